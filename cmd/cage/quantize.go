@@ -15,8 +15,8 @@ import (
 )
 
 const quantizeHelp = `Quantize the weights of a trained model, the baseline that training with
-quantization is compared with. The model is that of a run directory or of a Hugging Face checkpoint; the
-quantizer is any plugin, or the run's own.
+quantization is compared with. The model is that of a run directory or of a Hugging Face
+checkpoint; the quantizer is any plugin, or the run's own.
 
   rtn   each weight becomes the nearest number that the quantizer has: Q of each matrix
   gptq  column by column, where those that follow make up for the error of those before

@@ -22,7 +22,9 @@ var commonFrame = frame{
 }
 
 func (commonWords) start(s *session) (func(int) (Sample, error), error) {
-	d := &commonDraw{session: s, example: wordList{40, 10, 3}, common: 30, rest: 3, words: sortedSet(slices.Concat(s.Words.Nouns, s.Words.Adjectives, s.Words.Verbs))}
+	words := slices.Concat(s.Words.Nouns, s.Words.Adjectives, s.Words.Verbs)
+	d := &commonDraw{
+		session: s, example: wordList{40, 10, 3}, common: 30, rest: 3, words: sortedSet(words)}
 	if s.short() {
 		d.example, d.common, d.rest = wordList{20, 3, 1}, 6, 1
 	}
@@ -63,7 +65,8 @@ func (d *commonDraw) list(l wordList) (list string, common []string, err error) 
 		from = d.Words.English
 	}
 	if l.words > len(from) {
-		return "", nil, fmt.Errorf("%d words are needed, and the long list of words (%s) has %d", l.words, englishFile, len(from))
+		return "", nil, fmt.Errorf("%d words are needed, and the long list of words (%s) has %d",
+			l.words, englishFile, len(from))
 	}
 	var drawn []string
 	for _, i := range d.rng.Sample(len(from), l.words) {

@@ -119,7 +119,8 @@ func ParseManifest(content []byte) (*Manifest, error) {
 		return nil, err
 	}
 	if m.Format != manifestFormat {
-		return nil, fmt.Errorf("it has the format %d, and this version reads %d", m.Format, manifestFormat)
+		return nil, fmt.Errorf("it has the format %d, and this version reads %d",
+			m.Format, manifestFormat)
 	}
 	return m, nil
 }
@@ -261,12 +262,9 @@ func (d Directory) ask(
 	ctx context.Context, g *Generator, p Plan, t Task, length int, model Model,
 ) (err error) {
 	path := d.answers(length, t)
-	var samples []Sample
-	for s, err := range g.Samples(ctx, t, length, p.Samples) {
-		if err != nil {
-			return err
-		}
-		samples = append(samples, s)
+	samples, err := g.Samples(ctx, t, length, p.Samples)
+	if err != nil {
+		return err
 	}
 	done, size, err := answered(path, samples, p.Batch)
 	if err != nil {

@@ -19,10 +19,11 @@ func Example() {
 		Count:  func(text string) (int, error) { return len(strings.Fields(text)), nil },
 		Seed:   ruler.DefaultSeed,
 	}
-	for s, err := range g.Samples(context.Background(), tasks[0], 300, 1) {
-		if err != nil {
-			panic(err)
-		}
+	samples, err := g.Samples(context.Background(), tasks[0], 300, 1)
+	if err != nil {
+		panic(err)
+	}
+	for _, s := range samples {
 		fmt.Println(s.Length, s.AnswerPrefix, s.Outputs)
 		answers := []ruler.Answer{{Pred: " " + s.Outputs[0] + ".", Outputs: s.Outputs}}
 		fmt.Println(tasks[0].Score(answers))

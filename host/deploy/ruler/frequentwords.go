@@ -23,14 +23,16 @@ var frequentFrame = frame{
 		"Find the three most frequently appeared coded words. {context}\n" +
 		"Question: Do not provide any explanation. Please ignore the dots '....'. " +
 		"What are the three most frequently appeared words in the above coded text?",
-	prefix: " Answer: According to the coded text above, the three most frequently appeared words are:",
+	prefix: " Answer: According to the coded text above, " +
+		"the three most frequently appeared words are:",
 }
 
 func (frequentWords) start(s *session) (func(int) (Sample, error), error) {
 	most := s.length - s.newTokens
 	d := &frequentDraw{session: s, most: most, vocabulary: most / 50, step: most / 32}
 	if d.vocabulary < 4 {
-		return nil, fmt.Errorf("its text would have %d different words: choose a length of %d or more", max(0, d.vocabulary), 4*50+s.newTokens)
+		return nil, fmt.Errorf("its text would have %d different words: choose a length of %d or more",
+			max(0, d.vocabulary), 4*50+s.newTokens)
 	}
 	// The text grows until it no longer fits; the last size that fits is used for all samples.
 	vocabulary := d.draw()

@@ -3,7 +3,6 @@ package ruler
 import (
 	"context"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -48,31 +47,31 @@ func (s Sample) Prompt() string { return s.Input + s.AnswerPrefix }
 // length tokens. As in RULER, all samples of a file are drawn from one random stream, so the first
 // samples are the same whatever the number of samples, but the samples of different lengths are
 // different.
-func (g *Generator) Samples(ctx context.Context, t Task, length, samples int) iter.Seq2[Sample, error] {
-	return func(yield func(Sample, error) bool) {
-		fail := func(err error) { yield(Sample{}, fmt.Errorf("%s at length %d: %w", t.Name, length, err)) }
-		if missing := g.Missing(t); missing != "" {
-			fail(fmt.Errorf("it needs %s", missing))
-			return
-		}
-		s := &session{Generator: g, ctx: ctx, newTokens: t.NewTokens, length: length, samples: samples,
-			rng: pyrandom.New(int64(g.Seed)), numbers: pyrandom.NewRandomState(g.Seed)}
-		next, err := t.kind.start(s)
+func (g *Generator) Samples(
+	ctx context.Context, t Task, length, samples int,
+) (list []Sample, err error) {
+	defer func() {
 		if err != nil {
-			fail(err)
-			return
+			err = fmt.Errorf("%s at length %d: %w", t.Name, length, err)
 		}
-		for i := range samples {
-			sample, err := next(i)
-			if err != nil {
-				fail(fmt.Errorf("sample %d: %w", i, err))
-				return
-			}
-			if !yield(sample, nil) {
-				return
-			}
-		}
+	}()
+	if missing := g.Missing(t); missing != "" {
+		return nil, fmt.Errorf("it needs %s", missing)
 	}
+	s := &session{Generator: g, ctx: ctx, newTokens: t.NewTokens, length: length, samples: samples,
+		rng: pyrandom.New(int64(g.Seed)), numbers: pyrandom.NewRandomState(g.Seed)}
+	next, err := t.kind.start(s)
+	if err != nil {
+		return nil, err
+	}
+	for i := range samples {
+		sample, err := next(i)
+		if err != nil {
+			return nil, fmt.Errorf("sample %d: %w", i, err)
+		}
+		list = append(list, sample)
+	}
+	return list, nil
 }
 
 type session struct {
@@ -121,17 +120,24 @@ type Settings struct {
 
 // Keys describes the settings.
 func (s *Settings) Keys() []schema.Key {
+	file := schema.NonEmpty("that names a file")
 	return []schema.Key{
-		{Name: "lengths", Flag: "length", To: &s.Lengths, Is: schema.From(1, schema.Most), Default: []int{4096}, Doc: "lengths in tokens, of prompt and answer together"},
-		{Name: "samples", To: &s.Samples, Is: schema.From(1, schema.Most), Default: 500, Doc: "samples of each task and length"},
+		{Name: "lengths", Flag: "length", To: &s.Lengths, Is: schema.From(1, schema.Most),
+			Default: []int{4096}, Doc: "lengths in tokens, of prompt and answer together"},
+		{Name: "samples", To: &s.Samples, Is: schema.From(1, schema.Most), Default: 500,
+			Doc: "samples of each task and length"},
 		{Name: "tasks", To: &s.Names, Optional: "all", Doc: "names of tasks; all if not given"},
 		{Name: "words", To: &s.Files.Words, Is: schema.NonEmpty("that names a directory"), Default: "",
-			Doc: "directory `DIR` with nounlist.txt, adjectivelist.txt and verblist.txt of wonderwords, and RULER's english_words.json"},
-		{Name: "essay", To: &s.Files.Essay, Is: schema.NonEmpty("that names a file"), Default: "", Doc: "`FILE` with RULER's essays, or any text"},
-		{Name: "squad", To: &s.Files.Squad, Is: schema.NonEmpty("that names a file"), Default: "", Doc: "`FILE` of SQuAD 2.0 (dev-v2.0.json)"},
-		{Name: "hotpot", To: &s.Files.Hotpot, Is: schema.NonEmpty("that names a file"), Default: "", Doc: "`FILE` of HotpotQA (hotpot_dev_distractor_v1.json)"},
+			Doc: "directory `DIR` with nounlist.txt, adjectivelist.txt and verblist.txt of " +
+				"wonderwords, and RULER's english_words.json"},
+		{Name: "essay", To: &s.Files.Essay, Is: file, Default: "",
+			Doc: "`FILE` with RULER's essays, or any text"},
+		{Name: "squad", To: &s.Files.Squad, Is: file, Default: "",
+			Doc: "`FILE` of SQuAD 2.0 (dev-v2.0.json)"},
+		{Name: "hotpot", To: &s.Files.Hotpot, Is: file, Default: "",
+			Doc: "`FILE` of HotpotQA (hotpot_dev_distractor_v1.json)"},
 		{Name: "template", To: &s.Template, Is: schema.NonEmpty("that names a template"), Default: "",
-			Doc: "put prompts into the template of conversations"},
+			Doc: "put prompts into the chat template"},
 	}
 }
 
@@ -236,7 +242,8 @@ type tooLong struct {
 }
 
 func (e *tooLong) Error() string {
-	return fmt.Sprintf("the smallest prompts have about %d tokens with their answers: choose a larger length, or leave the task out", e.tokens)
+	return fmt.Sprintf("the smallest prompts have about %d tokens with their answers: choose a "+
+		"larger length, or leave the task out", e.tokens)
 }
 
 // floorDivide is Python's x // y for floats: the quotient is rounded down before it is rounded to a

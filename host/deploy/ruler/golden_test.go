@@ -67,12 +67,9 @@ func TestGolden(t *testing.T) {
 				t.Errorf("answers have %d tokens, want %d", tasks[0].NewTokens, c.New)
 			}
 			gen := &Generator{Inputs: inputs, Count: countWords, Seed: c.Seed}
-			var got []Sample
-			for s, err := range gen.Samples(context.Background(), tasks[0], c.Length, len(c.Samples)) {
-				if err != nil {
-					t.Fatal(err)
-				}
-				got = append(got, s)
+			got, err := gen.Samples(context.Background(), tasks[0], c.Length, len(c.Samples))
+			if err != nil {
+				t.Fatal(err)
 			}
 			if diff := cmp.Diff(c.Samples, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -113,10 +110,11 @@ func TestOracle(t *testing.T) {
 		wanted := map[string]string{}
 		for _, length := range p.Lengths {
 			for _, task := range p.Tasks {
-				for s, err := range g.Samples(t.Context(), task, length, p.Samples) {
-					if err != nil {
-						t.Fatal(err)
-					}
+				samples, err := g.Samples(t.Context(), task, length, p.Samples)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, s := range samples {
 					if knows {
 						wanted[s.Prompt()] = " Well: " + strings.ToUpper(strings.Join(s.Outputs, ", ")) + "."
 					}
@@ -183,10 +181,11 @@ func TestLong(t *testing.T) {
 			tasks := selected(t, []string{c.Task})
 			g := &Generator{Inputs: inputs, Count: countWords, Seed: c.Seed, Before: c.Before, After: c.After}
 			var got []digest
-			for s, err := range g.Samples(context.Background(), tasks[0], c.Length, len(c.Samples)) {
-				if err != nil {
-					t.Fatal(err)
-				}
+			samples, err := g.Samples(context.Background(), tasks[0], c.Length, len(c.Samples))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range samples {
 				sum := sha256.Sum256([]byte(s.Input + "\x00" + s.AnswerPrefix))
 				got = append(got, digest{s.Index, s.Length, s.Outputs, fmt.Sprintf("%x", sum)})
 			}

@@ -56,7 +56,8 @@ func sortedSet(list []string) []string {
 // always the same, and disjoint.
 func MadeUpWords() *Words {
 	short := syllables(2)
-	return &Words{Nouns: short[:600], Adjectives: short[600:900], Verbs: short[900:1200], English: syllables(3),
+	return &Words{
+		Nouns: short[:600], Adjectives: short[600:900], Verbs: short[900:1200], English: syllables(3),
 		MadeUp: []string{nounFile, adjectiveFile, verbFile, englishFile}}
 }
 
@@ -110,13 +111,17 @@ func (i Inputs) Substitutions(tasks []Task) []string {
 		return slices.ContainsFunc(tasks, func(t Task) bool { return slices.Contains(t.needs, n) })
 	}
 	if i.Words != nil && uses(needWords) {
-		madeUp := slices.DeleteFunc(slices.Clone(i.Words.MadeUp), func(name string) bool { return name == englishFile && !uses(needEnglish) })
+		madeUp := slices.DeleteFunc(slices.Clone(i.Words.MadeUp), func(name string) bool {
+			return name == englishFile && !uses(needEnglish)
+		})
 		if len(madeUp) > 0 {
-			list = append(list, "made-up words of consonants and vowels stand for "+strings.Join(madeUp, ", "))
+			list = append(list,
+				"made-up words of consonants and vowels stand for "+strings.Join(madeUp, ", "))
 		}
 	}
 	if uses(needEssay) {
-		list = append(list, "sentences of the essay end at . ! or ? before white space, where RULER asks NLTK's punkt")
+		list = append(list, "sentences of the essay end at . ! or ? before white space, where RULER "+
+			"asks NLTK's punkt")
 	}
 	return list
 }
@@ -137,13 +142,13 @@ type question struct {
 
 // newDocuments makes documents of texts, which may have duplicates, and returns the index of each
 // text.
-func newDocuments(texts []string) (d *Documents, place map[string]int) {
+func newDocuments(texts []string) (d *Documents, index map[string]int) {
 	d = &Documents{texts: sortedSet(texts)}
-	place = make(map[string]int, len(d.texts))
+	index = make(map[string]int, len(d.texts))
 	for i, text := range d.texts {
-		place[text] = i
+		index[text] = i
 	}
-	return d, place
+	return d, index
 }
 
 // ParseSquad parses the JSON file of SQuAD 2.0. Like RULER, it omits questions without an answer.
@@ -169,14 +174,14 @@ func ParseSquad(content []byte) (*Documents, error) {
 			texts = append(texts, p.Context)
 		}
 	}
-	d, place := newDocuments(texts)
+	d, index := newDocuments(texts)
 	for _, article := range file.Data {
 		var all []int
 		for _, p := range article.Paragraphs {
-			all = append(all, place[p.Context])
+			all = append(all, index[p.Context])
 		}
 		for _, p := range article.Paragraphs {
-			own := place[p.Context]
+			own := index[p.Context]
 			related := slices.DeleteFunc(slices.Clone(all), func(i int) bool { return i == own })
 			for _, asked := range p.QAs {
 				if asked.Impossible {
@@ -208,11 +213,11 @@ func ParseHotpot(content []byte) (*Documents, error) {
 			texts = append(texts, string(t))
 		}
 	}
-	d, place := newDocuments(texts)
+	d, index := newDocuments(texts)
 	for _, asked := range file {
 		q := question{text: asked.Question, answers: []string{asked.Answer}}
 		for _, t := range asked.Context {
-			q.documents = append(q.documents, place[string(t)])
+			q.documents = append(q.documents, index[string(t)])
 		}
 		d.questions = append(d.questions, q)
 	}
@@ -244,7 +249,8 @@ func (d *Documents) check() error {
 	}
 	for i, q := range d.questions {
 		if len(q.answers) == 0 || len(q.documents) == 0 {
-			return fmt.Errorf("question %d (%q) has %d answers and %d documents, want some", i, q.text, len(q.answers), len(q.documents))
+			return fmt.Errorf("question %d (%q) has %d answers and %d documents, want some",
+				i, q.text, len(q.answers), len(q.documents))
 		}
 	}
 	return nil

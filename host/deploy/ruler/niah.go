@@ -32,12 +32,14 @@ type niah struct {
 }
 
 const (
-	noiseLine = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
-	needle    = "One of the special magic {kind} for {key} is: {value}."
+	noiseLine = "The grass is green. The sky is blue. The sun is yellow. " +
+		"Here we go. There and back again."
+	needle = "One of the special magic {kind} for {key} is: {value}."
 )
 
 var niahFrame = frame{
-	body: "Some special magic {kind} are hidden within the following text. Make sure to memorize it. " +
+	body: "Some special magic {kind} are hidden within the following text. " +
+		"Make sure to memorize it. " +
 		"I will quiz you about the {kind} afterwards.\n{context}\n" +
 		"What are all the special magic {kind} for {query} mentioned in the provided text?",
 	prefix: " The special magic {kind} for {query} mentioned in the provided text are",
@@ -108,7 +110,8 @@ func (d *niahDraw) prompt(_, n int) (Sample, error) {
 	if d.queries*d.values == 1 {
 		kind = strings.TrimSuffix(kind, "s")
 		for _, r := range [][2]string{{"Some", "A"}, {"are all", "is"}, {"are", "is"}} { // as RULER does
-			f.body, f.prefix = strings.ReplaceAll(f.body, r[0], r[1]), strings.ReplaceAll(f.prefix, r[0], r[1])
+			f.body = strings.ReplaceAll(f.body, r[0], r[1])
+			f.prefix = strings.ReplaceAll(f.prefix, r[0], r[1])
 		}
 	}
 	prompt := d.fill(f, "{kind}", kind, "{context}", context, "{query}", query)
@@ -148,13 +151,13 @@ func (d *niahDraw) hide(lines []string, n int) (string, error) {
 		}
 	}
 	if n < len(lines) {
-		return "", fmt.Errorf("%d needles do not go into %d lines: choose a larger length", len(lines), n)
+		return "", fmt.Errorf("there are %d needles for %d lines: choose a larger length", len(lines), n)
 	}
-	places := d.rng.Sample(n, len(lines))
-	slices.Sort(places)
-	slices.Reverse(places)
-	for i, place := range places {
-		hay = slices.Insert(hay, place, lines[i])
+	positions := d.rng.Sample(n, len(lines))
+	slices.Sort(positions)
+	slices.Reverse(positions)
+	for i, position := range positions {
+		hay = slices.Insert(hay, position, lines[i])
 	}
 	return strings.Join(hay, "\n"), nil
 }
@@ -176,16 +179,16 @@ func (d *niahDraw) hideInEssay(lines []string, n int) string {
 		text[i] = d.essay[i%len(d.essay)]
 	}
 	sentences := splitSentences(strings.Join(text, " "))
-	var places []int
+	var positions []int
 	for _, i := range d.rng.Sample(len(depths), len(lines)) {
-		places = append(places, int(float64(len(sentences))*(float64(depths[i])/100)))
+		positions = append(positions, int(float64(len(sentences))*(float64(depths[i])/100)))
 	}
-	slices.Sort(places)
+	slices.Sort(positions)
 	var parts []string
 	last := 0
-	for i, place := range places {
-		parts = append(parts, strings.Join(sentences[last:place], " "), lines[i])
-		last = place
+	for i, position := range positions {
+		parts = append(parts, strings.Join(sentences[last:position], " "), lines[i])
+		last = position
 	}
 	return strings.Join(append(parts, strings.Join(sentences[last:], " ")), " ")
 }

@@ -15,11 +15,12 @@ type questions struct {
 	of func(Inputs) *Documents
 }
 
+const instruction = "Answer the question based on the given documents. " +
+	"Only give me the answer and do not output any other words.\n\n"
+
 var questionFrame = frame{
-	body: "Answer the question based on the given documents. Only give me the answer and do not output any other words.\n\n" +
-		"The following are given documents.\n\n{context}\n\n" +
-		"Answer the question based on the given documents. Only give me the answer and do not output any other words.\n\n" +
-		"Question: {query}",
+	body: instruction + "The following are given documents.\n\n{context}\n\n" +
+		instruction + "Question: {query}",
 	prefix: " Answer:",
 }
 
@@ -56,7 +57,7 @@ func (d *questionDraw) prompt(index, n int) (Sample, error) {
 	return p, nil
 }
 
-var errFewDocuments = errors.New("the documents of a question are more than fit: choose a larger length")
+var errFewDocuments = errors.New("the documents of a question do not fit: choose a larger length")
 
 // list draws the documents of a prompt: first those that contain the answer, then others of the
 // same article, then any. If there are fewer than n documents, all are repeated.

@@ -12,9 +12,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/cage-qat/cage/internal/vfs"
-
 	"github.com/cage-qat/cage/internal/plainjson"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // File names of the word lists, as in wonderwords and in RULER.
@@ -41,7 +40,9 @@ type Files struct {
 // Read reads all named files.
 func (f Files) Read() (Inputs, error) {
 	r := reader{sources: map[string]string{}}
-	in := Inputs{Words: r.words(f.Words), Essay: r.essay(f.Essay), Squad: r.documents("squad", f.Squad, ParseSquad), Hotpot: r.documents("hotpot", f.Hotpot, ParseHotpot)}
+	in := Inputs{Words: r.words(f.Words), Essay: r.essay(f.Essay),
+		Squad:  r.documents("squad", f.Squad, ParseSquad),
+		Hotpot: r.documents("hotpot", f.Hotpot, ParseHotpot)}
 	in.sources = r.sources
 	return in, r.err
 }
@@ -108,7 +109,8 @@ func (r *reader) lines(path string) (list []string) {
 func parseEnglish(content []byte) ([]string, error) {
 	dec := json.NewDecoder(bytes.NewReader(content))
 	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
-		return nil, errors.Join(errors.New(`want an object like {"1": "word"}`), plainjson.Explain(content, err))
+		return nil, errors.Join(errors.New(`want an object like {"1": "word"}`),
+			plainjson.Explain(content, err))
 	}
 	var list []string
 	for dec.More() {

@@ -75,7 +75,8 @@ func (d Directory) Report() (*Report, error) {
 		}
 	}
 	if len(r.Lengths) == 0 {
-		return nil, fmt.Errorf("%s has no answers: want LENGTH/pred/TASK.jsonl in it, as in 4096/pred/vt.jsonl", d.path)
+		return nil, fmt.Errorf("%s has no answers: want LENGTH/pred/TASK.jsonl in it, such as "+
+			"4096/pred/vt.jsonl", d.path)
 	}
 	r.average()
 	m, err := d.Manifest()
@@ -100,15 +101,13 @@ func (d Directory) scoreTask(t Task, length int) (TaskReport, error) {
 		if errors.Is(err, jsonlines.ErrTorn) {
 			break // the model is still answering, or was interrupted
 		}
-		a := e.Value
-		if err == nil && a.Pred == nil {
-			err = &jsonlines.Error{Path: path, Line: e.Line, Err: errors.New("it has no pred, the answer")}
-		}
-		if err == nil && len(a.Outputs) == 0 {
-			err = &jsonlines.Error{Path: path, Line: e.Line, Err: errors.New("it has no outputs, which an answer is compared with")}
-		}
 		if err != nil {
 			return r, err
+		}
+		a := e.Value
+		if a.Pred == nil || len(a.Outputs) == 0 {
+			err := errors.New("want pred, the answer, and outputs, the texts that it should contain")
+			return r, &jsonlines.Error{Path: path, Line: e.Line, Err: err}
 		}
 		if Clean(*a.Pred) == "" {
 			r.Empty++
@@ -163,7 +162,8 @@ func (r *Report) note(m *Manifest) {
 				continue
 			}
 			if n := l.Scores[t.Name].Answers; n < most {
-				r.Notes = append(r.Notes, fmt.Sprintf("%s at %d has %d of %d answers", t.Name, l.Length, n, most))
+				r.Notes = append(r.Notes, fmt.Sprintf("%s at %d has %d of %d answers",
+					t.Name, l.Length, n, most))
 			}
 		}
 	}
@@ -209,16 +209,16 @@ func (r *Report) Table() [][]string {
 // Words describes the results that the table does not show.
 func (r *Report) Words() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "average %.2f; weighted by increasing length %.2f, by decreasing length %.2f\n", r.Average, r.Increasing, r.Decreasing)
-	longest := r.Lengths[len(r.Lengths)-1].Length
-	switch {
-	case r.Effective == 0:
-		fmt.Fprintf(&b, "effective length: below %d (no average exceeds %.4g)\n", r.Lengths[0].Length, r.Threshold)
-	case r.Effective == longest:
-		fmt.Fprintf(&b, "effective length: %d at least, the longest tried (its average exceeds %.4g)\n", longest, r.Threshold)
-	default:
-		fmt.Fprintf(&b, "effective length: %d (the longest whose average exceeds %.4g)\n", r.Effective, r.Threshold)
+	fmt.Fprintf(&b, "average %.2f; weighted by increasing length %.2f, by decreasing length %.2f\n",
+		r.Average, r.Increasing, r.Decreasing)
+	length, text := r.Effective, "%d (the longest whose average exceeds %.4g)"
+	switch length {
+	case 0:
+		length, text = r.Lengths[0].Length, "below %d (no average exceeds %.4g)"
+	case r.Lengths[len(r.Lengths)-1].Length:
+		text = "%d at least, the longest tried (its average exceeds %.4g)"
 	}
+	fmt.Fprintf(&b, "effective length: "+text+"\n", length, r.Threshold)
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "note: %s\n", n)
 	}
@@ -270,6 +270,7 @@ func (t Task) Score(answers []Answer) float64 {
 		sum += t.scored(Clean(a.Pred), a.Outputs)
 	}
 	// Python's round(x, 2): the two-decimal number nearest to the exact value.
-	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(sum/float64(len(answers))*100, 'f', 2, 64), 64)
+	text := strconv.FormatFloat(sum/float64(len(answers))*100, 'f', 2, 64)
+	rounded, _ := strconv.ParseFloat(text, 64)
 	return rounded
 }

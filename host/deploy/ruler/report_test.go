@@ -95,8 +95,8 @@ func TestUnfinished(t *testing.T) {
 // TestBadAnswers: what cannot be scored is an error that names the place.
 func TestBadAnswers(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"pred":"a","outputs":[]}`:     "line 1: it has no outputs",
-		`{"input":"a","outputs":["b"]}`: "line 1: it has no pred",
+		`{"pred":"a","outputs":[]}`:     "line 1: want pred, the answer, and outputs",
+		`{"input":"a","outputs":["b"]}`: "line 1: want pred, the answer, and outputs",
 		`{"pred":"a","outputs":"b"}`:    "line 1: ",
 		`{"pred":"a","outputs":["b"]}]`: "line 1: ",
 	} {

@@ -45,8 +45,10 @@ func Tasks() []Task {
 		{Name: "vt", NewTokens: 30, kind: tracking{}},
 		{Name: "cwe", NewTokens: 120, kind: commonWords{}, needs: []need{needWords, needEnglish}},
 		{Name: "fwe", NewTokens: 50, kind: frequentWords{}},
-		{Name: "qa_1", NewTokens: 32, kind: questions{func(i Inputs) *Documents { return i.Squad }}, needs: []need{needSquad}, scored: anyFound},
-		{Name: "qa_2", NewTokens: 32, kind: questions{func(i Inputs) *Documents { return i.Hotpot }}, needs: []need{needHotpot}, scored: anyFound},
+		{Name: "qa_1", NewTokens: 32, needs: []need{needSquad}, scored: anyFound,
+			kind: questions{func(i Inputs) *Documents { return i.Squad }}},
+		{Name: "qa_2", NewTokens: 32, needs: []need{needHotpot}, scored: anyFound,
+			kind: questions{func(i Inputs) *Documents { return i.Hotpot }}},
 	}
 	for i := range tasks {
 		t := &tasks[i]

@@ -17,7 +17,8 @@ type tracking struct{}
 const hops = 4
 
 var trackingFrame = frame{
-	body: "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n{context}\n" +
+	body: "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n" +
+		"{context}\n" +
 		"Question: Find all variables that are assigned the value {query} in the text above.",
 	prefix: " Answer: According to the chain(s) of variable assignment in the text above, " +
 		"{count} variables are assigned the value {query}, they are: ",
@@ -33,7 +34,8 @@ const (
 func (tracking) start(s *session) (func(int) (Sample, error), error) {
 	example, err := trackingExample(s)
 	if long, ok := errors.AsType[*tooLong](err); ok {
-		return nil, fmt.Errorf("its example has %d tokens at most, whatever the length, and the smallest of this tokenizer about %d: leave the task out", exampleLength, long.tokens)
+		return nil, fmt.Errorf("its example may have %d tokens, whatever the length, and the smallest "+
+			"with this tokenizer has about %d: leave the task out", exampleLength, long.tokens)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the example: %w", err)
@@ -47,7 +49,8 @@ func (tracking) start(s *session) (func(int) (Sample, error), error) {
 		least = 5
 	}
 	d := trackingDraw{session: s, letters: 5}
-	f := &filler{session: s, least: least, probe: least, besides: besides, most: s.threefold, build: d.prompt,
+	f := &filler{session: s, least: least, probe: least, besides: besides, most: s.threefold,
+		build: d.prompt,
 		finish: func(p Sample) Sample {
 			question := strings.TrimPrefix(p.Input, s.Before)
 			other := example // with other variable names, and another value
@@ -110,7 +113,7 @@ func (d trackingDraw) prompt(_, n int) (Sample, error) {
 			names = append(names, d.name(d.letters))
 		}
 		d.number()
-		return Sample{}, fmt.Errorf("a variable has been drawn twice, which RULER's script cannot go on with: " +
+		return Sample{}, errors.New("a variable was drawn twice, with which RULER's script fails: " +
 			"choose another seed")
 	}
 	chain := []string{"VAR " + names[0] + " = " + value}
@@ -118,18 +121,20 @@ func (d trackingDraw) prompt(_, n int) (Sample, error) {
 		chain = append(chain, "VAR "+names[i+1]+" = VAR "+names[i]+" ")
 	}
 	if n < len(chain) {
-		return Sample{}, fmt.Errorf("%d assignments do not go into %d lines: choose a larger length", len(chain), n)
+		return Sample{}, fmt.Errorf("there are %d assignments for %d lines: choose a larger length",
+			len(chain), n)
 	}
 	lines := make([]string, n)
 	for i := range lines {
 		lines[i] = noiseLine
 	}
-	places := d.rng.Sample(n, len(chain))
-	slices.Sort(places)
-	for i, place := range places {
-		lines = slices.Insert(lines, place+i, chain[i])
+	positions := d.rng.Sample(n, len(chain))
+	slices.Sort(positions)
+	for i, position := range positions {
+		lines = slices.Insert(lines, position+i, chain[i])
 	}
-	p := d.fill(trackingFrame, "{context}", strings.Join(lines, "\n"), "{query}", value, "{count}", strconv.Itoa(hops+1))
+	p := d.fill(trackingFrame, "{context}", strings.Join(lines, "\n"), "{query}", value,
+		"{count}", strconv.Itoa(hops+1))
 	p.Outputs = names
 	return p, nil
 }

@@ -21,7 +21,9 @@ type Dialogue struct {
 
 // NewDialogue begins a conversation with the model in dir, with the named chat template or template
 // file, or by default the model's own, and with the system message unless it is empty.
-func NewDialogue(model *Model, dir, template, system string, o generate.Options) (*Dialogue, error) {
+func NewDialogue(
+	model *Model, dir, template, system string, o generate.Options,
+) (*Dialogue, error) {
 	d := &Dialogue{model: model, options: o}
 	var err error
 	if d.tok, err = model.Tokenizer(); err != nil {
@@ -48,8 +50,11 @@ func NewDialogue(model *Model, dir, template, system string, o generate.Options)
 	return d, nil
 }
 
-// Answer appends a message and the model's answer to the conversation.
-func (d *Dialogue) Answer(ctx context.Context, message string, show func(text string) error) (string, error) {
+// Answer appends a message and the model's answer to the conversation. It calls show with the
+// answer as it grows.
+func (d *Dialogue) Answer(
+	ctx context.Context, message string, show func(text string) error,
+) (string, error) {
 	d.said = append(d.said, chat.NewMessage(chat.User, message))
 	r, err := d.template.Render(d.said, true)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 // device one by one, while t is open. The caller adds the settings of the export to the model card.
 func (t *Model) Export() (*export.Model, error) {
 	if !t.cfg.Model.Language() {
-		return nil, fmt.Errorf("%s: a model of kind %q has no format of other programs", t.dir, t.cfg.Model.Kind)
+		return nil, fmt.Errorf("%s: a model of kind %q cannot be exported", t.dir, t.cfg.Model.Kind)
 	}
 	settings := t.cfg.Model
 	settings.FillIn()
@@ -36,8 +36,8 @@ func (t *Model) Export() (*export.Model, error) {
 		{config.RoleQueries, "the queries of attention"}, {config.RoleHead, "the input of the head"},
 	} {
 		if t.cfg.Quantizer.Quantizes(o.role) {
-			m.Warnings = append(m.Warnings, fmt.Sprintf("the run quantizes %s ([quantizer.%s]), and programs "+
-				"that load the export do not", o.what, o.role))
+			m.Warnings = append(m.Warnings, fmt.Sprintf("the run quantizes %s ([quantizer.%s]), and "+
+				"programs that load the export do not", o.what, o.role))
 		}
 	}
 	if kind := t.Average(); kind != "" {
@@ -78,9 +78,12 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 	if !slices.ContainsFunc(t.built.Compiled.Plan().Rules, quantizes) {
 		return nil, nil
 	}
-	one := build.Programs{From: t.built.Programs.From, Weights: map[string]spec.Quantizer{param: t.built.Programs.Weights[param]}}
+	programs := t.built.Programs
+	one := build.Programs{From: programs.From,
+		Weights: map[string]spec.Quantizer{param: programs.Weights[param]}}
 	if changed := build.Changed(t.made.Programs, one.Hashes()); len(changed) > 0 {
-		return nil, fmt.Errorf("the quantizer has changed since the run, so that Q(x) is not what was trained: export with the plugin that the run had, or with --weights latent")
+		return nil, fmt.Errorf("the quantizer has changed since the run, so that Q(x) is not what was " +
+			"trained: export with the plugin that the run had, or with --weights latent")
 	}
 	q, err := t.built.Compiled.Quantized(t.state, param)
 	if err != nil {
@@ -88,7 +91,7 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 	}
 	return &export.Quantized{Value: q.Value, Codes: q.Codes,
 		Scale: q.Scale, ScaleShape: q.ScaleShape, Rotation: q.Rotation,
-		Grid: t.built.Programs.Weights[param].Grid, Settings: t.built.Programs.Settings[param]}, nil
+		Grid: programs.Weights[param].Grid, Settings: programs.Settings[param]}, nil
 }
 
 // describe adds the description of the checkpoint from which the model was initialized, if any.
@@ -99,8 +102,10 @@ func (t *Model) describe(m *export.Model, learned huggingface.Tokens) error {
 	}
 	if d.Config == nil {
 		if from := t.made.Initial; from != nil && (from.Run == "" || from.End != nil) {
-			m.Warnings = append(m.Warnings, fmt.Sprintf("%s has no %s of the checkpoint that the model comes from, as runs of earlier versions have none: "+
-				"it is written anew, with the context of the run, %d tokens, as that of the model, and without settings of %s. Copy both files from the checkpoint to %[1]s, and export again",
+			m.Warnings = append(m.Warnings, fmt.Sprintf("%s has no %s of the checkpoint that the model "+
+				"comes from, as runs of earlier versions have none: a new one is written, with the "+
+				"context of the run, %d tokens, and without settings of %s. Copy both files from the "+
+				"checkpoint to %[1]s, and export again",
 				t.dir, huggingface.ConfigName, m.Settings.Context, tokenizer.GenerationFile))
 		}
 		return nil
@@ -123,25 +128,33 @@ func (t *Model) describe(m *export.Model, learned huggingface.Tokens) error {
 }
 
 // exportTokenizer returns the tokenizer with its BOS, EOS and end-of-turn tokens, as far as known.
-func (t *Model) exportTokenizer(tok tokenizer.Tokenizer, files map[string][]byte) (export.Tokenizer, error) {
+func (t *Model) exportTokenizer(
+	tok tokenizer.Tokenizer, files map[string][]byte,
+) (export.Tokenizer, error) {
 	end, unknown := chat.ModelEnding(files, tok)
-	out, err := export.NewTokenizer(files, tok.Info(), slices.Concat(t.made.Initial.Ends(), []int32{end.Token})...)
+	ends := slices.Concat(t.made.Initial.Ends(), []int32{end.Token})
+	out, err := export.NewTokenizer(files, tok.Info(), ends...)
 	if err != nil {
 		return out, err
 	}
 	out.Turn = end.Token
+	warn := func(format string, args ...any) {
+		out.Warnings = append(out.Warnings, fmt.Sprintf(format, args...))
+	}
 	if _, ok := out.Files[tokenizer.ConfigFile]; !ok {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("%s is missing, which was published with the tokenizer: AutoTokenizer then knows no token that begins or ends a text, "+
-			"and no template of conversations. Copy the file to %s, with %s if there is one, and export again", tokenizer.ConfigFile, t.dir, tokenizer.TemplateFile))
+		warn("%s is missing, which was published with the tokenizer: AutoTokenizer then knows no token "+
+			"that begins or ends a text, and no chat template. Copy the file to %s, with %s if there is "+
+			"one, and export again", tokenizer.ConfigFile, t.dir, tokenizer.TemplateFile)
 	}
 	if unknown != nil {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("cannot determine the token that ends an answer: the chat template fails: %v", unknown))
+		warn("cannot determine the token that ends an answer: the chat template fails: %v", unknown)
 	} else if end.Text != "" {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("the template of conversations ends an answer with the text %q, which is no special token: "+
-			"programs go on behind it unless they are given it as a stop string", end.Text))
+		warn("the chat template ends an answer with the text %q, which is not a special token: "+
+			"programs continue after it unless they get it as a stop string", end.Text)
 	}
 	// Texts of token files begin with BOS, whatever the tokenizer adds elsewhere.
-	out.AddBOS = tokenizer.AddsBOS(tok) || out.AddBOS && !t.cfg.Untrained() && t.cfg.Data.Kind == config.KindText
+	texts := !t.cfg.Untrained() && t.cfg.Data.Kind == config.KindText
+	out.AddBOS = tokenizer.AddsBOS(tok) || out.AddBOS && texts
 	return out, nil
 }
 
@@ -155,7 +168,8 @@ func (t *Model) tokenizerFiles(tok tokenizer.Tokenizer) (map[string][]byte, erro
 	}
 	files[tokenizer.DefinitionFile] = defined.Definition()
 	for _, folder := range t.tokenizerFolders() {
-		if content, err := folder.Join(tokenizer.DefinitionFile).ReadFile(); err != nil || tok.Info().Check(content) != nil {
+		content, err := folder.Join(tokenizer.DefinitionFile).ReadFile()
+		if err != nil || tok.Info().Check(content) != nil {
 			continue
 		}
 		if err := rundir.ReadFiles(files, folder, tokenizer.CompanionFiles); err != nil {
@@ -168,13 +182,13 @@ func (t *Model) tokenizerFiles(tok tokenizer.Tokenizer) (map[string][]byte, erro
 func (t *Model) tokenizerFolders() []vfs.Path {
 	folders := []vfs.Path{vfs.At(t.dir)}
 	if path := t.cfg.Data.Tokenizer; path != "" {
-		for _, place := range t.search.Places(path) {
-			folders = append(folders, vfs.At(place), vfs.At(filepath.Dir(place)))
+		for _, file := range t.search.Places(path) {
+			folders = append(folders, vfs.At(file), vfs.At(filepath.Dir(file)))
 		}
 	}
 	for _, path := range t.cfg.Data.Files() {
-		for _, place := range t.search.Places(path) {
-			folders = append(folders, vfs.At(filepath.Dir(place)))
+		for _, file := range t.search.Places(path) {
+			folders = append(folders, vfs.At(filepath.Dir(file)))
 		}
 	}
 	if from := t.made.Initial; from != nil && from.Path != "" {
@@ -213,18 +227,18 @@ func (t *Model) activations() ([]export.Activation, error) {
 		if !ok || !site.OfBlock() {
 			continue
 		}
-		if len(p.Trained) > 0 {
-			return nil, fmt.Errorf("%s: its quantizer has trained parameters, and programs that load an export have none for activations", site.Name)
-		}
-		if len(p.State) > 0 {
-			return nil, fmt.Errorf("%s: its quantizer keeps state, and programs that load an export have none for activations", site.Name)
+		if len(p.Trained) > 0 || len(p.State) > 0 {
+			return nil, fmt.Errorf("%s: its quantizer has trained parameters or a state, and programs "+
+				"that load an export have none for activations", site.Name)
 		}
 		hash := p.Program.Hash()
 		i, have := at[hash]
 		if !have {
 			i, at[hash] = len(list), len(list)
 			list = append(list, export.Activation{Name: site.Name, Width: site.Width, Rows: site.Tokens,
-				Quantize: func(x []float32) ([]float32, error) { return t.built.Compiled.QuantizedActivation(site, x) }})
+				Quantize: func(x []float32) ([]float32, error) {
+					return t.built.Compiled.QuantizedActivation(site, x)
+				}})
 		}
 		list[i].Feeds = append(list[i].Feeds, site.Feeds...)
 	}

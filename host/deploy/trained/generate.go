@@ -13,7 +13,9 @@ import (
 )
 
 // Generate continues a prompt; see [Model.Continue].
-func (t *Model) Generate(ctx context.Context, prompt string, o generate.Options, emit func(text string) error) (string, error) {
+func (t *Model) Generate(
+	ctx context.Context, prompt string, o generate.Options, emit func(text string) error,
+) (string, error) {
 	tok, err := t.Tokenizer()
 	if err != nil {
 		return "", err
@@ -22,7 +24,8 @@ func (t *Model) Generate(ctx context.Context, prompt string, o generate.Options,
 	if err != nil {
 		return "", fmt.Errorf("prompt: %w", err)
 	}
-	return t.stream(ctx, &generate.Stream{Tokenizer: tok, Before: generate.LastOf(prompt, ids), Emit: emit}, ids, o)
+	s := &generate.Stream{Tokenizer: tok, Before: generate.LastOf(prompt, ids), Emit: emit}
+	return t.stream(ctx, s, ids, o)
 }
 
 // Tokenizer opens the tokenizer of the model.
@@ -37,12 +40,16 @@ func (t *Model) Tokenizer() (tokenizer.Tokenizer, error) {
 // until one of its tokens), or until the text contains one of the strings in until. If emit is not
 // nil, it receives the text as it grows, in whole characters. The model must have been opened to
 // generate one sequence.
-func (t *Model) Continue(ctx context.Context, tok tokenizer.Tokenizer, ids []int32, o generate.Options, until []string, emit func(text string) error) (string, error) {
-	return t.stream(ctx, &generate.Stream{Tokenizer: tok, Emit: emit, Until: until}, ids, o)
+func (t *Model) Continue(ctx context.Context, tok tokenizer.Tokenizer, ids []int32,
+	o generate.Options, until []string, emit func(text string) error) (string, error) {
+	s := &generate.Stream{Tokenizer: tok, Emit: emit, Until: until}
+	return t.stream(ctx, s, ids, o)
 }
 
 // stream continues ids and writes the text to a stream.
-func (t *Model) stream(ctx context.Context, s *generate.Stream, ids []int32, o generate.Options) (string, error) {
+func (t *Model) stream(
+	ctx context.Context, s *generate.Stream, ids []int32, o generate.Options,
+) (string, error) {
 	o = t.untilEnd(s.Tokenizer, o)
 	next, err := generate.Continue(ctx, t, [][]int32{ids}, o, s.Add)
 	if err != nil {
@@ -53,15 +60,18 @@ func (t *Model) stream(ctx context.Context, s *generate.Stream, ids []int32, o g
 
 // ContinueAll is [Model.Continue] for several prompts at once, at most as many as the model was
 // opened to generate. It returns the continuation of each.
-func (t *Model) ContinueAll(ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32, o generate.Options) ([]string, error) {
+func (t *Model) ContinueAll(
+	ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32, o generate.Options,
+) ([]string, error) {
 	return t.continueAll(ctx, tok, prompts, o, nil, func(int32) bool { return false })
 }
 
-// continueAll continues prompts, and omits the tokens for which leaveOut is true from the texts.
+// continueAll continues prompts, and omits the tokens for which omit is true from the texts.
 func (t *Model) continueAll(ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32,
-	o generate.Options, emit func(i int, token int32) error, leaveOut func(int32) bool) ([]string, error) {
+	o generate.Options, emit func(i int, token int32) error, omit func(int32) bool,
+) ([]string, error) {
 	if len(prompts) == 0 || len(prompts) > t.sequences {
-		return nil, fmt.Errorf("%s was opened to continue %d sequences at once, not %d", t.dir, t.sequences, len(prompts))
+		return nil, t.countError(len(prompts))
 	}
 	all := slices.Clone(prompts)
 	for len(all) < t.sequences { // pads the batch
@@ -73,7 +83,7 @@ func (t *Model) continueAll(ctx context.Context, tok tokenizer.Tokenizer, prompt
 	}
 	texts := make([]string, len(prompts))
 	for i := range texts {
-		if texts[i], err = tok.Decode(slices.DeleteFunc(next[i], leaveOut)); err != nil {
+		if texts[i], err = tok.Decode(slices.DeleteFunc(next[i], omit)); err != nil {
 			return nil, err
 		}
 	}
@@ -110,13 +120,18 @@ func (t *Model) checkLanguage() error {
 	return nil
 }
 
+func (t *Model) countError(prompts int) error {
+	return fmt.Errorf("%s was opened to continue %d sequences at once, not %d",
+		t.dir, t.sequences, prompts)
+}
+
 // Context implements [generate.Model].
 func (t *Model) Context() int { return t.cfg.Model.Context }
 
 // Begin implements [generate.Model].
 func (t *Model) Begin(prompts [][]int32, length int) (generate.Sequences, []float32, error) {
 	if len(prompts) != t.sequences {
-		return nil, nil, fmt.Errorf("%s was opened to continue %d sequences at once, not %d", t.dir, t.sequences, len(prompts))
+		return nil, nil, t.countError(len(prompts))
 	}
 	for i, p := range prompts {
 		if err := t.checkIDs(i, p); err != nil {
@@ -135,14 +150,17 @@ func (t *Model) Begin(prompts [][]int32, length int) (generate.Sequences, []floa
 // is too long to leave space for that many tokens is truncated at its beginning. The model must
 // have been opened to generate at least this many sequences at once. Special tokens are omitted
 // from the returned texts.
-func (t *Model) GenerateUntil(ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32, tokens int, until []string) ([]string, error) {
-	room := t.Context() - tokens
-	if room < 1 {
-		return nil, fmt.Errorf("%s sees %d tokens: an answer of up to %d leaves no room for a question", t.dir, t.Context(), tokens)
+func (t *Model) GenerateUntil(
+	ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32, tokens int, until []string,
+) ([]string, error) {
+	longestPrompt := t.Context() - tokens
+	if longestPrompt < 1 {
+		return nil, fmt.Errorf("%s has a context of %d tokens: an answer of up to %d leaves none for a "+
+			"question", t.dir, t.Context(), tokens)
 	}
 	ends := make([][]int32, len(prompts)) // of the prompts
 	for i, p := range prompts {
-		ends[i] = p[max(0, len(p)-room):]
+		ends[i] = p[max(0, len(p)-longestPrompt):]
 	}
 	tails := make([][]int32, t.sequences) // the last tokens of the texts
 	longest := 8                          // a token has at least one byte, except parts of characters

@@ -61,7 +61,8 @@ func Import(ctx context.Context, dir, out string, context int) (*huggingface.Che
 			}
 			defer device.Close()
 			made.Build = device.BuildInfo()
-			run := &ModelRun{Config: cfg, Method: cfg.Method, Record: made, Params: c.Params(), Values: c.Values, From: dir}
+			run := &ModelRun{Config: cfg, Method: cfg.Method, Record: made,
+				Params: c.Params(), Values: c.Values, From: dir}
 			return run.Write(ctx, rundir.Dir{Path: to})
 		})
 	}
@@ -79,7 +80,8 @@ type Hub struct {
 // for out and context. The caller must close the checkpoint.
 func OpenHub(dir, out string, step, context int, log hclog.Logger) (*Hub, error) {
 	if step > 0 {
-		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no steps: leave the step out", dir)
+		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no steps: leave the step out",
+			dir)
 	}
 	c, cfg, err := openHub(dir, out, context)
 	if err != nil {
@@ -106,7 +108,8 @@ func openHub(dir, out string, context int) (*huggingface.Checkpoint, *config.Con
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg, err := config.Imported(dir, cmp.Or(context, min(usualContext, c.Config.MaxPositions)), cmp.Or(out, dir))
+	context = cmp.Or(context, min(usualContext, c.Config.MaxPositions))
+	cfg, err := config.Imported(dir, context, cmp.Or(out, dir))
 	if err != nil {
 		return nil, nil, errors.Join(err, c.Close())
 	}
@@ -150,7 +153,8 @@ func (r *ModelRun) Write(ctx context.Context, to rundir.Dir) error {
 	if err := r.save(ctx, to); err != nil {
 		return err
 	}
-	if err := rundir.CopyFiles(to, vfs.At(r.From), slices.Concat(tokenizer.Files, huggingface.DescriptionFiles)); err != nil {
+	files := slices.Concat(tokenizer.Files, huggingface.DescriptionFiles)
+	if err := rundir.CopyFiles(to, vfs.At(r.From), files); err != nil {
 		return err
 	}
 	if r.Record.Directory == "" {
@@ -162,14 +166,17 @@ func (r *ModelRun) Write(ctx context.Context, to rundir.Dir) error {
 		return err
 	}
 	out := rundir.At(r.Config.Train.Out)
-	summary := metrics.Summary{Name: out.Base(), Completed: true, Dir: out.Name, Method: r.Method.Name, Settings: r.Method.Own(),
-		Parameters: int64(architecture.CountParams(r.Params, nil)), NonEmbedding: int64(architecture.NonEmbedding(r.Params))}
+	summary := metrics.Summary{Name: out.Base(), Completed: true, Dir: out.Name,
+		Method: r.Method.Name, Settings: r.Method.Own(),
+		Parameters:   int64(architecture.CountParams(r.Params, nil)),
+		NonEmbedding: int64(architecture.NonEmbedding(r.Params))}
 	if err := metrics.WriteSummary(to.Summary(), summary); err != nil {
 		return err
 	}
 	return atomicfile.WriteBytes(to.Config(), text)
 }
 
+// save writes the checkpoint.
 func (r *ModelRun) save(ctx context.Context, to rundir.Dir) error {
 	meta, err := provenance.Metadata(r.Record.Run, provenance.Progress{}, r.Record.Build)
 	if err != nil {

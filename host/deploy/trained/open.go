@@ -8,6 +8,7 @@ package trained
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,7 +86,8 @@ func Open(ctx context.Context, dir string, o Options) (*Model, error) {
 		return nil, fmt.Errorf("%w%s", err, huggingface.Hint(dir))
 	}
 	if o.Context > 0 {
-		return nil, fmt.Errorf("%s is a run, whose context is fixed (%d): leave the context out", dir, cfg.Model.Context)
+		return nil, fmt.Errorf("%s is a run, whose context is fixed (%d): leave the context out",
+			dir, cfg.Model.Context)
 	}
 	if err := CheckSaved(dir, o.Step); err != nil {
 		return nil, err
@@ -95,14 +97,11 @@ func Open(ctx context.Context, dir string, o Options) (*Model, error) {
 		return nil, err
 	}
 	if o.Quantizer != nil && made.Posttrained != nil {
-		return nil, fmt.Errorf("%s was quantized after its training already: evaluate the run that it was made of with another quantizer", dir)
+		return nil, fmt.Errorf("%s was quantized after its training already: evaluate the run that it "+
+			"was made from with another quantizer", dir)
 	}
-	t := &Model{dir: dir, cfg: cfg, made: made, search: rundir.Search{Run: dir, Made: made.Directory}, other: o.Quantizer != nil, sequences: o.Generate}
-	if err := t.open(ctx, o); err != nil {
-		t.Close()
-		return nil, err
-	}
-	return t, nil
+	t := &Model{dir: dir, cfg: cfg, made: made}
+	return t.open(ctx, o)
 }
 
 // CheckSaved returns an error if the checkpoint of a step (0: the newest) does not exist.
@@ -121,15 +120,18 @@ func CheckSaved(dir string, step int) error {
 	return nil
 }
 
-// upload reads the trained tensors, without optimizer states.
-func (t *Model) upload(load step.LoadFunc) (*step.State, error) {
-	if t.other {
-		return t.built.Compiled.StartParams(load)
+func (t *Model) open(ctx context.Context, o Options) (*Model, error) {
+	t.search = rundir.Search{Run: t.dir, Made: t.made.Directory}
+	t.other, t.sequences = o.Quantizer != nil, o.Generate
+	if err := t.load(ctx, o); err != nil {
+		t.Close()
+		return nil, err
 	}
-	return t.built.Compiled.UploadParams(load)
+	return t, nil
 }
 
-func (t *Model) open(ctx context.Context, o Options) error {
+// load opens the data, compiles the model, and loads its tensors, without optimizer states.
+func (t *Model) load(ctx context.Context, o Options) error {
 	if o.Export { // an export uses the quantizers for a piece of a sequence
 		o.Generate, o.NoData = 1, true
 	}
@@ -160,20 +162,22 @@ func (t *Model) open(ctx context.Context, o Options) error {
 	if err := t.compile(ctx, o); err != nil {
 		return err
 	}
-	if t.hub == nil {
-		return checkpoint.Use(rundir.At(t.dir).Checkpoints(), t.step, func(f *checkpoint.File) error {
-			if err := t.made.CheckOwner(rundir.At(t.dir), f.Step, f.Meta); err != nil {
-				return err
-			}
-			t.step = f.Step
-			t.state, err = t.upload(provenance.Evaluated(f))
+	upload := t.built.Compiled.UploadParams
+	if t.other {
+		upload = t.built.Compiled.StartParams
+	}
+	if t.hub != nil {
+		t.state, err = upload(step.LoadParams(t.built.Compiled.Plan().Model, t.hub.Values))
+		return errors.Join(err, t.hub.Err())
+	}
+	return checkpoint.Use(rundir.At(t.dir).Checkpoints(), t.step, func(f *checkpoint.File) error {
+		if err := t.made.CheckOwner(rundir.At(t.dir), f.Step, f.Meta); err != nil {
 			return err
-		})
-	}
-	if t.state, err = t.upload(step.LoadParams(t.built.Compiled.Plan().Model, t.hub.Values)); err != nil {
+		}
+		t.step = f.Step
+		t.state, err = upload(provenance.Evaluated(f))
 		return err
-	}
-	return t.hub.Err()
+	})
 }
 
 // compile collects the quantizers' programs and compiles the forward pass with them.
@@ -195,8 +199,8 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 		file = "the run.toml that 'cage import' makes"
 	}
 	err = t.built.Build(ctx, build.Request{
-		Piece: atOnce, NoAttention: o.Export, Config: t.cfg, Model: m, Step: t.step, Batch: t.cfg.Train.Batch,
-		Pieces: pieces, Forward: true, Finder: o.Finder,
+		Piece: atOnce, NoAttention: o.Export, Config: t.cfg, Model: m, Step: t.step,
+		Batch: t.cfg.Train.Batch, Pieces: pieces, Forward: true, Finder: o.Finder,
 		Options: plugin.Options{Logger: o.Logger},
 	}, o.Logger.Warn, file)
 	if err != nil || t.other {
@@ -208,7 +212,8 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 		same.Activations = nil
 	}
 	if changed := build.Changed(t.made.Programs, same.Hashes()); len(changed) > 0 {
-		o.Logger.Warn("a quantizer has changed since the run: this is not the model that was trained", "programs", len(changed), "first", changed[0])
+		o.Logger.Warn("a quantizer has changed since the run: this is not the model that was trained",
+			"programs", len(changed), "first", changed[0])
 	}
 	return nil
 }
@@ -297,19 +302,17 @@ func IsHub(dir string) bool {
 // openFromHub opens the Hugging Face checkpoint in a directory unchanged, in full precision.
 func openFromHub(ctx context.Context, dir string, o Options) (*Model, error) {
 	if o.Data == "" && !o.NoData {
-		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no validation set: name a token or chat file with --data", dir)
+		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no validation set: name a "+
+			"token or chat file with --data", dir)
 	}
 	hub, err := OpenHub(dir, "", o.Step, o.Context, o.Logger)
 	if err != nil {
 		return nil, err
 	}
-	made := &Record{Record: provenance.Record{Initial: &provenance.Origin{End: hub.Checkpoint.Config.Tokens.End}, Tokenizer: hub.Tokenizer}}
-	t := &Model{dir: dir, cfg: hub.Config, hub: hub.Checkpoint, made: made, search: rundir.Search{Run: dir}, other: o.Quantizer != nil, sequences: o.Generate}
-	if err := t.open(ctx, o); err != nil {
-		t.Close()
-		return nil, err
-	}
-	return t, nil
+	from := &provenance.Origin{End: hub.Checkpoint.Config.Tokens.End}
+	made := &Record{Record: provenance.Record{Initial: from, Tokenizer: hub.Tokenizer}}
+	t := &Model{dir: dir, cfg: hub.Config, hub: hub.Checkpoint, made: made}
+	return t.open(ctx, o)
 }
 
 // NoQuantizer, as the name of a plugin, means that nothing is quantized.
@@ -341,13 +344,13 @@ func (q *Quantizer) Tables() config.Quantizer {
 	named := func(role string) *config.Plugin {
 		return &config.Plugin{Table: "quantizer." + role, Name: q.Plugin, Params: q.Params}
 	}
-	switch {
-	case q.Plugin == NoQuantizer:
-		return config.Quantizer{}
-	case q.WeightsOnly:
-		return config.Quantizer{Weights: named(config.RoleWeights)}
+	var out config.Quantizer
+	if q.Plugin != NoQuantizer {
+		if out.Weights = named(config.RoleWeights); !q.WeightsOnly {
+			out.Activations = named(config.RoleActivations)
+		}
 	}
-	return config.Quantizer{Weights: named(config.RoleWeights), Activations: named(config.RoleActivations)}
+	return out
 }
 
 // openData opens the token file or chat file to evaluate on, which need not be of the same kind as
@@ -364,7 +367,8 @@ func (t *Model) openData(o Options) error {
 	case o.NoData:
 		return nil
 	case o.Data == "" && t.cfg.Data.Validation == "":
-		return fmt.Errorf("%s has no validation data of its own: name a token or chat file with --data", t.dir)
+		return fmt.Errorf("%s has no validation data of its own: name a token or chat file with --data",
+			t.dir)
 	case o.Data == "":
 		if t.data, err = build.FindValidation(t.cfg, t.search); err != nil {
 			return fmt.Errorf("%w\nname a token or chat file with --data", err)

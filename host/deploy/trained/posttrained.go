@@ -56,9 +56,10 @@ func (c *Calibration) String() string {
 	text := fmt.Sprintf("%d sequences of %d tokens from %s", c.Windows, c.Context, c.Path)
 	switch {
 	case c.Kind == config.KindChat:
-		text += fmt.Sprintf(": conversations, in which none sees another, with %d tokens in all", c.Tokens)
+		text += fmt.Sprintf(": conversations that do not attend to each other, with %d tokens in all",
+			c.Tokens)
 	case c.Separate:
-		text += ": documents, of which none sees another"
+		text += ": documents that do not attend to each other"
 	}
 	return text
 }
@@ -82,10 +83,11 @@ func (t *Model) posttrained(w *posttrain.Matrix) (*export.Quantized, error) {
 		return nil, err
 	}
 	defer f.Close()
-	if !slices.ContainsFunc(f.Infos(), func(i safetensors.Info) bool { return i.Name == ScaleName(w.Name) }) {
+	name := ScaleName(w.Name)
+	if !slices.ContainsFunc(f.Infos(), func(i safetensors.Info) bool { return i.Name == name }) {
 		return q, nil
 	}
-	scale, err := f.Tensor(ScaleName(w.Name))
+	scale, err := f.Tensor(name)
 	if err != nil {
 		return nil, err
 	}

@@ -9,23 +9,22 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/cage-qat/cage/internal/vfs"
-
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/ruler"
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // RulerName returns the name of the model in dir that is stored with answers to RULER's prompts.
 func RulerName(dir string, m *Model, batch int) ruler.ModelName {
-	name := ruler.ModelName{Name: fmt.Sprintf("%s, step %d", dir, m.Step()), Identity: m.Identity(), Batch: batch}
-	if name.Identity == "" {
+	identity := m.Identity()
+	if identity == "" {
 		sum := sha256.Sum256([]byte(checkpointName(dir)))
-		name.Identity = hex.EncodeToString(sum[:16])
+		identity = hex.EncodeToString(sum[:16])
 	}
-	name.Identity = withQuantizers(name.Identity, m)
-	return name
+	return ruler.ModelName{Name: fmt.Sprintf("%s, step %d", dir, m.Step()),
+		Identity: withQuantizers(identity, m), Batch: batch}
 }
 
 // Ruler returns a function with which a model answers greedily. A prompt begins a document with

@@ -31,16 +31,18 @@ func (t *Model) scoredTokens() int {
 //
 // A batch is omitted if skip returns true for all of its requests; a nil skip omits none. each
 // receives the scores of a batch, with the indices of its requests in the list.
-func (t *Model) Score(ctx context.Context, requests []score.Request, skip func(request int) bool, each func(which []int, scores []score.Score) error) error {
+func (t *Model) Score(ctx context.Context, requests []score.Request, skip func(request int) bool,
+	each func(which []int, scores []score.Score) error) error {
 	for i, r := range requests {
 		if err := errors.Join(t.checkIDs(i, r.Context), t.checkIDs(i, r.Continuation)); err != nil {
 			return err
 		}
 	}
 	share := t.cfg.Device.Precision == device.Float32
-	return t.scoreBatches(ctx, requests, share, skip, func(b *score.Batch, logProbs []float32, likeliest []bool) error {
-		return each(b.Requests, b.Scores(logProbs, likeliest))
-	})
+	return t.scoreBatches(ctx, requests, share, skip,
+		func(b *score.Batch, logProbs []float32, likeliest []bool) error {
+			return each(b.Requests, b.Scores(logProbs, likeliest))
+		})
 }
 
 // LogProbs computes the log-probability, in nats, of each token of a sequence given the previous
@@ -54,23 +56,27 @@ func (t *Model) LogProbs(ctx context.Context, sequences [][]int32) ([][]float32,
 			return nil, err
 		}
 		if most := t.Context() + 1; len(ids) < 2 || len(ids) > most {
-			return nil, fmt.Errorf("%s: sequence %d has %d tokens: want from 2 to %d", t.dir, i, len(ids), most)
+			return nil, fmt.Errorf("%s: sequence %d has %d tokens: want 2 to %d",
+				t.dir, i, len(ids), most)
 		}
 		requests[i] = score.Request{Context: ids[:1], Continuation: ids[1:]}
 	}
 	list := make([][]float32, len(sequences))
-	return list, t.scoreBatches(ctx, requests, false, nil, func(b *score.Batch, logProbs []float32, _ []bool) error {
-		for i, of := range b.Split(logProbs) {
-			list[b.Requests[i]] = of
-		}
-		return nil
-	})
+	return list, t.scoreBatches(ctx, requests, false, nil,
+		func(b *score.Batch, logProbs []float32, _ []bool) error {
+			for i, of := range b.Split(logProbs) {
+				list[b.Requests[i]] = of
+			}
+			return nil
+		})
 }
 
 // scoreBatches computes the log-probability of each target of the requests, and whether it is the
 // likeliest token, batch by batch. With share, requests with the same context can share a row.
-func (t *Model) scoreBatches(ctx context.Context, requests []score.Request, share bool, skip func(request int) bool,
-	each func(b *score.Batch, logProbs []float32, likeliest []bool) error) error {
+func (t *Model) scoreBatches(
+	ctx context.Context, requests []score.Request, share bool, skip func(request int) bool,
+	each func(b *score.Batch, logProbs []float32, likeliest []bool) error,
+) error {
 	if err := t.checkLanguage(); err != nil {
 		return err
 	}
@@ -89,8 +95,9 @@ func (t *Model) scoreBatches(ctx context.Context, requests []score.Request, shar
 		if skip != nil && !slices.ContainsFunc(b.Requests, func(i int) bool { return !skip(i) }) {
 			continue
 		}
-		logProbs, likeliest, err := e.Scores(step.Scored{Rows: b.Rows, Length: b.Length, Tokens: b.Tokens, Lengths: b.Lengths, Places: b.Places, Targets: b.Targets,
-			Positions: b.Positions, Parts: b.Parts})
+		logProbs, likeliest, err := e.Scores(step.Scored{
+			Rows: b.Rows, Length: b.Length, Tokens: b.Tokens, Lengths: b.Lengths, Places: b.Places,
+			Targets: b.Targets, Positions: b.Positions, Parts: b.Parts})
 		if err != nil {
 			return err
 		}
@@ -104,7 +111,8 @@ func (t *Model) scoreBatches(ctx context.Context, requests []score.Request, shar
 func (t *Model) checkIDs(sequence int, ids []int32) error {
 	for _, id := range ids {
 		if id < 0 || int(id) >= t.cfg.Model.Vocab {
-			return fmt.Errorf("%s: sequence %d has the token %d, and the model has %d tokens", t.dir, sequence, id, t.cfg.Model.Vocab)
+			return fmt.Errorf("%s: sequence %d has the token %d, and the model has %d tokens",
+				t.dir, sequence, id, t.cfg.Model.Vocab)
 		}
 	}
 	return nil

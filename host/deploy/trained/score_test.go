@@ -91,8 +91,8 @@ func TestLogProbs(t *testing.T) {
 		}
 		for want, bad := range map[string][]int32{
 			"sequence 1 has the token 4096, and the model has": {1, 4096},
-			"sequence 1 has 1 tokens: want from 2 to":          {1},
-			"sequence 1 has 0 tokens: want from 2 to":          {},
+			"sequence 1 has 1 tokens: want 2 to":               {1},
+			"sequence 1 has 0 tokens: want 2 to":               {},
 			fmt.Sprintf("sequence 1 has %d tokens", context+2): slices.Repeat([]int32{1}, context+2),
 		} {
 			if _, err := m.LogProbs(t.Context(), [][]int32{{1, 2}, bad}); err == nil || !strings.Contains(err.Error(), want) {
@@ -164,7 +164,7 @@ func TestGenerateUntil(t *testing.T) {
 	if !strings.Contains(whole[1], end) && cut[1] != whole[1] {
 		t.Errorf("the other text is %q, want %q", cut[1], whole[1])
 	}
-	if _, err := m.GenerateUntil(t.Context(), tok, prompts, 512, nil); err == nil || !strings.Contains(err.Error(), "leaves no room for a question") {
+	if _, err := m.GenerateUntil(t.Context(), tok, prompts, 512, nil); err == nil || !strings.Contains(err.Error(), "leaves none for a question") {
 		t.Errorf("an answer as long as the context: %v", err)
 	}
 }

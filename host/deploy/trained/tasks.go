@@ -28,12 +28,15 @@ type Tasks struct {
 }
 
 // Score implements tasks.Model.
-func (e *Tasks) Score(ctx context.Context, requests []score.Request, skip func(int) bool, each func([]int, []score.Score) error) error {
+func (e *Tasks) Score(ctx context.Context, requests []score.Request, skip func(int) bool,
+	each func([]int, []score.Score) error) error {
 	return e.Model.Score(ctx, requests, skip, each)
 }
 
 // Generate implements tasks.Model.
-func (e *Tasks) Generate(ctx context.Context, prompts [][]int32, tokens int, until []string) ([]string, error) {
+func (e *Tasks) Generate(
+	ctx context.Context, prompts [][]int32, tokens int, until []string,
+) ([]string, error) {
 	if e.MaxTokens > 0 {
 		tokens = e.MaxTokens
 	}
@@ -81,12 +84,15 @@ func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*tasks.R
 }
 
 func (e *Tasks) one(ctx context.Context, t *tasks.Task) (*tasks.Result, error) {
-	items, all, err := e.Source.Items(t, e.encoder, tasks.Options{Chat: e.template, OneTurn: e.OneTurn})
+	o := tasks.Options{Chat: e.template, OneTurn: e.OneTurn}
+	items, all, err := e.Source.Items(t, e.encoder, o)
 	if err != nil {
 		return nil, err
 	}
-	a := tasks.Asking{Task: t, Items: items, Until: t.UntilTexts(e.encoder), Batch: e.Batch, Progress: e.Progress(t.Name), Settings: map[string]string{
-		"model": e.name(), "context": strconv.Itoa(e.Model.Context()), "batch": strconv.Itoa(e.Batch), "max_tokens": strconv.Itoa(e.MaxTokens)}}
+	settings := map[string]string{"model": e.name(), "context": strconv.Itoa(e.Model.Context()),
+		"batch": strconv.Itoa(e.Batch), "max_tokens": strconv.Itoa(e.MaxTokens)}
+	a := tasks.Asking{Task: t, Items: items, Until: t.UntilTexts(e.encoder), Batch: e.Batch,
+		Progress: e.Progress(t.Name), Settings: settings}
 	var path *vfs.Path
 	if e.Out != "" {
 		p := tasks.AnswersFile(vfs.At(e.Out), t.Name)
@@ -105,7 +111,8 @@ func (e *Tasks) one(ctx context.Context, t *tasks.Task) (*tasks.Result, error) {
 
 // Summarize returns the results as lm-eval writes them, and writes them to Out if that is set.
 func (e *Tasks) Summarize(list []*tasks.Result) (*tasks.Results, error) {
-	model := map[string]string{"model": "cage", "model_args": "pretrained=" + e.Dir, "step": strconv.Itoa(e.Model.Step())}
+	model := map[string]string{"model": "cage", "model_args": "pretrained=" + e.Dir,
+		"step": strconv.Itoa(e.Model.Step())}
 	if e.Quantizer != nil {
 		model["quantizer"] = e.Quantizer.String()
 	}
