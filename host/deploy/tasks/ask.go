@@ -21,8 +21,10 @@ import (
 type Model interface {
 	// Score scores continuations in batches, which depend only on the requests, and calls each with
 	// the scores of a batch. It skips a batch if skip is true for all of its requests.
-	Score(ctx context.Context, requests []score.Request, skip func(request int) bool, each func(which []int, scores []score.Score) error) error
-	// Generate continues prompts greedily, until a text contains one of the strings in until, or EOS.
+	Score(ctx context.Context, requests []score.Request, skip func(request int) bool,
+		each func(which []int, scores []score.Score) error) error
+	// Generate continues prompts greedily, until a text contains one of the strings in until, or
+	// EOS.
 	Generate(ctx context.Context, prompts [][]int32, tokens int, until []string) ([]string, error)
 }
 
@@ -109,10 +111,11 @@ func (s *asking) score(ctx context.Context, m Model) error {
 	return m.Score(ctx, s.requests, have, func(which []int, scores []score.Score) error {
 		lines := make([]line, len(which))
 		for k, i := range which {
-			if math.IsNaN(scores[k].LogProb) || math.IsInf(scores[k].LogProb, 0) {
-				return fmt.Errorf("item %d: the model's log-probability is %v", s.of[i][0], scores[k].LogProb)
+			p, item := scores[k].LogProb, s.of[i][0]
+			if math.IsNaN(p) || math.IsInf(p, 0) {
+				return fmt.Errorf("item %d: the model's log-probability is %v", item, p)
 			}
-			lines[k] = line{Item: s.of[i][0], Request: s.of[i][1], LogProb: &scores[k].LogProb, Greedy: scores[k].Greedy}
+			lines[k] = line{Item: item, Request: s.of[i][1], LogProb: &p, Greedy: scores[k].Greedy}
 		}
 		return s.keep(lines, len(s.requests))
 	})
@@ -148,15 +151,16 @@ func (s *asking) generate(ctx context.Context, m Model) error {
 	return nil
 }
 
-// place returns the index of an answer in answered; ok reports whether it belongs to these items.
-func (s *asking) place(l line) (at int, ok bool) {
+// index returns the index of an answer in answered; ok reports whether it belongs to these items.
+func (s *asking) index(l line) (at int, ok bool) {
 	if l.Item < 0 || l.Item >= len(s.Items) {
 		return 0, false
 	}
 	if s.Task.Kind == Generation {
 		return l.Item, l.Text != nil
 	}
-	return s.first[l.Item] + l.Request, l.Request >= 0 && l.Request < len(s.Items[l.Item].Scored) && l.LogProb != nil
+	known := l.Request >= 0 && l.Request < len(s.Items[l.Item].Scored)
+	return s.first[l.Item] + l.Request, known && l.LogProb != nil
 }
 
 // keep stores the answers of a batch, and appends those to the file that it does not have yet: the
@@ -164,7 +168,7 @@ func (s *asking) place(l line) (at int, ok bool) {
 func (s *asking) keep(lines []line, of int) error {
 	var more []line
 	for _, l := range lines {
-		at, _ := s.place(l)
+		at, _ := s.index(l)
 		if _, have := s.answered[at]; !have {
 			s.answered[at] = l
 			more = append(more, l)
@@ -193,13 +197,15 @@ func (s *asking) open(path vfs.Path) error {
 		}
 		hash.Write(text)
 	}
-	want, err := json.Marshal(header{1, s.Task.Name, hex.EncodeToString(hash.Sum(nil)), s.Until, s.Task.Tokens(), s.Settings})
+	items := hex.EncodeToString(hash.Sum(nil))
+	want, err := json.Marshal(header{1, s.Task.Name, items, s.Until, s.Task.Tokens(), s.Settings})
 	if err != nil {
 		return err
 	}
 	there, err := path.Exists()
 	if err == nil && !there {
-		if err = atomicfile.RemoveAbandoned(path.Dir(), func(name string) bool { return name == path.Base() }); err == nil {
+		ours := func(name string) bool { return name == path.Base() }
+		if err = atomicfile.RemoveAbandoned(path.Dir(), ours); err == nil {
 			err = atomicfile.WriteBytes(path, append(slices.Clone(want), '\n'))
 		}
 	}
@@ -219,14 +225,15 @@ func (s *asking) open(path vfs.Path) error {
 		if err != nil || size == 0 || json.Unmarshal(e.Value, &l) != nil {
 			break
 		}
-		at, ok := s.place(l)
+		at, ok := s.index(l)
 		if !ok {
 			break
 		}
 		s.answered[at], size = l, e.End
 	}
 	if size == 0 {
-		return fmt.Errorf("%s has answers of another model, or to other questions: move it away, or give another --out", path)
+		return fmt.Errorf("%s has answers of another model, or to other questions: move it away, or "+
+			"give another --out", path)
 	}
 	s.log, err = jsonlines.Continue[line](path, size)
 	return err

@@ -33,23 +33,27 @@ const bootstraps = 10000
 // ErrText is the error of comparing a task of whole texts.
 var ErrText = errors.New("whole texts are not compared one by one")
 
-// Compare compares the answers of two models to the same items of a task. For a task of whole texts, the error wraps
-// [ErrText].
+// Compare compares the answers of two models to the same items of a task. For a task of whole
+// texts, the error wraps [ErrText].
 func Compare(t *Task, first, second []Sample) ([]Comparison, error) {
 	if t.Kind == Text {
 		return nil, fmt.Errorf("%s: %w", t.Name, ErrText)
 	}
 	if len(first) != len(second) {
-		return nil, fmt.Errorf("%s: one model answered %d items, the other %d", t.Name, len(first), len(second))
+		return nil, fmt.Errorf("%s: one model answered %d items, the other %d",
+			t.Name, len(first), len(second))
+	}
+	for i := range first { // examples and templates may differ, but the row must not
+		a, b := &first[i].Item, &second[i].Item
+		if a.Doc != b.Doc || a.Gold != b.Gold || a.Target != b.Target ||
+			!slices.Equal(a.Choices, b.Choices) {
+			return nil, fmt.Errorf("%s: item %d is another question for each model", t.Name, i)
+		}
 	}
 	var list []Comparison
 	for _, name := range t.MetricNames() {
 		a, b := make([]float64, len(first)), make([]float64, len(first))
 		for i := range first {
-			// Examples and templates may differ, but the row must not.
-			if a, b := &first[i].Item, &second[i].Item; a.Doc != b.Doc || a.Gold != b.Gold || a.Target != b.Target || !slices.Equal(a.Choices, b.Choices) {
-				return nil, fmt.Errorf("%s: item %d is another question for each model", t.Name, i)
-			}
 			a[i], b[i] = first[i].Values[name], second[i].Values[name]
 		}
 		list = append(list, compare(t.Name, name, a, b))
@@ -84,7 +88,8 @@ func CompareAll(first, second []*Result) (list []Comparison, leftOut, err error)
 }
 
 func compare(task, metric string, a, b []float64) Comparison {
-	c := Comparison{Task: task, Metric: metric, Items: len(a), First: stat.Mean(a, nil), Second: stat.Mean(b, nil), McNemar: math.NaN()}
+	c := Comparison{Task: task, Metric: metric, Items: len(a),
+		First: stat.Mean(a, nil), Second: stat.Mean(b, nil), McNemar: math.NaN()}
 	of := func(a, b float64) float64 { return a - b }
 	if strings.HasPrefix(metric, Perplexity+",") {
 		c.First, c.Second = math.Exp(-c.First), math.Exp(-c.Second)
@@ -123,5 +128,6 @@ func (c *Comparison) count(a, b []float64) {
 		c.McNemar = 1
 		return
 	}
-	c.McNemar = min(1, 2*distuv.Binomial{N: float64(n), P: 0.5}.CDF(float64(min(c.OnlyFirst, c.OnlySecond))))
+	coin := distuv.Binomial{N: float64(n), P: 0.5}
+	c.McNemar = min(1, 2*coin.CDF(float64(min(c.OnlyFirst, c.OnlySecond))))
 }

@@ -70,7 +70,8 @@ func checkPair(before, behind []int32, continuation string) error {
 	case len(behind) == 0:
 		return fmt.Errorf("the continuation %q has no token of its own", continuation)
 	case len(before) == 0:
-		return fmt.Errorf("the continuation %q has no context, and the tokenizer has no token that begins or ends a document", continuation)
+		return fmt.Errorf("the continuation %q has no context, and the tokenizer has neither BOS nor EOS",
+			continuation)
 	}
 	return nil
 }
@@ -84,7 +85,7 @@ func (e *Encoder) windows(s string) (list []score.Request, err error) {
 		return nil, err
 	}
 	if e.Prefix < 0 {
-		return nil, fmt.Errorf("the tokenizer has no token that begins or ends a document, which has to stand before a text")
+		return nil, fmt.Errorf("the tokenizer has neither BOS nor EOS to put before a text")
 	}
 	for _, w := range Windows(ids, e.Context, e.Prefix) {
 		list = append(list, score.Request{Context: w.Context, Continuation: w.Targets})

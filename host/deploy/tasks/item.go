@@ -34,8 +34,9 @@ type RequestText struct {
 // Answer is a model's answer to an item.
 type Answer struct {
 	LogProbs []float64 `json:"logprobs,omitempty"` // for each scored request
-	Greedy   []bool    `json:"greedy,omitempty"`   // whether greedy decoding would generate each continuation
-	Text     *string   `json:"text,omitempty"`     // the generated text, up to its end marker
+	// Greedy says whether greedy decoding would generate each continuation.
+	Greedy []bool  `json:"greedy,omitempty"`
+	Text   *string `json:"text,omitempty"` // the generated text, up to its end marker
 }
 
 // Items makes questions of rows, in order. examples are the rows from which examples are drawn.
@@ -71,7 +72,10 @@ func (t *Task) Items(docs, examples []Doc, e *Encoder, o Options) ([]Item, error
 	return items, nil
 }
 
-func (t *Task) fill(it *Item, a filledDoc, prompts []string, e *Encoder, delimiter string) (err error) {
+// fill adds the requests of an item.
+func (t *Task) fill(
+	it *Item, a filledDoc, prompts []string, e *Encoder, delimiter string,
+) (err error) {
 	if t.Kind == Generation {
 		it.Texts = []RequestText{{Context: prompts[0]}}
 		it.Prompt, err = e.text(prompts[0])
@@ -142,7 +146,8 @@ func (t *Task) newPrompter(examples []Doc, o Options) (*prompter, error) {
 		need++
 	}
 	if o.Shots > 0 && len(examples) < need {
-		return nil, fmt.Errorf("%d examples before each question, and there are %d rows to draw them from", o.Shots, len(examples))
+		return nil, fmt.Errorf("%d examples before each question, but only %d rows to draw them from",
+			o.Shots, len(examples))
 	}
 	if o.Shots == 0 {
 		return p, nil

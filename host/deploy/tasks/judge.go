@@ -13,7 +13,8 @@ import (
 // NoFilter is the name of the filter for unfiltered answers.
 const NoFilter = "none"
 
-// Judge returns the value of each metric for an item, by metric and filter, as in "exact_match,strict-match".
+// Judge returns the value of each metric for an item, by metric and filter, as in
+// "exact_match,strict-match".
 func (t *Task) Judge(it *Item, a *Answer) (map[string]float64, error) {
 	switch t.Kind {
 	case Generation:
@@ -36,16 +37,20 @@ func (t *Task) Judge(it *Item, a *Answer) (map[string]float64, error) {
 		for _, l := range a.LogProbs {
 			sum += l
 		}
-		return map[string]float64{logLikelihood: sum, words: float64(len(whiteSpace.Split(it.Target, -1))), byteCount: float64(len(it.Target))}, nil
+		count := len(whiteSpace.Split(it.Target, -1))
+		return map[string]float64{
+			logLikelihood: sum, words: float64(count), byteCount: float64(len(it.Target))}, nil
 	}
 	if len(a.LogProbs) != len(it.Choices) {
-		return nil, fmt.Errorf("%s: item %d has %d scores for %d choices", t.Name, it.Doc, len(a.LogProbs), len(it.Choices))
+		return nil, fmt.Errorf("%s: item %d has %d scores for %d choices",
+			t.Name, it.Doc, len(a.LogProbs), len(it.Choices))
 	}
 	byCharacter := make([]float64, len(it.Choices))
 	for i, l := range a.LogProbs {
-		byCharacter[i] = l / float64(utf8.RuneCountInString(it.Choices[i])) // code points, as Python counts them
+		byCharacter[i] = l / float64(utf8.RuneCountInString(it.Choices[i])) // as Python counts them
 	}
-	return t.ownMetrics(map[string]float64{Acc: one(largest(a.LogProbs) == it.Gold), AccNorm: one(largest(byCharacter) == it.Gold)}), nil
+	return t.ownMetrics(map[string]float64{Acc: one(largest(a.LogProbs) == it.Gold),
+		AccNorm: one(largest(byCharacter) == it.Gold)}), nil
 }
 
 func (t *Task) ownMetrics(values map[string]float64) map[string]float64 {
@@ -171,7 +176,8 @@ func (t *Task) MetricNames() (list []string) {
 	return list
 }
 
-// HigherIsBetter reports whether higher values of a metric are better. The metric is named alone or with its filter.
+// HigherIsBetter reports whether higher values of a metric are better. The metric is named alone or
+// with its filter.
 func HigherIsBetter(name string) bool {
 	metric, _, _ := strings.Cut(name, ",")
 	return !strings.HasSuffix(metric, Perplexity) && metric != BitsPerByte

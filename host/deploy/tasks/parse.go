@@ -13,7 +13,10 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-var metricsOf = map[string][]string{Choices: {Acc, AccNorm}, Continuation: {Perplexity, Acc}, Generation: {ExactMatch}, Text: {WordPerplexity, BytePerplexity, BitsPerByte}}
+var metricsOf = map[string][]string{
+	Choices: {Acc, AccNorm}, Continuation: {Perplexity, Acc}, Generation: {ExactMatch},
+	Text: {WordPerplexity, BytePerplexity, BitsPerByte},
+}
 
 // Parse parses the description of a task; name is used in messages. The error is a
 // *[plaintoml.Error] if the text is not TOML, otherwise [plaintoml.Errors].
@@ -31,8 +34,10 @@ func Parse(name string, text []byte) (*Task, error) {
 	t.Filters = make([]Filter, len(filters))
 	for i, values := range filters {
 		f := &t.Filters[i]
-		r.Read(plaintoml.Indexed("filters", i), values, schema.Key{Name: "name", To: &f.Name, Default: ""},
-			schema.Key{Name: "pattern", To: &f.Pattern, Default: ""}, schema.Key{Name: "last", To: &f.Last, Default: false})
+		r.Read(plaintoml.Indexed("filters", i), values,
+			schema.Key{Name: "name", To: &f.Name, Default: ""},
+			schema.Key{Name: "pattern", To: &f.Pattern, Default: ""},
+			schema.Key{Name: "last", To: &f.Last, Default: false})
 	}
 	t.readClean(r, replacements)
 	if t.Dataset == "" {
@@ -51,19 +56,25 @@ func Parse(name string, text []byte) (*Task, error) {
 
 // keys returns the keys of a description. The values of clean and filters are parsed by the caller.
 func (t *Task) keys(replacements *any, filters *[]map[string]any) []schema.Key {
-	optional := func(name string, to any) schema.Key { return schema.Key{Name: name, To: to, Optional: "empty"} }
+	optional := func(name string, to any) schema.Key {
+		return schema.Key{Name: name, To: to, Optional: "empty"}
+	}
+	fileName := schema.Matching("that can be a file's, without slashes",
+		regexp.MustCompile(`^[^/\\]+$`))
+	split := schema.NonEmpty(`that names the split with the questions, such as split = "test"`)
 	return []schema.Key{
-		{Name: "name", To: &t.Name, Is: schema.Matching("that can be a file's, without slashes", regexp.MustCompile(`^[^/\\]+$`))},
+		{Name: "name", To: &t.Name, Is: fileName},
 		optional("version", &t.Version), optional("paper", &t.Paper), optional("chance", &t.Chance),
 		{Name: "kind", To: &t.Kind, Is: schema.OneOf(Choices, Continuation, Generation, Text)},
 		optional("dataset", &t.Dataset), optional("columns", &t.Columns),
-		{Name: "split", To: &t.Split, Is: schema.NonEmpty(`that names the split with the questions, such as split = "test"`)},
+		{Name: "split", To: &t.Split, Is: split},
 		optional("fewshot_split", &t.From),
 		{Name: "shots", To: &t.Shots, Is: schema.From(0, schema.Most), Default: 0},
 		optional("spare_example", &t.Spare), optional("fixed_shots", &t.Fixed),
-		{Name: "question", To: &t.Question, Is: schema.Patterns(), Doc: `a template, such as question = ["{{ question }}"]`},
-		optional("choices", &t.Choice), optional("choices_of", &t.ChoicesOf), optional("target", &t.Target),
-		optional("gold", &t.Gold), optional("gold_of", &t.GoldOf),
+		{Name: "question", To: &t.Question, Is: schema.Patterns(),
+			Doc: `a template, such as question = ["{{ question }}"]`},
+		optional("choices", &t.Choice), optional("choices_of", &t.ChoicesOf),
+		optional("target", &t.Target), optional("gold", &t.Gold), optional("gold_of", &t.GoldOf),
 		{Name: "delimiter", To: &t.Delimiter, Default: " "},
 		optional("strip", &t.Strip), optional("clean", replacements),
 		optional("metrics", &t.Metrics), optional("until", &t.Until),
@@ -84,7 +95,8 @@ func (t *Task) readClean(r *plaintoml.Reader, raw any) {
 		t.Clean = append(t.Clean, [2]string(pair))
 	}
 	if raw != nil && !ok {
-		r.Report("clean", "found "+schema.Describe(raw), `want an array of pairs of a pattern and its replacement, such as [["\\s+", " "]]`)
+		r.Report("clean", "found "+schema.Describe(raw),
+			`want an array of pairs of a pattern and its replacement, such as [["\\s+", " "]]`)
 	}
 }
 
@@ -95,7 +107,8 @@ func (t *Task) checkKind(r *plaintoml.Reader) {
 	}
 	for _, m := range t.Metrics {
 		if !slices.Contains(metricsOf[t.Kind], m) {
-			r.Report("metrics", fmt.Sprintf("a task of the kind %s has no %q", t.Kind, m), "want some of "+allowed)
+			r.Report("metrics", fmt.Sprintf("a task of the kind %s has no %q", t.Kind, m),
+				"want some of "+allowed)
 		}
 	}
 	several, inKind := len(t.Question) > 1, "found in a task of the kind "+t.Kind
@@ -104,15 +117,18 @@ func (t *Task) checkKind(r *plaintoml.Reader) {
 	}
 	switch {
 	case t.Kind == Choices && several && t.Target == "":
-		r.Report("target", "missing", "want the continuation of the questions, of which there is one for each choice")
+		r.Report("target", "missing",
+			"want the continuation of the questions, of which there is one for each choice")
 	case t.Kind == Choices && several && (len(t.Choice) > 0 || t.ChoicesOf != ""):
-		r.Report("question", fmt.Sprintf("found %d, beside choices", len(t.Question)), "want one question with choices, or one for each choice with target")
+		r.Report("question", fmt.Sprintf("found %d, beside choices", len(t.Question)),
+			"want one question with choices, or one for each choice with target")
 	case t.Kind == Choices && !several && t.Target != "":
 		r.Report("target", "found beside one question", "want choices or choices_of in its place")
 	case t.Kind == Choices && !several && len(t.Choice) == 0 && t.ChoicesOf == "":
 		r.Report("choices", "missing", "want it or choices_of, or a question for each choice with target")
 	case t.Kind != Choices && several:
-		r.Report("question", fmt.Sprintf("found %d", len(t.Question)), "want one, in a task of the kind "+t.Kind)
+		r.Report("question", fmt.Sprintf("found %d", len(t.Question)),
+			"want one, in a task of the kind "+t.Kind)
 	case (t.Kind == Continuation || t.Kind == Generation) && t.Target == "":
 		r.Report("target", "missing", "want a template that writes the right answer")
 	case t.Kind == Text && t.Target != "":
@@ -128,12 +144,14 @@ func (t *Task) checkKind(r *plaintoml.Reader) {
 	}
 }
 
-// checkTemplates finds mistakes in templates. Columns that a row does not have are found when the template is rendered.
+// checkTemplates finds mistakes in templates. Columns that a row does not have are found when the
+// template is rendered.
 func (t *Task) checkTemplates(r *plaintoml.Reader) {
 	for _, part := range []struct {
 		key  string
 		list []string
-	}{{"question", t.Question}, {"choices", t.Choice}, {"target", []string{t.Target}}, {"gold", []string{t.Gold}}} {
+	}{{"question", t.Question}, {"choices", t.Choice}, {"target", []string{t.Target}},
+		{"gold", []string{t.Gold}}} {
 		for i, source := range part.list {
 			if _, err := jinja.Parse(t.Name, source); err != nil {
 				key := part.key
@@ -150,7 +168,8 @@ func (t *Task) compile(r *plaintoml.Reader) {
 	pattern := func(key string, i int, source string) *regexp.Regexp {
 		compiled, err := regexp.Compile(source)
 		if err != nil {
-			r.Report(plaintoml.Indexed(key, i), strings.TrimPrefix(err.Error(), "error parsing regexp: "), "want a regular expression")
+			problem := strings.TrimPrefix(err.Error(), "error parsing regexp: ")
+			r.Report(plaintoml.Indexed(key, i), problem, "want a regular expression")
 		}
 		return compiled
 	}

@@ -120,7 +120,8 @@ func (t *Task) NewDoc(place string, object []byte, example bool) (Doc, error) {
 	}
 	for _, name := range columns {
 		if _, ok := fields.Get(name); !ok {
-			return Doc{}, fmt.Errorf("%s: the row has no %q: %s needs the columns %s", place, name, t.Name, strings.Join(columns, ", "))
+			return Doc{}, fmt.Errorf("%s: the row has no %q: %s needs the columns %s",
+				place, name, t.Name, strings.Join(columns, ", "))
 		}
 	}
 	return Doc{place, string(object), fields}, nil
@@ -181,6 +182,7 @@ func (d Doc) list(column string) ([]string, error) {
 }
 
 // space holds the characters that Python's str.strip removes.
-const space = "\t\n\v\f\r\x1c\x1d\x1e\x1f \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+const space = "\t\n\v\f\r\x1c\x1d\x1e\x1f \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005" +
+	"\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 
 func strip(s string) string { return strings.Trim(s, space) }

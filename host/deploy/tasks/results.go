@@ -68,15 +68,17 @@ type Results struct {
 }
 
 func newResults(config map[string]string) *Results {
-	return &Results{Results: map[string]map[string]any{}, Shots: map[string]int{}, Samples: map[string]map[string]int{}, Versions: map[string]any{},
-		Groups: map[string][]string{}, Configs: map[string]map[string]any{}, Higher: map[string]map[string]bool{}, Config: config}
+	return &Results{Results: map[string]map[string]any{}, Shots: map[string]int{},
+		Samples: map[string]map[string]int{}, Versions: map[string]any{},
+		Groups: map[string][]string{}, Configs: map[string]map[string]any{},
+		Higher: map[string]map[string]bool{}, Config: config}
 }
 
 // Summarize summarizes results; config describes the model and its settings.
 func Summarize(list []*Result, config map[string]string) *Results {
 	out := newResults(config)
 	for _, r := range list {
-		name := r.Task.Name
+		name, v, asked := r.Task.Name, version(r.Task.Version), len(r.Samples)
 		values, higher := map[string]any{"alias": name}, map[string]bool{}
 		for _, m := range r.Metrics {
 			metric, filter := cut(m.Name)
@@ -88,9 +90,10 @@ func Summarize(list []*Result, config map[string]string) *Results {
 			higher[metric] = HigherIsBetter(metric)
 		}
 		out.Results[name], out.Higher[name], out.Shots[name] = values, higher, r.Shots
-		out.Samples[name] = map[string]int{"original": max(r.All, len(r.Samples)), "effective": len(r.Samples)}
-		out.Versions[name], out.Groups[name] = version(r.Task.Version), []string{}
-		out.Configs[name] = map[string]any{"task": name, "num_fewshot": r.Shots, "metadata": map[string]any{"version": version(r.Task.Version)}}
+		out.Samples[name] = map[string]int{"original": max(r.All, asked), "effective": asked}
+		out.Versions[name], out.Groups[name] = v, []string{}
+		out.Configs[name] = map[string]any{"task": name, "num_fewshot": r.Shots,
+			"metadata": map[string]any{"version": v}}
 	}
 	return out
 }
@@ -141,15 +144,19 @@ func ReadSamples(path vfs.Path) (items []Item, answers []Answer, err error) {
 	return items, answers, nil
 }
 
-func samplesFile(dir vfs.Path, task string) vfs.Path { return dir.Join("samples_" + task + ".jsonl") }
+func samplesFile(dir vfs.Path, task string) vfs.Path {
+	return dir.Join("samples_" + task + ".jsonl")
+}
 
 // Table returns results as a table with a row for each metric.
 func Table(list []*Result) [][]string {
-	rows := [][]string{{"task", "version", "shots", "items", "metric", "filter", "value", "± error", "chance"}}
+	rows := [][]string{
+		{"task", "version", "shots", "items", "metric", "filter", "value", "± error", "chance"}}
 	for _, r := range list {
 		for _, m := range r.Metrics {
 			metric, filter := cut(m.Name)
-			row := []string{r.Task.Name, cmp.Or(r.Task.Version, "–"), fmt.Sprint(r.Shots), fmt.Sprint(len(r.Samples)), metric, filter, fmt.Sprintf("%.4f", m.Value), "–", "–"}
+			row := []string{r.Task.Name, cmp.Or(r.Task.Version, "–"), fmt.Sprint(r.Shots),
+				fmt.Sprint(len(r.Samples)), metric, filter, fmt.Sprintf("%.4f", m.Value), "–", "–"}
 			if m.Error != nil {
 				row[7] = fmt.Sprintf("%.4f", *m.Error)
 			}
@@ -197,7 +204,8 @@ func LoadResults(dir vfs.Path, own []*Task) ([]*Result, error) {
 		list = append(list, r)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%s has no samples of a task: it is no --out of an evaluation that was finished", dir)
+		return nil, fmt.Errorf("%s has no samples of a task: want the --out of a finished evaluation",
+			dir)
 	}
 	return list, nil
 }
@@ -206,7 +214,9 @@ func LoadResults(dir vfs.Path, own []*Task) ([]*Result, error) {
 func AnswersDir(dir vfs.Path) vfs.Path { return dir.Join("answers") }
 
 // AnswersFile returns the path of the answers to a task.
-func AnswersFile(dir vfs.Path, task string) vfs.Path { return AnswersDir(dir).Join(task + ".jsonl") }
+func AnswersFile(dir vfs.Path, task string) vfs.Path {
+	return AnswersDir(dir).Join(task + ".jsonl")
+}
 
 func resultsFile(dir vfs.Path) vfs.Path { return dir.Join("results.json") }
 
@@ -233,7 +243,8 @@ func OneModel(dir vfs.Path, model string) error {
 			break
 		}
 		if other != "" && other != model {
-			return fmt.Errorf("%s has answers of another model (%s, not %s): give another --out", path, other, model)
+			return fmt.Errorf("%s has answers of another model (%s, not %s): give another --out",
+				path, other, model)
 		}
 	}
 	return nil
@@ -247,7 +258,8 @@ func CheckOurs(dir vfs.Path, task string) error {
 		return err
 	}
 	_, err = readResults(dir)
-	return errors.Join(err, atomicfile.CheckOurs(samplesFile(dir, task), func(io.Reader) bool { return answered }))
+	ours := func(io.Reader) bool { return answered }
+	return errors.Join(err, atomicfile.CheckOurs(samplesFile(dir, task), ours))
 }
 
 // WriteResults writes the samples of tasks, and merges results into results.json, which keeps the

@@ -79,7 +79,8 @@ func (s Source) Possible(t *Task) error {
 	switch {
 	case s.shots(t) == 0:
 	case t.Fixed && s.Examples == "":
-		return fmt.Errorf("its examples are fixed: name a folder (examples) with %s.jsonl, question and target of each (lm-eval has them in its YAML file), or ask without any (fewshot 0)", t.Name)
+		return fmt.Errorf("its examples are fixed: name a folder (examples) with %s.jsonl, question and "+
+			"target of each (lm-eval has them in its YAML file), or ask without any (fewshot 0)", t.Name)
 	case !t.Fixed && t.From == "":
 		return fmt.Errorf("it has no examples to put before a question: ask without any (fewshot 0)")
 	}
@@ -102,17 +103,26 @@ const OwnShots = -1
 // Keys describes the settings.
 func (s *Settings) Keys() []schema.Key {
 	return []schema.Key{
-		{Name: "tasks", To: &s.Names, Optional: "none", Doc: "names of evaluation tasks, or files that describe one (.toml); --data is then the folder with their rows"},
-		{Name: "data", To: &s.Data, Is: schema.NonEmpty("that names the folder with the rows of the tasks"), Default: "",
-			Doc: "evaluate on the token file or chat file `FILE` instead of the validation set; with --tasks the folder of their rows"},
+		{Name: "tasks", To: &s.Names, Optional: "none", Doc: "names of evaluation tasks, or files " +
+			"that describe one (.toml); --data is then the folder with their rows"},
+		{Name: "data", To: &s.Data, Default: "",
+			Is: schema.NonEmpty("that names the folder with the rows of the tasks"),
+			Doc: "evaluate on the token file or chat file `FILE` instead of the validation set; " +
+				"with --tasks the folder of their rows"},
 		{Name: "examples", To: &s.Examples, Is: schema.NonEmpty("that names a folder"), Default: "",
 			Doc: "`DIR` with TASK.jsonl for tasks whose examples are fixed (question and target)"},
-		{Name: "fewshot", To: &s.Shots, Is: schema.From(0, schema.Most), Default: OwnShots, Doc: "examples before each question; default: the task's number"},
-		{Name: "limit", To: &s.Limit, Is: schema.From(0, 1<<40), Default: 0, Doc: "ask only the first questions of each task; 0: all"},
-		{Name: "batch", To: &s.Batch, Is: schema.From(1, schema.Most), Default: 8, Doc: "texts that are generated at once"},
-		{Name: "max_tokens", To: &s.MaxTokens, Is: schema.From(0, schema.Most), Default: 0, Doc: "tokens of a generated answer; 0: the task's number"},
-		{Name: "chat", To: &s.Chat, Default: false, Doc: "put questions into the model's template of conversations"},
-		{Name: "one_turn", To: &s.OneTurn, Default: false, Doc: "with --chat: examples and question in one message"},
+		{Name: "fewshot", To: &s.Shots, Is: schema.From(0, schema.Most), Default: OwnShots,
+			Doc: "examples before each question; default: the task's number"},
+		{Name: "limit", To: &s.Limit, Is: schema.From(0, 1<<40), Default: 0,
+			Doc: "ask only the first questions of each task; 0: all"},
+		{Name: "batch", To: &s.Batch, Is: schema.From(1, schema.Most), Default: 8,
+			Doc: "texts that are generated at once"},
+		{Name: "max_tokens", To: &s.MaxTokens, Is: schema.From(0, schema.Most), Default: 0,
+			Doc: "tokens of a generated answer; 0: the task's number"},
+		{Name: "chat", To: &s.Chat, Default: false,
+			Doc: "put questions into the model's chat template"},
+		{Name: "one_turn", To: &s.OneTurn, Default: false,
+			Doc: "with --chat: examples and question in one message"},
 	}
 }
 
@@ -152,20 +162,23 @@ func (t *Task) Files(folder, split string) ([]string, error) {
 	} else if !stat.IsDir() {
 		return nil, fmt.Errorf("%s is no folder", folder)
 	}
-	starts := []string{filepath.Join(t.Dataset, split), filepath.Join(t.Dataset, "data", split), t.Dataset + "_" + split}
+	starts := []string{filepath.Join(t.Dataset, split), filepath.Join(t.Dataset, "data", split),
+		t.Dataset + "_" + split}
 	for _, start := range starts {
 		list, err := splitFiles(filepath.Join(folder, start))
 		if err != nil || len(list) > 0 {
 			return list, err
 		}
 	}
-	return nil, fmt.Errorf("%s has no rows of the split %q of %s: want %s, each with .jsonl or .parquet, or with -00000-of-00001.parquet and so on behind it",
+	return nil, fmt.Errorf("%s has no rows of the split %q of %s: want %s, followed by .jsonl or "+
+		".parquet, or by -00000-of-00001.parquet and so on",
 		folder, split, t.Dataset, strings.Join(starts, ", or "))
 }
 
 // splitName matches the part of a file name after the split: an extension, preceded by the shard
 // number if there are shards, as on the Hugging Face Hub (older ones also have a hash).
-var splitName = regexp.MustCompile(`^(?:-([0-9]{5})-of-([0-9]{5})(?:-[0-9a-f]+)?)?\.(?:jsonl(?:\.gz|\.zst)?|parquet)$`)
+var splitName = regexp.MustCompile(
+	`^(?:-([0-9]{5})-of-([0-9]{5})(?:-[0-9a-f]+)?)?\.(?:jsonl(?:\.gz|\.zst)?|parquet)$`)
 
 // splitFiles lists the files of a split, in order: START.jsonl, or START-00000-of-00002.parquet
 // etc. Other names with this prefix have other rows, such as test_socratic.jsonl beside test.jsonl.
@@ -183,34 +196,29 @@ func splitFiles(start string) (list []string, err error) {
 		}
 		file := filepath.Join(filepath.Dir(start), e.Name())
 		if other, ok := by[name[1]]; ok {
-			return nil, fmt.Errorf("%s and %s have the same rows by their names: keep one of them", other, file)
+			return nil, fmt.Errorf("%s and %s have the same rows by their names: keep one of them",
+				other, file)
 		}
 		if len(list) > 0 && name[2] != total {
-			return nil, fmt.Errorf("%s and %s each belong to all rows of the split by their names: keep the files of one of them", list[0], file)
+			return nil, fmt.Errorf("%s and %s belong to different sets of shards by their names: keep one "+
+				"set", list[0], file)
 		}
 		by[name[1]], total = file, name[2]
 		list = append(list, file)
 	}
-	if err == nil && total != "" {
-		err = complete(start, by, total)
+	if err != nil || total == "" {
+		return list, err
 	}
-	return list, err
-}
-
-// complete returns an error unless all shards of a split exist.
-func complete(start string, by map[string]string, total string) error {
 	n, err := strconv.Atoi(total)
-	if err != nil {
-		return err
-	}
 	for i := range n {
-		number := fmt.Sprintf("%05d", i)
-		if by[number] == "" {
-			return fmt.Errorf("%s-%s-of-%s is missing: without it the split has not all its rows", start, number, total)
+		if number := fmt.Sprintf("%05d", i); by[number] == "" {
+			return nil, fmt.Errorf("%s-%s-of-%s is missing: want all shards of the split",
+				start, number, total)
 		}
 	}
 	if len(by) > n {
-		return fmt.Errorf("%s has %d files of %s by their names: keep those of one set", start, len(by), total)
+		return nil, fmt.Errorf("%s has %d files of %s by their names: keep those of one set",
+			start, len(by), total)
 	}
-	return nil
+	return list, err
 }

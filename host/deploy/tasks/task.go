@@ -29,12 +29,13 @@ const (
 
 // The metrics.
 const (
-	Acc        = "acc"         // the likeliest choice is right; for a continuation: greedy decoding generates it
+	Acc        = "acc"         // the likeliest choice is right; greedy decoding gives the continuation
 	AccNorm    = "acc_norm"    // the same by log-probability per character of the choice
 	Perplexity = "perplexity"  // for continuations: exp(−mean log-probability)
 	ExactMatch = "exact_match" // the match of a filter in the text equals the target
 
-	WordPerplexity = "word_perplexity" // for texts: exp(−log-probability per word), with words split at white space
+	// For texts: exp(−log-probability per word), with words split at white space.
+	WordPerplexity = "word_perplexity"
 	BytePerplexity = "byte_perplexity" // the same per byte
 	BitsPerByte    = "bits_per_byte"
 )
@@ -109,7 +110,8 @@ func Names() []string {
 // ErrNone is wrapped by the error of [Open] for an unknown task.
 var ErrNone = errors.New("there is no task")
 
-// Open returns the task with the given name or, if spec ends in .toml, the task described by that file.
+// Open returns the task with the given name or, if spec ends in .toml, the task described by that
+// file.
 func Open(spec string) (*Task, error) {
 	if strings.HasSuffix(spec, ".toml") {
 		text, err := vfs.ReadRegular(spec)
@@ -120,7 +122,8 @@ func Open(spec string) (*Task, error) {
 	}
 	text, err := definitions.ReadFile("definitions/" + spec + ".toml")
 	if err != nil {
-		return nil, fmt.Errorf("%w %q: want one of %s, or a file that ends in .toml", ErrNone, spec, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("%w %q: want one of %s, or a file that ends in .toml",
+			ErrNone, spec, strings.Join(Names(), ", "))
 	}
 	return Parse(spec+".toml", text)
 }
