@@ -82,15 +82,6 @@ packed() {
 	"$python" "$repo/scripts/interop/hub.py" "out/$1-ct" "out/$1-hf"
 }
 
-# both NAME SETTING… trains a model with quantized activations, which the floats do not have, exports it to
-# compressed-tensors and checks that.
-both() {
-	run "$@"
-	"$cage" export "runs/$name" --to compressed-tensors --activations --out "out/$name-ct" >/dev/null
-	"$python" "$repo/scripts/interop/hub.py" "out/$name-ct" "out/$name-hf"
-	"$python" "$repo/scripts/interop/activations.py" "out/$name-ct" "out/$name-hf" --tokens "data/$data/val.tokens" --loss "$loss"
-}
-
 # llama NAME FLAG… exports to GGUF and checks it, with the ids of texts where the data were tokenized as they were.
 llama() {
 	"$cage" export "runs/$1" --to gguf --out "out/$1-gguf" "${@:2}" >/dev/null
@@ -125,9 +116,6 @@ train nvfp4 'quantizer.weights={plugin="nvfp4", scale_form="encode"}'
 packed nvfp4
 train rotated 'quantizer.weights={plugin="quest"}'
 llama rotated
-both int4-both 'quantizer={plugin="absmax", grid="full"}'
-both int8-both 'quantizer={plugin="absmax", grid="full", bits=8}'
-both mxfp4-both 'quantizer={plugin="mxfp4", scale_rule="round"}'
 train olmo2 'quantizer.weights={plugin="absmax", scale_dtype="f16"}' 'model.kind="olmo2"'
 packed olmo2
 llama olmo2

@@ -60,8 +60,6 @@ not exist. It gets the weights, the tokenizer, a model card (README.md) and a re
 		"round what the format cannot represent exactly")
 	flags.BoolVar(&o.Floats, "allow-floats", false,
 		"store quantized weights that the format cannot pack as floats, such as rotated ones")
-	flags.BoolVar(&o.Activations, "activations", false,
-		"with compressed-tensors: have the inputs of layers quantized as in training")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
 		switch {
 		case !slices.Contains(export.Formats(), to):

@@ -1,7 +1,6 @@
 package export
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,9 +16,8 @@ import (
 // compressedPlan adds packed weights to a hubPlan.
 type compressedPlan struct {
 	*hubPlan
-	schemes map[string]scheme           // by tensor name
-	inputs  map[string]activationScheme // by the parameter that multiplies the activation
-	globals map[string]nvfp4Scales      // by parameter
+	schemes map[string]scheme      // by tensor name
+	globals map[string]nvfp4Scales // by parameter
 }
 
 func planCompressed(m *Model, o Options) (*Plan, error) {
@@ -33,14 +31,6 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 			return p.packed(t, s)
 		}
 		return p.plain(t)
-	}
-	if o.Activations {
-		if p.inputs, err = activations(m); err != nil {
-			return nil, err
-		}
-		if len(p.inputs) == 0 {
-			return nil, fmt.Errorf("the run quantizes no activations: leave --activations out")
-		}
 	}
 	stored, unpacked, err := p.source.plan(parts, o, layout{
 		float: func(part, weight) string { return p.float },
@@ -85,9 +75,6 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 			for _, x := range p.packed(*t, s) {
 				t.Bytes += int64(x.DType.Bits()) / 8 * program.FloatType(x.Shape...).Size()
 			}
-		} else if _, has := p.inputs[t.Param]; has {
-			note := "the run quantizes its inputs, and here only those of packed weights are"
-			t.Note = strings.TrimPrefix(t.Note+"; "+note, "; ")
 		}
 	}
 	if len(p.schemes) == 0 {
@@ -158,47 +145,40 @@ func ofGrid[T safetensors.Element](name string, shape []int, grid func() (*Grid,
 	})
 }
 
-type layerScheme struct {
-	weight scheme
-	input  activationScheme
-}
-
 // quantizationConfig returns the value of that key of config.json. If there is one scheme, it
 // applies to all linear layers except listed ones; if there are several, each lists its layers.
 func (p *compressedPlan) quantizationConfig() map[string]any {
-	modules := map[layerScheme][]string{}
+	modules := map[scheme][]string{}
 	ignore := []string{"lm_head"}
 	for _, t := range p.stored {
 		module := strings.TrimSuffix(t.Name, ".weight")
 		if s, ok := p.schemes[t.Name]; ok {
-			layer := layerScheme{s, p.inputs[t.Param]}
-			modules[layer] = append(modules[layer], module)
+			modules[s] = append(modules[s], module)
 		} else if param := t.part.param; param.Quantized && param.Role == architecture.RoleMatrix {
 			ignore = append(ignore, module) // a linear layer that is not packed
 		}
 	}
 	groups, format := map[string]any{}, ""
-	schemes := slices.SortedFunc(maps.Keys(modules), func(s, t layerScheme) int {
-		return cmp.Or(strings.Compare(s.weight.String(), t.weight.String()),
-			cmp.Compare(s.input, t.input))
+	schemes := slices.SortedFunc(maps.Keys(modules), func(s, t scheme) int {
+		return strings.Compare(s.String(), t.String())
 	})
 	for i, s := range schemes {
 		targets := modules[s]
 		if len(modules) == 1 {
 			targets = []string{"Linear"}
 		}
-		if format != "" && format != s.weight.format() {
+		if format != "" && format != s.format() {
 			format = "mixed-precision"
 		} else {
-			format = s.weight.format()
+			format = s.format()
 		}
 		groups[fmt.Sprintf("group_%d", i)] = map[string]any{
-			"targets": targets, "format": s.weight.format(), "weights": s.weight.weights(),
-			"input_activations": s.input.entry(), "output_activations": nil,
+			"targets": targets, "format": s.format(), "weights": s.weights(),
+			"input_activations": nil, "output_activations": nil,
 		}
 	}
 	return map[string]any{
-		"quant_method": compressedTensors, "format": format, "quantization_status": "compressed",
+		"quant_method": "compressed-tensors", "format": format, "quantization_status": "compressed",
 		"config_groups": groups, "ignore": ignore, "kv_cache_scheme": nil,
 		"global_compression_ratio": nil,
 	}

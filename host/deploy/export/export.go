@@ -62,10 +62,6 @@ func Write(
 	if err := m.Tokenizer.check(m.Settings.Vocab); err != nil {
 		return nil, err
 	}
-	if o.Activations && format != compressedTensors {
-		return nil, fmt.Errorf("export to %s: the format cannot describe quantized activations: "+
-			"leave --activations out, or use --to %s", format, compressedTensors)
-	}
 	plan, err := makePlan(m, o)
 	if err != nil {
 		return nil, fmt.Errorf("export to %s: %w", format, err)
@@ -165,12 +161,10 @@ type Plan struct {
 // formats holds a function for each format. It determines how each tensor is stored, or returns why
 // a weight cannot be stored; it reads all weights and writes nothing.
 var formats = map[string]func(m *Model, o Options) (*Plan, error){
-	"hf":              planHub,
-	compressedTensors: planCompressed,
-	"gguf":            planGGUF,
+	"hf":                 planHub,
+	"compressed-tensors": planCompressed,
+	"gguf":               planGGUF,
 }
-
-const compressedTensors = "compressed-tensors"
 
 // Formats lists the names of the formats.
 func Formats() []string { return slices.Sorted(maps.Keys(formats)) }
@@ -189,9 +183,6 @@ type Options struct {
 	Inexact bool
 	// Floats allows quantized weights that the format cannot pack to be stored as floats.
 	Floats bool
-	// Activations makes programs that load the export quantize the inputs of layers as in training.
-	// Only compressed-tensors supports this.
-	Activations bool
 	// ShardSize is the largest size, in bytes, of a file of tensors; 0 means 5 GB.
 	ShardSize int64
 }

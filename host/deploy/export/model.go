@@ -18,8 +18,6 @@ type Model struct {
 	// Quantized returns the output of a parameter's quantizer; nil if the parameter is not
 	// quantized.
 	Quantized func(param string) (*Quantized, error)
-	// Activations lists the quantized inputs of layers.
-	Activations func() ([]Activation, error)
 	// Warnings describe properties of the model that no format stores, Notes differences between
 	// its weights and the trained ones.
 	Warnings, Notes []string

@@ -16,7 +16,6 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -30,7 +29,7 @@ func (t *Model) Export() (*export.Model, error) {
 	settings := t.cfg.Model
 	settings.FillIn()
 	m := &export.Model{Settings: settings, Params: t.built.Compiled.Plan().Model.Params(),
-		Latent: t.latent, Quantized: t.quantized, Activations: t.activations}
+		Latent: t.latent, Quantized: t.quantized}
 	for _, o := range []struct{ role, what string }{
 		{config.RoleKeys, "the keys of attention"}, {config.RoleValues, "the values of attention"},
 		{config.RoleQueries, "the queries of attention"}, {config.RoleHead, "the input of the head"},
@@ -215,32 +214,4 @@ func (t *Model) card() (export.Card, error) {
 		card.Loss = fmt.Sprintf("%.4f nats per token", float64(*s.ValLoss))
 	}
 	return card, nil
-}
-
-// activations lists the quantized inputs of layers in blocks, with their quantizers for step.Piece
-// tokens: one site for each distinct program, because the layers of a model share programs.
-func (t *Model) activations() ([]export.Activation, error) {
-	var list []export.Activation
-	at := map[string]int{} // indices in list by the program's hash
-	for _, site := range t.built.Compiled.Plan().Model.ActivationSites(1, step.Piece) {
-		p, ok := t.built.Programs.Pieces[step.Piece][site.Name]
-		if !ok || !site.OfBlock() {
-			continue
-		}
-		if len(p.Trained) > 0 || len(p.State) > 0 {
-			return nil, fmt.Errorf("%s: its quantizer has trained parameters or a state, and programs "+
-				"that load an export have none for activations", site.Name)
-		}
-		hash := p.Program.Hash()
-		i, have := at[hash]
-		if !have {
-			i, at[hash] = len(list), len(list)
-			list = append(list, export.Activation{Name: site.Name, Width: site.Width, Rows: site.Tokens,
-				Quantize: func(x []float32) ([]float32, error) {
-					return t.built.Compiled.QuantizedActivation(site, x)
-				}})
-		}
-		list[i].Feeds = append(list[i].Feeds, site.Feeds...)
-	}
-	return list, nil
 }

@@ -96,25 +96,6 @@ func quantizerInputs(rule cage.Rule) []engine.Spec {
 	return inputSpecs(reads, asNamed, false)
 }
 
-// QuantizedActivation quantizes x, an activation of shape [site.Tokens, site.Width], as in
-// evaluation. The number of tokens must be one of [Plan.Pieces].
-func (c *Compiled) QuantizedActivation(site model.ActivationSite, x []float32) ([]float32, error) {
-	q, ok := c.evaluationPlan.Pieces[site.Tokens][site.Name]
-	if !ok || len(q.Trained())+len(q.State()) > 0 {
-		return nil, fmt.Errorf("step: %s has no quantizer without trained parameters and state for %d tokens", site.Name, site.Tokens)
-	}
-	e, err := activationStage(q, site, site.Tokens).compile(c)
-	if err != nil {
-		return nil, err
-	}
-	defer e.exec.Close()
-	value := slices.Clone(x)
-	if err := e.quantize(c.dev, update.Tensors{}, value, site.Tokens, site.Width); err != nil {
-		return nil, err
-	}
-	return value, nil
-}
-
 // Names of the tensors of an [activationStage].
 const (
 	activationName = "activation"
