@@ -8,9 +8,9 @@
 //	A = m̂/(√v̂ + ε')                                    Adam's direction
 //	u = L⁻m̂R⁻·‖A‖/(‖L⁻m̂R⁻‖ + 1e-16)                    grafting: the norm of A
 //
-// where a hat denotes bias correction, division by 1 − βᵗ. Before the first root, u = A. A tensor
-// of another order has a factor for each axis, and the exponent −1/(2·order). An axis that is too
-// long is divided into blocks (blocks.go), each preconditioned and grafted separately.
+// where a hat denotes bias correction, division by 1 − βᵗ. Before the first root, u = A. A vector
+// has one factor and the exponent −1/2. An axis that is too long is divided into blocks
+// (blocks.go), each preconditioned and grafted separately.
 //
 // The factors change in every update, the inverse roots only in refreshes. The host applies
 // decoupled weight decay.
@@ -49,25 +49,27 @@ const (
 func (shampoo) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "shampoo",
-		Version: "1.0.0",
-		Doc: "Shampoo (Gupta et al. 2018; Shi et al. 2023): inverse roots of Kronecker factors as preconditioners, grafted to Adam; " +
-			"decay is set by train.weight_decay.",
+		Version: "1.1.0",
+		Doc: "Shampoo (Gupta et al. 2018; Shi et al. 2023): inverse roots of Kronecker factors " +
+			"as preconditioners, grafted to Adam; decay is set by train.weight_decay.",
 		Parameters: []sdk.Parameter{
-			sdk.Float("beta1", 0.95, 0, 0.999999, "decay rate of the first moment; 0: the gradient itself"),
+			sdk.Float("beta1", 0.95, 0, 0.999999,
+				"decay rate of the first moment; 0: the gradient itself"),
 			sdk.Float("beta2", 0.95, 0, 1, "decay rate of the factors; 1: their sum over all updates"),
 			sdk.Float("eps", 1e-12, 1e-30, 1, "added to the eigenvalues of the factors"),
-			sdk.Bool("graft", true, "give each block's direction the norm of Adam's; without, the rate fits Shampoo's own"),
-			sdk.Float("graft_beta2", 0.95, 0, 1, "grafting: decay rate of the second moment; 1: its sum over all updates (AdaGrad)"),
+			sdk.Bool("graft", true, "give each block's direction the norm of Adam's; "+
+				"if false, the rate must suit Shampoo's own norm"),
+			sdk.Float("graft_beta2", 0.95, 0, 1,
+				"grafting: decay rate of the second moment; 1: its sum over all updates (AdaGrad)"),
 			sdk.Float("graft_eps", 1e-8, 1e-30, 1, "grafting: added to the root of the second moment"),
-			sdk.Int("freq", 10, 1, 1000000, "updates from one refresh of the inverse roots to the next"),
-			sdk.Int("start", 0, 0, 1000000, "update of the first refresh; Adam's direction is used before it (without grafting, the moment); 0: freq"),
-			sdk.Int("max_precond_dim", 256, 1, 1<<20, "longest axis that has one factor; a longer one is cut into blocks of this size: "+
-				"the work of a refresh grows with its square, that of an update in proportion"),
-			sdk.Bool("merge_dims", false, "first make one axis of neighbouring ones while their product is at most max_precond_dim, as the published code does: "+
-				"a small matrix is then one vector with one large factor"),
-			sdk.Float("exponent", 0, 0, 1, "the factors are raised to minus this; 0: 1/(2·order), a quarter for matrices"),
-			sdk.Bool("bias_correction", true, "correct moments and factors for their start at zero"),
-			sdk.Bool("embeddings", false, "also take the embedding and the head"),
+			sdk.Int("freq", 10, 1, 1000000,
+				"number of updates from one refresh of the inverse roots to the next"),
+			sdk.Int("start", 0, 0, 1000000, "update of the first refresh; before it, Adam's direction "+
+				"is used (without grafting, the moment); 0: freq"),
+			sdk.Int("max_precond_dim", 256, 1, 1<<20, "longest axis that has one factor; a longer one "+
+				"is divided into blocks of this size: the work of a refresh grows with its square, "+
+				"that of an update linearly"),
+			sdk.Bool("embeddings", false, "also accept the embedding and the head"),
 		},
 		Claims: []sdk.Claim{
 			{Name: sdk.ClaimStill},
@@ -76,10 +78,11 @@ func (shampoo) Describe() sdk.Description {
 	}
 }
 
-// Accepts excludes the embedding and the head, unless configured otherwise: the factor of the
-// vocabulary is large and its gradient sparse.
+// Accepts returns true for vectors and matrices. It excludes the embedding and the head, unless
+// configured otherwise: the factor of the vocabulary is large and its gradient sparse.
 func (shampoo) Accepts(t sdk.Tensor) bool {
-	return t.Bool("embeddings") || t.Role != sdk.TensorEmbedding && t.Role != sdk.TensorHead
+	vocabulary := t.Role == sdk.TensorEmbedding || t.Role == sdk.TensorHead
+	return (len(t.Shape) == 1 || len(t.Shape) == 2) && (!vocabulary || t.Bool("embeddings"))
 }
 
 // Init initializes factors and moments with zeros and the inverse roots with the identity. There is
@@ -101,16 +104,15 @@ func (shampoo) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.Stat
 
 // Observe adds the gradient to the factors.
 func (shampoo) Observe(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (sdk.State, error) {
-	beta2 := t.Float("beta2")
-	l := layoutOf(t)
-	seen := sdk.State{}
+	next := sdk.State{}
 	for f := range factors(t) {
-		g := l.take(in.Gradient, f.region)
+		name, g := f.name(stateFactor), f.region.take(in.Gradient)
 		// Axis 0 is that of the stacked blocks.
 		others := program.OtherAxes(len(f.region)+1, []int{0, f.axis + 1})
-		seen[f.name(stateFactor)] = average(in.State[f.name(stateFactor)], g.Dot(g, [2][]int{others, others}, eachBlock), beta2)
+		gram := g.Dot(g, [2][]int{others, others}, eachBlock)
+		next[name] = average(in.State[name], gram, t.Float("beta2"))
 	}
-	return seen, nil
+	return next, nil
 }
 
 // RefreshAt requests a refresh at update start, and at every later multiple of freq.
@@ -120,19 +122,16 @@ func (shampoo) RefreshAt(t sdk.Tensor) sdk.Due {
 }
 
 // Refresh computes the inverse roots.
-func (shampoo) Refresh(_ *program.Builder, in sdk.RefreshInput, _ bool, t sdk.Tensor) (sdk.State, error) {
-	renewed := sdk.State{}
-	power := cmp.Or(t.Float("exponent"), 1/float64(2*len(layoutOf(t).shape)))
+func (shampoo) Refresh(_ *program.Builder, in sdk.RefreshInput, _ bool, t sdk.Tensor) (sdk.State,
+	error) {
+	next := sdk.State{}
 	for f := range factors(t) {
-		a := in.State[f.name(stateFactor)]
-		w, q := a.EighValues(), a.EighVectors()
-		if c, ok := correction(in.Step, t.Float("beta2"), t); ok {
-			w = w.Div(c)
-		}
-		root := f.name(stateRoot)
-		renewed[root] = inverseRoot(w, q, in.State[root], power, t.Float("eps"))
+		a, root := in.State[f.name(stateFactor)], f.name(stateRoot)
+		w := a.EighValues().Div(correction(in.Step, t.Float("beta2")))
+		power := 1 / float64(2*len(t.Shape))
+		next[root] = inverseRoot(w, a.EighVectors(), in.State[root], power, t.Float("eps"))
 	}
-	return renewed, nil
+	return next, nil
 }
 
 // start returns the update of the first refresh.
@@ -147,7 +146,7 @@ type factor struct {
 // factors yields the factors of a tensor.
 func factors(t sdk.Tensor) iter.Seq[factor] {
 	return func(yield func(factor) bool) {
-		for _, r := range layoutOf(t).regions {
+		for _, r := range regions(t) {
 			for axis := range r {
 				if !yield(factor{r, axis}) {
 					return
@@ -164,7 +163,11 @@ func (f factor) name(kind string) string {
 
 // shape returns the shape of a stack with one square matrix per block.
 func (f factor) shape() []int {
-	return []int{f.region.blocks(), f.region[f.axis].size, f.region[f.axis].size}
+	blocks, size := 1, f.region[f.axis].size
+	for _, s := range f.region {
+		blocks *= s.count
+	}
+	return []int{blocks, size, size}
 }
 
 func main() { sdk.ServeOptimizer(shampoo{}) }

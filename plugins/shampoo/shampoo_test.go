@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -16,8 +15,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// TestConformance also takes frequent refreshes, blocks, axes that are merged, and the
-// sum of all statistics without graft.
+// TestConformance also takes frequent refreshes, blocks, and the sum of all statistics without graft.
 func TestConformance(t *testing.T) {
 	sdktest.Optimizer(t, shampoo{}, plugintest.Kit(t, "shampoo")...)
 	if testing.Short() {
@@ -26,9 +24,6 @@ func TestConformance(t *testing.T) {
 	for name, given := range map[string]map[string]any{
 		"often":  {"freq": 2},
 		"blocks": {"freq": 2, "max_precond_dim": 4},
-		// A factor of 24 axes is singular after a few gradients: ε has to be above what
-		// binary32 makes of its zeros.
-		"merged": {"freq": 2, "max_precond_dim": 24, "merge_dims": true, "eps": 1e-3},
 		"sum":    {"freq": 2, "beta2": 1.0, "graft": false, "beta1": 0.0},
 	} {
 		options := plugintest.With(t, given)
@@ -36,18 +31,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestScalar: a tensor without axes moves as a vector of one element does.
-func TestScalar(t *testing.T) {
-	gradients := plugintest.Normal(6, 5, 1)
-	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
-		given := map[string]any{"freq": 2}
-		want := m.Train(t, shampoo{}, given, plugintest.Vector(1), []float64{1}).Steps(t, gradients, 0.1)
-		plugintest.Near(t, "x", m.Train(t, shampoo{}, given, plugintest.Matrix(), []float64{1}).Steps(t, gradients, 0.1), want, 1e-6)
-	})
-}
-
 // TestVectorRoot: the first update of a vector by its only factor, ggᵀ + εI to minus
-// one half, is g/√(‖g‖² + ε). A matrix whose axes are merged has that one factor, too.
+// one half, is g/√(‖g‖² + ε).
 func TestVectorRoot(t *testing.T) {
 	const eps = 0.5
 	g := plugintest.Normal(7, 1, 6)
@@ -55,49 +40,12 @@ func TestVectorRoot(t *testing.T) {
 	for _, v := range g.Data {
 		norm2 += v * v
 	}
-	given := map[string]any{"beta1": 0.0, "beta2": 1.0, "eps": eps, "graft": false, "freq": 1, "merge_dims": true}
+	given := map[string]any{"beta1": 0.0, "beta2": 1.0, "eps": eps, "graft": false, "freq": 1}
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
-		for _, c := range []struct {
-			tensor sdk.Tensor
-			most   int
-		}{{plugintest.Vector(6), 8}, {plugintest.Matrix(2, 3), 6}, {plugintest.Matrix(1, 2, 3), 7}} {
-			given["max_precond_dim"] = c.most
-			u := m.Train(t, shampoo{}, given, c.tensor, make([]float64, 6)).Steps(t, g, 1)
-			// A product of 6 terms in binary32.
-			plugintest.Near(t, fmt.Sprint(c.tensor.Shape), u, plugintest.Times(-1/math.Sqrt(norm2), g.Data), 1e-6)
-		}
-		// Above the longest axis allowed, and by default, the sides are apart.
-		for _, other := range []map[string]any{{"max_precond_dim": 5}, {"max_precond_dim": 6, "merge_dims": false}} {
-			settings := maps.Clone(given)
-			maps.Copy(settings, other)
-			for _, s := range plugintest.BuildOptimizer(t, shampoo{}, settings, plugintest.Matrix(2, 3)).State {
-				if slices.Contains(s.Shape, 6) {
-					t.Errorf("%v: the state has a %s %v", other, s.Name, s.Shape)
-				}
-			}
-		}
+		u := m.Train(t, shampoo{}, given, plugintest.Vector(6), make([]float64, 6)).Steps(t, g, 1)
+		// A product of 6 terms in binary32.
+		plugintest.Near(t, "u", u, plugintest.Times(-1/math.Sqrt(norm2), g.Data), 1e-6)
 	})
-	if plugintest.Settings(t, shampoo{}.Describe(), nil).Bool("merge_dims") {
-		t.Error("axes are merged by default")
-	}
-}
-
-// TestExponent: a given exponent takes the place of 1/(2·order).
-func TestExponent(t *testing.T) {
-	start, gradients := plugintest.Normal(8, 6).Data, plugintest.Normal(9, 3, 6)
-	end := func(given map[string]any, tensor sdk.Tensor) []float64 {
-		given["freq"], given["eps"] = 1, 1e-3
-		return plugintest.Reference().Train(t, shampoo{}, given, tensor, start).Steps(t, gradients, 0.1)
-	}
-	for order, tensor := range map[int]sdk.Tensor{1: plugintest.Vector(6), 2: plugintest.Matrix(2, 3)} {
-		byOrder := end(map[string]any{}, tensor)
-		if got := end(map[string]any{"exponent": 1 / float64(2*order)}, tensor); !slices.Equal(got, byOrder) {
-			t.Errorf("order %d: the exponent 1/%d is not the default", order, 2*order)
-		}
-		if got := end(map[string]any{"exponent": 1.0}, tensor); slices.Equal(got, byOrder) {
-			t.Errorf("order %d: the exponent changes nothing", order)
-		}
-	}
 }
 
 // TestBrokenRoot: a block whose factor is not finite keeps its root; the others get
@@ -148,7 +96,8 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// TestAccepts: everything but the embedding and the head, and these on demand.
+// TestAccepts: everything but the embedding and the head, and these on demand; only vectors and
+// matrices.
 func TestAccepts(t *testing.T) {
 	for _, role := range []sdk.TensorRole{sdk.TensorMatrix, sdk.TensorVector, sdk.TensorEmbedding, sdk.TensorHead} {
 		tensor := sdk.Tensor{Name: "w", Role: role, Shape: []int{6}}
@@ -157,6 +106,11 @@ func TestAccepts(t *testing.T) {
 		}
 		if !plugintest.BuildOptimizer(t, shampoo{}, map[string]any{"embeddings": true}, tensor).Accepts {
 			t.Errorf("%s with embeddings: declined", role)
+		}
+	}
+	for _, shape := range [][]int{nil, {2, 3, 4}} {
+		if plugintest.BuildOptimizer(t, shampoo{}, nil, plugintest.Matrix(shape...)).Accepts {
+			t.Errorf("%v: accepted", shape)
 		}
 	}
 }

@@ -10,32 +10,26 @@ import (
 
 // Update writes one step. The bias correction of m is applied to scalars by which m is multiplied
 // anyway, which saves a pass over m.
-func (shampoo) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (shampoo) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value,
+	sdk.State, error) {
 	m, next := in.Gradient, maps.Clone(in.State)
 	if beta1 := t.Float("beta1"); beta1 > 0 {
 		m = average(in.State[stateM], in.Gradient, beta1)
 		next[stateM] = m
 	}
-	c1, corrected := correction(in.Step, t.Float("beta1"), t)
-	if !corrected {
-		c1 = b.Const(1)
-	}
+	c1 := correction(in.Step, t.Float("beta1"))
 	if !t.Bool("graft") {
-		u := precondition(m, in.State, t, func(region, program.Value) program.Value { return b.Const(1).Div(c1) })
-		return u, next, nil
+		scale := func(region, program.Value) program.Value { return b.Const(1).Div(c1) }
+		return precondition(m, in.State, t, scale), next, nil
 	}
 	v := average(in.State[stateV], in.Gradient.Square(), t.Float("graft_beta2"))
 	next[stateV] = v
 	// (m/c1)/(√(v/c2) + ε'), rewritten so that only one division runs over the tensor.
-	ratio := c1
-	if c2, ok := correction(in.Step, t.Float("graft_beta2"), t); ok {
-		ratio = c1.Div(c2.Sqrt())
-	}
+	ratio := c1.Div(correction(in.Step, t.Float("graft_beta2")).Sqrt())
 	adam := m.Div(v.Sqrt().Mul(ratio).Add(c1.Scale(t.Float("graft_eps"))))
-	l := layoutOf(t)
 	u := precondition(m, in.State, t, func(r region, p program.Value) program.Value {
 		// ‖A‖/(‖p/c1‖ + 1e-16)/c1
-		return norm(l.take(adam, r)).Div(norm(p).Add(c1.Scale(1e-16)))
+		return norm(r.take(adam)).Div(norm(p).Add(c1.Scale(1e-16)))
 	})
 	if first := start(t); first > 1 {
 		u = in.Step.Lt(b.Const(float64(first))).Select(adam, u)
@@ -45,41 +39,18 @@ func (shampoo) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (pro
 
 // precondition multiplies each block of m by its inverse roots, one per axis, and the product p by
 // scale(r, p), which is a scalar or one number per block.
-func precondition(m program.Value, state sdk.State, t sdk.Tensor, scale func(r region, p program.Value) program.Value) program.Value {
-	l := layoutOf(t)
-	stacks := make([]program.Value, len(l.regions))
-	for i, r := range l.regions {
-		p := l.take(m, r)
-		for axis := range r {
-			p = along(p, state[factor{r, axis}.name(stateRoot)], axis, len(r))
+func precondition(m program.Value, state sdk.State, t sdk.Tensor,
+	scale func(region, program.Value) program.Value) program.Value {
+	list := regions(t)
+	stacks := make([]program.Value, len(list))
+	for i, r := range list {
+		p := state[factor{r, 0}.name(stateRoot)].Dot(r.take(m), [2][]int{{2}, {1}}, eachBlock)
+		if len(r) == 2 {
+			p = p.Dot(state[factor{r, 1}.name(stateRoot)], [2][]int{{2}, {2}}, eachBlock)
 		}
 		stacks[i] = p.Mul(scale(r, p))
 	}
-	return l.assemble(stacks).Reshape(t.Shape...)
-}
-
-// along multiplies each of the stacked blocks of p by a symmetric matrix along one axis; order is
-// the number of axes of a block. The first and the last axis need no transposition.
-func along(p, root program.Value, axis, order int) program.Value {
-	switch {
-	case axis == 0:
-		return root.Dot(p, [2][]int{{2}, {1}}, eachBlock)
-	case axis == order-1:
-		return p.Dot(root, [2][]int{{order}, {2}}, eachBlock)
-	}
-	p = p.Dot(root, [2][]int{{axis + 1}, {2}}, eachBlock) // the axis is the last one now
-	var back []int
-	for i := range order + 1 {
-		switch {
-		case i <= axis:
-			back = append(back, i)
-		case i == axis+1:
-			back = append(back, order)
-		default:
-			back = append(back, i-1)
-		}
-	}
-	return p.Transpose(back...)
+	return assemble(list, stacks)
 }
 
 // norm returns the Frobenius norm of each stacked block, in a shape that broadcasts to the blocks.
@@ -103,14 +74,13 @@ func average(old, new program.Value, beta float64) program.Value {
 	return old.Scale(beta).Add(new.Scale(1 - beta))
 }
 
-// correction returns 1 − βᵗ; ok is false if there is nothing to correct. It is computed as
-// −expm1(t·log β), because βᵗ in binary32 would lose the digits of 1 − βᵗ for β close to 1 and
-// small t.
-func correction(step program.Value, beta float64, t sdk.Tensor) (c program.Value, ok bool) {
-	if beta == 0 || beta == 1 || !t.Bool("bias_correction") {
-		return program.Value{}, false
+// correction returns 1 − βᵗ, or 1 if there is nothing to correct. It is computed as −expm1(t·log β),
+// because βᵗ in binary32 would lose the digits of 1 − βᵗ for β close to 1 and small t.
+func correction(step program.Value, beta float64) program.Value {
+	if beta == 0 || beta == 1 {
+		return step.Builder().Const(1)
 	}
-	return step.Scale(math.Log(beta)).Expm1().Neg(), true
+	return step.Scale(math.Log(beta)).Expm1().Neg()
 }
 
 // inverseRoot returns (A + εI)^(−power) for each symmetric matrix A with eigenvalues w[n,d] and

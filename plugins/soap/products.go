@@ -50,39 +50,16 @@ func flip(v program.Value, state sdk.State, t sdk.Tensor, first, summed int) pro
 	return v
 }
 
-// along multiplies v along an axis by the square matrix q, contracting the axis summed of q: 0
-// rotates into the basis of its columns, 1 rotates back. The first and the last axis of v need no
-// transposition.
+// along multiplies a matrix v along an axis by the square matrix q, contracting the axis summed of
+// q: 0 rotates into the basis of its columns, 1 rotates back.
 func along(v program.Value, axis int, q program.Value, summed int) program.Value {
-	last := len(v.Shape()) - 1
-	switch {
-	case axis == 0:
+	if axis == 0 {
 		return product(q, v, summed, 0)
-	case axis == last:
-		return product(v, q, last, summed)
 	}
-	v = product(v, q, axis, summed) // the axis is the last one now
-	var back []int
-	for i := range last + 1 {
-		switch {
-		case i < axis:
-			back = append(back, i)
-		case i == axis:
-			back = append(back, last)
-		default:
-			back = append(back, i-1)
-		}
-	}
-	return v.Transpose(back...)
+	return product(v, q, 1, summed)
 }
 
 // product contracts axis i of x with axis j of y.
 func product(x, y program.Value, i, j int) program.Value {
 	return x.Dot(y, [2][]int{{i}, {j}}, [2][]int{})
-}
-
-// identity returns the identity matrix of order n.
-func identity(b *program.Builder, n int) program.Value {
-	index := program.Type{DType: program.Int, Shape: []int{n, n}}
-	return b.Iota(index, 0).Eq(b.Iota(index, 1)).Convert(program.Float)
 }

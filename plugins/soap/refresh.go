@@ -28,17 +28,18 @@ func (soap) RefreshAt(t sdk.Tensor) sdk.Due {
 
 // Refresh updates the bases, and the moments, which are stored in these bases: m is rotated into
 // the new ones, and v is only permuted like the columns of the old ones are sorted.
-func (soap) Refresh(_ *program.Builder, in sdk.RefreshInput, first bool, t sdk.Tensor) (sdk.State, error) {
-	renewed := sdk.State{}
+func (soap) Refresh(_ *program.Builder, in sdk.RefreshInput, first bool,
+	t sdk.Tensor) (sdk.State, error) {
+	next := sdk.State{}
 	m, v := in.State[stateM], in.State[stateV]
 	for _, axis := range rotated(t) {
 		factor, old := in.State[name(stateFactor, axis)], in.State[name(stateBasis, axis)]
 		if first {
-			renewed[name(stateBasis, axis)] = eigenvectors(factor, old)
+			next[name(stateBasis, axis)] = eigenvectors(factor, old)
 			continue
 		}
 		basis, keys, ok := iterate(factor, old)
-		renewed[name(stateBasis, axis)] = ok.Select(basis, old)
+		next[name(stateBasis, axis)] = ok.Select(basis, old)
 		at := axis // of the moments
 		if flipped(t) {
 			at = 1 - axis
@@ -47,16 +48,16 @@ func (soap) Refresh(_ *program.Builder, in sdk.RefreshInput, first bool, t sdk.T
 		v = ok.Select(sort(v, at, keys), v)
 	}
 	if !first {
-		renewed[stateM], renewed[stateV] = m, v
+		next[stateM], next[stateV] = m, v
 	}
-	return renewed, nil
+	return next, nil
 }
 
 // eigenvectors returns the first basis: the eigenvectors of a factor, in descending order of
 // eigenvalues, or the old basis if they are not finite.
 func eigenvectors(factor, old program.Value) program.Value {
 	q := factor.Neg().EighVectors() // eigenvalues ascend, so −L sorts those of L in descending order
-	return holds(firstRow(q).IsFinite()).Select(q, old)
+	return finite(q).Select(q, old)
 }
 
 // iterate performs one step of power iteration on a basis q of factor f: its columns are sorted by
@@ -73,7 +74,7 @@ func iterate(f, q program.Value) (basis, keys, ok program.Value) {
 	keys = q.Dot(image, [2][]int{{0}, {0}}, [2][]int{{1}, {1}}) // products of columns
 	mean := keys.ReduceSum(0).Scale(1 / float64(f.Shape()[0]))
 	basis = image.Add(q.Mul(mean.Scale(shift))).SortColumns(keys).QR()
-	return basis, keys, holds(firstRow(basis).IsFinite()).And(mean.Gt(f.Builder().Const(0)))
+	return basis, keys, finite(basis).And(mean.Gt(f.Builder().Const(0)))
 }
 
 // rebase transforms v along an axis from one basis to another. Two products with v are cheaper than
@@ -86,32 +87,18 @@ func rebase(v program.Value, axis int, from, to program.Value) program.Value {
 	return along(v, axis, product(from, to, 0, 0), 0)
 }
 
-// sort reorders v along an axis by descending keys.
+// sort reorders the matrix v along an axis by descending keys.
 func sort(v program.Value, axis int, keys program.Value) program.Value {
-	last := len(v.Shape()) - 1
-	order := make([]int, last+1) // a permutation of axes that swaps the given one and the last
-	for i := range order {
-		order[i] = i
+	if axis == 0 {
+		return v.Transpose(1, 0).SortColumns(keys).Transpose(1, 0)
 	}
-	order[axis], order[last] = last, axis
-	v = v.Transpose(order...)
-	shape := v.Shape()
-	columns := shape[last]
-	v = v.Reshape(int(v.Type().Size())/columns, columns).SortColumns(keys)
-	return v.Reshape(shape...).Transpose(order...)
+	return v.SortColumns(keys)
 }
 
-// firstRow returns the first row of a basis, which suffices to check whether the basis is finite:
-// if any element is not, all of them are NaN.
-func firstRow(q program.Value) program.Value {
-	return q.Slice([]int{0, 0}, []int{1, q.Shape()[1]}, []int{1, 1})
-}
-
-// holds reports whether all elements of a bool are true.
-func holds(v program.Value) program.Value {
-	f := v.Convert(program.Float)
-	for axis := v.Type().Rank() - 1; axis >= 0; axis-- {
-		f = f.ReduceMin(axis)
-	}
-	return f.Gt(v.Builder().Const(0))
+// finite reports whether a basis is finite. If any element of it is not, all of them are NaN, so
+// that the first row suffices.
+func finite(q program.Value) program.Value {
+	row := q.Slice([]int{0, 0}, []int{1, q.Shape()[1]}, []int{1, 1})
+	all := row.IsFinite().Convert(program.Float).ReduceMin(1).ReduceMin(0)
+	return all.Gt(q.Builder().Const(0))
 }

@@ -40,24 +40,16 @@ func oracle(t *testing.T, body func(b *program.Builder, in []program.Value) []pr
 	return plugintest.Reference().Eval(t, body, x...)
 }
 
-// TestSort: along any axis.
+// TestSort: along either axis.
 func TestSort(t *testing.T) {
-	v, keys := reference.Floats([]float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, 2, 3, 2), []float64{1, 3, 2}
-	for axis, want := range [][]float64{
-		{7, 8, 9, 10, 11, 12, 1, 2, 3, 4, 5, 6},
-		{3, 4, 5, 6, 1, 2, 9, 10, 11, 12, 7, 8},
-		{2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11},
-	} {
-		k := [][]float64{{0, 1}, keys, {0, 1}}[axis]
+	v, keys := reference.Floats([]float64{1, 2, 3, 4, 5, 6}, 2, 3), []float64{1, 3, 2}
+	for axis, want := range [][]float64{{4, 5, 6, 1, 2, 3}, {2, 3, 1, 5, 6, 4}} {
+		k := [][]float64{{0, 1}, keys}[axis]
 		got := oracle(t, func(_ *program.Builder, in []program.Value) []program.Value {
 			return []program.Value{sort(in[0], axis, in[1])}
 		}, v, reference.Floats(k, len(k)))[0]
 		plugintest.Near(t, fmt.Sprint("axis ", axis), got, want, 0)
 	}
-	vector := oracle(t, func(_ *program.Builder, in []program.Value) []program.Value {
-		return []program.Value{sort(in[0], 0, in[0])}
-	}, reference.Floats(keys, 3))[0]
-	plugintest.Near(t, "vector", vector, []float64{3, 2, 1}, 0)
 }
 
 // TestIterate: power iteration from any basis comes to the eigenvectors, sorted, and

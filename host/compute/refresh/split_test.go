@@ -63,7 +63,6 @@ func TestSplitRefresh(t *testing.T) {
 		applies   []string // the states that the second part renews
 	}{
 		"soap":          {`optimizer={plugin="soap"}`, []string{"state.m", "state.v"}},
-		"soap, 1d":      {`optimizer={plugin="soap", precondition_1d=true}`, []string{"state.m", "state.v"}},
 		"soap, bounded": {`optimizer={plugin="soap", max_precond_dim=32}`, []string{"state.m", "state.v"}},
 		"shampoo":       {`optimizer={plugin="shampoo"}`, nil},
 		"shampoo, 16":   {`optimizer={plugin="shampoo", max_precond_dim=16}`, nil},

@@ -76,7 +76,7 @@ var legacyFiles = map[string]legacyFile{
 	"shampoo": optimizerFile(nil, "beta1", "beta2", "eps", "graft_beta2", "graft_eps", "freq", "start",
 		"graft"),
 	"soap": optimizerFile(adaptSOAP, "beta1", "beta2", "shampoo_beta", "eps", "freq",
-		"max_dim max_precond_dim", "normalize"),
+		"max_dim max_precond_dim"),
 }
 
 func optimizerFile(adapt func(object, legacyCase) []legacyCase, settings ...string) legacyFile {
