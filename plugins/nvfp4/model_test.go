@@ -34,12 +34,9 @@ func model(x []float64, d int, given map[string]any) (value, codes, scale []floa
 		return otherwise
 	}
 	ties, rule := microscaling.Ties(text("ties", "even")), text("scale_rule", ruleSix)
-	level, reach := 6.0, 448.0
-	if rule == ruleFour {
-		level = 4
-	}
-	chooses := rule == ruleMSE || rule == ruleMAE || rule == ruleAbsMax
-	if most := text("scale_max", maxAuto); most == maxLess || most == maxAuto && chooses {
+	const level = 6
+	reach, chooses := 448.0, rule == ruleMSE
+	if chooses {
 		reach = 256
 	}
 	g := float64(float32(floats.Norm(x, math.Inf(1)) / (level * reach)))
@@ -69,8 +66,7 @@ func model(x []float64, d int, given map[string]any) (value, codes, scale []floa
 					now.codes = append(now.codes, float64(code))
 					now.off = append(now.off, near*s-e/g)
 				}
-				norm := map[string]float64{ruleMSE: 2, ruleMAE: 1, ruleAbsMax: math.Inf(1)}[rule]
-				if factor == 1 || floats.Norm(now.off, norm) < floats.Norm(best.off, norm) {
+				if factor == 1 || floats.Norm(now.off, 2) < floats.Norm(best.off, 2) {
 					best, chosen = now, s
 				}
 			}

@@ -17,13 +17,12 @@
 // compressed-tensors. They differ in the last bit of some numbers. The entries may be rotated by a
 // block Hadamard matrix before quantization, and rotated back afterwards. Gradients pass unchanged.
 //
-// The rules mse, mae and abs_max are Four Over Six (Cook et al. 2025, arXiv 2512.02010;
-// mit-han-lab/fouroversix dadfad69, src/fouroversix/quantize/pytorch/reference.py): each block has
-// two candidate scales, which map its maximum to the level 6 or to the level 4, and uses the one
-// with the smaller error, or 6 if both errors are equal. There are no levels between 4 and 6, so
-// that entries slightly below the maximum have smaller errors with 4. The second scale is
-// E4M3(1.5·max|V|/(6·g)), and g uses 256 instead of 448, so that the scale is at most 384. The
-// authors' default is mse. NVIDIA's code has mse and mae, and 448 or 256 (scale_max). With
+// The rule mse is Four Over Six (Cook et al. 2025, arXiv 2512.02010; mit-han-lab/fouroversix
+// dadfad69, src/fouroversix/quantize/pytorch/reference.py): each block has two candidate scales,
+// which map its maximum to the level 6 or to the level 4, and uses the one with the smaller squared
+// error, or 6 if both errors are equal. There are no levels between 4 and 6, so that entries
+// slightly below the maximum have smaller errors with 4. The second scale is
+// E4M3(1.5·max|V|/(6·g)), and g uses 256 instead of 448, so that the scale is at most 384. With
 // stochastic rounding the authors compare two sampled errors; here the errors of rounding to
 // nearest are compared, so that the choice of a scale adds no bias.
 //
@@ -63,19 +62,8 @@ const (
 
 // The values of the parameter scale_rule, as the authors of Four Over Six name them.
 const (
-	ruleSix    = "static_6"
-	ruleFour   = "static_4"
-	ruleMSE    = "mse"
-	ruleMAE    = "mae"
-	ruleAbsMax = "abs_max"
-)
-
-// The values of the parameter scale_max: the largest E4M3 number that the tensor's scale leaves
-// room for.
-const (
-	maxAuto = "auto"
-	maxFull = "448"
-	maxLess = "256"
+	ruleSix = "static_6"
+	ruleMSE = "mse"
 )
 
 // The values of the parameter weight_blocks.
@@ -99,27 +87,35 @@ var publishedSigns = []float64{1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1,
 func (nvfp4) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "nvfp4",
-		Version: "1.3.0",
-		Doc: "NVFP4: floats of four bits (E2M1), an E4M3 scale for each 16 entries of a row and a binary32 scale for the tensor; " +
-			"plain straight-through gradient.",
+		Version: "1.4.0",
+		Doc: "NVFP4: 4-bit floats (E2M1), an E4M3 scale for each 16 entries of a row and a binary32 " +
+			"scale for the tensor; plain straight-through gradient.",
 		Parameters: []sdk.Parameter{
 			sdk.Choice("ties", string(microscaling.TiesEven), microscaling.TiesNames(),
-				"where a value half way between two levels goes: to the even code, or to the larger (away) or smaller (down) magnitude"),
-			sdk.Choice("scale_rule", ruleSix, []string{ruleSix, ruleFour, ruleMSE, ruleMAE, ruleAbsMax},
-				"the level of a block's maximum; static_6: 6, static_4: 4; mse, mae, abs_max: 6 or 4, whichever makes the squared, the absolute or the largest error of the block smaller (Four Over Six)"),
-			sdk.Choice("scale_max", maxAuto, []string{maxAuto, maxFull, maxLess},
-				"the largest scale of a block that the scale of the tensor provides for; auto: 256 for mse, mae and abs_max, which may multiply it by 1.5, and 448 for the others"),
+				"level of a value half way between two levels: the one with the even code, or with the "+
+					"larger (away) or smaller (down) magnitude"),
+			sdk.Choice("scale_rule", ruleSix, []string{ruleSix, ruleMSE}, "the level of a block's "+
+				"maximum; static_6: 6; mse: 6 or 4, whichever makes the squared error of the block "+
+				"smaller (Four Over Six)"),
 			sdk.Choice("scale_form", formDecode, []string{formDecode, formEncode},
-				"decode: a block's scale times the tensor's scale g; encode: over its reciprocal, such as 2688/max, as compressed-tensors and vLLM compute it, which an exact export needs"),
-			sdk.Choice("rotation", microscaling.NoRotation, []string{microscaling.NoRotation, "16", "32", "64", "128"}, "block of the Hadamard rotation, which has to divide the row"),
+				"decode: a block's scale times the tensor's scale g; encode: divided by its reciprocal, "+
+					"2688/max, as in compressed-tensors and vLLM; an exact export needs encode"),
+			sdk.Choice("rotation", microscaling.NoRotation,
+				[]string{microscaling.NoRotation, "16", "32", "64", "128"},
+				"block of the Hadamard rotation, which must divide the row"),
 			sdk.Choice("rotated_products", rotateAll, []string{rotateAll, rotateWeightGradient},
-				"the products whose operands are rotated: all, or the one that gives the gradient of a weight"),
-			sdk.Choice("signs", microscaling.SignsFixed, []string{microscaling.SignsFixed, microscaling.SignsRandom, signsPublished},
-				"of entries before the rotation, which there must be; fixed: as they are; random: in training, new in each step and the same for both operands of a product; transformer_engine: sixteen constant signs, for a rotation of 16"),
-			sdk.Choice("weight_blocks", blocksOfRows, []string{blocksOfRows, squareBlocks},
-				"the entries of a weight that share a scale; 16x16: squares, whose transpose has the same scales"),
-			sdk.Choice("rounding", microscaling.RoundNearest, []string{microscaling.RoundNearest, microscaling.RoundStochastic},
-				"nearest; stochastic: up or down at random in training; ties then matters only where scale_rule compares errors, which are those of rounding to nearest"),
+				"the products whose operands are rotated: all, or only the gradient of a weight"),
+			sdk.Choice("signs", microscaling.SignsFixed,
+				[]string{microscaling.SignsFixed, microscaling.SignsRandom, signsPublished},
+				"signs of the entries before the rotation; fixed: unchanged; random: in training, new in "+
+					"each step and the same for both operands of a product; transformer_engine: "+
+					"sixteen constant signs, for a rotation of 16"),
+			sdk.Choice("weight_blocks", blocksOfRows, []string{blocksOfRows, squareBlocks}, "the entries "+
+				"of a weight that share a scale; 16x16: squares, whose transpose has the same scales"),
+			sdk.Choice("rounding", microscaling.RoundNearest,
+				[]string{microscaling.RoundNearest, microscaling.RoundStochastic},
+				"nearest; stochastic: up or down at random in training; ties then only affects the "+
+					"errors that scale_rule compares, which are those of rounding to nearest"),
 		},
 		Claims: []sdk.Claim{
 			{Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor}, // the second scale is per tensor
@@ -154,7 +150,8 @@ func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 }
 
 // Unpack writes P·(sB·g) or P·(sB/G), rotated back, for evaluation, which has no random signs.
-func (nvfp4) Unpack(b *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
+func (nvfp4) Unpack(b *program.Builder, codes, scale program.Value,
+	site sdk.Site) (program.Value, error) {
 	rotation, signs, err := turn(b, site)
 	if err != nil {
 		return program.Value{}, err
@@ -163,14 +160,18 @@ func (nvfp4) Unpack(b *program.Builder, codes, scale program.Value, site sdk.Sit
 }
 
 // turn returns the rotation of a site, and the signs before it.
-func turn(b *program.Builder, site sdk.Site) (rotation microscaling.Rotation, signs microscaling.Signs, err error) {
+func turn(b *program.Builder,
+	site sdk.Site) (rotation microscaling.Rotation, signs microscaling.Signs, err error) {
 	setting, kind := site.Text("rotation"), site.Text("signs")
 	switch {
 	case kind != microscaling.SignsFixed && setting == microscaling.NoRotation:
-		return 1, signs, sdk.Refuse("signs = %q changes nothing without a rotation: give rotation, such as \"16\"", kind)
+		return 1, signs, sdk.Refuse("signs = %q changes nothing without a rotation: give rotation, "+
+			"such as \"16\"", kind)
 	case kind == signsPublished && setting != "16":
-		return 1, signs, sdk.Refuse("signs = %q are %d, for rotation = \"16\", but rotation is %q", kind, len(publishedSigns), setting)
-	case site.Text("rotated_products") == rotateWeightGradient && site.Product != sdk.ProductWeightGradient:
+		return 1, signs, sdk.Refuse("signs = %q are %d, for rotation = \"16\", but rotation is %q", kind,
+			len(publishedSigns), setting)
+	case site.Text("rotated_products") == rotateWeightGradient &&
+		site.Product != sdk.ProductWeightGradient:
 		return 1, signs, nil
 	}
 	rotation, err = microscaling.NewRotation(setting, site.RowLen())
@@ -186,9 +187,10 @@ func turn(b *program.Builder, site sdk.Site) (rotation microscaling.Rotation, si
 
 // scales holds the scales of a tensor and of its blocks.
 type scales struct {
-	tensor  program.Value // g or G, a scalar
-	block   program.Value // sB, float[…,blocks,1]
-	scale   program.Value // sB·g or sB/G, in the shape of block; NaN everywhere if the tensor is not finite
+	tensor program.Value // g or G, a scalar
+	block  program.Value // sB, float[…,blocks,1]
+	// sB·g or sB/G, in the shape of block; NaN everywhere if the tensor is not finite
+	scale   program.Value
 	divisor program.Value // scale, or +∞ where it is 0, so that ratios are 0
 	finite  program.Value // bool, a scalar: true if the tensor contains neither NaN nor ±Inf
 }
@@ -197,10 +199,9 @@ type scales struct {
 //
 // g or G is rounded to binary32, in which formats store it. For a tensor of zeros it is 1. A block
 // whose maximum is at most 6·g·2⁻¹⁰ has sB = 0 and becomes zero.
-func newScales(v program.Value, site sdk.Site) scales {
+func newScales(v program.Value, site sdk.Site) (s scales) {
 	b := v.Builder()
-	var s scales
-	rule := site.Text("scale_rule")
+	adaptive := site.Text("scale_rule") == ruleMSE
 	largest := v.Abs().MaxRow()
 	overall := largest.MaxAll()
 	s.finite = overall.IsFinite()
@@ -208,7 +209,11 @@ func newScales(v program.Value, site sdk.Site) scales {
 	if square {
 		largest = overSquares(largest, program.Value.ReduceMax)
 	}
-	reach := b.Const(levelOf(rule) * largestScale(rule, site.Text("scale_max")))
+	largestScale := microscaling.LargestE4M3 * 1.0
+	if adaptive {
+		largestScale = 256
+	}
+	reach := b.Const(microscaling.LargestE2M1 * largestScale)
 	// units divides numbers by g, or multiplies them by G; back is its inverse.
 	var units, back func(program.Value) program.Value
 	if site.Text("scale_form") == formEncode {
@@ -222,54 +227,28 @@ func newScales(v program.Value, site sdk.Site) scales {
 		units = func(v program.Value) program.Value { return v.Div(s.tensor) }
 		back = func(v program.Value) program.Value { return v.Mul(s.tensor) }
 	}
-	wanted := units(largest.Div(b.Const(levelOf(rule))))
-	if adaptive(rule) {
-		four := wanted.Scale(microscaling.LargestE2M1 / 4.0)
+	six := units(largest.Div(b.Const(microscaling.LargestE2M1)))
+	if adaptive {
+		four := six.Scale(microscaling.LargestE2M1 / 4.0)
 		in := units(v)
-		better := blockError(in, microscaling.RoundE4M3(four), site, square).Lt(blockError(in, microscaling.RoundE4M3(wanted), site, square))
-		wanted = better.Select(four, wanted)
+		errorOf := func(scale program.Value) program.Value {
+			return blockError(in, microscaling.RoundE4M3(scale), site, square)
+		}
+		six = errorOf(four).Lt(errorOf(six)).Select(four, six)
 	}
-	s.block = microscaling.RoundE4M3(wanted)
+	s.block = microscaling.RoundE4M3(six)
 	s.scale = s.finite.Select(back(s.block), b.Const(math.NaN()))
 	s.divisor = endless(s.scale)
 	return s
 }
 
-// levelOf returns the E2M1 level to which a rule maps the maximum of a block; for adaptive rules,
-// the first of two.
-func levelOf(rule string) float64 {
-	if rule == ruleFour {
-		return 4
-	}
-	return microscaling.LargestE2M1
-}
-
-// adaptive reports whether a rule chooses between two levels for each block.
-func adaptive(rule string) bool { return rule != ruleSix && rule != ruleFour }
-
-// largestScale resolves the setting scale_max.
-func largestScale(rule, setting string) float64 {
-	if setting == maxLess || setting == maxAuto && adaptive(rule) {
-		return 256
-	}
-	return microscaling.LargestE4M3
-}
-
-// blockError returns the error of each block of v, rounded to nearest with these scales, in the
-// metric of the scale rule, and in units of the tensor's scale, so that no square underflows.
+// blockError returns the squared error of each block of v, rounded to nearest with these scales. v
+// is in units of the tensor's scale, so that no square underflows.
 func blockError(v, scale program.Value, site sdk.Site, square bool) program.Value {
-	off := microscaling.RoundE2M1(v.Div(endless(scale)), microscaling.Ties(site.Text("ties"))).Mul(scale).Sub(v)
-	fold := program.Value.ReduceSum
-	switch site.Text("scale_rule") {
-	case ruleMSE:
-		off = off.Square().SumRow()
-	case ruleMAE:
-		off = off.Abs().SumRow()
-	default:
-		off, fold = off.Abs().MaxRow(), program.Value.ReduceMax
-	}
+	ties := microscaling.Ties(site.Text("ties"))
+	off := microscaling.RoundE2M1(v.Div(endless(scale)), ties).Mul(scale).Sub(v).Square().SumRow()
 	if square {
-		off = overSquares(off, fold)
+		off = overSquares(off, program.Value.ReduceSum)
 	}
 	return off
 }
@@ -286,7 +265,8 @@ func overSquares(v program.Value, fold func(program.Value, ...int) program.Value
 		flat = flat.Concatenate(0, v.Builder().Zeros(missing, n))
 	}
 	one := fold(flat.Reshape(squares, block, n), 1).Reshape(squares, 1, n)
-	return one.Broadcast([]int{squares, block, n}, nil).Reshape(squares*block, n).At(0, 0, rows).Reshape(shape...)
+	return one.Broadcast([]int{squares, block, n}, nil).Reshape(squares*block, n).At(0, 0,
+		rows).Reshape(shape...)
 }
 
 // endless replaces a scale of 0 by +∞, so that ratios are 0.

@@ -43,16 +43,16 @@ func TestConformance(t *testing.T) {
 		list = append(list, map[string]any{"ties": ties, "rotation": microscaling.NoRotation})
 	}
 	for _, given := range append(list, map[string]any{"rotation": "16"}, map[string]any{"rotation": "128"}) {
-		given["scale_rule"], given["scale_max"] = ruleSix, maxAuto
+		given["scale_rule"] = ruleSix
 		t.Run(fmt.Sprint(given), func(t *testing.T) { sdktest.Quantizer(t, nvfp4{}, plugintest.With(t, with(given))...) })
 	}
 }
 
 // TestTraining runs the kit with settings of training.
 func TestTraining(t *testing.T) {
-	plain := map[string]any{"scale_rule": ruleSix, "scale_max": maxAuto, "ties": "even", "scale_form": formDecode, "rotation": microscaling.NoRotation}
+	plain := map[string]any{"scale_rule": ruleSix, "ties": "even", "scale_form": formDecode, "rotation": microscaling.NoRotation}
 	for _, changed := range []map[string]any{
-		{"weight_blocks": squareBlocks, "scale_rule": ruleMAE},
+		{"weight_blocks": squareBlocks, "scale_rule": ruleMSE},
 		{"rounding": microscaling.RoundStochastic, "rotation": "16", "signs": microscaling.SignsRandom},
 		{"rotation": "16", "signs": signsPublished},
 	} {
@@ -104,7 +104,7 @@ func TestSquares(t *testing.T) {
 	const rows, columns = 20, 40
 	x := plugintest.Normal(7, rows, columns)
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
-		for _, rule := range []string{ruleSix, ruleMSE, ruleMAE, ruleAbsMax} {
+		for _, rule := range []string{ruleSix, ruleMSE} {
 			given := map[string]any{"weight_blocks": squareBlocks, "scale_rule": rule}
 			q, qt := m.Quantize(t, nvfp4{}, given, x), m.Quantize(t, nvfp4{}, given, turned(x))
 			plugintest.Near(t, rule+": the transpose", qt.Value, turned(golden.Array{Shape: x.Shape, Data: q.Value}).Data, 1e-7)
@@ -162,13 +162,9 @@ func TestFourOrSix(t *testing.T) {
 	x := golden.Array{Shape: []int{1, 32}, Data: make([]float64, 32)}
 	x.Data[0], x.Data[16], x.Data[17] = 1536, 6, 5
 	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
-		for rule, want := range map[string][]float64{ruleMSE: {256, 1.5}, ruleMAE: {256, 1.5}, ruleAbsMax: {256, 1.5}} {
-			q := m.Quantize(t, nvfp4{}, map[string]any{"scale_rule": rule}, x)
-			plugintest.Near(t, rule+", scale", q.Scale, want, 0)
-			plugintest.Near(t, rule+", value", q.Value[16:18], []float64{6, 4.5}, 0)
-		}
-		q := m.Quantize(t, nvfp4{}, map[string]any{"scale_max": maxLess}, x)
-		plugintest.Near(t, "six", q.Value[16:18], []float64{6, 4}, 0)
+		q := m.Quantize(t, nvfp4{}, map[string]any{"scale_rule": ruleMSE}, x)
+		plugintest.Near(t, "scale", q.Scale, []float64{256, 1.5}, 0)
+		plugintest.Near(t, "value", q.Value[16:18], []float64{6, 4.5}, 0)
 	})
 }
 
@@ -198,11 +194,10 @@ func settings() (list []map[string]any) {
 	for _, ties := range microscaling.TiesNames() {
 		list = append(list, map[string]any{"ties": ties})
 	}
-	list = append(list, map[string]any{"scale_form": formEncode}, map[string]any{"scale_rule": ruleMSE, "scale_max": maxFull, "ties": "down"})
-	for _, rule := range []string{ruleFour, ruleMSE, ruleMAE, ruleAbsMax} {
-		list = append(list, map[string]any{"scale_rule": rule}, map[string]any{"scale_rule": rule, "scale_form": formEncode})
+	for _, rule := range []string{ruleSix, ruleMSE} {
+		list = append(list, map[string]any{"scale_rule": rule, "scale_form": formEncode})
 	}
-	return append(list, map[string]any{"scale_max": maxLess})
+	return append(list, map[string]any{"scale_rule": ruleMSE}, map[string]any{"scale_rule": ruleMSE, "ties": "down"})
 }
 
 // TestVanishingBlock: the scale of a block whose maximum is 6·g·2⁻¹⁰ is a tie that

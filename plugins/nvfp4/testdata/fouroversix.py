@@ -31,7 +31,7 @@ def short(t):
 def case(rule, form, name, x):
     packed, scales, amax = reference.quantize(x, scale_rule=rule, use_blackwell_scale_layout=False)
     codes = torch.stack([packed & 15, packed >> 4], dim=-1).reshape(x.shape).long()
-    level, most = (4 if rule == rules.static_4 else 6), (448 if rule.is_static else 256)
+    level, most = 6, (448 if rule.is_static else 256)
     signed = LEVELS[codes % 8] * torch.where(codes >= 8, -1.0, 1.0)
     scale = scales.float().reshape(x.shape[0], -1, 1)
     value = (signed.reshape(x.shape[0], -1, 16) * scale * amax / torch.tensor(float(level * most))).reshape(x.shape)
@@ -56,7 +56,7 @@ inputs["a block of zeros"] = torch.cat([torch.zeros(1, 16), torch.randn(1, 16)],
 
 cases = []
 for name, x in inputs.items():
-    for rule in rules:
+    for rule in (rules.static_6, rules.mse):
         form = "decode" if name == "outliers" else "encode"  # theirs is the second, but for the order of two products
         cases.append(case(rule, form, name, (x * 1e5).round() / 1e5))
 print(len(cases), "cases,", sum(x.numel() for x in inputs.values()), "numbers for each rule")
