@@ -50,7 +50,8 @@ func (g grid) initialStep(x program.Value) (step program.Value, extra float64) {
 		return g.mean(x.Abs()).Scale(2 / math.Sqrt(g.qp)), 0
 	case g.official():
 		perAmplitude := 2 / (2*half - 1)
-		return g.mean(x.Square()).Sqrt().Scale(microscaling.HalfIntegerFactors[g.site.Int("bits")] * perAmplitude), officialEps * perAmplitude
+		return g.mean(x.Square()).Sqrt().Scale(microscaling.HalfIntegerFactors[g.site.Int(
+			"bits")] * perAmplitude), officialEps * perAmplitude
 	case g.weight():
 		mean := g.mean(x)
 		deviation := g.mean(x.Sub(mean).Square()).Sqrt()

@@ -74,24 +74,28 @@ const (
 func (lsq) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "lsq",
-		Version: "1.2.0",
-		Doc: "Learned step sizes: LSQ (Esser et al. 2020), or LSQ+ (Bhalgat et al. 2020), where activations have a " +
-			"learned offset, too. Steps and offsets are trained together with the weights. Gradients pass straight " +
+		Version: "1.3.0",
+		Doc: "Learned step sizes: LSQ (Esser et al. 2020), or LSQ+ (Bhalgat et al. 2020), where " +
+			"activations have a " +
+			"learned offset, too. Steps and offsets are trained together with the weights. Gradients pass " +
+			"straight " +
 			"through rounding, or as in StableQAT (Chen et al. 2026).",
 		Parameters: []sdk.Parameter{
 			sdk.Int("bits", 4, 1, 8, "bits of a code; 1 bit needs unsigned levels"),
 			sdk.Choice("variant", variantLSQ, []string{variantLSQ, variantPlus},
-				"lsq+: activations have an offset; the step of a weight starts from mean and deviation, that of an activation from its range"),
+				"lsq+: activations have an offset; the step of a weight starts from mean and deviation, that "+
+					"of an activation from its range"),
 			sdk.Choice("form", formPaper, []string{formPaper, formOfficial, formStableQAT},
-				"integer levels and the gradients of the papers; half-integer levels, inclusive bounds and initial values of QuEST's published code; "+
+				"integer levels and the gradients of the papers; half-integer levels, inclusive bounds and "+
+					"initial values of QuEST's published code; "+
 					"or integer levels, inclusive bounds and initial values of StableQAT's"),
 			sdk.Choice("surrogate", surrogateStraight, []string{surrogateStraight, surrogateSine},
-				"straight: rounding has the derivative 1; sine: that of StableQAT, small near the levels and 1 half way between them"),
-			sdk.Float("amplitude", 0.21, 0, largestAmplitude, "amplitude of the sine; 0 for the derivative 1"),
-			sdk.Int("order", 0, 0, 3, "terms of the sine's Fourier series beyond the first"),
+				"straight: rounding has the derivative 1; sine: that of StableQAT, small near the levels and "+
+					"1 half way between them"),
 			sdk.Choice("levels", levelsSigned, []string{levelsSigned, levelsUnsigned},
 				"unsigned: activations that are never negative, or that have an offset; never weights"),
-			sdk.Choice("granularity", perTensor, []string{perTensor, perRow}, "what shares a step; activations have one for the tensor"),
+			sdk.Choice("granularity", perTensor, []string{perTensor, perRow},
+				"what shares a step; activations have one for the tensor"),
 			microscaling.ScaleParameter(),
 		},
 		Claims: []sdk.Claim{
@@ -109,7 +113,8 @@ func (lsq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qua
 	step, offset := site.Trained[trainedStep], site.Trained[trainedOffset]
 	finite := g.finite(x)
 	// A NaN step makes everything that shares it with NaN or ±Inf NaN.
-	s := finite.Select(microscaling.ScaleTypeOf(site).RoundStep(step.Max(b.Const(g.smallestStep())), g.official()), b.Const(math.NaN()))
+	s := finite.Select(microscaling.ScaleTypeOf(site).RoundStep(step.Max(b.Const(g.smallestStep())),
+		g.official()), b.Const(math.NaN()))
 	r := x // x in units of the step
 	if offset.Valid() {
 		r = r.Sub(offset)
@@ -151,13 +156,16 @@ func value(level, scale, offset program.Value) program.Value {
 // The parameters of a group that is not finite get no gradient.
 func (g grid) surrogate(x, step, offset, finite, deviation, inside program.Value) program.Value {
 	zero := x.Builder().Const(0)
-	trained := func(v program.Value) program.Value { return finite.Select(v.Scale(g.gradientScale), zero) }
+	trained := func(v program.Value) program.Value {
+		return finite.Select(v.Scale(g.gradientScale),
+			zero)
+	}
 	outside := zero
 	if offset.Valid() {
 		outside = trained(offset)
 	}
 	if g.site.Text("surrogate") == surrogateSine {
-		derivative := sineDerivative(deviation, g.site.Float("amplitude"), g.site.Int("order"))
+		derivative := sineDerivative(deviation)
 		x = x.Mul(inside.Select(derivative, zero).StopGradient())
 	}
 	return inside.Select(x, outside).Add(trained(step).Mul(deviation.StopGradient()))
@@ -173,12 +181,16 @@ func pack(scale, offset program.Value) program.Value {
 }
 
 // Unpack writes scale·codes, plus the offset if there is one.
-func (lsq) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
+func (lsq) Unpack(_ *program.Builder, codes, scale program.Value,
+	site sdk.Site) (program.Value, error) {
 	codes = codes.Convert(program.Float)
 	if !hasOffset(site) {
 		return value(codes, scale, program.Value{}), nil
 	}
-	part := func(i int) program.Value { return scale.Slice([]int{i}, []int{i + 1}, []int{1}).Reshape() }
+	part := func(i int) program.Value {
+		return scale.Slice([]int{i}, []int{i + 1},
+			[]int{1}).Reshape()
+	}
 	return value(codes, part(0), part(1)), nil
 }
 
@@ -194,13 +206,16 @@ func check(site sdk.Site) error {
 	case len(site.Shape) == 0:
 		return sdk.Refuse("the tensor has no axes: it needs at least one")
 	case signed && site.Int("bits") < 2:
-		return sdk.Refuse("bits = 1: signed levels need at least 2 bits; levels = %q has a grid of 1 bit", levelsUnsigned)
+		return sdk.Refuse("bits = 1: signed levels need at least 2 bits; levels = %q has a grid of 1 bit",
+			levelsUnsigned)
 	case !signed && site.Role == sdk.RoleWeight:
-		return sdk.Refuse("levels = %q: every negative weight would become zero; use levels = %q for weights", levelsUnsigned, levelsSigned)
+		return sdk.Refuse("levels = %q: every negative weight would become zero; use levels = %q for "+
+			"weights", levelsUnsigned, levelsSigned)
 	case site.Text("form") == formStableQAT && site.Text("variant") == variantPlus:
 		return sdk.Refuse("form = %q: it has no offsets; use variant = %q", formStableQAT, variantLSQ)
 	case site.Text("granularity") == perRow && site.Role != sdk.RoleWeight:
-		return sdk.Refuse("granularity = %q: the rows of an activation are tokens, which cannot have learned steps; use granularity = %q", perRow, perTensor)
+		return sdk.Refuse("granularity = %q: the rows of an activation are tokens, which cannot have "+
+			"learned steps; use granularity = %q", perRow, perTensor)
 	}
 	return nil
 }

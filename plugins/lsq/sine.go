@@ -6,36 +6,24 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// largestAmplitude keeps the sum C of [sineDerivative] below 1, where the derivative would become 0
-// and then negative: √2·π·0.225 is 0.9996.
-const largestAmplitude = 0.225
+// amplitude is A, that of all recipes in the published code (microsoft/StableQAT,
+// models/utils_quant.py, commit 47605356).
+const amplitude = 0.21
 
 // sineDerivative returns the derivative of rounding at r according to StableQAT (Chen et al.,
 // "StableQAT: Stable Quantization-Aware Training at Ultra-Low Bitwidths", 2026, arXiv 2601.19320).
-// The staircase, rotated by 45°, is a triangle wave; its Fourier series, damped to the amplitude A
-// and rotated back, has at (r, round(r)) the slope
+// The staircase, rotated by 45°, is a triangle wave; the first term of its Fourier series, damped
+// to the amplitude A and rotated back, has at (r, round(r)) the slope
 //
-//	(1 − C)/(1 + C)    C = √2·π·A·Σ (−1)^m/(2m+1)·cos((2m+1)·π·(r + round(r))), m = 0 … M
+//	(1 − C)/(1 + C)    C = √2·π·A·cos(π·(r + round(r)))
 //
-// With M = 0 and A = 0.21 it is 0.035 at a level, where rounding is flat, and 1 at the midpoint of
-// two levels. The published code (microsoft/StableQAT, models/utils_quant.py, commit 47605356) has
-// a list with the coefficient of each term instead of A and M; all of its recipes use the single
-// term A = 0.21.
+// It is 0.035 at a level, where rounding is flat, and 1 at the midpoint of two levels.
 //
-// The sum r + round(r) equals 2·round(r) minus the deviation round(r) − r, so the cosines can be
-// computed from multiples of π·deviation.
-func sineDerivative(deviation program.Value, amplitude float64, order int) program.Value {
-	// Recurrence: cos((k+2)·a) = 2·cos(2a)·cos(k·a) − cos((k−2)·a), with cos(−a) = cos(a).
-	term := cosine(deviation)
-	before, twice := term, term.Square().Scale(4).Shift(-2)
-	coefficient := math.Sqrt2 * math.Pi * amplitude
-	sum := term.Scale(coefficient)
-	for m := 1; m <= order; m++ {
-		before, term = term, twice.Mul(term).Sub(before)
-		coefficient = -coefficient
-		sum = sum.Add(term.Scale(coefficient / float64(2*m+1)))
-	}
-	return term.Builder().Const(2).Div(sum.Shift(1)).Shift(-1)
+// The sum r + round(r) equals 2·round(r) minus the deviation round(r) − r, so the cosine is that of
+// π·deviation.
+func sineDerivative(deviation program.Value) program.Value {
+	sum := cosine(deviation).Scale(math.Sqrt2 * math.Pi * amplitude)
+	return deviation.Builder().Const(2).Div(sum.Shift(1)).Shift(-1)
 }
 
 // cosine returns cos(π·t) for |t| ≤ ½, by its Taylor series up to the 20th power, as programs have

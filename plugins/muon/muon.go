@@ -20,13 +20,10 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// muon implements [sdk.Optimizer].
+// muon implements [sdk.Optimizer] and [sdk.Selective].
 type muon struct{}
 
-var (
-	_ sdk.Optimizer = muon{}
-	_ sdk.Selective = muon{}
-)
+var _ sdk.Selective = muon{}
 
 // The values of the parameter variant.
 const (
@@ -41,22 +38,27 @@ const stateBuffer = "momentum"
 func (muon) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "muon",
-		Version: "1.0.0",
-		Doc: "Muon (Jordan et al. 2024; Liu et al. 2025): momentum orthogonalized by Newton–Schulz steps, for the matrices of hidden layers; " +
+		Version: "1.1.0",
+		Doc: "Muon (Jordan et al. 2024; Liu et al. 2025): momentum orthogonalized by Newton–Schulz " +
+			"steps, for the matrices of hidden layers; " +
 			"decay is set by train.weight_decay.",
 		Parameters: []sdk.Parameter{
 			sdk.Choice("variant", variantRMSMatch, []string{variantRMSMatch, variantOriginal},
-				"momentum and scale of the update: entries of the size of Adam's (a learning rate such as 1e-3), or as first published (about 0.02)"),
-			sdk.Float("momentum", 0.95, 0, 0.999999, "decay rate μ of the momentum buffer; 0: none, and no state"),
-			sdk.Bool("nesterov", true, "look ahead: orthogonalize gradient and buffer together; without momentum it changes nothing"),
+				"momentum and scale of the update: entries of the size of Adam's (a learning rate such as "+
+					"1e-3), or as first published (about 0.02)"),
+			sdk.Float("momentum", 0.95, 0, 0.999999,
+				"decay rate μ of the momentum buffer; 0: none, and no state"),
+			sdk.Bool("nesterov", true, "look ahead: orthogonalize gradient and buffer together; without "+
+				"momentum it changes nothing"),
 			sdk.Int("ns_steps", 5, 1, 30, "Newton–Schulz steps"),
-			sdk.Float("ns_a", 3.4445, -100, 100, "coefficient a of a Newton–Schulz step aX + bSX + cS²X, S = XXᵀ"),
+			sdk.Float("ns_a", 3.4445, -100, 100, "coefficient a of a Newton–Schulz step aX + bSX + cS²X, "+
+				"S = XXᵀ"),
 			sdk.Float("ns_b", -4.7750, -100, 100, "coefficient b"),
 			sdk.Float("ns_c", 2.0315, -100, 100, "coefficient c"),
-			sdk.Float("eps", 1e-7, 1e-15, 1, "added to the norm that the matrix is divided by before the first step"),
-			sdk.Float("rms", 0.2, 0, 1000, "variant rms_match: about the root mean square of the update's entries"),
-			sdk.String("split", splitAuto, "blocks of rows that are orthogonalized each by itself: a number of equal ones, none, or "+
-				"auto: the matrices that the weight holds, as those of queries, keys and values"),
+			sdk.Float("eps", 1e-7, 1e-15, 1, "added to the norm that the matrix is divided by before the "+
+				"first step"),
+			sdk.Float("rms", 0.2, 0, 1000, "variant rms_match: about the root mean square of the update's "+
+				"entries"),
 		},
 		Claims: []sdk.Claim{{Name: sdk.ClaimStill}, {Name: sdk.ClaimDescent, Value: 1e-3}},
 	}
@@ -69,21 +71,18 @@ func (muon) Accepts(t sdk.Tensor) bool {
 
 // Init initializes the momentum buffer with zeros; without momentum there is no state.
 func (muon) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, error) {
-	if _, err := split(t); err != nil || t.Float("momentum") == 0 {
-		return nil, err
+	if t.Float("momentum") == 0 {
+		return nil, nil
 	}
 	return sdk.State{stateBuffer: b.Zeros(t.Shape...)}, nil
 }
 
 // Update writes one step.
-func (muon) Update(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
-	parts, err := split(t)
-	if err != nil {
-		return program.Value{}, nil, err
-	}
+func (muon) Update(_ *program.Builder, in sdk.UpdateInput,
+	t sdk.Tensor) (program.Value, sdk.State, error) {
 	mu, u := t.Float("momentum"), in.Gradient
 	if mu == 0 {
-		return orthogonalizeParts(u, parts, t), nil, nil
+		return orthogonalizeParts(u, t), nil, nil
 	}
 	if t.Text("variant") == variantOriginal {
 		u = u.Scale(1 - mu)
@@ -94,7 +93,7 @@ func (muon) Update(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (progra
 	} else {
 		u = buffer
 	}
-	return orthogonalizeParts(u, parts, t), sdk.State{stateBuffer: buffer}, nil
+	return orthogonalizeParts(u, t), sdk.State{stateBuffer: buffer}, nil
 }
 
 func main() { sdk.ServeOptimizer(muon{}) }

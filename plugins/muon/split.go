@@ -2,52 +2,22 @@ package main
 
 import (
 	"math"
-	"slices"
-	"strconv"
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// The values of the parameter split, in addition to numbers.
-const (
-	splitAuto = "auto"
-	splitNone = "none"
-)
-
-// split returns the number of rows of each part into which a weight is split, from the top down.
-func split(t sdk.Tensor) (rows []int, err error) {
-	all := t.Shape[0]
-	switch text := t.Text("split"); text {
-	case splitNone:
-	case splitAuto:
-		for _, p := range t.Parts {
-			rows = append(rows, p.Rows)
-		}
-	default:
-		parts, err := strconv.Atoi(text)
-		if err != nil || parts < 1 {
-			return nil, sdk.Refuse("split = %q: use auto, none, or a number of blocks from 1", text)
-		}
-		if all%parts != 0 {
-			return nil, sdk.Refuse("split = %q: %d rows do not make %d equal blocks", text, all, parts)
-		}
-		return slices.Repeat([]int{all / parts}, parts), nil
+// orthogonalizeParts orthogonalizes each matrix that u holds separately. Adjacent matrices with the
+// same number of rows are computed together, as a stack.
+func orthogonalizeParts(u program.Value, t sdk.Tensor) program.Value {
+	cols, parts := t.Shape[1], t.Parts
+	if parts == nil {
+		parts = []sdk.Part{{Rows: t.Shape[0]}}
 	}
-	if rows == nil {
-		rows = []int{all}
-	}
-	return rows, nil
-}
-
-// orthogonalizeParts orthogonalizes each part of u separately; parts has their numbers of rows.
-// Adjacent parts with the same number of rows are computed together, as a stack of matrices.
-func orthogonalizeParts(u program.Value, parts []int, t sdk.Tensor) program.Value {
-	cols := t.Shape[1]
 	var done []program.Value
-	for first := 0; len(parts) > 0; {
-		rows, n := parts[0], 1
-		for n < len(parts) && parts[n] == rows {
+	for len(parts) > 0 {
+		first, rows, n := parts[0].First, parts[0].Rows, 1
+		for n < len(parts) && parts[n].Rows == rows {
 			n++
 		}
 		x := u
@@ -60,7 +30,7 @@ func orthogonalizeParts(u program.Value, parts []int, t sdk.Tensor) program.Valu
 		it := iteration{steps: t.Int("ns_steps"), eps: t.Float("eps"),
 			a: t.Float("ns_a"), b: t.Float("ns_b"), c: t.Float("ns_c"), factor: factor(t, rows, cols)}
 		done = append(done, newtonSchulz(x, it).Reshape(n*rows, cols))
-		first, parts = first+n*rows, parts[n:]
+		parts = parts[n:]
 	}
 	if len(done) == 1 {
 		return done[0]

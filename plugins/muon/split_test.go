@@ -1,46 +1,11 @@
 package main
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/cage-qat/cage/internal/testing/plugintest"
 	"github.com/cage-qat/cage/sdk"
 )
-
-func TestSplit(t *testing.T) {
-	for _, c := range []struct {
-		parts []int
-		split string
-		want  []int
-		err   string
-	}{
-		{nil, "auto", []int{12}, ""},
-		{[]int{4, 4, 4}, "auto", []int{4, 4, 4}, ""},
-		{[]int{8, 2, 2}, "auto", []int{8, 2, 2}, ""},
-		{[]int{8, 2, 2}, "none", []int{12}, ""},
-		{nil, "4", []int{3, 3, 3, 3}, ""},
-		{[]int{8, 2, 2}, "2", []int{6, 6}, ""},
-		{nil, "1", []int{12}, ""},
-		{nil, "5", nil, "12 rows do not make 5 equal blocks"},
-		{nil, "0", nil, "use auto, none, or a number"},
-		{nil, "heads", nil, "use auto, none, or a number"},
-	} {
-		tensor := fused(4, c.parts...)
-		tensor.Shape = []int{12, 4}
-		tensor.Values = plugintest.Settings(t, muon{}.Describe(), map[string]any{"split": c.split})
-		got, err := split(tensor)
-		_, programs := sdk.BuildOptimizer(muon{}, tensor)
-		if c.err != "" {
-			plugintest.Refused(t, c.split, err, c.err)
-			plugintest.Refused(t, c.split+": programs", programs, c.err)
-			continue
-		}
-		if !slices.Equal(got, c.want) || err != nil || programs != nil {
-			t.Errorf("parts %v, split = %q: %v, %v, %v", c.parts, c.split, got, err, programs)
-		}
-	}
-}
 
 // fused is a weight of matrices with the given numbers of rows.
 func fused(cols int, rows ...int) sdk.Tensor {
@@ -71,16 +36,6 @@ func TestParts(t *testing.T) {
 			}
 			plugintest.Near(t, "x", whole, want, 1e-6) // binary32 may sum in another order
 		})
-	}
-}
-
-// TestEqualParts: three equal parts make the program that Muon wrote before hosts told of
-// parts, so that a run from then goes on.
-func TestEqualParts(t *testing.T) {
-	equal := plugintest.BuildOptimizer(t, muon{}, nil, fused(4, 4, 4, 4))
-	before := plugintest.BuildOptimizer(t, muon{}, map[string]any{"split": "3"}, fused(4, 12))
-	if equal.Update.Hash() != before.Update.Hash() {
-		t.Errorf("the program is another:\n%v", equal.Update)
 	}
 }
 
