@@ -40,13 +40,16 @@ func (absmax) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "absmax",
 		Version: "1.1.0",
-		Doc:     "Absolute-maximum scaling and round to nearest, for each tensor, row or group; plain straight-through gradient.",
+		Doc: "Absolute-maximum scaling and rounding to nearest, for each tensor, row or group; " +
+			"plain straight-through gradient.",
 		Parameters: []sdk.Parameter{
 			sdk.Int("bits", 4, 1, 8, "bits of a code; 1 bit needs the centred grid"),
 			sdk.Choice("grid", gridSymmetric, []string{gridSymmetric, gridFull, gridCentred, gridGPTQ},
-				"symmetric: integers with the maximum on the top code; full, gptq: all 2^b integers; centred: half-integers, no zero"),
+				"symmetric: integers with the maximum on the top code; full, gptq: all 2^b integers; "+
+					"centred: half-integers, no zero"),
 			sdk.Choice("granularity", perRow, []string{perTensor, perRow, perGroup}, "what shares a scale"),
-			sdk.Int("group", 128, 1, 1<<20, "granularity group: consecutive entries of a row that share a scale; the last group of a row may be shorter"),
+			sdk.Int("group", 128, 1, 1<<20, "granularity group: consecutive entries of a row that share a "+
+				"scale; the last group of a row may be shorter"),
 			microscaling.ScaleParameter(),
 		},
 		Claims: []sdk.Claim{
@@ -90,7 +93,8 @@ func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 
 // Unpack writes scale·codes group by group. On the centred grid codes are doubled levels
 // and the scale is half a step; both conversions are exact.
-func (absmax) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
+func (absmax) Unpack(_ *program.Builder, codes, scale program.Value,
+	site sdk.Site) (program.Value, error) {
 	split := newGroups(site)
 	return split.undo(split.apply(codes.Convert(program.Float)).Mul(scale)), nil
 }
@@ -162,17 +166,18 @@ type levels struct {
 func newLevels(grid string, bits int, scale microscaling.ScaleType) (levels, error) {
 	half := math.Ldexp(1, bits-1)
 	if grid == gridCentred {
-		return levels{top: half - 0.5, offset: centredEps, lowest: 1 - half, highest: half, centred: true, scale: scale}, nil
+		return levels{half - 0.5, centredEps, 1 - half, half, true, scale}, nil
 	}
 	if bits < 2 {
-		return levels{}, sdk.Refuse("bits = %d: the %s grid needs at least 2 bits; grid = %q has a grid of 1 bit", bits, grid, gridCentred)
+		return levels{}, sdk.Refuse("bits = %d: the %s grid needs at least 2 bits; grid = %q has a "+
+			"grid of 1 bit", bits, grid, gridCentred)
 	}
 	if grid == gridSymmetric {
-		return levels{top: half - 1, lowest: 1 - half, highest: half - 1, scale: scale}, nil
+		return levels{half - 1, 0, 1 - half, half - 1, false, scale}, nil
 	}
 	// For the maximum, x/s is half an odd integer, a tie: rounding to even yields ±2^(b−1), of
 	// which only the negative one is a code.
-	return levels{top: half - 0.5, lowest: -half, highest: half - 1, scale: scale}, nil
+	return levels{half - 0.5, 0, -half, half - 1, false, scale}, nil
 }
 
 // codes returns the grid of the codes.

@@ -38,13 +38,15 @@ func (adamw) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "adamw",
 		Version: "1.0.0",
-		Doc:     "AdamW (Loshchilov & Hutter 2019) with bias correction; decay is set by train.weight_decay.",
+		Doc:     "AdamW (Loshchilov & Hutter 2019); decay is set by train.weight_decay.",
 		Parameters: []sdk.Parameter{
 			sdk.Float("beta1", 0.9, 0, 0.999999, "decay rate of the first moment"),
 			sdk.Float("beta2", 0.95, 0, 0.999999, "decay rate of the second moment"),
 			sdk.Float("eps", 1e-8, 1e-30, 1, "added to the root of the second moment"),
 			sdk.Choice("moments", moments32, []string{moments32, moments8},
-				"how moments are kept: int8 takes 2.25 bytes for each element of a matrix in place of 8, with a scale for each 32 (FlashOptim, 2026); vectors, and matrices whose rows are no multiples of 32, keep float32"),
+				"how moments are stored: int8 takes 2.25 bytes instead of 8 for each element of a matrix, "+
+					"with a scale for each 32 (FlashOptim, 2026); vectors, and matrices whose row length "+
+					"is not a multiple of 32, stay in float32"),
 		},
 		Claims: []sdk.Claim{{Name: sdk.ClaimStill}},
 	}
@@ -62,7 +64,8 @@ func (adamw) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State,
 // Update writes one step. With c1 = 1 − β1ᵗ and c2 = 1 − β2ᵗ the direction is computed as
 // m / (√v·(c1/√c2) + ε·c1): the corrections are two scalars, and only one division runs over the
 // tensor.
-func (adamw) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (adamw) Update(b *program.Builder, in sdk.UpdateInput,
+	t sdk.Tensor) (program.Value, sdk.State, error) {
 	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
 	g, m, v := in.Gradient, in.State[stateM], in.State[stateV]
 	if narrow(t) {

@@ -63,20 +63,32 @@ func (mxfp4) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "mxfp4",
 		Version: "1.1.0",
-		Doc: "MXFP4 (OCP Microscaling 1.0): floats of four bits (E2M1), a power of two as the scale of each 32 entries of a row; " +
-			"scale rules of the specification and of Quartet and FP-Quant.",
+		Doc: "MXFP4 (OCP Microscaling 1.0): 4-bit floats (E2M1) with a power-of-two scale for each 32 " +
+			"entries of a row; scale rules of the specification and of Quartet and FP-Quant.",
 		Parameters: []sdk.Parameter{
-			sdk.Choice("scale_rule", ruleOCP, []string{ruleOCP, ruleRound, ruleAbsMax34, ruleCeil, ruleQuest},
-				"ocp: the power of two below the maximum, over 4; round: the maximum is rounded to one binary digit behind the point before, as programs that serve such models do with activations; absmax34: 4/3 of it, so that nothing saturates; ceil: the least power of two with which nothing saturates (TetraJet); quest: a power of two from the standard deviation"),
+			sdk.Choice("scale_rule", ruleOCP,
+				[]string{ruleOCP, ruleRound, ruleAbsMax34, ruleCeil, ruleQuest},
+				"ocp: the largest power of two up to the maximum, over 4; round: the same after rounding "+
+					"the maximum to two significant bits, as inference programs do with activations; "+
+					"absmax34: 4/3 of it, so that nothing saturates; ceil: the smallest power of two "+
+					"with which nothing saturates (TetraJet); quest: from the standard deviation"),
 			sdk.Choice("ties", string(microscaling.TiesEven), microscaling.TiesNames(),
-				"where a value half way between two levels goes: to the even code, or to the larger (away) or smaller (down) magnitude"),
+				"level of a value half way between two levels: the one with the even code, or with the "+
+					"larger (away) or smaller (down) magnitude"),
 			sdk.Choice("mask", maskAuto, []string{maskAuto, maskNone, maskClip, maskTrust},
-				"entries that pass gradients: all, those below the largest level, those within 1 of their level in units of the scale; auto is clip for the quest rule and none for the others"),
-			sdk.Choice("rotation", microscaling.NoRotation, []string{microscaling.NoRotation, "32", "64", "128"}, "block of the Hadamard rotation, which has to divide the row"),
-			sdk.Choice("rounding", microscaling.RoundNearest, []string{microscaling.RoundNearest, microscaling.RoundStochastic},
-				"nearest; stochastic: up or down at random in training, so that the mean over the noise is what is rounded if nothing saturates (scale_rule absmax34); ties then has no effect"),
-			sdk.Choice("signs", microscaling.SignsFixed, []string{microscaling.SignsFixed, microscaling.SignsRandom},
-				"random: before the rotation, which there must be, entries get random signs in training, new in each step and the same for both operands of a product"),
+				"entries that pass gradients: all, those below the largest level, or those within 1 of "+
+					"their level in units of the scale; auto: clip for the quest rule, otherwise none"),
+			sdk.Choice("rotation", microscaling.NoRotation,
+				[]string{microscaling.NoRotation, "32", "64", "128"},
+				"block of the Hadamard rotation, which must divide the row"),
+			sdk.Choice("rounding", microscaling.RoundNearest,
+				[]string{microscaling.RoundNearest, microscaling.RoundStochastic},
+				"nearest; stochastic: up or down at random in training, without bias if nothing "+
+					"saturates (scale_rule absmax34); ties then has no effect"),
+			sdk.Choice("signs", microscaling.SignsFixed,
+				[]string{microscaling.SignsFixed, microscaling.SignsRandom},
+				"random: in training, entries get random signs before the rotation, new in each step "+
+					"and the same for both operands of a product"),
 		},
 		Claims: []sdk.Claim{ // if nothing saturates
 			{Name: sdk.ClaimUnbiased, When: map[string]any{
@@ -94,7 +106,8 @@ func (mxfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 	var signs microscaling.Signs
 	if site.Text("signs") == microscaling.SignsRandom {
 		if rotation == 1 {
-			return sdk.Quantized{}, sdk.Refuse("signs = %q changes nothing without a rotation: give rotation, such as \"32\"",
+			return sdk.Quantized{}, sdk.Refuse("signs = %q changes nothing without a rotation: "+
+				"give rotation, such as \"32\"",
 				microscaling.SignsRandom)
 		}
 		if site.Training {
@@ -144,7 +157,8 @@ func (mxfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 }
 
 // Unpack writes X·P, rotated back, for evaluation, which has no random signs.
-func (mxfp4) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
+func (mxfp4) Unpack(_ *program.Builder, codes, scale program.Value,
+	site sdk.Site) (program.Value, error) {
 	return microscaling.Unpack(codes, scale, site, block)
 }
 

@@ -55,11 +55,12 @@ func (paretoq) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "paretoq",
 		Version: "1.0.0",
-		Doc: "ParetoQ (Liu et al. 2025): signs, ternary numbers and 2 bits by stretched elastic quantization (SEQ), 3 and 4 " +
-			"bits by LSQ, with a trained scale for each row of a weight.",
+		Doc: "ParetoQ (Liu et al. 2025): signs, ternary numbers and 2 bits by stretched elastic " +
+			"quantization (SEQ), 3 and 4 bits by LSQ, with a trained scale for each row of a weight.",
 		Parameters: []sdk.Parameter{
-			sdk.Int("bits", 2, 0, 4, "bits of a code; 0: the three codes −1, 0 and 1, which are 1.58 bits"),
-			sdk.Float("clip", 0.99, 0.9, 1, "of ternary numbers and 2 bits: the part of α beyond which numbers are clipped and get no gradient; 1 in the paper's formula"),
+			sdk.Int("bits", 2, 0, 4, "bits of a code; 0: the codes −1, 0 and 1, which are 1.58 bits"),
+			sdk.Float("clip", 0.99, 0.9, 1, "for ternary numbers and 2 bits: the fraction of α beyond "+
+				"which numbers are clipped and get no gradient; 1 in the paper's formula"),
 			microscaling.ScaleParameter(),
 		},
 		Claims: []sdk.Claim{{Name: sdk.ClaimIdempotent}},
@@ -86,7 +87,8 @@ func (paretoq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk
 	finite := g.fold(x, program.Value.MeanRow, program.Value.SumAll).IsFinite()
 	step := alpha.Max(b.Const(smallestAlpha)).Scale(1 / g.reach)
 	// A NaN step makes everything that shares α with NaN or ±Inf NaN.
-	step = finite.Select(microscaling.ScaleTypeOf(site).RoundStep(step, g.shift > 0), b.Const(math.NaN()))
+	step = finite.Select(microscaling.ScaleTypeOf(site).RoundStep(step, g.shift > 0),
+		b.Const(math.NaN()))
 	level, deviation, inside := g.round(x.Div(step))
 	codes, scale := finite.Select(level.Scale(g.codes), zero), step.Scale(1/g.codes)
 	// A function that is linear in x and α, and whose gradients are dx and dα; the α of a row that
@@ -103,7 +105,8 @@ func (paretoq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk
 }
 
 // Unpack writes Q(x) from its codes and scales.
-func (paretoq) Unpack(_ *program.Builder, codes, scale program.Value, _ sdk.Site) (program.Value, error) {
+func (paretoq) Unpack(_ *program.Builder, codes, scale program.Value,
+	_ sdk.Site) (program.Value, error) {
 	return codes.Convert(program.Float).Mul(scale), nil
 }
 
@@ -134,7 +137,8 @@ func newGrid(site sdk.Site) grid {
 		g = grid{reach: 2, least: -2, most: 1, shift: 0.5, qp: 1}
 	default:
 		half := math.Ldexp(1, bits-1)
-		g = grid{reach: 1, least: -half, most: half - 1, low: -half, high: half - 1, lowEnd: -half, highEnd: half - 1, qp: half - 1}
+		g = grid{reach: 1, least: -half, most: half - 1, qp: half - 1}
+		g.low, g.high, g.lowEnd, g.highEnd = g.least, g.most, g.least, g.most
 	}
 	if g.reach > 1 { // stretched
 		g.high, g.highEnd = g.reach*site.Float("clip"), g.reach-g.shift

@@ -22,8 +22,8 @@ const officialEps = 1e-8
 // r = z/step, in which the levels are exact half-integers. Codes are the odd integers 2·level, so
 // that ẑ = (step/2)·codes.
 //
-// σ = 0 yields ẑ = −step/2 and M = 0 in the published code, since a includes 1e-8 and the threshold
-// does not; with zero_guard the row yields zeros and M = 1.
+// A row of zeros yields zeros and M = 1. In the published code it yields ẑ = −step/2 and M = 0,
+// since a includes 1e-8 and the threshold does not.
 func quantizeOfficial(z program.Value, site sdk.Site) grid {
 	b := z.Builder()
 	k := microscaling.HalfIntegerFactors[site.Int("bits")]
@@ -35,13 +35,10 @@ func quantizeOfficial(z program.Value, site sdk.Site) grid {
 	r := z.Div(step)
 	level := r.Shift(0.5).Round().Clip(1-n/2, n/2).Shift(-0.5)
 	limit := sigma.Scale(site.Float("trust") * k / (n - 1)).Div(step)
-	codes, scale := level.Scale(2), step
-	if site.Bool("zero_guard") {
-		zero := sigma.Eq(b.Const(0))
-		scale = zero.Select(b.Const(0), step)
-		codes = zero.Select(b.Const(0), codes)
-		limit = zero.Select(b.Const(1), limit)
-	}
+	codes, zero := level.Scale(2), sigma.Eq(b.Const(0))
+	scale := zero.Select(b.Const(0), step)
+	codes = zero.Select(b.Const(0), codes)
+	limit = zero.Select(b.Const(1), limit)
 	mask := finite
 	switch site.Text("mask") {
 	case maskTrust:
@@ -49,5 +46,12 @@ func quantizeOfficial(z program.Value, site sdk.Site) grid {
 	case maskClip:
 		mask = z.Abs().Le(amplitude.Scale(site.Float("trust")))
 	}
-	return grid{zhat: level.Mul(scale), codes: codes, scale: scale.Scale(0.5), mask: mask, finite: finite, all: sdk.OddIntegers(int(n)-1, 0)}
+	return grid{
+		zhat:   level.Mul(scale),
+		codes:  codes,
+		scale:  scale.Scale(0.5),
+		mask:   mask,
+		finite: finite,
+		all:    sdk.OddIntegers(int(n)-1, 0),
+	}
 }

@@ -12,21 +12,15 @@ type levels struct{ qmin, qmax, k float64 }
 // newLevels returns the grid of the paper form, qmax = 2^(b−1) − 1 and qmin = −2^(b−1), or of the
 // ternary form, ±1.
 func newLevels(site sdk.Site) (levels, error) {
-	official := site.Text("k_table") == tableOfficial
 	if site.Text("form") == formTernary {
-		if official {
-			return levels{-1, 1, ternaryOfficial}, nil
-		}
-		return levels{-1, 1, ternaryMatched}, nil
+		return levels{-1, 1, ternaryK}, nil
 	}
 	bits := site.Int("bits")
 	if bits < 2 {
-		return levels{}, sdk.Refuse("bits = %d: the paper's grid needs at least 2 bits; form = %q has a grid of 1 bit", bits, formOfficial)
+		return levels{}, sdk.Refuse("bits = %d: the paper's grid needs at least 2 bits; form = %q has "+
+			"a grid of 1 bit", bits, formOfficial)
 	}
 	half := float64(int(1) << (bits - 1))
-	if official {
-		return levels{-half, half - 1, microscaling.HalfIntegerFactors[bits]}, nil
-	}
 	return levels{-half, half - 1, matchedK[bits]}, nil
 }
 

@@ -33,14 +33,11 @@ var (
 	_ sdk.Packer    = quest{}
 )
 
-// The values of the parameters form, k_table and mask.
+// The values of the parameters form and mask.
 const (
 	formPaper    = "paper"
 	formOfficial = "official"
 	formTernary  = "ternary"
-
-	tableMatched  = "matched"
-	tableOfficial = "official"
 
 	maskTrust = "trust"
 	maskClip  = "clip"
@@ -51,18 +48,19 @@ const (
 func (quest) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "quest",
-		Version: "1.1.0",
-		Doc: "QuEST (Panferov et al. 2025): Hadamard rotation, one RMS scale for each row with an MSE-optimal " +
-			"Gaussian clipping factor, round to nearest, trust-masked straight-through gradient.",
+		Version: "1.2.0",
+		Doc: "QuEST (Panferov et al. 2025): Hadamard rotation, one RMS scale for each row, clipped to " +
+			"minimize the error on a Gaussian, rounding to nearest, trust-masked gradient.",
 		Parameters: []sdk.Parameter{
-			sdk.Int("bits", 4, 1, 8, "bits of a code; 1 bit needs the official form; the ternary form has three codes and does not read it"),
+			sdk.Int("bits", 4, 1, 8, "bits of a code; 1 bit needs the official form; "+
+				"the ternary form has three codes and ignores it"),
 			sdk.Choice("form", formPaper, []string{formPaper, formOfficial, formTernary},
 				"integer grid with a zero, half-integer grid of the published code, or -1, 0, 1"),
-			sdk.Choice("k_table", tableMatched, []string{tableMatched, tableOfficial}, "clipping factors of the paper and ternary forms: optimal for their grids, or those of the published code; the official form always takes the latter"),
-			sdk.String("rotation", rotateAuto, "Hadamard block: auto (the largest power of two that divides the row), full (the whole row), none, or a power of two such as 128"),
-			sdk.Choice("mask", maskTrust, []string{maskTrust, maskClip, maskNone}, "entries that pass gradients: rounding error within half a step, value inside the grid's range, or all"),
+			sdk.String("rotation", rotateAuto, "block of the Hadamard rotation: auto (the largest power "+
+				"of two that divides the row), full (the whole row), none, or a power of two such as 128"),
+			sdk.Choice("mask", maskTrust, []string{maskTrust, maskClip, maskNone}, "entries that pass "+
+				"gradients: rounding error within half a step, value inside the grid's range, or all"),
 			sdk.Float("trust", 1, 0, math.Inf(1), "multiplies the threshold of the trust or clip mask"),
-			sdk.Bool("zero_guard", true, "official form: a zero row gives zeros and passes gradients, instead of -step/2 and mask 0 as in the published code"),
 			microscaling.ScaleParameter(),
 		},
 	}
@@ -124,7 +122,8 @@ func (quest) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 
 // Unpack writes Hᵀ(scale·codes). In the official form codes are doubled levels and the
 // scale is half a step; both conversions are exact.
-func (quest) Unpack(_ *program.Builder, codes, scale program.Value, site sdk.Site) (program.Value, error) {
+func (quest) Unpack(_ *program.Builder, codes, scale program.Value,
+	site sdk.Site) (program.Value, error) {
 	rotation, err := newRotation(site.Text("rotation"), site.RowLen())
 	if err != nil {
 		return program.Value{}, err
@@ -159,7 +158,8 @@ func newRotation(setting string, d int) (microscaling.Rotation, error) {
 	largest := 1 << bits.TrailingZeros(uint(d))
 	switch {
 	case setting == rotateFull && largest != d:
-		return 0, sdk.Refuse("rotation = %q: the row length %d is not a power of two; %q would rotate blocks of %d",
+		return 0, sdk.Refuse("rotation = %q: the row length %d is not a power of two; %q would rotate "+
+			"blocks of %d",
 			setting, d, rotateAuto, largest)
 	case setting == rotateAuto || setting == rotateFull:
 		return microscaling.Rotation(largest), nil
@@ -182,11 +182,8 @@ var matchedK = [9]float64{
 	8: 3.907228474931234,
 }
 
-// Factors for the grid {−1, 0, 1}: matched is the optimum, computed like matchedK; official is the
-// value in the published code, which has no formula for it.
-const (
-	ternaryMatched  = 1.2240063619249617
-	ternaryOfficial = 1.2240089519030855
-)
+// ternaryK is the factor for the grid {−1, 0, 1}, computed like matchedK. The published code has
+// 1.2240089519030855, without a formula.
+const ternaryK = 1.2240063619249617
 
 func main() { sdk.ServeQuantizer(quest{}) }

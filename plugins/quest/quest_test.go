@@ -27,14 +27,14 @@ func TestConformance(t *testing.T) {
 	for _, form := range []string{formPaper, formOfficial, formTernary} {
 		for _, mask := range []string{maskTrust, maskClip, maskNone} {
 			for _, rotation := range []string{rotateAuto, microscaling.NoRotation} {
-				given := map[string]any{"form": form, "mask": mask, "rotation": rotation, "bits": 3, "k_table": tableMatched, "trust": 1.0, "zero_guard": true}
+				given := map[string]any{"form": form, "mask": mask, "rotation": rotation, "bits": 3, "trust": 1.0}
 				t.Run(form+"/"+mask+"/"+rotation, func(t *testing.T) { sdktest.Quantizer(t, quest{}, plugintest.With(t, given)...) })
 			}
 		}
 	}
 	for _, bits := range []int{1, 4} {
-		t.Run(fmt.Sprintf("unguarded, %d bits", bits), func(t *testing.T) {
-			given := map[string]any{"form": formOfficial, "zero_guard": false, "bits": bits}
+		t.Run(fmt.Sprintf("official, %d bits", bits), func(t *testing.T) {
+			given := map[string]any{"form": formOfficial, "bits": bits}
 			sdktest.Quantizer(t, quest{}, plugintest.With(t, given)...)
 		})
 	}
@@ -167,16 +167,14 @@ func TestScaleType(t *testing.T) {
 	})
 }
 
-// TestTernaryConstants compares both factors with the golden ones, and the error of
-// the matched one with that which the golden file states. It is its own optimum.
+// TestTernaryConstants compares the factor and its error with the golden ones. It is the optimum.
 func TestTernaryConstants(t *testing.T) {
 	want := golden.Load(t, "testdata/quest.json").Top(t).Object("ternary")
-	plugintest.Near(t, "official k", []float64{ternaryOfficial}, []float64{want.Float("official_k")}, 0)
-	plugintest.Near(t, "matched k", []float64{ternaryMatched}, []float64{want.Float("exact_k")}, 1e-14)
+	plugintest.Near(t, "matched k", []float64{ternaryK}, []float64{want.Float("exact_k")}, 1e-14)
 	err := func(k float64) float64 { return gaussianError([]float64{-k, 0, k}) }
-	plugintest.Near(t, "squared error", []float64{err(ternaryMatched)}, []float64{want.Float("mse")}, 1e-12)
-	if best := minimize(err, 0.5, 3); math.Abs(best-ternaryMatched) > 1e-6 {
-		t.Errorf("the minimum is at k = %.9f, the constant is %.9f", best, ternaryMatched)
+	plugintest.Near(t, "squared error", []float64{err(ternaryK)}, []float64{want.Float("mse")}, 1e-12)
+	if best := minimize(err, 0.5, 3); math.Abs(best-ternaryK) > 1e-6 {
+		t.Errorf("the minimum is at k = %.9f, the constant is %.9f", best, ternaryK)
 	}
 }
 
@@ -185,30 +183,28 @@ func TestTernaryConstants(t *testing.T) {
 func TestTernary(t *testing.T) {
 	const d = 64
 	x := plugintest.Normal(7, 4, d)
-	for table, k := range map[string]float64{tableMatched: ternaryMatched, tableOfficial: ternaryOfficial} {
-		var value, codes, mask []float64
-		for i := range 4 {
-			squares := 0.0
-			for _, v := range x.Row(i).Data {
-				squares += v * v
-			}
-			s := k * math.Sqrt(squares/d)
-			for _, v := range x.Row(i).Data {
-				q := min(max(math.RoundToEven(v/s), -1), 1)
-				pass := 0.0
-				if math.Abs(v/s-q) <= 0.5 {
-					pass = 1
-				}
-				value, codes, mask = append(value, q*s), append(codes, q), append(mask, pass)
-			}
+	var value, codes, mask []float64
+	for i := range 4 {
+		squares := 0.0
+		for _, v := range x.Row(i).Data {
+			squares += v * v
 		}
-		plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
-			q := m.Quantize(t, quest{}, map[string]any{"form": formTernary, "k_table": table, "rotation": microscaling.NoRotation}, x)
-			plugintest.Near(t, "value", q.Value, value, single)
-			plugintest.Near(t, "codes", q.Codes, codes, 0)
-			plugintest.Near(t, "mask", q.Mask, mask, 0)
-		})
+		s := ternaryK * math.Sqrt(squares/d)
+		for _, v := range x.Row(i).Data {
+			q := min(max(math.RoundToEven(v/s), -1), 1)
+			pass := 0.0
+			if math.Abs(v/s-q) <= 0.5 {
+				pass = 1
+			}
+			value, codes, mask = append(value, q*s), append(codes, q), append(mask, pass)
+		}
 	}
+	plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
+		q := m.Quantize(t, quest{}, map[string]any{"form": formTernary, "rotation": microscaling.NoRotation}, x)
+		plugintest.Near(t, "value", q.Value, value, single)
+		plugintest.Near(t, "codes", q.Codes, codes, 0)
+		plugintest.Near(t, "mask", q.Mask, mask, 0)
+	})
 }
 
 // TestMaskTies checks the trust mask of the paper form exactly at its edges,
@@ -251,17 +247,14 @@ func maskOf(t *testing.T, r []float64, bits int, mask string, trust float64) []f
 // subnormal in binary32, but their sum still keeps 20 bits.
 const single = 1e-6
 
-// settings reads a case's settings. Its zero row shows the published code's own
-// behaviour, without the guard.
+// settings reads a case's settings.
 func settings(c golden.Case) map[string]any {
 	return map[string]any{
-		"form":       c.Params.String("form"),
-		"bits":       c.Params.Int("bits"),
-		"k_table":    c.Params.StringOr("k_table", tableMatched),
-		"rotation":   c.Params.String("mode"),
-		"mask":       c.Params.StringOr("mask", maskTrust),
-		"trust":      c.Params.Float("trust"),
-		"zero_guard": c.ID != "official_4b_zeros",
+		"form":     c.Params.String("form"),
+		"bits":     c.Params.Int("bits"),
+		"rotation": c.Params.String("mode"),
+		"mask":     c.Params.StringOr("mask", maskTrust),
+		"trust":    c.Params.Float("trust"),
 	}
 }
 
@@ -286,9 +279,7 @@ func checkScale(m plugintest.Bench, c golden.Case, scale float64) {
 	amplitude := scale * (math.Ldexp(1, bits) - 1)
 	m.Close(c.Expected, "scale", []float64{amplitude}, single)
 	m.Close(c.Expected, "step", []float64{2 * scale}, single)
-	if c.ID != "official_4b_zeros" { // a difference of equal numbers
-		m.Close(c.Expected, "sigma", []float64{(amplitude - c.Params.Float("eps")) / k}, single)
-	}
+	m.Close(c.Expected, "sigma", []float64{(amplitude - c.Params.Float("eps")) / k}, single)
 }
 
 // TestHandChecks repeats two rows that can be worked out on paper.

@@ -27,12 +27,16 @@ func (sgd) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "sgd",
 		Version: "1.0.0",
-		Doc:     "Stochastic gradient descent with momentum, Nesterov's variant and an optional L2 term; decoupled decay is set by train.weight_decay.",
+		Doc: "SGD with momentum, Nesterov's variant and an optional L2 term; " +
+			"decoupled decay is set by train.weight_decay.",
 		Parameters: []sdk.Parameter{
-			sdk.Float("momentum", 0, 0, 0.999999, "decay rate μ of the momentum buffer; 0: none, and no state"),
-			sdk.Float("dampening", 0, 0, 1, "part of each gradient after the first that is kept out of the buffer"),
+			sdk.Float("momentum", 0, 0, 0.999999,
+				"decay rate μ of the momentum buffer; 0: none, and no state"),
+			sdk.Float("dampening", 0, 0, 1,
+				"fraction of each gradient after the first that is not added to the buffer"),
 			sdk.Bool("nesterov", false, "look ahead: u = g + μ·buf"),
-			sdk.Float("l2", 0, 0, 1000, "adds l2·x to the gradient; set train.weight_decay = 0 with it, or both act"),
+			sdk.Float("l2", 0, 0, 1000,
+				"adds l2·x to the gradient; set train.weight_decay = 0, or both act"),
 		},
 		Claims: []sdk.Claim{{Name: sdk.ClaimStill, When: map[string]any{"l2": 0.0}}},
 	}
@@ -47,7 +51,8 @@ func (sgd) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, e
 }
 
 // Update writes one step.
-func (sgd) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
+func (sgd) Update(b *program.Builder, in sdk.UpdateInput,
+	t sdk.Tensor) (program.Value, sdk.State, error) {
 	mu, dampening := t.Float("momentum"), t.Float("dampening")
 	g := in.Gradient
 	if l2 := t.Float("l2"); l2 != 0 {
@@ -55,7 +60,8 @@ func (sgd) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program
 	}
 	if mu == 0 {
 		if t.Bool("nesterov") || dampening != 0 {
-			return g, nil, sdk.Refuse("nesterov and dampening act on the momentum buffer: set momentum above 0")
+			return g, nil, sdk.Refuse("nesterov and dampening need the momentum buffer: " +
+				"set momentum above 0")
 		}
 		return g, nil, nil
 	}

@@ -74,8 +74,8 @@ func average(old, new program.Value, beta float64) program.Value {
 	return old.Scale(beta).Add(new.Scale(1 - beta))
 }
 
-// correction returns 1 − βᵗ, or 1 if there is nothing to correct. It is computed as −expm1(t·log β),
-// because βᵗ in binary32 would lose the digits of 1 − βᵗ for β close to 1 and small t.
+// correction returns 1 − βᵗ, or 1 if there is nothing to correct. It is computed as
+// −expm1(t·log β): βᵗ in binary32 would lose the digits of 1 − βᵗ for β close to 1 and small t.
 func correction(step program.Value, beta float64) program.Value {
 	if beta == 0 || beta == 1 {
 		return step.Builder().Const(1)

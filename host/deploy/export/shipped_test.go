@@ -53,7 +53,7 @@ var shipped = []struct {
 	{"mxfp4", []map[string]any{nil, {"scale_rule": "absmax34"}, {"scale_rule": "quest"}, {"scale_rule": "ceil"}, {"rotation": "32"}}},
 	{"nvfp4", []map[string]any{nil, {"scale_form": "encode"}, {"scale_form": "encode", "scale_rule": "mse"}}},
 	{"quest", []map[string]any{nil, {"rotation": "none", "scale_dtype": "f16"}, {"rotation": "none", "form": "official", "scale_dtype": "f16"},
-		{"rotation": "none", "form": "official", "zero_guard": false}, {"rotation": "none", "form": "ternary", "scale_dtype": "f16"}}},
+		{"rotation": "none", "form": "official"}, {"rotation": "none", "form": "ternary", "scale_dtype": "f16"}}},
 	{"lsq", []map[string]any{nil, {"scale_dtype": "f16", "granularity": "row"}, {"scale_dtype": "f16", "form": "official"}, {"form": "stableqat", "bits": 2}}},
 	{"paretoq", []map[string]any{nil, {"scale_dtype": "f16", "bits": 0}, {"scale_dtype": "f16", "bits": 1}, {"scale_dtype": "f16", "bits": 4}}},
 	{"grid", []map[string]any{{"step": 0.125, "bits": 4}}}, // without bits the codes of all weights decide

@@ -58,7 +58,7 @@ var (
 
 var legacyFiles = map[string]legacyFile{
 	"quest": {sdk.KindQuantizer,
-		names("form", "bits", "mode rotation", "k_table", "mask", "trust"), quantizerInputs,
+		names("form", "bits", "mode rotation", "mask", "trust"), quantizerInputs,
 		names("xhat value", "codes", "mask", "grad_in d.x", "scale"), adaptQuest},
 	"mxfp4": {sdk.KindQuantizer, names("rule scale_rule", "ties", "hblock rotation"), quantizerInputs,
 		names("xhat value", "codes", "scale", "clip_mask", "trust_mask"), adaptMXFP4},
@@ -174,7 +174,7 @@ func divided(v any, by float64) any {
 // adaptQuest: the scale that the file states for the official form is the largest level, 2^b − 1
 // half steps; and the published code has no guard for zeros.
 func adaptQuest(params object, c legacyCase) []legacyCase {
-	c.Settings["zero_guard"], c.Settings["rotation"] = false, fmt.Sprint(c.Settings["rotation"])
+	c.Settings["rotation"] = fmt.Sprint(c.Settings["rotation"])
 	if params["form"] == "official" {
 		levels := math.Exp2(number(params["bits"])) - 1
 		c.Expected[spec.OutputScale] = divided(c.Expected[spec.OutputScale], levels)
