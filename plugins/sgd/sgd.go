@@ -27,7 +27,7 @@ func (sgd) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "sgd",
 		Version: "1.0.0",
-		Doc: "SGD with momentum, Nesterov's variant and an optional L2 term; " +
+		Doc: "Stochastic gradient descent with momentum, Nesterov's variant and an optional L2 term; " +
 			"decoupled decay is set by train.weight_decay.",
 		Parameters: []sdk.Parameter{
 			sdk.Float("momentum", 0, 0, 0.999999,
