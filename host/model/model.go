@@ -80,7 +80,30 @@ type Language interface {
 
 	// Decode returns the logits of the token after a piece, [batch, vocabulary], and the caches
 	// with the piece added. It has no gradient.
-	Decode(params []*graph.Node, piece Piece, caches []*graph.Node, q ActivationQuantizer) (logits *graph.Node, next []*graph.Node)
+	Decode(params []*graph.Node, piece Piece, caches []*graph.Node,
+		q ActivationQuantizer) (logits *graph.Node, next []*graph.Node)
+
+	// Network returns the settings, completed by [architecture.Settings.FillIn]. They fully
+	// describe the model.
+	Network() architecture.Settings
+
+	// Blocks returns the number of blocks. Each can be computed alone, so that only the parameters
+	// of one block need be in memory. All blocks update a residual stream; it begins with the rows
+	// of the embedding, which is the first of [Model.Params].
+	Blocks() int
+
+	// BlockParams lists the parameters of a block, in the order of Params.
+	BlockParams(block int) []architecture.Param
+
+	// BlockSites lists the activation sites of a block, a part of ActivationSites.
+	BlockSites(block, batch, context int) []ActivationSite
+
+	// Block computes a block for whole sequences, from their first token on. It maps the residual
+	// stream x that enters the block, [batch·context, width], to the one that leaves it. params are
+	// the values of BlockParams. segments are the document numbers in each sequence, [batch,
+	// context], nil if each is one document; see [Padding].
+	Block(block int, params []*graph.Node, x, segments *graph.Node, batch, context int,
+		q ActivationQuantizer) *graph.Node
 }
 
 // Options are options of a language model's computation.
@@ -106,7 +129,7 @@ type Sites struct {
 // New returns the model of the settings; a language model's vocabulary must be known.
 func New(s architecture.Settings, o Options) (Model, error) {
 	s.FillIn()
-	if _, known := families[s.Kind]; known {
+	if s.Language() {
 		return newTransformer(s, o), nil
 	}
 	switch s.Kind {
@@ -165,16 +188,5 @@ func (q ActivationQuantizer) apply(site ActivationSite, x *graph.Node) *graph.No
 	return lower.Unquantized(x)
 }
 
-// A Network is a [Language] model that is fully described by its settings, so that it can also be
-// computed without graphs.
-type Network interface {
-	Language
-
-	// Network returns the settings, completed by [architecture.Settings.FillIn].
-	Network() architecture.Settings
-}
-
-var _ Network = (*transformer)(nil)
-
-// Network implements [Network].
+// Network implements [Language].
 func (m *transformer) Network() architecture.Settings { return m.Settings }

@@ -3,6 +3,7 @@ package model
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
@@ -13,32 +14,19 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// transformer is a language model: an embedding, blocks of causal attention and a feed-forward
-// layer with SwiGLU on a residual stream, RMSNorm, an output head, and no biases. Its family
-// defines the blocks.
+// transformer is a language model: an embedding, blocks of causal attention with rotary position
+// embeddings and a feed-forward layer with SwiGLU on a residual stream, RMSNorm, an output head, and
+// no biases.
 type transformer struct {
 	architecture.Settings
-	family
 	Options
 	params []architecture.Param
 }
 
 var _ Language = (*transformer)(nil)
 
-// A family defines the blocks: [llama] or [olmo2].
-type family interface {
-	// block computes a block from the residual stream x and the values of its parameters.
-	block(s architecture.Settings, x *graph.Node, w []*graph.Node, sites blockSites, r *rope, q ActivationQuantizer) *graph.Node
-}
-
-var families = map[string]family{
-	architecture.KindLlama: llama{},
-	architecture.KindOLMo2: olmo2{},
-	architecture.KindQwen3: llama{normsHeads: true},
-}
-
 func newTransformer(s architecture.Settings, o Options) *transformer {
-	m := &transformer{Settings: s, family: families[s.Kind], Options: o, params: s.Params()}
+	m := &transformer{Settings: s, Options: o, params: s.Params()}
 	if o.Sites.Head {
 		m.params[m.headAt()].Quantized = true
 	}
@@ -217,7 +205,7 @@ func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *rope, 
 	for layer := range m.Layers {
 		sites := m.blockSites(layer, r.batch*r.context)
 		in := append([]*graph.Node{x}, blocks[layer*size:(layer+1)*size]...)
-		block := func(in []*graph.Node) *graph.Node { return m.block(m.Settings, in[0], in[1:], sites, r, q) }
+		block := func(in []*graph.Node) *graph.Node { return m.block(in[0], in[1:], sites, r, q) }
 		x = around(layer, func() *graph.Node {
 			if m.Recompute == architecture.RecomputeBlocks {
 				return engine.Checkpoint(block, in...)
@@ -243,11 +231,37 @@ func (m *transformer) checkParams(params []*graph.Node) {
 	}
 }
 
-// gatedActivation returns silu(W1·x) ⊙ W2·x, the input of the feed-forward layer's last product,
-// for x [tokens, width]. Both x and the result are quantized.
-func gatedActivation(x, w1, w2 *graph.Node, sites blockSites, q ActivationQuantizer) *graph.Node {
-	x = q.apply(sites[siteMLP], x)
-	return q.apply(sites[siteDown], swiGLU(linearRounded(x, w1), linearRounded(x, w2), &gateOperands{x, w1, w2}))
+// block computes a block from the residual stream x and the values of its parameters.
+func (m *transformer) block(x *graph.Node, params []*graph.Node, sites blockSites, r *rope,
+	q ActivationQuantizer) *graph.Node {
+	w := map[string]*graph.Node{}
+	for i, p := range m.Settings.BlockParams(0) {
+		w[strings.TrimPrefix(p.Name, architecture.LayerPrefix(0))] = params[i]
+	}
+	attend := func(x *graph.Node) *graph.Node {
+		var norms *queryKeyNorm
+		if gain := w["attn.q_norm"]; gain != nil {
+			norms = &queryKeyNorm{query: gain, key: w["attn.k_norm"], epsilon: m.NormEps}
+		}
+		mixed := attend(q.apply(sites[siteQKV], x), w["attn.qkv"], norms, r, sites, q)
+		return q.apply(sites[siteOut], mixed)
+	}
+	gate := func(x *graph.Node) *graph.Node { // silu(W1·x) ⊙ W2·x
+		x = q.apply(sites[siteMLP], x)
+		a, b := linearRounded(x, w["mlp.w1"]), linearRounded(x, w["mlp.w2"])
+		return q.apply(sites[siteDown], swiGLU(a, b, &gateOperands{x, w["mlp.w1"], w["mlp.w2"]}))
+	}
+	if m.PostNorm() {
+		out := linear(attend(x), w["attn.out"])
+		x = graph.Add(x, rmsNorm(out, w["attn_norm"], m.NormEps))
+		down := linear(gate(x), w["mlp.down"])
+		return graph.Add(x, rmsNorm(down, w["mlp_norm"], m.NormEps))
+	}
+	var attention, mlp branch
+	in := attention.norm(x, w["attn_norm"], m.NormEps)
+	x = attention.add(x, attend(in), w["attn.out"])
+	in = mlp.norm(x, w["mlp_norm"], m.NormEps)
+	return mlp.add(x, gate(in), w["mlp.down"])
 }
 
 // StepFLOPs implements [Model].
@@ -257,41 +271,17 @@ func (m *transformer) StepFLOPs(batch, context int) float64 {
 	return 6*float64(weights)*tokens + 12*float64(m.Layers)*float64(m.QueryWidth())*float64(context)*tokens
 }
 
-// A Blockwise model is a [Language] model that can be computed one block at a time, so that only
-// the parameters of one block need be in memory. All blocks update a residual stream; it begins
-// with the rows of the embedding, which is the first of [Model.Params].
-type Blockwise interface {
-	Language
-
-	// Blocks returns the number of blocks.
-	Blocks() int
-
-	// BlockParams lists the parameters of a block, in the order of Params.
-	BlockParams(block int) []architecture.Param
-
-	// BlockSites lists the activation sites of a block, a part of ActivationSites.
-	BlockSites(block, batch, context int) []ActivationSite
-
-	// Block computes a block for whole sequences, from their first token on. It maps the residual
-	// stream x that enters the block, [batch·context, width], to the one that leaves it. params are
-	// the values of BlockParams. segments are the document numbers in each sequence, [batch,
-	// context], nil if each is one document; see [Padding].
-	Block(block int, params []*graph.Node, x, segments *graph.Node, batch, context int, q ActivationQuantizer) *graph.Node
-}
-
-var _ Blockwise = (*transformer)(nil)
-
-// Blocks implements [Blockwise].
+// Blocks implements [Language].
 func (m *transformer) Blocks() int { return m.Layers }
 
-// BlockParams implements [Blockwise].
+// BlockParams implements [Language].
 func (m *transformer) BlockParams(block int) []architecture.Param {
 	m.checkBlock(block)
 	size := len(m.Settings.BlockParams(block))
 	return m.params[1+block*size : 1+(block+1)*size]
 }
 
-// BlockSites implements [Blockwise].
+// BlockSites implements [Language].
 func (m *transformer) BlockSites(block, batch, context int) []ActivationSite {
 	m.checkBlock(block)
 	return m.blockSites(block, batch*context).list()
@@ -303,11 +293,11 @@ func (m *transformer) checkBlock(block int) {
 	}
 }
 
-// Block implements [Blockwise].
+// Block implements [Language].
 func (m *transformer) Block(block int, params []*graph.Node, x, segments *graph.Node, batch, context int, q ActivationQuantizer) *graph.Node {
 	if want := m.BlockParams(block); len(params) != len(want) {
 		exceptions.Panicf("%s: got %d parameters of a block, want %d", m.Kind, len(params), len(want))
 	}
 	r := newRope(x.Graph(), m.Settings, batch, context, segments)
-	return m.block(m.Settings, x, params, m.blockSites(block, batch*context), r, q.zeroPadding(segments))
+	return m.block(x, params, m.blockSites(block, batch*context), r, q.zeroPadding(segments))
 }

@@ -74,14 +74,14 @@ const (
 )
 
 // small is a model with weights that are made when they are asked for.
-func small(t testing.TB, kind string, layers, width int) (model.Blockwise, func(string) ([]float32, error)) {
+func small(t testing.TB, kind string, layers, width int) (model.Language, func(string) ([]float32, error)) {
 	t.Helper()
 	m, err := model.New(architecture.Settings{Kind: kind, Layers: layers, Width: width, Heads: 2, KVHeads: 1, Hidden: 2 * width, Vocab: vocabulary, Context: length,
 		NormEps: 1e-5, RopeTheta: 1e4, RopePairs: architecture.HalfSplit, InitStd: 0.2}, model.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return m.(model.Blockwise), func(name string) ([]float32, error) {
+	return m.(model.Language), func(name string) ([]float32, error) {
 		for _, p := range m.Params() {
 			if p.Name == name {
 				return p.Init(1), nil

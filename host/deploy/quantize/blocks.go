@@ -26,7 +26,7 @@ type Trained func(param string, q spec.Quantizer, input string) ([]float32, erro
 type Blocks struct {
 	Settings posttrain.Settings
 	Device   *engine.Device
-	Model    model.Blockwise
+	Model    model.Language
 	// Weights holds the quantizer programs of parameters; a parameter without an entry is not
 	// quantized. Activations holds the quantizer programs of sites, for Batch sequences; at sites
 	// without an entry, weights are calibrated with unquantized activations.

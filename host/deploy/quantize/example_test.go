@@ -37,7 +37,7 @@ func ExampleBlocks() {
 	}
 	run := quantize.Blocks{
 		Settings: posttrain.Settings{Method: posttrain.GPTQ, Damping: 0.01, Scales: posttrain.AutoScales},
-		Device:   device, Model: m.(model.Blockwise), Weights: programs,
+		Device:   device, Model: m.(model.Language), Weights: programs,
 		Values:    func(param string) ([]float32, error) { return start[param], nil },
 		Sequences: [][]int32{{1, 2, 3, 4}, {5, 6, 7, 8}}, Batch: 2, Context: 4,
 		Block: func(block int, weights []*quantize.Quantized) error {

@@ -22,7 +22,7 @@ import (
 // current block are in host memory, its weights on the device.
 type forward struct {
 	dev            *engine.Device
-	model          model.Blockwise
+	model          model.Language
 	batch, context int
 	activations    map[string]lower.Quantizer // by site
 	texts          []text

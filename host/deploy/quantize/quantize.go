@@ -110,7 +110,7 @@ func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained,
 	if err != nil {
 		return nil, err
 	}
-	blockwise, ok := m.(model.Blockwise)
+	blockwise, ok := m.(model.Language)
 	if !ok {
 		return nil, fmt.Errorf("%s: a model of kind %q has no blocks to quantize",
 			s.dir, s.cfg.Model.Kind)

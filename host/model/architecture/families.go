@@ -17,18 +17,15 @@ import (
 func (s Settings) Params() []Param {
 	s.FillIn()
 	if !s.Language() {
-		p := Param{Name: "x", Dims: []int{s.Rows, s.Dimension}, Role: RoleMatrix, Quantized: true, InitStd: s.StartStd}
+		p := Param{Name: "x", Dims: []int{s.Rows, s.Dimension}, Role: RoleMatrix, Quantized: true,
+			InitStd: s.StartStd}
 		if s.Start != nil {
 			p.Start = Singles(s.Start)
 		}
 		return []Param{p}
 	}
 	vocabulary := func(name string, role Role) Param {
-		p := Param{Name: name, Dims: []int{s.Vocab, s.Width}, Role: role, InitStd: s.InitStd}
-		if s.Kind == KindOLMo2 {
-			p = truncated(p)
-		}
-		return p
+		return s.start(Param{Name: name, Dims: []int{s.Vocab, s.Width}, Role: role, InitStd: s.InitStd})
 	}
 	params := []Param{vocabulary("embedding", RoleEmbedding)}
 	for layer := range s.Layers {
@@ -56,55 +53,76 @@ func LayerOf(name string) int {
 // LayerPrefix returns the prefix of the names of parameters and activations of a block.
 func LayerPrefix(layer int) string { return fmt.Sprintf("layers.%d.", layer) }
 
-// BlockParams lists the parameters of a block.
+// features are what distinguishes the blocks of a kind of language model.
+type features struct {
+	ropeTheta      float64 // defaults
+	ropePairs      Pairing
+	normEps        float64
+	postNorm       bool // norms follow the layers of a block, instead of preceding them
+	queryKeyNorm   bool // queries and keys are normalized before their rotation
+	headNorm       bool // that norm is over each head, not over all heads together
+	truncatedStart bool // all weights start from the same truncated normal distribution
+}
+
+// Llama is the network of the QuEST and CAGE pre-training runs (Panferov et al. 2025; Tabesh et al.
+// 2025); with grouped-query attention, half-split pairs and stretched wavelengths it is Llama 3
+// (Grattafiori et al., 2024). OLMo2 (Team OLMo, 2025) is the one on which the CAGE paper compares
+// optimizers. Qwen3 are its dense models (Yang et al., 2025).
+var families = map[string]features{
+	KindLlama: {ropeTheta: 10000, ropePairs: Interleaved, normEps: 1e-5},
+	KindOLMo2: {ropeTheta: 500000, ropePairs: HalfSplit, normEps: 1e-6, postNorm: true,
+		queryKeyNorm: true, truncatedStart: true},
+	KindQwen3: {ropeTheta: 1e6, ropePairs: HalfSplit, normEps: 1e-6, queryKeyNorm: true,
+		headNorm: true},
+}
+
+// PostNorm reports whether the norms of a block normalize the outputs of its layers, instead of
+// their inputs.
+func (s Settings) PostNorm() bool { return families[s.Kind].postNorm }
+
+// BlockParams lists the parameters of a block. The rows of attn.qkv are those of the queries, then
+// the keys, then the values, each head by head.
 func (s Settings) BlockParams(layer int) []Param {
-	switch prefix := LayerPrefix(layer); s.Kind {
-	case KindLlama:
-		return s.llamaBlock(prefix)
-	case KindOLMo2:
-		matrix := func(name string, out, in int) Param { return truncated(matrixParam(prefix+name, s.InitStd, out, in)) }
-		return []Param{
-			truncated(s.qkvParam(prefix)),
-			normParam(prefix+"attn.q_norm", s.QueryWidth()),
-			normParam(prefix+"attn.k_norm", s.KeyWidth()),
-			matrix("attn.out", s.Width, s.QueryWidth()),
-			normParam(prefix+"attn_norm", s.Width),
-			matrix("mlp.w1", s.Hidden, s.Width),
-			matrix("mlp.w2", s.Hidden, s.Width),
-			matrix("mlp.down", s.Width, s.Hidden),
-			normParam(prefix+"mlp_norm", s.Width),
-		}
-	case KindQwen3:
-		norms := []Param{normParam(prefix+"attn.q_norm", s.HeadSize), normParam(prefix+"attn.k_norm", s.HeadSize)}
-		return slices.Insert(s.llamaBlock(prefix), 2, norms...) // after attn.qkv
+	f, prefix := families[s.Kind], LayerPrefix(layer)
+	matrix := func(name string, std float64, out, in int) Param {
+		return s.start(Param{Name: prefix + name, Dims: []int{out, in}, Role: RoleMatrix,
+			Quantized: true, Decay: true, InitStd: std})
 	}
-	return nil
+	norm := func(name string, width int) Param { return normParam(prefix+name, width) }
+	residualStd := s.InitStd
+	if !f.truncatedStart { // so that the variance of the residual stream does not grow with depth
+		residualStd /= math.Sqrt(2 * float64(s.Layers))
+	}
+
+	qkv := matrix("attn.qkv", s.InitStd, s.QueryWidth()+2*s.KeyWidth(), s.Width)
+	qkv.Parts = []Part{{"q", s.QueryWidth()}, {"k", s.KeyWidth()}, {"v", s.KeyWidth()}}
+	attention := []Param{qkv}
+	switch {
+	case f.headNorm:
+		attention = append(attention, norm("attn.q_norm", s.HeadSize), norm("attn.k_norm", s.HeadSize))
+	case f.queryKeyNorm:
+		attention = append(attention, norm("attn.q_norm", s.QueryWidth()),
+			norm("attn.k_norm", s.KeyWidth()))
+	}
+	attention = append(attention, matrix("attn.out", residualStd, s.Width, s.QueryWidth()))
+	feedForward := []Param{
+		matrix("mlp.w1", s.InitStd, s.Hidden, s.Width),
+		matrix("mlp.w2", s.InitStd, s.Hidden, s.Width),
+		matrix("mlp.down", residualStd, s.Width, s.Hidden),
+	}
+	norms := [][]Param{{norm("attn_norm", s.Width)}, {norm("mlp_norm", s.Width)}}
+	if f.postNorm {
+		return slices.Concat(attention, norms[0], feedForward, norms[1])
+	}
+	return slices.Concat(norms[0], attention, norms[1], feedForward)
 }
 
-// NormsBehind reports whether the norms of a block follow its layers and normalize their outputs
-// (post-norm), instead of their inputs.
-func (s Settings) NormsBehind() bool { return s.Kind == KindOLMo2 }
-
-// llamaBlock initializes the weights that write to the residual stream smaller, by √(2·layers), so
-// that its variance does not grow with depth.
-func (s Settings) llamaBlock(prefix string) []Param {
-	residualStd := s.InitStd / math.Sqrt(2*float64(s.Layers))
-	return []Param{
-		normParam(prefix+"attn_norm", s.Width),
-		s.qkvParam(prefix),
-		matrixParam(prefix+"attn.out", residualStd, s.Width, s.QueryWidth()),
-		normParam(prefix+"mlp_norm", s.Width),
-		matrixParam(prefix+"mlp.w1", s.InitStd, s.Hidden, s.Width),
-		matrixParam(prefix+"mlp.w2", s.InitStd, s.Hidden, s.Width),
-		matrixParam(prefix+"mlp.down", residualStd, s.Width, s.Hidden),
+// start truncates the initial distribution of a weight at three standard deviations if the kind of
+// model has it so.
+func (s Settings) start(p Param) Param {
+	if families[s.Kind].truncatedStart {
+		p.InitCut = 3
 	}
-}
-
-// olmo2Cut truncates the initial weights, in standard deviations.
-const olmo2Cut = 3
-
-func truncated(p Param) Param {
-	p.InitCut = olmo2Cut
 	return p
 }
 
@@ -117,18 +135,6 @@ func (s Settings) QueryWidth() int { return s.Heads * s.HeadSize }
 
 // KeyWidth returns the number of features of all key heads, and of all value heads.
 func (s Settings) KeyWidth() int { return s.KVHeads * s.HeadSize }
-
-// qkvParam returns the fused weight of queries, keys and values. In grouped-query attention, keys
-// and values have fewer rows.
-func (s Settings) qkvParam(prefix string) Param {
-	p := matrixParam(prefix+"attn.qkv", s.InitStd, s.QueryWidth()+2*s.KeyWidth(), s.Width)
-	p.Parts = []Part{{"q", s.QueryWidth()}, {"k", s.KeyWidth()}, {"v", s.KeyWidth()}}
-	return p
-}
-
-func matrixParam(name string, std float64, out, in int) Param {
-	return Param{Name: name, Dims: []int{out, in}, Role: RoleMatrix, Quantized: true, Decay: true, InitStd: std}
-}
 
 func normParam(name string, width int) Param {
 	return Param{Name: name, Dims: []int{width}, Role: RoleNorm, InitMean: 1}

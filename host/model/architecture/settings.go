@@ -30,13 +30,6 @@ var (
 	quadratics = []string{KindQuadratic}
 )
 
-// languageDefaults are the defaults of the kinds of language models.
-var languageDefaults = map[string]Settings{
-	KindLlama: {RopeTheta: 10000, RopePairs: Interleaved, NormEps: 1e-5},
-	KindOLMo2: {RopeTheta: 500000, RopePairs: HalfSplit, NormEps: 1e-6},
-	KindQwen3: {RopeTheta: 1e6, RopePairs: HalfSplit, NormEps: 1e-6},
-}
-
 const defaultInitStd = 0.02
 
 // largestDimension and largestRows bound the shapes of problems: A is a dense matrix whose
@@ -113,10 +106,10 @@ func (s *Settings) languageKeys() []schema.Key {
 		{Name: "context", To: &s.Context, Is: schema.From(1, 1<<20), For: Languages,
 			Doc: "tokens per sequence"},
 		{Name: "rope_theta", To: &s.RopeTheta, Is: schema.Between(1, 1e12), For: Languages,
-			Derive: func() any { return languageDefaults[s.Kind].RopeTheta }, Derived: "`10000`; olmo2: `500000`; qwen3: `1000000`",
+			Derive: func() any { return families[s.Kind].ropeTheta }, Derived: "`10000`; olmo2: `500000`; qwen3: `1000000`",
 			Doc: "base of the rotary position embedding"},
 		{Name: "rope_pairs", To: &s.RopePairs, Is: schema.OneOf(Interleaved, HalfSplit), For: Languages,
-			Derive: func() any { return languageDefaults[s.Kind].RopePairs }, Derived: `"interleaved"; olmo2, qwen3: "half"`,
+			Derive: func() any { return families[s.Kind].ropePairs }, Derived: `"interleaved"; olmo2, qwen3: "half"`,
 			Doc: "which features of a head the rotary position embedding turns together: neighbours, or those of its two halves"},
 		{Name: "rope_factor", To: &s.RopeFactor, Is: schema.Between(1, 1e6), For: Languages, Default: 1.0,
 			Doc: "how many times longer the long wavelengths of positions become, as in Llama 3; 1: they stay"},
@@ -127,7 +120,7 @@ func (s *Settings) languageKeys() []schema.Key {
 		{Name: "rope_original", To: &s.RopeOriginal, Is: schema.From(1, 1<<30), For: Languages, Default: 8192,
 			Doc: "for rope_factor: the length, in tokens, of the sequences that the wavelengths were made for"},
 		{Name: "norm_eps", To: &s.NormEps, Is: schema.Above(0, 1), For: Languages,
-			Derive: func() any { return languageDefaults[s.Kind].NormEps }, Derived: "`0.00001`; olmo2, qwen3: `0.000001`",
+			Derive: func() any { return families[s.Kind].normEps }, Derived: "`0.00001`; olmo2, qwen3: `0.000001`",
 			Doc: "epsilon of RMSNorm"},
 		{Name: "init_std", To: &s.InitStd, Is: schema.Above(0, 10), For: Languages, Default: defaultInitStd,
 			Doc: "standard deviation of the initial weights"},
@@ -173,11 +166,11 @@ func (s *Settings) FillIn() {
 		s.Context = 1
 		return
 	}
-	d := languageDefaults[s.Kind]
+	f := families[s.Kind]
 	s.Hidden, s.KVHeads = cmp.Or(s.Hidden, SwiGLUHidden(s.Width)), cmp.Or(s.KVHeads, s.Heads)
 	s.HeadSize = cmp.Or(s.HeadSize, s.Width/max(1, s.Heads))
-	s.RopeTheta, s.RopePairs = cmp.Or(s.RopeTheta, d.RopeTheta), cmp.Or(s.RopePairs, d.RopePairs)
-	s.NormEps, s.InitStd = cmp.Or(s.NormEps, d.NormEps), cmp.Or(s.InitStd, defaultInitStd)
+	s.RopeTheta, s.RopePairs = cmp.Or(s.RopeTheta, f.ropeTheta), cmp.Or(s.RopePairs, f.ropePairs)
+	s.NormEps, s.InitStd = cmp.Or(s.NormEps, f.normEps), cmp.Or(s.InitStd, defaultInitStd)
 }
 
 // FindPreset returns the preset that the settings name, or an empty one if they name none. A preset

@@ -28,7 +28,7 @@ func BenchmarkNext(b *testing.B) {
 		}
 	}
 	for _, halves := range []bool{false, true} {
-		n, err := decode.New(m.(model.Network), weights, decode.Options{Halves: halves})
+		n, err := decode.New(m.(model.Language), weights, decode.Options{Halves: halves})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -30,7 +30,7 @@ var settings = map[string]architecture.Settings{
 
 // example is a model with its weights.
 type example struct {
-	m       model.Network
+	m       model.Language
 	device  *engine.Device
 	weights map[string][]float32
 	params  []*engine.Buffer
@@ -58,7 +58,7 @@ func newExampleOf(t testing.TB, s architecture.Settings, options model.Options, 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { device.Close() })
-	e := &example{m: m.(model.Network), device: device, weights: map[string][]float32{}}
+	e := &example{m: m.(model.Language), device: device, weights: map[string][]float32{}}
 	rng := rand.New(rand.NewPCG(5, 6))
 	for _, p := range m.Params() {
 		values := make([]float32, p.Size())

@@ -20,7 +20,7 @@ func Example() {
 		weights[p.Name] = p.Init(1)
 	}
 	const positions = 4
-	n, err := decode.New(m.(model.Network), weights, decode.Options{})
+	n, err := decode.New(m.(model.Language), weights, decode.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return

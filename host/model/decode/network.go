@@ -68,7 +68,7 @@ type Options struct {
 
 // New makes a network of the model's parameters. weights holds their elements by name, which must
 // not change.
-func New(m model.Network, weights map[string][]float32, o Options) (*Network, error) {
+func New(m model.Language, weights map[string][]float32, o Options) (*Network, error) {
 	s := m.Network()
 	n := &Network{s: s, threads: o.Threads, rounds: o.BFloat16}
 	if o.Threads == 0 {

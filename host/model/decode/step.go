@@ -101,7 +101,7 @@ var siteNames = [siteDown + 1]string{siteQKV: "attn.qkv.input", siteQuery: "attn
 
 // block computes a block, with norms of its layers' inputs, or of their outputs.
 func (r *step) block(b *block, keys, values []float32) error {
-	behind := r.s.NormsBehind()
+	behind := r.s.PostNorm()
 	if err := r.layerInput(b, siteQKV, b.attentionNorm, behind); err != nil {
 		return err
 	}

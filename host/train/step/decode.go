@@ -86,7 +86,7 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	}
 	// In host memory, the next token is computed faster without a graph, once all sequences have
 	// begun.
-	if _, ok := c.plan.Model.(model.Network); ok && n == 1 && c.dev.SharesMemory() && int(slices.Max(d.first)) <= d.start {
+	if n == 1 && c.dev.SharesMemory() && int(slices.Max(d.first)) <= d.start {
 		return d.nextToken(tokens)
 	}
 	exec, err := c.compileOnce(fmt.Sprintf("decode %d %d %d", len(d.first), n, d.length), func() stage { return c.evaluationPlan.decodeStage(len(d.first), n, d.length) })
@@ -151,7 +151,7 @@ func (d *Decoder) nextToken(tokens []int32) (logits []float32, err error) {
 		}
 		options := decode.Options{Threads: c.dev.Threads(), Halves: true, BFloat16: c.dev.Precision() == device.BFloat16,
 			Exact: func(weight string) bool { return c.plan.codes[weight] != nil }}
-		if e.network, err = decode.New(c.plan.Model.(model.Network), weights, options); err != nil {
+		if e.network, err = decode.New(c.plan.Model.(model.Language), weights, options); err != nil {
 			return nil, err
 		}
 	}
