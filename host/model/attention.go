@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -220,14 +221,16 @@ func (r *rope) reorder(w *graph.Node, rows, columns int) *graph.Node {
 }
 
 // An attentionCore returns the weighted sums of values, [batch, context, heads, size], for queries
-// [batch, context, heads, size] and keys and values [batch, context, key heads, size], all float32,
-// and a function from the adjoint of the result to those of the three.
-type attentionCore func(query, key, value *graph.Node) (mixed *graph.Node, back func(dMixed *graph.Node) (dQuery, dKey, dValue *graph.Node))
+// [batch, context, heads, size] and keys and values [batch, context, key heads, size], all float32.
+type attentionCore func(query, key, value *graph.Node) (mixed *graph.Node, back attentionBack)
+
+// An attentionBack returns the adjoints of the three inputs, given that of the result.
+type attentionBack func(dMixed *graph.Node) (dQuery, dKey, dValue *graph.Node)
 
 // plainCore saves the weights of every pair of positions for the backward pass. segments are the
 // document numbers in each row, [batch, context], nil for one document.
 func plainCore(segments *graph.Node) attentionCore {
-	return maskedCore(func(scores *graph.Node) *graph.Node {
+	return maskedCore(0, func(scores *graph.Node) *graph.Node {
 		if segments == nil {
 			return maskScores(scores, nil)
 		}
@@ -236,19 +239,12 @@ func plainCore(segments *graph.Node) attentionCore {
 }
 
 // maskedCore is plainCore with a function that masks scores [batch, key heads, queries, group,
-// keys].
-func maskedCore(hide func(scores *graph.Node) *graph.Node) attentionCore {
-	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
-		return scaledCore(1/math.Sqrt(float64(query.Shape().Dim(3))), hide)(query, key, value)
-	}
-}
-
-// scaledCore is maskedCore with a factor of the scores.
-func scaledCore(scale float64, hide func(scores *graph.Node) *graph.Node) attentionCore {
-	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
+// keys], and a factor of the scores; 0 means 1/√size.
+func maskedCore(scale float64, hide func(scores *graph.Node) *graph.Node) attentionCore {
+	return func(query, key, value *graph.Node) (*graph.Node, attentionBack) {
 		dims := query.Shape().Dimensions
 		batch, context, keyHeads, size := dims[0], dims[1], key.Shape().Dim(2), dims[3]
-		group := dims[2] / keyHeads
+		group, scale := dims[2]/keyHeads, cmp.Or(scale, 1/math.Sqrt(float64(size)))
 		grouped := func(x *graph.Node) *graph.Node { return graph.Reshape(x, batch, context, keyHeads, group, size) }
 
 		q := grouped(query)
@@ -291,7 +287,7 @@ func maskScores(scores, visible *graph.Node) *graph.Node {
 // [compute.ErrNotImplemented] if the device has none for such operands. The scores are multiplied
 // by scale.
 func fusedCore(scale float64) attentionCore {
-	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
+	return func(query, key, value *graph.Node) (*graph.Node, attentionBack) {
 		config := &compute.ScaledDotProductAttentionConfig{Scale: scale, Causal: true}
 		q, k, v := toBFloat16(query), toBFloat16(key), toBFloat16(value)
 		mixed, _ := graph.BackendFusedScaledDotProductAttention(q, k, v, compute.AttentionAxesLayoutBSHD, config)
@@ -305,7 +301,7 @@ func fusedCore(scale float64) attentionCore {
 // nativeCore is package attention, for the CPU. segments are as for [plainCore]. The result is
 // annotated with its [nativeAttention].
 func nativeCore(segments *graph.Node) attentionCore {
-	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
+	return func(query, key, value *graph.Node) (*graph.Node, attentionBack) {
 		n := newNativeAttention(query, key, value, segments)
 		engine.Note(n.mixed, n)
 		return n.mixed, func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {

@@ -244,7 +244,7 @@ func TestMarkedCore(t *testing.T) {
 				t.Fatalf("only %d documents, or no padding", n)
 			}
 			marked := func(segments *graph.Node) attentionCore {
-				return markedCore(segments, scaledCore(1/math.Sqrt(float64(c.size)), func(scores *graph.Node) *graph.Node { return maskScores(scores, nil) }))
+				return markedCore(segments, maskedCore(1/math.Sqrt(float64(c.size)), func(scores *graph.Node) *graph.Node { return maskScores(scores, nil) }))
 			}
 			want := testdevice.Evaluate(t, d, in, coreAndAdjoints(documents, plainCore))
 			got := testdevice.Evaluate(t, d, in, coreAndAdjoints(documents, marked))

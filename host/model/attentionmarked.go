@@ -35,7 +35,7 @@ func markedFeatures(context int) int {
 func markedCore(segments *graph.Node, core attentionCore) attentionCore {
 	queryMarks, keyMarks := documentMarks(segments)
 	more := queryMarks.Shape().Dim(3)
-	return func(query, key, value *graph.Node) (*graph.Node, func(*graph.Node) (*graph.Node, *graph.Node, *graph.Node)) {
+	return func(query, key, value *graph.Node) (*graph.Node, attentionBack) {
 		size := query.Shape().Dim(3)
 		widened := func(x *graph.Node) *graph.Node { return padFeatures(x, 0, more) }
 		marked := func(x, marks *graph.Node) *graph.Node { // a sum, which compilers fuse with x

@@ -73,15 +73,10 @@ func (m *transformer) newCached(piece Piece, length int) *cached {
 	inside := graph.Reshape(graph.GreaterOrEqual(graph.Slice(place, graph.AxisRange(), graph.AxisRange(), graph.AxisElem(0)),
 		graph.Slice(first, graph.AxisRange(), graph.AxisRange(), graph.AxisElem(0))), batch, n)
 	// The rotations at the piece's positions, from tables of all positions.
-	pairs := m.HeadSize / 2
-	places := graph.Add(graph.Iota(g, shapes.Make(dtypes.Int32, n, 1), 0), graph.BroadcastToDims(piece.Start, n, 1))
-	table := func(f func(float64) float64) *graph.Node {
-		rows := graph.Gather(engine.Constant(g, m.ByPosition(length, f), length, pairs), places)
-		return graph.Reshape(rows, 1, n, 1, pairs)
-	}
+	positions := graph.Add(graph.Iota(g, shapes.Make(dtypes.Int32, n, 1), 0), graph.BroadcastToDims(piece.Start, n, 1))
 	return &cached{
 		start:    piece.Start,
-		turn:     rotation{table(math.Cos), table(math.Sin)},
+		turn:     rotationAt(m.Settings, length, positions, 1, n),
 		mask:     graph.Reshape(graph.Where(seen, graph.BroadcastToDims(shown, batch, n, length), graph.BroadcastToDims(hidden, batch, n, length)), batch, 1, n, 1, length),
 		segments: graph.AddScalar(graph.ConvertDType(inside, dtypes.Int32), Padding),
 	}
@@ -160,12 +155,7 @@ func newSharedRope(s architecture.Settings, positions, parts *graph.Node) *rope 
 	g, batch, context := parts.Graph(), parts.Shape().Dim(0), parts.Shape().Dim(1)
 	ofContext := graph.InsertAxes(graph.Equal(parts, graph.ScalarZero(g, parts.DType())), 1)
 	seen := graph.LogicalOr(sameDocument(parts), graph.BroadcastToDims(ofContext, batch, context, context))
-	r := headsOf(s, batch, context, maskedCore(func(scores *graph.Node) *graph.Node { return maskScores(scores, seen) }))
-	places := graph.Reshape(positions, -1, 1)
-	table := func(f func(float64) float64) *graph.Node {
-		rows := graph.Gather(engine.Constant(g, s.ByPosition(context, f), context, r.size/2), places)
-		return graph.Reshape(rows, batch, context, 1, r.size/2)
-	}
-	r.turn = rotation{table(math.Cos), table(math.Sin)}
+	r := headsOf(s, batch, context, maskedCore(0, func(scores *graph.Node) *graph.Node { return maskScores(scores, seen) }))
+	r.turn = rotationAt(s, context, graph.Reshape(positions, -1, 1), batch, context)
 	return r
 }

@@ -18,39 +18,28 @@ func embed(table, ids *graph.Node) *graph.Node {
 }
 
 // crossEntropy returns −log softmax(h·headᵀ)[target] for each row of h [tokens, width], with head
-// [vocabulary, width] and targets [tokens], computed in n chunks one after the other.
+// [vocabulary, width] and targets [tokens]. In one chunk it saves, of the [tokens, vocabulary]
+// values, only the logits: the backward pass computes probabilities from them. In n chunks, computed
+// one after the other, the backward pass recomputes the logits, unlike that of [transformer.Loss].
 func crossEntropy(n int, h, head, targets *graph.Node) *graph.Node {
-	if n == 1 {
-		return crossEntropyAtOnce(h, head, targets)
-	}
-	return crossEntropyInChunks(n, h, head, targets)
-}
-
-// crossEntropyInChunks is meant for evaluation, but has a gradient, too: it recomputes the logits,
-// unlike [transformer.Loss].
-func crossEntropyInChunks(n int, h, head, targets *graph.Node) *graph.Node {
 	targets = graph.InsertAxes(targets, -1)
+	if n == 1 {
+		logits := matMulTransposed(h, head)
+		losses, logTotal := maskedLosses(logits, targets)
+		return engine.Custom(graph.Squeeze(losses, -1), []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
+			dLogits := logitsGradient(logits, logTotal, targets, graph.InsertAxes(dLosses, -1))
+			return []*graph.Node{matMul(dLogits, head), transposedMatMul(dLogits, h)}
+		})
+	}
 	tokens := h.Shape().Dim(0)
 	state := []*graph.Node{zeros(h, n, tokens/n, 1)}
-	state = overChunks(n, h, head, []*graph.Node{targets}, state, func(h, head *graph.Node, perToken, state []*graph.Node, put putChunk) []*graph.Node {
-		losses, _ := maskedLosses(matMulTransposed(h, head), perToken[0])
-		return []*graph.Node{put(state[0], losses)}
+	state = overChunks(n, h, head, []*graph.Node{targets}, state, func(c chunk) []*graph.Node {
+		losses, _ := maskedLosses(matMulTransposed(c.h, c.head), c.perToken[0])
+		return []*graph.Node{c.put(c.state[0], losses)}
 	})
 	return engine.Custom(graph.Reshape(state[0], tokens), []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
 		_, dh, dHead := lossInChunks(n, h, head, targets, graph.InsertAxes(dLosses, -1))
 		return []*graph.Node{dh, dHead}
-	})
-}
-
-// crossEntropyAtOnce saves, of the [tokens, vocabulary] values, only the logits: the backward pass
-// computes probabilities from them.
-func crossEntropyAtOnce(h, head, targets *graph.Node) *graph.Node {
-	targets = graph.InsertAxes(targets, -1)
-	logits := matMulTransposed(h, head)
-	losses, logTotal := maskedLosses(logits, targets)
-	return engine.Custom(graph.Squeeze(losses, -1), []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
-		dLogits := logitsGradient(logits, logTotal, targets, graph.InsertAxes(dLosses, -1))
-		return []*graph.Node{matMul(dLogits, head), transposedMatMul(dLogits, h)}
 	})
 }
 
@@ -161,21 +150,25 @@ func lossInChunks(n int, h, head, targets, factors *graph.Node) (losses, dh, dHe
 	}
 	tokens, width := h.Shape().Dim(0), h.Shape().Dim(1)
 	state := []*graph.Node{zeros(h, n, tokens/n, 1), zeros(h, n, tokens/n, width), zeros(h, head.Shape().Dimensions...)}
-	state = overChunks(n, h, head, []*graph.Node{targets, factors}, state, func(h, head *graph.Node, perToken, state []*graph.Node, put putChunk) []*graph.Node {
-		losses, dh, dHead := lossAtOnce(h, head, perToken[0], perToken[1])
-		return []*graph.Node{put(state[0], losses), put(state[1], dh), graph.Add(state[2], dHead)}
+	state = overChunks(n, h, head, []*graph.Node{targets, factors}, state, func(c chunk) []*graph.Node {
+		losses, dh, dHead := lossAtOnce(c.h, c.head, c.perToken[0], c.perToken[1])
+		return []*graph.Node{c.put(c.state[0], losses), c.put(c.state[1], dh), graph.Add(c.state[2], dHead)}
 	})
 	return graph.Reshape(state[0], tokens, 1), graph.Reshape(state[1], tokens, width), state[2]
 }
 
-// putChunk writes the results of one iteration of [overChunks] for its chunk into those of all,
-// [chunks, tokens of one, …].
-type putChunk func(all, chunk *graph.Node) *graph.Node
+// A chunk is what an iteration of [overChunks] reads: its rows of h and of the nodes perToken, the
+// head, and the state. put writes its results into those of all chunks, [chunks, tokens of one, …].
+type chunk struct {
+	h, head         *graph.Node
+	perToken, state []*graph.Node
+	put             func(all, own *graph.Node) *graph.Node
+}
 
-// overChunks updates a state by body in n iterations, each on one chunk of the rows of h and of the
-// nodes in perToken, [tokens, …], and on the head.
+// overChunks updates a state by body in n iterations, one for each chunk of the rows of h and of the
+// nodes in perToken, [tokens, …].
 func overChunks(n int, h, head *graph.Node, perToken, state []*graph.Node,
-	body func(h, head *graph.Node, perToken, state []*graph.Node, put putChunk) []*graph.Node) []*graph.Node {
+	body func(c chunk) []*graph.Node) []*graph.Node {
 	fixed := []*graph.Node{engine.Operand(head)}
 	for _, x := range append([]*graph.Node{engine.Operand(h)}, perToken...) {
 		fixed = append(fixed, graph.Reshape(x, n, x.Shape().Dim(0)/n, -1))
@@ -185,11 +178,12 @@ func overChunks(n int, h, head *graph.Node, perToken, state []*graph.Node,
 		for _, x := range fixed[1:] {
 			parts = append(parts, graph.Gather(x, graph.Reshape(i, 1)))
 		}
-		put := func(all, chunk *graph.Node) *graph.Node {
-			return graph.DynamicUpdateSlice(all, graph.InsertAxes(chunk, 0), []*graph.Node{i, graph.ZerosLike(i), graph.ZerosLike(i)})
+		put := func(all, own *graph.Node) *graph.Node {
+			zero := graph.ZerosLike(i)
+			return graph.DynamicUpdateSlice(all, graph.InsertAxes(own, 0), []*graph.Node{i, zero, zero})
 		}
-		head, h := graph.ConvertDType(fixed[0], dtypes.Float32), graph.ConvertDType(parts[0], dtypes.Float32)
-		return body(h, head, parts[1:], state, put)
+		head, h := toFloat32(fixed[0]), toFloat32(parts[0])
+		return body(chunk{h, head, parts[1:], state, put})
 	})
 }
 

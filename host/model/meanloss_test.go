@@ -104,7 +104,7 @@ func TestLossInChunks(t *testing.T) {
 		buffers := []*engine.Buffer{testdevice.Upload(t, d, h, tokens, width), testdevice.Upload(t, d, head, vocabulary, width),
 			testdevice.Upload(t, d, targets, tokens, 1), testdevice.Upload(t, d, factors, tokens, 1)}
 		want := testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			losses := crossEntropyAtOnce(in[0], in[1], graph.Squeeze(in[2], -1))
+			losses := crossEntropy(1, in[0], in[1], graph.Squeeze(in[2], -1))
 			sum := graph.ReduceAllSum(graph.Mul(losses, graph.Squeeze(in[3], -1)))
 			return append([]*graph.Node{losses}, graph.Gradient(sum, in[:2]...)...)
 		})
@@ -114,7 +114,7 @@ func TestLossInChunks(t *testing.T) {
 				return []*graph.Node{losses, dh, dHead}
 			})
 			got = append(got, testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				losses := crossEntropyInChunks(n, in[0], in[1], graph.Squeeze(in[2], -1))
+				losses := crossEntropy(n, in[0], in[1], graph.Squeeze(in[2], -1))
 				sum := graph.ReduceAllSum(graph.Mul(losses, graph.Squeeze(in[3], -1)))
 				return append([]*graph.Node{losses}, graph.Gradient(sum, in[:2]...)...)
 			})...)

@@ -42,6 +42,17 @@ func headsOf(s architecture.Settings, batch, context int, core attentionCore) *r
 
 type rotation struct{ cos, sin *graph.Node }
 
+// rotationAt returns the tables for positions below length, [n, 1], in the shape [batch, context, 1,
+// size/2], where n is batch·context.
+func rotationAt(s architecture.Settings, length int, positions *graph.Node, batch, context int) rotation {
+	pairs := s.HeadSize / 2
+	table := func(f func(float64) float64) *graph.Node {
+		all := engine.Constant(positions.Graph(), s.ByPosition(length, f), length, pairs)
+		return graph.Reshape(graph.Gather(all, positions), batch, context, 1, pairs)
+	}
+	return rotation{table(math.Cos), table(math.Sin)}
+}
+
 // queryKeyNorm normalizes queries and keys before their rotation (Dehghani et al., 2023): over all
 // heads of a token together if the gains are [heads·size], and per head if they are [size]. Gains
 // are in the order of the features.

@@ -24,9 +24,9 @@ func drawTargets(n int, h, head, key *graph.Node) *graph.Node {
 	number := graph.Iota(h.Graph(), shapes.Make(dtypes.Uint32, tokens, 1), 0)
 	keys := graph.Add(graph.BroadcastToDims(graph.Reshape(key, 1, 2), tokens, 2), graph.Concatenate([]*graph.Node{graph.ZerosLike(number), number}, 1))
 	state := []*graph.Node{graph.Zeros(h.Graph(), shapes.Make(dtypes.Int32, n, tokens/n, 1))}
-	state = overChunks(n, h, head, []*graph.Node{keys}, state, func(h, head *graph.Node, perToken, state []*graph.Node, put putChunk) []*graph.Node {
-		first := graph.Reshape(graph.Slice(perToken[0], graph.AxisRange(0, 1), graph.AxisRange()), 2)
-		return []*graph.Node{put(state[0], drawColumns(matMulTransposed(h, head), first))}
+	state = overChunks(n, h, head, []*graph.Node{keys}, state, func(c chunk) []*graph.Node {
+		first := graph.Reshape(graph.Slice(c.perToken[0], graph.AxisRange(0, 1), graph.AxisRange()), 2)
+		return []*graph.Node{c.put(c.state[0], drawColumns(matMulTransposed(c.h, c.head), first))}
 	})
 	return clampIDs(graph.Reshape(state[0], tokens), head.Shape().Dim(0))
 }

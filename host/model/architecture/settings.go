@@ -278,13 +278,8 @@ func Reorder(features []int, size int, from, to Pairing) []int {
 	return out
 }
 
-// Turns returns the cosines and sines of the angles of the rotary position embedding, for positions
-// from 0 on: each has shape [positions, size/2], where size is that of a head.
-func (s Settings) Turns(positions int) (cos, sin []float32) {
-	return s.ByPosition(positions, math.Cos), s.ByPosition(positions, math.Sin)
-}
-
-// ByPosition returns a table of f of the rotary angles at positions from 0 on, [positions, size/2].
+// ByPosition returns a table of f, such as the cosine, of the angles of the rotary position
+// embedding at positions from 0 on, [positions, size/2], where size is that of a head.
 func (s Settings) ByPosition(positions int, f func(float64) float64) []float32 {
 	frequencies := s.RopeFrequencies()
 	values := make([]float32, 0, positions*len(frequencies))
@@ -311,3 +306,14 @@ func (s Settings) RopeFrequencies() []float64 {
 	}
 	return frequencies
 }
+
+// Recompute selects what the backward pass of a language model recomputes, instead of saving it in
+// the forward pass.
+type Recompute string
+
+// The degrees of recomputation, from little to much.
+const (
+	RecomputeNone      Recompute = "none"
+	RecomputeAttention Recompute = "attention" // queries, keys, values and scores of each layer
+	RecomputeBlocks    Recompute = "blocks"    // everything inside each block (gradient checkpointing)
+)

@@ -39,7 +39,7 @@ func BenchmarkNext(b *testing.B) {
 				for i := range caches {
 					caches[i] = make([]float32, sequences*s.KVHeads*length*s.Width/s.Heads)
 				}
-				at := decode.Place{Length: length, Start: start, First: make([]int32, sequences)}
+				at := decode.Positions{Length: length, Start: start, First: make([]int32, sequences)}
 				for b.Loop() {
 					if _, err := n.Next(make([]int32, sequences), at, caches, nil); err != nil {
 						b.Fatal(err)

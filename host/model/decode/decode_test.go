@@ -121,7 +121,7 @@ func next(t testing.TB, n *decode.Network, tokens [][]int32, caches [][]float32)
 	t.Helper()
 	for at := begun; at < ends; at++ {
 		var err error
-		place := decode.Place{Length: length, Start: at, First: first}
+		place := decode.Positions{Length: length, Start: at, First: first}
 		if logits, err = n.Next([]int32{tokens[0][at], tokens[1][at]}, place, caches, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -264,7 +264,7 @@ func TestQuantizer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	place := decode.Place{Length: length, Start: begun, First: first}
+	place := decode.Positions{Length: length, Start: begun, First: first}
 	quantized, err := n.Next([]int32{1, 2}, place, caches, func(site model.ActivationSite, x []float32) error {
 		sites = append(sites, fmt.Sprint(site.Name, len(x)))
 		clear(x)
@@ -318,7 +318,7 @@ func TestOperands(t *testing.T) {
 			}
 			vocabulary := e.m.Network().Vocab
 			for at, token := range tokens {
-				logits, err := n.Next([]int32{token}, decode.Place{Length: length, Start: at, First: []int32{0}}, caches, func(site model.ActivationSite, x []float32) error {
+				logits, err := n.Next([]int32{token}, decode.Positions{Length: length, Start: at, First: []int32{0}}, caches, func(site model.ActivationSite, x []float32) error {
 					if f := factors[site.Kind]; f != 0 {
 						for i, v := range x {
 							x[i] = v*f - 0.125*v*float32(math.Abs(float64(v)))
@@ -349,16 +349,16 @@ func TestRefuses(t *testing.T) {
 	for i := range caches {
 		caches[i] = make([]float32, 24*length)
 	}
-	good := decode.Place{Length: length, Start: 3, First: []int32{1}}
+	good := decode.Positions{Length: length, Start: 3, First: []int32{1}}
 	for name, c := range map[string]struct {
 		tokens []int32
-		at     decode.Place
+		at     decode.Positions
 		caches [][]float32
 		want   string
 	}{
 		"no token":        {nil, good, caches, "0 tokens of 1 sequences"},
-		"full":            {[]int32{1}, decode.Place{Length: length, Start: length, First: []int32{0}}, caches, "at place 16 of 16"},
-		"not begun":       {[]int32{1}, decode.Place{Length: length, Start: 1, First: []int32{2}}, caches, "sequence 0 begins at place 2: want one from 0 to 1"},
+		"full":            {[]int32{1}, decode.Positions{Length: length, Start: length, First: []int32{0}}, caches, "at position 16 of 16"},
+		"not begun":       {[]int32{1}, decode.Positions{Length: length, Start: 1, First: []int32{2}}, caches, "sequence 0 begins at position 2, want 0 to 1"},
 		"a cache missing": {[]int32{1}, good, caches[1:], "3 caches, want 4"},
 		"a small cache":   {[]int32{1}, good, [][]float32{nil, nil, nil, nil}, "a cache of 0 elements, want 384"},
 	} {

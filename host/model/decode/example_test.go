@@ -30,7 +30,7 @@ func Example() {
 		caches = append(caches, make([]float32, 2*2*positions*4))
 	}
 	for at, tokens := range [][]int32{{3, 1}, {4, 5}, {1, 9}} {
-		logits, err := n.Next(tokens, decode.Place{Length: positions, Start: at, First: []int32{0, 0}}, caches, nil)
+		logits, err := n.Next(tokens, decode.Positions{Length: positions, Start: at, First: []int32{0, 0}}, caches, nil)
 		fmt.Println(len(logits), err)
 	}
 	// Output:

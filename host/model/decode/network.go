@@ -28,14 +28,14 @@ type Network struct {
 	rows     []float32 // the embedding, [vocabulary, width]
 	blocks   []block
 	norm     []float32
-	headSite model.ActivationSite // zero if the model does not have it
 	head     matrix
-	cos, sin []float32 // [positions, size/2], for the positions used so far
+	sites    map[string]model.ActivationSite // by name
+	cos, sin []float32                       // [positions, size/2], for the positions used so far
 }
 
 // block holds the parameters of a block. Those that its architecture does not have are nil.
 type block struct {
-	sites              [siteDown + 1]model.ActivationSite // zero where the model has none
+	prefix             string // of the names of sites
 	attentionNorm      []float32
 	qkv, out           matrix
 	queryNorm, keyNorm []float32
@@ -70,7 +70,7 @@ type Options struct {
 // not change.
 func New(m model.Language, weights map[string][]float32, o Options) (*Network, error) {
 	s := m.Network()
-	n := &Network{s: s, threads: o.Threads, rounds: o.BFloat16}
+	n := &Network{s: s, threads: o.Threads, rounds: o.BFloat16, sites: map[string]model.ActivationSite{}}
 	if o.Threads == 0 {
 		n.threads = runtime.GOMAXPROCS(0)
 	}
@@ -82,32 +82,27 @@ func New(m model.Language, weights map[string][]float32, o Options) (*Network, e
 	named := func(name string, out, in int) matrix {
 		return matrix{single: linalg.RowMajor(weights[name], out, in), rounds: o.BFloat16 && (o.Exact == nil || !o.Exact(name))}
 	}
-	sites := map[string]model.ActivationSite{}
 	for _, site := range m.ActivationSites(1, 1) {
-		sites[site.Name] = site
+		n.sites[site.Name] = site
 	}
-	n.headSite = sites["head.input"]
 	for layer := range s.Layers {
 		prefix := architecture.LayerPrefix(layer)
-		b := block{
+		n.blocks = append(n.blocks, block{
+			prefix:          prefix,
 			attentionNorm:   weights[prefix+"attn_norm"],
-			qkv:             named(prefix+"attn.qkv", (s.Heads+2*s.KVHeads)*s.HeadSize, s.Width),
+			qkv:             named(prefix+"attn.qkv", s.QueryWidth()+2*s.KeyWidth(), s.Width),
 			queryNorm:       weights[prefix+"attn.q_norm"],
 			keyNorm:         weights[prefix+"attn.k_norm"],
-			out:             named(prefix+"attn.out", s.Width, s.Heads*s.HeadSize),
+			out:             named(prefix+"attn.out", s.Width, s.QueryWidth()),
 			feedForwardNorm: weights[prefix+"mlp_norm"],
 			w1:              named(prefix+"mlp.w1", s.Hidden, s.Width),
 			w2:              named(prefix+"mlp.w2", s.Hidden, s.Width),
 			down:            named(prefix+"mlp.down", s.Width, s.Hidden),
-		}
-		for i, name := range siteNames {
-			b.sites[i] = sites[prefix+name]
-		}
-		n.blocks = append(n.blocks, b)
+		})
 	}
 	n.rows, n.norm = weights["embedding"], weights["norm"]
 	head := "head"
-	if s.Head == "tied" {
+	if s.Tied() {
 		head = "embedding"
 	}
 	n.head = named(head, s.Vocab, s.Width)

@@ -5,13 +5,12 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/host/compute/loops"
-	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/linalg"
 )
 
-// Place holds the positions of sequences in their caches.
-type Place struct {
+// Positions are the positions of sequences in their caches.
+type Positions struct {
 	Length int     // capacity of each cache, in tokens
 	Start  int     // position of the token that is read
 	First  []int32 // position at which each sequence begins, at most Start
@@ -19,7 +18,7 @@ type Place struct {
 
 type step struct {
 	*Network
-	at                     Place
+	at                     Positions
 	quantize               Quantizer
 	team                   *team
 	rows                   int
@@ -30,21 +29,21 @@ type step struct {
 // Next reads the next token of each sequence and returns the logits of the following one,
 // [sequences, vocabulary]. caches are those of [model.Language.CacheDims]; Next adds the keys and
 // values of this token. A nil quantizer leaves activations unquantized.
-func (n *Network) Next(tokens []int32, at Place, caches [][]float32, quantize Quantizer) ([]float32, error) {
+func (n *Network) Next(tokens []int32, at Positions, caches [][]float32, quantize Quantizer) ([]float32, error) {
 	if err := n.check(tokens, at, caches); err != nil {
 		return nil, err
 	}
 	if len(n.cos) < at.Length*n.s.HeadSize/2 {
-		n.cos, n.sin = n.s.Turns(at.Length)
+		n.cos, n.sin = n.s.ByPosition(at.Length, math.Cos), n.s.ByPosition(at.Length, math.Sin)
 	}
 	matrix := func(cols int) linalg.MatrixOf[float32] {
 		return linalg.RowMajor(make([]float32, len(tokens)*cols), len(tokens), cols)
 	}
-	s, heads := n.s, n.s.Heads*n.s.HeadSize
-	t := newTeam(n.threads)
+	s, t := n.s, newTeam(n.threads)
 	defer t.dismiss()
-	r := &step{Network: n, at: at, quantize: quantize, team: t, rows: len(tokens), x: matrix(s.Width), in: matrix(s.Width), mixed: matrix(heads), out: matrix(s.Width),
-		qkv: matrix(heads + 2*s.KVHeads*s.HeadSize), gate: matrix(s.Hidden), up: matrix(s.Hidden)}
+	r := &step{Network: n, at: at, quantize: quantize, team: t, rows: len(tokens),
+		x: matrix(s.Width), in: matrix(s.Width), qkv: matrix(s.QueryWidth() + 2*s.KeyWidth()),
+		mixed: matrix(s.QueryWidth()), out: matrix(s.Width), gate: matrix(s.Hidden), up: matrix(s.Hidden)}
 	for i, id := range tokens {
 		id := min(max(int(id), 0), s.Vocab-1)
 		copy(r.x.Data[i*s.Width:][:s.Width], n.rows[id*s.Width:])
@@ -55,7 +54,7 @@ func (n *Network) Next(tokens []int32, at Place, caches [][]float32, quantize Qu
 		}
 	}
 	r.normalize(r.in, r.x, n.norm)
-	if err := r.quantizeSite(n.headSite, r.in); err != nil {
+	if err := r.quantizeSite("head.input", r.in); err != nil {
 		return nil, err
 	}
 	logits := matrix(s.Vocab)
@@ -63,13 +62,13 @@ func (n *Network) Next(tokens []int32, at Place, caches [][]float32, quantize Qu
 	return logits.Data, nil
 }
 
-func (n *Network) check(tokens []int32, at Place, caches [][]float32) error {
+func (n *Network) check(tokens []int32, at Positions, caches [][]float32) error {
 	if len(tokens) == 0 || len(at.First) != len(tokens) || at.Start < 0 || at.Start >= at.Length {
-		return fmt.Errorf("decode: %d tokens of %d sequences at place %d of %d", len(tokens), len(at.First), at.Start, at.Length)
+		return fmt.Errorf("decode: %d tokens of %d sequences at position %d of %d", len(tokens), len(at.First), at.Start, at.Length)
 	}
 	for i, first := range at.First {
 		if first < 0 || int(first) > at.Start {
-			return fmt.Errorf("decode: sequence %d begins at place %d: want one from 0 to %d", i, first, at.Start)
+			return fmt.Errorf("decode: sequence %d begins at position %d, want 0 to %d", i, first, at.Start)
 		}
 	}
 	want := len(tokens) * n.s.KVHeads * at.Length * n.s.HeadSize
@@ -84,38 +83,22 @@ func (n *Network) check(tokens []int32, at Place, caches [][]float32) error {
 	return nil
 }
 
-// Sites of a block.
-const (
-	siteQKV = iota
-	siteQuery
-	siteKey
-	siteValue
-	siteOut
-	siteFeedForward
-	siteDown
-)
-
-// siteNames are the sites' names after the block's prefix.
-var siteNames = [siteDown + 1]string{siteQKV: "attn.qkv.input", siteQuery: "attn.queries", siteKey: "attn.keys", siteValue: "attn.values",
-	siteOut: "attn.out.input", siteFeedForward: "mlp.input", siteDown: "mlp.down.input"}
-
 // block computes a block, with norms of its layers' inputs, or of their outputs.
 func (r *step) block(b *block, keys, values []float32) error {
-	behind := r.s.PostNorm()
-	if err := r.layerInput(b, siteQKV, b.attentionNorm, behind); err != nil {
+	if err := r.layerInput(b.prefix+"attn.qkv.input", b.attentionNorm); err != nil {
 		return err
 	}
 	r.linear(r.qkv, r.in, b.qkv)
 	if err := r.attention(b, keys, values); err != nil {
 		return err
 	}
-	if err := r.quantizeSite(b.sites[siteOut], r.mixed); err != nil {
+	if err := r.quantizeSite(b.prefix+"attn.out.input", r.mixed); err != nil {
 		return err
 	}
 	r.linear(r.out, r.mixed, b.out)
-	r.addResidual(b.attentionNorm, behind)
+	r.addResidual(b.attentionNorm)
 
-	if err := r.layerInput(b, siteFeedForward, b.feedForwardNorm, behind); err != nil {
+	if err := r.layerInput(b.prefix+"mlp.input", b.feedForwardNorm); err != nil {
 		return err
 	}
 	r.roundOperand(r.in, b.w1) // w2 has the same site
@@ -131,18 +114,18 @@ func (r *step) block(b *block, keys, values []float32) error {
 			swiGLU(gate, up)
 		}
 	})
-	if err := r.quantizeSite(b.sites[siteDown], r.gate); err != nil {
+	if err := r.quantizeSite(b.prefix+"mlp.down.input", r.gate); err != nil {
 		return err
 	}
 	r.linear(r.out, r.gate, b.down)
-	r.addResidual(b.feedForwardNorm, behind)
+	r.addResidual(b.feedForwardNorm)
 	return nil
 }
 
 // linear returns x·wᵀ in y. It may round x.
 func (r *step) linear(y, x linalg.MatrixOf[float32], w matrix) {
 	r.roundOperand(x, w)
-	r.team.linear(y, x, w)
+	r.team.each(w.single.Rows, w.rowsAtOnce(), func(from, to int) { w.times(y, x, from, to) })
 }
 
 // roundOperand rounds the operand of a weight, if products with it are rounded.
@@ -152,17 +135,17 @@ func (r *step) roundOperand(x linalg.MatrixOf[float32], w matrix) {
 	}
 }
 
-func (r *step) layerInput(b *block, site int, norm []float32, behind bool) error {
-	if behind {
+func (r *step) layerInput(site string, norm []float32) error {
+	if r.s.PostNorm() {
 		copy(r.in.Data, r.x.Data)
 	} else {
 		r.normalize(r.in, r.x, norm)
 	}
-	return r.quantizeSite(b.sites[site], r.in)
+	return r.quantizeSite(site, r.in)
 }
 
-func (r *step) addResidual(norm []float32, behind bool) {
-	if behind {
+func (r *step) addResidual(norm []float32) {
+	if r.s.PostNorm() {
 		r.normalize(r.out, r.out, norm)
 	}
 	for i, v := range r.out.Data {
@@ -170,9 +153,10 @@ func (r *step) addResidual(norm []float32, behind bool) {
 	}
 }
 
-// quantizeSite quantizes an activation in place, if the model has the site.
-func (r *step) quantizeSite(site model.ActivationSite, x linalg.MatrixOf[float32]) error {
-	if r.quantize == nil || site.Name == "" {
+// quantizeSite quantizes an activation in place, if the model has the site of that name.
+func (r *step) quantizeSite(name string, x linalg.MatrixOf[float32]) error {
+	site, ok := r.sites[name]
+	if r.quantize == nil || !ok {
 		return nil
 	}
 	return r.quantize(site, x.Data)
@@ -182,8 +166,7 @@ func (r *step) quantizeSite(site model.ActivationSite, x linalg.MatrixOf[float32
 // and values to the caches and computes, for each query head, the weighted sum of the values so
 // far. Key-value heads are computed in parallel, each with its group of query heads.
 func (r *step) attention(b *block, keys, values []float32) error {
-	size := r.s.HeadSize
-	queries, keyWidth := r.s.Heads*size, r.s.KVHeads*size
+	size, queries, keyWidth := r.s.HeadSize, r.s.QueryWidth(), r.s.KeyWidth()
 	normalized := func(x, gain []float32) { // over all heads, or each head alone; without a gain not at all
 		for ; len(gain) > 0 && len(x) > 0; x = x[len(gain):] {
 			r.normalizeRow(x[:len(gain)], x[:len(gain)], gain)
@@ -195,12 +178,15 @@ func (r *step) attention(b *block, keys, values []float32) error {
 		normalized(row[:queries], b.queryNorm)
 		normalized(row[queries:queries+keyWidth], b.keyNorm)
 		for head := range r.s.Heads + r.s.KVHeads {
-			r.turn(row[head*size:][:size], spare, r.at.Start)
+			r.rotate(row[head*size:][:size], spare, r.at.Start)
 		}
 	}
-	for _, o := range []struct{ site, from int }{{siteQuery, 0}, {siteKey, queries}, {siteValue, queries + keyWidth}} {
-		site := b.sites[o.site]
-		if r.quantize == nil || site.Name == "" {
+	for _, o := range []struct {
+		name string
+		from int
+	}{{"queries", 0}, {"keys", queries}, {"values", queries + keyWidth}} {
+		site, ok := r.sites[b.prefix+"attn."+o.name]
+		if r.quantize == nil || !ok {
 			continue
 		}
 		x := make([]float32, 0, r.rows*site.Width)
@@ -271,9 +257,9 @@ func (n *Network) normalizeRow(y, x, gain []float32) {
 	}
 }
 
-// turn rotates the points of a head by the angles of a position, and puts all first coordinates
+// rotate rotates the points of a head by the angles of a position, and puts all first coordinates
 // before all second ones. spare is as long as the head.
-func (n *Network) turn(head, spare []float32, position int) {
+func (n *Network) rotate(head, spare []float32, position int) {
 	half := len(head) / 2
 	cos, sin := n.cos[position*half:][:half], n.sin[position*half:][:half]
 	copy(spare, head)

@@ -82,8 +82,3 @@ func (m matrix) rowsAtOnce() int {
 	const elements = 1 << 14
 	return max(1, elements/max(1, m.single.Cols)/8) * 8
 }
-
-// linear returns x·wᵀ in y.
-func (t *team) linear(y, x linalg.MatrixOf[float32], m matrix) {
-	t.each(m.single.Rows, m.rowsAtOnce(), func(from, to int) { m.times(y, x, from, to) })
-}

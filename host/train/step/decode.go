@@ -167,7 +167,7 @@ func (d *Decoder) nextToken(tokens []int32) (logits []float32, err error) {
 			return e.quantizeActivation(site, len(tokens), x)
 		}
 	}
-	place := decode.Place{Length: d.length, Start: d.start, First: d.first}
+	place := decode.Positions{Length: d.length, Start: d.start, First: d.first}
 	if logits, err = e.network.Next(tokens, place, caches, quantize); err == nil {
 		d.start++
 	}
