@@ -16,7 +16,6 @@ host/compute/engine/graph\.go:KernelsIn	tests of what uses kernels look at those
 internal/testing/.*/.*	for tests only
 sdk/(program/reference/|sdktest/)?[a-z]+\.go:.*	what authors of plugins call
 host/model/safetensors/read\.go:NewFile	tests read files from memory
-host/model/gguf/read\.go:File\.Entries	tests compare whole files with those of other programs
 host/study/load\.go:Parse	tests and examples have their studies in their text
 '
 # judge says which functions on its input no exception names, and which exceptions name

@@ -19,7 +19,8 @@ import (
 // attend returns the attention output [tokens, width] for x [tokens, width] and the fused weight w
 // of queries, keys and values: for each position the weighted sum of the values up to it. norms,
 // unless nil, normalizes queries and keys, and q quantizes the activation sites.
-func attend(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q ActivationQuantizer) *graph.Node {
+func attend(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites,
+	q ActivationQuantizer) *graph.Node {
 	if r.cached != nil {
 		return attentionCached(x, w, norms, r, sites, q)
 	}
@@ -43,7 +44,8 @@ func attend(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q 
 }
 
 // attendOnce is [attend] without caches; the backward pass may save intermediate values.
-func attendOnce(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q ActivationQuantizer) *graph.Node {
+func attendOnce(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites,
+	q ActivationQuantizer) *graph.Node {
 	if q != nil && sites[siteQuery].Name+sites[siteKey].Name+sites[siteValue].Name != "" {
 		return attentionQuantized(x, w, norms, r, sites, q)
 	}
@@ -68,11 +70,13 @@ func projectedAttention(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.N
 	key := graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
 	value := r.splitHeads(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))
 	query, key, normBack := norms.apply(r, query, key)
-	mixed, coreBack := r.core(r.rotatePoints(r.splitHeads(query), r.turn, 1), r.rotatePoints(r.splitHeads(key), r.turn, 1), value)
+	mixed, coreBack := r.core(r.rotatePoints(r.splitHeads(query), r.turn, 1),
+		r.rotatePoints(r.splitHeads(key), r.turn, 1), value)
 
 	return engine.Custom(r.joinHeads(mixed), inputs, func(dy *graph.Node) []*graph.Node {
 		dQuery, dKey, dValue := coreBack(r.splitHeads(dy))
-		dQuery, dKey = r.joinHeads(r.rotatePoints(dQuery, r.turn, -1)), r.joinHeads(r.rotatePoints(dKey, r.turn, -1))
+		dQuery, dKey = r.joinHeads(r.rotatePoints(dQuery, r.turn, -1)),
+			r.joinHeads(r.rotatePoints(dKey, r.turn, -1))
 		dQuery, dKey, dGains := normBack(dQuery, dKey)
 		dProjected := graph.Concatenate([]*graph.Node{dQuery, dKey, r.joinHeads(dValue)}, 1)
 		dx, dw := r.projectionGradients(dProjected, x, w, rows)
@@ -95,26 +99,29 @@ func softmax(x *graph.Node) *graph.Node {
 // attentionNatively is projectedAttention on the CPU, without normalization of queries and keys.
 // Points are rotated in their feature order: products of queries and keys do not depend on it.
 func attentionNatively(x, w *graph.Node, r *rope) *graph.Node {
-	heads := attention.Heads{Batch: r.batch, Context: r.context, Size: r.size, Pairs: r.pairing == architecture.Interleaved,
-		Parts: []attention.Part{{Heads: r.heads, Turned: true}, {Heads: r.keyHeads, Turned: true}, {Heads: r.keyHeads}}}
+	heads := attention.Heads{Batch: r.batch, Context: r.context, Size: r.size,
+		Pairs: r.pairing == architecture.Interleaved,
+		Parts: []attention.Part{{Heads: r.heads, Turned: true}, {Heads: r.keyHeads, Turned: true},
+			{Heads: r.keyHeads}}}
 	parts := splitNatively(heads, matMulTransposedRounded(x, w), r.turn)
 	mixed, coreBack := r.core(parts[0], parts[1], parts[2])
-	y := engine.Custom(reshapeShort(mixed, r.joinHeads), []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
-		dMixed := reshapeShort(dy, r.splitHeads)
-		stored := engine.OperandType(x.Graph()) // only products read it, and they round it
-		if quantizesBackward(w) {
-			stored = dtypes.Float32
-		}
-		var dJoined *graph.Node
-		if n, ok := engine.NoteOf[*nativeAttention](mixed); ok {
-			dJoined = n.joinedAdjoints(dMixed, heads, r.turn, stored)
-		} else {
-			dQuery, dKey, dValue := coreBack(dMixed)
-			dJoined = joinNatively(heads, []*graph.Node{dQuery, dKey, dValue}, r.turn, stored)
-		}
-		dx, dw := linearGradients(dJoined, x, w)
-		return []*graph.Node{dx, dw}
-	})
+	y := engine.Custom(reshapeShort(mixed, r.joinHeads), []*graph.Node{x, w},
+		func(dy *graph.Node) []*graph.Node {
+			dMixed := reshapeShort(dy, r.splitHeads)
+			stored := engine.OperandType(x.Graph()) // only products read it, and they round it
+			if quantizesBackward(w) {
+				stored = dtypes.Float32
+			}
+			var dJoined *graph.Node
+			if n, ok := engine.NoteOf[*nativeAttention](mixed); ok {
+				dJoined = n.joinedAdjoints(dMixed, heads, r.turn, stored)
+			} else {
+				dQuery, dKey, dValue := coreBack(dMixed)
+				dJoined = joinNatively(heads, []*graph.Node{dQuery, dKey, dValue}, r.turn, stored)
+			}
+			dx, dw := linearGradients(dJoined, x, w)
+			return []*graph.Node{dx, dw}
+		})
 	lower.NoteRoundedAdjoint(y) // it is an operand of products
 	return y
 }
@@ -131,7 +138,8 @@ func (r *rope) projectionGradients(dProjected, x, w, rows *graph.Node) (dx, dw *
 		return linearGradients(transpose(r.toFeatureOrder(transpose(dProjected))), x, w)
 	}
 	if !engine.OnCPU(x.Graph()) {
-		dProjected = engine.Rounded(dProjected) // materialized once, or XLA has one product read the parts, and write these, too
+		// materialized once, or XLA has one product read the parts, and write these, too
+		dProjected = engine.Rounded(dProjected)
 	}
 	return matMul(dProjected, rows), r.toFeatureOrder(transposedMatMul(dProjected, x))
 }
@@ -144,10 +152,11 @@ func splitNatively(h attention.Heads, joined *graph.Node, turn rotation) []*grap
 	for _, p := range h.Parts {
 		shapesOfParts = append(shapesOfParts, shapes.Make(stored, h.Batch, h.Context, p.Heads, h.Size))
 	}
-	parts := engine.Native{Name: "split of heads", Outputs: shapesOfParts, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
-		angles := elementsOf(in[1:])
-		return h.Split(engine.AllElements(out), engine.Elements(in[0]), angles[0], angles[1], parallel)
-	}}.Call(engine.ShortOperand(joined), turn.cos, turn.sin)
+	parts := engine.Native{Name: "split of heads", Outputs: shapesOfParts,
+		Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+			angles := elementsOf(in[1:])
+			return h.Split(engine.AllElements(out), engine.Elements(in[0]), angles[0], angles[1], parallel)
+		}}.Call(engine.ShortOperand(joined), turn.cos, turn.sin)
 	for i := range parts {
 		parts[i] = graph.ConvertDType(parts[i], dtypes.Float32)
 	}
@@ -155,11 +164,13 @@ func splitNatively(h attention.Heads, joined *graph.Node, turn rotation) []*grap
 }
 
 // joinNatively is the adjoint of splitNatively, stored in the given type.
-func joinNatively(h attention.Heads, parts []*graph.Node, turn rotation, stored dtypes.DType) *graph.Node {
-	joined := engine.Native{Name: "join of heads", Outputs: []shapes.Shape{shapeOfJoined(h, stored)}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
-		angles := elementsOf(in[:2])
-		return h.Join(engine.Elements(out[0]), engine.AllElements(in[2:]), angles[0], angles[1], parallel)
-	}}.Call(append([]*graph.Node{turn.cos, turn.sin}, parts...)...)[0]
+func joinNatively(h attention.Heads, parts []*graph.Node, turn rotation,
+	stored dtypes.DType) *graph.Node {
+	joined := engine.Native{Name: "join of heads", Outputs: []shapes.Shape{shapeOfJoined(h, stored)},
+		Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+			angles := elementsOf(in[:2])
+			return h.Join(engine.Elements(out[0]), engine.AllElements(in[2:]), angles[0], angles[1], parallel)
+		}}.Call(append([]*graph.Node{turn.cos, turn.sin}, parts...)...)[0]
 	return graph.ConvertDType(joined, dtypes.Float32)
 }
 
@@ -194,7 +205,8 @@ func (r *rope) rotatePoints(x *graph.Node, turn rotation, direction float32) *gr
 	halves := graph.Reshape(x, dims[0], dims[1], dims[2], 2, r.size/2)
 	table := func(t *graph.Node) *graph.Node { return graph.Reshape(t, -1, dims[1], 1, 1, r.size/2) }
 	signs := engine.Constant(x.Graph(), []float32{-direction, direction}, 1, 1, 1, 2, 1)
-	y := graph.Add(graph.Mul(halves, table(turn.cos)), graph.Mul(graph.Reverse(halves, 3), graph.Mul(table(turn.sin), signs)))
+	y := graph.Add(graph.Mul(halves, table(turn.cos)), graph.Mul(graph.Reverse(halves, 3),
+		graph.Mul(table(turn.sin), signs)))
 	return graph.Reshape(y, dims...)
 }
 
@@ -245,24 +257,33 @@ func maskedCore(scale float64, hide func(scores *graph.Node) *graph.Node) attent
 		dims := query.Shape().Dimensions
 		batch, context, keyHeads, size := dims[0], dims[1], key.Shape().Dim(2), dims[3]
 		group, scale := dims[2]/keyHeads, cmp.Or(scale, 1/math.Sqrt(float64(size)))
-		grouped := func(x *graph.Node) *graph.Node { return graph.Reshape(x, batch, context, keyHeads, group, size) }
+		grouped := func(x *graph.Node) *graph.Node {
+			return graph.Reshape(x, batch, context, keyHeads,
+				group, size)
+		}
 
 		q := grouped(query)
-		products := engine.DotGeneral(q, []int{4}, []int{0, 2}, key, []int{3}, []int{0, 2}) // [batch, key heads, queries, group, keys]
+		// [batch, key heads, queries, group, keys]
+		products := engine.DotGeneral(q, []int{4}, []int{0, 2}, key, []int{3}, []int{0, 2})
 		weights := softmax(hide(graph.MulScalar(products, scale)))
-		outputs := engine.DotGeneral(weights, []int{4}, []int{0, 1}, value, []int{1}, []int{0, 2}) // [batch, key heads, queries, group, size]
+		// [batch, key heads, queries, group, size]
+		outputs := engine.DotGeneral(weights, []int{4}, []int{0, 1}, value, []int{1}, []int{0, 2})
 		mixed := graph.TransposeAllAxes(outputs, 0, 2, 1, 3, 4)
-		return graph.Reshape(mixed, dims...), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
+		return graph.Reshape(mixed, dims...), func(dMixed *graph.Node) (*graph.Node, *graph.Node,
+			*graph.Node) {
 			d := grouped(dMixed)
 			dValue := engine.DotGeneral(weights, []int{2, 3}, []int{0, 1}, d, []int{1, 3}, []int{0, 2})
 			// The adjoint of the scores is weights·(dWeights − Σ weights·dWeights); this sum over
 			// keys equals one over features, Σ d·mixed.
-			sum := graph.TransposeAllAxes(graph.ReduceAndKeep(graph.Mul(d, mixed), graph.ReduceSum, -1), 0, 2, 1, 3, 4)
+			sum := graph.TransposeAllAxes(graph.ReduceAndKeep(graph.Mul(d, mixed), graph.ReduceSum, -1), 0,
+				2, 1, 3, 4)
 			dWeights := engine.DotGeneral(d, []int{4}, []int{0, 2}, value, []int{3}, []int{0, 2})
 			dProducts := graph.MulScalar(graph.Mul(graph.Sub(dWeights, sum), weights), scale)
-			dQuery := graph.TransposeAllAxes(engine.DotGeneral(dProducts, []int{4}, []int{0, 1}, key, []int{1}, []int{0, 2}), 0, 2, 1, 3, 4)
+			dQuery := graph.TransposeAllAxes(engine.DotGeneral(dProducts, []int{4}, []int{0, 1}, key,
+				[]int{1}, []int{0, 2}), 0, 2, 1, 3, 4)
 			dKey := engine.DotGeneral(dProducts, []int{2, 3}, []int{0, 1}, q, []int{1, 3}, []int{0, 2})
-			return graph.Reshape(dQuery, dims...), graph.TransposeAllAxes(dKey, 0, 2, 1, 3), graph.TransposeAllAxes(dValue, 0, 2, 1, 3)
+			return graph.Reshape(dQuery, dims...), graph.TransposeAllAxes(dKey, 0, 2, 1, 3),
+				graph.TransposeAllAxes(dValue, 0, 2, 1, 3)
 		}
 	}
 }
@@ -290,7 +311,8 @@ func fusedCore(scale float64) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, attentionBack) {
 		config := &compute.ScaledDotProductAttentionConfig{Scale: scale, Causal: true}
 		q, k, v := toBFloat16(query), toBFloat16(key), toBFloat16(value)
-		mixed, _ := graph.BackendFusedScaledDotProductAttention(q, k, v, compute.AttentionAxesLayoutBSHD, config)
+		mixed, _ := graph.BackendFusedScaledDotProductAttention(q, k, v, compute.AttentionAxesLayoutBSHD,
+			config)
 		return toFloat32(mixed), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
 			d := engine.VJP(mixed, toBFloat16(dMixed), q, k, v)
 			return toFloat32(d[0]), toFloat32(d[1]), toFloat32(d[2])
@@ -305,7 +327,8 @@ func nativeCore(segments *graph.Node) attentionCore {
 		n := newNativeAttention(query, key, value, segments)
 		engine.Note(n.mixed, n)
 		return n.mixed, func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
-			adjoints := n.adjoints("adjoints of attention", []shapes.Shape{query.Shape(), key.Shape(), value.Shape()}, dMixed, nil,
+			adjoints := n.adjoints("adjoints of attention", []shapes.Shape{query.Shape(), key.Shape(),
+				value.Shape()}, dMixed, nil,
 				func(out []engine.Tensor, _ [][]float32) attention.Adjoints {
 					o := elementsOf(out)
 					return attention.Adjoints{Query: o[0], Key: o[1], Value: o[2]}
@@ -330,27 +353,32 @@ func newNativeAttention(query, key, value, segments *graph.Node) *nativeAttentio
 		panic(err)
 	}
 	dims := query.Shape().Dimensions
-	sizes := attention.Sizes{Batch: dims[0], Context: dims[1], Heads: dims[2], KeyHeads: key.Shape().Dim(2), Size: dims[3]}
+	sizes := attention.Sizes{Batch: dims[0], Context: dims[1], Heads: dims[2],
+		KeyHeads: key.Shape().Dim(2), Size: dims[3]}
 	p, err := attention.New(tier, engine.Arithmetic(query.Graph()), sizes)
 	if err != nil {
 		panic(err)
 	}
-	n := &nativeAttention{plan: p, inputs: []*graph.Node{engine.ShortOperand(query), engine.ShortOperand(key), engine.ShortOperand(value)}}
+	n := &nativeAttention{plan: p, inputs: []*graph.Node{engine.ShortOperand(query),
+		engine.ShortOperand(key), engine.ShortOperand(value)}}
 	if segments != nil {
 		n.inputs, n.segments = append(n.inputs, segments), true
 	}
-	outputs := []shapes.Shape{shapes.Make(engine.OperandType(query.Graph()), dims...), shapes.Make(dtypes.Float32, p.Logs())}
-	forward := engine.Native{Name: "attention", Outputs: outputs, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
-		i, _ := n.read(in)
-		return p.Forward(engine.Elements(out[0]), out[1].Flat.([]float32), i, parallel)
-	}}.Call(n.inputs...)
+	outputs := []shapes.Shape{shapes.Make(engine.OperandType(query.Graph()), dims...),
+		shapes.Make(dtypes.Float32, p.Logs())}
+	forward := engine.Native{Name: "attention", Outputs: outputs,
+		Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+			i, _ := n.read(in)
+			return p.Forward(engine.Elements(out[0]), out[1].Flat.([]float32), i, parallel)
+		}}.Call(n.inputs...)
 	n.mixed, n.logs = toFloat32(forward[0]), forward[1]
 	return n
 }
 
 // read splits a native's inputs into those of attention and the rest.
 func (n *nativeAttention) read(in []engine.Tensor) (i attention.Inputs, rest []engine.Tensor) {
-	i = attention.Inputs{Query: engine.Elements(in[0]), Key: engine.Elements(in[1]), Value: engine.Elements(in[2])}
+	i = attention.Inputs{Query: engine.Elements(in[0]), Key: engine.Elements(in[1]),
+		Value: engine.Elements(in[2])}
 	if in = in[3:]; n.segments {
 		i.Segments, in = in[0].Flat.([]int32), in[1:]
 	}
@@ -359,19 +387,27 @@ func (n *nativeAttention) read(in []engine.Tensor) (i attention.Inputs, rest []e
 
 // adjoints calls the backward pass. to selects where it writes, given its outputs and the
 // additional inputs more.
-func (n *nativeAttention) adjoints(name string, outputs []shapes.Shape, dMixed *graph.Node, more []*graph.Node, to func(out []engine.Tensor, more [][]float32) attention.Adjoints) []*graph.Node {
-	inputs := append(slices.Clone(n.inputs), engine.ShortOperand(n.mixed), n.logs, engine.ShortOperand(dMixed))
-	return engine.Native{Name: name, Outputs: outputs, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+func (n *nativeAttention) adjoints(name string, outputs []shapes.Shape, dMixed *graph.Node,
+	more []*graph.Node, to func(out []engine.Tensor,
+		more [][]float32) attention.Adjoints) []*graph.Node {
+	inputs := append(slices.Clone(n.inputs), engine.ShortOperand(n.mixed), n.logs,
+		engine.ShortOperand(dMixed))
+	return engine.Native{Name: name, Outputs: outputs, Run: func(in, out []engine.Tensor,
+		parallel engine.Parallel) error {
 		i, in := n.read(in)
-		return n.plan.Backward(to(out, elementsOf(in[3:])), i, engine.Elements(in[0]), in[1].Flat.([]float32), engine.Elements(in[2]), parallel)
+		return n.plan.Backward(to(out, elementsOf(in[3:])), i, engine.Elements(in[0]),
+			in[1].Flat.([]float32), engine.Elements(in[2]), parallel)
 	}}.Call(append(inputs, more...)...)
 }
 
 // joinedAdjoints returns the adjoints of queries, keys and values, joined as by [joinNatively].
-func (n *nativeAttention) joinedAdjoints(dMixed *graph.Node, h attention.Heads, turn rotation, stored dtypes.DType) *graph.Node {
-	joined := n.adjoints("joined adjoints of attention", []shapes.Shape{shapeOfJoined(h, stored)}, dMixed, []*graph.Node{turn.cos, turn.sin},
+func (n *nativeAttention) joinedAdjoints(dMixed *graph.Node, h attention.Heads, turn rotation,
+	stored dtypes.DType) *graph.Node {
+	joined := n.adjoints("joined adjoints of attention", []shapes.Shape{shapeOfJoined(h, stored)},
+		dMixed, []*graph.Node{turn.cos, turn.sin},
 		func(out []engine.Tensor, angles [][]float32) attention.Adjoints {
-			return attention.Adjoints{Joined: &attention.Joined{Heads: &h, Elements: engine.Elements(out[0]), Cos: angles[0], Sin: angles[1]}}
+			return attention.Adjoints{Joined: &attention.Joined{Heads: &h, Elements: engine.Elements(out[0]),
+				Cos: angles[0], Sin: angles[1]}}
 		})
 	return toFloat32(joined[0])
 }

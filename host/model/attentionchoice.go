@@ -16,7 +16,8 @@ import (
 
 // chooseCore returns the core of attention for the graph's device. GPUs have no fused core in
 // float32.
-func chooseCore(g *graph.Graph, s architecture.Settings, context int, segments *graph.Node) attentionCore {
+func chooseCore(g *graph.Graph, s architecture.Settings, context int,
+	segments *graph.Node) attentionCore {
 	d := engine.DeviceOf(g)
 	switch {
 	case engine.OwnProducts(g) && d.Attention() != device.PlainAttention:
@@ -24,7 +25,8 @@ func chooseCore(g *graph.Graph, s architecture.Settings, context int, segments *
 	case engine.OnCPU(g), !engine.InBFloat16(g):
 		return plainCore(segments)
 	}
-	sizes := coreSizes{group: s.Heads / s.KVHeads, size: s.HeadSize, context: context, documents: segments != nil}
+	sizes := coreSizes{group: s.Heads / s.KVHeads, size: s.HeadSize, context: context,
+		documents: segments != nil}
 	return sizes.choose(d, segments)
 }
 
@@ -55,8 +57,10 @@ func (c coreSizes) kind() string {
 
 // choose returns the core for the device. segments are as for [plainCore].
 func (c coreSizes) choose(d *engine.Device, segments *graph.Node) attentionCore {
-	if d.Attention() == device.PlainAttention || d.Attention() == device.AutoAttention && !d.Passes(c.kind(),
-		"attention is computed without the device's fused operation, which takes more time and memory", func() (engine.Trial, error) { return c.trial(c.fused, 1<<26), nil }) {
+	if d.Attention() == device.PlainAttention || d.Attention() == device.AutoAttention &&
+		!d.Passes(c.kind(),
+			"attention is computed without the device's fused operation, which takes more time and memory",
+			func() (engine.Trial, error) { return c.trial(c.fused, 1<<26), nil }) {
 		return plainCore(segments)
 	}
 	return c.fused(segments)
@@ -85,9 +89,11 @@ func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, scores 
 	// The operands of both cores are rounded to 8 bits, at different points.
 	t := engine.Trial{Compare: func(fused, plain [][]float32) error {
 		const most = 0.02
-		for i, what := range []string{"values", "gradient of queries", "gradient of keys", "gradient of values"} {
+		for i, what := range []string{"values", "gradient of queries", "gradient of keys",
+			"gradient of values"} {
 			if apart := engine.Distance(fused[i], plain[i]); !(apart < most) {
-				return fmt.Errorf("the %s of fused attention are %.2g from those of plain attention, relative to their norm: want less than %g", what, apart, most)
+				return fmt.Errorf("the %s of fused attention are %.2g from those of plain attention, "+
+					"relative to their norm: want less than %g", what, apart, most)
 			}
 		}
 		return nil
@@ -97,7 +103,8 @@ func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, scores 
 		for i := range values {
 			values[i] = float32(rng.NormFloat64())
 		}
-		t.Inputs = append(t.Inputs, engine.Input{Spec: engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, batch, c.context, heads, c.size)}, Data: values})
+		t.Inputs = append(t.Inputs, engine.Input{Spec: engine.Spec{Name: name,
+			Shape: shapes.Make(dtypes.Float32, batch, c.context, heads, c.size)}, Data: values})
 	}
 	add("query", heads)
 	add("key", keyHeads)
@@ -133,7 +140,8 @@ func randomDocuments(rng *rand.Rand, batch, context int) []int32 {
 
 // coreAndAdjoints returns the outputs of a core and the adjoints of its inputs. documents are the
 // segments of each row, nil for one document.
-func coreAndAdjoints(documents []int32, coreOf func(segments *graph.Node) attentionCore) engine.BuildFunc {
+func coreAndAdjoints(documents []int32,
+	coreOf func(segments *graph.Node) attentionCore) engine.BuildFunc {
 	return func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		var segments *graph.Node
 		if documents != nil {

@@ -42,7 +42,10 @@ func markedCore(segments *graph.Node, core attentionCore) attentionCore {
 			y := widened(x)
 			return graph.Add(y, graph.BroadcastToDims(padFeatures(marks, size, 0), y.Shape().Dimensions...))
 		}
-		narrowed := func(x *graph.Node) *graph.Node { return graph.SliceAxis(x, 3, graph.AxisRange(0, size)) }
+		narrowed := func(x *graph.Node) *graph.Node {
+			return graph.SliceAxis(x, 3,
+				graph.AxisRange(0, size))
+		}
 		mixed, back := core(marked(query, queryMarks), marked(key, keyMarks), widened(value))
 		return narrowed(mixed), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
 			dQuery, dKey, dValue := back(widened(dMixed))
@@ -57,14 +60,17 @@ func markedCore(segments *graph.Node, core attentionCore) attentionCore {
 func documentMarks(segments *graph.Node) (queries, keys *graph.Node) {
 	g, batch, context := segments.Graph(), segments.Shape().Dim(0), segments.Shape().Dim(1)
 	dims := []int{batch, context, 1, markedFeatures(context)}
-	number := graph.BroadcastToDims(graph.Reshape(segments, batch, context, 1, 1), dims...) // −1, padding, has all bits set
+	// −1, padding, has all bits set
+	number := graph.BroadcastToDims(graph.Reshape(segments, batch, context, 1, 1), dims...)
 	place := graph.Iota(g, shapes.Make(dtypes.Int32, dims...), 3)
-	bit := graph.BitwiseAnd(graph.BitwiseShiftRightLogical(number, place), graph.BroadcastToDims(graph.Const(g, int32(1)), dims...))
+	bit := graph.BitwiseAnd(graph.BitwiseShiftRightLogical(number, place),
+		graph.BroadcastToDims(graph.Const(g, int32(1)), dims...))
 	float := graph.ConvertDType(bit, dtypes.Float32)
 	return graph.MulScalar(float, -marking), graph.OneMinus(float)
 }
 
 // padFeatures pads the last of the four axes of x with zeros.
 func padFeatures(x *graph.Node, before, after int) *graph.Node {
-	return graph.Pad(x, graph.ScalarZero(x.Graph(), x.DType()), compute.PadAxis{}, compute.PadAxis{}, compute.PadAxis{}, compute.PadAxis{Start: before, End: after})
+	return graph.Pad(x, graph.ScalarZero(x.Graph(), x.DType()), compute.PadAxis{}, compute.PadAxis{},
+		compute.PadAxis{}, compute.PadAxis{Start: before, End: after})
 }

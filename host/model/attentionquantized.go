@@ -9,9 +9,11 @@ import (
 
 // attentionQuantized is [attend] with operands quantized as in cached decoding ([attentionCached]).
 // It consists of steps with a gradient each, so that quantizers may define any gradient.
-func attentionQuantized(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q ActivationQuantizer) *graph.Node {
+func attentionQuantized(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites,
+	q ActivationQuantizer) *graph.Node {
 	query, key, value := r.operands(x, w, norms, r.turn)
-	query, key, value = r.quantize(query, sites[siteQuery], q), r.quantize(key, sites[siteKey], q), r.quantize(value, sites[siteValue], q)
+	query, key, value = r.quantize(query, sites[siteQuery], q), r.quantize(key, sites[siteKey], q),
+		r.quantize(value, sites[siteValue], q)
 	mixed, back := r.core(query, key, value)
 	mixed = engine.Custom(mixed, []*graph.Node{query, key, value}, func(dy *graph.Node) []*graph.Node {
 		dQuery, dKey, dValue := back(dy)
@@ -23,16 +25,19 @@ func attentionQuantized(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites bl
 // operands returns queries [batch, context, heads, size], and keys and values [batch, context, key
 // heads, size]. Queries and keys are normalized and rotated, with all first coordinates of a head
 // before all second ones. Queries are not multiplied by 1/√size.
-func (r *rope) operands(x, w *graph.Node, norms *queryKeyNorm, turn rotation) (query, key, value *graph.Node) {
+func (r *rope) operands(x, w *graph.Node, norms *queryKeyNorm,
+	turn rotation) (query, key, value *graph.Node) {
 	queries, keys := r.heads*r.size, r.keyHeads*r.size
 	projected := linear(x, w) // [tokens, queries, keys and values]
 	query = graph.SliceAxis(projected, 1, graph.AxisRange(0, queries))
 	key = graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
 	value = r.splitHeads(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))
 	if norms != nil {
-		query, key = normalizeHeads(query, norms.query, norms.epsilon), normalizeHeads(key, norms.key, norms.epsilon)
+		query, key = normalizeHeads(query, norms.query, norms.epsilon),
+			normalizeHeads(key, norms.key, norms.epsilon)
 	}
-	return r.rotateCoordinates(r.splitHeads(query), turn), r.rotateCoordinates(r.splitHeads(key), turn), value
+	return r.rotateCoordinates(r.splitHeads(query), turn),
+		r.rotateCoordinates(r.splitHeads(key), turn), value
 }
 
 // quantize quantizes x [batch, context, heads, size] at a site, if the model has the site.
@@ -51,9 +56,10 @@ func (r *rope) rotateCoordinates(x *graph.Node, turn rotation) *graph.Node {
 		pairs := graph.Reshape(x, dims[0], dims[1], dims[2], r.size/2, 2)
 		x = graph.Reshape(graph.TransposeAllAxes(pairs, 0, 1, 2, 4, 3), dims...)
 	}
-	return engine.Custom(r.rotatePoints(x, turn, 1), []*graph.Node{x}, func(dy *graph.Node) []*graph.Node {
-		return []*graph.Node{r.rotatePoints(dy, turn, -1)}
-	})
+	return engine.Custom(r.rotatePoints(x, turn, 1), []*graph.Node{x},
+		func(dy *graph.Node) []*graph.Node {
+			return []*graph.Node{r.rotatePoints(dy, turn, -1)}
+		})
 }
 
 // normalizeHeads is [queryKeyNorm] for features [tokens, heads·size].

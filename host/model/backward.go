@@ -22,7 +22,8 @@ type Backward struct {
 // Operands quantizes the operands of a product. A nil function keeps its operand unquantized.
 type Operands struct {
 	Gradient func(dy *graph.Node) *graph.Node
-	Other    func(operand *graph.Node) *graph.Node // W or x, as multiplied in the forward product or before its quantization
+	// W or x, as multiplied in the forward product or before its quantization
+	Other func(operand *graph.Node) *graph.Node
 }
 
 // none reports whether neither operand is quantized.

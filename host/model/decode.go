@@ -33,7 +33,8 @@ func (m *transformer) CacheDims(batch, length int) [][]int {
 }
 
 // Decode implements [Language].
-func (m *transformer) Decode(params []*graph.Node, piece Piece, caches []*graph.Node, q ActivationQuantizer) (logits *graph.Node, next []*graph.Node) {
+func (m *transformer) Decode(params []*graph.Node, piece Piece, caches []*graph.Node,
+	q ActivationQuantizer) (logits *graph.Node, next []*graph.Node) {
 	m.checkParams(params)
 	if len(caches) != 2*m.Layers {
 		exceptions.Panicf("%s: %d caches, want %d", m.Kind, len(caches), 2*m.Layers)
@@ -42,12 +43,13 @@ func (m *transformer) Decode(params []*graph.Node, piece Piece, caches []*graph.
 	c := m.newCached(piece, caches[0].Shape().Dim(2))
 	r := headsOf(m.Settings, batch, n, nil)
 	r.cached = c
-	h := m.blocks(params, piece.Tokens, r, q.zeroPadding(c.segments), func(layer int, block func() *graph.Node) *graph.Node {
-		c.keys, c.values = caches[2*layer], caches[2*layer+1]
-		x := block()
-		next = append(next, c.keys, c.values)
-		return x
-	})
+	h := m.blocks(params, piece.Tokens, r, q.zeroPadding(c.segments),
+		func(layer int, block func() *graph.Node) *graph.Node {
+			c.keys, c.values = caches[2*layer], caches[2*layer+1]
+			x := block()
+			next = append(next, c.keys, c.values)
+			return x
+		})
 	last := graph.Slice(graph.Reshape(h, batch, n, m.Width), graph.AxisRange(), graph.AxisElem(n-1))
 	return linear(graph.Reshape(last, batch, m.Width), m.head(params)), next
 }
@@ -64,26 +66,32 @@ type cached struct {
 func (m *transformer) newCached(piece Piece, length int) *cached {
 	g, n := piece.Tokens.Graph(), piece.Tokens.Shape().Dim(1)
 	batch := piece.Tokens.Shape().Dim(0)
-	place := graph.Add(graph.Iota(g, shapes.Make(dtypes.Int32, batch, n, length), 1), graph.BroadcastToDims(piece.Start, batch, n, length))
+	place := graph.Add(graph.Iota(g, shapes.Make(dtypes.Int32, batch, n, length), 1),
+		graph.BroadcastToDims(piece.Start, batch, n, length))
 	key := graph.Iota(g, shapes.Make(dtypes.Int32, batch, n, length), 2)
 	first := graph.BroadcastToDims(graph.Reshape(piece.First, batch, 1, 1), batch, n, length)
 	// Padding sees itself, because a softmax over nothing is NaN.
-	seen := graph.LogicalOr(graph.Equal(key, place), graph.LogicalAnd(graph.LessOrEqual(key, place), graph.GreaterOrEqual(key, first)))
+	seen := graph.LogicalOr(graph.Equal(key, place), graph.LogicalAnd(graph.LessOrEqual(key, place),
+		graph.GreaterOrEqual(key, first)))
 	shown, hidden := graph.Scalar(g, dtypes.Float32, 0), graph.Scalar(g, dtypes.Float32, math.Inf(-1))
-	inside := graph.Reshape(graph.GreaterOrEqual(graph.Slice(place, graph.AxisRange(), graph.AxisRange(), graph.AxisElem(0)),
+	inside := graph.Reshape(graph.GreaterOrEqual(graph.Slice(place, graph.AxisRange(),
+		graph.AxisRange(), graph.AxisElem(0)),
 		graph.Slice(first, graph.AxisRange(), graph.AxisRange(), graph.AxisElem(0))), batch, n)
 	// The rotations at the piece's positions, from tables of all positions.
-	positions := graph.Add(graph.Iota(g, shapes.Make(dtypes.Int32, n, 1), 0), graph.BroadcastToDims(piece.Start, n, 1))
+	positions := graph.Add(graph.Iota(g, shapes.Make(dtypes.Int32, n, 1), 0),
+		graph.BroadcastToDims(piece.Start, n, 1))
 	return &cached{
-		start:    piece.Start,
-		turn:     rotationAt(m.Settings, length, positions, 1, n),
-		mask:     graph.Reshape(graph.Where(seen, graph.BroadcastToDims(shown, batch, n, length), graph.BroadcastToDims(hidden, batch, n, length)), batch, 1, n, 1, length),
+		start: piece.Start,
+		turn:  rotationAt(m.Settings, length, positions, 1, n),
+		mask: graph.Reshape(graph.Where(seen, graph.BroadcastToDims(shown, batch, n, length),
+			graph.BroadcastToDims(hidden, batch, n, length)), batch, 1, n, 1, length),
 		segments: graph.AddScalar(graph.ConvertDType(inside, dtypes.Int32), Padding),
 	}
 }
 
 // attentionCached is [attend] of a piece to the earlier tokens and to itself, without a gradient.
-func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites, q ActivationQuantizer) *graph.Node {
+func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites,
+	q ActivationQuantizer) *graph.Node {
 	c := r.cached
 	query, key, value := r.operands(x, w, norms, c.turn)
 	query = r.quantize(query, sites[siteQuery], q)
@@ -91,24 +99,29 @@ func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites block
 	c.keys, c.values = c.appendTo(c.keys, key), c.appendTo(c.values, value)
 
 	grouped := graph.Reshape(query, r.batch, r.context, r.keyHeads, r.heads/r.keyHeads, r.size)
-	products := engine.DotGeneral(grouped, []int{4}, []int{0, 2}, c.keys, []int{3}, []int{0, 1}) // [batch, key heads, n, group, length]
+	// [batch, key heads, n, group, length]
+	products := engine.DotGeneral(grouped, []int{4}, []int{0, 2}, c.keys, []int{3}, []int{0, 1})
 	weights := softmax(graph.Add(graph.MulScalar(products, 1/math.Sqrt(float64(r.size))), c.mask))
-	mixed := engine.DotGeneral(weights, []int{4}, []int{0, 1}, c.values, []int{2}, []int{0, 1}) // [batch, key heads, n, group, size]
-	return graph.Reshape(graph.TransposeAllAxes(mixed, 0, 2, 1, 3, 4), r.batch*r.context, r.heads*r.size)
+	// [batch, key heads, n, group, size]
+	mixed := engine.DotGeneral(weights, []int{4}, []int{0, 1}, c.values, []int{2}, []int{0, 1})
+	return graph.Reshape(graph.TransposeAllAxes(mixed, 0, 2, 1, 3, 4), r.batch*r.context,
+		r.heads*r.size)
 }
 
 // appendTo writes keys or values [batch, n, key heads, size] to a cache, rounded as operands of
 // products: package decode, which reads them too, expects it.
 func (c *cached) appendTo(cache, x *graph.Node) *graph.Node {
 	zero := graph.ScalarZero(cache.Graph(), dtypes.Int32)
-	return graph.DynamicUpdateSlice(cache, engine.Rounded(graph.TransposeAllAxes(x, 0, 2, 1, 3)), []*graph.Node{zero, zero, c.start, zero})
+	return graph.DynamicUpdateSlice(cache, engine.Rounded(graph.TransposeAllAxes(x, 0, 2, 1, 3)),
+		[]*graph.Node{zero, zero, c.start, zero})
 }
 
 // Scored are sequences with tokens to be scored. Rows are right-padded with any valid ids.
 type Scored struct {
-	Tokens          *graph.Node // ids, int32 [batch, length]
-	Lengths         *graph.Node // number of tokens in each row before the padding, int32 [batch]
-	Places, Targets *graph.Node // Targets are ids, Places the flat indices in Tokens of the preceding tokens; int32 [n]
+	Tokens  *graph.Node // ids, int32 [batch, length]
+	Lengths *graph.Node // number of tokens in each row before the padding, int32 [batch]
+	// Targets are ids, Places the flat indices in Tokens of the preceding tokens; int32 [n]
+	Places, Targets *graph.Node
 
 	// Positions and Parts, int32 [batch, length], are nil if each row is one sequence. Otherwise a
 	// row is a context, which is part 0, and several continuations of it, each of which is a
@@ -118,7 +131,8 @@ type Scored struct {
 }
 
 // Scores implements [Language]. Logits are computed only at the requested positions.
-func (m *transformer) Scores(params []*graph.Node, s Scored, q ActivationQuantizer) (logProbs, likeliest *graph.Node) {
+func (m *transformer) Scores(params []*graph.Node, s Scored,
+	q ActivationQuantizer) (logProbs, likeliest *graph.Node) {
 	m.checkParams(params)
 	batch, length := s.Tokens.Shape().Dim(0), s.Tokens.Shape().Dim(1)
 	g := s.Tokens.Graph()
@@ -131,8 +145,10 @@ func (m *transformer) Scores(params []*graph.Node, s Scored, q ActivationQuantiz
 	} else {
 		r = newRope(g, m.Settings, batch, length, nil)
 	}
-	h := m.blocks(params, s.Tokens, r, q.zeroPadding(segments), func(_ int, block func() *graph.Node) *graph.Node { return block() })
-	return m.scoreTargets(graph.Gather(h, graph.InsertAxes(s.Places, -1)), m.head(params), clampIDs(s.Targets, m.Vocab))
+	h := m.blocks(params, s.Tokens, r, q.zeroPadding(segments),
+		func(_ int, block func() *graph.Node) *graph.Node { return block() })
+	return m.scoreTargets(graph.Gather(h, graph.InsertAxes(s.Places, -1)), m.head(params),
+		clampIDs(s.Targets, m.Vocab))
 }
 
 // scoreTargets returns the log-probabilities of targets given hidden states h [n, width], and
@@ -143,7 +159,8 @@ func (m *transformer) scoreTargets(h, head, targets *graph.Node) (logProbs, like
 	var probs, best []*graph.Node
 	for from := 0; from < targets.Shape().Dim(0); from += part {
 		to := min(from+part, targets.Shape().Dim(0))
-		h, targets := graph.Slice(h, graph.AxisRange(from, to)), graph.Slice(targets, graph.AxisRange(from, to))
+		h, targets := graph.Slice(h, graph.AxisRange(from, to)),
+			graph.Slice(targets, graph.AxisRange(from, to))
 		best = append(best, graph.Equal(graph.ArgMax(linear(h, head), -1, dtypes.Int32), targets))
 		probs = append(probs, graph.Neg(crossEntropy(1, h, head, targets)))
 	}
@@ -154,8 +171,10 @@ func (m *transformer) scoreTargets(h, head, targets *graph.Node) (logProbs, like
 func newSharedRope(s architecture.Settings, positions, parts *graph.Node) *rope {
 	g, batch, context := parts.Graph(), parts.Shape().Dim(0), parts.Shape().Dim(1)
 	ofContext := graph.InsertAxes(graph.Equal(parts, graph.ScalarZero(g, parts.DType())), 1)
-	seen := graph.LogicalOr(sameDocument(parts), graph.BroadcastToDims(ofContext, batch, context, context))
-	r := headsOf(s, batch, context, maskedCore(0, func(scores *graph.Node) *graph.Node { return maskScores(scores, seen) }))
+	seen := graph.LogicalOr(sameDocument(parts), graph.BroadcastToDims(ofContext, batch, context,
+		context))
+	r := headsOf(s, batch, context, maskedCore(0,
+		func(scores *graph.Node) *graph.Node { return maskScores(scores, seen) }))
 	r.turn = rotationAt(s, context, graph.Reshape(positions, -1, 1), batch, context)
 	return r
 }

@@ -38,18 +38,21 @@ type Distilled struct {
 }
 
 // BatchLogits implements [Language].
-func (m *transformer) BatchLogits(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
+func (m *transformer) BatchLogits(params []*graph.Node, batch *graph.Node,
+	q ActivationQuantizer) *graph.Node {
 	in, h := m.readHidden(params, batch, q)
 	dims := in.tokens.Shape().Dimensions
 	return graph.Reshape(linear(h, m.head(params)), dims[0], dims[1]-1, m.Vocab)
 }
 
 // Distilled implements [Language].
-func (m *transformer) Distilled(params []*graph.Node, batch, teacher *graph.Node, q ActivationQuantizer, d Distillation) Distilled {
+func (m *transformer) Distilled(params []*graph.Node, batch, teacher *graph.Node,
+	q ActivationQuantizer, d Distillation) Distilled {
 	in, h := m.readHidden(params, batch, q)
 	dims := in.tokens.Shape().Dimensions
 	if want := []int{dims[0], dims[1] - 1, m.Vocab}; !slices.Equal(want, teacher.Shape().Dimensions) {
-		exceptions.Panicf("%s: the teacher's logits have shape %s, want %v", m.Kind, teacher.Shape(), want)
+		exceptions.Panicf("%s: the teacher's logits have shape %s, want %v", m.Kind, teacher.Shape(),
+			want)
 	}
 	head, targets := m.head(params), m.targets(in)
 	teacher = graph.Reshape(teacher, -1, m.Vocab)
@@ -60,7 +63,8 @@ func (m *transformer) Distilled(params []*graph.Node, batch, teacher *graph.Node
 		divergences, crossEntropies := d.losses(linear(h, head), teacher, targets)
 		return d.means(mean(divergences), mean(crossEntropies))
 	}
-	divergences, crossEntropies, dLogits := nativeDistilled(d, matMulTransposed(h, head), teacher, graph.InsertAxes(targets, -1), m.factors(in, h))
+	divergences, crossEntropies, dLogits := nativeDistilled(d, matMulTransposed(h, head), teacher,
+		graph.InsertAxes(targets, -1), m.factors(in, h))
 	out := d.means(mean(divergences), mean(crossEntropies))
 	dh, dHead := matMul(dLogits, head), transposedMatMul(dLogits, h)
 	out.Loss = engine.Custom(out.Loss, []*graph.Node{h, head}, func(dy *graph.Node) []*graph.Node {
@@ -80,13 +84,15 @@ func (d Distillation) means(divergence, crossEntropy *graph.Node) Distilled {
 
 // losses computes the divergences and cross-entropies of rows of logits, in operations of the
 // graph.
-func (d Distillation) losses(logits, teacher, targets *graph.Node) (divergences, crossEntropies *graph.Node) {
+func (d Distillation) losses(logits, teacher,
+	targets *graph.Node) (divergences, crossEntropies *graph.Node) {
 	plain := newPredictions(logits, 1)
 	scaled := plain
 	if d.Temperature != 1 {
 		scaled = newPredictions(logits, d.Temperature)
 	}
-	divergences = graph.MulScalar(d.divergence(scaled, newPredictions(teacher, d.Temperature)), d.scale())
+	divergences = graph.MulScalar(d.divergence(scaled, newPredictions(teacher, d.Temperature)),
+		d.scale())
 	return divergences, plain.crossEntropy(targets)
 }
 
@@ -105,12 +111,14 @@ func (d Distillation) scale() float64 {
 // logit is (1−β)·Q·(r − ΣQ·r), divided by the temperature. If M is P, as for β = 1, r is log Q/P
 // and the factor is 1.
 func (d Distillation) divergence(model, teacher predictions) *graph.Node {
-	logRatio := graph.Sub(graph.Sub(teacher.scaled, model.scaled), graph.Sub(teacher.logTotal, model.logTotal))
+	logRatio := graph.Sub(graph.Sub(teacher.scaled, model.scaled),
+		graph.Sub(teacher.logTotal, model.logTotal))
 	if d.Beta == 0 {
-		return engine.Custom(teacher.mean(logRatio), []*graph.Node{model.logits}, func(dy *graph.Node) []*graph.Node {
-			dy = graph.InsertAxes(graph.MulScalar(dy, 1/d.Temperature), -1)
-			return []*graph.Node{graph.Mul(graph.Sub(model.probabilities(), teacher.probabilities()), dy)}
-		})
+		return engine.Custom(teacher.mean(logRatio), []*graph.Node{model.logits},
+			func(dy *graph.Node) []*graph.Node {
+				dy = graph.InsertAxes(graph.MulScalar(dy, 1/d.Temperature), -1)
+				return []*graph.Node{graph.Mul(graph.Sub(model.probabilities(), teacher.probabilities()), dy)}
+			})
 	}
 	factor := 1 - d.Beta
 	if d.Beta == 1 {
@@ -121,7 +129,8 @@ func (d Distillation) divergence(model, teacher predictions) *graph.Node {
 	value := graph.Add(graph.MulScalar(teacher.mean(u), d.Beta), graph.MulScalar(modelKL, factor))
 	return engine.Custom(value, []*graph.Node{model.logits}, func(dy *graph.Node) []*graph.Node {
 		dy = graph.Div(graph.InsertAxes(graph.MulScalar(dy, factor/d.Temperature), -1), model.total)
-		return []*graph.Node{graph.Mul(graph.Mul(model.exponentials, graph.Sub(r, graph.InsertAxes(modelKL, -1))), dy)}
+		return []*graph.Node{graph.Mul(graph.Mul(model.exponentials,
+			graph.Sub(r, graph.InsertAxes(modelKL, -1))), dy)}
 	})
 }
 
@@ -133,14 +142,18 @@ func (d Distillation) toMixture(logRatio *graph.Node) (u, r *graph.Node) {
 		return graph.ZerosLike(logRatio), graph.Neg(logRatio)
 	}
 	smaller := graph.Exp(graph.Neg(graph.Abs(logRatio)))
-	mix := func(larger float64) *graph.Node { return graph.AddScalar(graph.MulScalar(smaller, 1-larger), larger) }
+	mix := func(larger float64) *graph.Node {
+		return graph.AddScalar(graph.MulScalar(smaller,
+			1-larger), larger)
+	}
 	mixture := mix(d.Beta)
 	if d.Beta != 0.5 {
 		teacherLarger := graph.GreaterThan(logRatio, graph.ZerosLike(logRatio))
 		mixture = graph.Where(teacherLarger, mixture, mix(1-d.Beta))
 	}
 	log := graph.Log(mixture)
-	return graph.Sub(graph.MinScalar(logRatio, 0), log), graph.Neg(graph.Add(graph.MaxScalar(logRatio, 0), log))
+	return graph.Sub(graph.MinScalar(logRatio, 0), log), graph.Neg(graph.Add(graph.MaxScalar(logRatio,
+		0), log))
 }
 
 // predictions are the distributions of logits, [tokens, vocabulary]: exponentials/total.
@@ -168,7 +181,8 @@ func (p predictions) probabilities() *graph.Node { return graph.Div(p.exponentia
 
 // mean returns the expectation of x in each row, [tokens].
 func (p predictions) mean(x *graph.Node) *graph.Node {
-	return graph.Squeeze(graph.Div(graph.ReduceAndKeep(graph.Mul(p.exponentials, x), graph.ReduceSum, -1), p.total), -1)
+	return graph.Squeeze(graph.Div(graph.ReduceAndKeep(graph.Mul(p.exponentials, x), graph.ReduceSum,
+		-1), p.total), -1)
 }
 
 // crossEntropy returns −log of the probability of the target in each row, [tokens], from unscaled
@@ -178,6 +192,7 @@ func (p predictions) crossEntropy(targets *graph.Node) *graph.Node {
 	value := graph.Sub(graph.Squeeze(p.logTotal, -1), chosenLogits(p.logits, targets))
 	return engine.Custom(value, []*graph.Node{p.logits}, func(dy *graph.Node) []*graph.Node {
 		q := p.probabilities()
-		return []*graph.Node{graph.Mul(graph.Where(isTarget(p.logits, targets), graph.AddScalar(q, -1), q), graph.InsertAxes(dy, -1))}
+		return []*graph.Node{graph.Mul(graph.Where(isTarget(p.logits, targets), graph.AddScalar(q, -1),
+			q), graph.InsertAxes(dy, -1))}
 	})
 }

@@ -23,8 +23,9 @@ const Padding = -1
 
 // A DocumentRow is one row of a batch of documents. Its slices share the batch's memory.
 type DocumentRow struct {
-	Tokens   []int32 // context+1 ids; any valid ids in padding
-	Segments []int32 // number of the document at each position, ascending from 0, or Padding, after all documents
+	Tokens []int32 // context+1 ids; any valid ids in padding
+	// number of the document at each position, ascending from 0, or Padding, after all documents
+	Segments []int32
 	weights  []int32 // bits of float32 numbers
 }
 
@@ -33,14 +34,18 @@ func DocumentRows(batch []int32, context int) []DocumentRow {
 	places := context + 1
 	var rows []DocumentRow
 	for ; len(batch) >= Planes*places; batch = batch[Planes*places:] {
-		rows = append(rows, DocumentRow{batch[:places], batch[places : 2*places], batch[2*places : 3*places]})
+		rows = append(rows, DocumentRow{batch[:places], batch[places : 2*places],
+			batch[2*places : 3*places]})
 	}
 	return rows
 }
 
 // Weight returns the weight of the loss of predicting the token at a position. The first position
 // with a weight is 1.
-func (r DocumentRow) Weight(place int) float32 { return math.Float32frombits(uint32(r.weights[place])) }
+func (r DocumentRow) Weight(
+	place int) float32 {
+	return math.Float32frombits(uint32(r.weights[place]))
+}
 
 // SetWeight sets the weight that [DocumentRow.Weight] returns. Position 0, which is never
 // predicted, keeps weight 0.
@@ -98,7 +103,8 @@ func (m *transformer) readBatch(batch *graph.Node) sequences {
 		return sequences{tokens: batch}
 	}
 	plane := func(i, from, to int) *graph.Node {
-		return graph.Squeeze(graph.Slice(batch, graph.AxisRange(), graph.AxisElem(i), graph.AxisRange(from, to)), 1)
+		return graph.Squeeze(graph.Slice(batch, graph.AxisRange(), graph.AxisElem(i),
+			graph.AxisRange(from, to)), 1)
 	}
 	places := batch.Shape().Dim(2)
 	return sequences{
@@ -114,7 +120,8 @@ func (q ActivationQuantizer) zeroPadding(segments *graph.Node) ActivationQuantiz
 	if q == nil || segments == nil {
 		return q
 	}
-	used := graph.GreaterOrEqual(graph.Reshape(segments, -1, 1), graph.ScalarZero(segments.Graph(), segments.DType()))
+	used := graph.GreaterOrEqual(graph.Reshape(segments, -1, 1),
+		graph.ScalarZero(segments.Graph(), segments.DType()))
 	return func(site ActivationSite, x *graph.Node) *graph.Node {
 		return q(site, graph.Mul(x, graph.ConvertDType(used, x.DType())))
 	}

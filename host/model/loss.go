@@ -26,10 +26,11 @@ func crossEntropy(n int, h, head, targets *graph.Node) *graph.Node {
 	if n == 1 {
 		logits := matMulTransposed(h, head)
 		losses, logTotal := maskedLosses(logits, targets)
-		return engine.Custom(graph.Squeeze(losses, -1), []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
-			dLogits := logitsGradient(logits, logTotal, targets, graph.InsertAxes(dLosses, -1))
-			return []*graph.Node{matMul(dLogits, head), transposedMatMul(dLogits, h)}
-		})
+		return engine.Custom(graph.Squeeze(losses, -1), []*graph.Node{h, head},
+			func(dLosses *graph.Node) []*graph.Node {
+				dLogits := logitsGradient(logits, logTotal, targets, graph.InsertAxes(dLosses, -1))
+				return []*graph.Node{matMul(dLogits, head), transposedMatMul(dLogits, h)}
+			})
 	}
 	tokens := h.Shape().Dim(0)
 	state := []*graph.Node{zeros(h, n, tokens/n, 1)}
@@ -37,10 +38,11 @@ func crossEntropy(n int, h, head, targets *graph.Node) *graph.Node {
 		losses, _ := maskedLosses(matMulTransposed(c.h, c.head), c.perToken[0])
 		return []*graph.Node{c.put(c.state[0], losses)}
 	})
-	return engine.Custom(graph.Reshape(state[0], tokens), []*graph.Node{h, head}, func(dLosses *graph.Node) []*graph.Node {
-		_, dh, dHead := lossInChunks(n, h, head, targets, graph.InsertAxes(dLosses, -1))
-		return []*graph.Node{dh, dHead}
-	})
+	return engine.Custom(graph.Reshape(state[0], tokens), []*graph.Node{h, head},
+		func(dLosses *graph.Node) []*graph.Node {
+			_, dh, dHead := lossInChunks(n, h, head, targets, graph.InsertAxes(dLosses, -1))
+			return []*graph.Node{dh, dHead}
+		})
 }
 
 // maskedLosses returns −log softmax(logits)[target] and log Σ exp(logits) of each row, [tokens, 1]
@@ -53,8 +55,10 @@ func maskedLosses(logits, targets *graph.Node) (losses, logTotal *graph.Node) {
 		logTotal, chosen = nativeSums(logits, targets)
 	} else {
 		highest := graph.ReduceAndKeep(logits, graph.ReduceMax, -1)
-		logTotal = graph.Add(graph.Log(graph.ReduceAndKeep(graph.Exp(graph.Sub(logits, highest)), graph.ReduceSum, -1)), highest)
-		chosen = graph.ReduceAndKeep(graph.Where(isTarget(logits, targets), logits, graph.ScalarZero(logits.Graph(), logits.DType())), graph.ReduceSum, -1)
+		logTotal = graph.Add(graph.Log(graph.ReduceAndKeep(graph.Exp(graph.Sub(logits, highest)),
+			graph.ReduceSum, -1)), highest)
+		chosen = graph.ReduceAndKeep(graph.Where(isTarget(logits, targets), logits,
+			graph.ScalarZero(logits.Graph(), logits.DType())), graph.ReduceSum, -1)
 	}
 	return graph.Sub(logTotal, chosen), logTotal
 }
@@ -64,12 +68,14 @@ func maskedLosses(logits, targets *graph.Node) (losses, logTotal *graph.Node) {
 // certain.
 func logitsGradient(logits, logTotal, targets, dLosses *graph.Node) *graph.Node {
 	probabilities := graph.Exp(graph.Sub(logits, logTotal))
-	return graph.Mul(graph.Where(isTarget(logits, targets), graph.AddScalar(probabilities, -1), probabilities), dLosses)
+	return graph.Mul(graph.Where(isTarget(logits, targets), graph.AddScalar(probabilities, -1),
+		probabilities), dLosses)
 }
 
 // isTarget reports for each column of logits whether it is the target.
 func isTarget(logits, targets *graph.Node) *graph.Node {
-	columns := graph.Iota(logits.Graph(), shapes.Make(targets.DType(), logits.Shape().Dimensions...), 1)
+	columns := graph.Iota(logits.Graph(), shapes.Make(targets.DType(), logits.Shape().Dimensions...),
+		1)
 	return graph.Equal(columns, graph.BroadcastToDims(targets, logits.Shape().Dimensions...))
 }
 
@@ -83,7 +89,8 @@ func clampIDs(ids *graph.Node, vocabulary int) *graph.Node {
 // So the head is computed chunk by chunk, forward and backward, and only the logits of one chunk
 // and their gradient are in memory: for 32,768 tokens and a vocabulary of 32,000 they would take
 // 6.3 GB at once.
-func (m *transformer) Loss(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
+func (m *transformer) Loss(params []*graph.Node, batch *graph.Node,
+	q ActivationQuantizer) *graph.Node {
 	in, h := m.readHidden(params, batch, q)
 	return m.meanLoss(in, h, m.head(params), m.targets(in))
 }
@@ -91,7 +98,8 @@ func (m *transformer) Loss(params []*graph.Node, batch *graph.Node, q Activation
 // meanLoss returns the mean of the losses of targets, [batch·context].
 func (m *transformer) meanLoss(in sequences, h, head, targets *graph.Node) *graph.Node {
 	tokens := targets.Shape().Dim(0)
-	losses, dh, dHead := lossInChunks(m.chunks(tokens), h, head, graph.InsertAxes(targets, -1), m.factors(in, h))
+	losses, dh, dHead := lossInChunks(m.chunks(tokens), h, head, graph.InsertAxes(targets, -1),
+		m.factors(in, h))
 	mean := graph.ReduceAllMean(m.weightLosses(graph.Reshape(losses, tokens), in))
 	return engine.Custom(mean, []*graph.Node{h, head}, func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{graph.Mul(dh, dy), graph.Mul(dHead, dy)}
@@ -149,11 +157,14 @@ func lossInChunks(n int, h, head, targets, factors *graph.Node) (losses, dh, dHe
 		return lossAtOnce(h, head, targets, factors)
 	}
 	tokens, width := h.Shape().Dim(0), h.Shape().Dim(1)
-	state := []*graph.Node{zeros(h, n, tokens/n, 1), zeros(h, n, tokens/n, width), zeros(h, head.Shape().Dimensions...)}
-	state = overChunks(n, h, head, []*graph.Node{targets, factors}, state, func(c chunk) []*graph.Node {
-		losses, dh, dHead := lossAtOnce(c.h, c.head, c.perToken[0], c.perToken[1])
-		return []*graph.Node{c.put(c.state[0], losses), c.put(c.state[1], dh), graph.Add(c.state[2], dHead)}
-	})
+	state := []*graph.Node{zeros(h, n, tokens/n, 1), zeros(h, n, tokens/n, width),
+		zeros(h, head.Shape().Dimensions...)}
+	state = overChunks(n, h, head, []*graph.Node{targets, factors}, state,
+		func(c chunk) []*graph.Node {
+			losses, dh, dHead := lossAtOnce(c.h, c.head, c.perToken[0], c.perToken[1])
+			return []*graph.Node{c.put(c.state[0], losses), c.put(c.state[1], dh),
+				graph.Add(c.state[2], dHead)}
+		})
 	return graph.Reshape(state[0], tokens, 1), graph.Reshape(state[1], tokens, width), state[2]
 }
 
@@ -173,7 +184,8 @@ func overChunks(n int, h, head *graph.Node, perToken, state []*graph.Node,
 	for _, x := range append([]*graph.Node{engine.Operand(h)}, perToken...) {
 		fixed = append(fixed, graph.Reshape(x, n, x.Shape().Dim(0)/n, -1))
 	}
-	return engine.Loop(h.Graph(), n, fixed, state, func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
+	return engine.Loop(h.Graph(), n, fixed, state, func(i *graph.Node, fixed,
+		state []*graph.Node) []*graph.Node {
 		var parts []*graph.Node
 		for _, x := range fixed[1:] {
 			parts = append(parts, graph.Gather(x, graph.Reshape(i, 1)))
@@ -212,7 +224,8 @@ func lossAtOnce(h, head, targets, factors *graph.Node) (losses, dh, dHead *graph
 // rowLosses returns the losses of the rows of logits and the gradients with respect to the logits,
 // by one kernel that reads each logit once. ok is false if the device has no kernels, or a row is
 // too long for the registers of a kernel's threads.
-func rowLosses(call rowsCall, logits, targets, factors *graph.Node) (losses, dLogits *graph.Node, ok bool) {
+func rowLosses(call rowsCall, logits, targets,
+	factors *graph.Node) (losses, dLogits *graph.Node, ok bool) {
 	tokens, vocabulary := logits.Shape().Dim(0), logits.Shape().Dim(1)
 	if vocabulary > lower.LargestLoneRow || tokens*vocabulary > math.MaxInt32 {
 		return nil, nil, false // the latter if the tokens are one chunk because they do not divide
@@ -222,7 +235,10 @@ func rowLosses(call rowsCall, logits, targets, factors *graph.Node) (losses, dLo
 		panic(err)
 	}
 	at := lower.InMemory{"gradient": lower.BFloat16}
-	subject := lower.Subject{Kind: lower.Losses, Of: func(rows int) (*program.Program, error) { return lossRows(rows, vocabulary) }, Stored: at, Largest: lower.LargestLoneRow}
+	subject := lower.Subject{Kind: lower.Losses, Of: func(rows int) (*program.Program,
+		error) {
+		return lossRows(rows, vocabulary)
+	}, Stored: at, Largest: lower.LargestLoneRow}
 	out, ok := call(logits.Graph(), subject, p, tokens, []*graph.Node{logits, targets, factors}, at)
 	if !ok {
 		return nil, nil, false
@@ -258,4 +274,5 @@ func lossRows(rows, columns int) (*program.Program, error) {
 }
 
 // A rowsCall computes a program over rows, as [lower.Kernel] does.
-type rowsCall func(g *graph.Graph, s lower.Subject, p *program.Program, rows int, inputs []*graph.Node, at lower.InMemory) (map[string]*graph.Node, bool)
+type rowsCall func(g *graph.Graph, s lower.Subject, p *program.Program, rows int,
+	inputs []*graph.Node, at lower.InMemory) (map[string]*graph.Node, bool)

@@ -60,7 +60,8 @@ type Language interface {
 	// Distilled returns the losses of a batch for distillation, given the teacher's logits from its
 	// BatchLogits. There is no gradient with respect to the teacher. The gradient may be computed
 	// along with the value, as in Loss.
-	Distilled(params []*graph.Node, batch, teacher *graph.Node, q ActivationQuantizer, d Distillation) Distilled
+	Distilled(params []*graph.Node, batch, teacher *graph.Node, q ActivationQuantizer,
+		d Distillation) Distilled
 
 	// SampledLoss is Loss with targets sampled from the predictions, instead of those of the batch.
 	// key, uint32 [2], is the random key. A sampled target has the weight of the one it replaces.
@@ -109,7 +110,8 @@ type Language interface {
 // Options are options of a language model's computation.
 type Options struct {
 	Recompute architecture.Recompute // what the backward pass recomputes; "" is none
-	Documents bool                   // rows of a batch may hold several documents, which are kept apart: see [DocumentRow]
+	// rows of a batch may hold several documents, which are kept apart: see [DocumentRow]
+	Documents bool
 
 	// LossTokens is the largest number of tokens whose logits a loss holds in memory at a time; 0
 	// means as many as take 1 GiB.
@@ -123,7 +125,8 @@ type Options struct {
 // computation.
 type Sites struct {
 	Keys, Values, Queries bool // operands of attention
-	Head                  bool // the input of the head, and its weight; if tied, the embedding is quantized in its lookup, too
+	// the input of the head, and its weight; if tied, the embedding is quantized in its lookup, too
+	Head bool
 }
 
 // New returns the model of the settings; a language model's vocabulary must be known.

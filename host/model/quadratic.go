@@ -83,11 +83,15 @@ func (m *Quadratic) Params() []architecture.Param { return m.settings.Params() }
 
 // BatchDims implements [Model]: a batch is the noise of the gradient, [rows, dimension], as the
 // bits of float32 numbers. [Quadratic.NoiseSource] draws it; zeros mean no noise.
-func (m *Quadratic) BatchDims(_, _ int) []int { return []int{m.settings.Rows, m.settings.Dimension} }
+func (m *Quadratic) BatchDims(_,
+	_ int) []int {
+	return []int{m.settings.Rows, m.settings.Dimension}
+}
 
 // Losses implements [Model]: it returns f(x) − f(x*), [1]. Its gradient is A(x − x*) plus the
 // noise.
-func (m *Quadratic) Losses(params []*graph.Node, batch *graph.Node, _ ActivationQuantizer) *graph.Node {
+func (m *Quadratic) Losses(params []*graph.Node, batch *graph.Node,
+	_ ActivationQuantizer) *graph.Node {
 	rows, n := m.settings.Rows, m.settings.Dimension
 	if len(params) != 1 || !slices.Equal(params[0].Shape().Dimensions, []int{rows, n}) {
 		exceptions.Panicf("quadratic: want one parameter of shape [%d, %d]", rows, n)
@@ -103,7 +107,8 @@ func (m *Quadratic) Losses(params []*graph.Node, batch *graph.Node, _ Activation
 }
 
 // Loss implements [Model].
-func (m *Quadratic) Loss(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
+func (m *Quadratic) Loss(params []*graph.Node, batch *graph.Node,
+	q ActivationQuantizer) *graph.Node {
 	return graph.ReduceAllMean(m.Losses(params, batch, q))
 }
 
@@ -179,7 +184,8 @@ func (s *NoiseSource) BatchLen() int { return s.n }
 // noise²).
 func (s *NoiseSource) At(index int64, dst []int32) error {
 	if index < 0 || len(dst) != s.n {
-		return fmt.Errorf("noise: batch %d into room for %d numbers, a batch has %d", index, len(dst), s.n)
+		return fmt.Errorf("noise: batch %d into room for %d numbers, a batch has %d", index, len(dst),
+			s.n)
 	}
 	rng := generator(s.seed, noiseStream, uint64(index))
 	for i := range dst {

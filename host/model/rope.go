@@ -26,7 +26,8 @@ type rope struct {
 
 // newRope returns the rope with the best core for the graph's device. segments are the document
 // numbers in each row, [batch, context], nil for one document.
-func newRope(g *graph.Graph, s architecture.Settings, batch, context int, segments *graph.Node) *rope {
+func newRope(g *graph.Graph, s architecture.Settings, batch, context int,
+	segments *graph.Node) *rope {
 	r := headsOf(s, batch, context, chooseCore(g, s, context, segments))
 	table := func(f func(float64) float64) *graph.Node {
 		return engine.Constant(g, s.ByPosition(context, f), 1, context, 1, r.size/2)
@@ -37,14 +38,16 @@ func newRope(g *graph.Graph, s architecture.Settings, batch, context int, segmen
 
 // headsOf returns a rope without tables.
 func headsOf(s architecture.Settings, batch, context int, core attentionCore) *rope {
-	return &rope{batch: batch, context: context, heads: s.Heads, keyHeads: s.KVHeads, size: s.HeadSize, pairing: s.RopePairs, core: core}
+	return &rope{batch: batch, context: context, heads: s.Heads, keyHeads: s.KVHeads, size: s.HeadSize,
+		pairing: s.RopePairs, core: core}
 }
 
 type rotation struct{ cos, sin *graph.Node }
 
 // rotationAt returns the tables for positions below length, [n, 1], in the shape [batch, context, 1,
 // size/2], where n is batch·context.
-func rotationAt(s architecture.Settings, length int, positions *graph.Node, batch, context int) rotation {
+func rotationAt(s architecture.Settings, length int, positions *graph.Node, batch,
+	context int) rotation {
 	pairs := s.HeadSize / 2
 	table := func(f func(float64) float64) *graph.Node {
 		all := engine.Constant(positions.Graph(), s.ByPosition(length, f), length, pairs)
@@ -72,9 +75,14 @@ func (n *queryKeyNorm) gains() []*graph.Node {
 // apply returns queries and keys [tokens, heads·size] normalized, with the features of each head in
 // the order of coordinates, and the function from the adjoints of the results to those of queries,
 // keys and gains. A nil norm changes nothing.
-func (n *queryKeyNorm) apply(r *rope, query, key *graph.Node) (q, k *graph.Node, back func(dq, dk *graph.Node) (*graph.Node, *graph.Node, []*graph.Node)) {
+func (n *queryKeyNorm) apply(r *rope, query,
+	key *graph.Node) (q, k *graph.Node, back func(dq, dk *graph.Node) (*graph.Node, *graph.Node,
+	[]*graph.Node)) {
 	if n == nil {
-		return query, key, func(dq, dk *graph.Node) (*graph.Node, *graph.Node, []*graph.Node) { return dq, dk, nil }
+		return query, key, func(dq, dk *graph.Node) (*graph.Node, *graph.Node, []*graph.Node) {
+			return dq,
+				dk, nil
+		}
 	}
 	q, queryBack := r.normalize(query, n.query, n.epsilon)
 	k, keyBack := r.normalize(key, n.key, n.epsilon)
@@ -87,11 +95,14 @@ func (n *queryKeyNorm) apply(r *rope, query, key *graph.Node) (q, k *graph.Node,
 
 // normalize returns the RMSNorm of x [tokens, heads·size], and its adjoint; see [rmsNorm] and
 // [queryKeyNorm].
-func (r *rope) normalize(x, gain *graph.Node, epsilon float64) (y *graph.Node, back func(dy *graph.Node) (dx, dGain *graph.Node)) {
-	rows := func(x *graph.Node) *graph.Node { return graph.Reshape(x, -1, gain.Shape().Dim(0)) } // what is normalized together
+func (r *rope) normalize(x, gain *graph.Node,
+	epsilon float64) (y *graph.Node, back func(dy *graph.Node) (dx, dGain *graph.Node)) {
+	// what is normalized together
+	rows := func(x *graph.Node) *graph.Node { return graph.Reshape(x, -1, gain.Shape().Dim(0)) }
 	same := func(y *graph.Node) *graph.Node { return graph.Reshape(y, x.Shape().Dimensions...) }
 	column := func(gain *graph.Node) *graph.Node { return graph.Reshape(gain, -1, 1) }
-	y, rowsBack := normalizeRows(rows(x), graph.Reshape(r.toCoordinateOrder(column(gain)), -1), epsilon, nil)
+	y, rowsBack := normalizeRows(rows(x), graph.Reshape(r.toCoordinateOrder(column(gain)), -1),
+		epsilon, nil)
 	return same(y), func(dy *graph.Node) (*graph.Node, *graph.Node) {
 		dx, dGain := rowsBack(rows(dy))
 		return same(dx), graph.Reshape(r.toFeatureOrder(column(dGain)), -1)

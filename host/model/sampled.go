@@ -10,10 +10,12 @@ import (
 )
 
 // SampledLoss implements [Language].
-func (m *transformer) SampledLoss(params []*graph.Node, batch, key *graph.Node, q ActivationQuantizer) *graph.Node {
+func (m *transformer) SampledLoss(params []*graph.Node, batch, key *graph.Node,
+	q ActivationQuantizer) *graph.Node {
 	in, h := m.readHidden(params, batch, q)
 	head := m.head(params)
-	targets := drawTargets(m.chunks(h.Shape().Dim(0)), graph.StopGradient(h), graph.StopGradient(head), key)
+	targets := drawTargets(m.chunks(h.Shape().Dim(0)), graph.StopGradient(h), graph.StopGradient(head),
+		key)
 	return m.meanLoss(in, h, head, targets)
 }
 
@@ -22,7 +24,8 @@ func (m *transformer) SampledLoss(params []*graph.Node, batch, key *graph.Node, 
 func drawTargets(n int, h, head, key *graph.Node) *graph.Node {
 	tokens := h.Shape().Dim(0)
 	number := graph.Iota(h.Graph(), shapes.Make(dtypes.Uint32, tokens, 1), 0)
-	keys := graph.Add(graph.BroadcastToDims(graph.Reshape(key, 1, 2), tokens, 2), graph.Concatenate([]*graph.Node{graph.ZerosLike(number), number}, 1))
+	keys := graph.Add(graph.BroadcastToDims(graph.Reshape(key, 1, 2), tokens, 2),
+		graph.Concatenate([]*graph.Node{graph.ZerosLike(number), number}, 1))
 	state := []*graph.Node{graph.Zeros(h.Graph(), shapes.Make(dtypes.Int32, n, tokens/n, 1))}
 	state = overChunks(n, h, head, []*graph.Node{keys}, state, func(c chunk) []*graph.Node {
 		first := graph.Reshape(graph.Slice(c.perToken[0], graph.AxisRange(0, 1), graph.AxisRange()), 2)
@@ -38,7 +41,8 @@ func drawColumns(logits, key *graph.Node) *graph.Node {
 	b := program.NewBuilder("loss/draw")
 	rows, columns := logits.Shape().Dim(0), logits.Shape().Dim(1)
 	x := b.Input("logits", program.FloatType(rows, columns))
-	bits := b.RandomBits(b.Input("key", program.Type{DType: program.Uint, Shape: []int{2}}), rows, columns)
+	bits := b.RandomBits(b.Input("key", program.Type{DType: program.Uint, Shape: []int{2}}), rows,
+		columns)
 	u := bits.Shr(b.ConstUint(9)).Convert(program.Float).Shift(0.5).Scale(1.0 / (1 << 23))
 	b.Output("column", x.Sub(u.Log().Neg().Log()).ArgMaxRow())
 	p, err := b.Build()

@@ -12,7 +12,10 @@ import (
 
 // rmsNorm returns x·gain/√(mean(x²)+epsilon), the mean being over the last axis of x [tokens,
 // width]; gain is [width] (Zhang and Sennrich, 2019).
-func rmsNorm(x, gain *graph.Node, epsilon float64) *graph.Node { return normOf(x, gain, epsilon, nil) }
+func rmsNorm(x, gain *graph.Node,
+	epsilon float64) *graph.Node {
+	return normOf(x, gain, epsilon, nil)
+}
 
 // normOf is rmsNorm at the start of a branch; of is nil if there is none.
 func normOf(x, gain *graph.Node, epsilon float64, of *branch) *graph.Node {
@@ -28,7 +31,8 @@ func normOf(x, gain *graph.Node, epsilon float64, of *branch) *graph.Node {
 }
 
 // normalizeRows returns the value of [rmsNorm], and its adjoint.
-func normalizeRows(x, gain *graph.Node, epsilon float64, of *branch) (value *graph.Node, back func(dy *graph.Node) (dx, dGain *graph.Node)) {
+func normalizeRows(x, gain *graph.Node, epsilon float64,
+	of *branch) (value *graph.Node, back func(dy *graph.Node) (dx, dGain *graph.Node)) {
 	gainRow := graph.InsertAxes(gain, 0)
 	meanSquare := graph.ReduceAndKeep(graph.Square(x), graph.ReduceMean, -1)
 	scale := graph.Reciprocal(graph.Sqrt(graph.AddScalar(meanSquare, epsilon)))
@@ -70,14 +74,18 @@ func kernelAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.No
 	if err != nil {
 		panic(err)
 	}
-	inputs, at := []*graph.Node{x, gainRow, scale, dy}, lower.InMemory{"rounded": lower.BFloat16, "dgain": lower.Summed}
+	inputs, at := []*graph.Node{x, gainRow, scale, dy}, lower.InMemory{"rounded": lower.BFloat16,
+		"dgain": lower.Summed}
 	if engine.ShortOperand(dy).DType() == dtypes.BFloat16 {
 		at["dy"] = lower.BFloat16
 	}
 	if sum != nil {
 		inputs = append(inputs, sum)
 	}
-	subject := lower.Subject{Kind: lower.Norms, Of: func(rows int) (*program.Program, error) { return normAdjointRows(rows, width, sum != nil) }, Stored: at, Largest: lower.LargestRow}
+	subject := lower.Subject{Kind: lower.Norms, Of: func(rows int) (*program.Program,
+		error) {
+		return normAdjointRows(rows, width, sum != nil)
+	}, Stored: at, Largest: lower.LargestRow}
 	out, ok := lower.Kernel(x.Graph(), subject, p, rows, inputs, at)
 	if !ok {
 		return nil, nil, false
@@ -91,7 +99,8 @@ func kernelAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.No
 func normAdjointRows(rows, width int, joins bool) (*program.Program, error) {
 	b := program.NewBuilder("norm/backward")
 	t := program.FloatType(rows, width)
-	x, gain, scale, dy := b.Input("x", t), b.Input("gain", program.FloatType(1, width)), b.Input("scale", program.FloatType(rows, 1)), b.Input("dy", t)
+	x, gain, scale, dy := b.Input("x", t), b.Input("gain", program.FloatType(1, width)),
+		b.Input("scale", program.FloatType(rows, 1)), b.Input("dy", t)
 	var sum program.Value
 	if joins {
 		sum = b.Input("sum", t)
@@ -113,7 +122,8 @@ func normAdjointRows(rows, width int, joins bool) (*program.Program, error) {
 // which kernels cannot compute: the adjoints are a graph, which gets the scales from the kernel.
 func normSource(x, gain *graph.Node, epsilon float64, of *branch) lower.Source {
 	b := program.NewBuilder("norm")
-	rows, gains := b.Input("x", program.FloatType(x.Shape().Dimensions...)), b.Input("gain", program.FloatType(1, x.Shape().Dim(1)))
+	rows, gains := b.Input("x", program.FloatType(x.Shape().Dimensions...)),
+		b.Input("gain", program.FloatType(1, x.Shape().Dim(1)))
 	scale := b.Const(1).Div(rows.Square().MeanRow().Shift(epsilon).Sqrt())
 	b.Output(lower.SourceValue, rows.Mul(scale).Mul(gains))
 	b.Output("scale", scale)
@@ -122,10 +132,11 @@ func normSource(x, gain *graph.Node, epsilon float64, of *branch) lower.Source {
 		panic(err)
 	}
 	gainRow := graph.InsertAxes(gain, 0)
-	return lower.Source{Inputs: []*graph.Node{x, gainRow}, Forward: forward, Adjoint: func(kept map[string]*graph.Node, dy *graph.Node) []*graph.Node {
-		dx, dGain := normAdjoints(x, gainRow, kept["scale"], dy, of)
-		return []*graph.Node{dx, graph.InsertAxes(dGain, 0)}
-	}}
+	return lower.Source{Inputs: []*graph.Node{x, gainRow}, Forward: forward,
+		Adjoint: func(kept map[string]*graph.Node, dy *graph.Node) []*graph.Node {
+			dx, dGain := normAdjoints(x, gainRow, kept["scale"], dy, of)
+			return []*graph.Node{dx, graph.InsertAxes(dGain, 0)}
+		}}
 }
 
 // gateOperands are the factors of the two operands of a gate: x·w1ᵀ and x·w2ᵀ.
@@ -144,8 +155,9 @@ func swiGLU(a, b *graph.Node, of *gateOperands) *graph.Node {
 		if err != nil {
 			panic(err)
 		}
-		source := lower.Source{Inputs: []*graph.Node{a, b}, Rounded: true, Forward: forward, Backward: backward,
-			Adjoint: func(_ map[string]*graph.Node, dy *graph.Node) []*graph.Node { return adjoints(dy) }}
+		source := lower.Source{Inputs: []*graph.Node{a, b}, Rounded: true, Forward: forward,
+			Backward: backward,
+			Adjoint:  func(_ map[string]*graph.Node, dy *graph.Node) []*graph.Node { return adjoints(dy) }}
 		if of != nil && hasNativeGate(a, b) {
 			source.Alone = func() *graph.Node { return nativeGate(a, b, of) }
 		}

@@ -83,7 +83,8 @@ func (m *transformer) blockSites(layer, tokens int) blockSites {
 		for i := range feeds {
 			feeds[i] = prefix + feeds[i]
 		}
-		return ActivationSite{Name: prefix + name, Kind: KindInput, Feeds: feeds, Tokens: tokens, Width: width, Heads: heads}
+		return ActivationSite{Name: prefix + name, Kind: KindInput, Feeds: feeds, Tokens: tokens,
+			Width: width, Heads: heads}
 	}
 	operand := func(exists bool, kind SiteKind, name string, heads int) (s ActivationSite) {
 		if exists {
@@ -114,14 +115,17 @@ func (m *transformer) headSite(tokens int) ActivationSite {
 }
 
 // Losses implements [Model].
-func (m *transformer) Losses(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node {
+func (m *transformer) Losses(params []*graph.Node, batch *graph.Node,
+	q ActivationQuantizer) *graph.Node {
 	in, h := m.readHidden(params, batch, q)
 	targets := m.targets(in)
-	return m.weightLosses(crossEntropy(m.chunks(targets.Shape().Size()), h, m.head(params), targets), in)
+	return m.weightLosses(crossEntropy(m.chunks(targets.Shape().Size()), h, m.head(params), targets),
+		in)
 }
 
 // readHidden reads a batch, and computes the final hidden states of all of its tokens but the last.
-func (m *transformer) readHidden(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) (in sequences, h *graph.Node) {
+func (m *transformer) readHidden(params []*graph.Node, batch *graph.Node,
+	q ActivationQuantizer) (in sequences, h *graph.Node) {
 	dims, rows, context := batch.Shape().Dimensions, 0, 0
 	if len(dims) >= 2 && dims[len(dims)-1] >= 2 {
 		rows, context = dims[0], dims[len(dims)-1]-1
@@ -160,7 +164,8 @@ func (m *transformer) weightLosses(losses *graph.Node, in sequences) *graph.Node
 }
 
 // Logits implements [Language].
-func (m *transformer) Logits(params []*graph.Node, tokens *graph.Node, q ActivationQuantizer) *graph.Node {
+func (m *transformer) Logits(params []*graph.Node, tokens *graph.Node,
+	q ActivationQuantizer) *graph.Node {
 	dims := tokens.Shape().Dimensions
 	if len(dims) != 2 {
 		exceptions.Panicf("%s: tokens have shape %s, want [batch, context]", m.Kind, tokens.Shape())
@@ -184,16 +189,19 @@ func (m *transformer) headAt() int {
 // hidden computes the input of the head, which is the normalized residual stream after the last
 // block, [tokens, width]. segments are the document numbers of the tokens, nil if each row is one
 // document.
-func (m *transformer) hidden(params []*graph.Node, tokens, segments *graph.Node, q ActivationQuantizer) *graph.Node {
+func (m *transformer) hidden(params []*graph.Node, tokens, segments *graph.Node,
+	q ActivationQuantizer) *graph.Node {
 	m.checkParams(params)
 	batch, context := tokens.Shape().Dim(0), tokens.Shape().Dim(1)
 	r := newRope(tokens.Graph(), m.Settings, batch, context, segments)
 	r.again = m.Recompute == architecture.RecomputeAttention
-	return m.blocks(params, tokens, r, q.zeroPadding(segments), func(_ int, block func() *graph.Node) *graph.Node { return block() })
+	return m.blocks(params, tokens, r, q.zeroPadding(segments),
+		func(_ int, block func() *graph.Node) *graph.Node { return block() })
 }
 
 // blocks is hidden with the given rope; around calls the block of a layer.
-func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *rope, q ActivationQuantizer,
+func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *rope,
+	q ActivationQuantizer,
 	around func(layer int, block func() *graph.Node) *graph.Node) *graph.Node {
 	x := embed(params[0], graph.Reshape(clampIDs(tokens, m.Vocab), r.batch*r.context))
 	norm := len(params) - 1
@@ -226,7 +234,8 @@ func (m *transformer) checkParams(params []*graph.Node) {
 	}
 	for i, p := range params {
 		if dims := p.Shape().Dimensions; !slices.Equal(dims, m.params[i].Dims) {
-			exceptions.Panicf("%s: parameter %s has shape %s, want %v", m.Kind, m.params[i].Name, p.Shape(), m.params[i].Dims)
+			exceptions.Panicf("%s: parameter %s has shape %s, want %v", m.Kind, m.params[i].Name, p.Shape(),
+				m.params[i].Dims)
 		}
 	}
 }
@@ -267,8 +276,10 @@ func (m *transformer) block(x *graph.Node, params []*graph.Node, sites blockSite
 // StepFLOPs implements [Model].
 func (m *transformer) StepFLOPs(batch, context int) float64 {
 	tokens := float64(batch) * float64(context)
-	weights := architecture.CountParams(m.params, func(p architecture.Param) bool { return p.Role != architecture.RoleEmbedding || m.Tied() })
-	return 6*float64(weights)*tokens + 12*float64(m.Layers)*float64(m.QueryWidth())*float64(context)*tokens
+	weights := architecture.CountParams(m.params,
+		func(p architecture.Param) bool { return p.Role != architecture.RoleEmbedding || m.Tied() })
+	return 6*float64(weights)*tokens +
+		12*float64(m.Layers)*float64(m.QueryWidth())*float64(context)*tokens
 }
 
 // Blocks implements [Language].
@@ -294,7 +305,8 @@ func (m *transformer) checkBlock(block int) {
 }
 
 // Block implements [Language].
-func (m *transformer) Block(block int, params []*graph.Node, x, segments *graph.Node, batch, context int, q ActivationQuantizer) *graph.Node {
+func (m *transformer) Block(block int, params []*graph.Node, x, segments *graph.Node, batch,
+	context int, q ActivationQuantizer) *graph.Node {
 	if want := m.BlockParams(block); len(params) != len(want) {
 		exceptions.Panicf("%s: got %d parameters of a block, want %d", m.Kind, len(params), len(want))
 	}

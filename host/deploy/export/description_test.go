@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/internal/testing/testfile"
+	"github.com/cage-qat/cage/internal/testing/testgguf"
 )
 
 // TestDescription: an export says of the model what the checkpoint said that it comes from.
@@ -39,7 +40,7 @@ func TestDescription(t *testing.T) {
 	if !slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "limited to 4096 tokens") }) {
 		t.Errorf("the notes are %q", report.Notes)
 	}
-	f := openGGUF(t, filepath.Join(dir, "model.gguf"))
+	f := testgguf.Open(t, filepath.Join(dir, "model.gguf"))
 	if got := f.Value("llama.context_length"); got != uint32(131072) {
 		t.Errorf("llama.context_length is %v", got)
 	}

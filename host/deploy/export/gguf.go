@@ -189,17 +189,7 @@ func (p *ggufPlan) read(dir vfs.Path, each func(name string, values []float32) e
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	for _, t := range f.Tensors() {
-		values, err := f.Values(t)
-		if err == nil {
-			err = each(t.Name, values)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: tensor %s: %w", dir.Join(ggufFile), t.Name, err)
-		}
-	}
-	return nil
+	return gguf.ReadFile(dir.Join(ggufFile), p.entries, tensors, each)
 }
 
 // ggufCodes returns an error if a type does not have all codes of a grid of integers.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/model/architecture"
-	"github.com/cage-qat/cage/host/model/gguf"
+	"github.com/cage-qat/cage/internal/testing/testgguf"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/sdk"
 )
@@ -84,47 +84,28 @@ func TestGGUF(t *testing.T) {
 			if _, err := export.Write(t.Context(), "gguf", vfs.At(out), goldenModel(t, q), o); err != nil {
 				t.Fatal(err)
 			}
-			got, want := openGGUF(t, filepath.Join(out, "model.gguf")), openGGUF(t, filepath.Join(goldens, "gguf", "tiny-"+kind+".gguf"))
-			if diff := cmp.Diff(want.Entries(), got.Entries()); diff != "" {
+			got, want := testgguf.Open(t, filepath.Join(out, "model.gguf")), testgguf.Open(t, filepath.Join(goldens, "gguf", "tiny-"+kind+".gguf"))
+			if diff := cmp.Diff(want.Entries, got.Entries); diff != "" {
 				t.Errorf("entries differ:\n%s", diff)
 			}
-			found := map[string]gguf.Info{}
-			for _, info := range got.Tensors() {
+			found := map[string]testgguf.Info{}
+			for _, info := range got.Tensors {
 				found[info.Name] = info
 			}
-			if len(found) != len(want.Tensors()) {
-				t.Errorf("%d tensors, want %d", len(found), len(want.Tensors()))
+			if len(found) != len(want.Tensors) {
+				t.Errorf("%d tensors, want %d", len(found), len(want.Tensors))
 			}
-			for _, info := range want.Tensors() {
+			for _, info := range want.Tensors {
 				g := found[info.Name]
 				if kind == "f16" && info.Name == "token_embd.weight" {
 					continue // the golden keeps the embedding as float32
 				}
-				if g.Type != info.Type || !reflect.DeepEqual(g.Shape, info.Shape) || !bytes.Equal(ggufBytes(t, got, g), ggufBytes(t, want, info)) {
+				if g.Type != info.Type || !reflect.DeepEqual(g.Shape, info.Shape) || !bytes.Equal(g.Data, info.Data) {
 					t.Errorf("%s is %s %v and differs from the golden, %s %v", info.Name, g.Type, g.Shape, info.Type, info.Shape)
 				}
 			}
 		})
 	}
-}
-
-func openGGUF(t *testing.T, path string) *gguf.File {
-	t.Helper()
-	f, err := gguf.Open(vfs.At(path))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f
-}
-
-func ggufBytes(t *testing.T, f *gguf.File, info gguf.Info) []byte {
-	t.Helper()
-	out, err := f.Bytes(info)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
 }
 
 // TestTiedHeads: llama.cpp wants the tied head of OLMo 2 as a tensor of its own, and takes the embedding for it elsewhere.
@@ -135,14 +116,14 @@ func TestTiedHeads(t *testing.T) {
 		if err != nil || !r.Exact {
 			t.Fatalf("%s: %v", kind, err)
 		}
-		f := openGGUF(t, filepath.Join(dir, "model.gguf"))
+		f := testgguf.Open(t, filepath.Join(dir, "model.gguf"))
 		var embedding, head []byte
-		for _, info := range f.Tensors() {
+		for _, info := range f.Tensors {
 			switch info.Name {
 			case "token_embd.weight":
-				embedding = ggufBytes(t, f, info)
+				embedding = info.Data
 			case "output.weight":
-				head = ggufBytes(t, f, info)
+				head = info.Data
 			}
 		}
 		want := []byte(nil)
@@ -193,15 +174,15 @@ func TestTurnedNorms(t *testing.T) {
 	for i := range features {
 		want = append(want, float32(2*i%features+2*i/features))
 	}
-	f := openGGUF(t, filepath.Join(dir, "model.gguf"))
+	f := testgguf.Open(t, filepath.Join(dir, "model.gguf"))
 	seen := 0
-	for _, info := range f.Tensors() {
+	for _, info := range f.Tensors {
 		if info.Name != "blk.0.attn_q_norm.weight" && info.Name != "blk.0.attn_k_norm.weight" {
 			continue
 		}
 		seen++
 		got := make([]float32, features)
-		if _, err := binary.Decode(ggufBytes(t, f, info), binary.LittleEndian, got); err != nil || !slices.Equal(got, want) {
+		if _, err := binary.Decode(info.Data, binary.LittleEndian, got); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s is %v, want %v, error %v", info.Name, got, want, err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/testing/testfile"
+	"github.com/cage-qat/cage/internal/testing/testgguf"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -85,7 +86,7 @@ func TestPre(t *testing.T) {
 			t.Errorf("%s: %v", c.want, err)
 			continue
 		}
-		f := openGGUF(t, filepath.Join(dir, "model.gguf"))
+		f := testgguf.Open(t, filepath.Join(dir, "model.gguf"))
 		tokens, _ := f.Value("tokenizer.ggml.tokens").([]string)
 		if got := f.Value("tokenizer.ggml.pre"); got != c.want || len(tokens) != 256 || tokens[7] != "b" || tokens[1] != "[PAD1]" {
 			t.Errorf("%s: it says %v, and the tokens are %q", c.want, got, tokens[:min(9, len(tokens))])
@@ -110,7 +111,7 @@ func TestMarks(t *testing.T) {
 		}
 		m.Tokenizer.AddBOS = file == ""
 		dir, _ := exported(t, "gguf", m, export.Options{})
-		f := openGGUF(t, filepath.Join(dir, "model.gguf"))
+		f := testgguf.Open(t, filepath.Join(dir, "model.gguf"))
 		want := "yes"
 		if file != "" {
 			want = file
@@ -121,7 +122,7 @@ func TestMarks(t *testing.T) {
 		}
 		if f.Value("tokenizer.chat_template") != want || f.Value("tokenizer.ggml.eos_token_id") != uint32('!') ||
 			f.Value("tokenizer.ggml.padding_token_id") != uint32('#') || f.Value("tokenizer.ggml.add_bos_token") != (file == "") {
-			t.Errorf("the entries are %v", f.Entries())
+			t.Errorf("the entries are %v", f.Entries)
 		}
 	}
 }
@@ -186,7 +187,7 @@ func TestTurn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := openGGUF(t, filepath.Join(dir, "gguf", "model.gguf"))
+	f := testgguf.Open(t, filepath.Join(dir, "gguf", "model.gguf"))
 	for key, want := range map[string]uint32{"eos": 9, "eom": 10, "eot": 11} {
 		if got := f.Value("tokenizer.ggml." + key + "_token_id"); got != want {
 			t.Errorf("%s is %v, want %d", key, got, want)
@@ -261,7 +262,7 @@ func TestSentencePieceEntries(t *testing.T) {
 	if err != nil || len(report.Notes) > 0 {
 		t.Fatalf("%+v, error %v", report, err)
 	}
-	f := openGGUF(t, filepath.Join(dir, "model.gguf"))
+	f := testgguf.Open(t, filepath.Join(dir, "model.gguf"))
 	for key, want := range map[string]any{
 		"model": "llama", "pre": "default", "add_space_prefix": true, "add_bos_token": true,
 		"bos_token_id": uint32(1), "eos_token_id": uint32(2), "unknown_token_id": uint32(0), "merges": nil,

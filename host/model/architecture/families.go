@@ -154,24 +154,27 @@ type Role string
 
 // The roles of parameters.
 const (
-	RoleMatrix    Role = "matrix"    // weight of a linear layer inside a block
-	RoleEmbedding Role = "embedding" // one row per token id; if the head is tied, it is the output projection, too
-	RoleHead      Role = "head"      // output projection, one row per token id
-	RoleNorm      Role = "norm"      // gain of a normalization
+	RoleMatrix Role = "matrix" // weight of a linear layer inside a block
+	// one row per token id; if the head is tied, it is the output projection, too
+	RoleEmbedding Role = "embedding"
+	RoleHead      Role = "head" // output projection, one row per token id
+	RoleNorm      Role = "norm" // gain of a normalization
 )
 
 // A Param describes one parameter of a model.
 type Param struct {
-	Name      string
-	Dims      []int // [out, in] for a matrix
-	Role      Role
-	Parts     []Part    // the matrices stacked in a fused weight, from top to bottom; nil: it is a single matrix
-	Quantized bool      // whether the model uses its quantized form in products
-	Decay     bool      // whether weight decay applies to it
-	InitMean  float64   // the initial elements are drawn from N(InitMean, InitStd²)
-	InitStd   float64   // 0: all elements are InitMean
-	InitCut   float64   // draws farther from the mean than InitCut·InitStd are repeated; 0: no truncation
-	Start     []float32 // the initial elements themselves; nil: they are random
+	Name string
+	Dims []int // [out, in] for a matrix
+	Role Role
+	// the matrices stacked in a fused weight, from top to bottom; nil: it is a single matrix
+	Parts     []Part
+	Quantized bool    // whether the model uses its quantized form in products
+	Decay     bool    // whether weight decay applies to it
+	InitMean  float64 // the initial elements are drawn from N(InitMean, InitStd²)
+	InitStd   float64 // 0: all elements are InitMean
+	// draws farther from the mean than InitCut·InitStd are repeated; 0: no truncation
+	InitCut float64
+	Start   []float32 // the initial elements themselves; nil: they are random
 }
 
 // A Part is one of the matrices in a fused weight.
@@ -235,5 +238,8 @@ func CountParams(params []Param, keep func(Param) bool) int {
 // NonEmbedding counts the elements of all parameters except the embedding and the head: the N of
 // scaling laws.
 func NonEmbedding(params []Param) int {
-	return CountParams(params, func(p Param) bool { return p.Role != RoleEmbedding && p.Role != RoleHead })
+	return CountParams(params, func(p Param) bool {
+		return p.Role != RoleEmbedding &&
+			p.Role != RoleHead
+	})
 }

@@ -56,7 +56,8 @@ func LookupPreset(kind, name string) (Preset, bool) {
 
 // Settings returns the settings of the model.
 func (p Preset) Settings() Settings {
-	s := Settings{Kind: p.Kind, Preset: p.Name, Layers: p.Layers, Heads: p.Heads, Width: p.Width, Hidden: p.Hidden, Context: p.Context, Vocab: p.Vocab}
+	s := Settings{Kind: p.Kind, Preset: p.Name, Layers: p.Layers, Heads: p.Heads, Width: p.Width,
+		Hidden: p.Hidden, Context: p.Context, Vocab: p.Vocab}
 	s.FillIn()
 	return s
 }
@@ -72,9 +73,11 @@ func (p Preset) Values() map[string]any {
 		return nil
 	}
 	return map[string]any{
-		"model.layers": p.Layers, "model.heads": p.Heads, "model.width": p.Width, "model.hidden": p.Hidden,
+		"model.layers": p.Layers, "model.heads": p.Heads, "model.width": p.Width,
+		"model.hidden":  p.Hidden,
 		"model.context": p.Context, "model.vocab": p.Vocab,
-		"train.steps": p.Steps, "train.batch": p.Batch, "train.accumulate": p.Accumulate, "schedule.rate": p.Rate,
+		"train.steps": p.Steps, "train.batch": p.Batch, "train.accumulate": p.Accumulate,
+		"schedule.rate": p.Rate,
 	}
 }
 

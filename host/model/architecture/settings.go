@@ -24,9 +24,10 @@ const (
 
 // Groups of kinds of models that share keys.
 var (
-	Kinds      = slices.Concat(Languages, Problems)
-	Languages  = []string{KindLlama, KindOLMo2, KindQwen3} // are trained on text, and so need data
-	Problems   = []string{KindQuadratic, KindToy}          // are mathematical functions, which need no data
+	Kinds     = slices.Concat(Languages, Problems)
+	Languages = []string{KindLlama, KindOLMo2, KindQwen3} // are trained on text, and so need data
+	// are mathematical functions, which need no data
+	Problems   = []string{KindQuadratic, KindToy}
 	quadratics = []string{KindQuadratic}
 )
 
@@ -42,15 +43,16 @@ type Settings struct {
 	Kind string // one of Kinds
 
 	// Language models.
-	Preset   string // name of a [Preset], or "" for free sizes
-	Layers   int    // transformer blocks
-	Width    int    // features of the residual stream
-	Heads    int    // attention heads
-	KVHeads  int    // key-value heads, each for Heads/KVHeads query heads (Ainslie et al., 2023); 0 becomes Heads
-	HeadSize int    // features of a head, an even number; 0 becomes Width/Heads
-	Hidden   int    // features inside the feed-forward layer; 0 becomes SwiGLUHidden(Width)
-	Vocab    int    // number of token ids; 0: as many as the data's tokenizer has
-	Context  int    // tokens per sequence
+	Preset string // name of a [Preset], or "" for free sizes
+	Layers int    // transformer blocks
+	Width  int    // features of the residual stream
+	Heads  int    // attention heads
+	// key-value heads, each for Heads/KVHeads query heads (Ainslie et al., 2023); 0 becomes Heads
+	KVHeads  int
+	HeadSize int // features of a head, an even number; 0 becomes Width/Heads
+	Hidden   int // features inside the feed-forward layer; 0 becomes SwiGLUHidden(Width)
+	Vocab    int // number of token ids; 0: as many as the data's tokenizer has
+	Context  int // tokens per sequence
 
 	RopeTheta float64 // base θ of the rotary position embedding
 	RopePairs Pairing
@@ -59,7 +61,8 @@ type Settings struct {
 	// unchanged; those from RopeOriginal/RopeLow on become RopeFactor times as long; in between,
 	// both frequencies are interpolated. A factor of 1 changes nothing.
 	RopeFactor, RopeLow, RopeHigh float64
-	RopeOriginal                  int // context length, in tokens, for which the wavelengths were chosen
+	// context length, in tokens, for which the wavelengths were chosen
+	RopeOriginal int
 
 	NormEps float64 // added to the mean square in RMSNorm
 	InitStd float64 // standard deviation of the initial weights
@@ -68,13 +71,14 @@ type Settings struct {
 	// Problems without data. Lists that are nil are random. The point x has Rows rows, which are
 	// independent problems with the same A.
 	Dimension, Rows int
-	Condition       float64   // κ(A), if there is no Spectrum: the eigenvalues are log-spaced from 1/κ to 1
-	Spectrum        []float64 // eigenvalues of A
-	Optimum         []float64 // x*, row by row; nil: from N(0, I)
-	ProblemSeed     int64     // seed for the eigenvectors and the optimum
-	Start           []float64 // initial x, row by row; nil: from N(0, StartStd²·I)
-	StartStd        float64
-	Noise           float64 // standard deviation of the noise on each element of the gradient
+	// κ(A), if there is no Spectrum: the eigenvalues are log-spaced from 1/κ to 1
+	Condition   float64
+	Spectrum    []float64 // eigenvalues of A
+	Optimum     []float64 // x*, row by row; nil: from N(0, I)
+	ProblemSeed int64     // seed for the eigenvectors and the optimum
+	Start       []float64 // initial x, row by row; nil: from N(0, StartStd²·I)
+	StartStd    float64
+	Noise       float64 // standard deviation of the noise on each element of the gradient
 }
 
 // Language reports whether the model is trained on text, and so needs data.
@@ -86,8 +90,11 @@ func (s *Settings) Keys() []schema.Key { return slices.Concat(s.languageKeys(), 
 func (s *Settings) languageKeys() []schema.Key {
 	return []schema.Key{
 		{Name: "kind", To: &s.Kind, Is: schema.OneOf(Kinds...), Default: KindLlama,
-			Doc: "llama: the architecture of the QuEST and CAGE papers; olmo2: norms behind the layers and on queries and keys; qwen3: llama with norms on each head of queries and keys; quadratic, toy: problems without data"},
-		{Name: "preset", To: &s.Preset, Is: schema.OneOf(append(PresetNames(Languages...), "")...), For: Languages, Default: "",
+			Doc: "llama: the architecture of the QuEST and CAGE papers; olmo2: norms behind the layers " +
+				"and on queries and keys; qwen3: llama with norms on each head of queries and keys; " +
+				"quadratic, toy: problems without data"},
+		{Name: "preset", To: &s.Preset, Is: schema.OneOf(append(PresetNames(Languages...), "")...),
+			For: Languages, Default: "",
 			Doc: "size by name; empty: layers, width, heads and context are given. qwen3 has none"},
 		{Name: "layers", To: &s.Layers, Is: schema.From(1, 4096), For: Languages,
 			Doc: "transformer blocks"},
@@ -96,7 +103,8 @@ func (s *Settings) languageKeys() []schema.Key {
 		{Name: "heads", To: &s.Heads, Is: schema.From(1, 1<<16), For: Languages,
 			Doc: "attention heads"},
 		{Name: "kv_heads", To: &s.KVHeads, Is: schema.From(0, 1<<16), For: Languages, Default: 0,
-			Doc: "heads of keys and values, each shared by heads/kv_heads heads of queries; 0: as many as heads"},
+			Doc: "heads of keys and values, each shared by heads/kv_heads heads of queries; 0: as many as " +
+				"heads"},
 		{Name: "head_size", To: &s.HeadSize, Is: schema.From(0, 1<<16), For: Languages, Default: 0,
 			Doc: "features of a head, an even number; 0: width/heads"},
 		{Name: "hidden", To: &s.Hidden, Is: schema.From(0, 1<<22), For: Languages, Default: 0,
@@ -106,53 +114,68 @@ func (s *Settings) languageKeys() []schema.Key {
 		{Name: "context", To: &s.Context, Is: schema.From(1, 1<<20), For: Languages,
 			Doc: "tokens per sequence"},
 		{Name: "rope_theta", To: &s.RopeTheta, Is: schema.Between(1, 1e12), For: Languages,
-			Derive: func() any { return families[s.Kind].ropeTheta }, Derived: "`10000`; olmo2: `500000`; qwen3: `1000000`",
-			Doc: "base of the rotary position embedding"},
+			Derive:  func() any { return families[s.Kind].ropeTheta },
+			Derived: "`10000`; olmo2: `500000`; qwen3: `1000000`",
+			Doc:     "base of the rotary position embedding"},
 		{Name: "rope_pairs", To: &s.RopePairs, Is: schema.OneOf(Interleaved, HalfSplit), For: Languages,
-			Derive: func() any { return families[s.Kind].ropePairs }, Derived: `"interleaved"; olmo2, qwen3: "half"`,
-			Doc: "which features of a head the rotary position embedding turns together: neighbours, or those of its two halves"},
+			Derive:  func() any { return families[s.Kind].ropePairs },
+			Derived: `"interleaved"; olmo2, qwen3: "half"`,
+			Doc: "which features of a head the rotary position embedding turns together: neighbours, or " +
+				"those of its two halves"},
 		{Name: "rope_factor", To: &s.RopeFactor, Is: schema.Between(1, 1e6), For: Languages, Default: 1.0,
-			Doc: "how many times longer the long wavelengths of positions become, as in Llama 3; 1: they stay"},
+			Doc: "how many times longer the long wavelengths of positions become, as in Llama 3; 1: they " +
+				"stay"},
 		{Name: "rope_low", To: &s.RopeLow, Is: schema.Above(0, 1e6), For: Languages, Default: 1.0,
 			Doc: "wavelengths of at least rope_original/rope_low become longer by rope_factor"},
 		{Name: "rope_high", To: &s.RopeHigh, Is: schema.Above(0, 1e6), For: Languages, Default: 4.0,
 			Doc: "wavelengths up to rope_original/rope_high stay as they are; must be above rope_low"},
-		{Name: "rope_original", To: &s.RopeOriginal, Is: schema.From(1, 1<<30), For: Languages, Default: 8192,
-			Doc: "for rope_factor: the length, in tokens, of the sequences that the wavelengths were made for"},
+		{Name: "rope_original", To: &s.RopeOriginal, Is: schema.From(1, 1<<30), For: Languages,
+			Default: 8192,
+			Doc: "for rope_factor: the length, in tokens, of the sequences that the wavelengths were made " +
+				"for"},
 		{Name: "norm_eps", To: &s.NormEps, Is: schema.Above(0, 1), For: Languages,
-			Derive: func() any { return families[s.Kind].normEps }, Derived: "`0.00001`; olmo2, qwen3: `0.000001`",
-			Doc: "epsilon of RMSNorm"},
-		{Name: "init_std", To: &s.InitStd, Is: schema.Above(0, 10), For: Languages, Default: defaultInitStd,
-			Doc: "standard deviation of the initial weights"},
+			Derive:  func() any { return families[s.Kind].normEps },
+			Derived: "`0.00001`; olmo2, qwen3: `0.000001`",
+			Doc:     "epsilon of RMSNorm"},
+		{Name: "init_std", To: &s.InitStd, Is: schema.Above(0, 10), For: Languages,
+			Default: defaultInitStd,
+			Doc:     "standard deviation of the initial weights"},
 		{Name: "head", To: &s.Head, Is: schema.OneOf("own", "tied"), For: Languages, Default: "own",
-			Doc: "the matrix of the output head. tied: it is the embedding, as in the small models of Llama 3. This one parameter has the name and the role of the embedding; it is not quantized and has no weight decay"},
+			Doc: "the matrix of the output head. tied: it is the embedding, as in the small models of " +
+				"Llama 3. This one parameter has the name and the role of the embedding; it is not quantized " +
+				"and has no weight decay"},
 	}
 }
 
 func (s *Settings) problemKeys() []schema.Key {
 	return []schema.Key{
-		{Name: "dimension", To: &s.Dimension, Is: schema.From(1, largestDimension), For: quadratics, Default: 128,
-			Doc: "elements of a row of x"},
+		{Name: "dimension", To: &s.Dimension, Is: schema.From(1, largestDimension), For: quadratics,
+			Default: 128,
+			Doc:     "elements of a row of x"},
 		{Name: "rows", To: &s.Rows, Is: schema.From(1, largestRows), For: quadratics, Default: 1,
 			Doc: "rows of x, each a problem of its own with the same A; f is their sum"},
 		{Name: "condition", To: &s.Condition, Is: schema.Between(1, 1e12), For: quadratics, Default: 10.0,
-			Doc: "condition number κ of A, whose eigenvalues are spaced evenly in their logarithm from 1/κ to 1; without effect beside spectrum"},
+			Doc: "condition number κ of A, whose eigenvalues are spaced evenly in their logarithm from " +
+				"1/κ to 1; without effect beside spectrum"},
 		{Name: "spectrum", To: &s.Spectrum, Is: schema.Above(0, 1e12), For: quadratics,
 			Optional: "by condition",
 			Doc:      "the eigenvalues of A, as many as the dimension"},
 		{Name: "optimum", To: &s.Optimum, Is: schema.Between(-1e12, 1e12), For: quadratics,
 			Optional: "drawn from N(0, I) by problem_seed",
 			Doc:      "x*, row by row"},
-		{Name: "problem_seed", To: &s.ProblemSeed, Is: schema.From(0, math.MaxInt64), For: quadratics, Default: 0,
-			Doc: "seed of the eigenvectors of A and of x*"},
+		{Name: "problem_seed", To: &s.ProblemSeed, Is: schema.From(0, math.MaxInt64), For: quadratics,
+			Default: 0,
+			Doc:     "seed of the eigenvectors of A and of x*"},
 		{Name: "start", To: &s.Start, Is: schema.Between(-1e12, 1e12), For: Problems,
 			Optional: "drawn from N(0, start_std²·I) by seed",
 			Doc:      "x at the start, row by row"},
 		{Name: "start_std", To: &s.StartStd, Is: schema.Between(0, 1e12), For: Problems, Default: 1.0,
 			Doc: "standard deviation of x at the start; without effect beside start"},
 		{Name: "noise", To: &s.Noise, Is: schema.Between(0, 1e12), For: Problems,
-			Derive: func() any { return map[bool]float64{true: 0, false: 0.01}[s.Kind == KindToy] }, Derived: "`0.01`; toy: `0`",
-			Doc: "standard deviation of the noise on each element of the gradient, drawn anew in each micro-batch by seed"},
+			Derive:  func() any { return map[bool]float64{true: 0, false: 0.01}[s.Kind == KindToy] },
+			Derived: "`0.01`; toy: `0`",
+			Doc: "standard deviation of the noise on each element of the gradient, drawn anew in each " +
+				"micro-batch by seed"},
 	}
 }
 
@@ -206,23 +229,32 @@ func (s Settings) checkSizes() (out schema.Problems) {
 		for _, size := range []struct {
 			key       string
 			got, want int
-		}{{"layers", s.Layers, p.Layers}, {"width", s.Width, p.Width}, {"heads", s.Heads, p.Heads}, {"hidden", s.Hidden, p.Hidden}} {
+		}{{"layers", s.Layers, p.Layers}, {"width", s.Width, p.Width}, {"heads", s.Heads, p.Heads},
+			{"hidden", s.Hidden, p.Hidden}} {
 			// hidden = 0 is the rule by which the presets set it, too.
-			out.Unless(size.got == size.want || size.key == "hidden" && size.got == 0, schema.Problem{Key: "model." + size.key,
-				Found: fmt.Sprintf("the integer %d, but preset %s has %d", size.got, p.Name, size.want),
-				Hint:  "leave the key out, or leave model.preset out and give all sizes"})
+			out.Unless(size.got == size.want || size.key == "hidden" && size.got == 0,
+				schema.Problem{Key: "model." + size.key,
+					Found: fmt.Sprintf("the integer %d, but preset %s has %d", size.got, p.Name, size.want),
+					Hint:  "leave the key out, or leave model.preset out and give all sizes"})
 		}
 	}
-	out.Unless(s.RopeHigh > s.RopeLow, schema.Problem{Key: "model.rope_high", With: []string{"model.rope_low"},
-		Found: schema.Describe(s.RopeHigh) + " with model.rope_low = " + schema.Decimal(s.RopeLow), Hint: "want a number above model.rope_low"})
+	out.Unless(s.RopeHigh > s.RopeLow, schema.Problem{Key: "model.rope_high",
+		With:  []string{"model.rope_low"},
+		Found: schema.Describe(s.RopeHigh) + " with model.rope_low = " + schema.Decimal(s.RopeLow),
+		Hint:  "want a number above model.rope_low"})
 	if s.Heads == 0 || s.Width == 0 {
 		return out
 	}
-	out.Unless(s.KVHeads == 0 || s.Heads%s.KVHeads == 0, schema.Problem{Key: "model.kv_heads", With: []string{"model.heads", "model.width"},
-		Found: fmt.Sprintf("%d heads of keys and values for %d heads", s.KVHeads, s.Heads), Hint: "want a divisor of model.heads"})
-	out.Unless(s.HeadSize%2 == 0, schema.Problem{Key: "model.head_size", Found: fmt.Sprintf("the odd number %d", s.HeadSize), Hint: "want an even number"})
-	out.Unless(s.HeadSize > 0 || s.Width%s.Heads == 0 && s.Width/s.Heads%2 == 0, schema.Problem{Key: "model.heads", With: []string{"model.width"},
-		Found: fmt.Sprintf("%d heads for a width of %d", s.Heads, s.Width), Hint: "want width/heads to be a whole, even number, or model.head_size"})
+	out.Unless(s.KVHeads == 0 || s.Heads%s.KVHeads == 0, schema.Problem{Key: "model.kv_heads",
+		With:  []string{"model.heads", "model.width"},
+		Found: fmt.Sprintf("%d heads of keys and values for %d heads", s.KVHeads, s.Heads),
+		Hint:  "want a divisor of model.heads"})
+	out.Unless(s.HeadSize%2 == 0, schema.Problem{Key: "model.head_size",
+		Found: fmt.Sprintf("the odd number %d", s.HeadSize), Hint: "want an even number"})
+	out.Unless(s.HeadSize > 0 || s.Width%s.Heads == 0 && s.Width/s.Heads%2 == 0,
+		schema.Problem{Key: "model.heads", With: []string{"model.width"},
+			Found: fmt.Sprintf("%d heads for a width of %d", s.Heads, s.Width),
+			Hint:  "want width/heads to be a whole, even number, or model.head_size"})
 	return out
 }
 
@@ -236,7 +268,8 @@ func (s Settings) checkLists() (out schema.Problems) {
 		{"model.optimum", len(s.Optimum), s.Rows * s.Dimension, "model.rows × model.dimension"},
 		{"model.start", len(s.Start), s.Rows * s.Dimension, "model.rows × model.dimension"},
 	} {
-		out.Unless(l.have == 0 || l.have == l.want, schema.Problem{Key: l.key, With: []string{"model.dimension", "model.rows"},
+		out.Unless(l.have == 0 || l.have == l.want, schema.Problem{Key: l.key,
+			With:  []string{"model.dimension", "model.rows"},
 			Found: fmt.Sprintf("%d numbers", l.have), Hint: fmt.Sprintf("want %d: %s", l.want, l.words)})
 	}
 	return out

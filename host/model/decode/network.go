@@ -70,17 +70,20 @@ type Options struct {
 // not change.
 func New(m model.Language, weights map[string][]float32, o Options) (*Network, error) {
 	s := m.Network()
-	n := &Network{s: s, threads: o.Threads, rounds: o.BFloat16, sites: map[string]model.ActivationSite{}}
+	n := &Network{s: s, threads: o.Threads, rounds: o.BFloat16,
+		sites: map[string]model.ActivationSite{}}
 	if o.Threads == 0 {
 		n.threads = runtime.GOMAXPROCS(0)
 	}
 	for _, p := range m.Params() {
 		if have := len(weights[p.Name]); have != p.Size() {
-			return nil, fmt.Errorf("decode: the parameter %s has %d elements, want %d", p.Name, have, p.Size())
+			return nil, fmt.Errorf("decode: the parameter %s has %d elements, want %d", p.Name, have,
+				p.Size())
 		}
 	}
 	named := func(name string, out, in int) matrix {
-		return matrix{single: linalg.RowMajor(weights[name], out, in), rounds: o.BFloat16 && (o.Exact == nil || !o.Exact(name))}
+		return matrix{single: linalg.RowMajor(weights[name], out, in), rounds: o.BFloat16 &&
+			(o.Exact == nil || !o.Exact(name))}
 	}
 	for _, site := range m.ActivationSites(1, 1) {
 		n.sites[site.Name] = site

@@ -18,18 +18,20 @@ type Positions struct {
 
 type step struct {
 	*Network
-	at                     Positions
-	quantize               Quantizer
-	team                   *team
-	rows                   int
-	x, in, qkv, mixed, out linalg.MatrixOf[float32] // the residual stream, inputs and outputs of products
+	at       Positions
+	quantize Quantizer
+	team     *team
+	rows     int
+	// the residual stream, inputs and outputs of products
+	x, in, qkv, mixed, out linalg.MatrixOf[float32]
 	gate, up               linalg.MatrixOf[float32]
 }
 
 // Next reads the next token of each sequence and returns the logits of the following one,
 // [sequences, vocabulary]. caches are those of [model.Language.CacheDims]; Next adds the keys and
 // values of this token. A nil quantizer leaves activations unquantized.
-func (n *Network) Next(tokens []int32, at Positions, caches [][]float32, quantize Quantizer) ([]float32, error) {
+func (n *Network) Next(tokens []int32, at Positions, caches [][]float32,
+	quantize Quantizer) ([]float32, error) {
 	if err := n.check(tokens, at, caches); err != nil {
 		return nil, err
 	}
@@ -64,7 +66,8 @@ func (n *Network) Next(tokens []int32, at Positions, caches [][]float32, quantiz
 
 func (n *Network) check(tokens []int32, at Positions, caches [][]float32) error {
 	if len(tokens) == 0 || len(at.First) != len(tokens) || at.Start < 0 || at.Start >= at.Length {
-		return fmt.Errorf("decode: %d tokens of %d sequences at position %d of %d", len(tokens), len(at.First), at.Start, at.Length)
+		return fmt.Errorf("decode: %d tokens of %d sequences at position %d of %d", len(tokens),
+			len(at.First), at.Start, at.Length)
 	}
 	for i, first := range at.First {
 		if first < 0 || int(first) > at.Start {
@@ -167,7 +170,8 @@ func (r *step) quantizeSite(name string, x linalg.MatrixOf[float32]) error {
 // far. Key-value heads are computed in parallel, each with its group of query heads.
 func (r *step) attention(b *block, keys, values []float32) error {
 	size, queries, keyWidth := r.s.HeadSize, r.s.QueryWidth(), r.s.KeyWidth()
-	normalized := func(x, gain []float32) { // over all heads, or each head alone; without a gain not at all
+	// over all heads, or each head alone; without a gain not at all
+	normalized := func(x, gain []float32) {
 		for ; len(gain) > 0 && len(x) > 0; x = x[len(gain):] {
 			r.normalizeRow(x[:len(gain)], x[:len(gain)], gain)
 		}
@@ -238,7 +242,8 @@ func (r *step) head(sequence, head int, keys, values []float32) {
 		if r.rounds {
 			loops.RoundToBFloat16(row, row)
 		}
-		linalg.VectorTimes(r.mixed.Data[sequence*r.mixed.Cols+(head*group+g)*size:][:size], row, part(values))
+		linalg.VectorTimes(r.mixed.Data[sequence*r.mixed.Cols+(head*group+g)*size:][:size], row,
+			part(values))
 	}
 }
 

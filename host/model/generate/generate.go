@@ -54,16 +54,19 @@ var ErrStop = errors.New("the sequence ends here")
 // sequence exceeds the model's context, the model gets only its last tokens, at least half of the
 // context. emit, if not nil, is called with each new token of sequence i before the next one is
 // computed.
-func Continue(ctx context.Context, m Model, prompts [][]int32, o Options, emit func(i int, token int32) error) ([][]int32, error) {
+func Continue(ctx context.Context, m Model, prompts [][]int32, o Options,
+	emit func(i int, token int32) error) ([][]int32, error) {
 	switch {
 	case slices.ContainsFunc(prompts, func(p []int32) bool { return len(p) == 0 }):
 		return nil, fmt.Errorf("generate: the prompt is empty: give at least one token")
 	case !(o.Temperature >= 0) || o.Tokens < 0 || o.TopK < 0:
-		return nil, fmt.Errorf("generate: tokens %d, temperature %v, top-k %d: none may be negative", o.Tokens, o.Temperature, o.TopK)
+		return nil, fmt.Errorf("generate: tokens %d, temperature %v, top-k %d: none may be negative",
+			o.Tokens, o.Temperature, o.TopK)
 	case !(o.TopP >= 0 && o.TopP <= 1):
 		return nil, fmt.Errorf("generate: top-p %v, want a share from 0 to 1", o.TopP)
 	}
-	c := &continuation{m: m, o: o, all: make([][]int32, len(prompts)), done: make([]bool, len(prompts))}
+	c := &continuation{m: m, o: o, all: make([][]int32, len(prompts)),
+		done: make([]bool, len(prompts))}
 	for i, p := range prompts {
 		c.all[i] = slices.Clone(p)
 		c.draws = append(c.draws, rand.New(rand.NewPCG(o.Seed, uint64(i))))

@@ -1,11 +1,10 @@
-// Package gguf reads and writes files in the GGUF format, version 3: the models that
+// Package gguf writes files in the GGUF format, version 3: the models that
 // llama.cpp and the programs built on it load
 // (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
 //
 // A file holds entries, which are named values such as the number of layers or the list of tokens,
 // and tensors, of plain floats or of blocks of 32 quantized numbers. A written file is complete or
-// absent. The reader does not trust the file: every length and offset is checked against the file's
-// size before anything is allocated.
+// absent. [ReadFile] reads a written file back, to verify it.
 //
 // As everywhere in this module, shapes of tensors are in row-major order, [rows, columns] for a
 // matrix; the file stores them reversed.

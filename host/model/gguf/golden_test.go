@@ -12,21 +12,12 @@ import (
 
 	"github.com/cage-qat/cage/host/model/gguf"
 	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/testing/testgguf"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // goldens are files that the package gguf 0.19 of llama.cpp wrote.
 const goldens = "../../deploy/export/testdata/golden/gguf"
-
-func open(t *testing.T, name string) *gguf.File {
-	t.Helper()
-	f, err := gguf.Open(vfs.At(filepath.Join(goldens, name)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { f.Close() })
-	return f
-}
 
 // TestRewrite reads files of another implementation and writes them again: every byte
 // is the same.
@@ -40,27 +31,24 @@ func TestRewrite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := rewritten(t, open(t, filepath.Base(name)))
+		got := rewritten(t, testgguf.Open(t, name))
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s: the copy differs: %d bytes, want %d", name, len(got), len(want))
 		}
 	}
 }
 
-func rewritten(t *testing.T, f *gguf.File) []byte {
+func rewritten(t *testing.T, f *testgguf.File) []byte {
 	t.Helper()
 	var tensors []gguf.Tensor
-	for _, info := range f.Tensors() {
+	for _, info := range f.Tensors {
 		tensors = append(tensors, gguf.Tensor{Name: info.Name, Type: info.Type, Shape: info.Shape, Write: func(w io.Writer) error {
-			data, err := f.Bytes(info)
-			if err == nil {
-				_, err = w.Write(data)
-			}
+			_, err := w.Write(info.Data)
 			return err
 		}})
 	}
 	var out bytes.Buffer
-	if err := gguf.Write(t.Context(), &out, f.Entries(), tensors); err != nil {
+	if err := gguf.Write(t.Context(), &out, f.Entries, tensors); err != nil {
 		t.Fatal(err)
 	}
 	return out.Bytes()
@@ -74,14 +62,14 @@ var names = map[string]string{
 // TestValues compares decoded blocks with the numbers they were made of, bit for bit.
 func TestValues(t *testing.T) {
 	for _, kind := range []string{"q4_0", "q4_1", "q8_0", "mxfp4"} {
-		f := open(t, "tiny-"+kind+".gguf")
+		f := testgguf.Open(t, filepath.Join(goldens, "tiny-"+kind+".gguf"))
 		want, err := safetensors.Open(vfs.At(filepath.Join(goldens, "tiny-"+kind+".dequantized.safetensors")))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer want.Close()
 		compared := 0
-		for _, info := range f.Tensors() {
+		for _, info := range f.Tensors {
 			block, found := strings.CutPrefix(strings.TrimSuffix(info.Name, ".weight"), "blk.0.")
 			name, plain := names[block]
 			if !found || !plain { // rows of queries and keys are permuted
@@ -95,7 +83,7 @@ func TestValues(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := f.Values(info)
+			got, err := gguf.Decode(info.Type, info.Data)
 			if err != nil || !slices.Equal(got, expected) || !slices.Equal(info.Shape, tensor.Shape) {
 				t.Errorf("%s: %s differs, error %v", kind, info.Name, err)
 			}

@@ -2,7 +2,6 @@ package gguf
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -10,23 +9,17 @@ import (
 	"github.com/cage-qat/cage/internal/halffloat"
 )
 
-// ErrFormat is wrapped by every error about bytes that are not a well-formed GGUF file.
-var ErrFormat = errors.New("malformed GGUF")
-
 const (
 	magic     = "GGUF"
 	version   = 3
-	alignment = 32 // default alignment of tensors
-	// alignmentKey is the entry with another alignment.
-	alignmentKey = "general.alignment"
-	// maxRank is the number of axes that llama.cpp supports.
-	maxRank = 4
+	alignment = 32 // of tensors, in bytes: the default of the format
+	maxRank   = 4  // number of axes that llama.cpp supports
 )
 
 // Type is the type of a tensor's elements, by its number in the format.
 type Type uint32
 
-// The types of tensors that this package reads.
+// The types of tensors that this package writes and decodes.
 const (
 	F32   Type = 0
 	F16   Type = 1
@@ -68,7 +61,8 @@ func (t Type) size(shape []int) (int64, error) {
 		return 0, fmt.Errorf("%d axes, want 1 to %d", len(shape), maxRank)
 	}
 	if row := shape[len(shape)-1]; row%elements != 0 {
-		return 0, fmt.Errorf("rows of %d elements are no whole number of blocks of %d, as %s has them", row, elements, t)
+		return 0, fmt.Errorf("rows of %d elements are no whole number of blocks of %d, as %s has them",
+			row, elements, t)
 	}
 	n := uint64(1)
 	for _, d := range shape {
@@ -93,7 +87,8 @@ type Entry struct {
 
 func align(n, alignment int64) int64 { return (n + alignment - 1) / alignment * alignment }
 
-var levels = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -0.5, -1, -1.5, -2, -3, -4, -6}
+var levels = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -0.5, -1, -1.5,
+	-2, -3, -4, -6}
 
 // Decode returns the float32 numbers that a tensor's data encodes, as llama.cpp computes them.
 func Decode(t Type, data []byte) ([]float32, error) {
@@ -134,10 +129,14 @@ func decodeBlock(out []float32, t Type, b []byte) []float32 {
 		return decodeNibbles(out, b[2:], func(code byte) float32 { return half(b) * (float32(code) - 8) })
 	case Q4_1:
 		// The conversion prevents fusing product and sum, which would round only once.
-		return decodeNibbles(out, b[4:], func(code byte) float32 { return float32(half(b)*float32(code)) + half(b[2:]) })
+		return decodeNibbles(out, b[4:], func(code byte) float32 {
+			return float32(half(b)*float32(code)) +
+				half(b[2:])
+		})
 	}
 	scale := math.Ldexp(1, int(b[0])-127)
-	return decodeNibbles(out, b[1:], func(code byte) float32 { return float32(float64(levels[code]) * scale) })
+	return decodeNibbles(out, b[1:],
+		func(code byte) float32 { return float32(float64(levels[code]) * scale) })
 }
 
 func decodeNibbles(out []float32, codes []byte, value func(code byte) float32) []float32 {

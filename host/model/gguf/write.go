@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
@@ -144,4 +145,49 @@ func (e *encoder) tensor(t Tensor, offset int64) error {
 	}
 	e.number(uint32(t.Type), uint64(offset))
 	return nil
+}
+
+// kinds are the Go types of values, by their numbers in the format; kindArray stands for lists.
+var kinds = []reflect.Type{
+	reflect.TypeFor[uint8](), reflect.TypeFor[int8](),
+	reflect.TypeFor[uint16](), reflect.TypeFor[int16](),
+	reflect.TypeFor[uint32](), reflect.TypeFor[int32](), reflect.TypeFor[float32](),
+	reflect.TypeFor[bool](), reflect.TypeFor[string](), kindArray: nil,
+	10: reflect.TypeFor[uint64](), 11: reflect.TypeFor[int64](), 12: reflect.TypeFor[float64](),
+}
+
+const kindArray uint32 = 9
+
+func (e *encoder) entry(entry Entry) error {
+	if err := e.name(entry.Key); err != nil {
+		return err
+	}
+	v := reflect.ValueOf(entry.Value)
+	t := v.Type()
+	list := t.Kind() == reflect.Slice
+	if list {
+		t = t.Elem()
+	}
+	kind := slices.Index(kinds, t)
+	if kind < 0 {
+		return fmt.Errorf("a value of type %T cannot be stored", entry.Value)
+	}
+	if !list {
+		e.number(uint32(kind))
+		e.value(entry.Value)
+		return nil
+	}
+	e.number(kindArray, uint32(kind), uint64(v.Len()))
+	for i := range v.Len() {
+		e.value(v.Index(i).Interface())
+	}
+	return nil
+}
+
+func (e *encoder) value(v any) {
+	if s, ok := v.(string); ok {
+		e.text(s)
+		return
+	}
+	e.number(v)
 }

@@ -76,7 +76,8 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	case f.freeHeads:
 		s.HeadSize = size
 	case size != 0 && s.Heads != 0 && s.Width != 0 && size*s.Heads != s.Width:
-		k.fault("head_dim", k.found("head_dim"), fmt.Sprintf("hidden_size/num_attention_heads, which is %d/%d", s.Width, s.Heads))
+		k.fault("head_dim", k.found("head_dim"),
+			fmt.Sprintf("hidden_size/num_attention_heads, which is %d/%d", s.Width, s.Heads))
 	}
 	if s.NormEps = k.number("rms_norm_eps"); !k.has("rms_norm_eps") {
 		k.fault("rms_norm_eps", "missing", "a positive number")
@@ -92,20 +93,24 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	only(k, "mlp_bias", false)
 	only(k, "partial_rotary_factor", 1.0)
 	if k.has(quantizationKey) {
-		k.fault(quantizationKey, "found a quantized checkpoint", "one in F32, BF16 or F16: the one that it was made from")
+		k.fault(quantizationKey, "found a quantized checkpoint",
+			"one in F32, BF16 or F16: the one that it was made from")
 	}
 	var dropout float64
 	if k.read("attention_dropout", &dropout, "a number") && dropout != 0 {
-		c.Warnings = append(c.Warnings, fmt.Sprintf("attention_dropout is %g: there is no dropout here", dropout))
+		c.Warnings = append(c.Warnings, fmt.Sprintf("attention_dropout is %g: there is no dropout here",
+			dropout))
 	}
 	vocab := s.Vocab
-	c.Tokens = Tokens{Begin: k.ids(beginKey, vocab), End: k.ids(endKey, vocab), Pad: k.ids("pad_token_id", vocab)}
+	c.Tokens = Tokens{Begin: k.ids(beginKey, vocab), End: k.ids(endKey, vocab),
+		Pad: k.ids("pad_token_id", vocab)}
 	c.MaxPositions = cmp.Or(k.size(positionsKey, maxPositions), defaultPositions)
 	if f.window != nil {
 		c.Window = f.window(k)
 	}
 	if length := cmp.Or(context, c.MaxPositions); c.Window != 0 && c.Window < length {
-		k.fault("sliding_window", fmt.Sprintf("attention looks back %d tokens in sequences of %d", c.Window, length),
+		k.fault("sliding_window", fmt.Sprintf("attention looks back %d tokens in sequences of %d",
+			c.Window, length),
 			"sequences that are no longer than that (model.context)")
 	}
 	for _, p := range s.Check() {
@@ -139,17 +144,20 @@ func findFamily(k *keys) family {
 		if !k.has("model_type") {
 			found = "missing"
 		}
-		k.fault("model_type", found, fmt.Sprintf("%q, as the architecture is %s", f.modelType, f.architecture))
+		k.fault("model_type", found, fmt.Sprintf("%q, as the architecture is %s", f.modelType,
+			f.architecture))
 	}
 	return f
 }
 
 // configKeys maps keys of a run's configuration to those of config.json.
 var configKeys = map[string]string{
-	"model.heads": "num_attention_heads", "model.kv_heads": "num_key_value_heads", "model.head_size": "head_dim", "model.rope_high": "rope_scaling",
+	"model.heads": "num_attention_heads", "model.kv_heads": "num_key_value_heads",
+	"model.head_size": "head_dim", "model.rope_high": "rope_scaling",
 }
 
-var torchNames = map[safetensors.DType]string{safetensors.F32: "float32", safetensors.BF16: "bfloat16", safetensors.F16: "float16"}
+var torchNames = map[safetensors.DType]string{safetensors.F32: "float32",
+	safetensors.BF16: "bfloat16", safetensors.F16: "float16"}
 
 // Describe returns the description of a model that was not made from a checkpoint, with the keys of
 // transformers 4, which all versions read.
@@ -162,9 +170,12 @@ func (c *Config) Describe() (d Description, err error) {
 	}
 	config, generation := shape(s), map[string]any{"do_sample": true}
 	maps.Copy(config, wavelengths(s))
-	maps.Copy(config, map[string]any{"architectures": []string{f.architecture}, "model_type": f.modelType, "hidden_act": "silu",
-		"attention_bias": false, "mlp_bias": false, "attention_dropout": 0.0, "initializer_range": s.InitStd, positionsKey: c.MaxPositions, "use_cache": true})
-	for key, ids := range map[string][]int32{beginKey: c.Tokens.Begin, endKey: c.Tokens.End, "pad_token_id": c.Tokens.Pad} {
+	maps.Copy(config, map[string]any{"architectures": []string{f.architecture},
+		"model_type": f.modelType, "hidden_act": "silu",
+		"attention_bias": false, "mlp_bias": false, "attention_dropout": 0.0,
+		"initializer_range": s.InitStd, positionsKey: c.MaxPositions, "use_cache": true})
+	for key, ids := range map[string][]int32{beginKey: c.Tokens.Begin, endKey: c.Tokens.End,
+		"pad_token_id": c.Tokens.Pad} {
 		if len(ids) > 0 {
 			config[key], generation[key] = oneOrMore(ids), oneOrMore(ids)
 		}
@@ -177,15 +188,18 @@ func (c *Config) Describe() (d Description, err error) {
 
 // shape returns the keys of a model's sizes and of other settings that training does not change.
 func shape(s architecture.Settings) map[string]any {
-	return map[string]any{"hidden_size": s.Width, "num_hidden_layers": s.Layers, "num_attention_heads": s.Heads, "num_key_value_heads": s.KVHeads,
-		"head_dim": s.HeadSize, "intermediate_size": s.Hidden, vocabKey: s.Vocab, "rms_norm_eps": s.NormEps, "tie_word_embeddings": s.Head == "tied"}
+	return map[string]any{"hidden_size": s.Width, "num_hidden_layers": s.Layers,
+		"num_attention_heads": s.Heads, "num_key_value_heads": s.KVHeads,
+		"head_dim": s.HeadSize, "intermediate_size": s.Hidden, vocabKey: s.Vocab,
+		"rms_norm_eps": s.NormEps, "tie_word_embeddings": s.Head == "tied"}
 }
 
 // wavelengths returns the keys of the rotary wavelengths.
 func wavelengths(s architecture.Settings) map[string]any {
 	var scaling any // null where there is none
 	if s.RopeFactor > 1 {
-		scaling = map[string]any{"rope_type": "llama3", "factor": s.RopeFactor, "low_freq_factor": s.RopeLow, "high_freq_factor": s.RopeHigh,
+		scaling = map[string]any{"rope_type": "llama3", "factor": s.RopeFactor,
+			"low_freq_factor": s.RopeLow, "high_freq_factor": s.RopeHigh,
 			"original_max_position_embeddings": s.RopeOriginal}
 	}
 	return map[string]any{thetaKey: s.RopeTheta, "rope_scaling": scaling}

@@ -74,11 +74,13 @@ func (d Description) For(s architecture.Settings, trained Tokens) (Description, 
 	var faults []string // differences that training cannot have made
 	found, want := shape(c.Settings), shape(s)
 	if c.Settings.Kind != s.Kind {
-		faults, want = []string{fmt.Sprintf("model_type: found a model of the kind %s, want one of the kind %s", c.Settings.Kind, s.Kind)}, nil
+		faults, want = []string{fmt.Sprintf("model_type: found a model of the kind %s, want one of the "+
+			"kind %s", c.Settings.Kind, s.Kind)}, nil
 	}
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		if found[key] != want[key] && (key != vocabKey || s.Vocab < c.Settings.Vocab) {
-			faults = append(faults, fmt.Sprintf("%s: found %v, want %v, which the model has", key, found[key], want[key]))
+			faults = append(faults, fmt.Sprintf("%s: found %v, want %v, which the model has", key,
+				found[key], want[key]))
 		}
 	}
 	if len(faults) > 0 {
@@ -107,7 +109,8 @@ func (d Description) For(s architecture.Settings, trained Tokens) (Description, 
 			}
 		}
 	}
-	if d.Config, err = change(d.Config, changes, c.Tokens, trained); err == nil && d.Generation != nil {
+	if d.Config, err = change(d.Config, changes, c.Tokens, trained); err == nil &&
+		d.Generation != nil {
 		d.Generation, err = change(d.Generation, map[string]any{}, c.Tokens, trained)
 	}
 	return d, err
@@ -130,7 +133,8 @@ func change(text []byte, changes map[string]any, described, trained Tokens) ([]b
 	if begin := trained.Begin; len(begin) > 0 && !slices.Equal(own(beginKey, described.Begin), begin) {
 		changes[beginKey] = begin[0]
 	}
-	more := slices.DeleteFunc(slices.Clone(trained.End), func(id int32) bool { return slices.Contains(described.End, id) })
+	more := slices.DeleteFunc(slices.Clone(trained.End),
+		func(id int32) bool { return slices.Contains(described.End, id) })
 	if len(more) > 0 {
 		changes[endKey] = oneOrMore(slices.Concat(own(endKey, described.End), more))
 	}

@@ -13,8 +13,9 @@ type family struct {
 	architecture, modelType string // in config.json
 	kind                    string // of model.Settings
 	tensors                 table
-	freeHeads               bool              // the head size is a setting of its own
-	window                  func(k *keys) int // sliding window in tokens, 0 for unlimited; nil: always unlimited
+	freeHeads               bool // the head size is a setting of its own
+	// sliding window in tokens, 0 for unlimited; nil: always unlimited
+	window func(k *keys) int
 }
 
 // families are the supported families. Checkpoints are written as the first family of a kind.
@@ -74,11 +75,13 @@ var commonTensors = table{
 }
 
 // llamaFamily is Llama 2, 3 and models of the same architecture: TinyLlama, SmolLM.
-var llamaFamily = family{architecture: "LlamaForCausalLM", modelType: "llama", kind: architecture.KindLlama, tensors: llamaTensors}
+var llamaFamily = family{architecture: "LlamaForCausalLM", modelType: "llama",
+	kind: architecture.KindLlama, tensors: llamaTensors}
 
 // mistralFamily are the models of Mistral AI that equal Llamas unless sequences are longer than
 // their sliding window.
-var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistral", kind: architecture.KindLlama, tensors: llamaTensors,
+var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistral",
+	kind: architecture.KindLlama, tensors: llamaTensors,
 	window: func(k *keys) int {
 		if _, some := k.values["sliding_window"]; !some {
 			return 4096 // default of transformers
@@ -94,7 +97,8 @@ var llamaTensors = commonTensors.merged(table{
 
 // olmo2Family is OLMo 2. It is post-norm: post_attention_layernorm follows attention, whereas in a
 // Llama it precedes the feed-forward layer.
-var olmo2Family = family{architecture: "Olmo2ForCausalLM", modelType: "olmo2", kind: architecture.KindOLMo2,
+var olmo2Family = family{architecture: "Olmo2ForCausalLM", modelType: "olmo2",
+	kind: architecture.KindOLMo2,
 	tensors: commonTensors.merged(table{
 		"layers.*.attn.q_norm": {rotary("model.layers.*.self_attn.q_norm.weight")},
 		"layers.*.attn.k_norm": {rotary("model.layers.*.self_attn.k_norm.weight")},
@@ -104,7 +108,8 @@ var olmo2Family = family{architecture: "Olmo2ForCausalLM", modelType: "olmo2", k
 
 // qwen3Family are the dense Qwen3 models: Llamas that normalize each head of queries and keys, and
 // have an independent head size.
-var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3", kind: architecture.KindQwen3, freeHeads: true,
+var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3",
+	kind: architecture.KindQwen3, freeHeads: true,
 	window: func(k *keys) int { // it applies only if it is enabled
 		if !k.flag("use_sliding_window") {
 			return 0

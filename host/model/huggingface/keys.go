@@ -163,7 +163,8 @@ func (k *keys) rope(s *architecture.Settings) {
 			k.faults = append(k.faults, key+"."+f)
 		}
 		if theta != 0 && found.theta != 0 && found.theta != theta {
-			k.fault(key, fmt.Sprintf("found rope_theta = %g", found.theta), fmt.Sprintf("%g, which the file says elsewhere", theta))
+			k.fault(key, fmt.Sprintf("found rope_theta = %g", found.theta),
+				fmt.Sprintf("%g, which the file says elsewhere", theta))
 		}
 		theta = cmp.Or(theta, found.theta)
 		found.theta = 0
@@ -175,7 +176,8 @@ func (k *keys) rope(s *architecture.Settings) {
 	s.RopeTheta = cmp.Or(theta, defaultTheta)
 	s.RopeFactor, s.RopeLow, s.RopeHigh, s.RopeOriginal = 1, 1, 4, 8192 // no effect at a factor of 1
 	if before != nil && min(before.factor, before.low, before.high, float64(before.original)) > 0 {
-		s.RopeFactor, s.RopeLow, s.RopeHigh, s.RopeOriginal = before.factor, before.low, before.high, before.original
+		s.RopeFactor, s.RopeLow, s.RopeHigh, s.RopeOriginal = before.factor, before.low, before.high,
+			before.original
 	}
 }
 
@@ -195,7 +197,8 @@ func (k *keys) scaling() (out scaling) {
 	}
 	switch kind := k.text(key); {
 	case kind == "llama3":
-		for name, to := range map[string]*float64{"factor": &out.factor, "low_freq_factor": &out.low, "high_freq_factor": &out.high} {
+		for name, to := range map[string]*float64{"factor": &out.factor, "low_freq_factor": &out.low,
+			"high_freq_factor": &out.high} {
 			if *to = k.number(name); !k.has(name) {
 				k.fault(name, "missing", "a positive number")
 			}

@@ -38,8 +38,9 @@ type Checkpoint struct {
 
 // Options are options for the use of a checkpoint.
 type Options struct {
-	Context int                  // sequence length in tokens; 0: the model's maximum
-	Pairs   architecture.Pairing // order of the rotary features; empty: cage's usual one for the family
+	Context int // sequence length in tokens; 0: the model's maximum
+	// order of the rotary features; empty: cage's usual one for the family
+	Pairs architecture.Pairing
 }
 
 // IsCheckpoint reports whether a directory looks like a checkpoint.
@@ -103,7 +104,8 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 	}
 	c := &Checkpoint{Config: config, dir: dir}
 	if c.shards, err = safetensors.OpenShards(dir); err != nil {
-		if !errors.Is(err, safetensors.ErrFormat) && !errors.Is(err, safetensors.ErrChecksum) && !errors.Is(err, fs.ErrNotExist) {
+		if !errors.Is(err, safetensors.ErrFormat) && !errors.Is(err, safetensors.ErrChecksum) &&
+			!errors.Is(err, fs.ErrNotExist) {
 			return nil, err // a read error
 		}
 		fault := err.Error()
@@ -134,7 +136,8 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 
 // bind matches the tensors with those that the model needs.
 func (c *Checkpoint) bind() (faults []string, err error) {
-	i := slices.IndexFunc(families, func(f family) bool { return f.architecture == c.Config.Architecture })
+	i := slices.IndexFunc(families,
+		func(f family) bool { return f.architecture == c.Config.Architecture })
 	list, err := families[i].bind(c.Config.Settings)
 	if err != nil {
 		return nil, err

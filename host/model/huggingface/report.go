@@ -53,7 +53,8 @@ func compare(bindings []binding, infos []safetensors.Info, tied bool) Report {
 	for _, info := range infos {
 		there[info.Name] = info
 	}
-	r := Report{Applied: []Applied{}, Missing: []string{}, Unused: []string{}, Ignored: []string{}, Mismatched: []Mismatch{}}
+	r := Report{Applied: []Applied{}, Missing: []string{}, Unused: []string{}, Ignored: []string{},
+		Mismatched: []Mismatch{}}
 	for _, b := range bindings {
 		for _, p := range b.pieces {
 			info, ok := there[p.tensor]
@@ -102,7 +103,8 @@ func (r Report) faults() (list []string) {
 			list = append(list, fmt.Sprintf("tensor %s: found shape %v, want %v", m.Tensor, m.Shape, m.Want))
 		}
 		if !slices.Contains(readable, m.Type) {
-			list = append(list, fmt.Sprintf("tensor %s: found elements of type %s, want F32, BF16 or F16", m.Tensor, m.Type))
+			list = append(list, fmt.Sprintf("tensor %s: found elements of type %s, want F32, BF16 or F16",
+				m.Tensor, m.Type))
 		}
 	}
 	return list

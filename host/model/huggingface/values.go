@@ -68,7 +68,8 @@ func (c *Checkpoint) Values(param string) ([]float32, error) {
 			return nil, err
 		}
 		if differ > 0 {
-			c.note(fmt.Sprintf("tensor %s: %d values differ from the embedding, but config.json says tie_word_embeddings", headTensor, differ))
+			c.note(fmt.Sprintf("tensor %s: %d values differ from the embedding, but config.json says "+
+				"tie_word_embeddings", headTensor, differ))
 		}
 	}
 	return values, nil
@@ -160,7 +161,8 @@ func (f family) bind(s architecture.Settings) ([]binding, error) {
 		}
 		sources := f.tensors[pattern]
 		if len(sources) != max(1, len(p.Parts)) {
-			return nil, fmt.Errorf("%s: the parameter %s has no counterpart in the tensors of %s", s.Kind, p.Name, f.architecture)
+			return nil, fmt.Errorf("%s: the parameter %s has no counterpart in the tensors of %s", s.Kind,
+				p.Name, f.architecture)
 		}
 		b := binding{param: p}
 		for i, from := range sources {
@@ -168,7 +170,8 @@ func (f family) bind(s architecture.Settings) ([]binding, error) {
 			if p.Parts != nil {
 				dims = []int{p.Parts[i].Rows, p.Dims[1]}
 			}
-			b.pieces = append(b.pieces, piece{strings.Replace(from.tensor, "*", block, 1), dims, from.rotary})
+			b.pieces = append(b.pieces, piece{strings.Replace(from.tensor, "*", block, 1), dims,
+				from.rotary})
 		}
 		list = append(list, b)
 	}

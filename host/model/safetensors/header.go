@@ -62,7 +62,8 @@ func (h header) encode() ([]byte, error) {
 	}
 	metadata := map[string]string{HeaderDigestKey: h.ofHeader, TensorDigestsKey: string(list)}
 	maps.Copy(metadata, h.metadata)
-	err = errors.Join(enc.WriteToken(jsontext.BeginObject), enc.WriteToken(jsontext.String(metadataKey)))
+	err = errors.Join(enc.WriteToken(jsontext.BeginObject),
+		enc.WriteToken(jsontext.String(metadataKey)))
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +123,8 @@ func parseHeader(text []byte, dataSize int64) (header, error) {
 		h.infos = append(h.infos, info)
 	}
 	slices.SortFunc(h.infos, func(a, b Info) int {
-		return cmp.Or(cmp.Compare(a.Begin, b.Begin), cmp.Compare(a.End, b.End), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Begin, b.Begin), cmp.Compare(a.End, b.End),
+			cmp.Compare(a.Name, b.Name))
 	})
 	// The ordered tensors must cover the data without a gap or an overlap, so that every byte of a
 	// file belongs to one.
@@ -130,7 +132,8 @@ func parseHeader(text []byte, dataSize int64) (header, error) {
 	for _, info := range h.infos {
 		switch {
 		case info.Begin < end:
-			return header{}, fmt.Errorf("tensor %q overlaps the one before it: begins at %d, want %d", info.Name, info.Begin, end)
+			return header{}, fmt.Errorf("tensor %q overlaps the one before it: begins at %d, want %d",
+				info.Name, info.Begin, end)
 		case info.Begin > end:
 			return header{}, fmt.Errorf("gap of %d bytes before tensor %q", info.Begin-end, info.Name)
 		}
@@ -152,7 +155,8 @@ func parseHeader(text []byte, dataSize int64) (header, error) {
 		}
 	}
 	if len(h.ofTensors) != len(h.infos) {
-		return header{}, fmt.Errorf("metadata: %s has %d digests of %d tensors", TensorDigestsKey, len(h.ofTensors), len(h.infos))
+		return header{}, fmt.Errorf("metadata: %s has %d digests of %d tensors", TensorDigestsKey,
+			len(h.ofTensors), len(h.infos))
 	}
 	return h, nil
 }
@@ -181,16 +185,19 @@ func parseInfo(name string, value jsontext.Value, dataSize int64) (Info, error) 
 	}
 	begin, end := entry.Offsets[0], entry.Offsets[1]
 	if begin > end || end > uint64(dataSize) {
-		return Info{}, fmt.Errorf("data offsets [%d, %d] outside the %d bytes of data", begin, end, dataSize)
+		return Info{}, fmt.Errorf("data offsets [%d, %d] outside the %d bytes of data", begin, end,
+			dataSize)
 	}
 	want, err := entry.DType.size(n)
 	if err != nil {
 		return Info{}, fmt.Errorf("shape %v: %w", entry.Shape, err)
 	}
 	if length := end - begin; length != uint64(want) {
-		return Info{}, fmt.Errorf("%d bytes of data for shape %v of %s, want %d", length, entry.Shape, entry.DType, want)
+		return Info{}, fmt.Errorf("%d bytes of data for shape %v of %s, want %d", length, entry.Shape,
+			entry.DType, want)
 	}
-	return Info{Name: name, DType: entry.DType, Shape: entry.Shape, Begin: int64(begin), End: int64(end)}, nil
+	return Info{Name: name, DType: entry.DType, Shape: entry.Shape, Begin: int64(begin),
+		End: int64(end)}, nil
 }
 
 // DType is the type of a tensor's elements, as spelled in the format.

@@ -80,13 +80,16 @@ func newFile(r io.ReaderAt, size int64, name string) (*File, error) {
 	}
 	if want := []byte(h.ofHeader); len(want) > 0 {
 		if bytes.Count(head, want) != 1 {
-			return nil, fmt.Errorf("%s: header: %w: the text of the digest does not stand exactly once in the header", name, ErrFormat)
+			return nil, fmt.Errorf("%s: header: %w: the text of the digest does not stand exactly once in "+
+				"the header", name, ErrFormat)
 		}
-		if err := checkDigest(hexDigest(bytes.Replace(head, want, []byte(noDigest), 1)), h.ofHeader); err != nil {
+		if err := checkDigest(hexDigest(bytes.Replace(head, want, []byte(noDigest), 1)),
+			h.ofHeader); err != nil {
 			return nil, fmt.Errorf("%s: header: %w", name, err)
 		}
 	}
-	f := &File{r: r, name: name, begin: int64(len(head)), header: h, index: make(map[string]int, len(h.infos)), verified: map[string]bool{}}
+	f := &File{r: r, name: name, begin: int64(len(head)), header: h,
+		index: make(map[string]int, len(h.infos)), verified: map[string]bool{}}
 	for i, info := range h.infos {
 		f.index[info.Name] = i
 	}
@@ -127,9 +130,10 @@ func (f *File) Tensor(name string) (Tensor, error) {
 		return Tensor{}, fmt.Errorf("%s: there is no tensor %s", f.name, name)
 	}
 	info := f.header.infos[i]
-	return Tensor{Name: name, DType: info.DType, Shape: slices.Clone(info.Shape), Write: func(w io.Writer) error {
-		return f.read(info, w)
-	}}, nil
+	return Tensor{Name: name, DType: info.DType, Shape: slices.Clone(info.Shape),
+		Write: func(w io.Writer) error {
+			return f.read(info, w)
+		}}, nil
 }
 
 // Verify reads all tensors that have not been read yet and checks them against their digests. It
@@ -155,7 +159,8 @@ func (f *File) Verify() (verified bool, err error) {
 		}
 	}
 	if len(damaged) > 0 {
-		return false, fmt.Errorf("%s: %w in %d of %d tensors: %s", f.name, ErrChecksum, len(damaged), len(f.header.infos), strings.Join(damaged, ", "))
+		return false, fmt.Errorf("%s: %w in %d of %d tensors: %s", f.name, ErrChecksum, len(damaged),
+			len(f.header.infos), strings.Join(damaged, ", "))
 	}
 	return true, nil
 }

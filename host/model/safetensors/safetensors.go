@@ -71,7 +71,8 @@ func New[T Element](name string, shape []int, values []T) (Tensor, error) {
 		return Tensor{}, fmt.Errorf("tensor %q: %w", name, err)
 	}
 	if n != len(values) {
-		return Tensor{}, fmt.Errorf("tensor %q: %d values for shape %v, want %d", name, len(values), shape, n)
+		return Tensor{}, fmt.Errorf("tensor %q: %d values for shape %v, want %d", name, len(values),
+			shape, n)
 	}
 	return t, nil
 }
@@ -79,22 +80,23 @@ func New[T Element](name string, shape []int, values []T) (Tensor, error) {
 // Lazy returns a tensor of the values that the function returns on demand.
 func Lazy[T Element](name string, shape []int, values func() ([]T, error)) Tensor {
 	dtype := dtypeOf[T]()
-	return Tensor{Name: name, DType: dtype, Shape: slices.Clone(shape), Write: func(w io.Writer) error {
-		all, err := values()
-		if err != nil {
-			return fmt.Errorf("tensor %q: %w", name, err)
-		}
-		var data []byte
-		for part := range slices.Chunk(all, chunk/bytesOf(dtype)) {
-			if data, err = binary.Append(data[:0], binary.LittleEndian, part); err != nil {
+	return Tensor{Name: name, DType: dtype, Shape: slices.Clone(shape),
+		Write: func(w io.Writer) error {
+			all, err := values()
+			if err != nil {
 				return fmt.Errorf("tensor %q: %w", name, err)
 			}
-			if _, err := w.Write(data); err != nil {
-				return err
+			var data []byte
+			for part := range slices.Chunk(all, chunk/bytesOf(dtype)) {
+				if data, err = binary.Append(data[:0], binary.LittleEndian, part); err != nil {
+					return fmt.Errorf("tensor %q: %w", name, err)
+				}
+				if _, err := w.Write(data); err != nil {
+					return err
+				}
 			}
-		}
-		return nil
-	}}
+			return nil
+		}}
 }
 
 // Bytes returns the tensor's data.
@@ -161,7 +163,8 @@ func (t Tensor) size() (int64, error) {
 // checkSize fails if the data of the tensor has a different size.
 func (t Tensor) checkSize(got int64) error {
 	if want, err := t.size(); err != nil || got != want {
-		return errors.Join(err, fmt.Errorf("tensor %q: %d bytes for shape %v of %s, want %d", t.Name, got, t.Shape, t.DType, want))
+		return errors.Join(err, fmt.Errorf("tensor %q: %d bytes for shape %v of %s, want %d", t.Name, got,
+			t.Shape, t.DType, want))
 	}
 	return nil
 }

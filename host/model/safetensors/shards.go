@@ -145,8 +145,10 @@ func parseIndex(text []byte) (index, error) {
 	}
 	var faults []string
 	for _, name := range x.files() {
-		if name == "" || name == "." || strings.Contains(name, "..") || strings.ContainsAny(name, "/\\:\x00") {
-			faults = append(faults, fmt.Sprintf("weight_map names the file %q, want a name in the same directory", name))
+		if name == "" || name == "." || strings.Contains(name, "..") ||
+			strings.ContainsAny(name, "/\\:\x00") {
+			faults = append(faults, fmt.Sprintf("weight_map names the file %q, want a name in the same "+
+				"directory", name))
 		}
 	}
 	return x, joinFaults("index", faults)
@@ -161,15 +163,18 @@ func (x index) files() []string {
 func (x index) compare(name string, placed []string, f *File) (faults []string) {
 	for _, tensor := range placed {
 		if _, has := f.index[tensor]; !has {
-			faults = append(faults, fmt.Sprintf("%s lacks the tensor %q, which weight_map places there", name, tensor))
+			faults = append(faults, fmt.Sprintf("%s lacks the tensor %q, which weight_map places there",
+				name, tensor))
 		}
 	}
 	for _, info := range f.header.infos {
 		switch file, some := x.WeightMap[info.Name]; {
 		case !some:
-			faults = append(faults, fmt.Sprintf("%s has the tensor %q, which weight_map does not name", name, info.Name))
+			faults = append(faults, fmt.Sprintf("%s has the tensor %q, which weight_map does not name", name,
+				info.Name))
 		case file != name:
-			faults = append(faults, fmt.Sprintf("%s has the tensor %q, which weight_map places in %s", name, info.Name, file))
+			faults = append(faults, fmt.Sprintf("%s has the tensor %q, which weight_map places in %s", name,
+				info.Name, file))
 		}
 	}
 	return faults

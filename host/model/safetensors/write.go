@@ -20,7 +20,8 @@ import (
 
 // WriteFile writes the tensors and the metadata to path atomically: in case of an error, path keeps
 // its previous content. If ctx is cancelled before the file is complete, nothing is changed.
-func WriteFile(ctx context.Context, path vfs.Path, tensors []Tensor, metadata map[string]string) error {
+func WriteFile(ctx context.Context, path vfs.Path, tensors []Tensor,
+	metadata map[string]string) error {
 	f, err := atomicfile.Create(path)
 	if err == nil {
 		if err = Write(ctx, f, tensors, metadata); err == nil {
@@ -46,7 +47,8 @@ func Write(ctx context.Context, w io.WriterAt, tensors []Tensor, metadata map[st
 	slices.SortStableFunc(tensors, func(a, b Tensor) int {
 		return cmp.Or(cmp.Compare(b.DType.Bits(), a.DType.Bits()), cmp.Compare(a.Name, b.Name))
 	})
-	h := header{metadata: metadata, digests: digests{ofHeader: noDigest, ofTensors: map[string]string{}}}
+	h := header{metadata: metadata, digests: digests{ofHeader: noDigest,
+		ofTensors: map[string]string{}}}
 	for key := range metadata {
 		if isDigestKey(key) {
 			return fmt.Errorf("metadata: %s is for the writer to add", key)
@@ -58,7 +60,8 @@ func Write(ctx context.Context, w io.WriterAt, tensors []Tensor, metadata map[st
 		if err != nil {
 			return err
 		}
-		h.infos = append(h.infos, Info{Name: t.Name, DType: t.DType, Shape: t.Shape, Begin: end, End: end + size})
+		h.infos = append(h.infos, Info{Name: t.Name, DType: t.DType, Shape: t.Shape, Begin: end,
+			End: end + size})
 		h.ofTensors[t.Name] = noDigest
 		end += size
 	}
@@ -121,7 +124,8 @@ const ShardSize = 5_000_000_000
 // means [ShardSize]. A tensor that is larger gets a file of its own. A single file is called
 // [SingleName]. Several files are numbered, and their index is written last; without the index,
 // they are not a checkpoint. The metadata is in each file.
-func WriteShards(ctx context.Context, dir vfs.Path, tensors []Tensor, metadata map[string]string, limit int64) error {
+func WriteShards(ctx context.Context, dir vfs.Path, tensors []Tensor, metadata map[string]string,
+	limit int64) error {
 	if limit <= 0 {
 		limit = ShardSize
 	}
@@ -154,7 +158,8 @@ func WriteShards(ctx context.Context, dir vfs.Path, tensors []Tensor, metadata m
 			return err
 		}
 	}
-	text, err := json.Marshal(map[string]any{"metadata": map[string]int64{"total_size": total}, "weight_map": weightMap},
+	text, err := json.Marshal(map[string]any{"metadata": map[string]int64{"total_size": total},
+		"weight_map": weightMap},
 		json.Deterministic(true), jsontext.WithIndent("  "))
 	if err != nil {
 		return err

@@ -66,7 +66,8 @@ func Tokens(context, least int) int {
 func Batches(requests []Request, tokens, context int, share bool) ([]Batch, error) {
 	for i, r := range requests {
 		if len(r.Context) == 0 || len(r.Continuation) == 0 {
-			return nil, fmt.Errorf("score: request %d has %d tokens of context and a continuation of %d: want some of both", i, len(r.Context), len(r.Continuation))
+			return nil, fmt.Errorf("score: request %d has %d tokens of context and a continuation of %d: "+
+				"want some of both", i, len(r.Context), len(r.Continuation))
 		}
 	}
 	list := rows(requests, tokens, context, share)
@@ -76,7 +77,8 @@ func Batches(requests []Request, tokens, context int, share bool) ([]Batch, erro
 		// The largest number of rows that fit with the longest sequence.
 		fit := slices.IndexFunc(parts, func(rows int) bool { return tokens/rows >= list[0].length })
 		if fit < 0 {
-			return nil, fmt.Errorf("score: a sequence of %d tokens does not fit into batches of %d", list[0].length, tokens)
+			return nil, fmt.Errorf("score: a sequence of %d tokens does not fit into batches of %d",
+				list[0].length, tokens)
 		}
 		count := parts[fit]
 		n := min(count, len(list))
@@ -87,7 +89,8 @@ func Batches(requests []Request, tokens, context int, share bool) ([]Batch, erro
 }
 
 func newBatch(requests []Request, list []row, count, length, context int) Batch {
-	b := Batch{Rows: count, Length: length, Tokens: make([]int32, count*length), Lengths: make([]int32, count)}
+	b := Batch{Rows: count, Length: length, Tokens: make([]int32, count*length),
+		Lengths: make([]int32, count)}
 	for i, r := range list {
 		if len(r.requests) > 1 && b.Parts == nil {
 			b.Positions, b.Parts = make([]int32, count*length), make([]int32, count*length)
