@@ -67,7 +67,7 @@ describes the format. Of a directory all files *.json are tried.`,
 		}
 		return &answer{reports, func(w io.Writer) {
 			for _, r := range reports {
-				_ = r.Write(w)
+				fmt.Fprint(w, r)
 			}
 		}}, err
 	})

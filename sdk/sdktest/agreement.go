@@ -23,19 +23,19 @@ const (
 	amplification = 16
 	noise         = 0x1p-22 // relative perturbation: 4 ulps of binary32
 	noises        = 6
-	steadiness    = 256 * noise // relative to the largest magnitude: elements that change by less count as unchanged
+	steadiness    = 256 * noise // largest relative change of an element that counts as unchanged
 )
 
 // expectation holds the reference implementation's results of a program for given inputs, and the
 // change of each element under noise.
 type expectation struct {
-	outputs map[string]reference.Tensor
+	outputs tensors
 	spread  map[string][]float64
 }
 
 // expect runs p on the reference implementation with unmodified inputs, with every result rounded
 // to binary32, and with noise in the float inputs, except the number of the step.
-func expect(p *program.Program, inputs map[string]reference.Tensor) (expectation, error) {
+func expect(p *program.Program, inputs tensors) (expectation, error) {
 	base, err := reference.Run(p, inputs)
 	if err != nil {
 		return expectation{}, err
@@ -70,7 +70,7 @@ func expect(p *program.Program, inputs map[string]reference.Tensor) (expectation
 
 // widen extends the spread to cover another result, for elements that change by more than part
 // times the largest magnitude.
-func (e expectation) widen(out map[string]reference.Tensor, part float64) {
+func (e expectation) widen(out tensors, part float64) {
 	for name, base := range e.outputs {
 		spread, other, least := e.spread[name], out[name].Float64s(), 0.0
 		if base.Type.DType == program.Float {
@@ -87,17 +87,16 @@ func (e expectation) widen(out map[string]reference.Tensor, part float64) {
 // runRounded runs a program with its inputs in binary32. The result of each operation is randomly
 // rounded to one of the two adjacent binary32 numbers, and divisions are randomly replaced by
 // multiplications by the reciprocal.
-func runRounded(p *program.Program, inputs map[string]reference.Tensor, r *rand.Rand) (map[string]reference.Tensor, error) {
+func runRounded(p *program.Program, inputs tensors, r *rand.Rand) (tensors, error) {
 	args := make([]reference.Tensor, len(p.Inputs))
 	for i, in := range p.Inputs {
 		args[i] = inputs[in.Name].Single()
 	}
 	var failed error
-	values := transform.Interpret(p, args, func(_ program.ID, n *program.Node, args []reference.Tensor) reference.Tensor {
+	interpret := func(_ program.ID, n *program.Node, args []reference.Tensor) (out reference.Tensor) {
 		if failed != nil {
-			return reference.Tensor{}
+			return out
 		}
-		var out reference.Tensor
 		if n.Op == program.OpDiv && r.IntN(2) == 0 {
 			inverse := rounded(mapped(args[1].Floats, func(v float64) float64 { return 1 / v }))
 			if !slices.ContainsFunc(inverse, func(v float64) bool { return math.IsNaN(v - v) }) {
@@ -116,8 +115,9 @@ func runRounded(p *program.Program, inputs map[string]reference.Tensor, r *rand.
 			return float64(near)
 		})
 		return out
-	})
-	out := map[string]reference.Tensor{}
+	}
+	values := transform.Interpret(p, args, interpret)
+	out := tensors{}
 	for _, o := range p.Outputs {
 		out[o.Name] = values[o.Value]
 	}
@@ -133,12 +133,12 @@ func (e expectation) allowed(name string) func(i int) float64 {
 }
 
 // compare fails unless every machine agrees with the reference implementation on all outputs of p.
-func (t *trial) compare(on example, machines []Machine, what string, p *program.Program, inputs map[string]reference.Tensor) {
+func (t *trial) compare(on example, ms []Machine, what string, p *program.Program, inputs tensors) {
 	e, err := expect(p, inputs)
 	if !t.ok(on, err) {
 		return
 	}
-	for _, m := range machines {
+	for _, m := range ms {
 		got, err := m.Run(p, inputs)
 		if !t.ok(on.on(m), err) {
 			continue
@@ -163,7 +163,8 @@ func (t *trial) compare(on example, machines []Machine, what string, p *program.
 			e.widen(out, steadiness)
 		}
 		for name, want := range e.outputs {
-			t.within(on.on(m), what+name, want.Type.Shape, got[name].Float64s(), want.Float64s(), e.allowed(name))
+			data := got[name].Float64s()
+			t.within(on.on(m), what+name, want.Type.Shape, data, want.Float64s(), e.allowed(name))
 		}
 	}
 }

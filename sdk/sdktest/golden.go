@@ -103,8 +103,7 @@ func ParseGolden(file []byte) (Values, error) {
 		}
 		seen[c.ID] = true
 		if len(c.Expected) == 0 {
-			return Values{}, fmt.Errorf("cases[%d] (%s): expected is empty, so nothing would be compared",
-				i, c.ID)
+			return Values{}, fmt.Errorf("cases[%d] (%s): expected is empty: nothing to compare", i, c.ID)
 		}
 	}
 	return Values{Name: f.Name, Kind: f.Kind, abs: abs, rel: rel, cases: f.Cases}, nil
@@ -172,7 +171,7 @@ func (c goldenTrial) must(err error) {
 
 // goldenChecks returns a check for each of the caller's Values; run is called for each case.
 func (s *session) goldenChecks(run func(goldenTrial)) (list []check) {
-	const asks = "the values of an independent implementation, within their tolerance; codes and masks are equal"
+	const asks = "values of an independent implementation, within their tolerance; codes equal"
 	for _, v := range s.golden {
 		list = append(list, check{"golden " + v.Name, asks, func(t *trial) {
 			if v.Kind != s.report.Kind {
@@ -226,7 +225,8 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 		c.must(fmt.Errorf("inputs: it has no %q", spec.InputX))
 	}
 	dy, backward := c.Inputs[inputDY]
-	trains := slices.ContainsFunc(spec.StepInputs, func(in program.Input) bool { // the case is about training: it has step inputs, or below, the next state
+	// A case about training has step inputs, or the next state.
+	trains := slices.ContainsFunc(spec.StepInputs, func(in program.Input) bool {
 		_, ok := c.Inputs[in.Name]
 		return ok
 	})
@@ -242,12 +242,12 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 	if s.evaluation != nil && !trains && (s.Backward == nil || !backward) {
 		s = s.evaluation
 	}
-	in := &instance{siteAnswer: s, t: c.t, m: Reference{}, memory: map[string]reference.Tensor{}}
+	in := &instance{siteAnswer: s, t: c.t, m: Reference{}, memory: tensors{}}
 	given := maps.Clone(c.Inputs)
 	delete(given, inputDY)
 	// With column statistics, the case tests initial values, in binary64 like the expected ones.
 	starts := map[string]*program.Program{} // by the prefix of their outputs
-	startInputs := map[string]map[string]reference.Tensor{}
+	startInputs := map[string]tensors{}
 	for _, column := range spec.ColumnInputs(nil) {
 		if _, ok := given[column.Name]; ok {
 			delete(given, column.Name)
@@ -256,11 +256,11 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 	}
 	maps.DeleteFunc(starts, func(_ string, p *program.Program) bool { return p == nil })
 	for prefix, p := range starts {
-		startInputs[prefix] = map[string]reference.Tensor{}
+		startInputs[prefix] = tensors{}
 		for _, input := range p.Inputs {
 			a, ok := c.Inputs[input.Name]
 			if !ok || len(a.data) != int(input.Type.Size()) {
-				c.must(fmt.Errorf("the plugin's initial values follow from %s, of which the case must have %d numbers",
+				c.must(fmt.Errorf("the plugin's initial values need %s, %d numbers of the case",
 					input.Name, input.Type.Size()))
 			}
 			startInputs[prefix][input.Name] = reference.Floats(a.data, input.Type.Shape...)
@@ -282,7 +282,7 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 			a = array{input.Type.Shape, full(a.data[0], int(input.Type.Size()))}
 		}
 		if !slices.Equal(a.shape, input.Type.Shape) {
-			c.must(fmt.Errorf("%s has the shape %v, want %v or a single number", input.Name, a.shape, input.Type.Shape))
+			c.must(fmt.Errorf("%s has shape %v, want %v or a number", input.Name, a.shape, input.Type.Shape))
 		}
 		v := reference.Floats(a.data, input.Type.Shape...)
 		if input.Type.DType != program.Float {
@@ -296,19 +296,19 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 	for name := range given {
 		c.must(fmt.Errorf("the plugin's program does not take %s, for which the case has a value", name))
 	}
-	compare := func(p *program.Program, inputs map[string]reference.Tensor, prefix string) {
+	compare := func(p *program.Program, inputs tensors, prefix string) {
 		got := map[string][]float64{}
 		for name, v := range in.run(p, inputs) {
 			got[name] = v.Float64s()
 		}
 		c.compare(in.at(), prefix, got, 0)
 	}
-	compare(s.Program, in.inputs(x.data), "")
+	compare(s.Program, in.inputs(in.Program, x.data), "")
 	for prefix, p := range starts {
 		compare(p, startInputs[prefix], prefix)
 	}
 	if in.Next != nil && len(starts) == 0 {
-		compare(in.Next, in.inputsOf(in.Next, x.data), spec.KeptPrefix)
+		compare(in.Next, in.inputs(in.Next, x.data), spec.KeptPrefix)
 	}
 	if backward {
 		vjp, err := in.reverse()
@@ -329,7 +329,8 @@ func prefixOf(name string) string {
 }
 
 func (o *optimizerRun) goldenCase(c goldenTrial) {
-	known := []string{spec.InputX, spec.InputGradient, spec.InputRate, decayName, spec.InputLoss, decayLast}
+	known := []string{
+		spec.InputX, spec.InputGradient, spec.InputRate, decayName, spec.InputLoss, decayLast}
 	for name := range c.Inputs {
 		if !slices.Contains(known, name) {
 			c.must(fmt.Errorf("inputs: unknown %q; known are %q", name, known))
@@ -349,7 +350,8 @@ func (o *optimizerRun) goldenCase(c goldenTrial) {
 		rates = full(rates[0], steps)
 	}
 	losses, decays := len(c.Inputs[spec.InputLoss].data), len(c.Inputs[decayName].data)
-	if len(rates) != steps || len(gradients.data) != steps*len(x.data) || losses > 0 && losses != steps || decays > 1 {
+	wrong := len(rates) != steps || len(gradients.data) != steps*len(x.data)
+	if wrong || losses > 0 && losses != steps || decays > 1 {
 		c.must(fmt.Errorf("it has %d rates, %v gradients, %d losses and %d weight decays",
 			len(rates), gradients.shape, losses, decays))
 	}

@@ -30,7 +30,7 @@ func TestGoldenFileQuantizer(t *testing.T) {
 		{"right", learnedCase, ""},
 		{"another gradient", strings.Replace(learnedCase, "7.2", "7.3", 1), "case one: d.trained.step: got 7.1"},
 		{"another mask", strings.Replace(learnedCase, "true, false", "false, false", 1), "case one: mask at [0 1]: got 1, want 0"},
-		{"a step for each row", strings.Replace(learnedCase, "0.5", "[0.5, 0.5]", 1), "trained.step has the shape [2], want [] or a single number"},
+		{"a step for each row", strings.Replace(learnedCase, "0.5", "[0.5, 0.5]", 1), "trained.step has shape [2], want [] or a number"},
 		{"a scale that is not given", strings.Replace(learnedCase, `"codes": [[3, 0, 7]]`, `"scale": 0.5`, 1), "it expects scale, which the plugin does not give"},
 		{"no step", `"inputs": {"x": [[1]]}, "expected": {"value": [[1]]}`, "the plugin's program takes trained.step, for which the case has no value"},
 		{"an unknown input", strings.Replace(learnedCase, `"trained.step"`, `"trained.step": 1, "trained.zero"`, 1), "the plugin's program does not take trained.zero"},

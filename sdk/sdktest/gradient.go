@@ -31,7 +31,7 @@ func (q *quantizerRun) checkGradient(t *trial, in *instance, x []float64) {
 	}
 	dy := normal(5, in.shape...)
 	gradient := in.gradient(x, dy)
-	p, inputs, err := frozen(in.Program, spec.OutputSurrogate, in.inputs(x))
+	p, inputs, err := frozen(in.Program, spec.OutputSurrogate, in.inputs(in.Program, x))
 	t.must(in.at(), err)
 	r := rand.New(rand.NewPCG(4, 4))
 	for _, name := range in.Differentiable() {
@@ -45,7 +45,8 @@ func (q *quantizerRun) checkGradient(t *trial, in *instance, x []float64) {
 					var sums [2]float64
 					for k, sign := range []float64{1, -1} {
 						moved := maps.Clone(inputs)
-						moved[name] = reference.Floats(with(point.Floats, i, point.Floats[i]+sign*h), point.Type.Shape...)
+						at := with(point.Floats, i, point.Floats[i]+sign*h)
+						moved[name] = reference.Floats(at, point.Type.Shape...)
 						out, err := reference.Run(p, moved)
 						t.must(in.at(), err)
 						sums[k] = floats.Dot(out[spec.OutputSurrogate].Floats, dy)
@@ -72,7 +73,7 @@ func (q *quantizerRun) checkGradient(t *trial, in *instance, x []float64) {
 // frozen returns a program for one output and its inputs at a point. Values that pass through
 // stop_gradient become inputs with their values at that point, because the reverse pass treats them
 // as constants.
-func frozen(p *program.Program, output string, inputs map[string]reference.Tensor) (*program.Program, map[string]reference.Tensor, error) {
+func frozen(p *program.Program, output string, inputs tensors) (*program.Program, tensors, error) {
 	p, err := transform.Trim(p, output)
 	if err != nil {
 		return nil, nil, err
@@ -152,7 +153,8 @@ func (in *instance) checkJacobian(x []float64, byDefault bool) {
 			for i := range diagonal {
 				diagonal[i] *= 1 - mask[i]
 			}
-			in.equal(x, "factor with which the gradient passes where the mask stops it", diagonal, make([]float64, len(x)))
+			const what = "factor with which the gradient passes where the mask stops it"
+			in.equal(x, what, diagonal, make([]float64, len(x)))
 		}
 		return
 	}
@@ -160,11 +162,11 @@ func (in *instance) checkJacobian(x []float64, byDefault bool) {
 		in.t.failf(in.at(), "the gradient passes with factors that add up to %.6g, "+
 			"but the mask passes %v of %v entries; %s", trace, passed, n, meant)
 	} else if !mixes {
-		in.within(x, "factor with which the gradient passes, against the mask,", diagonal, mask, upTo(1e-6))
+		in.within(x, "factor of the gradient, against the mask,", diagonal, mask, upTo(1e-6))
 	}
 	if byDefault && passed < n/2 && !in.variant.claims(sdk.ClaimPrunes) {
-		in.t.failf(in.at(), "the mask stops %v of %v entries of a normal row: is it inverted? (if it is pruned, %s)",
-			n-passed, n, claim(sdk.ClaimPrunes))
+		in.t.failf(in.at(), "the mask stops %v of %v entries of a normal row: is it inverted? "+
+			"(if it prunes, %s)", n-passed, n, claim(sdk.ClaimPrunes))
 	}
 }
 
@@ -254,7 +256,9 @@ func (q *quantizerRun) checkLearning(t *trial, in *instance, x []float64) {
 			start := in.memory[name].Floats
 			shift := full(rootMeanSquare(x), len(start))
 			moves := false
-			for i, v := range [][]float64{start, scaled(8, start), scaled(0.125, start), axpy(start, 2, shift), axpy(start, -2, shift)} {
+			for i, v := range [][]float64{
+				start, scaled(8, start), scaled(0.125, start), axpy(start, 2, shift), axpy(start, -2, shift),
+			} {
 				from := at(v)
 				e, d := errorOf(from)
 				gradient := from.gradient(x, d)[autodiff.Prefix+name].Float64s()
@@ -266,7 +270,7 @@ func (q *quantizerRun) checkLearning(t *trial, in *instance, x []float64) {
 				if i == 0 {
 					continue
 				}
-				best := map[float64]float64{-1: e, 1: e} // by sign of the step; the best of several step lengths
+				best := map[float64]float64{-1: e, 1: e} // of several step lengths, by sign
 				for sign := range best {
 					for _, part := range []float64{0.01, 0.1, 0.3, 0.6, 0.875, 1, 1.2, 2} {
 						other, _ := errorOf(at(axpy(v, sign*part*largest(v)/most, gradient)))
@@ -277,13 +281,13 @@ func (q *quantizerRun) checkLearning(t *trial, in *instance, x []float64) {
 				}
 				// Chance, such as the rounding of one element, does not halve the error.
 				if best[-1] >= e && best[1] <= e/2 {
-					t.failf(in.at(), "from %s = %.4g, where the error is %.4g, no step against its gradient makes it "+
-						"smaller, and one along it leaves %.4g: the sign is wrong", name, v[0], e, best[1])
+					t.failf(in.at(), "from %s = %.4g, where the error is %.4g, no step against its gradient "+
+						"reduces it, and one along it leaves %.4g: the sign is wrong", name, v[0], e, best[1])
 					return
 				}
 			}
 			if !moves {
-				t.failf(in.at(), "the gradient of the error by %s is zero wherever that is: it is never trained", name)
+				t.failf(in.at(), "the gradient of the error by %s is always zero: it is never trained", name)
 			}
 		})
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -178,14 +177,13 @@ func (q *quantizerRun) checkNearest(t *trial, in *instance, x []float64) {
 			}
 		}
 	}
-	if t.within(in.given(places), "value of an entry for which there is a nearer level (if that is meant, "+
-		claim(sdk.ClaimAnyRounding)+")", nil, values, nearest, upTo(1e-6)) {
+	if t.within(in.given(places), "value of an entry for which there is a nearer level "+
+		"(if that is meant, "+claim(sdk.ClaimAnyRounding)+")", nil, values, nearest, upTo(1e-6)) {
 		copy(row[at:], []float64{0, 0, span, -span})
 		in.checkReach(row, levels)
 	}
 }
 
-// distinct returns the distinct values in ascending order.
 func distinct(values []float64) []float64 {
 	return slices.CompactFunc(slices.Sorted(slices.Values(values)),
 		func(a, b float64) bool { return math.Abs(a-b) <= 1e-9 })
@@ -216,9 +214,10 @@ func (in *instance) checkReach(row, levels []float64) {
 		follows := math.Abs(doubled[at]-2*value[at]) <= 1e-6*step
 		if k := math.Round(missing); follows && k >= 1 && k <= 2 && math.Abs(missing-k) < 1e-6 {
 			in.t.announce()
-			in.t.add(in.given(row).element(fmt.Sprintf("the largest entry of its row, %v steps of the scale, "+
-				"is clipped to %v: is the bound off by one? (if it is meant, %s)", math.Round(math.Abs(row[at])/step),
-				math.Round(math.Abs(value[at])/step), claim(sdk.ClaimAnyRounding)), at, in.shape, value))
+			in.t.add(in.given(row).element(fmt.Sprintf("the largest entry of its row, %v steps of the "+
+				"scale, is clipped to %v: is the bound off by one? (if meant, %s)",
+				math.Round(math.Abs(row[at])/step), math.Round(math.Abs(value[at])/step),
+				claim(sdk.ClaimAnyRounding)), at, in.shape, value))
 			return
 		}
 	}
@@ -249,8 +248,7 @@ func (q *quantizerRun) checkError(t *trial) {
 				median := slices.Sorted(slices.Values(errs))[rows/2]
 				for i, e := range errs { // one rotated entry may be clipped
 					if !(e <= max(2*median, rowError)) {
-						t.failf(in.at(), "the error of row %d is %.3g of its norm, that of the median row %.3g",
-							i, e, median)
+						t.failf(in.at(), "the error of row %d is %.3g of its norm, the median %.3g", i, e, median)
 						break
 					}
 				}
@@ -260,8 +258,8 @@ func (q *quantizerRun) checkError(t *trial) {
 				e := axpy(value, -1, x)
 				mean := floats.Sum(e) / float64(len(e))
 				if rms := rootMeanSquare(e); math.Abs(mean) > 0.3*rms {
-					t.failf(in.at(), "the mean of Q(x) − x is %.3g, its root mean square %.3g: the rounding is biased",
-						mean, rms)
+					t.failf(in.at(), "the mean of Q(x) − x is %.3g, its root mean square %.3g: "+
+						"the rounding is biased", mean, rms)
 				}
 				if g := floats.Dot(x, value) / floats.Dot(x, x); !(g > least && g < greatest) {
 					t.failf(in.at(), "Q(x) is %.3g times x in the mean: the scale is wrong", g)
@@ -277,7 +275,7 @@ func (q *quantizerRun) checkFixed(t *trial, in *instance, x []float64) {
 		twice := in.quantize(once.value)
 		in.within(x, "Q(Q(x)), against Q(x), as idempotent claims,", twice.value, once.value,
 			upTo(exactness*largest(once.value)))
-		in.equal(x, "codes of Q(Q(x)), against those of Q(x), as idempotent claims,", twice.codes, once.codes)
+		in.equal(x, "codes of Q(Q(x)), against Q(x), as idempotent claims,", twice.codes, once.codes)
 	}
 }
 
@@ -290,7 +288,7 @@ func (q *quantizerRun) checkHomogeneous(t *trial, in *instance, x []float64) {
 	if !in.Homogeneous {
 		return
 	}
-	e, err := expect(in.Program, in.inputs(x))
+	e, err := expect(in.Program, in.inputs(in.Program, x))
 	t.must(in.at(), err)
 	base, spread := newQuantization(e.outputs), e.spread[spec.OutputValue]
 	for _, c := range []float64{0x1p10, 0x1p-20} {
@@ -325,7 +323,7 @@ const maskWidth = 513
 func spreadRow() []float64 {
 	x := normal(23, 1, maskWidth)
 	for i := 0; i < len(x); i += 4 {
-		_, part := math.Modf(float64(i/4) * math.Phi) // low discrepancy: evenly spread in any part of the row
+		_, part := math.Modf(float64(i/4) * math.Phi) // evenly spread in any part of the row
 		x[i] = float64(float32(6 * (2*part - 1)))
 	}
 	return x
@@ -442,8 +440,9 @@ func (q *quantizerRun) checkCodes(t *trial, in *instance, x []float64) {
 			in.checkGrid(x, out)
 		}
 		if in.Unpack != nil {
-			unpacked := in.run(in.Unpack, map[string]reference.Tensor{
-				spec.OutputCodes: out.outputs[spec.OutputCodes], spec.OutputScale: out.outputs[spec.OutputScale]})
+			unpacked := in.run(in.Unpack, tensors{
+				spec.OutputCodes: out.outputs[spec.OutputCodes],
+				spec.OutputScale: out.outputs[spec.OutputScale]})
 			in.equal(x, "unpacked value", unpacked[spec.OutputValue].Float64s(), out.value)
 		}
 	}
@@ -458,8 +457,8 @@ func (in *instance) checkGrid(x []float64, out quantization) {
 		groups = (columns + g - 1) / g
 	}
 	if n := len(scale); n != in.shape[0]*groups && (n != 1 || in.Grid.Group > 0) {
-		in.t.failf(in.at(), "there are %d scales, but rows of %d have %d groups each by the grid",
-			n, columns, groups)
+		in.t.failf(in.at(), "there are %d scales, but the grid gives rows of %d %d groups", n, columns,
+			groups)
 		return
 	}
 	want := slices.Clone(out.value)

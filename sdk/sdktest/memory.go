@@ -24,7 +24,6 @@ func otherRole(role sdk.Role) sdk.Role {
 	return sdk.RoleActivation
 }
 
-// operand returns the other operand of a product.
 func operand(role sdk.Role, d int) []float64 {
 	const rows, every, factor = 24, 16, 20
 	x := normal(31, rows, d)
@@ -54,9 +53,9 @@ func (s *siteAnswer) statistics(own, other []float64) map[string][]float64 {
 	return out
 }
 
-// initialInputs returns the inputs of a program for initial values.
-func (s *siteAnswer) initialInputs(p *program.Program, sample []float64, statistics map[string][]float64) map[string]reference.Tensor {
-	inputs := map[string]reference.Tensor{spec.InputX: reference.Floats(sample, s.shape...)}
+func (s *siteAnswer) initialInputs(p *program.Program, sample []float64,
+	statistics map[string][]float64) tensors {
+	inputs := tensors{spec.InputX: reference.Floats(sample, s.shape...)}
 	for _, in := range p.Inputs[1:] {
 		inputs[in.Name] = reference.Floats(statistics[in.Name], in.Type.Shape...)
 	}
@@ -80,7 +79,8 @@ func (q *quantizerRun) checkInitial(t *trial) {
 		for i, other := range others {
 			samples := [][]float64{x, otherColumn(x, d, 0)}
 			if i == 0 {
-				samples = append(samples, scaled(0x1p20, x), scaled(0x1p-30, x), make([]float64, len(x)), full(-2.5, len(x)))
+				samples = append(samples, scaled(0x1p20, x), scaled(0x1p-30, x), full(0, len(x)),
+					full(-2.5, len(x)))
 			}
 			for _, sample := range samples {
 				t.run(func() {
@@ -115,7 +115,6 @@ func (q *quantizerRun) checkInitial(t *trial) {
 	}
 }
 
-// otherColumn returns x with one column multiplied by c.
 func otherColumn(x []float64, d int, c float64) []float64 {
 	x = slices.Clone(x)
 	for i := d / 2; i < len(x); i += d {
@@ -133,15 +132,19 @@ func (q *quantizerRun) checkConstraints(t *trial, in *instance, x []float64) {
 		}
 		name := spec.TrainedPrefix + p.Name
 		constrain := func(v []float64) []float64 {
-			v = in.run(p.Constrain, map[string]reference.Tensor{name: reference.Floats(v, p.Shape...)})[name].Floats
+			given := tensors{name: reference.Floats(v, p.Shape...)}
+			v = in.run(p.Constrain, given)[name].Floats
 			t.finite(in.at(), "constrained "+p.Name, p.Shape, v)
 			return v
 		}
 		t.run(func() {
 			start := in.memory[name].Floats
-			t.within(in.at(), "constrained initial "+p.Name, p.Shape, constrain(start), start, upTo(1e-4*largest(start)))
-			moved := constrain(axpy(start, 0.3*max(largest(start), 1e-3), normal(uint64(41+i), len(start))))
-			t.within(in.at(), p.Name+", constrained twice,", p.Shape, constrain(moved), moved, upTo(1e-4*largest(moved)))
+			unmoved := func(what string, v []float64) {
+				t.within(in.at(), what, p.Shape, constrain(v), v, upTo(1e-4*largest(v)))
+			}
+			unmoved("constrained initial "+p.Name, start)
+			moved := axpy(start, 0.3*max(largest(start), 1e-3), normal(uint64(41+i), len(start)))
+			unmoved(p.Name+", constrained twice,", constrain(moved))
 		})
 	}
 }
@@ -162,8 +165,8 @@ func (q *quantizerRun) checkState(t *trial, in *instance, x []float64) {
 			after = after.advance(x)
 		}
 		if e := relativeError(after.quantize(x).value, x); !(e <= 3*first+rowError) {
-			t.failf(in.at(), "after %d steps with the same tensor the error is %.3g of its norm, at the start %.3g: "+
-				"the state drifts away", stateSteps, e, first)
+			t.failf(in.at(), "after %d steps with the same tensor the error is %.3g of its norm, "+
+				"at the start %.3g: the state drifts away", stateSteps, e, first)
 		}
 	})
 	if len(x) < enoughEntries {
@@ -174,21 +177,21 @@ func (q *quantizerRun) checkState(t *trial, in *instance, x []float64) {
 		name := spec.KeptPrefix + s.Name
 		names = append(names, name)
 		t.run(func() { in.changes(name) })
-		if !in.dependsOn([]string{name}, func(in *instance) map[string]reference.Tensor {
+		if !in.dependsOn([]string{name}, func(in *instance) tensors {
 			out := in.next(x)
-			maps.Copy(out, in.run(in.Program, in.inputs(x)))
+			maps.Copy(out, in.run(in.Program, in.inputs(in.Program, x)))
 			return out
 		}) {
 			t.failf(in.at(), "nothing depends on %s", name)
 		}
 	}
 	// In evaluation, state replaces the statistics of a batch.
-	if !in.dependsOn(names, func(in *instance) map[string]reference.Tensor {
+	if !in.dependsOn(names, func(in *instance) tensors {
 		e := *in
 		if in.evaluation != nil {
 			e.siteAnswer = in.evaluation
 		}
-		return map[string]reference.Tensor{spec.OutputValue: e.quantize(x).outputs[spec.OutputValue]}
+		return tensors{spec.OutputValue: e.quantize(x).outputs[spec.OutputValue]}
 	}) {
 		t.failf(in.at(), "evaluation does not depend on the state")
 	}
@@ -205,13 +208,13 @@ func (in *instance) advance(x []float64) *instance {
 }
 
 // next returns the state after a step with x, computed by Next or by a search.
-func (in *instance) next(x []float64) map[string]reference.Tensor {
+func (in *instance) next(x []float64) tensors {
 	if in.SearchEvery == 0 {
-		return inSingle(in.run(in.Next, in.inputsOf(in.Next, x)))
+		return inSingle(in.run(in.Next, in.inputs(in.Next, x)))
 	}
 	s := in.searchInput(x)
 	in.t.must(in.at(), in.subject.Search(in.site, s))
-	found := map[string]reference.Tensor{}
+	found := tensors{}
 	for _, t := range in.State {
 		found[spec.KeptPrefix+t.Name] = reference.Floats(converted[float64](s.Next[t.Name]), t.Shape...)
 	}
@@ -233,7 +236,7 @@ func (in *instance) changes(name string) {
 			return
 		}
 	}
-	in.t.failf(in.at(), "%s is the same after %d steps with other tensors: nothing changes it", name, stateSteps)
+	in.t.failf(in.at(), "%d steps with other tensors do not change %s", stateSteps, name)
 }
 
 func (in *instance) other(i int) []float64 {
@@ -242,7 +245,7 @@ func (in *instance) other(i int) []float64 {
 
 // dependsOn reports whether results, except the next value of the tensor itself, depend on one of
 // the named state tensors, either initially or after some steps with other tensors.
-func (in *instance) dependsOn(names []string, results func(*instance) map[string]reference.Tensor) bool {
+func (in *instance) dependsOn(names []string, results func(*instance) tensors) bool {
 	after := in
 	for i := range 8 {
 		after = after.advance(in.other(i))
@@ -254,7 +257,8 @@ func (in *instance) dependsOn(names []string, results func(*instance) map[string
 				other := *from
 				other.memory = maps.Clone(from.memory)
 				v := from.memory[name]
-				other.memory[name] = reference.Floats(mapped(v.Floats, func(s float64) float64 { return c*s + c/10 }), v.Type.Shape...)
+				other.memory[name] = reference.Floats(mapped(v.Floats,
+					func(s float64) float64 { return c*s + c/10 }), v.Type.Shape...)
 				for output, v := range results(&other) {
 					if output != name && !slices.Equal(v.Float64s(), base[output].Float64s()) {
 						return true

@@ -21,7 +21,8 @@ func (in *instance) influence(x []float64, j int) []bool {
 	most := largest(x)
 	for _, x := range [][]float64{x, full(most, len(x)), full(-most, len(x))} {
 		base := on.quantize(x)
-		for _, factor := range []float64{0, 3, 50, -777.7, 1e12} { // the last factor moves a power-of-two scale beyond the exponent range of small floats
+		// The last factor moves a power-of-two scale beyond the exponent range of small floats.
+		for _, factor := range []float64{0, 3, 50, -777.7, 1e12} {
 			if !slices.Contains(shared, false) {
 				return shared
 			}
@@ -87,7 +88,8 @@ func (q *quantizerRun) checkNonFinite(t *trial, in *instance, x []float64) {
 		}
 		p.at, p.shared = i, p.influence(x, i)
 		if other, ok := p.check(math.NaN()); ok && !slices.Equal(other, marks) {
-			t.failf(in.at(), "NaN at %v makes other elements NaN than one that shares its scale", unravel(i, p.shape))
+			t.failf(in.at(), "NaN at %v and at one that shares its scale have other effects",
+				unravel(i, p.shape))
 		}
 		return
 	}
@@ -172,10 +174,11 @@ func (q *quantizerRun) checkZeros(t *trial, in *instance, _ []float64) {
 	for i := range tiny {
 		tiny[i] = 0x1p-149 * float64(1+i%7)
 	}
-	for _, x := range [][]float64{full(-0.375, len(tiny)), full(3, len(tiny)), tiny, full(0x1p-140, len(tiny))} {
+	n := len(tiny)
+	for _, x := range [][]float64{full(-0.375, n), full(3, n), tiny, full(0x1p-140, n)} {
 		out := in.from(x).quantize(x)
 		what := fmt.Sprintf(" of numbers like %v", x[0])
-		if !in.finite(x, "value"+what, out.value) || len(out.codes) > 0 && !in.finite(x, "code"+what, out.codes) {
+		if !in.finite(x, "value"+what, out.value) || !in.finite(x, "code"+what, out.codes) {
 			return
 		}
 	}
@@ -194,11 +197,12 @@ func (q *quantizerRun) checkZeros(t *trial, in *instance, _ []float64) {
 	switch {
 	case len(out.codes) == 0:
 	case in.variant.claims(sdk.ClaimAnyZeroCode):
-		in.equal(nil, "codes of zeros, against the first of them,", out.codes, full(out.codes[0], len(zeros)))
+		in.equal(nil, "codes of zeros, against the first,", out.codes, full(out.codes[0], n))
 	default:
-		in.equal(nil, "codes of zeros (if another code stands for zero, "+claim(sdk.ClaimAnyZeroCode)+")", out.codes, zeros)
+		meant := " (if another code stands for zero, " + claim(sdk.ClaimAnyZeroCode) + ")"
+		in.equal(nil, "codes of zeros"+meant, out.codes, zeros)
 	}
 	if len(out.mask) > 0 && !in.variant.claims(sdk.ClaimPrunes) {
-		in.equal(nil, "mask of zeros (if entries are pruned, "+claim(sdk.ClaimPrunes)+")", out.mask, full(1, len(zeros)))
+		in.equal(nil, "mask of zeros (if it prunes, "+claim(sdk.ClaimPrunes)+")", out.mask, full(1, n))
 	}
 }

@@ -47,7 +47,7 @@ func (o *optimizerRun) table() []check {
 			o.byDefault(o.checkRetry), "the optimizer is a program"},
 		{"parabola", "x − α·u descends on an ill-conditioned parabola with some rate",
 			o.checkDescent, "no tensor is accepted with the settings given"},
-		{"devices", "compiled programs agree with the reference implementation in every step", o.checkDevices, ""},
+		{"devices", "compiled programs agree with the reference in every step", o.checkDevices, ""},
 	}
 }
 
@@ -143,7 +143,7 @@ func (o *optimizerRun) checkShapes(t *trial) {
 		for _, shape := range shapes {
 			s, err := o.ask(o.space.singles[0], role, shape...)
 			switch {
-			case err != nil && len(s.settings) > 0: // settings fixed by the caller need not support every shape
+			case err != nil && len(s.settings) > 0: // the caller's need not support every shape
 				t.refuse(s.example, err)
 			case err != nil:
 				t.ok(s.example, err)
@@ -169,12 +169,12 @@ func (o *optimizerRun) checkParts(t *trial) {
 			tensor.Name = "layers.0.qkv"
 			s := o.answer(v, tensor)
 			switch err := fmt.Errorf("with parts of %v rows: %w", rows, s.err); {
-			case s.err != nil && len(s.settings) > 0: // settings fixed by the caller need not support every weight
+			case s.err != nil && len(s.settings) > 0: // the caller's need not support every weight
 				t.refuse(s.example, err)
 			case s.err != nil:
 				t.ok(s.example, err)
 			case s.Accepts != plain.Accepts:
-				t.failf(s.example, "accepted: %v in parts of %v rows, %v as one matrix", s.Accepts, rows, plain.Accepts)
+				t.failf(s.example, "accepted: %v in parts %v, %v as one matrix", s.Accepts, rows, plain.Accepts)
 			case s.Accepts:
 				s.walk(t, Reference{}, 2, 1)
 			}
@@ -200,7 +200,7 @@ func (o *optimizerRun) checkSelection(t *trial) {
 			if s.Accepts != first.Accepts {
 				t.failf(s.example, "accepted under one name and declined under another")
 			} else if s.Accepts && !v.claims(sdk.ClaimByName) && !maps.Equal(s.unnamed(), first.unnamed()) {
-				t.failf(s.example, "the programs of %s are others than those of %s; if they are meant to depend "+
+				t.failf(s.example, "%s and %s have different programs; if they are meant to depend "+
 					"on names, %s", name, first.tensor.Name, claim(sdk.ClaimByName))
 			}
 		}
@@ -211,7 +211,6 @@ func (o *optimizerRun) checkSelection(t *trial) {
 	t.notef("%d of %d kinds of tensors accepted", accepted, len(tensorKinds))
 }
 
-// unnamed returns the hash of each program without its name.
 func (s *tensorAnswer) unnamed() map[string]string {
 	hashes := map[string]string{}
 	for which, p := range s.Programs() {
@@ -225,7 +224,8 @@ func (s *tensorAnswer) unnamed() map[string]string {
 func (o *optimizerRun) checkDeterministic(t *trial, s *tensorAnswer, m Machine) {
 	t.announce()
 	again := o.answer(s.variant, s.tensor)
-	if t.ok(s.example, again.err) && (!maps.Equal(again.unnamed(), s.unnamed()) || again.Due != s.Due) {
+	same := again.err == nil && maps.Equal(again.unnamed(), s.unnamed()) && again.Due == s.Due
+	if t.ok(s.example, again.err) && !same {
 		t.failf(s.example, "a second request gives other programs, or refreshes at other steps")
 	}
 	first, second := s.walk(t, m, 3, 1), s.walk(t, m, 3, 1)
@@ -241,8 +241,8 @@ func (o *optimizerRun) checkZeroGradient(t *trial, s *tensorAnswer, m Machine) {
 			return
 		}
 		if s.variant.claims(sdk.ClaimStill) {
-			t.equal(r.at(), fmt.Sprintf("direction of update %d without a gradient, which still claims to be zero,",
-				r.updates), s.shape, u, zeros)
+			what := fmt.Sprintf("direction of update %d without a gradient, as still claims,", r.updates)
+			t.equal(r.at(), what, s.shape, u, zeros)
 		} else if largest(u) > 0 {
 			t.notef("the direction is not always zero")
 		}
@@ -261,7 +261,8 @@ func (o *optimizerRun) checkFinite(t *trial, s *tensorAnswer, m Machine) {
 // checkConditions tries the conditions at the ends of a run: a schedule that begins or ends with a
 // rate of 0, a loss of 0, and a run of one step.
 func (o *optimizerRun) checkConditions(t *trial, s *tensorAnswer, m Machine) {
-	if s.Rate == nil && !slices.ContainsFunc([]string{spec.InputRate, spec.InputSteps, spec.InputLoss}, s.Reads) {
+	inputs := []string{spec.InputRate, spec.InputSteps, spec.InputLoss}
+	if s.Rate == nil && !slices.ContainsFunc(inputs, s.Reads) {
 		return
 	}
 	for _, c := range []conditions{s.ordinary(), {0, 100, 2}, {0.01, 100, 0}, {0.01, 1, 2}} {
@@ -291,8 +292,8 @@ func (o *optimizerRun) checkEvaluation(t *trial, s *tensorAnswer, m Machine) {
 	for range 5 {
 		w, err := r.evaluated(r.x)
 		t.must(r.at(), err)
-		t.within(r.at(), fmt.Sprintf("what is evaluated after %d updates without a gradient, with a rate of 0,", r.updates),
-			r.shape, w, r.x, upTo(1e-5*largest(r.x)))
+		what := fmt.Sprintf("evaluated weights after %d updates with a rate of 0", r.updates)
+		t.within(r.at(), what, r.shape, w, r.x, upTo(1e-5*largest(r.x)))
 		r.update(r.x, make([]float64, s.size()))
 	}
 }
@@ -312,8 +313,8 @@ func (o *optimizerRun) checkCorrection(t *trial, s *tensorAnswer) {
 	}
 	for _, shift := range []int{-1, 1} {
 		if s.steady(t, shift) {
-			t.failf(s.example, "with equal gradients the directions would be equal if the first update were number %d: "+
-				"the step counts from 1, and so does the bias correction β^t", 1+shift)
+			t.failf(s.example, "with equal gradients the directions would be equal if the first update "+
+				"were number %d: the step, and with it the bias correction β^t, counts from 1", 1+shift)
 			return
 		}
 	}
@@ -356,12 +357,13 @@ func (o *optimizerRun) checkDecay(t *trial, s *tensorAnswer) {
 	for range 3 {
 		u := r.update(r.x, make([]float64, s.size()))
 		factor := u[0] / r.x[0]
-		if !(math.Abs(factor) >= 1e-6 && math.Abs(factor) < math.Inf(1)) || slices.ContainsFunc(axpy(u, -factor, r.x),
-			func(d float64) bool { return !(math.Abs(d) <= 1e-6*math.Abs(factor)*largest(r.x)) }) {
+		size := math.Abs(factor)
+		other := func(d float64) bool { return !(math.Abs(d) <= 1e-6*size*largest(r.x)) }
+		if !(size >= 1e-6 && size < math.Inf(1)) || slices.ContainsFunc(axpy(u, -factor, r.x), other) {
 			continue
 		}
-		message := fmt.Sprintf("without a gradient, the direction of update %d is %.3g·x: weight decay is the host's; "+
-			"if it is meant, %s", r.updates, factor, claim(sdk.ClaimOwnDecay))
+		message := fmt.Sprintf("without a gradient, the direction of update %d is %.3g·x: weight decay "+
+			"is the host's; if it is meant, %s", r.updates, factor, claim(sdk.ClaimOwnDecay))
 		if len(s.settings) == 0 {
 			t.failf(s.example, "%s", message)
 		} else {
@@ -432,7 +434,9 @@ func (s *tensorAnswer) checkEffect(t *trial, name string) {
 			for range after {
 				r.next(30)
 			}
-			other := r.fork()
+			fork := *r
+			fork.state = maps.Clone(r.state)
+			other := &fork
 			if within {
 				other.beforeUpdate = func() { other.alter(name); other.beforeUpdate = nil }
 			} else {
@@ -480,9 +484,9 @@ func (o *optimizerRun) checkDevices(t *trial) {
 		t.skipf("no device")
 		return
 	}
-	o.onReference(func(_ *trial, s *tensorAnswer) {
+	o.on(o.machines[:1], func(_ *trial, s *tensorAnswer, _ Machine) {
 		r := s.untrained(t, Reference{}, normal(11, s.shape...))
-		r.trace = func(what string, p *program.Program, inputs map[string]reference.Tensor) {
+		r.trace = func(what string, p *program.Program, inputs tensors) {
 			if !factorizes(p) {
 				t.compare(s.example, o.machines[1:], fmt.Sprintf("%s %d: ", what, r.updates), p, inputs)
 			}
@@ -512,7 +516,8 @@ func parabola(x []float64) (value float64, gradient []float64) {
 func (s *tensorAnswer) descent(t *trial, steps int, rate float64) float64 {
 	x := make([]float64, s.size())
 	first, g := parabola(x)
-	value, r := first, s.trainFrom(t, Reference{}, x)
+	value, r := first, s.untrained(t, Reference{}, x)
+	t.must(r.at(), r.init())
 	r.conditions.steps = float64(steps)
 	r.slope = func(x []float64) []float64 {
 		_, g := parabola(x)
@@ -558,9 +563,9 @@ func (o *optimizerRun) checkDescent(t *trial) {
 				break
 			}
 		}
-		if !(best <= goal) && (claimed || len(s.settings) == 0) { // settings fixed by the caller may need other rates
-			t.failf(s.example, "after %d steps the value is %.3g times the first at best, with rate %v; want %v%s",
-				steps, best, bestRate, goal, wanted)
+		if !(best <= goal) && (claimed || len(s.settings) == 0) { // the caller's may need other rates
+			t.failf(s.example, "after %d steps the value is %.3g times the first at best, "+
+				"with rate %v; want %v%s", steps, best, bestRate, goal, wanted)
 		}
 		t.notef("%.2g of the first value after %d steps, with rate %v", best, steps, bestRate)
 	})(t)

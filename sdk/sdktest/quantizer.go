@@ -25,8 +25,8 @@ func (q *quantizerRun) table() []check {
 			q.checkShapes, ""},
 		{"deterministic", "the same request gives the same programs, and the same program the " +
 			"same bits", q.checkDeterministic, ""},
-		{"zeros", "zeros stay zeros, with codes 0 (or one code, where that is claimed) and mask 1, or go to " +
-			"a level near zero; rows of equal, and of subnormal, numbers give finite values",
+		{"zeros", "zeros stay zeros, with codes 0 (or one code, where that is claimed) and mask 1, or " +
+			"go to a level near zero; rows of equal, and of subnormal, numbers give finite values",
 			q.everywhere(q.checkZeros), ""},
 		{"non-finite", "NaN and ±Inf make exactly what shares their scale NaN, with codes 0, " +
 			"mask 0 and a finite gradient", q.everywhere(q.checkNonFinite), ""},
@@ -44,8 +44,7 @@ func (q *quantizerRun) table() []check {
 			q.onReference(q.checkFixed), "not claimed"},
 		{"homogeneous", "Q(c·x) = c·Q(x) where it is promised",
 			q.onReference(q.checkHomogeneous), "no program says that it is homogeneous"},
-		{"gradient", "the gradient by x and by trained parameters is that of the surrogate, by " +
-			"central differences",
+		{"gradient", "the gradient by x and by trained parameters is that of the surrogate",
 			q.onReference(q.checkGradient), "the quantizer has a backward pass of its own"},
 		{"own backward pass", "where the quantizer has one, it is finite, also for dy of zeros, " +
 			"zero where dy is zero, and in each row that of the row",
@@ -70,8 +69,8 @@ func (q *quantizerRun) table() []check {
 			q.onReference(q.checkSearch), "the quantizer does not search"},
 		{"learning", "away from their start, the gradient leads trained parameters to a smaller " +
 			"error, and not to a larger one", q.onReference(q.checkLearning), "none"},
-		{"devices", "compiled programs agree with the reference implementation: outputs, gradients, initial " +
-			"values, next states", q.checkDevices, ""},
+		{"devices", "compiled programs agree with the reference: outputs, gradients, initial values, " +
+			"next states", q.checkDevices, ""},
 	}
 }
 
@@ -84,7 +83,6 @@ func newQuantizerRun(subject QuantizerSubject, list []Option) *session {
 	return s
 }
 
-// quantizerRun is one run of the kit on a quantizer.
 type quantizerRun struct {
 	*session
 	subject  QuantizerSubject
@@ -254,8 +252,8 @@ type instance struct {
 	*siteAnswer
 	t      *trial
 	m      Machine
-	memory map[string]reference.Tensor // trained parameters and state, by input name
-	step   int                         // index of the step, from 0; it also determines the keys of random bits
+	memory tensors // trained parameters and state, by input name
+	step   int     // index of the step, from 0, which also determines the keys of random bits
 }
 
 func (s *siteAnswer) instance(t *trial, m Machine, sample []float64) *instance {
@@ -263,9 +261,9 @@ func (s *siteAnswer) instance(t *trial, m Machine, sample []float64) *instance {
 	return s.startFrom(t, m, sample, s.statistics(sample, other))
 }
 
-// startFrom is like instance, with column statistics of both operands.
-func (s *siteAnswer) startFrom(t *trial, m Machine, sample []float64, statistics map[string][]float64) *instance {
-	in := &instance{siteAnswer: s, t: t, m: m, memory: map[string]reference.Tensor{}}
+func (s *siteAnswer) startFrom(t *trial, m Machine, sample []float64,
+	statistics map[string][]float64) *instance {
+	in := &instance{siteAnswer: s, t: t, m: m, memory: tensors{}}
 	for _, p := range []*program.Program{s.Init, s.InitState} {
 		if p != nil {
 			maps.Copy(in.memory, inSingle(in.run(p, s.initialInputs(p, sample, statistics))))
@@ -282,7 +280,7 @@ func (s *siteAnswer) startFrom(t *trial, m Machine, sample []float64, statistics
 }
 
 // inSingle rounds values to binary32, the precision of training.
-func inSingle(values map[string]reference.Tensor) map[string]reference.Tensor {
+func inSingle(values tensors) tensors {
 	for name, v := range values {
 		values[name] = v.Single()
 	}
@@ -305,12 +303,8 @@ func (in *instance) given(x []float64) example {
 	return e
 }
 
-func (in *instance) inputs(x []float64) map[string]reference.Tensor {
-	return in.inputsOf(in.Program, x)
-}
-
-func (in *instance) inputsOf(p *program.Program, x []float64) map[string]reference.Tensor {
-	inputs := map[string]reference.Tensor{spec.InputX: reference.Floats(x, in.shape...)}
+func (in *instance) inputs(p *program.Program, x []float64) tensors {
+	inputs := tensors{spec.InputX: reference.Floats(x, in.shape...)}
 	for i, name := range []string{spec.InputNoise, spec.InputSharedNoise} {
 		if p.Input(name) >= 0 {
 			r := rand.New(rand.NewPCG(uint64(in.step), uint64(i)))
@@ -332,13 +326,13 @@ func (in *instance) atStep(step int) *instance {
 
 // reverseInputs returns the inputs of the backward pass, which include dy, the gradient with
 // respect to the value.
-func (in *instance) reverseInputs(p *program.Program, x, dy []float64) map[string]reference.Tensor {
-	inputs := in.inputsOf(p, x)
+func (in *instance) reverseInputs(p *program.Program, x, dy []float64) tensors {
+	inputs := in.inputs(p, x)
 	inputs[spec.InputDY] = reference.Floats(dy, in.shape...)
 	return inputs
 }
 
-func (in *instance) run(p *program.Program, inputs map[string]reference.Tensor) map[string]reference.Tensor {
+func (in *instance) run(p *program.Program, inputs tensors) tensors {
 	out, err := in.m.Run(p, inputs)
 	in.t.must(in.at(), err)
 	return out
@@ -347,15 +341,16 @@ func (in *instance) run(p *program.Program, inputs map[string]reference.Tensor) 
 // quantization is the result of quantizing a tensor; results that the quantizer lacks are nil.
 type quantization struct {
 	value, codes, mask []float64
-	outputs            map[string]reference.Tensor
+	outputs            tensors
 }
 
 func (in *instance) quantize(x []float64) quantization {
-	return newQuantization(in.run(in.Program, in.inputs(x)))
+	return newQuantization(in.run(in.Program, in.inputs(in.Program, x)))
 }
 
-func newQuantization(out map[string]reference.Tensor) quantization {
-	return quantization{out[spec.OutputValue].Float64s(), out[spec.OutputCodes].Float64s(), out[spec.OutputMask].Float64s(), out}
+func newQuantization(out tensors) quantization {
+	of := func(name string) []float64 { return out[name].Float64s() }
+	return quantization{of(spec.OutputValue), of(spec.OutputCodes), of(spec.OutputMask), out}
 }
 
 func (q quantization) part(from, to int) quantization {
@@ -363,20 +358,20 @@ func (q quantization) part(from, to int) quantization {
 	return quantization{value: cut(q.value), codes: cut(q.codes), mask: cut(q.mask)}
 }
 
-func (in *instance) gradient(x, dy []float64) map[string]reference.Tensor {
+func (in *instance) gradient(x, dy []float64) tensors {
 	vjp, err := in.reverse()
 	in.t.must(in.at(), err)
 	return in.run(vjp, in.reverseInputs(vjp, x, dy))
 }
 
-// byX returns the gradient with respect to x alone.
 func (in *instance) byX(x, dy []float64) []float64 {
 	return in.gradient(x, dy)[autodiff.Prefix+spec.InputX].Float64s()
 }
 
 // within, equal and finite are the trial's methods for results with an element for each element of
 // x. x is nil if it would not help a reader.
-func (in *instance) within(x []float64, what string, got, want []float64, allowed func(i int) float64) bool {
+func (in *instance) within(x []float64, what string, got, want []float64,
+	allowed func(i int) float64) bool {
 	return in.t.within(in.given(x), what, in.shape, got, want, allowed)
 }
 
@@ -502,10 +497,10 @@ func (q *quantizerRun) checkDevices(t *trial) {
 	q.onReference(func(_ *trial, in *instance, x []float64) {
 		vjp, err := in.reverse()
 		t.must(in.at(), err)
-		compare := func(what string, p *program.Program, inputs map[string]reference.Tensor) {
+		compare := func(what string, p *program.Program, inputs tensors) {
 			t.compare(in.given(x), q.machines[1:], what, p, inputs)
 		}
-		compare("", in.Program, in.inputs(x))
+		compare("", in.Program, in.inputs(in.Program, x))
 		compare("gradient ", vjp, in.reverseInputs(vjp, x, normal(7, in.shape...)))
 		statistics := in.statistics(x, operand(otherRole(in.site.Role), in.shape[1]))
 		for _, p := range []*program.Program{in.Init, in.InitState} {
@@ -515,11 +510,11 @@ func (q *quantizerRun) checkDevices(t *trial) {
 		}
 		for _, p := range in.Trained {
 			if name := spec.TrainedPrefix + p.Name; p.Constrain != nil {
-				compare("constrained ", p.Constrain, map[string]reference.Tensor{name: in.memory[name]})
+				compare("constrained ", p.Constrain, tensors{name: in.memory[name]})
 			}
 		}
 		if in.Next != nil {
-			compare("next ", in.Next, in.inputsOf(in.Next, x))
+			compare("next ", in.Next, in.inputs(in.Next, x))
 		}
 	})(t)
 }

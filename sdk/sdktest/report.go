@@ -3,7 +3,6 @@ package sdktest
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"slices"
@@ -119,8 +118,8 @@ func number(v float64) *Number {
 	return &n
 }
 
-// Write writes the report as text: a line for each check, followed by its failures.
-func (r Report) Write(w io.Writer) error {
+// String returns the report as text: a line for each check, followed by its failures.
+func (r Report) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%s %s", r.Kind, r.Plugin)
 	if r.Version != "" {
@@ -139,15 +138,8 @@ func (r Report) Write(w io.Writer) error {
 		c.write(&s, width)
 		count[c.Status]++
 	}
-	fmt.Fprintf(&s, "\n%d checks passed, %d failed, %d skipped\n", count[Pass], count[Fail], count[Skip])
-	_, err := io.WriteString(w, s.String())
-	return err
-}
-
-// String returns the output of Write.
-func (r Report) String() string {
-	var s strings.Builder
-	_ = r.Write(&s)
+	passed, failed, skipped := count[Pass], count[Fail], count[Skip]
+	fmt.Fprintf(&s, "\n%d checks passed, %d failed, %d skipped\n", passed, failed, skipped)
 	return s.String()
 }
 

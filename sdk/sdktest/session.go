@@ -138,6 +138,9 @@ func describe(f func() sdk.Description) (d sdk.Description, err error) {
 	return f(), nil
 }
 
+// tensors are inputs or outputs of a program, by name.
+type tensors = map[string]reference.Tensor
+
 // Machine executes programs. The reference implementation is always used; a host adds its device,
 // which computes in binary32.
 type Machine interface {
@@ -145,7 +148,7 @@ type Machine interface {
 	Name() string
 	// Run executes a valid program without factorizations. Inputs and outputs are indexed by name.
 	// Float inputs are rounded to the machine's precision.
-	Run(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error)
+	Run(p *program.Program, inputs tensors) (tensors, error)
 }
 
 // Reference executes programs in binary64 with package reference.
@@ -155,7 +158,7 @@ type Reference struct{}
 func (Reference) Name() string { return "reference" }
 
 // Run implements [Machine].
-func (Reference) Run(p *program.Program, in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+func (Reference) Run(p *program.Program, in tensors) (tensors, error) {
 	return reference.Run(p, in)
 }
 
@@ -180,7 +183,8 @@ type check struct {
 
 // newSession requests the description, which is the first check. ok is false if the description is
 // invalid; then there are no other checks.
-func newSession(kind sdk.Kind, describe func() (sdk.Description, error), list []Option) (s *session, ok bool) {
+func newSession(kind sdk.Kind, describe func() (sdk.Description, error),
+	list []Option) (s *session, ok bool) {
 	s = &session{options: options{settings: map[string]any{}, machines: []Machine{Reference{}}}}
 	for _, apply := range list {
 		apply(&s.options)
@@ -191,22 +195,23 @@ func newSession(kind sdk.Kind, describe func() (sdk.Description, error), list []
 		err = s.about.Check()
 		for _, c := range s.about.Claims {
 			if names := sdk.ClaimNames(kind); !slices.Contains(names, c.Name) {
-				err = cmp.Or(err, fmt.Errorf("the claim %s is none of a plugin of the kind %s: there are %q",
-					c.Name, kind, names))
+				err = cmp.Or(err, fmt.Errorf("the claim %s is not for a %s: want one of %q", c.Name, kind,
+					names))
 			}
 		}
 		if err == nil {
 			s.space, err = newSpace(s.about, s.settings)
-			if s.defaultsOnly && err == nil {
-				s.space = space{singles: s.space.singles[:1]}
-			}
+		}
+		if s.defaultsOnly && err == nil {
+			s.space = space{singles: s.space.singles[:1]}
 		}
 	}
-	s.report = Report{Plugin: s.about.Name, Version: s.about.Version, Kind: kind, Settings: printable(s.settings)}
+	s.report = Report{Plugin: s.about.Name, Version: s.about.Version, Kind: kind,
+		Settings: printable(s.settings)}
 	for _, m := range s.machines {
 		s.report.Machines = append(s.report.Machines, m.Name())
 	}
-	s.checks = []check{{"description", "the description is well formed, defaults lie in their ranges, " +
+	s.checks = []check{{"description", "the description is well formed, defaults are in range, " +
 		"claims are those of the kind, and the settings given are accepted", func(t *trial) {
 		t.announce()
 		t.ok(example{}, err)
@@ -305,8 +310,7 @@ func On(machines ...Machine) Option {
 // differ if a perturbation of a few ulps changes it.
 func Golden(v Values) Option { return func(o *options) { o.golden = append(o.golden, v) } }
 
-// maxExhaustive is the largest number of values of an integer parameter that are all tried.
-const maxExhaustive = 9
+const maxExhaustive = 9 // largest number of values of an integer parameter that are all tried
 
 // variant is a combination of settings: all values, and those that are not defaults.
 type variant struct {
@@ -422,7 +426,7 @@ func samples(p sdk.Parameter) []any {
 			add(c)
 		}
 	case p.Type == sdk.TypeInt && p.Max-p.Min < maxExhaustive:
-		for i := range int(p.Max-p.Min) + 1 { // an integer, because incrementing a float64 has no effect above 2⁵³
+		for i := range int(p.Max-p.Min) + 1 { // incrementing a float64 has no effect above 2⁵³
 			add(int(p.Min) + i)
 		}
 	case p.Type == sdk.TypeInt:

@@ -13,7 +13,6 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// optimizerRun is one run of the kit on an optimizer.
 type optimizerRun struct {
 	*session
 	subject OptimizerSubject
@@ -68,7 +67,8 @@ var tensorKinds = []struct {
 func (o *optimizerRun) accepted(v variant) (list []*tensorAnswer, err error) {
 	for _, k := range tensorKinds {
 		var s *tensorAnswer
-		if s, err = o.ask(v, k.role, k.shape...); err == nil && s.Accepts && !o.diverging[settingsText(v.changed)] {
+		diverges := o.diverging[settingsText(v.changed)]
+		if s, err = o.ask(v, k.role, k.shape...); err == nil && s.Accepts && !diverges {
 			list = append(list, s)
 		}
 	}
@@ -97,10 +97,6 @@ func (o *optimizerRun) everywhere(f func(*trial, *tensorAnswer, Machine)) func(*
 	return o.on(o.machines, f)
 }
 
-func (o *optimizerRun) onReference(f func(*trial, *tensorAnswer)) func(*trial) {
-	return o.on([]Machine{Reference{}}, func(t *trial, s *tensorAnswer, _ Machine) { f(t, s) })
-}
-
 // byDefault returns a check that calls f for the tensors accepted with the given settings.
 func (o *optimizerRun) byDefault(f func(*trial, *tensorAnswer)) func(*trial) {
 	return func(t *trial) {
@@ -117,13 +113,13 @@ type training struct {
 	*tensorAnswer
 	t       *trial
 	m       Machine
-	x       []float64                   // initial values, then those after move
-	state   map[string]reference.Tensor // by input name
-	updates int                         // number of completed updates
+	x       []float64 // initial values, then those after move
+	state   tensors   // by input name
+	updates int       // number of completed updates
 	conditions
-	rate  float64                     // of the last update: the schedule's or the optimizer's own
-	sums  map[string]reference.Tensor // summed before the last update, over this tensor only
-	paced int                         // the update for which rate and sums were computed
+	rate  float64 // of the last update: the schedule's or the optimizer's own
+	sums  tensors // summed before the last update, over this tensor only
+	paced int     // the update for which rate and sums were computed
 	// exact keeps the state in binary64, instead of in binary32 like hosts.
 	exact bool
 	// gradients is the scale of random gradients; 0 means 1.
@@ -137,7 +133,7 @@ type training struct {
 	// beforeUpdate, if not nil, is called between the refresh and the update.
 	beforeUpdate func()
 	// trace, if not nil, is called before every run of a program.
-	trace func(what string, p *program.Program, inputs map[string]reference.Tensor)
+	trace func(what string, p *program.Program, inputs tensors)
 }
 
 // conditions are the scalar inputs of an update, besides the tensor and the gradient.
@@ -155,23 +151,19 @@ func (s *tensorAnswer) ordinary() conditions {
 
 // train returns a training of the tensor, in the initial state, from normal random values.
 func (s *tensorAnswer) train(t *trial, m Machine) *training {
-	return s.trainFrom(t, m, normal(11, s.shape...))
-}
-
-func (s *tensorAnswer) trainFrom(t *trial, m Machine, x []float64) *training {
-	r := s.untrained(t, m, x)
+	r := s.untrained(t, m, normal(11, s.shape...))
 	t.must(r.at(), r.init())
 	return r
 }
 
 func (s *tensorAnswer) untrained(t *trial, m Machine, x []float64) *training {
-	return &training{tensorAnswer: s, t: t, m: m, x: x, state: map[string]reference.Tensor{},
+	return &training{tensorAnswer: s, t: t, m: m, x: x, state: tensors{},
 		conditions: s.ordinary()}
 }
 
 func (r *training) init() error {
 	if !r.Opaque {
-		_, err := r.run("init", r.Init, map[string]reference.Tensor{spec.InputX: reference.Floats(r.x, r.shape...)})
+		_, err := r.run("init", r.Init, tensors{spec.InputX: r.floats(r.x)})
 		return err
 	}
 	for _, t := range r.State {
@@ -181,14 +173,10 @@ func (r *training) init() error {
 	return nil
 }
 
-// at describes the training in reports.
 func (r *training) at() example { return r.example.on(r.m) }
 
-func (r *training) fork() *training {
-	other := *r
-	other.state = maps.Clone(r.state)
-	return &other
-}
+// floats returns a tensor with the shape of x.
+func (r *training) floats(v []float64) reference.Tensor { return reference.Floats(v, r.shape...) }
 
 // next makes an update with a new normal random gradient, moves x, and returns the direction. An
 // error fails the trial and ends the example.
@@ -198,7 +186,6 @@ func (r *training) next(seed uint64) (u []float64) {
 	return u
 }
 
-// move updates x along a direction. Some algorithms have no effect while x is constant.
 func (r *training) move(u []float64) { r.x = axpy(r.x, -r.rate, u) }
 
 // gradient returns the gradient of the next update: normal random numbers plus a constant part,
@@ -214,12 +201,15 @@ func (r *training) update(x, gradient []float64) []float64 {
 	return u
 }
 
-func (r *training) inputs(x, gradient []float64) map[string]reference.Tensor {
-	inputs := map[string]reference.Tensor{
-		spec.InputX: reference.Floats(x, r.shape...), spec.InputGradient: reference.Floats(gradient, r.shape...),
-		spec.InputStep:  reference.Float(float64(r.updates + 1 + r.stepShift)),
-		spec.InputNoise: reference.Uints([]uint32{uint32(r.updates), 77}, 2),
-		spec.InputRate:  reference.Float(r.schedule), spec.InputSteps: reference.Float(r.steps), spec.InputLoss: reference.Float(r.loss),
+func (r *training) inputs(x, gradient []float64) tensors {
+	inputs := tensors{
+		spec.InputX:        r.floats(x),
+		spec.InputGradient: r.floats(gradient),
+		spec.InputStep:     reference.Float(float64(r.updates + 1 + r.stepShift)),
+		spec.InputNoise:    reference.Uints([]uint32{uint32(r.updates), 77}, 2),
+		spec.InputRate:     reference.Float(r.schedule),
+		spec.InputSteps:    reference.Float(r.steps),
+		spec.InputLoss:     reference.Float(r.loss),
 	}
 	maps.Copy(inputs, r.sums)
 	return inputs
@@ -245,7 +235,7 @@ func (r *training) pace(x, gradient []float64) (err error) {
 	return err
 }
 
-func (r *training) probe(x, gradient []float64, inputs map[string]reference.Tensor) error {
+func (r *training) probe(x, gradient []float64, inputs tensors) error {
 	probed, probing := gradient, 0.0
 	r.offset = nil
 	due, _ := r.ProbeDue.At(r.updates + 1)
@@ -271,7 +261,7 @@ func (r *training) probe(x, gradient []float64, inputs map[string]reference.Tens
 			}
 		}
 	}
-	inputs[spec.InputProbed], inputs[spec.InputProbing] = reference.Floats(probed, r.shape...), reference.Float(probing)
+	inputs[spec.InputProbed], inputs[spec.InputProbing] = r.floats(probed), reference.Float(probing)
 	return nil
 }
 
@@ -279,7 +269,7 @@ func (r *training) evaluated(x []float64) ([]float64, error) {
 	if r.Evaluate == nil {
 		return x, nil
 	}
-	out, err := r.execute("evaluate", r.Evaluate, map[string]reference.Tensor{spec.InputX: reference.Floats(x, r.shape...)})
+	out, err := r.execute("evaluate", r.Evaluate, tensors{spec.InputX: r.floats(x)})
 	if err != nil {
 		return nil, err
 	}
@@ -297,7 +287,8 @@ func (r *training) step(x, gradient []float64) (u []float64, err error) {
 		}
 		r.updates++
 		for _, t := range r.State {
-			r.state[spec.StatePrefix+t.Name] = reference.Floats(converted[float64](in.Next[t.Name]), t.Shape...)
+			next := converted[float64](in.Next[t.Name])
+			r.state[spec.StatePrefix+t.Name] = reference.Floats(next, t.Shape...)
 		}
 		return converted[float64](in.Direction), nil
 	}
@@ -305,7 +296,7 @@ func (r *training) step(x, gradient []float64) (u []float64, err error) {
 		return nil, err
 	}
 	inputs := r.inputs(x, gradient)
-	step := map[string]reference.Tensor{spec.InputStep: inputs[spec.InputStep]}
+	step := tensors{spec.InputStep: inputs[spec.InputStep]}
 	if err := r.probe(x, gradient, inputs); err != nil {
 		return nil, err
 	}
@@ -330,7 +321,7 @@ func (r *training) step(x, gradient []float64) (u []float64, err error) {
 
 // run executes a program on the state and the given inputs, and stores its outputs in the state,
 // except a direction, which it returns.
-func (r *training) run(what string, p *program.Program, given map[string]reference.Tensor) (u []float64, err error) {
+func (r *training) run(what string, p *program.Program, given tensors) (u []float64, err error) {
 	if p == nil {
 		return nil, nil
 	}
@@ -372,8 +363,8 @@ func (s *tensorAnswer) storage(name string) sdk.Storage {
 	return sdk.StoreFloat32
 }
 
-func (r *training) execute(what string, p *program.Program, given map[string]reference.Tensor) (map[string]reference.Tensor, error) {
-	inputs := map[string]reference.Tensor{}
+func (r *training) execute(what string, p *program.Program, given tensors) (tensors, error) {
+	inputs := tensors{}
 	for _, in := range p.Inputs {
 		if v, ok := given[in.Name]; ok {
 			inputs[in.Name] = v

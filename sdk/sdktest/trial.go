@@ -47,7 +47,8 @@ func (e example) on(m Machine) example {
 func (e example) size() int { return int(program.FloatType(e.shape...).Size()) }
 
 func (e example) failure(message string) Failure {
-	return Failure{Message: message, Machine: e.machine, Role: e.role, Shape: slices.Clone(e.shape), Settings: printable(e.settings)}
+	return Failure{Message: message, Machine: e.machine, Role: e.role, Shape: slices.Clone(e.shape),
+		Settings: printable(e.settings)}
 }
 
 func (e example) element(message string, i int, shape []int, got []float64) Failure {
@@ -142,7 +143,8 @@ func claim(name sdk.ClaimName) string { return "claim " + string(name) }
 
 // within fails the example unless |got − want| is at most allowed(i) for each element i. NaN equals
 // NaN, and an infinity equals itself. The failure reports the worst element.
-func (t *trial) within(e example, what string, shape []int, got, want []float64, allowed func(i int) float64) bool {
+func (t *trial) within(e example, what string, shape []int, got, want []float64,
+	allowed func(i int) float64) bool {
 	t.announce()
 	if len(got) != len(want) {
 		t.failf(e, "%s has %d elements, want %d", what, len(got), len(want))
@@ -181,7 +183,6 @@ func (t *trial) finite(e example, what string, shape []int, got []float64) bool 
 	return i < 0
 }
 
-// isRefusal reports whether an error is a refusal.
 func isRefusal(err error) bool {
 	_, ok := errors.AsType[*sdk.Refusal](err)
 	return ok
@@ -235,7 +236,8 @@ func normal(seed uint64, shape ...int) []float64 {
 }
 
 func draw(next func() float64, shape []int) []float64 {
-	return mapped(make([]float64, program.FloatType(shape...).Size()), func(float64) float64 { return float64(float32(next())) })
+	out := make([]float64, program.FloatType(shape...).Size())
+	return mapped(out, func(float64) float64 { return float64(float32(next())) })
 }
 
 func mapped(v []float64, f func(float64) float64) []float64 {
@@ -259,12 +261,10 @@ func inOrder[V any](m map[string]V) iter.Seq2[string, V] {
 	}
 }
 
-// scaled returns c·v.
 func scaled(c float64, v []float64) []float64 {
 	return floats.ScaleTo(make([]float64, len(v)), c, v)
 }
 
-// axpy returns x + c·y.
 func axpy(x []float64, c float64, y []float64) []float64 {
 	return floats.AddScaledTo(make([]float64, len(x)), x, c, y)
 }
@@ -275,14 +275,12 @@ func with(v []float64, i int, x float64) []float64 {
 	return out
 }
 
-// rounded rounds each element to binary32.
 func rounded(v []float64) []float64 {
 	return mapped(v, func(x float64) float64 { return float64(float32(x)) })
 }
 
 func rootMeanSquare(v []float64) float64 { return floats.Norm(v, 2) / math.Sqrt(float64(len(v))) }
 
-// relativeError returns ‖got − x‖/‖x‖.
 func relativeError(got, x []float64) float64 {
 	return rootMeanSquare(axpy(got, -1, x)) / rootMeanSquare(x)
 }
@@ -311,7 +309,8 @@ type processCall struct {
 // repeatable repeats a call, after another call (between) and concurrently with others. Its results
 // may depend only on its inputs, because a host repeats a call after a crash. It returns the first
 // call.
-func (t *trial) repeatable(at example, what string, call func() processCall, between func()) processCall {
+func (t *trial) repeatable(at example, what string, call func() processCall,
+	between func()) processCall {
 	first := call()
 	t.must(at, first.run())
 	same := func(when string, got processCall) {
@@ -344,14 +343,12 @@ func (t *trial) repeatable(at example, what string, call func() processCall, bet
 	return first
 }
 
-// add adds tensors to a map, with a prefix to their names.
 func add(to map[string][]float32, prefix string, from map[string][]float32) {
 	for name, v := range from {
 		to[prefix+name] = v
 	}
 }
 
-// maxSteps is the length of the run that searches are given.
 const maxSteps = 1 << 40
 
 func (in *instance) searchInput(x []float64) sdk.SearchInput {
@@ -374,7 +371,8 @@ func (q *quantizerRun) checkSearch(t *trial, in *instance, x []float64) {
 	in = in.advance(scaled(1.25, x)) // with state that a search has returned
 	first := t.repeatable(in.at(), "a search", func() processCall {
 		s := in.searchInput(x)
-		c := processCall{map[string][]float32{"X": s.X}, map[string][]float32{}, func() error { return in.subject.Search(in.site, s) }}
+		c := processCall{map[string][]float32{"X": s.X}, map[string][]float32{}, nil}
+		c.run = func() error { return in.subject.Search(in.site, s) }
 		add(c.reads, "Trained ", s.Trained)
 		add(c.reads, "State ", s.State)
 		add(c.writes, "state ", s.Next)
@@ -397,7 +395,8 @@ func (o *optimizerRun) checkRetry(t *trial, s *tensorAnswer) {
 	t.repeatable(s.example, "an update", func() processCall {
 		in := r.opaqueStep(r.x, g)
 		c := processCall{map[string][]float32{"X": in.X, "Gradient": in.Gradient},
-			map[string][]float32{"direction": in.Direction}, func() error { return s.subject.Step(s.tensor, in) }}
+			map[string][]float32{"direction": in.Direction}, nil}
+		c.run = func() error { return s.subject.Step(s.tensor, in) }
 		add(c.reads, "State ", in.State)
 		add(c.writes, "next state ", in.Next)
 		return c
