@@ -75,9 +75,8 @@ func projectedAttention(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.N
 
 	return engine.Custom(r.joinHeads(mixed), inputs, func(dy *graph.Node) []*graph.Node {
 		dQuery, dKey, dValue := coreBack(r.splitHeads(dy))
-		dQuery, dKey = r.joinHeads(r.rotatePoints(dQuery, r.turn, -1)),
-			r.joinHeads(r.rotatePoints(dKey, r.turn, -1))
-		dQuery, dKey, dGains := normBack(dQuery, dKey)
+		back := func(d *graph.Node) *graph.Node { return r.joinHeads(r.rotatePoints(d, r.turn, -1)) }
+		dQuery, dKey, dGains := normBack(back(dQuery), back(dKey))
 		dProjected := graph.Concatenate([]*graph.Node{dQuery, dKey, r.joinHeads(dValue)}, 1)
 		dx, dw := r.projectionGradients(dProjected, x, w, rows)
 		return append([]*graph.Node{dx, dw}, dGains...)
@@ -169,7 +168,8 @@ func joinNatively(h attention.Heads, parts []*graph.Node, turn rotation,
 	joined := engine.Native{Name: "join of heads", Outputs: []shapes.Shape{shapeOfJoined(h, stored)},
 		Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
 			angles := elementsOf(in[:2])
-			return h.Join(engine.Elements(out[0]), engine.AllElements(in[2:]), angles[0], angles[1], parallel)
+			return h.Join(engine.Elements(out[0]), engine.AllElements(in[2:]), angles[0], angles[1],
+				parallel)
 		}}.Call(append([]*graph.Node{turn.cos, turn.sin}, parts...)...)[0]
 	return graph.ConvertDType(joined, dtypes.Float32)
 }
@@ -258,10 +258,8 @@ func maskedCore(scale float64, hide func(scores *graph.Node) *graph.Node) attent
 		batch, context, keyHeads, size := dims[0], dims[1], key.Shape().Dim(2), dims[3]
 		group, scale := dims[2]/keyHeads, cmp.Or(scale, 1/math.Sqrt(float64(size)))
 		grouped := func(x *graph.Node) *graph.Node {
-			return graph.Reshape(x, batch, context, keyHeads,
-				group, size)
+			return graph.Reshape(x, batch, context, keyHeads, group, size)
 		}
-
 		q := grouped(query)
 		// [batch, key heads, queries, group, keys]
 		products := engine.DotGeneral(q, []int{4}, []int{0, 2}, key, []int{3}, []int{0, 2})
@@ -269,14 +267,13 @@ func maskedCore(scale float64, hide func(scores *graph.Node) *graph.Node) attent
 		// [batch, key heads, queries, group, size]
 		outputs := engine.DotGeneral(weights, []int{4}, []int{0, 1}, value, []int{1}, []int{0, 2})
 		mixed := graph.TransposeAllAxes(outputs, 0, 2, 1, 3, 4)
-		return graph.Reshape(mixed, dims...), func(dMixed *graph.Node) (*graph.Node, *graph.Node,
-			*graph.Node) {
+		return graph.Reshape(mixed, dims...), func(dMixed *graph.Node) (dq, dk, dv *graph.Node) {
 			d := grouped(dMixed)
 			dValue := engine.DotGeneral(weights, []int{2, 3}, []int{0, 1}, d, []int{1, 3}, []int{0, 2})
 			// The adjoint of the scores is weights·(dWeights − Σ weights·dWeights); this sum over
 			// keys equals one over features, Σ d·mixed.
-			sum := graph.TransposeAllAxes(graph.ReduceAndKeep(graph.Mul(d, mixed), graph.ReduceSum, -1), 0,
-				2, 1, 3, 4)
+			sum := graph.ReduceAndKeep(graph.Mul(d, mixed), graph.ReduceSum, -1)
+			sum = graph.TransposeAllAxes(sum, 0, 2, 1, 3, 4)
 			dWeights := engine.DotGeneral(d, []int{4}, []int{0, 2}, value, []int{3}, []int{0, 2})
 			dProducts := graph.MulScalar(graph.Mul(graph.Sub(dWeights, sum), weights), scale)
 			dQuery := graph.TransposeAllAxes(engine.DotGeneral(dProducts, []int{4}, []int{0, 1}, key,
@@ -311,8 +308,8 @@ func fusedCore(scale float64) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, attentionBack) {
 		config := &compute.ScaledDotProductAttentionConfig{Scale: scale, Causal: true}
 		q, k, v := toBFloat16(query), toBFloat16(key), toBFloat16(value)
-		mixed, _ := graph.BackendFusedScaledDotProductAttention(q, k, v, compute.AttentionAxesLayoutBSHD,
-			config)
+		const layout = compute.AttentionAxesLayoutBSHD
+		mixed, _ := graph.BackendFusedScaledDotProductAttention(q, k, v, layout, config)
 		return toFloat32(mixed), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
 			d := engine.VJP(mixed, toBFloat16(dMixed), q, k, v)
 			return toFloat32(d[0]), toFloat32(d[1]), toFloat32(d[2])
@@ -327,8 +324,8 @@ func nativeCore(segments *graph.Node) attentionCore {
 		n := newNativeAttention(query, key, value, segments)
 		engine.Note(n.mixed, n)
 		return n.mixed, func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
-			adjoints := n.adjoints("adjoints of attention", []shapes.Shape{query.Shape(), key.Shape(),
-				value.Shape()}, dMixed, nil,
+			outputs := []shapes.Shape{query.Shape(), key.Shape(), value.Shape()}
+			adjoints := n.adjoints("adjoints of attention", outputs, dMixed, nil,
 				func(out []engine.Tensor, _ [][]float32) attention.Adjoints {
 					o := elementsOf(out)
 					return attention.Adjoints{Query: o[0], Key: o[1], Value: o[2]}
@@ -359,8 +356,10 @@ func newNativeAttention(query, key, value, segments *graph.Node) *nativeAttentio
 	if err != nil {
 		panic(err)
 	}
-	n := &nativeAttention{plan: p, inputs: []*graph.Node{engine.ShortOperand(query),
-		engine.ShortOperand(key), engine.ShortOperand(value)}}
+	n := &nativeAttention{plan: p}
+	for _, x := range []*graph.Node{query, key, value} {
+		n.inputs = append(n.inputs, engine.ShortOperand(x))
+	}
 	if segments != nil {
 		n.inputs, n.segments = append(n.inputs, segments), true
 	}
@@ -387,17 +386,17 @@ func (n *nativeAttention) read(in []engine.Tensor) (i attention.Inputs, rest []e
 
 // adjoints calls the backward pass. to selects where it writes, given its outputs and the
 // additional inputs more.
-func (n *nativeAttention) adjoints(name string, outputs []shapes.Shape, dMixed *graph.Node,
-	more []*graph.Node, to func(out []engine.Tensor,
-		more [][]float32) attention.Adjoints) []*graph.Node {
-	inputs := append(slices.Clone(n.inputs), engine.ShortOperand(n.mixed), n.logs,
-		engine.ShortOperand(dMixed))
-	return engine.Native{Name: name, Outputs: outputs, Run: func(in, out []engine.Tensor,
-		parallel engine.Parallel) error {
+func (n *nativeAttention) adjoints(
+	name string, outputs []shapes.Shape, dMixed *graph.Node, more []*graph.Node,
+	to func(out []engine.Tensor, more [][]float32) attention.Adjoints) []*graph.Node {
+	mixed, d := engine.ShortOperand(n.mixed), engine.ShortOperand(dMixed)
+	inputs := slices.Concat(n.inputs, []*graph.Node{mixed, n.logs, d}, more)
+	run := func(in, out []engine.Tensor, parallel engine.Parallel) error {
 		i, in := n.read(in)
 		return n.plan.Backward(to(out, elementsOf(in[3:])), i, engine.Elements(in[0]),
 			in[1].Flat.([]float32), engine.Elements(in[2]), parallel)
-	}}.Call(append(inputs, more...)...)
+	}
+	return engine.Native{Name: name, Outputs: outputs, Run: run}.Call(inputs...)
 }
 
 // joinedAdjoints returns the adjoints of queries, keys and values, joined as by [joinNatively].

@@ -104,8 +104,8 @@ func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites block
 	weights := softmax(graph.Add(graph.MulScalar(products, 1/math.Sqrt(float64(r.size))), c.mask))
 	// [batch, key heads, n, group, size]
 	mixed := engine.DotGeneral(weights, []int{4}, []int{0, 1}, c.values, []int{2}, []int{0, 1})
-	return graph.Reshape(graph.TransposeAllAxes(mixed, 0, 2, 1, 3, 4), r.batch*r.context,
-		r.heads*r.size)
+	mixed = graph.TransposeAllAxes(mixed, 0, 2, 1, 3, 4)
+	return graph.Reshape(mixed, r.batch*r.context, r.heads*r.size)
 }
 
 // appendTo writes keys or values [batch, n, key heads, size] to a cache, rounded as operands of
@@ -147,8 +147,8 @@ func (m *transformer) Scores(params []*graph.Node, s Scored,
 	}
 	h := m.blocks(params, s.Tokens, r, q.zeroPadding(segments),
 		func(_ int, block func() *graph.Node) *graph.Node { return block() })
-	return m.scoreTargets(graph.Gather(h, graph.InsertAxes(s.Places, -1)), m.head(params),
-		clampIDs(s.Targets, m.Vocab))
+	h = graph.Gather(h, graph.InsertAxes(s.Places, -1))
+	return m.scoreTargets(h, m.head(params), clampIDs(s.Targets, m.Vocab))
 }
 
 // scoreTargets returns the log-probabilities of targets given hidden states h [n, width], and

@@ -51,8 +51,7 @@ func (m *transformer) Distilled(params []*graph.Node, batch, teacher *graph.Node
 	in, h := m.readHidden(params, batch, q)
 	dims := in.tokens.Shape().Dimensions
 	if want := []int{dims[0], dims[1] - 1, m.Vocab}; !slices.Equal(want, teacher.Shape().Dimensions) {
-		exceptions.Panicf("%s: the teacher's logits have shape %s, want %v", m.Kind, teacher.Shape(),
-			want)
+		exceptions.Panicf("%s: the teacher's logits are %s, want %v", m.Kind, teacher.Shape(), want)
 	}
 	head, targets := m.head(params), m.targets(in)
 	teacher = graph.Reshape(teacher, -1, m.Vocab)

@@ -184,8 +184,7 @@ func (s *NoiseSource) BatchLen() int { return s.n }
 // noise²).
 func (s *NoiseSource) At(index int64, dst []int32) error {
 	if index < 0 || len(dst) != s.n {
-		return fmt.Errorf("noise: batch %d into room for %d numbers, a batch has %d", index, len(dst),
-			s.n)
+		return fmt.Errorf("noise: batch %d has %d numbers, want %d", index, len(dst), s.n)
 	}
 	rng := generator(s.seed, noiseStream, uint64(index))
 	for i := range dst {

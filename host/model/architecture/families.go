@@ -17,8 +17,8 @@ import (
 func (s Settings) Params() []Param {
 	s.FillIn()
 	if !s.Language() {
-		p := Param{Name: "x", Dims: []int{s.Rows, s.Dimension}, Role: RoleMatrix, Quantized: true,
-			InitStd: s.StartStd}
+		p := Param{Name: "x", Dims: []int{s.Rows, s.Dimension}, Role: RoleMatrix, InitStd: s.StartStd}
+		p.Quantized = true
 		if s.Start != nil {
 			p.Start = Singles(s.Start)
 		}

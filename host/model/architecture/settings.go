@@ -103,8 +103,7 @@ func (s *Settings) languageKeys() []schema.Key {
 		{Name: "heads", To: &s.Heads, Is: schema.From(1, 1<<16), For: Languages,
 			Doc: "attention heads"},
 		{Name: "kv_heads", To: &s.KVHeads, Is: schema.From(0, 1<<16), For: Languages, Default: 0,
-			Doc: "heads of keys and values, each shared by heads/kv_heads heads of queries; 0: as many as " +
-				"heads"},
+			Doc: "heads of keys and values, each shared by heads/kv_heads heads of queries; 0: heads"},
 		{Name: "head_size", To: &s.HeadSize, Is: schema.From(0, 1<<16), For: Languages, Default: 0,
 			Doc: "features of a head, an even number; 0: width/heads"},
 		{Name: "hidden", To: &s.Hidden, Is: schema.From(0, 1<<22), For: Languages, Default: 0,
@@ -120,19 +119,17 @@ func (s *Settings) languageKeys() []schema.Key {
 		{Name: "rope_pairs", To: &s.RopePairs, Is: schema.OneOf(Interleaved, HalfSplit), For: Languages,
 			Derive:  func() any { return families[s.Kind].ropePairs },
 			Derived: `"interleaved"; olmo2, qwen3: "half"`,
-			Doc: "which features of a head the rotary position embedding turns together: neighbours, or " +
-				"those of its two halves"},
+			Doc: "the features of a head that are rotated together: neighbours, or those of its two " +
+				"halves"},
 		{Name: "rope_factor", To: &s.RopeFactor, Is: schema.Between(1, 1e6), For: Languages, Default: 1.0,
-			Doc: "how many times longer the long wavelengths of positions become, as in Llama 3; 1: they " +
-				"stay"},
+			Doc: "factor by which the long wavelengths of positions grow, as in Llama 3; 1: none"},
 		{Name: "rope_low", To: &s.RopeLow, Is: schema.Above(0, 1e6), For: Languages, Default: 1.0,
 			Doc: "wavelengths of at least rope_original/rope_low become longer by rope_factor"},
 		{Name: "rope_high", To: &s.RopeHigh, Is: schema.Above(0, 1e6), For: Languages, Default: 4.0,
 			Doc: "wavelengths up to rope_original/rope_high stay as they are; must be above rope_low"},
 		{Name: "rope_original", To: &s.RopeOriginal, Is: schema.From(1, 1<<30), For: Languages,
 			Default: 8192,
-			Doc: "for rope_factor: the length, in tokens, of the sequences that the wavelengths were made " +
-				"for"},
+			Doc:     "for rope_factor: the context, in tokens, for which the wavelengths were chosen"},
 		{Name: "norm_eps", To: &s.NormEps, Is: schema.Above(0, 1), For: Languages,
 			Derive:  func() any { return families[s.Kind].normEps },
 			Derived: "`0.00001`; olmo2, qwen3: `0.000001`",
@@ -142,8 +139,8 @@ func (s *Settings) languageKeys() []schema.Key {
 			Doc:     "standard deviation of the initial weights"},
 		{Name: "head", To: &s.Head, Is: schema.OneOf("own", "tied"), For: Languages, Default: "own",
 			Doc: "the matrix of the output head. tied: it is the embedding, as in the small models of " +
-				"Llama 3. This one parameter has the name and the role of the embedding; it is not quantized " +
-				"and has no weight decay"},
+				"Llama 3. This one parameter has the name and the role of the embedding; no quantization or " +
+				"decay"},
 	}
 }
 
@@ -174,8 +171,7 @@ func (s *Settings) problemKeys() []schema.Key {
 		{Name: "noise", To: &s.Noise, Is: schema.Between(0, 1e12), For: Problems,
 			Derive:  func() any { return map[bool]float64{true: 0, false: 0.01}[s.Kind == KindToy] },
 			Derived: "`0.01`; toy: `0`",
-			Doc: "standard deviation of the noise on each element of the gradient, drawn anew in each " +
-				"micro-batch by seed"},
+			Doc:     "standard deviation of the noise on each element of the gradient, by seed"},
 	}
 }
 

@@ -338,7 +338,7 @@ func TestOperands(t *testing.T) {
 // TestRefuses: what does not fit together is an error, and no panic.
 func TestRefuses(t *testing.T) {
 	e := newExample(t, settings["llama"])
-	if _, err := decode.New(e.m, map[string][]float32{}, decode.Options{}); err == nil || !strings.Contains(err.Error(), "the parameter embedding has 0 elements, want 888") {
+	if _, err := decode.New(e.m, map[string][]float32{}, decode.Options{}); err == nil || !strings.Contains(err.Error(), "parameter embedding has 0 elements, want 888") {
 		t.Errorf("without weights: %v", err)
 	}
 	n, err := decode.New(e.m, e.weights, decode.Options{})

@@ -77,8 +77,7 @@ func New(m model.Language, weights map[string][]float32, o Options) (*Network, e
 	}
 	for _, p := range m.Params() {
 		if have := len(weights[p.Name]); have != p.Size() {
-			return nil, fmt.Errorf("decode: the parameter %s has %d elements, want %d", p.Name, have,
-				p.Size())
+			return nil, fmt.Errorf("decode: parameter %s has %d elements, want %d", p.Name, have, p.Size())
 		}
 	}
 	named := func(name string, out, in int) matrix {

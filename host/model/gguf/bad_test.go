@@ -104,7 +104,7 @@ func TestWriterRefuses(t *testing.T) {
 	}{
 		"used twice":             {tensors: []gguf.Tensor{ok, ok}},
 		"4 bytes for the shape":  {tensors: []gguf.Tensor{short}},
-		"whole number of blocks": {tensors: []gguf.Tensor{odd}},
+		"want a multiple of 32": {tensors: []gguf.Tensor{odd}},
 		"type int":               {entries: []gguf.Entry{{Key: "k", Value: 1}}},
 		"type []interface":       {entries: []gguf.Entry{{Key: "k", Value: []any{true, "x"}}}},
 	} {

@@ -61,8 +61,7 @@ func (t Type) size(shape []int) (int64, error) {
 		return 0, fmt.Errorf("%d axes, want 1 to %d", len(shape), maxRank)
 	}
 	if row := shape[len(shape)-1]; row%elements != 0 {
-		return 0, fmt.Errorf("rows of %d elements are no whole number of blocks of %d, as %s has them",
-			row, elements, t)
+		return 0, fmt.Errorf("rows of %d elements, want a multiple of %d for %s", row, elements, t)
 	}
 	n := uint64(1)
 	for _, d := range shape {

@@ -98,8 +98,7 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	}
 	var dropout float64
 	if k.read("attention_dropout", &dropout, "a number") && dropout != 0 {
-		c.Warnings = append(c.Warnings, fmt.Sprintf("attention_dropout is %g: there is no dropout here",
-			dropout))
+		c.Warnings = append(c.Warnings, fmt.Sprintf("attention_dropout is %g, but is ignored", dropout))
 	}
 	vocab := s.Vocab
 	c.Tokens = Tokens{Begin: k.ids(beginKey, vocab), End: k.ids(endKey, vocab),
@@ -109,8 +108,8 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 		c.Window = f.window(k)
 	}
 	if length := cmp.Or(context, c.MaxPositions); c.Window != 0 && c.Window < length {
-		k.fault("sliding_window", fmt.Sprintf("attention looks back %d tokens in sequences of %d",
-			c.Window, length),
+		k.fault("sliding_window", fmt.Sprintf("a window of %d tokens in sequences of %d", c.Window,
+			length),
 			"sequences that are no longer than that (model.context)")
 	}
 	for _, p := range s.Check() {
@@ -144,7 +143,7 @@ func findFamily(k *keys) family {
 		if !k.has("model_type") {
 			found = "missing"
 		}
-		k.fault("model_type", found, fmt.Sprintf("%q, as the architecture is %s", f.modelType,
+		k.fault("model_type", found, fmt.Sprintf("%q for the architecture %s", f.modelType,
 			f.architecture))
 	}
 	return f

@@ -101,7 +101,7 @@ func TestConfig(t *testing.T) {
 		}},
 		"several ids": {change{"eos_token_id": []int{2, 159}}, 0, func(c *huggingface.Config) { c.Tokens.End = []int32{2, 159} }},
 		"dropout": {change{"attention_dropout": 0.1}, 0, func(c *huggingface.Config) {
-			c.Warnings = []string{"attention_dropout is 0.1: there is no dropout here"}
+			c.Warnings = []string{"attention_dropout is 0.1, but is ignored"}
 		}},
 		"a window of 4096": {change{"architectures": []string{"MistralForCausalLM"}, "model_type": "mistral"}, 0, func(c *huggingface.Config) { c.Architecture, c.Window = "MistralForCausalLM", 4096 }},
 		"a window that is long enough": {change{"architectures": []string{"MistralForCausalLM"}, "model_type": "mistral", "sliding_window": 64}, 64,

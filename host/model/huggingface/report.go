@@ -103,8 +103,8 @@ func (r Report) faults() (list []string) {
 			list = append(list, fmt.Sprintf("tensor %s: found shape %v, want %v", m.Tensor, m.Shape, m.Want))
 		}
 		if !slices.Contains(readable, m.Type) {
-			list = append(list, fmt.Sprintf("tensor %s: found elements of type %s, want F32, BF16 or F16",
-				m.Tensor, m.Type))
+			list = append(list, fmt.Sprintf("tensor %s: found type %s, want F32, BF16 or F16", m.Tensor,
+				m.Type))
 		}
 	}
 	return list

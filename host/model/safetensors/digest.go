@@ -36,8 +36,7 @@ type digests struct {
 func takeDigests(metadata map[string]string) (d digests, err error) {
 	header, hasHeader := metadata[HeaderDigestKey]
 	if hasHeader && !isDigest(header) {
-		return d, fmt.Errorf("%s is %q, want %d lower-case hexadecimal digits", HeaderDigestKey, header,
-			len(noDigest))
+		return d, fmt.Errorf("%s is %q, want a SHA-256 in hexadecimal", HeaderDigestKey, header)
 	}
 	d.ofHeader = header
 	list, some := metadata[TensorDigestsKey]
@@ -52,8 +51,8 @@ func takeDigests(metadata map[string]string) (d digests, err error) {
 	}
 	for name, digest := range d.ofTensors {
 		if !isDigest(digest) {
-			return d, fmt.Errorf("%s of %q is %q, want %d lower-case hexadecimal digits", TensorDigestsKey,
-				name, digest, len(noDigest))
+			return d, fmt.Errorf("%s of %q is %q, want a SHA-256 in hexadecimal", TensorDigestsKey, name,
+				digest)
 		}
 	}
 	maps.DeleteFunc(metadata, func(key, _ string) bool { return isDigestKey(key) })
@@ -75,8 +74,7 @@ func hexDigest(data []byte) string {
 
 func checkDigest(got, want string) error {
 	if got != want {
-		return fmt.Errorf("%w: the content hashes to %s, but its writer recorded %s", ErrChecksum, got,
-			want)
+		return fmt.Errorf("%w: the content has the SHA-256 %s, want %s", ErrChecksum, got, want)
 	}
 	return nil
 }

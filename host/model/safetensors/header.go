@@ -132,8 +132,7 @@ func parseHeader(text []byte, dataSize int64) (header, error) {
 	for _, info := range h.infos {
 		switch {
 		case info.Begin < end:
-			return header{}, fmt.Errorf("tensor %q overlaps the one before it: begins at %d, want %d",
-				info.Name, info.Begin, end)
+			return header{}, fmt.Errorf("tensor %q overlaps another one at byte %d", info.Name, info.Begin)
 		case info.Begin > end:
 			return header{}, fmt.Errorf("gap of %d bytes before tensor %q", info.Begin-end, info.Name)
 		}
