@@ -241,15 +241,19 @@ func exited(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // await waits until a file contains a text.
-func await(ts *testscript.TestScript, path, text string) {
+func await(ts *testscript.TestScript, pattern, text string) {
 	for range 600 {
-		content, err := os.ReadFile(path)
-		if err == nil && bytes.Contains(content, []byte(text)) {
-			return
+		found, err := filepath.Glob(pattern)
+		ts.Check(err)
+		for _, path := range found {
+			content, err := os.ReadFile(path)
+			if err == nil && bytes.Contains(content, []byte(text)) {
+				return
+			}
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	ts.Fatalf("%s did not contain %q within 30 seconds", path, text)
+	ts.Fatalf("%s did not contain %q within 30 seconds", pattern, text)
 }
 
 // fetch asks the server whose address is the first line of a file, as soon as it stands

@@ -77,11 +77,10 @@ func described(t *testing.T, root string) map[string]string {
 func TestForeignFiles(t *testing.T) {
 	const cell = "cells/CELL"
 	every, tried := testlevel.Sample(61, 13, 1), 0
-	always := []string{".members/notes is a file", ".members is a link to a directory", ".claims/CELL is a link to a file",
-		cell + "/train.log is a link to a file", ".members/node-1-0123abcd is a sparse file"}
+	always := []string{".claims/notes is a file", ".claims is a link to a directory", ".claims/CELL is a link to a file",
+		cell + "/train.log is a link to a file", ".claims/CELL is a sparse file"}
 	for _, place := range []string{
-		".lock", ".running", ".members", ".members/notes", ".members/node-1-0123abcd", ".members/.node-1-0123abcd",
-		".claims", ".claims/CELL", ".claims/notes", "study.toml", ".study.toml123", "cells", cell, "stale",
+		".lock", ".claims", ".claims/CELL", ".claims/notes", "study.toml", ".study.toml123", "cells", cell, "stale",
 		cell + "/.lock", cell + "/cell.toml", cell + "/train.log", cell + "/failed.json", cell + "/.cell.toml7", cell + "/eval.log",
 	} {
 		for _, kind := range slices.Sorted(maps.Keys(foreign)) {
@@ -95,7 +94,7 @@ func TestForeignFiles(t *testing.T) {
 				if err := errors.Join(os.MkdirAll(filepath.Join(mine, "folder"), 0o700), os.Mkdir(out, 0o700)); err != nil {
 					t.Fatal(err)
 				}
-				for _, name := range []string{"notes", "folder/notes", "folder/node-1-0123abcd"} {
+				for _, name := range []string{"notes", "folder/notes"} {
 					write(t, filepath.Join(mine, name), "mine\n")
 				}
 				s := attempted{}.load(t, out)

@@ -52,7 +52,7 @@ func FuzzParse(f *testing.F) {
 // FuzzState: whatever the files are that a study keeps of its cells, each has a state,
 // and one whose file is damaged is a failed one that says which.
 func FuzzState(f *testing.F) {
-	f.Add([]byte(`{"a":{"machine":"m","process":7,"since":"2026-11-26T12:00:00Z"}}`), []byte(`{"error":"no","exit":"exit status 1","attempts":2}`), []byte(`{"completed":true,"val_loss":1}`), []byte(`{"rows":"12"}`))
+	f.Add([]byte(`{"machine":"m","process":7,"since":"2026-11-26T12:00:00Z"}`), []byte(`{"error":"no","exit":"exit status 1","attempts":2}`), []byte(`{"completed":true,"val_loss":1}`), []byte(`{"rows":"12"}`))
 	f.Add([]byte(`{}`), []byte(`[`), []byte(``), []byte(`{}`))
 	f.Add([]byte(`null`), []byte(`null`), []byte(`{"completed":1}`), []byte(`null`))
 	f.Add([]byte(`[]`), []byte(``), []byte(`{"completed":true}`), []byte(`{"rows":"12","metrics":{"piqa.acc":0.5}}`))
@@ -64,22 +64,22 @@ func FuzzState(f *testing.F) {
 	cell := filepath.Join(s.Out, "cells", "a")
 	e := &placedEvaluation{evaluation: &taskQuestions{}}
 	s.evaluations = []*placedEvaluation{e}
-	f.Fuzz(func(t *testing.T, running, failed, summary, account []byte) {
+	f.Fuzz(func(t *testing.T, claim, failed, summary, account []byte) {
 		c := Cell{ID: "a", Dir: cell}
 		at := rundir.At(cell)
 		answers := s.answers(c, e)
-		if err := answers.MkdirAll(); err != nil {
+		if err := errors.Join(answers.MkdirAll(), s.at(claimsDir).MkdirAll()); err != nil {
 			t.Fatal(err)
 		}
-		for path, content := range map[string][]byte{s.at(runningFile).Name: running, at.Join(failedFile).Name: failed, at.Summary().Name: summary, answers.Join(accountFile).Name: account} {
+		for path, content := range map[string][]byte{claimFile(s.at(), "a").Name: claim, at.Join(failedFile).Name: failed, at.Summary().Name: summary, answers.Join(accountFile).Name: account} {
 			write(t, path, string(content))
 		}
-		lock, err := s.lock(t.Context(), false)
+		lock, err := claimFile(s.at(), "a").Lock()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Holders(s.at()); err != nil && !strings.Contains(err.Error(), runningFile) {
-			t.Fatalf("no file in %v", err)
+		if all, err := Holders(s.at()); err != nil || len(all) != 1 {
+			t.Fatalf("%v, %v", all, err)
 		}
 		if err := lock.Unlock(); err != nil {
 			t.Fatal(err)

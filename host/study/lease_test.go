@@ -30,11 +30,12 @@ func TestClaims(t *testing.T) {
 		t.Errorf("%v", all)
 	}
 	before := time.Now()
-	lock, err := takeClaim(study, "a")
+	s := &Study{Out: study.Name}
+	release, err := s.claim(t.Context(), "a", false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := takeClaim(study, "a"); !errors.Is(err, vfs.ErrLocked) {
+	if _, err := s.claim(t.Context(), "a", false, nil); !errors.Is(err, vfs.ErrLocked) {
 		t.Errorf("a second one: %v", err)
 	}
 	all := cells(t, study)
@@ -51,43 +52,11 @@ func TestClaims(t *testing.T) {
 			t.Errorf("%.10q: %+v", text, all)
 		}
 	}
-	if err := lock.Unlock(); err != nil {
+	if err := release(); err != nil {
 		t.Fatal(err)
 	}
 	if all := cells(t, study); len(all) != 0 {
 		t.Errorf("%v", all)
-	}
-}
-
-// TestAlone: of a process that shares the study with nobody it is its own file that counts, while it runs.
-func TestAlone(t *testing.T) {
-	t.Setenv(MachineVariable, "this")
-	study := vfs.At(t.TempDir())
-	lock, err := study.Join(vfs.LockFile).Lock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if all := cells(t, study); len(all) != 0 {
-		t.Errorf("before it has written anything: %v", all)
-	}
-	since := time.Now().Add(-time.Hour)
-	if err := setRunning(study, map[string]Holder{"a": self(since), "b": {}}); err != nil {
-		t.Fatal(err)
-	}
-	if all := cells(t, study); len(all) != 2 || all["a"].Machine != "this" || !all["a"].Since.Equal(since) {
-		t.Errorf("%+v", all)
-	}
-	if err := os.WriteFile(study.Join(runningFile).Name, []byte("["), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Holders(study); err == nil || !strings.Contains(err.Error(), runningFile) {
-		t.Errorf("a damaged file: %v", err)
-	}
-	if err := lock.Unlock(); err != nil {
-		t.Fatal(err)
-	}
-	if all := cells(t, study); len(all) != 0 {
-		t.Errorf("after its end: %v", all)
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync"
 	"time"
 
-	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -28,7 +28,7 @@ const (
 var ErrLocked = errors.New("the study is running in another process")
 
 // lock makes sure that no other process runs the study, or, if shared, that none runs it without
-// sharing it. The lock is released when the process ends in any way.
+// sharing it.
 func (s *Study) lock(ctx context.Context, shared bool) (vfs.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
@@ -50,18 +50,6 @@ func (s *Study) lock(ctx context.Context, shared bool) (vfs.Lock, error) {
 	return l, err
 }
 
-// tidy removes temporary files and entries that killed processes left in the study's directory. No
-// other process may be running the study.
-func (s *Study) tidy() error {
-	if err := removeAbandoned(s.at(), rundir.StudyFile, runningFile); err != nil {
-		return err
-	}
-	if _, err := runningCells(s.at()); err != nil {
-		return fmt.Errorf("%w. It is no list of running cells: move it away", err)
-	}
-	return setRunning(s.at(), map[string]Holder{})
-}
-
 // awaitFree waits until no process holds a lock: a process whose parent has died may still be
 // saving its last checkpoint or answering questions.
 func awaitFree(ctx context.Context, lock vfs.Path) error {
@@ -72,20 +60,9 @@ func awaitFree(ctx context.Context, lock vfs.Path) error {
 	return l.Unlock()
 }
 
-// Which process works on which cell, on which machine, and since when, is recorded in files that go
-// with the locks:
-//
-//	.lock       locked by the process that runs the study, or jointly by those that share it
-//	.running    the cells of a process that does not share the study
-//	.claims/ID  locked by the process that works on the cell, if several share the study
-//
-// A lock ends with its process. The content of a file counts only while its lock is held.
-
-// Names in the directory of a study.
-const (
-	runningFile = ".running"
-	claimsDir   = ".claims"
-)
+// claimsDir has a file for each cell. The process that works on the cell holds a lock on it, and has
+// written its [Holder] into it. The lock ends with the process; without it the content means nothing.
+const claimsDir = ".claims"
 
 // Holder is a process that works on a cell. It is zero if the process has not written its name yet.
 type Holder struct {
@@ -93,6 +70,8 @@ type Holder struct {
 	Process int       `json:"process"`
 	Task    string    `json:"task,omitempty"` // JOB_INDEX in a job array of Slurm
 	Since   time.Time `json:"since"`
+	// Beat counts how often the process has rewritten the file, if it shares the study.
+	Beat int `json:"beat,omitempty"`
 }
 
 // MachineVariable is the environment variable that names the machine where its host name does not:
@@ -102,7 +81,8 @@ const MachineVariable = "CAGE_MACHINE"
 // self returns this process as a Holder since the given time.
 func self(since time.Time) Holder {
 	host, _ := os.Hostname() // without a host name, the machine has no name
-	h := Holder{Machine: cmp.Or(os.Getenv(MachineVariable), os.Getenv("SLURMD_NODENAME"), host), Process: os.Getpid(), Since: since.Round(0)}
+	machine := cmp.Or(os.Getenv(MachineVariable), os.Getenv("SLURMD_NODENAME"), host)
+	h := Holder{Machine: machine, Process: os.Getpid(), Since: since.Round(0)}
 	if job := os.Getenv("SLURM_ARRAY_JOB_ID"); job != "" {
 		h.Task = job + "_" + os.Getenv("SLURM_ARRAY_TASK_ID")
 	}
@@ -130,31 +110,109 @@ func (h Holder) Text(now time.Time) string {
 // moved away when its run is stale.
 func claimFile(study vfs.Path, id string) vfs.Path { return study.Join(claimsDir, id) }
 
-// takeClaim claims a cell for this process, or returns [vfs.ErrLocked]. It is an error if the
-// claim's file has content that no claiming process wrote. A failure to write the holder into the
-// file is ignored.
-func takeClaim(study vfs.Path, id string) (vfs.Lock, error) {
-	claim := claimFile(study, id)
-	if err := claim.Dir().MkdirAll(); err != nil {
+const (
+	beat  = time.Second // between two writes of a process into its claims
+	watch = 4 * beat    // longer than a live process takes between two writes
+)
+
+// ErrLocks is returned by [Run] if a study is shared in a directory where locks do not hold.
+var ErrLocks = errors.New("locks do not hold on this file system, so that two processes would train one cell")
+
+// noLocks returns the error that locks do not hold in the study's directory.
+func (s *Study) noLocks(why string) error {
+	return fmt.Errorf("%s: %w: %s; want a file system whose locks hold on all machines (NFS without nolock "+
+		"and local_lock, Lustre with flock), or one process and no --share", s.Out, ErrLocks, why)
+}
+
+// claim locks a cell for this process until release is called, or returns [vfs.ErrLocked]. It is an
+// error if the claim's file has content that no claiming process wrote.
+//
+// If the study is shared, claim checks that locks hold between the processes. If they do not,
+// another process writes into the file although this one has the lock. A file that a killed process
+// left is therefore watched for a while. Later, lost is called with the error.
+func (s *Study) claim(ctx context.Context, id string, share bool, lost func(error)) (release func() error, err error) {
+	file := claimFile(s.at(), id)
+	if err := file.Dir().MkdirAll(); err != nil {
 		return nil, err
 	}
-	lock, err := claim.Lock()
+	lock, err := file.Lock()
 	if err != nil {
 		return nil, err
 	}
-	if err := atomicfile.CheckOurs(claim, signature); err != nil { // no other process writes now
+	if err = atomicfile.CheckOurs(file, signature); err == nil && share {
+		err = s.checkLocks(ctx, file)
+	}
+	h := self(time.Now())
+	if share {
+		h.Beat = 1
+	}
+	var text []byte
+	if err == nil {
+		text, err = h.write(file, os.O_TRUNC)
+	}
+	if err != nil {
 		return nil, errors.Join(err, lock.Unlock())
 	}
-	if text, err := json.Marshal(self(time.Now())); err == nil {
-		if f, err := claim.OpenFile(os.O_WRONLY|os.O_TRUNC, 0); err == nil {
-			_, _ = f.Write(append(text, '\n'))
-			_ = f.Close()
-		}
+	if !share {
+		return lock.Unlock, nil
 	}
-	return lock, nil
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var beats sync.WaitGroup
+	beats.Go(func() {
+		for pause(ctx, beat); ctx.Err() == nil; pause(ctx, beat) {
+			now, err := file.ReadSmallFile(maxHolder)
+			if err == nil && text != nil && !bytes.Equal(now, text) {
+				lost(s.noLocks("another process has claimed the cell " + id))
+				return
+			}
+			h.Beat++
+			if text, err = h.write(file, 0); err != nil {
+				text = nil // unknown; a missed beat does no harm
+			}
+		}
+	})
+	return func() error {
+		cancel()
+		beats.Wait()
+		h.Beat = 0 // otherwise the next process would watch the file
+		_, _ = h.write(file, os.O_TRUNC)
+		return lock.Unlock()
+	}, nil
 }
 
-// signature reports whether content is what takeClaim writes, or what a loss of power leaves of it.
+// checkLocks looks for signs that locks do not hold between processes; see [Study.claim].
+func (s *Study) checkLocks(ctx context.Context, file vfs.Path) error {
+	if again, err := file.Lock(); err == nil {
+		return errors.Join(s.noLocks("one file could be locked twice"), again.Unlock())
+	}
+	before, err := file.ReadSmallFile(maxHolder)
+	if err != nil || !bytes.Contains(before, []byte(`"beat"`)) {
+		return err
+	}
+	pause(ctx, watch)
+	now, err := file.ReadSmallFile(maxHolder)
+	if err == nil && !bytes.Equal(before, now) {
+		return s.noLocks("this process has got a lock that another one holds, " + file.Name)
+	}
+	return errors.Join(err, ctx.Err())
+}
+
+// write writes the holder into its claim file, and returns the content.
+func (h Holder) write(file vfs.Path, flag int) ([]byte, error) {
+	text, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	text = append(text, '\n')
+	f, err := file.OpenFile(os.O_WRONLY|flag, 0)
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.WriteAt(text, 0)
+	return text, errors.Join(err, f.Close()) // closing makes it visible to other machines
+}
+
+// signature reports whether content is what Holder.write writes, or what a loss of power leaves of it.
 func signature(content io.Reader) bool {
 	text, err := io.ReadAll(io.LimitReader(content, maxHolder+1))
 	if err != nil || len(text) > maxHolder {
@@ -164,30 +222,12 @@ func signature(content io.Reader) bool {
 	return len(bytes.Trim(text, "\x00")) == 0 || plainjson.UnmarshalStrict(text, &h) == nil && !h.Since.IsZero()
 }
 
-// setRunning records the cells that a process works on which does not share the study.
-func setRunning(study vfs.Path, cells map[string]Holder) error {
-	text, err := json.Marshal(cells)
-	if err != nil {
-		return err
-	}
-	return atomicfile.WriteBytes(study.Join(runningFile), append(text, '\n'))
-}
+const maxHolder = 4 << 10 // bytes; longer than a claim
 
 // Holders returns the process that works on each cell, by the cell's ID.
 func Holders(study vfs.Path) (map[string]Holder, error) {
-	lock := study.Join(vfs.LockFile)
-	alone, err := lock.Locked()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", lock, err)
-	}
-	if alone {
-		return runningCells(study)
-	}
-	entries, err := study.Join(claimsDir).ReadDir() // of processes that share the study
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	entries, err := study.Join(claimsDir).ReadDir()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	cells := map[string]Holder{}
@@ -200,36 +240,13 @@ func Holders(study vfs.Path) (map[string]Holder, error) {
 		if err != nil {
 			return nil, err
 		}
-		if locked { // the file of a claim that was taken just now may not name its holder yet
+		if locked {
 			var h Holder
 			if text, err := claim.ReadSmallFile(maxHolder); err != nil || plainjson.Unmarshal(text, &h) != nil {
-				h = Holder{}
+				h = Holder{} // the process has not written it yet
 			}
 			cells[e.Name()] = h
 		}
-	}
-	return cells, nil
-}
-
-// Size limits of files, in bytes.
-const (
-	maxHolder  = 4 << 10 // a claim
-	maxRunning = 1 << 20 // the cells of one process
-)
-
-// runningCells reads the cells of a process that does not share the study.
-func runningCells(study vfs.Path) (map[string]Holder, error) {
-	file := study.Join(runningFile)
-	text, err := file.ReadSmallFile(maxRunning)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var cells map[string]Holder
-	if err := plainjson.UnmarshalStrict(text, &cells); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return cells, nil
 }

@@ -3,9 +3,7 @@ package study
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,73 +24,72 @@ type noLock struct{ vfs.Lock }
 
 func (noLock) Unlock() error { return nil }
 
-// TestLocksThatDoNotHold: a study is not shared where locks keep nobody out.
-func TestLocksThatDoNotHold(t *testing.T) {
-	for _, c := range []struct {
-		name, want string
-		lock       func(string) (vfs.Lock, error)
-	}{
-		{"held by several", "one file could be locked twice", func(name string) (vfs.Lock, error) {
-			return noLock{}, os.WriteFile(name, nil, 0o600)
-		}},
-		{"none", "no locks available", func(name string) (vfs.Lock, error) {
-			return nil, &os.PathError{Op: "flock", Path: name, Err: syscall.ENOLCK}
-		}},
-	} {
-		s := &Study{Out: t.TempDir(), Files: locks{vfs.OS, c.lock}}
-		_, err := s.join(t.Context())
-		if !errors.Is(err, ErrLocks) || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), s.Out) {
-			t.Errorf("%s: %v", c.name, err)
-		}
-		if left, err := filepath.Glob(filepath.Join(s.Out, membersDir, "*")); len(left) > 0 || err != nil {
-			t.Errorf("%s: left behind: %q, %v", c.name, left, err)
-		}
+// TestLocksHeldByTwo: a study is not shared where a lock keeps nobody out.
+func TestLocksHeldByTwo(t *testing.T) {
+	s := &Study{Out: t.TempDir(), Files: locks{vfs.OS, func(name string) (vfs.Lock, error) {
+		return noLock{}, os.WriteFile(name, nil, 0o600)
+	}}}
+	_, err := s.claim(t.Context(), "a", true, nil)
+	if !errors.Is(err, ErrLocks) || !strings.Contains(err.Error(), "one file could be locked twice") || !strings.HasPrefix(err.Error(), s.Out) {
+		t.Error(err)
 	}
 }
 
-// TestMembers: one that was killed is forgotten, one whose lock holds is let be, and one that writes although this process has its
-// lock shows that locks do not hold between the two.
-func TestMembers(t *testing.T) {
+// TestLocksThatDoNotHold: the claim of a process that was killed is taken over. A process that writes into it although this one has
+// the lock shows that locks do not hold between the two, whichever came first.
+func TestLocksThatDoNotHold(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		do   func(t *testing.T, s *Study, other vfs.Path)
-		want error
-		left int
+		name         string
+		before       string // content of the file
+		first, later bool   // the other process writes while this one takes the claim, or has it
 	}{
-		{"killed", func(*testing.T, *Study, vfs.Path) {}, nil, 0},
-		{"alive", func(t *testing.T, s *Study, other vfs.Path) {
-			lock, err := other.Lock()
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(s.beats(other))
-			t.Cleanup(func() { lock.Unlock() })
-		}, nil, 1},
-		{"its lock does not hold", func(t *testing.T, s *Study, other vfs.Path) { t.Cleanup(s.beats(other)) }, ErrLocks, 1},
+		{"new", "", false, false},
+		{"killed", `{"machine":"m","process":7,"since":"2026-11-26T12:00:00Z","beat":5}`, false, false},
+		{"alive", `{"machine":"m","process":7,"since":"2026-11-26T12:00:00Z","beat":5}`, true, false},
+		{"comes later", "", false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &Study{Out: t.TempDir()}
-				other := s.at(membersDir, "elsewhere-7-0123abcd")
-				if err := other.Dir().MkdirAll(); err != nil {
+				file := claimFile(s.at(), "a")
+				if err := errors.Join(file.Dir().MkdirAll(), os.WriteFile(file.Name, []byte(c.before), 0o600)); err != nil {
 					t.Fatal(err)
 				}
-				if err := os.WriteFile(other.Name, []byte("1\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				c.do(t, s, other)
-				leave, err := s.join(t.Context())
-				if !errors.Is(err, c.want) {
-					t.Fatalf("%v, want %v", err, c.want)
-				}
-				if err == nil {
-					time.Sleep(2 * beat)
-					if err := leave(); err != nil {
+				other := func(beats int) {
+					h := self(time.Now())
+					h.Process, h.Beat = 7, beats
+					if _, err := h.write(file, 0); err != nil {
 						t.Error(err)
 					}
 				}
-				if left, err := other.Dir().ReadDir(); err != nil || len(left) != c.left {
-					t.Errorf("%d members are left, want %d: %v", len(left), c.left, err)
+				if c.first {
+					go func() { time.Sleep(beat); other(6) }()
+				}
+				var lost error
+				began := time.Now()
+				release, err := s.claim(t.Context(), "a", true, func(err error) { lost = err })
+				if c.first != errors.Is(err, ErrLocks) || err != nil && !c.first {
+					t.Fatal(err)
+				}
+				if watched := time.Since(began) >= watch; watched != (c.before != "") {
+					t.Errorf("the file was watched: %v", watched)
+				}
+				if err != nil {
+					return
+				}
+				time.Sleep(5 * beat)
+				if c.later {
+					other(1)
+					time.Sleep(2 * beat)
+				}
+				if c.later != errors.Is(lost, ErrLocks) || lost != nil && !c.later {
+					t.Errorf("lost: %v", lost)
+				}
+				if err := release(); err != nil {
+					t.Error(err)
+				}
+				if text, err := file.ReadFile(); err != nil || strings.Contains(string(text), "beat") {
+					t.Errorf("left behind: %s, %v", text, err)
 				}
 			})
 		})

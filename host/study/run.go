@@ -16,7 +16,6 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/plaintoml"
-	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // RunOptions are the options of [Run].
@@ -168,41 +167,18 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	if err := s.at(rundir.StudyCells).MkdirAll(); err != nil {
 		return Outcome{}, err
 	}
-	end, err := s.begin(ctx, o.Share)
+	lock, err := s.lock(ctx, o.Share)
 	if err != nil {
 		return Outcome{}, err
 	}
-	out, err := s.rounds(ctx, o)
-	return out, errors.Join(err, end())
-}
-
-// begin makes this process the one that runs the study, or, with share, one of several, until end
-// is called.
-func (s *Study) begin(ctx context.Context, share bool) (end func() error, err error) {
-	if share { // files left by killed processes are removed by a process that is alone
-		lock, err := s.at(lockFile).Lock()
-		if err == nil {
-			err = errors.Join(s.tidy(), lock.Unlock())
-		}
-		if err != nil && !errors.Is(err, vfs.ErrLocked) {
-			return nil, err
-		}
+	if !o.Share { // no other process writes there
+		err = removeAbandoned(s.at(), rundir.StudyFile)
 	}
-	lock, err := s.lock(ctx, share)
-	if err != nil {
-		return nil, err
+	var out Outcome
+	if err == nil {
+		out, err = s.rounds(ctx, o)
 	}
-	if !share {
-		if err := s.tidy(); err != nil {
-			return nil, errors.Join(err, lock.Unlock())
-		}
-		return lock.Unlock, nil
-	}
-	leave, err := s.join(ctx)
-	if err != nil {
-		return nil, errors.Join(err, lock.Unlock())
-	}
-	return func() error { return errors.Join(leave(), lock.Unlock()) }, nil
+	return out, errors.Join(err, lock.Unlock())
 }
 
 // rounds trains cells until there are no more: when cells are done, a table may choose further

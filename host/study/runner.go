@@ -88,17 +88,22 @@ func (r *runner) run(ctx context.Context) error {
 }
 
 // cell trains and evaluates one cell and records its outcome.
-func (r *runner) cell(ctx context.Context, c Cell) error {
+func (r *runner) cell(ctx context.Context, c Cell) (err error) {
 	if ctx.Err() != nil {
 		return nil
 	}
-	if r.opts.Share {
-		claim, err := r.claim(ctx, c)
-		if claim == nil || err != nil {
-			return err
-		}
-		defer claim.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	release, err := r.claim(ctx, c, cancel)
+	if release == nil || err != nil {
+		return err
 	}
+	defer func() {
+		if cause := context.Cause(ctx); errors.Is(cause, ErrLocks) {
+			err = errors.Join(err, cause)
+		}
+		err = errors.Join(err, release())
+	}()
 	if r.stateOf(c) == Stale {
 		if err := awaitFree(ctx, r.study.dir(c).Lock()); ctx.Err() != nil {
 			return nil
@@ -109,14 +114,18 @@ func (r *runner) cell(ctx context.Context, c Cell) error {
 			return err
 		}
 	}
-	if err := r.start(c); err != nil {
-		return err
-	}
-	began := time.Now()
-	var release func()
-	c.environment, release = r.gpus.acquire(c)
+	a := &active{cell: c, dir: r.study.dir(c), began: time.Now()}
+	a.look()
+	a.from = a.record.Step // the last step of the last attempt
+	r.mu.Lock()
+	r.active = append(r.active, a)
+	r.states[c.ID] = Running
+	r.show(console.Progress{})
+	r.mu.Unlock()
+	var releaseGPUs func()
+	c.environment, releaseGPUs = r.gpus.acquire(c)
 	state, failure, err := r.attempt(ctx, c)
-	release()
+	releaseGPUs()
 	if err == nil && state == Interrupted && ctx.Err() == nil {
 		r.mu.Lock()
 		r.stopped[c.ID] = true // by a request for this cell alone
@@ -125,7 +134,8 @@ func (r *runner) cell(ctx context.Context, c Cell) error {
 	if err == nil && failure != nil {
 		err = atomicfile.WriteJSON(r.study.dir(c).Join(failedFile), failure)
 	}
-	return errors.Join(err, r.end(c, state, failure, time.Since(began)))
+	r.end(a, state, failure)
+	return err
 }
 
 func (r *runner) stateOf(c Cell) State {
@@ -134,32 +144,14 @@ func (r *runner) stateOf(c Cell) State {
 	return r.states[c.ID]
 }
 
-func (r *runner) start(c Cell) error {
+func (r *runner) end(a *active, state State, f *Failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a := &active{cell: c, dir: r.study.dir(c), began: time.Now()}
-	a.look()
-	a.from = a.record.Step // the last step of the last attempt
-	r.active = append(r.active, a)
-	if err := r.noteActive(); err != nil {
-		r.active = r.active[:len(r.active)-1]
-		return err
-	}
-	r.states[c.ID] = Running
-	r.show(console.Progress{})
-	return nil
-}
-
-func (r *runner) end(c Cell, state State, f *Failure, took time.Duration) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	c := a.cell
 	r.states[c.ID] = state
-	i := slices.IndexFunc(r.active, func(a *active) bool { return a.cell.ID == c.ID })
-	a := r.active[i]
 	a.look()
 	r.worked += c.work(a.record.Step - a.from)
-	r.active = slices.Delete(r.active, i, i+1)
-	err := r.noteActive()
+	r.active = slices.DeleteFunc(r.active, func(other *active) bool { return other == a })
 	result := Result{Cell: c, State: state}
 	switch state {
 	case Done:
@@ -168,24 +160,14 @@ func (r *runner) end(c Cell, state State, f *Failure, took time.Duration) error 
 	case Failed:
 		result.Err = f.Error
 	}
-	ended := &console.Ended{Label: r.study.Label(c), State: string(result.State), Failed: result.State == Failed, Err: result.Err, Took: took}
+	ended := &console.Ended{
+		Label: r.study.Label(c), State: string(result.State), Failed: result.State == Failed,
+		Err: result.Err, Took: time.Since(a.began),
+	}
 	if loss, ok := result.Summary["val_loss"]; ok {
 		ended.ValLoss = &loss
 	}
 	r.show(console.Progress{Ended: ended})
-	return err
-}
-
-// noteActive records which cells run, unless their claims do. r.mu is held.
-func (r *runner) noteActive() error {
-	if r.opts.Share {
-		return nil
-	}
-	cells := map[string]Holder{}
-	for _, a := range r.active {
-		cells[a.cell.ID] = self(a.began)
-	}
-	return setRunning(r.study.at(), cells)
 }
 
 func (r *runner) outcome() Outcome {
