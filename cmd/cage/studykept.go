@@ -96,10 +96,7 @@ fewer than two replicates.`,
 		if err != nil {
 			return nil, err
 		}
-		a, err := report.Agree(s, file.Results(s), here)
-		if err != nil {
-			return nil, err
-		}
+		a := report.Agree(s, file.Results(s), here)
 		if a.Cells == 0 {
 			return nil, fmt.Errorf("no cell is done both here, in %s, and in %s: there is nothing to "+
 				"compare", s.Out, keptFile)

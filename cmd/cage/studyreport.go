@@ -21,8 +21,8 @@ func newStudyReport() *cobra.Command {
 		Short: "Write tables, figures and a page of what is done",
 		Long: `Write the tables and figures that a study file asks for, of the cells that are done
 by now: means and standard deviations over replicates, paired differences to the
-baseline with their 95 % confidence interval, in Markdown, CSV and LaTeX; figures as
-SVG and PNG; and index.html, one page with all of it that needs no network.
+baseline with their 95 % confidence interval, in Markdown and LaTeX; figures as SVG,
+PNG and PDF; and index.html, one page with all of it that needs no network.
 
 The same results make the same bytes: there is no time, speed or path in a report.
 A run with a damaged file is left out and named, and so is one that is stale, made by

@@ -175,10 +175,7 @@ func (s *results) render(m mark) (string, error) {
 		return "", err
 	}
 	one.Tables = []study.Table{t}
-	tables, err := report.Tables(&one, s.cells)
-	if err != nil {
-		return "", err
-	}
+	tables := report.Tables(&one, s.cells)
 	if m.alone {
 		text := tables[0].Markdown()
 		if m.Show == differences {

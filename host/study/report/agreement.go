@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"errors"
 	"math"
 
 	"github.com/cage-qat/cage/host/study"
@@ -27,24 +26,21 @@ type Deviation struct {
 	N          int               `json:"n"`          // number of replicates
 	Before     string            `json:"before"`     // with its 95 % confidence interval, if there is one
 	Again      string            `json:"again"`      // without an interval
-	Place      Where             `json:"place"`
+	Relation   Relation          `json:"place"`
 }
 
-// Where is the relation of a value to an interval.
-type Where string
+// Relation is the relation of a value to an interval.
+type Relation string
 
 // The possible relations of a value to the interval.
 const (
-	Inside  Where = "inside"      // inside the interval
-	Outside Where = "outside"     // outside it, or one of the two is NaN or infinite
-	Unknown Where = "no interval" // fewer than two replicates
+	Inside  Relation = "inside"      // inside the interval
+	Outside Relation = "outside"     // outside it, or one of the two is NaN or infinite
+	Unknown Relation = "no interval" // fewer than two replicates
 )
 
 // Agree compares the results of two trainings of a study, each in the order of its cells.
-func Agree(s *study.Study, before, again []study.Result) (*Agreement, error) {
-	if len(before) != len(s.Cells) || len(again) != len(s.Cells) {
-		return nil, errors.New("results of another study")
-	}
+func Agree(s *study.Study, before, again []study.Result) *Agreement {
 	out := &Agreement{Others: []Deviation{}}
 	both := [2][]study.Result{} // cells that are not known in both are missing
 	seen := map[string]bool{}
@@ -61,14 +57,7 @@ func Agree(s *study.Study, before, again []study.Result) (*Agreement, error) {
 		}
 		both[0], both[1] = append(both[0], b), append(both[1], c)
 	}
-	tables, err := Tables(s, both[0])
-	if err != nil {
-		return nil, err
-	}
-	now, err := Tables(s, both[1])
-	if err != nil {
-		return nil, err
-	}
+	tables, now := Tables(s, both[0]), Tables(s, both[1])
 	for k := range tables {
 		t := &tables[k]
 		for i, row := range t.Entries {
@@ -84,7 +73,7 @@ func Agree(s *study.Study, before, again []study.Result) (*Agreement, error) {
 				if t.best != nil {
 					chosen := d
 					if out.Values++; e.chosen() != f.chosen() {
-						chosen.Choice, chosen.Place = true, Unknown
+						chosen.Choice, chosen.Relation = true, Unknown
 						chosen.Before, chosen.Again = cmp.Or(e.chosen(), absent), cmp.Or(f.chosen(), absent)
 						out.Others = append(out.Others, chosen)
 					}
@@ -96,7 +85,7 @@ func Agree(s *study.Study, before, again []study.Result) (*Agreement, error) {
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 // sameNumbers reports whether two results agree: both diverged, or all numbers that both have, and
@@ -122,21 +111,21 @@ func (a *Agreement) add(d Deviation, write func(float64) string, before study.Di
 	if d.Again = write(again); d.Again == write(before.Mean) {
 		return
 	}
-	d.Before, d.Place = intervalText(write, before), Outside
+	d.Before, d.Relation = intervalText(write, before), Outside
 	switch finite := !math.IsNaN(again-before.Mean) && !math.IsInf(again-before.Mean, 0); {
 	case finite && !before.Known():
-		d.Place = Unknown
+		d.Relation = Unknown
 	case finite && before.Low <= again && again <= before.High:
-		d.Place = Inside
+		d.Relation = Inside
 	}
 	a.Others = append(a.Others, d)
 }
 
 // Count returns the number of deviations with this relation to their interval.
-func (a *Agreement) Count(place Where) int {
+func (a *Agreement) Count(relation Relation) int {
 	n := 0
 	for _, d := range a.Others {
-		if d.Place == place {
+		if d.Relation == relation {
 			n++
 		}
 	}

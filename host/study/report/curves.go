@@ -22,10 +22,7 @@ import (
 // replicates.
 func curves(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string, error) {
 	const fewPoints = 20 // the largest number of points of a curve with marks
-	g, err := group(s, results, f.Over, f.Where, f.Series)
-	if err != nil {
-		return nil, "", err
-	}
+	g := group(s, results, f.Over, f.Where, f.Series)
 	out := &figure.Chart{X: figure.Axis{Label: "step", Log: f.LogX}, Y: figure.Axis{Label: metrics.Label(f.Metric), Log: f.LogY}}
 	var n counts
 	for _, series := range g.labels[0] {
@@ -110,10 +107,7 @@ func average(runs []curve) (out []figure.Point) {
 // trajectories draws the path of each cell, projected onto the first two principal components of
 // all points of all paths.
 func trajectories(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string, error) {
-	g, err := group(s, results, nil, f.Where, f.Series, otherAxes(s, f.Series))
-	if err != nil {
-		return nil, "", err
-	}
+	g := group(s, results, nil, f.Where, f.Series, otherAxes(s, f.Series))
 	out := &figure.Chart{Equal: true}
 	var paths [][][]float64
 	for i, series := range g.labels[0] {
@@ -137,7 +131,7 @@ func trajectories(s *study.Study, f study.Figure, results []study.Result) (figur
 		}
 	}
 	if len(paths) == 0 {
-		return nil, "", figure.ErrNoData
+		return out, "", nil
 	}
 	projected, share, err := project(paths)
 	if err != nil {

@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -89,22 +88,16 @@ func smallMultiples(s *study.Study, f study.Figure, results []study.Result) []st
 }
 
 func newFigure(s *study.Study, f study.Figure, results []study.Result) (*Figure, error) {
-	if err := deterministic(f.Metric, f.X, f.Y); err != nil {
-		return nil, err
-	}
 	out := &Figure{Kind: f.Kind, Title: cmp.Or(f.Title, defaultTitle(f))}
 	note := ""
 	if f.Best != nil { // only the results with the chosen label are shown
 		fixed := slices.DeleteFunc(s.AxisNames(), func(axis string) bool {
 			return axis == f.Best.Axis || slices.Contains(f.Over, axis)
 		})
-		g, err := group(s, results, f.Over, f.Where, fixed, nil, []string{f.Best.Axis})
-		if err != nil {
-			return nil, err
-		}
+		g := group(s, results, f.Over, f.Where, fixed, nil, []string{f.Best.Axis})
 		results = nil
-		for _, place := range g.labels[0] {
-			_, reported := g.choose(f.Best, place, nil)
+		for _, labels := range g.labels[0] {
+			_, reported := g.choose(f.Best, labels, nil)
 			for _, r := range reported {
 				results = append(results, r.result)
 			}
@@ -118,20 +111,31 @@ func newFigure(s *study.Study, f study.Figure, results []study.Result) (*Figure,
 		}
 		note += "."
 	}
-	draw, ok := map[string]func(*study.Study, study.Figure, []study.Result) (figure.Picture, string, error){
-		study.Bar: bars, study.Heatmap: heatmap, study.Curves: curves, study.Scatter: scatter,
-		study.Trajectories: trajectories, study.Differences: differences,
-	}[f.Kind]
-	if !ok {
-		return nil, fmt.Errorf("there is no kind of figure %q", f.Kind)
+	var own string
+	var err error
+	switch f.Kind {
+	case study.Bar:
+		out.Picture, own = bars(s, f, results)
+	case study.Heatmap:
+		out.Picture, own = heatmap(s, f, results)
+	case study.Scatter:
+		out.Picture, own = scatter(s, f, results)
+	case study.Differences:
+		out.Picture, own = differences(s, f, results)
+	case study.Curves:
+		out.Picture, own, err = curves(s, f, results)
+	case study.Trajectories:
+		out.Picture, own, err = trajectories(s, f, results)
 	}
-	picture, own, err := draw(s, f, results)
-	if errors.Is(err, figure.ErrNoData) || err == nil && figure.Empty(picture) {
-		return out, nil
+	switch {
+	case err != nil:
+		return nil, err
+	case figure.Empty(out.Picture):
+		out.Picture = nil
+	default:
+		out.Notes = slices.DeleteFunc([]string{own, note}, func(s string) bool { return s == "" })
 	}
-	out.Picture = picture
-	out.Notes = slices.DeleteFunc([]string{own, note}, func(s string) bool { return s == "" })
-	return out, err
+	return out, nil
 }
 
 func defaultTitle(f study.Figure) string {
@@ -192,11 +196,8 @@ func (c counts) note(what string, f study.Figure) string {
 
 const meanSD = "Mean ± standard deviation"
 
-func bars(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string, error) {
-	g, err := group(s, results, f.Over, f.Where, []string{f.X}, f.Series)
-	if err != nil {
-		return nil, "", err
-	}
+func bars(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string) {
+	g := group(s, results, f.Over, f.Where, []string{f.X}, f.Series)
 	out := &figure.Bars{X: figure.Axis{Label: f.X}, Y: figure.Axis{Label: metrics.Label(f.Metric), Log: f.LogY}}
 	for _, label := range g.labels[0] {
 		out.Groups = append(out.Groups, label[0])
@@ -205,15 +206,16 @@ func bars(s *study.Study, f study.Figure, results []study.Result) (figure.Pictur
 	for _, series := range g.labels[1] {
 		b := figure.BarSeries{Name: seriesName(f.Series, series)}
 		for _, label := range g.labels[0] {
-			place := g.at(label, series)
-			_, x := values(place, f.Metric)
+			list := g.at(label, series)
+			_, x := values(list, f.Metric)
 			d := study.Describe(x)
 			n.add(d.N)
-			b.Bars = append(b.Bars, figure.Bar{Y: d.Mean, Minus: spread(d), Plus: spread(d), Absent: len(place) == 0})
+			bar := figure.Bar{Y: d.Mean, Minus: spread(d), Plus: spread(d), Absent: len(list) == 0}
+			b.Bars = append(b.Bars, bar)
 		}
 		out.Series = append(out.Series, b)
 	}
-	return out, n.note(meanSD, f), nil
+	return out, n.note(meanSD, f)
 }
 
 // spread returns the standard deviation; 0 if it is NaN.
@@ -224,11 +226,8 @@ func spread(s study.Sample) float64 {
 	return s.SD
 }
 
-func heatmap(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string, error) {
-	g, err := group(s, results, f.Over, f.Where, []string{f.Y}, []string{f.X})
-	if err != nil {
-		return nil, "", err
-	}
+func heatmap(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string) {
+	g := group(s, results, f.Over, f.Where, []string{f.Y}, []string{f.X})
 	out := &figure.Heat{
 		X: figure.Axis{Label: f.X}, Y: figure.Axis{Label: f.Y}, Scale: metrics.Label(f.Metric), Log: f.LogY,
 	}
@@ -248,7 +247,7 @@ func heatmap(s *study.Study, f study.Figure, results []study.Result) (figure.Pic
 		out.Values = append(out.Values, means)
 	}
 	out.Format = equalDigits(out.Values)
-	return out, n.note("Mean", f), nil
+	return out, n.note("Mean", f)
 }
 
 // equalDigits returns a format with the same number of decimals for all numbers, at least four
@@ -271,11 +270,8 @@ func equalDigits(rows [][]float64) string {
 }
 
 // scatter draws a point for each cell, or for the mean over the replicates.
-func scatter(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string, error) {
-	g, err := group(s, results, f.Over, f.Where, f.Series, otherAxes(s, f.Series, f.Over))
-	if err != nil {
-		return nil, "", err
-	}
+func scatter(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string) {
+	g := group(s, results, f.Over, f.Where, f.Series, otherAxes(s, f.Series, f.Over))
 	out := &figure.Chart{
 		X: figure.Axis{Label: metrics.Label(f.X), Log: f.LogX}, Y: figure.Axis{Label: metrics.Label(f.Y), Log: f.LogY},
 	}
@@ -302,7 +298,7 @@ func scatter(s *study.Study, f study.Figure, results []study.Result) (figure.Pic
 		}
 		out.Series = append(out.Series, line)
 	}
-	return out, n.note(meanSD, f), nil
+	return out, n.note(meanSD, f)
 }
 
 func otherAxes(s *study.Study, lists ...[]string) []string {
@@ -311,11 +307,8 @@ func otherAxes(s *study.Study, lists ...[]string) []string {
 
 // differences draws a row for each label of the series: the paired differences of the other labels
 // of the axis X from the baseline, by replicate.
-func differences(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string, error) {
-	g, err := group(s, results, f.Over, f.Where, f.Series, []string{f.X})
-	if err != nil {
-		return nil, "", err
-	}
+func differences(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string) {
+	g := group(s, results, f.Over, f.Where, f.Series, []string{f.X})
 	out := &figure.Differences{X: figure.Axis{Label: "difference of " + metrics.Label(f.Metric) + " to " + f.Baseline}}
 	for _, row := range g.labels[0] {
 		out.Rows = append(out.Rows, seriesName(f.Series, row))
@@ -343,7 +336,7 @@ func differences(s *study.Study, f study.Figure, results []study.Result) (figure
 		of = " (" + join(f.Over) + ")"
 	}
 	note := "Faint: each pair of replicates%s. With bars: their mean, and its 95 %% interval of Student's t. %v."
-	return out, fmt.Sprintf(note, of, n), nil
+	return out, fmt.Sprintf(note, of, n)
 }
 
 // seriesName returns the labels of a series on one line. A label that is a number is preceded by

@@ -12,7 +12,6 @@ import (
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/figure"
-	"github.com/cage-qat/cage/host/study/report"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -49,11 +48,6 @@ func TestDifferences(t *testing.T) {
 	if r = newReport(t, s, trained(s, map[string][]float64{"QuEST": {2.0, 2.1}})); !r.Figures[0].Empty() {
 		t.Error("a picture of nothing")
 	}
-	// Two replicates in one place.
-	s.Figures[0].Over = nil
-	if _, err := report.New(s, trained(s, before)); err == nil || !strings.Contains(err.Error(), `seed = "0" and "1" fall into the same place`) {
-		t.Errorf("replicates in one place: %v", err)
-	}
 }
 
 // A report can be written before any cell is done, and says so.
@@ -61,7 +55,7 @@ func TestNothingIsDone(t *testing.T) {
 	s := parse(t, grid, filepath.Join(t.TempDir(), "bits"))
 	r := reportOf(t, s)
 	files, err := r.Save(vfs.At(t.TempDir()))
-	if err != nil || !slices.Equal(files, []string{"report.md", "report.csv", "report.tex", "index.html"}) {
+	if err != nil || !slices.Equal(files, []string{"report.md", "report.tex", "index.html"}) {
 		t.Errorf("files %v, %v", files, err)
 	}
 	if text := string(r.Markdown()); !strings.Contains(text, "0 of 19 cells are done, 19 missing.") || !strings.Contains(text, "No cell of this figure is done, or none has a value that can be drawn.") || !strings.Contains(text, "No cell of this table is done.") {
@@ -83,7 +77,7 @@ func TestEveryRunDiverged(t *testing.T) {
 		}
 	}
 	files, err := r.Save(vfs.At(t.TempDir()))
-	if err != nil || !slices.Contains(files, "index.html") || empty < 3 || len(files) != 4+3*(len(r.Figures)-empty) {
+	if err != nil || !slices.Contains(files, "index.html") || empty < 3 || len(files) != 3+3*(len(r.Figures)-empty) {
 		t.Errorf("files %v with %d of %d figures empty, %v", files, empty, len(r.Figures), err)
 	}
 }

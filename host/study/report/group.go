@@ -1,7 +1,6 @@
 package report
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -14,17 +13,17 @@ type replicate struct {
 	result study.Result
 }
 
-// grouped holds results by their labels on the axes of each side.
+// grouped holds results by their labels on the axes of each side of a table or figure.
 type grouped struct {
 	labels [][][]string // by side: label combinations that occur, in the order of the study
-	places map[string][]replicate
+	groups map[string][]replicate
 }
 
 // at returns the replicates with the given labels on each side.
-func (g *grouped) at(labels ...[]string) []replicate { return g.places[placeKey(labels)] }
+func (g *grouped) at(labels ...[]string) []replicate { return g.groups[groupKey(labels)] }
 
-// placeKey joins labels to a key. It is unique, because labels contain no control characters.
-func placeKey(labels [][]string) string {
+// groupKey joins labels to a key. It is unique, because labels contain no control characters.
+func groupKey(labels [][]string) string {
 	parts := make([]string, len(labels))
 	for i, l := range labels {
 		parts[i] = strings.Join(l, "\x1f")
@@ -33,46 +32,38 @@ func placeKey(labels [][]string) string {
 }
 
 // group groups results by their labels on the axes of each side of a table or figure, such as rows
-// and columns; over are the axes of the replicates. It fails if two results have the same labels on
-// all of these axes, because they differ on an axis that is not listed.
-func group(s *study.Study, results []study.Result, over []string, where map[string][]string, sides ...[]string) (*grouped, error) {
-	out := &grouped{labels: make([][][]string, len(sides)), places: map[string][]replicate{}}
+// and columns; over are the axes of the replicates. Loading a study checks that every axis with
+// several labels is in one of these lists.
+func group(
+	s *study.Study, results []study.Result, over []string, where map[string][]string, sides ...[]string,
+) *grouped {
+	out := &grouped{labels: make([][][]string, len(sides)), groups: map[string][]replicate{}}
 	for _, r := range results {
 		if !r.Cell.Matches(where) {
 			continue
 		}
-		var place [][]string
+		var labels [][]string
 		for _, axes := range sides {
-			place = append(place, r.Cell.Of(axes))
+			labels = append(labels, r.Cell.Of(axes))
 		}
-		key := placeKey(place)
-		new := replicate{strings.Join(r.Cell.Of(over), "\x1f"), r}
-		again := false
-		for _, old := range out.places[key] {
-			if old.key == new.key {
-				for _, axis := range s.Axes {
-					if a, b := old.result.Cell.Labels[axis.Name], r.Cell.Labels[axis.Name]; a != b {
-						return nil, fmt.Errorf("cells with %s = %q and %q fall into the same place: give the axis a part, "+
-							"make it one of the replicates in over, or restrict it with where", axis.Name, a, b)
-					}
-				}
-				return nil, fmt.Errorf("two cells have the labels %s", s.Label(r.Cell))
-			}
-			again = again || old.result.Cell.ID == r.Cell.ID
-		}
-		if !again { // one run is one replicate, whatever labels its cells have
-			out.places[key] = append(out.places[key], new)
+		key := groupKey(labels)
+		sameRun := func(old replicate) bool { return old.result.Cell.ID == r.Cell.ID }
+		if !slices.ContainsFunc(out.groups[key], sameRun) { // cells may share a run
+			new := replicate{strings.Join(r.Cell.Of(over), "\x1f"), r}
+			out.groups[key] = append(out.groups[key], new)
 		}
 	}
 	for side, axes := range sides {
 		out.labels[side] = combinations(s, axes, where, results)
 	}
-	return out, nil
+	return out
 }
 
 // combinations returns the distinct label combinations of results on some axes, in the order of the
 // study.
-func combinations(s *study.Study, axes []string, where map[string][]string, results []study.Result) [][]string {
+func combinations(
+	s *study.Study, axes []string, where map[string][]string, results []study.Result,
+) [][]string {
 	var out [][]string
 	seen := map[string]bool{}
 	for _, r := range results {
@@ -118,6 +109,4 @@ func pairValues(a, b []replicate, metric string) (x, y []float64) {
 	return x, y
 }
 
-const separator = " · "
-
-func join(labels []string) string { return strings.Join(labels, separator) }
+func join(labels []string) string { return strings.Join(labels, " · ") }

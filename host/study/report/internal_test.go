@@ -25,7 +25,7 @@ func TestPlaceless(t *testing.T) {
 		{"run.toml:12:5: bad", "run.toml:12:5: bad"},
 		{"files [/a/b/c,/d/e/f] (/g/h)", "files […/c,…/f] (…/h)"},
 	} {
-		if got := removePlaces(test[0]); got != test[1] {
+		if got := anonymize(test[0]); got != test[1] {
 			t.Errorf("%q becomes %q, want %q", test[0], got, test[1])
 		}
 	}

@@ -82,10 +82,7 @@ func TestPlaces(t *testing.T) {
 			list[i] = study.Result{Cell: c, State: study.Done, Summary: map[string]float64{"val_loss": 1.5}}
 		}
 	}
-	tables, err := report.Tables(s, list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tables := report.Tables(s, list)
 	if p, err := tables[0].Place(map[string]string{"method": "full"}); err != nil || p.N != 1 || !strings.HasPrefix(p.Mean, "1.5") {
 		t.Errorf("%+v, %v", p, err)
 	}
@@ -109,10 +106,7 @@ func TestCorrected(t *testing.T) {
 		{0.3, 0.3, "Bold: the interval leaves out zero. With Holm's correction for their number none would.\n"},
 	} {
 		losses := map[string][]float64{"QuEST": {2, 2, 2}, "CAGE": {1 + test.cage, 1, 1 - test.cage}, "other": {1 + test.other, 1, 1 - test.other}}
-		tables, err := report.Tables(s, trained(s, losses))
-		if err != nil {
-			t.Fatal(err)
-		}
+		tables := report.Tables(s, trained(s, losses))
 		if got := string(tables[0].Markdown()); !strings.Contains(got, test.want) {
 			t.Errorf("without %q:\n%s", test.want, got)
 		}

@@ -71,10 +71,8 @@ func build(s *study.Study, results []study.Result) (*Report, error) {
 			r.Stale, left[result.Cell.ID] = append(r.Stale, damage), true
 		}
 	}
+	r.Tables = Tables(s, results)
 	var err error
-	if r.Tables, err = Tables(s, results); err != nil {
-		return nil, err
-	}
 	if r.Figures, err = allFigures(s, results); err != nil {
 		return nil, err
 	}
@@ -87,23 +85,18 @@ func build(s *study.Study, results []study.Result) (*Report, error) {
 }
 
 // Tables computes the tables of a study. It needs only results, not the runs.
-func Tables(s *study.Study, results []study.Result) ([]Table, error) {
-	var list []Table
-	for i, t := range s.Tables {
-		table, err := newTable(s, t, results)
-		if err != nil {
-			return nil, fmt.Errorf("study %s: table %d, %s: %w", s.Name, i+1, cmp.Or(t.Title, t.Metric), err)
-		}
-		list = append(list, *table)
+func Tables(s *study.Study, results []study.Result) (list []Table) {
+	for _, t := range s.Tables {
+		list = append(list, newTable(s, t, results))
 	}
-	return list, nil
+	return list
 }
 
 func allFigures(s *study.Study, results []study.Result) (all []Figure, err error) {
-	for i, given := range s.Figures {
-		list, err := figures(s, given, results)
+	for i, f := range s.Figures {
+		list, err := figures(s, f, results)
 		if err != nil {
-			return nil, fmt.Errorf("study %s: figure %d, %s: %w", s.Name, i+1, cmp.Or(given.Title, given.Kind), err)
+			return nil, fmt.Errorf("study %s: figure %d, %s: %w", s.Name, i+1, cmp.Or(f.Title, f.Kind), err)
 		}
 		for _, figure := range list {
 			figure.Name = fmt.Sprintf("%02d-%s", len(all)+1, slug(figure.Title))
@@ -118,20 +111,11 @@ func allFigures(s *study.Study, results []study.Result) (all []Figure, err error
 func Figures(s *study.Study, results []study.Result) ([]Figure, error) {
 	for i, f := range s.Figures {
 		if f.Kind == study.Curves || f.Kind == study.Trajectories {
-			return nil, fmt.Errorf("study %s: figure %d: %s are drawn from the runs, not from their results", s.Name, i+1, f.Kind)
+			return nil, fmt.Errorf("study %s: figure %d: %s are drawn from the runs, not from their results",
+				s.Name, i+1, f.Kind)
 		}
 	}
 	return allFigures(s, results)
-}
-
-// deterministic returns an error for metrics that another run of the same cell would not reproduce.
-func deterministic(names ...string) error {
-	for _, m := range names {
-		if metrics.Timed(m) {
-			return fmt.Errorf("%s differs from run to run of the same cell and has no place in a report; cage bench measures speed", m)
-		}
-	}
-	return nil
 }
 
 // Damage is a run that is omitted from a report because one of its files cannot be read, or because
@@ -165,7 +149,7 @@ type Run struct {
 func (r *Report) addRun(s *study.Study, result study.Result) error {
 	out := Run{
 		ID: result.Cell.ID, Labels: result.Cell.Of(s.AxisNames()), State: result.State,
-		Err: removePlaces(strings.ToValidUTF8(result.Err, "\uFFFD")), Summary: map[string]float64{},
+		Err: anonymize(strings.ToValidUTF8(result.Err, "\uFFFD")), Summary: map[string]float64{},
 	}
 	for name, v := range result.Summary {
 		if !metrics.Timed(name) {
@@ -173,7 +157,7 @@ func (r *Report) addRun(s *study.Study, result study.Result) error {
 		}
 	}
 	for _, set := range result.Cell.Set {
-		out.Settings = append(out.Settings, removePlaces(set.Key+" = "+set.Value))
+		out.Settings = append(out.Settings, anonymize(set.Key+" = "+set.Value))
 	}
 	text, err := result.Cell.Config.Encode()
 	if err != nil {
@@ -185,7 +169,7 @@ func (r *Report) addRun(s *study.Study, result study.Result) error {
 			table = strings.TrimSpace(l)
 		}
 		if table != "[train]" || !strings.HasPrefix(l, "out = ") {
-			out.Config += removePlaces(l)
+			out.Config += anonymize(l)
 		}
 	}
 	if result.Trained() {
@@ -226,22 +210,22 @@ func readProvenance(path vfs.Path) (string, error) {
 			delete(initial, "files")
 		}
 	}
-	out, err := json.MarshalIndent(removePlacesInJSON(v), "", "  ")
+	out, err := json.MarshalIndent(anonymizeJSON(v), "", "  ")
 	return string(out), err
 }
 
-func removePlacesInJSON(v any) any {
+func anonymizeJSON(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for key := range v {
-			v[key] = removePlacesInJSON(v[key])
+			v[key] = anonymizeJSON(v[key])
 		}
 	case []any:
 		for i := range v {
-			v[i] = removePlacesInJSON(v[i])
+			v[i] = anonymizeJSON(v[i])
 		}
 	case string:
-		return removePlaces(v)
+		return anonymize(v)
 	}
 	return v
 }

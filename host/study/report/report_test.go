@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/report"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -34,11 +33,7 @@ func build(t testing.TB, text string) *report.Report {
 // −0.01 and 0.02, with mean 0.005, standard deviation 0.0212132, and ±12.7062·0.015.
 func TestTablesAreThoseOfTheGoldens(t *testing.T) {
 	r := build(t, grid)
-	table, err := r.CSV()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, got := range map[string][]byte{"report.md": r.Markdown(), "report.csv": table, "report.tex": r.LaTeX()} {
+	for name, got := range map[string][]byte{"report.md": r.Markdown(), "report.tex": r.LaTeX()} {
 		path := filepath.Join("testdata", name)
 		if *update {
 			if err := os.WriteFile(path, got, 0o644); err != nil {
@@ -52,40 +47,6 @@ func TestTablesAreThoseOfTheGoldens(t *testing.T) {
 		}
 		if diff := cmp.Diff(string(want), string(got)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
-// TestDifferencesBeside: all are compared with one place, in another row, and the differences stand beside the means; so they do
-// in a table without columns.
-func TestDifferencesBeside(t *testing.T) {
-	for _, c := range []struct {
-		table string
-		want  []string
-	}{
-		{`
-rows = ["bits"]
-columns = ["method"]
-where = {method = ["QuEST", "full precision"]}
-baseline = {method = "full precision", bits = 16}`, []string{
-			"| bits | QuEST | Δ QuEST | full precision |",
-			"| 2 | 3.20 ± 0.20 | +1.50 (n = 1) |  |", "| 16 |  |  | 1.50 (n = 1) |",
-			"Δ: Differences to full precision · 16, replicate by replicate",
-		}},
-		{`
-rows = ["method"]
-where = {bits = "2", method = ["QuEST", "CAGE"]}
-baseline = {method = "QuEST"}`, []string{
-			"| method | validation loss | Δ validation loss |", "| QuEST | 3.20 ± 0.20 | – |", "| CAGE | 3.00 ± 0.10 | −0.20 [−0.45, +0.05] |",
-		}},
-	} {
-		text := strings.Replace(grid, `title = "Validation loss"`, "over = [\"seed\"]\ndifferences = \"beside\""+c.table+"\n[[study.tables]]\n"+`title = "Validation loss"`, 1)
-		r := build(t, text)
-		got := string(r.Tables[0].Markdown())
-		for _, want := range c.want {
-			if !strings.Contains(got, want) {
-				t.Errorf("the table lacks %q:\n%s", want, got)
-			}
 		}
 	}
 }
@@ -247,8 +208,8 @@ func TestSameResultsSameBytes(t *testing.T) {
 			first = files
 			continue
 		}
-		if len(files) != 19 {
-			t.Errorf("%d files, want 19: four, and five figures in three formats", len(files))
+		if len(files) != 18 {
+			t.Errorf("%d files, want 18: three, and five figures in three formats", len(files))
 		}
 		for name := range first {
 			if files[name] != first[name] {
@@ -257,36 +218,6 @@ func TestSameResultsSameBytes(t *testing.T) {
 			if text := files[name]; !strings.HasSuffix(name, ".png") && (strings.Contains(text, os.TempDir()+"/") || strings.Contains(text, "/home/someone")) {
 				t.Errorf("%s has an absolute path", name)
 			}
-		}
-	}
-}
-
-// A study that is not loaded from a file is checked in the same way.
-func TestMistakes(t *testing.T) {
-	figure := func(f study.Figure) func(*study.Study) {
-		return func(s *study.Study) { s.Figures = []study.Figure{f} }
-	}
-	both, seed := []string{"method", "bits"}, []string{"seed"}
-	for name, test := range map[string]struct {
-		change func(*study.Study)
-		want   string
-	}{
-		"speed in a table":    {func(s *study.Study) { s.Tables[0].Metric = "tokens_per_second" }, "tokens_per_second differs from run to run"},
-		"times in curves":     {figure(study.Figure{Kind: study.Curves, Metric: "seconds", Series: both, Over: seed}), "seconds differs from run to run"},
-		"cells in one place":  {figure(study.Figure{Kind: study.Bar, Metric: "val_loss", X: "bits", Series: both[:1]}), `seed = "0" and "1" fall into the same place`},
-		"curves in one place": {figure(study.Figure{Kind: study.Curves, Metric: "loss", Series: both[:1], Over: seed}), `bits = "2" and "4" fall into the same place`},
-		"a column that is no more": {func(s *study.Study) { s.Tables[0].Where = map[string][]string{"method": {"CAGE"}} },
-			"baseline: no column has the labels map[method:QuEST]"},
-	} {
-		s := parse(t, grid, t.TempDir())
-		results(t, s)
-		test.change(s)
-		list, err := s.Results()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := report.New(s, list); err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "study bits: ") {
-			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
 	}
 }

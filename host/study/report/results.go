@@ -1,11 +1,7 @@
 package report
 
 import (
-	"bytes"
-	"encoding/csv"
-	"math"
 	"slices"
-	"strconv"
 
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/train/metrics"
@@ -100,53 +96,4 @@ func (t *Table) labels(row, column int) map[string]string {
 		out[axis] = labels[i]
 	}
 	return out
-}
-
-// CSV returns every entry of every table as a line, in full precision: the labels of all axes
-// (including a chosen one; empty for axes of replicates and axes that are not in the table), the
-// numbers, and the comparisons. Missing numbers are empty.
-func (r *Report) CSV() ([]byte, error) {
-	var b bytes.Buffer
-	w := csv.NewWriter(&b)
-	head := []string{"table", "metric"}
-	for _, a := range r.Axes {
-		head = append(head, a.Name)
-	}
-	records := [][]string{append(head, "n", "expected", "mean", "sd", "mark", "baseline", "difference_n",
-		"difference", "difference_sd", "difference_low", "difference_high", "difference_holm")}
-	for i, t := range r.Results().Tables {
-		for _, e := range t.Entries {
-			record := []string{t.Title, t.Metric}
-			for _, a := range r.Axes {
-				label := e.Labels[a.Name]
-				if t.Best != nil && t.Best.Axis == a.Name && e.Choice != nil {
-					label = e.Choice.Label
-				}
-				record = append(record, label)
-			}
-			record = append(record, strconv.Itoa(e.N), strconv.Itoa(e.Expected),
-				exactText(e.Mean, "NaN"), exactText(e.SD, ""), string(e.Mark))
-			if d := e.Difference; d != nil {
-				record = append(record, r.Tables[i].baseName(), strconv.Itoa(d.N), exactText(&d.Mean, "NaN"),
-					exactText(d.SD, ""), exactText(d.Low, ""), exactText(d.High, ""), exactText(d.Holm, ""))
-			} else {
-				record = append(record, "", "", "", "", "", "", "")
-			}
-			records = append(records, record)
-		}
-	}
-	err := w.WriteAll(records)
-	return b.Bytes(), err
-}
-
-// exactText formats a number so that it parses to the same value, "" for nil. NaN is written as
-// nan: for a mean it says that a replicate diverged, for other numbers that they do not exist.
-func exactText(x *metrics.Number, nan string) string {
-	switch {
-	case x == nil:
-		return ""
-	case math.IsNaN(float64(*x)):
-		return nan
-	}
-	return strconv.FormatFloat(float64(*x), 'g', -1, 64)
 }

@@ -17,7 +17,6 @@ import (
 // Names of the files of a report, in its directory.
 const (
 	MarkdownFile = "report.md"
-	CSVFile      = "report.csv"
 	LaTeXFile    = "report.tex"
 	PageFile     = "index.html"
 	figuresDir   = "figures"
@@ -34,12 +33,7 @@ func (r *Report) Save(dir vfs.Path) (names []string, err error) {
 	add := func(name string, content []byte) {
 		names, contents = append(names, name), append(contents, content)
 	}
-	table, err := r.CSV()
-	if err != nil {
-		return nil, err
-	}
 	add(MarkdownFile, r.Markdown())
-	add(CSVFile, table)
 	add(LaTeXFile, r.LaTeX())
 	for _, f := range r.Figures {
 		if f.Empty() {
@@ -68,24 +62,24 @@ func (r *Report) Save(dir vfs.Path) (names []string, err error) {
 		ours := func(io.Reader) bool { return slices.Contains(earlier, name) }
 		err = errors.Join(err, atomicfile.CheckOurs(at(name), ours))
 	}
-	if err == nil {
-		err = dir.Join(figuresDir).MkdirAll()
+	if err != nil {
+		return nil, err
+	}
+	if err := dir.Join(figuresDir).MkdirAll(); err != nil {
+		return nil, err
 	}
 	// Obsolete files are removed first: later no file says that they belong to a report.
 	for _, name := range earlier {
-		if err == nil && !slices.Contains(names, name) {
-			if err = at(name).Remove(); errors.Is(err, fs.ErrNotExist) {
-				err = nil
+		if !slices.Contains(names, name) {
+			if err := at(name).Remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
 			}
 		}
 	}
 	for i, name := range names {
-		if err == nil {
-			err = atomicfile.WriteBytes(at(name), contents[i])
+		if err := atomicfile.WriteBytes(at(name), contents[i]); err != nil {
+			return nil, err
 		}
-	}
-	if err != nil {
-		return nil, err
 	}
 	return names, nil
 }
@@ -104,7 +98,7 @@ func earlierFiles(dir vfs.Path) (names []string, err error) {
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !reportStart.Match(text) {
 		return nil, nil
 	}
-	names = []string{MarkdownFile, CSVFile, LaTeXFile, PageFile}
+	names = []string{MarkdownFile, LaTeXFile, PageFile}
 	for _, m := range pictureLink.FindAllSubmatch(text, -1) {
 		name, format := string(m[1]), string(m[2])
 		if names = append(names, name+"."+format); format == "svg" {

@@ -27,7 +27,6 @@ type Table struct {
 
 	axes                []study.Axis      // all of the study
 	base                map[string]string // labels of the baseline; empty: there is none
-	beside              bool              // differences are shown beside the means
 	intervals           int               // number of differences with an interval
 	best                *study.Best       // nil: every axis is in the table
 	format, differences string            // formats of a number, and of a difference
@@ -61,56 +60,44 @@ const (
 	Untested Mark = "untested" // its replicates cannot be compared with the best's, or contradict the means
 )
 
-func newTable(s *study.Study, t study.Table, results []study.Result) (*Table, error) {
-	if err := deterministic(t.Metric); err != nil {
-		return nil, err
-	}
+func newTable(s *study.Study, t study.Table, results []study.Result) Table {
 	sides := [][]string{t.Rows, t.Columns}
 	if t.Best != nil {
-		if err := deterministic(t.Best.Metric); err != nil {
-			return nil, err
-		}
 		sides = append(sides, []string{t.Best.Axis})
 	}
-	g, err := group(s, results, t.Over, t.Where, sides...)
-	if err != nil {
-		return nil, err
+	g := group(s, results, t.Over, t.Where, sides...)
+	out := Table{
+		Title: t.Title, Metric: t.Metric, Better: t.Better, RowAxes: t.Rows, ColAxes: t.Columns, Over: t.Over,
+		Rows: g.labels[0], Columns: g.labels[1], Baseline: -1, best: t.Best, base: t.Baseline, axes: s.Axes,
 	}
-	out := &Table{
-		Title: cmp.Or(t.Title, metrics.Label(t.Metric)), Metric: t.Metric, Better: cmp.Or(t.Better, "lower"),
-		RowAxes: t.Rows, ColAxes: t.Columns, Over: t.Over, Rows: g.labels[0], Columns: g.labels[1],
-		Baseline: -1, best: t.Best, base: t.Baseline, beside: t.Beside, axes: s.Axes,
-	}
-	places := make([][][]replicate, len(out.Rows))
+	groups := make([][][]replicate, len(out.Rows))
 	for i, row := range out.Rows {
 		choices := make([]*Choice, len(out.Columns))
 		for c, column := range out.Columns {
-			place := g.at(row, column)
+			list := g.at(row, column)
 			if t.Best != nil {
-				choices[c], place = g.choose(t.Best, row, column)
+				choices[c], list = g.choose(t.Best, row, column)
 			}
-			places[i] = append(places[i], place)
+			groups[i] = append(groups[i], list)
 		}
-		entries := out.entries(places[i])
+		entries := out.entries(groups[i])
 		for c := range entries {
 			entries[c].Choice = choices[c]
 		}
 		out.Entries = append(out.Entries, entries)
 	}
-	if err := out.compare(places); err != nil {
-		return nil, err
-	}
+	out.compare(groups)
 	out.format = cmp.Or(t.Format, chooseFormat(out.Entries))
 	out.differences = differenceFormat(out.format, out.Entries)
-	return out, nil
+	return out
 }
 
 // entries returns a row of the table, with marks.
-func (t *Table) entries(places [][]replicate) []Entry {
-	row := make([]Entry, len(places))
-	means := make([]float64, len(places))
+func (t *Table) entries(groups [][]replicate) []Entry {
+	row := make([]Entry, len(groups))
+	means := make([]float64, len(groups))
 	known := 0
-	for c, list := range places {
+	for c, list := range groups {
 		_, x := values(list, t.Metric)
 		row[c] = Entry{Sample: study.Describe(x), Expected: len(list)}
 		if means[c] = row[c].Mean; !math.IsNaN(means[c]) {
@@ -126,7 +113,7 @@ func (t *Table) entries(places [][]replicate) []Entry {
 		if c == best || math.IsNaN(means[c]) {
 			continue
 		}
-		a, b := pairValues(places[c], places[best], t.Metric)
+		a, b := pairValues(groups[c], groups[best], t.Metric)
 		switch d := study.Pair(a, b, study.Level); {
 		case math.IsInf(d.Mean, 0): // it diverged and the best did not
 		case !d.Known(), d.Clear() && study.Better(t.Better, d.Mean, 0):
@@ -140,27 +127,23 @@ func (t *Table) entries(places [][]replicate) []Entry {
 }
 
 // compare adds the differences from the baseline, with Holm's correction for multiple tests.
-func (t *Table) compare(places [][][]replicate) error {
-	found := len(t.base) == 0
+func (t *Table) compare(groups [][][]replicate) {
 	var p []float64
 	for i := range t.Rows {
 		for c := range t.Columns {
-			probability := math.NaN()
+			value := math.NaN()
 			row, column := t.baseOf(i, c)
-			if found = found || row >= 0 && column >= 0; row >= 0 && column >= 0 && (row != i || column != c) {
-				if a, b := pairValues(places[i][c], places[row][column], t.Metric); len(a) > 0 {
+			if row >= 0 && column >= 0 && (row != i || column != c) {
+				if a, b := pairValues(groups[i][c], groups[row][column], t.Metric); len(a) > 0 {
 					d := study.Pair(a, b, study.Level)
 					t.Entries[i][c].Difference = &d
-					probability = d.P()
+					value = d.P()
 				}
 			}
-			if p = append(p, probability); !math.IsNaN(probability) {
+			if p = append(p, value); !math.IsNaN(value) {
 				t.intervals++
 			}
 		}
-	}
-	if !found && len(t.Rows) > 0 {
-		return fmt.Errorf("baseline: no column has the labels %v", t.base)
 	}
 	p = study.Holm(p)
 	for _, row := range t.Entries {
@@ -174,12 +157,11 @@ func (t *Table) compare(places [][][]replicate) error {
 	if column && len(t.Rows) > 0 && len(t.Columns) > 0 && !slices.ContainsFunc(t.RowAxes, named) {
 		_, t.Baseline = t.baseOf(0, 0)
 	}
-	return nil
 }
 
-// stands reports whether a difference is also clear at study.Level with Holm's correction. A single
-// difference needs no correction.
-func (t *Table) stands(e Entry) bool { return t.intervals > 1 && e.Holm < 1-study.Level }
+// clearWithHolm reports whether a difference is also clear at study.Level with Holm's correction. A
+// single difference needs no correction.
+func (t *Table) clearWithHolm(e Entry) bool { return t.intervals > 1 && e.Holm < 1-study.Level }
 
 // baseOf returns the indices of the entry with which that of a row and a column is compared;
 // negative if there is none.
@@ -232,7 +214,7 @@ type cell struct {
 const absent = "–"
 
 // Grids returns the table of means and, if entries can be compared with a baseline, the table of
-// differences from it; or both in one table.
+// differences from it.
 func (t *Table) Grids() []grid {
 	means := t.grid(t.Title, t.notes(), -1, func(e Entry) cell {
 		if e.N == 0 {
@@ -257,17 +239,14 @@ func (t *Table) Grids() []grid {
 	if len(t.base) == 0 || len(t.Columns) == 1 && (t.Baseline >= 0 || len(t.Rows) == 1) {
 		return []grid{means}
 	}
-	without := t.Baseline
-	if t.beside {
-		without = -1
-	}
-	below := t.grid(t.Title+": difference to "+t.baseName(), t.differenceNotes(), without, func(e Entry) cell {
+	title := t.Title + ": difference to " + t.baseName()
+	differences := t.grid(title, t.differenceNotes(), t.Baseline, func(e Entry) cell {
 		d := e.Difference
 		if d == nil {
 			return cell{Text: absent}
 		}
 		c := cell{Text: intervalText(t.signed, *d), Bold: d.Clear(), Key: sortKey(d.Mean)}
-		if t.stands(e) {
+		if t.clearWithHolm(e) {
 			c.Sign = " ‡"
 		}
 		if d.N != t.common() {
@@ -275,31 +254,8 @@ func (t *Table) Grids() []grid {
 		}
 		return c
 	})
-	below.Differences = true
-	if !t.beside {
-		return []grid{means, below}
-	}
-	// Each column of differences, unless it is empty, follows the column of its means.
-	out := grid{Title: means.Title, Texts: means.Texts, Rows: make([][]cell, len(t.Rows))}
-	out.Notes = append(means.Notes, "Δ: "+strings.Join(below.Notes, " "))
-	for k, head := range means.Head {
-		c := k - means.Texts
-		shown := c >= 0 && c != t.Baseline &&
-			slices.ContainsFunc(t.Entries, func(row []Entry) bool { return row[c].Difference != nil })
-		if out.Head = append(out.Head, head); shown {
-			before, last := "", head
-			if i := strings.LastIndex(head, separator); i >= 0 && len(t.ColAxes) > 1 {
-				before, last = head[:i+len(separator)], head[i+len(separator):]
-			}
-			out.Head = append(out.Head, before+"Δ "+last)
-		}
-		for i := range t.Rows {
-			if out.Rows[i] = append(out.Rows[i], means.Rows[i][k]); shown {
-				out.Rows[i] = append(out.Rows[i], below.Rows[i][k])
-			}
-		}
-	}
-	return []grid{out}
+	differences.Differences = true
+	return []grid{means, differences}
 }
 
 // grid shows the entries, without one column. A table without axes in its columns has a single
@@ -333,8 +289,8 @@ func (t *Table) grid(title string, notes []string, without int, show func(Entry)
 // labelCells returns the labels of a row, whose sort keys are their indices on their axes.
 func labelCells(all []study.Axis, axes, labels []string) (row []cell) {
 	for k, label := range labels {
-		place := slices.IndexFunc(all, func(a study.Axis) bool { return a.Name == axes[k] })
-		key := float64(slices.Index(all[place].Labels, label))
+		i := slices.IndexFunc(all, func(a study.Axis) bool { return a.Name == axes[k] })
+		key := float64(slices.Index(all[i].Labels, label))
 		row = append(row, cell{Text: label, Head: true, Key: &key})
 	}
 	return row

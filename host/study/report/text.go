@@ -57,9 +57,9 @@ var (
 	clock = regexp.MustCompile(`(?:\d{4}-\d\d-\d\d[T ]|\b)\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?\s?`)
 )
 
-// removePlaces removes from a text everything that depends on when and where a study ran: times of
+// anonymize removes from a text everything that depends on when and where a study ran: times of
 // day, and the directories of absolute paths.
-func removePlaces(s string) string {
+func anonymize(s string) string {
 	s = absolutePath.ReplaceAllStringFunc(s, func(match string) string {
 		i := strings.IndexByte(match, '/')
 		return match[:i] + "…/" + path.Base(match[i:])
@@ -246,7 +246,7 @@ func (t *Table) differenceNotes() []string {
 		notes = append(notes, "Bold: the interval leaves out zero.")
 	}
 	switch {
-	case has(func(e Entry, _ *study.Difference) bool { return t.stands(e) }):
+	case has(func(e Entry, _ *study.Difference) bool { return t.clearWithHolm(e) }):
 		notes = append(notes, "‡: also with Holm's correction for their number.")
 	case bold && t.intervals > 1:
 		notes = append(notes, "With Holm's correction for their number none would.")
