@@ -24,7 +24,10 @@ type panel struct {
 // panels lists all charts, in order.
 var panels = []panel{
 	{"loss", "Loss, nats per token", []string{"loss", "val_loss"}, false, true},
-	{"cross_entropy", "Loss without the teacher, nats per token", []string{"cross_entropy", "val_loss"}, false, true},
+	{
+		"cross_entropy", "Loss without the teacher, nats per token",
+		[]string{"cross_entropy", "val_loss"}, false, true,
+	},
 	{"divergence", "Divergence from the teacher, nats per token", []string{"divergence"}, false, true},
 	{"error_rel", "Quantization error, Σ‖x − Q(x)‖² / Σ‖x‖²", []string{"error_rel"}, true, false},
 	{"lambda", "Strength of the correction, λ", []string{"lambda"}, false, false},
@@ -32,13 +35,25 @@ var panels = []panel{
 	{"lr", "Learning rate", []string{"lr"}, false, false},
 	{"grad_norm", "Norm of the gradient", []string{"grad_norm"}, true, true},
 	{"pareto", "Stationarity, ‖∇f + λ(x − Q(x))‖", []string{"pareto", "pareto_ste"}, true, false},
-	{"flip_rate", "Codes that changed since the sample before, fraction", []string{"flip_rate"}, true, false},
-	{"dwell_mean", "Dwell times of codes, steps", []string{"dwell_mean", "dwell_median", "dwell_p90", "dwell_max"}, true, false},
+	{
+		"flip_rate", "Codes that changed since the sample before, fraction",
+		[]string{"flip_rate"}, true, false,
+	},
+	{
+		"dwell_mean", "Dwell times of codes, steps",
+		[]string{"dwell_mean", "dwell_median", "dwell_p90", "dwell_max"}, true, false,
+	},
 	{"coherence", "Coherence of residuals", []string{"coherence", "coherence_vector"}, false, false},
-	{"residual_max", "Largest residual norm of a weight, ‖e‖", []string{"residual_max", "visit_sum"}, true, false},
+	{
+		"residual_max", "Largest residual norm of a weight, ‖e‖",
+		[]string{"residual_max", "visit_sum"}, true, false,
+	},
 	{"distance", "Distance to the optimum", []string{"distance"}, true, false},
 	{"tokens_per_second", "Tokens per second", []string{"tokens_per_second"}, false, true},
-	{"flops_per_second", "Floating-point operations of the model per second", []string{"flops_per_second"}, false, true},
+	{
+		"flops_per_second", "Floating-point operations of the model per second",
+		[]string{"flops_per_second"}, false, true,
+	},
 	{"mfu", "Share of the device that the model uses (MFU)", []string{"mfu"}, false, true},
 	{"memory_bytes", "Memory of the process, bytes", []string{"memory_bytes"}, false, false},
 	{"skipped", "Steps left out", []string{"skipped", "uncorrected"}, false, false},
@@ -47,8 +62,8 @@ var panels = []panel{
 // maxCurves is the largest number of runs whose curves one request can ask for.
 const maxCurves = 16
 
-// curvesAnswer is the JSON answer to a request for curves.
-type curvesAnswer struct {
+// curvesResponse is the JSON response to a request for curves.
+type curvesResponse struct {
 	Charts  []chartView `json:"charts"`
 	Partial bool        `json:"partial"` // there is more to read: ask again at once
 	Wrong   string      `json:"wrong"`   // the error of reading; "" if there is none
@@ -60,25 +75,28 @@ type chartView struct {
 	Chart report.Chart `json:"chart"`
 }
 
-// curves answers with the curves of the named runs, in one panel or in all. A run that does not
+// curves responds with the curves of the named runs, in one panel or in all. A run that does not
 // exist, or was removed, is reported beside the curves of the remaining runs.
 func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	if len(q["run"]) > maxCurves {
-		return refuse(http.StatusBadRequest, "curves of %d runs, want at most %d", len(q["run"]), maxCurves)
+		return clientErrorf(http.StatusBadRequest, "curves of %d runs, want at most %d",
+			len(q["run"]), maxCurves)
 	}
-	chosen := slices.DeleteFunc(slices.Clone(panels), func(p panel) bool { return q.Has("panel") && p.Name != q.Get("panel") })
+	chosen := slices.DeleteFunc(slices.Clone(panels), func(p panel) bool {
+		return q.Has("panel") && p.Name != q.Get("panel")
+	})
 	if len(chosen) == 0 {
-		return refuse(http.StatusNotFound, "there is no panel %q", q.Get("panel"))
+		return clientErrorf(http.StatusNotFound, "there is no panel %q", q.Get("panel"))
 	}
 	runs, missing, err := s.find(q["run"])
 	if err != nil {
 		return err
 	}
 	if len(runs) == 0 && len(missing) > 0 {
-		return refuse(http.StatusNotFound, "there is no run %q", missing[0])
+		return clientErrorf(http.StatusNotFound, "there is no run %q", missing[0])
 	}
-	out := curvesAnswer{Charts: []chartView{}}
+	out := curvesResponse{Charts: []chartView{}}
 	if len(missing) > 0 {
 		out.Wrong = fmt.Sprintf("there is no run %q", missing[0])
 	}
@@ -95,8 +113,8 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	for _, p := range chosen {
-		if taught && p.Name == "loss" {
-			p.metrics = p.metrics[:1] // with a teacher, the training loss is not comparable with the validation loss
+		if taught && p.Name == "loss" { // with a teacher it is not comparable with the validation loss
+			p.metrics = p.metrics[:1]
 		} else if !taught && p.Name == "cross_entropy" {
 			continue // it equals the loss
 		}

@@ -35,7 +35,7 @@ func (s *Server) runPage(run *rundir.Run) any {
 }
 
 // part returns a handler that shows a run, or a part of its page, by a template.
-func (s *Server) part(name string, of func(*rundir.Run) any) answer {
+func (s *Server) part(name string, of func(*rundir.Run) any) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		list, err := s.runsNamed([]string{r.URL.Query().Get("run")})
 		if err != nil {
@@ -79,13 +79,15 @@ type comparedRow struct {
 func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 	names := r.URL.Query()["run"]
 	if len(names) < 2 || len(names) > maxCurves {
-		return refuse(http.StatusBadRequest, "choose from 2 to %d runs to compare them, not %d", maxCurves, len(names))
+		return clientErrorf(http.StatusBadRequest, "choose from 2 to %d runs to compare, not %d",
+			maxCurves, len(names))
 	}
 	list, err := s.runsNamed(names)
 	if err != nil {
 		return err
 	}
-	p := comparePage{Title: fmt.Sprintf("%d runs", len(list)), Query: url.Values{"run": names}.Encode()}
+	query := url.Values{"run": names}.Encode()
+	p := comparePage{Title: fmt.Sprintf("%d runs", len(list)), Query: query}
 	config := comparison{Title: "Configurations", Nothing: "Their configurations are the same."}
 	const maxKeys = 1000 // only files that cage did not write have more
 	differences, more, err := rundir.Diff(r.Context(), list, maxKeys)

@@ -21,9 +21,11 @@ import (
 	"hash/fnv"
 	"html/template"
 	"io/fs"
+	"mime"
 	"net"
 	"net/http"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -52,28 +54,26 @@ func New(host string, roots ...string) *Server {
 	return &Server{host: host, roots: roots}
 }
 
-// policy lets a page load only files of this server, and run no inline script, so that text that was
-// left unescaped by mistake could do no harm.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; " +
-	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+// policy lets a page load only files of this server, and run no inline script, so that text which
+// was left unescaped by mistake could do no harm.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
+	"img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // Handler returns the handler for the pages, whose paths begin at the root.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	for pattern, answer := range map[string]answer{
+	for pattern, h := range map[string]handler{
 		"GET /{$}":           s.index,
-		"GET /table":         s.table,
+		"GET /table":         s.index,
 		"GET /run":           s.part("run.gohtml", s.runPage),
 		"GET /facts":         s.part("facts", func(run *rundir.Run) any { return factsOf(run) }),
 		"GET /configuration": s.part("configuration", func(run *rundir.Run) any { return run.Config() }),
 		"GET /samples":       s.part("samples", func(run *rundir.Run) any { return s.samplesOf(run) }),
 		"GET /compare":       s.compare,
 		"GET /curves":        s.curves,
-		"GET /studies":       s.studies,
-		"GET /report":        s.report,
 		"GET /assets/{name}": asset,
 	} {
-		mux.Handle(pattern, answer)
+		mux.Handle(pattern, h)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -83,8 +83,8 @@ func (s *Server) Handler() http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Referrer-Policy", "no-referrer")
 		if !s.isOwnHost(r.Host) {
-			http.Error(w, "this page is not known under that name: ask for it by the IP address of the machine, "+
-				"or start cage serve with --listen NAME:PORT", http.StatusForbidden)
+			http.Error(w, "this server does not answer under that host name: use the IP address "+
+				"of the machine, or start cage serve with --listen NAME:PORT", http.StatusForbidden)
 			return
 		}
 		mux.ServeHTTP(w, r)
@@ -128,7 +128,7 @@ func (s *Server) runs() ([]*rundir.Run, error) {
 func (s *Server) runsNamed(names []string) ([]*rundir.Run, error) {
 	runs, missing, err := s.find(names)
 	if err == nil && len(missing) > 0 {
-		err = refuse(http.StatusNotFound, "there is no run %q", missing[0])
+		err = clientErrorf(http.StatusNotFound, "there is no run %q", missing[0])
 	}
 	return runs, err
 }
@@ -153,31 +153,31 @@ func (s *Server) find(names []string) (runs []*rundir.Run, missing []string, err
 	return runs, missing, nil
 }
 
-// answer is a handler that can return an error.
-type answer func(w http.ResponseWriter, r *http.Request) error
+// handler is an HTTP handler that can return an error.
+type handler func(w http.ResponseWriter, r *http.Request) error
 
-func (a answer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	err := a(w, r)
+func (f handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	err := f(w, r)
 	if err == nil {
 		return
 	}
 	code := http.StatusInternalServerError
-	if refused, ok := errors.AsType[*refusal](err); ok {
-		code = refused.code
+	if client, ok := errors.AsType[*clientError](err); ok {
+		code = client.code
 	}
 	http.Error(w, err.Error(), code) // as plain text, which browsers do not interpret
 }
 
-// refusal is an error caused by the client.
-type refusal struct {
+// clientError is an error caused by the request, with its HTTP status code.
+type clientError struct {
 	code int
 	text string
 }
 
-func (r *refusal) Error() string { return r.text }
+func (e *clientError) Error() string { return e.text }
 
-func refuse(code int, format string, args ...any) error {
-	return &refusal{code, fmt.Sprintf(format, args...)}
+func clientErrorf(code int, format string, args ...any) error {
+	return &clientError{code, fmt.Sprintf(format, args...)}
 }
 
 //go:embed page
@@ -226,15 +226,11 @@ func asset(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
 	a, ok := assets[name]
 	if !ok {
-		return refuse(http.StatusNotFound, "there is no such file")
+		return clientErrorf(http.StatusNotFound, "there is no such file")
 	}
 	text, err := fs.ReadFile(a.from, a.path)
 	if err != nil {
 		return err
 	}
-	kind := "text/css; charset=utf-8"
-	if strings.HasSuffix(name, ".js") {
-		kind = "text/javascript; charset=utf-8"
-	}
-	return send(w, r, kind, text)
+	return send(w, r, mime.TypeByExtension(path.Ext(name)), text)
 }

@@ -51,25 +51,21 @@ type rowView struct {
 	Keys                       []string
 }
 
+// index shows the page of all runs, or its table alone.
 func (s *Server) index(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	t, err := s.view(r.Context(), q)
 	if err != nil {
 		return err
 	}
+	if r.URL.Path == "/table" {
+		return show(w, r, "table", t)
+	}
 	return show(w, r, "index.gohtml", indexPage{"Runs", q.Get("q"), q.Get("sort"), panels, t})
 }
 
-func (s *Server) table(w http.ResponseWriter, r *http.Request) error {
-	t, err := s.view(r.Context(), r.URL.Query())
-	if err != nil {
-		return err
-	}
-	return show(w, r, "table", t)
-}
-
 // view makes the table for a query: q holds words and conditions, sort a column, and all is set if
-// no run should be omitted.
+// all runs should be listed.
 func (s *Server) view(ctx context.Context, q url.Values) (tableView, error) {
 	all, err := s.runs()
 	if err != nil {
@@ -83,7 +79,8 @@ func (s *Server) view(ctx context.Context, q url.Values) (tableView, error) {
 	if err != nil {
 		v.Wrong = err.Error()
 	}
-	slices.SortStableFunc(list, func(a, b *rundir.Run) int { return running(b) - running(a) }) // running ones first
+	// Running ones come first.
+	slices.SortStableFunc(list, func(a, b *rundir.Run) int { return running(b) - running(a) })
 	by := q.Get("sort")
 	if name := strings.TrimPrefix(by, "-"); name != "" && rundir.Has(list, name) {
 		rundir.Sort(list, by)
@@ -135,7 +132,8 @@ func search(list []*rundir.Run, text string) (found []*rundir.Run, wrong error) 
 	if unknown != "" {
 		wrong = rundir.Known(list, unknown)
 	}
-	return slices.DeleteFunc(slices.Clone(rundir.Filter(list, conditions)), func(r *rundir.Run) bool { return !has(r, words) }), wrong
+	found = slices.Clone(rundir.Filter(list, conditions))
+	return slices.DeleteFunc(found, func(r *rundir.Run) bool { return !has(r, words) }), wrong
 }
 
 // has reports whether the name, the state or the configuration of a run contains all words.
@@ -200,7 +198,8 @@ const absent = "–"
 
 func rowOf(r *rundir.Run, keys []string) rowView {
 	v := rowView{
-		Run: r.Dir, Link: "/run?" + url.Values{"run": {r.Dir}}.Encode(), State: string(r.State), Err: r.Err,
+		Run: r.Dir, Link: "/run?" + url.Values{"run": {r.Dir}}.Encode(),
+		State: string(r.State), Err: r.Err,
 		Steps: number(r, "steps"), TrainLoss: number(r, "train_loss"), ValLoss: number(r, "val_loss"),
 		Change: moment(r.Modified, time.Now()),
 	}
