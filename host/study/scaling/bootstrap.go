@@ -13,7 +13,9 @@ import (
 // bootstrap replaces the intervals of a fit by percentiles over bootstrap replicates, and returns
 // the parameters of these. Each replicate has its own random stream, so the result does not depend
 // on the number of workers.
-func (f *fitting) bootstrap(ctx context.Context, fit *Fit, all []minimum, k knowledge) ([][]float64, error) {
+func (f *fitting) bootstrap(
+	ctx context.Context, fit *Fit, all []minimum, k knowledge,
+) ([][]float64, error) {
 	const maxStarts, replicateSteps = 3, 400
 	var starts [][]float64 // the best distinct minima
 	last := math.Inf(-1)
@@ -23,9 +25,9 @@ func (f *fitting) bootstrap(ctx context.Context, fit *Fit, all []minimum, k know
 		}
 	}
 	n := len(f.points)
-	larger := math.Sqrt(float64(n) / float64(max(1, n-len(f.model.free)))) // corrects for degrees of freedom
+	larger := math.Sqrt(float64(n) / float64(max(1, f.degreesOfFreedom())))
 	samples := make([][]float64, f.options.Bootstrap)
-	err := f.parallel(ctx, len(samples), func(ctx context.Context, i int) {
+	err := parallel(ctx, len(samples), func(ctx context.Context, i int) {
 		random := rand.New(rand.NewPCG(f.options.Seed, uint64(i)))
 		m := f.model // with log-losses from resampled residuals
 		m.logLoss = make([]float64, n)
@@ -66,17 +68,19 @@ func percentiles(samples [][]float64, value func(sample []float64) float64) (low
 		column[i] = value(s)
 	}
 	slices.Sort(column)
-	tail := (1 - level) / 2
-	return stat.Quantile(tail, stat.LinInterp, column, nil), stat.Quantile(1-tail, stat.LinInterp, column, nil)
+	quantile := func(p float64) float64 { return stat.Quantile(p, stat.LinInterp, column, nil) }
+	return quantile((1 - level) / 2), quantile(1 - (1-level)/2)
 }
 
+// compare adds the gains over the baseline.
 func (f *fitting) compare(fit *Fit, samples [][]float64, k knowledge) error {
 	name := f.options.Baseline
 	if name == "" {
 		return nil
 	}
 	if !slices.ContainsFunc(fit.Effs, func(e Efficiency) bool { return e.Method == name }) {
-		return fmt.Errorf("no method %q to compare with; there are %s", name, quotedGroups(groups(f.points)))
+		return fmt.Errorf("no method %q to compare with; there are %s",
+			name, quotedGroups(groups(f.points)))
 	}
 	for i := range fit.Effs {
 		e := &fit.Effs[i]
@@ -86,14 +90,17 @@ func (f *fitting) compare(fit *Fit, samples [][]float64, k knowledge) error {
 		}
 		g := &Gain{Value: e.Value / fit.Eff(base)}
 		g.Low, g.High = g.Value, g.Value
-		if own, others := f.place[e.Group], f.place[base]; samples != nil && !k.weak[own] && !k.weak[others] {
+		own, others := f.index[e.Group], f.index[base]
+		if samples != nil && !k.weak[own] && !k.weak[others] {
 			log := func(s []float64, j int) float64 {
 				if j < 0 {
 					return 0 // the reference
 				}
 				return s[j]
 			}
-			low, high := percentiles(samples, func(s []float64) float64 { return log(s, own) - log(s, others) })
+			low, high := percentiles(samples, func(s []float64) float64 {
+				return log(s, own) - log(s, others)
+			})
 			g.Low, g.High = math.Exp(low), math.Exp(high)
 		}
 		e.Gain = g

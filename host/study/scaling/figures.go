@@ -35,9 +35,11 @@ func (fit *Fit) Figures() []Figure {
 	if tracks[0].perParameter {
 		about += " per parameter"
 	}
-	figures := []Figure{{"loss-size", fit.losses("parameters outside the embeddings", func(n, _ float64) float64 { return n }), fit.size("Loss against size" + about)}}
+	sizes := fit.losses("parameters outside the embeddings", func(n, _ float64) float64 { return n })
+	figures := []Figure{{"loss-size", sizes, fit.size("Loss against size" + about)}}
 	if bars := fit.bars(); len(bars.Groups) > 0 {
-		figures = append(figures, Figure{"efficiency", bars, figure.Options{Title: "Parameter efficiency per bit"}})
+		title := figure.Options{Title: "Parameter efficiency per bit"}
+		figures = append(figures, Figure{"efficiency", bars, title})
 	}
 	chart := fit.losses("bytes of the weights outside the embeddings", Bytes)
 	front := figure.Series{Name: "Pareto front", Line: figure.Dashed, Color: figure.Colors} // black
@@ -59,7 +61,10 @@ func (fit *Fit) size(title string) figure.Options {
 // Groups that share a colour have different dashes, unless the dashes distinguish tracks: then only
 // the marks differ.
 func (fit *Fit) losses(label string, x func(n, bits float64) float64) *figure.Chart {
-	chart := &figure.Chart{X: figure.Axis{Label: label, Log: true}, Y: figure.Axis{Label: "validation loss (nats per token)"}}
+	chart := &figure.Chart{
+		X: figure.Axis{Label: label, Log: true},
+		Y: figure.Axis{Label: "validation loss (nats per token)"},
+	}
 	tracks := fit.tracks()
 	for i, e := range fit.Effs {
 		g := e.Group
@@ -114,7 +119,8 @@ func (fit *Fit) bars() *figure.Bars {
 			bar := figure.Bar{Y: math.NaN()}
 			for _, e := range fit.Effs {
 				if e.Group == (Group{method, b}) {
-					bar = figure.Bar{Y: e.Normalized, Minus: e.Normalized - Normalized(e.Low, b), Plus: Normalized(e.High, b) - e.Normalized}
+					low, high := Normalized(e.Low, b), Normalized(e.High, b)
+					bar = figure.Bar{Y: e.Normalized, Minus: e.Normalized - low, Plus: high - e.Normalized}
 				}
 			}
 			series.Bars = append(series.Bars, bar)
@@ -146,7 +152,8 @@ type track struct {
 	tokens       float64
 }
 
-func (t track) of(n, d float64) float64 {
+// value returns what is the same for all points of the track.
+func (t track) value(n, d float64) float64 {
 	if t.perParameter {
 		return d / n
 	}
@@ -160,17 +167,19 @@ func (t track) d(n float64) float64 {
 	return t.tokens
 }
 
-// holds reports whether a point is on the track, within 10 %: the number of steps is rounded.
-func (t track) holds(p Point) bool { return math.Abs(math.Log(t.of(p.N, p.D)/t.tokens)) < 0.1 }
+// contains reports whether a point is on the track, within 10 %: the number of steps is rounded.
+func (t track) contains(p Point) bool {
+	return math.Abs(math.Log(t.value(p.N, p.D)/t.tokens)) < 0.1
+}
 
 // tracks returns the tracks along which the experiments were planned, the longest trainings first.
 // They have equal tokens per parameter, or equal tokens if that makes fewer tracks.
 func (fit *Fit) tracks() []track {
 	along := func(perParameter bool) (all []track) {
 		for _, p := range fit.Points {
-			if !slices.ContainsFunc(all, func(t track) bool { return t.holds(p) }) {
+			if !slices.ContainsFunc(all, func(t track) bool { return t.contains(p) }) {
 				t := track{perParameter: perParameter}
-				t.tokens = t.of(p.N, p.D)
+				t.tokens = t.value(p.N, p.D)
 				all = append(all, t)
 			}
 		}
@@ -190,7 +199,7 @@ var lines = []figure.Line{figure.Solid, figure.Dashed, figure.Dotted}
 func (fit *Fit) curve(g Group, t track, x func(n, bits float64) float64) (s figure.Series) {
 	low, high := math.Inf(1), 0.0
 	for _, p := range fit.Points {
-		if p.Group == g && t.holds(p) {
+		if p.Group == g && t.contains(p) {
 			low, high = math.Min(low, p.N), math.Max(high, p.N)
 		}
 	}

@@ -19,7 +19,7 @@ type Fit struct {
 	Reference *Group `json:"reference,omitempty"` // the group with eff = 1; nil if A was given
 	// Parameters are A, alpha, B, beta and E, in this order.
 	Parameters []Estimate   `json:"parameters"`
-	Effs       []Efficiency `json:"efficiencies"` // sorted by bits in descending order, the reference first
+	Effs       []Efficiency `json:"efficiencies"` // the reference, then the others by descending bits
 	Points     []Point      `json:"points"`
 	Residuals  []float64    `json:"residuals"` // log L − log L̂ of each point
 	Cost       float64      `json:"cost"`      // the minimized function: residuals and priors
@@ -30,7 +30,7 @@ type Fit struct {
 	Finished   int      `json:"finished"`
 	Agree      int      `json:"agree"`
 	Level      float64  `json:"level"`      // confidence level of the intervals
-	Replicates int      `json:"replicates"` // of the bootstrap; 0: intervals are from the linearized law
+	Replicates int      `json:"replicates"` // of the bootstrap; 0: intervals of the linearized law
 	Warnings   []string `json:"warnings,omitempty"`
 }
 
@@ -70,7 +70,7 @@ type Status string
 const (
 	Fitted       Status = "fitted"
 	Fixed        Status = "fixed"        // given, or of the reference
-	Undetermined Status = "undetermined" // fitted, but hardly determined by the points: see Fit.Warnings
+	Undetermined Status = "undetermined" // fitted, but hardly determined by the points
 	AtBound      Status = "at bound"     // stopped at the bound of its range
 )
 
@@ -99,7 +99,7 @@ func Run(ctx context.Context, points []Point, o Options) (*Fit, error) {
 	fit := f.result(all)
 	k := f.identify(fit, all[0].x)
 	var samples [][]float64
-	if o.Bootstrap > 0 && len(k.places) > 0 && f.degreesOfFreedom() > 0 {
+	if o.Bootstrap > 0 && len(k.indices) > 0 && f.degreesOfFreedom() > 0 {
 		if samples, err = f.bootstrap(ctx, fit, all, k); err != nil {
 			return nil, err
 		}
@@ -114,23 +114,23 @@ type fitting struct {
 	points    []Point
 	groups    []Group
 	reference *Group
-	place     map[Group]int // index in the parameter vector; -1: the reference
+	index     map[Group]int // in the parameter vector; -1: the reference
 	model     model
 	starts    int
 }
 
 func newFitting(points []Point, o Options) (*fitting, error) {
-	f := &fitting{options: o, points: points, groups: groups(points), place: map[Group]int{}}
+	f := &fitting{options: o, points: points, groups: groups(points), index: map[Group]int{}}
 	reference, ok, err := f.options.reference(f.groups)
 	if err != nil {
 		return nil, err
 	}
 	if ok {
-		f.reference, f.place[reference] = &reference, -1
+		f.reference, f.index[reference] = &reference, -1
 		f.groups = slices.DeleteFunc(f.groups, func(g Group) bool { return g == reference })
 	}
 	for i, g := range f.groups {
-		f.place[g] = shared + i
+		f.index[g] = shared + i
 	}
 	m := &f.model
 	m.fixed, m.prior = make([]float64, shared+len(f.groups)), o.Prior
@@ -145,7 +145,7 @@ func newFitting(points []Point, o Options) (*fitting, error) {
 	}
 	for _, p := range points {
 		m.logN, m.logD = append(m.logN, math.Log(p.N)), append(m.logD, math.Log(p.D))
-		m.logLoss, m.group = append(m.logLoss, math.Log(p.Loss)), append(m.group, f.place[p.Group])
+		m.logLoss, m.group = append(m.logLoss, math.Log(p.Loss)), append(m.group, f.index[p.Group])
 	}
 	return f, nil
 }
@@ -166,8 +166,9 @@ func (f *fitting) search(ctx context.Context) ([]minimum, error) {
 	p := f.model.problem(f.options.Huber)
 	each := func(starts [][]float64, steps int) ([]minimum, error) { // in the order of starts
 		out := make([]minimum, len(starts))
-		err := f.parallel(ctx, len(starts), func(ctx context.Context, i int) { out[i] = p.minimize(ctx, starts[i], steps) })
-		return out, err
+		return out, parallel(ctx, len(starts), func(ctx context.Context, i int) {
+			out[i] = p.minimize(ctx, starts[i], steps)
+		})
 	}
 	all, err := each(starts, firstSteps)
 	if err != nil {
@@ -184,12 +185,12 @@ func (f *fitting) search(ctx context.Context) ([]minimum, error) {
 	}
 	slices.SortStableFunc(all, byCost)
 	if math.IsInf(all[0].cost, 1) {
-		return nil, errors.New("the law cannot be computed at any starting point; are the fixed parameters what they should be?")
+		return nil, errors.New("the law is not finite at any starting point: check the fixed parameters")
 	}
 	return all, nil
 }
 
-func (f *fitting) parallel(ctx context.Context, n int, work func(ctx context.Context, i int)) error {
+func parallel(ctx context.Context, n int, work func(ctx context.Context, i int)) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range n {
@@ -240,7 +241,9 @@ func (f *fitting) grid() [][]float64 {
 // startEfficiency returns the starting value of an efficiency: 0.1, 0.3, 0.5, 0.8 and 0.9 at 1, 2,
 // 3, 4 and 8 bits, and linearly interpolated in between.
 func startEfficiency(bits float64) float64 {
-	at := []struct{ bits, eff float64 }{{0, 0.05}, {1, 0.1}, {2, 0.3}, {3, 0.5}, {4, 0.8}, {8, 0.9}, {fullPrecision, 1}}
+	at := []struct{ bits, eff float64 }{
+		{0, 0.05}, {1, 0.1}, {2, 0.3}, {3, 0.5}, {4, 0.8}, {8, 0.9}, {fullPrecision, 1},
+	}
 	for i := 1; i < len(at); i++ {
 		if a, b := at[i-1], at[i]; bits <= b.bits {
 			return a.eff + (b.eff-a.eff)*(bits-a.bits)/(b.bits-a.bits)
@@ -265,9 +268,10 @@ func (f *fitting) result(all []minimum) *Fit {
 		fit.Parameters = append(fit.Parameters, f.estimate(name, full, j))
 	}
 	p := fit.Parameters
-	fit.Law = Law{A: p[atA].Value, Alpha: p[atAlpha].Value, B: p[atB].Value, Beta: p[atBeta].Value, E: p[atE].Value}
+	fit.Law = Law{p[atA].Value, p[atAlpha].Value, p[atB].Value, p[atBeta].Value, p[atE].Value}
 	if f.reference != nil {
-		fit.Effs = append(fit.Effs, f.efficiency(*f.reference, Estimate{Value: 1, Low: 1, High: 1, Status: Fixed}))
+		one := Estimate{Value: 1, Low: 1, High: 1, Status: Fixed}
+		fit.Effs = append(fit.Effs, f.efficiency(*f.reference, one))
 	}
 	for i, g := range f.groups {
 		fit.Effs = append(fit.Effs, f.efficiency(g, f.estimate("", full, shared+i)))
@@ -398,7 +402,11 @@ func (o Options) Check() error {
 func (o Options) reference(all []Group) (Group, bool, error) {
 	var found []Group
 	for _, g := range all {
-		if o.Reference == "" && g.Bits >= fullPrecision || o.Reference != "" && (g.Method == o.Reference || g.String() == o.Reference) {
+		is := g.Method == o.Reference || g.String() == o.Reference
+		if o.Reference == "" {
+			is = g.Bits >= fullPrecision
+		}
+		if is {
 			found = append(found, g)
 		}
 	}
@@ -407,13 +415,15 @@ func (o Options) reference(all []Group) (Group, bool, error) {
 	case len(found) == 1:
 		return found[0], true, nil
 	case len(found) > 1:
-		return Group{}, false, fmt.Errorf("several groups could be the reference with eff = 1: %s; name one of them", quotedGroups(found))
+		return Group{}, false, fmt.Errorf("several groups could be the reference with eff = 1: %s; "+
+			"name one of them", quotedGroups(found))
 	case o.Reference != "":
 		return Group{}, false, fmt.Errorf("no reference %q; there are %s", o.Reference, quotedGroups(all))
 	case given:
 		return Group{}, false, nil
 	}
-	return Group{}, false, fmt.Errorf("no reference: no points of 16 bits or more, and without a method whose eff is 1 no eff can be told from A; there are %s: name one of them, or fix A", quotedGroups(all))
+	return Group{}, false, fmt.Errorf("no reference: no points of 16 bits or more, and without "+
+		"a method whose eff is 1 no eff can be told from A; there are %s: name one of them, or fix A", quotedGroups(all))
 }
 
 func quotedGroups(all []Group) string {

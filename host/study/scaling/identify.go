@@ -12,7 +12,7 @@ import (
 
 // knowledge describes how well the points determine the free parameters that are not at a bound.
 type knowledge struct {
-	places []int
+	indices []int
 	// weak has the indices of parameters that are determined more by the priors than by the points,
 	// or not at all. They have no interval: it would only show the width of the prior.
 	weak map[int]bool
@@ -24,22 +24,22 @@ func (f *fitting) identify(fit *Fit, x []float64) knowledge {
 	var columns []int
 	for column, j := range f.model.free {
 		if fit.at(j).Status == Fitted {
-			k.places, columns = append(k.places, j), append(columns, column)
+			k.indices, columns = append(k.indices, j), append(columns, column)
 		}
 	}
-	if len(k.places) == 0 {
+	if len(k.indices) == 0 {
 		return k
 	}
 	p := f.model.problem(f.options.Huber)
 	r, jac := make([]float64, p.residuals), mat.NewDense(p.residuals, len(x), nil)
 	p.eval(x, r, jac)
-	chosen := mat.NewDense(p.residuals, len(k.places), nil)
-	for place, column := range columns {
+	chosen := mat.NewDense(p.residuals, len(k.indices), nil)
+	for k, column := range columns {
 		for i := range p.residuals {
-			chosen.Set(i, place, jac.At(i, column))
+			chosen.Set(i, k, jac.At(i, column))
 		}
 	}
-	data := chosen.Slice(0, p.robust, 0, len(k.places)).(*mat.Dense)
+	data := chosen.Slice(0, p.robust, 0, len(k.indices)).(*mat.Dense)
 	// The variance of ρ'(r)/2 and the mean of ρ”(r)/2 over the residuals, which determine the
 	// standard errors of robust estimates (Huber 1981, "Robust Statistics").
 	score, slope := 0.0, 0.0
@@ -50,15 +50,15 @@ func (f *fitting) identify(fit *Fit, x []float64) knowledge {
 		}
 		score += math.Pow(math.Min(v, p.threshold), 2)
 	}
-	score /= float64(max(1, p.robust-len(k.places)))
+	score /= float64(max(1, p.robust-len(k.indices)))
 	slope = math.Max(slope, 1) / float64(p.robust)
-	with := standardErrors(data, chosen.Slice(p.robust, p.residuals, 0, len(k.places)), score, slope)
+	with := standardErrors(data, chosen.Slice(p.robust, p.residuals, 0, len(k.indices)), score, slope)
 	without := standardErrors(data, nil, score, slope)
 	degrees := f.degreesOfFreedom()
-	for place, j := range k.places {
+	for i, j := range k.indices {
 		e := fit.at(j)
-		k.weak[j] = with[place] < without[place]/2 || without[place] > singularError
-		if without[place] > hardlyKnown/4 {
+		k.weak[j] = with[i] < without[i]/2 || without[i] > singularError
+		if without[i] > hardlyKnown/4 {
 			e.Status = Undetermined
 		}
 		if degrees <= 0 || k.weak[j] {
@@ -66,9 +66,9 @@ func (f *fitting) identify(fit *Fit, x []float64) knowledge {
 		}
 		// The t interval around the logarithm. A parameter that is not determined gets none.
 		t := distuv.StudentsT{Sigma: 1, Nu: float64(degrees)}.Quantile(0.5 + level/2)
-		low, high := e.Value*math.Exp(-t*with[place]), e.Value*math.Exp(t*with[place])
-		if with[place] > 1e-12 && !math.IsInf(high, 0) {
-			e.StdErr, e.Low, e.High = with[place], low, high
+		low, high := e.Value*math.Exp(-t*with[i]), e.Value*math.Exp(t*with[i])
+		if with[i] > 1e-12 && !math.IsInf(high, 0) {
+			e.StdErr, e.Low, e.High = with[i], low, high
 		}
 	}
 	return k
@@ -137,26 +137,30 @@ func (f *fitting) design() (warnings []string) {
 		}
 		least, most = math.Min(least, p.D/p.N), math.Max(most, p.D/p.N)
 	}
+	warn := func(format string, args ...any) {
+		warnings = append(warnings, fmt.Sprintf(format, args...))
+	}
 	free := func(j int) bool { return !f.model.isFixed(j) }
 	if len(sizes) < 3 && free(atA) && free(atAlpha) && free(atE) {
-		warnings = append(warnings, fmt.Sprintf("the points have %d different sizes: A, alpha and E need three, "+
-			"and the efficiencies depend on them; train more sizes, or fix parameters", len(sizes)))
+		warn("the points have %d different sizes: A, alpha and E need three, "+
+			"and the efficiencies depend on them; train more sizes, or fix parameters", len(sizes))
 	}
 	if most < 1.2*least && (free(atA) || free(atAlpha)) && (free(atB) || free(atBeta)) {
 		span := fmt.Sprintf("%.3g", least)
 		if most > 1.005*least {
 			span += fmt.Sprintf(" to %.3g", most)
 		}
-		warnings = append(warnings, fmt.Sprintf("all points have about the same tokens per parameter (%s), where the law falls together: "+
-			"how much of the loss A/N^α and B/D^β explain is told by the curvature of the losses only, "+
-			"and the efficiencies depend on it; train with other token counts, or fix alpha and beta", span))
+		warn("all points have about the same tokens per parameter (%s): only the curvature of the "+
+			"losses tells A/N^α from B/D^β, and the efficiencies depend on that; "+
+			"train with other token counts, or fix alpha and beta", span)
 	}
 	switch n := len(f.model.free); {
 	case f.degreesOfFreedom() < 0:
-		warnings = append(warnings, fmt.Sprintf("%d points for %d parameters: the priors decide the rest, and there are no intervals", len(f.points), n))
+		warn("%d points for %d parameters: the priors decide the rest, and there are no intervals",
+			len(f.points), n)
 	case f.degreesOfFreedom() == 0 && n > 0:
-		warnings = append(warnings, fmt.Sprintf("%d points for as many parameters: the law goes through all of them, "+
-			"nothing tells its errors, and there are no intervals", n))
+		warn("%d points for as many parameters: the law goes through all of them, "+
+			"nothing tells its errors, and there are no intervals", n)
 	}
 	return warnings
 }
@@ -177,14 +181,15 @@ func (f *fitting) unknown(fit *Fit, k knowledge) (warnings []string) {
 		}
 	}
 	if len(bound) > 0 {
-		warnings = append(warnings, "ran away to the end of what is allowed, as no point holds it: "+strings.Join(bound, ", "))
+		warnings = append(warnings, "at the bound of the allowed range, because no point determines it: "+
+			strings.Join(bound, ", "))
 	}
 	if len(unknown) > 0 {
-		warnings = append(warnings, "hardly known by the points: "+strings.Join(unknown, ", "))
+		warnings = append(warnings, "hardly determined by the points: "+strings.Join(unknown, ", "))
 	}
 	if len(weak) > 0 && f.degreesOfFreedom() > 0 {
-		warnings = append(warnings, "without an interval, as the priors hold it more than the points do, "+
-			"or nothing holds it: "+strings.Join(weak, ", "))
+		warnings = append(warnings, "without an interval, because the prior determines it more than "+
+			"the points do, or nothing does: "+strings.Join(weak, ", "))
 	}
 	return warnings
 }

@@ -88,7 +88,8 @@ func (p Point) check() string {
 	case !positive(p.D):
 		return "d is " + number(p.D) + "; want the number of tokens seen, above 0"
 	case !positive(p.Bits) || p.Bits > maxBits:
-		return fmt.Sprintf("bits is %s; want bits per weight, above 0 and at most %d", number(p.Bits), maxBits)
+		return fmt.Sprintf("bits is %s; want bits per weight, above 0 and at most %d",
+			number(p.Bits), maxBits)
 	case !positive(p.Loss):
 		return "loss is " + number(p.Loss) + "; want the validation loss in nats per token, above 0"
 	case p.N > largest || p.D > largest || p.Loss > largest || p.N < 1 || p.D < 1:

@@ -60,15 +60,19 @@ const (
 func (p *leastSquares) minimize(ctx context.Context, start []float64, steps int) minimum {
 	n := len(start)
 	s := &descent{
-		p: p, x: make([]float64, n), r: make([]float64, p.residuals), jac: mat.NewDense(p.residuals, n, nil),
-		gradient: make([]float64, n), hessian: mat.NewSymDense(n, nil), trial: make([]float64, n), trialR: make([]float64, p.residuals),
+		p: p, x: make([]float64, n), r: make([]float64, p.residuals),
+		jac: mat.NewDense(p.residuals, n, nil), gradient: make([]float64, n), hessian: mat.NewSymDense(n, nil),
+		trial: make([]float64, n), trialR: make([]float64, p.residuals),
 	}
 	for i, v := range start {
 		s.x[i] = min(max(v, p.low[i]), p.high[i])
 	}
 	s.linearize()
 	damping, growth, idle := firstDamping, 2.0, 0
-	for step := 0; step < steps && idle < patience && s.cost > perfect && damping < maxDamping && ctx.Err() == nil; step++ {
+	for range steps {
+		if idle >= patience || s.cost <= perfect || damping >= maxDamping || ctx.Err() != nil {
+			break
+		}
 		trial, promised := s.step(damping)
 		if trial == nil {
 			damping, growth = damping*growth, growth*2
@@ -228,7 +232,8 @@ type model struct {
 // enough to detect a parameter that diverges because nothing determines it.
 func (m *model) bounds() (low, high []float64) {
 	n := len(m.fixed)
-	low, high = slices.Repeat([]float64{math.Log(1e-5)}, n), slices.Repeat([]float64{math.Log(1e2)}, n) // efficiencies
+	low = slices.Repeat([]float64{math.Log(1e-5)}, n) // of efficiencies
+	high = slices.Repeat([]float64{math.Log(1e2)}, n)
 	low[atA], high[atA] = -20, 60
 	low[atB], high[atB] = -20, 60
 	low[atE], high[atE] = -12, 6
@@ -245,7 +250,8 @@ type curve struct {
 }
 
 func curveOf(full []float64) curve {
-	return curve{full[atA], math.Exp(full[atAlpha]), full[atB], math.Exp(full[atBeta]), math.Exp(full[atE]), full}
+	alpha, beta, floor := math.Exp(full[atAlpha]), math.Exp(full[atBeta]), math.Exp(full[atE])
+	return curve{full[atA], alpha, full[atB], beta, floor, full}
 }
 
 // terms returns the terms of the law that depend on the size and the tokens of a point, and the

@@ -25,7 +25,8 @@ func (fit *Fit) Write(w io.Writer, markdown bool) error {
 	if markdown {
 		law = "`" + law + "`"
 	}
-	fmt.Fprintf(&b, "%s, %d points; root mean square of log L − log L̂: %.2g\n\n", law, len(fit.Points), fit.RMS)
+	fmt.Fprintf(&b, "%s, %d points; root mean square of log L − log L̂: %.2g\n\n",
+		law, len(fit.Points), fit.RMS)
 	rows := [][]string{{"parameter", "value", "interval", ""}}
 	for _, e := range fit.Parameters {
 		rows = append(rows, []string{e.Name, significant(e.Value), interval(e, significant), remark(e)})
@@ -37,8 +38,8 @@ func (fit *Fit) Write(w io.Writer, markdown bool) error {
 	if fit.Replicates > 0 {
 		from = fmt.Sprintf("from %d bootstrap replicates", fit.Replicates)
 	}
-	fmt.Fprintf(&b, "\n%s %% intervals %s; %d of the %d best of %d starting points came to this minimum.\n",
-		strconv.FormatFloat(100*fit.Level, 'g', 4, 64), from, fit.Agree, fit.Finished, fit.Starts)
+	const note = "\n%s %% intervals %s; %d of the %d best of %d starting points reached this minimum.\n"
+	fmt.Fprintf(&b, note, significant(100*fit.Level), from, fit.Agree, fit.Finished, fit.Starts)
 	for _, warning := range fit.Warnings {
 		fmt.Fprintf(&b, "\nWarning: %s.\n", warning)
 	}
@@ -54,10 +55,14 @@ func (fit *Fit) efficiencyRows() [][]string {
 	}
 	rows := [][]string{append(heading, "")}
 	for _, e := range fit.Effs {
-		row := []string{e.Method, number(round(e.Bits)), strconv.Itoa(e.Points), threeDecimals(e.Value), interval(e.Estimate, threeDecimals), threeDecimals(e.Normalized)}
+		row := []string{
+			e.Method, number(round(e.Bits)), strconv.Itoa(e.Points), threeDecimals(e.Value),
+			interval(e.Estimate, threeDecimals), threeDecimals(e.Normalized),
+		}
 		switch {
 		case gains && e.Gain != nil:
-			row = append(row, percent(e.Gain.Value), interval(Estimate{Low: e.Gain.Low, High: e.Gain.High, Value: e.Gain.Value}, percent))
+			gain := Estimate{Low: e.Gain.Low, High: e.Gain.High, Value: e.Gain.Value}
+			row = append(row, percent(e.Gain.Value), interval(gain, percent))
 		case gains:
 			row = append(row, "", "")
 		}
@@ -141,17 +146,15 @@ func (fit *Fit) Save(ctx context.Context, dir vfs.Path) error {
 			files = append(files, file{f.Name + "." + string(format), b.Bytes()})
 		}
 	}
-	before := false // whether fit.json is of an earlier fit
-	err = atomicfile.CheckOurs(dir.Join(files[0].name), func(content io.Reader) bool {
-		var earlier struct {
-			Parameters []Estimate `json:"parameters"`
-		}
-		before = json.NewDecoder(content).Decode(&earlier) == nil && len(earlier.Parameters) > 0
-		return before
-	})
-	for _, f := range files[1:] {
-		ours := func(io.Reader) bool { return before }
-		err = errors.Join(err, atomicfile.CheckOurs(dir.Join(f.name), ours))
+	earlier := false // fit.json is of an earlier fit
+	for i, f := range files {
+		err = errors.Join(err, atomicfile.CheckOurs(dir.Join(f.name), func(content io.Reader) bool {
+			if i == 0 {
+				var fit Fit
+				earlier = json.NewDecoder(content).Decode(&fit) == nil && len(fit.Parameters) > 0
+			}
+			return earlier
+		}))
 	}
 	if err == nil {
 		err = dir.MkdirAll()

@@ -205,7 +205,7 @@ func TestNoIntervalWithoutKnowledge(t *testing.T) {
 		if e := oneSize.Parameters[atAlpha]; e.Status != Undetermined || e.Low != e.Value || e.High != e.Value {
 			t.Errorf("one size, %d replicates: %+v", replicates, e)
 		}
-		if all := strings.Join(oneSize.Warnings, "\n"); !strings.Contains(all, "without an interval, as the priors hold it more than the points do, or nothing holds it: A, alpha, E, eff(CAGE") {
+		if all := strings.Join(oneSize.Warnings, "\n"); !strings.Contains(all, "without an interval, because the prior determines it more than the points do, or nothing does: A, alpha, E, eff(CAGE") {
 			t.Errorf("warnings %q", all)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"slices"
 	"strconv"
@@ -15,39 +14,11 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Problem is an error in a file of points, or in a directory of runs.
-type Problem struct {
-	File string
-	Line int // from 1; 0: no particular line
-	Msg  string
-}
-
-// Error implements the error interface.
-func (p *Problem) Error() string {
-	if p.Line == 0 {
-		return p.File + ": " + p.Msg
-	}
-	return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Msg)
-}
-
-// ReadFile reads points from a CSV file; see [ParseCSV]. If the content is invalid, the error is a
-// *[Problem].
+// ReadFile reads points from a CSV file; see [ParseCSV].
 func ReadFile(path string) ([]Point, error) {
-	const maxFile = 64 << 20 // bytes
-	f, err := vfs.OpenRegular(path)
+	text, err := vfs.At(path).ReadFile()
 	if err != nil {
-		if pe, ok := errors.AsType[*fs.PathError](err); ok {
-			err = pe.Err // the message names the path already
-		}
-		return nil, &Problem{File: path, Msg: err.Error()}
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, &Problem{File: path, Msg: err.Error()}
-	}
-	if len(text) > maxFile {
-		return nil, &Problem{File: path, Msg: fmt.Sprintf("larger than %d bytes", maxFile)}
+		return nil, err
 	}
 	return ParseCSV(path, bytes.TrimPrefix(text, []byte("\ufeff")))
 }
@@ -60,7 +31,7 @@ func ParseCSV(path string, text []byte) (points []Point, err error) {
 	const wanted = "want n, d, method, bits, and loss or ppl"
 	line := 0
 	fail := func(format string, args ...any) ([]Point, error) {
-		return nil, &Problem{path, line, fmt.Sprintf(format, args...)}
+		return nil, fmt.Errorf("%s:%d: %s", path, line, fmt.Sprintf(format, args...))
 	}
 	in := csv.NewReader(bytes.NewReader(text))
 	in.Comment, in.TrimLeadingSpace, in.FieldsPerRecord = '#', true, -1
@@ -115,18 +86,19 @@ func ParseCSV(path string, text []byte) (points []Point, err error) {
 			if name == "ppl" {
 				name, x = "loss", math.Log(x)
 			}
-			*map[string]*float64{"n": &p.N, "d": &p.D, "bits": &p.Bits, "loss": &p.Loss}[name] = x
+			fields := map[string]*float64{"n": &p.N, "d": &p.D, "bits": &p.Bits, "loss": &p.Loss}
+			*fields[name] = x
 		}
 		if wrong := p.check(); wrong != "" {
 			return fail("%s", wrong)
 		}
 		points = append(points, p)
 	}
-	if line = 0; names == nil {
-		return fail("no lines; the first must name the columns: %s", wanted)
-	}
-	if points == nil {
-		return fail("no points below the heading")
+	switch {
+	case names == nil:
+		return nil, fmt.Errorf("%s: no lines; the first must name the columns: %s", path, wanted)
+	case points == nil:
+		return nil, fmt.Errorf("%s: no points below the heading", path)
 	}
 	return points, nil
 }

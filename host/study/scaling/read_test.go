@@ -2,9 +2,11 @@ package scaling
 
 import (
 	"errors"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -68,14 +70,9 @@ func TestReadFile(t *testing.T) {
 	if points, err := ReadFile(path); err != nil || len(points) != 1 {
 		t.Errorf("%v, %v", points, err)
 	}
-	for name, want := range map[string]string{
-		"none.csv": "no such file or directory",
-		"none":     "no such file or directory",
-	} {
-		path := filepath.Join(dir, name)
-		if _, err := ReadFile(path); err == nil || err.Error() != path+": "+want {
-			t.Errorf("%s: %v", name, err)
-		}
+	path = filepath.Join(dir, "none.csv")
+	if _, err := ReadFile(path); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), path) {
+		t.Error(err)
 	}
 }
 
@@ -91,8 +88,8 @@ func fuzzParser(f *testing.F, parse func(string, []byte) ([]Point, error)) {
 				t.Fatalf("%+v: %s", p, wrong)
 			}
 		}
-		if p, ok := errors.AsType[*Problem](err); err != nil && (!ok || p.Msg == "") {
-			t.Fatalf("error %T %v", err, err)
+		if err != nil && !strings.HasPrefix(err.Error(), "f:") {
+			t.Fatal(err)
 		}
 	})
 }

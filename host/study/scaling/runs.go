@@ -1,6 +1,7 @@
 package scaling
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -30,7 +31,7 @@ type Labels struct {
 	Bits map[string]float64
 }
 
-// LeftOut is a run that yields no point, as an error.
+// LeftOut is the error for a run that yields no point.
 type LeftOut struct {
 	Dir string
 	Why string
@@ -58,32 +59,28 @@ func ReadRuns(dir string, l Labels) ([]Point, []LeftOut, error) {
 			return err
 		}
 		path = filepath.Clean(path)
-		if d.IsDir() && d.Name() == rundir.StudyStale && exists(filepath.Join(filepath.Dir(path), rundir.StudyFile)) {
-			return fs.SkipDir // stale runs of a study
-		}
-		if !d.IsDir() || !exists(rundir.At(path).Config().Name) {
+		study := filepath.Join(filepath.Dir(path), rundir.StudyFile)
+		switch {
+		case !d.IsDir():
+			return nil
+		case d.Name() == rundir.StudyStale && exists(study):
+			return fs.SkipDir
+		case !exists(rundir.At(path).Config().Name):
 			return nil
 		}
 		found = true
 		point, err := readRun(path, l)
 		if out, ok := errors.AsType[*LeftOut](err); ok {
 			left = append(left, *out)
-		} else if err != nil {
-			return err
-		} else {
-			points = append(points, point)
+			return fs.SkipDir
 		}
-		return fs.SkipDir
+		points = append(points, point)
+		return cmp.Or(err, fs.SkipDir)
 	})
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil, &Problem{File: dir, Msg: "no such file or directory"}
-	case err != nil:
-		return nil, nil, err
-	case !found:
-		return nil, nil, &Problem{File: dir, Msg: "no run directories in it: none has a " + rundir.ConfigFile}
+	if err == nil && !found {
+		err = fmt.Errorf("%s: no run directories in it: none has a %s", dir, rundir.ConfigFile)
 	}
-	return points, left, nil
+	return points, left, err
 }
 
 // Error implements the error interface.
@@ -91,7 +88,9 @@ func (l *LeftOut) Error() string { return l.Dir + ": left out: " + l.Why }
 
 // readRun reads the point of one run. The error is a *LeftOut if it yields none.
 func readRun(dir string, l Labels) (p Point, err error) {
-	damaged := func(err error) error { return &LeftOut{dir, "it cannot be read: " + err.Error(), true} }
+	damaged := func(err error) error {
+		return &LeftOut{dir, "it cannot be read: " + err.Error(), true}
+	}
 	s, err := metrics.ReadSummary(rundir.At(dir).Summary())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -123,7 +122,7 @@ func readRun(dir string, l Labels) (p Point, err error) {
 		return p, damaged(fmt.Errorf("%s: %w", path, err))
 	}
 	if from.Posttrained != nil {
-		return p, &LeftOut{dir, "it was quantized after its training: scaling laws are of trained models", false}
+		return p, &LeftOut{dir, "it was quantized after its training", false}
 	}
 	var values map[string]any // the parameters of the weights' quantizer, including defaults
 	for _, used := range from.Plugins {
@@ -134,13 +133,13 @@ func readRun(dir string, l Labels) (p Point, err error) {
 	}
 	p = Point{N: float64(s.NonEmbedding), D: float64(s.Tokens), Loss: float64(*s.ValLoss), Source: dir}
 	if p.Bits, err = l.bits(cfg, values); err != nil {
-		return p, &Problem{File: dir, Msg: err.Error()}
+		return p, fmt.Errorf("%s: %w", dir, err)
 	}
 	if p.Method, err = l.method(dir, cfg, values); err != nil {
 		return p, err
 	}
 	if wrong := p.check(); wrong != "" {
-		return p, &LeftOut{dir, "it is no point of a scaling law: " + wrong, false}
+		return p, &LeftOut{dir, "it cannot be a point: " + wrong, false}
 	}
 	return p, nil
 }
@@ -160,7 +159,8 @@ func (l Labels) bits(cfg *config.Config, values map[string]any) (float64, error)
 	if bits, ok := values["bits"].(float64); ok {
 		return bits, nil
 	}
-	return 0, fmt.Errorf("the quantizer %s has no parameter that says its bits per weight: give them with --bits %s=4", name, name)
+	return 0, fmt.Errorf("the quantizer %s has no parameter bits: "+
+		"give the bits per weight with --bits %[1]s=4", name)
 }
 
 func (l Labels) method(dir string, cfg *config.Config, values map[string]any) (string, error) {
@@ -169,7 +169,8 @@ func (l Labels) method(dir string, cfg *config.Config, values map[string]any) (s
 		return "full precision", nil
 	}
 	if l.Keys != nil {
-		doc, _, err := plaintoml.ReadFile(rundir.At(dir).Config().Name, "a run")
+		config := rundir.At(dir).Config().Name
+		doc, _, err := plaintoml.ReadFile(config, "a run")
 		if err != nil {
 			return "", err
 		}
@@ -190,7 +191,7 @@ func (l Labels) method(dir string, cfg *config.Config, values map[string]any) (s
 			parts = append(parts, text)
 		}
 		if !slices.ContainsFunc(parts, func(s string) bool { return s != "–" }) {
-			return "", &Problem{File: rundir.At(dir).Config().Name, Msg: "has none of the keys " + strings.Join(l.Keys, ", ")}
+			return "", fmt.Errorf("%s has none of the keys %s", config, strings.Join(l.Keys, ", "))
 		}
 		return strings.Join(parts, ", "), nil
 	}
@@ -215,7 +216,9 @@ func (l Labels) method(dir string, cfg *config.Config, values map[string]any) (s
 
 // ReadAll reads all sources: files, and directories of runs. Runs that have not ended, or are
 // damaged, are reported on w.
-func ReadAll(w io.Writer, sources []string, labels Labels) (points []Point, damaged int, err error) {
+func ReadAll(
+	w io.Writer, sources []string, labels Labels,
+) (points []Point, damaged int, err error) {
 	for _, source := range sources {
 		info, err := os.Stat(source)
 		if err != nil || !info.IsDir() {
@@ -248,7 +251,7 @@ func ReadAll(w io.Writer, sources []string, labels Labels) (points []Point, dama
 			source = abs
 		}
 		if seen[source] {
-			return points, damaged, fmt.Errorf("%s is there twice: name each file and each directory of runs once", p.Source)
+			return nil, 0, fmt.Errorf("%s is given twice: name each file and each directory once", p.Source)
 		}
 		seen[source] = true
 	}

@@ -1,7 +1,9 @@
 package scaling
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -60,7 +62,7 @@ func TestReadRuns(t *testing.T) {
 	writeRun(t, run("g"), quest, `{"bits": 4}`, `{"completed": false, "tokens": 5}`)
 	writeRun(t, run("h"), quest, `{"bits": 4}`, `{"completed": true, "tokens": 5}`)
 
-	if _, _, err := ReadRuns(dir, Labels{}); err == nil || err.Error() != run("e")+": the quantizer odd has no parameter that says its bits per weight: give them with --bits odd=4" {
+	if _, _, err := ReadRuns(dir, Labels{}); err == nil || err.Error() != run("e")+": the quantizer odd has no parameter bits: give the bits per weight with --bits odd=4" {
 		t.Errorf("error %v", err)
 	}
 	points, unfinished, err := ReadRuns(dir, Labels{Bits: map[string]float64{"odd": 2.8}})
@@ -107,11 +109,11 @@ func TestReadRunsSaysWhatIsWrong(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	none := filepath.Join(dir, "none")
-	if _, _, err := ReadRuns(none, Labels{}); err == nil || err.Error() != none+": no such file or directory" {
+	if _, _, err := ReadRuns(none, Labels{}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), none) {
 		t.Errorf("error %v", err)
 	}
 	writeRun(t, dir, "", "", `{"completed": true, "tokens": 0, "val_loss": 1, "non_embedding_parameters": 5}`)
-	if points, left, err := ReadRuns(dir, Labels{}); err != nil || len(points) > 0 || len(left) != 1 || !strings.Contains(left[0].Why, "no point of a scaling law: d is 0") {
+	if points, left, err := ReadRuns(dir, Labels{}); err != nil || len(points) > 0 || len(left) != 1 || !strings.Contains(left[0].Why, "it cannot be a point: d is 0") {
 		t.Errorf("points %v, left out %v, error %v", points, left, err)
 	}
 }
