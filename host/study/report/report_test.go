@@ -51,6 +51,40 @@ func TestTablesAreThoseOfTheGoldens(t *testing.T) {
 	}
 }
 
+// TestDifferencesBeside: all are compared with one place, in another row, and the differences stand beside the means; so they do
+// in a table without columns.
+func TestDifferencesBeside(t *testing.T) {
+	for _, c := range []struct {
+		table string
+		want  []string
+	}{
+		{`
+rows = ["bits"]
+columns = ["method"]
+where = {method = ["QuEST", "full precision"]}
+baseline = {method = "full precision", bits = 16}`, []string{
+			"| bits | QuEST | Δ QuEST | full precision |",
+			"| 2 | 3.20 ± 0.20 | +1.50 (n = 1) |  |", "| 16 |  |  | 1.50 (n = 1) |",
+			"Δ: Differences to full precision · 16, replicate by replicate",
+		}},
+		{`
+rows = ["method"]
+where = {bits = "2", method = ["QuEST", "CAGE"]}
+baseline = {method = "QuEST"}`, []string{
+			"| method | validation loss | Δ validation loss |", "| QuEST | 3.20 ± 0.20 | – |", "| CAGE | 3.00 ± 0.10 | −0.20 [−0.45, +0.05] |",
+		}},
+	} {
+		text := strings.Replace(grid, `title = "Validation loss"`, "over = [\"seed\"]\ndifferences = \"beside\""+c.table+"\n[[study.tables]]\n"+`title = "Validation loss"`, 1)
+		r := build(t, text)
+		got := string(r.Tables[0].Markdown())
+		for _, want := range c.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("the table lacks %q:\n%s", want, got)
+			}
+		}
+	}
+}
+
 // TestHigherIsBetter: of what an evaluation measures, the direction is known. The best of a
 // row is then the highest, in the marks and in what the table says.
 func TestHigherIsBetter(t *testing.T) {

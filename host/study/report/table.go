@@ -27,6 +27,7 @@ type Table struct {
 
 	axes                []study.Axis      // all of the study
 	base                map[string]string // labels of the baseline; empty: there is none
+	beside              bool              // differences are columns beside the means
 	intervals           int               // number of differences with an interval
 	best                *study.Best       // nil: every axis is in the table
 	format, differences string            // formats of a number, and of a difference
@@ -68,7 +69,8 @@ func newTable(s *study.Study, t study.Table, results []study.Result) Table {
 	g := group(s, results, t.Over, t.Where, sides...)
 	out := Table{
 		Title: t.Title, Metric: t.Metric, Better: t.Better, RowAxes: t.Rows, ColAxes: t.Columns, Over: t.Over,
-		Rows: g.labels[0], Columns: g.labels[1], Baseline: -1, best: t.Best, base: t.Baseline, axes: s.Axes,
+		Rows: g.labels[0], Columns: g.labels[1], Baseline: -1, best: t.Best, base: t.Baseline,
+		beside: t.Beside, axes: s.Axes,
 	}
 	groups := make([][][]replicate, len(out.Rows))
 	for i, row := range out.Rows {
@@ -214,7 +216,7 @@ type cell struct {
 const absent = "–"
 
 // Grids returns the table of means and, if entries can be compared with a baseline, the table of
-// differences from it.
+// differences from it; or both in one table.
 func (t *Table) Grids() []grid {
 	means := t.grid(t.Title, t.notes(), -1, func(e Entry) cell {
 		if e.N == 0 {
@@ -239,8 +241,12 @@ func (t *Table) Grids() []grid {
 	if len(t.base) == 0 || len(t.Columns) == 1 && (t.Baseline >= 0 || len(t.Rows) == 1) {
 		return []grid{means}
 	}
+	without := t.Baseline
+	if t.beside {
+		without = -1
+	}
 	title := t.Title + ": difference to " + t.baseName()
-	differences := t.grid(title, t.differenceNotes(), t.Baseline, func(e Entry) cell {
+	differences := t.grid(title, t.differenceNotes(), without, func(e Entry) cell {
 		d := e.Difference
 		if d == nil {
 			return cell{Text: absent}
@@ -255,7 +261,20 @@ func (t *Table) Grids() []grid {
 		return c
 	})
 	differences.Differences = true
-	return []grid{means, differences}
+	if !t.beside {
+		return []grid{means, differences}
+	}
+	means.Notes = append(means.Notes, "Δ: "+strings.Join(differences.Notes, " "))
+	for c := len(t.Columns) - 1; c >= 0; c-- { // each column of differences follows that of its means
+		has := func(row []Entry) bool { return row[c].Difference != nil }
+		if k := means.Texts + c; c != t.Baseline && slices.ContainsFunc(t.Entries, has) {
+			means.Head = slices.Insert(means.Head, k+1, "Δ "+means.Head[k])
+			for i, row := range means.Rows {
+				means.Rows[i] = slices.Insert(row, k+1, differences.Rows[i][k])
+			}
+		}
+	}
+	return []grid{means}
 }
 
 // grid shows the entries, without one column. A table without axes in its columns has a single
