@@ -208,11 +208,21 @@ func (s *Study) FindStale(ctx context.Context, results []Result, survey Survey) 
 	if survey == nil {
 		return nil
 	}
+	begun := func(r Result) bool { return r.State != Missing && r.State != Running }
+	return MarkStale(ctx, results, survey, begun, func(_ Result, f config.Finding) string { return f.Stale })
+}
+
+// MarkStale surveys the results that compared selects, and gives the state [Stale] to those for
+// which stale returns a reason. The error is a *[NotCompared].
+func MarkStale(
+	ctx context.Context, results []Result, survey Survey,
+	compared func(Result) bool, stale func(Result, config.Finding) string,
+) error {
 	var list []*config.Config
-	at := map[string]int{} // in list, by ID: cells may share a run
+	indices := map[string]int{} // in list, by ID: cells may share a run
 	for _, r := range results {
-		if _, known := at[r.Cell.ID]; !known && r.State != Missing && r.State != Running {
-			at[r.Cell.ID] = len(list)
+		if _, known := indices[r.Cell.ID]; !known && compared(r) {
+			indices[r.Cell.ID] = len(list)
 			list = append(list, r.Cell.Config)
 		}
 	}
@@ -220,12 +230,14 @@ func (s *Study) FindStale(ctx context.Context, results []Result, survey Survey) 
 		return nil
 	}
 	findings := survey(ctx, list)
-	failed := slices.DeleteFunc(slices.Clone(findings), func(f config.Finding) bool { return f.Err == nil })
 	for i, r := range results {
-		if k, compared := at[r.Cell.ID]; compared && findings[k].Stale != "" {
-			results[i] = Result{Cell: r.Cell, State: Stale, Err: findings[k].Stale}
+		if k, ok := indices[r.Cell.ID]; ok && findings[k].Err == nil {
+			if why := stale(r, findings[k]); why != "" {
+				results[i] = Result{Cell: r.Cell, State: Stale, Err: why}
+			}
 		}
 	}
+	failed := slices.DeleteFunc(findings, func(f config.Finding) bool { return f.Err == nil })
 	if len(failed) > 0 {
 		return &NotCompared{len(failed), failed[0].Err}
 	}
@@ -252,7 +264,7 @@ type NotCompared struct {
 }
 
 func (e *NotCompared) Error() string {
-	return fmt.Sprintf("%d runs could not be compared with the plugins and the data as they are now: %v", e.Runs, e.First)
+	return fmt.Sprintf("%d runs could not be compared with the current plugins and data: %v", e.Runs, e.First)
 }
 
 func (e *NotCompared) Unwrap() error { return e.First }
@@ -266,10 +278,10 @@ func (s *Study) moveToStale(dir vfs.Path, name string) error {
 		return err
 	}
 	to, err := s.at(rundir.StudyStale).Unused(func(n int) string { return fmt.Sprintf("%s-%d", name, n) })
-	if err != nil {
-		return err
+	if err == nil {
+		err = dir.Rename(to)
 	}
-	if err := dir.Rename(to); err != nil {
+	if err != nil {
 		return err
 	}
 	return errors.Join(to.Dir().SyncDir(), dir.Dir().SyncDir())

@@ -49,7 +49,7 @@ type Source struct {
 	Revision string             `json:"revision"` // revision of the cage that added them
 	Builds   []engine.BuildInfo `json:"builds"`   // builds of cage that ran the cells; has one element
 	Plugins  []Plugin           `json:"plugins"`
-	Data     map[string]string  `json:"data,omitempty"` // SHA-256 of the token ids in files, by their paths
+	Data     map[string]string  `json:"data,omitempty"` // SHA-256 of the token ids in files, by path
 }
 
 // Plugin is a plugin that runs used.
@@ -68,8 +68,9 @@ type Cell struct {
 	// Asked holds the evaluations of its model; see [study.Study.Evaluated]. It is nil if there are
 	// none, and in files of versions that did not record them; such cells are assumed to have the
 	// study's current evaluations.
-	Asked   map[string]string         `json:"asked,omitempty"`
-	Metrics map[string]metrics.Number `json:"metrics"` // without times and speeds; empty if it diverged
+	Asked map[string]string `json:"asked,omitempty"`
+	// Metrics has no times and speeds. It is empty if the training diverged.
+	Metrics map[string]metrics.Number `json:"metrics"`
 	// Diverged says that the training ended because the loss or gradient was not finite.
 	Diverged bool `json:"diverged,omitempty"`
 }
@@ -77,7 +78,9 @@ type Cell struct {
 // Take returns the results of a study that are to be kept: those that are known, and those kept
 // before (nil: none) of cells that the study still has and that were not trained again. Of the
 // latter, it drops those that were trained on other tokens than the new results.
-func Take(s *study.Study, results []study.Result, before *File, revision string, now time.Time) (*File, error) {
+func Take(
+	s *study.Study, results []study.Result, before *File, revision string, now time.Time,
+) (*File, error) {
 	out := &File{Study: s.Name, From: s.File}
 	occasion := Source{Date: now.Format(time.DateOnly), Revision: revision}
 	var older []Cell
@@ -111,7 +114,20 @@ func Take(s *study.Study, results []study.Result, before *File, revision string,
 		}
 		out.Cells = append(out.Cells, c)
 	}
-	out.takeOver(before, slices.DeleteFunc(older, func(c Cell) bool { return out.otherTokens(before.Sources[c.Source].Data) != "" }))
+	older = slices.DeleteFunc(older, func(c Cell) bool {
+		return out.otherTokens(before.Sources[c.Source].Data) != ""
+	})
+	moved := map[int]int{} // index in before.Sources to index in out.Sources
+	for _, c := range older {
+		to, ok := moved[c.Source]
+		if !ok {
+			to = len(out.Sources)
+			moved[c.Source] = to
+			out.Sources = append(out.Sources, before.Sources[c.Source])
+		}
+		c.Source = to
+		out.Cells = append(out.Cells, c)
+	}
 	order := map[string]int{}
 	for i, c := range s.Cells {
 		order[c.ID] = i
@@ -120,9 +136,13 @@ func Take(s *study.Study, results []study.Result, before *File, revision string,
 	return out, nil
 }
 
+// same reports whether two cells have the same programs and results.
 func (c Cell) same(d Cell) bool {
-	equal := func(a, b metrics.Number) bool { return math.Float64bits(float64(a)) == math.Float64bits(float64(b)) }
-	return c.Programs == d.Programs && c.Diverged == d.Diverged && maps.EqualFunc(c.results(), d.results(), equal)
+	equal := func(a, b metrics.Number) bool {
+		return math.Float64bits(float64(a)) == math.Float64bits(float64(b))
+	}
+	return c.Programs == d.Programs && c.Diverged == d.Diverged &&
+		maps.EqualFunc(c.results(), d.results(), equal)
 }
 
 // results returns the numbers without those that repeat the configuration, of which files of
@@ -131,21 +151,6 @@ func (c Cell) results() map[string]metrics.Number {
 	list := maps.Clone(c.Metrics)
 	maps.DeleteFunc(list, func(name string, _ metrics.Number) bool { return metrics.Configured(name) })
 	return list
-}
-
-// takeOver adds cells of another file, with their sources.
-func (f *File) takeOver(before *File, cells []Cell) {
-	moved := map[int]int{}
-	for _, c := range cells {
-		to, ok := moved[c.Source]
-		if !ok {
-			to = len(f.Sources)
-			moved[c.Source] = to
-			f.Sources = append(f.Sources, before.Sources[c.Source])
-		}
-		c.Source = to
-		f.Cells = append(f.Cells, c)
-	}
 }
 
 // Results returns a result for each of the study's cells. Kept cells are done, failed if they
@@ -244,18 +249,19 @@ func take(r study.Result) (Cell, Source, error) {
 		err = plainjson.Unmarshal(text, &p)
 	}
 	if err != nil {
-		return c, Source{}, fmt.Errorf("what its run was made of cannot be read: %s: %w", path, err)
+		return c, Source{}, fmt.Errorf("its provenance cannot be read: %s: %w", path, err)
 	}
 	if r.Cell.Quantize == nil {
 		if c.Programs = digest.Named(p.Programs); c.Programs == "" {
-			return c, Source{}, fmt.Errorf("what its run was made of is not known: %s names no programs", path)
+			return c, Source{}, fmt.Errorf("%s names no programs", path)
 		}
 	}
 	cfg, err := config.Load(dir.Config().Name, nil)
 	if err != nil {
 		return c, Source{}, err
 	}
-	return c, Source{Builds: []engine.BuildInfo{p.Build}, Plugins: p.Plugins, Data: cfg.Data.Hashes()}, nil
+	builds := []engine.BuildInfo{p.Build}
+	return c, Source{Builds: builds, Plugins: p.Plugins, Data: cfg.Data.Hashes()}, nil
 }
 
 // otherTokens returns a file whose tokens differ from those of the sources; "" if none does.
@@ -274,7 +280,8 @@ func (f *File) otherTokens(data map[string]string) string {
 // occasion, and returns the source's index. All runs must have used the same tokens.
 func (f *File) note(made, occasion Source) (int, error) {
 	if path := f.otherTokens(made.Data); path != "" {
-		return 0, fmt.Errorf("%s held other tokens when it was trained than for other cells: a table of both would compare nothing", path)
+		return 0, fmt.Errorf("it was trained on other tokens in %s than other cells: "+
+			"their results cannot be compared", path)
 	}
 	i := slices.IndexFunc(f.Sources, func(s Source) bool { return s.Builds[0] == made.Builds[0] })
 	if i < 0 {
@@ -302,44 +309,23 @@ func (f *File) note(made, occasion Source) (int, error) {
 // have changed. The error is about cells that could not be compared, whose results are left
 // unchanged. A model that was quantized after training is stale if its source is; its own programs
 // are not compared.
-func (f *File) FindStale(ctx context.Context, s *study.Study, results []study.Result, survey study.Survey) error {
+func (f *File) FindStale(
+	ctx context.Context, s *study.Study, results []study.Result, survey study.Survey,
+) error {
 	defer s.FindRemade(results)
-	var list []*config.Config
 	kept := f.byConfiguration()
-	at := map[string]int{} // in list, by ID
-	for _, r := range results {
-		if _, known := at[r.Cell.ID]; !known && r.Known() && kept[configuration(r.Cell.ID)].Programs != "" {
-			at[r.Cell.ID] = len(list)
-			list = append(list, r.Cell.Config)
+	compared := func(r study.Result) bool {
+		return r.Known() && kept[configuration(r.Cell.ID)].Programs != ""
+	}
+	stale := func(r study.Result, now config.Finding) string {
+		c := kept[configuration(r.Cell.ID)]
+		if programs := digest.Named(now.Programs); programs != c.Programs {
+			return fmt.Sprintf("its plugins give other programs now: their hash is %s, was %s",
+				programs, c.Programs)
 		}
+		return config.ChangedData(f.Sources[c.Source].Data, now.Data)
 	}
-	if len(list) == 0 {
-		return nil
-	}
-	findings := survey(ctx, list)
-	for i, r := range results {
-		k, compared := at[r.Cell.ID]
-		if !compared || findings[k].Err != nil {
-			continue
-		}
-		if why := f.changed(kept[configuration(r.Cell.ID)], digest.Named(findings[k].Programs), findings[k].Data); why != "" {
-			results[i] = study.Result{Cell: r.Cell, State: study.Stale, Err: why}
-		}
-	}
-	failed := slices.DeleteFunc(findings, func(x config.Finding) bool { return x.Err == nil })
-	if len(failed) > 0 {
-		return &study.NotCompared{Runs: len(failed), First: failed[0].Err}
-	}
-	return nil
-}
-
-// changed describes the changes in the inputs of a cell, given the current digest of its programs
-// and hashes of its data; it is empty if there are none.
-func (f *File) changed(c Cell, programs string, data map[string]string) string {
-	if programs != c.Programs {
-		return fmt.Sprintf("its plugins give other programs now: their hash is %s, was %s", programs, c.Programs)
-	}
-	return config.ChangedData(f.Sources[c.Source].Data, data)
+	return study.MarkStale(ctx, results, survey, compared, stale)
 }
 
 // Write writes the file with one line per cell, so that diffs are readable.
@@ -378,7 +364,7 @@ func Read(path string) (*File, error) {
 	}
 	f, err := decode(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: no results that 'cage study keep' wrote: %w", path, err)
+		return nil, fmt.Errorf("%s was not written by 'cage study keep': %w", path, err)
 	}
 	return f, nil
 }
@@ -397,9 +383,9 @@ func decode(text []byte) (*File, error) {
 		case c.ID == "":
 			return nil, fmt.Errorf("cell %d has no ID", i)
 		case seen[configuration(c.ID)]:
-			return nil, fmt.Errorf("the cell %s stands there twice", c.ID)
+			return nil, fmt.Errorf("two cells have the configuration of %s", c.ID)
 		case c.Source < 0 || c.Source >= len(f.Sources):
-			return nil, fmt.Errorf("the cell %s has the source %d, and there are %d", c.ID, c.Source, len(f.Sources))
+			return nil, fmt.Errorf("the cell %s has the source %d of %d", c.ID, c.Source, len(f.Sources))
 		}
 		seen[configuration(c.ID)] = true
 	}
@@ -413,23 +399,24 @@ func ReadFor(s *study.Study, path string) (*File, error) {
 		return nil, err
 	}
 	if file.Study != s.Name {
-		return nil, fmt.Errorf("%s has results of the study %s, and %s is %s", path, file.Study, s.File, s.Name)
+		return nil, fmt.Errorf("%s has results of the study %s, not of %s (%s)",
+			path, file.Study, s.Name, s.File)
 	}
 	return file, nil
 }
 
 // Update creates the snapshot at path, or adds to it. It is an error if the file has results of
 // cells that the study no longer has, unless forget is set, which drops them.
-func Update(path string, s *study.Study, results []study.Result, forget bool, revision string, now time.Time) (*File, error) {
-	before, err := Read(path)
+func Update(
+	path string, s *study.Study, results []study.Result, forget bool, revision string, now time.Time,
+) (*File, error) {
+	before, err := ReadFor(s, path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	if before != nil && before.Study != s.Name {
-		return nil, fmt.Errorf("%s has results of the study %s, and %s is %s: give another --out", path, before.Study, s.File, s.Name)
-	}
 	if unknown := before.Unknown(s); len(unknown) > 0 && !forget {
-		return nil, fmt.Errorf("%s has results of %d cells that %s does not name any more, such as %s: give --forget to drop them, or another --out", path, len(unknown), s.File, unknown[0])
+		return nil, fmt.Errorf("%s has results of %d cells that %s no longer has, such as %s: "+
+			"give --forget to drop them, or another --out", path, len(unknown), s.File, unknown[0])
 	}
 	file, err := Take(s, results, before, revision, now)
 	if err != nil {

@@ -244,7 +244,7 @@ func TestFindStale(t *testing.T) {
 // of different data, are not kept.
 func TestTakeRefuses(t *testing.T) {
 	for want, change := range map[string]func(t *testing.T, s *study.Study){
-		"what its run was made of cannot be read": func(t *testing.T, s *study.Study) {
+		"its provenance cannot be read": func(t *testing.T, s *study.Study) {
 			write(t, filepath.Join(s.Cells[1].Run, "provenance.json"), "{")
 		},
 		"no such file": func(t *testing.T, s *study.Study) {
@@ -282,7 +282,7 @@ func TestOtherTokens(t *testing.T) {
 		}
 		write(t, filepath.Join(s.Cells[i].Run, "run.toml"), string(text))
 	}
-	if _, err := snapshot.Take(s, results, nil, "r1", day); err == nil || !strings.Contains(err.Error(), "t.tokens held other tokens") {
+	if _, err := snapshot.Take(s, results, nil, "r1", day); err == nil || !strings.Contains(err.Error(), "it was trained on other tokens in t.tokens") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -297,11 +297,11 @@ func TestReadRefuses(t *testing.T) {
 		`{"study": "s"} {}`:         "something follows",
 		`{"study": "s", ` + sources + `, "cells": [{"source": 0}]}`:                                          "has no ID",
 		`{"study": "s", ` + sources + `, "cells": [{"id": "a", "source": -1}]}`:                              "has the source -1",
-		`{"study": "s", ` + sources + `, "cells": [{"id": "a", "source": 1}]}`:                               "has the source 1, and there are 1",
-		`{"study": "s", ` + sources + `, "cells": [{"id": "x-a", "source": 0}, {"id": "y-a", "source": 0}]}`: "stands there twice",
+		`{"study": "s", ` + sources + `, "cells": [{"id": "a", "source": 1}]}`:                               "has the source 1 of 1",
+		`{"study": "s", ` + sources + `, "cells": [{"id": "x-a", "source": 0}, {"id": "y-a", "source": 0}]}`: "two cells have the configuration of y-a",
 	} {
 		write(t, "kept.json", text)
-		if _, err := snapshot.Read("kept.json"); err == nil || !strings.HasPrefix(err.Error(), "kept.json: ") || !strings.Contains(err.Error(), want) {
+		if _, err := snapshot.Read("kept.json"); err == nil || !strings.HasPrefix(err.Error(), "kept.json was not written by ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
