@@ -41,16 +41,12 @@ func (r *runner) attempt(ctx context.Context, c Cell) (State, *Failure, error) {
 		return Interrupted, nil, err
 	}
 	state, failure := Done, (*Failure)(nil)
-	ready := true
 	if !completed || c.Quantize != nil {
-		ready, failure = r.awaitSource(ctx, c)
+		state, failure = r.awaitSource(ctx, c)
 	}
 	switch {
-	case failure != nil:
-		failure.Attempts = previous + 1
-		return Failed, failure, nil
-	case !ready:
-		return Interrupted, nil, nil
+	case state != Done:
+		err = nil
 	case c.Quantize != nil:
 		state, failure, err = r.quantize(ctx, c)
 	case err != nil || !completed: // train replaces a damaged summary
@@ -66,12 +62,10 @@ func (r *runner) attempt(ctx context.Context, c Cell) (State, *Failure, error) {
 }
 
 func (r *runner) train(ctx context.Context, c Cell) (State, *Failure, error) {
-	dir := r.study.dir(c)
-	p := process{dir: dir, grace: r.study.grace(), log: logFile, environment: c.environment, threads: r.plan.Threads,
-		command: slices.Concat(r.opts.Command, []string{
-			dir.Join(cellFile).Name, "--resume", "--quiet", "--lifeline=" + r.study.grace().String(),
-		})}
-	failure, err := p.run(ctx)
+	dir, grace := r.study.dir(c), r.study.grace()
+	failure, err := r.process(ctx, c, logFile, nil, slices.Concat(r.opts.Command, []string{
+		dir.Join(cellFile).Name, "--resume", "--quiet", "--lifeline=" + grace.String(),
+	}))
 	if err != nil {
 		return Interrupted, nil, err
 	}
@@ -81,54 +75,55 @@ func (r *runner) train(ctx context.Context, c Cell) (State, *Failure, error) {
 		return Interrupted, nil, err
 	case completed: // the summary is written last, so the exit status does not matter
 		return Done, nil, nil
-	case failure != nil && failure.stopped, ctx.Err() != nil && failure == nil: // this process alone was stopped, or the study ends
+	case failure == nil && ctx.Err() != nil, failure != nil && failure.stopped:
 		return Interrupted, nil, nil
 	case failure == nil:
-		failure = &Failure{Exit: "exit status 0"}
-		log, err := p.openLog()
-		if err != nil {
-			return Failed, failure, err
-		}
-		failure.explain(log, p.start)
-		return Failed, failure, log.Close()
+		const noResult = "its process ended: exit status 0, without a result"
+		failure = &Failure{Exit: "exit status 0", Error: noResult, File: logFile}
 	}
 	return Failed, failure, nil
 }
 
-// process is a child process that works on a cell.
-type process struct {
-	dir     rundir.Dir // the cell's directory
-	log     string     // the file in dir that receives the output of the process
-	output  *vfs.Path  // receives the standard output; nil: the log receives that, too
-	command []string
-	threads int
-	grace   time.Duration // time to stop before it is killed
-	// environment is added to the environment of this process.
-	environment []string
-
-	start int64 // offset in the log at which its messages begin
+// tool runs a cage command on a cell that, unlike a training, need not save anything if it is
+// stopped.
+func (r *runner) tool(
+	ctx context.Context, c Cell, log string, output *vfs.Path, arguments []string,
+) (State, *Failure, error) {
+	failure, err := r.process(ctx, c, log, output, slices.Concat(r.opts.Tool, arguments))
+	switch {
+	case err != nil, failure != nil && ctx.Err() != nil:
+		return Interrupted, nil, err
+	case failure != nil:
+		return Failed, failure, nil
+	}
+	return Done, nil, nil
 }
 
-// run waits until the process ends, and returns a failure unless its exit status is 0. The error is
-// about the log.
-func (p *process) run(ctx context.Context) (failure *Failure, err error) {
-	log, err := p.openLog()
+// process runs a command that works on a cell, and returns a failure unless its exit status is 0.
+// Its output is appended to the named log in the cell's directory; its standard output goes to
+// the file output instead unless that is nil. The error is about these files.
+func (r *runner) process(
+	ctx context.Context, c Cell, logName string, outputFile *vfs.Path, command []string,
+) (failure *Failure, err error) {
+	log, err := r.study.dir(c).Join(logName).OpenFile(os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	if p.start, err = log.Seek(0, io.SeekEnd); err != nil {
+	start, err := log.Seek(0, io.SeekEnd)
+	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(p.command[0], p.command[1:]...)
-	cmd.Env = slices.Concat(os.Environ(), []string{fmt.Sprintf("GOMAXPROCS=%d", p.threads)}, p.environment)
+	cmd := exec.Command(command[0], command[1:]...)
+	threads := fmt.Sprintf("GOMAXPROCS=%d", r.plan.Threads)
+	cmd.Env = slices.Concat(os.Environ(), []string{threads}, c.environment)
 	output, err := vfs.OSFile(log)
 	if err != nil {
 		return nil, err
 	}
 	cmd.Stdout, cmd.Stderr = output, output
-	if p.output != nil {
-		file, err := p.output.OpenFile(os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if outputFile != nil {
+		file, err := outputFile.OpenFile(os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 		if err != nil {
 			return nil, err
 		}
@@ -154,7 +149,7 @@ func (p *process) run(ctx context.Context) (failure *Failure, err error) {
 			_ = alive.Close()
 			select {
 			case err = <-ended:
-			case <-time.After(p.grace):
+			case <-time.After(r.study.grace()):
 				_ = cmd.Process.Kill()
 				<-ended
 				err = errors.New("was killed, because it did not stop")
@@ -166,15 +161,12 @@ func (p *process) run(ctx context.Context) (failure *Failure, err error) {
 		return nil, nil
 	}
 	if failure == nil {
-		failure = &Failure{stopped: cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == exitInterrupted}
+		state := cmd.ProcessState // nil if it has not started
+		failure = &Failure{stopped: state != nil && state.ExitCode() == exitInterrupted}
 	}
 	failure.Exit = err.Error()
-	failure.explain(log, p.start)
+	failure.explain(log, start)
 	return failure, nil
-}
-
-func (p *process) openLog() (vfs.File, error) {
-	return p.dir.Join(p.log).OpenFile(os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 }
 
 // prepare makes the cell's directory ready for a process, and returns the number of failed
@@ -224,7 +216,8 @@ func checkOurs(dir vfs.Path) error {
 		return err
 	}
 	for _, name := range []string{logFile, evaluationLog, failedFile} {
-		err = errors.Join(err, atomicfile.CheckOurs(dir.Join(name), func(io.Reader) bool { return false }))
+		foreign := func(io.Reader) bool { return false }
+		err = errors.Join(err, atomicfile.CheckOurs(dir.Join(name), foreign))
 	}
 	return err
 }
@@ -232,7 +225,8 @@ func checkOurs(dir vfs.Path) error {
 // removeAbandoned removes the temporary files that killed writers of the named files left in a
 // directory. It must not be called while these files are being written.
 func removeAbandoned(dir vfs.Path, names ...string) error {
-	return atomicfile.RemoveAbandoned(dir, func(name string) bool { return slices.Contains(names, name) })
+	match := func(name string) bool { return slices.Contains(names, name) }
+	return atomicfile.RemoveAbandoned(dir, match)
 }
 
 const (

@@ -36,15 +36,15 @@ type account struct {
 
 // evaluationsOf returns the evaluations of a cell. They include the validation loss if the cell's
 // model is quantized after its training, because no training measures it.
-func (s *Study) evaluationsOf(c Cell) []*placedEvaluation {
+func (s *Study) evaluationsOf(c Cell) []*positionedEvaluation {
 	if c.Quantize == nil || c.Quantize.Of != OfFullPrecision {
 		return s.evaluations
 	}
 	e := &validationLoss{Batches: c.Config.Train.FinalEvalBatches}
-	return append([]*placedEvaluation{{evaluation: e, rows: e.Rows}}, s.evaluations...)
+	return append([]*positionedEvaluation{{evaluation: e, rows: e.Rows}}, s.evaluations...)
 }
 
-func (s *Study) answers(c Cell, e *placedEvaluation) vfs.Path {
+func (s *Study) answers(c Cell, e *positionedEvaluation) vfs.Path {
 	return s.dir(c).Join(evaluationsDir, e.ID())
 }
 
@@ -122,17 +122,11 @@ func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) 
 			continue
 		}
 		output := dir.Join(outputFile)
-		p := process{
-			dir: r.study.dir(c), grace: r.study.grace(), log: evaluationLog, environment: c.environment,
-			output: &output, threads: r.plan.Threads, command: slices.Concat(r.opts.Tool, e.Arguments(c.Run, dir.Name)),
-		}
-		failure, err := p.run(ctx)
-		switch {
-		case err != nil:
+		state, failure, err := r.tool(ctx, c, evaluationLog, &output, e.Arguments(c.Run, dir.Name))
+		switch state {
+		case Interrupted:
 			return Unevaluated, nil, err
-		case failure != nil && ctx.Err() != nil:
-			return Unevaluated, nil, nil
-		case failure != nil:
+		case Failed:
 			return Failed, failure, nil
 		}
 		a, _, err := readAccount(dir)
@@ -156,7 +150,9 @@ func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) 
 
 // beginEvaluation prepares the directory of an evaluation, and reports whether the evaluation is
 // already complete. Answers to other questions are moved to the stale runs.
-func (s *Study) beginEvaluation(ctx context.Context, c Cell, e *placedEvaluation) (done bool, err error) {
+func (s *Study) beginEvaluation(
+	ctx context.Context, c Cell, e *positionedEvaluation,
+) (done bool, err error) {
 	dir := s.answers(c, e)
 	now, err := e.rows()
 	if err != nil {
@@ -226,19 +222,19 @@ func (s *Study) FindUnevaluated(r *Result, recorded map[string]string) {
 }
 
 // unevaluated gives the result the state [Unevaluated], and removes the metrics of an evaluation.
-func (r *Result) unevaluated(e *placedEvaluation, why string) {
+func (r *Result) unevaluated(e *positionedEvaluation, why string) {
 	r.State, r.Err, r.Summary = Unevaluated, why, maps.Clone(r.Summary)
 	for _, m := range e.Metrics() {
 		delete(r.Summary, m.Name)
 	}
 }
 
-// placedEvaluation is an evaluation with its position in the study file.
-type placedEvaluation struct {
+// positionedEvaluation is an evaluation with its position in the study file.
+type positionedEvaluation struct {
 	evaluation
 	// rows returns a hash of the files from which the questions are made; it reads them once.
-	rows  func() (string, error)
-	place plaintoml.Error // position of the key that names these files
+	rows     func() (string, error)
+	position plaintoml.Error // of the key that names these files
 }
 
 // readEvaluations reads [[study.evaluations]], each of which is tasks or RULER.
@@ -259,7 +255,8 @@ func (s *Study) readEvaluations(tables []*table) {
 			}
 			measured[m.Name] = t.path
 		}
-		s.evaluations = append(s.evaluations, &placedEvaluation{e, sync.OnceValues(e.Rows), *t.ErrorAt(at, "")})
+		position := *t.ErrorAt(at, "")
+		s.evaluations = append(s.evaluations, &positionedEvaluation{e, sync.OnceValues(e.Rows), position})
 	}
 }
 
@@ -276,7 +273,9 @@ func required(keys []schema.Key, names ...string) []schema.Key {
 func (t *table) ruler() *rulerQuestions {
 	e := &rulerQuestions{}
 	var values map[string]any
-	t.read(schema.Key{Name: "batch", To: &e.Batch, Is: schema.From(1, schema.Most), Default: ruler.DefaultBatch}, schema.Key{Name: "ruler", To: &values})
+	sizes := schema.From(1, schema.Most)
+	t.read(schema.Key{Name: "batch", To: &e.Batch, Is: sizes, Default: ruler.DefaultBatch},
+		schema.Key{Name: "ruler", To: &values})
 	if in := t.below("ruler", values); in != nil {
 		in.read(required(e.Keys(), "lengths")...)
 		e.Lengths = e.SortedLengths()
@@ -292,10 +291,11 @@ func (t *table) ruler() *rulerQuestions {
 func (t *table) tasks() *taskQuestions {
 	e := &taskQuestions{}
 	keys := required(e.Keys(), "tasks", "data")
-	keys[0].Is = schema.Paths("that name tasks, or files that describe one: " + strings.Join(tasks.Names(), ", "))
+	names := strings.Join(tasks.Names(), ", ")
+	keys[0].Is = schema.Paths("that name tasks, or files that describe one: " + names)
 	t.read(keys...)
 	if e.OneTurn && !e.Chat {
-		t.report(t.key("one_turn"), "leave it out, or set chat = true", "belongs to conversations")
+		t.report(t.key("one_turn"), "leave it out, or set chat = true", "applies only to conversations")
 	}
 	for i, name := range e.Names {
 		key := t.key("tasks")
@@ -339,19 +339,21 @@ func (s *Study) better(metric string) string {
 	return "lower"
 }
 
+// checkAnswerable reports evaluations that the model of a cell cannot answer.
 func (s *Study) checkAnswerable(r *reader, study *table, axes []axis) {
-	if len(s.evaluations) == 0 {
-		return
-	}
+	key := study.key("evaluations")
 	for _, c := range s.Cells {
-		if !c.Config.Model.Language() {
-			r.report(study.key("evaluations"), "want cells that train language models", "a model of kind %q answers no questions (cell %s)", c.Config.Model.Kind, strings.Join(c.Of(axisNames(axes)), " · "))
-			return
-		}
+		cell, model := strings.Join(c.Of(axisNames(axes)), " · "), c.Config.Model
 		for i, e := range s.evaluations {
 			long, ok := e.evaluation.(*rulerQuestions)
-			if most := c.Config.Model.Context; ok && len(long.Lengths) > 0 && slices.Max(long.Lengths) > most {
-				r.report(plaintoml.Indexed(study.key("evaluations"), i)+".ruler.lengths", "want no more, or a larger model.context", "the model sees %d tokens (cell %s)", most, strings.Join(c.Of(axisNames(axes)), " · "))
+			switch {
+			case !model.Language():
+				r.report(key, "want cells that train language models",
+					"a model of kind %q answers no questions (cell %s)", model.Kind, cell)
+				return
+			case ok && len(long.Lengths) > 0 && slices.Max(long.Lengths) > model.Context:
+				r.report(plaintoml.Indexed(key, i)+".ruler.lengths", "want no more, or a larger model.context",
+					"the model sees %d tokens (cell %s)", model.Context, cell)
 				return
 			}
 		}

@@ -62,8 +62,8 @@ func FuzzState(f *testing.F) {
 	s := parsed(f, path, small)
 	s.Out = filepath.Join(dir, "out")
 	cell := filepath.Join(s.Out, "cells", "a")
-	e := &placedEvaluation{evaluation: &taskQuestions{}}
-	s.evaluations = []*placedEvaluation{e}
+	e := &positionedEvaluation{evaluation: &taskQuestions{}}
+	s.evaluations = []*positionedEvaluation{e}
 	f.Fuzz(func(t *testing.T, claim, failed, summary, account []byte) {
 		c := Cell{ID: "a", Dir: cell}
 		at := rundir.At(cell)

@@ -69,12 +69,13 @@ func readAxes(tables []*table) []axis {
 	for _, t := range tables {
 		a := axis{path: t.path}
 		var values any
-		t.read(schema.Key{Name: "name", To: &a.name, Is: schema.NonEmpty(`that names the axis, such as name = "bits"`)},
-			optional("key", &a.keys), optional("values", &values))
+		name := schema.NonEmpty(`that names the axis, such as name = "bits"`)
+		t.read(schema.Key{Name: "name", To: &a.name, Is: name}, optional("key", &a.keys),
+			optional("values", &values))
 		if a.name == "" {
 			t.vague = true
 		} else if find(axes, a.name) != nil {
-			t.report(t.key("name"), "want a name of its own for each axis", "there are two axes %q", a.name)
+			t.report(t.key("name"), "want a different name for each axis", "there are two axes %q", a.name)
 		}
 		if slices.Contains(a.keys, outKey) {
 			t.report(t.key("key"), "want another key", outIsOurs)
@@ -89,7 +90,7 @@ func readAxes(tables []*table) []axis {
 	return axes
 }
 
-const wantValues = `want values such as [2, 3, 4] with key = "...", or [{label = "...", set = {...}}, ...]`
+const valueTables = `[{label = "...", set = {...}}, ...]`
 
 func readValues(t *table, a axis, raw any) []value {
 	var elements []any
@@ -103,11 +104,13 @@ func readValues(t *table, a axis, raw any) []value {
 			elements = append(elements, e)
 		}
 	default:
-		t.wrong("values", raw, strings.TrimPrefix(wantValues, "want "))
+		t.wrong("values", raw, `values such as [2, 3, 4] with key = "...", or `+valueTables)
 		return nil
 	}
-	if plain := slices.IndexFunc(elements, func(e any) bool { return !schema.IsTable(e) }); plain >= 0 && len(a.keys) == 0 {
-		t.report(t.key("key"), `want the key that gets the values, such as key = "quantizer.bits"; or a table for each value: [{label = "...", set = {...}}, ...]`,
+	plain := slices.IndexFunc(elements, func(e any) bool { return !schema.IsTable(e) })
+	if plain >= 0 && len(a.keys) == 0 {
+		t.report(t.key("key"), `want the key that gets the values, such as key = "quantizer.bits"; `+
+			"or a table for each value: "+valueTables,
 			"missing, but values has %s", schema.Describe(elements[plain]))
 		return nil
 	}
@@ -119,7 +122,7 @@ func readValues(t *table, a axis, raw any) []value {
 			continue
 		}
 		if slices.ContainsFunc(values, func(other value) bool { return other.label == v.label }) {
-			t.report(key, "want a label of its own for each value", "there are two values %q", v.label)
+			t.report(key, "want a different label for each value", "there are two values %q", v.label)
 			continue
 		}
 		values = append(values, v)
@@ -145,21 +148,22 @@ func readValue(t *table, a axis, key string, raw any) (value, bool) {
 	e := &table{reader: t.reader, path: key, values: values}
 	var rawLabel, rawValue, quantize any
 	var set, init map[string]any
-	keys := []schema.Key{{Name: "label", To: &rawLabel, Is: schema.Anything(`the text that stands for the value, such as label = "CAGE"`)}}
-	if len(a.keys) > 0 {
-		keys = append(keys, schema.Key{Name: "value", To: &rawValue, Is: schema.Anything("the value of " + strings.Join(a.keys, " and "))})
+	isLabel := schema.Anything(`the name of the value, such as label = "CAGE"`)
+	keys := []schema.Key{
+		{Name: "label", To: &rawLabel, Is: isLabel},
+		optional("set", &set), optional("quantize", &quantize), optional("init", &init),
 	}
-	keys = append(keys, optional("set", &set), optional("quantize", &quantize), optional("init", &init))
+	if len(a.keys) > 0 {
+		isValue := schema.Anything("the value of " + strings.Join(a.keys, " and "))
+		keys = append(keys, schema.Key{Name: "value", To: &rawValue, Is: isValue})
+	}
 	e.read(keys...)
 	label, ok := t.label(e.key("label"), rawLabel)
 	if !ok && e.has("label") {
-		e.wrong("label", rawLabel, "a text or a number")
+		e.wrong("label", rawLabel, "a string or a number")
 	}
-	v := value{
-		label: label, settings: slices.Concat(t.assign(a.keys, e.key("value"), rawValue), e.settings("set", set)),
-		quantize: e.quantize(quantize), init: e.below("init", init),
-	}
-	return v, ok
+	settings := slices.Concat(t.assign(a.keys, e.key("value"), rawValue), e.settings("set", set))
+	return value{label, settings, e.quantize(quantize), e.below("init", init)}, ok
 }
 
 // outKey is the key that no cell may set.
@@ -218,7 +222,8 @@ func readCells(study *table, axes []axis, exclude, cells []*table) []plan {
 	}
 	var plans []plan
 	if n := size(axes, nil); n > maxCells {
-		study.report(study.key("axes"), fmt.Sprintf("want at most %d", maxCells), "the grid has %.3g cells", n)
+		most := fmt.Sprintf("want at most %d", maxCells)
+		study.report(study.key("axes"), most, "the grid has %.3g cells", n)
 		return nil
 	}
 	for _, p := range grid(axes, nil) {
@@ -231,17 +236,24 @@ func readCells(study *table, axes []axis, exclude, cells []*table) []plan {
 	}
 	for _, t := range cells {
 		for _, p := range readCell(t, axes) {
-			if i := slices.IndexFunc(plans, func(o plan) bool { return maps.Equal(o.labels, p.labels) }); i >= 0 {
-				t.report(t.path, "want other labels, or leave it out of the grid with [[study.exclude]]", "there are two cells %s", p.name(axes))
+			if indexOf(plans, p.labels) >= 0 {
+				t.report(t.path, "want other labels, or leave it out of the grid with [[study.exclude]]",
+					"there are two cells %s", p.name(axes))
 				break
 			}
 			plans = append(plans, p)
 		}
 	}
 	if len(plans) == 0 && len(study.Errs) == 0 { // otherwise there may be cells once these are fixed
-		study.report(study.path, "want values for every axis, or [[study.cells]]", "the study has no cells")
+		study.report(study.path, "want values for every axis, or [[study.cells]]",
+			"the study has no cells")
 	}
 	return plans
+}
+
+// indexOf returns the index of the plan with the given labels; -1 if there is none.
+func indexOf(plans []plan, labels map[string]string) int {
+	return slices.IndexFunc(plans, func(p plan) bool { return maps.Equal(p.labels, labels) })
 }
 
 // maxCells is the largest number of cells of a study.
@@ -295,7 +307,8 @@ func readCell(t *table, axes []axis) []plan {
 	var rawQuantize any
 	t.read(schema.Key{Name: "label", To: &labels, Is: schema.Anything("of labels by axis")},
 		optional("set", &set), optional("quantize", &rawQuantize), optional("init", &init))
-	settings, quantize, label := t.settings("set", set), t.quantize(rawQuantize), t.below("label", labels)
+	settings, quantize := t.settings("set", set), t.quantize(rawQuantize)
+	label := t.below("label", labels)
 	if label == nil {
 		return nil
 	}
@@ -308,11 +321,13 @@ func readCell(t *table, axes []axis) []plan {
 	}
 	for _, a := range axes {
 		if _, ok := fixed[a.name]; !ok && len(a.values) == 0 {
-			t.report(label.path, "want a label for it: the axis has no values", "no label of the axis %q", a.name)
+			t.report(label.path, "want a label for it: the axis has no values",
+				"no label of the axis %q", a.name)
 		}
 	}
 	if n := size(axes, fixed); n > maxCells {
-		t.report(label.path, fmt.Sprintf("want labels of more axes: at most %d cells", maxCells), "stands for %.3g cells", n)
+		most := fmt.Sprintf("want labels of more axes: at most %d cells", maxCells)
+		t.report(label.path, most, "matches %.3g cells", n)
 		return nil
 	}
 	plans := grid(axes, fixed)
@@ -424,8 +439,9 @@ func (r *reader) findStarts(plans []plan, axes []axis) []int {
 		for axis, list := range labels {
 			want[axis] = list[0]
 		}
-		const hint = "want those of a cell that is trained; an axis that is left out has the label of the cell itself"
-		j := slices.IndexFunc(plans, func(o plan) bool { return maps.Equal(o.labels, want) })
+		const hint = "want those of a cell that is trained; " +
+			"an axis that is left out has the label of the cell itself"
+		j := indexOf(plans, want)
 		switch {
 		case labels == nil:
 		case j < 0:

@@ -146,7 +146,7 @@ func sameReport(t *testing.T, path, a, b string) {
 			t.Fatal(err)
 		}
 	}
-	if len(files[0]) < 4 {
+	if len(files[0]) < 3 {
 		t.Errorf("a report of %d files only", len(files[0]))
 	}
 	if diff := cmp.Diff(files[0], files[1]); diff != "" {

@@ -54,15 +54,17 @@ func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
 	}
 	var baseValue any
 	study := &table{reader: r, path: "study"}
-	top.read(schema.Key{Name: "base", To: &baseValue, Is: schema.Anything(baseIs)}, schema.Key{Name: "study", To: &study.values})
+	top.read(schema.Key{Name: "base", To: &baseValue, Is: schema.Anything(baseIs)},
+		schema.Key{Name: "study", To: &study.values})
 	base := s.readBase(top, baseValue)
 	var lists struct{ axes, exclude, cells, evaluations, tables, figures []map[string]any }
 	study.read(optional("name", &s.Name), optional("out", &s.Out),
 		schema.Key{Name: "parallel", To: &s.Parallel, Is: schema.From(0, maxParallel), Default: 0},
 		schema.Key{Name: "stop_minutes", To: &s.StopMinutes, Is: schema.Above(0, 1e6), Default: 1.0},
 		schema.Key{Name: "axes", To: &lists.axes, Doc: "each with a name and values"},
-		optional("exclude", &lists.exclude), optional("cells", &lists.cells), optional("evaluations", &lists.evaluations),
-		optional("tables", &lists.tables), optional("figures", &lists.figures))
+		optional("exclude", &lists.exclude), optional("cells", &lists.cells),
+		optional("evaluations", &lists.evaluations), optional("tables", &lists.tables),
+		optional("figures", &lists.figures))
 	if s.Name == "" { // the default is the name of the file
 		s.Name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	}
@@ -71,7 +73,8 @@ func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
 	}
 	s.Out = filepath.Clean(cmp.Or(s.Out, filepath.Join("studies", s.Name)))
 	axes := readAxes(study.each("axes", lists.axes))
-	plans := readCells(study, axes, study.each("exclude", lists.exclude), study.each("cells", lists.cells))
+	exclude, cells := study.each("exclude", lists.exclude), study.each("cells", lists.cells)
+	plans := readCells(study, axes, exclude, cells)
 	s.readEvaluations(study.each("evaluations", lists.evaluations))
 	s.readTables(study.each("tables", lists.tables), axes, plans)
 	if !study.has("tables") {
@@ -114,12 +117,8 @@ func (s *Study) readBase(top *table, raw any) *plaintoml.Document {
 		if err == nil {
 			return doc
 		}
-		if raw == "" || errors.Is(err, fs.ErrNotExist) {
-			top.report("base", "want "+baseIs+"; it is relative to the study file", "there is no file %s", s.Base)
-			return nil
-		}
 		if e, ok := errors.AsType[*plaintoml.Error](err); ok && e.Line == 0 { // about the whole file
-			top.report("base", "want "+baseIs, "%s", e.File+": "+e.Msg)
+			top.report("base", "want "+baseIs+"; it is relative to the study file", "%s: %s", e.File, e.Msg)
 			return nil
 		}
 		top.Errs = append(top.Errs, problemsOf(err)...)
@@ -158,7 +157,7 @@ func (s *Study) name() error {
 		c.ID = taken[hash]
 		c.Dir = filepath.Join(s.Out, rundir.StudyCells, c.ID)
 	}
-	return s.placeRuns()
+	return s.setRuns()
 }
 
 // maxSlug leaves room for the hash in a file name, whose length some file systems limit.
@@ -182,7 +181,8 @@ type problems struct {
 
 func (p *problems) add(err error, cell string) {
 	for _, e := range problemsOf(err) {
-		i := slices.IndexFunc(p.errs, func(known *plaintoml.Error) bool { return known.Error() == e.Error() })
+		same := func(known *plaintoml.Error) bool { return known.Error() == e.Error() }
+		i := slices.IndexFunc(p.errs, same)
 		if i < 0 {
 			i = len(p.errs)
 			p.errs, p.cells = append(p.errs, e), append(p.cells, nil)
@@ -212,12 +212,10 @@ func (p problems) list(cells int) plaintoml.Errors {
 
 // problemsOf splits an error of host/train/config into its problems.
 func problemsOf(err error) plaintoml.Errors {
-	var all plaintoml.Errors
-	if errors.As(err, &all) {
+	if all, ok := errors.AsType[plaintoml.Errors](err); ok {
 		return all
 	}
-	var one *plaintoml.Error
-	if errors.As(err, &one) {
+	if one, ok := errors.AsType[*plaintoml.Error](err); ok {
 		return plaintoml.Errors{one}
 	}
 	return plaintoml.Errors{{Msg: err.Error()}}

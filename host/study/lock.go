@@ -60,8 +60,9 @@ func awaitFree(ctx context.Context, lock vfs.Path) error {
 	return l.Unlock()
 }
 
-// claimsDir has a file for each cell. The process that works on the cell holds a lock on it, and has
-// written its [Holder] into it. The lock ends with the process; without it the content means nothing.
+// claimsDir has a file for each cell. The process that works on the cell holds a lock on the file,
+// and has written its [Holder] into it. The lock ends with the process; without a lock the content
+// means nothing.
 const claimsDir = ".claims"
 
 // Holder is a process that works on a cell. It is zero if the process has not written its name yet.
@@ -116,12 +117,12 @@ const (
 )
 
 // ErrLocks is returned by [Run] if a study is shared in a directory where locks do not hold.
-var ErrLocks = errors.New("locks do not hold on this file system, so that two processes would train one cell")
+var ErrLocks = errors.New("locks do not hold here: two processes would train one cell")
 
 // noLocks returns the error that locks do not hold in the study's directory.
 func (s *Study) noLocks(why string) error {
-	return fmt.Errorf("%s: %w: %s; want a file system whose locks hold on all machines (NFS without nolock "+
-		"and local_lock, Lustre with flock), or one process and no --share", s.Out, ErrLocks, why)
+	return fmt.Errorf("%s: %w: %s; want a file system whose locks hold on all machines (NFS without "+
+		"nolock and local_lock, Lustre with flock), or one process and no --share", s.Out, ErrLocks, why)
 }
 
 // claim locks a cell for this process until release is called, or returns [vfs.ErrLocked]. It is an
@@ -130,7 +131,9 @@ func (s *Study) noLocks(why string) error {
 // If the study is shared, claim checks that locks hold between the processes. If they do not,
 // another process writes into the file although this one has the lock. A file that a killed process
 // left is therefore watched for a while. Later, lost is called with the error.
-func (s *Study) claim(ctx context.Context, id string, share bool, lost func(error)) (release func() error, err error) {
+func (s *Study) claim(
+	ctx context.Context, id string, share bool, lost func(error),
+) (release func() error, err error) {
 	file := claimFile(s.at(), id)
 	if err := file.Dir().MkdirAll(); err != nil {
 		return nil, err
@@ -212,14 +215,16 @@ func (h Holder) write(file vfs.Path, flag int) ([]byte, error) {
 	return text, errors.Join(err, f.Close()) // closing makes it visible to other machines
 }
 
-// signature reports whether content is what Holder.write writes, or what a loss of power leaves of it.
+// signature reports whether content is what Holder.write writes, or what a loss of power leaves of
+// that.
 func signature(content io.Reader) bool {
 	text, err := io.ReadAll(io.LimitReader(content, maxHolder+1))
 	if err != nil || len(text) > maxHolder {
 		return false
 	}
 	var h Holder
-	return len(bytes.Trim(text, "\x00")) == 0 || plainjson.UnmarshalStrict(text, &h) == nil && !h.Since.IsZero()
+	lost := len(bytes.Trim(text, "\x00")) == 0
+	return lost || plainjson.UnmarshalStrict(text, &h) == nil && !h.Since.IsZero()
 }
 
 const maxHolder = 4 << 10 // bytes; longer than a claim
@@ -242,7 +247,8 @@ func Holders(study vfs.Path) (map[string]Holder, error) {
 		}
 		if locked {
 			var h Holder
-			if text, err := claim.ReadSmallFile(maxHolder); err != nil || plainjson.Unmarshal(text, &h) != nil {
+			text, err := claim.ReadSmallFile(maxHolder)
+			if err != nil || plainjson.Unmarshal(text, &h) != nil {
 				h = Holder{} // the process has not written it yet
 			}
 			cells[e.Name()] = h

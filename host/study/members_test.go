@@ -77,7 +77,7 @@ func TestLocksThatDoNotHold(t *testing.T) {
 				if err != nil {
 					return
 				}
-				time.Sleep(5 * beat)
+				time.Sleep(5*beat + beat/2) // between two writes
 				if c.later {
 					other(1)
 					time.Sleep(2 * beat)

@@ -6,100 +6,99 @@ import (
 	"strings"
 )
 
-// Prune returns which cells need no training because of tables whose Best has Spare: the runs that
-// would be reported with another label than the chosen one. Results are of all cells, in the order
-// of the study.
+// Prune returns, by ID, the cells that need no training because of tables whose Best has Spare:
+// their label is not the chosen one. Results are of all cells, in the order of the study.
 //
 // While the choice for an entry is not known yet, one cell for each replicate waits for it, and the
-// rest are spared. A cell that some other table needs is neither spared nor waiting.
-func (s *Study) Prune(results []Result) (spared, waiting map[string]bool) {
-	var uses []map[int]use // for each such table, the uses of the cells that it reports
+// rest are unneeded. A cell that some other table needs is neither unneeded nor waiting.
+func (s *Study) Prune(results []Result) (unneeded, waiting map[string]bool) {
+	var needs []map[int]need // for each such table, the need for the cells that it reports
 	for _, t := range s.Tables {
 		if t.Best != nil && t.Best.Spare {
-			uses = append(uses, t.prune(s, results))
+			needs = append(needs, t.prune(s, results))
 		}
 	}
-	of := map[string]use{}
+	byID := map[string]need{}
 	for i, r := range results {
-		said, least := false, left
-		for _, u := range uses {
-			if x, ok := u[i]; ok {
-				said, least = true, min(least, x)
+		reported, most := false, never
+		for _, table := range needs {
+			if n, ok := table[i]; ok {
+				reported, most = true, max(most, n)
 			}
 		}
-		if !said {
-			least = needed
+		if !reported {
+			most = needed
 		}
-		if old, again := of[r.Cell.ID]; again { // cells may share a run
-			least = min(least, old)
-		}
-		of[r.Cell.ID] = least
+		byID[r.Cell.ID] = max(byID[r.Cell.ID], most) // cells may share a run
 	}
 	for _, c := range s.Cells {
 		for from := s.madeOf(c); from != nil; from = s.madeOf(*from) {
-			of[from.ID] = min(of[from.ID], of[c.ID])
+			byID[from.ID] = max(byID[from.ID], byID[c.ID])
 		}
 	}
-	spared, waiting = map[string]bool{}, map[string]bool{}
-	for id, u := range of {
-		spared[id], waiting[id] = u == left, u == waits
+	unneeded, waiting = map[string]bool{}, map[string]bool{}
+	for id, n := range byID {
+		unneeded[id], waiting[id] = n == never, n == perhaps
 	}
-	return spared, waiting
+	return unneeded, waiting
 }
 
 // Wanted filters results, which are of all cells in the order of the study: it drops those that are
 // unknown and that no table needs.
 func (s *Study) Wanted(results []Result) []Result {
-	spared, _ := s.Prune(results)
-	return slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return spared[r.Cell.ID] && !r.Known() })
+	unneeded, _ := s.Prune(results)
+	return slices.DeleteFunc(slices.Clone(results), func(r Result) bool {
+		return unneeded[r.Cell.ID] && !r.Known()
+	})
 }
 
-// use is a table's need for a cell.
-type use int
+// need is a table's need for a cell.
+type need int
 
 const (
-	needed use = iota
-	waits      // it may turn out to be needed
-	left       // not needed
+	never need = iota
+	perhaps
+	needed
 )
 
-// prune returns the table's use of each cell that it reports, by the cell's index.
-func (t *Table) prune(s *Study, results []Result) map[int]use {
+// prune returns the table's need for each cell that it reports, by the cell's index.
+func (t *Table) prune(s *Study, results []Result) map[int]need {
 	var fixed []string // the axes that identify an entry
 	for _, name := range s.AxisNames() {
 		if name != t.Best.Axis && !slices.Contains(t.Over, name) {
 			fixed = append(fixed, name)
 		}
 	}
-	places := map[string][]int{}
+	entries := map[string][]int{} // indices of results
 	for i, r := range results {
 		if r.Cell.Matches(t.Where) {
 			key := strings.Join(r.Cell.Of(fixed), "\x1f")
-			places[key] = append(places[key], i)
+			entries[key] = append(entries[key], i)
 		}
 	}
 	axis, _ := s.Axis(t.Best.Axis)
-	out := map[int]use{}
-	for _, place := range places {
+	out := map[int]need{}
+	for _, entry := range entries {
 		list, best := t.Best.Choose(axis.Labels, func(label string) (of []Result) {
-			for _, i := range place {
+			for _, i := range entry {
 				if results[i].Cell.Labels[t.Best.Axis] == label {
 					of = append(of, results[i])
 				}
 			}
 			return of
 		})
-		decided := best >= 0 && !slices.ContainsFunc(list, func(c Candidate) bool { return !c.Tried })
-		for _, i := range place {
+		untried := func(c Candidate) bool { return !c.Tried }
+		decided := best >= 0 && !slices.ContainsFunc(list, untried)
+		for _, i := range entry {
 			label := results[i].Cell.Labels[t.Best.Axis]
 			switch {
 			case results[i].Cell.Matches(t.Best.On):
 			case len(list) == 0 || label != list[max(0, best)].Label:
-				out[i] = left
+				out[i] = never
 			case decided:
 				out[i] = needed
 			default: // the choice is open: the best so far, or the first one
-				out[i] = waits
+				out[i] = perhaps
 			}
 		}
 	}
@@ -114,7 +113,9 @@ type Candidate struct {
 
 // Choose returns the labels that have replicates to choose on, and the index of the best of those
 // that are tried, or −1 if none is, or none has a finite mean. at returns the results with a label.
-func (b *Best) Choose(labels []string, at func(label string) []Result) (list []Candidate, best int) {
+func (b *Best) Choose(
+	labels []string, at func(label string) []Result,
+) (list []Candidate, best int) {
 	var means []float64
 	for _, label := range labels {
 		var x []float64
@@ -145,7 +146,8 @@ func (b *Best) Choose(labels []string, at func(label string) []Result) (list []C
 func Pick(better string, means []float64) int {
 	best := -1
 	for i, mean := range means {
-		if !math.IsNaN(mean) && !math.IsInf(mean, 0) && (best < 0 || Better(better, mean, means[best])) {
+		finite := !math.IsNaN(mean) && !math.IsInf(mean, 0)
+		if finite && (best < 0 || Better(better, mean, means[best])) {
 			best = i
 		}
 	}

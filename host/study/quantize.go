@@ -53,14 +53,16 @@ func (t *table) quantize(raw any) *Quantize {
 	}
 	in := &table{reader: t.reader, path: t.key("quantize"), values: values}
 	q := &Quantize{at: in.path, given: map[string]bool{}}
-	keys := q.Keys()
+	keys := required(q.Keys(), "method")
 	for i := range keys {
 		q.given[keys[i].Name] = in.has(keys[i].Name)
 		if keys[i].Name == "method" {
-			keys[i].Is, keys[i].Default, keys[i].Doc = schema.OneOf(posttrain.RTN, posttrain.GPTQ, Unquantized), nil, ""
+			keys[i].Is = schema.OneOf(posttrain.RTN, posttrain.GPTQ, Unquantized)
 		}
 	}
-	in.read(append(keys, schema.Key{Name: "of", To: &q.Of, Is: schema.OneOf(OfFullPrecision, OfInit), Default: OfFullPrecision})...)
+	models := schema.OneOf(OfFullPrecision, OfInit)
+	of := schema.Key{Name: "of", To: &q.Of, Is: models, Default: OfFullPrecision}
+	in.read(append(keys, of)...)
 	for _, p := range q.Check() {
 		if in.Good(in.key(p.Key)) {
 			in.report(in.key(p.Key), p.Hint, "found %s", p.Found)
@@ -70,8 +72,9 @@ func (t *table) quantize(raw any) *Quantize {
 }
 
 func (q *Quantize) arguments(c Cell) []string {
+	context := strconv.Itoa(c.Config.Model.Context)
 	if q.Method == Unquantized {
-		return []string{"import", c.source, "--out", c.Run, "--context", strconv.Itoa(c.Config.Model.Context), "--lifeline"}
+		return []string{"import", c.source, "--out", c.Run, "--context", context, "--lifeline"}
 	}
 	weights := c.Config.Quantizer.Weights
 	args := []string{"quantize", c.source, "--out", c.Run, "--lifeline", "--quantizer", weights.Name}
@@ -82,7 +85,7 @@ func (q *Quantize) arguments(c Cell) []string {
 		args = append(args, "--activations")
 	}
 	if q.Of == OfInit && !c.initIsRun() {
-		args = append(args, "--context", strconv.Itoa(c.Config.Model.Context))
+		args = append(args, "--context", context)
 	}
 	return append(args, schema.Arguments(q.Keys())...)
 }
@@ -179,35 +182,40 @@ func inFullPrecision(cfg *config.Config) (string, error) {
 
 // quantizable returns why the cell cannot be quantized, with a hint; "" if it can be.
 func (c Cell) quantizable(hasSource bool) (problem, hint string) {
-	q := c.Config.Quantizer
-	full := q.Weights == nil && q.Activations == nil && len(q.Overrides) == 0
+	q, method, ofInit := c.Config.Quantizer, c.Quantize.Method, c.Quantize.Of == OfInit
+	w, a := q.Weights, q.Activations
 	switch {
 	case !c.Config.Model.Language():
-		return "a model of kind \"" + string(c.Config.Model.Kind) + "\" cannot be quantized after training", "want a language model"
-	case c.Quantize.Method == Unquantized && (c.Quantize.Of != OfInit || c.initIsRun()):
-		return "only a Hugging Face checkpoint in model.init can be taken as it is", `want of = "init"; a run that is there needs no cell, and a training in full precision no quantize`
-	case c.Quantize.Method == Unquantized && full && c.Config.Init != "":
+		return fmt.Sprintf("a model of kind %q cannot be quantized after training", c.Config.Model.Kind),
+			"want a language model"
+	case method == Unquantized && (!ofInit || c.initIsRun()):
+		return `method = "none" is only for a Hugging Face checkpoint in model.init`,
+			`want of = "init" and such a checkpoint; to train in full precision, leave quantize out`
+	case method == Unquantized && w == nil && a == nil && len(q.Overrides) == 0 && c.Config.Init != "":
 		return "", ""
-	case c.Quantize.Method == Unquantized && !full:
-		return "a model as it is has no quantizer", `set "quantizer.plugin" = "none"`
-	case q.Weights == nil:
+	case method == Unquantized && (w != nil || a != nil || len(q.Overrides) > 0):
+		return `method = "none" goes with no quantizer`, `set "quantizer.plugin" = "none"`
+	case w == nil:
 		return "the cell has no quantizer", "set quantizer.weights, or quantizer for activations, too"
 	case len(q.Overrides) > 0:
 		return "the cell has quantizer.overrides", "want one quantizer for all weights"
-	case q.Activations != nil && (q.Activations.Name != q.Weights.Name || !reflect.DeepEqual(q.Activations.Params, q.Weights.Params)):
-		return "weights and activations have different quantizers", "want the same for both, or none for activations"
-	case c.Quantize.Of == OfInit && c.Config.Init == "":
-		return "there is no model.init", `want it, or leave of = "init" out`
-	case c.Quantize.Of == OfFullPrecision && !hasSource:
-		return "no cell trains the same in full precision", `add one: the same settings with "quantizer.plugin" = "none"`
-	case c.Quantize.Method == posttrain.GPTQ && c.Quantize.Data == "" && c.Quantize.Of == OfInit:
-		return "there is no training set to calibrate with", "name a token file, a chat file or a text with data"
+	case a != nil && (a.Name != w.Name || !reflect.DeepEqual(a.Params, w.Params)):
+		return "weights and activations have different quantizers",
+			"want the same for both, or none for activations"
+	case ofInit && c.Config.Init == "":
+		return "model.init is missing", `set it, or leave of = "init" out`
+	case !ofInit && !hasSource:
+		return "no cell trains the same configuration in full precision",
+			`add one: the same settings with "quantizer.plugin" = "none"`
+	case method == posttrain.GPTQ && c.Quantize.Data == "" && ofInit:
+		return "there is no training set to calibrate with",
+			"name a token file, a chat file or a text with data"
 	}
 	return "", ""
 }
 
-// placeRuns sets the run directory of each cell, and the source of each quantized one.
-func (s *Study) placeRuns() error {
+// setRuns sets the run directory of each cell, and the source of each quantized one.
+func (s *Study) setRuns() error {
 	for i := range s.Cells {
 		c := &s.Cells[i]
 		c.Run = c.Dir
@@ -244,78 +252,70 @@ func (s *Study) run(c Cell) rundir.Dir {
 }
 
 func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) {
-	// A process whose parent has died may still be at work.
-	for busy := true; busy && ctx.Err() == nil; {
-		var err error
-		if busy, err = atomicfile.BusyDir(r.study.run(c).Path); err != nil {
+	run := r.study.run(c)
+	for { // a process whose parent has died may still be at work
+		busy, err := atomicfile.BusyDir(run.Path)
+		if ctx.Err() != nil || err != nil {
 			return Interrupted, nil, err
 		}
-		if busy {
-			pause(ctx, lockRetry)
+		if !busy {
+			break
 		}
+		pause(ctx, lockRetry)
 	}
-	if ctx.Err() != nil {
-		return Interrupted, nil, nil
-	}
-	if _, done, err := metrics.ReadNumbers(r.study.run(c).Summary()); err == nil && done { // a damaged one is replaced
+	_, done, err := metrics.ReadNumbers(run.Summary())
+	if err == nil && done {
 		return Done, nil, nil
 	}
-	if left, err := r.study.run(c).Exists(); err != nil {
+	damaged, err := run.Exists()
+	if damaged {
+		err = r.study.moveToStale(run.Path, c.ID+"-"+rundir.StudyModel)
+	}
+	if err != nil {
 		return Interrupted, nil, err
-	} else if left { // a damaged run
-		if err := r.study.moveToStale(r.study.run(c).Path, c.ID+"-"+rundir.StudyModel); err != nil {
-			return Interrupted, nil, err
-		}
 	}
-	p := process{
-		dir: r.study.dir(c), grace: r.study.grace(), log: logFile, environment: c.environment,
-		threads: r.plan.Threads, command: slices.Concat(r.opts.Tool, c.Quantize.arguments(c)),
-	}
-	failure, err := p.run(ctx)
-	switch {
-	case err != nil:
-		return Interrupted, nil, err
-	case failure != nil && ctx.Err() != nil:
-		return Interrupted, nil, nil
-	case failure != nil:
-		return Failed, failure, nil
-	}
-	return Done, nil, nil
+	return r.tool(ctx, c, logFile, nil, c.Quantize.arguments(c))
 }
 
 // awaitSource waits until the model from which a cell is made is trained, or until its training is
-// stopped. It returns a failure if the model will not be trained.
-func (r *runner) awaitSource(ctx context.Context, c Cell) (ready bool, failure *Failure) {
+// stopped; then the state is [Done] or [Interrupted]. It is [Failed] if the model will not be
+// trained.
+func (r *runner) awaitSource(ctx context.Context, c Cell) (State, *Failure) {
 	for ctx.Err() == nil {
-		ready, decided, failure := r.source(c)
-		if decided {
-			return ready, failure
+		switch ready, decided, failure := r.source(c); {
+		case ready:
+			return Done, nil
+		case failure != nil:
+			return Failed, failure
+		case decided:
+			return Interrupted, nil
 		}
 		pause(ctx, interval)
 	}
-	return false, nil
+	return Interrupted, nil
 }
 
 // source reports whether the model from which cell c is made exists (ready), and whether that
 // answer is final (decided): it is not while the model is still to be trained.
 func (r *runner) source(c Cell) (ready, decided bool, failure *Failure) {
-	of := r.study.madeOf(c)
-	if of == nil {
-		return true, true, nil
-	}
-	source := *of
-	toBeTrained := slices.ContainsFunc(r.plan.Run, func(o Cell) bool { return o.ID == source.ID }) || r.stateOf(source) == Running
-	if _, trained, err := metrics.ReadNumbers(r.study.run(source).Summary()); trained && err == nil && !(toBeTrained && r.stateOf(source) == Stale) {
+	source := r.study.madeOf(c)
+	if source == nil {
 		return true, true, nil
 	}
 	r.mu.Lock()
-	stopped := r.stopped[source.ID]
+	state, stopped := r.states[source.ID], r.stopped[source.ID]
 	r.mu.Unlock()
-	if stopped {
+	is := func(o Cell) bool { return o.ID == source.ID }
+	toBeTrained := state == Running || slices.ContainsFunc(r.plan.Run, is)
+	_, trained, err := metrics.ReadNumbers(r.study.run(*source).Summary())
+	switch {
+	case trained && err == nil && !(toBeTrained && state == Stale):
+		return true, true, nil
+	case stopped:
 		return false, true, nil
-	}
-	if !toBeTrained || r.stateOf(source) == Failed {
-		return false, true, &Failure{Error: fmt.Sprintf("the model that it is to be made of is not trained: %s", r.study.Label(source)), File: logFile}
+	case !toBeTrained || state == Failed:
+		why := "the model that it is made from is not trained: " + r.study.Label(*source)
+		return false, true, &Failure{Error: why, File: logFile}
 	}
 	return false, false, nil
 }
@@ -343,7 +343,8 @@ func (s *Study) markRemade(results []Result, remade func(c, source Cell) bool) {
 			source := s.madeOf(c)
 			begun := r.Trained() || c.Quantize == nil && (r.State == Interrupted || r.State == Failed)
 			if source != nil && begun && (states[source.ID] == Stale || remade(c, *source)) {
-				results[i] = Result{Cell: c, State: Stale, Err: "the model that it was made of is another one now: " + s.Label(*source)}
+				why := "the model that it was made from has changed: " + s.Label(*source)
+				results[i] = Result{Cell: c, State: Stale, Err: why}
 				again = true
 			}
 		}

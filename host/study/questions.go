@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -89,22 +90,17 @@ type validationLoss struct {
 	Batches int // number of batches; 0 means all
 }
 
-var _ evaluation = (*validationLoss)(nil)
-
-// ID implements [evaluation].
 func (e *validationLoss) ID() string { return identify("validation", e) }
 
-// Metrics implements [evaluation]. A training's summary has the same names.
+// Metrics has the names of a training's summary.
 func (e *validationLoss) Metrics() []measure {
 	return []measure{{"val_loss", false}, {"val_ppl", false}}
 }
 
-// Arguments implements [evaluation].
 func (e *validationLoss) Arguments(run, _ string) []string {
 	return []string{"eval", run, "--batches", strconv.Itoa(e.Batches), "--json", "--lifeline"}
 }
 
-// Read implements [evaluation].
 func (e *validationLoss) Read(out vfs.Path) (map[string]float64, error) {
 	path := out.Join(outputFile)
 	text, err := path.ReadFile()
@@ -124,10 +120,9 @@ func (e *validationLoss) Read(out vfs.Path) (map[string]float64, error) {
 	return map[string]float64{"val_loss": loss, "val_ppl": math.Exp(loss)}, nil
 }
 
-// Rows implements [evaluation]. The run identifies its validation set by a hash.
+// Rows returns nothing, because the run identifies its validation set by a hash.
 func (e *validationLoss) Rows() (string, error) { return "", nil }
 
-// Check implements [evaluation].
 func (e *validationLoss) Check() error { return nil }
 
 // taskQuestions asks the questions of evaluation tasks, as `cage eval --tasks` does.
@@ -136,19 +131,17 @@ type taskQuestions struct {
 	List []*tasks.Task // the tasks that the settings name
 }
 
-var _ evaluation = (*taskQuestions)(nil)
-
-// ID implements [evaluation].
 func (e *taskQuestions) ID() string {
 	var names, hashes []string
 	for _, t := range e.List {
 		names, hashes = append(names, t.Name), append(hashes, t.Hash())
 	}
-	return identify(strings.Join(names, "-"), []any{hashes, e.Source.Shots, e.Source.Limit, e.Batch, e.MaxTokens, e.Chat, e.OneTurn})
+	return identify(strings.Join(names, "-"), []any{
+		hashes, e.Source.Shots, e.Source.Limit, e.Batch, e.MaxTokens, e.Chat, e.OneTurn,
+	})
 }
 
-// Metrics implements [evaluation]: "TASK.METRIC", followed by a comma and the filter if the task
-// has filters.
+// Metrics returns "TASK.METRIC", followed by a comma and the filter if the task has filters.
 func (e *taskQuestions) Metrics() (list []measure) {
 	for _, t := range e.List {
 		for _, name := range t.MetricNames() {
@@ -162,12 +155,11 @@ func metricName(t *tasks.Task, name string) string {
 	return t.Name + "." + strings.TrimSuffix(name, ","+tasks.NoFilter)
 }
 
-// Arguments implements [evaluation].
 func (e *taskQuestions) Arguments(run, out string) []string {
-	return append([]string{"eval", run, "--out", out, "--json", "--lifeline"}, schema.Arguments(e.Keys())...)
+	command := []string{"eval", run, "--out", out, "--json", "--lifeline"}
+	return append(command, schema.Arguments(e.Keys())...)
 }
 
-// Read implements [evaluation].
 func (e *taskQuestions) Read(out vfs.Path) (map[string]float64, error) {
 	path := out.Join("results.json")
 	text, err := path.ReadFile()
@@ -193,7 +185,6 @@ func (e *taskQuestions) Read(out vfs.Path) (map[string]float64, error) {
 	return found, nil
 }
 
-// Rows implements [evaluation].
 func (e *taskQuestions) Rows() (string, error) {
 	var files []string
 	for _, t := range e.List {
@@ -206,9 +197,11 @@ func (e *taskQuestions) Rows() (string, error) {
 	return hashFiles(files)
 }
 
-// Check implements [evaluation].
 func (e *taskQuestions) Check() error {
-	encoder := &tasks.Encoder{Encode: func(text string) ([]int32, error) { return []rune(text), nil }, BOS: -1, Prefix: 0, Context: 1 << 10}
+	encoder := &tasks.Encoder{
+		Encode: func(text string) ([]int32, error) { return []rune(text), nil },
+		BOS:    -1, Context: 1 << 10,
+	}
 	for _, t := range e.List {
 		if _, _, err := e.Source.Items(t, encoder, tasks.Options{}); err != nil {
 			return fmt.Errorf("%s: %w", t.Name, err)
@@ -225,20 +218,20 @@ type rulerQuestions struct {
 	Batch          int          // number of prompts answered at once
 }
 
-var _ evaluation = (*rulerQuestions)(nil)
-
-// ID implements [evaluation].
 func (e *rulerQuestions) ID() string {
 	var names []string
 	for _, t := range e.Tasks {
 		names = append(names, t.Name)
 	}
 	f := e.Files
-	return identify("ruler", []any{e.Lengths, e.Samples, names, f.Words != "", f.Essay != "", f.Squad != "", f.Hotpot != "", e.Template, e.Batch})
+	return identify("ruler", []any{
+		e.Lengths, e.Samples, names, f.Words != "", f.Essay != "", f.Squad != "", f.Hotpot != "",
+		e.Template, e.Batch,
+	})
 }
 
-// Metrics implements [evaluation]: the average, the average for each length, and the score of each
-// task whose input is given, in percent: "ruler.average", "ruler.4096", "ruler.4096.vt".
+// Metrics returns the average, the average for each length, and the score of each task whose input
+// is given, in percent: "ruler.average", "ruler.4096", "ruler.4096.vt".
 func (e *rulerQuestions) Metrics() []measure {
 	given := ruler.Inputs{Words: &ruler.Words{}} // represents the inputs whose files are named
 	if e.Files.Essay != "" {
@@ -264,12 +257,12 @@ func (e *rulerQuestions) Metrics() []measure {
 
 func lengthMetric(length int) string { return "ruler." + strconv.Itoa(length) }
 
-// Arguments implements [evaluation].
 func (e *rulerQuestions) Arguments(run, out string) []string {
-	return append([]string{"ruler", run, "--batch", strconv.Itoa(e.Batch), "--out", out, "--json", "--lifeline"}, schema.Arguments(e.Keys())...)
+	batch := strconv.Itoa(e.Batch)
+	command := []string{"ruler", run, "--batch", batch, "--out", out, "--json", "--lifeline"}
+	return append(command, schema.Arguments(e.Keys())...)
 }
 
-// Read implements [evaluation].
 func (e *rulerQuestions) Read(out vfs.Path) (map[string]float64, error) {
 	r, err := ruler.At(out).Report()
 	if err != nil {
@@ -280,7 +273,8 @@ func (e *rulerQuestions) Read(out vfs.Path) (map[string]float64, error) {
 		found[lengthMetric(l.Length)] = l.Average
 		for name, s := range l.Scores {
 			if s.Answers < e.Samples {
-				return nil, fmt.Errorf("%s: %s at %d has %d of %d answers", out, name, l.Length, s.Answers, e.Samples)
+				return nil, fmt.Errorf("%s: %s at %d has %d of %d answers",
+					out, name, l.Length, s.Answers, e.Samples)
 			}
 			found[lengthMetric(l.Length)+"."+name] = s.Score
 		}
@@ -293,17 +287,14 @@ func (e *rulerQuestions) Read(out vfs.Path) (map[string]float64, error) {
 	return found, nil
 }
 
-// Rows implements [evaluation].
 func (e *rulerQuestions) Rows() (string, error) {
 	var files []string
 	if e.Files.Words != "" {
-		entries, err := os.ReadDir(e.Files.Words)
-		if err != nil {
-			return "", err
-		}
-		for _, entry := range entries {
-			if !entry.IsDir() && strings.Contains("nounlist.txt adjectivelist.txt verblist.txt english_words.json", entry.Name()) {
-				files = append(files, filepath.Join(e.Files.Words, entry.Name()))
+		lists := []string{"adjectivelist.txt", "english_words.json", "nounlist.txt", "verblist.txt"}
+		for _, name := range lists { // the second may be missing
+			path := filepath.Join(e.Files.Words, name)
+			if _, err := os.Stat(path); name != lists[1] || !errors.Is(err, fs.ErrNotExist) {
+				files = append(files, path)
 			}
 		}
 	}
@@ -315,7 +306,6 @@ func (e *rulerQuestions) Rows() (string, error) {
 	return hashFiles(files)
 }
 
-// Check implements [evaluation].
 func (e *rulerQuestions) Check() error {
 	_, err := e.Files.Read()
 	return err

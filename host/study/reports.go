@@ -20,8 +20,8 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 		var out Table
 		var where, baseline, best map[string]any
 		var differences string
-		t.read(optional("title", &out.Title), optional("metric", &out.Metric), optional("rows", &out.Rows),
-			optional("columns", &out.Columns), optional("over", &out.Over),
+		t.read(optional("title", &out.Title), optional("metric", &out.Metric),
+			optional("rows", &out.Rows), optional("columns", &out.Columns), optional("over", &out.Over),
 			choice("better", &out.Better, "lower", "higher", "none"), optional("format", &out.Format),
 			optional("where", &where), optional("baseline", &baseline),
 			choice("differences", &differences, "below", "beside"), optional("best", &best))
@@ -31,13 +31,17 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 		t.checkAxes(axes, "columns", out.Columns...)
 		t.checkAxes(axes, "over", out.Over...)
 		t.checkUsedOnce(axes, []string{"rows", "columns", "over"}, out.Rows, out.Columns, out.Over)
-		if f := out.Format; f != "" && (strings.Contains(fmt.Sprintf(f, 1.5), "%!") || strings.Count(strings.ReplaceAll(f, "%%", ""), "%") != 1) {
-			t.wrong("format", f, `a verb for a number, such as "%.3f"`)
+		if f := out.Format; f != "" {
+			verbs := strings.Count(strings.ReplaceAll(f, "%%", ""), "%")
+			if verbs != 1 || strings.Contains(fmt.Sprintf(f, 1.5), "%!") {
+				t.wrong("format", f, `a verb for a number, such as "%.3f"`)
+			}
 		}
 		out.Where = t.where(where, axes)
 		out.Metric = cmp.Or(out.Metric, defaultMetric)
 		out.Best = s.readBest(t.below("best", best), out, known, axes, plans)
-		out.Title, out.Better = cmp.Or(out.Title, metrics.Label(out.Metric)), cmp.Or(out.Better, s.better(out.Metric))
+		out.Title = cmp.Or(out.Title, metrics.Label(out.Metric))
+		out.Better = cmp.Or(out.Better, s.better(out.Metric))
 		if len(t.Errs) == problems {
 			used := slices.Concat(out.Rows, out.Columns, out.Over)
 			if out.Best != nil {
@@ -51,7 +55,8 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 			out.Baseline = map[string]string{}
 			for name, list := range labels {
 				if !slices.Contains(slices.Concat(out.Rows, out.Columns), name) {
-					t.report(b.key(name), "want labels of axes in rows and columns", "the axis %q is in neither", name)
+					t.report(b.key(name), "want labels of axes in rows and columns",
+						"the axis %q is in neither", name)
 				}
 				out.Baseline[name] = list[0]
 			}
@@ -89,7 +94,8 @@ func (t *table) checkMetric(key string, metric *string, known []string) {
 	}
 	*metric = ""
 	if metrics.Timed(m) {
-		t.report(t.key(key), "leave it to cage bench, which measures speed", "%s differs from run to run of the same cell", m)
+		t.report(t.key(key), "leave it to cage bench, which measures speed",
+			"%s differs from run to run of the same cell", m)
 		return
 	}
 	hint := "known: " + strings.Join(known, ", ")
@@ -97,7 +103,8 @@ func (t *table) checkMetric(key string, metric *string, known []string) {
 		hint = near
 	} else if task, _, ofTask := strings.Cut(m, "."); ofTask {
 		hint = fmt.Sprintf("have %q among the tasks of [[study.evaluations]]", task)
-		if of := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return !strings.HasPrefix(k, task+".") }); len(of) > 0 {
+		other := func(k string) bool { return !strings.HasPrefix(k, task+".") }
+		if of := slices.DeleteFunc(slices.Clone(known), other); len(of) > 0 {
 			hint = "known: " + strings.Join(of, ", ")
 		}
 	}
@@ -121,7 +128,7 @@ func (t *table) checkUsedOnce(axes []axis, keys []string, names ...[]string) {
 	for i, key := range keys {
 		for _, axis := range names[i] {
 			if other := first[axis]; other != "" && other != key && find(axes, axis) != nil {
-				t.report(t.key(key), "want an axis in one place only", "the axis %q is in %s already", axis, other)
+				t.report(t.key(key), "name each axis once", "the axis %q is in %s already", axis, other)
 				continue
 			}
 			first[axis] = key
@@ -130,15 +137,16 @@ func (t *table) checkUsedOnce(axes []axis, keys []string, names ...[]string) {
 }
 
 // checkAllUsed reports axes with several labels that a table or figure does not use, because it
-// would average cells of different meaning. places lists the keys that can name an axis.
-func (t *table) checkAllUsed(axes []axis, where map[string][]string, places string, used []string) {
+// would average cells of different meaning. keys lists the keys that can name an axis.
+func (t *table) checkAllUsed(axes []axis, where map[string][]string, keys string, used []string) {
 	if t.vague {
 		return
 	}
 	for _, a := range axes {
 		one := len(a.labels()) == 1 || len(where[a.name]) == 1
 		if !one && !slices.Contains(used, a.name) {
-			t.report(t.path, "want it in "+places+", or one label of it in where", "the axis %q is nowhere", a.name)
+			t.report(t.path, "want it in "+keys+", or one label of it in where",
+				"the axis %q is not used", a.name)
 		}
 	}
 }
@@ -153,6 +161,11 @@ func (t *table) where(values map[string]any, axes []axis) map[string][]string {
 	return where
 }
 
+const (
+	noneSelected = "no selected cell has these labels"
+	wantSelected = "want labels of cells that where and [[study.exclude]] leave in"
+)
+
 // checkBaseline reports a baseline if none of the cells that where selects has its labels.
 func (t *table) checkBaseline(plans []plan, where map[string][]string, baseline map[string]string) {
 	has := func(p plan) bool {
@@ -164,15 +177,16 @@ func (t *table) checkBaseline(plans []plan, where map[string][]string, baseline 
 		return Cell{Labels: p.labels}.Matches(where)
 	}
 	if !t.vague && len(baseline) > 0 && len(plans) > 0 && !slices.ContainsFunc(plans, has) {
-		t.report(t.key("baseline"), "want labels of cells that where and [[study.exclude]] leave in", "no cell here has its labels")
+		t.report(t.key("baseline"), wantSelected, noneSelected)
 	}
 }
 
 // onReported is the value of best.on if the reported replicates also choose.
 const onReported = "reported"
 
-const onIs = `labels of axes in over, such as on = {seed = [0, 1]}: these replicates choose, and are not reported; or on = "` +
-	onReported + `": those that are reported also choose, which flatters`
+const onIs = "labels of axes in over, such as on = {seed = [0, 1]}: these replicates choose, and " +
+	`are not reported; or on = "` + onReported +
+	`": those that are reported also choose, which is optimistic`
 
 // readBest reads the table best of a table whose other keys have been read; t may be nil.
 func (s *Study) readBest(t *table, of Table, known []string, axes []axis, plans []plan) *Best {
@@ -181,8 +195,9 @@ func (s *Study) readBest(t *table, of Table, known []string, axes []axis, plans 
 	}
 	b := &Best{}
 	var on any
-	t.read(schema.Key{Name: "axis", To: &b.Axis, Is: schema.NonEmpty("that names an axis")}, optional("metric", &b.Metric),
-		choice("better", &b.Better, "lower", "higher"), schema.Key{Name: "on", To: &on, Is: schema.Anything(onIs)},
+	t.read(schema.Key{Name: "axis", To: &b.Axis, Is: schema.NonEmpty("that names an axis")},
+		optional("metric", &b.Metric), choice("better", &b.Better, "lower", "higher"),
+		schema.Key{Name: "on", To: &on, Is: schema.Anything(onIs)},
 		schema.Key{Name: "spare", To: &b.Spare, Default: false})
 	if b.Axis != "" {
 		t.checkAxes(axes, "axis", b.Axis)
@@ -191,7 +206,8 @@ func (s *Study) readBest(t *table, of Table, known []string, axes []axis, plans 
 	b.Metric = cmp.Or(b.Metric, of.Metric)
 	b.Better = cmp.Or(b.Better, s.better(b.Metric))
 	if b.Axis != "" && slices.Contains(slices.Concat(of.Rows, of.Columns, of.Over), b.Axis) {
-		t.report(t.key("axis"), "want an axis that is not in rows, columns or over", "the axis %q is in one of them", b.Axis)
+		t.report(t.key("axis"), "want another axis",
+			"the axis %q is in rows, columns or over already", b.Axis)
 	}
 	switch on := on.(type) {
 	case nil: // its absence has been reported
@@ -203,7 +219,8 @@ func (s *Study) readBest(t *table, of Table, known []string, axes []axis, plans 
 		}
 	}
 	if b.Spare && len(b.On) == 0 && t.has("on") {
-		t.report(t.key("spare"), "want labels in on: runs can be spared where other replicates choose", "all replicates choose")
+		t.report(t.key("spare"), "want labels in on: runs can be spared where other replicates choose",
+			"all replicates choose")
 	}
 	return b
 }
@@ -215,7 +232,8 @@ func (t *table) readOn(on *table, of Table, axes []axis, plans []plan) map[strin
 	on.checkLabels(labels, axes)
 	for name := range labels {
 		if find(axes, name) != nil && !slices.Contains(of.Over, name) {
-			t.report(on.key(name), "want axes of replicates, which over names", "the axis %q is not in over", name)
+			t.report(on.key(name), "want axes of replicates, which over names",
+				"the axis %q is not in over", name)
 		}
 	}
 	if len(t.Errs) > problems || len(plans) == 0 {
@@ -231,14 +249,15 @@ func (t *table) readOn(on *table, of Table, axes []axis, plans []plan) map[strin
 	case !reported:
 		t.report(t.key("on"), "want "+onIs, "no replicate is left to be reported")
 	case !choosing:
-		t.report(t.key("on"), "want labels of cells that where and [[study.exclude]] leave in", "no cell here has its labels")
+		t.report(t.key("on"), wantSelected, noneSelected)
 	}
 	return labels
 }
 
 // contentOf lists, for each kind of figure, the keys that depend on the kind. They are required.
 var contentOf = map[string][]string{
-	Bar: {"metric", "x"}, Curves: {"metric"}, Heatmap: {"metric", "x", "y"}, Trajectories: {}, Scatter: {"x", "y"}, Differences: {"metric", "x", "baseline"},
+	Bar: {"metric", "x"}, Curves: {"metric"}, Heatmap: {"metric", "x", "y"}, Trajectories: {},
+	Scatter: {"x", "y"}, Differences: {"metric", "x", "baseline"},
 }
 
 func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
@@ -246,9 +265,12 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 	for _, t := range tables {
 		var f Figure
 		var where, best map[string]any
+		kinds := schema.OneOf(Bar, Curves, Heatmap, Trajectories, Scatter, Differences)
 		keys := []schema.Key{
-			{Name: "kind", To: &f.Kind, Is: schema.OneOf(Bar, Curves, Heatmap, Trajectories, Scatter, Differences)}, optional("title", &f.Title), optional("series", &f.Series), optional("over", &f.Over),
-			{Name: "logx", To: &f.LogX, Default: false}, {Name: "logy", To: &f.LogY, Default: false}, optional("where", &where), optional("best", &best),
+			{Name: "kind", To: &f.Kind, Is: kinds},
+			optional("title", &f.Title), optional("series", &f.Series), optional("over", &f.Over),
+			{Name: "logx", To: &f.LogX, Default: false}, {Name: "logy", To: &f.LogY, Default: false},
+			optional("where", &where), optional("best", &best),
 		}
 		problems := len(t.Errs)
 		kind, _ := t.values["kind"].(string)
@@ -279,7 +301,9 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 		t.checkAxes(axes, "over", f.Over...)
 		f.Where = t.where(where, axes)
 		t.checkContent(&f, axes, known)
-		of := Table{Metric: f.Metric, Rows: f.Series, Columns: []string{f.X, f.Y}, Over: f.Over, Where: f.Where}
+		of := Table{
+			Metric: f.Metric, Rows: f.Series, Columns: []string{f.X, f.Y}, Over: f.Over, Where: f.Where,
+		}
 		if f.Kind == Scatter {
 			of.Metric, of.Columns = f.Y, nil
 		}
@@ -294,7 +318,7 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 		if f.Best != nil {
 			used = append(used, f.Best.Axis)
 		}
-		places := map[string]string{ // where axes may be named; the other kinds show each cell by itself
+		mayName := map[string]string{ // keys that name axes; the other kinds show each cell by itself
 			Bar: "x, series, over or best.axis", Differences: "x, series, over or best.axis",
 			Heatmap: "x, y, series, over or best.axis", Curves: "series, over or best.axis",
 		}[f.Kind]
@@ -304,8 +328,8 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 		if f.Kind != Curves {
 			used = append(used, f.X)
 		}
-		if places != "" && len(t.Errs) == problems {
-			t.checkAllUsed(axes, f.Where, places, used)
+		if mayName != "" && len(t.Errs) == problems {
+			t.checkAllUsed(axes, f.Where, mayName, used)
 		}
 		if f.Baseline != "" && len(t.Errs) == problems {
 			t.checkBaseline(plans, f.Where, map[string]string{f.X: f.Baseline})
@@ -327,12 +351,15 @@ func (t *table) checkContent(f *Figure, axes []axis, known []string) {
 		}
 		t.checkAxes(axes, "x", x...)
 		t.checkAxes(axes, "y", y...)
-		if a := find(axes, f.X); f.Kind == Differences && a != nil && f.Baseline != "" && !t.vague && !slices.Contains(a.labels(), f.Baseline) {
-			t.report(t.key("baseline"), "want one of "+schema.Quoted(a.labels()), "the axis %q has no label %q", f.X, f.Baseline)
+		a := find(axes, f.X)
+		if a != nil && f.Baseline != "" && !t.vague && !slices.Contains(a.labels(), f.Baseline) {
+			t.report(t.key("baseline"), "want one of "+schema.Quoted(a.labels()),
+				"the axis %q has no label %q", f.X, f.Baseline)
 		}
 	case Curves:
 		if slices.Contains(known, f.Metric) && strings.Contains(f.Metric, ".") {
-			t.report(t.key("metric"), "want one of "+strings.Join(RecordMetrics(), ", "), "%s is measured once, when the training is done", f.Metric)
+			t.report(t.key("metric"), "want one of "+strings.Join(RecordMetrics(), ", "),
+				"%s is measured once, when the training is done", f.Metric)
 			return
 		}
 		t.checkMetric("metric", &f.Metric, RecordMetrics())

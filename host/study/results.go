@@ -24,7 +24,7 @@ const (
 	Missing     State = "missing"     // it has no files yet
 	Running     State = "running"     // it is being trained
 	Interrupted State = "interrupted" // it has begun, and can be resumed
-	Stale       State = "stale"       // made from something that has changed since; see [Study.FindStale]
+	Stale       State = "stale"       // its plugins, data or source have changed since
 	Failed      State = "failed"      // its training ended in an error
 	Unevaluated State = "unevaluated" // trained, but not all evaluations are done
 	Done        State = "done"
@@ -209,7 +209,8 @@ func (s *Study) FindStale(ctx context.Context, results []Result, survey Survey) 
 		return nil
 	}
 	begun := func(r Result) bool { return r.State != Missing && r.State != Running }
-	return MarkStale(ctx, results, survey, begun, func(_ Result, f config.Finding) string { return f.Stale })
+	stale := func(_ Result, f config.Finding) string { return f.Stale }
+	return MarkStale(ctx, results, survey, begun, stale)
 }
 
 // MarkStale surveys the results that compared selects, and gives the state [Stale] to those for
@@ -264,7 +265,8 @@ type NotCompared struct {
 }
 
 func (e *NotCompared) Error() string {
-	return fmt.Sprintf("%d runs could not be compared with the current plugins and data: %v", e.Runs, e.First)
+	return fmt.Sprintf("%d runs could not be compared with the current plugins and data: %v",
+		e.Runs, e.First)
 }
 
 func (e *NotCompared) Unwrap() error { return e.First }
@@ -277,7 +279,8 @@ func (s *Study) moveToStale(dir vfs.Path, name string) error {
 	if err := s.at(rundir.StudyStale).MkdirAll(); err != nil {
 		return err
 	}
-	to, err := s.at(rundir.StudyStale).Unused(func(n int) string { return fmt.Sprintf("%s-%d", name, n) })
+	numbered := func(n int) string { return fmt.Sprintf("%s-%d", name, n) }
+	to, err := s.at(rundir.StudyStale).Unused(numbered)
 	if err == nil {
 		err = dir.Rename(to)
 	}

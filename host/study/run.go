@@ -123,25 +123,31 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 			results[i] = o.Elsewhere[i]
 		}
 	}
-	spared, waiting := s.Prune(results)
-	p.Results = slices.DeleteFunc(p.Results, func(r Result) bool { return spared[r.Cell.ID] && !r.Known() })
+	unneeded, waiting := s.Prune(results)
+	p.Results = slices.DeleteFunc(p.Results, func(r Result) bool {
+		return unneeded[r.Cell.ID] && !r.Known()
+	})
 	states := statesOf(p.Results)
 	// A model whose source is missing, and will be trained from the beginning, is stale.
 	s.markRemade(p.Results, func(_, source Cell) bool { return states[source.ID] == Missing })
+	runs := []State{Missing, Interrupted, Unevaluated}
+	if o.Retry {
+		runs = append(runs, Failed)
+	}
+	if !o.KeepStale {
+		runs = append(runs, Stale)
+	}
 	for _, r := range p.Results {
 		if waiting[r.Cell.ID] && !r.Known() {
 			p.Waiting = append(p.Waiting, r.Cell)
-			continue
-		}
-		if r.State == Missing || r.State == Interrupted || r.State == Unevaluated || r.State == Failed && o.Retry || r.State == Stale && !o.KeepStale {
+		} else if slices.Contains(runs, r.State) {
 			p.Run = append(p.Run, r.Cell)
 		}
 	}
 	// Sources come before the models made from them.
-	slices.SortStableFunc(p.Run, func(a, b Cell) int {
-		return cmp.Compare(s.depth(a), s.depth(b))
-	})
-	p.AtOnce, p.Threads = share(p.Run, runtime.GOMAXPROCS(0), len(newGPUs().names), cmp.Or(o.Parallel, s.Parallel))
+	slices.SortStableFunc(p.Run, func(a, b Cell) int { return cmp.Compare(s.depth(a), s.depth(b)) })
+	cores, gpus := runtime.GOMAXPROCS(0), len(newGPUs().names)
+	p.AtOnce, p.Threads = share(p.Run, cores, gpus, cmp.Or(o.Parallel, s.Parallel))
 	return p, nil
 }
 
@@ -201,15 +207,15 @@ func (s *Study) rounds(ctx context.Context, o RunOptions) (Outcome, error) {
 		r := newRunner(s, o, plan)
 		err = r.run(ctx)
 		out := r.outcome()
-		again := err == nil && ctx.Err() == nil && len(r.stopped) == 0 && (len(plan.Waiting) > 0 && out.Trained+r.found > 0 || len(r.later) > 0)
 		trained += out.Trained
-		if again {
+		more := len(plan.Waiting) > 0 && out.Trained+r.found > 0 || len(r.later) > 0
+		if more && err == nil && ctx.Err() == nil && len(r.stopped) == 0 {
 			o.Retry = o.Retry && !o.Share // failed cells have been retried
 			continue
 		}
 		out.Trained = trained
-		unfinished := ctx.Err() != nil && out.Interrupted+out.Missing+out.Stale+out.Unevaluated+out.Running > 0
-		if err == nil && (unfinished || len(r.stopped) > 0) {
+		unfinished := out.Interrupted + out.Missing + out.Stale + out.Unevaluated + out.Running
+		if err == nil && (ctx.Err() != nil && unfinished > 0 || len(r.stopped) > 0) {
 			err = fmt.Errorf("%w: %d of %d cells are done", ErrInterrupted, out.Done, out.Cells)
 		}
 		return out, err
@@ -263,7 +269,7 @@ func (s *Study) check(ctx context.Context, cells []Cell, survey Survey) error {
 	errs := found.list(len(cells))
 	for _, e := range s.evaluations {
 		if err := e.Check(); err != nil {
-			wrong := e.place
+			wrong := e.position
 			wrong.Msg = err.Error()
 			errs = append(errs, &wrong)
 		}

@@ -193,7 +193,7 @@ func TestMissingData(t *testing.T) {
 func TestOtherCommands(t *testing.T) {
 	s := tiny(t, "")
 	for _, c := range []struct{ script, want string }{
-		{"exit 0", "its process ended: exit status 0"},
+		{"exit 0", "its process ended: exit status 0, without a result"},
 		{"exit 3", "its process ended: exit status 3"},
 		{"echo nothing; echo 'cage: first'; echo second; exit 1", "first\nsecond"},
 		{"echo 'panic: boom'; echo 'goroutine 1'; exit 2", "its process ended: exit status 2: panic: boom"},

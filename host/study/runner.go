@@ -36,7 +36,10 @@ type runner struct {
 }
 
 func newRunner(s *Study, o RunOptions, p Plan) *runner {
-	r := &runner{study: s, opts: o, plan: p, gpus: newGPUs(), began: time.Now(), states: statesOf(p.Results), stopped: map[string]bool{}}
+	r := &runner{
+		study: s, opts: o, plan: p, gpus: newGPUs(), began: time.Now(),
+		states: statesOf(p.Results), stopped: map[string]bool{},
+	}
 	if !o.Share {
 		return r
 	}
@@ -81,7 +84,7 @@ func (r *runner) run(ctx context.Context) error {
 	workers.Wait()
 	r.awaitOthers(ctx)
 	stop()
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
+	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
 		return cause
 	}
 	return nil
@@ -190,9 +193,12 @@ func statesOf(results []Result) map[string]State {
 
 func count(states map[string]State) Outcome {
 	out := Outcome{Cells: len(states)}
-	of := map[State]*int{Done: &out.Done, Failed: &out.Failed, Missing: &out.Missing, Running: &out.Running, Interrupted: &out.Interrupted, Stale: &out.Stale, Unevaluated: &out.Unevaluated}
+	counts := map[State]*int{
+		Done: &out.Done, Failed: &out.Failed, Missing: &out.Missing, Running: &out.Running,
+		Interrupted: &out.Interrupted, Stale: &out.Stale, Unevaluated: &out.Unevaluated,
+	}
 	for _, state := range states {
-		*of[state]++
+		*counts[state]++
 	}
 	return out
 }

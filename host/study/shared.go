@@ -11,7 +11,9 @@ import (
 // claim takes a cell for this process. It returns no release if there is nothing to do now: another
 // process works on the cell, or has done so since the plan was made, or the source of the cell's
 // model is not ready.
-func (r *runner) claim(ctx context.Context, c Cell, lost func(error)) (release func() error, err error) {
+func (r *runner) claim(
+	ctx context.Context, c Cell, lost func(error),
+) (release func() error, err error) {
 	err = vfs.ErrLocked
 	if _, decided, _ := r.source(c); decided || !r.opts.Share {
 		release, err = r.study.claim(ctx, c.ID, r.opts.Share, lost)

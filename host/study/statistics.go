@@ -48,14 +48,16 @@ func (s Sample) Interval(level float64) (low, high float64) {
 }
 
 // student returns the t distribution of the mean of n values, in standard errors.
-func student(n int) distuv.StudentsT { return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)} }
+func student(n int) distuv.StudentsT { return distuv.StudentsT{Sigma: 1, Nu: float64(n - 1)} }
 
 // Difference summarizes the paired differences of two quantities.
 type Difference struct {
-	N         int     // number of pairs
-	Mean      float64 // NaN when N is 0
-	SD        float64 // standard deviation of the differences; NaN when N < 2
-	Low, High float64 // confidence interval of the mean; NaN when N < 2, and when all differences are equal and not zero
+	N    int     // number of pairs
+	Mean float64 // NaN when N is 0
+	SD   float64 // standard deviation of the differences; NaN when N < 2
+	// Low and High are the confidence interval of the mean. They are NaN when N < 2, and when all
+	// differences are equal and not zero.
+	Low, High float64
 }
 
 // rounding bounds the rounding error of a difference, relative to the larger of the two numbers.

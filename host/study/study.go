@@ -32,7 +32,7 @@ type Study struct {
 	Files vfs.FS
 
 	text        []byte // content of the study file
-	evaluations []*placedEvaluation
+	evaluations []*positionedEvaluation
 }
 
 // Axis is a dimension of a study.
@@ -75,7 +75,7 @@ type Setting struct {
 // Table describes a table of the report: the mean of a metric over replicates.
 type Table struct {
 	Title   string
-	Metric  string   // name of a number in summary.json, one of [SummaryMetrics], or a metric of an evaluation
+	Metric  string   // one of [SummaryMetrics], or a metric of an evaluation
 	Rows    []string // axes whose labels make the rows
 	Columns []string // axes whose labels make the columns
 	Over    []string // axes over whose labels (the replicates) the mean is taken
@@ -110,7 +110,7 @@ const (
 	Heatmap      = "heatmap"      // a metric over two axes
 	Trajectories = "trajectories" // paths of parameters in their first two principal components
 	Scatter      = "scatter"      // one metric of summary.json against another, a point for each cell
-	Differences  = "differences"  // paired differences from the label Baseline of the axis X, a row for each series
+	Differences  = "differences"  // paired differences from a label of X, a row for each series
 )
 
 // Figure describes a figure of the report.
@@ -118,7 +118,7 @@ type Figure struct {
 	Kind   string
 	Title  string
 	Metric string // bar, heatmap: as in Table; curves: one of [RecordMetrics]
-	X, Y   string // bar, differences: X is an axis; heatmap: both are axes; scatter: both are metrics as in Table
+	X, Y   string // bar, differences: X is an axis; heatmap: axes; scatter: metrics as in Table
 	// Baseline is the label of the axis X with which the other labels are compared; only for
 	// differences.
 	Baseline string
