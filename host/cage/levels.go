@@ -1,16 +1,28 @@
 package cage
 
 import (
-	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
+
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Levels holds the values of codes, in units of the scale, in ascending order.
 type Levels struct {
 	Numbers []float64
 	Codes   []int32 // the code of each number
+}
+
+// Numbers returns the numbers that the codes of a grid stand for; nil if the grid is not known.
+func Numbers(g spec.Grid) map[int32]float32 {
+	if g == (spec.Grid{}) {
+		return nil
+	}
+	numbers := map[int32]float32{}
+	for _, code := range g.Codes() {
+		numbers[code] = g.Number(code)
+	}
+	return numbers
 }
 
 // NewLevels sorts the values of codes. If several codes have the same value, such as 0 and −0, it
@@ -71,68 +83,4 @@ func (l Levels) Nearest(x float64) int {
 		return i - 1
 	}
 	return i
-}
-
-const maxCodes = 1 << 16
-
-// Alphabet infers all codes of a quantizer from observed ones: from the lowest to the highest, in
-// steps of the greatest common divisor of their differences.
-func Alphabet(seen ...[]int32) ([]int32, error) {
-	all := slices.Concat(seen...)
-	if len(all) == 0 {
-		return nil, fmt.Errorf("it gives no codes")
-	}
-	low, high := int64(slices.Min(all)), int64(slices.Max(all))
-	step := int64(0)
-	for _, c := range all {
-		for a, b := int64(c)-low, step; ; a, b = b, a%b {
-			if b == 0 {
-				step = a
-				break
-			}
-		}
-	}
-	if step == 0 {
-		return []int32{int32(low)}, nil
-	}
-	if (high-low)/step >= maxCodes {
-		return nil, fmt.Errorf("its codes go from %d to %d: want at most %d of them", low, high, maxCodes)
-	}
-	var list []int32
-	for c := low; c <= high; c += step {
-		list = append(list, int32(c))
-	}
-	return list, nil
-}
-
-// ProbeRows is the number of distinct rows of a probe.
-const ProbeRows = 64
-
-// ProbeMatrix returns a matrix for which any quantizer should return all its codes, or at least the
-// lowest and the highest: its rows are sorted and shuffled ramps, normal samples, and small numbers
-// with a few large outliers.
-func ProbeMatrix(rows, columns int, largest float64) []float64 {
-	rng := rand.New(rand.NewPCG(0, 0))
-	ramp := func(i int) float64 { return 2*float64(i)/float64(max(1, columns-1)) - 1 }
-	x := make([]float64, 0, min(rows, ProbeRows)*columns)
-	for row := range min(rows, ProbeRows) {
-		order := rng.Perm(columns)
-		for i := range columns {
-			var v float64
-			switch row % 4 {
-			case 0:
-				v = ramp(i)
-			case 1:
-				v = ramp(order[i])
-			case 2:
-				v = rng.NormFloat64() / 3
-			case 3:
-				if v = rng.NormFloat64() / 1000; i%16 == 0 {
-					v = math.Copysign(1, float64(i/16%2)-0.5)
-				}
-			}
-			x = append(x, v*largest)
-		}
-	}
-	return slices.Repeat(x, (rows*columns+len(x)-1)/len(x))[:rows*columns]
 }

@@ -13,40 +13,41 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// packed rounds to numbers times a scale of each row, and can say what its codes stand for.
-type packed struct{ halves bool }
+// packed rounds to numbers times a scale of each row, and declares them: integers from −3 to 3, or E2M1.
+type packed struct{ floats bool }
 
 func (packed) Describe() sdk.Description { return sdk.Description{Name: "packed"} }
 
 func (q packed) Quantize(b *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
-	top := 3.0
-	if q.halves {
-		top = 12
+	top, grid := 3.0, sdk.Integers(-3, 3, 0)
+	if q.floats {
+		top, grid = 6, sdk.E2M1(0)
 	}
 	scale := x.Abs().MaxRow().Scale(1 / top)
 	r := x.Div(scale)
 	codes := r.Round()
-	if q.halves { // E2M1 in halves: every number to 4, every second to 8, every fourth to 12
+	if q.floats { // halves to 2, integers to 4, and 6
 		a := r.Abs()
-		step := a.Gt(b.Const(8)).Select(b.Const(4), a.Gt(b.Const(4)).Select(b.Const(2), b.Const(1)))
+		step := a.Gt(b.Const(4)).Select(b.Const(2), a.Gt(b.Const(2)).Select(b.Const(1), b.Const(0.5)))
 		codes = r.Div(step).Round().Mul(step)
 	}
 	value := codes.Mul(scale)
-	if q.halves { // places, with the sign: 4, 6, 8 and 12 are 4, 5, 6 and 7
+	if q.floats { // bit patterns: 2, 3, 4 and 6 are 4, 5, 6 and 7
 		a := codes.Abs()
-		places := a.Sub(above(a, 4).Scale(0.5)).Sub(above(a, 8).Scale(0.25))
-		codes = codes.Lt(b.Const(0)).Select(places.Neg(), places)
+		a = a.Scale(2).Sub(above(a, 2)).Sub(above(a, 4).Scale(0.5))
+		codes = codes.Lt(b.Const(0)).Select(a.Shift(8), a)
 	}
-	return sdk.Quantized{Value: value, Codes: codes, Scale: scale}, nil
+	return sdk.Quantized{Value: value, Codes: codes, Scale: scale, Grid: grid}, nil
 }
 
 func above(a program.Value, bound float64) program.Value { return a.Shift(-bound).Clip(0, math.Inf(1)) }
 
 func (q packed) Unpack(b *program.Builder, codes, scale program.Value, _ sdk.Site) (program.Value, error) {
-	if q.halves {
-		a := codes.Abs()
-		numbers := a.Add(above(a, 4)).Add(above(a, 6).Scale(2))
-		codes = codes.Lt(b.Const(0)).Select(numbers.Neg(), numbers)
+	if q.floats {
+		negative := codes.Ge(b.Const(8))
+		a := negative.Select(codes.Shift(-8), codes)
+		numbers := a.Add(above(a, 4)).Add(above(a, 6).Scale(2)).Scale(0.5)
+		codes = negative.Select(numbers.Neg(), numbers)
 	}
 	return codes.Mul(scale), nil
 }
@@ -77,7 +78,7 @@ func TestPARQGolden(t *testing.T) {
 			m := PARQ{Map: c.Params.String("map"), AnnealStart: c.Params.Float("start") / float64(total), AnnealEnd: c.Params.Float("end") / float64(total),
 				Steepness: c.Params.Float("steepness"), Center: c.Params.Float("center")}
 			x := c.Inputs.Array("x")
-			q := trainingWith(t, m, packed{halves: c.Params.String("grid") == "e2m1"}, total, x.Shape...)
+			q := trainingWith(t, m, packed{floats: c.Params.String("grid") == "e2m1"}, total, x.Shape...)
 			want := c.Expected.Array("w")
 			for k := range total {
 				out := machine.Run(t, q.Program, map[string]reference.Tensor{
@@ -99,7 +100,7 @@ func TestPARQGolden(t *testing.T) {
 func TestPARQRefuses(t *testing.T) {
 	q := testQuantizer(t, "fixed grid 0.25", []int{2, 8})
 	_, err := DefaultPARQ.Forward(&Weight{Quantizer: q, Unpack: q.Unpack}, 10)
-	if err == nil || !strings.Contains(err.Error(), "does not implement Packer") || !strings.Contains(err.Error(), `map = "binary_relax"`) {
+	if err == nil || !strings.Contains(err.Error(), "does not declare which numbers") || !strings.Contains(err.Error(), `map = "binary_relax"`) {
 		t.Errorf("error %v", err)
 	}
 	m := DefaultPARQ

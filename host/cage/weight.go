@@ -3,12 +3,8 @@ package cage
 import (
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 
-	"github.com/cage-qat/cage/internal/linalg"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/program/transform"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -51,82 +47,16 @@ func (w *Weight) scale(b *program.Builder, l Levels, out map[string]program.Valu
 
 const maxLevels = 64
 
-// levels infers the levels of the quantizer from the outputs of its programs for a [ProbeMatrix].
+// levels returns the levels of the grid that the quantizer declares.
 func (w *Weight) levels() (l Levels, err error) {
-	q := w.Quantizer.ForEvaluation()
-	if w.Unpack == nil {
-		return l, errors.New("its quantizer cannot say what numbers its codes stand for (it does not implement Packer)")
-	}
-	shape := q.Program.Inputs[0].Type.Shape
-	columns, size := shape[len(shape)-1], int(program.FloatType(shape...).Size())
-	rows := size / columns // matrices of the weight's size that have all rows of the probe
-	rows *= (ProbeRows + rows - 1) / rows
-	probe := ProbeMatrix(rows, columns, 1)
-	if err := linalg.Rotate(probe, columns, max(1, w.Rotation)); err != nil {
-		return l, err
-	}
-	var codes, scale reference.Tensor
-	var seen, all []int32
-	for part := range slices.Chunk(probe, size) {
-		out, err := reference.Run(q.Program, map[string]reference.Tensor{spec.InputX: reference.Floats(part, shape...)})
-		if err != nil {
-			return l, err
-		}
-		codes, scale = out[spec.OutputCodes], out[spec.OutputScale]
-		seen = make([]int32, size)
-		for i, c := range codes.Float64s() {
-			seen[i] = int32(c)
-		}
-		all = append(all, seen...)
-	}
-	alphabet, err := Alphabet(all)
-	if err != nil {
-		return l, err
-	}
-	unpack := func(at func(i int) int32, scale reference.Tensor) ([]float64, error) {
-		out, err := reference.Run(w.Unpack, map[string]reference.Tensor{spec.OutputCodes: filled(codes.Type, at), spec.OutputScale: scale})
-		return out[spec.OutputValue].Floats, err
-	}
-	numbers := map[int32]float32{}
-	for part := range slices.Chunk(alphabet, len(seen)) {
-		values, err := unpack(func(i int) int32 { return part[i%len(part)] }, filled(scale.Type, func(int) int32 { return 1 }))
-		if err != nil {
-			return l, err
-		}
-		for i, c := range part {
-			numbers[c] = float32(values[i])
-		}
+	numbers := Numbers(w.Quantizer.Grid)
+	if numbers == nil || w.Unpack == nil {
+		return l, errors.New("its quantizer does not declare which numbers its codes stand for")
 	}
 	l = NewLevels(numbers)
 	if len(l.Numbers) < 2 || !l.Uniform() && len(l.Numbers) > maxLevels {
-		return l, fmt.Errorf("its grid has %d levels: want 2 to %d, or a uniform grid", len(l.Numbers), maxLevels)
-	}
-	// Verify that the values of codes are their numbers times the scale.
-	top := l.Codes[l.Farthest()]
-	farthest, err := unpack(func(int) int32 { return top }, scale)
-	if err != nil {
-		return l, err
-	}
-	values, err := unpack(func(i int) int32 { return seen[i] }, scale)
-	if err != nil {
-		return l, err
-	}
-	for i, v := range values {
-		if want := farthest[i] * float64(numbers[seen[i]]) / float64(numbers[top]); math.Abs(v-want) > 1e-6*math.Abs(want) {
-			return l, errors.New("its values are not numbers of its codes times its scales")
-		}
+		return l, fmt.Errorf("its grid has %d levels: want 2 to %d, or a uniform grid",
+			len(l.Numbers), maxLevels)
 	}
 	return l, nil
-}
-
-func filled(t program.Type, at func(i int) int32) reference.Tensor {
-	out := reference.Tensor{Type: t}
-	for i := range int(t.Size()) {
-		if t.DType == program.Float {
-			out.Floats = append(out.Floats, float64(at(i)))
-		} else {
-			out.Ints = append(out.Ints, int64(at(i)))
-		}
-	}
-	return out
 }

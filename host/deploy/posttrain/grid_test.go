@@ -96,27 +96,6 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-func TestAlphabet(t *testing.T) {
-	for _, c := range []struct {
-		seen [][]int32
-		want []int32
-	}{
-		{[][]int32{{3}, {0, 2}}, []int32{0, 1, 2, 3}},
-		{[][]int32{{-3, 5}, {1, 3}}, []int32{-3, -1, 1, 3, 5}},
-		{[][]int32{{7, 7}}, []int32{7}},
-		{[][]int32{{0, math.MaxInt32}}, []int32{0, math.MaxInt32}},
-	} {
-		if got, err := cage.Alphabet(c.seen...); err != nil || !slices.Equal(got, c.want) {
-			t.Errorf("%v: %v, %v; want %v", c.seen, got, err, c.want)
-		}
-	}
-	for _, seen := range [][]int32{nil, {math.MinInt32, 0, 1}} {
-		if got, err := cage.Alphabet(seen); err == nil {
-			t.Errorf("%v gives %d codes", seen, len(got))
-		}
-	}
-}
-
 // TestRotate: a rotation is its own inverse, and keeps outputs as they are.
 func TestRotate(t *testing.T) {
 	x := []float64{1, 2, 3, 4}
