@@ -2,12 +2,8 @@ package update
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/pprof"
-	"slices"
-
-	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -16,30 +12,31 @@ import (
 // cpuRunner runs jobs in the processor's caches (package cpu), all at once, on a device whose
 // memory is the host's. It replaces donated tensors in place.
 type cpuRunner struct {
-	dev      *engine.Device
-	name     string
-	jobs     []Job
-	calls    []cpu.Call
-	consumed []string
-	// reclaim is a step that donates the consumed tensors and computes nothing, nil if there are none.
-	// It returns their memory to the device's pool; without it the device would allocate and clear new
-	// memory in each step.
-	reclaim *engine.Executable
+	dev   *engine.Device
+	name  string
+	jobs  []Job
+	calls []cpu.Call
+	// reclaim donates the consumed tensors and computes nothing, nil if there are none. It returns
+	// their memory to the device's pool; without it the device would allocate and clear new memory
+	// in each step.
+	reclaim *Executable
 }
 
+const reclaimed = "reclaimed" // the output of [cpuRunner.reclaim]
+
 func (r *cpuRunner) compileReclaim() (err error) {
-	r.consumed = consumedTensors(r.jobs)
-	if len(r.consumed) == 0 {
+	consumed := consumedTensors(r.jobs)
+	if len(consumed) == 0 {
 		return nil
 	}
 	shapes := shapesOf(r.jobs)
-	var specs []engine.Spec
-	for _, name := range r.consumed {
-		specs = append(specs, engine.Spec{Name: name, Shape: shapes[name]})
+	s := Stage{Name: "memory of " + r.name, Build: func(in Nodes) Nodes {
+		return Nodes{reclaimed: engine.Constant(in.Graph(), []float32{0})}
+	}}
+	for _, name := range consumed {
+		s.Inputs = append(s.Inputs, engine.Spec{Name: name, Shape: shapes[name], Donated: true})
 	}
-	r.reclaim, err = r.dev.Compile("memory of "+r.name, specs, func(g *graph.Graph, _ []*graph.Node) []*graph.Node {
-		return []*graph.Node{engine.Constant(g, []float32{0})}
-	})
+	r.reclaim, err = s.Compile(r.dev, nil)
 	return err
 }
 
@@ -73,12 +70,11 @@ func (r *cpuRunner) run(in Tensors, scalars Scalars, out Tensors, measures Measu
 	if r.reclaim == nil {
 		return nil
 	}
-	buffers := make([]*engine.Buffer, len(r.consumed))
-	for i, name := range r.consumed {
-		buffers[i] = in[name]
+	if err = r.reclaim.Run(in); err == nil {
+		err = in[reclaimed].Finalize()
+		delete(in, reclaimed)
 	}
-	freed, err := r.reclaim.Run(buffers, slices.Repeat([]bool{true}, len(buffers)))
-	return errors.Join(err, engine.FinalizeAll(freed...))
+	return err
 }
 
 // bind sets the memory of a call's inputs and outputs.

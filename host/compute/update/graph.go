@@ -15,73 +15,58 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Nodes holds values of a graph under construction, by name.
-type Nodes map[string]*graph.Node
+// Names of the tensors of a graph of jobs, in addition to those that the jobs name.
+const (
+	scalarsName  = "scalars"  // the vector of their scalars
+	measuresName = "measures" // the vector of their measures
+)
 
-// graphRunner runs jobs as one executable, on any device.
-type graphRunner struct {
-	dev     *engine.Device
-	jobs    []Job
-	exec    *engine.Executable
-	inputs  []engine.Spec // without the vector of scalars, the last input
-	outputs []string
-	scalars []string
-}
-
-func compileGraph(dev *engine.Device, name string, jobs []Job, divided Divided) (*graphRunner, error) {
-	r := &graphRunner{dev: dev, jobs: jobs, scalars: ScalarNames(jobs)}
-	shapes, donated, outputs := shapesOf(jobs), map[string]bool{}, map[string]bool{}
+// graphStage returns the jobs as one stage.
+func graphStage(name string, jobs []Job) Stage {
+	shapes, donated := shapesOf(jobs), map[string]bool{}
 	for _, j := range jobs {
 		for input := range j.Donated {
 			donated[j.Inputs[input]] = true
 		}
-		for _, name := range j.Outputs {
-			outputs[name] = true
-		}
 	}
+	scalars := ScalarNames(jobs)
+	inputs := []engine.Spec{ScalarSpec(scalars)}
 	for _, name := range slices.Sorted(maps.Keys(shapes)) {
-		r.inputs = append(r.inputs, engine.Spec{Name: name, Shape: shapes[name], Donated: donated[name]})
+		spec := engine.Spec{Name: name, Shape: shapes[name], Donated: donated[name]}
+		inputs = append(inputs, spec)
 	}
-	r.outputs = Order(r.inputs, outputs)
-	specs := append(divided.Specs(dev, r.inputs), ScalarSpec(r.scalars))
-	var err error
-	r.exec, err = dev.Compile(name, specs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-		named := Nodes{}
-		for i, spec := range r.inputs {
-			named[spec.Name] = divided.Input(spec, in[i])
+	return Stage{Name: name, Inputs: inputs, Build: func(in Nodes) Nodes {
+		out, measures := Build(jobs, in, Unpack(in[scalarsName], scalars))
+		if len(measures) > 0 {
+			out[measuresName] = graph.Concatenate(measures, 0)
 		}
-		tensors, measures := Build(g, jobs, named, Unpack(in[len(r.inputs)], r.scalars))
-		out := make([]*graph.Node, 0, len(r.outputs)+1)
-		for _, name := range r.outputs {
-			out = append(out, divided.Output(name, tensors[name]))
-		}
-		if len(measures) == 0 {
-			return out
-		}
-		return append(out, graph.Concatenate(measures, 0))
-	})
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
+		return out
+	}}
 }
 
-// Order lists the names of outputs: first those of donated inputs, in their order, so
-// that the engine reuses the memory of each such input for its own output, then the
-// others by name.
-func Order[V any](inputs []engine.Spec, outputs map[string]V) []string {
-	var list []string
-	for _, spec := range inputs {
-		if _, ok := outputs[spec.Name]; ok && spec.Donated {
-			list = append(list, spec.Name)
-		}
+// runGraph computes the jobs of the graph, and replaces the tensors that they write in t.
+func (u *Update) runGraph(t Tensors, scalars Scalars, measures Measures) error {
+	values, err := scalars.Vector(ScalarNames(u.graphJobs)...)
+	if err != nil {
+		return err
 	}
-	for _, name := range slices.Sorted(maps.Keys(outputs)) {
-		if !slices.Contains(list, name) {
-			list = append(list, name)
-		}
+	vector, err := engine.Upload(u.dev, values, len(values))
+	if err != nil {
+		return err
 	}
-	return list
+	defer vector.Finalize()
+	if err := u.graph.Run(t, Tensors{scalarsName: vector}); err != nil {
+		return err
+	}
+	if measured := t[measuresName]; measured != nil {
+		defer measured.Finalize()
+		delete(t, measuresName)
+		if values, err = engine.Download[float32](measured); err != nil {
+			return err
+		}
+		ReadMeasures(u.graphJobs, values, measures)
+	}
+	return nil
 }
 
 // shapesOf returns the shapes of the tensors that jobs read, by name.
@@ -101,41 +86,6 @@ func shapesOf(jobs []Job) map[string]shapes.Shape {
 		}
 	}
 	return all
-}
-
-// run does the same as that of [cpuRunner].
-func (r *graphRunner) run(in Tensors, scalars Scalars, out Tensors, measures Measures) error {
-	values, err := scalars.Vector(r.scalars...)
-	if err != nil {
-		return err
-	}
-	vector, err := engine.Upload(r.dev, values, len(values))
-	if err != nil {
-		return err
-	}
-	defer vector.Finalize()
-	var buffers []*engine.Buffer
-	var donate []bool
-	for _, spec := range r.inputs {
-		buffers, donate = append(buffers, in[spec.Name]), append(donate, spec.Donated)
-	}
-	results, err := r.exec.Run(append(buffers, vector), append(donate, true))
-	if err != nil {
-		return err
-	}
-	for i, name := range r.outputs {
-		out[name] = results[i]
-	}
-	if len(results) == len(r.outputs) { // the jobs have no measures
-		return nil
-	}
-	measured := results[len(r.outputs)]
-	defer measured.Finalize()
-	if values, err = engine.Download[float32](measured); err != nil {
-		return err
-	}
-	ReadMeasures(r.jobs, values, measures)
-	return nil
 }
 
 // ReadMeasures stores the elements of the vector of the jobs' measures under their names.
@@ -164,7 +114,7 @@ func ScalarNames(jobs []Job) []string {
 
 // ScalarSpec returns the input specification for the vector of scalars.
 func ScalarSpec(names []string) engine.Spec {
-	return engine.Spec{Name: "scalars", Shape: shapes.Make(dtypes.Float32, len(names))}
+	return engine.Spec{Name: scalarsName, Shape: shapes.Make(dtypes.Float32, len(names))}
 }
 
 // Unpack returns the elements of the vector of scalars by name.
@@ -178,7 +128,7 @@ func Unpack(vector *graph.Node, names []string) Nodes {
 
 // Build adds the jobs to a graph. Given the nodes of tensors and scalars by name, it returns the
 // nodes of the tensors that the jobs write, and of their measures, each of shape [1].
-func Build(g *graph.Graph, jobs []Job, tensors, scalars Nodes) (out Nodes, measures []*graph.Node) {
+func Build(jobs []Job, tensors, scalars Nodes) (out Nodes, measures []*graph.Node) {
 	out = Nodes{}
 	for _, j := range jobs {
 		in := make([]*graph.Node, len(j.Program.Inputs))
@@ -194,7 +144,7 @@ func Build(g *graph.Graph, jobs []Job, tensors, scalars Nodes) (out Nodes, measu
 				in[i] = engine.Converted(in[i], dtypes.Float32)
 			}
 		}
-		results := lower.WithKernels(g, j.Program, in)
+		results := lower.WithKernels(tensors.Graph(), j.Program, in)
 		for name, tensor := range j.Outputs {
 			out[tensor] = narrow(results[name], j.Storage[tensor])
 		}

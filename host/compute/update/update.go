@@ -56,9 +56,11 @@ type Options struct {
 
 // An Update is a compiled list of jobs.
 type Update struct {
-	cpu      *cpuRunner
-	graph    *graphRunner
-	consumed []string // donated tensors that the jobs do not replace
+	dev       *engine.Device
+	cpu       *cpuRunner
+	graph     *Executable
+	graphJobs []Job
+	consumed  []string // donated tensors that the jobs do not replace
 	// Executed is the number of jobs that package cpu ("cpu") and the graph ("graph") run.
 	Executed map[string]int
 }
@@ -67,7 +69,7 @@ type Update struct {
 // package cpu runs the jobs that it can; all others are one graph.
 func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, error) {
 	jobs = keepShared(jobs)
-	u := &Update{consumed: consumedTensors(jobs), Executed: map[string]int{}}
+	u := &Update{dev: dev, consumed: consumedTensors(jobs), Executed: map[string]int{}}
 	own, rest := &cpuRunner{dev: dev, name: name}, jobs
 	if dev.SharesMemory() && !o.OneGraph {
 		rest = nil
@@ -96,8 +98,8 @@ func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, e
 		err = own.compileReclaim()
 	}
 	if len(rest) > 0 && err == nil {
-		u.Executed["graph"] = len(rest)
-		u.graph, err = compileGraph(dev, name, rest, o.Divided)
+		u.graphJobs, u.Executed["graph"] = rest, len(rest)
+		u.graph, err = graphStage(name, rest).Compile(dev, o.Divided)
 	}
 	if err != nil {
 		u.Close()
@@ -147,7 +149,7 @@ func (u *Update) Run(t Tensors, scalars Scalars) (Measures, error) {
 		err = u.cpu.run(t, scalars, out, measures)
 	}
 	if u.graph != nil && err == nil {
-		err = u.graph.run(t, scalars, out, measures)
+		err = u.runGraph(t, scalars, measures)
 	}
 	if err != nil {
 		for _, b := range out {
@@ -172,6 +174,6 @@ func (u *Update) Close() {
 		u.cpu.reclaim.Close()
 	}
 	if u.graph != nil {
-		u.graph.exec.Close()
+		u.graph.Close()
 	}
 }

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -30,8 +31,13 @@ func (c *Compiled) Step(s *State, batches [][]int32, set Settings) (Result, erro
 func (c *Compiled) Run(s *State, b *Batches, set Settings) (Result, error) {
 	defer b.Close()
 	run := c.runChain
-	if c.isSingle() && !set.ParetoSTE && !set.Pareto && !c.refresher.Due(set.Step) && !s.Pending.Arrives(set.Step) && c.plan.probesDue(set.Step) == "" {
+	chained := set.ParetoSTE || set.Pareto || c.refresher.Due(set.Step) ||
+		s.Pending.Arrives(set.Step) || c.plan.probesDue(set.Step) != "" // the host takes part
+	if c.isSingle() && !chained {
 		run = c.runSingle
+	}
+	if c.plan.Distillation != nil && c.teacher == nil {
+		return Result{}, errors.New("step: the teacher's parameters are not loaded")
 	}
 	res, err := run(s, b, set)
 	if err == nil {
@@ -55,16 +61,15 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 	}
 	if !c.plan.FullPrecision || set.Statistics || set.ParetoSTE || set.Pareto ||
 		slices.ContainsFunc(c.plan.rules(updateKind{mode: c.mode(set)}), cage.Rule.Quantizes) {
-		if err := c.runQuantize(t); err != nil { // Q(x), e = x − Q(x)
+		if err := c.runQuantize(&c.plan, t); err != nil { // Q(x), e = x − Q(x)
 			return res, err
 		}
 	}
-	sums, err := c.runGradients(t, batches, set.Step, gradientKind{full: c.plan.FullPrecision}) // ∇f(Q(x))
-	if err != nil {
+	kind := gradientKind{full: c.plan.FullPrecision}
+	if err := c.runGradients(t, batches, set.Step, kind, &res); err != nil { // ∇f(Q(x))
 		return res, err
 	}
-	c.plan.setLoss(sums, &res)
-	if err = c.runFinish(t, &res); err != nil || !res.checkFinite() { // mean gradients and norms
+	if err := c.runFinish(t, &res); err != nil || !res.checkFinite() { // mean gradients and norms
 		return res, err
 	}
 	if err := c.measurePareto(t, batches, set, &res); err != nil {
@@ -90,9 +95,10 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 	if err != nil {
 		return res, err
 	}
-	kind := updateKind{mode: c.mode(set), part: cage.Updating, observed: observed, probes: c.plan.probesDue(set.Step),
+	form := updateKind{mode: c.mode(set), part: cage.Updating, observed: observed,
+		probes:     c.plan.probesDue(set.Step),
 		statistics: set.Statistics && len(c.plan.quantizedParams()) > 0}
-	if err := c.runUpdate(t, kind, scalars, &res); err != nil { // x_{t+1}, by Algorithm 1
+	if err := c.runUpdate(t, form, scalars, &res); err != nil { // x_{t+1}, by Algorithm 1
 		return res, err
 	}
 	for _, state := range c.plan.quantizerStates() {
@@ -110,59 +116,49 @@ func (c *Compiled) mode(set Settings) cage.Mode {
 	return cage.Of(c.plan.Rules).Mode(cage.At{Step: set.Step, Steps: set.Steps, Strength: set.Lambda})
 }
 
-func (c *Compiled) runQuantize(t update.Tensors) error { return runIfAny(c.quantize, t) }
-
-func runIfAny(compile func() (*executable, error), t update.Tensors) error {
-	q, err := compile()
-	if q == nil || err != nil {
+// runQuantize computes the values of the weights with the quantizers of a plan, if it has any.
+func (c *Compiled) runQuantize(p *Plan, t update.Tensors) error {
+	e, err := c.quantize(p)
+	if e == nil || err != nil {
 		return err
 	}
-	return q.run(t)
+	return e.Run(t)
 }
 
-// runGradients runs all micro-batches, adds the summed gradients to t and returns the sums
-// of their losses.
-func (c *Compiled) runGradients(t update.Tensors, b *Batches, step int, kind gradientKind) ([]float64, error) {
+// runGradients runs all micro-batches, adds the summed gradients to t and the losses to res.
+func (c *Compiled) runGradients(
+	t update.Tensors, b *Batches, step int, kind gradientKind, res *Result,
+) error {
 	batches, err := b.uploadSeparate()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	defer delete(t, tokensName) // its buffer belongs to b
-	done, err := c.addTeacher(t)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
 	sums := make([]float64, c.plan.lossCount())
 	for i, tokens := range batches {
 		kind.sum = i > 0
 		e, err := c.gradient(kind)
+		if err == nil && !kind.full {
+			err = c.addBatchKeys(t, activationKeysName, c.plan.activationKeys(), step, i, i+1)
+		}
+		if err == nil && kind.sampled {
+			err = c.addBatchKeys(t, labelKeysName, labelKeys, step, i, i+1)
+		}
+		if err == nil {
+			err = e.Run(t, c.teacher, update.Tensors{tokensName: tokens})
+		}
 		if err != nil {
-			return nil, err
-		}
-		t[tokensName] = tokens
-		if !kind.full {
-			if err := c.addBatchKeys(t, activationKeysName, c.plan.activationKeys(), step, i, i+1); err != nil {
-				return nil, err
-			}
-		}
-		if kind.sampled {
-			if err := c.addBatchKeys(t, labelKeysName, labelKeys, step, i, i+1); err != nil {
-				return nil, err
-			}
-		}
-		if err := e.run(t); err != nil {
-			return nil, err
+			return err
 		}
 		losses, err := engine.Download[float32](t[lossName])
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for j, loss := range losses {
 			sums[j] += float64(loss)
 		}
 	}
-	return sums, nil
+	c.plan.setLoss(sums, res)
+	return nil
 }
 
 // runFinish replaces the summed gradients in t by mean gradients, and stores their norms in res.
@@ -171,7 +167,7 @@ func (c *Compiled) runFinish(t update.Tensors, res *Result) error {
 	if err != nil {
 		return err
 	}
-	if err := e.run(t); err != nil {
+	if err := e.Run(t); err != nil {
 		return err
 	}
 	squares, err := engine.Download[float32](t[normsName])
@@ -205,13 +201,16 @@ func (c *Compiled) collect(t update.Tensors, set Settings, res *Result) (update.
 // of earlier refreshes that take effect now. If refreshes are due, all optimizers then observe the
 // gradient, and the refreshes run. observed reports whether the optimizers have observed, because
 // the update must not do so a second time.
-func (c *Compiled) refresh(s *State, t update.Tensors, set Settings, scalars update.Scalars, res *Result) (observed bool, err error) {
+func (c *Compiled) refresh(
+	s *State, t update.Tensors, set Settings, scalars update.Scalars, res *Result,
+) (observed bool, err error) {
 	late, err := c.refresher.Install(&s.Pending, t, set.Step)
 	res.FailedRefreshes = late
 	if err != nil || !c.refresher.Due(set.Step) {
 		return false, err
 	}
-	if err := c.runUpdate(t, updateKind{mode: c.mode(set), part: cage.Observing}, scalars, res); err != nil {
+	observe := updateKind{mode: c.mode(set), part: cage.Observing}
+	if err := c.runUpdate(t, observe, scalars, res); err != nil {
 		return false, err
 	}
 	failed, err := c.refresher.Run(&s.Pending, t, set.Step)
@@ -221,7 +220,9 @@ func (c *Compiled) refresh(s *State, t update.Tensors, set Settings, scalars upd
 
 // runUpdate runs a variant of the update, which replaces parameters and states in t. One variant
 // only observes, and replaces only states.
-func (c *Compiled) runUpdate(t update.Tensors, kind updateKind, scalars update.Scalars, res *Result) error {
+func (c *Compiled) runUpdate(
+	t update.Tensors, kind updateKind, scalars update.Scalars, res *Result,
+) error {
 	u, err := c.update(kind)
 	if u == nil || err != nil {
 		return err
@@ -275,7 +276,7 @@ func (c *Compiled) Load(batches [][]int32) (*Batches, error) {
 	n := c.dev.Count() * p.tokenSpec().Shape.Size()
 	for i, b := range batches {
 		if len(b) != n {
-			return nil, fmt.Errorf("step: micro-batch %d has %d elements, the plan needs %d", i, len(b), n)
+			return nil, fmt.Errorf("step: micro-batch %d has %d elements, want %d", i, len(b), n)
 		}
 	}
 	b := &Batches{c: c, host: batches}

@@ -83,7 +83,7 @@ func (c *Compiled) initColumns(t update.Tensors, tokens []int32) error {
 	t[tokensName] = batch
 	defer delete(t, tokensName)
 	specs := append(inputSpecs(p.params(), p.forwardName(true), false), p.tokenSpec())
-	return c.runOnce(stage{"statistics of columns", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+	return c.runOnce(update.Stage{Name: "statistics of columns", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
 		seen := map[string]*graph.Node{}
 		p.Model.Losses(p.weightNodes(in, true), in[tokensName], func(site model.ActivationSite, x *graph.Node) *graph.Node {
 			seen[site.Name] = x

@@ -21,7 +21,7 @@ type Compiled struct {
 	plan Plan
 	// evaluationPlan is the plan with the quantizers of evaluation, or &plan if these are the same.
 	evaluationPlan *Plan
-	stages         map[string]*executable
+	stages         map[string]*update.Executable
 	updates        map[updateKind]*update.Update
 	singles        map[cage.Mode]*single
 	refresher      *refresh.Refresher
@@ -46,7 +46,7 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err = c.quantize(); err != nil {
+	if _, err = c.quantize(&c.plan); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func uncompiled(dev *engine.Device, plan Plan) (*Compiled, error) {
 		}
 		p.findCodes(dev)
 	}
-	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*executable{},
+	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*update.Executable{},
 		updates: map[updateKind]*update.Update{}, singles: map[cage.Mode]*single{}}
 	if evaluation == nil {
 		c.evaluationPlan = &c.plan
@@ -172,7 +172,7 @@ func (c *Compiled) Prepare(pareto bool) error {
 	if err := c.prepareEvaluation(); err != nil {
 		return err
 	}
-	if _, err := c.quantizeForEvaluation(); err != nil {
+	if _, err := c.quantize(c.evaluationPlan); err != nil {
 		return err
 	}
 	_, err := c.compileOnce("losses", c.evaluationPlan.lossStage)
@@ -189,7 +189,7 @@ func (c *Compiled) Batch() int { return c.plan.Batch * c.dev.Count() }
 // Close frees all executables.
 func (c *Compiled) Close() {
 	for _, e := range c.stages {
-		e.exec.Close()
+		e.Close()
 	}
 	for _, u := range c.updates {
 		if u != nil {
@@ -197,7 +197,7 @@ func (c *Compiled) Close() {
 		}
 	}
 	for _, w := range c.singles {
-		w.exec.exec.Close()
+		w.exec.Close()
 	}
 	if c.evaluation != nil {
 		c.evaluation.Close()
@@ -207,42 +207,44 @@ func (c *Compiled) Close() {
 }
 
 // compileOnce returns the executable of a stage, compiling it at the first call with key.
-func (c *Compiled) compileOnce(key string, s func() stage) (*executable, error) {
+func (c *Compiled) compileOnce(key string, s func() update.Stage) (*update.Executable, error) {
 	if e, ok := c.stages[key]; ok {
 		return e, nil
 	}
-	e, err := s().compile(c)
+	e, err := c.compile(s())
 	if err == nil {
 		c.stages[key] = e
 	}
 	return e, err
 }
 
-// quantize returns the executable of the quantize stage; nil if no parameter is quantized.
-func (c *Compiled) quantize() (*executable, error) {
-	if len(c.plan.quantizedParams()) == 0 {
+func (c *Compiled) compile(s update.Stage) (*update.Executable, error) {
+	return s.Compile(c.dev, c.plan.dividedTensors())
+}
+
+// quantize returns the executable of the quantize stage of a plan, which is c.plan or
+// c.evaluationPlan; nil if it quantizes no parameter.
+func (c *Compiled) quantize(p *Plan) (*update.Executable, error) {
+	if len(p.quantizedParams()) == 0 {
 		return nil, nil
 	}
-	return c.compileOnce(quantizeKey, c.plan.quantizeStage)
-}
-
-func (c *Compiled) quantizeForEvaluation() (*executable, error) {
-	if c.evaluationPlan == &c.plan || len(c.plan.quantizedParams()) == 0 {
-		return c.quantize()
+	key := quantizeKey
+	if p != &c.plan {
+		key += " for evaluation"
 	}
-	return c.compileOnce("quantize for evaluation", c.evaluationPlan.quantizeStage)
+	return c.compileOnce(key, p.quantizeStage)
 }
 
-func (c *Compiled) gradient(kind gradientKind) (*executable, error) {
-	return c.compileOnce(gradientKey+fmt.Sprintf("%+v", kind), func() stage { return c.plan.gradientStage(kind) })
+func (c *Compiled) gradient(kind gradientKind) (*update.Executable, error) {
+	return c.compileOnce(gradientKey+fmt.Sprintf("%+v", kind), func() update.Stage { return c.plan.gradientStage(kind) })
 }
 
-func (c *Compiled) finish() (*executable, error) {
-	q, err := c.quantize()
+func (c *Compiled) finish() (*update.Executable, error) {
+	q, err := c.quantize(&c.plan)
 	if err != nil {
 		return nil, err
 	}
-	return c.compileOnce("finish", func() stage { return c.plan.finishStage(q) })
+	return c.compileOnce("finish", func() update.Stage { return c.plan.finishStage(q) })
 }
 
 // update returns the compiled part of the rules that kind selects; nil if no rule has that part.

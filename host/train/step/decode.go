@@ -3,7 +3,6 @@ package step
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
@@ -16,7 +15,6 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/decode"
 	"github.com/cage-qat/cage/host/model/generate"
-	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Decoder continues sequences piece by piece, with the parameters of an evaluator and a KV cache on
@@ -89,32 +87,29 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	if n == 1 && c.dev.SharesMemory() && int(slices.Max(d.first)) <= d.start {
 		return d.nextToken(tokens)
 	}
-	exec, err := c.compileOnce(fmt.Sprintf("decode %d %d %d", len(d.first), n, d.length), func() stage { return c.evaluationPlan.decodeStage(len(d.first), n, d.length) })
+	exec, err := c.compileOnce(fmt.Sprintf("decode %d %d %d", len(d.first), n, d.length), func() update.Stage { return c.evaluationPlan.decodeStage(len(d.first), n, d.length) })
 	if err != nil {
 		return nil, err
 	}
-	t := maps.Clone(d.e.t)
-	maps.Copy(t, d.t)
-	if t[tokensName], err = engine.Upload(c.dev, tokens, len(d.first), n); err != nil {
+	in := update.Tensors{}
+	defer func() { _ = engine.FinalizeAll(in[tokensName], in[startName]) }()
+	if in[tokensName], err = engine.Upload(c.dev, tokens, len(d.first), n); err != nil {
 		return nil, err
 	}
-	defer t[tokensName].Finalize()
-	if t[startName], err = engine.Upload(c.dev, []int32{int32(d.start)}); err != nil {
+	if in[startName], err = engine.Upload(c.dev, []int32{int32(d.start)}); err != nil {
 		return nil, err
 	}
-	defer t[startName].Finalize()
-	if err := exec.run(t); err != nil {
+	if err := exec.Run(d.t, d.e.t, in); err != nil {
 		return nil, err
-	}
-	for name := range d.t {
-		d.t[name] = t[name]
 	}
 	d.start += n
-	defer t[logitsName].Finalize()
-	return engine.Download[float32](t[logitsName])
+	logits := d.t[logitsName]
+	delete(d.t, logitsName)
+	defer logits.Finalize()
+	return engine.Download[float32](logits)
 }
 
-func (p *Plan) decodeStage(sequences, n, length int) stage {
+func (p *Plan) decodeStage(sequences, n, length int) update.Stage {
 	specs := append(p.forwardSpecs(false),
 		engine.Spec{Name: tokensName, Shape: shapes.Make(dtypes.Int32, sequences, n)},
 		engine.Spec{Name: startName, Shape: shapes.Make(dtypes.Int32)},
@@ -124,7 +119,7 @@ func (p *Plan) decodeStage(sequences, n, length int) stage {
 	for i, dims := range caches {
 		specs = append(specs, engine.Spec{Name: cacheName(i), Shape: floatShape(dims...), Donated: true})
 	}
-	return stage{logitsName, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+	return update.Stage{Name: logitsName, Inputs: specs, Build: func(in update.Nodes) update.Nodes {
 		piece := model.Piece{Tokens: in[tokensName], Start: in[startName], First: in[firstName]}
 		var have []*graph.Node
 		for i := range caches {
@@ -164,7 +159,7 @@ func (d *Decoder) nextToken(tokens []int32) (logits []float32, err error) {
 	var quantize decode.Quantizer
 	if len(p.Pieces[len(tokens)]) > 0 {
 		quantize = func(site model.ActivationSite, x []float32) error {
-			return e.quantizeActivation(site, len(tokens), x)
+			return c.quantizeActivation(e.t, site, len(tokens), x)
 		}
 	}
 	place := decode.Positions{Length: d.length, Start: d.start, First: d.first}
@@ -172,25 +167,6 @@ func (d *Decoder) nextToken(tokens []int32) (logits []float32, err error) {
 		d.start++
 	}
 	return logits, err
-}
-
-func (e *Evaluator) quantizeActivation(site model.ActivationSite, tokens int, x []float32) error {
-	q, ok := e.c.evaluationPlan.Pieces[tokens][site.Name]
-	if !ok {
-		return nil
-	}
-	exec, err := e.c.compileOnce(fmt.Sprintf("activation %d %s", tokens, site.Name), func() stage { return activationStage(q, site, tokens) })
-	if err != nil {
-		return err
-	}
-	t := update.Tensors{}
-	for _, p := range parametersOf(q, site.Name) {
-		t[program.KindParam.Of(p.Name)] = e.t[program.KindParam.Of(p.Name)]
-	}
-	for _, s := range statesOf(q, site.Name) {
-		t[s.Name] = e.t[s.Name]
-	}
-	return exec.quantize(e.c.dev, t, x, tokens, site.Width)
 }
 
 // Piece is the number of prompt tokens per sequence that are read at once.

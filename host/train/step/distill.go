@@ -1,9 +1,6 @@
 package step
 
 import (
-	"fmt"
-	"maps"
-
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -66,24 +63,15 @@ func (c *Compiled) closeTeacher() {
 	c.teacher = nil
 }
 
-func (c *Compiled) addTeacher(t update.Tensors) (done func(), err error) {
-	if c.plan.Distillation != nil && c.teacher == nil {
-		return nil, fmt.Errorf("step: the teacher's parameters are not loaded")
-	}
-	maps.Copy(t, c.teacher)
-	return func() {
-		for name := range c.teacher {
-			delete(t, name)
-		}
-	}, nil
-}
-
 // microBatchLoss builds the mean loss of a micro-batch, which is differentiated, and the vector
 // that the host reads: that loss, or its components divergence and cross-entropy.
-func (p *Plan) microBatchLoss(in update.Nodes, kind gradientKind, q model.ActivationQuantizer) (loss, read *graph.Node) {
+func (p *Plan) microBatchLoss(
+	in update.Nodes, kind gradientKind, q model.ActivationQuantizer,
+) (loss, read *graph.Node) {
 	params, batch := p.weightNodes(in, kind.full), in[tokensName]
 	if kind.sampled {
-		loss = p.Model.(model.Language).SampledLoss(params, batch, graph.Reshape(in[labelKeysName], 2), q)
+		key := graph.Reshape(in[labelKeysName], 2)
+		loss = p.Model.(model.Language).SampledLoss(params, batch, key, q)
 		return loss, graph.Reshape(loss, 1)
 	}
 	d := p.Distillation
@@ -99,7 +87,8 @@ func (p *Plan) microBatchLoss(in update.Nodes, kind gradientKind, q model.Activa
 	// pass needs are allocated.
 	logits := d.Teacher.BatchLogits(teacher, batch, nil)
 	out := p.Model.(model.Language).Distilled(params, batch, logits, q, d.Distillation)
-	return out.Loss, graph.Concatenate([]*graph.Node{graph.Reshape(out.Divergence, 1), graph.Reshape(out.CrossEntropy, 1)}, 0)
+	parts := []*graph.Node{graph.Reshape(out.Divergence, 1), graph.Reshape(out.CrossEntropy, 1)}
+	return out.Loss, graph.Concatenate(parts, 0)
 }
 
 // lossCount returns how many means over a micro-batch the host reads: the loss, or divergence and

@@ -7,8 +7,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
@@ -38,7 +36,7 @@ func (c *Compiled) Evaluator(s *State) (*Evaluator, error) {
 	}
 	e := &Evaluator{c: c, s: s, t: maps.Clone(s.Tensors), given: given}
 	maps.Copy(e.t, given)
-	if err := runIfAny(c.quantizeForEvaluation, e.t); err != nil {
+	if err := c.runQuantize(c.evaluationPlan, e.t); err != nil {
 		e.Close()
 		return nil, err
 	}
@@ -93,23 +91,22 @@ func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 }
 
 // runStage runs a stage on the parameters and a batch, and downloads its output called name.
-func (e *Evaluator) runStage(name string, s func() stage, batch update.Tensors) ([]float32, error) {
+func (e *Evaluator) runStage(name string, s func() update.Stage, batch update.Tensors) ([]float32, error) {
 	exec, err := e.c.compileOnce(name, s)
 	if err != nil {
 		return nil, err
 	}
-	t := maps.Clone(e.t)
-	maps.Copy(t, batch)
-	if err := exec.run(t); err != nil {
+	t := update.Tensors{}
+	if err := exec.Run(t, e.t, batch); err != nil {
 		return nil, err
 	}
 	defer t[name].Finalize()
 	return engine.Download[float32](t[name])
 }
 
-func (p *Plan) lossStage() stage {
+func (p *Plan) lossStage() update.Stage {
 	specs := append(p.forwardSpecs(false), p.tokenSpec())
-	return stage{"losses", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+	return update.Stage{Name: "losses", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
 		losses := p.Model.Losses(p.weightNodes(in, false), in[tokensName], activationQuantizer(p.Activations, in))
 		return update.Nodes{"losses": engine.Gather(losses)}
 	}}

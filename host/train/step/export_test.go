@@ -3,8 +3,6 @@ package step
 import (
 	"maps"
 
-	"github.com/gomlx/gomlx/core/graph"
-
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/refresh"
@@ -35,7 +33,7 @@ func (c *Compiled) Tiled(form string, statistics bool) (tiled, all int, err erro
 // returns the update of one step, which may run once.
 func (c *Compiled) ReadyUpdate(s *State, grads [][]float32, set Settings) (func() error, error) {
 	t := maps.Clone(s.Tensors)
-	if err := c.runQuantize(t); err != nil {
+	if err := c.runQuantize(&c.plan, t); err != nil {
 		return nil, err
 	}
 	for i, spec := range c.plan.tensors() {
@@ -60,9 +58,9 @@ func (e *Evaluator) Logits(tokens []int32) ([]float32, error) {
 		return nil, err
 	}
 	defer t.Finalize()
-	return e.runStage("logits", func() stage {
+	return e.runStage("logits", func() update.Stage {
 		spec := engine.Spec{Name: tokensName, Shape: t.Shape()}
-		return stage{"logits", append(p.forwardSpecs(false), spec), func(_ *graph.Graph, in update.Nodes) update.Nodes {
+		return update.Stage{Name: "logits", Inputs: append(p.forwardSpecs(false), spec), Build: func(in update.Nodes) update.Nodes {
 			return update.Nodes{"logits": p.Model.(model.Language).Logits(p.weightNodes(in, false), in[tokensName], activationQuantizer(p.Activations, in))}
 		}}
 	}, update.Tensors{tokensName: t})
@@ -77,7 +75,7 @@ func LabelKey(c *Compiled, step, batch, replica int) []uint32 {
 func QuantizedValues(c *Compiled, s *State) (map[string][]float32, error) {
 	t := maps.Clone(s.Tensors)
 	defer func() { keepState(s.Tensors, t) }()
-	if err := c.runQuantize(t); err != nil {
+	if err := c.runQuantize(&c.plan, t); err != nil {
 		return nil, err
 	}
 	out := map[string][]float32{}

@@ -86,7 +86,7 @@ func (p *Plan) batchSpecs(full bool) []engine.Spec {
 
 // gradientStage maps the inputs of the forward pass to the mean losses and the gradients of a
 // micro-batch. With kind.sum it adds the gradients to running sums.
-func (p *Plan) gradientStage(kind gradientKind) stage {
+func (p *Plan) gradientStage(kind gradientKind) update.Stage {
 	name := "gradient"
 	if kind.full {
 		name = "full-precision gradient"
@@ -101,7 +101,7 @@ func (p *Plan) gradientStage(kind gradientKind) stage {
 	if kind.sum {
 		specs = append(specs, inputSpecs(p.summed(kind.full), asNamed, true)...)
 	}
-	return stage{name, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+	return update.Stage{Name: name, Inputs: specs, Build: func(in update.Nodes) update.Nodes {
 		return p.gradients(kind, in)
 	}}
 }
@@ -172,7 +172,7 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 // accumulateGradients builds the graph of all micro-batches on one replica. It returns their
 // losses, in the order in which the host reads them, and the tensors of [Plan.summed]. in has the
 // inputs of the forward pass, and the tokens and keys of all micro-batches.
-func (p *Plan) accumulateGradients(g *graph.Graph, in update.Nodes) update.Nodes {
+func (p *Plan) accumulateGradients(in update.Nodes) update.Nodes {
 	kind := gradientKind{full: p.FullPrecision, local: true}
 	reads, own := p.gradientSpecs(kind.full), p.batchSpecs(kind.full)
 	if p.Accumulate == 1 {
@@ -185,6 +185,7 @@ func (p *Plan) accumulateGradients(g *graph.Graph, in update.Nodes) update.Nodes
 		}
 		return p.gradients(kind, one)
 	}
+	g := in.Graph()
 	kind.sum = true
 	list := p.summed(kind.full)
 	state := []*graph.Node{graph.BroadcastToDims(Tensor{}.nothing(g), p.Accumulate, p.lossCount())}
@@ -238,11 +239,11 @@ func whole(x *graph.Node, divided bool) *graph.Node {
 // backward passes of the weight quantizers, and to the vector of their squared norms. It also maps
 // the summed states of activation quantizers to their means. It reads the values and residuals that
 // the stage quantize computed.
-func (p *Plan) finishStage(quantize *executable) stage {
+func (p *Plan) finishStage(quantize *update.Executable) update.Stage {
 	specs := inputSpecs(p.summed(p.FullPrecision), asNamed, true)
 	if quantize != nil && !p.FullPrecision { // otherwise already gradients of the parameters
-		specs = append(specs, quantize.inputs...)
-		values := slices.DeleteFunc(quantize.outputSpecs(), func(s engine.Spec) bool { // the keys are among its inputs, too
+		specs = append(specs, quantize.Inputs...)
+		values := slices.DeleteFunc(quantize.OutputSpecs(), func(s engine.Spec) bool { // the keys are among its inputs, too
 			return slices.ContainsFunc(p.weightKeys(), func(k key) bool { return k.node == s.Name }) ||
 				slices.ContainsFunc(p.weightQuantizerStates(), func(t Tensor) bool { return nextName(t.Name) == s.Name })
 		})
@@ -251,7 +252,7 @@ func (p *Plan) finishStage(quantize *executable) stage {
 		}
 		specs = append(specs, values...)
 	}
-	return stage{"finish", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+	return update.Stage{Name: "finish", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
 		return p.meanGradients(in)
 	}}
 }

@@ -59,7 +59,7 @@ func (c *Compiled) measurePareto(t update.Tensors, batches *Batches, set Setting
 		res.Pareto, err = c.paretoNorm(t, program.KindGradient.Of, set.ParetoLambda)
 		return err
 	}
-	if _, err := c.runGradients(t, batches, set.Step, gradientKind{full: true}); err != nil {
+	if err := c.runGradients(t, batches, set.Step, gradientKind{full: true}, &Result{}); err != nil {
 		return err
 	}
 	// The sum over micro-batches and replicas is the mean gradient times their number. Scale λ by
@@ -80,7 +80,7 @@ func (c *Compiled) paretoNorm(t update.Tensors, gradient func(tensor string) str
 		return 0, err
 	}
 	defer t[cage.InputLambda].Finalize()
-	if err := e.run(t); err != nil {
+	if err := e.Run(t); err != nil {
 		return 0, err
 	}
 	defer t[cage.OutputNorm2].Finalize()
@@ -94,13 +94,13 @@ func (c *Compiled) paretoNorm(t update.Tensors, gradient func(tensor string) str
 
 // pareto returns the executable that maps the gradients, parameters and values of the quantized
 // parameters, and λ, to the vector of their contributions to ‖P_λ‖².
-func (c *Compiled) pareto(gradient func(tensor string) string) (*executable, error) {
+func (c *Compiled) pareto(gradient func(tensor string) string) (*update.Executable, error) {
 	p := &c.plan
 	specs := []engine.Spec{{Name: cage.InputLambda, Shape: floatShape()}}
 	for _, name := range []func(string) string{gradient, program.KindParam.Of, program.KindValue.Of} {
 		specs = append(specs, inputSpecs(p.quantizedParams(), name, false)...)
 	}
-	build := func(g *graph.Graph, in update.Nodes) update.Nodes {
+	build := func(in update.Nodes) update.Nodes {
 		var shares []*graph.Node
 		for _, t := range p.quantizedParams() {
 			i := slices.IndexFunc(p.Rules, func(r cage.Rule) bool { return r.Name == t.Name })
@@ -108,11 +108,11 @@ func (c *Compiled) pareto(gradient func(tensor string) string) (*executable, err
 			if err != nil {
 				panic(err)
 			}
-			out := lower.Lower(g, prog, []*graph.Node{in[gradient(t.Name)], in[program.KindParam.Of(t.Name)],
+			out := lower.Lower(in.Graph(), prog, []*graph.Node{in[gradient(t.Name)], in[program.KindParam.Of(t.Name)],
 				in[program.KindValue.Of(t.Name)], in[cage.InputLambda]})
 			shares = append(shares, graph.Reshape(out[cage.OutputNorm2], 1))
 		}
 		return update.Nodes{cage.OutputNorm2: graph.Concatenate(shares, 0)}
 	}
-	return c.compileOnce("pareto of "+gradient(""), func() stage { return stage{"pareto", specs, build} })
+	return c.compileOnce("pareto of "+gradient(""), func() update.Stage { return update.Stage{Name: "pareto", Inputs: specs, Build: build} })
 }

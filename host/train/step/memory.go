@@ -5,6 +5,7 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/update"
 )
 
 // Memory is the memory per device that the steps of a training need, according to the device's
@@ -33,7 +34,7 @@ func CompiledMemory(dev *engine.Device, plan Plan) (Memory, bool, error) {
 	if c.isSingle() {
 		_, err = c.single(mode)
 	} else {
-		if _, err = c.quantize(); err == nil {
+		if _, err = c.quantize(&c.plan); err == nil {
 			_, err = c.gradient(gradientKind{full: c.plan.FullPrecision, sum: c.plan.Accumulate > 1})
 		}
 	}
@@ -57,14 +58,14 @@ func (c *Compiled) Memory() (most Memory, ok bool) {
 		}
 		return sum
 	}
-	consider := func(e *executable, beside []engine.Spec) {
-		m, told := e.exec.Memory()
+	consider := func(e *update.Executable, beside []engine.Spec) {
+		m, told := e.Memory()
 		if !told {
 			return
 		}
 		clear(sizes)
 		state := add(inputSpecs(c.plan.stateTensors(), asNamed, true))
-		other := add(append(beside, e.inputs...)) - state
+		other := add(append(beside, e.Inputs...)) - state
 		need := Memory{State: state, Temporary: m.Temporary, Other: other + m.Outputs - m.Aliased + m.Code}
 		if !ok || need.Total() > most.Total() {
 			most, ok = need, true
@@ -77,7 +78,7 @@ func (c *Compiled) Memory() (most Memory, ok bool) {
 		if strings.HasPrefix(key, gradientKey) {
 			var quantized []engine.Spec
 			if q := c.stages[quantizeKey]; q != nil {
-				quantized = q.outputSpecs()
+				quantized = q.OutputSpecs()
 			}
 			consider(e, quantized)
 		}

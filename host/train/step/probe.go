@@ -123,17 +123,15 @@ func (c *Compiled) secondGradients(s *State, t update.Tensors, batches *Batches,
 		}
 	}()
 	if !c.plan.FullPrecision {
-		if err := c.runQuantize(at); err != nil {
+		if err := c.runQuantize(&c.plan, at); err != nil {
 			return err
 		}
 	}
-	sums, err := c.runGradients(at, batches, set.Step, gradientKind{full: c.plan.FullPrecision, sampled: sampled})
-	if err != nil {
-		return err
+	kind, second := gradientKind{full: c.plan.FullPrecision, sampled: sampled}, Result{}
+	err := c.runGradients(at, batches, set.Step, kind, &second)
+	if err == nil {
+		err = c.runFinish(at, &second)
 	}
-	var second Result
-	c.plan.setLoss(sums, &second)
-	err = c.runFinish(at, &second)
 	res.Skipped = !second.checkFinite()
 	return err
 }

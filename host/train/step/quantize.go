@@ -16,11 +16,11 @@ import (
 // quantizeStage maps the quantized parameters and the trained parameters of their quantizers to
 // their values Q(x), rotated if the plan keeps them rotated, and residuals; in training also to the
 // next states of the quantizers.
-func (p *Plan) quantizeStage() stage {
+func (p *Plan) quantizeStage() update.Stage {
 	specs := inputSpecs(append(p.quantizedParams(), p.weightQuantizerParameters()...), program.KindParam.Of, false)
 	keys := p.weightKeys()
 	specs = slices.Concat(specs, inputSpecs(p.weightQuantizerStates(), asNamed, false), keySpecs(weightKeysName, keys), numberSpecs(p.Weights))
-	return stage{"quantize", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+	return update.Stage{Name: "quantize", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
 		addKeys(in, weightKeysName, keys)
 		out := update.Nodes{}
 		for _, k := range keys { // for updates that quantize again

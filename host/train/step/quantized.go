@@ -32,68 +32,70 @@ type Quantized struct {
 
 // Quantized returns a weight as quantized for evaluation.
 func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
-	rule, err := c.quantizedRule(weight)
+	w, err := c.quantizedWeight(weight)
 	if err != nil {
 		return nil, err
 	}
-	specs, evaluation := quantizerInputs(rule), rule.Quantizer.ForEvaluation().Program
-	p := lower.Only(evaluation, spec.OutputValue, spec.OutputCodes, spec.OutputScale)
-	const prefix = "quantized/"
-	t := maps.Clone(s.Tensors)
-	err = c.runOnce(stage{"quantized " + weight, specs, func(g *graph.Graph, in update.Nodes) update.Nodes {
-		args := make([]*graph.Node, len(specs))
-		for i, spec := range specs {
-			args[i] = in[spec.Name]
-		}
-		out := update.Nodes{}
-		for name, node := range lower.Rows(g, p, args) {
-			if name == spec.OutputCodes {
-				node = graph.ConvertDType(node, dtypes.Int32)
-			}
-			out[prefix+name] = node
-		}
-		return out
-	}}, t)
-	if err != nil {
+	t := update.Tensors{}
+	defer func() { _ = engine.FinalizeAll(slices.Collect(maps.Values(t))...) }()
+	build := func(in update.Nodes) update.Nodes {
+		return w.evaluate(in, spec.OutputValue, spec.OutputCodes, spec.OutputScale)
+	}
+	stage := update.Stage{Name: "quantized " + weight, Inputs: w.inputs, Build: build}
+	if err := c.runOnce(stage, t, s.Tensors); err != nil {
 		return nil, err
 	}
-	defer keepState(s.Tensors, t)
-	out := &Quantized{Rotation: passes.EndingRotation(evaluation, spec.OutputValue)}
-	if out.Value, err = engine.Download[float32](t[prefix+spec.OutputValue]); err != nil {
+	out := &Quantized{Rotation: passes.EndingRotation(w.program, spec.OutputValue)}
+	if out.Value, err = engine.Download[float32](t[spec.OutputValue]); err != nil {
 		return nil, err
 	}
-	if b := t[prefix+spec.OutputCodes]; b != nil {
+	if b := t[spec.OutputCodes]; b != nil {
 		if out.Codes, err = engine.Download[int32](b); err != nil {
 			return nil, err
 		}
 	}
-	if b := t[prefix+spec.OutputScale]; b != nil {
+	if b := t[spec.OutputScale]; b != nil {
 		out.ScaleShape = slices.Clone(b.Shape().Dimensions)
 		out.Scale, err = engine.Download[float32](b)
 	}
 	return out, err
 }
 
-func (c *Compiled) quantizedRule(weight string) (cage.Rule, error) {
-	for _, r := range c.plan.Rules {
-		if r.Name == weight && r.Quantizer != nil {
-			return r, nil
-		}
-	}
-	return cage.Rule{}, fmt.Errorf("step: %s is no quantized weight", weight)
+// quantizedWeight is a weight with the program that quantizes it for evaluation.
+type quantizedWeight struct {
+	program *program.Program
+	inputs  []engine.Spec // the weight, and the trained parameters and state of its quantizer
 }
 
-// quantizerInputs returns the inputs of a weight's quantizer: the weight, and the quantizer's
-// trained parameters and state.
-func quantizerInputs(rule cage.Rule) []engine.Spec {
-	reads := []Tensor{{Name: program.KindParam.Of(rule.Name), Dims: rule.Shape}}
-	for _, t := range rule.Quantizer.Trained {
-		reads = append(reads, Tensor{Name: program.KindParam.Of(t.At(rule.Name)), Dims: t.Shape})
+func (c *Compiled) quantizedWeight(name string) (w quantizedWeight, err error) {
+	i := slices.IndexFunc(c.plan.Rules, func(r cage.Rule) bool { return r.Name == name })
+	if i < 0 || c.plan.Rules[i].Quantizer == nil {
+		return w, fmt.Errorf("step: %s is no quantized weight", name)
 	}
-	for _, s := range rule.Quantizer.State {
-		reads = append(reads, Tensor{Name: program.KindQuantizerState.PartOf(rule.Name, s.Name), Dims: s.Shape})
+	r := c.plan.Rules[i]
+	tensors := []Tensor{{Name: program.KindParam.Of(name), Dims: r.Shape}}
+	for _, t := range r.Quantizer.Trained {
+		tensors = append(tensors, Tensor{Name: program.KindParam.Of(t.At(name)), Dims: t.Shape})
 	}
-	return inputSpecs(reads, asNamed, false)
+	for _, s := range r.Quantizer.State {
+		state := program.KindQuantizerState.PartOf(name, s.Name)
+		tensors = append(tensors, Tensor{Name: state, Dims: s.Shape})
+	}
+	w.program, w.inputs = r.Quantizer.ForEvaluation().Program, inputSpecs(tensors, asNamed, false)
+	return w, nil
+}
+
+// evaluate returns those of the named outputs that the program has, codes as integers.
+func (w quantizedWeight) evaluate(in update.Nodes, outputs ...string) update.Nodes {
+	var args []*graph.Node
+	for _, spec := range w.inputs {
+		args = append(args, in[spec.Name])
+	}
+	out := lower.Rows(in.Graph(), lower.Only(w.program, outputs...), args)
+	if codes := out[spec.OutputCodes]; codes != nil {
+		out[spec.OutputCodes] = graph.ConvertDType(codes, dtypes.Int32)
+	}
+	return out
 }
 
 // Names of the tensors of an [activationStage].
@@ -119,12 +121,17 @@ func (e *executable) quantize(dev *engine.Device, t update.Tensors, x []float32,
 	if t[activationName], err = engine.Upload(dev, x, dims...); err != nil {
 		return err
 	}
-	defer t[activationName].Finalize()
-	if err := e.run(t); err != nil {
+	b, err := engine.Upload(c.dev, x, tokens, site.Width)
+	if err != nil {
 		return err
 	}
-	defer t[valueName].Finalize()
-	return engine.DownloadInto(t[valueName], x)
+	defer b.Finalize()
+	out := update.Tensors{}
+	if err := exec.Run(out, t, update.Tensors{activation: b}); err != nil {
+		return err
+	}
+	defer out[value].Finalize()
+	return engine.DownloadInto(out[value], x)
 }
 
 // CodeReader reads the codes and residuals of chosen elements of quantized weights. It
@@ -136,7 +143,7 @@ func (e *executable) quantize(dev *engine.Device, t update.Tensors, x []float32,
 // code exactly when their values are equal, so a code also changes when only the scale does.
 // Residuals are x − Q(x) of the unrotated weight, from which the correction is computed; with a
 // rotation, residual i and code i belong to the same block, but not to the same element.
-type CodeReader struct{ exec *executable }
+type CodeReader struct{ exec *update.Executable }
 
 // WeightElements selects elements of a weight by their flat indices.
 type WeightElements struct {
@@ -147,57 +154,62 @@ type WeightElements struct {
 // CodeReader compiles a reader of the chosen elements: at least one of each weight named, all of
 // which must be quantized.
 func (c *Compiled) CodeReader(chosen []WeightElements) (*CodeReader, error) {
-	rules := make([]cage.Rule, len(chosen))
-	reads := make([][]engine.Spec, len(chosen)) // per weight, the inputs of its quantizer
+	weights := make([]quantizedWeight, len(chosen))
+	var inputs []engine.Spec
 	for i, e := range chosen {
 		var err error
-		if rules[i], err = c.quantizedRule(e.Weight); err != nil {
+		if weights[i], err = c.quantizedWeight(e.Weight); err != nil {
 			return nil, err
 		}
-		reads[i] = quantizerInputs(rules[i])
-		n := floatShape(rules[i].Shape...).Size()
+		inputs = append(inputs, weights[i].inputs...)
+		n := weights[i].inputs[0].Shape.Size()
 		if len(e.Positions) == 0 || slices.Min(e.Positions) < 0 || int(slices.Max(e.Positions)) >= n {
-			return nil, fmt.Errorf("step: codes of %s: want at least one position, all from 0 to %d", e.Weight, n-1)
+			return nil, fmt.Errorf("step: codes of %s: want at least one position, all from 0 to %d",
+				e.Weight, n-1)
 		}
 	}
-	e, err := stage{"codes", slices.Concat(reads...), func(g *graph.Graph, in update.Nodes) update.Nodes {
+	e, err := c.compile(update.Stage{Name: "codes", Inputs: inputs, Build: func(in update.Nodes) update.Nodes {
 		var codes, residuals []*graph.Node
-		for i, r := range rules {
-			var args []*graph.Node
-			for _, spec := range reads[i] {
-				args = append(args, in[spec.Name])
-			}
-			out := lower.Rows(g, lower.Only(r.Quantizer.ForEvaluation().Program, spec.OutputValue, spec.OutputCodes), args)
+		for i, w := range weights {
+			out := w.evaluate(in, spec.OutputValue, spec.OutputCodes)
 			code, value := out[spec.OutputCodes], out[spec.OutputValue]
 			if code == nil {
-				zero := graph.ScalarZero(g, value.DType())
-				code = graph.Bitcast(graph.Where(graph.Equal(value, zero), zero, value), dtypes.Int32) // −0 is 0
-			} else {
-				code = graph.ConvertDType(code, dtypes.Int32)
+				zero := graph.ScalarZero(in.Graph(), value.DType())
+				value := graph.Where(graph.Equal(value, zero), zero, value) // −0 becomes 0
+				code = graph.Bitcast(value, dtypes.Int32)
 			}
-			at := engine.Constant(g, chosen[i].Positions, len(chosen[i].Positions), 1)
-			elements := func(x *graph.Node) *graph.Node { return graph.Gather(graph.Reshape(x, x.Shape().Size()), at) }
+			at := engine.Constant(in.Graph(), chosen[i].Positions, len(chosen[i].Positions), 1)
+			elements := func(x *graph.Node) *graph.Node {
+				return graph.Gather(graph.Reshape(x, x.Shape().Size()), at)
+			}
+			x := in[program.KindParam.Of(chosen[i].Weight)]
 			codes = append(codes, elements(code))
-			residuals = append(residuals, graph.Sub(elements(args[0]), elements(value)))
+			residuals = append(residuals, graph.Sub(elements(x), elements(value)))
 		}
-		return update.Nodes{"codes": graph.Concatenate(codes, 0), "residuals": graph.Concatenate(residuals, 0)}
-	}}.compile(c)
+		return update.Nodes{codesName: graph.Concatenate(codes, 0), residualsName: graph.Concatenate(residuals, 0)}
+	}})
 	return &CodeReader{e}, err
 }
 
+// Names of the outputs of a [CodeReader].
+const (
+	codesName     = "codes"
+	residualsName = "residuals"
+)
+
 // Close frees the executable.
-func (r *CodeReader) Close() { r.exec.exec.Close() }
+func (r *CodeReader) Close() { r.exec.Close() }
 
 // Read returns the code and the residual of every chosen element, weight after weight.
 func (r *CodeReader) Read(s *State) (codes []int32, residuals []float32, err error) {
-	t := maps.Clone(s.Tensors)
-	if err := r.exec.run(t); err != nil {
+	t := update.Tensors{}
+	if err := r.exec.Run(t, s.Tensors); err != nil {
 		return nil, nil, err
 	}
-	defer engine.FinalizeAll(t["codes"], t["residuals"])
-	if codes, err = engine.Download[int32](t["codes"]); err != nil {
+	defer engine.FinalizeAll(t[codesName], t[residualsName])
+	if codes, err = engine.Download[int32](t[codesName]); err != nil {
 		return nil, nil, err
 	}
-	residuals, err = engine.Download[float32](t["residuals"])
+	residuals, err = engine.Download[float32](t[residualsName])
 	return codes, residuals, err
 }

@@ -3,10 +3,10 @@ package step
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
@@ -48,7 +48,7 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 		return nil, nil, fmt.Errorf("step: activations are quantized, but there are no quantizers for %d tokens at once", tokens)
 	}
 	shared := s.Parts != nil
-	exec, err := c.compileOnce(fmt.Sprintf("scores %d %d %d %t", s.Rows, s.Length, len(s.Places), shared), func() stage {
+	exec, err := c.compileOnce(fmt.Sprintf("scores %d %d %d %t", s.Rows, s.Length, len(s.Places), shared), func() update.Stage {
 		ids := func(name string, dims ...int) engine.Spec {
 			return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Int32, dims...)}
 		}
@@ -57,7 +57,7 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 		if shared {
 			specs = append(specs, ids(positionsName, s.Rows, s.Length), ids(partsName, s.Rows, s.Length))
 		}
-		return stage{"scores", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+		return update.Stage{Name: "scores", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
 			scored := model.Scored{Tokens: in[tokensName], Lengths: in[lengthsName], Places: in[placesName], Targets: in[targetsName],
 				Positions: in[positionsName], Parts: in[partsName]}
 			logProbs, likeliest := language.Scores(p.weightNodes(in, false), scored, activationQuantizer(p.Pieces[tokens], in))
@@ -67,7 +67,8 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 	if err != nil {
 		return nil, nil, err
 	}
-	t := maps.Clone(e.t)
+	t := update.Tensors{}
+	defer func() { _ = engine.FinalizeAll(slices.Collect(maps.Values(t))...) }()
 	for _, in := range []struct {
 		name string
 		data []int32
@@ -83,12 +84,10 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 		if t[in.name], err = engine.Upload(c.dev, in.data, in.dims...); err != nil {
 			return nil, nil, err
 		}
-		defer t[in.name].Finalize()
 	}
-	if err := exec.run(t); err != nil {
+	if err := exec.Run(t, e.t); err != nil {
 		return nil, nil, err
 	}
-	defer engine.FinalizeAll(t[logProbsName], t[likeliestName])
 	if logProbs, err = engine.Download[float32](t[logProbsName]); err != nil {
 		return nil, nil, err
 	}

@@ -38,7 +38,7 @@ func (c *Compiled) isSingle() bool {
 }
 
 type single struct {
-	exec    *executable
+	exec    *update.Executable
 	jobs    []spec.Job
 	collect []spec.Job // values that optimizers collect before the update
 	scalars []string
@@ -66,7 +66,7 @@ func (c *Compiled) single(mode cage.Mode) (*single, error) {
 		return nil, err
 	}
 	w := &single{jobs: jobs, collect: collect, scalars: update.ScalarNames(append(slices.Clone(jobs), collect...))}
-	if w.exec, err = c.plan.singleStage(w, "step ("+string(mode)+")").compile(c); err != nil {
+	if w.exec, err = c.compile(c.plan.singleStage(w, "step ("+string(mode)+")")); err != nil {
 		return nil, err
 	}
 	c.singles[mode] = w
@@ -77,7 +77,7 @@ func (c *Compiled) single(mode cage.Mode) (*single, error) {
 // the scalars to the new parameters and states, and to the vector that the host reads. If loss or
 // norm is not finite, it returns parameters and states unchanged. It consists of the stages of the
 // chain, and computes the same.
-func (p *Plan) singleStage(w *single, name string) stage {
+func (p *Plan) singleStage(w *single, name string) update.Stage {
 	specs := inputSpecs(p.stateTensors(), asNamed, true) // replaced by the step
 	in := slices.Concat(specs, p.teacherSpecs())
 	for _, spec := range p.batchSpecs(p.FullPrecision) {
@@ -87,12 +87,12 @@ func (p *Plan) singleStage(w *single, name string) stage {
 	}
 	in = append(in, update.ScalarSpec(w.scalars))
 	in = append(in, p.stepSpecs()...)
-	return stage{name, in, func(g *graph.Graph, in update.Nodes) update.Nodes {
+	return update.Stage{Name: name, Inputs: in, Build: func(in update.Nodes) update.Nodes {
 		have := maps.Clone(in)
 		if len(p.quantizedParams()) > 0 {
-			maps.Copy(have, p.quantizeStage().build(g, have))
+			maps.Copy(have, p.quantizeStage().Build(have))
 		}
-		sums := p.accumulateGradients(g, have)
+		sums := p.accumulateGradients(have)
 		p.reduceReplicas(p.FullPrecision, sums)
 		losses := sums[lossName]
 		maps.Copy(have, sums)
@@ -119,7 +119,7 @@ func (p *Plan) singleStage(w *single, name string) stage {
 			loss := graph.ReduceAllSum(graph.Mul(means, graph.Const(losses.Graph(), weights)))
 			scalars[spec.InputLoss] = graph.ConvertDType(loss, dtypes.Float32)
 		}
-		_, collected := update.Build(g, w.collect, have, scalars)
+		_, collected := update.Build(w.collect, have, scalars)
 		totals := update.Nodes{} // in the order of the rules, as on the host
 		for _, j := range w.collect {
 			for _, out := range j.Program.Outputs {
@@ -135,7 +135,7 @@ func (p *Plan) singleStage(w *single, name string) stage {
 			scalars[name] = graph.ConvertDType(total, dtypes.Float32)
 		}
 
-		out, measures := update.Build(g, w.jobs, have, scalars)
+		out, measures := update.Build(w.jobs, have, scalars)
 		for _, s := range p.quantizerStates() {
 			out[s.Name] = cmp.Or(have[nextName(s.Name)], have[s.Name]) // some come from searches
 		}
@@ -185,11 +185,6 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 	if t["scalars"], err = engine.Upload(c.dev, values, len(values)); err != nil {
 		return res, err
 	}
-	done, err := c.addTeacher(t)
-	if err != nil {
-		return res, err
-	}
-	t[tokensName] = tokens
 	if err := c.addStepInputs(t, set.Step); err != nil {
 		return res, err
 	}
@@ -201,10 +196,7 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 	began := time.Now()
 	s.replace()
 	res.Overhead = time.Since(began)
-	err = w.exec.run(t)
-	delete(t, tokensName) // its buffer belongs to b
-	done()
-	if err != nil {
+	if err = w.exec.Run(t, c.teacher, update.Tensors{tokensName: tokens}); err != nil {
 		return res, err
 	}
 	read, err := engine.Download[float32](t[readName])

@@ -378,7 +378,7 @@ func (c *Compiled) initWeightQuantizers(t update.Tensors) error {
 	for _, spec := range specs {
 		made[spec.Name] = t[spec.Name]
 	}
-	err := c.runOnce(stage{"initial quantizer parameters", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+	err := c.runOnce(update.Stage{Name: "initial quantizer parameters", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
 		out := update.Nodes{}
 		for _, t := range p.quantizedParams() {
 			q, x, columns := p.Weights[t.Name], in[program.KindParam.Of(t.Name)], p.columnsFor(t.Name, in)
@@ -397,13 +397,13 @@ func (c *Compiled) initWeightQuantizers(t update.Tensors) error {
 	return err
 }
 
-func (c *Compiled) runOnce(s stage, t update.Tensors) error {
-	e, err := s.compile(c)
+func (c *Compiled) runOnce(s update.Stage, t update.Tensors, borrowed ...update.Tensors) error {
+	e, err := c.compile(s)
 	if err != nil {
 		return err
 	}
-	defer e.exec.Close()
-	return e.run(t)
+	defer e.Close()
+	return e.Run(t, borrowed...)
 }
 
 // initActivationQuantizers adds the trained parameters and states of the activation quantizers that
@@ -422,13 +422,13 @@ func (c *Compiled) initActivationQuantizers(t update.Tensors, tokens []int32) er
 	defer batch.Finalize()
 	have := maps.Clone(t)
 	have[tokensName] = batch
-	if err := runIfAny(c.quantizeForEvaluation, have); err != nil {
+	if err := c.runQuantize(c.evaluationPlan, have); err != nil {
 		return err
 	}
 	p := c.evaluationPlan
 	specs := append(inputSpecs(p.params(), p.forwardName(false), false), inputSpecs(without(trained, newParameters), program.KindParam.Of, false)...)
 	specs = slices.Concat(specs, inputSpecs(without(kept, newStates), asNamed, false), []engine.Spec{p.tokenSpec()}, p.columnSpecs())
-	err = c.runOnce(stage{"calibration", specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
+	err = c.runOnce(update.Stage{Name: "calibration", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
 		out := update.Nodes{}
 		p.Model.Losses(p.weightNodes(in, false), in[tokensName], func(site model.ActivationSite, x *graph.Node) *graph.Node {
 			q, ok := p.Activations[site.Name]
