@@ -41,10 +41,7 @@ func withoutEffect(cfg *config.Config, programs *build.Programs) (messages []str
 			idle(fmt.Sprintf("method.name = %q", cfg.Method.Name), fmt.Sprintf("the run of %d steps ends before %s first acts", cfg.Train.Steps, cfg.Method.Title()))
 		}
 	}
-	weights, activations := 0, 0 // over all phases, the largest number of quantized ones
-	for _, p := range programs.Phases() {
-		weights, activations = max(weights, len(p.Weights)), max(activations, len(p.Activations))
-	}
+	weights, activations := len(programs.Weights), len(programs.Activations)
 	if weights == 0 {
 		const reason = "no weight is quantized"
 		if cfg.Method.Name == cage.NameCAGE && m.Form != cage.Off {

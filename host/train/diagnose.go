@@ -36,7 +36,7 @@ func (r *run) prepareMovement() error {
 	var names []string
 	var sizes, groups []int
 	for _, p := range r.model.Params() {
-		if _, ok := r.Phase().Weights[p.Name]; ok {
+		if _, ok := r.Programs.Weights[p.Name]; ok {
 			names, sizes = append(names, p.Name), append(sizes, p.Size())
 		}
 	}

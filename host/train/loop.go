@@ -25,7 +25,7 @@ func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 	}
 	r.display = display{console: live, latest: r.last}
 	start := time.Since(r.began).Seconds()
-	for _, message := range slices.Concat(r.tooStrong(r.Rules()), withoutEffect(r.cfg, r.Programs)) {
+	for _, message := range slices.Concat(r.tooStrong(r.Compiled.Plan().Rules), withoutEffect(r.cfg, r.Programs)) {
 		r.log.Warn(message)
 	}
 	if a := r.cfg.Train.Averaging(); a != nil {
@@ -115,17 +115,7 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 	}
 	waited := time.Since(began)
 	t := before.Step + 1
-	// Evaluations and checkpoints use the quantizers of the last step: change them only here.
-	changed, err := r.Enter(t, r.state, next.batches)
-	if err == nil && changed {
-		p := r.Phase()
-		r.log.Info("other quantizers from here on", "step", t, "weights", len(p.Weights), "activations", len(p.Activations), "operands of the backward pass", len(p.Backward))
-		err = r.prepareMovement()
-	}
-	var sampled *sample
-	if err == nil {
-		sampled, err = r.movement.read(t, r.state)
-	}
+	sampled, err := r.movement.read(t, r.state)
 	if err != nil {
 		next.batches.Close()
 		return err
@@ -210,7 +200,7 @@ func (r *run) settings(t int) step.Settings {
 		Lambda:     m.Strength(t, r.cfg.Train.Steps),
 		Statistics: r.logs(t), ParetoLambda: r.cfg.Method.CAGE.Lambda,
 	}
-	if len(r.Phase().Weights) == 0 { // there is nothing to correct
+	if len(r.Programs.Weights) == 0 { // there is nothing to correct
 		set.Lambda = 0
 	}
 	if r.measuresPareto(t) {
@@ -228,7 +218,7 @@ func (r *run) logs(t int) bool {
 // measuresPareto reports whether ‖P_λ‖ is measured at step t. It needs quantized weights.
 func (r *run) measuresPareto(t int) bool {
 	every := r.cfg.Method.ParetoEvery
-	return every > 0 && t%every == 0 && len(r.Phase().Weights) > 0
+	return every > 0 && t%every == 0 && len(r.Programs.Weights) > 0
 }
 
 // countUncorrected counts the weights that the step could not correct, and logs their names if they

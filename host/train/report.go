@@ -239,7 +239,7 @@ func (r *run) addTensors(rec *metrics.Record, set step.Settings, res step.Result
 		rec.Weights = map[string]metrics.WeightMeasures{}
 	}
 	quantized := 0
-	for i, t := range r.Phase().Tensors {
+	for i, t := range r.Programs.Tensors {
 		w := rec.Weights[t.Name]
 		if i < len(res.GradNorms) {
 			w.GradNorm = metrics.Some(res.GradNorms[i])
@@ -248,7 +248,7 @@ func (r *run) addTensors(rec *metrics.Record, set step.Settings, res step.Result
 		if own, ok := res.Rates[t.Name]; ok {
 			w.LR = metrics.Some(own)
 		}
-		if _, ok := r.Phase().Weights[t.Name]; ok {
+		if _, ok := r.Programs.Weights[t.Name]; ok {
 			if quantized < len(res.ErrorNorm2) {
 				w.ErrorRel = relative(res.ErrorNorm2[quantized], res.ValueNorm2[quantized])
 			}

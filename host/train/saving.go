@@ -124,7 +124,7 @@ func (r *run) saveLast(err error) error {
 		}
 		return r.ending(err)
 	}
-	if !r.state.Consistent() || !r.Has(r.done.Step) { // the first step of a phase may fail when the state is already the new phase's
+	if !r.state.Consistent() {
 		return r.lostHint(fmt.Errorf("%w\nThis step failed half-way, so that its state cannot be saved; the newest checkpoint is %s", err, r.newest()))
 	}
 	saveErr := r.save(true)
@@ -264,11 +264,6 @@ func (r *run) restore(f *checkpoint.File) error {
 	var build engine.BuildInfo
 	if err := errors.Join(f.Meta.Get(provenance.ProgressKey, &done), f.Meta.Get(provenance.BuildKey, &build)); err != nil {
 		return err
-	}
-	if r.Choose(max(1, f.Step)) {
-		if err := r.prepareMovement(); err != nil {
-			return err
-		}
 	}
 	state, err := r.Compiled.Upload(provenance.Tensors(f))
 	if err != nil {

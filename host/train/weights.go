@@ -132,7 +132,6 @@ func (r *run) loadTeacher() error {
 	if d == nil {
 		return nil
 	}
-	defer r.LendTeacher()
 	if r.state != nil && r.cfg.Train.Distillation.Teacher == config.TeacherInitial && !r.state.Elsewhere() {
 		r.teacher = r.initial
 		tensors := map[string]step.Stored{}

@@ -3,6 +3,7 @@ package trained_test
 import (
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
@@ -49,11 +51,20 @@ func TestQuantizedOperands(t *testing.T) {
 	}
 }
 
-// TestExportOfPhases: the export of a run whose quantizers change has Q(x) of the checkpoint's step, though the run has
-// recorded other programs for other steps.
+// TestExportOfPhases: the export of a run whose quantizers changed, as earlier versions could train it, has Q(x) of the
+// checkpoint's step.
 func TestExportOfPhases(t *testing.T) {
-	cfg := testrun.Config(t, "train.steps=6", "train.checkpoint_every=3", "train.keep=9", `quantizer={plugin="absmax", bits=8}`, `quantizer.overrides=[{from=4, plugin="absmax", bits=3}]`)
+	cfg := testrun.Config(t, "train.steps=6", "train.checkpoint_every=3", "train.keep=9", `quantizer={plugin="absmax", bits=8}`)
 	testrun.Train(t, cfg, train.Options{})
+	path := rundir.At(cfg.Train.Out).Config()
+	text, err := path.ReadFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = append(text, "\n[[quantizer.overrides]]\nfrom = 4\nplugin = \"absmax\"\nbits = 3\n"...)
+	if err := os.WriteFile(path.Name, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for step, largest := range map[int]int32{3: 127, 6: 3} {
 		m, err := open(t, cfg.Train.Out, trained.Options{Step: step, Export: true, Finder: testrun.Finder(t)}).Export()
 		if err != nil {

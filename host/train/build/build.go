@@ -11,17 +11,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
-	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Model creates the model that the configuration describes; the vocabulary size of a language model
@@ -90,11 +87,7 @@ func deviceOf(cfg *config.Config, warn func(message string, details ...any), pro
 type Built struct {
 	Programs *Programs
 	Device   *engine.Device
-	// Compiled is the step of the current phase: initially the first phase, later the one that
-	// [Built.Choose] selected.
 	Compiled *step.Compiled
-	phases   []*step.Compiled // in the order of Programs.Phases
-	phase    int              // index of the current phase
 	req      Request
 	// processes are the running plugins that compute themselves.
 	processes []interface{ Close() }
@@ -124,15 +117,11 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 	if err != nil {
 		return err
 	}
-	var plans []step.Plan
-	for _, p := range b.Programs.Phases() {
-		plan, err := Plan(req.Config, req.Model, p)
-		if err != nil {
-			return err
-		}
-		plans = append(plans, plan)
+	plan, err := Plan(req.Config, req.Model, b.Programs)
+	if err != nil {
+		return err
 	}
-	opaque, searches := map[string]step.Opaque{}, map[string]step.Search{}
+	plan.Opaque, plan.Search = map[string]step.Opaque{}, map[string]step.Search{}
 	for _, part := range b.Programs.computing { // optimizers by tensors, and quantizers by weights
 		if len(part.tensors) > 0 {
 			s, err := plugin.NewStepper(ctx, part.client, part.tensors)
@@ -141,7 +130,7 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 			}
 			b.processes = append(b.processes, s)
 			for _, t := range part.tensors {
-				opaque[t.Name] = s
+				plan.Opaque[t.Name] = s
 			}
 			continue
 		}
@@ -151,19 +140,11 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 		}
 		b.processes = append(b.processes, s)
 		for _, site := range part.sites {
-			searches[site.Name] = s
+			plan.Search[site.Name] = s
 		}
 	}
-	for _, plan := range plans {
-		plan.Opaque, plan.Search = opaque, searches
-		compiled, err := step.Compile(b.Device, plan)
-		if err != nil {
-			return err
-		}
-		b.phases = append(b.phases, compiled)
-	}
-	b.Compiled = b.phases[0]
-	return nil
+	b.Compiled, err = step.Compile(b.Device, plan)
+	return err
 }
 
 // decide resolves the settings of the request that depend on the available memory.
@@ -173,79 +154,15 @@ func (b *Built) decide(req *Request, need func(*config.Config, model.Model) (*Re
 	return err
 }
 
-// Prepare compiles everything that training runs in any phase.
+// Prepare compiles everything that training runs.
 func (b *Built) Prepare(pareto bool) error {
-	for _, c := range b.phases {
-		if err := c.Prepare(pareto); err != nil {
-			return err
-		}
+	if err := b.Compiled.Prepare(pareto); err != nil {
+		return err
 	}
 	if err := b.checkDevice(); err != nil {
 		return refusal(err, "")
 	}
 	return nil
-}
-
-// Phase returns the programs of the current phase.
-func (b *Built) Phase() *Programs { return b.Programs.Phases()[b.phase] }
-
-// Choose selects the phase of a step, and reports whether the phase has changed.
-func (b *Built) Choose(step int) bool {
-	before := b.phase
-	b.phase = b.phaseOf(step)
-	b.Compiled = b.phases[b.phase]
-	return b.phase != before
-}
-
-func (b *Built) phaseOf(step int) (phase int) {
-	for i, p := range b.Programs.Phases() {
-		if p.From <= step {
-			phase = i
-		}
-	}
-	return phase
-}
-
-// Enter selects the phase of a step, and converts the state after the step before to it. It reports
-// whether the phase has changed. batches are those of the step.
-func (b *Built) Enter(step int, s *step.State, batches *step.Batches) (bool, error) {
-	programs, before := b.Phase(), b.Compiled
-	if !b.Choose(step) {
-		return false, nil
-	}
-	same := func(before, after map[string]spec.Quantizer, site string) bool {
-		p, had := before[site]
-		q, has := after[site]
-		return had && has && maps.Equal(spec.Hashes(p.Programs()), spec.Hashes(q.Programs()))
-	}
-	err := b.Compiled.Enter(s, before, func(site string) bool {
-		now := b.Phase()
-		return same(programs.Weights, now.Weights, site) || same(programs.Activations, now.Activations, site)
-	}, batches)
-	if err != nil { // the state still belongs to the previous phase
-		b.Choose(step - 1)
-	}
-	return true, err
-}
-
-// Has reports whether the current phase contains step.
-func (b *Built) Has(step int) bool { return b.phaseOf(step) == b.phase }
-
-// Rules lists the update rules of all phases.
-func (b *Built) Rules() (list []cage.Rule) {
-	for _, c := range b.phases {
-		list = append(list, c.Plan().Rules...)
-	}
-	return list
-}
-
-// LendTeacher shares the teacher that the current phase has loaded with the other phases.
-func (b *Built) LendTeacher() {
-	for _, c := range b.phases {
-		if c != b.Compiled {
-			b.Compiled.LendTeacher(c)
-		}
-	}
 }
 
 func refusal(err error, file string) error {
@@ -265,8 +182,8 @@ func (b *Built) Computing() bool { return len(b.processes) > 0 }
 // Close frees everything. States must be closed first, because opaque optimizers hold parts of them
 // in memory.
 func (b *Built) Close() {
-	for _, c := range b.phases {
-		c.Close()
+	if b.Compiled != nil {
+		b.Compiled.Close()
 	}
 	if b.Device != nil {
 		b.Device.Close()

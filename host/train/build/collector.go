@@ -21,10 +21,7 @@ type collector struct {
 	effective map[string]bool           // tables of overrides and groups that had an effect
 	requested map[string]bool           // tables of optimizers that were asked for a program
 	out       *Programs
-
-	// State of the phase that is being collected:
-	quantizer *config.Quantizer
-	now       *Programs // out, or an element of out.Later
+	quantizer *config.Quantizer // at the step of the request
 }
 
 func newCollector(req Request, running *pool) *collector {
@@ -40,7 +37,7 @@ func newCollector(req Request, running *pool) *collector {
 func (c *collector) tables() []*config.Plugin {
 	q, o := &c.Config.Quantizer, &c.Config.Optimizer
 	if c.Forward {
-		return c.phases()[0].Quantizer.Forward().Plugins()
+		return c.quantizer.Forward().Plugins()
 	}
 	list := q.Plugins()
 	if q.Unused != nil {

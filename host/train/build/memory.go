@@ -180,29 +180,14 @@ func machineFor(cfg *config.Config) *Available {
 }
 
 func estimate(cfg *config.Config, m model.Model, programs *Programs, available *Available) (*Report, error) {
-	return largestReport(programs, func(_ int, p *Programs) (*Report, error) {
-		s, err := sizesOf(cfg, m, p)
-		return newReport(BySizes, Estimate(s), available, remedies(cfg, p.Forward)), err
-	})
+	s, err := sizesOf(cfg, m, programs)
+	return newReport(BySizes, Estimate(s), available, remedies(cfg, programs.Forward)), err
 }
 
 func onMachine(programs *Programs) func(*config.Config, model.Model) (*Report, error) {
 	return func(cfg *config.Config, m model.Model) (*Report, error) {
 		return estimate(cfg, m, programs, machineFor(cfg))
 	}
-}
-
-func largestReport(programs *Programs, of func(i int, p *Programs) (*Report, error)) (most *Report, err error) {
-	for i, p := range programs.Phases() {
-		r, err := of(i, p)
-		if err != nil {
-			return nil, err
-		}
-		if most == nil || r.Bytes > most.Bytes {
-			most = r
-		}
-	}
-	return most, nil
 }
 
 func gpuReport(cfg *config.Config, dev *engine.Device, m step.Memory) *Report {
@@ -224,40 +209,33 @@ func compiledReport(cfg *config.Config, m model.Model, programs *Programs, dev *
 	if slices.ContainsFunc(programs.computing, func(p *computing) bool { return len(p.tensors) > 0 }) {
 		return nil, fmt.Errorf("%w of an optimizer that is no program", errUntold)
 	}
-	return largestReport(programs, func(_ int, p *Programs) (*Report, error) {
-		plan, err := Plan(cfg, m, p)
-		if err != nil {
-			return nil, err
-		}
-		began := time.Now()
-		need, ok, err := step.CompiledMemory(dev, plan)
-		if err == nil && !ok {
-			err = errUntold
-		}
-		if err != nil {
-			return nil, err
-		}
-		r := gpuReport(cfg, dev, need)
-		r.Seconds = time.Since(began).Seconds()
-		return r, nil
-	})
+	plan, err := Plan(cfg, m, programs)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	need, ok, err := step.CompiledMemory(dev, plan)
+	if err == nil && !ok {
+		err = errUntold
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := gpuReport(cfg, dev, need)
+	r.Seconds = time.Since(began).Seconds()
+	return r, nil
 }
 
-func (b *Built) report() (*Report, error) {
-	if len(b.phases) == 0 {
-		return nil, nil
+// report returns the memory that the compiled step needs; nil if that is not known.
+func (b *Built) report() *Report {
+	if b.Compiled == nil {
+		return nil
 	}
-	r, err := largestReport(b.Programs, func(i int, _ *Programs) (*Report, error) {
-		need, ok := b.phases[i].Memory()
-		if !ok {
-			return nil, errUntold
-		}
-		return gpuReport(b.req.Config, b.Device, need), nil
-	})
-	if errors.Is(err, errUntold) {
-		return nil, nil
+	need, ok := b.Compiled.Memory()
+	if !ok {
+		return nil
 	}
-	return r, err
+	return gpuReport(b.req.Config, b.Device, need)
 }
 
 // checkDevice refuses a run that, according to XLA, needs more memory than its GPU has.
@@ -265,14 +243,10 @@ func (b *Built) checkDevice() error {
 	if b.req.Config.Train.MemoryCheck == "off" || b.Device.SharesMemory() {
 		return nil
 	}
-	r, err := b.report()
-	if err != nil || r == nil {
-		return err
+	if r := b.report(); r != nil && r.Available != nil {
+		return r.Err()
 	}
-	if r.Available == nil {
-		return nil
-	}
-	return r.Err()
+	return nil
 }
 
 // Explain adds to an out-of-memory error of a GPU the memory that the run needs, and settings that
@@ -281,8 +255,8 @@ func (b *Built) Explain(err error) error {
 	if _, full := errors.AsType[*engine.MemoryError](err); !full || b.Device == nil || b.Device.SharesMemory() {
 		return err
 	}
-	r, failed := b.report()
-	if failed != nil || r == nil {
+	r := b.report()
+	if r == nil {
 		return err
 	}
 	there := "how much there is, it does not tell"

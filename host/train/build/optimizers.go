@@ -23,17 +23,12 @@ func (c *collector) optimizers(ctx context.Context) error {
 	if err := c.checkShared(); err != nil {
 		return err
 	}
-	c.now.Tensors = Tensors(c.Config, c.Model, c.now)
+	c.out.Tensors = Tensors(c.Config, c.Model, c.out)
 	if c.Forward {
 		return nil
 	}
-	for i := range c.now.Tensors {
-		t := &c.now.Tensors[i]
-		if before := c.known(t); before != nil {
-			constrain := t.Constrain
-			*t, t.Constrain = *before, constrain
-			continue
-		}
+	for i := range c.out.Tensors {
+		t := &c.out.Tensors[i]
 		if err := c.optimizer(ctx, t); err != nil {
 			return err
 		}
@@ -41,45 +36,6 @@ func (c *collector) optimizers(ctx context.Context) error {
 			e := c.Config.ErrorAt("train.average", "the optimizer of %s has weights of its own for "+
 				"evaluation, which are an average already", t.Name)
 			e.Hint = "leave train.average out, or choose another optimizer"
-			return e
-		}
-	}
-	return c.checkLater()
-}
-
-func (c *collector) known(t *TrainedTensor) *TrainedTensor {
-	for _, p := range c.out.Phases() {
-		if p == c.now {
-			break
-		}
-		for i := range p.Tensors {
-			if k := &p.Tensors[i]; k.Name == t.Name && slices.Equal(k.Shape, t.Shape) {
-				return k
-			}
-		}
-	}
-	return nil
-}
-
-// checkLater rejects optimizers of trained parameters of quantizers that a later phase introduces,
-// if the optimizers cannot start in the middle of a run.
-func (c *collector) checkLater() error {
-	if c.now == c.out {
-		return nil
-	}
-	for _, p := range c.out.Phases() {
-		for _, t := range p.Tensors[len(c.Model.Params()):] {
-			what := ""
-			switch {
-			case t.Optimizer.Opaque:
-				what = "an optimizer that is no program"
-			case t.Optimizer.FirstRefresh != nil || t.Optimizer.Refresh != nil:
-				what = "an optimizer with preconditioners, the first of which belong to the first step"
-			default:
-				continue
-			}
-			e := c.Config.ErrorAt(plaintoml.JoinKey(t.Table, "plugin"), "%s is a trained parameter of a quantizer in a run whose quantizers change (from, to), and has %s", t.Name, what)
-			e.Hint = `give it another optimizer with [[optimizer.groups]], match = "` + t.Name + `"`
 			return e
 		}
 	}
@@ -127,7 +83,7 @@ func (c *collector) checkShared() error {
 		spec.Tensor
 	}
 	first := map[string]owner{}
-	for _, list := range []map[string]spec.Quantizer{c.now.Weights, c.now.Activations} {
+	for _, list := range []map[string]spec.Quantizer{c.out.Weights, c.out.Activations} {
 		for _, site := range slices.Sorted(maps.Keys(list)) {
 			for _, t := range list[site].Trained {
 				o, ok := first[t.Shared]
@@ -253,12 +209,10 @@ func (c *collector) checkUnused() error {
 	if !c.Forward {
 		for _, g := range c.Config.Optimizer.Groups {
 			if !c.effective[g.Table] {
-				matches := slices.ContainsFunc(c.now.Tensors, func(t TrainedTensor) bool { return g.Matches(string(t.Role), t.Name) })
+				matches := slices.ContainsFunc(c.out.Tensors, func(t TrainedTensor) bool { return g.Matches(string(t.Role), t.Name) })
 				var names []string
-				for _, p := range c.out.Phases() {
-					for _, t := range p.Tensors {
-						names = append(names, t.Name)
-					}
+				for _, t := range c.out.Tensors {
+					names = append(names, t.Name)
 				}
 				report(g.Table, g.Match, matches, "parameters", "an earlier group", names)
 			}

@@ -22,10 +22,10 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 	plan := step.Plan{
 		Model: m, Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Accumulate: cfg.Train.Accumulate,
 		Clip: cfg.Train.Clip, Seed: uint64(cfg.Seed),
-		RefreshDelay: map[string]int{},
-		Shard:        cfg.Device.Shard,
-		Unquantized:  cfg.Train.Requantize == "off",
-		Rotations:    step.Rotations(cfg.Train.Rotations),
+		RefreshDelay:  map[string]int{},
+		Shard:         cfg.Device.Shard,
+		Unquantized:   cfg.Train.Requantize == "off",
+		FullRotations: cfg.Train.Rotations == "full",
 	}
 	var err error
 	weights := programs.Weights

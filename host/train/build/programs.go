@@ -22,13 +22,11 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Programs holds the programs that the plugins of a run have returned, for all of its steps or for
-// the first phase, a range of steps with the same quantizers ([config.Quantizer.Phases]).
+// Programs holds the programs that the plugins of a run have returned.
 type Programs struct {
-	// From is the first step with these programs. Later holds the programs of later phases of a
-	// training, in order.
-	From  int
-	Later []*Programs
+	// From is the first step with these programs. It is above 1 only in evaluations of runs whose
+	// quantizers changed, which earlier versions could train ([config.Quantizer.Phases]).
+	From int
 	// Weights and Activations hold the quantizers' programs by parameter and by site; a role that
 	// is not quantized has none.
 	Weights, Activations map[string]spec.Quantizer
@@ -167,33 +165,33 @@ func (p *Programs) Pinned(cfg *config.Config) *config.Config {
 }
 
 func (c *collector) collect(ctx context.Context) (*Programs, error) {
+	phases := c.Config.Quantizer.Phases(c.Config.Train.Steps)
+	if !c.Forward && len(phases) > 1 {
+		e := c.Config.ErrorAt("quantizer", "the quantizers change after step %d (from, to): "+
+			"a training has the same quantizers in all steps", phases[0].To)
+		e.Hint = "train in several runs, each with the model of the one before (init)"
+		return nil, e
+	}
+	at := len(phases) - 1
+	for c.Step > 0 && at > 0 && phases[at].From > c.Step {
+		at--
+	}
+	c.quantizer, c.out.From = phases[at].Quantizer, phases[at].From
 	began := time.Now()
 	if err := c.start(ctx, c.tables()); err != nil {
 		return nil, err
 	}
 	c.out.Start = time.Since(began)
 	began = time.Now()
-	phases := c.phases()
-	for i, p := range phases {
-		c.quantizer, c.now = p.Quantizer, c.out
-		if i > 0 {
-			c.now = &Programs{}
-			c.out.Later = append(c.out.Later, c.now)
-		}
-		c.now.From = p.From
-		for _, collect := range []func(context.Context) error{c.weights, c.activations, c.backward, c.optimizers} {
-			if err := collect(ctx); err != nil {
-				return nil, err
-			}
+	for _, collect := range []func(context.Context) error{
+		c.weights, c.activations, c.backward, c.optimizers,
+	} {
+		if err := collect(ctx); err != nil {
+			return nil, err
 		}
 	}
 	if err := c.checkUnused(); err != nil {
 		return nil, err
-	}
-	if i := slices.IndexFunc(c.out.computing, func(p *computing) bool { return len(p.sites) > 0 }); len(phases) > 1 && i >= 0 {
-		e := c.Config.ErrorAt(c.out.computing[i].key, "the plugin searches beside the training, in a run whose quantizers change (from, to)")
-		e.Hint = "leave from and to out of [[quantizer.overrides]]"
-		return nil, e
 	}
 	// Used excludes plugins that were configured and had no effect.
 	q, rest := &c.Config.Quantizer, c.Config.Optimizer.Rest.Table
@@ -204,28 +202,13 @@ func (c *collector) collect(ctx context.Context) (*Programs, error) {
 	return c.out, nil
 }
 
-func (c *collector) phases() []config.Phase {
-	list := c.Config.Quantizer.Phases(c.Config.Train.Steps)
-	if !c.Forward {
-		return list
-	}
-	at := len(list) - 1
-	for c.Step > 0 && at > 0 && list[at].From > c.Step {
-		at--
-	}
-	return list[at : at+1]
-}
-
-// Phases lists the programs of all phases in order.
-func (p *Programs) Phases() []*Programs { return append([]*Programs{p}, p.Later...) }
-
 func (c *collector) weights(ctx context.Context) error {
-	c.now.Weights, c.now.Settings = map[string]spec.Quantizer{}, map[string]string{}
+	c.out.Weights, c.out.Settings = map[string]spec.Quantizer{}, map[string]string{}
 	for _, param := range c.Model.Params() {
 		if param.Quantized {
 			site := sdk.Site{Role: sdk.RoleWeight, Name: param.Name, Shape: param.Dims}
 			site.Heads, site.RowHeads = c.headsOfWeight(param.Name)
-			if err := c.quantize(ctx, c.now.Weights, roleOfWeight(param), site); err != nil {
+			if err := c.quantize(ctx, c.out.Weights, roleOfWeight(param), site); err != nil {
 				return err
 			}
 		}
@@ -235,16 +218,16 @@ func (c *collector) weights(ctx context.Context) error {
 
 func (c *collector) activations(ctx context.Context) (err error) {
 	context := c.Config.Model.Context
-	if c.now.Activations, err = c.quantizeActivations(ctx, c.Model.ActivationSites(c.Batch, context), context); err != nil {
+	if c.out.Activations, err = c.quantizeActivations(ctx, c.Model.ActivationSites(c.Batch, context), context); err != nil {
 		return err
 	}
-	c.now.Pieces = map[int]map[string]spec.Quantizer{}
+	c.out.Pieces = map[int]map[string]spec.Quantizer{}
 	for _, tokens := range c.Pieces {
 		sites := c.Model.ActivationSites(1, tokens)
 		if c.NoAttention {
 			sites = slices.DeleteFunc(sites, func(s model.ActivationSite) bool { return len(s.Feeds) == 0 })
 		}
-		if c.now.Pieces[tokens], err = c.quantizeActivations(ctx, sites, 1); err != nil {
+		if c.out.Pieces[tokens], err = c.quantizeActivations(ctx, sites, 1); err != nil {
 			return err
 		}
 	}
@@ -266,7 +249,7 @@ func (c *collector) quantizeActivations(ctx context.Context, sites []model.Activ
 }
 
 func (c *collector) backward(ctx context.Context) error {
-	c.now.Backward = map[step.OperandSite]spec.Quantizer{}
+	c.out.Backward = map[step.OperandSite]spec.Quantizer{}
 	if c.Forward {
 		return nil
 	}
@@ -302,7 +285,7 @@ func (c *collector) backward(ctx context.Context) error {
 		if _, err := lower.NewOperand(*q); err != nil {
 			return c.Config.ErrorAt(p.Path("plugin"), "%s of %s: %w", role, s.Name, err)
 		}
-		c.now.Backward[s] = *q
+		c.out.Backward[s] = *q
 	}
 	return nil
 }
@@ -311,7 +294,7 @@ func (c *collector) quantize(ctx context.Context, into map[string]spec.Quantizer
 	q, p, err := c.program(ctx, role, site)
 	if q != nil {
 		into[site.Name] = *q
-		c.now.Settings[site.Name] = fmt.Sprint(c.clients[p.Table].SHA256(), c.values[p.Table].Map())
+		c.out.Settings[site.Name] = fmt.Sprint(c.clients[p.Table].SHA256(), c.values[p.Table].Map())
 	}
 	return err
 }

@@ -61,7 +61,7 @@ func surveyKey(cfg *config.Config) (string, error) {
 	c.Seed = 0
 	t := c.Train
 	c.Train = config.Train{Batch: t.Batch, Clip: t.Clip, Distillation: t.Distillation}
-	if len(c.Quantizer.Phases(t.Steps)) > 1 {
+	if len(c.Quantizer.Phases(t.Steps)) > 1 { // which is refused
 		c.Train.Steps = t.Steps
 	}
 	if c.Data.Kind == config.KindChat { // packing of conversations determines the number of steps
@@ -91,17 +91,15 @@ func check(ctx context.Context, cfg *config.Config, running *pool) (trainingInpu
 	if err != nil {
 		return trainingInputs{}, err
 	}
-	for _, p := range programs.Phases() {
-		if _, err := Plan(cfg, m, p); err != nil {
-			return trainingInputs{}, err
-		}
+	if _, err := Plan(cfg, m, programs); err != nil {
+		return trainingInputs{}, err
 	}
 	return trainingInputs{programs: programs.Hashes(), data: cfg.Data}, nil
 }
 
 // Hashes returns the SHA-256 of every program, by role and name. A run depends on these, not on the
 // executables that returned the programs: it can be resumed with a rebuilt plugin that returns the
-// same programs. The names of programs of later phases include the first step.
+// same programs. The names include the first step with the programs, if that is not 1.
 func (p *Programs) Hashes() map[string]string {
 	hashes := map[string]string{}
 	since := ""
@@ -112,9 +110,6 @@ func (p *Programs) Hashes() map[string]string {
 		for which, q := range programs {
 			hashes[owner+since+": "+which] = q.Hash()
 		}
-	}
-	for _, later := range p.Later {
-		maps.Copy(hashes, later.Hashes())
 	}
 	for name, q := range p.Weights {
 		add("weight "+name, q.Programs())

@@ -98,7 +98,7 @@ func (d *decoder) result() (*Config, error) {
 // quantizer that is invalid for the number of steps. It is separate from Load because that number
 // may be known only later, from the data.
 func (c *Config) CheckSteps() error {
-	list := slices.Concat(c.Quantizer.steps(c.Train.Steps), c.changing(), c.Train.averageProblems())
+	list := append(c.Quantizer.steps(c.Train.Steps), c.Train.averageProblems()...)
 	if p, found := c.Schedule.Problem(c.Train.Steps); found {
 		list = append(list, p)
 	}

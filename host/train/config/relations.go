@@ -115,18 +115,6 @@ func (d *decoder) overrides() {
 	if d.Good("train", "train.steps") {
 		d.problems(q.steps(d.cfg.Train.Steps))
 	}
-	if d.Good("method", "method.name") {
-		d.problems(d.cfg.changing())
-	}
-}
-
-// changing reports a method with state per weight if overrides change the quantizer during the run.
-func (c *Config) changing() (out schema.Problems) {
-	keeps := len(c.Method.Method().State(nil)) > 0
-	out.Unless(!keeps || len(c.Quantizer.Phases(c.Train.Steps)) == 1, schema.Problem{Key: "method.name",
-		Found: fmt.Sprintf("the string %q beside overrides with from or to", c.Method.Name),
-		Hint:  c.Method.Title() + " keeps what it knows of a weight as long as the weight is quantized: leave from and to out"})
-	return out
 }
 
 // steps reports overrides without effect at any step of a run. steps is 0 while it is unknown.

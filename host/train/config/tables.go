@@ -334,12 +334,8 @@ func roleTable(role string, p *Plugin) table {
 
 func overrideTable(o *Override, p *Plugin) table {
 	return table{name: "quantizer.overrides", list: true, plugin: p, example: `"absmax"`, sample: overrideSample,
-		doc: "Another quantizer, or none, for some weights and activations, for some steps, or both, instead of those of the\n" +
-			"tables above. At least one of match, layers, from and to must be given. The last override that matches wins. " + aboutParams + "\n\n" +
-			"Where overrides begin or end, the step is compiled anew with other quantizers; weights and the optimizer's states\n" +
-			"go on. Trained parameters and state of a quantizer go on where its program stays the same; otherwise they begin with the weights and\n" +
-			"the first micro-batch of that step, and those that no quantizer has any more are dropped. Evaluations, samples and checkpoints\n" +
-			"after a step have the quantizers of that step, and so what is exported at the end has those of the last one.",
+		doc: "Another quantizer, or none, for some weights and activations instead of those of the tables above.\n" +
+			"At least one of match, layers, from and to must be given. The last override that matches wins. " + aboutParams,
 		keys: append([]schema.Key{
 			{Name: "match", To: &o.Match, Is: schema.Patterns(), Optional: "all",
 				Doc: "names of parameters (weights) and of sites (activations); `*` stands for any run of characters"},
@@ -348,9 +344,9 @@ func overrideTable(o *Override, p *Plugin) table {
 			{Name: "role", To: &o.Role, Is: schema.OneOf(slices.Concat([]string{RoleWeights, RoleActivations, roleBoth}, ownRoles, []string{roleAll})...), Default: roleBoth,
 				Doc: "what the override is about; both: weights and activations; keys, values, queries, head: as in the tables of these names; gradients: those of the outputs of layers, by the names of the weights; backward: weights and activations in the products of the backward pass; all: all of these"},
 			{Name: "from", To: &o.From, Is: schema.From(1, schema.Most), Default: 1,
-				Doc: "the first step with the override, counted from 1; at most train.steps"},
+				Doc: "the first step with the override. Earlier versions changed the quantizers of a run; a training now has the same ones in all its steps, and only evaluations of such runs use from and to"},
 			{Name: "to", To: &o.To, Is: schema.From(0, schema.Most), Default: 0,
-				Doc: "the last step with the override; 0: the last one of the run"},
+				Doc: "the last step with the override; 0: the last one of the run. See from"},
 		}, quantizerKeys(p)...)}
 }
 
@@ -370,10 +366,6 @@ plugin = "none"
 
 [[quantizer.overrides]]      # the first and the last block in full precision
 layers = [0, -1]
-plugin = "none"
-
-[[quantizer.overrides]]      # nothing is quantized in the first 1000 steps
-to = 1000
 plugin = "none"
 `
 

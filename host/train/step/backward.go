@@ -5,7 +5,6 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/sdk"
@@ -49,7 +48,8 @@ func BackwardSites(m model.Model, batch, context int) (sites []OperandSite, shap
 }
 
 func inputSites(m model.Model, batch, context int) []model.ActivationSite {
-	return slices.DeleteFunc(m.ActivationSites(batch, context), func(s model.ActivationSite) bool { return !s.OfBlock() })
+	outside := func(s model.ActivationSite) bool { return !s.OfBlock() }
+	return slices.DeleteFunc(m.ActivationSites(batch, context), outside)
 }
 
 // quantizeBackward makes the model's layers quantize the operands of their backward pass. in has
@@ -64,8 +64,7 @@ func (p *Plan) quantizeBackward(in update.Nodes) {
 		if !ok {
 			return nil
 		}
-		name = site.String()
-		given := lower.Given{Noise: in[program.KindNoise.Of(name)], SharedNoise: in[program.KindSharedNoise.Of(name)], Step: in[stepNumberName]}
+		given := givenNumbers(site.String(), in)
 		done := map[*graph.Node]*graph.Node{} // layers may share an activation
 		return func(x *graph.Node) *graph.Node {
 			if done[x] == nil {
@@ -81,9 +80,14 @@ func (p *Plan) quantizeBackward(in update.Nodes) {
 		activation := operand(sdk.ProductWeightGradient, sdk.RoleActivation, s.Name)
 		for _, w := range s.Feeds {
 			model.Backward{
-				InputGradient:  model.Operands{Gradient: operand(sdk.ProductInputGradient, sdk.RoleGradient, w), Other: operand(sdk.ProductInputGradient, sdk.RoleWeight, w)},
-				WeightGradient: model.Operands{Gradient: operand(sdk.ProductWeightGradient, sdk.RoleGradient, w), Other: activation},
-				Unquantized:    p.Unquantized,
+				InputGradient: model.Operands{
+					Gradient: operand(sdk.ProductInputGradient, sdk.RoleGradient, w),
+					Other:    operand(sdk.ProductInputGradient, sdk.RoleWeight, w),
+				},
+				WeightGradient: model.Operands{
+					Gradient: operand(sdk.ProductWeightGradient, sdk.RoleGradient, w), Other: activation,
+				},
+				Unquantized: p.Unquantized,
 			}.AttachTo(in[p.forwardName(false)(w)])
 		}
 	}

@@ -117,12 +117,12 @@ func (c *Compiled) mode(set Settings) cage.Mode {
 }
 
 // runQuantize computes the values of the weights with the quantizers of a plan, if it has any.
-func (c *Compiled) runQuantize(p *Plan, t update.Tensors) error {
+func (c *Compiled) runQuantize(p *Plan, t update.Tensors, borrowed ...update.Tensors) error {
 	e, err := c.quantize(p)
 	if e == nil || err != nil {
 		return err
 	}
-	return e.Run(t)
+	return e.Run(t, borrowed...)
 }
 
 // runGradients runs all micro-batches, adds the summed gradients to t and the losses to res.

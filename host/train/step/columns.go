@@ -19,8 +19,10 @@ import (
 // ones.
 
 func (p *Plan) calibratedGroups() []operandGroup {
-	return slices.DeleteFunc(operandGroups(p.Model.ActivationSites(p.Batch, p.Context)), func(g operandGroup) bool {
-		return !slices.ContainsFunc(p.operandsOf(g), func(o operand) bool { q := o.quantizers[o.name]; return q != nil && q.Calibrated() })
+	calibrated := func(o operand) bool { q := o.quantizers[o.name]; return q != nil && q.Calibrated() }
+	groups := operandGroups(p.Model.ActivationSites(p.Batch, p.Context))
+	return slices.DeleteFunc(groups, func(g operandGroup) bool {
+		return !slices.ContainsFunc(p.operandsOf(g), calibrated)
 	})
 }
 
@@ -29,14 +31,16 @@ func (p *Plan) calibratedGroups() []operandGroup {
 func (p *Plan) checkColumns() error {
 	groups := p.calibratedGroups()
 	for _, t := range p.quantizedParams() {
-		known := slices.ContainsFunc(groups, func(g operandGroup) bool { return slices.Contains(g.weights, t.Name) })
-		if p.Weights[t.Name].Calibrated() && !known {
-			return fmt.Errorf("step: the quantizer of %s takes statistics of the activations that it is multiplied with, and the model knows none", t.Name)
+		grouped := slices.ContainsFunc(groups, func(g operandGroup) bool { return g.has(t.Name) })
+		if p.Weights[t.Name].Calibrated() && !grouped {
+			return fmt.Errorf("step: the quantizer of %s takes statistics of the activations that it is "+
+				"multiplied with, and the model has none", t.Name)
 		}
 	}
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
 		if q := p.Activations[s.Name]; len(s.Feeds) == 0 && q != nil && q.Calibrated() {
-			return fmt.Errorf("step: the quantizer of %s takes statistics of a weight that it is multiplied with, and there is none", s.Name)
+			return fmt.Errorf("step: the quantizer of %s takes statistics of a weight that it is "+
+				"multiplied with, and there is none", s.Name)
 		}
 	}
 	return nil
@@ -68,27 +72,27 @@ func (p *Plan) columnsFor(operand string, in update.Nodes) lower.Columns {
 	return nil
 }
 
-// initColumns adds the column statistics to t, computed by the model without quantization.
-func (c *Compiled) initColumns(t update.Tensors, tokens []int32) error {
+// columnStatistics computes the column statistics by the model without quantization, with the
+// parameters in t.
+func (c *Compiled) columnStatistics(t update.Tensors, tokens []int32) (update.Tensors, error) {
 	p := &c.plan
 	groups := p.calibratedGroups()
 	if len(groups) == 0 {
-		return nil
+		return nil, nil
 	}
 	batch, err := c.uploadBatch(tokens)
 	if err != nil {
-		return fmt.Errorf("calibration: %w", err)
+		return nil, fmt.Errorf("calibration: %w", err)
 	}
 	defer batch.Finalize()
-	t[tokensName] = batch
-	defer delete(t, tokensName)
 	specs := append(inputSpecs(p.params(), p.forwardName(true), false), p.tokenSpec())
-	return c.runOnce(update.Stage{Name: "statistics of columns", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
+	build := func(in update.Nodes) update.Nodes {
 		seen := map[string]*graph.Node{}
-		p.Model.Losses(p.weightNodes(in, true), in[tokensName], func(site model.ActivationSite, x *graph.Node) *graph.Node {
+		note := func(site model.ActivationSite, x *graph.Node) *graph.Node {
 			seen[site.Name] = x
 			return x
-		})
+		}
+		p.Model.Losses(p.weightNodes(in, true), in[tokensName], note)
 		out := update.Nodes{}
 		for _, g := range groups {
 			var activations, weights []*graph.Node
@@ -106,5 +110,8 @@ func (c *Compiled) initColumns(t update.Tensors, tokens []int32) error {
 			}
 		}
 		return out
-	}}, t)
+	}
+	stage := update.Stage{Name: "statistics of columns", Inputs: specs, Build: build}
+	out := update.Tensors{}
+	return out, c.runOnce(stage, out, t, update.Tensors{tokensName: batch})
 }

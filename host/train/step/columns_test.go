@@ -147,7 +147,7 @@ func TestColumnsUnknown(t *testing.T) {
 		t.Errorf("for evaluation: %v", err)
 	}
 	plan.Model = unknown{plan.Model.(model.Language)}
-	if _, err := step.Compile(testdevice.OpenCPU(t, engine.Options{}), plan); err == nil || !strings.Contains(err.Error(), "and the model knows none") {
+	if _, err := step.Compile(testdevice.OpenCPU(t, engine.Options{}), plan); err == nil || !strings.Contains(err.Error(), "and the model has none") {
 		t.Errorf("without activations: %v", err)
 	}
 }

@@ -26,7 +26,6 @@ type Compiled struct {
 	singles        map[cage.Mode]*single
 	refresher      *refresh.Refresher
 	teacher        update.Tensors // parameters of the teacher; nil if not loaded
-	lent           bool           // whether another phase owns teacher
 	// evaluation computes the tensors used for evaluation; nil until needed.
 	evaluation *update.Update
 }

@@ -63,9 +63,7 @@ func (e *Evaluator) Decoder(first []int32, length int) (*Decoder, error) {
 
 // Close frees the caches.
 func (d *Decoder) Close() {
-	for _, b := range d.t {
-		b.Finalize()
-	}
+	finalize(d.t)
 }
 
 // Room returns the number of tokens that can still be added to each sequence.
@@ -92,7 +90,7 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 		return nil, err
 	}
 	in := update.Tensors{}
-	defer func() { _ = engine.FinalizeAll(in[tokensName], in[startName]) }()
+	defer finalize(in)
 	if in[tokensName], err = engine.Upload(c.dev, tokens, len(d.first), n); err != nil {
 		return nil, err
 	}

@@ -51,15 +51,8 @@ func (c *Compiled) LoadTeacher(load LoadFunc) error {
 	return nil
 }
 
-// LendTeacher shares the teacher's parameters with another phase, which must be closed first.
-func (c *Compiled) LendTeacher(to *Compiled) { to.teacher, to.lent = c.teacher, true }
-
 func (c *Compiled) closeTeacher() {
-	if !c.lent {
-		for _, b := range c.teacher {
-			b.Finalize()
-		}
-	}
+	finalize(c.teacher)
 	c.teacher = nil
 }
 

@@ -132,7 +132,8 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 		if at[i] = in[name]; engine.HasRows(at[i]) {
 			at[i] = engine.Rows(in[name])
 			_, quantized := p.Weights[t.Name]
-			in[name] = engine.GatherDifferentiable(at[i], quantized && !kind.full && engine.InBFloat16(at[i].Graph()))
+			inBFloat16 := quantized && !kind.full && engine.InBFloat16(at[i].Graph())
+			in[name] = engine.GatherDifferentiable(at[i], inBFloat16)
 		}
 	}
 	loss, read := p.microBatchLoss(in, kind, hook)
@@ -188,18 +189,20 @@ func (p *Plan) accumulateGradients(in update.Nodes) update.Nodes {
 	g := in.Graph()
 	kind.sum = true
 	list := p.summed(kind.full)
-	state := []*graph.Node{graph.BroadcastToDims(Tensor{}.nothing(g), p.Accumulate, p.lossCount())}
+	state := []*graph.Node{graph.BroadcastToDims(Tensor{}.identity(g), p.Accumulate, p.lossCount())}
 	for _, t := range list {
-		state = append(state, part(graph.BroadcastToDims(t.nothing(g), t.Dims...), p.divided(t.Name, t.Dims)))
+		identity := graph.BroadcastToDims(t.identity(g), t.Dims...)
+		state = append(state, part(identity, p.divided(t.Name, t.Dims)))
 	}
 	var fixed []*graph.Node
 	for _, spec := range slices.Concat(own, reads) {
 		fixed = append(fixed, part(in[spec.Name], engine.HasRows(in[spec.Name])))
 	}
-	state = engine.Loop(g, p.Accumulate, fixed, state, func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
+	body := func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
 		one := update.Nodes{}
 		for j, spec := range own {
-			one[spec.Name] = graph.Reshape(graph.Gather(fixed[j], graph.Reshape(i, 1)), spec.Shape.Dimensions...)
+			row := graph.Gather(fixed[j], graph.Reshape(i, 1))
+			one[spec.Name] = graph.Reshape(row, spec.Shape.Dimensions...)
 		}
 		for j, spec := range reads {
 			one[spec.Name] = whole(fixed[len(own)+j], engine.HasRows(in[spec.Name]))
@@ -208,12 +211,15 @@ func (p *Plan) accumulateGradients(in update.Nodes) update.Nodes {
 			one[t.Name] = whole(state[1+j], p.divided(t.Name, t.Dims))
 		}
 		out := p.gradients(kind, one)
-		next := []*graph.Node{graph.DynamicUpdateSlice(state[0], graph.InsertAxes(out[lossName], 0), []*graph.Node{i, graph.ZerosLike(i)})}
+		row := graph.InsertAxes(out[lossName], 0)
+		losses := graph.DynamicUpdateSlice(state[0], row, []*graph.Node{i, graph.ZerosLike(i)})
+		next := []*graph.Node{losses}
 		for _, t := range list {
 			next = append(next, part(out[t.Name], p.divided(t.Name, t.Dims)))
 		}
 		return next
-	})
+	}
+	state = engine.Loop(g, p.Accumulate, fixed, state, body)
 	sums := update.Nodes{lossName: graph.Reshape(state[0], -1)}
 	for j, t := range list {
 		sums[t.Name] = whole(state[1+j], p.divided(t.Name, t.Dims))
@@ -243,12 +249,15 @@ func (p *Plan) finishStage(quantize *update.Executable) update.Stage {
 	specs := inputSpecs(p.summed(p.FullPrecision), asNamed, true)
 	if quantize != nil && !p.FullPrecision { // otherwise already gradients of the parameters
 		specs = append(specs, quantize.Inputs...)
-		values := slices.DeleteFunc(quantize.OutputSpecs(), func(s engine.Spec) bool { // the keys are among its inputs, too
-			return slices.ContainsFunc(p.weightKeys(), func(k key) bool { return k.node == s.Name }) ||
-				slices.ContainsFunc(p.weightQuantizerStates(), func(t Tensor) bool { return nextName(t.Name) == s.Name })
+		isKey := func(s engine.Spec) bool { // the keys are among its inputs, too
+			return slices.ContainsFunc(p.weightKeys(), func(k key) bool { return k.node == s.Name })
+		}
+		values := slices.DeleteFunc(quantize.OutputSpecs(), func(s engine.Spec) bool {
+			return isKey(s) || strings.HasPrefix(s.Name, nextName(""))
 		})
 		for i := range values {
-			values[i].Donated = !slices.ContainsFunc(p.quantizedParams(), func(t Tensor) bool { return program.KindValue.Of(t.Name) == values[i].Name })
+			kind, _, _ := strings.Cut(values[i].Name, "/")
+			values[i].Donated = kind != string(program.KindValue)
 		}
 		specs = append(specs, values...)
 	}
@@ -265,11 +274,14 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 	for _, t := range p.gradientTensors(p.FullPrecision) {
 		mean := in[sumName(t.Name)]
 		if n := p.Accumulate * engine.Replicas(mean.Graph()); n > 1 {
-			mean = engine.Elementwise(func(of []*graph.Node) *graph.Node { return graph.MulScalar(of[0], 1/float64(n)) }, mean)
+			mean = engine.Elementwise(func(of []*graph.Node) *graph.Node {
+				return graph.MulScalar(of[0], 1/float64(n))
+			}, mean)
 		}
 		if _, quantized := p.Weights[t.Name]; quantized && !p.FullPrecision {
 			q := p.Weights[t.Name] // its backward pass may be nonlinear
-			at := lower.Point{X: in[program.KindParam.Of(t.Name)], Given: given(q, t.Name, in), Value: in[program.KindValue.Of(t.Name)]}
+			at := lower.Point{X: in[program.KindParam.Of(t.Name)], Given: given(q, t.Name, in),
+				Value: in[program.KindValue.Of(t.Name)]}
 			dx, dTrained := q.Backward(at, numberedNodes(in, residualName, t.Name), mean)
 			out[program.KindGradient.Of(t.Name)] = dx
 			for i, trained := range parametersOf(q, t.Name) {
@@ -286,7 +298,7 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 		switch g := out[program.KindGradient.Of(t.Name)]; {
 		case g.Shape().IsScalar():
 			norm2 = graph.Mul(g, g)
-		case engine.HasRows(g): // the sums of rows are gathered, so that they are added in the same order
+		case engine.HasRows(g): // gathers the sums of rows, which are then added in the same order
 			norm2 = graph.ReduceAllSum(engine.Gather(rows(engine.Rows(g))))
 		default:
 			norm2 = graph.ReduceAllSum(rows(g))
@@ -330,14 +342,14 @@ func (t Tensor) acrossReplicas(p *Plan, x *graph.Node) *graph.Node {
 		return x
 	case t.Maximum:
 		return engine.MaxAcross(x)[0]
-	case p.divided(program.KindGradient.Of(strings.TrimPrefix(t.Name, sumName(""))), t.Dims):
+	case p.divided(strings.Replace(t.Name, "sum/", "gradient/", 1), t.Dims):
 		return engine.ScatterSum(x)
 	}
 	return engine.SumAcross(x)[0]
 }
 
-// nothing returns the identity element of the maximum or of the sum, which is −0 (not 0 + −0 = 0).
-func (t Tensor) nothing(g *graph.Graph) *graph.Node {
+// identity returns the identity element of the maximum or of the sum, which is −0 (not 0 + −0 = 0).
+func (t Tensor) identity(g *graph.Graph) *graph.Node {
 	if t.Maximum {
 		return graph.Const(g, float32(math.Inf(-1)))
 	}

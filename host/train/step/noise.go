@@ -48,7 +48,8 @@ func newKey(node, of string, shared bool) key {
 func (p *Plan) weightKeys() []key {
 	var list []key
 	for _, t := range p.quantizedParams() {
-		list = append(list, keysOf(p.Weights[t.Name], t.Name, "weight "+t.Name, "product of "+p.partners(t.Name))...)
+		product := "product of " + p.partners(t.Name)
+		list = append(list, keysOf(p.Weights[t.Name], t.Name, "weight "+t.Name, product)...)
 	}
 	return list
 }
@@ -57,7 +58,8 @@ func (p *Plan) optimizerKeys() []key {
 	var list []key
 	for _, r := range p.Rules {
 		if r.TakesKey() {
-			list = append(list, newKey(program.KindOptimizerNoise.Of(r.Name), "optimizer of "+r.Name, false))
+			node := program.KindOptimizerNoise.Of(r.Name)
+			list = append(list, newKey(node, "optimizer of "+r.Name, false))
 		}
 	}
 	return list
@@ -75,7 +77,8 @@ func (p *Plan) activationKeys() (list []key) {
 	}
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
 		if q := p.Activations[s.Name]; q != nil {
-			list = append(list, keysOf(q, s.Name, "activation "+s.Name, "product of "+p.partners(s.Name))...)
+			product := "product of " + p.partners(s.Name)
+			list = append(list, keysOf(q, s.Name, "activation "+s.Name, product)...)
 		}
 	}
 	return list
@@ -84,12 +87,12 @@ func (p *Plan) activationKeys() (list []key) {
 // labelKeys has the key of the labels drawn in a micro-batch.
 var labelKeys = []key{newKey("labels", "labels", false)}
 
-// takes is a quantizer of a tensor or operand. Takes reports whether its program has an input.
-type takes interface{ Takes(input string) bool }
+// taker is a quantizer of a tensor or operand. Takes reports whether its program has an input.
+type taker interface{ Takes(input string) bool }
 
 // keysOf lists the keys that a quantizer takes. name is the name of its site in graphs; its noise
 // is derived from owner, and shared noise from product.
-func keysOf(q takes, name, owner, product string) (list []key) {
+func keysOf(q taker, name, owner, product string) (list []key) {
 	if q.Takes(spec.InputNoise) {
 		list = append(list, newKey(program.KindNoise.Of(name), owner, false))
 	}
@@ -103,7 +106,8 @@ func keysOf(q takes, name, owner, product string) (list []key) {
 func (p *Plan) partners(operand string) string {
 	sites := p.Model.ActivationSites(p.Batch, p.Context)
 	for _, s := range sites {
-		if s.Name == operand && (s.Kind == model.KindKey || s.Kind == model.KindQuery) { // operands of Q·Kᵀ
+		ofScores := s.Kind == model.KindKey || s.Kind == model.KindQuery // operands of Q·Kᵀ
+		if s.Name == operand && ofScores {
 			return architecture.LayerPrefix(architecture.LayerOf(operand)) + "attn.scores"
 		}
 	}
@@ -120,11 +124,13 @@ func keySpecs(name string, keys []key) []engine.Spec {
 	if len(keys) == 0 {
 		return nil
 	}
-	return []engine.Spec{{Name: name, Shape: shapes.Make(dtypes.Uint32, len(keys), 2), Sharded: name == activationKeysName || name == labelKeysName}}
+	sharded := name == activationKeysName || name == labelKeysName
+	shape := shapes.Make(dtypes.Uint32, len(keys), 2)
+	return []engine.Spec{{Name: name, Shape: shape, Sharded: sharded}}
 }
 
 // numberSpecs returns the stage input for the step number; none if no quantizer takes it.
-func numberSpecs[K comparable, Q takes](quantizers map[K]Q) []engine.Spec {
+func numberSpecs[K comparable, Q taker](quantizers map[K]Q) []engine.Spec {
 	for _, q := range quantizers {
 		if q.Takes(spec.InputStep) {
 			return []engine.Spec{{Name: stepNumberName, Shape: floatShape()}}
@@ -145,7 +151,8 @@ func (p *Plan) stepSpecs() []engine.Spec {
 	if number == nil {
 		number = p.batchNumberSpecs()
 	}
-	return slices.Concat(keySpecs(weightKeysName, p.weightKeys()), keySpecs(optimizerKeysName, p.optimizerKeys()), number)
+	return slices.Concat(keySpecs(weightKeysName, p.weightKeys()),
+		keySpecs(optimizerKeysName, p.optimizerKeys()), number)
 }
 
 func addKeys(in update.Nodes, name string, keys []key) {
@@ -154,8 +161,14 @@ func addKeys(in update.Nodes, name string, keys []key) {
 	}
 }
 
+// givenNumbers returns the keys of a site and the step number, as far as in has them.
+func givenNumbers(site string, in update.Nodes) lower.Given {
+	return lower.Given{Noise: in[program.KindNoise.Of(site)],
+		SharedNoise: in[program.KindSharedNoise.Of(site)], Step: in[stepNumberName]}
+}
+
 func given(q lower.Quantizer, site string, in update.Nodes) lower.Given {
-	g := lower.Given{Noise: in[program.KindNoise.Of(site)], SharedNoise: in[program.KindSharedNoise.Of(site)], Step: in[stepNumberName]}
+	g := givenNumbers(site, in)
 	for _, t := range parametersOf(q, site) {
 		g.Trained = append(g.Trained, in[program.KindParam.Of(t.Name)])
 	}
@@ -182,13 +195,15 @@ func (p *Plan) keyValues(keys []key, step, batch, replica int) []uint32 {
 
 func (c *Compiled) addStepInputs(t update.Tensors, step int) (err error) {
 	for _, spec := range c.plan.stepSpecs() {
-		switch dims := spec.Shape.Dimensions; spec.Name {
-		case stepNumberName:
+		if spec.Name == stepNumberName {
 			t[spec.Name], err = engine.Upload(c.dev, []float32{float32(step)})
-		case weightKeysName:
-			t[spec.Name], err = engine.Upload(c.dev, c.plan.keyValues(c.plan.weightKeys(), step, 0, 0), dims...)
-		case optimizerKeysName:
-			t[spec.Name], err = engine.Upload(c.dev, c.plan.keyValues(c.plan.optimizerKeys(), step, 0, 0), dims...)
+		} else {
+			keys := c.plan.weightKeys()
+			if spec.Name == optimizerKeysName {
+				keys = c.plan.optimizerKeys()
+			}
+			values := c.plan.keyValues(keys, step, 0, 0)
+			t[spec.Name], err = engine.Upload(c.dev, values, spec.Shape.Dimensions...)
 		}
 		if err != nil {
 			return err
@@ -199,7 +214,9 @@ func (c *Compiled) addStepInputs(t update.Tensors, step int) (err error) {
 
 // addBatchKeys uploads keys for the micro-batches first to end − 1, replacing earlier ones. dims
 // are the leading dimensions on a replica, before those of one micro-batch.
-func (c *Compiled) addBatchKeys(t update.Tensors, name string, keys []key, step, first, end int, dims ...int) (err error) {
+func (c *Compiled) addBatchKeys(
+	t update.Tensors, name string, keys []key, step, first, end int, dims ...int,
+) (err error) {
 	if len(keys) == 0 {
 		return nil
 	}

@@ -11,19 +11,6 @@ import (
 	"github.com/cage-qat/cage/host/model"
 )
 
-// Rotations selects how to compute products whose operands, activations and weights, are all
-// rotated alike by their quantizers.
-type Rotations string
-
-// The values of Rotations.
-const (
-	// HalfRotations, the default, leaves operands rotated where that saves rotations. In exact
-	// arithmetic, products and gradients are the same.
-	HalfRotations Rotations = "half"
-	// FullRotations rotates every operand back.
-	FullRotations Rotations = "full"
-)
-
 // keepOperandsRotated replaces quantizers by quantizers that do not rotate back, in groups of
 // operands that are all rotated alike, if forward and backward passes then need fewer rotations.
 // The rotation that restores Q(x) for a correction or a measure does not count, because a run with
@@ -31,36 +18,37 @@ const (
 // its rule gets the rotation. If the backward pass quantizes x and W themselves, which are not
 // rotated, nothing stays rotated. The maps and slices of the caller's plan are not changed.
 func (p *Plan) keepOperandsRotated() error {
-	if p.Rotations == FullRotations || p.Unquantized && len(p.Backward) > 0 || len(p.Activations) == 0 || len(p.Weights) == 0 {
+	if p.FullRotations || p.Unquantized && len(p.Backward) > 0 ||
+		len(p.Activations) == 0 || len(p.Weights) == 0 {
 		return nil
 	}
-	p.Weights, p.Activations, p.Rules = maps.Clone(p.Weights), maps.Clone(p.Activations), slices.Clone(p.Rules)
-	p.Pieces = maps.Clone(p.Pieces)
+	p.Weights, p.Activations = maps.Clone(p.Weights), maps.Clone(p.Activations)
+	p.Rules, p.Pieces = slices.Clone(p.Rules), maps.Clone(p.Pieces)
 	for tokens, list := range p.Pieces {
 		p.Pieces[tokens] = maps.Clone(list)
 	}
 groups:
 	for _, g := range operandGroups(p.Model.ActivationSites(p.Batch, p.Context)) {
-		members := p.operandsOf(g)
-		halves := make([]*lower.Rotated, len(members))
+		operands := p.operandsOf(g)
+		rotated := make([]*lower.Rotated, len(operands))
 		saved := 0.0
-		for i, m := range members {
-			u, err := m.keepRotated()
+		for i, o := range operands {
+			r, err := o.keepRotated()
 			if err != nil {
 				return err
 			}
-			if u == nil || i > 0 && u.Block != halves[0].Block {
+			if r == nil || i > 0 && r.Block != rotated[0].Block {
 				continue groups
 			}
-			halves[i] = u
-			saved += u.Saved * float64(m.size)
+			rotated[i] = r
+			saved += r.Saved * float64(o.size)
 		}
 		if saved <= 0 {
 			continue
 		}
-		block := halves[0].Block
-		for i, m := range members {
-			m.quantizers[m.name] = halves[i].Quantizer
+		block := rotated[0].Block
+		for i, o := range operands {
+			o.quantizers[o.name] = rotated[i].Quantizer
 		}
 		for i, r := range p.Rules {
 			if slices.Contains(g.weights, r.Name) {
@@ -69,14 +57,15 @@ groups:
 		}
 		for tokens, list := range p.Pieces {
 			for _, s := range g.sites {
-				u, err := operand{name: s.Name, quantizers: list}.keepRotated()
+				r, err := operand{name: s.Name, quantizers: list}.keepRotated()
 				if err != nil {
 					return err
 				}
-				if u == nil || u.Block != block {
-					return fmt.Errorf("step: the quantizer of %s rotates %d tokens in another way than a batch", s.Name, tokens)
+				if r == nil || r.Block != block {
+					return fmt.Errorf("step: the quantizer of %s rotates %d tokens differently than a batch",
+						s.Name, tokens)
 				}
-				list[s.Name] = u.Quantizer
+				list[s.Name] = r.Quantizer
 			}
 		}
 	}
@@ -91,7 +80,8 @@ type operandGroup struct {
 }
 
 func (g operandGroup) has(operand string) bool {
-	return slices.Contains(g.weights, operand) || slices.ContainsFunc(g.sites, func(s model.ActivationSite) bool { return s.Name == operand })
+	isSite := func(s model.ActivationSite) bool { return s.Name == operand }
+	return slices.Contains(g.weights, operand) || slices.ContainsFunc(g.sites, isSite)
 }
 
 func operandGroups(sites []model.ActivationSite) []operandGroup {
@@ -102,9 +92,10 @@ func operandGroups(sites []model.ActivationSite) []operandGroup {
 		}
 		joined := operandGroup{[]model.ActivationSite{s}, slices.Clone(s.Feeds)}
 		groups = slices.DeleteFunc(groups, func(g operandGroup) bool {
-			shares := slices.ContainsFunc(g.weights, func(w string) bool { return slices.Contains(s.Feeds, w) })
+			shares := slices.ContainsFunc(s.Feeds, g.has)
 			if shares {
-				joined.sites, joined.weights = append(joined.sites, g.sites...), append(joined.weights, g.weights...)
+				joined.sites = append(joined.sites, g.sites...)
+				joined.weights = append(joined.weights, g.weights...)
 			}
 			return shares
 		})
@@ -139,11 +130,11 @@ func (o operand) keepRotated() (*lower.Rotated, error) {
 	if !ok {
 		return nil, nil
 	}
-	u, err := q.KeepRotated()
+	r, err := q.KeepRotated()
 	if err != nil {
 		return nil, fmt.Errorf("step: the quantizer of %s: %w", o.name, err)
 	}
-	return u, nil
+	return r, nil
 }
 
 // findCodes finds the weights in blocks whose products are computed from codes. The device must

@@ -116,12 +116,12 @@ func TestOwnBackwardOfWeights(t *testing.T) {
 // TestOwnBackwardRotated: operands with a backward pass of their own may stay rotated, too.
 func TestOwnBackwardRotated(t *testing.T) {
 	cfg := sgdConfig(t, "model.hidden=64")
-	compiled := func(rotations step.Rotations) *step.Compiled {
+	compiled := func(full bool) *step.Compiled {
 		plan := planOf(t, cfg, pushed{pushing{block: 16}}, descent{})
-		plan.OneGraph, plan.Rotations = true, rotations
+		plan.OneGraph, plan.FullRotations = true, full
 		return testrun.Compile(t, plan)
 	}
-	half, full := compiled(step.HalfRotations), compiled(step.FullRotations)
+	half, full := compiled(false), compiled(true)
 	if len(rotations(half)) == 0 || len(rotations(full)) > 0 {
 		t.Fatalf("left rotated: %v and %v", rotations(half), rotations(full))
 	}

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -59,8 +60,10 @@ type Plan struct {
 	// Unquantized makes the backward pass quantize x and W for its products, instead of Q(x) and
 	// Q(W).
 	Unquantized bool
-	// Rotations selects how products use operands that are rotated alike.
-	Rotations Rotations
+	// FullRotations rotates every operand back. Otherwise operands of products that are rotated
+	// alike stay rotated where that saves rotations; in exact arithmetic, products and gradients
+	// are the same.
+	FullRotations bool
 	// Dispatch selects the number of executables that a step is compiled into.
 	Dispatch Dispatch
 
@@ -83,29 +86,29 @@ func (p *Plan) check() error {
 		if _, ok := p.Weights[r.Name]; ok != (r.Quantizer != nil) {
 			return fmt.Errorf("step: %s: the rule and the list of quantized weights disagree", r.Name)
 		}
-	}
-	for _, r := range p.Rules {
 		if _, ok := p.Opaque[r.Name]; ok != r.Optimizer.Opaque {
-			return fmt.Errorf("step: the optimizer of %s is opaque: it works in trainings only, where its process is running", r.Name)
+			return fmt.Errorf("step: the optimizer of %s is opaque: it works in trainings only, "+
+				"where its process is running", r.Name)
 		}
 	}
 	if err := p.checkColumns(); err != nil {
 		return err
 	}
-	if _, ok := p.Model.(model.Language); p.probesEver(true) && !ok {
-		return fmt.Errorf("step: an optimizer draws labels from what a model predicts, and this model reads no sequences")
-	}
-	if p.FullPrecision && len(p.Backward) > 0 {
-		return fmt.Errorf("step: quantized gradients in a training without quantization")
-	}
-	if p.FullPrecision && len(p.Trained())+len(p.quantizerStates()) > 0 {
-		return fmt.Errorf("step: quantizers with trained parameters or state in a training without quantization")
-	}
-	if _, ok := p.Model.(model.Language); p.Distillation != nil && !ok {
-		return fmt.Errorf("step: a model that reads no sequences cannot learn what a teacher predicts")
-	}
-	if p.Batch < 1 || p.Context < 1 || p.Accumulate < 1 {
-		return fmt.Errorf("step: batch %d, context %d, accumulate %d: each must be at least 1", p.Batch, p.Context, p.Accumulate)
+	_, language := p.Model.(model.Language)
+	switch {
+	case p.probesEver(true) && !language:
+		return errors.New("step: an optimizer draws labels from a model's predictions, " +
+			"and this model reads no sequences")
+	case p.FullPrecision && len(p.Backward) > 0:
+		return errors.New("step: quantized gradients in a training without quantization")
+	case p.FullPrecision && len(p.Trained())+len(p.quantizerStates()) > 0:
+		return errors.New("step: quantizers with trained parameters or state " +
+			"in a training without quantization")
+	case p.Distillation != nil && !language:
+		return errors.New("step: a model that reads no sequences cannot learn a teacher's predictions")
+	case p.Batch < 1 || p.Context < 1 || p.Accumulate < 1:
+		return fmt.Errorf("step: batch %d, context %d, accumulate %d: each must be at least 1",
+			p.Batch, p.Context, p.Accumulate)
 	}
 	return nil
 }
@@ -210,7 +213,8 @@ func (p *Plan) activationQuantizerStates() []Tensor { return p.ofActivations(sta
 func statesOf(q lower.Quantizer, site string) []Tensor {
 	var list []Tensor
 	for _, s := range q.State() {
-		list = append(list, Tensor{Name: program.KindQuantizerState.PartOf(site, s.Name), Dims: s.Shape, Maximum: s.Maximum})
+		name := program.KindQuantizerState.PartOf(site, s.Name)
+		list = append(list, Tensor{Name: name, Dims: s.Shape, Maximum: s.Maximum})
 	}
 	return list
 }

@@ -17,9 +17,10 @@ import (
 // their values Q(x), rotated if the plan keeps them rotated, and residuals; in training also to the
 // next states of the quantizers.
 func (p *Plan) quantizeStage() update.Stage {
-	specs := inputSpecs(append(p.quantizedParams(), p.weightQuantizerParameters()...), program.KindParam.Of, false)
-	keys := p.weightKeys()
-	specs = slices.Concat(specs, inputSpecs(p.weightQuantizerStates(), asNamed, false), keySpecs(weightKeysName, keys), numberSpecs(p.Weights))
+	parameters, keys := append(p.quantizedParams(), p.weightQuantizerParameters()...), p.weightKeys()
+	specs := slices.Concat(inputSpecs(parameters, program.KindParam.Of, false),
+		inputSpecs(p.weightQuantizerStates(), asNamed, false),
+		keySpecs(weightKeysName, keys), numberSpecs(p.Weights))
 	return update.Stage{Name: "quantize", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
 		addKeys(in, weightKeysName, keys)
 		out := update.Nodes{}
@@ -47,7 +48,9 @@ func (p *Plan) quantizeStage() update.Stage {
 
 // setNext adds the next states of a quantizer, if it has any, to out. name maps the name of a state
 // to that of its next value.
-func setNext(out update.Nodes, q lower.Quantizer, site string, next []*graph.Node, name func(kept string) string) {
+func setNext(
+	out update.Nodes, q lower.Quantizer, site string, next []*graph.Node, name func(state string) string,
+) {
 	for i, node := range next {
 		out[name(statesOf(q, site)[i].Name)] = node
 	}
@@ -57,15 +60,19 @@ func setNext(out update.Nodes, q lower.Quantizer, site string, next []*graph.Nod
 func addGradient(out update.Nodes, tensor string, gradient *graph.Node) {
 	name := program.KindGradient.Of(tensor)
 	if before := out[name]; before != nil {
-		gradient = engine.Elementwise(func(of []*graph.Node) *graph.Node { return graph.Add(of[0], of[1]) }, before, gradient)
+		gradient = engine.Elementwise(func(of []*graph.Node) *graph.Node {
+			return graph.Add(of[0], of[1])
+		}, before, gradient)
 	}
 	out[name] = gradient
 }
 
 // setTrained adds the initial values of the trained parameters of a quantizer to out, and returns
 // the values of the site: a parameter that is shared with an earlier site keeps its value, which is
-// in out or in already.
-func setTrained(in, out update.Nodes, q lower.Quantizer, site string, values []*graph.Node) []*graph.Node {
+// in or out already.
+func setTrained(
+	in, out update.Nodes, q lower.Quantizer, site string, values []*graph.Node,
+) []*graph.Node {
 	for i, t := range parametersOf(q, site) {
 		name := program.KindParam.Of(t.Name)
 		if have := cmp.Or(in[name], out[name]); have != nil {

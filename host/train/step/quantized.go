@@ -2,7 +2,6 @@ package step
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/gomlx/compute/dtypes"
@@ -37,7 +36,7 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 		return nil, err
 	}
 	t := update.Tensors{}
-	defer func() { _ = engine.FinalizeAll(slices.Collect(maps.Values(t))...) }()
+	defer finalize(t)
 	build := func(in update.Nodes) update.Nodes {
 		return w.evaluate(in, spec.OutputValue, spec.OutputCodes, spec.OutputScale)
 	}

@@ -2,8 +2,6 @@ package step
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
@@ -68,7 +66,7 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 		return nil, nil, err
 	}
 	t := update.Tensors{}
-	defer func() { _ = engine.FinalizeAll(slices.Collect(maps.Values(t))...) }()
+	defer finalize(t)
 	for _, in := range []struct {
 		name string
 		data []int32

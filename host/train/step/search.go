@@ -3,8 +3,6 @@ package step
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -79,7 +77,7 @@ func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 		for _, st := range r.Quantizer.State {
 			b, err := engine.Upload(c.dev, c.plan.Search[r.Name].Next(r.Name, st.Name), st.Shape...)
 			if err != nil {
-				engine.FinalizeAll(slices.Collect(maps.Values(found))...)
+				finalize(found)
 				return err
 			}
 			found[program.KindQuantizerState.PartOf(r.Name, st.Name)] = b

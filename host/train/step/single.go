@@ -34,7 +34,8 @@ const (
 
 // isSingle reports whether steps run as one executable unless the host takes part.
 func (c *Compiled) isSingle() bool {
-	return len(c.plan.Opaque) == 0 && (c.plan.Dispatch == Single || c.plan.Dispatch == DispatchByDevice && !c.dev.SharesMemory())
+	byDevice := c.plan.Dispatch == DispatchByDevice && !c.dev.SharesMemory()
+	return len(c.plan.Opaque) == 0 && (c.plan.Dispatch == Single || byDevice)
 }
 
 type single struct {
@@ -65,7 +66,8 @@ func (c *Compiled) single(mode cage.Mode) (*single, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &single{jobs: jobs, collect: collect, scalars: update.ScalarNames(append(slices.Clone(jobs), collect...))}
+	scalars := update.ScalarNames(slices.Concat(jobs, collect))
+	w := &single{jobs: jobs, collect: collect, scalars: scalars}
 	if w.exec, err = c.compile(c.plan.singleStage(w, "step ("+string(mode)+")")); err != nil {
 		return nil, err
 	}
@@ -189,7 +191,8 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 		return res, err
 	}
 	if n := c.plan.Accumulate; !c.plan.FullPrecision {
-		if err := c.addBatchKeys(t, activationKeysName, c.plan.activationKeys(), set.Step, 0, n, n); err != nil {
+		keys := c.plan.activationKeys()
+		if err := c.addBatchKeys(t, activationKeysName, keys, set.Step, 0, n, n); err != nil {
 			return res, err
 		}
 	}

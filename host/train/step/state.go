@@ -63,6 +63,12 @@ func (s *State) Consistent() bool { return !s.inconsistent }
 // Param returns the buffer of a trained tensor.
 func (s *State) Param(tensor string) *engine.Buffer { return s.Tensors[program.KindParam.Of(tensor)] }
 
+func finalize(t update.Tensors) {
+	for _, b := range t {
+		b.Finalize()
+	}
+}
+
 // keepState moves the tensors of a state from t, the tensors of a step, back into the state, and
 // frees the other tensors of t.
 func keepState(state, t update.Tensors) {
@@ -80,7 +86,8 @@ func (p *Plan) stateTensors() []Tensor {
 	for i, t := range p.tensors() {
 		list = append(list, Tensor{Name: program.KindParam.Of(t.Name), Dims: t.Dims})
 		for _, st := range p.Rules[i].State() {
-			list = append(list, Tensor{Name: program.KindState.PartOf(t.Name, st.Name), Dims: st.Shape, Storage: st.Storage})
+			name := program.KindState.PartOf(t.Name, st.Name)
+			list = append(list, Tensor{Name: name, Dims: st.Shape, Storage: st.Storage})
 		}
 	}
 	return append(list, p.quantizerStates()...)
@@ -105,12 +112,8 @@ func (c *Compiled) Refreshes() bool { return c.refresher.Any() }
 
 // Elsewhere reports whether other processes have rows of tensors of the state.
 func (s *State) Elsewhere() bool {
-	for _, b := range s.Tensors {
-		if b.Elsewhere() {
-			return true
-		}
-	}
-	return false
+	tensors := slices.Collect(maps.Values(s.Tensors))
+	return slices.ContainsFunc(tensors, (*engine.Buffer).Elsewhere)
 }
 
 // Stored lists the tensors of a state, for a checkpoint. They include the results of refreshes that
@@ -125,19 +128,21 @@ func (c *Compiled) Stored(s *State) []Stored {
 		out = append(out, ownOf(t, b, func() ([]float32, error) { return update.View(b) }))
 	}
 	for _, r := range s.Pending.Results() {
-		out = append(out, Stored{Name: r.Name, Dims: r.Dims, Read: func() ([]float32, error) { return r.Data, nil }, Storage: sdk.StoreFloat32})
+		read := func() ([]float32, error) { return r.Data, nil }
+		out = append(out, Stored{Name: r.Name, Dims: r.Dims, Read: read, Storage: sdk.StoreFloat32})
 	}
-	gives := func(r cage.Rule) bool { return r.Optimizer.Evaluate != nil } // an average is part of the state anyway
-	if !slices.ContainsFunc(c.plan.Rules, gives) {
+	// An average over steps is a part of the state anyway.
+	differs := func(r cage.Rule) bool { return r.Optimizer.Evaluate != nil }
+	if !slices.ContainsFunc(c.plan.Rules, differs) {
 		return out
 	}
-	given, err := c.evaluated(s) // now, because the next step changes its inputs
+	evaluated, err := c.evaluated(s) // now, because the next step changes its inputs
 	for _, r := range c.plan.Rules {
-		if !gives(r) {
+		if !differs(r) {
 			continue
 		}
 		var data []float32
-		b := given[program.KindParam.Of(r.Name)]
+		b := evaluated[program.KindParam.Of(r.Name)]
 		if err == nil {
 			data, err = engine.DownloadOwn[float32](b)
 		}
@@ -202,7 +207,7 @@ func LoadParams(m model.Model, values func(param string) ([]float32, error)) Loa
 	return func(name string) (Tensor, error) {
 		p, ok := params[name]
 		if !ok {
-			return Tensor{}, fmt.Errorf("%s is no parameter of the model", name)
+			return Tensor{}, fmt.Errorf("the model has no parameter %s", name)
 		}
 		data, err := values(p.Name)
 		return Tensor{Name: name, Dims: p.Dims, Data: data}, err
@@ -264,9 +269,7 @@ func (c *Compiled) upload(list []Tensor, load LoadFunc) (*State, error) {
 // Close frees all buffers and cancels pending refreshes.
 func (s *State) Close() {
 	s.Pending.Close()
-	for _, b := range s.Tensors {
-		b.Finalize()
-	}
+	finalize(s.Tensors)
 }
 
 // NewState draws the parameters from the seed, initializes the trained parameters and states of
@@ -296,11 +299,10 @@ func (c *Compiled) NewStateFrom(load LoadFunc, tokens []int32) (*State, error) {
 // For activation quantizers these would depend on a batch of data, so trained parameters are an
 // error there.
 func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
-	if list := c.plan.activationQuantizerParameters(); len(list) > 0 {
-		return nil, fmt.Errorf("%s is a parameter that is trained: this quantizer of activations does nothing useful before", list[0].Name)
-	}
-	if list := c.plan.activationQuantizerStates(); len(list) > 0 {
-		return nil, fmt.Errorf("%s is state that training gathers: this quantizer of activations does nothing useful before", list[0].Name)
+	list := append(c.plan.activationQuantizerParameters(), c.plan.activationQuantizerStates()...)
+	if len(list) > 0 {
+		return nil, fmt.Errorf("%s is learned in training: this quantizer of activations cannot be used "+
+			"with a model that was not trained with it", list[0].Name)
 	}
 	if groups := c.plan.calibratedGroups(); len(groups) > 0 {
 		return nil, fmt.Errorf("the quantizer of %s takes statistics of activations, which only a training computes: train with it", groups[0].weights[0])
@@ -314,15 +316,18 @@ func (c *Compiled) loadParam(load LoadFunc) func(architecture.Param) (*engine.Bu
 	}
 }
 
-func (c *Compiled) newState(tokens []int32, rules []cage.Rule, workers int, param func(architecture.Param) (*engine.Buffer, error)) (*State, error) {
+func (c *Compiled) newState(
+	tokens []int32, rules []cage.Rule, workers int,
+	param func(architecture.Param) (*engine.Buffer, error),
+) (*State, error) {
 	params := c.plan.Model.Params()
-	made := make([]*engine.Buffer, len(params))
+	buffers := make([]*engine.Buffer, len(params))
 	var group errgroup.Group
 	group.SetLimit(workers)
 	for i, p := range params {
 		group.Go(func() (err error) {
-			if made[i], err = param(p); err != nil {
-				return fmt.Errorf("initialise %s: %w", p.Name, err)
+			if buffers[i], err = param(p); err != nil {
+				return fmt.Errorf("initialize %s: %w", p.Name, err)
 			}
 			return nil
 		})
@@ -330,12 +335,12 @@ func (c *Compiled) newState(tokens []int32, rules []cage.Rule, workers int, para
 	err := group.Wait()
 	s := &State{Tensors: update.Tensors{}}
 	for i, p := range params {
-		if made[i] != nil { // also after an error, when closing s frees them
-			s.Tensors[program.KindParam.Of(p.Name)] = made[i]
+		if buffers[i] != nil { // also after an error, when closing s frees them
+			s.Tensors[program.KindParam.Of(p.Name)] = buffers[i]
 		}
 	}
 	if err == nil {
-		err = c.initQuantizers(s.Tensors, tokens, s)
+		err = c.initQuantizers(s, tokens)
 	}
 	if err == nil {
 		err = c.initOptimizers(s.Tensors, rules)
@@ -347,38 +352,31 @@ func (c *Compiled) newState(tokens []int32, rules []cage.Rule, workers int, para
 	return s, nil
 }
 
-// initQuantizers adds the trained parameters and states of quantizers that t lacks. For a new
-// state, searched, it also runs the searches.
-func (c *Compiled) initQuantizers(t update.Tensors, tokens []int32, searched *State) error {
-	err := c.initColumns(t, tokens)
+// initQuantizers adds the trained parameters and states of quantizers to a state, and runs their
+// searches.
+func (c *Compiled) initQuantizers(s *State, tokens []int32) error {
+	columns, err := c.columnStatistics(s.Tensors, tokens)
+	defer finalize(columns)
 	if err == nil {
-		err = c.initWeightQuantizers(t)
-	}
-	if err == nil && searched != nil {
-		err = c.initSearched(searched)
+		err = c.initWeightQuantizers(s.Tensors, columns)
 	}
 	if err == nil {
-		err = c.initActivationQuantizers(t, tokens)
+		err = c.initSearched(s)
 	}
-	for _, spec := range c.plan.columnSpecs() {
-		t[spec.Name].Finalize()
-		delete(t, spec.Name)
+	if err == nil {
+		err = c.initActivationQuantizers(s.Tensors, columns, tokens)
 	}
 	return err
 }
 
-func (c *Compiled) initWeightQuantizers(t update.Tensors) error {
-	trained, kept := c.plan.weightQuantizerParameters(), c.plan.weightQuantizerStates()
-	stepped := slices.ContainsFunc(c.plan.Rules, func(r cage.Rule) bool { return r.Quantizer != nil && r.Quantizer.InitState != nil })
-	if len(missing(t, trained, program.KindParam.Of)) == 0 && (!stepped || len(missing(t, kept, asNamed)) == 0) {
+func (c *Compiled) initWeightQuantizers(t, columns update.Tensors) error {
+	p := &c.plan
+	hasState := func(r cage.Rule) bool { return r.Quantizer != nil && r.Quantizer.InitState != nil }
+	if len(p.weightQuantizerParameters()) == 0 && !slices.ContainsFunc(p.Rules, hasState) {
 		return nil
 	}
-	p, made := &c.plan, update.Tensors{}
 	specs := append(inputSpecs(p.quantizedParams(), program.KindParam.Of, false), p.columnSpecs()...)
-	for _, spec := range specs {
-		made[spec.Name] = t[spec.Name]
-	}
-	err := c.runOnce(update.Stage{Name: "initial quantizer parameters", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
+	build := func(in update.Nodes) update.Nodes {
 		out := update.Nodes{}
 		for _, t := range p.quantizedParams() {
 			q, x, columns := p.Weights[t.Name], in[program.KindParam.Of(t.Name)], p.columnsFor(t.Name, in)
@@ -386,15 +384,9 @@ func (c *Compiled) initWeightQuantizers(t update.Tensors) error {
 			setNext(out, q, t.Name, q.InitState(x, columns), asNamed)
 		}
 		return out
-	}}, made)
-	moveNew(t, made, trained, program.KindParam.Of)
-	moveNew(t, made, kept, asNamed)
-	for name, b := range made { // t had a value already
-		if t[name] != b {
-			b.Finalize()
-		}
 	}
-	return err
+	stage := update.Stage{Name: "initial quantizer parameters", Inputs: specs, Build: build}
+	return c.runOnce(stage, t, columns)
 }
 
 func (c *Compiled) runOnce(s update.Stage, t update.Tensors, borrowed ...update.Tensors) error {
@@ -406,13 +398,16 @@ func (c *Compiled) runOnce(s update.Stage, t update.Tensors, borrowed ...update.
 	return e.Run(t, borrowed...)
 }
 
-// initActivationQuantizers adds the trained parameters and states of the activation quantizers that
-// t lacks. They are computed from the activations of this batch at each site, with all earlier
-// quantizers active, and are means, or maxima, over the replicas.
-func (c *Compiled) initActivationQuantizers(t update.Tensors, tokens []int32) error {
-	trained, kept := c.plan.activationQuantizerParameters(), c.plan.activationQuantizerStates()
-	newParameters, newStates := missing(t, trained, program.KindParam.Of), missing(t, kept, asNamed)
-	if len(newParameters)+len(newStates) == 0 {
+// initActivationQuantizers adds the states of the activation quantizers to t, and those of their
+// trained parameters that they do not share with weights. They are computed from the activations of
+// this batch at each site, with all earlier quantizers active, and are means, or maxima, over the
+// replicas.
+func (c *Compiled) initActivationQuantizers(t, columns update.Tensors, tokens []int32) error {
+	shared := slices.DeleteFunc(c.plan.activationQuantizerParameters(), func(p Tensor) bool {
+		return t[program.KindParam.Of(p.Name)] == nil
+	})
+	fresh := len(c.plan.activationQuantizerParameters()) - len(shared)
+	if fresh+len(c.plan.activationQuantizerStates()) == 0 {
 		return nil
 	}
 	batch, err := c.uploadBatch(tokens)
@@ -420,17 +415,18 @@ func (c *Compiled) initActivationQuantizers(t update.Tensors, tokens []int32) er
 		return fmt.Errorf("calibration: %w", err)
 	}
 	defer batch.Finalize()
-	have := maps.Clone(t)
-	have[tokensName] = batch
-	if err := c.runQuantize(c.evaluationPlan, have); err != nil {
+	values := update.Tensors{}
+	defer finalize(values)
+	if err := c.runQuantize(c.evaluationPlan, values, t); err != nil {
 		return err
 	}
 	p := c.evaluationPlan
-	specs := append(inputSpecs(p.params(), p.forwardName(false), false), inputSpecs(without(trained, newParameters), program.KindParam.Of, false)...)
-	specs = slices.Concat(specs, inputSpecs(without(kept, newStates), asNamed, false), []engine.Spec{p.tokenSpec()}, p.columnSpecs())
-	err = c.runOnce(update.Stage{Name: "calibration", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
+	specs := slices.Concat(inputSpecs(p.params(), p.forwardName(false), false),
+		inputSpecs(shared, program.KindParam.Of, false),
+		[]engine.Spec{p.tokenSpec()}, p.columnSpecs())
+	stage := update.Stage{Name: "calibration", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
 		out := update.Nodes{}
-		p.Model.Losses(p.weightNodes(in, false), in[tokensName], func(site model.ActivationSite, x *graph.Node) *graph.Node {
+		calibrate := func(site model.ActivationSite, x *graph.Node) *graph.Node {
 			q, ok := p.Activations[site.Name]
 			if !ok {
 				return x
@@ -439,26 +435,20 @@ func (c *Compiled) initActivationQuantizers(t update.Tensors, tokens []int32) er
 			trained := setTrained(in, out, q, site.Name, replicaMeans(q.Init(x, columns)))
 			state := q.InitState(x, columns)
 			for i, s := range statesOf(q, site.Name) {
-				switch have := in[s.Name]; {
-				case have != nil:
-					state[i] = have
-					continue
-				case s.Maximum:
+				if s.Maximum {
 					state[i] = engine.MaxAcross(state[i])[0]
-				default:
+				} else {
 					state[i] = replicaMeans(state[i : i+1])[0]
 				}
 				out[s.Name] = state[i]
 			}
 			value, _ := q.Forward(x, lower.Given{Trained: trained, State: state})
 			return value
-		})
+		}
+		p.Model.Losses(p.weightNodes(in, false), in[tokensName], calibrate)
 		return out
-	}}, have)
-	moveNew(t, have, newParameters, program.KindParam.Of)
-	moveNew(t, have, newStates, asNamed)
-	keepState(t, have)
-	return err
+	}}
+	return c.runOnce(stage, t, values, columns, update.Tensors{tokensName: batch})
 }
 
 func (c *Compiled) initOptimizers(t update.Tensors, rules []cage.Rule) error {
@@ -486,14 +476,10 @@ func (c *Compiled) initOptimizers(t update.Tensors, rules []cage.Rule) error {
 			if t[name] != nil {
 				continue
 			}
-			zeros, err := c.fill(name, st.Shape, func(data []float32) error {
-				clear(data)
-				return nil
-			})
-			if err != nil {
+			zero := func(data []float32) error { clear(data); return nil }
+			if t[name], err = c.fill(name, st.Shape, zero); err != nil {
 				return err
 			}
-			t[name] = zeros
 		}
 	}
 	return nil

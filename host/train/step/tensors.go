@@ -29,13 +29,15 @@ func residualName(weight string, i int) string { return fmt.Sprintf("residual/%s
 
 func codeName(weight string, i int) string { return fmt.Sprintf("codes/%s/%d", weight, i) }
 
-func nextName(kept string) string { return "next/" + kept }
+func nextName(state string) string { return "next/" + state }
 
 func asNamed(tensor string) string { return tensor }
 
 // numberedNodes lists the nodes of a weight named name(weight, 0), name(weight, 1), …, up to the
 // first that does not exist.
-func numberedNodes(in update.Nodes, name func(weight string, i int) string, weight string) (list []*graph.Node) {
+func numberedNodes(
+	in update.Nodes, name func(weight string, i int) string, weight string,
+) (list []*graph.Node) {
 	for node, ok := in[name(weight, 0)]; ok; node, ok = in[name(weight, len(list))] {
 		list = append(list, node)
 	}
@@ -59,7 +61,8 @@ type Tensor struct {
 func inputSpecs(list []Tensor, name func(tensor string) string, donated bool) []engine.Spec {
 	var specs []engine.Spec
 	for _, t := range list {
-		specs = append(specs, engine.Spec{Name: name(t.Name), Shape: shapes.Make(update.DType(t.Storage), t.Dims...), Donated: donated})
+		shape := shapes.Make(update.DType(t.Storage), t.Dims...)
+		specs = append(specs, engine.Spec{Name: name(t.Name), Shape: shape, Donated: donated})
 	}
 	return specs
 }
@@ -92,5 +95,6 @@ func (p *Plan) forwardName(full bool) func(parameter string) string {
 func (p *Plan) batchDims() []int { return p.Model.BatchDims(p.Batch, p.Context) }
 
 func (p *Plan) tokenSpec() engine.Spec {
-	return engine.Spec{Name: tokensName, Shape: shapes.Make(dtypes.Int32, p.batchDims()...), Sharded: true}
+	shape := shapes.Make(dtypes.Int32, p.batchDims()...)
+	return engine.Spec{Name: tokensName, Shape: shape, Sharded: true}
 }

@@ -34,7 +34,7 @@ func pair(t testing.TB, cfg *config.Config) (tiles, graphs compiledStep) {
 	var both [2]compiledStep
 	for i := range both {
 		plan := testrun.Plan(t, cfg)
-		plan.Rotations = step.FullRotations // and rotations with quantizers
+		plan.FullRotations = true // and rotations with quantizers
 		if i == 1 {
 			plan.OneGraph = true
 		}

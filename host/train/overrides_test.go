@@ -1,0 +1,58 @@
+package train_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/internal/testing/testrun"
+)
+
+// overrides are [[quantizer.overrides]], each as the inside of an inline table.
+func overrides(list ...string) string {
+	return "quantizer.overrides=[{" + strings.Join(list, "}, {") + "}]"
+}
+
+// TestOverridesOfEverything: what overrides say for everything, or for all steps, is what the table of the quantizer says.
+func TestOverridesOfEverything(t *testing.T) {
+	plain := testrun.Config(t, testrun.TwoLayers)
+	testrun.Train(t, plain, train.Options{})
+	for name, set := range map[string][]string{
+		"all names":     {`quantizer={plugin="none"}`, `method.form="decoupled"`, overrides(`match="*", plugin="quest", bits=4`)},
+		"all blocks":    {`quantizer={plugin="none"}`, `method.form="decoupled"`, overrides(`layers=[0, -1], plugin="quest", bits=4`)},
+		"all steps":     {`quantizer={plugin="none"}`, `method.form="decoupled"`, overrides(`from=1, to=20, plugin="quest", bits=4`)},
+		"more steps":    {overrides(`layers=0, to=1000, plugin="quest", bits=4`)},
+		"nothing of it": {overrides(`match="*", plugin="absmax"`, `match="*", plugin="quest", bits=4`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := testrun.Elsewhere(t, plain, set...)
+			_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
+			if name == "nothing of it" {
+				if err == nil || !strings.Contains(err.Error(), "quantizer.overrides[0]: has no effect") {
+					t.Errorf("an override that others replace: %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			testrun.SameRun(t, name, plain.Train.Out, cfg.Train.Out)
+		})
+	}
+}
+
+// TestQuantizersThatChange: a training whose overrides hold for some of its steps is refused.
+func TestQuantizersThatChange(t *testing.T) {
+	for says, list := range map[string]string{
+		"quantizer: the quantizers change after step 6 (from, to)": `from=7, plugin="quest", bits=8`,
+		"quantizer: the quantizers change after step 9 (from, to)": `to=9, plugin="none"`,
+	} {
+		_, err := train.Run(t.Context(), testrun.Config(t, overrides(list)), train.Options{Finder: testrun.Finder(t)})
+		var problem *plaintoml.Error
+		if !errors.As(err, &problem) || !strings.Contains(err.Error(), says) || !strings.Contains(problem.Hint, "init") {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+}
