@@ -5,6 +5,7 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/step"
 )
 
 // Batches is an infinite sequence of micro-batches: windows of tokens, rows of documents, or the
@@ -24,13 +25,27 @@ type sampler interface {
 	At(index int64, dst []int32) error
 }
 
+type batches struct {
+	length int
+	at     func(index int64, dst []int32) error
+	finish func(batches [][]int32) int64
+}
+
+func (b batches) BatchLen() int                     { return b.length }
+func (b batches) At(index int64, dst []int32) error { return b.at(index, dst) }
+func (b batches) Finish(list [][]int32) int64       { return b.finish(list) }
+
 // OpenBatches returns the training batches of a model. d is the data of a language model; nil for
 // other models.
 func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
 	if q, ok := m.(*model.Quadratic); ok {
-		return noise{q.NoiseSource(uint64(cfg.Seed))}, nil
+		s := q.NoiseSource(uint64(cfg.Seed))
+		return batches{s.BatchLen(), s.At, func([][]int32) int64 { return 0 }}, nil
 	}
-	how := normalization{cfg.Model.Context, cfg.Train.LossMean == config.MeanOfMicroBatches}
+	context, size := cfg.Model.Context, cfg.Train.Batch
+	finish := func(list [][]int32) int64 {
+		return normalize(list, context, cfg.Train.LossMean == config.MeanOfMicroBatches)
+	}
 	if d.Train.Conversations() {
 		s := d.counted // reused if it matches: packing all epochs of a large file takes long
 		d.counted = nil
@@ -40,17 +55,36 @@ func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
 				return nil, err
 			}
 		}
-		return &conversations{how, s, cfg.Train.Batch, int64(cfg.Train.Accumulate), newRows(cfg.Train.Batch, cfg.Model.Context)}, nil
+		read, accumulate := newRows(size, context), int64(cfg.Train.Accumulate)
+		return batches{size * model.Planes * (context + 1), func(index int64, dst []int32) error {
+			_, err := s.At(index/accumulate, int(index%accumulate)*size, read)
+			if err == nil {
+				conversations(dst, read, context)
+			}
+			return err
+		}, finish}, nil
 	}
 	s, err := openWindows(cfg, d)
-	if err != nil || !cfg.Data.Separate() {
-		return windows{s, cfg.Train.Batch * cfg.Model.Context}, err
+	if err != nil {
+		return nil, err
 	}
-	return &documents{s, how, d.Train.Tokenizer(), make([]int32, s.BatchLen())}, nil
+	if !cfg.Data.Separate() {
+		all := func(list [][]int32) int64 { return int64(len(list) * size * context) }
+		return batches{s.BatchLen(), s.At, all}, nil
+	}
+	read := make([]int32, s.BatchLen())
+	return batches{len(read) * model.Planes, func(index int64, dst []int32) error {
+		err := s.At(index, read)
+		if err == nil {
+			separate(dst, read, context, d.Train.Tokenizer())
+		}
+		return err
+	}, finish}, nil
 }
 
 func openWindows(cfg *config.Config, d *Data) (sampler, error) {
-	how := dataset.WindowsConfig{Context: cfg.Model.Context, Batch: cfg.Train.Batch, Seed: uint64(cfg.Data.Seed)}
+	how := dataset.WindowsConfig{Context: cfg.Model.Context, Batch: cfg.Train.Batch,
+		Seed: uint64(cfg.Data.Seed)}
 	if d.Sources == nil {
 		s, err := dataset.NewWindows(d.Train, how)
 		if err != nil {
@@ -62,89 +96,40 @@ func openWindows(cfg *config.Config, d *Data) (sampler, error) {
 	for i, f := range d.Sources {
 		sources = append(sources, dataset.Weighted{File: f, Weight: cfg.Data.Mixture[i].Weight})
 	}
-	mixture, err := dataset.NewMixture(sources, how)
-	if err != nil {
+	var err error
+	if d.mixture, err = dataset.NewMixture(sources, how); err != nil {
 		return nil, cfg.ErrorAt("data.mixture", "%w", err)
 	}
-	return mixture, nil
+	return d.mixture, nil
 }
-
-type noise struct{ sampler }
-
-func (noise) Finish([][]int32) int64 { return 0 }
-
-type windows struct {
-	sampler
-	targets int // of a batch
-}
-
-func (w windows) Finish(batches [][]int32) int64 { return int64(len(batches) * w.targets) }
 
 // MixtureEpochs returns, for each source of a mixture, the number of its epochs in the given number
-// of batches; nil if the batches are not from a mixture.
-func MixtureEpochs(b Batches, batches int64) []float64 {
-	var s sampler
-	switch b := b.(type) {
-	case windows:
-		s = b.sampler
-	case *documents:
-		s = b.sampler
+// of batches; nil without a mixture.
+func (d *Data) MixtureEpochs(batches int64) []float64 {
+	if d == nil || d.mixture == nil {
+		return nil
 	}
-	if m, ok := s.(*dataset.Mixture); ok {
-		return m.Epochs(batches)
-	}
-	return nil
+	return d.mixture.Epochs(batches)
 }
 
-type documents struct {
-	sampler
-	normalization
-	info tokenizer.Info
-	read []int32 // a batch of windows
-}
-
-func (d *documents) BatchLen() int { return len(d.read) * model.Planes }
-
-func (d *documents) At(index int64, dst []int32) error {
-	if err := d.sampler.At(index, d.read); err != nil {
-		return err
-	}
-	separate(dst, d.read, d.context, d.info)
-	return nil
-}
-
-// normalization selects how the weights of a step's targets are scaled.
-type normalization struct {
-	context int
-	each    bool // weight the mean of each micro-batch equally
-}
-
-// Finish counts the targets of a step and normalizes their weights. If the means of
-// micro-batches are averaged, those without targets are left out.
-func (n normalization) Finish(batches [][]int32) (sum int64) {
+// normalize counts the targets of a step and normalizes their weights. With each, the means of
+// micro-batches are averaged, without those that have no targets.
+func normalize(batches [][]int32, context int, each bool) (sum int64) {
 	var used [][]int32
 	for _, b := range batches {
-		if count := targets(b, n.context); count > 0 {
+		if count := targets(b, context); count > 0 {
 			sum, used = sum+count, append(used, b)
 		}
 	}
-	if !n.each {
-		model.NormalizeWeights(batches, n.context)
+	if !each {
+		model.NormalizeWeights(batches, context)
 		return sum
 	}
 	for _, b := range used {
-		model.NormalizeWeights([][]int32{b}, n.context)
-		model.ScaleWeights(b, n.context, float64(len(batches))/float64(len(used)))
+		model.NormalizeWeights([][]int32{b}, context)
+		model.ScaleWeights(b, context, float64(len(batches))/float64(len(used)))
 	}
 	return sum
-}
-
-type conversations struct {
-	normalization
-	sampler    *dataset.Rows
-	batch      int
-	accumulate int64
-	read       []dataset.Row
 }
 
 func openRows(cfg *config.Config, f *dataset.File) (*dataset.Rows, error) {
@@ -153,7 +138,8 @@ func openRows(cfg *config.Config, f *dataset.File) (*dataset.Rows, error) {
 		return nil, cfg.ErrorAt("data.train", "%w", err)
 	}
 	if steps := s.Steps(); int64(cfg.Train.Steps) > steps {
-		e := cfg.ErrorAt("train.steps", "%d steps, but data.epochs = %d of %s gives %d", cfg.Train.Steps, cfg.Data.Epochs, f.Path(), steps)
+		e := cfg.ErrorAt("train.steps", "%d steps, but data.epochs = %d of %s gives %d",
+			cfg.Train.Steps, cfg.Data.Epochs, f.Path(), steps)
 		e.Hint = "leave the key out to take all, or raise data.epochs"
 		return nil, e
 	}
@@ -165,7 +151,8 @@ func trainRows(cfg *config.Config) dataset.RowsConfig {
 }
 
 func conversationRows(cfg *config.Config, batch int) dataset.RowsConfig {
-	return dataset.RowsConfig{Length: cfg.Model.Context, Batch: batch, Epochs: cfg.Data.Epochs, Packing: dataset.Packing(cfg.Data.Packing), Seed: uint64(cfg.Data.Seed)}
+	return dataset.RowsConfig{Length: cfg.Model.Context, Batch: batch, Epochs: cfg.Data.Epochs,
+		Packing: dataset.Packing(cfg.Data.Packing), Seed: uint64(cfg.Data.Seed)}
 }
 
 func newRows(n, length int) []dataset.Row {
@@ -176,14 +163,115 @@ func newRows(n, length int) []dataset.Row {
 	return list
 }
 
-func (c *conversations) BatchLen() int { return c.batch * model.Planes * (c.context + 1) }
-
-func (c *conversations) At(index int64, dst []int32) error {
-	if _, err := c.sampler.At(index/c.accumulate, int(index%c.accumulate)*c.batch, c.read); err != nil {
-		return err
-	}
-	for i, row := range model.DocumentRows(dst, c.context) {
-		conversation(row, c.read[i])
-	}
-	return nil
+// sequence implements [step.Sequence].
+type sequence struct {
+	batches int64
+	length  int
+	at      func(i int64, dst []int32) (rows int, targets int64, err error)
 }
+
+func (s sequence) Batches() int64                              { return s.batches }
+func (s sequence) BatchLen() int                               { return s.length }
+func (s sequence) At(i int64, dst []int32) (int, int64, error) { return s.at(i, dst) }
+
+// OpenSequence opens a token file for evaluating a model of this configuration, with batch rows per
+// batch.
+func OpenSequence(cfg *config.Config, file *dataset.File, batch int) (step.Sequence, error) {
+	context := cfg.Model.Context
+	if file.Conversations() {
+		how := conversationRows(cfg, batch)
+		how.Epochs, how.InOrder = 1, true
+		s, err := dataset.NewRows(file, how)
+		if err != nil {
+			return nil, err
+		}
+		read, length := newRows(batch, context), batch*model.Planes*(context+1)
+		return sequence{s.Steps(), length, func(i int64, dst []int32) (int, int64, error) {
+			n, err := s.At(i, 0, read)
+			if err != nil {
+				return 0, 0, err
+			}
+			conversations(dst, read, context)
+			return n, targets(dst, context), nil
+		}}, nil
+	}
+	s, err := dataset.NewSequential(file, context, batch)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Data.Separate() {
+		return documentsInOrder(s, context, file.Tokenizer()), nil
+	}
+	return sequence{s.Batches(), s.BatchLen(), func(i int64, dst []int32) (int, int64, error) {
+		n, err := s.At(i, dst)
+		return n, int64(n * context), err
+	}}, nil
+}
+
+func documentsInOrder(s *dataset.Sequential, context int, info tokenizer.Info) sequence {
+	read := make([]int32, s.BatchLen())
+	at := func(i int64, dst []int32) (int, int64, error) {
+		n, err := s.At(i, read)
+		if err != nil {
+			return 0, 0, err
+		}
+		clear(dst)
+		size := model.Planes * (context + 1)
+		separate(dst[:n*size], read, context, info)
+		for _, row := range model.DocumentRows(dst[n*size:], context) {
+			for position := range row.Segments {
+				row.Segments[position] = model.Padding
+			}
+		}
+		return n, targets(dst, context), nil
+	}
+	return sequence{s.Batches(), len(read) * model.Planes, at}
+}
+
+// separate fills dst, rows of documents, from windows of tokens, [rows, context+1]. The first token
+// of a document is not a target.
+func separate(dst, windows []int32, context int, info tokenizer.Info) {
+	width := context + 1
+	for i, row := range model.DocumentRows(dst, context) {
+		copy(row.Tokens, windows[i*width:(i+1)*width])
+		numberDocuments(row.Segments, row.Tokens, info)
+		for position := 1; position < width; position++ {
+			weight := float32(1)
+			if row.Segments[position] != row.Segments[position-1] {
+				weight = 0
+			}
+			row.SetWeight(position, weight)
+		}
+	}
+}
+
+// numberDocuments fills segments with the numbers, from 0, of the documents in a window of tokens:
+// a document starts at a BOS token and after an EOS token. If both are the same token, documents
+// have no EOS token, as dataset.Writer writes them.
+func numberDocuments(segments, window []int32, info tokenizer.Info) {
+	ends := info.EOS != tokenizer.NoToken && info.EOS != info.BOS
+	number := int32(0)
+	for i, token := range window {
+		if i > 0 && (token == info.BOS || ends && window[i-1] == info.EOS) {
+			number++
+		}
+		segments[i] = number
+	}
+}
+
+// conversations fills rows of documents from rows of conversations, which have the length of the
+// context: the position after it is padding.
+func conversations(dst []int32, rows []dataset.Row, context int) {
+	for i, row := range model.DocumentRows(dst, context) {
+		from := rows[i]
+		n := copy(row.Tokens, from.Tokens)
+		row.Tokens[n], row.Segments[n] = 0, model.Padding
+		copy(row.Segments, from.Segments)
+		for position := 1; position < n; position++ {
+			row.SetWeight(position, from.Weights[position-1])
+		}
+		row.SetWeight(n, 0)
+	}
+}
+
+func targets(batch []int32, context int) int64 { return int64(model.TotalWeight(batch, context)) }

@@ -27,7 +27,8 @@ func Model(cfg *config.Config) (model.Model, error) {
 	q := &cfg.Quantizer
 	sites := model.Sites{Keys: q.Quantizes(config.RoleKeys), Values: q.Quantizes(config.RoleValues),
 		Queries: q.Quantizes(config.RoleQueries), Head: q.Quantizes(config.RoleHead)}
-	m, err := model.New(cfg.Model, model.Options{Recompute: cfg.Train.Recompute, Documents: cfg.Data.Separate(), Sites: sites})
+	m, err := model.New(cfg.Model, model.Options{Recompute: cfg.Train.Recompute,
+		Documents: cfg.Data.Separate(), Sites: sites})
 	if err != nil {
 		return nil, cfg.ErrorAt("model.kind", "%w", err)
 	}
@@ -37,13 +38,16 @@ func Model(cfg *config.Config) (model.Model, error) {
 // ReplicaBatch returns the number of sequences in a micro-batch per replica of the device.
 func ReplicaBatch(cfg *config.Config) int { return cfg.Train.Batch / max(1, cfg.Device.Count) }
 
+// Warn receives warnings, with details as key-value pairs.
+type Warn = func(message string, details ...any)
+
 // Device opens the configured device. warn, unless nil, receives warnings about missing
-// capabilities of the device, with details as key-value pairs.
-func Device(cfg *config.Config, warn func(message string, details ...any)) (*engine.Device, error) {
+// capabilities of the device.
+func Device(cfg *config.Config, warn Warn) (*engine.Device, error) {
 	return deviceOf(cfg, warn, nil)
 }
 
-func deviceOf(cfg *config.Config, warn func(message string, details ...any), processes engine.Processes) (*engine.Device, error) {
+func deviceOf(cfg *config.Config, warn Warn, processes engine.Processes) (*engine.Device, error) {
 	d := cfg.Device
 	if processes != nil && d.Count%processes.Size() != 0 {
 		e := cfg.ErrorAt("device.count", "found %d, for %d processes", d.Count, processes.Size())
@@ -58,9 +62,10 @@ func deviceOf(cfg *config.Config, warn func(message string, details ...any), pro
 		kernels = device.AutoKernels
 	}
 	dev, err := engine.Open(d.Kind, engine.Options{
-		Threads: d.Threads, Count: d.Count, Processes: processes, Precision: d.Precision, TF32: d.TF32 == "on",
-		Attention: d.Attention, Kernels: kernels, Products: products, Warn: warn,
-		Allocator: d.Allocator, Preallocate: d.Preallocate == "on", MemoryFraction: d.MemoryFraction, Cache: d.Cache,
+		Threads: d.Threads, Count: d.Count, Processes: processes,
+		Precision: d.Precision, TF32: d.TF32 == "on", Products: products,
+		Attention: d.Attention, Kernels: kernels, Warn: warn, Cache: d.Cache,
+		Allocator: d.Allocator, Preallocate: d.Preallocate == "on", MemoryFraction: d.MemoryFraction,
 		Timeout: time.Duration(d.TimeoutMinutes * float64(time.Minute)),
 	})
 	if few, ok := errors.AsType[*engine.CountError](err); ok {
@@ -95,7 +100,7 @@ type Built struct {
 
 // Build fills b, which must be closed even after an error. file names the configuration in which
 // the memory check can be turned off; empty means the user's.
-func (b *Built) Build(ctx context.Context, req Request, warn func(message string, details ...any), file string) (err error) {
+func (b *Built) Build(ctx context.Context, req Request, warn Warn, file string) (err error) {
 	b.req = req
 	if b.Programs, err = Collect(ctx, req); err != nil {
 		return err
@@ -148,7 +153,7 @@ func (b *Built) Build(ctx context.Context, req Request, warn func(message string
 }
 
 // decide resolves the settings of the request that depend on the available memory.
-func (b *Built) decide(req *Request, need func(*config.Config, model.Model) (*Report, error)) (err error) {
+func (b *Built) decide(req *Request, need memoryNeed) (err error) {
 	req.Config, req.Model, err = decide(req.Config, req.Model, need)
 	b.req = *req
 	return err

@@ -26,8 +26,10 @@ type collector struct {
 
 func newCollector(req Request, running *pool) *collector {
 	return &collector{
-		Request: req, pool: running, clients: map[string]*plugin.Client{}, values: map[string]sdk.Values{},
-		effective: map[string]bool{}, requested: map[string]bool{}, out: &Programs{Forward: req.Forward, Piece: req.Piece, executables: map[string]string{}},
+		Request: req, pool: running,
+		clients: map[string]*plugin.Client{}, values: map[string]sdk.Values{},
+		effective: map[string]bool{}, requested: map[string]bool{},
+		out: &Programs{Forward: req.Forward, Piece: req.Piece, executables: map[string]string{}},
 	}
 }
 
@@ -64,7 +66,8 @@ func (c *collector) start(ctx context.Context, list []*config.Plugin) error {
 	c.pool.start(ctx, names)
 	var problems plaintoml.Errors
 	report := func(e *plaintoml.Error) { // without duplicates
-		if !slices.ContainsFunc(problems, func(o *plaintoml.Error) bool { return o.Error() == e.Error() }) {
+		same := func(o *plaintoml.Error) bool { return o.Error() == e.Error() }
+		if !slices.ContainsFunc(problems, same) {
 			problems = append(problems, e)
 		}
 	}
@@ -88,7 +91,8 @@ func (c *collector) start(ctx context.Context, list []*config.Plugin) error {
 		values, err := s.client.Resolve(p.Params)
 		if err == nil {
 			c.values[p.Table] = values
-			c.out.Used = append(c.out.Used, Used{Table: p.Table, Name: d.Name, Version: d.Version, SHA256: s.client.SHA256(), Values: values.Map()})
+			c.out.Used = append(c.out.Used, Used{Table: p.Table, Name: d.Name, Version: d.Version,
+				SHA256: s.client.SHA256(), Values: values.Map()})
 			continue
 		}
 		errs := []error{err}

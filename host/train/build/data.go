@@ -22,7 +22,8 @@ type Data struct {
 	// Sources are the files of Train that a mixture samples from; nil without a mixture.
 	Sources []*dataset.File
 
-	counted *dataset.Rows // from counting the steps of conversations, for [OpenBatches]
+	mixture *dataset.Mixture // of the sources, from [OpenBatches]
+	counted *dataset.Rows    // from counting the steps of conversations, for [OpenBatches]
 }
 
 // OpenData opens the configured files, and checks them against the pinned hashes, against the
@@ -33,11 +34,11 @@ func OpenData(cfg *config.Config) (*Data, error) {
 	if d.Train, d.Sources, err = openTrain(cfg); err != nil {
 		return nil, err
 	}
-	if d.Validation, err = openPart(cfg, "data.validation", cfg.Data.ValidationSHA256, cfg.Data.Validation); err != nil {
-		d.Close()
-		return nil, err
+	pin, path := cfg.Data.ValidationSHA256, cfg.Data.Validation
+	if d.Validation, err = openPart(cfg, "data.validation", pin, path); err == nil {
+		err = d.check(cfg)
 	}
-	if err := d.fit(cfg); err != nil {
+	if err != nil {
 		d.Close()
 		return nil, err
 	}
@@ -66,10 +67,13 @@ func openTrain(cfg *config.Config) (train *dataset.File, sources []*dataset.File
 	return joined, sources, nil
 }
 
+// closeAll closes files, some of which may be nil.
 func closeAll(files []*dataset.File) error {
 	var errs []error
 	for _, f := range files {
-		errs = append(errs, f.Close())
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -95,23 +99,27 @@ func openPart(cfg *config.Config, key, pin string, paths ...string) (*dataset.Fi
 func checkPin(cfg *config.Config, pinKey, pin string, f *dataset.File) error {
 	if got := f.SHA256(); pin != "" && pin != got {
 		f.Close()
-		return cfg.ErrorAt(pinKey, "%s has the hash %s, the configuration pins %s", strings.Join(f.Paths(), ", "), got, pin)
+		return cfg.ErrorAt(pinKey, "%s has the hash %s, the configuration pins %s",
+			strings.Join(f.Paths(), ", "), got, pin)
 	}
 	return nil
 }
 
-func (d *Data) fit(cfg *config.Config) error {
+func (d *Data) check(cfg *config.Config) error {
 	train, val := d.Train.Tokenizer(), d.Validation.Tokenizer()
 	if train.SHA256 != val.SHA256 || train.VocabSize != val.VocabSize {
 		theirs, own := tokenizer.Distinct(val, train)
-		return cfg.ErrorAt("data.validation", "%s was made with the tokenizer %s, %s with %s: both need the same",
+		return cfg.ErrorAt("data.validation",
+			"%s was made with the tokenizer %s, %s with %s: both need the same",
 			d.Validation.Path(), theirs, d.Train.Path(), own)
 	}
 	if cfg.Model.Vocab != 0 && cfg.Model.Vocab < train.VocabSize {
-		e := cfg.ErrorAt("model.vocab", "the model has %d token ids, the data has %d", cfg.Model.Vocab, train.VocabSize)
+		e := cfg.ErrorAt("model.vocab", "the model has %d token ids, the data has %d",
+			cfg.Model.Vocab, train.VocabSize)
 		e.Hint = "leave the key out to take the data's"
 		if cfg.Init != "" {
-			e.Hint = fmt.Sprintf("if the tokenizer of the data is that of the model with tokens added, give the model rows for them: new_tokens = %d",
+			e.Hint = fmt.Sprintf("if the data's tokenizer is the model's with more tokens, "+
+				"give the model rows for them: new_tokens = %d",
 				cfg.NewTokens+train.VocabSize-cfg.Model.Vocab)
 		}
 		return e
@@ -167,16 +175,7 @@ func (d *Data) Pinned(cfg *config.Config) (*config.Config, error) {
 
 // Close closes the training and validation files.
 func (d *Data) Close() error {
-	var first error
-	for _, f := range []*dataset.File{d.Train, d.Validation} {
-		if f == nil {
-			continue
-		}
-		if err := f.Close(); err != nil && first == nil {
-			first = fmt.Errorf("close %s: %w", f.Path(), err)
-		}
-	}
-	return first
+	return closeAll([]*dataset.File{d.Train, d.Validation})
 }
 
 func openFiles(kind string, paths ...string) (*dataset.File, error) {
@@ -184,8 +183,9 @@ func openFiles(kind string, paths ...string) (*dataset.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if holds := KindOf(f); holds != kind {
-		return nil, errors.Join(fmt.Errorf("%s holds data of kind %q, want %q", f.Path(), holds, kind), f.Close())
+	if found := KindOf(f); found != kind {
+		err = fmt.Errorf("%s holds data of kind %q, want %q", f.Path(), found, kind)
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
@@ -218,11 +218,26 @@ func OpenTexts(path string) (tokens *dataset.File, text []byte, err error) {
 // replacement, in an order determined by seed: windows of texts, or rows of conversations as packed
 // in training. segments number the documents in each sequence if they are kept apart, with
 // [model.Padding] at padding positions; otherwise it is nil.
-func Windows(cfg *config.Config, file *dataset.File, n int, seed uint64) (tokens, segments [][]int32, err error) {
-	if file.Conversations() {
-		return conversationWindows(cfg, file, n, seed)
-	}
+func Windows(
+	cfg *config.Config, file *dataset.File, n int, seed uint64,
+) (tokens, segments [][]int32, err error) {
 	context := cfg.Model.Context
+	if file.Conversations() {
+		how := conversationRows(cfg, 1)
+		how.Epochs, how.Seed = 1, seed
+		s, err := dataset.NewRows(file, how)
+		if err != nil {
+			return nil, nil, err
+		}
+		for i := range min(int64(n), s.Steps()) {
+			row := newRows(1, context)
+			if _, err := s.At(i, 0, row); err != nil {
+				return nil, nil, err
+			}
+			tokens, segments = append(tokens, row[0].Tokens), append(segments, row[0].Segments)
+		}
+		return tokens, segments, nil
+	}
 	s, err := dataset.NewWindows(file, dataset.WindowsConfig{Context: context, Batch: 1, Seed: seed})
 	if err != nil {
 		return nil, nil, err
@@ -238,23 +253,6 @@ func Windows(cfg *config.Config, file *dataset.File, n int, seed uint64) (tokens
 			numberDocuments(numbers, window[:context], file.Tokenizer())
 			segments = append(segments, numbers)
 		}
-	}
-	return tokens, segments, nil
-}
-
-func conversationWindows(cfg *config.Config, file *dataset.File, n int, seed uint64) (tokens, segments [][]int32, err error) {
-	how := conversationRows(cfg, 1)
-	how.Epochs, how.Seed = 1, seed
-	s, err := dataset.NewRows(file, how)
-	if err != nil {
-		return nil, nil, err
-	}
-	for i := range min(int64(n), s.Steps()) {
-		row := newRows(1, cfg.Model.Context)
-		if _, err := s.At(i, 0, row); err != nil {
-			return nil, nil, err
-		}
-		tokens, segments = append(tokens, row[0].Tokens), append(segments, row[0].Segments)
 	}
 	return tokens, segments, nil
 }

@@ -17,9 +17,10 @@ import (
 // are zero for a problem without data, which is small.
 type Sizes struct {
 	Layers, Width, Hidden, Heads, Vocabulary int
-	HeadWidth                                int  // features of a token's queries, all heads together; 0: Width
-	KeyWidth                                 int  // features of a token's keys, and also of its values
-	Normed                                   bool // queries and keys are normalized (QK norm)
+	// HeadWidth and KeyWidth are the numbers of features of a token's queries and of its keys (and
+	// its values), all heads together; HeadWidth 0 means Width.
+	HeadWidth, KeyWidth int
+	Normed              bool // queries and keys are normalized (QK norm)
 	// Context is the number of tokens in a sequence, Batch the number of sequences computed at
 	// once.
 	Context, Batch int
@@ -72,11 +73,14 @@ const (
 	measured  = 2.0 // copies of the measured gradients
 	quantized = 1.7
 
-	keptWidth, keptHeads, keptHidden, keptScores = 5.6, 7.0, 3.35, 1.07 // in every layer
-	keptNormed                                   = 2.35                 // for normalized queries and keys
-	onceHidden, onceScores                       = 5.0, 1.36            // in the layer that is being computed
-	logits                                       = 1.1
-	distilled                                    = 5.4 // replaces logits if there is a teacher
+	// In every layer; keptNormed for normalized queries and keys.
+	keptWidth, keptHeads, keptHidden, keptScores = 5.6, 7.0, 3.35, 1.07
+	keptNormed                                   = 2.35
+	// In the layer that is being computed.
+	onceHidden, onceScores = 5.0, 1.36
+
+	logits    = 1.1
+	distilled = 5.4 // replaces logits if there is a teacher
 
 	forwardWidth, forwardHeads, forwardHidden, forwardScores = 5.0, 3.0, 3.0, 2.4 // in one layer
 )
@@ -92,7 +96,8 @@ func Estimate(m Sizes) []Part {
 	width, hidden := tokens*float64(m.Width), tokens*float64(m.Hidden)
 	heads := tokens * float64(cmp.Or(m.HeadWidth, m.Width))
 	logit := logits * predicted * float64(m.Vocabulary)
-	var blocks, scores, caches, updates, states, workspace, samples float64 // in elements, except samples
+	var blocks, scores, caches, updates, states, workspace float64 // in elements
+	var samples float64
 	if m.Forward {
 		blocks, scores = forwardNeed(tokens, float64(m.Context),
 			Teacher{Width: m.Width, HeadWidth: m.HeadWidth, Hidden: m.Hidden, Heads: m.Heads})
@@ -114,7 +119,8 @@ func Estimate(m Sizes) []Part {
 		}
 		updates = gradients*m.Parameters + measured*m.Measured
 		states, workspace, samples = m.States, m.Workspace, m.Samples
-		blocks = inputs + layers*(keptWidth*width+keptHidden*hidden) + attentions*attention + onceHidden*hidden
+		blocks = inputs + layers*(keptWidth*width+keptHidden*hidden) +
+			attentions*attention + onceHidden*hidden
 		scores = tokens * float64(m.Context) * float64(m.Heads) * (attentions*keptScores + onceScores)
 		if m.Teacher.Parameters > 0 {
 			logit *= distilled / logits
@@ -142,15 +148,18 @@ func Estimate(m Sizes) []Part {
 
 func forwardNeed(tokens, context float64, m Teacher) (blocks, scores float64) {
 	heads := float64(cmp.Or(m.HeadWidth, m.Width))
-	blocks = tokens * (forwardWidth*float64(m.Width) + forwardHeads*heads + forwardHidden*float64(m.Hidden))
+	layer := forwardWidth*float64(m.Width) + forwardHeads*heads + forwardHidden*float64(m.Hidden)
+	blocks = tokens * layer
 	return blocks, tokens * context * forwardScores * float64(m.Heads)
 }
 
 func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, error) {
-	out := Sizes{Batch: cfg.Train.Batch, Context: cfg.Model.Context, Forward: programs.Forward, Piece: programs.Piece}
+	out := Sizes{Batch: cfg.Train.Batch, Context: cfg.Model.Context,
+		Forward: programs.Forward, Piece: programs.Piece}
 	if cfg.Model.Language() {
 		s := cfg.Model
-		out.Layers, out.Width, out.Hidden, out.Heads, out.Vocabulary = s.Layers, s.Width, s.Hidden, s.Heads, s.Vocab
+		out.Layers, out.Width, out.Hidden = s.Layers, s.Width, s.Hidden
+		out.Heads, out.Vocabulary = s.Heads, s.Vocab
 		out.HeadWidth, out.KeyWidth = s.Heads*s.HeadSize, s.KVHeads*s.HeadSize
 		out.Normed, out.Recompute = s.Kind != architecture.KindLlama, cfg.Train.Recompute
 	}
@@ -185,7 +194,7 @@ func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, erro
 			out.States += elements(t.Shape)
 		}
 		if t.average(cfg) != nil && !programs.Forward {
-			out.States += 2 * elements(t.Shape) // the average, and its copy for an evaluation or a checkpoint
+			out.States += 2 * elements(t.Shape) // with a copy for an evaluation or a checkpoint
 		}
 		if t.Optimizer.ProbeDue.First > 0 { // the second gradient
 			out.States += elements(t.Shape)
@@ -203,7 +212,8 @@ func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, erro
 		}
 	}
 	if d := cfg.Diagnostics; d.Every > 0 && !programs.Forward {
-		out.Samples = min(float64(d.Coordinates), out.Quantized) * float64(min(d.Window, cfg.Train.Steps/d.Every))
+		rows := min(d.Window, cfg.Train.Steps/d.Every)
+		out.Samples = min(float64(d.Coordinates), out.Quantized) * float64(rows)
 	}
 	out.Workspace = workspaces(programs, cfg.Device.Threads)
 	if programs.Forward {
@@ -233,12 +243,15 @@ func workspaces(programs *Programs, threads int) float64 {
 			seen[key] = true
 			o := t.Optimizer // workspace of the programs of its updates
 			most := 0.0
-			for _, p := range []*program.Program{o.Init, o.Observe, o.Update, o.Collect, o.Probe, o.Evaluate, t.Constrain} {
+			for _, p := range []*program.Program{
+				o.Init, o.Observe, o.Update, o.Collect, o.Probe, o.Evaluate, t.Constrain,
+			} {
 				most = max(most, workspaceOf(p))
 			}
 			updates += most
 		}
-		refreshes = append(refreshes, max(refreshWorkspace(t.Optimizer.FirstRefresh), refreshWorkspace(t.Optimizer.Refresh)))
+		first, later := t.Optimizer.FirstRefresh, t.Optimizer.Refresh
+		refreshes = append(refreshes, max(refreshWorkspace(first), refreshWorkspace(later)))
 	}
 	slices.Sort(refreshes)
 	all := float64(threads) * updates

@@ -105,7 +105,7 @@ func TestNormalization(t *testing.T) {
 			} else if count > 0 {
 				want = sum / count
 			}
-			if got := (normalization{context, each}).Finish(step); got != int64(count) {
+			if got := normalize(step, context, each); got != int64(count) {
 				t.Errorf("%s: %d targets, want %v", name, got, count)
 			}
 			mean := 0.0 // as a step computes it: over all losses of all micro-batches
@@ -179,7 +179,7 @@ func TestUnusedRowsArePadding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &documentsInOrder{s, context, tokenizer.Info{BOS: 1, EOS: tokenizer.NoToken}, make([]int32, s.BatchLen())}
+	d := documentsInOrder(s, context, tokenizer.Info{BOS: 1, EOS: tokenizer.NoToken})
 	dst := make([]int32, d.BatchLen())
 	rows, _, err := d.At(0, dst)
 	if err != nil || rows != 2 {

@@ -61,7 +61,8 @@ func newReport(by By, parts []Part, available *Available, less []string) *Report
 		}
 	}
 	slices.SortStableFunc(r.Parts, func(a, b Part) int { return cmp.Compare(b.Bytes, a.Bytes) })
-	r.Fits = r.Bytes < addressable && (available == nil || r.Bytes*(1-r.Accuracy) <= float64(available.Bytes))
+	r.Fits = r.Bytes < addressable &&
+		(available == nil || r.Bytes*(1-r.Accuracy) <= float64(available.Bytes))
 	if !r.Fits {
 		r.Changes = less
 	}
@@ -179,12 +180,17 @@ func machineFor(cfg *config.Config) *Available {
 	return &a
 }
 
-func estimate(cfg *config.Config, m model.Model, programs *Programs, available *Available) (*Report, error) {
+func estimate(
+	cfg *config.Config, m model.Model, programs *Programs, available *Available,
+) (*Report, error) {
 	s, err := sizesOf(cfg, m, programs)
 	return newReport(BySizes, Estimate(s), available, remedies(cfg, programs.Forward)), err
 }
 
-func onMachine(programs *Programs) func(*config.Config, model.Model) (*Report, error) {
+// memoryNeed returns the memory that a configuration with its model needs.
+type memoryNeed = func(*config.Config, model.Model) (*Report, error)
+
+func onMachine(programs *Programs) memoryNeed {
 	return func(cfg *config.Config, m model.Model) (*Report, error) {
 		return estimate(cfg, m, programs, machineFor(cfg))
 	}
@@ -194,7 +200,8 @@ func gpuReport(cfg *config.Config, dev *engine.Device, m step.Memory) *Report {
 	var available *Available
 	if bytes, ok := dev.MemoryLimit(); ok {
 		fraction := cmp.Or(cfg.Device.MemoryFraction, device.MemoryFraction)
-		available = &Available{Bytes: bytes, Limit: fmt.Sprintf("device.memory_fraction = %g of each GPU", fraction)}
+		limit := fmt.Sprintf("device.memory_fraction = %g of each GPU", fraction)
+		available = &Available{Bytes: bytes, Limit: limit}
 	}
 	return newReport(ByXLA, []Part{
 		{"parameters, and states of optimizers and quantizers", float64(m.State)},
@@ -203,11 +210,13 @@ func gpuReport(cfg *config.Config, dev *engine.Device, m step.Memory) *Report {
 	}, available, remedies(cfg, false))
 }
 
-var errUntold = errors.New("XLA does not say what a step needs")
+var errUnknown = errors.New("XLA does not report the memory that a step needs")
 
-func compiledReport(cfg *config.Config, m model.Model, programs *Programs, dev *engine.Device) (*Report, error) {
+func compiledReport(
+	cfg *config.Config, m model.Model, programs *Programs, dev *engine.Device,
+) (*Report, error) {
 	if slices.ContainsFunc(programs.computing, func(p *computing) bool { return len(p.tensors) > 0 }) {
-		return nil, fmt.Errorf("%w of an optimizer that is no program", errUntold)
+		return nil, fmt.Errorf("%w with an optimizer in a process of its own", errUnknown)
 	}
 	plan, err := Plan(cfg, m, programs)
 	if err != nil {
@@ -216,7 +225,7 @@ func compiledReport(cfg *config.Config, m model.Model, programs *Programs, dev *
 	began := time.Now()
 	need, ok, err := step.CompiledMemory(dev, plan)
 	if err == nil && !ok {
-		err = errUntold
+		err = errUnknown
 	}
 	if err != nil {
 		return nil, err
@@ -252,28 +261,34 @@ func (b *Built) checkDevice() error {
 // Explain adds to an out-of-memory error of a GPU the memory that the run needs, and settings that
 // would use less.
 func (b *Built) Explain(err error) error {
-	if _, full := errors.AsType[*engine.MemoryError](err); !full || b.Device == nil || b.Device.SharesMemory() {
+	_, full := errors.AsType[*engine.MemoryError](err)
+	if !full || b.Device == nil || b.Device.SharesMemory() {
 		return err
 	}
 	r := b.report()
 	if r == nil {
 		return err
 	}
-	there := "how much there is, it does not tell"
+	available := "the available memory is not known"
 	if r.Available != nil {
-		there = r.Available.String()
+		available = r.Available.String()
 	}
-	return fmt.Errorf("%w\nThe GPU had no memory left. The run needs %s; %s.\n%s", err, r.Says(), there, r.NeedsLess())
+	return fmt.Errorf("%w\nThe GPU had no memory left. The run needs %s; %s.\n%s",
+		err, r.Says(), available, r.NeedsLess())
 }
 
 // decide resolves train.recompute = "auto" and returns the configuration and its model: the setting
 // that recomputes least among those that fit, or blocks if none does.
-func decide(cfg *config.Config, m model.Model, need func(*config.Config, model.Model) (*Report, error)) (*config.Config, model.Model, error) {
+func decide(
+	cfg *config.Config, m model.Model, need memoryNeed,
+) (*config.Config, model.Model, error) {
 	if cfg.Train.Recompute != config.RecomputeAuto {
 		return cfg, m, nil
 	}
 	decided := *cfg
-	for _, decided.Train.Recompute = range []architecture.Recompute{architecture.RecomputeNone, architecture.RecomputeAttention, architecture.RecomputeBlocks} {
+	for _, decided.Train.Recompute = range []architecture.Recompute{
+		architecture.RecomputeNone, architecture.RecomputeAttention, architecture.RecomputeBlocks,
+	} {
 		var err error
 		if m, err = Model(&decided); err != nil {
 			return nil, nil, err
@@ -282,7 +297,7 @@ func decide(cfg *config.Config, m model.Model, need func(*config.Config, model.M
 			break
 		}
 		r, err := need(&decided, m)
-		if err != nil && !errors.Is(err, errUntold) {
+		if err != nil && !errors.Is(err, errUnknown) {
 			return nil, nil, err
 		}
 		if r == nil || r.Available == nil || r.Bytes <= float64(r.Available.Bytes) {
@@ -295,7 +310,9 @@ func decide(cfg *config.Config, m model.Model, need func(*config.Config, model.M
 // Memory returns the memory that a run needs, even if that is not available: on the CPU the
 // estimate of [CheckMemory], on a GPU the memory of the step as compiled by XLA. warn is as for
 // [Device].
-func Memory(cfg *config.Config, m model.Model, programs *Programs, warn func(message string, details ...any)) (_ *Report, err error) {
+func Memory(
+	cfg *config.Config, m model.Model, programs *Programs, warn Warn,
+) (_ *Report, err error) {
 	if cfg.Device.Kind == device.CPU {
 		if cfg, m, err = decide(cfg, m, onMachine(programs)); err != nil {
 			return nil, err

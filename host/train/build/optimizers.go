@@ -49,7 +49,8 @@ func Tensors(cfg *config.Config, m model.Model, p *Programs) []TrainedTensor {
 		architecture.RoleEmbedding: sdk.TensorEmbedding, architecture.RoleHead: sdk.TensorHead}
 	var list []TrainedTensor
 	for _, param := range m.Params() {
-		t := TrainedTensor{Name: param.Name, Shape: param.Dims, Role: cmp.Or(roles[param.Role], sdk.TensorVector), RateFactor: 1}
+		role := cmp.Or(roles[param.Role], sdk.TensorVector)
+		t := TrainedTensor{Name: param.Name, Shape: param.Dims, Role: role, RateFactor: 1}
 		first := 0
 		for _, p := range param.Parts {
 			t.Parts = append(t.Parts, sdk.Part{Name: p.Name, First: first, Rows: p.Rows})
@@ -62,9 +63,11 @@ func Tensors(cfg *config.Config, m model.Model, p *Programs) []TrainedTensor {
 	}
 	trained := func(site string, q spec.Quantizer) {
 		for _, t := range q.Trained {
-			name := t.At(site)
-			if !slices.ContainsFunc(list, func(other TrainedTensor) bool { return other.Name == name }) {
-				list = append(list, TrainedTensor{Name: name, Shape: t.Shape, Role: sdk.TensorVector, RateFactor: 1, Constrain: t.Constrain})
+			tensor := TrainedTensor{Name: t.At(site), Shape: t.Shape, Role: sdk.TensorVector,
+				RateFactor: 1, Constrain: t.Constrain}
+			same := func(other TrainedTensor) bool { return other.Name == tensor.Name }
+			if !slices.ContainsFunc(list, same) {
+				list = append(list, tensor)
 			}
 		}
 	}
@@ -92,9 +95,13 @@ func (c *collector) checkShared() error {
 				case !ok:
 					first[t.Shared] = owner{site, t}
 				case !slices.Equal(o.Shape, t.Shape):
-					return c.Config.ErrorAt("quantizer", "%s and %s share the trained parameter %.100q, whose shape is %v for the one and %v for the other", o.site, site, t.Shared, o.Shape, t.Shape)
+					return c.Config.ErrorAt("quantizer",
+						"%s and %s share the trained parameter %.100q, but its shapes %v and %v differ",
+						o.site, site, t.Shared, o.Shape, t.Shape)
 				case hash(o.Constrain) != hash(t.Constrain):
-					return c.Config.ErrorAt("quantizer", "%s and %s share the trained parameter %.100q, whose constraint differs", o.site, site, t.Shared)
+					return c.Config.ErrorAt("quantizer",
+						"%s and %s share the trained parameter %.100q, but its constraints differ",
+						o.site, site, t.Shared)
 				}
 			}
 		}
@@ -147,7 +154,8 @@ func (c *collector) optimizer(ctx context.Context, t *TrainedTensor) error {
 			return c.delay(t, g, p)
 		}
 	}
-	e := c.Config.ErrorAt(p.Path("plugin"), "%s is not meant for %s (%s, %v)", p.Name, t.Name, t.Role, t.Shape)
+	e := c.Config.ErrorAt(p.Path("plugin"), "%s does not accept %s (%s, %v)",
+		p.Name, t.Name, t.Role, t.Shape)
 	e.Hint = "give it another optimizer with [[optimizer.groups]]"
 	return e
 }
@@ -166,8 +174,11 @@ func (c *collector) delay(t *TrainedTensor, g *config.Group, p *config.Plugin) e
 	return nil
 }
 
-func (c *collector) requestOptimizer(ctx context.Context, p *config.Plugin, t *TrainedTensor) (accepted bool, err error) {
-	tensor := sdk.Tensor{Name: t.Name, Role: t.Role, Shape: t.Shape, Parts: t.Parts, Values: c.values[p.Table]}
+func (c *collector) requestOptimizer(
+	ctx context.Context, p *config.Plugin, t *TrainedTensor,
+) (accepted bool, err error) {
+	tensor := sdk.Tensor{Name: t.Name, Role: t.Role, Shape: t.Shape, Parts: t.Parts,
+		Values: c.values[p.Table]}
 	program, err := c.clients[p.Table].Program(ctx, tensor)
 	if err != nil {
 		return false, c.Config.ErrorAt(p.Path("plugin"), "%w", err)
@@ -177,7 +188,8 @@ func (c *collector) requestOptimizer(ctx context.Context, p *config.Plugin, t *T
 	if program.Opaque {
 		t.Executable = c.clients[p.Table].SHA256()
 		part := c.out.computes(p, c.clients[p.Table])
-		part.tensors = append(part.tensors, plugin.OpaqueTensor{Tensor: tensor, State: t.Optimizer.State, RateFactor: t.RateFactor})
+		part.tensors = append(part.tensors, plugin.OpaqueTensor{Tensor: tensor,
+			State: t.Optimizer.State, RateFactor: t.RateFactor})
 	}
 	return program.Accepts, nil
 }
@@ -187,10 +199,12 @@ func (c *collector) requestOptimizer(ctx context.Context, p *config.Plugin, t *T
 func (c *collector) checkUnused() error {
 	var problems plaintoml.Errors
 	report := func(table string, match []string, matches bool, among, others string, names []string) {
-		e := c.Config.ErrorAt(table, "has no effect: of all %s that it matches, %s decides", among, others)
+		e := c.Config.ErrorAt(table, "has no effect: %s takes precedence for all %s that it matches",
+			others, among)
 		if !matches {
 			e = c.Config.ErrorAt(table, "matches none of the model's %s", among)
-			e.Hint = fmt.Sprintf("match = %q; there are %s", match, strings.Join(distinctNames(names), ", "))
+			e.Hint = fmt.Sprintf("match = %q; the model has %s", match,
+				strings.Join(distinctNames(names), ", "))
 		}
 		problems = append(problems, e)
 	}
@@ -200,18 +214,20 @@ func (c *collector) checkUnused() error {
 	}
 	for _, o := range overrides {
 		matches := len(c.matched(&o)) > 0
-		if !c.effective[o.Table] && !(c.Forward && matches) { // an evaluation may lack the override's steps
+		if !c.effective[o.Table] && !(c.Forward && matches) { // its steps may be others (from, to)
 			any := o
 			any.Match, any.Layers = nil, nil
-			report(o.Table, o.Match, matches, "quantized weights and activations", "a later override", c.matched(&any))
+			report(o.Table, o.Match, matches, "quantized weights and activations",
+				"a later override", c.matched(&any))
 		}
 	}
 	if !c.Forward {
 		for _, g := range c.Config.Optimizer.Groups {
 			if !c.effective[g.Table] {
-				matches := slices.ContainsFunc(c.out.Tensors, func(t TrainedTensor) bool { return g.Matches(string(t.Role), t.Name) })
 				var names []string
+				matches := false
 				for _, t := range c.out.Tensors {
+					matches = matches || g.Matches(string(t.Role), t.Name)
 					names = append(names, t.Name)
 				}
 				report(g.Table, g.Match, matches, "parameters", "an earlier group", names)

@@ -29,7 +29,7 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 	}
 	var err error
 	weights := programs.Weights
-	var asked map[string]*cage.Weight
+	var original map[string]*cage.Weight
 	if !programs.Forward {
 		if plan.Distillation, err = distillation(cfg); err != nil {
 			return plan, err
@@ -37,7 +37,7 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		if plan.FullPrecision, err = fullPrecision(cfg, programs); err != nil {
 			return plan, err
 		}
-		if weights, asked, err = forward(cfg, weights); err != nil {
+		if weights, original, err = forward(cfg, weights); err != nil {
 			return plan, err
 		}
 	}
@@ -69,14 +69,15 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 			groups[t.Table] = fmt.Sprint(len(groups) + 1)
 		}
 		rule := cage.Rule{
-			Name: t.Name, Shape: t.Shape, Optimizer: t.Optimizer, Group: groups[t.Table], Clip: cfg.Train.Clip > 0,
-			Decay: t.Decay, DecayLast: cfg.Train.Decay == config.DecayLast, RateFactor: t.RateFactor, Constrain: t.Constrain,
+			Name: t.Name, Shape: t.Shape, Optimizer: t.Optimizer, Group: groups[t.Table],
+			Clip: cfg.Train.Clip > 0, Decay: t.Decay, DecayLast: cfg.Train.Decay == config.DecayLast,
+			RateFactor: t.RateFactor, Constrain: t.Constrain,
 		}
 		if !programs.Forward {
 			rule.Average = t.average(cfg)
 		}
 		if q, ok := programs.Weights[t.Name]; ok {
-			rule.Quantizer, rule.Weight, rule.Method = &q, asked[t.Name], cfg.Method.Method()
+			rule.Quantizer, rule.Weight, rule.Method = &q, original[t.Name], cfg.Method.Method()
 		}
 		plan.Rules = append(plan.Rules, rule)
 		if t.RefreshDelay > 0 {
@@ -96,12 +97,13 @@ func fullPrecision(cfg *config.Config, programs *Programs) (bool, error) {
 	if !byMethod && cfg.Method.Gradient != cage.FullGradient {
 		return false, nil
 	}
+	const full = "gradients are taken in full precision"
 	if len(programs.Backward) > 0 {
 		role := "gradients"
 		if cfg.Quantizer.Gradients == nil {
 			role = "backward"
 		}
-		e := cfg.ErrorAt(key, "gradients are taken in full precision, but the products of the backward pass are quantized")
+		e := cfg.ErrorAt(key, "%s, but the products of the backward pass are quantized", full)
 		e.Hint = "leave [quantizer." + role + "] out"
 		return true, e
 	}
@@ -114,11 +116,12 @@ func fullPrecision(cfg *config.Config, programs *Programs) (bool, error) {
 	// not updated.
 	for _, list := range []map[string]spec.Quantizer{programs.Weights, programs.Activations} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
-			if len(list[name].Trained) > 0 {
-				return true, cfg.ErrorAt(key, "gradients are taken in full precision, but the quantizer of %s has trained parameters", name)
+			what := "trained parameters"
+			if len(list[name].Trained) == 0 {
+				what = "state"
 			}
-			if len(list[name].State) > 0 {
-				return true, cfg.ErrorAt(key, "gradients are taken in full precision, but the quantizer of %s keeps state", name)
+			if len(list[name].Trained)+len(list[name].State) > 0 {
+				return true, cfg.ErrorAt(key, "%s, but the quantizer of %s has %s", full, name, what)
 			}
 		}
 	}
@@ -132,36 +135,40 @@ func nameless(p *program.Program) string {
 }
 
 // forward returns the quantizers that compute weights in training: modified by the method if it is
-// a [cage.Forwarder]. asked then has the [cage.Weight] of each weight, with the unmodified
+// a [cage.Forwarder]. weights then has the [cage.Weight] of each weight, with the unmodified
 // quantizer. Quantizers with equal programs share both.
-func forward(cfg *config.Config, quantizers map[string]spec.Quantizer) (out map[string]spec.Quantizer, asked map[string]*cage.Weight, err error) {
+func forward(
+	cfg *config.Config, quantizers map[string]spec.Quantizer,
+) (out map[string]spec.Quantizer, weights map[string]*cage.Weight, err error) {
 	m, ok := cfg.Method.Method().(cage.Forwarder)
 	if !ok {
 		return quantizers, nil, nil
 	}
 	alike, changed := map[string]*cage.Weight{}, map[string]spec.Quantizer{}
-	out, asked = map[string]spec.Quantizer{}, map[string]*cage.Weight{}
+	out, weights = map[string]spec.Quantizer{}, map[string]*cage.Weight{}
 	for _, name := range slices.Sorted(maps.Keys(quantizers)) {
 		q := quantizers[name]
 		key := nameless(q.Program) + nameless(q.ForEvaluation().Program)
 		if alike[key] == nil {
-			w := &cage.Weight{Quantizer: q, Rotation: passes.EndingRotation(q.ForEvaluation().Program, spec.OutputValue), Unpack: q.Unpack}
+			rotation := passes.EndingRotation(q.ForEvaluation().Program, spec.OutputValue)
+			w := &cage.Weight{Quantizer: q, Rotation: rotation, Unpack: q.Unpack}
 			if w.Rotation > 1 && w.Unpack != nil {
 				if w.Unpack, err = passes.UndoRotation(w.Unpack, w.Rotation, spec.OutputValue); err != nil {
 					return nil, nil, fmt.Errorf("%s: %w", name, err)
 				}
 			}
 			if changed[key], err = m.Forward(w, cfg.Train.Steps); err != nil {
-				return nil, nil, cfg.ErrorAt("method.name", "%s cannot train %s: %w", cfg.Method.Title(), name, err)
+				return nil, nil, cfg.ErrorAt("method.name", "%s cannot train %s: %w",
+					cfg.Method.Title(), name, err)
 			}
 			alike[key] = w
 		}
-		asked[name], out[name] = alike[key], changed[key]
-		if out[name].Program == asked[name].Quantizer.Program {
+		weights[name], out[name] = alike[key], changed[key]
+		if out[name].Program == weights[name].Quantizer.Program {
 			out[name] = q
 		}
 	}
-	return out, asked, nil
+	return out, weights, nil
 }
 
 func quantizers(programs map[string]spec.Quantizer) (map[string]lower.Quantizer, error) {
@@ -188,10 +195,12 @@ func TeacherSettings(cfg *config.Config) (architecture.Settings, error) {
 	}
 	s := found.Settings
 	if s.Vocab != cfg.Model.Vocab {
-		return s, teacherError(cfg, "the teacher in %s has a vocabulary of %d, the model one of %d: both need the same tokens", found.Dir, s.Vocab, cfg.Model.Vocab)
+		return s, teacherError(cfg, "the teacher in %s has a vocabulary of %d, the model one of %d: "+
+			"both need the same tokens", found.Dir, s.Vocab, cfg.Model.Vocab)
 	}
 	if found.MaxPositions > 0 && cfg.Model.Context > found.MaxPositions {
-		return s, teacherError(cfg, "the teacher in %s has %d positions, model.context is %d", found.Dir, found.MaxPositions, cfg.Model.Context)
+		return s, teacherError(cfg, "the teacher in %s has %d positions, model.context is %d",
+			found.Dir, found.MaxPositions, cfg.Model.Context)
 	}
 	s.Context = cfg.Model.Context
 	return s, nil
@@ -214,5 +223,7 @@ func distillation(cfg *config.Config) (*step.Distillation, error) {
 	if err != nil {
 		return nil, teacherError(cfg, "%w", err)
 	}
-	return &step.Distillation{Distillation: model.Distillation{Beta: d.Beta, Temperature: d.Temperature, Weight: d.Weight, Squared: d.Squared}, Teacher: m.(model.Language)}, nil
+	loss := model.Distillation{Beta: d.Beta, Temperature: d.Temperature, Weight: d.Weight,
+		Squared: d.Squared}
+	return &step.Distillation{Distillation: loss, Teacher: m.(model.Language)}, nil
 }

@@ -218,7 +218,8 @@ func (c *collector) weights(ctx context.Context) error {
 
 func (c *collector) activations(ctx context.Context) (err error) {
 	context := c.Config.Model.Context
-	if c.out.Activations, err = c.quantizeActivations(ctx, c.Model.ActivationSites(c.Batch, context), context); err != nil {
+	sites := c.Model.ActivationSites(c.Batch, context)
+	if c.out.Activations, err = c.quantizeActivations(ctx, sites, context); err != nil {
 		return err
 	}
 	c.out.Pieces = map[int]map[string]spec.Quantizer{}
@@ -236,11 +237,14 @@ func (c *collector) activations(ctx context.Context) (err error) {
 
 // quantizeActivations collects the programs of the activations at some sites. of is the number of
 // consecutive tokens from the same sequence: its length, or 1 if unknown.
-func (c *collector) quantizeActivations(ctx context.Context, sites []model.ActivationSite, of int) (map[string]spec.Quantizer, error) {
+func (c *collector) quantizeActivations(
+	ctx context.Context, sites []model.ActivationSite, of int,
+) (map[string]spec.Quantizer, error) {
 	list := map[string]spec.Quantizer{}
 	for _, s := range sites {
 		role, configured := roleOfSite(s.Kind)
-		site := sdk.Site{Role: role, Name: s.Name, Shape: []int{s.Tokens, s.Width}, Heads: s.Heads, Context: of}
+		site := sdk.Site{Role: role, Name: s.Name, Shape: []int{s.Tokens, s.Width},
+			Heads: s.Heads, Context: of}
 		if err := c.quantize(ctx, list, configured, site); err != nil {
 			return nil, err
 		}
@@ -275,7 +279,8 @@ func (c *collector) backward(ctx context.Context) error {
 		if err != nil {
 			var e *plaintoml.Error
 			if s.Product == sdk.ProductWeightGradient && errors.As(err, &e) && e.Hint == "" {
-				e.Hint = fmt.Sprintf("the product that gives the gradient of a weight sums over the %d tokens of a micro-batch: model.context × train.batch / device.count", shapes[i][1])
+				e.Hint = fmt.Sprintf("the gradient of a weight sums over the %d tokens of a "+
+					"micro-batch: model.context × train.batch / device.count", shapes[i][1])
 			}
 			return err
 		}
@@ -290,7 +295,9 @@ func (c *collector) backward(ctx context.Context) error {
 	return nil
 }
 
-func (c *collector) quantize(ctx context.Context, into map[string]spec.Quantizer, role string, site sdk.Site) error {
+func (c *collector) quantize(
+	ctx context.Context, into map[string]spec.Quantizer, role string, site sdk.Site,
+) error {
 	q, p, err := c.program(ctx, role, site)
 	if q != nil {
 		into[site.Name] = *q
@@ -299,7 +306,9 @@ func (c *collector) quantize(ctx context.Context, into map[string]spec.Quantizer
 	return err
 }
 
-func (c *collector) program(ctx context.Context, role string, site sdk.Site) (*spec.Quantizer, *config.Plugin, error) {
+func (c *collector) program(
+	ctx context.Context, role string, site sdk.Site,
+) (*spec.Quantizer, *config.Plugin, error) {
 	if o := c.quantizer.Override(role, site.Name); o != nil {
 		c.effective[o.Table] = true
 	}

@@ -20,7 +20,9 @@ import (
 // file has the model's vocabulary. For those that can, it compares programs and data with those of
 // the existing run. It starts each plugin once for all configurations, and does not change the
 // configurations.
-func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, options plugin.Options) []config.Finding {
+func Survey(
+	ctx context.Context, list []*config.Config, finder *plugin.Finder, options plugin.Options,
+) []config.Finding {
 	running := newPool(finder, options)
 	defer running.close()
 	out := make([]config.Finding, len(list))
@@ -46,7 +48,8 @@ func Survey(ctx context.Context, list []*config.Config, finder *plugin.Finder, o
 		// reported by later readers of the run.
 		run := rundir.At(cfg.Train.Out)
 		if changed := Changed(recordedPrograms(cfg.Train.Out), now.programs); len(changed) > 0 {
-			out[i].Stale = fmt.Sprintf("a plugin has changed and now gives another program for %s (%d programs in all)", changed[0], len(changed))
+			out[i].Stale = fmt.Sprintf("a plugin has changed and now gives another program for %s "+
+				"(%d programs in all)", changed[0], len(changed))
 		} else if before, err := config.Load(run.Config().Name, nil); err == nil {
 			out[i].Stale = config.ChangedData(before.Data.Hashes(), now.data.Hashes())
 		}

@@ -21,23 +21,28 @@ import (
 // FindValidation opens the validation file of an earlier run at its current path; it must have the
 // hash pinned in the configuration.
 func FindValidation(cfg *config.Config, search rundir.Search) (*dataset.File, error) {
-	file, _, err := findPart(cfg, search, "data.validation", cfg.Data.ValidationSHA256, cfg.Data.Validation)
+	pin, path := cfg.Data.ValidationSHA256, cfg.Data.Validation
+	file, _, err := findPart(cfg, search, "data.validation", pin, path)
 	return file, err
 }
 
 // FindTrain is [FindValidation] for the training files; those of a mixture are opened as one.
-// places are their current paths.
-func FindTrain(cfg *config.Config, search rundir.Search) (file *dataset.File, places []string, err error) {
+// paths are their current paths.
+func FindTrain(
+	cfg *config.Config, search rundir.Search,
+) (file *dataset.File, paths []string, err error) {
 	return findPart(cfg, search, "data.train", cfg.Data.TrainSHA256, cfg.Data.Files()...)
 }
 
 // findPart locates each file separately. A single file must have the pinned hash; several files are
 // only checked together.
-func findPart(cfg *config.Config, search rundir.Search, key, pin string, paths ...string) (*dataset.File, []string, error) {
-	var places []string
+func findPart(
+	cfg *config.Config, search rundir.Search, key, pin string, paths ...string,
+) (*dataset.File, []string, error) {
+	var found []string
 	for _, path := range paths {
-		place, err := search.Find(path, func(place string) error {
-			f, err := openFiles(cfg.Data.Kind, place)
+		path, err := search.Find(path, func(path string) error {
+			f, err := openFiles(cfg.Data.Kind, path)
 			if err != nil {
 				return err
 			}
@@ -50,9 +55,9 @@ func findPart(cfg *config.Config, search rundir.Search, key, pin string, paths .
 		if err != nil {
 			return nil, nil, cfg.ErrorAt(key, "%w", err)
 		}
-		places = append(places, place)
+		found = append(found, path)
 	}
-	joined, err := openFiles(cfg.Data.Kind, places...)
+	joined, err := openFiles(cfg.Data.Kind, found...)
 	if err == nil {
 		if err = samePart(joined, pin); err != nil {
 			joined.Close()
@@ -61,7 +66,7 @@ func findPart(cfg *config.Config, search rundir.Search, key, pin string, paths .
 	if err != nil {
 		return nil, nil, cfg.ErrorAt(key, "%w", err)
 	}
-	return joined, places, nil
+	return joined, found, nil
 }
 
 func samePart(f *dataset.File, pin string) error {
@@ -73,7 +78,9 @@ func samePart(f *dataset.File, pin string) error {
 
 // FindTokenizer opens the tokenizer of an earlier run: the copy in the run directory, or else the
 // one that the configuration names.
-func FindTokenizer(cfg *config.Config, search rundir.Search, info tokenizer.Info) (tokenizer.Tokenizer, error) {
+func FindTokenizer(
+	cfg *config.Config, search rundir.Search, info tokenizer.Info,
+) (tokenizer.Tokenizer, error) {
 	if t, err := tokenizer.Reopen(search.Run, info); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return t, err
 	}
@@ -82,11 +89,12 @@ func FindTokenizer(cfg *config.Config, search rundir.Search, info tokenizer.Info
 		key, path = "data.train", filepath.Join(filepath.Dir(files[0]), tokenizer.DefinitionFile)
 	}
 	if path == "" {
-		return nil, fmt.Errorf("%s has no %s any more, and names no data beside which it could be", search.Run, tokenizer.DefinitionFile)
+		return nil, fmt.Errorf("%s has no %s any more, and its configuration names no data "+
+			"beside which it could be", search.Run, tokenizer.DefinitionFile)
 	}
 	var found tokenizer.Tokenizer
-	_, err := search.Find(path, func(place string) error {
-		content, err := tokenizer.Definition(place, info)
+	_, err := search.Find(path, func(path string) error {
+		content, err := tokenizer.Definition(path, info)
 		if err != nil {
 			return err
 		}
@@ -102,23 +110,26 @@ func FindTokenizer(cfg *config.Config, search rundir.Search, info tokenizer.Info
 // FindPlugins updates the paths of a run's plugins, in a configuration that is being changed, to
 // their current paths. A plugin that is at none of the candidate paths is located by its name.
 // Comparing its programs shows whether it is the run's plugin.
-func FindPlugins(cfg *config.Config, plugins []*config.Plugin, search rundir.Search, finder *plugin.Finder) error {
+func FindPlugins(
+	cfg *config.Config, plugins []*config.Plugin, search rundir.Search, finder *plugin.Finder,
+) error {
 	for _, p := range plugins {
 		p.SHA256 = "" // the programs must be those of the run, not the executables
 		if !strings.ContainsRune(p.Name, filepath.Separator) {
 			continue
 		}
-		place, err := search.Find(p.Name, func(place string) error {
-			_, err := os.Stat(place)
+		path, err := search.Find(p.Name, func(path string) error {
+			_, err := os.Stat(path)
 			return err
 		})
 		switch name := filepath.Base(p.Name); {
 		case err != nil && finder.Has(name):
 			p.Name = name
 		case err != nil:
-			return cfg.ErrorAt(p.Path("plugin"), "%w\nand there is no plugin with the name %s; %s may name a directory that holds it", err, name, plugin.PathVariable)
-		case p.Name != place:
-			if p.Name, err = filepath.Abs(place); err != nil {
+			return cfg.ErrorAt(p.Path("plugin"), "%w\nand no plugin has the name %s; "+
+				"%s may name a directory that holds it", err, name, plugin.PathVariable)
+		case p.Name != path:
+			if p.Name, err = filepath.Abs(path); err != nil {
 				return err
 			}
 		}
@@ -128,7 +139,9 @@ func FindPlugins(cfg *config.Config, plugins []*config.Plugin, search rundir.Sea
 
 // LearnedTokens returns the BOS and EOS tokens that a run trains on: those of documents or, for
 // conversations, the token that ends a turn in the chat template among the files of the tokenizer.
-func LearnedTokens(cfg *config.Config, files map[string][]byte, tok tokenizer.Tokenizer) huggingface.Tokens {
+func LearnedTokens(
+	cfg *config.Config, files map[string][]byte, tok tokenizer.Tokenizer,
+) huggingface.Tokens {
 	known := func(id int32) []int32 {
 		return slices.DeleteFunc([]int32{id}, func(id int32) bool { return id == tokenizer.NoToken })
 	}
@@ -147,7 +160,8 @@ func LearnedTokens(cfg *config.Config, files map[string][]byte, tok tokenizer.To
 func Beginning(cfg *config.Config, tok tokenizer.Tokenizer, text string) ([]int32, error) {
 	ids, err := tok.Encode(text)
 	learned := !cfg.Untrained() && cfg.Data.Kind == config.KindText
-	if bos := tok.Info().BOS; bos != tokenizer.NoToken && (learned || tokenizer.AddsBOS(tok) || len(ids) == 0) {
+	wanted := learned || tokenizer.AddsBOS(tok) || len(ids) == 0
+	if bos := tok.Info().BOS; bos != tokenizer.NoToken && wanted {
 		ids = append([]int32{bos}, ids...)
 	}
 	return ids, err
