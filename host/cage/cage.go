@@ -65,14 +65,17 @@ func (m *CAGE) keys(form func() any) []schema.Key {
 		{Name: "form", To: &m.Form, Is: schema.OneOf(Decoupled, Coupled, Off), For: of,
 			Derive: form, Derived: `"decoupled"; "off" when no weight is quantized`,
 			Doc: "where the correction enters: the step, the gradient, or nowhere"},
-		{Name: "variant", To: &m.Variant, Is: schema.OneOf(Paper, Official), For: of, Default: Default.Variant,
-			Doc: "decoupled form: the residual at the decayed point with the rate of the step (paper), or after the step with the next rate (official)"},
-		{Name: "lambda", To: &m.Lambda, Is: schema.Between(0, 1e6), For: measured, Default: Default.Lambda,
-			Doc: "strength λ at the end of the ramp, and of ‖P_λ‖; 0: no correction"},
+		{Name: "variant", To: &m.Variant, Is: schema.OneOf(Paper, Official), For: of,
+			Default: Default.Variant,
+			Doc: "decoupled form: the residual at the decayed point with the rate of the step " +
+				"(paper), or after the step with the next rate (official)"},
+		{Name: "lambda", To: &m.Lambda, Is: schema.Between(0, 1e6), For: measured,
+			Default: Default.Lambda,
+			Doc:     "strength λ at the end of the ramp, and of ‖P_λ‖; 0: no correction"},
 		{Name: "silence", To: &m.Silence, Is: schema.Below(0, 1), For: of, Default: Default.Silence,
 			Doc: "silence ratio s: fraction of the run before the correction starts"},
 		{Name: "ramp", To: &m.Ramp, Is: schema.OneOf(Linear, Constant), For: of, Default: Default.Ramp,
-			Doc: "how λ goes on after the silence"},
+			Doc: "shape of λ after the silence"},
 	}
 }
 
@@ -111,10 +114,12 @@ func (m CAGE) Mode(at At) Mode {
 	return Idle
 }
 
-// Reads: the coupled form reads e of the forward pass; the decoupled form too, if it can.
+// Reads returns the forward pass's Q(x) for the coupled form, and for the decoupled form if that
+// serves; otherwise the update quantizes again.
 func (m CAGE) Reads(r Rule) Reads {
-	again := m.Form == Decoupled && (m.Variant == Official || !r.forwardErrorServes())
-	return Reads{Quantized: !again, Again: again, NextRate: m.Form == Decoupled && m.Variant == Official}
+	official := m.Form == Decoupled && m.Variant == Official
+	again := official || m.Form == Decoupled && !r.forwardErrorServes()
+	return Reads{Quantized: !again, Again: again, NextRate: official}
 }
 
 // gradient returns, for the coupled form, g + λ_t·e_t (paper §3.1, "Error coupling").

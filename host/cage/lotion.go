@@ -44,13 +44,18 @@ func (m *LOTION) keys() []schema.Key {
 	of := []string{NameLOTION}
 	return []schema.Key{
 		{Name: "coeff", To: &m.Coeff, Is: schema.Between(0, 1e12), For: of, Default: DefaultLOTION.Coeff,
-			Doc: "strength of the regularizer ½·coeff·Σ F·σ²; 0: none. The default is the best value in the CAGE paper's comparison"},
-		{Name: "fisher_decay", To: &m.FisherDecay, Is: schema.Below(0, 1), For: of, Default: DefaultLOTION.FisherDecay,
-			Doc: "decay of F, the moving average of squared gradients, which is not bias-corrected"},
+			Doc: "strength of the regularizer ½·coeff·Σ F·σ²; 0: none. " +
+				"The default is the best value in the CAGE paper's comparison"},
+		{Name: "fisher_decay", To: &m.FisherDecay, Is: schema.Below(0, 1), For: of,
+			Default: DefaultLOTION.FisherDecay,
+			Doc:     "decay of F, the moving average of squared gradients, which is not bias-corrected"},
 		{Name: "bits", To: &m.Bits, Is: schema.From(2, 16), For: of, Default: DefaultLOTION.Bits,
 			Doc: "bits of the grid of the regularizer; those of the quantizer of weights, as a rule"},
-		{Name: "denom", To: &m.Denom, Is: schema.OneOf("power", "symmetric"), For: of, Default: DefaultLOTION.Denom,
-			Doc: "the grid's step is the largest magnitude of the tensor over 2^(bits−1) (power, as in the CAGE paper's comparison), or over 2^(bits−1) − 1 (symmetric, the integer grid of the LOTION paper)"},
+		{Name: "denom", To: &m.Denom, Is: schema.OneOf("power", "symmetric"), For: of,
+			Default: DefaultLOTION.Denom,
+			Doc: "the grid's step is the largest magnitude of the tensor over 2^(bits−1) " +
+				"(power, as in the CAGE paper's comparison), or over 2^(bits−1) − 1 " +
+				"(symmetric, the integer grid of the LOTION paper)"},
 	}
 }
 

@@ -46,22 +46,26 @@ const (
 
 // DefaultOsciReset has the authors' settings for training 150M parameters (configs/150m_100bt,
 // TJv2-mix_fp8-osci_reset.yaml): from step 15,000 of 25,500, 50 steps of every 200, ratio 8.
-var DefaultOsciReset = OsciReset{Start: 0.6, Every: 200, Window: 50, Threshold: 8, By: byRatio, Edge: 0.495}
+var DefaultOsciReset = OsciReset{Start: 0.6, Every: 200, Window: 50, Threshold: 8,
+	By: byRatio, Edge: 0.495}
 
 func (m *OsciReset) keys() []schema.Key {
-	of := []string{NameOsciReset}
+	of, d := []string{NameOsciReset}, DefaultOsciReset
 	return []schema.Key{
-		{Name: "reset_start", To: &m.Start, Is: schema.Below(0, 1), For: of, Default: DefaultOsciReset.Start,
-			Doc: "fraction of the run before weights that oscillate are set back"},
-		{Name: "reset_every", To: &m.Every, Is: schema.From(3, schema.Most), For: of, Default: DefaultOsciReset.Every,
+		{Name: "reset_start", To: &m.Start, Is: schema.Below(0, 1), For: of, Default: d.Start,
+			Doc: "fraction of the run before the first reset of oscillating weights"},
+		{Name: "reset_every", To: &m.Every, Is: schema.From(3, schema.Most), For: of, Default: d.Every,
 			Doc: "steps from one reset to the next"},
-		{Name: "reset_window", To: &m.Window, Is: schema.From(1, schema.Most), For: of, Default: DefaultOsciReset.Window,
-			Doc: "steps before a reset in which the ways of x and of Q(x) are measured; at most reset_every − 2"},
-		{Name: "reset_threshold", To: &m.Threshold, Is: schema.Between(1, 1e12), For: of, Default: DefaultOsciReset.Threshold,
-			Doc: "how many times the way of x the way of Q(x) must be"},
-		{Name: "reset_by", To: &m.By, Is: schema.OneOf(byRatio, byEdge), For: of, Default: DefaultOsciReset.By,
-			Doc: "which weights are set back: those whose Q(x) moves farther than x in a window of steps (distance_ratio); bin_edge cannot be trained any more"},
-		{Name: "reset_edge", To: &m.Edge, Is: schema.Between(0, 1), For: of, Default: DefaultOsciReset.Edge,
+		{Name: "reset_window", To: &m.Window, Is: schema.From(1, schema.Most), For: of, Default: d.Window,
+			Doc: "steps before a reset in which the path lengths of x and of Q(x) are measured; " +
+				"at most reset_every − 2"},
+		{Name: "reset_threshold", To: &m.Threshold, Is: schema.Between(1, 1e12), For: of,
+			Default: d.Threshold,
+			Doc:     "minimum ratio of the path length of Q(x) to that of x at which a weight is reset"},
+		{Name: "reset_by", To: &m.By, Is: schema.OneOf(byRatio, byEdge), For: of, Default: d.By,
+			Doc: "which weights are reset: those whose Q(x) moves farther than x in a window of steps " +
+				"(distance_ratio); bin_edge cannot be trained any more"},
+		{Name: "reset_edge", To: &m.Edge, Is: schema.Between(0, 1), For: of, Default: d.Edge,
 			Doc: "has no effect any more"},
 	}
 }
@@ -96,15 +100,15 @@ func (m OsciReset) Resets(at At) bool { return m.Mode(at) == resetting }
 
 // The names of d_Q and d among the state tensors of a rule.
 const (
-	wayOfQuantized = "oscireset.quantized"
-	wayOfWeight    = "oscireset.weight"
+	quantizedPath = "oscireset.quantized"
+	weightPath    = "oscireset.weight"
 )
 
 const countReset = "weights_set_back"
 
 // State returns d_Q and d.
 func (OsciReset) State(shape []int) []spec.Tensor {
-	return []spec.Tensor{{Name: wayOfQuantized, Shape: shape}, {Name: wayOfWeight, Shape: shape}}
+	return []spec.Tensor{{Name: quantizedPath, Shape: shape}, {Name: weightPath, Shape: shape}}
 }
 
 // Forward returns the quantizer unchanged, unless it is stochastic: the distance between random
@@ -114,7 +118,7 @@ func (m OsciReset) Forward(w *Weight, _ int) (spec.Quantizer, error) {
 		return w.Quantizer, fmt.Errorf("reset_by = %q is not supported any more: use %q", byEdge, byRatio)
 	}
 	if w.Quantizer.Draws() {
-		return w.Quantizer, errors.New("its quantizer draws noise, with which Q(x) moves where x does not")
+		return w.Quantizer, errors.New("its quantizer draws noise, which moves Q(x) where x does not")
 	}
 	return w.Quantizer, nil
 }
@@ -122,19 +126,20 @@ func (m OsciReset) Forward(w *Weight, _ int) (spec.Quantizer, error) {
 // Softens returns false: the model computes with Q(x).
 func (OsciReset) Softens() bool { return false }
 
-// Reads: the window needs Q(x_t) and Q(x_{t+1}), a reset only the latter.
+// Reads returns Q(x_t), which only the window needs, and Q(x_{t+1}).
 func (OsciReset) Reads(r Rule) Reads { return Reads{Quantized: r.Mode == tracking, Again: true} }
 
 func (m OsciReset) after(s *step, y program.Value) program.Value {
 	q := s.quantize(y)
-	quantized, weight := s.state[wayOfQuantized], s.state[wayOfWeight]
+	quantized, weight := s.state[quantizedPath], s.state[weightPath]
 	if s.rule.Mode == tracking {
-		s.state[wayOfQuantized] = quantized.Add(q.Sub(s.rule.rotateBack(s.in[InputQuantized])).Abs())
-		s.state[wayOfWeight] = weight.Add(y.Sub(s.x).Abs())
+		s.state[quantizedPath] = quantized.Add(q.Sub(s.rule.rotateBack(s.in[InputQuantized])).Abs())
+		s.state[weightPath] = weight.Add(y.Sub(s.x).Abs())
 		return y
 	}
 	zero := s.b.Const(0)
-	s.state[wayOfQuantized], s.state[wayOfWeight] = s.b.Zeros(s.rule.Shape...), s.b.Zeros(s.rule.Shape...)
+	s.state[quantizedPath] = s.b.Zeros(s.rule.Shape...)
+	s.state[weightPath] = s.b.Zeros(s.rule.Shape...)
 	s.ifFinite(y.Sub(q))
 	ratio := weight.Gt(zero).Select(quantized.Div(weight), zero)
 	oscillates := ratio.Ge(s.b.Const(m.Threshold)).And(s.finite)

@@ -22,8 +22,8 @@ import (
 //
 // and with f = (k − a)/(b − a), the progress from a = AnnealStart·T to b = AnnealEnd·T,
 //
-//	ρ = (S(f) − S₁)/(S₀ − S₁)    S(f) = 1/(1 + exp(s·(f − c))), S₀ = 1/(1 + exp(−s/2)), S₁ = 1/(1 + exp(s/2))
-//	θ = f
+//	ρ = (S(f) − S₁)/(S₀ − S₁)    S(f) = 1/(1 + exp(s·(f − c)))
+//	θ = f                        S₀ = 1/(1 + exp(−s/2)), S₁ = 1/(1 + exp(s/2))
 //
 // with the steepness s and the center c. Before a the weights are unquantized, and from b on they
 // are Q(x). All this is as in pytorch/ao at 36027d82, torchao/prototype/parq/optim (parq.py,
@@ -45,17 +45,20 @@ type PARQ struct {
 var DefaultPARQ = PARQ{Map: "parq", AnnealEnd: 1, Steepness: 10, Center: 0.5}
 
 func (m *PARQ) keys() []schema.Key {
-	of := []string{NamePARQ}
+	of, d := []string{NamePARQ}, DefaultPARQ
 	return []schema.Key{
-		{Name: "map", To: &m.Map, Is: schema.OneOf("parq", "binary_relax"), For: of, Default: DefaultPARQ.Map,
-			Doc: "what lies between x and Q(x): steeper and steeper lines between the levels of the grid (parq), or a mean of the two (binary_relax)"},
-		{Name: "anneal_start", To: &m.AnnealStart, Is: schema.Below(0, 1), For: of, Default: DefaultPARQ.AnnealStart,
-			Doc: "fraction of the run before weights begin to be quantized"},
-		{Name: "anneal_end", To: &m.AnnealEnd, Is: schema.Between(0, 1), For: of, Default: DefaultPARQ.AnnealEnd,
+		{Name: "map", To: &m.Map, Is: schema.OneOf("parq", "binary_relax"), For: of, Default: d.Map,
+			Doc: "values between x and Q(x): steeper and steeper lines between the levels of the grid " +
+				"(parq), or a mean of the two (binary_relax)"},
+		{Name: "anneal_start", To: &m.AnnealStart, Is: schema.Below(0, 1), For: of,
+			Default: d.AnnealStart,
+			Doc:     "fraction of the run before weights begin to be quantized"},
+		{Name: "anneal_end", To: &m.AnnealEnd, Is: schema.Between(0, 1), For: of, Default: d.AnnealEnd,
 			Doc: "fraction of the run from which they are quantized"},
-		{Name: "steepness", To: &m.Steepness, Is: schema.Between(1e-3, 100), For: of, Default: DefaultPARQ.Steepness,
-			Doc: "of the sigmoid along which the inverse slope falls; almost a line below 1"},
-		{Name: "center", To: &m.Center, Is: schema.Between(-1, 2), For: of, Default: DefaultPARQ.Center,
+		{Name: "steepness", To: &m.Steepness, Is: schema.Between(1e-3, 100), For: of,
+			Default: d.Steepness,
+			Doc:     "of the sigmoid along which the inverse slope falls; almost a line below 1"},
+		{Name: "center", To: &m.Center, Is: schema.Between(-1, 2), For: of, Default: d.Center,
 			Doc: "progress of the annealing at which that sigmoid is in its middle"},
 	}
 }
@@ -86,13 +89,14 @@ func (m PARQ) Forward(w *Weight, total int) (spec.Quantizer, error) {
 		return q, errors.New("its quantizer draws noise, and the map needs one Q(x)")
 	}
 	if len(q.Trained)+len(q.State) > 0 || q.Backward != nil {
-		return q, errors.New("its quantizer has trained parameters, state or a backward pass of its own, which would not be those of the map")
+		return q, errors.New("its quantizer has trained parameters, state or a backward pass of its " +
+			"own, which do not apply to the map")
 	}
 	b := program.NewBuilder("parq/" + q.Program.Name)
 	var args []program.Value
 	inputs := q.Program.Inputs
 	if !q.Takes(spec.InputStep) {
-		inputs = append(slices.Clone(inputs), program.Input{Name: spec.InputStep, Type: program.FloatType()})
+		inputs = append(slices.Clone(inputs), floatInput(spec.InputStep))
 	}
 	for _, in := range inputs {
 		args = append(args, b.Input(in.Name, in.Type))
@@ -106,10 +110,13 @@ func (m PARQ) Forward(w *Weight, total int) (spec.Quantizer, error) {
 	if m.Map == "parq" {
 		l, err := w.levels()
 		if err != nil {
-			return q, fmt.Errorf(`the map parq needs the levels of the grid, and %w: use map = "binary_relax", or another quantizer`, err)
+			return q, fmt.Errorf("the map parq needs the levels of the grid, and %w: "+
+				`use map = "binary_relax", or another quantizer`, err)
 		}
 		one := b.Const(1)
-		sigmoid := func(f program.Value) program.Value { return one.Div(one.Add(f.Scale(m.Steepness).Exp())) }
+		sigmoid := func(f program.Value) program.Value {
+			return one.Div(one.Add(f.Scale(m.Steepness).Exp()))
+		}
 		s0, s1 := 1/(1+math.Exp(-m.Steepness/2)), 1/(1+math.Exp(m.Steepness/2))
 		ρ := sigmoid(f.Shift(-m.Center)).Shift(-s1).Scale(1 / (s0 - s1)).Max(b.Const(smallest))
 		scale := w.scale(b, l, out)

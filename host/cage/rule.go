@@ -144,18 +144,18 @@ func (r Rule) quantizesAgain() bool {
 func (r Rule) Inputs() []program.Input {
 	list := r.inputs()
 	if r.Probing && r.Optimizer.Update.Input(spec.InputProbed) >= 0 {
-		list = append(list, program.Input{Name: spec.InputProbed, Type: program.FloatType(r.Shape...)})
+		list = append(list, floatInput(spec.InputProbed, r.Shape...))
 		if r.Optimizer.Sampled {
-			list = append(list, program.Input{Name: InputSampledFactor, Type: program.FloatType()})
+			list = append(list, floatInput(InputSampledFactor))
 		}
 	}
 	if r.Optimizer.Opaque {
-		list = append(list, program.Input{Name: spec.OutputDirection, Type: program.FloatType(r.Shape...)})
+		list = append(list, floatInput(spec.OutputDirection, r.Shape...))
 	}
 	names, _ := r.Optimizer.Collected()
 	for _, name := range names {
 		if r.Optimizer.Reads(spec.GlobalPrefix + name) {
-			list = append(list, program.Input{Name: r.global(name), Type: program.FloatType()})
+			list = append(list, floatInput(r.global(name)))
 		}
 	}
 	return list
@@ -175,10 +175,10 @@ func (r Rule) rounds() bool {
 // inputs lists the inputs that are available before anything is collected, and before an opaque
 // optimizer has run.
 func (r Rule) inputs() []program.Input {
-	tensor, scalar := program.FloatType(r.Shape...), program.FloatType()
-	list := []program.Input{{Name: spec.InputX, Type: tensor}, {Name: spec.InputGradient, Type: tensor}}
+	list := []program.Input{floatInput(spec.InputX, r.Shape...),
+		floatInput(spec.InputGradient, r.Shape...)}
 	if r.NeedsQuantized() {
-		list = append(list, program.Input{Name: InputQuantized, Type: tensor})
+		list = append(list, floatInput(InputQuantized, r.Shape...))
 	}
 	if r.quantizesAgain() {
 		for _, in := range r.Quantizer.Program.Inputs {
@@ -188,18 +188,23 @@ func (r Rule) inputs() []program.Input {
 		}
 	}
 	for _, s := range r.computed() {
-		list = append(list, program.Input{Name: spec.StatePrefix + s.Name, Type: program.FloatType(s.Shape...)})
+		list = append(list, floatInput(spec.StatePrefix+s.Name, s.Shape...))
 	}
 	for _, name := range Scalars {
-		list = append(list, program.Input{Name: name, Type: scalar})
+		list = append(list, floatInput(name))
 	}
 	for _, name := range []string{spec.InputSteps, spec.InputLoss} {
 		if r.Optimizer.Reads(name) {
-			list = append(list, program.Input{Name: name, Type: scalar})
+			list = append(list, floatInput(name))
 		}
 	}
 	if r.TakesKey() {
-		list = append(list, program.Input{Name: InputOptimizerNoise, Type: program.Type{DType: program.Uint, Shape: []int{2}}})
+		key := program.Type{DType: program.Uint, Shape: []int{2}}
+		list = append(list, program.Input{Name: InputOptimizerNoise, Type: key})
 	}
 	return list
+}
+
+func floatInput(name string, shape ...int) program.Input {
+	return program.Input{Name: name, Type: program.FloatType(shape...)}
 }

@@ -12,16 +12,17 @@ type ScheduleKind string
 
 // The kinds of schedule.
 const (
-	OneCycleCos        ScheduleKind = "onecycle_cos"         // cosine rise, cosine fall; see oneCycleCos
-	LinearWarmupCosine ScheduleKind = "linear_warmup_cosine" // linear rise, cosine fall; see linearWarmup
+	OneCycleCos        ScheduleKind = "onecycle_cos"         // cosine rise, cosine fall
+	LinearWarmupCosine ScheduleKind = "linear_warmup_cosine" // linear rise, cosine fall
 	Cosine             ScheduleKind = "cosine"               // alias of LinearWarmupCosine
-	LinearRate         ScheduleKind = "linear"               // linear rise, linear fall; see linearWarmup
-	WSD                ScheduleKind = "wsd"                  // warm-up, stable, decay; see wsd
+	LinearRate         ScheduleKind = "linear"               // linear rise, linear fall
+	WSD                ScheduleKind = "wsd"                  // warm-up, stable, decay
 	ConstantRate       ScheduleKind = "constant"             // the peak rate at every step
 )
 
 // ScheduleKinds lists every kind, the default first.
-var ScheduleKinds = []ScheduleKind{OneCycleCos, LinearWarmupCosine, Cosine, LinearRate, WSD, ConstantRate}
+var ScheduleKinds = []ScheduleKind{OneCycleCos, LinearWarmupCosine, Cosine, LinearRate, WSD,
+	ConstantRate}
 
 // DecayShape names the curve of a decay from 1 to f, over its progress u from 0 to 1. The formulas
 // are those of wsd_schedule in QuEST's training code (Panferov et al. 2025); f is FinalFrac.
@@ -38,7 +39,8 @@ const (
 )
 
 // DecayShapes lists every shape, the default first.
-var DecayShapes = []DecayShape{LinearDecay, CosineDecay, MirrorCosineDecay, ExponentialDecay, SquareDecay, SqrtDecay}
+var DecayShapes = []DecayShape{LinearDecay, CosineDecay, MirrorCosineDecay, ExponentialDecay,
+	SquareDecay, SqrtDecay}
 
 // Schedule is a learning-rate schedule: a pure function from the index of an optimizer step to a
 // rate, in float64. Fields that its kind does not use are ignored.
@@ -181,7 +183,7 @@ func (s *ScheduleSettings) Keys() []schema.Key {
 		{Name: "rate", To: &s.Rate, Is: schema.Above(0, 1000),
 			Doc: "peak learning rate"},
 		{Name: "warmup", To: &s.Warmup, Is: schema.Between(0, schema.Most), Default: 0.1,
-			Doc: "warm-up: a fraction of the steps when below 1, else a whole number of steps"},
+			Doc: "warm-up: a fraction of the steps when below 1, else an integer number of steps"},
 		{Name: "warmup_from", To: &s.From, Is: schema.Above(0, 1), Default: 0.01,
 			Doc: "onecycle_cos and wsd: rate at the beginning of the warm-up, as a fraction of rate"},
 		{Name: "floor", To: &s.Floor, Is: schema.Between(0, 1), Default: 0.1,
@@ -220,7 +222,8 @@ func (s ScheduleSettings) Problem(steps int) (p schema.Problem, found bool) {
 	switch {
 	case s.Warmup >= 1 && s.Warmup != math.Trunc(s.Warmup):
 		p.With = nil
-		p.Found, p.Hint = "the float "+schema.Decimal(s.Warmup), "want a fraction of the steps below 1, or a whole number of steps"
+		p.Found = "the float " + schema.Decimal(s.Warmup)
+		p.Hint = "want a fraction of the steps below 1, or an integer number of steps"
 	case s.Kind == WSD && s.Shape == ExponentialDecay && s.Floor == 0:
 		p.Key, p.With = "schedule.floor", []string{"schedule.kind", "schedule.decay_shape"}
 		p.Found = fmt.Sprintf("the float 0 with decay_shape = %q", s.Shape)
@@ -228,10 +231,13 @@ func (s ScheduleSettings) Problem(steps int) (p schema.Problem, found bool) {
 	case steps == 0:
 		return p, false
 	case warmup > steps && s.Kind.reads("warmup"):
-		p.Found, p.Hint = fmt.Sprintf("a warm-up of %d steps in a run of %d", warmup, steps), "want at most train.steps, or a fraction below 1"
+		p.Found = fmt.Sprintf("a warm-up of %d steps in a run of %d", warmup, steps)
+		p.Hint = "want at most train.steps, or a fraction below 1"
 	case s.Kind == WSD && warmup+decay > steps:
 		p.Key, p.With = "schedule.decay", []string{"schedule.warmup", "schedule.kind", "train.steps"}
-		p.Found, p.Hint = fmt.Sprintf("a warm-up of %d and a decay of %d steps in a run of %d", warmup, decay, steps), "want both together to fit in train.steps"
+		p.Found = fmt.Sprintf("a warm-up of %d and a decay of %d steps in a run of %d",
+			warmup, decay, steps)
+		p.Hint = "want at most train.steps for both together"
 	default:
 		return p, false
 	}
@@ -284,4 +290,6 @@ func (s ScheduleSettings) Schedule(steps int) Schedule {
 
 // portion rounds fraction·steps down, tolerating the representation error of a decimal fraction:
 // 0.29 of 100 is 29.
-func portion(fraction float64, steps int) int { return int(math.Floor(fraction*float64(steps) + 1e-9)) }
+func portion(fraction float64, steps int) int {
+	return int(math.Floor(fraction*float64(steps) + 1e-9))
+}

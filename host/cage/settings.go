@@ -55,7 +55,8 @@ func (s Settings) Method() Method {
 
 // Title returns the name of the method as its authors spell it.
 func (s Settings) Title() string {
-	return map[string]string{NameCAGE: "CAGE", NameLOTION: "LOTION", NameOsciReset: "OsciReset", NamePARQ: "PARQ", NameOff: "no method"}[s.Name]
+	return map[string]string{NameCAGE: "CAGE", NameLOTION: "LOTION", NameOsciReset: "OsciReset",
+		NamePARQ: "PARQ", NameOff: "no method"}[s.Name]
 }
 
 // HasStrength reports whether the selected method has a strength that changes from step to step.
@@ -90,23 +91,36 @@ func (s *Settings) Keys(quantized func() bool) []schema.Key {
 		}
 		return Default.Form
 	}
-	name := schema.Key{Name: "name", To: &s.Name, Is: schema.OneOf(NameCAGE, NameLOTION, NameOsciReset, NamePARQ, NameOff), Default: NameCAGE,
+	name := schema.Key{Name: "name", To: &s.Name, Default: NameCAGE,
+		Is:  schema.OneOf(NameCAGE, NameLOTION, NameOsciReset, NamePARQ, NameOff),
 		Doc: `method; off: none, as with form = "off"`}
-	gradient := schema.Key{Name: "gradient", To: &s.Gradient, Is: schema.OneOf("quantized", FullGradient), For: measured, Default: "quantized",
-		Doc: "where the gradient is taken: at the quantized model, passed straight through (quantized); or at x, weights and activations in full precision (full), as in the analysis of the correction"}
-	pareto := schema.Key{Name: "pareto_every", To: &s.ParetoEvery, Is: schema.From(0, schema.Most), For: measured, Default: 0,
-		Doc: "steps between measurements of ‖P_λ‖, the norm of ∇f(x) + λ·(x − Q(x)) and the paper's measure of stationarity, each of which costs a full-precision forward and backward pass; 0: never"}
+	gradient := schema.Key{Name: "gradient", To: &s.Gradient, For: measured, Default: "quantized",
+		Is: schema.OneOf("quantized", FullGradient),
+		Doc: "where the gradient is taken: at the quantized model, passed straight through " +
+			"(quantized); or at x, weights and activations in full precision (full), " +
+			"as in the analysis of the correction"}
+	pareto := schema.Key{Name: "pareto_every", To: &s.ParetoEvery, For: measured, Default: 0,
+		Is: schema.From(0, schema.Most),
+		Doc: "steps between measurements of ‖P_λ‖, the norm of ∇f(x) + λ·(x − Q(x)) and the paper's " +
+			"measure of stationarity, each of which costs a full-precision forward and backward " +
+			"pass; 0: never"}
 	// A configuration's fingerprint depends on the order of the keys: append new ones.
-	return slices.Concat([]schema.Key{name}, slices.Insert(s.CAGE.keys(form), 1, gradient), []schema.Key{pareto}, s.LOTION.keys(), s.OsciReset.keys(), s.PARQ.keys())
+	return slices.Concat([]schema.Key{name}, slices.Insert(s.CAGE.keys(form), 1, gradient),
+		[]schema.Key{pareto}, s.LOTION.keys(), s.OsciReset.keys(), s.PARQ.keys())
 }
 
 // Check returns the problems that involve several keys.
 func (s Settings) Check() (out schema.Problems) {
 	m := s.OsciReset
-	out.Unless(m.By == byEdge || m.Window <= m.Every-2, schema.Problem{Key: "method.reset_window", With: []string{"method.reset_every"},
-		Found: fmt.Sprintf("%d steps of every %d", m.Window, m.Every), Hint: fmt.Sprintf("want at most %d: a period has its first step before the window, and the reset behind it", m.Every-2)})
+	out.Unless(m.By == byEdge || m.Window <= m.Every-2, schema.Problem{
+		Key: "method.reset_window", With: []string{"method.reset_every"},
+		Found: fmt.Sprintf("%d steps of every %d", m.Window, m.Every),
+		Hint: fmt.Sprintf("want at most %d: a period has its first step before the window, "+
+			"and the reset after it", m.Every-2)})
 	p := s.PARQ
-	out.Unless(p.AnnealStart < p.AnnealEnd, schema.Problem{Key: "method.anneal_end", With: []string{"method.anneal_start"},
-		Found: fmt.Sprintf("%g, and the annealing begins at %g", p.AnnealEnd, p.AnnealStart), Hint: "give a larger one"})
+	out.Unless(p.AnnealStart < p.AnnealEnd, schema.Problem{
+		Key: "method.anneal_end", With: []string{"method.anneal_start"},
+		Found: fmt.Sprintf("%g, and the annealing begins at %g", p.AnnealEnd, p.AnnealStart),
+		Hint:  "want a larger value"})
 	return out
 }

@@ -102,7 +102,8 @@ func (r *cpuRunner) bind(i int, in Tensors, scalars Scalars, out Tensors) (err e
 			out[name], err = engine.Take(in[j.Inputs[o.Name]])
 		} else {
 			t := j.Program.TypeOf(o.Value)
-			out[name], err = engine.Fill(r.dev, t.Shape, func([]float32) error { return nil }) // the program sets all elements
+			unset := func([]float32) error { return nil } // the program sets all elements
+			out[name], err = engine.Fill(r.dev, t.Shape, unset)
 		}
 		if err != nil {
 			return err

@@ -43,24 +43,33 @@ func narrow(x *graph.Node, s sdk.Storage) *graph.Node {
 	}, x)
 }
 
-// Upload copies a tensor to the device in its storage type: sharded by rows if divided is set, else replicated.
-func Upload(dev *engine.Device, data []float32, s sdk.Storage, divided bool, dims ...int) (*engine.Buffer, error) {
+// Upload copies a tensor to the device in its storage type: sharded by rows if divided is set, else
+// replicated.
+func Upload(
+	dev *engine.Device, data []float32, s sdk.Storage, divided bool, dims ...int,
+) (*engine.Buffer, error) {
+	stored := func(v float32) float64 { return s.Kept(float64(v)) }
 	switch s {
 	case sdk.StoreInt8:
-		return upload(dev, converted(data, func(v float32) int8 { return int8(s.Kept(float64(v))) }), divided, dims)
+		return upload(dev, data, func(v float32) int8 { return int8(stored(v)) }, divided, dims)
 	case sdk.StoreUint8:
-		return upload(dev, converted(data, func(v float32) uint8 { return uint8(s.Kept(float64(v))) }), divided, dims)
+		return upload(dev, data, func(v float32) uint8 { return uint8(stored(v)) }, divided, dims)
 	case sdk.StoreBFloat16:
-		return upload(dev, converted(data, bfloat16.FromFloat32), divided, dims)
+		return upload(dev, data, bfloat16.FromFloat32, divided, dims)
 	}
-	return upload(dev, data, divided, dims)
-}
-
-func upload[T engine.Element](dev *engine.Device, data []T, divided bool, dims []int) (*engine.Buffer, error) {
 	if divided {
 		return engine.UploadSharded(dev, data, dims...)
 	}
 	return engine.Upload(dev, data, dims...)
+}
+
+func upload[T engine.Element](
+	dev *engine.Device, data []float32, convert func(float32) T, divided bool, dims []int,
+) (*engine.Buffer, error) {
+	if divided {
+		return engine.UploadSharded(dev, converted(data, convert), dims...)
+	}
+	return engine.Upload(dev, converted(data, convert), dims...)
 }
 
 // View returns the elements of a tensor as floats: of a float32 tensor by [engine.View], which may
@@ -82,7 +91,7 @@ func View(b *engine.Buffer) ([]float32, error) {
 		data, err := engine.View[bfloat16.BFloat16](b)
 		return converted(data, bfloat16.BFloat16.Float32), err
 	default:
-		return nil, fmt.Errorf("a tensor of %s is no state", t)
+		return nil, fmt.Errorf("a tensor of %s cannot be a state", t)
 	}
 }
 

@@ -87,7 +87,8 @@ func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, e
 			default:
 				own.jobs = append(own.jobs, j)
 				own.calls = append(own.calls, cpu.Call{
-					Kernel: kernel, Inputs: make([]any, len(j.Program.Inputs)), Outputs: make([]any, len(j.Program.Outputs)),
+					Kernel: kernel, Inputs: make([]any, len(j.Program.Inputs)),
+					Outputs: make([]any, len(j.Program.Outputs)),
 				})
 			}
 		}
@@ -119,7 +120,9 @@ func keepShared(jobs []Job) []Job {
 	jobs = slices.Clone(jobs)
 	for i, j := range jobs {
 		jobs[i].Donated = maps.Clone(j.Donated)
-		maps.DeleteFunc(jobs[i].Donated, func(input string, _ bool) bool { return readers[j.Inputs[input]] > 1 })
+		maps.DeleteFunc(jobs[i].Donated, func(input string, _ bool) bool {
+			return readers[j.Inputs[input]] > 1
+		})
 	}
 	return jobs
 }

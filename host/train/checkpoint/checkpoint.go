@@ -73,7 +73,9 @@ func Save(ctx context.Context, dir vfs.Path, s State, parts ...string) (vfs.Path
 }
 
 // save does the work of Save, and reports whether the state is finite.
-func save(ctx context.Context, dir vfs.Path, s State, parts []string) (path vfs.Path, finite bool, err error) {
+func save(
+	ctx context.Context, dir vfs.Path, s State, parts []string,
+) (path vfs.Path, finite bool, err error) {
 	fail := func(err error) (vfs.Path, bool, error) {
 		return vfs.Path{}, false, fmt.Errorf("save checkpoint: %w", err)
 	}
@@ -103,8 +105,11 @@ func save(ctx context.Context, dir vfs.Path, s State, parts []string) (path vfs.
 }
 
 // writeWatched writes a file and sets in its metadata whether it is finite.
-func writeWatched(ctx context.Context, path vfs.Path, tensors []safetensors.Tensor, metadata map[string]string) error {
-	return safetensors.WriteFile(ctx, path, watched(tensors, func() { metadata[finiteKey] = notFinite }), metadata)
+func writeWatched(
+	ctx context.Context, path vfs.Path, tensors []safetensors.Tensor, metadata map[string]string,
+) error {
+	tensors = watched(tensors, func() { metadata[finiteKey] = notFinite })
+	return safetensors.WriteFile(ctx, path, tensors, metadata)
 }
 
 // Steps returns the steps of the checkpoints, in the same order; never nil.

@@ -64,7 +64,8 @@ func (k *Keeper) Save(ctx context.Context, s State, parts ...string) error {
 // nothing.
 func (k *Keeper) Latest(use func(*File) error) error {
 	var found []damagedFile
-	err := Latest(k.dir, func(path vfs.Path, err error) { found = append(found, damagedFile{path, err}) }, func(f *File) error {
+	note := func(path vfs.Path, err error) { found = append(found, damagedFile{path, err}) }
+	err := Latest(k.dir, note, func(f *File) error {
 		err := use(f)
 		if err == nil && f.Verify() == nil { // tensors that use did not read may be damaged
 			finite, _ := f.Finite()
@@ -162,7 +163,8 @@ func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damage
 	return kept, old, found, err
 }
 
-// orphans are the parts that no checkpoint consists of. What only has the name of a part is none.
+// orphans returns the parts that belong to no checkpoint, without files that only have the name of
+// a part.
 func (k *Keeper) orphans() (list []vfs.Path, err error) {
 	parts, err := listParts(k.dir)
 	if err != nil || len(parts) == 0 {
@@ -223,7 +225,8 @@ func (k *Keeper) note(path vfs.Path, parts []string, finite bool) {
 func (k known) unchanged() bool {
 	for path, then := range k.files {
 		now, err := path.Stat()
-		if err != nil || !vfs.SameFile(then, now) || then.Size() != now.Size() || !then.ModTime().Equal(now.ModTime()) {
+		if err != nil || !vfs.SameFile(then, now) ||
+			then.Size() != now.Size() || !then.ModTime().Equal(now.ModTime()) {
 			return false
 		}
 	}

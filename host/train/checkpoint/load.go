@@ -44,11 +44,14 @@ func Open(path vfs.Path) (*File, error) {
 	f.Step, err = strconv.Atoi(f.Meta[stepKey])
 	switch named, ok := stepOf(path.Base()); {
 	case f.Digest() == "":
-		err = fmt.Errorf("%w: %s: has no %s to verify its content with", ErrDamaged, path, safetensors.HeaderDigestKey)
+		err = fmt.Errorf("%w: %s: has no %s to verify its content with",
+			ErrDamaged, path, safetensors.HeaderDigestKey)
 	case err != nil || f.Step < 0:
-		err = fmt.Errorf("%w: %s: metadata: step is %q, want a number of steps", ErrDamaged, path, f.Meta[stepKey])
+		err = fmt.Errorf("%w: %s: metadata: step is %q, want a number of steps",
+			ErrDamaged, path, f.Meta[stepKey])
 	case ok && named != f.Step:
-		err = fmt.Errorf("%w: %s: is named for step %d but holds step %d", ErrDamaged, path, named, f.Step)
+		err = fmt.Errorf("%w: %s: is named for step %d but holds step %d",
+			ErrDamaged, path, named, f.Step)
 	}
 	if err == nil {
 		err = f.Meta.GetIf(finiteKey, &f.finite)
@@ -90,14 +93,16 @@ func (f *File) Tensor(name string) (safetensors.Tensor, error) {
 		return f.files[0].Tensor(name) // fails with an error that names the file
 	}
 	info := f.infos[i]
-	return safetensors.Tensor{Name: name, DType: info.DType, Shape: slices.Clone(info.Shape), Write: func(w io.Writer) error {
+	write := func(w io.Writer) error {
 		for _, piece := range f.pieces[name] {
 			if err := piece.Write(w); err != nil {
 				return asDamage(err)
 			}
 		}
 		return nil
-	}}, nil
+	}
+	shape := slices.Clone(info.Shape)
+	return safetensors.Tensor{Name: name, DType: info.DType, Shape: shape, Write: write}, nil
 }
 
 // Has reports whether there is a tensor of that name.
@@ -128,7 +133,8 @@ func (f *File) Size() (sum int64) {
 	return sum
 }
 
-// Chosen returns the step of the checkpoint that [Use] opens: step itself, or that of the newest one if it is 0.
+// Chosen returns the step of the checkpoint that [Use] opens: step itself, or the step of the
+// newest checkpoint if it is 0.
 func Chosen(dir vfs.Path, step int) (int, error) {
 	entries, err := List(dir)
 	if step == 0 && len(entries) > 0 {
@@ -162,7 +168,8 @@ func Use(dir vfs.Path, step int, use func(*File) error) error {
 			continue
 		}
 		if damaged, otherErr := tryOne(other.Path, (*File).Verify); !damaged && otherErr == nil {
-			return fmt.Errorf("%w; the newest intact checkpoint is of step %d: name it with --step %[2]d, or move the damaged file away", err, other.Step)
+			return fmt.Errorf("%w; the newest intact checkpoint is of step %d: "+
+				"name it with --step %[2]d, or move the damaged file away", err, other.Step)
 		}
 	}
 	return fmt.Errorf("%w; no checkpoint of the run is intact", err)
@@ -213,7 +220,8 @@ func Latest(dir vfs.Path, warn func(path vfs.Path, err error), use func(*File) e
 		}
 		warn(entry.Path, err)
 	}
-	return fmt.Errorf("%w: none of the %d checkpoints in %s is intact; to begin again, move them away", ErrDamaged, len(entries), dir)
+	return fmt.Errorf("%w: none of the %d checkpoints in %s is intact; to begin again, move them away",
+		ErrDamaged, len(entries), dir)
 }
 
 // tryOne uses one checkpoint and reports whether the error is due to damaged content. use may

@@ -72,7 +72,8 @@ func describeParts(metadata map[string]string, dir vfs.Path, names []string) err
 	for i, name := range names {
 		f, err := safetensors.Open(dir.Join(name))
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("part %s is missing: all processes must write to the same shared directory", dir.Join(name))
+			return fmt.Errorf("part %s is missing: all processes must write to the same shared directory",
+				dir.Join(name))
 		}
 		if err != nil {
 			return err
@@ -107,12 +108,16 @@ func (f *File) openParts(path vfs.Path) error {
 	}
 	delete(f.Meta, partsKey)
 	for i, p := range f.Parts {
-		damaged := func(what string) error { return fmt.Errorf("%w: %s: its part %q %s", ErrDamaged, path, p.File, what) }
-		if step, ok := partStep(p.File); !ok || step != f.Step {
-			return damaged(fmt.Sprint("has no name of a part of step ", f.Step))
+		damaged := func(format string, args ...any) error {
+			what := fmt.Sprintf(format, args...)
+			return fmt.Errorf("%w: %s: its part %q %s", ErrDamaged, path, p.File, what)
 		}
-		if m := partName.FindStringSubmatch(p.File); m[2] != strconv.Itoa(i+1) || m[3] != strconv.Itoa(len(f.Parts)) {
-			return damaged(fmt.Sprintf("stands at place %d of %d in its list of parts, which is not whole", i+1, len(f.Parts)))
+		if step, ok := partStep(p.File); !ok || step != f.Step {
+			return damaged("does not have the name of a part of step %d", f.Step)
+		}
+		m := partName.FindStringSubmatch(p.File)
+		if m[2] != strconv.Itoa(i+1) || m[3] != strconv.Itoa(len(f.Parts)) {
+			return damaged("is number %d of %d in the list of parts, which is incomplete", i+1, len(f.Parts))
 		}
 		file, err := safetensors.Open(path.Dir().Join(p.File))
 		switch {
@@ -125,7 +130,7 @@ func (f *File) openParts(path vfs.Path) error {
 		}
 		f.files = append(f.files, file)
 		if file.Digest() != p.SHA256 {
-			return damaged(fmt.Sprintf("is another file: its digest is %q, want %q", file.Digest(), p.SHA256))
+			return damaged("is another file: its digest is %q, want %q", file.Digest(), p.SHA256)
 		}
 	}
 	return nil
@@ -148,8 +153,11 @@ func (f *File) join(path vfs.Path) error {
 			}
 			whole := &f.infos[i]
 			rank := len(whole.Shape)
-			if whole.DType != info.DType || rank == 0 || len(info.Shape) != rank || !slices.Equal(whole.Shape[1:], info.Shape[1:]) || info.Shape[0] > math.MaxInt-whole.Shape[0] {
-				return fmt.Errorf("%w: %s: tensor %q is %s %v, and goes on with %s %v in a part, which are no rows of it", ErrDamaged, path, info.Name, whole.DType, whole.Shape, info.DType, info.Shape)
+			if whole.DType != info.DType || rank == 0 || len(info.Shape) != rank ||
+				!slices.Equal(whole.Shape[1:], info.Shape[1:]) ||
+				info.Shape[0] > math.MaxInt-whole.Shape[0] {
+				return fmt.Errorf("%w: %s: tensor %q is %s %v, but %s %v in a part, which are not rows of it",
+					ErrDamaged, path, info.Name, whole.DType, whole.Shape, info.DType, info.Shape)
 			}
 			whole.Shape = slices.Clone(whole.Shape)
 			whole.Shape[0] += info.Shape[0]

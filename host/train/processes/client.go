@@ -109,7 +109,8 @@ func (g *Group) attend(ctx context.Context) error {
 			g.lose(errors.New(shown(notice.GetGone())))
 		case isClosed(leaves):
 		default:
-			g.lose(fmt.Errorf("process 0 of %d (at %s) is gone: its connection has ended", g.place.Size, g.place.Address))
+			g.lose(fmt.Errorf("process 0 of %d (at %s) is gone: its connection has ended",
+				g.place.Size, g.place.Address))
 		}
 	}()
 	var once sync.Once
@@ -152,8 +153,8 @@ func (g *Group) word() *wire.Word {
 }
 
 // advice is what to do about run directories that differ.
-const advice = "All processes must have the same run directory: put it on a file system that their " +
-	"machines share, and give its absolute path in train.out"
+const advice = "All processes must have the same run directory: put it on a file system that " +
+	"their machines share, and give its absolute path in train.out"
 
 // Process 0 writes a random token into the run's checkpoint directory before it accepts calls, and
 // removes it when all processes have joined. A process that can read the token has the same
@@ -251,8 +252,8 @@ func (s *server) admit(ctx context.Context, call *tap.Info) (context.Context, er
 	if want != "" && len(got) == 1 && subtle.ConstantTimeCompare([]byte(got[0]), []byte(want)) == 1 {
 		return ctx, nil
 	}
-	return nil, status.Error(codes.Unauthenticated, "it refuses this process, which does not have the "+
-		"token of this attempt: it belongs to an earlier attempt, or has another run directory")
+	return nil, status.Error(codes.Unauthenticated, "it refuses this process, which does not have "+
+		"the token of this attempt: it belongs to an earlier attempt, or has another run directory")
 }
 
 // credential adds the token to each call of a process. It reads the token when the first call has

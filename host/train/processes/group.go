@@ -55,7 +55,8 @@ var (
 )
 
 // retries is the backoff of connections to a process that does not listen yet.
-var retries = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: time.Second}
+var retries = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2,
+	MaxDelay: time.Second}
 
 // A Run has the settings that all processes of one training run share.
 type Run struct {
@@ -154,7 +155,8 @@ func (g *Group) Get(key string, wait time.Duration) (value []byte, found bool, e
 		value, found, err = g.store.get(context.Background(), key, wait)
 		return value, found, g.explain(err)
 	}
-	a, err := g.rpc.Get(context.Background(), &wire.Question{Key: key, WaitMilliseconds: wait.Milliseconds()})
+	question := &wire.Question{Key: key, WaitMilliseconds: wait.Milliseconds()}
+	a, err := g.rpc.Get(context.Background(), question)
 	return a.GetValue(), a.GetFound(), g.explain(err)
 }
 
@@ -169,7 +171,8 @@ func (g *Group) Agree(name string, value int64) (values []int64, err error) {
 		values, err = g.store.agree(context.Background(), name, g.place.Rank, value)
 		return values, g.explain(err)
 	}
-	v, err := g.rpc.Agree(context.Background(), &wire.Vote{Name: name, Rank: int32(g.place.Rank), Value: value})
+	vote := &wire.Vote{Name: name, Rank: int32(g.place.Rank), Value: value}
+	v, err := g.rpc.Agree(context.Background(), vote)
 	return v.GetValues(), g.explain(err)
 }
 

@@ -40,13 +40,13 @@ func Find(source string, getenv func(string) string) (Place, error) {
 	case source == "slurm":
 		p = e.slurm()
 	case source == "torchrun":
-		port := e.number("MASTER_PORT", e.need("MASTER_PORT"))
+		port := e.needNumber("MASTER_PORT")
 		if strings.EqualFold(getenv("TORCHELASTIC_USE_AGENT_STORE"), "true") {
 			port++ // torchrun listens at MASTER_PORT itself
 		}
 		p = Place{
-			Rank: e.number("RANK", e.need("RANK")), Size: e.number("WORLD_SIZE", e.need("WORLD_SIZE")),
-			Address: net.JoinHostPort(e.need("MASTER_ADDR"), strconv.Itoa(port)), Local: e.local("LOCAL_RANK"),
+			Rank: e.needNumber("RANK"), Size: e.needNumber("WORLD_SIZE"), Local: e.local("LOCAL_RANK"),
+			Address: net.JoinHostPort(e.need("MASTER_ADDR"), strconv.Itoa(port)),
 		}
 	case source == "kubernetes":
 		port := getenv("MASTER_PORT")
@@ -54,8 +54,9 @@ func Find(source string, getenv func(string) string) (Place, error) {
 			port = defaultPort
 		}
 		p = Place{
-			Rank: e.number("JOB_COMPLETION_INDEX", e.need("JOB_COMPLETION_INDEX")), Size: e.number("WORLD_SIZE", e.need("WORLD_SIZE")),
-			Address: net.JoinHostPort(e.need("MASTER_ADDR"), port), Local: 0, // a pod sees the GPUs that it was given
+			Rank: e.needNumber("JOB_COMPLETION_INDEX"), Size: e.needNumber("WORLD_SIZE"),
+			Address: net.JoinHostPort(e.need("MASTER_ADDR"), port),
+			Local:   0, // a pod sees the GPUs that it was given
 		}
 	default:
 		return p, fmt.Errorf("processes %q: want %s", source, Sources)
@@ -69,7 +70,8 @@ func Find(source string, getenv func(string) string) (Place, error) {
 	case p.Size < 1 || p.Size > maxProcesses:
 		err = fmt.Errorf("processes %q: %d processes: want 1 to %d", source, p.Size, maxProcesses)
 	case p.Rank < 0 || p.Rank >= p.Size:
-		err = fmt.Errorf("processes %q: process %d of %d: they are counted from 0", source, p.Rank, p.Size)
+		err = fmt.Errorf("processes %q: process %d of %d: they are counted from 0",
+			source, p.Rank, p.Size)
 	case err != nil || host == "" || safetext.Line(host) != host || wrong != nil || n < 1 || n > 65535:
 		err = fmt.Errorf("processes %q: process 0 is at %q: want HOST:PORT", source, p.Address)
 	}
@@ -87,9 +89,10 @@ func (e *environment) need(name string) string {
 	value := e.get(name)
 	if value == "" && e.err == nil {
 		hint := map[string]string{
-			"slurm":      "it is set where srun starts the command",
-			"torchrun":   "torchrun sets it",
-			"kubernetes": "an indexed Job sets JOB_COMPLETION_INDEX, and its template has to set WORLD_SIZE, the number of pods, and MASTER_ADDR, the host name of the first",
+			"slurm":    "it is set where srun starts the command",
+			"torchrun": "torchrun sets it",
+			"kubernetes": "an indexed Job sets JOB_COMPLETION_INDEX, and its template has to set " +
+				"WORLD_SIZE, the number of pods, and MASTER_ADDR, the host name of the first",
 		}
 		e.err = fmt.Errorf("processes %q: %s is not set: %s", e.source, name, hint[e.source])
 	}
@@ -103,6 +106,8 @@ func (e *environment) number(name, text string) int {
 	}
 	return n
 }
+
+func (e *environment) needNumber(name string) int { return e.number(name, e.need(name)) }
 
 func (e *environment) local(name string) int {
 	if text := e.get(name); text != "" {
@@ -119,7 +124,7 @@ func (e *environment) slurm() Place {
 	if nodes == "" {
 		nodes = e.need("SLURM_JOB_NODELIST")
 	}
-	job := e.number("SLURM_JOB_ID", e.need("SLURM_JOB_ID"))
+	job := e.needNumber("SLURM_JOB_ID")
 	if step := e.get("SLURM_STEP_ID"); step != "" {
 		job += e.number("SLURM_STEP_ID", step)
 	}
@@ -127,16 +132,12 @@ func (e *environment) slurm() Place {
 	if size == "" {
 		size = e.need("SLURM_NTASKS")
 	}
+	// The first host of a list such as "rack[1-2]node[007-012,020],login".
+	host, _, _ := strings.Cut(ranges.ReplaceAllString(nodes, "$1"), ",")
 	return Place{
-		Rank: e.number("SLURM_PROCID", e.need("SLURM_PROCID")), Size: e.number("SLURM_NTASKS", size),
-		Address: net.JoinHostPort(firstNode(nodes), strconv.Itoa(first+job%ports)), Local: e.local("SLURM_LOCALID"),
+		Rank: e.needNumber("SLURM_PROCID"), Size: e.number("SLURM_NTASKS", size),
+		Address: net.JoinHostPort(host, strconv.Itoa(first+job%ports)), Local: e.local("SLURM_LOCALID"),
 	}
 }
 
 var ranges = regexp.MustCompile(`\[([^],-]*)[^]]*\]`)
-
-// firstNode returns the first host of a Slurm list, such as "rack[1-2]node[007-012,020],login".
-func firstNode(list string) string {
-	first, _, _ := strings.Cut(ranges.ReplaceAllString(list, "$1"), ",")
-	return first
-}

@@ -59,8 +59,12 @@ func (g *Group) serve(ctx context.Context) error {
 	rpc := grpc.NewServer(
 		grpc.InTapHandle(s.admit), grpc.ConnectionTimeout(silence),
 		grpc.MaxConcurrentStreams(calls), grpc.MaxHeaderListSize(header),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: silence, Timeout: reply, MaxConnectionIdle: reply}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: silence, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: silence, Timeout: reply, MaxConnectionIdle: reply,
+		}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: silence, PermitWithoutStream: true,
+		}),
 	)
 	wire.RegisterProcessesServer(rpc, s)
 	go func() {
@@ -286,7 +290,8 @@ func (s *server) check(w *wire.Word) error {
 	default:
 		return nil
 	}
-	return status.Errorf(codes.FailedPrecondition, "%s is refused: %s", s.g.name(rank, w.GetHost()), refused)
+	name := s.g.name(rank, w.GetHost())
+	return status.Errorf(codes.FailedPrecondition, "%s is refused: %s", name, refused)
 }
 
 func (s *server) Unseen(_ context.Context, w *wire.Word) (*wire.Done, error) {
@@ -313,7 +318,8 @@ func (s *server) Put(_ context.Context, e *wire.Entry) (*wire.Done, error) {
 }
 
 func (s *server) Get(ctx context.Context, q *wire.Question) (*wire.Answer, error) {
-	value, found, err := s.g.store.get(ctx, q.GetKey(), time.Duration(q.GetWaitMilliseconds())*time.Millisecond)
+	wait := time.Duration(q.GetWaitMilliseconds()) * time.Millisecond
+	value, found, err := s.g.store.get(ctx, q.GetKey(), wait)
 	return &wire.Answer{Found: found, Value: value}, err
 }
 

@@ -64,7 +64,9 @@ func (s *store) put(key string, value []byte) error {
 }
 
 // get returns the value of a key, and waits for it at most that long.
-func (s *store) get(ctx context.Context, key string, wait time.Duration) (value []byte, found bool, err error) {
+func (s *store) get(
+	ctx context.Context, key string, wait time.Duration,
+) (value []byte, found bool, err error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
@@ -99,7 +101,8 @@ func (s *store) agree(ctx context.Context, name string, rank int, value int64) (
 		return nil, fmt.Errorf("%d votes wait for processes: %q is one too many", maxBallots, name)
 	}
 	if b == nil {
-		b = &ballot{values: make([]int64, s.size), voted: make([]bool, s.size), missing: s.size, complete: make(chan struct{})}
+		b = &ballot{values: make([]int64, s.size), voted: make([]bool, s.size), missing: s.size,
+			complete: make(chan struct{})}
 		s.ballots[name] = b
 	}
 	if b.voted[rank] {

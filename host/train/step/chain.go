@@ -55,7 +55,8 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 		return res, err
 	}
 	for _, k := range c.plan.optimizerKeys() { // separately, as updates read them
-		if t[k.node], err = engine.Upload(c.dev, c.plan.keyValues([]key{k}, set.Step, 0, 0), 2); err != nil {
+		words := c.plan.keyValues([]key{k}, set.Step, 0, 0)
+		if t[k.node], err = engine.Upload(c.dev, words, 2); err != nil {
 			return res, err
 		}
 	}

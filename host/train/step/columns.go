@@ -51,7 +51,8 @@ func (g operandGroup) columnsName(input string) string { return input + " for " 
 func (p *Plan) columnSpecs() (specs []engine.Spec) {
 	for _, g := range p.calibratedGroups() {
 		for _, in := range spec.ColumnInputs([]int{g.sites[0].Tokens, g.sites[0].Width}) {
-			specs = append(specs, engine.Spec{Name: g.columnsName(in.Name), Shape: floatShape(in.Type.Shape...)})
+			shape := floatShape(in.Type.Shape...)
+			specs = append(specs, engine.Spec{Name: g.columnsName(in.Name), Shape: shape})
 		}
 	}
 	return specs
@@ -104,7 +105,8 @@ func (c *Compiled) columnStatistics(t update.Tensors, tokens []int32) (update.Te
 			}
 			a := lower.ColumnsOf(graph.Concatenate(activations, 0), true)
 			out[g.columnsName(spec.InputActivationsMax)] = engine.MaxAcross(a[spec.InputActivationsMax])[0]
-			out[g.columnsName(spec.InputActivationsMean)] = replicaMeans([]*graph.Node{a[spec.InputActivationsMean]})[0]
+			means := replicaMeans([]*graph.Node{a[spec.InputActivationsMean]})
+			out[g.columnsName(spec.InputActivationsMean)] = means[0]
 			for name, node := range lower.ColumnsOf(graph.Concatenate(weights, 0), false) {
 				out[g.columnsName(name)] = node
 			}

@@ -57,7 +57,7 @@ func uncompiled(dev *engine.Device, plan Plan) (*Compiled, error) {
 		return nil, err
 	}
 	if _, ok := plan.Model.(model.Language); dev.Count() > 1 && !ok {
-		return nil, fmt.Errorf("step: a model that reads no sequences has none to share among %d replicas", dev.Count())
+		return nil, fmt.Errorf("step: a model without sequences cannot use %d replicas", dev.Count())
 	}
 	plan.replicas = dev.Count()
 	evaluation, err := plan.forEvaluation()
@@ -74,14 +74,16 @@ func uncompiled(dev *engine.Device, plan Plan) (*Compiled, error) {
 		}
 		p.findCodes(dev)
 	}
-	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation, stages: map[string]*update.Executable{},
+	c := &Compiled{dev: dev, plan: plan, evaluationPlan: evaluation,
+		stages:  map[string]*update.Executable{},
 		updates: map[updateKind]*update.Update{}, singles: map[cage.Mode]*single{}}
 	if evaluation == nil {
 		c.evaluationPlan = &c.plan
 	}
 	var subjects []refresh.Subject
 	for _, r := range plan.Rules {
-		subjects = append(subjects, refresh.Subject{Tensor: r.Name, Optimizer: r.Optimizer, Delay: plan.RefreshDelay[r.Name]})
+		delay := plan.RefreshDelay[r.Name]
+		subjects = append(subjects, refresh.Subject{Tensor: r.Name, Optimizer: r.Optimizer, Delay: delay})
 	}
 	if c.refresher, err = refresh.New(dev, subjects, plan.dividedTensors()); err != nil {
 		return nil, fmt.Errorf("step: %w", err)
@@ -235,7 +237,9 @@ func (c *Compiled) quantize(p *Plan) (*update.Executable, error) {
 }
 
 func (c *Compiled) gradient(kind gradientKind) (*update.Executable, error) {
-	return c.compileOnce(gradientKey+fmt.Sprintf("%+v", kind), func() update.Stage { return c.plan.gradientStage(kind) })
+	return c.compileOnce(fmt.Sprintf("%s%+v", gradientKey, kind), func() update.Stage {
+		return c.plan.gradientStage(kind)
+	})
 }
 
 func (c *Compiled) finish() (*update.Executable, error) {
@@ -258,7 +262,9 @@ func (c *Compiled) update(kind updateKind) (*update.Update, error) {
 	}
 	var u *update.Update
 	if len(jobs) > 0 {
-		if u, err = update.Compile(c.dev, fmt.Sprintf("%s (%s)", kind.part, kind.mode), jobs, c.plan.updateOptions()); err != nil {
+		name := fmt.Sprintf("%s (%s)", kind.part, kind.mode)
+		options := update.Options{OneGraph: c.plan.OneGraph, Divided: c.plan.dividedTensors()}
+		if u, err = update.Compile(c.dev, name, jobs, options); err != nil {
 			return nil, err
 		}
 	}
@@ -277,8 +283,4 @@ func (p *Plan) rules(kind updateKind) []cage.Rule {
 		rules[i].Mode, rules[i].Statistics = kind.mode, kind.statistics
 	}
 	return rules
-}
-
-func (p *Plan) updateOptions() update.Options {
-	return update.Options{OneGraph: p.OneGraph, Divided: p.dividedTensors()}
 }

@@ -75,17 +75,21 @@ func (d *Decoder) Room() int { return d.length - d.start }
 func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	c, n := d.e.c, len(tokens)/len(d.first)
 	if n == 0 || n*len(d.first) != len(tokens) || n > d.Room() {
-		return nil, fmt.Errorf("step: %d tokens for %d sequences with room for %d more each", len(tokens), len(d.first), d.Room())
+		return nil, fmt.Errorf("step: %d tokens for %d sequences with room for %d more each",
+			len(tokens), len(d.first), d.Room())
 	}
-	if _, ok := c.evaluationPlan.Pieces[len(tokens)]; !ok && len(c.plan.Activations) > 0 {
-		return nil, fmt.Errorf("step: activations are quantized, but there are no quantizers for %d tokens at once", len(tokens))
+	if err := c.evaluationPlan.checkPiece(len(tokens)); err != nil {
+		return nil, err
 	}
 	// In host memory, the next token is computed faster without a graph, once all sequences have
 	// begun.
 	if n == 1 && c.dev.SharesMemory() && int(slices.Max(d.first)) <= d.start {
 		return d.nextToken(tokens)
 	}
-	exec, err := c.compileOnce(fmt.Sprintf("decode %d %d %d", len(d.first), n, d.length), func() update.Stage { return c.evaluationPlan.decodeStage(len(d.first), n, d.length) })
+	key := fmt.Sprintf("decode %d %d %d", len(d.first), n, d.length)
+	exec, err := c.compileOnce(key, func() update.Stage {
+		return c.evaluationPlan.decodeStage(len(d.first), n, d.length)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +111,15 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	return engine.Download[float32](logits)
 }
 
+// checkPiece returns an error if activations are quantized, and not for this number of tokens.
+func (p *Plan) checkPiece(tokens int) error {
+	if _, ok := p.Pieces[tokens]; !ok && len(p.Activations) > 0 {
+		return fmt.Errorf("step: activations are quantized, but there are no quantizers "+
+			"for %d tokens at once", tokens)
+	}
+	return nil
+}
+
 func (p *Plan) decodeStage(sequences, n, length int) update.Stage {
 	specs := append(p.forwardSpecs(false),
 		engine.Spec{Name: tokensName, Shape: shapes.Make(dtypes.Int32, sequences, n)},
@@ -123,7 +136,8 @@ func (p *Plan) decodeStage(sequences, n, length int) update.Stage {
 		for i := range caches {
 			have = append(have, in[cacheName(i)])
 		}
-		logits, next := language.Decode(p.weightNodes(in, false), piece, have, activationQuantizer(p.Pieces[sequences*n], in))
+		quantize := activationQuantizer(p.Pieces[sequences*n], in)
+		logits, next := language.Decode(p.weightNodes(in, false), piece, have, quantize)
 		out := update.Nodes{logitsName: logits}
 		for i, cache := range next {
 			out[cacheName(i)] = cache
@@ -138,7 +152,8 @@ func (d *Decoder) nextToken(tokens []int32) (logits []float32, err error) {
 	if e.network == nil {
 		weights := map[string][]float32{}
 		for _, param := range c.plan.Model.Params() {
-			if weights[param.Name], err = engine.Data[float32](e.t[p.forwardName(false)(param.Name)]); err != nil {
+			b := e.t[p.forwardName(false)(param.Name)]
+			if weights[param.Name], err = engine.Data[float32](b); err != nil {
 				return nil, err
 			}
 		}
@@ -186,15 +201,15 @@ func (e *Evaluator) Begin(prompts [][]int32, length int) (generate.Sequences, []
 	for _, p := range prompts {
 		longest = max(longest, len(p))
 	}
-	places := (longest + Piece - 1) / Piece * Piece
+	padded := (longest + Piece - 1) / Piece * Piece
 	first := make([]int32, len(prompts))
 	rows := make([][]int32, len(prompts))
 	for i, p := range prompts {
-		first[i] = int32(places - len(p))
-		rows[i] = slices.Concat(make([]int32, places-len(p)), p)
+		first[i] = int32(padded - len(p))
+		rows[i] = slices.Concat(make([]int32, padded-len(p)), p)
 	}
 	room := 2 * Piece // a power of two times Piece, as each size compiles a program
-	for room < places+length-longest {
+	for room < padded+length-longest {
 		room *= 2
 	}
 	d, err := e.Decoder(first, room)
@@ -202,7 +217,7 @@ func (e *Evaluator) Begin(prompts [][]int32, length int) (generate.Sequences, []
 		return nil, nil, err
 	}
 	var logits []float32
-	for at := 0; at < places; at += Piece {
+	for at := 0; at < padded; at += Piece {
 		var tokens []int32
 		for _, row := range rows {
 			tokens = append(tokens, row[at:at+Piece]...)

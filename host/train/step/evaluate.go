@@ -56,7 +56,8 @@ func (e *Evaluator) Close() {
 func (c *Compiled) prepareEvaluation() error {
 	jobs, err := cage.Jobs(c.plan.Rules, cage.Evaluating)
 	if len(jobs) > 0 && c.evaluation == nil {
-		c.evaluation, err = update.Compile(c.dev, "evaluated weights", jobs, update.Options{Divided: c.plan.dividedTensors()})
+		options := update.Options{Divided: c.plan.dividedTensors()}
+		c.evaluation, err = update.Compile(c.dev, "evaluated weights", jobs, options)
 	}
 	return err
 }
@@ -91,7 +92,9 @@ func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 }
 
 // runStage runs a stage on the parameters and a batch, and downloads its output called name.
-func (e *Evaluator) runStage(name string, s func() update.Stage, batch update.Tensors) ([]float32, error) {
+func (e *Evaluator) runStage(
+	name string, s func() update.Stage, batch update.Tensors,
+) ([]float32, error) {
 	exec, err := e.c.compileOnce(name, s)
 	if err != nil {
 		return nil, err
@@ -107,7 +110,8 @@ func (e *Evaluator) runStage(name string, s func() update.Stage, batch update.Te
 func (p *Plan) lossStage() update.Stage {
 	specs := append(p.forwardSpecs(false), p.tokenSpec())
 	return update.Stage{Name: "losses", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
-		losses := p.Model.Losses(p.weightNodes(in, false), in[tokensName], activationQuantizer(p.Activations, in))
+		quantize := activationQuantizer(p.Activations, in)
+		losses := p.Model.Losses(p.weightNodes(in, false), in[tokensName], quantize)
 		return update.Nodes{"losses": engine.Gather(losses)}
 	}}
 }
@@ -132,7 +136,9 @@ type Mean struct {
 // Evaluate returns the mean losses, in nats per target, over the first n batches of the sequence
 // for each n in batches (0: all); each batch is computed once. For a problem without data sequence
 // is nil: its loss is at its one point, without targets. Quantizers stay active.
-func Evaluate(ctx context.Context, c *Compiled, s *State, sequence Sequence, batches ...int) ([]Mean, error) {
+func Evaluate(
+	ctx context.Context, c *Compiled, s *State, sequence Sequence, batches ...int,
+) ([]Mean, error) {
 	e, err := c.Evaluator(s)
 	if err != nil {
 		return nil, err

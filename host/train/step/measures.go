@@ -1,7 +1,6 @@
 package step
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -42,7 +41,9 @@ func (c *Compiled) setMeasures(m update.Measures, res *Result) {
 	}
 }
 
-func (c *Compiled) measurePareto(t update.Tensors, batches *Batches, set Settings, res *Result) (err error) {
+func (c *Compiled) measurePareto(
+	t update.Tensors, batches *Batches, set Settings, res *Result,
+) (err error) {
 	if len(c.plan.quantizedParams()) == 0 {
 		return nil
 	}
@@ -70,21 +71,22 @@ func (c *Compiled) measurePareto(t update.Tensors, batches *Batches, set Setting
 	return err
 }
 
-func (c *Compiled) paretoNorm(t update.Tensors, gradient func(tensor string) string, lambda float64) (float64, error) {
+func (c *Compiled) paretoNorm(
+	t update.Tensors, gradient func(tensor string) string, lambda float64,
+) (float64, error) {
 	e, err := c.pareto(gradient)
 	if err != nil {
 		return 0, err
 	}
-	t = maps.Clone(t)
-	if t[cage.InputLambda], err = engine.Upload(c.dev, []float32{float32(lambda)}); err != nil {
+	out := update.Tensors{}
+	defer finalize(out)
+	if out[cage.InputLambda], err = engine.Upload(c.dev, []float32{float32(lambda)}); err != nil {
 		return 0, err
 	}
-	defer t[cage.InputLambda].Finalize()
-	if err := e.Run(t); err != nil {
+	if err := e.Run(out, t); err != nil {
 		return 0, err
 	}
-	defer t[cage.OutputNorm2].Finalize()
-	shares, err := engine.Download[float32](t[cage.OutputNorm2])
+	shares, err := engine.Download[float32](out[cage.OutputNorm2])
 	norm2 := 0.0
 	for _, share := range shares {
 		norm2 += float64(share)
@@ -108,11 +110,13 @@ func (c *Compiled) pareto(gradient func(tensor string) string) (*update.Executab
 			if err != nil {
 				panic(err)
 			}
-			out := lower.Lower(in.Graph(), prog, []*graph.Node{in[gradient(t.Name)], in[program.KindParam.Of(t.Name)],
-				in[program.KindValue.Of(t.Name)], in[cage.InputLambda]})
+			out := lower.Lower(in.Graph(), prog, []*graph.Node{in[gradient(t.Name)],
+				in[program.KindParam.Of(t.Name)], in[program.KindValue.Of(t.Name)], in[cage.InputLambda]})
 			shares = append(shares, graph.Reshape(out[cage.OutputNorm2], 1))
 		}
 		return update.Nodes{cage.OutputNorm2: graph.Concatenate(shares, 0)}
 	}
-	return c.compileOnce("pareto of "+gradient(""), func() update.Stage { return update.Stage{Name: "pareto", Inputs: specs, Build: build} })
+	return c.compileOnce("pareto of "+gradient(""), func() update.Stage {
+		return update.Stage{Name: "pareto", Inputs: specs, Build: build}
+	})
 }

@@ -66,7 +66,8 @@ func (c *Compiled) Memory() (most Memory, ok bool) {
 		clear(sizes)
 		state := add(inputSpecs(c.plan.stateTensors(), asNamed, true))
 		other := add(append(beside, e.Inputs...)) - state
-		need := Memory{State: state, Temporary: m.Temporary, Other: other + m.Outputs - m.Aliased + m.Code}
+		other += m.Outputs - m.Aliased + m.Code
+		need := Memory{State: state, Temporary: m.Temporary, Other: other}
 		if !ok || need.Total() > most.Total() {
 			most, ok = need, true
 		}

@@ -42,7 +42,8 @@ type key struct {
 
 func newKey(node, of string, shared bool) key {
 	hash := sha256.Sum256([]byte(of))
-	return key{node, [2]uint32{binary.LittleEndian.Uint32(hash[:]), binary.LittleEndian.Uint32(hash[4:])}, shared}
+	word := binary.LittleEndian.Uint32
+	return key{node, [2]uint32{word(hash[:]), word(hash[4:])}, shared}
 }
 
 func (p *Plan) weightKeys() []key {

@@ -31,7 +31,9 @@ func (p *Plan) opaqueRules() (list []cage.Rule) {
 }
 
 // runOpaque makes opaque optimizers compute their directions. It changes nothing in t.
-func (c *Compiled) runOpaque(t update.Tensors, set Settings, scalars update.Scalars, loss float64) error {
+func (c *Compiled) runOpaque(
+	t update.Tensors, set Settings, scalars update.Scalars, loss float64,
+) error {
 	u, err := c.update(updateKind{mode: c.mode(set), part: cage.Giving})
 	if u == nil || err != nil {
 		return err
@@ -43,7 +45,9 @@ func (c *Compiled) runOpaque(t update.Tensors, set Settings, scalars update.Scal
 	for _, r := range rules {
 		o := c.plan.Opaque[r.Name]
 		x, g := o.Given(r.Name)
-		for name, to := range map[string][]float32{program.KindOpaqueX.Of(r.Name): x, program.KindOpaqueGradient.Of(r.Name): g} {
+		for name, to := range map[string][]float32{
+			program.KindOpaqueX.Of(r.Name): x, program.KindOpaqueGradient.Of(r.Name): g,
+		} {
 			if err := copyTo(to, t[name]); err != nil {
 				return err
 			}
@@ -51,7 +55,8 @@ func (c *Compiled) runOpaque(t update.Tensors, set Settings, scalars update.Scal
 			delete(t, name)
 		}
 		for _, st := range r.Optimizer.State {
-			if err := copyTo(o.State(r.Name, st.Name), t[program.KindState.PartOf(r.Name, st.Name)]); err != nil {
+			state := t[program.KindState.PartOf(r.Name, st.Name)]
+			if err := copyTo(o.State(r.Name, st.Name), state); err != nil {
 				return err
 			}
 		}
@@ -89,7 +94,8 @@ func (c *Compiled) takeOpaque(t update.Tensors) error {
 			return err
 		}
 		for _, st := range r.Optimizer.State {
-			if err := take(program.KindState.PartOf(r.Name, st.Name), o.State(r.Name, st.Name), st.Shape); err != nil {
+			name := program.KindState.PartOf(r.Name, st.Name)
+			if err := take(name, o.State(r.Name, st.Name), st.Shape); err != nil {
 				return err
 			}
 		}

@@ -67,9 +67,11 @@ func (p *Plan) probes(due dues, sampled bool) (list []cage.Rule) {
 	return list
 }
 
-func (c *Compiled) probe(s *State, t update.Tensors, batches *Batches, set Settings, scalars update.Scalars, res *Result) error {
+func (c *Compiled) probe(
+	s *State, t update.Tensors, batches *Batches, set Settings, scalars update.Scalars, res *Result,
+) error {
 	due := c.plan.probesDue(set.Step)
-	if len(c.plan.probes(due, false)) > 0 {
+	if rules := c.plan.probes(due, false); len(rules) > 0 {
 		u, err := c.update(updateKind{mode: c.mode(set), part: cage.Probing, probes: due})
 		if err != nil {
 			return err
@@ -77,7 +79,8 @@ func (c *Compiled) probe(s *State, t update.Tensors, batches *Batches, set Setti
 		if _, err := u.Run(t, scalars); err != nil {
 			return err
 		}
-		if err := c.secondGradients(s, t, batches, set, c.plan.probes(due, false), false, res); err != nil || res.Skipped {
+		err = c.secondGradients(s, t, batches, set, rules, false, res)
+		if err != nil || res.Skipped {
 			return err
 		}
 	}
@@ -85,12 +88,16 @@ func (c *Compiled) probe(s *State, t update.Tensors, batches *Batches, set Setti
 	if len(rules) == 0 {
 		return nil
 	}
-	scalars[cage.InputSampledFactor] = float32(math.Sqrt(c.plan.Model.(model.Language).Labels(batches.host, c.plan.Context)))
+	labels := c.plan.Model.(model.Language).Labels(batches.host, c.plan.Context)
+	scalars[cage.InputSampledFactor] = float32(math.Sqrt(labels))
 	return c.secondGradients(s, t, batches, set, rules, true, res)
 }
 
 // secondGradients adds the second gradients of rules to t, at the probe points if t has them.
-func (c *Compiled) secondGradients(s *State, t update.Tensors, batches *Batches, set Settings, rules []cage.Rule, sampled bool, res *Result) error {
+func (c *Compiled) secondGradients(
+	s *State, t update.Tensors, batches *Batches, set Settings,
+	rules []cage.Rule, sampled bool, res *Result,
+) error {
 	at := update.Tensors{} // the state at the probe points, and tensors computed from it
 	for name := range s.Tensors {
 		at[name] = t[name]
@@ -112,12 +119,12 @@ func (c *Compiled) secondGradients(s *State, t update.Tensors, batches *Batches,
 				delete(at, name)
 			}
 		}
-		kept := map[*engine.Buffer]bool{}
+		inStep := map[*engine.Buffer]bool{}
 		for _, b := range t {
-			kept[b] = true
+			inStep[b] = true
 		}
 		for _, b := range at {
-			if !kept[b] {
+			if !inStep[b] {
 				b.Finalize()
 			}
 		}

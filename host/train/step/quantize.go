@@ -49,7 +49,8 @@ func (p *Plan) quantizeStage() update.Stage {
 // setNext adds the next states of a quantizer, if it has any, to out. name maps the name of a state
 // to that of its next value.
 func setNext(
-	out update.Nodes, q lower.Quantizer, site string, next []*graph.Node, name func(state string) string,
+	out update.Nodes, q lower.Quantizer, site string, next []*graph.Node,
+	name func(state string) string,
 ) {
 	for i, node := range next {
 		out[name(statesOf(q, site)[i].Name)] = node
@@ -86,7 +87,9 @@ func setTrained(
 
 // activationQuantizer returns the function that quantizes activations in a model's graph. in has
 // the nodes of the quantizers' trained parameters, and of their keys.
-func activationQuantizer(quantizers map[string]lower.Quantizer, in update.Nodes) model.ActivationQuantizer {
+func activationQuantizer(
+	quantizers map[string]lower.Quantizer, in update.Nodes,
+) model.ActivationQuantizer {
 	if len(quantizers) == 0 {
 		return nil
 	}

@@ -167,7 +167,7 @@ func (c *Compiled) CodeReader(chosen []WeightElements) (*CodeReader, error) {
 				e.Weight, n-1)
 		}
 	}
-	e, err := c.compile(update.Stage{Name: "codes", Inputs: inputs, Build: func(in update.Nodes) update.Nodes {
+	build := func(in update.Nodes) update.Nodes {
 		var codes, residuals []*graph.Node
 		for i, w := range weights {
 			out := w.evaluate(in, spec.OutputValue, spec.OutputCodes)
@@ -185,8 +185,10 @@ func (c *Compiled) CodeReader(chosen []WeightElements) (*CodeReader, error) {
 			codes = append(codes, elements(code))
 			residuals = append(residuals, graph.Sub(elements(x), elements(value)))
 		}
-		return update.Nodes{codesName: graph.Concatenate(codes, 0), residualsName: graph.Concatenate(residuals, 0)}
-	}})
+		return update.Nodes{codesName: graph.Concatenate(codes, 0),
+			residualsName: graph.Concatenate(residuals, 0)}
+	}
+	e, err := c.compile(update.Stage{Name: "codes", Inputs: inputs, Build: build})
 	return &CodeReader{e}, err
 }
 

@@ -42,23 +42,27 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 	if !ok {
 		return nil, nil, fmt.Errorf("step: a model that reads no sequences cannot score them")
 	}
-	if _, ok := p.Pieces[tokens]; !ok && len(p.Activations) > 0 {
-		return nil, nil, fmt.Errorf("step: activations are quantized, but there are no quantizers for %d tokens at once", tokens)
+	if err := p.checkPiece(tokens); err != nil {
+		return nil, nil, err
 	}
 	shared := s.Parts != nil
-	exec, err := c.compileOnce(fmt.Sprintf("scores %d %d %d %t", s.Rows, s.Length, len(s.Places), shared), func() update.Stage {
+	key := fmt.Sprintf("scores %d %d %d %t", s.Rows, s.Length, len(s.Places), shared)
+	exec, err := c.compileOnce(key, func() update.Stage {
 		ids := func(name string, dims ...int) engine.Spec {
 			return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Int32, dims...)}
 		}
 		n := len(s.Places)
-		specs := append(p.forwardSpecs(false), ids(tokensName, s.Rows, s.Length), ids(lengthsName, s.Rows), ids(placesName, n), ids(targetsName, n))
+		specs := append(p.forwardSpecs(false), ids(tokensName, s.Rows, s.Length),
+			ids(lengthsName, s.Rows), ids(placesName, n), ids(targetsName, n))
 		if shared {
 			specs = append(specs, ids(positionsName, s.Rows, s.Length), ids(partsName, s.Rows, s.Length))
 		}
 		return update.Stage{Name: "scores", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
-			scored := model.Scored{Tokens: in[tokensName], Lengths: in[lengthsName], Places: in[placesName], Targets: in[targetsName],
+			scored := model.Scored{Tokens: in[tokensName], Lengths: in[lengthsName],
+				Places: in[placesName], Targets: in[targetsName],
 				Positions: in[positionsName], Parts: in[partsName]}
-			logProbs, likeliest := language.Scores(p.weightNodes(in, false), scored, activationQuantizer(p.Pieces[tokens], in))
+			quantize := activationQuantizer(p.Pieces[tokens], in)
+			logProbs, likeliest := language.Scores(p.weightNodes(in, false), scored, quantize)
 			return update.Nodes{logProbsName: logProbs, likeliestName: likeliest}
 		}}
 	})
@@ -74,7 +78,8 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 	}{
 		{tokensName, s.Tokens, []int{s.Rows, s.Length}}, {lengthsName, s.Lengths, []int{s.Rows}},
 		{placesName, s.Places, []int{len(s.Places)}}, {targetsName, s.Targets, []int{len(s.Targets)}},
-		{positionsName, s.Positions, []int{s.Rows, s.Length}}, {partsName, s.Parts, []int{s.Rows, s.Length}},
+		{positionsName, s.Positions, []int{s.Rows, s.Length}},
+		{partsName, s.Parts, []int{s.Rows, s.Length}},
 	} {
 		if in.data == nil { // without a shared context there are no positions or parts
 			continue

@@ -47,7 +47,8 @@ func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 	for _, r := range rules {
 		search := c.plan.Search[r.Name]
 		if search == nil {
-			return fmt.Errorf("step: the quantizer of %s searches: that works in trainings only, where its process is running", r.Name)
+			return fmt.Errorf("step: the quantizer of %s searches: that works in trainings only, "+
+				"where its process is running", r.Name)
 		}
 		if weights[search] == nil {
 			searches = append(searches, search)
@@ -57,12 +58,14 @@ func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 			return err
 		}
 		for _, tr := range r.Quantizer.Trained {
-			if err := copyTo(search.Trained(r.Name, tr.Name), s.Tensors[program.KindParam.Of(tr.At(r.Name))]); err != nil {
+			parameter := s.Tensors[program.KindParam.Of(tr.At(r.Name))]
+			if err := copyTo(search.Trained(r.Name, tr.Name), parameter); err != nil {
 				return err
 			}
 		}
 		for _, st := range r.Quantizer.State {
-			if err := copyTo(search.State(r.Name, st.Name), s.Tensors[program.KindQuantizerState.PartOf(r.Name, st.Name)]); err != nil {
+			state := s.Tensors[program.KindQuantizerState.PartOf(r.Name, st.Name)]
+			if err := copyTo(search.State(r.Name, st.Name), state); err != nil {
 				return err
 			}
 		}

@@ -19,14 +19,16 @@ import (
 var stored = map[device.Shard][]string{
 	device.ShardStates:    {"state", "gradient", "probed"},
 	device.ShardGradients: {"state", "gradient", "probed", "sum"},
-	device.ShardFull:      {"state", "gradient", "probed", "sum", "param", "value", "residual", "point", "evaluated"},
+	device.ShardFull: {"state", "gradient", "probed", "sum",
+		"param", "value", "residual", "point", "evaluated"},
 }
 
 // divided reports whether replicas keep only rows of a tensor; see [update.Divided]. Vectors, such
 // as the gains of norms, and the trained parameters of quantizers are replicated.
 func (p *Plan) divided(name string, dims []int) bool {
 	kind, of, _ := strings.Cut(name, "/")
-	return p.replicas > 1 && slices.Contains(stored[p.Shard], kind) && len(dims) > 1 && dims[0]%p.replicas == 0 &&
+	return p.replicas > 1 && slices.Contains(stored[p.Shard], kind) &&
+		len(dims) > 1 && dims[0]%p.replicas == 0 &&
 		!strings.HasPrefix(of, "quantizer.") && !strings.HasPrefix(of, "kept/")
 }
 
@@ -43,7 +45,9 @@ func (c *Compiled) put(t Tensor, data []float32) (*engine.Buffer, error) {
 }
 
 // fill creates a tensor, sharded if divided, whose elements write sets.
-func (c *Compiled) fill(name string, dims []int, write func([]float32) error) (*engine.Buffer, error) {
+func (c *Compiled) fill(
+	name string, dims []int, write func([]float32) error,
+) (*engine.Buffer, error) {
 	if !c.plan.divided(name, dims) {
 		return engine.Fill(c.dev, dims, write)
 	}

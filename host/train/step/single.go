@@ -107,7 +107,8 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 		if _, read := scalars[cage.InputClip]; read && p.Clip > 0 {
 			norm := graph.Sqrt(sum64(norms))
 			factor := graph.Div(graph.Const(norm.Graph(), p.Clip), graph.AddScalar(norm, clipEpsilon))
-			scalars[cage.InputClip] = graph.ConvertDType(graph.Min(factor, graph.OnesLike(factor)), dtypes.Float32)
+			factor = graph.Min(factor, graph.OnesLike(factor))
+			scalars[cage.InputClip] = graph.ConvertDType(factor, dtypes.Float32)
 		}
 		if _, read := scalars[spec.InputLoss]; read { // as in [Plan.setLoss]
 			weights := make([]float64, p.lossCount())

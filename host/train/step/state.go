@@ -61,7 +61,9 @@ func (s *State) wait() {
 func (s *State) Consistent() bool { return !s.inconsistent }
 
 // Param returns the buffer of a trained tensor.
-func (s *State) Param(tensor string) *engine.Buffer { return s.Tensors[program.KindParam.Of(tensor)] }
+func (s *State) Param(tensor string) *engine.Buffer {
+	return s.Tensors[program.KindParam.Of(tensor)]
+}
 
 func finalize(t update.Tensors) {
 	for _, b := range t {
@@ -184,7 +186,9 @@ func ownerOf(name string) string { return strings.TrimPrefix(name, string(progra
 
 // LoadQuantizer returns a function that loads an input of the evaluation program of the
 // quantizer of a weight or site: a trained parameter or a state tensor.
-func LoadQuantizer(load LoadFunc) func(site string, q spec.Quantizer, input string) ([]float32, error) {
+func LoadQuantizer(
+	load LoadFunc,
+) func(site string, q spec.Quantizer, input string) ([]float32, error) {
 	return func(site string, q spec.Quantizer, input string) ([]float32, error) {
 		name := program.KindQuantizerState.PartOf(site, strings.TrimPrefix(input, spec.KeptPrefix))
 		for _, t := range q.Trained {
@@ -281,12 +285,13 @@ func (c *Compiled) NewState(seed uint64, tokens []int32) (*State, error) {
 	if c.dev.SharesMemory() { // otherwise each worker needs a copy in host memory
 		workers = c.dev.Workers()
 	}
-	return c.newState(tokens, c.plan.Rules, workers, func(p architecture.Param) (*engine.Buffer, error) {
+	draw := func(p architecture.Param) (*engine.Buffer, error) {
 		return c.fill(program.KindParam.Of(p.Name), p.Dims, func(values []float32) error {
 			p.Draw(seed, values)
 			return nil
 		})
-	})
+	}
+	return c.newState(tokens, c.plan.Rules, workers, draw)
 }
 
 // NewStateFrom is [Compiled.NewState] with parameters that are loaded instead of drawn.
@@ -424,7 +429,7 @@ func (c *Compiled) initActivationQuantizers(t, columns update.Tensors, tokens []
 	specs := slices.Concat(inputSpecs(p.params(), p.forwardName(false), false),
 		inputSpecs(shared, program.KindParam.Of, false),
 		[]engine.Spec{p.tokenSpec()}, p.columnSpecs())
-	stage := update.Stage{Name: "calibration", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
+	build := func(in update.Nodes) update.Nodes {
 		out := update.Nodes{}
 		calibrate := func(site model.ActivationSite, x *graph.Node) *graph.Node {
 			q, ok := p.Activations[site.Name]
@@ -447,7 +452,8 @@ func (c *Compiled) initActivationQuantizers(t, columns update.Tensors, tokens []
 		}
 		p.Model.Losses(p.weightNodes(in, false), in[tokensName], calibrate)
 		return out
-	}}
+	}
+	stage := update.Stage{Name: "calibration", Inputs: specs, Build: build}
 	return c.runOnce(stage, t, values, columns, update.Tensors{tokensName: batch})
 }
 
