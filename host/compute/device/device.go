@@ -1,12 +1,14 @@
-// Package device defines the names of device settings: kinds of devices and ways to compute. It is separate from package
-// host/compute/engine, which opens devices, so that code that only reads a configuration does not link a tensor engine.
+// Package device defines the names of device settings: kinds of devices and ways to compute. It is
+// separate from package host/compute/engine, which opens devices, so that code that only reads a
+// configuration does not link a tensor engine.
 package device
 
 // Kinds of devices.
 const (
 	// CPU runs on the processor with GoMLX's Go backend, without further installation.
 	CPU = "cpu"
-	// CUDA runs on an NVIDIA GPU with XLA through a PJRT plugin; it exists in builds with the tag "cuda".
+	// CUDA runs on an NVIDIA GPU with XLA through a PJRT plugin; it exists in builds with the tag
+	// "cuda".
 	CUDA = "cuda"
 )
 

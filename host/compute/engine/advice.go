@@ -2,40 +2,49 @@ package engine
 
 import (
 	"cmp"
-	"fmt"
+	"regexp"
 	"strings"
 )
 
-// advice maps substrings of XLA's error messages to a remedy. The first match applies.
-var advice = []struct {
-	texts []string // any of them, in lower case
-	do    string
-}{
-	{[]string{"/dev/shm", "shared memory segment"}, "/dev/shm is full or too small for NCCL: a container needs --shm-size=1g, or set NCCL_SHM_DISABLE=1"},
-	{[]string{"no space left on device"}, "a disk is full: XLA writes into $TMPDIR and device.cache"},
-	{[]string{"resource_exhausted", "out of memory", "out_of_memory"}, "the GPU has too little memory: halve train.batch and double train.accumulate, set train.recompute = \"blocks\", or raise device.memory_fraction; `nvidia-smi` lists other programs on the GPU"},
-	{[]string{"ptx compilation provider", "ptxas/nvlink version", "ptxas not found", "couldn't find a suitable version of ptxas"}, "XLA finds no assembler: `pip install nvidia-cuda-nvcc`, or --xla_gpu_cuda_data_dir=DIRECTORY in XLA_FLAGS"},
-	{[]string{"libdevice"}, "XLA finds no mathematical functions: `pip install nvidia-nvvm`, or --xla_gpu_cuda_data_dir=DIRECTORY in XLA_FLAGS"},
-	{[]string{"unsupported_ptx_version", "unsupported toolchain", "no_binary_for_gpu", "no kernel image"}, "NVIDIA's driver is older than the toolkit, or the GPU is older or newer than both know: update the driver and \"jax[cuda13]\""},
-	{[]string{"dnn library initialization failed", "cudnn_status_not_initialized", "could not create cudnn handle"}, "cuDNN does not start: `pip install --upgrade nvidia-cudnn-cu13` (CUDA 12: -cu12), and leave some memory of the GPU free"},
-	{[]string{"illegal_address", "illegal address", "launch_failed", "misaligned"}, "a kernel has failed: device.kernels = \"graph\" and device.attention = \"plain\" do without those of cage and cuDNN"},
-	{[]string{"ecc_uncorrectable", "uncorrectable ecc", "fell off the bus", "fallen off the bus", "device_unavailable", "device unavailable"}, "the GPU has failed or is not free: `nvidia-smi` and `dmesg` say which and why; leave it out with CUDA_VISIBLE_DEVICES"},
-	{[]string{"nccl"}, "the GPUs do not reach each other: NCCL_DEBUG=INFO says why, and NCCL_P2P_DISABLE=1 goes another way"},
+// advice maps patterns of XLA's error messages, in any case, to a remedy. The first match applies.
+var advice = []struct{ pattern, remedy string }{
+	{"/dev/shm|shared memory segment", "/dev/shm is full or too small for NCCL: a container needs " +
+		"--shm-size=1g, or set NCCL_SHM_DISABLE=1"},
+	{"no space left on device", "a disk is full: XLA writes into $TMPDIR and device.cache"},
+	{"resource_exhausted|out of memory|out_of_memory", "the GPU has too little memory: " +
+		"halve train.batch and double train.accumulate, set train.recompute = \"blocks\", " +
+		"or raise device.memory_fraction; `nvidia-smi` lists other programs on the GPU"},
+	{"ptx compilation provider|ptxas/nvlink version|ptxas not found|" +
+		"couldn't find a suitable version of ptxas", "XLA finds no assembler: " +
+		"`pip install nvidia-cuda-nvcc`, or --xla_gpu_cuda_data_dir=DIRECTORY in XLA_FLAGS"},
+	{"libdevice", "XLA finds no mathematical functions: `pip install nvidia-nvvm`, " +
+		"or --xla_gpu_cuda_data_dir=DIRECTORY in XLA_FLAGS"},
+	{"unsupported_ptx_version|unsupported toolchain|no_binary_for_gpu|no kernel image",
+		"NVIDIA's driver is older than the toolkit, or the GPU is older or newer than both know: " +
+			"update the driver and \"jax[cuda13]\""},
+	{"dnn library initialization failed|cudnn_status_not_initialized|could not create cudnn handle",
+		"cuDNN does not start: `pip install --upgrade nvidia-cudnn-cu13` (CUDA 12: -cu12), " +
+			"and leave some memory of the GPU free"},
+	{"illegal_address|illegal address|launch_failed|misaligned", "a kernel has failed: " +
+		"device.kernels = \"graph\" and device.attention = \"plain\" do without the kernels " +
+		"of cage and cuDNN"},
+	{"ecc_uncorrectable|uncorrectable ecc|(fell|fallen) off the bus|device[_ ]unavailable",
+		"the GPU has failed or is not free: `nvidia-smi` and `dmesg` say which and why; " +
+			"leave it out with CUDA_VISIBLE_DEVICES"},
+	{"nccl", "the GPUs do not reach each other: NCCL_DEBUG=INFO says why, " +
+		"and NCCL_P2P_DISABLE=1 uses another connection"},
 }
 
-// advised appends the remedy to the first line of a message, because messages of XLA can have many lines.
+// advised appends the remedy to the first line of a message: messages of XLA can have many lines.
 func advised(message string) string {
-	lower := strings.ToLower(message)
 	for _, a := range advice {
-		for _, text := range a.texts {
-			if strings.Contains(lower, text) {
-				first, rest, more := strings.Cut(message, "\n")
-				first = fmt.Sprintf("%s: %s", cmp.Or(strings.TrimRight(first, " :"), "XLA failed"), a.do)
-				if more {
-					return first + "\n" + rest
-				}
-				return first
+		if regexp.MustCompile("(?i)" + a.pattern).MatchString(message) {
+			first, rest, more := strings.Cut(message, "\n")
+			first = cmp.Or(strings.TrimRight(first, " :"), "XLA failed") + ": " + a.remedy
+			if more {
+				return first + "\n" + rest
 			}
+			return first
 		}
 	}
 	return message

@@ -5,35 +5,40 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 )
 
-// Custom returns a node that equals value bit for bit and whose gradient is defined by vjp: when the loss
-// is differentiated and its adjoint with respect to the returned node is dy, of value's shape, then vjp(dy)
-// is the adjoint with respect to each of the inputs. vjp returns one node per input, each with its input's
-// shape and element type, or nil for an input without a gradient. No gradient flows through value itself.
+// Custom returns a node that equals value bit for bit and whose gradient is defined by vjp: if dy
+// is the adjoint of the node, of value's shape, then vjp(dy) are the adjoints of the inputs, each
+// with its input's shape and element type, or nil for an input without a gradient. No gradient
+// flows through value itself. If vjp is the identity, this is the straight-through estimator
+// (Bengio et al., 2013) of a quantizer's value.
 //
-// vjp is called once per differentiation, and not at all if no gradient is asked for. The device never computes results
-// that are not needed, so vjp need not ask which inputs matter.
-//
-// If vjp is the identity, this is the straight-through estimator (Bengio et al., 2013) of a quantizer's value.
-func Custom(value *graph.Node, inputs []*graph.Node, vjp func(dy *graph.Node) []*graph.Node) *graph.Node {
+// vjp is called once per differentiation, and not at all if no gradient is asked for. It need not
+// ask which inputs matter: a device never computes results that are not needed.
+func Custom(
+	value *graph.Node, inputs []*graph.Node, vjp func(dy *graph.Node) []*graph.Node,
+) *graph.Node {
 	if len(inputs) == 0 {
 		exceptions.Panicf("autodiff: a custom gradient needs at least one input")
 	}
-	// GoMLX lets a node have a custom gradient with respect to one input of the same shape. It also lets a node be
-	// differentiated through an alternative of the same shape that is never executed. The alternative built here only
-	// passes adjoints on: its last node hands dy to vjp, and its first nodes, one per input, deliver the results.
+	// GoMLX lets a node have a custom gradient with respect to one input of the same shape. It also
+	// lets a node be differentiated through an alternative of the same shape that is never executed.
+	// The alternative built here only passes adjoints on: its last node hands dy to vjp, and its
+	// first nodes, one per input, deliver the results.
 	var adjoints []*graph.Node
 	routes := make([]*graph.Node, len(inputs))
 	for i, input := range inputs {
 		first := graph.IdentityWithCustomGradient(input, func(x, _ *graph.Node) *graph.Node {
-			switch adjoint := adjoints[i]; {
-			case adjoint == nil:
+			adjoint := adjoints[i]
+			if adjoint == nil {
 				return graph.ZerosLike(x)
-			case !adjoint.Shape().Equal(x.Shape()):
-				exceptions.Panicf("autodiff: the custom gradient of input %d has shape %s, want %s", i, adjoint.Shape(), x.Shape())
 			}
-			return adjoints[i]
+			if !adjoint.Shape().Equal(x.Shape()) {
+				exceptions.Panicf("autodiff: the custom gradient of input %d has shape %s, want %s",
+					i, adjoint.Shape(), x.Shape())
+			}
+			return adjoint
 		})
-		routes[i] = graph.BroadcastToShape(graph.ConvertDType(graph.ReduceAllSum(first), value.DType()), value.Shape())
+		scalar := graph.ConvertDType(graph.ReduceAllSum(first), value.DType())
+		routes[i] = graph.BroadcastToShape(scalar, value.Shape())
 	}
 	total := routes[0]
 	for _, route := range routes[1:] {
@@ -42,7 +47,8 @@ func Custom(value *graph.Node, inputs []*graph.Node, vjp func(dy *graph.Node) []
 	last := graph.IdentityWithCustomGradient(total, func(_, dy *graph.Node) *graph.Node {
 		adjoints = vjp(dy)
 		if len(adjoints) != len(inputs) {
-			exceptions.Panicf("autodiff: the custom gradient returned %d adjoints for %d inputs", len(adjoints), len(inputs))
+			exceptions.Panicf("autodiff: the custom gradient returned %d adjoints for %d inputs",
+				len(adjoints), len(inputs))
 		}
 		return dy
 	})
@@ -50,7 +56,7 @@ func Custom(value *graph.Node, inputs []*graph.Node, vjp func(dy *graph.Node) []
 		func() []*graph.Node { return []*graph.Node{graph.Identity(value)} },
 		func() []*graph.Node { return []*graph.Node{last} },
 		true)
-	// GoMLX passes an adjoint to the alternative only if the node's own inputs can have a gradient, too.
+	// GoMLX passes an adjoint to the alternative only if the node's own inputs can have a gradient.
 	Descend(outputs[0], inputs...)
 	return outputs[0]
 }

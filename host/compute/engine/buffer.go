@@ -12,18 +12,19 @@ import (
 	"github.com/gomlx/compute/shapes"
 )
 
-// Element is a Go type whose slices can be uploaded to a device: bool, the sized integers, float32, float64, complex64,
-// complex128 and the 16-bit float types of GoMLX.
+// Element is a Go type whose slices can be uploaded to a device: bool, the sized integers, float32,
+// float64, complex64, complex128 and the 16-bit float types of GoMLX.
 type Element = gotype.Supported
 
-// A Buffer is a tensor in a device's memory: a shape and its elements in row-major order. A device with several
-// replicas keeps it on each of them, whole or, if it is sharded, in parts. A Buffer is used by one goroutine at a time,
-// except that several steps may read it at once.
+// A Buffer is a tensor in a device's memory: a shape and its elements in row-major order. Each
+// replica of the device has the whole tensor or, if it is sharded, an equal part along the first
+// axis. A Buffer is used by one goroutine at a time, except that several steps may read it at once.
 type Buffer struct {
 	device  *Device
-	shape   shapes.Shape                     // of the whole
-	sharded bool                             // each replica has a part, of equal size, along the first axis; false with one replica
-	data    atomic.Pointer[[]compute.Buffer] // one for each replica of this process; nil once the buffer is gone
+	shape   shapes.Shape // of the whole tensor
+	sharded bool         // false with one replica
+	// data has one buffer for each replica of this process; it is nil once the buffer is gone.
+	data atomic.Pointer[[]compute.Buffer]
 }
 
 func newBuffer(d *Device, data []compute.Buffer, shape shapes.Shape, sharded bool) *Buffer {
@@ -32,8 +33,8 @@ func newBuffer(d *Device, data []compute.Buffer, shape shapes.Shape, sharded boo
 	return b
 }
 
-// Shape returns the element type and the dimensions of the buffer, or of the whole tensor if it is sharded. It is known
-// even after the buffer is gone.
+// Shape returns the element type and the dimensions of the whole tensor, even after the buffer is
+// gone.
 func (b *Buffer) Shape() shapes.Shape { return b.shape }
 
 // PartBytes returns the memory that the buffer takes on each replica.
@@ -81,14 +82,14 @@ func FinalizeAll(buffers ...*Buffer) error {
 	return errors.Join(errs...)
 }
 
-// Upload copies data to the device, to each of its replicas, as a tensor of the given dimensions, in row-major order; no
-// dimensions make a scalar. The slice is free for reuse when Upload returns.
+// Upload copies data to each replica of the device as a tensor of the given dimensions, in
+// row-major order; no dimensions make a scalar. The slice may be reused when Upload returns.
 func Upload[T Element](d *Device, data []T, dims ...int) (*Buffer, error) {
 	return upload(d, data, dims, false)
 }
 
-// UploadSharded copies to each replica its part of a tensor: the first axis is cut into parts of equal length, one for
-// each replica. The dimensions are those of the whole tensor. With one replica it is the same as [Upload].
+// UploadSharded copies to each replica its part of a tensor of the given dimensions: the first axis
+// is divided into equal parts. With one replica it is the same as [Upload].
 func UploadSharded[T Element](d *Device, data []T, dims ...int) (*Buffer, error) {
 	return upload(d, data, dims, d.Count() > 1)
 }
@@ -109,7 +110,8 @@ func upload[T Element](d *Device, data []T, dims []int, sharded bool) (*Buffer, 
 	part := shape.Clone()
 	if sharded {
 		if shape.Rank() == 0 || dims[0]%d.Count() != 0 {
-			return nil, fmt.Errorf("upload of shape %s: its first axis does not divide into %d shards", shape, d.Count())
+			return nil, fmt.Errorf("upload of shape %s: its first axis is not a multiple of %d shards",
+				shape, d.Count())
 		}
 		part.Dimensions[0] /= d.Count()
 	}
@@ -122,14 +124,13 @@ func upload[T Element](d *Device, data []T, dims []int, sharded bool) (*Buffer, 
 			local = data[at : at+part.Size()]
 		}
 		var buffer compute.Buffer
-		err := catch(func() error {
-			var err error
+		err := catch(func() (err error) {
 			buffer, err = d.backend.BufferFromFlatData(compute.DeviceNum(i), local, part)
 			return err
 		})
 		if err != nil {
-			b := newBuffer(d, parts, shape, sharded)
-			return nil, errors.Join(advisedError{fmt.Errorf("upload of shape %s: %w", shape, err)}, b.Finalize())
+			err = advisedError{fmt.Errorf("upload of shape %s: %w", shape, err)}
+			return nil, errors.Join(err, newBuffer(d, parts, shape, sharded).Finalize())
 		}
 		parts = append(parts, buffer)
 	}
@@ -181,12 +182,12 @@ func Zeros(d *Device, dims ...int) (*Buffer, error) {
 func makeShape(dtype dtypes.DType, n int, dims []int) (shapes.Shape, error) {
 	shape, err := shapeOf(dtype, dims)
 	if err == nil && shape.Size() != n {
-		err = fmt.Errorf("%d elements do not fill the dimensions %v, which hold %d", n, dims, shape.Size())
+		err = fmt.Errorf("%d elements for the dimensions %v, which take %d", n, dims, shape.Size())
 	}
 	return shape, err
 }
 
-// shapeOf returns a shape, after checking that no dimension is negative and that the size fits an int.
+// shapeOf returns a shape. It is an error if a dimension is negative or the size overflows an int.
 func shapeOf(dtype dtypes.DType, dims []int) (shapes.Shape, error) {
 	size := 1
 	for _, dim := range dims {
@@ -194,7 +195,7 @@ func shapeOf(dtype dtypes.DType, dims []int) (shapes.Shape, error) {
 			return shapes.Shape{}, fmt.Errorf("dimensions %v: a dimension is negative", dims)
 		}
 		if dim > 0 && size > math.MaxInt/dim {
-			return shapes.Shape{}, fmt.Errorf("dimensions %v: they hold more elements than can be counted", dims)
+			return shapes.Shape{}, fmt.Errorf("dimensions %v: more elements than an int can count", dims)
 		}
 		size *= dim
 	}
@@ -211,8 +212,8 @@ func Download[T Element](b *Buffer) ([]T, error) {
 	return data, nil
 }
 
-// DownloadInto copies the buffer's elements into dst, whose length must be the buffer's size and whose element type
-// must be the buffer's.
+// DownloadInto copies the buffer's elements into dst, whose length must be the buffer's size and
+// whose element type must be the buffer's.
 func DownloadInto[T Element](b *Buffer, dst []T) error {
 	if b.Elsewhere() {
 		return fmt.Errorf("download of shape %s: other processes have parts of it", b.shape)
@@ -234,7 +235,8 @@ func downloadInto[T Element](b *Buffer, dst []T) error {
 		return fmt.Errorf("download of shape %s into a slice of %s", b.shape, dtype)
 	}
 	if own := b.OwnShape(); len(dst) != own.Size() {
-		return fmt.Errorf("download of shape %s: %d elements into a slice of %d", own, own.Size(), len(dst))
+		return fmt.Errorf("download of shape %s: %d elements into a slice of %d",
+			own, own.Size(), len(dst))
 	}
 	parts := *b.data.Load()
 	if !b.sharded {
@@ -258,7 +260,8 @@ func (b *Buffer) Elsewhere() bool {
 	return b.sharded && own < b.device.Count()
 }
 
-// OwnShape returns the shape of this process's part of the buffer: the whole, or its rows if the buffer is sharded among processes.
+// OwnShape returns the shape of this process's part of the buffer: the whole, or its rows if the
+// buffer is sharded among processes.
 func (b *Buffer) OwnShape() shapes.Shape {
 	if !b.Elsewhere() {
 		return b.shape

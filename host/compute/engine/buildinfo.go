@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -10,28 +11,32 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 )
 
-// BuildInfo records everything that determines the rounding of a device's arithmetic. Two runs can be expected to agree
-// bit for bit only if theirs are equal.
+// BuildInfo records everything that determines the rounding of a device's arithmetic. Two runs can
+// be expected to agree bit for bit only if theirs are equal.
 type BuildInfo struct {
-	Device  string `json:"device"`  // kind of the device
-	Go      string `json:"go"`      // version of the Go toolchain
-	Target  string `json:"target"`  // operating system and processor architecture, as in linux/amd64; linux/amd64-v3 where GOAMD64 is above v1
-	SIMD    string `json:"simd"`    // vector instructions that the CPU device uses: "avx512", "avx2" or "none"
+	Device string `json:"device"` // kind of the device
+	Go     string `json:"go"`     // version of the Go toolchain
+	// Target is the operating system and processor architecture, as in linux/amd64; a GOAMD64 above
+	// v1 is appended, as in linux/amd64-v3.
+	Target  string `json:"target"`
+	SIMD    string `json:"simd"`    // vector instructions on the CPU: "avx512", "avx2" or "none"
 	GoMLX   string `json:"gomlx"`   // version of github.com/gomlx/gomlx
 	Backend string `json:"backend"` // module and version of the backend
 
-	// Products names the types to which matrix products round their operands, if not float32: "bfloat16" for products that ask
-	// for the device's precision, "tf32" for all others. On the CPU it also names kernels with their own summation order (also in
-	// blockwise attention): "bfloat16/avx512bf16" the bfloat16 instruction, "float32/fused" the products of package matmul.
+	// Products names the types to which matrix products round their operands, if not float32:
+	// "bfloat16" for products that ask for the device's precision, "tf32" for all others. On the CPU
+	// it also names kernels with their own summation order (also in blockwise attention):
+	// "bfloat16/avx512bf16" the bfloat16 instruction, "float32/fused" the products of package matmul.
 	Products string `json:"products,omitempty"`
 
-	// Replicas is the number of replicas, if there are several: it affects the order of rounding in sums.
+	// Replicas is the number of replicas, if there are several: sums round in another order.
 	Replicas int `json:"replicas,omitempty"`
 }
 
 // String returns the fields on one line.
 func (b BuildInfo) String() string {
-	line := fmt.Sprintf("device=%s go=%s target=%s simd=%s gomlx=%s backend=%s", b.Device, b.Go, b.Target, b.SIMD, b.GoMLX, b.Backend)
+	line := fmt.Sprintf("device=%s go=%s target=%s simd=%s gomlx=%s backend=%s",
+		b.Device, b.Go, b.Target, b.SIMD, b.GoMLX, b.Backend)
 	if b.Products != "" {
 		line += " products=" + b.Products
 	}
@@ -64,11 +69,11 @@ func (d *Device) BuildInfo() BuildInfo {
 		Target:  runtime.GOOS + "/" + runtime.GOARCH,
 		SIMD:    vectorInstructions(),
 		GoMLX:   cmp.Or(versions["github.com/gomlx/gomlx"], "unknown"),
-		Backend: strings.TrimPrefix(backend, "github.com/gomlx/") + "@" + cmp.Or(versions[backend], "unknown"),
+		Backend: path.Base(backend) + "@" + cmp.Or(versions[backend], "unknown"),
 
 		Products: d.products(),
 	}
-	for _, s := range built.Settings { // from GOAMD64=v3 on the compiler emits fused multiply-adds
+	for _, s := range built.Settings { // from v3 on the compiler emits fused multiply-adds
 		if s.Key == "GOAMD64" && s.Value != "v1" {
 			info.Target += "-" + s.Value
 		}

@@ -34,50 +34,45 @@ func openCUDA(opts Options) (compute.Backend, error) {
 	if err := setXLAEnvironment(plugin, opts.Cache); err != nil {
 		return nil, err
 	}
-	if err := loadWhatPluginNeeds(plugin, opts); err != nil {
-		return nil, err
-	}
-	backend, err := openXLA(plugin, opts)
-	switch {
-	case err != nil && strings.Contains(err.Error(), "No visible GPU"):
-		return nil, fmt.Errorf("PJRT plugin %s sees no GPU: it needs an NVIDIA GPU, its driver (`nvidia-smi` lists both), and a CUDA_VISIBLE_DEVICES that does not hide it: %w", plugin, err)
-	case err != nil:
-		return nil, advisedError{fmt.Errorf("PJRT plugin %s: %w", plugin, err)}
-	}
-	return backend, nil
-}
-
-// loadWhatPluginNeeds checks that NVIDIA's driver supports the plugin's CUDA release, if known,
-// loads NVIDIA's libraries, and then the plugin, so that go-xla finds it loaded.
-func loadWhatPluginNeeds(plugin string, opts Options) error {
 	if releaseOf(plugin) > 0 {
 		visible, limited := os.LookupEnv("CUDA_VISIBLE_DEVICES")
 		if err := askDriver().check(plugin, visible, limited); err != nil {
-			return err
+			return nil, err
 		}
 		warn := opts.Warn
 		if warn == nil {
 			warn = func(string, ...any) {}
 		}
 		if err := loadLibraries(plugin, opts.Count, loadLibrary, warn); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	if err := loadLibrary(plugin); err != nil {
-		return fmt.Errorf("PJRT plugin %s does not load (%w): `ldd` lists the libraries that it lacks; %s", plugin, err, getCUDA)
+	if err := loadLibrary(plugin); err != nil { // go-xla then finds it loaded
+		return nil, fmt.Errorf("PJRT plugin %s does not load (%w): `ldd` lists the libraries that are "+
+			"missing; %s", plugin, err, getCUDA)
 	}
-	return nil
+	backend, err := openXLA(plugin, opts)
+	switch {
+	case err != nil && strings.Contains(err.Error(), "No visible GPU"):
+		return nil, fmt.Errorf("PJRT plugin %s sees no GPU: it needs an NVIDIA GPU, its driver "+
+			"(`nvidia-smi` lists both), and a CUDA_VISIBLE_DEVICES that does not hide it: %w", plugin, err)
+	case err != nil:
+		return nil, advisedError{fmt.Errorf("PJRT plugin %s: %w", plugin, err)}
+	}
+	return backend, nil
 }
 
-// setXLAEnvironment sets XLA_FLAGS to the toolkit's directory, as JAX does when it loads the plugin, and to the
-// caches. It disables go-xla's own check, which expects another layout than JAX's and prints long warnings.
+// setXLAEnvironment sets XLA_FLAGS to the toolkit's directory, as JAX does when it loads the
+// plugin, and to the cache. It disables go-xla's own check, which expects another layout than
+// JAX's and prints long warnings.
 func setXLAEnvironment(plugin, cache string) error {
 	const variable, check = "XLA_FLAGS", "GOPJRT_CUDA_CHECKS"
-	caches, err := cacheFlags(cache)
+	flags, err := cacheFlags(cache)
 	if err != nil {
 		return err
 	}
-	if flags := strings.TrimSpace(xlaFlags(os.Getenv(variable), toolkitIn(plugin)) + caches); flags != "" {
+	flags = strings.TrimSpace(xlaFlags(os.Getenv(variable), toolkitIn(plugin)) + flags)
+	if flags != "" {
 		if err := os.Setenv(variable, flags); err != nil {
 			return fmt.Errorf("setting %s: %w", variable, err)
 		}
@@ -92,63 +87,64 @@ func setXLAEnvironment(plugin, cache string) error {
 
 // completeProgram declares, before the program is compiled, which output may alias each donated
 // input (pairs maps input indices to output indices): without it, XLA frees a donated input only
-// after the step. Then it replaces calls of placeholder functions by the kernels and collectives
-// that they represent. go-xla's custom calls take no configuration text, and its only collectives
-// are reductions; so this rewrites the statements that go-xla has recorded.
-func completeProgram(builder compute.Builder, pairs map[int]int, callees map[string]callee) error {
+// after the step. Then it replaces calls of placeholder functions by the kernels and collectives,
+// over this number of replicas, that they represent. go-xla's custom calls take no configuration
+// text, and its only collectives are reductions; so this rewrites the statements that it has
+// recorded.
+func completeProgram(
+	builder compute.Builder, pairs map[int]int, callees map[string]callee, replicas int,
+) error {
 	main := hidden(builder.Main(), "fn").Interface().(*stablehlo.Function)
 	for input, output := range pairs {
-		// The attribute that XLA reads. It means "may alias": XLA first copies an input that a call does not donate.
+		// XLA reads this attribute as "may alias": it first copies an input that a call does not donate.
 		x := main.Inputs[input]
 		if x.Attributes == nil {
 			x.Attributes = map[string]any{}
 		}
 		x.Attributes["tf.aliasing_output"] = int32(output)
 	}
-	if len(callees) == 0 {
+	replaced := 0
+	var replaceIn func(f *stablehlo.Function) error
+	replaceIn = func(f *stablehlo.Function) error {
+		for _, s := range f.Statements {
+			for _, inner := range s.FunctionParameters {
+				if err := replaceIn(inner); err != nil {
+					return err
+				}
+			}
+			name, ok := s.Attributes["callee"].(interface{ ToStableHLO() string })
+			if !ok {
+				continue
+			}
+			if c, ok := callees[strings.TrimPrefix(name.ToStableHLO(), "@")]; ok {
+				if err := c.replace(s, replicas); err != nil {
+					return err
+				}
+				replaced++
+			}
+		}
 		return nil
 	}
-	replaced := 0
-	if err := replaceIn(main, callees, &replaced); err != nil {
+	if err := replaceIn(main); err != nil {
 		return err
 	}
-	if replaced == 0 {
+	if replaced == 0 && len(callees) > 0 {
 		return fmt.Errorf("kernels: none of %d is called", len(callees))
 	}
 	return nil
 }
 
-func replaceIn(f *stablehlo.Function, callees map[string]callee, replaced *int) error {
-	for _, s := range f.Statements {
-		for _, inner := range s.FunctionParameters {
-			if err := replaceIn(inner, callees, replaced); err != nil {
-				return err
-			}
-		}
-		name, ok := s.Attributes["callee"].(interface{ ToStableHLO() string })
-		if !ok {
-			continue
-		}
-		c, ok := callees[strings.TrimPrefix(name.ToStableHLO(), "@")]
-		if !ok {
-			continue
-		}
-		if err := c.replace(s); err != nil {
-			return err
-		}
-		*replaced++
-	}
-	return nil
-}
-
-// replace turns a statement into the call of a Triton kernel, or into a collective over all replicas.
-func (c callee) replace(s *stablehlo.Statement) error {
-	switch c.operation {
+// replace turns a statement into the call of a Triton kernel, or into a collective over all
+// replicas.
+func (c callee) replace(s *stablehlo.Statement, replicas int) error {
+	switch c.collective {
 	case "":
-		s.Attributes = map[string]any{"call_target_name": "__gpu$xla.gpu.triton", "api_version": int32(4), "backend_config": c.kernel}
+		s.Attributes = map[string]any{"call_target_name": "__gpu$xla.gpu.triton",
+			"api_version": int32(4), "backend_config": c.kernel}
 		return setOperation(s, "CustomCall")
 	case allGather:
-		s.Attributes = map[string]any{"all_gather_dim": int64(0), "replica_groups": allReplicas(c.replicas)}
+		s.Attributes = map[string]any{
+			"all_gather_dim": int64(0), "replica_groups": allReplicas(replicas)}
 		return setOperation(s, "AllGather")
 	}
 	scalar := shapes.Make(s.Inputs[0].Shape().DType)
@@ -168,7 +164,8 @@ func (c callee) replace(s *stablehlo.Statement) error {
 	if err := sum.Return(total); err != nil {
 		return err
 	}
-	s.Attributes = map[string]any{"scatter_dimension": int64(0), "replica_groups": allReplicas(c.replicas)}
+	s.Attributes = map[string]any{
+		"scatter_dimension": int64(0), "replica_groups": allReplicas(replicas)}
 	s.AddFunctionParameter("computation", sum)
 	return setOperation(s, "ReduceScatter")
 }
@@ -201,6 +198,7 @@ func setOperation(s *stablehlo.Statement, name string) error {
 // ToStableHLO returns the kernel as the backend_config of a custom call.
 func (k Kernel) ToStableHLO() string {
 	text := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(k.Text)
-	return "{debug = false, grid_x = " + strconv.Itoa(k.Grid) + ` : i32, grid_y = 1 : i32, grid_z = 1 : i32, ir = "` + text +
-		`", name = "` + k.Name + `", num_stages = 1 : i32, num_warps = ` + strconv.Itoa(k.Warps) + " : i32}"
+	return fmt.Sprintf(`{debug = false, grid_x = %d : i32, grid_y = 1 : i32, grid_z = 1 : i32, `+
+		`ir = "%s", name = "%s", num_stages = 1 : i32, num_warps = %d : i32}`,
+		k.Grid, text, k.Name, k.Warps)
 }

@@ -15,13 +15,13 @@ const builtCUDA = false
 // openCUDA returns an error that explains how to get a build with CUDA.
 func openCUDA(Options) (compute.Backend, error) {
 	return nil, errors.New("this build has no CUDA support: that takes a C compiler and " +
-		"`CGO_ENABLED=1 GOEXPERIMENT=simd go build -tags cuda -o bin/cage ./cmd/cage`; at run time it needs an NVIDIA driver " +
-		"and a PJRT plugin for CUDA: " + getCUDA)
+		"`CGO_ENABLED=1 GOEXPERIMENT=simd go build -tags cuda -o bin/cage ./cmd/cage`; " +
+		"at run time it needs an NVIDIA driver and a PJRT plugin for CUDA: " + getCUDA)
 }
 
 func runLocally(compute.Executable, int) {}
 
-func completeProgram(compute.Builder, map[int]int, map[string]callee) error { return nil }
+func completeProgram(compute.Builder, map[int]int, map[string]callee, int) error { return nil }
 
 func compiledMemory(compute.Executable) Memory { return Memory{} }
 

@@ -20,12 +20,16 @@ const (
 	unavailable      = 14
 )
 
-// cageGet returns the value of a key to a PJRT client, which frees it. It waits for the key up to the given number of milliseconds.
+// cageGet returns the value of a key to a PJRT client, which frees it. It waits for the key up to
+// the given number of milliseconds.
 //
 //export cageGet
-func cageGet(processes C.uintptr_t, key *C.char, keySize C.size_t, milliseconds C.int64_t, value **C.char, valueSize *C.size_t, message **C.char) C.int {
-	name := C.GoStringN(key, C.int(keySize))
-	got, found, err := cgo.Handle(processes).Value().(Processes).Get(name, time.Duration(milliseconds)*time.Millisecond)
+func cageGet(
+	processes C.uintptr_t, key *C.char, keySize C.size_t, milliseconds C.int64_t,
+	value **C.char, valueSize *C.size_t, message **C.char,
+) C.int {
+	p, name := cgo.Handle(processes).Value().(Processes), C.GoStringN(key, C.int(keySize))
+	got, found, err := p.Get(name, time.Duration(milliseconds)*time.Millisecond)
 	switch {
 	case err != nil:
 		*message = C.CString(err.Error())
@@ -34,7 +38,8 @@ func cageGet(processes C.uintptr_t, key *C.char, keySize C.size_t, milliseconds 
 		*message = C.CString(fmt.Sprintf("there is no key %q", name))
 		return notFound
 	case !found:
-		*message = C.CString(fmt.Sprintf("no process has set the key %q within %d ms", name, int64(milliseconds)))
+		text := fmt.Sprintf("no process has set the key %q within %d ms", name, milliseconds)
+		*message = C.CString(text)
 		return deadlineExceeded
 	}
 	*value, *valueSize = (*C.char)(C.CBytes(got)), C.size_t(len(got))
@@ -44,9 +49,12 @@ func cageGet(processes C.uintptr_t, key *C.char, keySize C.size_t, milliseconds 
 // cagePut sets the value of a key for a client of PJRT.
 //
 //export cagePut
-func cagePut(processes C.uintptr_t, key *C.char, keySize C.size_t, value *C.char, valueSize C.size_t, message **C.char) C.int {
-	err := cgo.Handle(processes).Value().(Processes).Put(C.GoStringN(key, C.int(keySize)), C.GoBytes(unsafe.Pointer(value), C.int(valueSize)))
-	if err != nil {
+func cagePut(
+	processes C.uintptr_t, key *C.char, keySize C.size_t, value *C.char, valueSize C.size_t,
+	message **C.char,
+) C.int {
+	p, name := cgo.Handle(processes).Value().(Processes), C.GoStringN(key, C.int(keySize))
+	if err := p.Put(name, C.GoBytes(unsafe.Pointer(value), C.int(valueSize))); err != nil {
 		*message = C.CString(err.Error())
 		return unavailable
 	}

@@ -13,19 +13,18 @@ import (
 	"strconv"
 )
 
-// This file lists the libraries that a PJRT plugin for CUDA depends on, and where Python packages install them.
-// XLA opens NVIDIA's libraries by name, and finds those that the process has already loaded. JAX preloads them
-// in Python; cage does the same before it loads the plugin. The loading itself is in cudaload.go.
+// This file lists the libraries that a PJRT plugin for CUDA depends on, and the directories where
+// Python packages install them. XLA opens NVIDIA's libraries by name, and finds those that the
+// process has already loaded. JAX preloads them in Python; cage does the same before it loads the
+// plugin (cudaload.go).
 
 // A cudaLibrary is one of NVIDIA's libraries.
 type cudaLibrary struct {
 	file   string // file name, without its version
 	soname [2]int // version in the file name, for CUDA 12 and 13
-	folder string // below nvidia/ in CUDA 12's packages; CUDA 13's are in nvidia/cu13, unless apart
+	folder string // below nvidia/ in CUDA 12's packages, and in CUDA 13's if apart; else nvidia/cu13
 	apart  bool
 	pip    string // package; the suffix is -cu12 for CUDA 12, and -cu13 for CUDA 13 if apart
-	// lack describes the effect of a missing library; empty if it does not affect cage.
-	lack   string
 	needed need
 }
 
@@ -33,7 +32,7 @@ type need int
 
 const (
 	never     need = iota // XLA may ask for it, but cage's programs do not
-	useful                // without it, something is slower
+	attention             // without it, cuDNN cannot fuse attention
 	oneDevice             // without it, nothing runs
 	replicas              // without it, nothing runs on several GPUs
 )
@@ -41,18 +40,18 @@ const (
 // cudaLibraries lists the libraries, dependencies first. The versions and folders are those of
 // NVIDIA's packages that jax-cuda12-plugin and jax-cuda13-plugin 0.12.0.1 depend on.
 var cudaLibraries = []cudaLibrary{
-	{"libcudart", [2]int{12, 13}, "cuda_runtime", false, "nvidia-cuda-runtime", "", oneDevice},
-	{"libnvrtc", [2]int{12, 13}, "cuda_nvrtc", false, "nvidia-cuda-nvrtc", "cuDNN cannot fuse attention without it, which takes more time and memory", useful},
-	{"libnvJitLink", [2]int{12, 13}, "nvjitlink", false, "nvidia-nvjitlink", "", never},
-	{"libcublasLt", [2]int{12, 13}, "cublas", false, "nvidia-cublas", "", oneDevice},
-	{"libcublas", [2]int{12, 13}, "cublas", false, "nvidia-cublas", "", oneDevice},
-	{"libcusparse", [2]int{12, 12}, "cusparse", false, "nvidia-cusparse", "", never},
-	{"libcusolver", [2]int{11, 12}, "cusolver", false, "nvidia-cusolver", "", never},
-	{"libcufft", [2]int{11, 12}, "cufft", false, "nvidia-cufft", "", never},
-	{"libcupti", [2]int{12, 13}, "cuda_cupti", false, "nvidia-cuda-cupti", "", never},
-	{"libnccl", [2]int{2, 2}, "nccl", true, "nvidia-nccl", "", replicas},
-	{"libnvshmem_host", [2]int{3, 3}, "nvshmem", true, "nvidia-nvshmem", "", never},
-	{"libcudnn", [2]int{9, 9}, "cudnn", true, "nvidia-cudnn", "", oneDevice},
+	{"libcudart", [2]int{12, 13}, "cuda_runtime", false, "nvidia-cuda-runtime", oneDevice},
+	{"libnvrtc", [2]int{12, 13}, "cuda_nvrtc", false, "nvidia-cuda-nvrtc", attention},
+	{"libnvJitLink", [2]int{12, 13}, "nvjitlink", false, "nvidia-nvjitlink", never},
+	{"libcublasLt", [2]int{12, 13}, "cublas", false, "nvidia-cublas", oneDevice},
+	{"libcublas", [2]int{12, 13}, "cublas", false, "nvidia-cublas", oneDevice},
+	{"libcusparse", [2]int{12, 12}, "cusparse", false, "nvidia-cusparse", never},
+	{"libcusolver", [2]int{11, 12}, "cusolver", false, "nvidia-cusolver", never},
+	{"libcufft", [2]int{11, 12}, "cufft", false, "nvidia-cufft", never},
+	{"libcupti", [2]int{12, 13}, "cuda_cupti", false, "nvidia-cuda-cupti", never},
+	{"libnccl", [2]int{2, 2}, "nccl", true, "nvidia-nccl", replicas},
+	{"libnvshmem_host", [2]int{3, 3}, "nvshmem", true, "nvidia-nvshmem", never},
+	{"libcudnn", [2]int{9, 9}, "cudnn", true, "nvidia-cudnn", oneDevice},
 }
 
 // oldestRelease is the CUDA release of the first of each pair of versions.
@@ -61,46 +60,12 @@ const oldestRelease = 12
 // releaseOf returns a plugin's CUDA release, from its path; 0 if the path does not name one, or
 // names one whose libraries are not listed here.
 func releaseOf(plugin string) int {
-	m := regexp.MustCompile(`cuda(1[0-9])\b|cuda(1[0-9])_`).FindStringSubmatch(filepath.ToSlash(plugin))
+	m := regexp.MustCompile(`cuda(1[23])(\b|_)`).FindStringSubmatch(plugin)
 	if m == nil {
 		return 0
 	}
-	release, _ := strconv.Atoi(m[1] + m[2])
-	if release < oldestRelease || release > oldestRelease+1 {
-		return 0
-	}
+	release, _ := strconv.Atoi(m[1])
 	return release
-}
-
-// name returns the soname by which XLA opens the library.
-func (l cudaLibrary) name(release int) string {
-	return fmt.Sprintf("%s.so.%d", l.file, l.soname[release-oldestRelease])
-}
-
-// install returns the command that installs the library.
-func (l cudaLibrary) install(release int) string {
-	suffix := ""
-	if release == oldestRelease || l.apart {
-		suffix = fmt.Sprintf("-cu%d", release)
-	}
-	return "`pip install " + l.pip + suffix + "`"
-}
-
-// directories returns the candidate directories of the library, relative to a plugin: in the same
-// site-packages or, as go-xla installs it, in a directory nvidia beside or above the plugin.
-func (l cudaLibrary) directories(plugin string, release int) []string {
-	folder := l.folder
-	if release > oldestRelease && !l.apart {
-		folder = fmt.Sprintf("cu%d", release)
-	}
-	var list []string
-	directory := filepath.Dir(plugin)
-	for range 3 {
-		list = append(list, filepath.Join(directory, "nvidia", folder, "lib"))
-		directory = filepath.Dir(directory)
-	}
-	slices.Reverse(list) // site-packages first
-	return list
 }
 
 // A loader loads a shared library by its path, or by name from the system's search path.
@@ -109,7 +74,9 @@ type loader func(path string) error
 // loadLibraries loads NVIDIA's libraries for a plugin: those of Python packages beside it, else
 // those of the system. The error names each missing library that a run on count GPUs requires; warn
 // is called for each whose absence makes a run slower.
-func loadLibraries(plugin string, count int, load loader, warn func(message string, details ...any)) error {
+func loadLibraries(
+	plugin string, count int, load loader, warn func(message string, details ...any),
+) error {
 	release := releaseOf(plugin)
 	if release == 0 {
 		return nil // only the libraries of NVIDIA's own plugin are known
@@ -119,8 +86,9 @@ func loadLibraries(plugin string, count int, load loader, warn func(message stri
 		err := l.load(plugin, release, load)
 		switch {
 		case err == nil || l.needed == never || l.needed == replicas && count < 2:
-		case l.needed == useful:
-			warn("a library of CUDA is missing: "+l.lack, "reason", err)
+		case l.needed == attention:
+			warn("a library of CUDA is missing: cuDNN cannot fuse attention without it, "+
+				"which takes more time and memory", "reason", err)
 		default:
 			failed = append(failed, err)
 		}
@@ -130,19 +98,32 @@ func loadLibraries(plugin string, count int, load loader, warn func(message stri
 
 // load loads the library. Its error distinguishes a file that does not load from a missing file.
 func (l cudaLibrary) load(plugin string, release int, load loader) error {
-	name, places := l.name(release), l.directories(plugin, release)
-	for _, directory := range places {
-		path := filepath.Join(directory, name)
+	folder, suffix := l.folder, ""
+	if release > oldestRelease && !l.apart {
+		folder = fmt.Sprintf("cu%d", release)
+	} else {
+		suffix = fmt.Sprintf("-cu%d", release)
+	}
+	install := "`pip install " + l.pip + suffix + "`"
+	name := fmt.Sprintf("%s.so.%d", l.file, l.soname[release-oldestRelease]) // as XLA opens it
+	// JAX's plugin is two directories below site-packages, where the directory nvidia is; go-xla
+	// installs both beside each other.
+	directory := filepath.Dir(plugin)
+	site := filepath.Join(directory, "../..", "nvidia", folder, "lib")
+	for _, above := range []string{"../..", "..", "."} {
+		path := filepath.Join(directory, above, "nvidia", folder, "lib", name)
 		if _, err := os.Stat(path); err != nil {
 			continue
 		}
 		if err := load(path); err != nil {
-			return fmt.Errorf("%s does not load (%w): `pip install --force-reinstall` of its package, or %s", path, err, l.install(release))
+			return fmt.Errorf("%s does not load (%w): `pip install --force-reinstall` of its package, or %s",
+				path, err, install)
 		}
 		return nil
 	}
 	if err := load(name); err != nil {
-		return fmt.Errorf("%s is missing: %s brings it; looked in %s, in LD_LIBRARY_PATH, and where the system keeps libraries", name, l.install(release), places[0])
+		return fmt.Errorf("%s is missing: %s brings it; looked in %s, in LD_LIBRARY_PATH, "+
+			"and in the system's directories", name, install, site)
 	}
 	return nil
 }
@@ -154,15 +135,20 @@ func checkPluginFile(path string) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("PJRT plugin: %w", err)
 	} else if err != nil {
-		return fmt.Errorf("PJRT plugin %s is no shared library, or a part of one (%w): install it again, or set %s to another", path, err, PluginPathVariable)
+		return fmt.Errorf("PJRT plugin %s is no shared library, or is truncated (%w): "+
+			"install it again, or set %s to another", path, err, PluginPathVariable)
 	}
 	defer file.Close()
 	if own := machines[runtime.GOARCH]; own != 0 && file.Machine != own {
-		return fmt.Errorf("PJRT plugin %s is for another processor (%s, this one is %s): install that for this machine", path, file.Machine, own)
+		return fmt.Errorf("PJRT plugin %s is for another processor (%s, this one is %s): "+
+			"install the one for this machine", path, file.Machine, own)
 	}
 	symbols, err := file.DynamicSymbols()
-	if err == nil && !slices.ContainsFunc(symbols, func(s elf.Symbol) bool { return s.Name == "GetPjrtApi" && s.Section != elf.SHN_UNDEF }) {
-		return fmt.Errorf("%s is no PJRT plugin: it is a library without the function GetPjrtApi; %s", path, getCUDA)
+	if err == nil && !slices.ContainsFunc(symbols, func(s elf.Symbol) bool {
+		return s.Name == "GetPjrtApi" && s.Section != elf.SHN_UNDEF
+	}) {
+		return fmt.Errorf("%s is no PJRT plugin: it is a library without the function GetPjrtApi; %s",
+			path, getCUDA)
 	}
 	return nil
 }
@@ -191,24 +177,30 @@ var neededDriver = map[int]string{12: "525", 13: "580"}
 // of CUDA_VISIBLE_DEVICES, and limited whether it is set.
 func (s driverState) check(plugin string, visible string, limited bool) error {
 	release := releaseOf(plugin)
-	hides := ""
-	if limited {
-		hides = fmt.Sprintf("; CUDA_VISIBLE_DEVICES is %q, which must name GPUs that `nvidia-smi -L` lists, by number or UUID", visible)
-	}
-	var err error
 	switch {
 	case s.Missing != "":
-		err = fmt.Errorf("there is no NVIDIA driver here: libcuda.so.1 does not load (%s): install NVIDIA's driver; a container needs `--gpus all`", s.Missing)
+		return fmt.Errorf("there is no NVIDIA driver here: libcuda.so.1 does not load (%s): "+
+			"install NVIDIA's driver; a container needs `--gpus all`", s.Missing)
 	case s.Version > 0 && release > 0 && s.Version < 1000*release:
-		err = fmt.Errorf("NVIDIA's driver is too old: it supports CUDA %d.%d, and PJRT plugin %s is for CUDA %d: update the driver to %s or newer",
+		err := fmt.Errorf("NVIDIA's driver is too old: it supports CUDA %d.%d, and PJRT plugin %s is "+
+			"for CUDA %d: update the driver to %s or newer",
 			s.Version/1000, s.Version%1000/10, plugin, release, neededDriver[release])
 		if release > oldestRelease && s.Version >= 1000*oldestRelease {
-			err = fmt.Errorf("%w, or `pip uninstall jax-cuda%d-pjrt` and `pip install \"jax[cuda%d]\"`", err, release, oldestRelease)
+			err = fmt.Errorf("%w, or `pip uninstall jax-cuda%d-pjrt` and `pip install \"jax[cuda%d]\"`",
+				err, release, oldestRelease)
 		}
+		return err
 	case s.Status == driverNoDevice, s.Status == driverBadDevice, s.Status == 0 && s.Devices == 0:
-		err = fmt.Errorf("NVIDIA's driver sees no GPU: `nvidia-smi -L` lists those that there are, and MIG instances where MIG is on, of which a program needs one%s", hides)
+		hidden := ""
+		if limited {
+			hidden = fmt.Sprintf("; CUDA_VISIBLE_DEVICES is %q, which must name GPUs that "+
+				"`nvidia-smi -L` lists, by number or UUID", visible)
+		}
+		return fmt.Errorf("NVIDIA's driver sees no GPU: `nvidia-smi -L` lists the GPUs, and the MIG "+
+			"instances where MIG is on, of which a program needs one%s", hidden)
 	case s.Status != 0:
-		err = fmt.Errorf("NVIDIA's driver does not start: error %d (%s): `nvidia-smi` and `dmesg` say more; restart the machine after an update of the driver", s.Status, s.Text)
+		return fmt.Errorf("NVIDIA's driver does not start: error %d (%s): `nvidia-smi` and `dmesg` "+
+			"say more; restart the machine after an update of the driver", s.Status, s.Text)
 	}
-	return err
+	return nil
 }

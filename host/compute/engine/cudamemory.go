@@ -6,7 +6,7 @@ package engine
 // #include <stddef.h>
 // #include <stdint.h>
 //
-// // The arguments of PJRT_Device_MemoryStats, up to the limit; PJRT's C interface adds fields at the end only.
+// // The arguments of PJRT_Device_MemoryStats, up to the limit; PJRT adds fields at the end only.
 // typedef struct {
 // 	size_t size;
 // 	void* extensions;
@@ -22,7 +22,7 @@ package engine
 // 	char later[256]; // what newer versions write
 // } stats;
 //
-// // ask_limit returns the limit, or 0 if the plugin does not tell. The structs of errors have the size and extensions first, too.
+// // ask_limit returns the limit, or 0 if the plugin does not tell.
 // static int64_t ask_limit(void* function, void* destroy, void* device) {
 // 	stats args = {.size = sizeof args, .device = device};
 // 	void* error = ((void* (*)(stats*))function)(&args);
@@ -43,10 +43,10 @@ import (
 	"github.com/gomlx/go-xla/pjrt"
 )
 
-// compiledMemory returns XLA's memory statistics of an executable, which go-xla keeps in an unexported field.
+// compiledMemory returns XLA's memory statistics of an executable.
 func compiledMemory(e compute.Executable) Memory {
 	m := hidden(e, "exec").Interface().(*pjrt.LoadedExecutable).OnDeviceMemoryUsageStats
-	return Memory{Code: m.GeneratedCode, Inputs: m.Inputs, Outputs: m.Outputs, Aliased: m.Aliases, Temporary: m.Temporary}
+	return Memory{m.GeneratedCode, m.Inputs, m.Outputs, m.Aliases, m.Temporary}
 }
 
 // memoryLimit returns the memory limit of the first device. go-xla v0.4.13 does not expose it, so
@@ -57,7 +57,8 @@ func memoryLimit(backend compute.Backend) (int64, bool) {
 		return 0, false
 	}
 	device, api := hidden(client.AddressableDevices()[0], "cDevice"), hidden(client.Plugin(), "api")
-	function, destroy := pluginFunction(api, "PJRT_Device_MemoryStats"), pluginFunction(api, "PJRT_Error_Destroy")
+	function := pluginFunction(api, "PJRT_Device_MemoryStats")
+	destroy := pluginFunction(api, "PJRT_Error_Destroy")
 	if function == nil || destroy == nil {
 		return 0, false
 	}
@@ -65,12 +66,12 @@ func memoryLimit(backend compute.Backend) (int64, bool) {
 	return limit, limit > 0
 }
 
-// clientOf returns the client of the PJRT plugin, which go-xla keeps in an unexported field.
 func clientOf(backend compute.Backend) *pjrt.Client {
 	return hidden(backend, "client").Interface().(*pjrt.Client)
 }
 
-// pluginFunction returns a function of a PJRT plugin, by its name in PJRT's C interface; nil if the plugin is too old to have it.
+// pluginFunction returns a function of a PJRT plugin, by its name in PJRT's C interface; nil if the
+// plugin is too old to have it.
 func pluginFunction(api reflect.Value, name string) unsafe.Pointer {
 	field, ok := api.Type().Elem().FieldByName(name)
 	size := api.Elem().FieldByName("struct_size")

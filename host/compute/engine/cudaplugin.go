@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cage-qat/cage/host/compute/device"
@@ -25,15 +23,17 @@ const PluginPathVariable = "PJRT_PLUGIN_LIBRARY_PATH"
 const getCUDA = "`pip install \"jax[cuda13]\"` (CUDA 12: \"jax[cuda12]\") installs one"
 
 // pluginNames are the file names that PJRT plugins for CUDA are distributed under.
-var pluginNames = []string{"xla_cuda_plugin.so", "pjrt_c_api_cuda*_plugin.so", "pjrt?plugin?cuda*.so"}
+var pluginNames = []string{
+	"xla_cuda_plugin.so", "pjrt_c_api_cuda*_plugin.so", "pjrt?plugin?cuda*.so"}
 
 // jaxPlugins is the pattern of the directories of JAX's plugins in site-packages.
 const jaxPlugins = "jax_plugins/xla_cuda*"
 
-// FindCUDAPlugin searches for a PJRT plugin for CUDA and returns its path. It looks in the directories of
-// PJRT_PLUGIN_LIBRARY_PATH (which may also list plugin files); in the site-packages of the active virtual or Conda
-// environment; where the python3 in PATH finds packages; in the site-packages of the user; in those of the system; and
-// in the directories into which go-xla installs. It prefers the plugin for a newer CUDA release.
+// FindCUDAPlugin searches for a PJRT plugin for CUDA and returns its path. It looks in the
+// directories of PJRT_PLUGIN_LIBRARY_PATH (which may also list plugin files); in the site-packages
+// of the active virtual or Conda environment; in the sys.path of the python3 in PATH; in the
+// site-packages of the user and of the system; and in the directories into which go-xla installs.
+// It prefers the plugin for a newer CUDA release.
 func FindCUDAPlugin() (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -52,58 +52,60 @@ type pluginSearch struct {
 
 func (s pluginSearch) find() (string, error) {
 	var searched []string
-	for _, place := range filepath.SplitList(s.getenv(PluginPathVariable)) {
-		if place == "" {
+	for _, path := range filepath.SplitList(s.getenv(PluginPathVariable)) {
+		if path == "" {
 			continue
 		}
-		searched = append(searched, place)
-		if info, err := os.Stat(place); err == nil && !info.IsDir() {
-			return filepath.Abs(place)
-		}
-		if path := pluginIn(place); path != "" {
+		searched = append(searched, path)
+		if info, err := os.Stat(path); err == nil && !info.IsDir() {
 			return filepath.Abs(path)
 		}
+		if plugin := pluginIn(path); plugin != "" {
+			return filepath.Abs(plugin)
+		}
 	}
-	active := func() []string { return below(sitePackages, s.getenv("VIRTUAL_ENV"), s.getenv("CONDA_PREFIX")) }
-	packages := func() []string { return below(jaxPlugins, s.python()...) }
-	for _, places := range []func() []string{active, packages, s.commonPlaces} {
-		for _, pattern := range places() {
+	const distPackages = "lib/python3*/dist-packages/" + jaxPlugins
+	for _, patterns := range []func() []string{
+		func() []string {
+			return below(sitePackages, s.getenv("VIRTUAL_ENV"), s.getenv("CONDA_PREFIX"))
+		},
+		func() []string { return below(jaxPlugins, s.python()...) },
+		func() []string {
+			return slices.Concat(
+				below(".local/"+sitePackages, s.home), below(".local/lib/go-xla", s.home),
+				below("usr/local/"+sitePackages, s.root), below("usr/local/"+distPackages, s.root),
+				below("usr/"+sitePackages, s.root), below("usr/"+distPackages, s.root),
+				below("usr/local/lib/go-xla", s.root))
+		},
+	} {
+		for _, pattern := range patterns() {
 			searched = append(searched, pattern)
 			directories, err := filepath.Glob(pattern)
 			if err != nil {
 				return "", fmt.Errorf("searching %s: %w", pattern, err)
 			}
-			for i := len(directories) - 1; i >= 0; i-- { // Sorted names: the last has the newest CUDA and Python.
-				if path := pluginIn(directories[i]); path != "" {
-					return filepath.Abs(path)
+			for _, directory := range slices.Backward(directories) { // newest CUDA and Python first
+				if plugin := pluginIn(directory); plugin != "" {
+					return filepath.Abs(plugin)
 				}
 			}
 		}
 	}
-	return "", fmt.Errorf("no PJRT plugin for CUDA found: %s, or set %s to the file or its directory; searched %s",
-		getCUDA, PluginPathVariable, strings.Join(searched, ", "))
+	return "", fmt.Errorf("no PJRT plugin for CUDA found: %s, or set %s to the file or its directory"+
+		"; searched %s", getCUDA, PluginPathVariable, strings.Join(searched, ", "))
 }
 
 const sitePackages = "lib/python3*/site-packages/" + jaxPlugins
 
 // below joins a pattern to each directory that is not empty.
 func below(pattern string, directories ...string) []string {
-	var places []string
+	var patterns []string
 	for _, directory := range directories {
 		if directory != "" {
-			places = append(places, filepath.Join(directory, pattern))
+			patterns = append(patterns, filepath.Join(directory, pattern))
 		}
 	}
-	return places
-}
-
-// commonPlaces returns patterns of the usual directories of plugins and packages, in order of preference.
-func (s pluginSearch) commonPlaces() []string {
-	return slices.Concat(
-		below(".local/"+sitePackages, s.home), below(".local/lib/go-xla", s.home),
-		below("usr/local/"+sitePackages, s.root), below("usr/local/lib/python3*/dist-packages/"+jaxPlugins, s.root),
-		below("usr/"+sitePackages, s.root), below("usr/lib/python3*/dist-packages/"+jaxPlugins, s.root),
-		below("usr/local/lib/go-xla", s.root))
+	return patterns
 }
 
 // pythonPath returns the sys.path of the python3 in PATH: an environment can be in use without a
@@ -112,7 +114,8 @@ func pythonPath() []string {
 	const limit = 10 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	text, err := exec.CommandContext(ctx, "python3", "-c", `import sys; print("\n".join(sys.path))`).Output()
+	const program = `import sys; print("\n".join(sys.path))`
+	text, err := exec.CommandContext(ctx, "python3", "-c", program).Output()
 	if err != nil {
 		return nil
 	}
@@ -136,16 +139,15 @@ func checkPluginPath(path string) error {
 	upper := strings.ToUpper(path)
 	switch {
 	case strings.Contains(path, ","):
-		return fmt.Errorf("PJRT plugin %s: its path must not have a comma: give it one without, by a symbolic link", path)
+		return fmt.Errorf("PJRT plugin %s: its path must not contain a comma: make a symbolic link", path)
 	case !strings.Contains(upper, "CUDA") && !strings.Contains(upper, "NVIDIA"):
-		return fmt.Errorf("PJRT plugin %s: its path must contain \"cuda\", or it is not taken for a plugin of CUDA: give it one that does, by a symbolic link", path)
+		return fmt.Errorf("PJRT plugin %s: its path must contain \"cuda\": make a symbolic link", path)
 	}
 	return nil
 }
 
-// cacheFlags creates a directory for XLA's caches and returns the flags for them, a space before
-// each. Only one process at a time can use the file of compiled kernels; any other gets only the
-// autotuning cache, which has a file for each kernel.
+// cacheFlags creates a directory for the results of XLA's autotuning, which several processes can
+// use at once, and returns its flag, preceded by a space.
 func cacheFlags(directory string) (string, error) {
 	if directory == "" {
 		return "", nil
@@ -157,40 +159,11 @@ func cacheFlags(directory string) (string, error) {
 	if strings.ContainsAny(path, " \t\n\"'") {
 		return "", fmt.Errorf("XLA's cache %q: its flags take no path with spaces or quotes", path)
 	}
-	if err := vfs.At(path).Join("tuned").MkdirAll(); err != nil {
-		return "", fmt.Errorf("XLA's cache: %w: device.cache must name a directory in which this user can write", err)
+	path = filepath.Join(path, "tuned")
+	if err := vfs.At(path).MkdirAll(); err != nil {
+		return "", fmt.Errorf("XLA's cache: %w: this user must be able to write to device.cache", err)
 	}
-	flags := " --xla_gpu_per_fusion_autotune_cache_dir=" + filepath.Join(path, "tuned")
-	locked, err := lockCache(vfs.At(path))
-	if locked {
-		flags += " --xla_gpu_kernel_cache_file=" + filepath.Join(path, "kernels")
-	}
-	return flags, err
-}
-
-// caches holds the locks of the directories whose kernel file this process uses. They are held
-// until the process ends, because XLA uses the files until then.
-var caches = struct {
-	sync.Mutex
-	held map[string]vfs.Lock
-}{held: map[string]vfs.Lock{}}
-
-// lockCache locks the kernel file in a directory. locked is false if another process holds the lock.
-func lockCache(directory vfs.Path) (locked bool, err error) {
-	caches.Lock()
-	defer caches.Unlock()
-	if caches.held[directory.Name] != nil {
-		return true, nil
-	}
-	lock, err := directory.Join(vfs.LockFile).Lock()
-	switch {
-	case errors.Is(err, vfs.ErrLocked):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("XLA's cache: %w: device.cache must name a directory in which this user can write", err)
-	}
-	caches.held[directory.Name] = lock
-	return true, nil
+	return " --xla_gpu_per_fusion_autotune_cache_dir=" + path, nil
 }
 
 // toolkitFlag is XLA's flag for the directory of the CUDA toolkit.
@@ -216,14 +189,15 @@ func toolkitIn(plugin string) string {
 
 // xlaFlags adds the directory of the toolkit to the flags of XLA, unless they name one already.
 func xlaFlags(flags, toolkit string) string {
-	if toolkit == "" || strings.Contains(flags, toolkitFlag) || strings.ContainsAny(toolkit, " \t\"'") {
+	unusable := toolkit == "" || strings.ContainsAny(toolkit, " \t\"'")
+	if unusable || strings.Contains(flags, toolkitFlag) {
 		return flags
 	}
 	return strings.TrimSpace(flags + " " + toolkitFlag + toolkit)
 }
 
-// clientOptions returns the options that go-xla passes to the plugin. By default memory is not preallocated, so
-// that other programs can share the GPU. TF32 is always set explicitly, because go-xla enables it by default.
+// clientOptions returns the options that go-xla passes to the plugin. Memory is preallocated only
+// on demand, so that other programs can share the GPU. go-xla would enable TF32 by default.
 func clientOptions(o Options) string {
 	text := fmt.Sprintf("tf32=%t,preallocate=%t", o.TF32, o.Preallocate)
 	if o.MemoryFraction > 0 {

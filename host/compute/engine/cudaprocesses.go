@@ -7,11 +7,15 @@ package engine
 #include <stdlib.h>
 #include <string.h>
 
-// Functions of cudacallbacks.go. They return a PJRT error code, 0 for success, and a message that the caller frees.
-extern int cageGet(uintptr_t processes, char* key, size_t key_size, int64_t milliseconds, char** value, size_t* value_size, char** message);
-extern int cagePut(uintptr_t processes, char* key, size_t key_size, char* value, size_t value_size, char** message);
+// Functions of cudacallbacks.go. They return a PJRT error code, 0 for success, and a message that
+// the caller frees.
+extern int cageGet(uintptr_t processes, char* key, size_t key_size, int64_t milliseconds,
+                   char** value, size_t* value_size, char** message);
+extern int cagePut(uintptr_t processes, char* key, size_t key_size, char* value, size_t value_size,
+                   char** message);
 
-// The arguments of PJRT_Client_Create and of the callbacks that it takes; PJRT's C interface adds fields at the end only.
+// The arguments of PJRT_Client_Create and of the callbacks that it takes; PJRT adds fields at the
+// end only.
 typedef void* (*make_error)(int code, const char* message, size_t size);
 
 typedef struct {
@@ -72,24 +76,29 @@ static void delete_value(char* value) { free(value); }
 static void* get(get_arguments* a) {
 	char* message = NULL;
 	a->delete_value = delete_value;
-	int code = cageGet((uintptr_t)a->processes, a->key, a->key_size, a->milliseconds > 0 ? a->milliseconds : 1, &a->value, &a->value_size, &message);
+	int64_t milliseconds = a->milliseconds > 0 ? a->milliseconds : 1;
+	int code = cageGet((uintptr_t)a->processes, a->key, a->key_size, milliseconds,
+	                   &a->value, &a->value_size, &message);
 	return as_error(a->error, code, message);
 }
 
 static void* try_get(try_arguments* a) {
 	char* message = NULL;
 	a->delete_value = delete_value;
-	int code = cageGet((uintptr_t)a->processes, a->key, a->key_size, 0, &a->value, &a->value_size, &message);
+	int code = cageGet((uintptr_t)a->processes, a->key, a->key_size, 0,
+	                   &a->value, &a->value_size, &message);
 	return as_error(a->error, code, message);
 }
 
 static void* put(put_arguments* a) {
 	char* message = NULL;
-	int code = cagePut((uintptr_t)a->processes, a->key, a->key_size, a->value, a->value_size, &message);
+	int code = cagePut((uintptr_t)a->processes, a->key, a->key_size, a->value, a->value_size,
+	                   &message);
 	return as_error(a->error, code, message);
 }
 
-// State of create, which replaces PJRT_Client_Create and adds these to its arguments. One client is created at a time.
+// State of create, which replaces PJRT_Client_Create and adds the callbacks to its arguments. One
+// client is created at a time.
 static void* (*original)(create_arguments*);
 static uintptr_t processes;
 
@@ -124,9 +133,11 @@ import (
 	"github.com/gomlx/go-xla/pjrt"
 )
 
-// XLA's GPU client takes its process's rank, the number of processes, and three key-value callbacks by which clients exchange their
-// addresses. go-xla v0.4.13 passes the numbers but no callbacks. So this replaces PJRT_Client_Create, in a copy of the plugin's function
-// table, by a function that adds them. docs/upstream describes the change to go-xla that would make this unnecessary.
+// XLA's GPU client takes its process's rank, the number of processes, and three key-value
+// callbacks by which clients exchange their addresses. go-xla v0.4.13 passes the numbers but no
+// callbacks. So this replaces PJRT_Client_Create, in a copy of the plugin's function table, by a
+// function that adds them. docs/upstream describes the change to go-xla that would make this
+// unnecessary.
 
 // openXLA creates an XLA client on a loaded plugin, for a single process or as one of several.
 func openXLA(plugin string, opts Options) (compute.Backend, error) {
@@ -141,8 +152,8 @@ func openXLA(plugin string, opts Options) (compute.Backend, error) {
 	}
 	n := opts.Count / p.Size()
 	options := pjrt.NamedValuesMap{"node_id": int64(p.Rank()), "num_nodes": int64(p.Size())}
-	if seen := seenGPUs(plugin); seen > 0 {
-		if own := ownGPUs(seen, p.Local(), n); own != nil {
+	if releaseOf(plugin) > 0 {
+		if own := ownGPUs(askDriver().Devices, p.Local(), n); own != nil {
 			options["visible_devices"] = own
 		}
 	}
@@ -159,14 +170,6 @@ func openXLA(plugin string, opts Options) (compute.Backend, error) {
 		return nil, err
 	}
 	return backend, nil
-}
-
-// seenGPUs returns the number of GPUs visible to this process, 0 if unknown.
-func seenGPUs(plugin string) int {
-	if releaseOf(plugin) == 0 {
-		return 0
-	}
-	return askDriver().Devices
 }
 
 // interposing serializes the creation of clients.
@@ -187,19 +190,22 @@ func beside(plugin *pjrt.Plugin, p Processes, create func() error) error {
 	changed := C.malloc(C.size_t(max(size.Uint(), uint64(table.Size()))))
 	defer C.free(changed)
 	C.memcpy(changed, before, C.size_t(size.Uint()))
-	C.interpose(changed, C.size_t(slot.Offset), C.uintptr_t(cgo.NewHandle(p))) // the client may call back for its whole lifetime
+	handle := cgo.NewHandle(p) // never deleted: the client may call back for its whole lifetime
+	C.interpose(changed, C.size_t(slot.Offset), C.uintptr_t(handle))
 	api.Set(reflect.NewAt(table, changed))
 	defer api.Set(reflect.NewAt(table, before))
 	return create()
 }
 
-// spread makes go-xla count the devices of all processes: it compiles for as many devices as it counts, which by default
-// are only those of this process. These come first in its list, so that they keep their device numbers, which uploads use.
+// spread makes go-xla count the devices of all processes: it compiles for as many devices as it
+// counts, which by default are only those of this process. These come first in its list, so that
+// they keep their device numbers, which uploads use.
 func spread(backend *xla.Backend, count, own int) error {
 	client := clientOf(backend)
 	local := client.AddressableDevices()
 	if len(local) != own {
-		return fmt.Errorf("%d replicas are %d for each process, and this one has %d GPU(s), as far as CUDA_VISIBLE_DEVICES lets it see them", count, own, len(local))
+		return fmt.Errorf("%d replicas are %d for each process, and this one has %d GPU(s), "+
+			"as far as CUDA_VISIBLE_DEVICES lets it see them", count, own, len(local))
 	}
 	all, err := client.AllDevices()
 	if err != nil {

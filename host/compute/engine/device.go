@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -20,16 +19,16 @@ import (
 
 // Options are the settings of a device. The zero value is the recommended setting of every kind.
 type Options struct {
-	// Threads limits the worker goroutines of the CPU device: n > 0 allows n of them. 0, the default,
-	// sets no limit; that is the fastest setting and keeps as many busy as there are processors. Other kinds ignore it.
+	// Threads is the maximum number of worker goroutines of the CPU device. 0, the default, sets no
+	// limit, which is fastest: as many are busy as there are processors. CUDA ignores it.
 	Threads int
 
-	// Plugin is the path of the PJRT plugin of the CUDA device, a shared library. If it is empty, it is searched for;
-	// see [FindCUDAPlugin]. Other kinds ignore it.
+	// Plugin is the path of the PJRT plugin of the CUDA device, a shared library; if it is empty,
+	// [FindCUDAPlugin] searches for it. The CPU ignores it.
 	Plugin string
 
-	// TF32 lets the CUDA device round the operands of float32 products to 10 bits of mantissa, which is faster. The
-	// default is exact float32. Other kinds ignore it.
+	// TF32 lets the CUDA device round the operands of float32 products to 10 bits of mantissa, which
+	// is faster. The default is exact float32. The CPU ignores it.
 	TF32 bool
 
 	// Count is the number of replicas, each on its own GPU, on which every step runs in parallel; 0
@@ -40,11 +39,13 @@ type Options struct {
 	// device has one replica, and so one process.
 	Processes Processes
 
-	// Precision is the type in which steps multiply matrices if they ask for it with [DotGeneral]; [device.Float32] if empty.
-	// On the CPU device [device.BFloat16] is faster than float32 where the processor has products in bfloat16.
+	// Precision is the type in which steps multiply matrices if they ask for it with [DotGeneral];
+	// [device.Float32] if empty. On the CPU device [device.BFloat16] is faster than float32 where the
+	// processor multiplies bfloat16.
 	Precision device.Precision
 
-	// Attention selects how models compute attention; [device.AutoAttention] if empty. GPUs ignore it in float32.
+	// Attention selects how models compute attention; [device.AutoAttention] if empty. GPUs ignore it
+	// in float32.
 	Attention device.Attention
 
 	// Kernels selects how programs of plugins are computed; [device.AutoKernels] if empty.
@@ -55,25 +56,26 @@ type Options struct {
 
 	// Allocator is how the CUDA device allocates the memory of a GPU; [device.DefaultAllocator] if
 	// empty. MemoryFraction is the fraction of the GPU's memory that it may use, 0 for XLA's
-	// default; Preallocate reserves all of that at the start. Other kinds ignore these.
+	// default; Preallocate reserves all of that at the start. The CPU ignores these.
 	Allocator      device.Allocator
 	Preallocate    bool
 	MemoryFraction float64
 
-	// Cache is a directory in which XLA keeps compiled kernels and autotuning results for later
-	// processes; none if empty. The first CUDA device of a process decides. Other kinds ignore it.
+	// Cache is a directory in which XLA keeps autotuning results for later processes; none if empty.
+	// The first CUDA device of a process decides. The CPU ignores it.
 	Cache string
 
-	// Timeout bounds how long the CUDA device may take for one execution before that fails with a [HangError]; 0
-	// sets no limit. Uploads and downloads, of which a step has hundreds, are not bounded. Other kinds ignore it.
+	// Timeout bounds how long the CUDA device may take for one execution before that fails with a
+	// [HangError]; 0 sets no limit. Uploads and downloads, of which a step has hundreds, are not
+	// bounded. The CPU ignores it.
 	Timeout time.Duration
 
 	// Warn receives warnings, with details as key-value pairs. Nil discards them.
 	Warn func(message string, details ...any)
 }
 
-// A Device compiles and runs steps, and owns the buffers it uploads and computes. Its methods may be called from
-// several goroutines, except Close.
+// A Device compiles and runs steps, and owns the buffers it uploads and computes. Its methods may
+// be called from several goroutines, except Close.
 type Device struct {
 	kind     string
 	options  Options
@@ -81,19 +83,11 @@ type Device struct {
 	workers  pool // of the CPU device
 	compiled atomic.Int64
 	found    sync.Map    // maps keys to func() any; see Once
-	hangs    atomic.Bool // it did not answer in time and is no longer waited for
-}
-
-// openers maps each kind of device to the function that makes its backend.
-var openers = map[string]func(Options) (compute.Backend, error){
-	device.CPU:  openCPU,
-	device.CUDA: openCUDA,
+	hangs    atomic.Bool // an execution did not end in time; the device is no longer used
 }
 
 // Kinds lists the names that [Open] accepts, sorted.
-func Kinds() []string {
-	return slices.Sorted(maps.Keys(openers))
-}
+func Kinds() []string { return []string{device.CPU, device.CUDA} }
 
 // Built lists the kinds that this build has, sorted: CUDA needs the tag "cuda".
 func Built() []string {
@@ -105,9 +99,13 @@ func Built() []string {
 
 // Open opens a device of the given kind, [device.CPU] or [device.CUDA]. The caller closes it.
 func Open(kind string, opts Options) (*Device, error) {
-	open, ok := openers[kind]
-	if !ok {
-		return nil, fmt.Errorf("unknown device %q: known are %s", kind, strings.Join(Kinds(), ", "))
+	open := openCPU
+	switch kind {
+	case device.CPU:
+	case device.CUDA:
+		open = openCUDA
+	default:
+		return nil, fmt.Errorf("unknown device %q: want one of %s", kind, strings.Join(Kinds(), ", "))
 	}
 	if err := opts.complete(); err != nil {
 		return nil, fmt.Errorf("device %q: %w", kind, err)
@@ -136,8 +134,11 @@ func Open(kind string, opts Options) (*Device, error) {
 // complete sets empty options to their defaults and returns an error for unsupported values.
 func (o *Options) complete() error {
 	o.Count = cmp.Or(o.Count, 1)
-	o.Precision, o.Attention = cmp.Or(o.Precision, device.Float32), cmp.Or(o.Attention, device.AutoAttention)
-	o.Kernels, o.Products, o.Allocator = cmp.Or(o.Kernels, device.AutoKernels), cmp.Or(o.Products, device.FloatProducts), cmp.Or(o.Allocator, device.DefaultAllocator)
+	o.Precision = cmp.Or(o.Precision, device.Float32)
+	o.Attention = cmp.Or(o.Attention, device.AutoAttention)
+	o.Kernels = cmp.Or(o.Kernels, device.AutoKernels)
+	o.Products = cmp.Or(o.Products, device.FloatProducts)
+	o.Allocator = cmp.Or(o.Allocator, device.DefaultAllocator)
 	switch {
 	case o.Threads < 0:
 		return fmt.Errorf("%d threads: want a positive number, or 0 for no limit", o.Threads)
@@ -146,13 +147,15 @@ func (o *Options) complete() error {
 	case o.Count < 0:
 		return fmt.Errorf("%d replicas: want a positive number, or 0 for one", o.Count)
 	case o.Processes != nil && o.Count%o.Processes.Size() != 0:
-		return fmt.Errorf("%d replicas do not divide into %d processes", o.Count, o.Processes.Size())
+		return fmt.Errorf("%d replicas for %d processes: want a multiple", o.Count, o.Processes.Size())
 	case !(o.MemoryFraction >= 0 && o.MemoryFraction <= 1):
 		return fmt.Errorf("memory fraction %g: want a number from 0 to 1", o.MemoryFraction)
 	}
 	return errors.Join(oneOf("precision", o.Precision, device.Float32, device.BFloat16),
-		oneOf("attention", o.Attention, device.AutoAttention, device.FusedAttention, device.PlainAttention),
-		oneOf("kernels", o.Kernels, device.AutoKernels, device.FusedKernels, device.GraphKernels, device.BodyKernels),
+		oneOf("attention", o.Attention,
+			device.AutoAttention, device.FusedAttention, device.PlainAttention),
+		oneOf("kernels", o.Kernels,
+			device.AutoKernels, device.FusedKernels, device.GraphKernels, device.BodyKernels),
 		oneOf("products", o.Products, device.FloatProducts, device.IntegerProducts),
 		oneOf("allocator", o.Allocator, device.Allocators()...))
 }
@@ -188,7 +191,8 @@ func (d *Device) Workers() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// SharesMemory reports whether buffers are in the host's memory, so that [Data] gives access to them.
+// SharesMemory reports whether buffers are in the host's memory, so that [Data] gives access to
+// them.
 func (d *Device) SharesMemory() bool { return d.kind == device.CPU }
 
 // Precision returns the type in which steps multiply matrices.
@@ -218,7 +222,8 @@ func (d *Device) Once(key any, find func() any) any {
 	return f.(func() any)()
 }
 
-// Close frees the device. Its executables and buffers are unusable afterwards. Closing twice does nothing.
+// Close frees the device. Its executables and buffers are unusable afterwards. Closing twice does
+// nothing.
 func (d *Device) Close() error {
 	if d.gone() {
 		return nil
@@ -232,8 +237,9 @@ func (d *Device) Close() error {
 // gone reports whether nothing can be freed any more: the device is closed or hangs.
 func (d *Device) gone() bool { return d.hangs.Load() || d.backend.IsFinalized() }
 
-// within calls f, an execution, and gives up after the device's timeout or when another process is lost. f cannot
-// be interrupted: its goroutine leaks, and so do all buffers and executables of the device, until the process ends.
+// within calls f, an execution, and gives up after the device's timeout or when another process is
+// lost. f cannot be interrupted: its goroutine leaks, and so do all buffers and executables of the
+// device, until the process ends.
 func (d *Device) within(f func() error) error {
 	limit, gone := d.options.Timeout, (<-chan struct{})(nil)
 	if d.options.Processes != nil {
@@ -264,13 +270,12 @@ func (d *Device) within(f func() error) error {
 	}
 }
 
-// errClosed is the error of every operation of a closed device.
-var errClosed = errors.New("the device is closed")
+var (
+	errClosed = errors.New("the device is closed")
+	errHangs  = errors.New("the device did not answer before, and is no longer used")
+)
 
-// errHangs is the error of every operation after a [HangError].
-var errHangs = errors.New("the device has not answered before, and is not used any more")
-
-// checkOpen returns an error if the device was closed.
+// checkOpen returns an error if the device was closed or hangs.
 func (d *Device) checkOpen() error {
 	if d.hangs.Load() {
 		if p := d.options.Processes; p != nil && p.Err() != nil {

@@ -2,36 +2,42 @@
 // data between host slices and device buffers, and runs the executables. It is independent of
 // models and training. Nodes may have gradients that the caller defines ([Custom]).
 //
-// Functions that build graphs follow GoMLX's convention and panic on a mistake; all other code returns errors.
-// [Device.Compile] and [Executable.Run] turn every panic that reaches them into a [*StepError] that names the step.
+// Functions that build graphs follow GoMLX's convention and panic on a mistake; all other code
+// returns errors. [Device.Compile] and [Executable.Run] turn every panic that reaches them into a
+// [*StepError] that names the step.
 //
 // # Buffers and donation
 //
-// A [Buffer] belongs to one device and is freed by [Buffer.Finalize]. Garbage collection frees it, too, but that may be
-// too late for a device with little memory. A buffer given to [Executable.Run] with its donate flag set is gone when
-// Run returns, whether the step succeeded or failed: its memory may have become an output. Only errors that Run finds
-// before it starts the step (a wrong number of inputs, a wrong shape, a buffer that is already gone) leave all buffers
+// A [Buffer] belongs to one device and is freed by [Buffer.Finalize]. Garbage collection frees it,
+// too, but that may be too late for a device with little memory. A buffer given to
+// [Executable.Run] with its donate flag set is gone when Run returns, whether the step succeeded
+// or failed: its memory may have become an output. Only errors that Run finds before it starts the
+// step (a wrong number of inputs, a wrong shape, a buffer that is already gone) leave all buffers
 // intact. To survive a failed step, keep a copy, or a checkpoint, of what is donated.
 //
-// The CPU device reuses the memory of a donated buffer while the step runs. XLA does so only for inputs that were
-// declared as donated when the step was compiled, see [Spec]; the memory of others is free after the step.
+// The CPU device reuses the memory of a donated buffer while the step runs. XLA does so only for
+// inputs that were declared as donated when the step was compiled, see [Spec]; the memory of
+// others is free after the step.
 //
 // # Replicas
 //
-// A device opened with a Count above one consists of that many replicas, each on a GPU of its own, and every step runs on all of
-// them: one program, compiled once, each replica using its own copy of every buffer. [Upload] makes equal copies; [UploadSharded]
-// gives each replica its part. A graph sees the data of one replica; [SumAcross], [MaxAcross] and the other collectives are its
-// only access to the rest. An output must be equal on all replicas unless it is [Sharded]: whatever depends on a sharded input
-// must pass through a collective. A device with one replica runs the same graphs without collectives.
+// A device opened with a Count above one consists of that many replicas, each on a GPU of its own,
+// and every step runs on all of them: one program, compiled once, each replica using its own copy
+// of every buffer. [Upload] makes equal copies; [UploadSharded] gives each replica its part. A
+// graph sees the data of one replica; [SumAcross], [MaxAcross] and the other collectives are its
+// only access to the rest. An output must be equal on all replicas unless it is [Sharded]:
+// whatever depends on a sharded input must pass through a collective. A device with one replica
+// runs the same graphs without collectives.
 //
 // # Precision
 //
-// Buffers are float32. A device opened with [BFloat16] rounds the operands of products to bfloat16 if they are built
-// with [DotGeneral]; all other products stay exact.
+// Buffers are float32. A device opened with [BFloat16] rounds the operands of products to bfloat16
+// if they are built with [DotGeneral]; all other products stay exact.
 //
 // # Reproducibility
 //
-// On the CPU device the same executable with the same inputs gives the same bits, whatever the number of
-// threads. Builds with and without GOEXPERIMENT=simd, and processors with different vector units, round
-// differently; [Device.BuildInfo] describes a device's arithmetic, so that a checkpoint can record it.
+// On the CPU device the same executable with the same inputs gives the same bits, whatever the
+// number of threads. Builds with and without GOEXPERIMENT=simd, and processors with different
+// vector units, round differently; [Device.BuildInfo] describes a device's arithmetic, so that a
+// checkpoint can record it.
 package engine

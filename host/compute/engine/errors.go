@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,9 +23,11 @@ type CountError struct {
 // Error implements the error interface.
 func (e *CountError) Error() string {
 	if e.Kind == device.CPU {
-		return fmt.Sprintf("device %q: %d replicas: it computes on one; several need device %q", e.Kind, e.Want, device.CUDA)
+		return fmt.Sprintf("device %q: %d replicas: it has one; several need device %q",
+			e.Kind, e.Want, device.CUDA)
 	}
-	return fmt.Sprintf("device %q: %d replicas: it has %d GPU(s), as far as CUDA_VISIBLE_DEVICES lets it see them; `nvidia-smi -L` lists those that answer", e.Kind, e.Want, e.Have)
+	return fmt.Sprintf("device %q: %d replicas: it has %d GPU(s), as far as CUDA_VISIBLE_DEVICES "+
+		"lets it see them; `nvidia-smi -L` lists those that answer", e.Kind, e.Want, e.Have)
 }
 
 // A HangError reports that a device did not answer.
@@ -37,9 +38,11 @@ type HangError struct {
 
 // Error implements the error interface.
 func (e *HangError) Error() string {
-	text := fmt.Sprintf("the device has not answered for %v: `nvidia-smi` and `dmesg` say whether the GPU has failed, and device.timeout_minutes sets how long to wait", e.Limit)
+	text := fmt.Sprintf("the device has not answered for %v: `nvidia-smi` and `dmesg` say whether "+
+		"the GPU has failed, and device.timeout_minutes sets how long to wait", e.Limit)
 	if e.Count > 1 {
-		text += "; GPUs that wait for each other may need NCCL_P2P_DISABLE=1, and NCCL_DEBUG=INFO says what they do"
+		text += "; GPUs that wait for each other may need NCCL_P2P_DISABLE=1, " +
+			"and NCCL_DEBUG=INFO says what they do"
 	}
 	return text
 }
@@ -49,15 +52,13 @@ type Phase string
 
 // The phases of a step.
 const (
-	// Building is the call of the function that builds the graph.
-	Building Phase = "building the graph"
-	// Compiling is the translation of the graph for the device.
-	Compiling Phase = "compiling"
-	// Running is the execution.
-	Running Phase = "running"
+	Building  Phase = "building the graph" // the call of the function that builds the graph
+	Compiling Phase = "compiling"          // the translation of the graph for the device
+	Running   Phase = "running"            // the execution
 )
 
-// A StepError reports the failure of one step. Its message gives the step's name, the phase and the cause.
+// A StepError reports the failure of one step. Its message gives the step's name, the phase and
+// the cause.
 type StepError struct {
 	Step  string // name given to Compile
 	Phase Phase
@@ -87,33 +88,23 @@ func stepError(step string, phase Phase, err error) error {
 }
 
 // A MemoryError reports that a device ran out of memory.
-type MemoryError struct {
-	Bytes int64 // requested; 0 if unknown
-	Err   error
-}
-
-// Error implements the error interface.
-func (e *MemoryError) Error() string { return e.Err.Error() }
+type MemoryError struct{ error }
 
 // Unwrap returns the device's own error.
-func (e *MemoryError) Unwrap() error { return e.Err }
+func (e *MemoryError) Unwrap() error { return e.error }
 
-var (
-	exhausted = regexp.MustCompile(`PJRT error \(code=8\)|(?i:out.of.memory)`) // 8 is RESOURCE_EXHAUSTED
-	asked     = regexp.MustCompile(`allocate (\d+) bytes`)
-)
+// exhausted matches PJRT's messages: 8 is RESOURCE_EXHAUSTED.
+var exhausted = regexp.MustCompile(`PJRT error \(code=8\)|(?i:out.of.memory)`)
 
-// asMemoryError converts an error that reports exhausted device memory to a MemoryError. go-xla has no typed errors, so it parses
-// the text of PJRT's message. A kernel that exceeds the shared memory of a multiprocessor has the same code and is not converted.
+// asMemoryError converts an error that reports exhausted device memory to a MemoryError. go-xla
+// has no typed errors, so it reads the text of PJRT's message. A kernel that exceeds the shared
+// memory of a multiprocessor has the same code and is not converted.
 func asMemoryError(err error) error {
-	if err == nil || !exhausted.MatchString(err.Error()) || strings.Contains(strings.ToLower(err.Error()), "shared memory") {
+	if err == nil || !exhausted.MatchString(err.Error()) ||
+		strings.Contains(strings.ToLower(err.Error()), "shared memory") {
 		return err
 	}
-	e := &MemoryError{Err: err}
-	if found := asked.FindStringSubmatch(err.Error()); found != nil {
-		e.Bytes, _ = strconv.ParseInt(found[1], 10, 64) // 0 for a number that is too large
-	}
-	return e
+	return &MemoryError{err}
 }
 
 // panicError is a panic that was caught.

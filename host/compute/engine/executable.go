@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/pprof"
 	"slices"
 
@@ -11,9 +12,12 @@ import (
 	"github.com/gomlx/compute/distributed"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/device"
 )
 
-// ProfileLabel is the label of samples in CPU profiles that holds the name of the running executable.
+// ProfileLabel is the label of samples in CPU profiles that holds the name of the running
+// executable.
 const ProfileLabel = "executable"
 
 // A Spec describes one input of a step: its name, element type and dimensions.
@@ -25,15 +29,16 @@ type Spec struct {
 	// of Shape times the number of replicas. With one replica the flag has no effect.
 	Sharded bool
 
-	// Donated inputs lend their memory to an output: the first of the same shape that no earlier input has
-	// taken. So parameters and states are updated in place if their successors are returned in the same order.
-	// Results are the same with and without it. Each call of Run still chooses which inputs it donates; an
-	// input that is declared but not donated is copied. The CPU device reuses memory without this declaration.
+	// Donated inputs lend their memory to an output: the first of the same shape that no earlier input
+	// has taken. So parameters and states are updated in place if their successors are returned in the
+	// same order. Results are the same with and without it. Each call of Run still chooses which
+	// inputs it donates; an input that is declared but not donated is copied. The CPU device reuses
+	// memory without this declaration.
 	Donated bool
 }
 
-// A BuildFunc builds the graph of a step: it receives one node per input, in order, and returns the outputs, at least
-// one. It may panic, as GoMLX's functions do.
+// A BuildFunc builds the graph of a step: it receives one node per input, in order, and returns the
+// outputs, at least one. It may panic, as GoMLX's functions do.
 type BuildFunc func(g *graph.Graph, inputs []*graph.Node) []*graph.Node
 
 // An Executable is a compiled step. Run may be called from several goroutines at once.
@@ -46,20 +51,36 @@ type Executable struct {
 	graph   *graph.Graph
 }
 
-// Compile builds the graph of a step and compiles it for the device. The name appears in every error of the step. The
-// executable keeps its memory until Close.
+// Compile builds the graph of a step and compiles it for the device. The name appears in every
+// error of the step. The executable keeps its memory until Close.
 func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executable, error) {
 	if err := d.checkOpen(); err != nil {
-		return nil, stepError(name, Building, err)
-	}
-	if err := checkSpecs(inputs); err != nil {
 		return nil, stepError(name, Building, err)
 	}
 	backend := &recordingBackend{Backend: d.backend}
 	g := graph.NewGraph(backend, name)
 	g.AttachState(deviceKey{}, d)
-	outputs, err := d.build(g, inputs, build)
-	if err != nil {
+	var outputs []*graph.Node
+	if err := catch(func() error {
+		if d.Count() > 1 {
+			mesh, err := distributed.NewDeviceMesh([]int{d.Count()}, []string{"replica"})
+			if err == nil {
+				err = g.SetSPMD(mesh)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		nodes := make([]*graph.Node, len(inputs))
+		for i, spec := range inputs {
+			nodes[i] = graph.Parameter(g, spec.Name, spec.Shape)
+		}
+		outputs = build(g, nodes)
+		if len(outputs) == 0 || slices.Contains(outputs, nil) {
+			return fmt.Errorf("the step has no outputs, or one is nil: %v", outputs)
+		}
+		return nil
+	}); err != nil {
 		g.Finalize()
 		return nil, stepError(name, Building, err)
 	}
@@ -72,15 +93,22 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 		if sharded {
 			whole = timesReplicas(whole, d.Count())
 		}
-		parts, e.outputs, e.sharded = append(parts, output.Shape()), append(e.outputs, whole), append(e.sharded, sharded)
+		parts, e.outputs = append(parts, output.Shape()), append(e.outputs, whole)
+		e.sharded = append(e.sharded, sharded)
 	}
 	if err := catch(func() error {
-		if isXLA(backend.builder) {
-			if err := completeProgram(backend.builder, pairDonated(inputs, parts), d.callees(backend)); err != nil {
-				return err
-			}
+		if !isXLA(backend.builder) {
+			return g.Compile(outputs...)
 		}
-		if err := g.Compile(outputs...); err != nil || d.options.Processes == nil || !isXLA(backend.builder) {
+		callees := maps.Clone(backend.callees)
+		if d.options.Kernels == device.BodyKernels { // the body of each kernel is executed instead
+			maps.DeleteFunc(callees, func(_ string, c callee) bool { return c.collective == "" })
+		}
+		pairs := pairDonated(inputs, parts)
+		if err := completeProgram(backend.builder, pairs, callees, d.Count()); err != nil {
+			return err
+		}
+		if err := g.Compile(outputs...); err != nil || d.options.Processes == nil {
 			return err
 		}
 		_, own := d.mine()
@@ -110,61 +138,6 @@ func pairDonated(inputs []Spec, outputs []shapes.Shape) map[int]int {
 		}
 	}
 	return pairs
-}
-
-// build creates the parameter nodes of the inputs and calls build on them.
-func (d *Device) build(g *graph.Graph, inputs []Spec, build BuildFunc) (outputs []*graph.Node, err error) {
-	err = catch(func() error {
-		if d.Count() > 1 {
-			mesh, err := distributed.NewDeviceMesh([]int{d.Count()}, []string{"replica"})
-			if err == nil {
-				err = g.SetSPMD(mesh)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		nodes := make([]*graph.Node, len(inputs))
-		for i, spec := range inputs {
-			nodes[i] = graph.Parameter(g, spec.Name, spec.Shape)
-		}
-		outputs = build(g, nodes)
-		return checkOutputs(g, outputs)
-	})
-	return outputs, err
-}
-
-func checkSpecs(inputs []Spec) error {
-	seen := make(map[string]bool)
-	for i, spec := range inputs {
-		switch {
-		case spec.Name == "":
-			return fmt.Errorf("input %d has no name", i)
-		case seen[spec.Name]:
-			return fmt.Errorf("two inputs are named %q", spec.Name)
-		case !spec.Shape.Ok():
-			return fmt.Errorf("input %q has no shape", spec.Name)
-		case spec.Sharded && spec.Shape.Rank() == 0:
-			return fmt.Errorf("input %q is a scalar, which cannot be sharded", spec.Name)
-		}
-		seen[spec.Name] = true
-	}
-	return nil
-}
-
-func checkOutputs(g *graph.Graph, outputs []*graph.Node) error {
-	if len(outputs) == 0 {
-		return errors.New("the step returns no outputs")
-	}
-	for i, output := range outputs {
-		switch {
-		case output == nil:
-			return fmt.Errorf("output %d is nil", i)
-		case output.Graph() != g:
-			return fmt.Errorf("output %d belongs to another graph", i)
-		}
-	}
-	return nil
 }
 
 // Name returns the name given to Compile.
@@ -270,7 +243,8 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 		case !input.shape.Equal(want):
 			return nil, fmt.Errorf("input %q has shape %s, want %s", spec.Name, input.shape, want)
 		case input.sharded != sharded:
-			return nil, fmt.Errorf("input %q: is its buffer sharded? %t, want %t", spec.Name, input.sharded, spec.Sharded)
+			return nil, fmt.Errorf("input %q: its buffer is sharded: %t, want %t",
+				spec.Name, input.sharded, spec.Sharded)
 		}
 		for j, part := range *data {
 			buffers[j*len(inputs)+i] = part
@@ -283,14 +257,16 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 	for i, input := range inputs {
 		// The step would overwrite a buffer that it still reads.
 		if j, twice := first[input]; twice && (donate[i] || donate[j]) {
-			return nil, fmt.Errorf("inputs %q and %q are one buffer, which therefore cannot be donated", e.inputs[j].Name, e.inputs[i].Name)
+			return nil, fmt.Errorf("inputs %q and %q are one buffer, which therefore cannot be donated",
+				e.inputs[j].Name, e.inputs[i].Name)
 		}
 		first[input] = i
 	}
 	return buffers, nil
 }
 
-// Close frees the compiled step. Closing twice does nothing. It must not be called while Run is in progress.
+// Close frees the compiled step. Closing twice does nothing. It must not be called while Run is in
+// progress.
 func (e *Executable) Close() error {
 	if e.device.hangs.Load() {
 		return nil
@@ -308,7 +284,9 @@ type Input struct {
 }
 
 // Evaluate compiles a graph, executes it once, and returns its outputs, which are float32.
-func (d *Device) Evaluate(name string, inputs []Input, build BuildFunc) (values [][]float32, err error) {
+func (d *Device) Evaluate(
+	name string, inputs []Input, build BuildFunc,
+) (values [][]float32, err error) {
 	specs := make([]Spec, len(inputs))
 	for i, in := range inputs {
 		specs[i] = in.Spec

@@ -11,9 +11,10 @@ type gathered struct {
 	rounded bool
 }
 
-// GatherDifferentiable is [Gather] with a gradient: a reduce-scatter of the adjoints. If rounded is set, the
-// values are transferred in bfloat16, for products that round to it anyway. A [Checkpoint] whose input was
-// gathered gathers it inside, and again in the backward pass, so that the whole tensor is not kept in between.
+// GatherDifferentiable is [Gather] with a gradient: a reduce-scatter of the adjoints. If rounded is
+// set, the values are transferred in bfloat16, for products that round to it anyway. A [Checkpoint]
+// whose input was gathered gathers it inside, and again in the backward pass, so that the whole
+// tensor is not kept in between.
 func GatherDifferentiable(rows *graph.Node, rounded bool) *graph.Node {
 	part := rows
 	if rounded {
@@ -30,8 +31,11 @@ func GatherDifferentiable(rows *graph.Node, rounded bool) *graph.Node {
 	return whole
 }
 
-// ungather replaces all-gathered inputs by their local shards, and returns a function that gathers these again.
-func ungather(inputs []*graph.Node) (rows []*graph.Node, gather func([]*graph.Node) []*graph.Node) {
+// ungather replaces all-gathered inputs by their local shards, and returns a function that gathers
+// these again.
+func ungather(
+	inputs []*graph.Node,
+) (rows []*graph.Node, gather func([]*graph.Node) []*graph.Node) {
 	notes := make([]gathered, len(inputs))
 	rows = append(rows, inputs...)
 	for i, in := range inputs {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -16,9 +17,9 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// Constant returns a node with the given dimensions and elements, in row-major order. It is the way to put a large
-// table into a graph: GoMLX walks nested slices element by element, with reflection. Like other functions that build
-// graphs, it panics, here if the elements do not fill the dimensions.
+// Constant returns a node with the given dimensions and elements, in row-major order. It is the way
+// to put a large table into a graph: GoMLX walks nested slices element by element, with reflection.
+// Like other functions that build graphs, it panics on a mistake.
 func Constant[T Element](g *graph.Graph, data []T, dims ...int) *graph.Node {
 	if _, err := makeShape(dtypes.FromGenericsType[T](), len(data), dims); err != nil {
 		panic(err)
@@ -29,7 +30,8 @@ func Constant[T Element](g *graph.Graph, data []T, dims ...int) *graph.Node {
 // deviceKey is the key under which a graph keeps its device.
 type deviceKey struct{}
 
-// DeviceOf returns the device for which the graph is built; nil if [Device.Compile] does not build it.
+// DeviceOf returns the device for which the graph is built; nil if [Device.Compile] does not build
+// it.
 func DeviceOf(g *graph.Graph) *Device {
 	d, _ := g.State(deviceKey{}).(*Device)
 	return d
@@ -59,48 +61,70 @@ type operand struct{ rounded *graph.Node }
 // NoteOperand records that rounded is x in bfloat16, so that [Operand] need not convert x.
 func NoteOperand(x, rounded *graph.Node) { Note(x, operand{rounded}) }
 
-// DotGeneral is GoMLX's product of two float32 nodes, in the precision that the graph's device was opened with: the
-// operands are rounded to it; the sums and the result are float32. For products that must not be rounded, use GoMLX's.
-func DotGeneral(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
-	return dot(a, aContracted, aBatch, b, bContracted, bBatch, false)
+// DotGeneral is GoMLX's product of two float32 nodes, in the precision that the graph's device was
+// opened with: the operands are rounded to it; the sums and the result are float32. For products
+// that must not be rounded, use GoMLX's.
+func DotGeneral(
+	a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int,
+) *graph.Node {
+	return product{a, aContracted, aBatch, b, bContracted, bBatch}.dot(false)
 }
 
 // DotGeneralRounded is [DotGeneral] with the result, a float32 node, also rounded to the precision:
 // in bfloat16 it takes half the memory until an elementwise operation reads it.
-func DotGeneralRounded(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
-	return dot(a, aContracted, aBatch, b, bContracted, bBatch, true)
+func DotGeneralRounded(
+	a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int,
+) *graph.Node {
+	return product{a, aContracted, aBatch, b, bContracted, bBatch}.dot(true)
 }
 
 // AddDotGeneral returns sum + [DotGeneral], in one pass if package matmul computes products.
-func AddDotGeneral(sum, a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
-	if OwnProducts(a.Graph()) {
-		return nativeDot(Arithmetic(a.Graph()), a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, sum, false)
+func AddDotGeneral(
+	sum, a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int,
+) *graph.Node {
+	p := product{a, aContracted, aBatch, b, bContracted, bBatch}
+	if g := a.Graph(); OwnProducts(g) {
+		return p.native(Arithmetic(g), productOptions{sum: sum})
 	}
-	return graph.Add(sum, dot(a, aContracted, aBatch, b, bContracted, bBatch, false))
+	return graph.Add(sum, p.dot(false))
 }
 
-func dot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int, rounded bool) *graph.Node {
-	g := a.Graph()
+// ExactDot is [DotGeneral] in float32, whatever the precision of the device.
+func ExactDot(
+	a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int,
+) *graph.Node {
+	tier, err := ProductTier()
+	if err == nil && a.DType() == dtypes.Float32 && DeviceOf(a.Graph()).Fuses() && !tier.IsPortable() {
+		p := product{a, aContracted, aBatch, b, bContracted, bBatch}
+		return p.native(matmul.Float32, productOptions{})
+	}
+	return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
+}
+
+// product holds the operands of a product, with their contracted and batch axes.
+type product struct {
+	a                   *graph.Node
+	aContracted, aBatch []int
+	b                   *graph.Node
+	bContracted, bBatch []int
+}
+
+func (p product) dot(rounded bool) *graph.Node {
+	g := p.a.Graph()
 	switch {
 	case OwnProducts(g):
-		return nativeDot(Arithmetic(a.Graph()), a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, nil, rounded)
+		return p.native(Arithmetic(g), productOptions{rounded: rounded})
 	case !InBFloat16(g):
-		return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
+		return graph.DotGeneral(p.a, p.aContracted, p.aBatch, p.b, p.bContracted, p.bBatch)
 	}
 	result := dtypes.Float32
 	if rounded {
 		result = dtypes.BFloat16
 	}
-	product := graph.Dot(Operand(a), Operand(b)).WithAccumulatorDType(dtypes.Float32).WithOutputDType(result)
-	return graph.ConvertDType(product.General(aContracted, aBatch, bContracted, bBatch), dtypes.Float32)
-}
-
-// ExactDot is a product without rounding of the operands, whatever the precision of the device; on the CPU package matmul computes it.
-func ExactDot(a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int) *graph.Node {
-	if tier, err := ProductTier(); err == nil && a.DType() == dtypes.Float32 && DeviceOf(a.Graph()).Fuses() && !tier.IsPortable() {
-		return nativeDot(matmul.Float32, a, aContracted, aBatch, b, bContracted, bBatch, nil, nil, nil, false)
-	}
-	return graph.DotGeneral(a, aContracted, aBatch, b, bContracted, bBatch)
+	dot := graph.Dot(Operand(p.a), Operand(p.b))
+	dot = dot.WithAccumulatorDType(dtypes.Float32).WithOutputDType(result)
+	y := dot.General(p.aContracted, p.aBatch, p.bContracted, p.bBatch)
+	return graph.ConvertDType(y, dtypes.Float32)
 }
 
 // Rounded returns x, rounded to the precision of the graph's device, as a float32 node.
@@ -115,15 +139,15 @@ func Rounded(x *graph.Node) *graph.Node {
 	return graph.ConvertDType(short, dtypes.Float32)
 }
 
-// OnCPU reports whether the graph is built for the CPU device, for which some operations are lowered differently.
+// OnCPU reports whether the graph is built for the CPU device.
 func OnCPU(g *graph.Graph) bool { return g.Backend().String() == gobackend.BackendName }
 
-// Replicas returns the number of replicas that will run the graph, each on its own shard of the sharded inputs.
+// Replicas returns the number of replicas that will run the graph, each on its own shard of the
+// sharded inputs.
 func Replicas(g *graph.Graph) int { return g.NumDevices() }
 
-// SumAcross returns for each node the sum of its values on all replicas, which is equal on all of them; with one
-// replica, it returns the nodes themselves. Gradients do not pass through it: use it on what has already been
-// differentiated.
+// SumAcross returns for each node the sum of its values on all replicas, which is equal on all of
+// them; with one replica, it returns the nodes themselves. Gradients do not pass through it.
 func SumAcross(nodes ...*graph.Node) []*graph.Node { return across(compute.ReduceOpSum, nodes) }
 
 // MaxAcross is [SumAcross] with maxima in place of sums.
@@ -137,25 +161,28 @@ func across(op compute.ReduceOpType, nodes []*graph.Node) []*graph.Node {
 	for i, node := range nodes {
 		all[i] = node
 		if g := node.Graph(); Replicas(g) > 1 {
-			// One by one: XLA combines them as it sees fit, and can start the first before the last operand is computed.
+			// Each on its own, because XLA can start the first before the last operand is computed.
 			all[i] = g.Distributed().AllReduceOne(node, op)
 		}
 	}
 	return all
 }
 
-// LongestIntegers is the largest length of an inner product of integers in [−127, 127] that cannot overflow int32.
+// LongestIntegers is the largest length of an inner product of integers from −127 to 127 that
+// cannot overflow int32.
 const LongestIntegers = math.MaxInt32 / (127 * 127)
 
-// DotIntegers returns a·bᵀ, float32 [m, n], for two int8 nodes [m, k] and [n, k], with row i scaled by rows[i]
-// ([m, 1]) and column j by columns[j] ([n, 1], or nil). The sums are exact for k up to [LongestIntegers] if
-// neither contains −128. If rounded is set, the result is rounded to the precision of the device.
+// DotIntegers returns a·bᵀ, float32 [m, n], for two int8 nodes [m, k] and [n, k], with row i
+// scaled by rows[i] ([m, 1]) and column j by columns[j] ([n, 1], or nil). The sums are exact for k
+// up to [LongestIntegers] if neither contains −128. If rounded is set, the result is rounded to
+// the precision of the device.
 func DotIntegers(a, b, rows, columns *graph.Node, rounded bool) *graph.Node {
-	g := a.Graph()
-	if OnCPU(g) {
-		return nativeDot(matmul.Int8, a, []int{1}, nil, b, []int{1}, nil, rows, columns, nil, rounded)
+	if OnCPU(a.Graph()) {
+		p := product{a, []int{1}, nil, b, []int{1}, nil}
+		return p.native(matmul.Int8, productOptions{rows: rows, columns: columns, rounded: rounded})
 	}
-	product := graph.ConvertDType(graph.Dot(a, b).WithOutputDType(dtypes.Int32).General([]int{1}, nil, []int{1}, nil), dtypes.Float32)
+	sums := graph.Dot(a, b).WithOutputDType(dtypes.Int32).General([]int{1}, nil, []int{1}, nil)
+	product := graph.ConvertDType(sums, dtypes.Float32)
 	dims := product.Shape().Dimensions
 	product = graph.Mul(product, graph.BroadcastToDims(rows, dims...))
 	if columns != nil {
@@ -172,9 +199,10 @@ func DotIntegers(a, b, rows, columns *graph.Node, rounded bool) *graph.Node {
 // must not use other nodes.
 type LoopBody func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node
 
-// Loop applies a body n times to a state, using the memory of one iteration, and returns the last state. It has no
-// gradient. On the CPU the loop is unrolled in the graph: GoMLX v0.28.16 compiles the body of a loop before a pass that
-// changes the body, and a loop with broadcasts in it fails when it runs.
+// Loop applies a body n times to a state, using the memory of one iteration, and returns the last
+// state. It has no gradient. On the CPU the loop is unrolled in the graph: GoMLX v0.28.16 compiles
+// the body of a loop before a pass that changes the body, and a loop with broadcasts in it fails
+// when it runs.
 func Loop(g *graph.Graph, n int, fixed, state []*graph.Node, body LoopBody) []*graph.Node {
 	if OnCPU(g) {
 		for i := range n {
@@ -196,7 +224,9 @@ func Loop(g *graph.Graph, n int, fixed, state []*graph.Node, body LoopBody) []*g
 
 // closure returns a function for a loop, with parameters of the shapes of like. Their names are
 // unique, because in StableHLO a nested loop sees the names of the enclosing body.
-func closure(g *graph.Graph, like []*graph.Node, build func(in []*graph.Node) []*graph.Node) *graph.Function {
+func closure(
+	g *graph.Graph, like []*graph.Node, build func(in []*graph.Node) []*graph.Node,
+) *graph.Function {
 	r, ok := g.Backend().(*recordingBackend)
 	if !ok {
 		panic(errors.New("a loop: the graph is not built by a device"))
@@ -213,18 +243,61 @@ func closure(g *graph.Graph, like []*graph.Node, build func(in []*graph.Node) []
 	})
 }
 
-// recordingBackend is a backend that records the builder of the single graph built on it.
+// recordingBackend records facts about the single graph that is built on it.
 type recordingBackend struct {
 	compute.Backend
-	builder compute.Builder // nil until the graph has a node
-	// functions holds the placeholders of the graph's kernels until it is compiled; kernels maps the placeholders' names to the kernels.
-	functions map[kernelKey]*graph.Function
-	kernels   map[string]Kernel
-	notes     map[*graph.Node][]any // see Note
-	closures  int                   // number of loop functions so far
-	// stands holds the placeholder functions of operations, by operation and shape; operations maps the placeholders' names to the operations.
-	stands     map[string]*graph.Function
-	operations map[string]operation
+	builder  compute.Builder       // nil until the graph has a node
+	notes    map[*graph.Node][]any // see Note
+	closures int                   // number of loop functions so far
+	// functions holds the placeholder functions, and callees, by their names, what they represent.
+	functions map[placeholder]*graph.Function
+	callees   map[string]callee
+}
+
+// A callee is represented in a graph, until it is compiled, by a call of a placeholder function. It
+// is a kernel, or a collective over all replicas that GoMLX lacks.
+type callee struct {
+	kernel     Kernel
+	collective collective // "" for a kernel
+}
+
+// placeholder identifies a placeholder function.
+type placeholder struct {
+	callee callee
+	inputs string // their shapes
+}
+
+// call applies the callee to inputs. The function body has the same type; it is executed on devices
+// that do not replace the placeholder.
+func (c callee) call(
+	inputs []*graph.Node, body func(in []*graph.Node) []*graph.Node,
+) []*graph.Node {
+	g, prefix := inputs[0].Graph(), cmp.Or(string(c.collective), "kernel")
+	r, ok := g.Backend().(*recordingBackend)
+	if !ok {
+		panic(fmt.Errorf("%s %s: the graph is not built by a device", prefix, c.kernel.Name))
+	}
+	key := placeholder{callee: c}
+	for _, in := range inputs {
+		key.inputs += in.Shape().String()
+	}
+	f, ok := r.functions[key]
+	if !ok {
+		name := fmt.Sprintf("%s_%d", prefix, len(r.functions))
+		f = graph.NewFunction(g, name, func(*graph.Graph) []*graph.Node {
+			parameters := make([]*graph.Node, len(inputs))
+			for i, in := range inputs {
+				parameters[i] = graph.Parameter(g, "", in.Shape())
+			}
+			defer ownScope(g)()
+			return body(parameters)
+		})
+		if r.functions == nil {
+			r.functions, r.callees = map[placeholder]*graph.Function{}, map[string]callee{}
+		}
+		r.functions[key], r.callees[name] = f, c
+	}
+	return f.Call(inputs...)
 }
 
 // Builder implements compute.Backend.
@@ -273,45 +346,24 @@ type Kernel struct {
 	Grid, Warps int
 }
 
-// Call returns the outputs of the kernel for the inputs. They have the number, shapes and element types of
-// the outputs of body. body is the reference implementation: it computes the outputs from its arguments and
-// constants only. The device executes the kernel in its place, and cannot compile the graph if it does not
-// support kernels. Like other functions that build graphs, Call panics on a mistake.
-func (k Kernel) Call(inputs []*graph.Node, body func(in []*graph.Node) []*graph.Node) []*graph.Node {
-	g := inputs[0].Graph()
-	r, ok := g.Backend().(*recordingBackend)
-	if !ok {
-		panic(fmt.Errorf("kernel %s: the graph is not built by a device", k.Name))
-	}
-	key := kernelKey{k, ""}
-	for _, in := range inputs {
-		key.inputs += in.Shape().String()
-	}
-	f, ok := r.functions[key]
-	if !ok {
-		name := fmt.Sprintf("kernel_%d", len(r.functions))
-		f = graph.NewFunction(g, name, func(*graph.Graph) []*graph.Node {
-			parameters := make([]*graph.Node, len(inputs))
-			for i, in := range inputs {
-				parameters[i] = graph.Parameter(g, "", in.Shape())
-			}
-			defer ownScope(g)()
-			return body(parameters)
-		})
-		if r.functions == nil {
-			r.functions, r.kernels = map[kernelKey]*graph.Function{}, map[string]Kernel{}
-		}
-		r.functions[key], r.kernels[name] = f, k
-	}
-	return f.Call(inputs...)
+// Call returns the outputs of the kernel for the inputs. They have the number, shapes and element
+// types of the outputs of body, the reference implementation, which computes the outputs from its
+// arguments and constants only. The device executes the kernel in its place, and cannot compile the
+// graph if it does not support kernels.
+func (k Kernel) Call(
+	inputs []*graph.Node, body func(in []*graph.Node) []*graph.Node,
+) []*graph.Node {
+	return callee{kernel: k}.call(inputs, body)
 }
 
 // KernelsIn returns the kernels that a graph calls so far, by the names of their placeholder
 // functions.
-func KernelsIn(g *graph.Graph) map[string]Kernel { return g.Backend().(*recordingBackend).kernels }
-
-// kernelKey identifies the placeholder function of a kernel.
-type kernelKey struct {
-	kernel Kernel
-	inputs string // their shapes
+func KernelsIn(g *graph.Graph) map[string]Kernel {
+	kernels := map[string]Kernel{}
+	for name, c := range g.Backend().(*recordingBackend).callees {
+		if c.collective == "" {
+			kernels[name] = c.kernel
+		}
+	}
+	return kernels
 }

@@ -23,29 +23,33 @@ import (
 func hidden(of any, name string) reflect.Value {
 	field := reflect.Indirect(reflect.ValueOf(of)).FieldByName(name)
 	if !field.IsValid() {
-		panic(fmt.Errorf("this build relies on the field %s of %T, which its versions of GoMLX and go-xla do not have", name, of))
+		panic(fmt.Errorf("this build relies on the field %s of %T, "+
+			"which its versions of GoMLX and go-xla do not have", name, of))
 	}
 	return reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem()
 }
 
-// Descend makes GoMLX's differentiation treat the node as also computed from the given nodes, which the
-// device does not read. The node must have a gradient defined by an alternative computed from all of them.
+// Descend makes GoMLX's differentiation treat the node as also computed from the given nodes,
+// which the device does not read. The node must have a gradient defined by an alternative computed
+// from all of them.
 func Descend(node *graph.Node, from ...*graph.Node) {
 	inputs := hidden(node, "inputNodes")
 	own := inputs.Slice3(0, inputs.Len(), inputs.Len()) // full capacity, so that append copies
 	inputs.Set(reflect.AppendSlice(own, reflect.ValueOf(from)))
 }
 
-// isXLA reports whether a builder is go-xla's, by type name: a build without CUDA does not link the type.
+// isXLA reports whether a builder is go-xla's, by type name: a build without CUDA does not link
+// the type.
 func isXLA(builder compute.Builder) bool {
 	return builder != nil && strings.HasSuffix(reflect.TypeOf(builder).String(), "xla.Builder")
 }
 
-// ownScope gives the function that is being built its own caches of constants, reductions and closures,
-// until the returned function is called. GoMLX reuses the node of an equal scalar constant, and go-xla the
-// function of a reduction; but go-xla cannot use inside a function what was created outside it, nor the
-// reverse. And GoMLX v0.28.16 makes every closure a child of the main function, which go-xla rejects in
-// other functions: a loop or a sort inside a loop's body would not build. It panics as graph building does.
+// ownScope gives the function that is being built its own caches of constants, reductions and
+// closures, until the returned function is called. GoMLX reuses the node of an equal scalar
+// constant, and go-xla the function of a reduction; but go-xla cannot use inside a function what
+// was created outside it, nor the reverse. And GoMLX v0.28.16 makes every closure a child of the
+// main function, which go-xla rejects in other functions: a loop or a sort inside a loop's body
+// would not build. It panics as graph building does.
 func ownScope(g *graph.Graph) (restore func()) {
 	var fields, inside []reflect.Value
 	fresh := func(of any, names ...string) {
@@ -83,21 +87,26 @@ func workersOf(backend any) pool { return hidden(backend, "Workers").Interface()
 // executor. If the data of a call's node is a Native, executeNative runs it; all other calls go to
 // the original executor.
 
-// executor executes nodes with several outputs. In the backend the pointers are *Backend, *Node and *Buffer,
-// types internal to its module. Functions that differ only in pointer types have the same calling convention.
-type executor func(backend, node unsafe.Pointer, inputs []unsafe.Pointer, owned []bool) ([]unsafe.Pointer, error)
+// executor executes nodes with several outputs. In the backend the pointers are *Backend, *Node and
+// *Buffer, types internal to its module. Functions that differ only in pointer types have the same
+// calling convention.
+type executor func(
+	backend, node unsafe.Pointer, inputs []unsafe.Pointer, owned []bool,
+) ([]unsafe.Pointer, error)
 
 // executors is the backend's dispatch table, by operation type.
 //
 //go:linkname executors github.com/gomlx/compute/internal/gobackend.MultiOutputsNodeExecutors
 var executors [compute.OpTypeLast]executor
 
-// executeCall is the backend's original executor of calls, and executeCallName the name by which init recognizes it.
+// executeCall is the backend's original executor of calls, which init recognizes by
+// executeCallName.
 var executeCall executor
 
 const executeCallName = "github.com/gomlx/compute/internal/gobackend/ops.execCall"
 
-// init replaces the executor of calls. The backend has filled its table by then, because this package imports it.
+// init replaces the executor of calls. The backend has filled its table by then, because this
+// package imports it.
 func init() {
 	f := executors[compute.OpTypeCall]
 	if f != nil && runtime.FuncForPC(reflect.ValueOf(f).Pointer()).Name() == executeCallName {
@@ -114,8 +123,11 @@ type layout struct {
 // known is set by [setNative].
 var known atomic.Pointer[layout]
 
-// executeNative executes a call. It allocates the outputs from the backend; the inputs remain the caller's.
-func executeNative(backend, node unsafe.Pointer, inputs []unsafe.Pointer, owned []bool) ([]unsafe.Pointer, error) {
+// executeNative executes a call. It allocates the outputs from the backend; the inputs remain the
+// caller's.
+func executeNative(
+	backend, node unsafe.Pointer, inputs []unsafe.Pointer, owned []bool,
+) ([]unsafe.Pointer, error) {
 	l := known.Load()
 	if l == nil {
 		return executeCall(backend, node, inputs, owned)
@@ -136,7 +148,8 @@ func executeNative(backend, node unsafe.Pointer, inputs []unsafe.Pointer, owned 
 		}
 		return Tensor{shape, flat}, err
 	}
-	in, out, results := make([]Tensor, len(inputs)), make([]Tensor, len(n.Outputs)), make([]unsafe.Pointer, len(n.Outputs))
+	in, out := make([]Tensor, len(inputs)), make([]Tensor, len(n.Outputs))
+	results := make([]unsafe.Pointer, len(n.Outputs))
 	var err error
 	for i, input := range inputs {
 		if in[i], err = tensor(input); err != nil {
@@ -162,7 +175,8 @@ func executeNative(backend, node unsafe.Pointer, inputs []unsafe.Pointer, owned 
 // has the node of the call as its only input.
 func setNative(output *graph.Node, n *Native) {
 	if executeCall == nil {
-		panic(fmt.Errorf("this build relies on the function %s, which its version of github.com/gomlx/compute does not have", executeCallName))
+		panic(fmt.Errorf("this build relies on the function %s, "+
+			"which its version of github.com/gomlx/compute does not have", executeCallName))
 	}
 	result := hidden(output, "outputOps").Index(0).Interface()
 	call := hidden(result, "Inputs").Index(0).Interface()

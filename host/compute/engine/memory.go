@@ -2,7 +2,8 @@ package engine
 
 import "fmt"
 
-// Memory is the memory that an executable needs on each device, in bytes, as the compiler reports it.
+// Memory is the memory that an executable needs on each device, in bytes, as the compiler reports
+// it.
 type Memory struct {
 	Code      int64 `json:"code"`
 	Inputs    int64 `json:"inputs"`
@@ -16,10 +17,12 @@ func (m Memory) Total() int64 { return m.Code + m.Inputs + m.Outputs - m.Aliased
 
 // String lists the parts.
 func (m Memory) String() string {
-	return fmt.Sprintf("inputs %d, outputs %d in addition, temporary %d, code %d", m.Inputs, m.Outputs-m.Aliased, m.Temporary, m.Code)
+	return fmt.Sprintf("inputs %d, outputs %d in addition, temporary %d, code %d",
+		m.Inputs, m.Outputs-m.Aliased, m.Temporary, m.Code)
 }
 
-// Memory returns the memory that the executable needs; false if the compiler does not report it, as on the CPU.
+// Memory returns the memory that the executable needs; false if the compiler does not report it, as
+// on the CPU.
 func (e *Executable) Memory() (Memory, bool) {
 	if e.device.SharesMemory() || !e.graph.IsCompiled() {
 		return Memory{}, false
@@ -28,8 +31,9 @@ func (e *Executable) Memory() (Memory, bool) {
 	return m, m.Total() > 0
 }
 
-// MemoryLimit returns how much of each GPU's memory XLA may use, in bytes, according to [Options.MemoryFraction].
-// It returns false if the device does not report it, as the CPU or XLA's allocator "platform".
+// MemoryLimit returns how much of each GPU's memory XLA may use, in bytes, according to
+// [Options.MemoryFraction]; false if that is unknown, as on the CPU or with XLA's allocator
+// "platform".
 func (d *Device) MemoryLimit() (int64, bool) {
 	if d.SharesMemory() || d.checkOpen() != nil {
 		return 0, false

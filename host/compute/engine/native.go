@@ -15,13 +15,14 @@ import (
 type Native struct {
 	Name    string         // for errors
 	Outputs []shapes.Shape // of the outputs, at least one
-	// Run computes out from in. It writes every element of out, whose memory is uninitialized, and does not
-	// modify in. Concurrent tasks run by parallel. The results must not depend on how many run at once.
+	// Run computes out from in. It writes every element of out, whose memory is uninitialized, and
+	// does not modify in. Concurrent tasks run by parallel. The results must not depend on how many
+	// run at once.
 	Run func(in, out []Tensor, parallel Parallel) error
 }
 
-// A Tensor is a tensor in the host's memory. Flat is a slice of the Go type of its element type, in row-major order; bfloat16
-// comes as its bits, []uint16.
+// A Tensor is a tensor in the host's memory. Flat is a slice of the Go type of its element type, in
+// row-major order; the elements of a bfloat16 tensor are their bits, uint16.
 type Tensor struct {
 	Shape shapes.Shape
 	Flat  any
@@ -58,7 +59,9 @@ func (n Native) Call(inputs ...*graph.Node) []*graph.Node {
 // runNative runs a native inside the backend. Every failure is an error that names it.
 func runNative(n *Native, in, out []Tensor, workers pool) error {
 	err := catch(func() error {
-		return n.Run(in, out, func(count int, f func(i int)) { parallelOn(workers, runtime.GOMAXPROCS(0), count, f) })
+		return n.Run(in, out, func(count int, f func(i int)) {
+			parallelOn(workers, runtime.GOMAXPROCS(0), count, f)
+		})
 	})
 	if p := (*panicError)(nil); errors.As(err, &p) {
 		return &panicError{fmt.Errorf("native %s: %w", n.Name, p.cause), p.stack}

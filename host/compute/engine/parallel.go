@@ -15,7 +15,8 @@ type Parallel func(n int, f func(i int))
 // Parallel implements [Parallel] on the goroutines of the CPU device.
 func (d *Device) Parallel(n int, f func(i int)) { parallelOn(d.workers, d.Workers(), n, f) }
 
-// pool starts goroutines within a device's limit. It is implemented by the Go backend's pool of workers.
+// pool starts goroutines within a device's limit. It is implemented by the Go backend's pool of
+// workers.
 type pool interface {
 	StartIfAvailable(task func()) bool
 	IsUnlimited() bool
@@ -57,9 +58,10 @@ func parallelOn(workers pool, most, n int, f func(i int)) {
 	}
 }
 
-// Waking a goroutine's thread takes as long as computing a small product (60 µs were measured), and natives follow
-// each other within microseconds. So a goroutine that has helped with one native spins for a while, to help with
-// the next. If a device's goroutines are limited, none spins, because it would hold a worker slot that others need.
+// Waking a goroutine's thread takes as long as computing a small product (60 µs were measured),
+// and natives follow each other within microseconds. So a goroutine that has helped with one
+// native spins for a while, to help with the next. If a device's goroutines are limited, none
+// spins, because it would hold a worker slot that others need.
 
 // lingering is how long a goroutine waits for more work.
 const lingering = 100 * time.Microsecond

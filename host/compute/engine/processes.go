@@ -1,11 +1,10 @@
 package engine
 
-import (
-	"time"
-)
+import "time"
 
-// Processes connects several processes that each have some of the replicas of one device. All of them
-// compile the same executables and run them in the same order. Package host/train/processes implements it.
+// Processes connects several processes that each have some of the replicas of one device. All of
+// them compile the same executables and run them in the same order. Package host/train/processes
+// implements it.
 type Processes interface {
 	// Rank is the index of this process among Size processes. Its first replica is Rank·Count/Size.
 	Rank() int
@@ -15,7 +14,7 @@ type Processes interface {
 	// Put sets the value of a key, and Get returns it. Get waits for the key up to a timeout.
 	Put(key string, value []byte) error
 	Get(key string, wait time.Duration) (value []byte, found bool, err error)
-	// Agree all-gathers a number: it sends value to the other processes, and returns the values of all, by rank.
+	// Agree all-gathers a number: it returns the values of all processes, by rank.
 	Agree(name string, value int64) ([]int64, error)
 	// Gone is closed when another process is lost, and Err then names it.
 	Gone() <-chan struct{}
@@ -47,7 +46,8 @@ func (e *LostError) Unwrap() []error {
 	return []error{e.Err, e.Cause}
 }
 
-// verdict is how long a failed execution waits for the report of a lost process: the device may notice the loss first.
+// verdict is how long a failed execution waits for the report of a lost process: the device may
+// notice the loss first.
 const verdict = 5 * time.Second
 
 // lost returns a [LostError] if a process was lost, which explains the failure, else cause.

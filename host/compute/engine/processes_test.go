@@ -49,7 +49,7 @@ func (o others) Agree(string, int64) ([]int64, error) {
 }
 
 func TestProcesses(t *testing.T) {
-	if _, err := Open(device.CUDA, Options{Count: 3, Processes: others{size: 2}}); err == nil || !strings.Contains(err.Error(), "3 replicas do not divide into 2 processes") {
+	if _, err := Open(device.CUDA, Options{Count: 3, Processes: others{size: 2}}); err == nil || !strings.Contains(err.Error(), "3 replicas for 2 processes: want a multiple") {
 		t.Errorf("got error %v", err)
 	}
 	o := others{rank: 1, size: 2, gone: make(chan struct{})}

@@ -13,13 +13,11 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// On the CPU device, package matmul computes products, as natives.
-
 // ProductTier returns the kernels for products on this processor.
 var ProductTier = sync.OnceValues(matmul.Best)
 
-// Fuses reports whether the device, which may be nil, uses package cpu for programs over rows, and packages
-// matmul and attention for products and attention. The CPU does, unless a test asks for graph operations.
+// Fuses reports whether the device, which may be nil, uses package cpu for programs over rows, and
+// packages matmul and attention. The CPU does, unless a test asks for graph operations.
 func (d *Device) Fuses() bool {
 	return d != nil && d.kind == device.CPU &&
 		(d.options.Kernels == device.AutoKernels || d.options.Kernels == device.FusedKernels)
@@ -45,8 +43,8 @@ func (d *Device) WarnOfProducts() {
 		return
 	}
 	if tier, err := ProductTier(); err == nil && !tier.HasBFloat16() {
-		d.Warn("this processor multiplies no bfloat16: products round their operands and take as long as in float32",
-			"kernels", tier.Name())
+		d.Warn("this processor multiplies no bfloat16: products round their operands and take as long "+
+			"as in float32", "kernels", tier.Name())
 	}
 }
 
@@ -56,50 +54,53 @@ func MultipliesBFloat16() bool {
 	return err == nil && tier.HasBFloat16()
 }
 
-// nativeDot computes [DotGeneral] with package matmul in the given arithmetic. rows and columns scale the
-// results for each row of a and of b, see [matmul.Scales], and sum is added to them; any may be nil. If rounded
-// is set, the result is rounded to, and stored in, the precision: natives read it directly ([ShortOperand]).
-func nativeDot(arithmetic matmul.Arithmetic, a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int, rows, columns, sum *graph.Node, rounded bool) *graph.Node {
-	left, right := layoutOf(a.Shape(), aBatch, aContracted), layoutOf(b.Shape(), bBatch, bContracted)
+// productOptions are the options of [product.native].
+type productOptions struct {
+	// rows and columns scale the results for each row of a and of b, see [matmul.Scales], and sum is
+	// added to them; any may be nil.
+	rows, columns, sum *graph.Node
+	// rounded rounds the result to, and stores it in, the precision of the graph's device: natives
+	// read it directly ([ShortOperand]).
+	rounded bool
+}
+
+// native computes the product with package matmul in the given arithmetic.
+func (p product) native(arithmetic matmul.Arithmetic, o productOptions) *graph.Node {
+	left := layoutOf(p.a.Shape(), p.aBatch, p.aContracted)
+	right := layoutOf(p.b.Shape(), p.bBatch, p.bContracted)
 	tier, err := ProductTier()
 	if err != nil {
 		panic(err)
 	}
-	short := rounded && InBFloat16(a.Graph())
-	p, err := matmul.New(tier, arithmetic, left, right)
+	short := o.rounded && InBFloat16(p.a.Graph())
+	compiled, err := matmul.New(tier, arithmetic, left, right)
 	if err != nil {
-		panic(fmt.Errorf("product of %s and %s: %w", a.Shape(), b.Shape(), err))
+		panic(fmt.Errorf("product of %s and %s: %w", p.a.Shape(), p.b.Shape(), err))
 	}
 	var dims []int
-	for _, list := range [][]matmul.Axis{left.Batch, left.Cross, right.Cross} {
-		for _, axis := range list {
-			dims = append(dims, axis.Size)
+	for _, axis := range slices.Concat(left.Batch, left.Cross, right.Cross) {
+		dims = append(dims, axis.Size)
+	}
+	inputs := []*graph.Node{ShortOperand(p.a), ShortOperand(p.b)}
+	for _, x := range []*graph.Node{o.rows, o.columns, o.sum} {
+		if x != nil {
+			inputs = append(inputs, x)
 		}
 	}
-	inputs := []*graph.Node{ShortOperand(a), ShortOperand(b)}
-	if rows != nil {
-		inputs = append(inputs, rows)
-	}
-	if columns != nil {
-		inputs = append(inputs, columns)
-	}
-	if sum != nil {
-		inputs = append(inputs, sum)
-	}
-	scaleRows, scaleColumns, adds := rows != nil, columns != nil, sum != nil
-	product := Native{Name: "product", Outputs: []shapes.Shape{shapes.Make(dtypes.Float32, dims...)}}
+	output := shapes.Make(dtypes.Float32, dims...)
 	if short {
-		product.Outputs[0].DType = dtypes.BFloat16
+		output.DType = dtypes.BFloat16
 	}
-	product.Run = func(in, out []Tensor, parallel Parallel) error {
+	scaleRows, scaleColumns, adds := o.rows != nil, o.columns != nil, o.sum != nil
+	run := func(in, out []Tensor, parallel Parallel) error {
 		left, right := Elements(in[0]), Elements(in[1])
-		var s matmul.Scales
 		in = in[2:]
+		var scales matmul.Scales
 		if scaleRows {
-			s.Rows, in = in[0].Flat.([]float32), in[1:]
+			scales.Rows, in = in[0].Flat.([]float32), in[1:]
 		}
 		if scaleColumns {
-			s.Columns, in = in[0].Flat.([]float32), in[1:]
+			scales.Columns, in = in[0].Flat.([]float32), in[1:]
 		}
 		var results matmul.Results
 		if adds {
@@ -110,9 +111,9 @@ func nativeDot(arithmetic matmul.Arithmetic, a *graph.Node, aContracted, aBatch 
 		} else {
 			results.Float32 = out[0].Flat.([]float32)
 		}
-		return p.Run(results, left, right, s, parallel)
+		return compiled.Run(results, left, right, scales, parallel)
 	}
-	result := product.Call(inputs...)[0]
+	result := Native{Name: "product", Outputs: []shapes.Shape{output}, Run: run}.Call(inputs...)[0]
 	if short {
 		result = graph.ConvertDType(result, dtypes.Float32)
 	}
@@ -134,8 +135,10 @@ func ShortOperand(x *graph.Node) *graph.Node {
 	for from.Type() == graph.NodeTypeIdentity {
 		from = from.Inputs()[0]
 	}
-	if from.Type() == graph.NodeTypeConvertDType && from.DType() == dtypes.Float32 && from.Inputs()[0].DType() == dtypes.BFloat16 {
-		return from.Inputs()[0]
+	if from.Type() == graph.NodeTypeConvertDType && from.DType() == dtypes.Float32 {
+		if short := from.Inputs()[0]; short.DType() == dtypes.BFloat16 {
+			return short
+		}
 	}
 	return x
 }

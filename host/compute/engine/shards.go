@@ -8,14 +8,13 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
-
-	"github.com/cage-qat/cage/host/compute/device"
 )
 
-// This file shards tensors among the replicas of a graph by rows (along the first axis). Functions that build a
-// graph pass nodes of whole tensors, as with one replica. A node gathered from shards keeps a note of the local
-// one: code for which the local rows suffice gets them by [Rows], and the unused all-gather is eliminated from
-// the compiled program. So a function that ignores sharding is correct, and one that uses it communicates less.
+// This file shards tensors among the replicas of a graph by rows (along the first axis). Functions
+// that build a graph pass nodes of whole tensors, as with one replica. A node gathered from shards
+// has a note of the local shard: code for which the local rows suffice gets them by [Rows], and the
+// unused all-gather is eliminated from the compiled program. So a function that ignores sharding is
+// correct, and one that uses it communicates less.
 
 // shardOf is the note that holds this replica's rows of a node.
 type shardOf struct{ rows *graph.Node }
@@ -56,7 +55,7 @@ func Rows(x *graph.Node) *graph.Node {
 	}
 	dims := slices.Clone(x.Shape().Dimensions)
 	if len(dims) == 0 || dims[0]%n != 0 {
-		panic(fmt.Errorf("the rows of shape %s do not divide into %d replicas", x.Shape(), n))
+		panic(fmt.Errorf("the rows of shape %s are not a multiple of %d replicas", x.Shape(), n))
 	}
 	dims[0] /= n
 	first := graph.MulScalar(replica(x.Graph()), dims[0])
@@ -70,7 +69,8 @@ func Rows(x *graph.Node) *graph.Node {
 	return graph.DynamicSlice(x, start, dims)
 }
 
-// ScatterSum returns the sum of a node over the replicas, by reduce-scatter: each replica computes only its rows. Gradients do not pass through it.
+// ScatterSum returns the sum of a node over the replicas, by reduce-scatter: each replica computes
+// only its rows. Gradients do not pass through it.
 func ScatterSum(x *graph.Node) *graph.Node {
 	n := Replicas(x.Graph())
 	if n == 1 {
@@ -146,55 +146,17 @@ func (d *Device) replicaNumbers() (*Buffer, error) {
 	return r.numbers, r.err
 }
 
-// An operation is a collective that GoMLX lacks. Like a kernel, it is represented by the call of a placeholder function until the graph is compiled.
-type operation string
+// A collective over all replicas that GoMLX lacks.
+type collective string
 
 const (
-	allGather     operation = "all_gather" // over all replicas
-	reduceScatter operation = "reduce_scatter"
+	allGather     collective = "all_gather"
+	reduceScatter collective = "reduce_scatter"
 )
 
-// call applies the operation to x. body, a placeholder of the same type, is never executed.
-func (c operation) call(x *graph.Node, body func(x *graph.Node) *graph.Node) *graph.Node {
-	g := x.Graph()
-	r, ok := g.Backend().(*recordingBackend)
-	if !ok {
-		panic(fmt.Errorf("%s: the graph is not built by a device", c))
-	}
-	key := string(c) + x.Shape().String()
-	f, ok := r.stands[key]
-	if !ok {
-		name := fmt.Sprintf("%s_%d", c, len(r.stands))
-		f = graph.NewFunction(g, name, func(*graph.Graph) []*graph.Node {
-			in := graph.Parameter(g, "", x.Shape())
-			defer ownScope(g)()
-			return []*graph.Node{body(in)}
-		})
-		if r.stands == nil {
-			r.stands, r.operations = map[string]*graph.Function{}, map[string]operation{}
-		}
-		r.stands[key], r.operations[name] = f, c
-	}
-	return f.Call(x)[0]
-}
-
-// A callee is what a placeholder function represents: a kernel, or an operation over a number of replicas.
-type callee struct {
-	kernel    Kernel
-	operation operation
-	replicas  int
-}
-
-// callees maps the names of placeholder functions to what they represent. It omits kernels if their bodies are executed.
-func (d *Device) callees(r *recordingBackend) map[string]callee {
-	list := map[string]callee{}
-	if d.options.Kernels != device.BodyKernels {
-		for name, k := range r.kernels {
-			list[name] = callee{kernel: k}
-		}
-	}
-	for name, c := range r.operations {
-		list[name] = callee{operation: c, replicas: d.Count()}
-	}
-	return list
+// call applies the collective to x. body has the same type and is never executed.
+func (c collective) call(x *graph.Node, body func(x *graph.Node) *graph.Node) *graph.Node {
+	return callee{collective: c}.call([]*graph.Node{x}, func(in []*graph.Node) []*graph.Node {
+		return []*graph.Node{body(in[0])}
+	})[0]
 }

@@ -113,7 +113,7 @@ func TestRowsThatDoNotDivide(t *testing.T) {
 	_, err := d.Compile("three rows", []engine.Spec{{Name: "x", Shape: f32(3, 2)}}, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 		return []*graph.Node{engine.Rows(in[0])}
 	})
-	if err == nil || !strings.Contains(err.Error(), "do not divide into 2 replicas") {
+	if err == nil || !strings.Contains(err.Error(), "not a multiple of 2 replicas") {
 		t.Errorf("got error %v", err)
 	}
 }

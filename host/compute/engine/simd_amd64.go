@@ -8,21 +8,8 @@ import (
 	"github.com/gomlx/compute/support/envutil"
 )
 
-// LacksSIMD reports whether this executable was built without the vector instructions that its processor architecture
-// has.
+// LacksSIMD reports whether this build lacks the vector instructions of its architecture.
 func LacksSIMD() bool { return false }
-
-// FloatLanes returns how many float32 numbers fit a vector of the Go backend. Most of its loops use the longest vectors
-// that the processor has, whatever environment variables say.
-func FloatLanes() int {
-	switch {
-	case archsimd.X86.AVX512():
-		return 16
-	case archsimd.X86.AVX2():
-		return 8
-	}
-	return 4
-}
 
 // vectorInstructions names the vector instructions that the Go backend chooses on this processor.
 // It follows the environment variables by which a user can disable them.

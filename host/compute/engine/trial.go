@@ -20,7 +20,8 @@ type Trial struct {
 	Compare func(fused, plain [][]float32) error
 }
 
-// ErrRefused is wrapped by the error of a trial whose fused operation the device does not compile or run.
+// ErrRefused is wrapped by the error of a trial whose fused operation the device does not compile
+// or run.
 var ErrRefused = errors.New("the device does not have it")
 
 // Try runs a trial.

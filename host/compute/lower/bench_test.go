@@ -24,7 +24,7 @@ func measure(b *testing.B, inputs []reference.Tensor, build engine.BuildFunc) {
 	var specs []engine.Spec
 	var buffers []*engine.Buffer
 	for i, x := range inputs {
-		buffers = append(buffers, upload(b, dtypes.Float32, x))
+		buffers = append(buffers, upload(b, x))
 		specs = append(specs, engine.Spec{Name: fmt.Sprint("in", i), Shape: buffers[i].Shape()})
 	}
 	step, err := shared(b).Compile(b.Name(), specs, build)

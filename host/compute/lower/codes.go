@@ -12,13 +12,17 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Codes represents a quantized matrix by integers of 8 bits, int8[n, m], and one scale for each row, float32[n, 1].
+// Codes represents a quantized matrix by integers of 8 bits, int8[n, m], and one scale for each
+// row, float32[n, 1].
 type Codes struct {
 	Integers, Scale *graph.Node
-	moved           bool // whether rows were removed or reordered, on which rounding depends: see ProductOfCodes
+	// moved reports whether rows were removed or reordered; rounding depends on it, see
+	// [ProductOfCodes].
+	moved bool
 }
 
-// AttachTo attaches the codes to the node of their value, where [CodesOf] finds them. Gradients pass through the value only.
+// AttachTo attaches the codes to the node of their value, where [CodesOf] finds them. Gradients
+// pass through the value only.
 func (c Codes) AttachTo(value *graph.Node) {
 	engine.Note(value, Codes{graph.StopGradient(c.Integers), graph.StopGradient(c.Scale), c.moved})
 }
@@ -37,21 +41,25 @@ func (c Codes) Parts() []*graph.Node { return []*graph.Node{c.Integers, c.Scale}
 // CodesFrom returns codes whose parts are in the order of [Codes.Parts].
 func CodesFrom(parts []*graph.Node) Codes { return Codes{Integers: parts[0], Scale: parts[1]} }
 
-func (q programQuantizer) CodeShapes(d *engine.Device) []shapes.Shape {
+// CodeShapes returns the shapes of the parts of the codes that Forward attaches to its value on a
+// device; nil if it attaches none.
+func (q *FakeQuantizer) CodeShapes(d *engine.Device) []shapes.Shape {
 	p, coded := q.factoredForward(d)
 	if !coded {
 		return nil
 	}
-	shapeOf := func(name string) shapes.Shape {
+	var list []shapes.Shape
+	for _, name := range []string{passes.OutputIntegers, passes.OutputScale} {
 		id, _ := p.Output(name)
-		return shapes.Make(q.memory.dtype(name), p.TypeOf(id).Shape...)
+		list = append(list, shapes.Make(q.memory.dtype(name), p.TypeOf(id).Shape...))
 	}
-	return []shapes.Shape{shapeOf(passes.OutputIntegers), shapeOf(passes.OutputScale)}
+	return list
 }
 
-// factoredForward returns the program of the forward pass for a device. It is coded, with the codes of
-// the value among its outputs, if the device multiplies codes and [passes.FactorRows] finds them.
-func (q programQuantizer) factoredForward(d *engine.Device) (p *program.Program, coded bool) {
+// factoredForward returns the program of the forward pass for a device. It is coded, with the codes
+// of the value among its outputs, if the device multiplies codes and [passes.FactorRows] finds
+// them.
+func (q *FakeQuantizer) factoredForward(d *engine.Device) (p *program.Program, coded bool) {
 	if d != nil && d.Products() == device.IntegerProducts {
 		if p, ok := passes.FactorRows(q.parts.Forward, spec.OutputValue); ok {
 			return p, true
@@ -68,15 +76,16 @@ func codesAmong(out map[string]*graph.Node) Codes {
 // codesInMemory makes kernels store codes in 8 bits.
 var codesInMemory = InMemory{passes.OutputIntegers: triton.Int8}
 
-// ProductOfCodes returns x·wᵀ, of shape [rows of x, rows of w], computed from the codes of both. ok is false if one of
-// them has no codes, or if codes of these sizes cannot be multiplied. If rounded is set, the product is rounded to the device's
-// precision.
+// ProductOfCodes returns x·wᵀ, of shape [rows of x, rows of w], computed from the codes of both.
+// ok is false if one of them has no codes, or if codes of these sizes cannot be multiplied. If
+// rounded is set, the product is rounded to the device's precision.
 //
-// It multiplies the integers, which is exact, then multiplies by the scales of x's rows, and then by
-// those of w's rows. It rounds where XLA does. Normally XLA fuses both multiplications by scales with
-// the product, and rounds once, when the result is stored. If rows of w were moved, its scales are the
-// result of a gather, which XLA does not fuse with the product: it stores the product of the integers
-// and the scales of x, rounded, and multiplies by the scales of w in the operation that reads it.
+// It multiplies the integers, which is exact, then multiplies by the scales of x's rows, and then
+// by those of w's rows. It rounds where XLA does. Normally XLA fuses both multiplications by scales
+// with the product, and rounds once, when the result is stored. If rows of w were moved, its scales
+// are the result of a gather, which XLA does not fuse with the product: it stores the product of
+// the integers and the scales of x, rounded, and multiplies by the scales of w in the operation
+// that reads it.
 func ProductOfCodes(x, w *graph.Node, rounded bool) (product *graph.Node, ok bool) {
 	a, xCoded := CodesOf(x)
 	b, wCoded := CodesOf(w)
@@ -85,7 +94,8 @@ func ProductOfCodes(x, w *graph.Node, rounded bool) (product *graph.Node, ok boo
 	}
 	if b.moved && rounded {
 		product = engine.DotIntegers(a.Integers, b.Integers, a.Scale, nil, true)
-		return graph.Mul(product, graph.BroadcastToDims(graph.Reshape(b.Scale, 1, -1), product.Shape().Dimensions...)), true
+		scale := graph.Reshape(b.Scale, 1, -1)
+		return graph.Mul(product, graph.BroadcastToDims(scale, product.Shape().Dimensions...)), true
 	}
 	return engine.DotIntegers(a.Integers, b.Integers, a.Scale, b.Scale, rounded), true
 }

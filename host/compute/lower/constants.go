@@ -18,9 +18,6 @@ func lowerConstant(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {
 	a, shape := n.Attr, n.Type.Shape
 	switch n.Type.DType {
 	case program.Float:
-		if len(a.Floats) == 1 {
-			return graph.BroadcastToDims(l.scalar(a.Floats[0]), shape...)
-		}
 		return l.table(a.Floats, shape...)
 	case program.Int:
 		return elements(l.g, a.Ints, func(v int64) int32 { return int32(v) }, shape)
@@ -32,7 +29,9 @@ func lowerConstant(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {
 }
 
 // elements returns a constant. A single element is stored once and repeated to the shape.
-func elements[S any, T engine.Element](g *graph.Graph, values []S, convert func(S) T, shape []int) *graph.Node {
+func elements[S any, T engine.Element](
+	g *graph.Graph, values []S, convert func(S) T, shape []int,
+) *graph.Node {
 	data := make([]T, len(values))
 	for i, v := range values {
 		data[i] = convert(v)
@@ -43,105 +42,24 @@ func elements[S any, T engine.Element](g *graph.Graph, values []S, convert func(
 	return storedConstant(g, data, shape)
 }
 
-// lowerIota counts more than 2²⁴ elements in integers, because a device that counts in float32, by
-// repeated addition of one, saturates there.
-func lowerIota(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {
-	axis := n.Attr.Axes[0]
-	if n.Type.DType == program.Float && n.Type.Shape[axis] > 1<<24 {
-		return graph.ConvertDType(graph.Iota(l.g, shapes.Make(dtypes.Int32, n.Type.Shape...), axis), l.float.dtype)
-	}
-	return graph.Iota(l.g, l.shape(n.Type), axis)
-}
-
-// threefryRotations holds the rotation distances of Threefry-2x32 (Salmon et al. 2011, table 2),
-// used in turn.
-var threefryRotations = [8]uint32{13, 15, 26, 6, 17, 29, 16, 24}
-
-// lowerRandomBits computes the first word of Threefry-2x32-20 (Salmon et al. 2011) under the key
-// for the counters (0, 0), (1, 0), …
-func lowerRandomBits(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	if engine.OnCPU(l.g) {
-		return nativeBits(n.Type, args[0])
-	}
-	word := func(i int) *graph.Node {
-		return graph.Reshape(graph.Slice(args[0], graph.AxisElem(i)))
-	}
-	c := func(v uint32) *graph.Node { return constant(l.g, v) }
-	keys := [3]*graph.Node{word(0), word(1), nil}
-	keys[2] = graph.BitwiseXor(graph.BitwiseXor(keys[0], keys[1]), c(0x1BD11BDA))
-
-	size := int(n.Type.Size())
-	x0 := graph.Add(graph.Iota(l.g, shapes.Make(dtypes.Uint32, size), 0), keys[0])
-	x1 := graph.BroadcastToDims(keys[1], size) // counter word 0 plus the key
-	for round := range 20 {
-		x0 = graph.Add(x0, x1)
-		x1 = graph.BitwiseXor(l.rotateLeft(x1, threefryRotations[round%8]), x0)
-		if round%4 == 3 {
-			injection := round/4 + 1
-			x0 = graph.Add(x0, keys[injection%3])
-			x1 = graph.Add(x1, graph.Add(keys[(injection+1)%3], c(uint32(injection))))
-		}
-	}
-	return graph.Reshape(x0, n.Type.Shape...)
-}
-
-// bitsOfTask is the number of elements per task of nativeBits.
-const bitsOfTask = 1 << 14
-
-// nativeBits computes random bits in one pass; the operations of the graph would need a hundred.
-func nativeBits(t program.Type, key *graph.Node) *graph.Node {
-	n := engine.Native{
-		Name: "random bits", Outputs: []shapes.Shape{shapes.Make(dtypes.Uint32, t.Shape...)},
-		Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
-			words, dst := in[0].Flat.([]uint32), out[0].Flat.([]uint32)
-			parallel((len(dst)+bitsOfTask-1)/bitsOfTask, func(i int) {
-				first := i * bitsOfTask
-				loops.Bits(dst[first:min(len(dst), first+bitsOfTask)], [2]uint32(words), uint32(first))
-			})
-			return nil
-		},
-	}
-	return n.Call(key)[0]
-}
-
-// rotateLeft rotates the bits of words. The left part is a product, and the parts are
-// joined by a sum, which is exact as they have no bit in common: the Go backend vectorizes both.
-func (l *lowering) rotateLeft(x *graph.Node, by uint32) *graph.Node {
-	left := graph.Mul(x, constant(l.g, uint32(1)<<by))
-	right := graph.BitwiseShiftRightLogical(x, constant(l.g, 32-by))
-	return graph.Add(left, right)
+// table returns a constant of floats, in row-major order.
+func (l *lowering) table(data []float64, shape ...int) *graph.Node {
+	return elements(l.g, data, func(v float64) float32 { return float32(v) }, shape)
 }
 
 // scalar returns a float constant.
-func (l *lowering) scalar(v float64) *graph.Node { return l.table([]float64{v}) }
+func (l *lowering) scalar(v float64) *graph.Node { return constant(l.g, float32(v)) }
 
-// integer returns an integer constant as wide as a float.
-func (l *lowering) integer(v int64) *graph.Node {
-	if l.float.width == 64 {
-		return constant(l.g, v)
-	}
-	return constant(l.g, int32(v))
-}
-
-// table returns a constant of floats, in row-major order.
-func (l *lowering) table(data []float64, shape ...int) *graph.Node {
-	if l.float.width == 64 {
-		return storedConstant(l.g, data, shape)
-	}
-	rounded := make([]float32, len(data))
-	for i, v := range data {
-		rounded[i] = float32(v)
-	}
-	return storedConstant(l.g, rounded, shape)
-}
+// integer returns an int constant.
+func (l *lowering) integer(v int32) *graph.Node { return constant(l.g, v) }
 
 // constant returns a scalar.
 func constant[T engine.Element](g *graph.Graph, v T) *graph.Node {
 	return storedConstant(g, []T{v}, nil)
 }
 
-// storedConstant returns a constant of the given elements. Equal constants are the same node of a graph, so that a device,
-// which compares operands as nodes, recognizes equal operations on them.
+// storedConstant returns a constant of the given elements. Equal constants are the same node of a
+// graph, so that a device, which compares operands as nodes, recognizes equal operations on them.
 func storedConstant[T engine.Element](g *graph.Graph, data []T, shape []int) *graph.Node {
 	h := sha256.New()
 	// Writing a slice of numbers or bools to a hash cannot fail.
@@ -170,3 +88,53 @@ func sharedNode(g *graph.Graph, key string, create func() *graph.Node) *graph.No
 	}
 	return node
 }
+
+// lowerIota counts more than 2²⁴ elements in integers, because a device that counts in float32,
+// by repeated addition of one, saturates there.
+func lowerIota(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {
+	axis := n.Attr.Axes[0]
+	if n.Type.DType == program.Float && n.Type.Shape[axis] > 1<<24 {
+		count := graph.Iota(l.g, shapes.Make(dtypes.Int32, n.Type.Shape...), axis)
+		return graph.ConvertDType(count, dtypes.Float32)
+	}
+	return graph.Iota(l.g, shapeOf(n.Type), axis)
+}
+
+// lowerRandomBits computes the first word of Threefry-2x32-20 (Salmon et al. 2011) under the key
+// for the counters (0, 0), (1, 0), …
+func lowerRandomBits(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+	rotations := [8]uint32{13, 15, 26, 6, 17, 29, 16, 24} // table 2, used in turn
+	word := func(i int) *graph.Node {
+		return graph.Reshape(graph.Slice(args[0], graph.AxisElem(i)))
+	}
+	c := func(v uint32) *graph.Node { return constant(l.g, v) }
+	keys := [3]*graph.Node{word(0), word(1), nil}
+	keys[2] = graph.BitwiseXor(graph.BitwiseXor(keys[0], keys[1]), c(0x1BD11BDA))
+
+	size := int(n.Type.Size())
+	x0 := graph.Add(graph.Iota(l.g, shapes.Make(dtypes.Uint32, size), 0), keys[0])
+	x1 := graph.BroadcastToDims(keys[1], size) // counter word 0 plus the key
+	for round := range 20 {
+		x0 = graph.Add(x0, x1)
+		by := rotations[round%8]
+		left, right := graph.Mul(x1, c(1<<by)), graph.BitwiseShiftRightLogical(x1, c(32-by))
+		x1 = graph.BitwiseXor(graph.Add(left, right), x0)
+		if round%4 == 3 {
+			injection := round/4 + 1
+			x0 = graph.Add(x0, keys[injection%3])
+			x1 = graph.Add(x1, graph.Add(keys[(injection+1)%3], c(uint32(injection))))
+		}
+	}
+	return graph.Reshape(x0, n.Type.Shape...)
+}
+
+// goRandomBits computes random bits in one pass; the operations of the graph would need a hundred.
+var goRandomBits = native("random bits",
+	func(_ *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
+		const each = 1 << 14 // elements of a task
+		words, dst := in[0].Flat.([]uint32), out[0].Flat.([]uint32)
+		parallel((len(dst)+each-1)/each, func(i int) {
+			first := i * each
+			loops.Bits(dst[first:min(len(dst), first+each)], [2]uint32(words), uint32(first))
+		})
+	})

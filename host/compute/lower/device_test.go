@@ -33,16 +33,10 @@ func shared(t testing.TB) *engine.Device {
 	return d
 }
 
-// run executes p on the device in float32.
+// run executes p on the device.
 func run(t testing.TB, p *program.Program, inputs map[string]reference.Tensor) map[string]reference.Tensor {
 	t.Helper()
-	return runIn(t, dtypes.Float32, p, inputs)
-}
-
-// runIn executes p on the device in the given precision.
-func runIn(t testing.TB, float dtypes.DType, p *program.Program, inputs map[string]reference.Tensor) map[string]reference.Tensor {
-	t.Helper()
-	outputs := execute(t, uploadInputs(t, float, p, inputs), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
+	outputs := execute(t, uploadInputs(t, p, inputs), func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		return lower.Outputs(g, p, in)
 	})
 	results := map[string]reference.Tensor{}
@@ -52,11 +46,11 @@ func runIn(t testing.TB, float dtypes.DType, p *program.Program, inputs map[stri
 	return results
 }
 
-func uploadInputs(t testing.TB, float dtypes.DType, p *program.Program, inputs map[string]reference.Tensor) []*engine.Buffer {
+func uploadInputs(t testing.TB, p *program.Program, inputs map[string]reference.Tensor) []*engine.Buffer {
 	t.Helper()
 	var buffers []*engine.Buffer
 	for _, in := range p.Inputs {
-		buffers = append(buffers, upload(t, float, inputs[in.Name]))
+		buffers = append(buffers, upload(t, inputs[in.Name]))
 	}
 	return buffers
 }
@@ -66,12 +60,10 @@ func execute(t testing.TB, inputs []*engine.Buffer, build engine.BuildFunc) []*e
 	return testdevice.Run(t, shared(t), inputs, build)
 }
 
-func upload(t testing.TB, float dtypes.DType, x reference.Tensor) *engine.Buffer {
+func upload(t testing.TB, x reference.Tensor) *engine.Buffer {
 	t.Helper()
 	d, shape := shared(t), x.Type.Shape
 	switch {
-	case x.Type.DType == program.Float && float == dtypes.Float64:
-		return testdevice.Upload(t, d, x.Floats, shape...)
 	case x.Type.DType == program.Float:
 		return testdevice.Upload(t, d, convert(x.Floats, func(v float64) float32 { return float32(v) }), shape...)
 	case x.Type.DType == program.Int:
@@ -86,8 +78,6 @@ func upload(t testing.TB, float dtypes.DType, x reference.Tensor) *engine.Buffer
 func download(t testing.TB, typ program.Type, b *engine.Buffer) reference.Tensor {
 	t.Helper()
 	switch b.Shape().DType {
-	case dtypes.Float64:
-		return reference.Floats(testdevice.Download[float64](t, b), typ.Shape...)
 	case dtypes.Float32:
 		return reference.Floats(convert(testdevice.Download[float32](t, b), func(v float32) float64 { return float64(v) }), typ.Shape...)
 	case dtypes.Int32:

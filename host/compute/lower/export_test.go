@@ -17,12 +17,12 @@ func LowerPlain(g *graph.Graph, p *program.Program, inputs []*graph.Node, goback
 
 // Fused returns the fused passes of a source and a quantizer, and how they store floats.
 func Fused(q Quantizer, s Source) (forward, backward *program.Program, memory InMemory, err error) {
-	p := q.(programQuantizer).inBFloat16()
-	if forward, err = p.fusedForward(s, p.parts.Forward); err != nil {
+	q = q.inBFloat16()
+	if forward, err = fusedForward(s, q.parts.Forward); err != nil {
 		return nil, nil, nil, err
 	}
-	backward, err = p.fusedBackward(s)
-	return forward, backward, p.fusedMemory(s), err
+	backward, err = fusedBackward(s, q.parts.Backward)
+	return forward, backward, q.fusedMemory(s), err
 }
 
 // Crossing says what a program needs of other replicas where each has its rows of some inputs, which divided names.

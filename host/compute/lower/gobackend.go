@@ -7,47 +7,39 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// goAbs adds 0 because the backend's function for machines without vector instructions leaves −0 as it is.
-func goAbs(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
-	y := graph.Abs(args[0])
-	if engine.FloatLanes() > 1 {
-		return y
-	}
-	return graph.Add(y, l.scalar(0))
-}
-
-// goExp squares the exponential of half the argument: half an argument stays in the range of the backend's
-// function wherever the result is finite and not zero.
+// goExp squares the exponential of half the argument: half an argument stays in the range of the
+// backend's function wherever the result is finite and not zero.
 func goExp(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 	x := args[0]
 	root := graph.Exp(graph.Mul(x, l.scalar(0.5)))
 	return l.keepNaN(x, graph.Mul(root, root))
 }
 
-// goTanh computes −t/(t+2) with t = e^(−2|x|) − 1, which neither cancels nor overflows. Below a
-// quarter of the root of the precision, x is the nearest value.
+// goTanh computes −t/(t+2) with t = e^(−2|x|) − 1, which neither cancels nor overflows. Below
+// a quarter of the root of the precision, x is the nearest value.
 func goTanh(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 	x := args[0]
 	magnitude := graph.Abs(x)
 	t := graph.Expm1(graph.Mul(magnitude, l.scalar(-2)))
 	y := graph.Div(t, graph.Add(t, l.scalar(2)))
 	y = graph.Where(graph.LessThan(x, l.scalar(0)), y, graph.Neg(y))
-	tiny := l.scalar(1 / float64(int64(1)<<(l.float.mantissa/2+2)))
+	tiny := l.scalar(1.0 / (1 << (mantissaBits/2 + 2)))
 	return graph.Where(graph.LessThan(magnitude, tiny), x, y)
 }
 
 // bools applies bitwise operations to the bytes, 0 or 1, that represent bools.
 func bools(f func(x, y *graph.Node) *graph.Node) rule {
 	return func(_ *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
-		return graph.Bitcast(f(graph.Bitcast(args[0], dtypes.Uint8), graph.Bitcast(args[1], dtypes.Uint8)), dtypes.Bool)
+		x, y := graph.Bitcast(args[0], dtypes.Uint8), graph.Bitcast(args[1], dtypes.Uint8)
+		return graph.Bitcast(f(x, y), dtypes.Bool)
 	}
 }
 
-// goExtreme returns a maximum or minimum that is NaN if either operand is, where the Go backend returns either operand.
+// goExtreme returns a maximum or minimum that is NaN if either operand is, where the Go backend
+// returns either operand.
 func goExtreme(f func(x, y *graph.Node) *graph.Node) rule {
 	return func(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 		out := f(args[0], args[1])
@@ -72,6 +64,7 @@ func (l *lowering) keepNaN(x, y *graph.Node) *graph.Node {
 // It looks for NaN in the sum of magnitudes, the cheapest reduction.
 func goReduceExtreme(f func(x *graph.Node, axes ...int) *graph.Node) rule {
 	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-		return l.keepNaN(graph.ReduceSum(graph.Abs(args[0]), n.Attr.Axes...), f(args[0], n.Attr.Axes...))
+		sum := graph.ReduceSum(graph.Abs(args[0]), n.Attr.Axes...)
+		return l.keepNaN(sum, f(args[0], n.Attr.Axes...))
 	}
 }

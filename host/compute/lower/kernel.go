@@ -25,7 +25,7 @@ const (
 	// LargestLoneRow is the limit for a program that reads a single tensor with elements in every row.
 	LargestLoneRow = triton.LargestLoneRow
 	BFloat16       = triton.BFloat16 // a storage for [InMemory]
-	// Summed is a storage for outputs on GPUs: [Kernel] returns the sum over all rows, of one axis less.
+	// Summed is a storage for outputs on GPUs: [Kernel] returns the sum over all rows.
 	Summed = triton.Summed
 )
 
@@ -33,19 +33,24 @@ const (
 // float32, which on a device that computes float32 also stands for bfloat16.
 type InMemory map[string]triton.Storage
 
-// Kernel lowers a program to a kernel: the row-wise part of the program becomes the kernel, the rest becomes nodes.
-// ok is false if the graph's device has no kernels of the subject's kind, or if the program cannot be a kernel.
+// Kernel lowers a program to a kernel: the row-wise part of the program becomes the kernel, the
+// rest becomes nodes. ok is false if the graph's device has no kernels of the subject's kind, or if
+// the program cannot be a kernel.
 //
-// Inputs and outputs that are stored in bfloat16 are float32 nodes nevertheless, rounded to bfloat16: the device's compiler
-// fuses the conversions with the operations that write and read them. Outputs stored in 8 bits are int8 nodes.
-func Kernel(g *graph.Graph, s Subject, p *program.Program, rows int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
+// Inputs and outputs that are stored in bfloat16 are float32 nodes nevertheless, rounded to
+// bfloat16: the device's compiler fuses the conversions with the operations that write and read
+// them. Outputs stored in 8 bits are int8 nodes.
+func Kernel(
+	g *graph.Graph, s Subject, p *program.Program, rows int, inputs []*graph.Node, at InMemory,
+) (outputs map[string]*graph.Node, ok bool) {
 	if !hasKernels(engine.DeviceOf(g), s) {
 		return nil, false
 	}
 	return kernelOf(g, p, rows, s.Largest, inputs, at)
 }
 
-// Rows lowers a program as quantizers are lowered: by [Kernel], if possible, over the rows of the first input.
+// Rows lowers a program as quantizers are lowered: by [Kernel], if possible, over the rows of the
+// first input.
 func Rows(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
 	return lowerRows(g, p, rowsOf(p), inputs, nil)
 }
@@ -57,7 +62,9 @@ func rowsOf(p *program.Program) int {
 }
 
 // lowerRows computes a program by [Kernel], or by [Lower] if there is no kernel for it.
-func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory) map[string]*graph.Node {
+func lowerRows(
+	g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory,
+) map[string]*graph.Node {
 	if out, ok := Kernel(g, subjectOf(p, rows, false), p, rows, inputs, at); ok {
 		return out
 	}
@@ -70,9 +77,11 @@ func lowerRows(g *graph.Graph, p *program.Program, rows int, inputs []*graph.Nod
 	return out
 }
 
-// kernelOf is [Kernel] for rows of at most the given number of elements. It does not ask whether the device has kernels,
-// because the trial that answers this uses it.
-func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*graph.Node, at InMemory) (outputs map[string]*graph.Node, ok bool) {
+// kernelOf is [Kernel] for rows of at most the given number of elements. It does not check whether
+// the device has kernels, because the trial that finds out uses it.
+func kernelOf(
+	g *graph.Graph, p *program.Program, rows, largest int, inputs []*graph.Node, at InMemory,
+) (outputs map[string]*graph.Node, ok bool) {
 	p, err := transform.Simplify(p)
 	if err != nil {
 		panic(err)
@@ -103,8 +112,8 @@ func kernelOf(g *graph.Graph, p *program.Program, rows, largest int, inputs []*g
 	out := map[string]*graph.Node{}
 	if d.Whole != nil {
 		out = Lower(g, d.Whole, inputs)
-		for name, node := range out {
-			if strings.HasPrefix(name, passes.NumberPrefix) { // outputs of the program may have names of inputs
+		for name, node := range out { // outputs of the program may have names of inputs
+			if strings.HasPrefix(name, passes.NumberPrefix) {
 				known[name] = node
 			}
 		}
@@ -139,12 +148,14 @@ func hasPartOfRows(p *program.Program, id program.ID, rows int) bool {
 	return ok && !passes.IsShared(p, id, rows)
 }
 
-// A kernelCall calls the kernel of a program: it takes the inputs and returns the outputs as they are stored.
+// A kernelCall calls the kernel of a program: it takes the inputs and returns the stored outputs.
 type kernelCall func(inputs []*graph.Node) []*graph.Node
 
-// tritonKernel divides a program and compiles its row-wise part to a GPU kernel; each replica has a shard of the rows. ok is false if that is
-// impossible.
-func tritonKernel(g *graph.Graph, p *program.Program, rows, largest, replicas int, at InMemory) (d passes.Division, call kernelCall, ok bool) {
+// tritonKernel divides a program and compiles its row-wise part to a GPU kernel; each replica has a
+// shard of the rows. ok is false if that is impossible.
+func tritonKernel(
+	g *graph.Graph, p *program.Program, rows, largest, replicas int, at InMemory,
+) (d passes.Division, call kernelCall, ok bool) {
 	d, err := triton.Divide(p, rows)
 	if err != nil {
 		panic(err)
@@ -160,7 +171,8 @@ func tritonKernel(g *graph.Graph, p *program.Program, rows, largest, replicas in
 	}
 	k, err := triton.New(local, rows/replicas, largest, at)
 	if refusal := (*triton.Refusal)(nil); errors.As(err, &refusal) {
-		warnOnce(g, refusal.Reason, refusal, "a program is computed without a kernel, which takes more time and memory")
+		warnOnce(g, refusal.Reason, refusal,
+			"a program is computed without a kernel, which takes more time and memory")
 		return d, nil, false
 	}
 	if err != nil {
@@ -174,7 +186,8 @@ func tritonKernel(g *graph.Graph, p *program.Program, rows, largest, replicas in
 			outputs := Outputs(in[0].Graph(), local, in)
 			for i, o := range d.Rows.Outputs {
 				if outputs[i] = at.store(o.Name, outputs[i]); at[o.Name] == triton.Summed {
-					outputs[i] = graph.ReduceSum(graph.Reshape(outputs[i], k.Grid, rows/replicas/k.Grid, -1), 1)
+					blocks := graph.Reshape(outputs[i], k.Grid, rows/replicas/k.Grid, -1)
+					outputs[i] = graph.ReduceSum(blocks, 1)
 				}
 			}
 			return outputs
@@ -182,9 +195,12 @@ func tritonKernel(g *graph.Graph, p *program.Program, rows, largest, replicas in
 	}, true
 }
 
-// rowsKernel is tritonKernel for the CPU: rows are computed in one pass through the caches. A float32 input whose storage is
-// bfloat16 is rounded when it is read, which saves a pass over memory. inputs are the program's inputs, not yet converted.
-func rowsKernel(g *graph.Graph, p *program.Program, count int, inputs []*graph.Node, at InMemory) (d passes.Division, call kernelCall, ok bool) {
+// rowsKernel is tritonKernel for the CPU: rows are computed in one pass through the caches. A
+// float32 input whose storage is bfloat16 is rounded when it is read, which saves a pass over
+// memory. inputs are the program's inputs, not yet converted.
+func rowsKernel(
+	g *graph.Graph, p *program.Program, count int, inputs []*graph.Node, at InMemory,
+) (d passes.Division, call kernelCall, ok bool) {
 	d, err := cpu.Divide(p, count)
 	if err != nil {
 		panic(err)
@@ -203,18 +219,21 @@ func rowsKernel(g *graph.Graph, p *program.Program, count int, inputs []*graph.N
 	}
 	k, err := cpu.Compile(d.Rows, count, asTheyAre)
 	if refusal := (*cpu.Refusal)(nil); errors.As(err, &refusal) {
-		warnOnce(g, refusal.Reason, refusal, "a program is computed operation by operation, which takes more time and memory")
+		warnOnce(g, refusal.Reason, refusal,
+			"a program is computed operation by operation, which takes more time and memory")
 		return d, nil, false
 	}
 	if err != nil {
 		panic(err)
 	}
-	native := engine.Native{Name: d.Rows.Name, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+	native := engine.Native{Name: d.Rows.Name}
+	native.Run = func(in, out []engine.Tensor, parallel engine.Parallel) error {
 		return k.Run(flats(in), flats(out), parallel)
-	}}
+	}
 	for _, o := range d.Rows.Outputs {
 		t := d.Rows.TypeOf(o.Value)
-		native.Outputs = append(native.Outputs, shapes.Make(asTheyAre.stored(o.Name, t.DType), t.Shape...))
+		dtype := asTheyAre.stored(o.Name, t.DType)
+		native.Outputs = append(native.Outputs, shapes.Make(dtype, t.Shape...))
 	}
 	return d, func(inputs []*graph.Node) []*graph.Node {
 		for i, in := range d.Rows.Inputs {
@@ -237,15 +256,10 @@ func flats(tensors []engine.Tensor) []any {
 
 // stored returns the type in which an input or output is stored.
 func (m InMemory) stored(name string, d program.DType) dtypes.DType {
-	switch d {
-	case program.Bool:
-		return dtypes.Bool
-	case program.Int:
-		return dtypes.Int32
-	case program.Uint:
-		return dtypes.Uint32
+	if d == program.Float {
+		return m.dtype(name)
 	}
-	return m.dtype(name)
+	return dtypeOf(d)
 }
 
 // store converts a float32 node to the type in which it is stored.
@@ -287,7 +301,7 @@ func warnOnce(g *graph.Graph, reason string, refusal error, inPlace string) {
 	})
 }
 
-// HasKernels reports whether the graph's device may compute programs over rows by kernels of any kind.
+// HasKernels reports whether the graph's device may compute programs over rows by kernels.
 func HasKernels(g *graph.Graph) bool {
 	d := engine.DeviceOf(g)
 	return d.Fuses() || hasTriton(d)
@@ -304,5 +318,6 @@ func hasTriton(d *engine.Device) bool {
 	case d.Kernels() == device.BodyKernels:
 		return true
 	}
-	return d.Kind() != device.CPU && d.Precision() == device.BFloat16 && d.Kernels() != device.GraphKernels
+	return d.Kind() != device.CPU && d.Precision() == device.BFloat16 &&
+		d.Kernels() != device.GraphKernels
 }

@@ -15,23 +15,21 @@ import (
 
 // Lower adds the operations of p, which must be valid, to the graph and returns the nodes
 // of its outputs by name. inputs are the program's inputs in order, with the declared
-// shapes. Program types map to Int32, Uint32 and Bool; Float is the type of the float
-// inputs, Float32 or Float64, and Float32 if there are none. In Float64, logb and the
-// range of ldexp are those of binary64.
+// shapes and the types Float32, Int32, Uint32 and Bool.
 //
 // Equal operations are executed once, even if they come from several calls of Lower for one graph.
 // The sign of a zero that round, max and min return is not defined. If inputs are sharded by rows
 // ([engine.HasRows]), each replica computes its own rows.
 //
-// Lower builds graphs and panics on a mistake: with an [*UnsupportedError] for a
-// factorization, with a [*NodeError] if a node cannot be built, with an error that names
-// the input if the inputs do not fit.
+// Lower builds graphs and panics on a mistake: with an [*UnsupportedError] for a factorization, and
+// with an error that names the node that cannot be built, or the input that is wrong.
 func Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
 	l := &lowering{g: g, gobackend: engine.OnCPU(g)}
 	return l.program(p, inputs)
 }
 
-// WithKernels is [Lower] with rotations of rows lowered to kernels, if the device has them: such a kernel reads and writes each number once.
+// WithKernels is [Lower] with rotations of rows lowered to kernels, if the device has them: such a
+// kernel reads and writes each number once.
 func WithKernels(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
 	l := &lowering{g: g, gobackend: engine.OnCPU(g), kernels: true}
 	return l.program(p, inputs)
@@ -40,7 +38,9 @@ func WithKernels(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[s
 // Only returns p with only the named outputs, and without the nodes that only other outputs need.
 func Only(p *program.Program, outputs ...string) *program.Program {
 	only := *p
-	only.Outputs = slices.DeleteFunc(slices.Clone(p.Outputs), func(o program.Output) bool { return !slices.Contains(outputs, o.Name) })
+	only.Outputs = slices.DeleteFunc(slices.Clone(p.Outputs), func(o program.Output) bool {
+		return !slices.Contains(outputs, o.Name)
+	})
 	return &only
 }
 
@@ -66,14 +66,11 @@ func (l *lowering) program(p *program.Program, inputs []*graph.Node) map[string]
 	if err != nil {
 		panic(err)
 	}
-	l.p, l.float = p, single // type of the first float input
-	first := slices.IndexFunc(p.Inputs, func(in program.Input) bool { return in.Type.DType == program.Float })
-	if first >= 0 && inputs[first].DType() == dtypes.Float64 {
-		l.float = double
-	}
+	l.p = p
 	for i, in := range p.Inputs {
-		if want, got := l.shape(in.Type), inputs[i].Shape(); !got.Equal(want) {
-			panic(fmt.Errorf("program %q: input %q is %s, got a node of shape %s, want %s", p.Name, in.Name, in.Type, got, want))
+		if want, got := shapeOf(in.Type), inputs[i].Shape(); !got.Equal(want) {
+			panic(fmt.Errorf("program %q: input %q is %s, got a node of shape %s, want %s",
+				p.Name, in.Name, in.Type, got, want))
 		}
 	}
 	if slices.ContainsFunc(inputs, engine.HasRows) {
@@ -91,16 +88,15 @@ func (l *lowering) program(p *program.Program, inputs []*graph.Node) map[string]
 type lowering struct {
 	g         *graph.Graph
 	p         *program.Program
-	float     format
 	gobackend bool // the graph is for GoMLX's Go backend
 	kernels   bool // rotations are kernels, where the device has them
 }
 
-// dtype returns the device's element type for d.
-func (l *lowering) dtype(d program.DType) dtypes.DType {
+// dtypeOf returns the device's element type for d.
+func dtypeOf(d program.DType) dtypes.DType {
 	switch d {
 	case program.Float:
-		return l.float.dtype
+		return dtypes.Float32
 	case program.Int:
 		return dtypes.Int32
 	case program.Uint:
@@ -110,9 +106,7 @@ func (l *lowering) dtype(d program.DType) dtypes.DType {
 	}
 }
 
-func (l *lowering) shape(t program.Type) shapes.Shape {
-	return shapes.Make(l.dtype(t.DType), t.Shape...)
-}
+func shapeOf(t program.Type) shapes.Shape { return shapes.Make(dtypeOf(t.DType), t.Shape...) }
 
 // rule lowers one node of the program, given its lowered operands.
 type rule func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node
@@ -125,7 +119,7 @@ func (l *lowering) node(id program.ID, n *program.Node, args []*graph.Node) (out
 			if !ok {
 				err = fmt.Errorf("%v", r)
 			}
-			panic(&NodeError{Program: l.p.Name, Node: fmt.Sprintf("%%%d = %s", id, n.Op), Err: err})
+			panic(fmt.Errorf("program %q: %%%d = %s: %w", l.p.Name, id, n.Op, err))
 		}
 	}()
 	apply := rules[n.Op]
@@ -136,14 +130,11 @@ func (l *lowering) node(id program.ID, n *program.Node, args []*graph.Node) (out
 		return y
 	}
 	out = apply(l, n, args)
-	if want := l.shape(n.Type); !out.Shape().Equal(want) {
+	if want := shapeOf(n.Type); !out.Shape().Equal(want) {
 		panic(fmt.Errorf("lowered to shape %s, want %s", out.Shape(), want))
 	}
 	return out
 }
-
-// dims returns the dimensions of a node.
-func dims(x *graph.Node) []int { return slices.Clone(x.Shape().Dimensions) }
 
 // UnsupportedError reports a program with an operation that no device executes, and why.
 type UnsupportedError struct {
@@ -156,22 +147,6 @@ type UnsupportedError struct {
 func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("program %q: %s is not available on a device: %s", e.Program, e.Op, e.Reason)
 }
-
-// NodeError reports a node that could not be added to the graph.
-type NodeError struct {
-	Program string
-	// Node is the node in the text form of programs, for example "%7 = dot".
-	Node string
-	Err  error
-}
-
-// Error names the program, the node and the cause.
-func (e *NodeError) Error() string {
-	return fmt.Sprintf("program %q: %s: %v", e.Program, e.Node, e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *NodeError) Unwrap() error { return e.Err }
 
 // Check returns nil if a device can execute p, otherwise an [*UnsupportedError].
 func Check(p *program.Program) error {

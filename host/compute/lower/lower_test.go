@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 	"go.uber.org/goleak"
 
@@ -88,7 +87,7 @@ func TestPlainRules(t *testing.T) {
 
 func comparePlain(t *testing.T, p *program.Program, inputs, want map[string]reference.Tensor, abs float64) {
 	t.Helper()
-	buffers := uploadInputs(t, dtypes.Float32, p, inputs)
+	buffers := uploadInputs(t, p, inputs)
 	outputs := execute(t, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		results := lower.LowerPlain(g, p, in, false)
 		var ordered []*graph.Node
@@ -111,7 +110,7 @@ func comparePlain(t *testing.T, p *program.Program, inputs, want map[string]refe
 func TestSharedNodes(t *testing.T) {
 	p := build(t, quest(64, 4, 128))
 	count := func(times int) (nodes int) {
-		execute(t, []*engine.Buffer{upload(t, dtypes.Float32, normal(1, 4, 128))},
+		execute(t, []*engine.Buffer{upload(t, normal(1, 4, 128))},
 			func(g *graph.Graph, in []*graph.Node) (out []*graph.Node) {
 				for range times {
 					out = append(out, lower.Lower(g, p, in)["value"])

@@ -13,34 +13,37 @@ import (
 
 // Operand is the quantizer of an operand of a product in the backward pass. It has no gradient.
 type Operand struct {
-	// quantizer has a program for the value alone.
-	quantizer programQuantizer
+	quantizer Quantizer // its program returns the value alone
 }
 
 // NewOperand prepares a quantizer's training program, which must be validated. It fails if the
 // quantizer has trained parameters, which would get no gradient.
 func NewOperand(q spec.Quantizer) (Operand, error) {
 	if len(q.Trained) > 0 {
-		return Operand{}, fmt.Errorf("the quantizer has the trained parameter %s, which would get no gradient: in products of the backward pass only values are quantized", q.Trained[0].Name)
+		return Operand{}, fmt.Errorf("the quantizer has the trained parameter %s, which would get no "+
+			"gradient: in products of the backward pass only values are quantized", q.Trained[0].Name)
 	}
 	if len(q.State) > 0 {
-		return Operand{}, fmt.Errorf("the quantizer keeps the state %s: in products of the backward pass there is none", q.State[0].Name)
+		return Operand{}, fmt.Errorf("the quantizer has the state %s: quantizers of products of the "+
+			"backward pass cannot have any", q.State[0].Name)
 	}
 	value, _ := q.Program.Output(spec.OutputValue)
-	p, err := transform.Extract(q.Program, q.Program.Name, transform.Arguments(q.Program), []program.Output{{Name: spec.OutputValue, Value: value}})
+	outputs := []program.Output{{Name: spec.OutputValue, Value: value}}
+	p, err := transform.Extract(q.Program, q.Program.Name, transform.Arguments(q.Program), outputs)
 	if err != nil {
 		return Operand{}, err
 	}
-	return Operand{programQuantizer{Quantizer: spec.Quantizer{Program: p}}}, nil
+	return Operand{&FakeQuantizer{spec: spec.Quantizer{Program: p}}}, nil
 }
 
 // Takes reports whether the quantizer takes a per-step input; see [Quantizer].
 func (o Operand) Takes(input string) bool { return o.quantizer.Takes(input) }
 
-// Value returns Q(x), through which no gradient passes. If the device computes programs with kernels, x and Q(x) are
-// rounded to bfloat16, as they are in [Quantize].
+// Value returns Q(x), through which no gradient passes. If the device computes programs with
+// kernels, x and Q(x) are rounded to bfloat16, as they are in [Quantize].
 func (o Operand) Value(x *graph.Node, given Given) *graph.Node {
-	q := o.quantizer
-	memory := InMemory{spec.InputX: triton.BFloat16, spec.OutputValue: triton.BFloat16}
-	return lowerRows(x.Graph(), q.Program, q.rows(), append([]*graph.Node{x}, q.others(q.Program, given)...), memory)[spec.OutputValue]
+	p, memory := o.quantizer.spec.Program, InMemory{
+		spec.InputX: triton.BFloat16, spec.OutputValue: triton.BFloat16}
+	inputs := append([]*graph.Node{x}, o.quantizer.others(p, given)...)
+	return lowerRows(x.Graph(), p, rowsOf(p), inputs, memory)[spec.OutputValue]
 }

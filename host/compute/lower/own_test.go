@@ -3,7 +3,6 @@ package lower_test
 import (
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -61,7 +60,7 @@ func TestOwnBackward(t *testing.T) {
 	for _, block := range []int{1, 64} {
 		built, q := own(t, block, 12, 192)
 		x, dy, step := normal(1, 12, 192), normal(2, 12, 192), reference.Float(0.4)
-		buffers := []*engine.Buffer{upload(t, dtypes.Float32, x), upload(t, dtypes.Float32, dy), upload(t, dtypes.Float32, step)}
+		buffers := []*engine.Buffer{upload(t, x), upload(t, dy), upload(t, step)}
 		got := execute(t, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			value := lower.Quantize(in[0], lower.Given{Trained: in[2:]}, q)
 			return append(graph.Gradient(graph.ReduceAllSum(graph.Mul(value, in[1])), in[0], in[2]), value)

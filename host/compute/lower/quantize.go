@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -17,44 +16,47 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Quantizer is the fake quantization of one tensor inside graphs. It has two parts, which
-// may be in different graphs. Its methods build graphs and panic as [Lower] does.
-type Quantizer interface {
-	// Trained lists the quantizer's trained parameters; most quantizers have none.
-	Trained() []spec.Tensor
-	// State lists the state tensors that the quantizer carries from step to step; most have none.
-	State() []spec.Tensor
-	// Takes reports whether the quantizer takes a per-step input: [spec.InputNoise],
-	// [spec.InputSharedNoise] or [spec.InputStep].
-	Takes(input string) bool
-	// Calibrated reports whether Init or InitState reads statistics of columns.
-	Calibrated() bool
-	// Init returns the initial values of the trained parameters for x.
-	Init(x *graph.Node, columns Columns) []*graph.Node
-	// InitState returns the initial state for x.
-	InitState(x *graph.Node, columns Columns) []*graph.Node
-	// Next returns the state after a step that quantizes x; nil for an evaluation quantizer.
-	Next(x *graph.Node, given Given) []*graph.Node
-	// Forward returns Q(x) and the residuals that Backward needs in addition to the point.
-	Forward(x *graph.Node, given Given) (value *graph.Node, residuals []*graph.Node)
-	// Backward returns the gradients with respect to x and the trained parameters, given the gradient dy with respect to Q(x).
-	Backward(at Point, residuals []*graph.Node, dy *graph.Node) (dx *graph.Node, dTrained []*graph.Node)
-	// Evaluation returns the evaluation quantizer, whose only per-step input is state, which it
-	// does not update. It is nil if evaluation quantizes as training does.
-	Evaluation() (Quantizer, error)
-	// KeepRotated returns the quantizer without the rotation at its end, so that its values stay rotated; nil if it does not
-	// end in a rotation of rows. That rotation can be left out if the other operand of a product is rotated in the same way.
-	KeepRotated() (*Rotated, error)
-	// CodeShapes returns the shapes of the parts of the codes that Forward attaches to its value on
-	// a device; nil if it attaches none.
-	CodeShapes(d *engine.Device) []shapes.Shape
+// Quantizer refers to a [FakeQuantizer]; nil is no quantizer.
+type Quantizer = *FakeQuantizer
+
+// FakeQuantizer is the fake quantization of one tensor inside graphs, by a program divided into a
+// forward and a backward part, which may be in different graphs. Its methods build graphs and panic
+// as [Lower] does.
+type FakeQuantizer struct {
+	spec   spec.Quantizer
+	parts  *autodiff.Partition
+	memory InMemory // the storage of floats in kernels
 }
 
-// Rotated is a quantizer whose values stay rotated: its values are H·Q(x), and its backward pass takes gradients with
-// respect to H·Q(x). H rotates each block of Block elements of a row.
+// NewQuantizer prepares a quantizer's training program, which must be validated. The forward part
+// returns the value; the backward part is derived from the surrogate, or the quantizer's own.
+// Kernels store all floats except codes in float32.
+func NewQuantizer(q spec.Quantizer) (Quantizer, error) {
+	parts, err := q.Split()
+	if err != nil {
+		return nil, fmt.Errorf("backward pass of the quantizer: %w", err)
+	}
+	return &FakeQuantizer{q, parts, codesInMemory}, nil
+}
+
+// Trained lists the quantizer's trained parameters; most quantizers have none.
+func (q *FakeQuantizer) Trained() []spec.Tensor { return q.spec.Trained }
+
+// State lists the state tensors that the quantizer carries from step to step; most have none.
+func (q *FakeQuantizer) State() []spec.Tensor { return q.spec.State }
+
+// Takes reports whether the quantizer takes a per-step input: [spec.InputNoise],
+// [spec.InputSharedNoise] or [spec.InputStep].
+func (q *FakeQuantizer) Takes(input string) bool { return q.spec.Takes(input) }
+
+// Calibrated reports whether Init or InitState reads statistics of columns.
+func (q *FakeQuantizer) Calibrated() bool { return q.spec.Calibrated() }
+
+// Rotated is a quantizer whose values stay rotated: its values are H·Q(x), and its backward pass
+// takes gradients with respect to H·Q(x). H rotates each block of Block elements of a row.
 type Rotated struct {
-	Quantizer
-	Block int
+	Quantizer Quantizer
+	Block     int
 	// Saved is the number of rotations of the whole tensor that a forward and a backward pass
 	// together save; it is negative if they need more.
 	Saved float64
@@ -71,19 +73,20 @@ type Given struct {
 	Noise, SharedNoise, Step *graph.Node
 }
 
-// Columns holds the statistics of [sdk.Columns] by the names of inputs ([spec.ColumnInputs]), each of shape [1, columns]. It may be
-// nil for a quantizer that is not calibrated.
+// Columns holds the statistics of [sdk.Columns] by the names of inputs ([spec.ColumnInputs]), each
+// of shape [1, columns]. It may be nil for a quantizer that is not calibrated.
 type Columns map[string]*graph.Node
 
-// ColumnsOf computes the column statistics of one operand x of a product, [rows, columns]. Their keys
-// are the input names for activations if activations is set, otherwise those for weights.
+// ColumnsOf computes the column statistics of one operand x of a product, [rows, columns]. Their
+// keys are the input names for activations if activations is set, otherwise those for weights.
 func ColumnsOf(x *graph.Node, activations bool) Columns {
 	largest, mean := spec.InputWeightsMax, spec.InputWeightsMean
 	if activations {
 		largest, mean = spec.InputActivationsMax, spec.InputActivationsMean
 	}
 	a := graph.Abs(x)
-	return Columns{largest: graph.ReduceAndKeep(a, graph.ReduceMax, 0), mean: graph.ReduceAndKeep(a, graph.ReduceMean, 0)}
+	return Columns{largest: graph.ReduceAndKeep(a, graph.ReduceMax, 0),
+		mean: graph.ReduceAndKeep(a, graph.ReduceMean, 0)}
 }
 
 // Point is the point at which a backward pass is evaluated: the inputs of the forward pass and its
@@ -94,57 +97,18 @@ type Point struct {
 	Value *graph.Node
 }
 
-// NewQuantizer prepares a quantizer's training program, which must be validated. The forward part
-// returns the value; the backward part is derived from the surrogate, or the quantizer's own.
-func NewQuantizer(q spec.Quantizer) (Quantizer, error) {
-	p, err := split(q)
-	if err != nil {
-		return nil, fmt.Errorf("backward pass of the quantizer: %w", err)
-	}
-	return p, nil
+// Init returns the initial values of the trained parameters for x.
+func (q *FakeQuantizer) Init(x *graph.Node, columns Columns) []*graph.Node {
+	return listed(q.spec.Init, columns.after(x, q.spec.Init), spec.TrainedPrefix, q.Trained())
 }
 
-// split divides the program into a forward and a backward part. All floats except codes are stored in float32.
-func split(q spec.Quantizer) (programQuantizer, error) {
-	parts, err := q.Split()
-	return programQuantizer{Quantizer: q, parts: parts, memory: codesInMemory}, err
+// InitState returns the initial state for x.
+func (q *FakeQuantizer) InitState(x *graph.Node, columns Columns) []*graph.Node {
+	return listed(q.spec.InitState, columns.after(x, q.spec.InitState), spec.KeptPrefix, q.State())
 }
 
-// inBFloat16 returns the quantizer with x, Q(x) and their gradients stored in bfloat16, where the device has that precision.
-func (q programQuantizer) inBFloat16() programQuantizer {
-	q.memory = maps.Clone(q.memory)
-	for _, name := range []string{spec.InputX, spec.OutputValue, autodiff.Prefix + spec.OutputSurrogate, spec.InputDY, autodiff.Prefix + spec.InputX} {
-		q.memory[name] = triton.BFloat16
-	}
-	return q
-}
-
-// programQuantizer inlines a program divided into its forward and backward parts.
-type programQuantizer struct {
-	spec.Quantizer
-	parts *autodiff.Partition
-	// memory holds the storage of floats in kernels.
-	memory InMemory
-}
-
-// rows returns the number of rows of x.
-func (q programQuantizer) rows() int { return rowsOf(q.Program) }
-
-func (q programQuantizer) Trained() []spec.Tensor { return q.Quantizer.Trained }
-
-func (q programQuantizer) State() []spec.Tensor { return q.Quantizer.State }
-
-func (q programQuantizer) Init(x *graph.Node, columns Columns) []*graph.Node {
-	p := q.Quantizer.Init
-	return listed(x.Graph(), p, columns.after(x, p), spec.TrainedPrefix, q.Trained())
-}
-
-func (q programQuantizer) InitState(x *graph.Node, columns Columns) []*graph.Node {
-	p := q.Quantizer.InitState
-	return listed(x.Graph(), p, columns.after(x, p), spec.KeptPrefix, q.State())
-}
-
-// after returns the inputs of a program of initial values: x, and the statistics that the program takes.
+// after returns the inputs of a program of initial values: x, and the statistics that the program
+// takes.
 func (c Columns) after(x *graph.Node, p *program.Program) []*graph.Node {
 	in := []*graph.Node{x}
 	for p != nil && len(in) < len(p.Inputs) {
@@ -153,20 +117,24 @@ func (c Columns) after(x *graph.Node, p *program.Program) []*graph.Node {
 	return in
 }
 
-func (q programQuantizer) Next(x *graph.Node, given Given) []*graph.Node {
-	p := q.Quantizer.Next
+// Next returns the state after a step that quantizes x; nil for an evaluation quantizer.
+func (q *FakeQuantizer) Next(x *graph.Node, given Given) []*graph.Node {
+	p := q.spec.Next
 	if p == nil {
 		return nil
 	}
-	return listed(x.Graph(), p, append([]*graph.Node{x}, q.others(p, given)...), spec.KeptPrefix, q.State())
+	return listed(p, append([]*graph.Node{x}, q.others(p, given)...), spec.KeptPrefix, q.State())
 }
 
-// listed lowers a program and returns its outputs for the tensors of a list, in their order; nil without a program.
-func listed(g *graph.Graph, p *program.Program, in []*graph.Node, prefix string, list []spec.Tensor) []*graph.Node {
+// listed lowers a program and returns its outputs for the tensors of a list, in their order; nil
+// without a program.
+func listed(
+	p *program.Program, in []*graph.Node, prefix string, list []spec.Tensor,
+) []*graph.Node {
 	if p == nil {
 		return nil
 	}
-	out := Lower(g, p, in)
+	out := Lower(in[0].Graph(), p, in)
 	var values []*graph.Node
 	for _, t := range list {
 		values = append(values, out[prefix+t.Name])
@@ -174,16 +142,19 @@ func listed(g *graph.Graph, p *program.Program, in []*graph.Node, prefix string,
 	return values
 }
 
-func (q programQuantizer) Evaluation() (Quantizer, error) {
-	if q.Evaluate == nil && q.Quantizer.Next == nil {
+// Evaluation returns the evaluation quantizer, whose only per-step input is state, which it
+// does not update. It is nil if evaluation quantizes as training does.
+func (q *FakeQuantizer) Evaluation() (Quantizer, error) {
+	if q.spec.Evaluate == nil && q.spec.Next == nil {
 		return nil, nil
 	}
-	return NewQuantizer(q.ForEvaluation())
+	return NewQuantizer(q.spec.ForEvaluation())
 }
 
 // nodes returns the program's inputs besides x, by name.
-func (q programQuantizer) nodes(given Given) map[string]*graph.Node {
-	nodes := map[string]*graph.Node{spec.InputNoise: given.Noise, spec.InputSharedNoise: given.SharedNoise, spec.InputStep: given.Step}
+func (q *FakeQuantizer) nodes(given Given) map[string]*graph.Node {
+	nodes := map[string]*graph.Node{spec.InputNoise: given.Noise,
+		spec.InputSharedNoise: given.SharedNoise, spec.InputStep: given.Step}
 	for i, t := range q.Trained() {
 		nodes[spec.TrainedPrefix+t.Name] = given.Trained[i]
 	}
@@ -194,7 +165,7 @@ func (q programQuantizer) nodes(given Given) map[string]*graph.Node {
 }
 
 // others returns the inputs of p besides x, in the order of p.
-func (q programQuantizer) others(p *program.Program, given Given) []*graph.Node {
+func (q *FakeQuantizer) others(p *program.Program, given Given) []*graph.Node {
 	nodes := q.nodes(given)
 	var list []*graph.Node
 	for _, in := range p.Inputs[1:] {
@@ -203,9 +174,11 @@ func (q programQuantizer) others(p *program.Program, given Given) []*graph.Node 
 	return list
 }
 
-func (q programQuantizer) Forward(x *graph.Node, given Given) (*graph.Node, []*graph.Node) {
+// Forward returns Q(x) and the residuals that Backward needs in addition to the point.
+func (q *FakeQuantizer) Forward(x *graph.Node, given Given) (*graph.Node, []*graph.Node) {
 	p, coded := q.factoredForward(engine.DeviceOf(x.Graph()))
-	out := lowerRows(x.Graph(), p, q.rows(), append([]*graph.Node{x}, q.others(q.Program, given)...), q.memory)
+	inputs := append([]*graph.Node{x}, q.others(q.spec.Program, given)...)
+	out := lowerRows(x.Graph(), p, rowsOf(q.spec.Program), inputs, q.memory)
 	value := out[spec.OutputValue]
 	if coded {
 		codesAmong(out).AttachTo(value)
@@ -214,7 +187,7 @@ func (q programQuantizer) Forward(x *graph.Node, given Given) (*graph.Node, []*g
 }
 
 // residuals picks the residuals among the outputs of a forward pass.
-func (q programQuantizer) residuals(out map[string]*graph.Node) []*graph.Node {
+func (q *FakeQuantizer) residuals(out map[string]*graph.Node) []*graph.Node {
 	var residuals []*graph.Node
 	for _, r := range q.parts.Residuals {
 		if !r.Input && r.Name != spec.OutputValue {
@@ -224,13 +197,20 @@ func (q programQuantizer) residuals(out map[string]*graph.Node) []*graph.Node {
 	return residuals
 }
 
-func (q programQuantizer) Backward(at Point, residuals []*graph.Node, dy *graph.Node) (*graph.Node, []*graph.Node) {
-	out := lowerRows(dy.Graph(), q.parts.Backward, q.rows(), q.backwardInputs(at, residuals, dy), q.memory)
+// Backward returns the gradients with respect to x and the trained parameters, given the gradient
+// dy with respect to Q(x).
+func (q *FakeQuantizer) Backward(
+	at Point, residuals []*graph.Node, dy *graph.Node,
+) (dx *graph.Node, dTrained []*graph.Node) {
+	inputs := q.backwardInputs(at, residuals, dy)
+	out := lowerRows(dy.Graph(), q.parts.Backward, rowsOf(q.spec.Program), inputs, q.memory)
 	return out[autodiff.Prefix+spec.InputX], q.trainedGradients(out)
 }
 
 // backwardInputs returns the inputs of the backward pass.
-func (q programQuantizer) backwardInputs(at Point, residuals []*graph.Node, dy *graph.Node) []*graph.Node {
+func (q *FakeQuantizer) backwardInputs(
+	at Point, residuals []*graph.Node, dy *graph.Node,
+) []*graph.Node {
 	known := q.nodes(at.Given)
 	known[spec.InputX] = at.X
 	inputs := make([]*graph.Node, 0, len(q.parts.Residuals)+1)
@@ -247,8 +227,9 @@ func (q programQuantizer) backwardInputs(at Point, residuals []*graph.Node, dy *
 	return append(inputs, dy)
 }
 
-// trainedGradients picks the gradients of the trained parameters among the outputs of a backward pass.
-func (q programQuantizer) trainedGradients(out map[string]*graph.Node) []*graph.Node {
+// trainedGradients picks the gradients of the trained parameters among the outputs of a backward
+// pass.
+func (q *FakeQuantizer) trainedGradients(out map[string]*graph.Node) []*graph.Node {
 	var dTrained []*graph.Node
 	for _, t := range q.Trained() {
 		dTrained = append(dTrained, out[autodiff.Prefix+spec.TrainedPrefix+t.Name])
@@ -256,22 +237,21 @@ func (q programQuantizer) trainedGradients(out map[string]*graph.Node) []*graph.
 	return dTrained
 }
 
-// Quantize returns Q(x), bit for bit the forward value, whose gradients with respect to x and the trained parameters
-// are those of the surrogate. It is for activations: if the device computes programs with kernels, x, Q(x) and their
-// gradients are rounded to its precision, and if the [Source] of x is known, the kernel also computes x.
+// Quantize returns Q(x), bit for bit the forward value, whose gradients with respect to x and the
+// trained parameters are those of the surrogate. It is for activations: if the device computes
+// programs with kernels, x, Q(x) and their gradients are rounded to its precision, and if the
+// [Source] of x is known, the kernel also computes x.
 func Quantize(x *graph.Node, given Given, q Quantizer) *graph.Node {
-	if p, ok := q.(programQuantizer); ok {
-		p = p.inBFloat16()
-		if source, ok := engine.NoteOf[Source](x); ok {
-			if y, ok := p.quantizeFused(x, source, given); ok {
-				return y
-			}
+	q = q.inBFloat16()
+	if source, ok := engine.NoteOf[Source](x); ok {
+		if y, ok := q.quantizeFused(x, source, given); ok {
+			return y
 		}
-		q = p
 	}
 	value, residuals := q.Forward(x, given)
 	at := Point{X: x, Given: given, Value: value}
-	y := engine.Custom(value, append([]*graph.Node{x}, given.Trained...), func(dy *graph.Node) []*graph.Node {
+	inputs := append([]*graph.Node{x}, given.Trained...)
+	y := engine.Custom(value, inputs, func(dy *graph.Node) []*graph.Node {
 		dx, dTrained := q.Backward(at, residuals, dy)
 		return append([]*graph.Node{dx}, dTrained...)
 	})
@@ -281,25 +261,45 @@ func Quantize(x *graph.Node, given Given, q Quantizer) *graph.Node {
 	return y
 }
 
-// KeepRotated leaves the last rotation out of the value and out of the surrogate, and so out of the
-// surrogate's gradient. A quantizer's own backward pass takes the rotated gradient.
-func (q programQuantizer) KeepRotated() (*Rotated, error) {
-	block := passes.EndingRotation(q.Program, spec.OutputValue)
+// inBFloat16 returns the quantizer with x, Q(x) and their gradients stored in bfloat16, where the
+// device has that precision.
+func (q *FakeQuantizer) inBFloat16() Quantizer {
+	short := *q
+	short.memory = maps.Clone(q.memory)
+	for _, name := range []string{
+		spec.InputX, spec.OutputValue, autodiff.Prefix + spec.OutputSurrogate,
+		spec.InputDY, autodiff.Prefix + spec.InputX,
+	} {
+		short.memory[name] = triton.BFloat16
+	}
+	return &short
+}
+
+// KeepRotated returns the quantizer without the rotation at its end, so that its values stay
+// rotated; nil if it does not end in a rotation of rows. That rotation can be left out if the other
+// operand of a product is rotated in the same way. It is left out of the value and of the
+// surrogate, and so of the surrogate's gradient. A quantizer's own backward pass takes the rotated
+// gradient.
+func (q *FakeQuantizer) KeepRotated() (*Rotated, error) {
+	full, half := q.spec, q.spec
+	block := passes.EndingRotation(full.Program, spec.OutputValue)
 	if block == 0 {
 		return nil, nil
 	}
-	full, half := q.Quantizer, q.Quantizer
 	var err error
-	if half.Program, err = passes.UndoRotation(full.Program, block, spec.OutputValue, spec.OutputSurrogate); err != nil {
+	half.Program, err = passes.UndoRotation(
+		full.Program, block, spec.OutputValue, spec.OutputSurrogate)
+	if err != nil {
 		return nil, err
 	}
 	if full.Backward != nil {
-		if half.Backward, err = passes.ReceiveRotated(full.Backward, block, spec.InputDY); err != nil {
+		half.Backward, err = passes.ReceiveRotated(full.Backward, block, spec.InputDY)
+		if err != nil {
 			return nil, err
 		}
 	}
 	half.Unpack = nil // Unpack returns Q(x) and not H·Q(x)
-	u, err := split(half)
+	u, err := NewQuantizer(half)
 	if err != nil {
 		return nil, fmt.Errorf("without its last rotation: %w", err)
 	}
@@ -309,23 +309,27 @@ func (q programQuantizer) KeepRotated() (*Rotated, error) {
 		}
 		return sum
 	}
-	saved := rotated(q.parts.Forward, q.parts.Backward) - rotated(u.parts.Forward, u.parts.Backward)
+	saved := rotated(q.parts.Forward, q.parts.Backward) -
+		rotated(u.parts.Forward, u.parts.Backward)
 	size := full.Program.Inputs[0].Type.Size()
 	return &Rotated{u, block, float64(saved) / float64(size)}, nil
 }
 
-// A Source is the computation that produces an activation, row by row, from other tensors, such as the two that a gate
-// multiplies. It can be fused with the quantizer: one kernel computes and quantizes the activation, which is then never
-// stored in memory.
+// A Source is the computation that produces an activation, row by row, from other tensors, such as
+// the two that a gate multiplies. It can be fused with the quantizer: one kernel computes and
+// quantizes the activation, which is then never stored in memory.
 type Source struct {
 	// Inputs are of shape [tokens, n], or [1, n] if shared by all tokens.
 	Inputs []*graph.Node
-	// Rounded marks that inputs of shape [tokens, n], and their adjoints, are rounded to the device's precision.
+	// Rounded reports whether inputs of shape [tokens, n], and their adjoints, are rounded to the
+	// device's precision.
 	Rounded bool
-	// Forward takes the inputs and returns [SourceValue], the activation. Its other outputs are residuals for Adjoint.
+	// Forward takes the inputs and returns [SourceValue], the activation. Its other outputs are
+	// residuals for Adjoint.
 	Forward *program.Program
-	// Backward takes the inputs and, last, the adjoint of the value, and returns the adjoints of the inputs in their
-	// order. It is computed by the kernel of the quantizer's backward pass. If it is nil, Adjoint is used.
+	// Backward takes the inputs and, last, the adjoint of the value, and returns the adjoints of the
+	// inputs in their order. It is computed by the kernel of the quantizer's backward pass. If it is
+	// nil, Adjoint is used.
 	Backward *program.Program
 	// Adjoint is Backward as a graph function. residuals holds the other outputs of Forward by
 	// name; it is nil if the activation was stored in memory.
@@ -345,11 +349,14 @@ const sourcePrefix = "source."
 func (s Source) AttachTo(x *graph.Node) { engine.Note(x, s) }
 
 // rounds reports whether an input, and its adjoint, is stored in the precision of the device.
-func (s Source) rounds(input int) bool { return s.Rounded && s.Forward.Inputs[input].Type.Shape[0] > 1 }
+func (s Source) rounds(input int) bool {
+	return s.Rounded && s.Forward.Inputs[input].Type.Shape[0] > 1
+}
 
 // Unquantized returns an activation that is read by products, and possibly by quantizers in the
-// backward pass. If the CPU computes programs over rows and the [Source] of x is known, it is computed
-// in one pass, forward and backward, and stored in the precision to which its readers round it.
+// backward pass. If the CPU computes programs over rows and the [Source] of x is known, it is
+// computed in one pass, forward and backward, and stored in the precision to which its readers
+// round it.
 func Unquantized(x *graph.Node) *graph.Node {
 	g := x.Graph()
 	s, ok := engine.NoteOf[Source](x)
@@ -367,7 +374,8 @@ func Unquantized(x *graph.Node) *graph.Node {
 			continue
 		}
 		if forward[in.Name] = triton.BFloat16; s.Backward != nil {
-			backward[s.Backward.Inputs[i].Name], backward[s.Backward.Outputs[i].Name] = triton.BFloat16, triton.BFloat16
+			backward[s.Backward.Inputs[i].Name] = triton.BFloat16
+			backward[s.Backward.Outputs[i].Name] = triton.BFloat16
 		}
 	}
 	if s.Rounded && s.Backward != nil {
@@ -383,7 +391,8 @@ func Unquantized(x *graph.Node) *graph.Node {
 		if p == nil {
 			return s.Adjoint(out, dy)
 		}
-		adjoints, ok := Kernel(g, subjectOf(p, rows, false), p, rows, append(slices.Clone(s.Inputs), dy), backward)
+		inputs := append(slices.Clone(s.Inputs), dy)
+		adjoints, ok := Kernel(g, subjectOf(p, rows, false), p, rows, inputs, backward)
 		if !ok {
 			return s.Adjoint(out, dy)
 		}
@@ -412,8 +421,8 @@ func HasRoundedAdjoint(x *graph.Node) bool {
 	return ok
 }
 
-// fusedForward returns the program of the source's forward pass followed by the quantizer's, given as forward.
-func (q programQuantizer) fusedForward(s Source, forward *program.Program) (*program.Program, error) {
+// fusedForward returns the program of the source's forward pass followed by a quantizer's.
+func fusedForward(s Source, forward *program.Program) (*program.Program, error) {
 	b := program.NewBuilder(forward.Name)
 	inputs := sourceInputs(b, s)
 	args := make([]program.Value, len(forward.Inputs))
@@ -434,10 +443,9 @@ func (q programQuantizer) fusedForward(s Source, forward *program.Program) (*pro
 	return b.Build()
 }
 
-// fusedBackward returns the program of the quantizer's backward pass followed by the source's. Its outputs are the adjoints of
-// the source's inputs and of the trained parameters.
-func (q programQuantizer) fusedBackward(s Source) (*program.Program, error) {
-	back := q.parts.Backward
+// fusedBackward returns the program of a quantizer's backward pass followed by the source's. Its
+// outputs are the adjoints of the source's inputs and of the trained parameters.
+func fusedBackward(s Source, back *program.Program) (*program.Program, error) {
 	b := program.NewBuilder(back.Name)
 	inputs := sourceInputs(b, s)
 	args := make([]program.Value, len(back.Inputs))
@@ -450,7 +458,8 @@ func (q programQuantizer) fusedBackward(s Source) (*program.Program, error) {
 		args[x] = transform.Inline(b, s.Forward, inputs...)[SourceValue]
 	}
 	out := transform.Inline(b, back, args...)
-	adjoints := transform.Inline(b, s.Backward, append(slices.Clone(inputs), out[autodiff.Prefix+spec.InputX])...)
+	inputs = append(inputs, out[autodiff.Prefix+spec.InputX])
+	adjoints := transform.Inline(b, s.Backward, inputs...)
 	for i, o := range s.Backward.Outputs {
 		b.Output(autodiff.Prefix+sourcePrefix+s.Forward.Inputs[i].Name, adjoints[o.Name])
 	}
@@ -471,28 +480,31 @@ func sourceInputs(b *program.Builder, s Source) []program.Value {
 }
 
 // fusedMemory returns the storage of floats in the fused passes.
-func (q programQuantizer) fusedMemory(s Source) InMemory {
+func (q *FakeQuantizer) fusedMemory(s Source) InMemory {
 	memory := maps.Clone(q.memory)
 	delete(memory, spec.InputX) // the activation is never stored
 	delete(memory, autodiff.Prefix+spec.InputX)
 	for i, in := range s.Forward.Inputs {
 		if s.rounds(i) {
-			memory[sourcePrefix+in.Name], memory[autodiff.Prefix+sourcePrefix+in.Name] = triton.BFloat16, triton.BFloat16
+			memory[sourcePrefix+in.Name] = triton.BFloat16
+			memory[autodiff.Prefix+sourcePrefix+in.Name] = triton.BFloat16
 		}
 	}
 	return memory
 }
 
-// quantizeFused computes [Quantize] by one kernel that also computes x, from its source. ok is false if there is no such kernel.
-func (q programQuantizer) quantizeFused(x *graph.Node, s Source, given Given) (y *graph.Node, ok bool) {
-	g := x.Graph()
+// quantizeFused computes [Quantize] by one kernel that also computes x, from its source. ok is
+// false if there is no such kernel.
+func (q *FakeQuantizer) quantizeFused(x *graph.Node, s Source, given Given) (y *graph.Node, ok bool) {
+	g, rows := x.Graph(), rowsOf(q.spec.Program)
 	base, coded := q.factoredForward(engine.DeviceOf(g))
-	p, err := q.fusedForward(s, base)
+	p, err := fusedForward(s, base)
 	if err != nil {
 		panic(err)
 	}
 	memory := q.fusedMemory(s)
-	out, ok := Kernel(g, subjectOf(p, q.rows(), true), p, q.rows(), append(slices.Clone(s.Inputs), q.others(q.Program, given)...), memory)
+	in := append(slices.Clone(s.Inputs), q.others(q.spec.Program, given)...)
+	out, ok := Kernel(g, subjectOf(p, rows, true), p, rows, in, memory)
 	if !ok {
 		return nil, false
 	}
@@ -518,13 +530,15 @@ func (q programQuantizer) quantizeFused(x *graph.Node, s Source, given Given) (y
 	return y, true
 }
 
-// backwardFused returns the backward pass of both as one kernel. ok is false if the source has no program for it, or if no kernel
-// can compute it.
-func (q programQuantizer) backwardFused(s Source, at Point, residuals []*graph.Node, dy *graph.Node, memory InMemory) (adjoints []*graph.Node, ok bool) {
+// backwardFused returns the backward pass of both as one kernel. ok is false if the source has no
+// program for it, or if no kernel can compute it.
+func (q *FakeQuantizer) backwardFused(
+	s Source, at Point, residuals []*graph.Node, dy *graph.Node, memory InMemory,
+) (adjoints []*graph.Node, ok bool) {
 	if s.Backward == nil {
 		return nil, false
 	}
-	p, err := q.fusedBackward(s)
+	p, err := fusedBackward(s, q.parts.Backward)
 	if err != nil {
 		panic(err)
 	}
@@ -534,7 +548,8 @@ func (q programQuantizer) backwardFused(s Source, at Point, residuals []*graph.N
 			inputs = append(inputs, in)
 		}
 	}
-	out, ok := Kernel(dy.Graph(), subjectOf(p, q.rows(), true), p, q.rows(), inputs, memory)
+	rows := rowsOf(q.spec.Program)
+	out, ok := Kernel(dy.Graph(), subjectOf(p, rows, true), p, rows, inputs, memory)
 	if !ok {
 		return nil, false
 	}

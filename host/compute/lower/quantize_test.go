@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -71,7 +70,7 @@ func TestQuantize(t *testing.T) {
 				t.Fatal(err)
 			}
 			x, dy := normal(1, 12, 192), normal(2, 12, 192)
-			buffers := []*engine.Buffer{upload(t, dtypes.Float32, x), upload(t, dtypes.Float32, dy)}
+			buffers := []*engine.Buffer{upload(t, x), upload(t, dy)}
 			got := execute(t, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 				value := lower.Quantize(in[0], lower.Given{}, part)
 				alone := lower.Lower(g, p, in[:1])[spec.OutputValue]

@@ -50,8 +50,8 @@ var rules = map[program.Op]rule{
 		}
 		return graph.BitwiseShiftRightArithmetic(args[0], args[1])
 	},
-	// For NaN, the maximum and minimum of the Go backend return either operand, so the result is NaN or
-	// within the bounds. The definition of the operation allows both.
+	// For NaN, the maximum and minimum of the Go backend return either operand, so the result is NaN
+	// or within the bounds. The definition of the operation allows both.
 	program.OpClamp: func(_ *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 		return graph.Min(graph.Max(args[0], args[1]), args[2])
 	},
@@ -66,10 +66,15 @@ var rules = map[program.Op]rule{
 	program.OpSelect: func(_ *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 		return graph.Where(args[0], args[1], args[2])
 	},
-	program.OpConvert: func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-		return graph.ConvertDType(args[0], l.dtype(n.Type.DType))
+	program.OpConvert: func(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+		return graph.ConvertDType(args[0], dtypeOf(n.Type.DType))
 	},
-	program.OpBitcast: lowerBitcast,
+	program.OpBitcast: func(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+		if to := dtypeOf(n.Type.DType); args[0].DType() != to {
+			return graph.Bitcast(args[0], to)
+		}
+		return args[0]
+	},
 
 	program.OpReshape: func(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 		return graph.Reshape(args[0], n.Type.Shape...)
@@ -110,11 +115,16 @@ var unsupported = map[program.Op]string{
 
 const factorization = "factorizations belong into refresh programs, which the host executes"
 
-// gobackendRules are the rules for GoMLX's Go backend where its results deviate from the definition of an operation:
-// its vectorized maximum, minimum and exponential lose NaN, the latter also saturates at ±88; tanh cancels near 0, the
-// sign of NaN is 0, and bools cannot be compared. The remaining rules call our own functions as natives.
+// gobackendRules are the rules for GoMLX's Go backend where its results deviate from the definition
+// of an operation: its maximum, minimum and exponential lose NaN, the latter also saturates at
+// ±88; tanh cancels near 0, the sign of NaN is 0, the magnitude of −0 can be −0, and bools
+// cannot be compared. The remaining rules call our own functions as natives.
 var gobackendRules = map[program.Op]rule{
-	program.OpAbs: forFloats(goAbs, unary(graph.Abs)),
+	program.OpRandomBits: goRandomBits,
+
+	program.OpAbs: forFloats(func(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
+		return graph.Add(graph.Abs(args[0]), l.scalar(0))
+	}, unary(graph.Abs)),
 	program.OpSign: forFloats(func(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 		return l.keepNaN(args[0], graph.Sign(args[0]))
 	}, unary(graph.Sign)),
@@ -143,7 +153,9 @@ func unary(f func(x *graph.Node) *graph.Node) rule {
 }
 
 func binary(f func(x, y *graph.Node) *graph.Node) rule {
-	return func(_ *lowering, _ *program.Node, args []*graph.Node) *graph.Node { return f(args[0], args[1]) }
+	return func(_ *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
+		return f(args[0], args[1])
+	}
 }
 
 func reduction(f func(x *graph.Node, axes ...int) *graph.Node) rule {
@@ -172,24 +184,8 @@ func forFloats(floats, others rule) rule {
 	}
 }
 
-// lowerBitcast converts through binary32 in any precision of the computation.
-func lowerBitcast(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	x := args[0]
-	if x.DType() == dtypes.Float64 {
-		x = graph.ConvertDType(x, dtypes.Float32)
-	}
-	to := l.dtype(n.Type.DType)
-	if to == dtypes.Float64 {
-		to = dtypes.Float32
-	}
-	if x.DType() != to {
-		x = graph.Bitcast(x, to)
-	}
-	return graph.ConvertDType(x, l.dtype(n.Type.DType))
-}
-
-// lowerBroadcast gives the operand the rank of the result, with an axis of size 1 for each new axis of
-// the result, and repeats it.
+// lowerBroadcast gives the operand the rank of the result, with an axis of size 1 for each new axis
+// of the result, and repeats it.
 func lowerBroadcast(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	x := args[0]
 	if !x.IsScalar() {
@@ -213,8 +209,8 @@ func lowerSlice(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	return graph.Slice(args[0], axes...)
 }
 
-// lowerSortColumns compares all pairs of keys to find the order of the columns, because the Go backend has no sort. Gathering
-// the columns in that order takes longer than the comparisons.
+// lowerSortColumns compares all pairs of keys to find the order of the columns, because the Go
+// backend has no sort. Gathering the columns in that order takes longer than the comparisons.
 func lowerSortColumns(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	x, keys := args[0], args[1]
 	shape := n.Type.Shape
@@ -222,10 +218,10 @@ func lowerSortColumns(_ *lowering, n *program.Node, args []*graph.Node) *graph.N
 	count := int(n.Type.Size()) / (rows * columns)
 	index := sortedOrder(graph.Reshape(keys, count, columns))
 	// Columns are gathered as rows of one long matrix.
-	first := graph.MulScalar(graph.Iota(x.Graph(), shapes.Make(dtypes.Int32, count, columns), 0), columns)
-	index = graph.Reshape(graph.Add(index, first), count*columns, 1)
+	first := graph.Iota(x.Graph(), shapes.Make(dtypes.Int32, count, columns), 0)
+	index = graph.Add(index, graph.MulScalar(first, columns))
 	x = graph.TransposeAllAxes(graph.Reshape(x, count, rows, columns), 0, 2, 1)
-	x = graph.Gather(graph.Reshape(x, count*columns, rows), index)
+	x = graph.Gather(graph.Reshape(x, count*columns, rows), graph.Reshape(index, count*columns, 1))
 	x = graph.TransposeAllAxes(graph.Reshape(x, count, columns, rows), 0, 2, 1)
 	return graph.Reshape(x, shape...)
 }
@@ -241,11 +237,13 @@ func sortedOrder(keys *graph.Node) *graph.Node {
 	one, other := along(keys, 2), along(keys, 1)
 	nan := graph.NotEqual(keys, keys)
 	oneNaN, otherNaN := along(nan, 2), along(nan, 1)
-	equal := graph.LogicalOr(graph.Equal(one, other), graph.LogicalAnd(oneNaN, otherNaN))
-	greater := graph.LogicalOr(graph.GreaterThan(one, other), graph.LogicalAnd(otherNaN, graph.LogicalNot(oneNaN)))
+	bothNaN := graph.LogicalAnd(oneNaN, otherNaN)
+	onlyOtherNaN := graph.LogicalAnd(otherNaN, graph.LogicalNot(oneNaN))
+	equal := graph.LogicalOr(graph.Equal(one, other), bothNaN)
+	greater := graph.LogicalOr(graph.GreaterThan(one, other), onlyOtherNaN)
 	i, j := graph.Iota(g, square, 1), graph.Iota(g, square, 2)
 	before := graph.LogicalOr(greater, graph.LogicalAnd(equal, graph.LessThan(i, j)))
-	rank := graph.ReduceSum(graph.ConvertDType(before, dtypes.Int32), 1) // [b, j]: how many keys come before j
-	here := graph.Equal(along(rank, 1), i)                               // [b, r, j]: whether j is the r-th
+	rank := graph.ReduceSum(graph.ConvertDType(before, dtypes.Int32), 1) // [b, j]: earlier keys
+	here := graph.Equal(along(rank, 1), i)                               // [b, r, j]: j is the r-th
 	return graph.ReduceSum(graph.Mul(graph.ConvertDType(here, dtypes.Int32), j), 2)
 }

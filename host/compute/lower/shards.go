@@ -10,9 +10,10 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// If a program's inputs are sharded by rows, along the first axis ([engine.HasRows]), each replica computes its rows of
-// the values derived from them. Programs and plugins need not be aware of it: most operations compute rows from rows, a
-// reduction of the first axis is completed by an all-reduce, and operations that need a whole tensor all-gather it.
+// If a program's inputs are sharded by rows, along the first axis ([engine.HasRows]), each replica
+// computes its rows of the values derived from them. Programs and plugins need not be aware of it:
+// most operations compute rows from rows, a reduction of the first axis is completed by an
+// all-reduce, and operations that need a whole tensor all-gather it.
 
 // onShards lowers the program by rows where possible.
 func (l *lowering) onShards(inputs []*graph.Node) map[string]*graph.Node {
@@ -29,7 +30,8 @@ func (l *lowering) onShards(inputs []*graph.Node) map[string]*graph.Node {
 	return outputs
 }
 
-// A shard is a value of a program on several replicas, whole or by rows. Each form is created on first use.
+// A shard is a value of a program on several replicas, whole or by rows. Each form is created on
+// first use.
 type shard struct {
 	whole, rows         *graph.Node
 	makeWhole, makeRows func() *graph.Node
@@ -82,7 +84,9 @@ func (l *lowering) shard(id program.ID, n *program.Node, args []*shard) *shard {
 			out.makeWhole = func() *graph.Node { return engine.Gather(out.asRows()) }
 		}
 	} else if across, reduces := acrossReplicas[n.Op]; reduces && anyDivided {
-		out.makeWhole = func() *graph.Node { return across(l.node(id, n, []*graph.Node{args[0].asRows()}))[0] }
+		out.makeWhole = func() *graph.Node {
+			return across(l.node(id, n, []*graph.Node{args[0].asRows()}))[0]
+		}
 	}
 	return out
 }
@@ -114,8 +118,8 @@ func rowwise(p *program.Program, n *program.Node, replicas int) (byRows []bool, 
 		byRows[0] = true
 		return byRows, divides(operand(0))
 	case program.OpBroadcast:
-		repeats := len(n.Attr.Axes) == 0 || n.Attr.Axes[0] != 0 || operand(0).Shape[0] != n.Type.Shape[0]
-		byRows[0] = !repeats
+		axes := n.Attr.Axes
+		byRows[0] = len(axes) > 0 && axes[0] == 0 && operand(0).Shape[0] == n.Type.Shape[0]
 		return byRows, true
 	case program.OpTranspose:
 		byRows[0] = true
@@ -141,13 +145,14 @@ func rowwise(p *program.Program, n *program.Node, replicas int) (byRows []bool, 
 		byRows[0] = true
 		return byRows, operand(0).Rank() > 0 && operand(0).Shape[0] == n.Type.Shape[0]
 	case program.OpDot:
-		batch := len(n.Attr.LhsBatch) > 0 && n.Attr.LhsBatch[0] == 0 && n.Attr.RhsBatch[0] == 0
+		a := n.Attr
 		byRows[0], byRows[1] = true, true
-		return byRows, batch
+		return byRows, len(a.LhsBatch) > 0 && a.LhsBatch[0] == 0 && a.RhsBatch[0] == 0
 	}
 	info, _ := n.Op.Info()
 	switch info.Class {
-	case program.ClassUnary, program.ClassBinary, program.ClassCompare, program.ClassElementwise, program.ClassGradient:
+	case program.ClassUnary, program.ClassBinary, program.ClassCompare, program.ClassElementwise,
+		program.ClassGradient:
 		for i := range byRows {
 			t := operand(i)
 			byRows[i] = t.Rank() == n.Type.Rank() && t.Shape[0] == n.Type.Shape[0]
@@ -164,8 +169,9 @@ var acrossReplicas = map[program.Op]func(nodes ...*graph.Node) []*graph.Node{
 	program.OpReduceMin: engine.MinAcross,
 }
 
-// shardOfRows returns a program over rows ([passes.Division]) restricted to the rows of one of n replicas.
-// ok is false if rows would straddle two replicas, or if the program depends on the index of a row.
+// shardOfRows returns a program over rows ([passes.Division]) restricted to the rows of one of n
+// replicas. ok is false if rows would straddle two replicas, or if the program depends on the index
+// of a row.
 func shardOfRows(p *program.Program, rows, n int) (local *program.Program, ok bool) {
 	if rows%n != 0 {
 		return nil, false
@@ -187,7 +193,12 @@ func shardOfRows(p *program.Program, rows, n int) (local *program.Program, ok bo
 	for i := range q.Nodes {
 		node := &q.Nodes[i]
 		shorten(program.ID(len(q.Inputs)+i), &node.Type)
-		ok = ok && !(node.Op == program.OpConstant && len(node.Attr.Floats)+len(node.Attr.Ints) > 1) && !(node.Op == program.OpIota && node.Attr.Axes[0] == 0)
+		switch a := node.Attr; node.Op {
+		case program.OpConstant:
+			ok = ok && len(a.Floats)+len(a.Ints) == 1
+		case program.OpIota:
+			ok = ok && a.Axes[0] != 0
+		}
 	}
 	return &q, ok && q.Validate(program.Limits{Linalg: true}) == nil
 }

@@ -19,10 +19,11 @@ func tableRow(table []int) int { return shapes.Make(dtypes.Float32, table[1:]...
 // maxDistances is the largest number of distances that a graph computes at once.
 const maxDistances = 1 << 24
 
-// lowerNearest compares x with a few rows of the table at a time, to limit the memory for distances.
+// lowerNearest compares x with a few rows of the table at a time, to limit the memory for
+// distances.
 func lowerNearest(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	table := args[1]
-	entries, d := table.Shape().Dim(0), tableRow(dims(table))
+	entries, d := table.Shape().Dim(0), tableRow(table.Shape().Dimensions)
 	count := int(n.Type.Size())
 	x := graph.Reshape(args[0], count, 1, d)
 	table = graph.Reshape(table, 1, entries, d)
@@ -41,45 +42,54 @@ func lowerNearest(l *lowering, n *program.Node, args []*graph.Node) *graph.Node 
 	return graph.Reshape(nearest, n.Type.Shape...)
 }
 
-// nearestOf returns the least squared distance of each row of x, [count, 1, d], to the rows of a table, [1, n, d], and the index
-// of the first row at this distance, plus first.
+// nearestOf returns the least squared distance of each row of x, [count, 1, d], to the rows of a
+// table, [1, n, d], and the index of the first row at this distance, plus first.
 func (l *lowering) nearestOf(x, table *graph.Node, first int) (distance, index *graph.Node) {
 	difference := graph.Sub(x, table)
 	all := graph.ReduceSum(graph.Mul(difference, difference), 2)
 	if table.Shape().Dim(2) == 1 { // |x − t| instead of its square: rounded once, without overflow
-		all = graph.Reshape(graph.Abs(difference), dims(all)...)
+		all = graph.Reshape(graph.Abs(difference), all.Shape().Dimensions...)
 	}
 	all = graph.Where(graph.Equal(all, all), all, l.scalar(math.Inf(1)))
 	distance = graph.ReduceMin(all, 1)
-	numbers := graph.Iota(l.g, shapes.Make(dtypes.Int32, dims(all)...), 1)
-	last := constant(l.g, int32(table.Shape().Dim(1)))
-	index = graph.ReduceMin(graph.Where(graph.Equal(all, graph.InsertAxes(distance, 1)), numbers, last), 1)
+	numbers := graph.Iota(l.g, shapes.Make(dtypes.Int32, all.Shape().Dimensions...), 1)
+	last := l.integer(int32(table.Shape().Dim(1)))
+	isLeast := graph.Equal(all, graph.InsertAxes(distance, 1))
+	index = graph.ReduceMin(graph.Where(isLeast, numbers, last), 1)
 	return distance, graph.AddScalar(index, first)
 }
 
-// rowIndex returns the index operand of a gather or scatter: the indices, clamped to the range of a table with n rows.
+// rowIndex returns the index operand of a gather or scatter: the indices, clamped to the range of a
+// table with n rows.
 func (l *lowering) rowIndex(index *graph.Node, n int) *graph.Node {
 	index = graph.Reshape(index, index.Shape().Size(), 1)
-	return graph.Min(graph.Max(index, constant(l.g, int32(0))), constant(l.g, int32(n-1)))
+	return graph.Min(graph.Max(index, l.integer(0)), l.integer(int32(n-1)))
 }
 
 func lowerLookup(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	return graph.Reshape(graph.Gather(args[1], l.rowIndex(args[0], args[1].Shape().Dim(0))), n.Type.Shape...)
+	rows := graph.Gather(args[1], l.rowIndex(args[0], args[1].Shape().Dim(0)))
+	return graph.Reshape(rows, n.Type.Shape...)
 }
 
 func lowerScatterAdd(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	rows := slices.Concat([]int{args[0].Shape().Size()}, n.Type.Shape[1:])
-	return graph.Scatter(l.rowIndex(args[0], n.Type.Shape[0]), graph.Reshape(args[1], rows...), l.shape(n.Type), false, false)
+	index, dims := l.rowIndex(args[0], n.Type.Shape[0]), slices.Clone(n.Type.Shape)
+	dims[0] = args[0].Shape().Size()
+	return graph.Scatter(index, graph.Reshape(args[1], dims...), shapeOf(n.Type), false, false)
 }
 
 // ordered maps floats to integers in the same order: equal for both zeros, and largest for NaN.
 func (l *lowering) ordered(x *graph.Node) *graph.Node {
-	bits := graph.Bitcast(x, l.float.bits)
-	most := l.integer(int64(1)<<(l.float.width-1) - 1)
-	sign := graph.BitwiseShiftRightArithmetic(bits, l.integer(int64(l.float.width-1)))
-	key := graph.BitwiseXor(bits, graph.BitwiseAnd(sign, most))
+	most := l.integer(math.MaxInt32)
+	key := l.flipped(graph.Bitcast(x, dtypes.Int32))
 	key = graph.Where(graph.Equal(x, l.scalar(0)), l.integer(0), key)
 	return graph.Where(graph.Equal(x, x), key, most)
+}
+
+// flipped converts the bits of floats, as integers, to integers in the order of the floats, and
+// back.
+func (l *lowering) flipped(bits *graph.Node) *graph.Node {
+	sign := graph.BitwiseShiftRightArithmetic(bits, l.integer(31))
+	return graph.BitwiseXor(bits, graph.BitwiseAnd(sign, l.integer(math.MaxInt32)))
 }
 
 // lowerTopK marks the k largest elements of each row: those with fewer than k elements before them
@@ -92,7 +102,8 @@ func lowerTopK(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	other := graph.BroadcastToDims(graph.InsertAxes(key, 1), pairs...)
 	shape := shapes.Make(dtypes.Int32, pairs...)
 	earlier := graph.LessThan(graph.Iota(l.g, shape, 2), graph.Iota(l.g, shape, 1))
-	before := graph.LogicalOr(graph.GreaterThan(other, one), graph.LogicalAnd(graph.Equal(other, one), earlier))
+	earlierEqual := graph.LogicalAnd(graph.Equal(other, one), earlier)
+	before := graph.LogicalOr(graph.GreaterThan(other, one), earlierEqual)
 	rank := graph.ReduceSum(graph.ConvertDType(before, dtypes.Int32), 2)
 	return graph.Reshape(graph.LessThan(rank, args[1]), n.Type.Shape...)
 }
@@ -100,56 +111,66 @@ func lowerTopK(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 // lowerOrderStatistic finds the bits of the result from the highest to the lowest: the result is
 // the largest number that at most k elements are below. Each bit takes a pass over x.
 func lowerOrderStatistic(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-	d := args[0].Shape().Dim(-1)
-	x := graph.Reshape(args[0], int(n.Type.Size()), d)
-	key := l.ordered(x)
-	k := graph.Min(graph.Max(args[1], constant(l.g, int32(0))), constant(l.g, int32(d-1)))
-	count := func(v *graph.Node) *graph.Node { return graph.ReduceSum(graph.ConvertDType(v, dtypes.Int32), 1) }
-	least := graph.BroadcastToDims(l.integer(-1<<(l.float.width-1)), int(n.Type.Size()))
-	found := engine.Loop(l.g, l.float.width, []*graph.Node{key, k}, []*graph.Node{least}, func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
-		bit := graph.Sub(l.integer(int64(l.float.width-1)), graph.ConvertDType(i, l.float.bits))
-		step := graph.BitwiseShiftLeft(l.integer(1), bit) // first the least integer; twice it is 0
-		try := graph.Add(state[0], step)
-		below := count(graph.LessThan(fixed[0], graph.InsertAxes(try, 1)))
+	count, d := int(n.Type.Size()), args[0].Shape().Dim(-1)
+	x := graph.Reshape(args[0], count, d)
+	k := graph.Min(graph.Max(args[1], l.integer(0)), l.integer(int32(d-1)))
+	sum := func(v *graph.Node) *graph.Node {
+		return graph.ReduceSum(graph.ConvertDType(v, dtypes.Int32), 1)
+	}
+	fixed := []*graph.Node{l.ordered(x), k}
+	least := graph.BroadcastToDims(l.integer(math.MinInt32), count)
+	step := func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node {
+		bit := graph.BitwiseShiftLeft(l.integer(1), graph.Sub(l.integer(31), i))
+		try := graph.Add(state[0], bit) // first the least integer plus itself, which is 0
+		below := sum(graph.LessThan(fixed[0], graph.InsertAxes(try, 1)))
 		return []*graph.Node{graph.Where(graph.LessOrEqual(below, fixed[1]), try, state[0])}
-	})[0]
-	most := l.integer(int64(1)<<(l.float.width-1) - 1)
-	sign := graph.BitwiseShiftRightArithmetic(found, l.integer(int64(l.float.width-1)))
-	out := graph.Bitcast(graph.BitwiseXor(found, graph.BitwiseAnd(sign, most)), l.float.dtype)
-	nan := graph.GreaterThan(count(graph.NotEqual(x, x)), constant(l.g, int32(0)))
+	}
+	found := engine.Loop(l.g, 32, fixed, []*graph.Node{least}, step)[0]
+	out := graph.Bitcast(l.flipped(found), dtypes.Float32)
+	nan := graph.GreaterThan(sum(graph.NotEqual(x, x)), l.integer(0))
 	return graph.Reshape(graph.Where(nan, l.scalar(math.NaN()), out), n.Type.Shape...)
 }
 
-// native replaces a rule by a function of package tables where the CPU runs natives and computes in float32.
-func native(name string, others rule, run func(n *program.Node, in, out []engine.Tensor, parallel loops.Parallel)) rule {
-	return func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
-		if l.float != single || !engine.OnCPU(l.g) {
-			return others(l, n, args)
-		}
-		call := engine.Native{Name: name, Outputs: []shapes.Shape{l.shape(n.Type)}, Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+// native returns a rule that calls a function as a native, for the CPU.
+func native(
+	name string, run func(n *program.Node, in, out []engine.Tensor, parallel loops.Parallel),
+) rule {
+	return func(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
+		call := engine.Native{Name: name, Outputs: []shapes.Shape{shapeOf(n.Type)}}
+		call.Run = func(in, out []engine.Tensor, parallel engine.Parallel) error {
 			run(n, in, out, loops.Parallel(parallel))
 			return nil
-		}}
+		}
 		return call.Call(args...)[0]
 	}
 }
 
 var (
-	goNearest = native("nearest", lowerNearest, func(_ *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
-		loops.Nearest(ints(out[0]), floats(in[0]), floats(in[1]), tableRow(in[1].Shape.Dimensions), parallel)
-	})
-	goLookup = native("lookup", lowerLookup, func(_ *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
-		loops.Lookup(floats(out[0]), ints(in[0]), floats(in[1]), tableRow(in[1].Shape.Dimensions), parallel)
-	})
-	goScatterAdd = native("scatter_add", lowerScatterAdd, func(n *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
-		loops.ScatterAdd(floats(out[0]), ints(in[0]), floats(in[1]), tableRow(n.Type.Shape), parallel)
-	})
-	goTopK = native("top_k", lowerTopK, func(n *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
-		loops.TopK(out[0].Flat.([]bool), floats(in[0]), n.Type.Shape[n.Type.Rank()-1], int(ints(in[1])[0]), parallel)
-	})
-	goOrderStatistic = native("order_statistic", lowerOrderStatistic, func(_ *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
-		loops.OrderStatistic(floats(out[0]), floats(in[0]), in[0].Shape.Dim(-1), int(ints(in[1])[0]), parallel)
-	})
+	goNearest = native("nearest",
+		func(_ *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
+			width := tableRow(in[1].Shape.Dimensions)
+			loops.Nearest(ints(out[0]), floats(in[0]), floats(in[1]), width, parallel)
+		})
+	goLookup = native("lookup",
+		func(_ *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
+			width := tableRow(in[1].Shape.Dimensions)
+			loops.Lookup(floats(out[0]), ints(in[0]), floats(in[1]), width, parallel)
+		})
+	goScatterAdd = native("scatter_add",
+		func(n *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
+			width := tableRow(n.Type.Shape)
+			loops.ScatterAdd(floats(out[0]), ints(in[0]), floats(in[1]), width, parallel)
+		})
+	goTopK = native("top_k",
+		func(n *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
+			marked, width, k := out[0].Flat.([]bool), n.Type.Shape[n.Type.Rank()-1], int(ints(in[1])[0])
+			loops.TopK(marked, floats(in[0]), width, k, parallel)
+		})
+	goOrderStatistic = native("order_statistic",
+		func(_ *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
+			width, k := in[0].Shape.Dim(-1), int(ints(in[1])[0])
+			loops.OrderStatistic(floats(out[0]), floats(in[0]), width, k, parallel)
+		})
 )
 
 func floats(t engine.Tensor) []float32 { return t.Flat.([]float32) }

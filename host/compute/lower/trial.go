@@ -39,7 +39,8 @@ const maxRotated = 128
 // A Subject is a family of kernels, with the representative program for the trial of its kind.
 type Subject struct {
 	Kind Kind
-	// Of returns a program over the given number of rows. The program's inputs have one row, or that number of rows.
+	// Of returns a program over the given number of rows. The program's inputs have one row, or that
+	// number of rows.
 	Of func(rows int) (*program.Program, error)
 	// Stored is the storage of its outputs, and Largest the largest number of elements in a row.
 	Stored  InMemory
@@ -66,9 +67,10 @@ func subjectOf(p *program.Program, rows int, joined bool) Subject {
 	return quantizerSubject(kind, int(p.Inputs[0].Type.Size())/rows, block)
 }
 
-// quantizerSubject returns the subject that represents the passes of quantizers over rows of a width
-// that rotate blocks of a size, 0 for none. It is an integer quantizer with typical operations: sums
-// over rows, maxima over groups and a mask; if joined, it also normalizes the row that it reads.
+// quantizerSubject returns the subject that represents the passes of quantizers over rows of a
+// width that rotate blocks of a size, 0 for none. It is an integer quantizer with typical
+// operations: sums over rows, maxima over groups and a mask; if joined, it also normalizes the row
+// that it reads.
 func quantizerSubject(kind Kind, width, block int) Subject {
 	of := func(rows int) (*program.Program, error) {
 		const largestGroup = 32
@@ -106,7 +108,8 @@ func hasKernels(d *engine.Device, s Subject) bool {
 		func() (engine.Trial, error) { return s.trial(elements) })
 }
 
-// trial returns a trial of the subject's program, by kernel and by graph, over rows of the given number of elements.
+// trial returns a trial of the subject's program, by kernel and by graph, over rows of the given
+// number of elements.
 func (s Subject) trial(elements int) (engine.Trial, error) {
 	const multiple = 64
 	one, err := s.Of(multiple)
@@ -121,7 +124,7 @@ func (s Subject) trial(elements int) (engine.Trial, error) {
 	typed := func(in []*graph.Node) []*graph.Node { // all inputs are uploaded as floats
 		in = slices.Clone(in)
 		for i, input := range p.Inputs {
-			in[i] = graph.ConvertDType(in[i], InMemory(nil).stored(input.Name, input.Type.DType))
+			in[i] = graph.ConvertDType(in[i], dtypeOf(input.Type.DType))
 		}
 		return in
 	}
@@ -170,8 +173,9 @@ func randomInputs(p *program.Program) (list []engine.Input) {
 	return list
 }
 
-// compareCodes fails if the outputs of kernels differ too much from those of the graph. A few values may differ by a whole
-// code, because one halfway between two codes can be rounded to either; all others may differ by the rounding to bfloat16.
+// compareCodes fails if the outputs of kernels differ too much from those of the graph. A few
+// values may differ by a whole code, because one halfway between two codes can be rounded to
+// either; all others may differ by the rounding to bfloat16.
 func compareCodes(fused, plain [][]float32) error {
 	const most, tolerance = 0.01, 1.0 / 64
 	for i, values := range plain {
@@ -179,13 +183,15 @@ func compareCodes(fused, plain [][]float32) error {
 			return errors.New("the device computes nothing but zeros")
 		}
 		differing := 0
-		for j, want := range values {
-			if !(math.Abs(float64(fused[i][j]-want)) <= tolerance*math.Abs(float64(want))) {
+		for j, x := range values {
+			want := float64(x)
+			if !(math.Abs(float64(fused[i][j])-want) <= tolerance*math.Abs(want)) {
 				differing++
 			}
 		}
 		if share := float64(differing) / float64(len(values)); share > most {
-			return fmt.Errorf("%.2g of the values of a kernel differ from those of the graph: want at most %g", share, most)
+			return fmt.Errorf("%.2g of the values of a kernel differ from those of the graph: "+
+				"want at most %g", share, most)
 		}
 	}
 	return nil

@@ -62,8 +62,9 @@ func FactorRows(p *program.Program, output string) (factored *program.Program, o
 	return nil, false
 }
 
-// A set contains all numbers that the elements of a value can be in binary32, except NaN: they are in [lo, hi], and
-// multiples of step, a power of two, unless step is 0. Rounding to binary32 preserves multiples of a power of two.
+// A set contains all numbers that the elements of a value can be in binary32, except NaN: they are
+// in [lo, hi], and multiples of step, a power of two, unless step is 0. Rounding to binary32
+// preserves multiples of a power of two.
 type set struct{ lo, hi, step float64 }
 
 var (
@@ -108,7 +109,8 @@ func (s set) times(o set) set {
 	return u
 }
 
-// numbers computes the set of each value of p by abstract interpretation. It supports the operations by which quantizers round and clip.
+// numbers computes the set of each value of p by abstract interpretation. It supports the
+// operations by which quantizers round and clip.
 func numbers(p *program.Program) []set {
 	inputs := slices.Repeat([]set{anything}, len(p.Inputs))
 	return transform.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []set) set {

@@ -1,6 +1,7 @@
-// Package passes reads and rewrites programs. It maps the elements of a program's values to rows, and cuts a program into a
-// part that needs whole tensors and a part that computes rows from rows ([DivideRows]); it finds matrices of small integers
-// times scales ([FactorRows]) and the rotation that an output ends in, which it can remove ([UndoRotation]).
+// Package passes reads and rewrites programs. It maps the elements of a program's values to rows,
+// and cuts a program into a part that needs whole tensors and a part that computes rows from rows
+// ([DivideRows]); it finds matrices of small integers times scales ([FactorRows]) and the rotation
+// that an output ends in, which it can remove ([UndoRotation]).
 package passes
 
 import (
@@ -69,7 +70,8 @@ func (l Layout) Size() int {
 	return n
 }
 
-// Axis returns the axis of a row, counted from 1, that corresponds to axis i of the tensor; 0 for one that counts rows.
+// Axis returns the axis of a row, counted from 1, that corresponds to axis i of the tensor; 0 for
+// one that counts rows.
 func (l Layout) Axis(i int) int {
 	if i < l.Outer {
 		return 0
@@ -104,8 +106,9 @@ type Division struct {
 // other.
 const NumberPrefix = "whole."
 
-// DivideRows cuts p, which must be valid, into a part that needs whole tensors and one that computes row by row. fits
-// reports whether the executor of rows supports a layout; values with other layouts are computed from whole tensors.
+// DivideRows cuts p, which must be valid, into a part that needs whole tensors and one that
+// computes row by row. fits reports whether the executor of rows supports a layout; values with
+// other layouts are computed from whole tensors.
 func DivideRows(p *program.Program, rows int, fits func(Layout) bool) (Division, error) {
 	c := cut{p, rows, fits}
 	whole := c.whole()
@@ -156,9 +159,10 @@ func (c cut) apart(t program.Type) bool {
 	return !ok || !c.fits(l)
 }
 
-// whole marks the values of the first part: those that lack elements in some rows but are computed from
-// values that have them in all; random bits, which depend on the index in the tensor; and values that are
-// computed from random bits only and lack elements in some rows, such as random signs that all rows share.
+// whole marks the values of the first part: those that lack elements in some rows but are computed
+// from values that have them in all; random bits, which depend on the index in the tensor; and
+// values that are computed from random bits only and lack elements in some rows, such as random
+// signs that all rows share.
 func (c cut) whole() []bool {
 	inputs := make([]bool, len(c.p.Inputs))
 	reads := make([]bool, c.p.NumValues()) // rows
@@ -196,7 +200,8 @@ func (c cut) remainder(numbers, to []program.Output) (*program.Program, error) {
 	return transform.Extract(p, c.p.Name, list, p.Outputs)
 }
 
-// UnsupportedByRows maps the operations that no executor of rows supports to one of two reasons: factorization, or other.
+// UnsupportedByRows maps the operations that no executor of rows supports to one of two reasons:
+// factorization, or other.
 func UnsupportedByRows(other, factorization string) map[program.Op]string {
 	return map[program.Op]string{
 		program.OpRandomBits:  other,

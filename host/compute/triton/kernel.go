@@ -46,7 +46,8 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("%s is no kernel: %s: %s", r.Program, r.Node, r.Reason)
 }
 
-// The largest number of elements in a row, padded to a power of two, that fit the registers of a kernel's threads.
+// The largest number of elements in a row, padded to a power of two, that fit the registers of a
+// kernel's threads.
 const (
 	LargestRow = 1 << 14
 	// LargestLoneRow is for programs that read a single tensor with elements in every row, so that
@@ -54,11 +55,12 @@ const (
 	LargestLoneRow = 1 << 15
 )
 
-// New translates p, which must be valid, into a kernel over the given number of rows. All inputs and
-// outputs must have elements in every row, except scalars and inputs of shape [1, n], which all rows
-// share. stored says, by name, how float inputs and outputs are stored; those without an entry are
-// float32. For a [Summed] output each instance writes one row, the sums over all rows that it computes.
-// A row has at most largest elements: [LargestRow] or [LargestLoneRow]. The error is a [*Refusal].
+// New translates p, which must be valid, into a kernel over the given number of rows. All inputs
+// and outputs must have elements in every row, except scalars and inputs of shape [1, n], which all
+// rows share. stored says, by name, how float inputs and outputs are stored; those without an entry
+// are float32. For a [Summed] output each instance writes one row, the sums over all rows that it
+// computes. A row has at most largest elements: [LargestRow] or [LargestLoneRow]. The error is a
+// [*Refusal].
 func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
 	summed := slices.Contains(slices.Collect(maps.Values(stored)), Summed) // whose columns require undivided rows
 	if finer := finerRows(p, rows); finer > rows && !summed {

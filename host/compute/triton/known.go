@@ -6,11 +6,13 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// facts are properties that hold for all elements of a value. Quantizers to small floats divide and multiply by powers
-// of two, within known bounds: with these facts such operations take few instructions, and redundant clamps take none.
+// facts are properties that hold for all elements of a value. Quantizers to small floats divide and
+// multiply by powers of two, within known bounds: with these facts such operations take few
+// instructions, and redundant clamps take none.
 type facts struct {
 	inBFloat16 bool // all are exact in bfloat16
-	// approximate: the elements have errors of a few ulp, so that values computed from them need not be exact.
+	// approximate: the elements have errors of a few ulp, so that values computed from them need not
+	// be exact.
 	approximate bool
 	bounded     bool // all are numbers from low to high, which are finite
 	low, high   float64
@@ -28,7 +30,8 @@ type facts struct {
 // exponentBits masks the exponent of a float32.
 const exponentBits = 0x7F800000
 
-// ofElements returns the facts that survive a rearrangement of the elements: all but relations to other values.
+// ofElements returns the facts that survive a rearrangement of the elements: all but relations to
+// other values.
 func (f facts) ofElements() facts {
 	return facts{inBFloat16: f.inBFloat16, approximate: f.approximate, bounded: f.bounded, low: f.low, high: f.high, zero: f.zero, power: f.power}
 }
@@ -174,7 +177,8 @@ func (w *writer) bits(x value, to string) value {
 	return v
 }
 
-// byPower divides by powers of two as a product with their reciprocals, which is exact unless the result is subnormal.
+// byPower divides by powers of two as a product with their reciprocals, which is exact unless the
+// result is subnormal.
 func (w *writer) byPower(x, y value) value {
 	bits := w.bits(y, "i32")
 	const one = 127 << 23 // the bits of 1

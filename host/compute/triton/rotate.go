@@ -10,12 +10,14 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// largestMatrix is the largest rotation computed as one product. It takes size/16 multiplications of 16 × 16 for each 16 × 16 elements, and
-// half as many reads of the matrix; two products take two multiplications, but the elements must be rearranged in between.
+// largestMatrix is the largest rotation computed as one product. It takes size/16 multiplications
+// of 16 × 16 for each 16 × 16 elements, and half as many reads of the matrix; two products take
+// two multiplications, but the elements must be rearranged in between.
 const largestMatrix = 64
 
-// A rotation of runs of elements is one product with a matrix of signs, or two: each run is viewed as a
-// matrix whose rows and then columns are rotated, because H(ab) = H(a) ⊗ H(b) in natural order.
+// A rotation of runs of elements is one product with a matrix of signs, or two: each run is viewed
+// as a matrix whose rows and then columns are rotated, because H(ab) = H(a) ⊗ H(b) in natural
+// order.
 type rotation struct {
 	block   int
 	rows    int // elements in a row
@@ -63,8 +65,9 @@ func (w *writer) hadamard(n *program.Node, args []value) value {
 	if r.columns == 1 {
 		y = w.rotateRows(w.reshapeTo(x, []int{size / r.rows, r.rows}), r.block, within)
 	} else {
-		// Where a run has fewer columns than a product, several runs form one matrix. The first product is of transposed
-		// matrices: its result then has the register layout of the second product's operand, and no data moves between threads.
+		// Where a run has fewer columns than a product, several runs form one matrix. The first product
+		// is of transposed matrices: its result then has the register layout of the second product's
+		// operand, and no data moves between threads.
 		matrices := size / (r.rows * r.columns)
 		y = w.rotateColumns(w.transpose(w.reshapeTo(x, []int{size / r.rows, r.rows}), 1, 0), r.rows, 1)
 		y = w.transpose(w.reshapeTo(y, []int{r.rows, matrices, r.columns}), 1, 0, 2)
@@ -85,8 +88,9 @@ func product(dims []int) int {
 	return n
 }
 
-// settle returns x, computed once. Triton otherwise computes a product's operand in the product's layout,
-// redundantly in each thread that holds a copy of an element; an operation with side effects prevents that.
+// settle returns x, computed once. Triton otherwise computes a product's operand in the product's
+// layout, redundantly in each thread that holds a copy of an element; an operation with side
+// effects prevents that.
 func (w *writer) settle(x value) value {
 	return w.set("f32", x.dims, `tt.elementwise_inline_asm "{ mov.b32 $0, $1; }" {constraints = "=f,f", packed_element = 1 : i32, pure = false} %s : %s -> %s`,
 		x.name, x.typ(), x.typ())
@@ -103,9 +107,10 @@ func (w *writer) transpose(x value, order ...int) value {
 	return v
 }
 
-// rotateRows rotates runs of the given length in the rows of a matrix: it multiplies from the right by signs times
-// a factor. rotateColumns does the same for its columns, from the left. Products are in bfloat16 with float32
-// accumulation: an element that is not exact in bfloat16 is split into two, with a relative error of at most 2⁻¹⁷.
+// rotateRows rotates runs of the given length in the rows of a matrix: it multiplies from the right
+// by signs times a factor. rotateColumns does the same for its columns, from the left. Products are
+// in bfloat16 with float32 accumulation: an element that is not exact in bfloat16 is split into
+// two, with a relative error of at most 2⁻¹⁷.
 func (w *writer) rotateRows(x value, block int, factor float64) value {
 	signs := w.signs(x.dims[1], block, factor)
 	return w.halves(x, func(half, sum value) value { return w.dot(half, signs, sum) })
@@ -116,8 +121,9 @@ func (w *writer) rotateColumns(x value, block int, factor float64) value {
 	return w.halves(x, func(half, sum value) value { return w.dot(signs, half, sum) })
 }
 
-// halves accumulates the products of both halves of x: x rounded to bfloat16, and the remainder. Adjacent
-// elements are rounded in pairs, because an instruction that rounds a single one takes four times as long.
+// halves accumulates the products of both halves of x: x rounded to bfloat16, and the remainder.
+// Adjacent elements are rounded in pairs, because an instruction that rounds a single one takes
+// four times as long.
 func (w *writer) halves(x value, product func(half, sum value) value) value {
 	zero := w.number(x, 0)
 	if x.inBFloat16 {

@@ -9,12 +9,13 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A rule writes one node, given its operands. Operands of an elementwise node have the same axes: see
-// broadcastOperands.
+// A rule writes one node, given its operands. Operands of an elementwise node have the same axes:
+// see broadcastOperands.
 type rule func(w *writer, n *program.Node, args []value) value
 
-// rules maps the supported operations to their rules. Functions are NVIDIA's (libdevice), in their exact
-// forms: roots are correctly rounded, as programs require, and quotients as described at [quotient].
+// rules maps the supported operations to their rules. Functions are NVIDIA's (libdevice), in their
+// exact forms: roots are correctly rounded, as programs require, and quotients as described at
+// [quotient].
 var rules map[program.Op]rule
 
 // unsupported maps the operations that kernels do not support to the reasons.
@@ -108,12 +109,13 @@ func (w *writer) constantNode(n *program.Node, _ []value) value {
 	panic(w.refuse("a constant has more than one number; " + otherTable))
 }
 
-// Quotients are products with the reciprocal, corrected by the remainder, which a fused multiply-add
-// computes exactly. So they are correctly rounded, except for a few that are halfway between two floats
-// to some 20 more bits. XLA compiles Triton's own division to the device's approximation, which is off
-// by up to two ulp and takes more instructions. If an operand is infinite or zero, the remainder is
-// NaN, and the correction is skipped. Divisors below 2⁻¹²⁶ count as zero. Quotients with a per-row
-// divisor have fewer bits if the quotient or the dividend is below 2⁻¹⁰⁰.
+// Quotients are products with the reciprocal, corrected by the remainder, which a fused
+// multiply-add computes exactly. So they are correctly rounded, except for a few that are halfway
+// between two floats to some 20 more bits. XLA compiles Triton's own division to the device's
+// approximation, which is off by up to two ulp and takes more instructions. If an operand is
+// infinite or zero, the remainder is NaN, and the correction is skipped. Divisors below 2⁻¹²⁶
+// count as zero. Quotients with a per-row divisor have fewer bits if the quotient or the dividend
+// is below 2⁻¹⁰⁰.
 const (
 	// quotient is x/y.
 	quotient = "{ .reg .f32 r, q, e; .reg .pred p; rcp.approx.ftz.f32 r, $2; mul.rn.f32 q, $1, r; neg.f32 e, q; fma.rn.f32 e, e, $2, $1; " +
@@ -127,9 +129,10 @@ const (
 	rowQuotient = "{ .reg .f32 t; mul.rn.f32 t, $1, $3; fma.rn.f32 $0, $1, $2, t; }"
 )
 
-// exponential is eˣ of numbers that are exact in bfloat16, to about two ulp, like NVIDIA's library, with five
-// instructions instead of eight. It is 2ᵃ·c, where a is x times the first 16 bits of log₂e, which is exact, and
-// c = 1 + x·4.9·10⁻⁶ accounts for the remaining bits. Below −150, where eˣ is zero, c would become negative.
+// exponential is eˣ of numbers that are exact in bfloat16, to about two ulp, like NVIDIA's
+// library, with five instructions instead of eight. It is 2ᵃ·c, where a is x times the first 16
+// bits of log₂e, which is exact, and c = 1 + x·4.9·10⁻⁶ accounts for the remaining bits.
+// Below −150, where eˣ is zero, c would become negative.
 const exponential = "{ .reg .f32 x, a, c; max.NaN.f32 x, $1, 0fC3160000; mul.rn.f32 a, x, 0f3FB8AA00; ex2.approx.ftz.f32 a, a; " +
 	"fma.rn.f32 c, x, 0f36A407DB, 0f3F800000; mul.rn.f32 $0, a, c; }"
 
@@ -144,7 +147,8 @@ func (w *writer) exp(_ *program.Node, args []value) value {
 	return v
 }
 
-// div returns a quotient. A divisor that is constant along a row or a group is in w.divisor, too, so that its reciprocal is computed once.
+// div returns a quotient. A divisor that is constant along a row or a group is in w.divisor, too,
+// so that its reciprocal is computed once.
 func (w *writer) div(n *program.Node, args []value) value {
 	x, y := args[0], args[1]
 	switch {
@@ -175,8 +179,9 @@ func (w *writer) spread(v value, dims []int) value {
 	return w.broadcastTo(v, dims)
 }
 
-// reciprocalParts returns two numbers whose sum is 1/y to 44 bits. Both have the sign of y and are nonzero, so that an infinite x
-// has an infinite quotient. For y = 0, NaN and infinities both are the reciprocal itself. It is off by up to two ulp.
+// reciprocalParts returns two numbers whose sum is 1/y to 44 bits. Both have the sign of y and are
+// nonzero, so that an infinite x has an infinite quotient. For y = 0, NaN and infinities both are
+// the reciprocal itself. It is off by up to two ulp.
 func (w *writer) reciprocalParts(y value) (high, low value) {
 	r := w.apply("tt.precise_divf", w.number(y, 1), y)
 	size := w.apply("math.absf", r)
@@ -188,7 +193,8 @@ func (w *writer) reciprocalParts(y value) (high, low value) {
 	return w.selectValue(regular, high, r), w.selectValue(regular, low, r)
 }
 
-// assembly computes each element by inline PTX, in which $0 is the result and $1, $2, … are the operands.
+// assembly computes each element by inline PTX, in which $0 is the result and $1, $2, … are the
+// operands.
 func (w *writer) assembly(text string, args ...value) value {
 	types := make([]string, len(args))
 	for i, a := range args {

@@ -34,7 +34,8 @@ func (w *writer) node(id program.ID, n *program.Node, args []parts) parts {
 	})
 }
 
-// reduceParts writes a reduction: of each part and, if the divided axis is reduced, across the parts.
+// reduceParts writes a reduction: of each part and, if the divided axis is reduced, across the
+// parts.
 func (w *writer) reduceParts(id program.ID, n *program.Node, l layout, x parts) parts {
 	from, _ := w.layout(w.p.TypeOf(n.Args[0]))
 	folded := w.eachPart(from, func() value { return w.tileNode(id, n, []value{x.of(w.part)}) })

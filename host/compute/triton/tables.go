@@ -43,7 +43,8 @@ func withoutTables(p *program.Program) (*program.Program, error) {
 	return b.Build()
 }
 
-// smallTable returns the constant table, of 2 to largestTable finite numbers, that a node searches or looks up; nil for all other nodes.
+// smallTable returns the constant table, of 2 to largestTable finite numbers, that a node searches
+// or looks up; nil for all other nodes.
 func smallTable(p *program.Program, n *program.Node) []float64 {
 	if n.Op != program.OpNearest && n.Op != program.OpLookup {
 		return nil

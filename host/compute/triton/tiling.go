@@ -23,11 +23,13 @@ const (
 	lanes        = 32 // threads of a warp
 	largestWarps = 16 // with maxRegisters for each of 32 threads
 
-	// maxRegisters is the number of registers of a thread, which is passed to the compiler; a multiprocessor then fits 16 warps.
+	// maxRegisters is the number of registers of a thread, which is passed to the compiler; a
+	// multiprocessor then fits 16 warps.
 	maxRegisters = 128
 )
 
-// residentWarps is the number of warps of all instances: about what a GPU of 132 multiprocessors holds at once. Tests set fewer.
+// residentWarps is the number of warps of all instances: about what a GPU of 132 multiprocessors
+// holds at once. Tests set fewer.
 var residentWarps = 4096
 
 // laneElements is the maximum number of row elements per thread, indexed by twice the number of tensors
@@ -88,10 +90,11 @@ func (w *writer) setTile(largest int) error {
 	return nil
 }
 
-// tensors returns twice the number of tensors read and written that have as many elements as rows of this layout.
-// 4-bit codes count like others, though two share a byte; 8-bit codes do not count, because they are the low bits
-// of the rounded values. A float32 input or a shared row needs registers for half a tensor more. Inputs used only
-// to compute a rotation's operand count as that one operand, because they are dead when the rotation begins.
+// tensors returns twice the number of tensors read and written that have as many elements as rows
+// of this layout. 4-bit codes count like others, though two share a byte; 8-bit codes do not count,
+// because they are the low bits of the rounded values. A float32 input or a shared row needs
+// registers for half a tensor more. Inputs used only to compute a rotation's operand count as that
+// one operand, because they are dead when the rotation begins.
 func (w *writer) tensors(row layout) int {
 	n, more, before := 0, 0, 0
 	has := func(t program.Type) bool {
@@ -136,8 +139,8 @@ func (w *writer) tensors(row layout) int {
 	return n + before + more
 }
 
-// readAfterRotation reports for each input whether it, or a tensor computed from it, is combined with a rotated value. Without a rotation it is true
-// for all inputs.
+// readAfterRotation reports for each input whether it, or a tensor computed from it, is combined
+// with a rotated value. Without a rotation it is true for all inputs.
 func (w *writer) readAfterRotation(has func(program.Type) bool) []bool {
 	inputs, rotations := len(w.p.Inputs), 0
 	kept, rotated := make([]bool, inputs), make([]bool, w.p.NumValues())
@@ -196,7 +199,8 @@ func (w *writer) computed(row layout) (elements float64, fits bool) {
 // tiles returns the number of tiles.
 func (w *writer) tiles() int { return w.rows / w.tile }
 
-// instances returns the number of instances of the kernel: as many as are resident on the GPU, if that divides the tiles evenly.
+// instances returns the number of instances of the kernel: as many as are resident on the GPU, if
+// that divides the tiles evenly.
 func (w *writer) instances() int {
 	n := w.tiles()
 	for n > residentWarps/w.warps && n%2 == 0 {
@@ -208,8 +212,9 @@ func (w *writer) instances() int {
 // A piece is a part of the axis along which a row is divided.
 type piece struct{ start, size, padded int }
 
-// pieces divides the axis of a row that is not a power of two into powers of two, the largest first; the last may be padded. All
-// layouts of the rows of a program that have as many elements, or as many groups of them, are divided in the same way.
+// pieces divides the axis of a row that is not a power of two into powers of two, the largest
+// first; the last may be padded. All layouts of the rows of a program that have as many elements,
+// or as many groups of them, are divided in the same way.
 func (w *writer) pieces(l layout) []piece {
 	if len(l.Row) == 0 {
 		return []piece{{0, 1, 1}}

@@ -81,7 +81,8 @@ func (w *writer) write() (text string, err error) {
 		maxRegisters, w.name(), strings.Join(w.parameters(), ", "), w.before.String()+w.text.String()), nil
 }
 
-// A sum is an instance's accumulator for a part of a [Summed] output: a tile that sums all tiles of the instance.
+// A sum is an instance's accumulator for a part of a [Summed] output: a tile that sums all tiles of
+// the instance.
 type sum struct {
 	value        // named for the partial sum in the loop, and for the total after it
 	output, part int
@@ -176,12 +177,15 @@ func (w *writer) once(what string, write func() value) value {
 	return v
 }
 
-// wholeVector is the maximum number of bytes of a vector load or store. The memory of a tensor is aligned to it.
+// wholeVector is the maximum number of bytes of a vector load or store. The memory of a tensor is
+// aligned to it.
 const wholeVector = 16
 
-// parameters returns the function's parameters: the inputs and outputs of the program. A Triton thread stores wholeVector bytes of adjacent
-// elements of each output, so that outputs of several types would have different layouts and be computed once for each. To make the layouts
-// equal, the declared alignment of all tensors is limited to as many elements as one store writes of the widest type.
+// parameters returns the function's parameters: the inputs and outputs of the program. A Triton
+// thread stores wholeVector bytes of adjacent elements of each output, so that outputs of several
+// types would have different layouts and be computed once for each. To make the layouts equal, the
+// declared alignment of all tensors is limited to as many elements as one store writes of the
+// widest type.
 func (w *writer) parameters() (list []string) {
 	most := 1 // bytes of the widest element that is stored
 	for _, o := range w.p.Outputs {
@@ -293,8 +297,8 @@ func (w *writer) store(pointer string, x parts, t program.Type, stored string) {
 	w.line("tt.store %s : %s", names(args), address.typ())
 }
 
-// toBytes converts integers from −128 to 127, or conditions, to 8 bits. The low bits of 3·2²² plus
-// an integer are the integer: a conversion takes one instruction more.
+// toBytes converts integers from −128 to 127, or conditions, to 8 bits. The low bits of 3·2²²
+// plus an integer are the integer: a conversion takes one instruction more.
 func (w *writer) toBytes(x value) value {
 	switch {
 	case x.elem == "f32" && x.bounded && x.low >= math.MinInt8 && x.high <= math.MaxInt8:
@@ -327,8 +331,9 @@ func (w *writer) tileDims(rows int, row ...int) []int {
 // axis returns the axis of a tile that corresponds to axis i of a tensor.
 func (w *writer) axis(l layout, i int) int { return l.Axis(i) - 1 + len(w.tileDims(1, 2)) - 1 }
 
-// address returns the addresses of the elements of a tile, rows × elements, and a mask of those that are in
-// the tensor; the mask is the zero value if all are. Shared elements are at the start of the tensor.
+// address returns the addresses of the elements of a tile, rows × elements, and a mask of those
+// that are in the tensor; the mask is the zero value if all are. Shared elements are at the start
+// of the tensor.
 func (w *writer) address(pointer, stored string, l layout, rows int, shared bool) (address, there value) {
 	piece, inner := w.piece(l), l.inner()
 	dims := w.tileDims(rows, piece.padded*inner)
@@ -411,7 +416,8 @@ func (w *writer) layout(t program.Type) (l layout, ok bool) {
 	return l, true
 }
 
-// isPadded reports whether a row fills a tile when one of its axes is padded: the others must be powers of two.
+// isPadded reports whether a row fills a tile when one of its axes is padded: the others must be
+// powers of two.
 func isPadded(l passes.Layout) bool {
 	for _, n := range l.Row[min(len(l.Row), layout{l}.first()+1):] {
 		if n&(n-1) != 0 {
@@ -421,7 +427,8 @@ func isPadded(l passes.Layout) bool {
 	return true
 }
 
-// first returns the axis in the row that is divided into parts, and padded to powers of two: the first that is longer than 1.
+// first returns the axis in the row that is divided into parts, and padded to powers of two: the
+// first that is longer than 1.
 func (l layout) first() int {
 	return max(0, slices.IndexFunc(l.Row, func(n int) bool { return n > 1 }))
 }
