@@ -19,7 +19,9 @@ type Allocator string
 const DefaultAllocator Allocator = "default"
 
 // Allocators lists the allocators that XLA has.
-func Allocators() []Allocator { return []Allocator{DefaultAllocator, "bfc", "cuda_async", "platform"} }
+func Allocators() []Allocator {
+	return []Allocator{DefaultAllocator, "bfc", "cuda_async", "platform"}
+}
 
 // MemoryFraction is the default for the largest fraction of a GPU's memory that XLA uses.
 const MemoryFraction = 0.75
@@ -29,7 +31,7 @@ type Attention string
 
 // The ways to compute attention.
 const (
-	AutoAttention  Attention = "auto"  // FusedAttention if a trial shows that its results are right, otherwise PlainAttention
+	AutoAttention  Attention = "auto"  // "fused" if a trial gives right results, otherwise "plain"
 	FusedAttention Attention = "fused" // one operation of the device; an error if it has none
 	PlainAttention Attention = "plain" // products and a softmax
 )
@@ -48,20 +50,23 @@ type Products string
 
 // The ways to multiply two quantized matrices.
 const (
-	FloatProducts   Products = "float"   // of the quantized values, as floats
-	IntegerProducts Products = "integer" // of 8-bit codes with 32-bit sums, if both matrices have one scale per row
-	FormerBlocks    Products = "fp4"     // a former experiment on some GPUs; now equivalent to FloatProducts
+	FloatProducts Products = "float" // of the quantized values, as floats
+	// IntegerProducts multiplies 8-bit codes with 32-bit sums, if both matrices have one scale per
+	// row.
+	IntegerProducts Products = "integer"
+	FormerBlocks    Products = "fp4" // was an experiment on some GPUs; now like FloatProducts
 )
 
 // Shard selects the tensors that are sharded by rows among several GPUs instead of replicated.
 type Shard string
 
-// The levels of sharding. Each includes the one before.
+// The levels of sharding. Each includes the one before. Sharded parameters and values are all-gathered
+// for each product.
 const (
 	ShardNone      Shard = "none"      // batches only
 	ShardStates    Shard = "states"    // also the states of optimizers, and mean gradients
 	ShardGradients Shard = "gradients" // also the sums of gradients over micro-batches
-	ShardFull      Shard = "full"      // also parameters and their quantized values, which are all-gathered for each product
+	ShardFull      Shard = "full"      // also parameters and quantized values
 )
 
 // Kernels is a way to compute programs of plugins.
@@ -69,8 +74,8 @@ type Kernels string
 
 // The ways to compute programs of plugins.
 const (
-	AutoKernels  Kernels = "auto"  // on GPUs FusedKernels if a trial shows that their results are right, otherwise GraphKernels
+	AutoKernels  Kernels = "auto"  // on GPUs "fused" if a trial gives right results, otherwise "graph"
 	FusedKernels Kernels = "fused" // a program that fits into one kernel becomes one
-	GraphKernels Kernels = "graph" // graph operations, which the compiler fuses as it likes; on the CPU for tests
-	BodyKernels  Kernels = "body"  // like FusedKernels, but computes the body of each call: for tests, on any device
+	GraphKernels Kernels = "graph" // graph operations, which the compiler fuses; on the CPU for tests
+	BodyKernels  Kernels = "body"  // "fused", but computes the body of each call: for tests
 )

@@ -495,7 +495,9 @@ func (q *FakeQuantizer) fusedMemory(s Source) InMemory {
 
 // quantizeFused computes [Quantize] by one kernel that also computes x, from its source. ok is
 // false if there is no such kernel.
-func (q *FakeQuantizer) quantizeFused(x *graph.Node, s Source, given Given) (y *graph.Node, ok bool) {
+func (q *FakeQuantizer) quantizeFused(
+	x *graph.Node, s Source, given Given,
+) (y *graph.Node, ok bool) {
 	g, rows := x.Graph(), rowsOf(q.spec.Program)
 	base, coded := q.factoredForward(engine.DeviceOf(g))
 	p, err := fusedForward(s, base)

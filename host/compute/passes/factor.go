@@ -27,37 +27,39 @@ func FactorRows(p *program.Program, output string) (factored *program.Program, o
 	if !ok {
 		return nil, false
 	}
-	n := p.Node(id)
-	if t := p.TypeOf(id); n == nil || n.Op != program.OpMul || t.DType != program.Float || len(t.Shape) != 2 {
+	n, matrix := p.Node(id), p.TypeOf(id)
+	isMatrix := matrix.DType == program.Float && len(matrix.Shape) == 2
+	if n == nil || n.Op != program.OpMul || !isMatrix {
 		return nil, false
 	}
 	known := numbers(p)
 	for i, codes := range n.Args {
 		scale, c := n.Args[1-i], known[codes]
-		step := min(c.step, 1)                     // with a larger one, the scale could become infinite
-		t, matrix := p.TypeOf(scale), p.TypeOf(id) // one number for each row, or one for all
-		isScale := t.Size() == 1 || len(t.Shape) == 2 && t.Shape[0] == matrix.Shape[0] && t.Shape[1] == 1
-		if p.TypeOf(codes).Equal(matrix) && isScale && step > 0 && max(-c.lo, c.hi)/step <= largest {
-			b := program.NewBuilder(p.Name)
-			given := make([]program.Value, p.NumValues())
-			for i, in := range p.Inputs {
-				given[i] = b.Input(in.Name, in.Type)
-			}
-			values := transform.Copy(b, p, given)
-			for _, o := range p.Outputs {
-				b.Output(o.Name, values[o.Value])
-			}
-			integers := values[codes].Scale(1 / step)
-			b.Output(OutputIntegers, integers)
-			// The sum of a row, times zero, makes its scale NaN if one of the integers is.
-			sums := integers.ReduceSum(1).Reshape(matrix.Shape[0], 1)
-			b.Output(OutputScale, sums.Scale(0).Add(values[scale]).Scale(step))
-			extended, err := b.Build()
-			if err != nil {
-				panic(err) // p is not valid
-			}
-			return extended, true
+		step := min(c.step, 1) // with a larger one, the scale could become infinite
+		t := p.TypeOf(scale)   // one number for each row, or one for all
+		isScale := t.Size() == 1 || slices.Equal(t.Shape, []int{matrix.Shape[0], 1})
+		if !p.TypeOf(codes).Equal(matrix) || !isScale || step == 0 || c.magnitude()/step > largest {
+			continue
 		}
+		b := program.NewBuilder(p.Name)
+		values := make([]program.Value, p.NumValues())
+		for i, in := range p.Inputs {
+			values[i] = b.Input(in.Name, in.Type)
+		}
+		values = transform.Copy(b, p, values)
+		for _, o := range p.Outputs {
+			b.Output(o.Name, values[o.Value])
+		}
+		integers := values[codes].Scale(1 / step)
+		b.Output(OutputIntegers, integers)
+		// The sum of a row, times zero, makes its scale NaN if one of the integers is.
+		sums := integers.ReduceSum(1).Reshape(matrix.Shape[0], 1)
+		b.Output(OutputScale, sums.Scale(0).Add(values[scale]).Scale(step))
+		extended, err := b.Build()
+		if err != nil {
+			panic(err) // p is not valid
+		}
+		return extended, true
 	}
 	return nil, false
 }
@@ -75,8 +77,6 @@ var (
 // The smallest and the largest step. The set {0} has the largest.
 const finest, coarsest = 1.0 / (1 << 20), 1 << 20
 
-func (s set) isNaN() bool { return s.lo > s.hi }
-
 // magnitude returns the largest magnitude in the set.
 func (s set) magnitude() float64 { return max(-s.lo, s.hi) }
 
@@ -87,11 +87,6 @@ func (s set) union(o set) set { return set{min(s.lo, o.lo), max(s.hi, o.hi), min
 func (s set) round(f func(float64) float64) set { return set{f(s.lo), f(s.hi), max(s.step, 1)} }
 
 func (s set) neg() set { return set{-s.hi, -s.lo, s.step} }
-
-// clamp includes both limits, because a clamp may turn NaN into a limit.
-func (s set) clamp(lo, hi set) set {
-	return set{min(max(s.lo, lo.lo), hi.lo), min(max(s.hi, lo.hi), hi.hi), min(s.step, lo.step, hi.step)}.union(lo).union(hi)
-}
 
 func (s set) plus(o set) set { return set{s.lo + o.lo, s.hi + o.hi, min(s.step, o.step)} }
 
@@ -121,7 +116,7 @@ func numbers(p *program.Program) []set {
 		switch {
 		case math.IsNaN(s.lo) || math.IsNaN(s.hi): // ∞ − ∞
 			return anything
-		case s.isNaN():
+		case s.lo > s.hi:
 			return onlyNaN
 		}
 		s.lo, s.hi = float64(float32(s.lo)), float64(float32(s.hi)) // rounding is monotonic
@@ -142,8 +137,10 @@ func numbersOf(n *program.Node, args []set) set {
 		return set{-1, 1, 1}
 	case program.OpNeg:
 		return args[0].neg()
-	case program.OpClamp:
-		return args[0].clamp(args[1], args[2])
+	case program.OpClamp: // it may turn NaN into a limit
+		x, lo, hi := args[0], args[1], args[2]
+		inside := set{min(max(x.lo, lo.lo), hi.lo), min(max(x.hi, lo.hi), hi.hi), x.step}
+		return inside.union(lo).union(hi)
 	case program.OpSelect:
 		return args[1].union(args[2])
 	case program.OpAdd:
@@ -154,7 +151,8 @@ func numbersOf(n *program.Node, args []set) set {
 		return set{0, args[0].magnitude(), args[0].step}
 	case program.OpMul:
 		return args[0].times(args[1])
-	case program.OpReshape, program.OpBroadcast, program.OpReduceMax, program.OpReduceMin, program.OpStopGradient:
+	case program.OpReshape, program.OpBroadcast, program.OpReduceMax, program.OpReduceMin,
+		program.OpStopGradient:
 		return args[0]
 	}
 	return anything

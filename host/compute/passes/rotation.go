@@ -66,7 +66,8 @@ func UndoRotation(p *program.Program, block int, outputs ...string) (*program.Pr
 			return nil, fmt.Errorf("program %q has no output %q", p.Name, name)
 		}
 		if t := p.TypeOf(id); u.cost(id) == impossible {
-			return nil, fmt.Errorf("program %q: output %q is %s, which has no rows of blocks of %d floats to rotate", p.Name, name, t, block)
+			return nil, fmt.Errorf("program %q: output %q is %s: want floats, in rows of a multiple of %d",
+				p.Name, name, t, block)
 		}
 	}
 	// All of p is copied. Nodes that no output needs any more are dropped at the end, and equal
@@ -96,7 +97,8 @@ func ReceiveRotated(p *program.Program, block int, input string) (*program.Progr
 		return nil, fmt.Errorf("program %q has no input %q", p.Name, input)
 	}
 	if t := p.Inputs[in].Type; !divides(block, t) {
-		return nil, fmt.Errorf("program %q: input %q is %s, which has no rows of blocks of %d floats to rotate", p.Name, input, t, block)
+		return nil, fmt.Errorf("program %q: input %q is %s: want floats, in rows of a multiple of %d",
+			p.Name, input, t, block)
 	}
 	w := transform.NewWriter(p.Name)
 	values := w.Inputs(p)
@@ -149,7 +151,9 @@ type undoer struct {
 }
 
 func newUndoer(p *program.Program, block int) *undoer {
-	return &undoer{p: p, block: block, costs: map[program.ID]int64{}, done: map[program.ID]program.Value{}}
+	u := &undoer{p: p, block: block}
+	u.costs, u.done = map[program.ID]int64{}, map[program.ID]program.Value{}
+	return u
 }
 
 // cost returns the number of elements of the rotations needed to compute the rotated value of id.
@@ -239,7 +243,8 @@ func (u *undoer) commutes(n *program.Node) (rotated []int, ok bool) {
 		for i := 1; i <= 2; i++ {
 			x := u.p.Node(n.Args[i])
 			switch {
-			case x != nil && x.Op == program.OpConstant && len(x.Attr.Floats) == 1 && (x.Attr.Floats[0] == 0 || math.IsNaN(x.Attr.Floats[0])):
+			case x != nil && x.Op == program.OpConstant && len(x.Attr.Floats) == 1 &&
+				(x.Attr.Floats[0] == 0 || math.IsNaN(x.Attr.Floats[0])):
 			case u.hasResultType(n, i):
 				rotated = append(rotated, i)
 			default:

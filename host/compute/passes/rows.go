@@ -129,7 +129,8 @@ func DivideRows(p *program.Program, rows int, fits func(Layout) bool) (Division,
 		for _, a := range p.Nodes[i].Args {
 			known := func(o program.Output) bool { return o.Value == a }
 			if whole[a] && p.Node(a) != nil && !slices.ContainsFunc(numbers, known) {
-				numbers = append(numbers, program.Output{Name: fmt.Sprint(NumberPrefix, len(numbers)), Value: a})
+				name := fmt.Sprint(NumberPrefix, len(numbers))
+				numbers = append(numbers, program.Output{Name: name, Value: a})
 			}
 		}
 	}
@@ -179,7 +180,11 @@ func (c cut) whole() []bool {
 			reads[id], drawn[id] = false, true
 			return true
 		}
-		return reads[id] && c.apart(n.Type) || drawn[id] && !reads[id] && (c.apart(n.Type) || isShared(n.Type, c.rows))
+		apart := c.apart(n.Type)
+		if reads[id] {
+			return apart
+		}
+		return drawn[id] && (apart || isShared(n.Type, c.rows))
 	})
 }
 

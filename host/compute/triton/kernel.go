@@ -1,7 +1,6 @@
 package triton
 
 import (
-	"fmt"
 	"maps"
 	"math/bits"
 	"slices"
@@ -40,10 +39,11 @@ type Refusal struct {
 }
 
 func (r *Refusal) Error() string {
-	if r.Node == "" {
-		return fmt.Sprintf("%s is no kernel: %s", r.Program, r.Reason)
+	reason := r.Reason
+	if r.Node != "" {
+		reason = r.Node + ": " + reason
 	}
-	return fmt.Sprintf("%s is no kernel: %s: %s", r.Program, r.Node, r.Reason)
+	return r.Program + " cannot be a kernel: " + reason
 }
 
 // The largest number of elements in a row, padded to a power of two, that fit the registers of a
@@ -62,7 +62,8 @@ const (
 // computes. A row has at most largest elements: [LargestRow] or [LargestLoneRow]. The error is a
 // [*Refusal].
 func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
-	summed := slices.Contains(slices.Collect(maps.Values(stored)), Summed) // whose columns require undivided rows
+	// The columns of summed outputs require undivided rows.
+	summed := slices.Contains(slices.Collect(maps.Values(stored)), Summed)
 	if finer := finerRows(p, rows); finer > rows && !summed {
 		if k, err := newKernel(p, finer, largest, stored); err == nil {
 			return k, nil
@@ -98,11 +99,7 @@ func newKernel(p *program.Program, rows, largest int, stored map[string]Storage)
 func (w *writer) refuse(reason string) error { return &Refusal{Program: w.p.Name, Reason: reason} }
 
 // Divide cuts p, which must be valid, into what needs whole tensors and what needs one row at a
-// time, after replacing small constant tables by selections.
+// time.
 func Divide(p *program.Program, rows int) (passes.Division, error) {
-	p, err := withoutTables(p)
-	if err != nil {
-		return passes.Division{}, err
-	}
 	return passes.DivideRows(p, rows, isPadded)
 }

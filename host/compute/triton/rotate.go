@@ -34,7 +34,10 @@ func rotationOf(block int) rotation {
 
 // fits reports whether a tile of size elements is large enough for the products.
 func (r rotation) fits(size int) bool {
-	return r.rows >= leastDot && size/r.rows >= leastDot && (r.columns == 1 || size%(r.rows*r.columns) == 0 && size/r.columns >= leastDot)
+	if r.rows < leastDot || size/r.rows < leastDot {
+		return false
+	}
+	return r.columns == 1 || size%(r.rows*r.columns) == 0 && size/r.columns >= leastDot
 }
 
 // inner returns the size of the contracted axis of the last product.
@@ -51,7 +54,8 @@ func (w *writer) hadamard(n *program.Node, args []value) value {
 	x, r := w.broadcastTo(args[0], w.dims(l)), rotationOf(n.Attr.Block)
 	size := product(x.dims)
 	if !r.fits(size) {
-		panic(w.current(fmt.Sprintf("a tile of %d elements is too small for products that rotate %d", size, r.block)))
+		panic(w.current(fmt.Sprintf("a tile of %d elements is too small for products that rotate %d",
+			size, r.block)))
 	}
 	scale := 1 / math.Sqrt(float64(r.block))
 	within := 1.0 // of the factor, in the matrix
@@ -92,8 +96,7 @@ func product(dims []int) int {
 // layout, redundantly in each thread that holds a copy of an element; an operation with side
 // effects prevents that.
 func (w *writer) settle(x value) value {
-	return w.set("f32", x.dims, `tt.elementwise_inline_asm "{ mov.b32 $0, $1; }" {constraints = "=f,f", packed_element = 1 : i32, pure = false} %s : %s -> %s`,
-		x.name, x.typ(), x.typ())
+	return w.inline("f32", x.dims, "{ mov.b32 $0, $1; }", "=f,f", 1, false, x)
 }
 
 // transpose permutes the axes.
@@ -102,9 +105,7 @@ func (w *writer) transpose(x value, order ...int) value {
 	for i, axis := range order {
 		dims[i], list[i] = x.dims[axis], strconv.Itoa(axis)
 	}
-	v := w.set(x.elem, dims, "tt.trans %s {order = array<i32: %s>} : %s -> %s", x.name, strings.Join(list, ", "), x.typ(), typeText(x.elem, dims))
-	v.facts = x.facts.ofElements()
-	return v
+	return w.rearrange("tt.trans", x, dims, " {order = array<i32: "+strings.Join(list, ", ")+">}")
 }
 
 // rotateRows rotates runs of the given length in the rows of a matrix: it multiplies from the right
@@ -130,12 +131,14 @@ func (w *writer) halves(x value, product func(half, sum value) value) value {
 		return product(w.cast("arith.truncf", x, "bf16"), zero)
 	}
 	high := w.pairs("bf16", "{ cvt.rn.bf16x2.f32 $0, $2, $1; }", x)
-	low := w.pairs("bf16", "{ .reg .b32 a, b; shl.b32 a, $3, 16; and.b32 b, $3, 0xFFFF0000; sub.rn.f32 a, $1, a; sub.rn.f32 b, $2, b; cvt.rn.bf16x2.f32 $0, b, a; }", x, high)
+	low := w.pairs("bf16", "{ .reg .b32 a, b; shl.b32 a, $3, 16; and.b32 b, $3, 0xFFFF0000; "+
+		"sub.rn.f32 a, $1, a; sub.rn.f32 b, $2, b; cvt.rn.bf16x2.f32 $0, b, a; }", x, high)
 	return product(high, product(low, zero))
 }
 
 func (w *writer) dot(x, y, sum value) value {
-	return w.set("f32", sum.dims, "tt.dot %s, %s, %s, inputPrecision = tf32 : %s * %s -> %s", x.name, y.name, sum.name, x.typ(), y.typ(), sum.typ())
+	return w.set("f32", sum.dims, "tt.dot %s, inputPrecision = tf32 : %s * %s -> %s",
+		names([]value{x, y, sum}), x.typ(), y.typ(), sum.typ())
 }
 
 // signs returns the natural-order matrix for runs of block elements, times a factor: negative where
@@ -145,20 +148,24 @@ func (w *writer) signs(size, block int, factor float64) value {
 		const parities = 0x96696996 // bit n is 1 where n, of five bits, has an odd number of ones
 		dims := []int{size, size}
 		count := w.countTo(size)
-		i, j := w.broadcastTo(w.reshapeTo(count, []int{size, 1}), dims), w.broadcastTo(w.reshapeTo(count, []int{1, size}), dims)
+		i := w.broadcastTo(w.reshapeTo(count, []int{size, 1}), dims)
+		j := w.broadcastTo(w.reshapeTo(count, []int{1, size}), dims)
 		v := w.apply("arith.andi", i, j)
 		if block < size {
 			v = w.apply("arith.andi", v, w.number(v, float64(block-1)))
 		}
 		if block > 32 { // a sixth bit
-			v = w.apply("arith.xori", w.apply("arith.andi", v, w.number(v, 31)), w.apply("arith.shrui", v, w.number(v, 5)))
+			low := w.apply("arith.andi", v, w.number(v, 31))
+			v = w.apply("arith.xori", low, w.apply("arith.shrui", v, w.number(v, 5)))
 		}
 		v = w.apply("arith.andi", w.apply("arith.shrui", w.number(v, parities), v), w.number(v, 1))
 		sign := func(x float64) value { return w.broadcastTo(w.constant("bf16", x), dims) }
-		signs := w.selectValue(w.compare("arith.cmpi", "eq", v, w.number(v, 0)), sign(factor), sign(-factor))
+		even := w.compare("arith.cmpi", "eq", v, w.number(v, 0))
+		signs := w.selectValue(even, sign(factor), sign(-factor))
 		if block < size {
 			apart := w.apply("arith.xori", i, j)
-			signs = w.selectValue(w.compare("arith.cmpi", "ult", apart, w.number(apart, float64(block))), signs, sign(0))
+			sameRun := w.compare("arith.cmpi", "ult", apart, w.number(apart, float64(block)))
+			signs = w.selectValue(sameRun, signs, sign(0))
 		}
 		return signs
 	})

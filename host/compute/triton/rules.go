@@ -24,37 +24,69 @@ var unsupported = passes.UnsupportedByRows(notYet, factorization)
 const (
 	notYet        = "kernels do not have this operation"
 	factorization = "factorizations run on the host"
-	otherTable    = "the only tables are those of 2 to 64 finite constants"
 )
 
 func init() { // a literal would be an initialization cycle: some rules read the table indirectly
-	unsupported[program.OpNearest], unsupported[program.OpLookup] = otherTable, otherTable
 	rules = map[program.Op]rule{
-		program.OpConstant: (*writer).constantNode, program.OpIota: (*writer).iota,
-		program.OpNeg: (*writer).neg, program.OpAbs: byType("math.absf", "math.absi", ""), program.OpSign: (*writer).sign,
-		program.OpSqrt: operation("tt.precise_sqrt"), program.OpExp: (*writer).exp, program.OpExpm1: call("__nv_expm1f"),
-		program.OpLog: call("__nv_logf"), program.OpLog1p: call("__nv_log1pf"), program.OpTanh: call("__nv_tanhf"),
-		program.OpFloor: call("__nv_floorf"), program.OpRound: (*writer).round, program.OpLogb: (*writer).logb,
-		program.OpNot: (*writer).not,
+		program.OpConstant: (*writer).constantNode,
+		program.OpIota:     (*writer).iota,
+
+		program.OpNeg:   (*writer).neg,
+		program.OpAbs:   byType("math.absf", "math.absi", ""),
+		program.OpSign:  (*writer).sign,
+		program.OpSqrt:  operation("tt.precise_sqrt"),
+		program.OpExp:   (*writer).exp,
+		program.OpExpm1: call("__nv_expm1f"),
+		program.OpLog:   call("__nv_logf"),
+		program.OpLog1p: call("__nv_log1pf"),
+		program.OpTanh:  call("__nv_tanhf"),
+		program.OpFloor: call("__nv_floorf"),
+		program.OpRound: (*writer).round,
+		program.OpLogb:  (*writer).logb,
+		program.OpNot:   (*writer).not,
 		program.OpIsFinite: func(w *writer, _ *program.Node, args []value) value {
-			return w.compare("arith.cmpf", "olt", w.apply("math.absf", args[0]), w.number(args[0], math.Inf(1)))
+			size := w.apply("math.absf", args[0])
+			return w.compare("arith.cmpf", "olt", size, w.number(args[0], math.Inf(1)))
 		},
-		program.OpAdd: (*writer).add, program.OpSub: byType("arith.subf", "arith.subi", "arith.subi"),
-		program.OpMul: (*writer).mul, program.OpDiv: (*writer).div,
-		program.OpPow: call("__nv_powf"), program.OpLdexp: (*writer).ldexp,
-		program.OpMax: byType("arith.maximumf", "arith.maxsi", "arith.maxui"), program.OpMin: byType("arith.minimumf", "arith.minsi", "arith.minui"),
-		program.OpAnd: (*writer).and, program.OpOr: operation("arith.ori"), program.OpXor: operation("arith.xori"),
-		program.OpShl: operation("arith.shli"), program.OpShr: byType("", "arith.shrsi", "arith.shrui"),
-		program.OpClamp:  (*writer).clamp,
-		program.OpSelect: func(w *writer, _ *program.Node, args []value) value { return w.selectValue(args[0], args[1], args[2]) },
-		program.OpEq:     comparison("oeq", "eq", "eq"), program.OpNe: comparison("une", "ne", "ne"),
-		program.OpLt: comparison("olt", "slt", "ult"), program.OpLe: comparison("ole", "sle", "ule"),
-		program.OpGt: comparison("ogt", "sgt", "ugt"), program.OpGe: comparison("oge", "sge", "uge"),
+
+		program.OpAdd:   (*writer).add,
+		program.OpSub:   byType("arith.subf", "arith.subi", "arith.subi"),
+		program.OpMul:   (*writer).mul,
+		program.OpDiv:   (*writer).div,
+		program.OpPow:   call("__nv_powf"),
+		program.OpLdexp: (*writer).ldexp,
+		program.OpMax:   byType("arith.maximumf", "arith.maxsi", "arith.maxui"),
+		program.OpMin:   byType("arith.minimumf", "arith.minsi", "arith.minui"),
+		program.OpAnd:   (*writer).and,
+		program.OpOr:    operation("arith.ori"),
+		program.OpXor:   operation("arith.xori"),
+		program.OpShl:   operation("arith.shli"),
+		program.OpShr:   byType("", "arith.shrsi", "arith.shrui"),
+		program.OpClamp: (*writer).clamp,
+
+		program.OpEq: comparison("oeq", "eq", "eq"),
+		program.OpNe: comparison("une", "ne", "ne"),
+		program.OpLt: comparison("olt", "slt", "ult"),
+		program.OpLe: comparison("ole", "sle", "ule"),
+		program.OpGt: comparison("ogt", "sgt", "ugt"),
+		program.OpGe: comparison("oge", "sge", "uge"),
+
+		program.OpSelect: func(w *writer, _ *program.Node, args []value) value {
+			return w.selectValue(args[0], args[1], args[2])
+		},
 		program.OpConvert: (*writer).convert,
-		program.OpBitcast: func(w *writer, n *program.Node, args []value) value { return w.bits(args[0], elem(n.Type.DType)) },
-		program.OpReshape: (*writer).reshape, program.OpBroadcast: (*writer).broadcast, program.OpStopGradient: func(_ *writer, _ *program.Node, args []value) value { return args[0] },
-		program.OpReduceSum: (*writer).reduction, program.OpReduceMax: (*writer).reduction, program.OpReduceMin: (*writer).reduction,
-		program.OpHadamard: (*writer).hadamard,
+		program.OpBitcast: func(w *writer, n *program.Node, args []value) value {
+			return w.bits(args[0], elem(n.Type.DType))
+		},
+		program.OpReshape:   (*writer).reshape,
+		program.OpBroadcast: (*writer).broadcast,
+		program.OpStopGradient: func(_ *writer, _ *program.Node, args []value) value {
+			return args[0]
+		},
+		program.OpReduceSum: (*writer).reduction,
+		program.OpReduceMax: (*writer).reduction,
+		program.OpReduceMin: (*writer).reduction,
+		program.OpHadamard:  (*writer).hadamard,
 	}
 }
 
@@ -106,7 +138,7 @@ func (w *writer) constantNode(n *program.Node, _ []value) value {
 	case len(n.Attr.Ints) == 1:
 		return w.constant(elem(n.Type.DType), float64(n.Attr.Ints[0]))
 	}
-	panic(w.refuse("a constant has more than one number; " + otherTable))
+	panic(w.refuse("a constant has more than one number"))
 }
 
 // Quotients are products with the reciprocal, corrected by the remainder, which a fused
@@ -118,10 +150,12 @@ func (w *writer) constantNode(n *program.Node, _ []value) value {
 // is below 2⁻¹⁰⁰.
 const (
 	// quotient is x/y.
-	quotient = "{ .reg .f32 r, q, e; .reg .pred p; rcp.approx.ftz.f32 r, $2; mul.rn.f32 q, $1, r; neg.f32 e, q; fma.rn.f32 e, e, $2, $1; " +
+	quotient = "{ .reg .f32 r, q, e; .reg .pred p; rcp.approx.ftz.f32 r, $2; " +
+		"mul.rn.f32 q, $1, r; neg.f32 e, q; fma.rn.f32 e, e, $2, $1; " +
 		"setp.num.f32 p, e, e; fma.rn.f32 e, e, r, q; selp.f32 $0, e, q, p; }"
 	// reciprocal is 1/x.
-	reciprocal = "{ .reg .f32 r, e; rcp.approx.ftz.f32 r, $1; neg.f32 e, r; fma.rn.f32 e, e, $1, 0f3F800000; " +
+	reciprocal = "{ .reg .f32 r, e; rcp.approx.ftz.f32 r, $1; " +
+		"neg.f32 e, r; fma.rn.f32 e, e, $1, 0f3F800000; " +
 		"min.f32 e, e, 0f7F7FFFFF; fma.rn.f32 $0, e, r, r; }"
 	// approximateReciprocal is 1/x to one ulp.
 	approximateReciprocal = "{ rcp.approx.ftz.f32 $0, $1; }"
@@ -133,7 +167,8 @@ const (
 // library, with five instructions instead of eight. It is 2ᵃ·c, where a is x times the first 16
 // bits of log₂e, which is exact, and c = 1 + x·4.9·10⁻⁶ accounts for the remaining bits.
 // Below −150, where eˣ is zero, c would become negative.
-const exponential = "{ .reg .f32 x, a, c; max.NaN.f32 x, $1, 0fC3160000; mul.rn.f32 a, x, 0f3FB8AA00; ex2.approx.ftz.f32 a, a; " +
+const exponential = "{ .reg .f32 x, a, c; max.NaN.f32 x, $1, 0fC3160000; " +
+	"mul.rn.f32 a, x, 0f3FB8AA00; ex2.approx.ftz.f32 a, a; " +
 	"fma.rn.f32 c, x, 0f36A407DB, 0f3F800000; mul.rn.f32 $0, a, c; }"
 
 func (w *writer) exp(_ *program.Node, args []value) value {
@@ -185,7 +220,9 @@ func (w *writer) spread(v value, dims []int) value {
 func (w *writer) reciprocalParts(y value) (high, low value) {
 	r := w.apply("tt.precise_divf", w.number(y, 1), y)
 	size := w.apply("math.absf", r)
-	regular := w.apply("arith.andi", w.compare("arith.cmpf", "ogt", size, w.number(r, 0)), w.compare("arith.cmpf", "olt", size, w.number(r, math.Inf(1))))
+	nonzero := w.compare("arith.cmpf", "ogt", size, w.number(r, 0))
+	finite := w.compare("arith.cmpf", "olt", size, w.number(r, math.Inf(1)))
+	regular := w.apply("arith.andi", nonzero, finite)
 	bits := w.bits(r, "i32")
 	high = w.bits(w.apply("arith.subi", bits, w.number(bits, 3)), "f32") // certainly below 1/y
 	over := w.apply("math.fma", high, y, w.number(y, -1))
@@ -196,31 +233,35 @@ func (w *writer) reciprocalParts(y value) (high, low value) {
 // assembly computes each element by inline PTX, in which $0 is the result and $1, $2, … are the
 // operands.
 func (w *writer) assembly(text string, args ...value) value {
-	types := make([]string, len(args))
-	for i, a := range args {
-		types[i] = a.typ()
-	}
-	return w.set("f32", args[0].dims, `tt.elementwise_inline_asm "%s" {constraints = "=f%s", packed_element = 1 : i32, pure = true} %s : %s -> %s`,
-		text, strings.Repeat(",f", len(args)), names(args), strings.Join(types, ", "), args[0].typ())
+	constraints := "=f" + strings.Repeat(",f", len(args))
+	return w.inline("f32", args[0].dims, text, constraints, 1, true, args...)
 }
 
 // pairs computes two adjacent elements at once by inline PTX: each float32 element has its own
 // operand, and two bfloat16 elements share one.
 func (w *writer) pairs(elem, text string, args ...value) value {
-	types, constraints := make([]string, len(args)), "=r"
-	for i, a := range args {
-		types[i] = a.typ()
+	constraints := "=r"
+	for _, a := range args {
 		constraints += map[string]string{"f32": ",f,f", "bf16": ",r"}[a.elem]
 	}
-	return w.set(elem, args[0].dims, `tt.elementwise_inline_asm "%s" {constraints = "%s", packed_element = 2 : i32, pure = true} %s : %s -> %s`,
-		text, constraints, names(args), strings.Join(types, ", "), typeText(elem, args[0].dims))
+	return w.inline(elem, args[0].dims, text, constraints, 2, true, args...)
+}
+
+// inline adds inline PTX that computes so many adjacent elements at once.
+func (w *writer) inline(
+	elem string, dims []int, text, constraints string, elements int, pure bool, args ...value,
+) value {
+	return w.set(elem, dims, `tt.elementwise_inline_asm "%s" {constraints = "%s", `+
+		`packed_element = %d : i32, pure = %t} %s : %s -> %s`,
+		text, constraints, elements, pure, names(args), types(args), typeText(elem, dims))
 }
 
 func (w *writer) neg(n *program.Node, args []value) value {
 	switch {
 	case n.Type.DType == program.Float && args[0].dims != nil:
-		v := w.assembly("{ neg.f32 $0, $1; }", args[0]) // Triton's subtracts; this is part of the operation that reads it
-		v.inBFloat16, v.bounded, v.low, v.high = args[0].inBFloat16, args[0].bounded, -args[0].high, -args[0].low
+		x := args[0]
+		v := w.assembly("{ neg.f32 $0, $1; }", x) // fuses with its reader; Triton's is a subtraction
+		v.inBFloat16, v.bounded, v.low, v.high = x.inBFloat16, x.bounded, -x.high, -x.low
 		return v
 	case n.Type.DType == program.Float:
 		return w.apply("arith.negf", args[0])
@@ -238,12 +279,14 @@ func (w *writer) sign(n *program.Node, args []value) value {
 		op, greater, less = "arith.cmpf", "ogt", "olt"
 		rest = w.selectValue(w.compare(op, "uno", x, x), x, zero)
 	}
-	return w.selectValue(w.compare(op, greater, x, zero), one, w.selectValue(w.compare(op, less, x, zero), minus, rest))
+	positive := w.compare(op, greater, x, zero)
+	return w.selectValue(positive, one, w.selectValue(w.compare(op, less, x, zero), minus, rest))
 }
 
 // selectValue returns x where the condition holds, and y elsewhere.
 func (w *writer) selectValue(condition, x, y value) value {
-	v := w.set(x.elem, x.dims, "arith.select %s, %s, %s : %s, %s", condition.name, x.name, y.name, condition.typ(), x.typ())
+	v := w.set(x.elem, x.dims, "arith.select %s : %s, %s",
+		names([]value{condition, x, y}), condition.typ(), x.typ())
 	v.inBFloat16 = x.inBFloat16 && y.inBFloat16
 	return v
 }

@@ -176,7 +176,8 @@ func (w *writer) isShared(id program.ID) bool { return passes.IsShared(w.p, id, 
 
 // isRow reports whether a shared value is a full row of a tile.
 func (w *writer) isRow(shared value, dims []int) bool {
-	return len(dims) == len(shared.dims) && len(dims) > 0 && dims[len(dims)-1] == shared.dims[len(dims)-1]
+	last := len(dims) - 1
+	return last >= 0 && len(shared.dims) == len(dims) && dims[last] == shared.dims[last]
 }
 
 // iota counts along an axis within rows.
@@ -247,8 +248,7 @@ func (w *writer) pad(x value, axis, size int, by float64) value {
 	ones := slices.Repeat([]int{1}, len(x.dims))
 	ones[axis] = x.dims[axis]
 	index := w.broadcastTo(w.reshapeTo(w.countTo(x.dims[axis]), ones), x.dims)
-	there := w.compare("arith.cmpi", "slt", index, w.broadcastTo(w.constant("i32", float64(size)), x.dims))
-	return w.selectValue(there, x, w.number(x, by))
+	return w.selectValue(w.below(index, size), x, w.number(x, by))
 }
 
 // identity returns the neutral element of a reduction.

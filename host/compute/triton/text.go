@@ -76,27 +76,34 @@ func (w *writer) cast(op string, x value, elem string) value {
 	return w.set(elem, x.dims, "%s %s : %s to %s", op, x.name, x.typ(), typeText(elem, x.dims))
 }
 
+func types(args []value) string {
+	list := make([]string, len(args))
+	for i, a := range args {
+		list[i] = a.typ()
+	}
+	return strings.Join(list, ", ")
+}
+
 // library adds a call of a libdevice function whose result has the first operand's type.
 func (w *writer) library(symbol string, args ...value) value {
-	types := make([]string, len(args))
-	for i, a := range args {
-		types[i] = a.typ()
-	}
-	return w.set(args[0].elem, args[0].dims, `tt.extern_elementwise %s {libname = "", libpath = "", pure = true, symbol = "%s"} : (%s) -> %s`,
-		names(args), symbol, strings.Join(types, ", "), args[0].typ())
+	x := args[0]
+	return w.set(x.elem, x.dims, `tt.extern_elementwise %s `+
+		`{libname = "", libpath = "", pure = true, symbol = "%s"} : (%s) -> %s`,
+		names(args), symbol, types(args), x.typ())
 }
 
 // constant adds a scalar.
 func (w *writer) constant(elem string, x float64) value {
-	text := strconv.FormatInt(int64(int32(int64(x))), 10)
+	text := strconv.FormatInt(int64(int32(int64(x))), 10) + " : " + elem
 	switch {
 	case elem == "i1":
 		text = strconv.FormatBool(x != 0)
 	case elem == "f32" || elem == "bf16":
-		text = float(float32(x))
+		text = float(float32(x)) + " : " + elem
 	}
-	v := w.set(elem, nil, "arith.constant %s%s", text, map[bool]string{true: "", false: " : " + elem}[elem == "i1"])
-	if c := float64(float32(x)); elem == "i32" || elem == "f32" && !math.IsInf(c, 0) && !math.IsNaN(c) {
+	v := w.set(elem, nil, "arith.constant %s", text)
+	c := float64(float32(x))
+	if elem == "i32" || elem == "f32" && !math.IsInf(c, 0) && !math.IsNaN(c) {
 		v.facts = between(c, c)
 		v.power = isPower(c)
 	}
@@ -123,11 +130,15 @@ func (w *writer) broadcastTo(x value, dims []int) value {
 	case equal(x.dims, dims):
 		return x
 	case x.dims == nil:
-		v := w.set(x.elem, dims, "tt.splat %s : %s -> %s", x.name, x.elem, typeText(x.elem, dims))
-		v.facts = x.facts.ofElements()
-		return v
+		return w.rearrange("tt.splat", x, dims, "")
 	}
-	v := w.set(x.elem, dims, "tt.broadcast %s : %s -> %s", x.name, x.typ(), typeText(x.elem, dims))
+	return w.rearrange("tt.broadcast", x, dims, "")
+}
+
+// rearrange adds an operation, with attributes, that moves or repeats the elements of x.
+func (w *writer) rearrange(op string, x value, dims []int, attributes string) value {
+	v := w.set(x.elem, dims, "%s %s%s : %s -> %s",
+		op, x.name, attributes, x.typ(), typeText(x.elem, dims))
 	v.facts = x.facts.ofElements()
 	return v
 }
@@ -140,15 +151,11 @@ func (w *writer) reshapeTo(x value, dims []int) value {
 	if axes, ok := newAxes(x.dims, dims); ok {
 		for _, axis := range axes {
 			longer := slices.Insert(slices.Clone(x.dims), axis, 1)
-			known := x.facts.ofElements()
-			x = w.set(x.elem, longer, "tt.expand_dims %s {axis = %d : i32} : %s -> %s", x.name, axis, x.typ(), typeText(x.elem, longer))
-			x.facts = known
+			x = w.rearrange("tt.expand_dims", x, longer, fmt.Sprintf(" {axis = %d : i32}", axis))
 		}
 		return x
 	}
-	v := w.set(x.elem, dims, "tt.reshape %s : %s -> %s", x.name, x.typ(), typeText(x.elem, dims))
-	v.facts = x.facts.ofElements()
-	return v
+	return w.rearrange("tt.reshape", x, dims, "")
 }
 
 // newAxes returns the axes of size one whose insertion turns from into dims; ok is false if the two

@@ -118,7 +118,9 @@ func (w *writer) tensors(row layout) int {
 		}
 	}
 	for _, o := range w.p.Outputs {
-		if l, ok := w.layout(w.p.TypeOf(o.Value)); ok && l.Size()*2 >= row.Size() && (l.Size() < row.Size() || w.stored[o.Name] != Int8) {
+		l, ok := w.layout(w.p.TypeOf(o.Value))
+		low := l.Size() == row.Size() && w.stored[o.Name] == Int8
+		if ok && l.Size()*2 >= row.Size() && !low {
 			n += 2
 		}
 	}

@@ -27,7 +27,7 @@ type writer struct {
 	first   value                     // the first row of the tile
 	starts  map[int]value             // offsets of the tile's first row, by elements per row
 	hoisted map[string]value          // values that are the same for all tiles, by a key
-	divisor value                     // of the quotient being written, before broadcasting; zero if not broadcast
+	divisor value                     // before it was broadcast; zero if the current node has none
 	current func(reason string) error // refuses the node that is being written
 }
 
@@ -54,7 +54,8 @@ func (w *writer) write() (text string, err error) {
 	tile, end := w.eachTile(sums)
 	w.first = w.apply("arith.muli", tile, w.constant("i32", float64(w.tile)))
 	for i, in := range w.p.Inputs {
-		inputs[i] = w.load(fmt.Sprintf("%%in%d", i), in.Type, w.memory(in.Name, in.Type), w.isShared(program.ID(i)))
+		stored := w.memory(in.Name, in.Type)
+		inputs[i] = w.load(fmt.Sprintf("%%in%d", i), in.Type, stored, w.isShared(program.ID(i)))
 	}
 	values := transform.Interpret(w.p, inputs, w.node)
 	for w.part = range w.parts { // all of a part at once, so that its registers are free for the next
@@ -63,22 +64,29 @@ func (w *writer) write() (text string, err error) {
 				panic(w.refuse("an output is what all rows share"))
 			}
 			if w.stored[o.Name] != Summed {
-				w.store(fmt.Sprintf("%%out%d", i), values[o.Value], w.p.TypeOf(o.Value), w.memory(o.Name, w.p.TypeOf(o.Value)))
+				t := w.p.TypeOf(o.Value)
+				w.store(fmt.Sprintf("%%out%d", i), values[o.Value], t, w.memory(o.Name, t))
 			}
 		}
 	}
 	for i, s := range sums {
 		sums[i].value = w.broadcastTo(values[w.p.Outputs[s.output].Value].of(s.part), s.dims)
 		if w.instances() < w.tiles() {
-			sums[i].value = w.apply("arith.addf", value{name: s.name, elem: "f32", dims: s.dims}, sums[i].value)
+			before := value{name: s.name, elem: "f32", dims: s.dims}
+			sums[i].value = w.apply("arith.addf", before, sums[i].value)
 		}
 	}
 	end(sums)
 	for _, s := range sums {
 		w.storeSums(s)
 	}
-	return fmt.Sprintf("module attributes {\"ttg.maxnreg\" = %d : i32} {\n  tt.func public @%s(%s) attributes {noinline = false} {\n%s    tt.return\n  }\n}\n",
-		maxRegisters, w.name(), strings.Join(w.parameters(), ", "), w.before.String()+w.text.String()), nil
+	body := w.before.String() + w.text.String()
+	return fmt.Sprintf(`module attributes {"ttg.maxnreg" = %d : i32} {
+  tt.func public @%s(%s) attributes {noinline = false} {
+%s    tt.return
+  }
+}
+`, maxRegisters, w.name(), strings.Join(w.parameters(), ", "), body), nil
 }
 
 // A sum is an instance's accumulator for a part of a [Summed] output: a tile that sums all tiles of
@@ -99,7 +107,8 @@ func (w *writer) sums() (list []sum) {
 			panic(w.refuse("what is summed is no row of each"))
 		}
 		for w.part = range w.pieces(l) {
-			list = append(list, sum{value{name: fmt.Sprintf("%%sum%d_%d", i, w.part), elem: "f32", dims: w.dims(l)}, i, w.part})
+			name := fmt.Sprintf("%%sum%d_%d", i, w.part)
+			list = append(list, sum{value{name: name, elem: "f32", dims: w.dims(l)}, i, w.part})
 		}
 	}
 	return list
@@ -127,7 +136,8 @@ func (w *writer) eachTile(sums []sum) (tile value, end func(sums []sum)) {
 		w.line("scf.for %%tile = %s to %s step %s : i32 {", id.name, tiles.name, step.name)
 		return value{name: "%tile", elem: "i32"}, func([]sum) { w.line("}") }
 	}
-	w.line("%%sums:%d = scf.for %%tile = %s to %s step %s iter_args(%s) -> (%s) : i32 {", len(sums), id.name, tiles.name, step.name,
+	w.line("%%sums:%d = scf.for %%tile = %s to %s step %s iter_args(%s) -> (%s) : i32 {",
+		len(sums), id.name, tiles.name, step.name,
 		strings.Join(first, ", "), strings.Join(types, ", "))
 	return value{name: "%tile", elem: "i32"}, func(sums []sum) {
 		var next []value
@@ -149,11 +159,13 @@ func (w *writer) storeSums(s sum) {
 		v = w.fold("arith.addf", v, 0)
 	}
 	id := w.set("i32", nil, "tt.get_program_id x : i32")
-	start := w.apply("arith.addi", w.apply("arith.muli", id, w.constant("i32", float64(l.Size()))), w.constant("i32", float64(piece.start)))
-	address := w.addTo(w.broadcastTo(w.addTo(value{name: fmt.Sprintf("%%out%d", s.output), elem: "!tt.ptr<f32>"}, start), v.dims), w.column(v.dims))
+	row := w.apply("arith.muli", id, w.constant("i32", float64(l.Size())))
+	start := w.apply("arith.addi", row, w.constant("i32", float64(piece.start)))
+	output := value{name: fmt.Sprintf("%%out%d", s.output), elem: "!tt.ptr<f32>"}
+	address := w.addTo(w.broadcastTo(w.addTo(output, start), v.dims), w.column(v.dims))
 	args := []value{address, v}
 	if piece.size < piece.padded {
-		args = append(args, w.compare("arith.cmpi", "slt", w.column(v.dims), w.broadcastTo(w.constant("i32", float64(piece.size)), v.dims)))
+		args = append(args, w.below(w.column(v.dims), piece.size))
 	}
 	w.line("tt.store %s : %s", names(args), address.typ())
 }
@@ -195,7 +207,8 @@ func (w *writer) parameters() (list []string) {
 	}
 	add := func(name, stored string) {
 		multiple := wholeVector / most * min(bytesOf[stored], most) // alignment in bytes
-		list = append(list, fmt.Sprintf("%s: !tt.ptr<%s> {tt.divisibility = %d : i32}", name, stored, multiple))
+		list = append(list, fmt.Sprintf("%s: !tt.ptr<%s> {tt.divisibility = %d : i32}",
+			name, stored, multiple))
 	}
 	for i, in := range w.p.Inputs {
 		add(fmt.Sprintf("%%in%d", i), w.memory(in.Name, in.Type))
@@ -334,7 +347,9 @@ func (w *writer) axis(l layout, i int) int { return l.Axis(i) - 1 + len(w.tileDi
 // address returns the addresses of the elements of a tile, rows × elements, and a mask of those
 // that are in the tensor; the mask is the zero value if all are. Shared elements are at the start
 // of the tensor.
-func (w *writer) address(pointer, stored string, l layout, rows int, shared bool) (address, there value) {
+func (w *writer) address(
+	pointer, stored string, l layout, rows int, shared bool,
+) (address, there value) {
 	piece, inner := w.piece(l), l.inner()
 	dims := w.tileDims(rows, piece.padded*inner)
 	kind := "!tt.ptr<" + stored + ">"
@@ -352,7 +367,7 @@ func (w *writer) address(pointer, stored string, l layout, rows int, shared bool
 	if piece.size < piece.padded {
 		size := piece.size * inner
 		there = w.once(fmt.Sprint("inside ", size, dims), func() value {
-			return w.compare("arith.cmpi", "slt", w.column(dims), w.broadcastTo(w.constant("i32", float64(size)), dims))
+			return w.below(w.column(dims), size)
 		})
 	}
 	return address, there
@@ -360,7 +375,8 @@ func (w *writer) address(pointer, stored string, l layout, rows int, shared bool
 
 // addTo advances a pointer by a number of elements.
 func (w *writer) addTo(pointer, offset value) value {
-	return w.set(pointer.elem, pointer.dims, "tt.addptr %s, %s : %s, %s", pointer.name, offset.name, pointer.typ(), offset.typ())
+	args := []value{pointer, offset}
+	return w.set(pointer.elem, pointer.dims, "tt.addptr %s : %s", names(args), types(args))
 }
 
 // start returns the element offset of the tile's first row in the tensor: in 64 bits, because
@@ -369,7 +385,8 @@ func (w *writer) start(l layout) value {
 	if v, ok := w.starts[l.Size()]; ok {
 		return v
 	}
-	v := w.apply("arith.muli", w.cast("arith.extsi", w.first, "i64"), w.constant("i64", float64(l.Size())))
+	first := w.cast("arith.extsi", w.first, "i64")
+	v := w.apply("arith.muli", first, w.constant("i64", float64(l.Size())))
 	w.starts[l.Size()] = v
 	return v
 }
@@ -380,14 +397,17 @@ func (w *writer) offset(length int, dims []int) value {
 		if len(dims) == 1 || dims[0] == 1 {
 			return w.column(dims)
 		}
-		row := w.apply("arith.muli", w.countTo(dims[0]), w.broadcastTo(w.constant("i32", float64(length)), dims[:1]))
-		return w.apply("arith.addi", w.broadcastTo(w.reshapeTo(row, []int{dims[0], 1}), dims), w.column(dims))
+		row := w.countTo(dims[0])
+		row = w.apply("arith.muli", row, w.number(row, float64(length)))
+		row = w.broadcastTo(w.reshapeTo(row, []int{dims[0], 1}), dims)
+		return w.apply("arith.addi", row, w.column(dims))
 	})
 }
 
 // countTo returns 0, 1, …, n−1.
 func (w *writer) countTo(n int) value {
-	return w.set("i32", []int{n}, "tt.make_range {end = %d : i32, start = 0 : i32} : %s", n, typeText("i32", []int{n}))
+	return w.set("i32", []int{n},
+		"tt.make_range {end = %d : i32, start = 0 : i32} : tensor<%dxi32>", n, n)
 }
 
 // column returns the index of each element in its row, for rows × elements.
@@ -396,6 +416,11 @@ func (w *writer) column(dims []int) value {
 		return w.countTo(dims[0])
 	}
 	return w.broadcastTo(w.reshapeTo(w.countTo(dims[1]), []int{1, dims[1]}), dims)
+}
+
+// below reports for each element of x whether it is less than n.
+func (w *writer) below(x value, n int) value {
+	return w.compare("arith.cmpi", "slt", x, w.number(x, float64(n)))
 }
 
 // compare adds a comparison.

@@ -19,8 +19,10 @@ type facts struct {
 	zero        bool // all are products with zero, of either sign
 	power       bool // with bounded: all are powers of two, and some may be zero if low is
 
-	bits      *value // the bits of these floats
-	exponents *value // the largest powers of two not above the magnitudes of these bounded floats, where those are not subnormal; or their bits
+	bits *value // the bits of these floats
+	// exponents: the elements are the largest powers of two not above the magnitudes of these bounded
+	// floats, where those are not subnormal; or the bits of these powers.
+	exponents *value
 	within    string // each element of that value has at most ratio times the magnitude of this one's
 	ratio     float64
 	logarithm *value // logb of these floats, plus a constant
@@ -33,7 +35,8 @@ const exponentBits = 0x7F800000
 // ofElements returns the facts that survive a rearrangement of the elements: all but relations to
 // other values.
 func (f facts) ofElements() facts {
-	return facts{inBFloat16: f.inBFloat16, approximate: f.approximate, bounded: f.bounded, low: f.low, high: f.high, zero: f.zero, power: f.power}
+	f.bits, f.exponents, f.within, f.ratio, f.logarithm, f.plus = nil, nil, "", 0, nil, 0
+	return f
 }
 
 // is returns the number that all elements equal, if known.
@@ -105,8 +108,9 @@ func (w *writer) round(_ *program.Node, args []value) value {
 
 // sumOf returns the bounds of a sum of n elements, if it is known to be finite.
 func (f facts) sumOf(n int) (sum facts) {
-	const largest = math.MaxFloat32 / 4 // leaves room for rounding, and for summing all parts of a row
-	if low, high := f.low*float64(n), f.high*float64(n); f.bounded && low > -largest && high < largest {
+	const largest = math.MaxFloat32 / 4 // allows for rounding, and for summing all parts of a row
+	low, high := f.low*float64(n), f.high*float64(n)
+	if f.bounded && low > -largest && high < largest {
 		sum = between(min(low, 0), max(high, 0)) // some elements may be masked out
 	}
 	return sum
@@ -138,7 +142,8 @@ func (w *writer) mul(n *program.Node, args []value) value {
 			v.zero = true
 			break
 		}
-		if !ok || !x.bounded || v.elem != "f32" || !isPower(c) || max(-x.low, x.high)*c > math.MaxFloat32 {
+		finite := x.bounded && max(-x.low, x.high)*c <= math.MaxFloat32
+		if !ok || !finite || v.elem != "f32" || !isPower(c) {
 			continue
 		}
 		v.facts = between(float64(float32(x.low*c)), float64(float32(x.high*c)))
@@ -153,8 +158,9 @@ func (w *writer) mul(n *program.Node, args []value) value {
 func (w *writer) and(_ *program.Node, args []value) value {
 	v := w.apply("arith.andi", args...)
 	for i, x := range args {
-		if mask, ok := args[1-i].is(); ok && mask == exponentBits && x.facts.bits != nil && x.facts.bits.bounded {
-			v.exponents = x.facts.bits
+		mask, ok := args[1-i].is()
+		if floats := x.facts.bits; ok && mask == exponentBits && floats != nil && floats.bounded {
+			v.exponents = floats
 		}
 	}
 	return v
@@ -196,14 +202,19 @@ func (w *writer) ldexp(_ *program.Node, args []value) value {
 	x, exponent := args[0], args[1]
 	n := w.cast("arith.fptosi", exponent, "i32")
 	power := func(n value) value {
-		return w.bits(w.apply("arith.shli", w.apply("arith.addi", n, w.number(n, 127)), w.number(n, 23)), "f32")
+		stored := w.apply("arith.addi", n, w.number(n, 127))
+		return w.bits(w.apply("arith.shli", stored, w.number(n, 23)), "f32")
+	}
+	within := func(least, most float64) bool {
+		return exponent.bounded && exponent.low >= least && exponent.high <= most
 	}
 	switch {
-	case exponent.bounded && exponent.low >= leastExponent && exponent.high <= 1-leastExponent:
+	case within(leastExponent, 1-leastExponent):
 		return w.apply("arith.mulf", x, power(n))
-	case exponent.bounded && exponent.low >= 2*leastExponent && exponent.high <= 2-2*leastExponent: // twice
+	case within(2*leastExponent, 2-2*leastExponent): // twice
 		half := w.apply("arith.shrsi", n, w.number(n, 1))
-		return w.apply("arith.mulf", w.apply("arith.mulf", x, power(half)), power(w.apply("arith.subi", n, half)))
+		x = w.apply("arith.mulf", x, power(half))
+		return w.apply("arith.mulf", x, power(w.apply("arith.subi", n, half)))
 	}
 	v := w.library("__nv_ldexpf", x, n)
 	return w.selectValue(w.compare("arith.cmpf", "uno", exponent, exponent), exponent, v)
