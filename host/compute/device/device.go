@@ -60,8 +60,8 @@ const (
 // Shard selects the tensors that are sharded by rows among several GPUs instead of replicated.
 type Shard string
 
-// The levels of sharding. Each includes the one before. Sharded parameters and values are all-gathered
-// for each product.
+// The levels of sharding. Each includes the one before. Sharded parameters and values are
+// all-gathered for each product.
 const (
 	ShardNone      Shard = "none"      // batches only
 	ShardStates    Shard = "states"    // also the states of optimizers, and mean gradients

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // This file lists the libraries that a PJRT plugin for CUDA depends on, and the directories where
@@ -22,9 +23,10 @@ import (
 type cudaLibrary struct {
 	file   string // file name, without its version
 	soname [2]int // version in the file name, for CUDA 12 and 13
-	folder string // below nvidia/ in CUDA 12's packages, and in CUDA 13's if apart; else nvidia/cu13
+	// folder is below nvidia/ in CUDA 12's packages, and in CUDA 13's if apart; else that is
+	// nvidia/cu13. The package is called so, too, with the suffix -cu12 or, if apart, -cu13.
+	folder string
 	apart  bool
-	pip    string // package; the suffix is -cu12 for CUDA 12, and -cu13 for CUDA 13 if apart
 	needed need
 }
 
@@ -40,18 +42,18 @@ const (
 // cudaLibraries lists the libraries, dependencies first. The versions and folders are those of
 // NVIDIA's packages that jax-cuda12-plugin and jax-cuda13-plugin 0.12.0.1 depend on.
 var cudaLibraries = []cudaLibrary{
-	{"libcudart", [2]int{12, 13}, "cuda_runtime", false, "nvidia-cuda-runtime", oneDevice},
-	{"libnvrtc", [2]int{12, 13}, "cuda_nvrtc", false, "nvidia-cuda-nvrtc", attention},
-	{"libnvJitLink", [2]int{12, 13}, "nvjitlink", false, "nvidia-nvjitlink", never},
-	{"libcublasLt", [2]int{12, 13}, "cublas", false, "nvidia-cublas", oneDevice},
-	{"libcublas", [2]int{12, 13}, "cublas", false, "nvidia-cublas", oneDevice},
-	{"libcusparse", [2]int{12, 12}, "cusparse", false, "nvidia-cusparse", never},
-	{"libcusolver", [2]int{11, 12}, "cusolver", false, "nvidia-cusolver", never},
-	{"libcufft", [2]int{11, 12}, "cufft", false, "nvidia-cufft", never},
-	{"libcupti", [2]int{12, 13}, "cuda_cupti", false, "nvidia-cuda-cupti", never},
-	{"libnccl", [2]int{2, 2}, "nccl", true, "nvidia-nccl", replicas},
-	{"libnvshmem_host", [2]int{3, 3}, "nvshmem", true, "nvidia-nvshmem", never},
-	{"libcudnn", [2]int{9, 9}, "cudnn", true, "nvidia-cudnn", oneDevice},
+	{"libcudart", [2]int{12, 13}, "cuda_runtime", false, oneDevice},
+	{"libnvrtc", [2]int{12, 13}, "cuda_nvrtc", false, attention},
+	{"libnvJitLink", [2]int{12, 13}, "nvjitlink", false, never},
+	{"libcublasLt", [2]int{12, 13}, "cublas", false, oneDevice},
+	{"libcublas", [2]int{12, 13}, "cublas", false, oneDevice},
+	{"libcusparse", [2]int{12, 12}, "cusparse", false, never},
+	{"libcusolver", [2]int{11, 12}, "cusolver", false, never},
+	{"libcufft", [2]int{11, 12}, "cufft", false, never},
+	{"libcupti", [2]int{12, 13}, "cuda_cupti", false, never},
+	{"libnccl", [2]int{2, 2}, "nccl", true, replicas},
+	{"libnvshmem_host", [2]int{3, 3}, "nvshmem", true, never},
+	{"libcudnn", [2]int{9, 9}, "cudnn", true, oneDevice},
 }
 
 // oldestRelease is the CUDA release of the first of each pair of versions.
@@ -104,7 +106,7 @@ func (l cudaLibrary) load(plugin string, release int, load loader) error {
 	} else {
 		suffix = fmt.Sprintf("-cu%d", release)
 	}
-	install := "`pip install " + l.pip + suffix + "`"
+	install := "`pip install nvidia-" + strings.ReplaceAll(l.folder, "_", "-") + suffix + "`"
 	name := fmt.Sprintf("%s.so.%d", l.file, l.soname[release-oldestRelease]) // as XLA opens it
 	// JAX's plugin is two directories below site-packages, where the directory nvidia is; go-xla
 	// installs both beside each other.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,7 +16,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 )
 
-// Options are the settings of a device. The zero value is the recommended setting of every kind.
+// Options are the settings of a device, as a configuration validates them. The zero value is the
+// recommended setting of every kind.
 type Options struct {
 	// Threads is the maximum number of worker goroutines of the CPU device. 0, the default, sets no
 	// limit, which is fastest: as many are busy as there are processors. CUDA ignores it.
@@ -107,9 +107,12 @@ func Open(kind string, opts Options) (*Device, error) {
 	default:
 		return nil, fmt.Errorf("unknown device %q: want one of %s", kind, strings.Join(Kinds(), ", "))
 	}
-	if err := opts.complete(); err != nil {
-		return nil, fmt.Errorf("device %q: %w", kind, err)
-	}
+	opts.Count = cmp.Or(opts.Count, 1)
+	opts.Precision = cmp.Or(opts.Precision, device.Float32)
+	opts.Attention = cmp.Or(opts.Attention, device.AutoAttention)
+	opts.Kernels = cmp.Or(opts.Kernels, device.AutoKernels)
+	opts.Products = cmp.Or(opts.Products, device.FloatProducts)
+	opts.Allocator = cmp.Or(opts.Allocator, device.DefaultAllocator)
 	var backend compute.Backend
 	err := catch(func() (err error) {
 		backend, err = open(opts)
@@ -129,42 +132,6 @@ func Open(kind string, opts Options) (*Device, error) {
 		return nil, errors.Join(&CountError{kind, opts.Count, have}, d.Close())
 	}
 	return d, nil
-}
-
-// complete sets empty options to their defaults and returns an error for unsupported values.
-func (o *Options) complete() error {
-	o.Count = cmp.Or(o.Count, 1)
-	o.Precision = cmp.Or(o.Precision, device.Float32)
-	o.Attention = cmp.Or(o.Attention, device.AutoAttention)
-	o.Kernels = cmp.Or(o.Kernels, device.AutoKernels)
-	o.Products = cmp.Or(o.Products, device.FloatProducts)
-	o.Allocator = cmp.Or(o.Allocator, device.DefaultAllocator)
-	switch {
-	case o.Threads < 0:
-		return fmt.Errorf("%d threads: want a positive number, or 0 for no limit", o.Threads)
-	case o.Timeout < 0:
-		return fmt.Errorf("timeout %v: want a positive time, or 0 for no limit", o.Timeout)
-	case o.Count < 0:
-		return fmt.Errorf("%d replicas: want a positive number, or 0 for one", o.Count)
-	case o.Processes != nil && o.Count%o.Processes.Size() != 0:
-		return fmt.Errorf("%d replicas for %d processes: want a multiple", o.Count, o.Processes.Size())
-	case !(o.MemoryFraction >= 0 && o.MemoryFraction <= 1):
-		return fmt.Errorf("memory fraction %g: want a number from 0 to 1", o.MemoryFraction)
-	}
-	return errors.Join(oneOf("precision", o.Precision, device.Float32, device.BFloat16),
-		oneOf("attention", o.Attention,
-			device.AutoAttention, device.FusedAttention, device.PlainAttention),
-		oneOf("kernels", o.Kernels,
-			device.AutoKernels, device.FusedKernels, device.GraphKernels, device.BodyKernels),
-		oneOf("products", o.Products, device.FloatProducts, device.IntegerProducts),
-		oneOf("allocator", o.Allocator, device.Allocators()...))
-}
-
-func oneOf[T ~string](what string, have T, known ...T) error {
-	if slices.Contains(known, have) {
-		return nil
-	}
-	return fmt.Errorf("%s %q: want one of %q", what, have, known)
 }
 
 // Kind returns the kind of the device as it was given to [Open].

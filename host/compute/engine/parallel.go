@@ -66,40 +66,41 @@ func parallelOn(workers pool, most, n int, f func(i int)) {
 // lingering is how long a goroutine waits for more work.
 const lingering = 100 * time.Microsecond
 
-// helpers are the slots for waiting goroutines of all devices.
-var helpers [32]helper
+// helpers maps each pool to the *queue of its spinning goroutines.
+var helpers sync.Map
 
-// A helper is a slot for a waiting goroutine.
-type helper struct {
-	state atomic.Int32
-	of    pool // to which the goroutine belongs
-	work  func()
+// A queue passes work to spinning goroutines.
+type queue struct {
+	idle atomic.Int32 // goroutines that spin and have no work in the channel
+	work chan func()
 }
 
-// The states of a helper.
-const (
-	helperAway = iota
-	helperHeld // locked by the goroutine that changes it
-	helperWaits
-	helperCalled
-)
+func helpersOf(of pool) *queue {
+	q, ok := helpers.Load(of)
+	if !ok {
+		q, _ = helpers.LoadOrStore(of, &queue{work: make(chan func(), 64)})
+	}
+	return q.(*queue)
+}
 
-// callHelper passes work to a waiting goroutine of the pool. ok is false if there is none.
-func callHelper(of pool, work func()) (ok bool) {
-	for i := range helpers {
-		h := &helpers[i]
-		if h.state.Load() != helperWaits || !h.state.CompareAndSwap(helperWaits, helperHeld) {
-			continue
+// take claims an idle goroutine, if there is one.
+func (q *queue) take() bool {
+	for n := q.idle.Load(); n > 0; n = q.idle.Load() {
+		if q.idle.CompareAndSwap(n, n-1) {
+			return true
 		}
-		if h.of != of {
-			h.state.Store(helperWaits)
-			continue
-		}
-		h.work = work
-		h.state.Store(helperCalled)
-		return true
 	}
 	return false
+}
+
+// callHelper passes work to a spinning goroutine of the pool. ok is false if there is none.
+func callHelper(of pool, work func()) (ok bool) {
+	q := helpersOf(of)
+	if !q.take() {
+		return false
+	}
+	q.work <- work
+	return true
 }
 
 // linger waits for work for a while, and does it.
@@ -107,24 +108,16 @@ func linger(of pool) {
 	if !of.IsUnlimited() {
 		return
 	}
-	for i := range helpers {
-		h := &helpers[i]
-		if h.state.Load() != helperAway || !h.state.CompareAndSwap(helperAway, helperHeld) {
-			continue
-		}
-		h.of = of
-		h.state.Store(helperWaits)
-		for until := time.Now().Add(lingering); ; {
-			if h.state.Load() == helperCalled {
-				work := h.work
-				h.work = nil
-				work()
-				h.state.Store(helperWaits)
-				until = time.Now().Add(lingering)
-			}
-			if time.Now().After(until) && h.state.CompareAndSwap(helperWaits, helperHeld) {
-				h.of = nil
-				h.state.Store(helperAway)
+	q := helpersOf(of)
+	q.idle.Add(1)
+	for until := time.Now().Add(lingering); ; {
+		select {
+		case work := <-q.work:
+			work()
+			q.idle.Add(1)
+			until = time.Now().Add(lingering)
+		default:
+			if time.Now().After(until) && q.take() {
 				return
 			}
 			runtime.Gosched() // yield to goroutines that have work

@@ -38,9 +38,9 @@ func rests(t *testing.T, pools ...*countedPool) {
 			runtime.Gosched()
 		}
 	}
-	for i := range helpers {
-		if h := &helpers[i]; h.state.Load() != helperAway || h.of != nil || h.work != nil {
-			t.Errorf("place %d is in state %d", i, h.state.Load())
+	for _, p := range pools {
+		if q := helpersOf(p); q.idle.Load() != 0 || len(q.work) > 0 {
+			t.Errorf("%d goroutines are idle, and %d calls are left", q.idle.Load(), len(q.work))
 		}
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// ProductTier returns the kernels for products on this processor.
+// ProductTier returns the kernels for products on this processor. The CPU device does not open if
+// that is an error.
 var ProductTier = sync.OnceValues(matmul.Best)
 
 // Fuses reports whether the device, which may be nil, uses package cpu for programs over rows, and

@@ -30,19 +30,32 @@ func TestSubjects(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tt), func(t *testing.T) {
 			d := testdevice.Open(t, engine.Options{Precision: device.BFloat16, Kernels: device.BodyKernels})
-			trial, err := quantizerSubject(tt.kind, tt.width, tt.block).trial(fewElements)
+			b := program.NewBuilder("test/quantizer")
+			y := b.Input("x", program.FloatType(64, tt.width)).Round()
+			if tt.block > 0 {
+				y = y.Hadamard(tt.block)
+			}
+			b.Output("value", y)
+			p, err := b.Build()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := subjectOf(p, 64, tt.kind == Joined)
+			if s.Kind != tt.kind {
+				t.Errorf("it is one of %s", s.Kind)
+			}
+			trial, err := s.trial(fewElements)
 			if err == nil {
 				err = d.Try(trial)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := quantizerSubject(tt.kind, tt.width, tt.block).Of(64)
-			if err != nil {
+			if p, err = s.Of(64); err != nil {
 				t.Fatal(err)
 			}
 			if got := subjectOf(p, 64, tt.kind == Joined).Kind; got != tt.kind {
-				t.Errorf("it is one of %s", got)
+				t.Errorf("its trial is of one of %s", got)
 			}
 		})
 	}

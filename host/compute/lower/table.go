@@ -30,8 +30,19 @@ func lowerNearest(l *lowering, n *program.Node, args []*graph.Node) *graph.Node 
 	each := max(16, maxDistances/count)
 	var least, nearest *graph.Node
 	for first := 0; first < entries; first += each {
-		part := graph.SliceAxis(table, 1, graph.AxisRange(first, min(entries, first+each)))
-		distance, index := l.nearestOf(x, part, first)
+		size := min(entries-first, each)
+		part := graph.SliceAxis(table, 1, graph.AxisRange(first, first+size))
+		difference := graph.Sub(x, part)
+		all := graph.ReduceSum(graph.Mul(difference, difference), 2)
+		if d == 1 { // |x − t| instead of its square: rounded once, without overflow
+			all = graph.Reshape(graph.Abs(difference), count, size)
+		}
+		all = graph.Where(graph.Equal(all, all), all, l.scalar(math.Inf(1)))
+		distance := graph.ReduceMin(all, 1)
+		numbers := graph.Iota(l.g, shapes.Make(dtypes.Int32, count, size), 1)
+		isLeast := graph.Equal(all, graph.InsertAxes(distance, 1))
+		index := graph.ReduceMin(graph.Where(isLeast, numbers, l.integer(int32(size))), 1)
+		index = graph.AddScalar(index, first)
 		if least == nil {
 			least, nearest = distance, index
 			continue
@@ -40,23 +51,6 @@ func lowerNearest(l *lowering, n *program.Node, args []*graph.Node) *graph.Node 
 		least, nearest = graph.Where(less, distance, least), graph.Where(less, index, nearest)
 	}
 	return graph.Reshape(nearest, n.Type.Shape...)
-}
-
-// nearestOf returns the least squared distance of each row of x, [count, 1, d], to the rows of a
-// table, [1, n, d], and the index of the first row at this distance, plus first.
-func (l *lowering) nearestOf(x, table *graph.Node, first int) (distance, index *graph.Node) {
-	difference := graph.Sub(x, table)
-	all := graph.ReduceSum(graph.Mul(difference, difference), 2)
-	if table.Shape().Dim(2) == 1 { // |x − t| instead of its square: rounded once, without overflow
-		all = graph.Reshape(graph.Abs(difference), all.Shape().Dimensions...)
-	}
-	all = graph.Where(graph.Equal(all, all), all, l.scalar(math.Inf(1)))
-	distance = graph.ReduceMin(all, 1)
-	numbers := graph.Iota(l.g, shapes.Make(dtypes.Int32, all.Shape().Dimensions...), 1)
-	last := l.integer(int32(table.Shape().Dim(1)))
-	isLeast := graph.Equal(all, graph.InsertAxes(distance, 1))
-	index = graph.ReduceMin(graph.Where(isLeast, numbers, last), 1)
-	return distance, graph.AddScalar(index, first)
 }
 
 // rowIndex returns the index operand of a gather or scatter: the indices, clamped to the range of a

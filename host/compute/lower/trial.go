@@ -47,7 +47,10 @@ type Subject struct {
 	Largest int
 }
 
-// subjectOf returns the subject of a quantizer's pass over a number of rows.
+// subjectOf returns the subject of a quantizer's pass over a number of rows. Its trial is of an
+// integer quantizer with typical operations: sums over rows, maxima over groups and a mask, over
+// rows of the same width and, if the pass rotates, with the largest of its rotations; if joined, it
+// also normalizes the row that it reads.
 func subjectOf(p *program.Program, rows int, joined bool) Subject {
 	block := 0
 	for _, n := range p.Nodes {
@@ -64,14 +67,7 @@ func subjectOf(p *program.Program, rows int, joined bool) Subject {
 	case block > 0:
 		kind = Rotations
 	}
-	return quantizerSubject(kind, int(p.Inputs[0].Type.Size())/rows, block)
-}
-
-// quantizerSubject returns the subject that represents the passes of quantizers over rows of a
-// width that rotate blocks of a size, 0 for none. It is an integer quantizer with typical
-// operations: sums over rows, maxima over groups and a mask; if joined, it also normalizes the row
-// that it reads.
-func quantizerSubject(kind Kind, width, block int) Subject {
+	width := int(p.Inputs[0].Type.Size()) / rows
 	of := func(rows int) (*program.Program, error) {
 		const largestGroup = 32
 		group := min(1<<bits.TrailingZeros(uint(width)), largestGroup)

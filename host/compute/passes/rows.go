@@ -141,9 +141,18 @@ func DivideRows(p *program.Program, rows int, fits func(Layout) bool) (Division,
 			return d, err
 		}
 	}
-	if len(inside) > 0 {
-		d.Rows, err = c.remainder(numbers, inside)
+	if len(inside) == 0 {
+		return d, nil
 	}
+	all := append(transform.Arguments(p), numbers...)
+	if d.Rows, err = transform.Extract(p, p.Name, all, inside); err != nil {
+		return d, err
+	}
+	needed = transform.Needs(d.Rows, d.Rows.Outputs)
+	inputs := slices.DeleteFunc(transform.Arguments(d.Rows), func(a program.Output) bool {
+		return !needed[a.Value]
+	})
+	d.Rows, err = transform.Extract(d.Rows, p.Name, inputs, d.Rows.Outputs)
 	return d, err
 }
 
@@ -186,23 +195,6 @@ func (c cut) whole() []bool {
 		}
 		return drawn[id] && (apart || isShared(n.Type, c.rows))
 	})
-}
-
-// remainder returns the row-wise part, with the inputs that it needs.
-func (c cut) remainder(numbers, to []program.Output) (*program.Program, error) {
-	from := append(transform.Arguments(c.p), numbers...)
-	p, err := transform.Extract(c.p, c.p.Name, from, to)
-	if err != nil {
-		return nil, err
-	}
-	needed := transform.Needs(p, p.Outputs)
-	var list []program.Output
-	for _, a := range transform.Arguments(p) {
-		if needed[a.Value] {
-			list = append(list, a)
-		}
-	}
-	return transform.Extract(p, c.p.Name, list, p.Outputs)
 }
 
 // UnsupportedByRows maps the operations that no executor of rows supports to one of two reasons:

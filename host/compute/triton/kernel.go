@@ -62,26 +62,21 @@ const (
 // computes. A row has at most largest elements: [LargestRow] or [LargestLoneRow]. The error is a
 // [*Refusal].
 func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
-	// The columns of summed outputs require undivided rows.
-	summed := slices.Contains(slices.Collect(maps.Values(stored)), Summed)
-	if finer := finerRows(p, rows); finer > rows && !summed {
-		if k, err := newKernel(p, finer, largest, stored); err == nil {
-			return k, nil
-		}
-	}
-	return newKernel(p, rows, largest, stored)
-}
-
-// finerRows returns the number of rows after dividing the longest rows into equal powers of two.
-// This is equivalent for a program without per-row values, and avoids padding.
-func finerRows(p *program.Program, rows int) int {
+	// If the longest rows are divided into equal powers of two, they need no padding. This is
+	// equivalent for a program without per-row values or columns that are summed.
 	longest := 1
 	for id := range p.NumValues() {
 		if l, ok := passes.LayoutOf(p.TypeOf(program.ID(id)), rows); ok {
 			longest = max(longest, l.Size())
 		}
 	}
-	return rows * (longest >> bits.TrailingZeros(uint(longest)))
+	finer := rows * (longest >> bits.TrailingZeros(uint(longest)))
+	if finer > rows && !slices.Contains(slices.Collect(maps.Values(stored)), Summed) {
+		if k, err := newKernel(p, finer, largest, stored); err == nil {
+			return k, nil
+		}
+	}
+	return newKernel(p, rows, largest, stored)
 }
 
 func newKernel(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {

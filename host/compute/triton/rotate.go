@@ -63,7 +63,9 @@ func (w *writer) hadamard(n *program.Node, args []value) value {
 		within, scale = scale, 1 // a power of two, exact in bfloat16
 	}
 	if !x.inBFloat16 {
-		x = w.settle(x)
+		// Triton otherwise computes a product's operand in the product's layout, redundantly in each
+		// thread that holds a copy of an element; an operation with side effects prevents that.
+		x = w.inline("f32", x.dims, "{ mov.b32 $0, $1; }", "=f,f", 1, false, x)
 	}
 	var y value
 	if r.columns == 1 {
@@ -90,13 +92,6 @@ func product(dims []int) int {
 		n *= d
 	}
 	return n
-}
-
-// settle returns x, computed once. Triton otherwise computes a product's operand in the product's
-// layout, redundantly in each thread that holds a copy of an element; an operation with side
-// effects prevents that.
-func (w *writer) settle(x value) value {
-	return w.inline("f32", x.dims, "{ mov.b32 $0, $1; }", "=f,f", 1, false, x)
 }
 
 // transpose permutes the axes.
