@@ -18,7 +18,8 @@ import (
 type Builder struct {
 	p    Program
 	err  error
-	memo map[string]ID // scalar constants, so that a literal used twice is one node
+	memo map[string]ID    // scalar constants, so that a literal used twice is one node
+	seen map[string]Value // of a simplifier: the values of nodes by [key]; else nil
 }
 
 // NewBuilder starts an empty program.
@@ -74,7 +75,7 @@ func (b *Builder) Output(name string, v Value) {
 	if b.err != nil {
 		return
 	}
-	if err := b.own(v); err != nil {
+	if err := b.CheckValue(v); err != nil {
 		b.fail(fmt.Errorf("output %q: %w", clip(name), err))
 		return
 	}
@@ -108,10 +109,17 @@ func (b *Builder) Apply(op Op, attr Attr, t Type, args ...Value) Value {
 	ids := make([]ID, len(args))
 	types := make([]Type, len(args))
 	for i, a := range args {
-		if err := b.own(a); err != nil {
+		if err := b.CheckValue(a); err != nil {
 			return b.fail(fmt.Errorf("%s: operand %d %w", op, i, err))
 		}
 		ids[i], types[i] = a.id, b.p.TypeOf(a.id)
+	}
+	var k string
+	if b.seen != nil {
+		k = key(op, attr, t, ids)
+		if v, ok := b.seen[k]; ok {
+			return v
+		}
 	}
 	t, err := infer(op, types, attr, t)
 	if err == nil {
@@ -121,11 +129,20 @@ func (b *Builder) Apply(op Op, attr Attr, t Type, args ...Value) Value {
 		return b.fail(fmt.Errorf("%s: %w", op, err))
 	}
 	b.p.Nodes = append(b.p.Nodes, Node{Op: op, Args: ids, Type: t.clone(), Attr: attr.clone()})
-	return Value{b, ID(b.p.NumValues() - 1)}
+	v := Value{b, ID(b.p.NumValues() - 1)}
+	if b.seen == nil {
+		return v
+	}
+	// Build drops the node if a simpler value replaces it.
+	if simpler, ok := b.simplify(v.node(), t, args); ok && simpler.Type().Equal(t) {
+		v = simpler
+	}
+	b.seen[k] = v
+	return v
 }
 
-// own fails unless v is a present value of this builder.
-func (b *Builder) own(v Value) error {
+// CheckValue returns an error unless v is a present value of this builder.
+func (b *Builder) CheckValue(v Value) error {
 	switch {
 	case v.b == nil:
 		return errors.New("is absent: a zero Value, such as a map gives for a wrong name")

@@ -1,6 +1,9 @@
 package program
 
-import "strings"
+import (
+	"math"
+	"strings"
+)
 
 // Op identifies an operation. The numbers are those of the wire format and never
 // change their meaning.
@@ -42,30 +45,92 @@ type OpInfo struct {
 	Gradient string
 }
 
-// row is a row of the operation table: the description, and the validity rules of its nodes.
+// row is a row of the operation table: all that is known of an operation apart from devices.
 type row struct {
 	OpInfo
 	infer       typeRule
 	uses        attributes
 	work        func(n *Node, args []Type) float64 // multiplications; nil if only the size is limited
 	approximate bool
+	gradient    gradient
+	// The functions of numbers that an elementwise operation applies, see [Op.Scalar].
+	floats func(x, y float64) float64
+	ints   func(x, y int64) int64
 }
 
-func unary(op Op, name string, types []DType, meaning, gradient string) row {
-	return row{OpInfo: OpInfo{op, name, ClassUnary, 1, joinTypes(types, ", "), "", meaning, gradient}, infer: inferUnary(types)}
+func unary(op Op, name string, types []DType, meaning string,
+	ofFloat func(float64) float64, ofInt func(int64) int64, g gradient) row {
+	r := row{
+		OpInfo: OpInfo{Op: op, Name: name, Class: ClassUnary, Arity: 1, Operands: joinTypes(types, ", "),
+			Meaning: meaning},
+		infer: inferUnary(types), gradient: g,
+	}
+	if ofFloat != nil {
+		r.floats = func(x, _ float64) float64 { return ofFloat(x) }
+	}
+	if ofInt != nil {
+		r.ints = func(x, _ int64) int64 { return ofInt(x) }
+	}
+	return r
 }
 
-func binary(op Op, name string, types []DType, meaning, gradient string) row {
-	return row{OpInfo: OpInfo{op, name, ClassBinary, 2, joinTypes(types, ", "), "", meaning, gradient}, infer: inferBinary(types)}
+func binary(op Op, name string, types []DType, meaning string,
+	ofFloats func(x, y float64) float64, ofInts func(x, y int64) int64, g gradient) row {
+	return row{
+		OpInfo: OpInfo{Op: op, Name: name, Class: ClassBinary, Arity: 2, Operands: joinTypes(types, ", "),
+			Meaning: meaning},
+		infer: inferBinary(types), gradient: g, floats: ofFloats, ints: ofInts,
+	}
 }
 
-func compare(op Op, name string, types []DType, meaning string) row {
-	return row{OpInfo: OpInfo{op, name, ClassCompare, 2, joinTypes(types, ", "), "", meaning, zero}, infer: inferComparison(types)}
+func compare(op Op, name string, types []DType, meaning string,
+	ofFloats func(x, y float64) bool, ofInts func(x, y int64) bool) row {
+	r := binary(op, name, types, meaning,
+		func(x, y float64) float64 { return truth[float64](ofFloats(x, y)) },
+		func(x, y int64) int64 { return truth[int64](ofInts(x, y)) }, zero)
+	r.Class, r.infer = ClassCompare, inferComparison(types)
+	return r
+}
+
+func reduction(op Op, name, meaning string, g gradient) row {
+	return row{
+		OpInfo: OpInfo{Op: op, Name: name, Class: ClassReduce, Arity: 1, Operands: joinTypes(numbers, ", "),
+			Attributes: "axes: increasing", Meaning: meaning},
+		infer: inferReduce, uses: usesAxes, approximate: op == OpReduceSum, gradient: g,
+	}
 }
 
 func approximate(r row) row {
 	r.approximate = true
 	return r
+}
+
+// truth returns 1 for true and 0 for false.
+func truth[T float64 | int64](v bool) T {
+	if v {
+		return 1
+	}
+	return 0
+}
+
+func sign(x float64) float64 {
+	switch {
+	case x > 0:
+		return 1
+	case x < 0:
+		return -1
+	case x == 0:
+		return 0
+	}
+	return x // NaN
+}
+
+func ldexp(x, n float64) float64 {
+	if math.IsNaN(n) {
+		return n
+	}
+	const most = 4096 // any result beyond is 0 or infinite
+	return math.Ldexp(x, int(min(max(n, -most), most)))
 }
 
 func joinTypes(types []DType, separator string) string {
@@ -76,13 +141,17 @@ func joinTypes(types []DType, separator string) string {
 	return strings.Join(names, separator)
 }
 
-var rows = func() map[Op]*row {
-	index := make(map[Op]*row, len(table))
+// rows has the rows of the table by operation. It is filled by init, because gradients in the table
+// write operations, which look up their rows.
+var rows = map[Op]*row{}
+
+func init() {
 	for i := range table {
-		index[table[i].Op] = &table[i]
+		r := &table[i]
+		r.Gradient = r.gradient.text
+		rows[r.Op] = r
 	}
-	return index
-}()
+}
 
 // Info returns the description of op and whether op exists.
 func (op Op) Info() (OpInfo, bool) {
@@ -97,6 +166,15 @@ func (op Op) Info() (OpInfo, bool) {
 func (op Op) Approximate() bool {
 	r, ok := rows[op]
 	return ok && r.approximate
+}
+
+// Scalar returns the functions of numbers that an operation of the classes unary, binary and compare
+// applies to floats, and to ints, uints and bools (0 and 1); nil if it does not take them. The
+// result of a function of integers is to be reduced to the range of its type. Comparisons and
+// is_finite return 0 or 1. Unary operations ignore y. Shift counts are reduced modulo 32.
+func (op Op) Scalar() (floats func(x, y float64) float64, ints func(x, y int64) int64) {
+	r := rows[op]
+	return r.floats, r.ints
 }
 
 // String returns the operation's name in the text form.

@@ -1,5 +1,7 @@
 package program
 
+import "math"
+
 // This file defines the language: the numbers of the operations, the table that defines them, and
 // the methods of [Value] that write them. Package reference implements the table, autodiff has its
 // gradients, executors of the host lower it, and docs/reference/operations.md and the enumeration of the wire
@@ -87,8 +89,6 @@ const (
 	OpOrderStatistic Op = 124
 )
 
-const zero = "zero" // the gradient of piecewise constant operations
-
 // Element types of operands.
 var (
 	floats   = []DType{Float}
@@ -100,104 +100,342 @@ var (
 )
 
 var table = []row{
-	{OpInfo: OpInfo{OpConstant, "constant", ClassSource, 0, "", "type; floats or ints: one element, or all elements in row-major order", "A value known when the program is built. One element fills the whole shape. Float elements, NaN and ±Inf among them, are given in binary64 and rounded to the precision of the computation; int, uint and bool elements (0 or 1) must fit their type.", zero},
-		infer: inferConstant, uses: usesElements},
-	{OpInfo: OpInfo{OpIota, "iota", ClassSource, 0, "", "type (float, int or uint); axes: the one axis", "The index of each element along the axis: 0, 1, 2, …", zero},
-		infer: inferIota, uses: usesAxes},
-	{OpInfo: OpInfo{OpRandomBits, "random_bits", ClassSource, 1, "uint[2] (key)", "type (uint, any shape)", "Stateless random bits: element i (row-major, counted from 0) is the first word of Threefry-2x32 with 20 rounds (Salmon et al. 2011) under the given key and the counter (i, 0). Equal keys give equal bits on every device.", zero},
-		infer: inferRandomBits},
+	{
+		OpInfo: OpInfo{Op: OpConstant, Name: "constant", Class: ClassSource,
+			Attributes: "type; floats or ints: one element, or all elements in row-major order",
+			Meaning: "A value known when the program is built. One element fills the whole shape. " +
+				"Float elements, which may be NaN or ±Inf, are given in binary64 and rounded to the " +
+				"precision of the computation; int, uint and bool elements (0 or 1) must fit their type."},
+		infer: inferConstant, uses: usesElements, gradient: zero,
+	},
+	{
+		OpInfo: OpInfo{Op: OpIota, Name: "iota", Class: ClassSource,
+			Attributes: "type (float, int or uint); axes: the one axis",
+			Meaning:    "The index of each element along the axis: 0, 1, 2, …"},
+		infer: inferIota, uses: usesAxes, gradient: zero,
+	},
+	{
+		OpInfo: OpInfo{Op: OpRandomBits, Name: "random_bits", Class: ClassSource, Arity: 1,
+			Operands: "uint[2] (key)", Attributes: "type (uint, any shape)",
+			Meaning: "Stateless random bits: element i (row-major, counted from 0) is the first word of " +
+				"Threefry-2x32 with 20 rounds (Salmon et al. 2011) under the given key and the counter " +
+				"(i, 0). Equal keys give equal bits on every device."},
+		infer: inferRandomBits, gradient: zero,
+	},
 
-	unary(OpNeg, "neg", signed, "−x.", "−dy"),
-	unary(OpAbs, "abs", signed, "|x|; NaN stays NaN.", "dy·sign(x)"),
-	unary(OpSign, "sign", signed, "−1, 0 or 1; sign(±0) = 0; NaN stays NaN.", zero),
-	unary(OpSqrt, "sqrt", floats, "Square root, correctly rounded; NaN for x < 0.", "dy/(2·sqrt(x))"),
-	approximate(unary(OpExp, "exp", floats, "eˣ.", "dy·eˣ")),
-	approximate(unary(OpExpm1, "expm1", floats, "eˣ − 1, accurate near 0.", "dy·eˣ")),
-	approximate(unary(OpLog, "log", floats, "Natural logarithm; log(0) = −Inf, NaN for x < 0.", "dy/x")),
-	approximate(unary(OpLog1p, "log1p", floats, "log(1 + x), accurate near 0.", "dy/(1+x)")),
-	approximate(unary(OpTanh, "tanh", floats, "Hyperbolic tangent.", "dy·(1−tanh²x)")),
-	unary(OpFloor, "floor", floats, "The largest integer not above x; NaN and ±Inf stay.", zero),
-	unary(OpRound, "round", floats, "The nearest integer, ties to even; NaN and ±Inf stay. The sign of a zero result is not defined.", zero),
-	unary(OpLogb, "logb", floats, "floor(log2|x|) taken exactly from the representation: the unbiased exponent, also of subnormal numbers. logb(0) = −Inf, logb(±Inf) = +Inf, NaN stays NaN.", zero),
-	{OpInfo: OpInfo{OpIsFinite, "is_finite", ClassUnary, 1, "float", "", "bool: false for NaN and ±Inf.", zero},
-		infer: inferIsFinite},
-	unary(OpNot, "not", logical, "Logical negation of a bool, bitwise complement of an integer.", zero),
+	unary(OpNeg, "neg", signed, "−x.",
+		func(x float64) float64 { return -x }, func(x int64) int64 { return -x },
+		ofX("−dy", func(_, _, dy Value) Value { return dy.Neg() })),
+	unary(OpAbs, "abs", signed, "|x|; NaN stays NaN.",
+		math.Abs, func(x int64) int64 { return max(x, -x) },
+		ofX("dy·sign(x)", func(x, _, dy Value) Value { return dy.Mul(x.Sign()) })),
+	unary(OpSign, "sign", signed, "−1, 0 or 1; sign(±0) = 0; NaN stays NaN.",
+		sign, func(x int64) int64 { return min(max(x, -1), 1) }, zero),
+	unary(OpSqrt, "sqrt", floats, "Square root, correctly rounded; NaN for x < 0.", math.Sqrt, nil,
+		ofX("dy/(2·sqrt(x))", func(x, y, dy Value) Value { return dy.Mul(x.b.Const(0.5)).Div(y) })),
+	approximate(unary(OpExp, "exp", floats, "eˣ.", math.Exp, nil,
+		ofX("dy·eˣ", func(_, y, dy Value) Value { return dy.Mul(y) }))),
+	approximate(unary(OpExpm1, "expm1", floats, "eˣ − 1, accurate near 0.", math.Expm1, nil,
+		ofX("dy·eˣ", func(x, _, dy Value) Value { return dy.Mul(x.Exp()) }))),
+	approximate(unary(OpLog, "log", floats,
+		"Natural logarithm; log(0) = −Inf, NaN for x < 0.", math.Log, nil,
+		ofX("dy/x", func(x, _, dy Value) Value { return dy.Div(x) }))),
+	approximate(unary(OpLog1p, "log1p", floats, "log(1 + x), accurate near 0.", math.Log1p, nil,
+		ofX("dy/(1+x)", func(x, _, dy Value) Value { return dy.Div(x.Shift(1)) }))),
+	approximate(unary(OpTanh, "tanh", floats, "Hyperbolic tangent.", math.Tanh, nil,
+		ofX("dy·(1−tanh²x)", func(x, y, dy Value) Value { return dy.Mul(x.b.Const(1).Sub(y.Square())) }))),
+	unary(OpFloor, "floor", floats,
+		"The largest integer that is not larger than x; NaN and ±Inf stay.", math.Floor, nil, zero),
+	unary(OpRound, "round", floats, "The nearest integer, ties to even; NaN and ±Inf stay. "+
+		"The sign of a zero result is not defined.", math.RoundToEven, nil, zero),
+	unary(OpLogb, "logb", floats, "The unbiased exponent, floor(log2|x|), computed exactly, also for "+
+		"subnormal numbers. logb(0) = −Inf, logb(±Inf) = +Inf, NaN stays NaN.", math.Logb, nil, zero),
+	{
+		OpInfo: OpInfo{Op: OpIsFinite, Name: "is_finite", Class: ClassUnary, Arity: 1, Operands: "float",
+			Meaning: "bool: false for NaN and ±Inf."},
+		infer: inferIsFinite, gradient: zero,
+		floats: func(x, _ float64) float64 { return truth[float64](x-x == 0) },
+	},
+	unary(OpNot, "not", logical, "Logical negation of a bool, bitwise complement of an integer.",
+		nil, func(x int64) int64 { return ^x }, zero),
 
-	binary(OpAdd, "add", numbers, "x + y; integers wrap.", "dy to both"),
-	binary(OpSub, "sub", numbers, "x − y; integers wrap.", "dy, −dy"),
-	binary(OpMul, "mul", numbers, "x·y; integers wrap.", "dy·y, dy·x"),
-	binary(OpDiv, "div", floats, "x/y, correctly rounded, IEEE rules for zero and Inf. Floats only.", "dy/y, −dy·x/y²"),
-	approximate(binary(OpPow, "pow", floats, "x to the power y; IEEE 754 pow.", "dy·y·x^(y−1), dy·x^y·log x")),
-	binary(OpMax, "max", numbers, "The larger operand; NaN if either is NaN. The sign of a zero result is not defined.", "dy to the larger operand; half to each when equal"),
-	binary(OpMin, "min", numbers, "The smaller operand; NaN if either is NaN. The sign of a zero result is not defined.", "dy to the smaller operand; half to each when equal"),
-	binary(OpLdexp, "ldexp", floats, "x·2ⁿ, exact unless the result is subnormal or overflows; the exponent n is a float holding an integer in −300…300. NaN if n is NaN.", "dy·2ⁿ to x, none to n"),
-	binary(OpAnd, "and", logical, "Logical or bitwise and.", zero),
-	binary(OpOr, "or", logical, "Logical or bitwise or.", zero),
-	binary(OpXor, "xor", logical, "Logical or bitwise exclusive or.", zero),
-	binary(OpShl, "shl", integers, "Shift left by y bits, filling with zeros. 0 ≤ y < 32.", zero),
-	binary(OpShr, "shr", integers, "Shift right by y bits, filling with zeros for uint and with the sign for int. 0 ≤ y < 32.", zero),
-	{OpInfo: OpInfo{OpClamp, "clamp", ClassElementwise, 3, "float, float scalar, float scalar", "", "min(max(x, lo), hi) for every x that is a number, ±Inf included; lo ≤ hi, both numbers. Where x is NaN the result is NaN or any number in [lo, hi], which of them is not defined: NaN that matters must reach the output by another factor, such as a scale. `max` and `min` are the strict form, which costs more. The sign of a zero result is not defined.", "dy to x where lo ≤ x ≤ hi and zero elsewhere, also where x is NaN; none to lo and hi"},
-		infer: inferClamp},
+	binary(OpAdd, "add", numbers, "x + y; integers wrap.",
+		func(x, y float64) float64 { return x + y }, func(x, y int64) int64 { return x + y },
+		ofXY("dy to both", func(_, _, _, dz Value) (Value, Value) { return dz, dz })),
+	binary(OpSub, "sub", numbers, "x − y; integers wrap.",
+		func(x, y float64) float64 { return x - y }, func(x, y int64) int64 { return x - y },
+		ofXY("dy, −dy", func(_, y, _, dz Value) (Value, Value) {
+			return dz, dz.unrepeat(y.Type()).Neg()
+		})),
+	binary(OpMul, "mul", numbers, "x·y; integers wrap.",
+		func(x, y float64) float64 { return x * y }, func(x, y int64) int64 { return x * y },
+		ofXY("dy·y, dy·x", func(x, y, _, dz Value) (Value, Value) { return dz.Mul(y), dz.Mul(x) })),
+	binary(OpDiv, "div", floats, "x/y, correctly rounded, IEEE rules for zero and Inf. Floats only.",
+		func(x, y float64) float64 { return x / y }, nil,
+		ofXY("dy/y, −dy·x/y²", func(x, y, z, dz Value) (Value, Value) {
+			return dz.Div(y), divisorGradient(x, y, z, dz)
+		})),
+	approximate(binary(OpPow, "pow", floats, "x to the power y; IEEE 754 pow.", math.Pow, nil,
+		ofXY("dy·y·x^(y−1), dy·x^y·log x", func(x, y, z, dz Value) (Value, Value) {
+			return dz.Mul(y.Mul(lowerPower(x, y))), dz.Mul(z.Mul(x.Log()))
+		}))),
+	binary(OpMax, "max", numbers,
+		"The larger operand; NaN if either is NaN. The sign of a zero result is not defined.",
+		func(x, y float64) float64 { return max(x, y) }, func(x, y int64) int64 { return max(x, y) },
+		ofXY("dy to the larger operand; half to each when equal",
+			func(x, y, _, dz Value) (Value, Value) {
+				return dz.where(x.Gt(y), x, y), dz.where(y.Gt(x), y, x)
+			})),
+	binary(OpMin, "min", numbers,
+		"The smaller operand; NaN if either is NaN. The sign of a zero result is not defined.",
+		func(x, y float64) float64 { return min(x, y) }, func(x, y int64) int64 { return min(x, y) },
+		ofXY("dy to the smaller operand; half to each when equal",
+			func(x, y, _, dz Value) (Value, Value) {
+				return dz.where(x.Lt(y), x, y), dz.where(y.Lt(x), y, x)
+			})),
+	binary(OpLdexp, "ldexp", floats, "x·2ⁿ, exact unless the result is subnormal or overflows; the "+
+		"exponent n is a float holding an integer in −300…300. NaN if n is NaN.", ldexp, nil,
+		gradient{text: "dy·2ⁿ to x, none to n", operands: []int{0},
+			rule: func(_ *Node, x []Value, _, dy Value) []Value { return []Value{dy.Ldexp(x[1])} }}),
+	binary(OpAnd, "and", logical, "Logical or bitwise and.",
+		nil, func(x, y int64) int64 { return x & y }, zero),
+	binary(OpOr, "or", logical, "Logical or bitwise or.",
+		nil, func(x, y int64) int64 { return x | y }, zero),
+	binary(OpXor, "xor", logical, "Logical or bitwise exclusive or.",
+		nil, func(x, y int64) int64 { return x ^ y }, zero),
+	binary(OpShl, "shl", integers, "Shift left by y bits, filling with zeros. 0 ≤ y < 32.",
+		nil, func(x, y int64) int64 { return x << (y & 31) }, zero),
+	binary(OpShr, "shr", integers, "Shift right by y bits, filling with zeros for uint and with the "+
+		"sign for int. 0 ≤ y < 32.",
+		nil, func(x, y int64) int64 { return x >> (y & 31) }, zero),
+	{
+		OpInfo: OpInfo{Op: OpClamp, Name: "clamp", Class: ClassElementwise, Arity: 3,
+			Operands: "float, float scalar, float scalar",
+			Meaning: "min(max(x, lo), hi) for every x that is not NaN, ±Inf included; lo ≤ hi, neither " +
+				"NaN. Where x is NaN, the result is either NaN or some number in [lo, hi]; which one is " +
+				"not defined. A NaN that matters must therefore reach the output through another factor, " +
+				"such as a scale. `max` and `min` propagate NaN, at a higher cost. The sign of a zero " +
+				"result is not defined."},
+		infer: inferClamp,
+		gradient: gradient{
+			text: "dy to x where lo ≤ x ≤ hi and zero elsewhere, also where x is NaN; none to lo and hi",
+			// Within the bounds, and only there, y equals x; NaN equals nothing.
+			rule: func(_ *Node, x []Value, y, dy Value) []Value {
+				return []Value{x[0].Eq(y).Select(dy, y.b.Const(0))}
+			},
+			operands: []int{0}},
+	},
 
-	compare(OpEq, "eq", anyType, "bool: x = y; false if either is NaN; −0 = +0."),
-	compare(OpNe, "ne", anyType, "bool: x ≠ y; true if either is NaN."),
-	compare(OpLt, "lt", numbers, "bool: x < y; false if either is NaN."),
-	compare(OpLe, "le", numbers, "bool: x ≤ y; false if either is NaN."),
-	compare(OpGt, "gt", numbers, "bool: x > y; false if either is NaN."),
-	compare(OpGe, "ge", numbers, "bool: x ≥ y; false if either is NaN."),
+	compare(OpEq, "eq", anyType, "bool: x = y; false if either is NaN; −0 = +0.",
+		func(x, y float64) bool { return x == y }, func(x, y int64) bool { return x == y }),
+	compare(OpNe, "ne", anyType, "bool: x ≠ y; true if either is NaN.",
+		func(x, y float64) bool { return x != y }, func(x, y int64) bool { return x != y }),
+	compare(OpLt, "lt", numbers, "bool: x < y; false if either is NaN.",
+		func(x, y float64) bool { return x < y }, func(x, y int64) bool { return x < y }),
+	compare(OpLe, "le", numbers, "bool: x ≤ y; false if either is NaN.",
+		func(x, y float64) bool { return x <= y }, func(x, y int64) bool { return x <= y }),
+	compare(OpGt, "gt", numbers, "bool: x > y; false if either is NaN.",
+		func(x, y float64) bool { return x > y }, func(x, y int64) bool { return x > y }),
+	compare(OpGe, "ge", numbers, "bool: x ≥ y; false if either is NaN.",
+		func(x, y float64) bool { return x >= y }, func(x, y int64) bool { return x >= y }),
 
-	{OpInfo: OpInfo{OpSelect, "select", ClassElementwise, 3, "bool, T, T", "", "x where the condition holds, y elsewhere; the value not taken never matters, even if it is NaN. All three operands follow the elementwise shape rule.", "dy to the operand taken"},
-		infer: inferSelect},
-	{OpInfo: OpInfo{OpConvert, "convert", ClassElementwise, 1, "any", "type (element type)", "The same number in another element type. Float to integer rounds toward zero (outside the range: undefined); bool converts to 0 and 1; a number converts to bool as x ≠ 0; int and uint convert modulo 2³².", "dy if both are float, else zero"},
-		infer: inferConvert},
-	{OpInfo: OpInfo{OpBitcast, "bitcast", ClassElementwise, 1, "float, int, uint", "type (element type)", "The same 32 bits read as another type; a float is rounded to binary32 first.", zero},
-		infer: inferBitcast},
+	{
+		OpInfo: OpInfo{Op: OpSelect, Name: "select", Class: ClassElementwise, Arity: 3,
+			Operands: "bool, T, T",
+			Meaning: "x where the condition holds, y elsewhere; the operand that is not taken has no " +
+				"effect, even if it is NaN. All three operands follow the elementwise shape rule."},
+		infer: inferSelect,
+		gradient: gradient{text: "dy to the operand taken", operands: []int{1, 2},
+			rule: func(_ *Node, x []Value, _, dy Value) []Value {
+				zero := dy.b.Const(0)
+				return []Value{{}, x[0].Select(dy, zero), x[0].Select(zero, dy)}
+			}},
+	},
+	{
+		OpInfo: OpInfo{Op: OpConvert, Name: "convert", Class: ClassElementwise, Arity: 1,
+			Operands: "any", Attributes: "type (element type)",
+			Meaning: "The same number in another element type. Float to integer rounds toward zero " +
+				"(undefined outside the range of the type); bool converts to 0 and 1; a number converts " +
+				"to bool as x ≠ 0; int and uint convert modulo 2³²."},
+		infer: inferConvert,
+		gradient: ofX("dy if both types are float, else zero",
+			func(_, _, dy Value) Value { return dy }),
+	},
+	{
+		OpInfo: OpInfo{Op: OpBitcast, Name: "bitcast", Class: ClassElementwise, Arity: 1,
+			Operands: "float, int, uint", Attributes: "type (element type)",
+			Meaning: "The same 32 bits read as another type; a float is rounded to binary32 first."},
+		infer: inferBitcast, gradient: zero,
+	},
 
-	{OpInfo: OpInfo{OpReshape, "reshape", ClassShape, 1, "any", "type (shape)", "The same elements in row-major order under another shape of the same size.", "reshaped dy"},
-		infer: inferReshape},
-	{OpInfo: OpInfo{OpTranspose, "transpose", ClassShape, 1, "any", "axes: a permutation", "Axis i of the result is axis axes[i] of the operand.", "dy transposed back"},
-		infer: inferTranspose, uses: usesAxes},
-	{OpInfo: OpInfo{OpBroadcast, "broadcast", ClassShape, 1, "any", "type (shape); axes: for each axis of the operand, its axis in the result, increasing", "Repeats the operand: operand axes have the size of their result axis, or 1.", "dy summed over repeated axes"},
-		infer: inferBroadcast, uses: usesAxes},
-	{OpInfo: OpInfo{OpSlice, "slice", ClassShape, 1, "any", "start, limit, stride: one each per axis", "Elements start, start+stride, … below limit on each axis. 0 ≤ start < limit ≤ size, stride ≥ 1.", "dy put back in its place among zeros"},
-		infer: inferSlice, uses: usesRange},
-	{OpInfo: OpInfo{OpConcatenate, "concatenate", ClassShape, -1, "any, all equal", "axes: the one axis to join along", "The operands one after the other along the axis; other axes are equal.", "slices of dy"},
-		infer: inferConcatenate, uses: usesAxes},
+	{
+		OpInfo: OpInfo{Op: OpReshape, Name: "reshape", Class: ClassShape, Arity: 1,
+			Operands: "any", Attributes: "type (shape)",
+			Meaning: "The same elements in row-major order under another shape of the same size."},
+		infer: inferReshape,
+		gradient: ofX("dy in the shape of the operand",
+			func(x, _, dy Value) Value { return dy.Reshape(x.Shape()...) }),
+	},
+	{
+		OpInfo: OpInfo{Op: OpTranspose, Name: "transpose", Class: ClassShape, Arity: 1,
+			Operands: "any", Attributes: "axes: a permutation",
+			Meaning: "Axis i of the result is axis axes[i] of the operand."},
+		infer: inferTranspose, uses: usesAxes,
+		gradient: gradient{text: "dy transposed back", rule: func(n *Node, _ []Value, _, dy Value) []Value {
+			return []Value{dy.Transpose(inverse(n.Attr.Axes)...)}
+		}},
+	},
+	{
+		OpInfo: OpInfo{Op: OpBroadcast, Name: "broadcast", Class: ClassShape, Arity: 1, Operands: "any",
+			Attributes: "type (shape); axes: for each axis of the operand, its axis in the result, increasing",
+			Meaning:    "Repeats the operand: each of its axes has the size of its axis in the result, or 1."},
+		infer: inferBroadcast, uses: usesAxes,
+		gradient: gradient{text: "dy summed over repeated axes", rule: broadcastGradient},
+	},
+	{
+		OpInfo: OpInfo{Op: OpSlice, Name: "slice", Class: ClassShape, Arity: 1, Operands: "any",
+			Attributes: "start, limit, stride: one each per axis",
+			Meaning: "Elements start, start+stride, … below limit on each axis. " +
+				"0 ≤ start < limit ≤ size, stride ≥ 1."},
+		infer: inferSlice, uses: usesRange,
+		gradient: gradient{text: "dy at the positions of the slice, zero elsewhere", rule: sliceGradient},
+	},
+	{
+		OpInfo: OpInfo{Op: OpConcatenate, Name: "concatenate", Class: ClassShape, Arity: -1,
+			Operands: "any, all equal", Attributes: "axes: the one axis to join along",
+			Meaning: "The operands one after the other along the axis; other axes are equal."},
+		infer: inferConcatenate, uses: usesAxes,
+		gradient: gradient{text: "slices of dy", rule: concatenateGradient},
+	},
 
-	{OpInfo: OpInfo{OpReduceSum, "reduce_sum", ClassReduce, 1, "float, int, uint", "axes: increasing", "Sum over the axes, which disappear. The order of summation is not defined.", "dy repeated"},
-		infer: inferReduce, uses: usesAxes, approximate: true},
-	{OpInfo: OpInfo{OpReduceMax, "reduce_max", ClassReduce, 1, "float, int, uint", "axes: increasing", "Maximum over the axes; NaN if any element is NaN.", "dy to the elements that equal the maximum, divided by their number"},
-		infer: inferReduce, uses: usesAxes},
-	{OpInfo: OpInfo{OpReduceMin, "reduce_min", ClassReduce, 1, "float, int, uint", "axes: increasing", "Minimum over the axes; NaN if any element is NaN.", "dy to the elements that equal the minimum, divided by their number"},
-		infer: inferReduce, uses: usesAxes},
+	reduction(OpReduceSum, "reduce_sum", "Sum over the axes, which are removed. "+
+		"The order of summation is not defined.",
+		gradient{text: "dy repeated", rule: func(n *Node, x []Value, _, dy Value) []Value {
+			return []Value{dy.unreduce(x[0], n.Attr.Axes)}
+		}}),
+	reduction(OpReduceMax, "reduce_max", "Maximum over the axes, which are removed; NaN if any element is NaN.",
+		gradient{text: "dy to the elements that equal the maximum, divided by their number",
+			rule: extremeGradient}),
+	reduction(OpReduceMin, "reduce_min", "Minimum over the axes, which are removed; NaN if any element is NaN.",
+		gradient{text: "dy to the elements that equal the minimum, divided by their number",
+			rule: extremeGradient}),
 
-	{OpInfo: OpInfo{OpDot, "dot", ClassLinear, 2, "float", "lhs_contract and rhs_contract: pairs of axes to sum over; lhs_batch and rhs_batch: pairs of axes to keep in step", "General product: sums over the contracted pairs, whose axes are equal in size, as are those of batch pairs. The result's axes are the batch axes in the given order, then the remaining axes of the left operand, then those of the right. The order of summation is not defined.", "the two transposed products"},
-		infer: inferDot, uses: usesPairs, work: dotWork, approximate: true},
-	{OpInfo: OpInfo{OpHadamard, "hadamard", ClassLinear, 1, "float", "block: a power of two dividing the last axis", "Each run of `block` elements along the last axis is multiplied by H, H[i][j] = (−1)^popcount(i AND j)/√block: orthogonal, symmetric, its own inverse. A non-finite element makes its block non-finite.", "hadamard of dy"},
-		infer: inferHadamard, uses: usesBlock, work: hadamardWork, approximate: true},
+	{
+		OpInfo: OpInfo{Op: OpDot, Name: "dot", Class: ClassLinear, Arity: 2, Operands: "float",
+			Attributes: "lhs_contract and rhs_contract: pairs of axes to sum over; " +
+				"lhs_batch and rhs_batch: pairs of batch axes",
+			Meaning: "General product: sums over the contracted pairs. The two axes of a contracted or " +
+				"batch pair have the same size. The result's axes are the batch axes in the given order, " +
+				"then the remaining axes of the left operand, then those of the right. The order of " +
+				"summation is not defined."},
+		infer: inferDot, uses: usesPairs, work: dotWork, approximate: true,
+		gradient: gradient{text: "the two transposed products", rule: dotGradient},
+	},
+	{
+		OpInfo: OpInfo{Op: OpHadamard, Name: "hadamard", Class: ClassLinear, Arity: 1, Operands: "float",
+			Attributes: "block: a power of two dividing the last axis",
+			Meaning: "Each run of `block` elements along the last axis is multiplied by H, " +
+				"H[i][j] = (−1)^popcount(i AND j)/√block: orthogonal, symmetric, its own inverse. " +
+				"A non-finite element makes its block non-finite."},
+		infer: inferHadamard, uses: usesBlock, work: hadamardWork, approximate: true,
+		gradient: gradient{text: "hadamard of dy", rule: func(n *Node, _ []Value, _, dy Value) []Value {
+			return []Value{dy.Hadamard(n.Attr.Block)}
+		}},
+	},
 
-	{OpInfo: OpInfo{OpStopGradient, "stop_gradient", ClassGradient, 1, "any", "", "x; the reverse pass treats it as a constant.", zero},
-		infer: inferUnary(anyType)},
+	{
+		OpInfo: OpInfo{Op: OpStopGradient, Name: "stop_gradient", Class: ClassGradient, Arity: 1,
+			Operands: "any", Meaning: "x; the reverse pass treats it as a constant."},
+		infer: inferUnary(anyType), gradient: zero,
+	},
 
-	{OpInfo: OpInfo{OpQR, "qr", ClassLinalg, 1, "float[…,m,n], m ≥ n", "", "The m×n factor Q with orthonormal columns of the thin decomposition A = QR, for each matrix of the last two axes. The signs of columns are not defined. A matrix with a non-finite element gives NaN. Refresh programs only.", "an error"},
-		infer: inferQR, work: cubicWork},
-	{OpInfo: OpInfo{OpEighValues, "eigh_values", ClassLinalg, 1, "float[…,n,n], symmetric", "", "Eigenvalues in ascending order, shape […,n]; only the lower triangle is read. A matrix with a non-finite element there gives NaN. Refresh programs only.", "an error"},
-		infer: inferEighValues, work: cubicWork},
-	{OpInfo: OpInfo{OpEighVectors, "eigh_vectors", ClassLinalg, 1, "float[…,n,n], symmetric", "", "Orthonormal eigenvectors as columns in the order of eigh_values. Signs are not defined. Like eigh_values, it reads the lower triangle only and gives NaN for a non-finite element there. Refresh programs only.", "an error"},
-		infer: inferEighVectors, work: cubicWork},
-	{OpInfo: OpInfo{OpSortColumns, "sort_columns", ClassLinalg, 2, "float[…,m,n], float[…,n]", "", "The columns of each matrix in the descending order of their keys, the second operand. Columns with equal keys keep their order; those whose keys are NaN come last. Refresh programs only.", "an error"},
-		infer: inferSortColumns},
+	{
+		OpInfo: OpInfo{Op: OpQR, Name: "qr", Class: ClassLinalg, Arity: 1,
+			Operands: "float[…,m,n], m ≥ n",
+			Meaning: "The m×n factor Q with orthonormal columns of the thin decomposition A = QR, for each " +
+				"matrix of the last two axes. The signs of columns are not defined. A matrix with a " +
+				"non-finite element gives NaN. Refresh programs only."},
+		infer: inferQR, work: cubicWork, gradient: refused,
+	},
+	{
+		OpInfo: OpInfo{Op: OpEighValues, Name: "eigh_values", Class: ClassLinalg, Arity: 1,
+			Operands: "float[…,n,n], symmetric",
+			Meaning: "Eigenvalues in ascending order, shape […,n]; only the lower triangle is read. " +
+				"A matrix with a non-finite element there gives NaN. Refresh programs only."},
+		infer: inferEighValues, work: cubicWork, gradient: refused,
+	},
+	{
+		OpInfo: OpInfo{Op: OpEighVectors, Name: "eigh_vectors", Class: ClassLinalg, Arity: 1,
+			Operands: "float[…,n,n], symmetric",
+			Meaning: "Orthonormal eigenvectors as columns in the order of eigh_values. Signs are not " +
+				"defined. Like eigh_values, it reads the lower triangle only and gives NaN for a " +
+				"non-finite element there. Refresh programs only."},
+		infer: inferEighVectors, work: cubicWork, gradient: refused,
+	},
+	{
+		OpInfo: OpInfo{Op: OpSortColumns, Name: "sort_columns", Class: ClassLinalg, Arity: 2,
+			Operands: "float[…,m,n], float[…,n]",
+			Meaning: "The columns of each matrix in descending order of their keys, the second operand. " +
+				"Columns with equal keys keep their order; columns whose keys are NaN come last. " +
+				"Refresh programs only."},
+		infer: inferSortColumns, gradient: refused,
+	},
 
-	{OpInfo: OpInfo{OpNearest, "nearest", ClassTable, 2, "float[…], float[n]; or float[…,d], float[n,d]", "", "int: the index of the row of the table, the second operand, that is nearest to each element of x, or to each run of d elements along its last axis, which disappears. Distances are Euclidean; of equal ones the lowest index counts. A distance that is NaN counts as infinite, and where all are infinite the index is 0. Which of two rows is taken whose distances differ by no more than rounding is not defined.", zero},
-		infer: inferNearest, work: nearestWork, approximate: true},
-	{OpInfo: OpInfo{OpLookup, "lookup", ClassTable, 2, "int[…], float[n] or float[n,d]", "", "The rows of the table, the second operand, with the given indices: the shape of the indices, and d behind it for a table of two axes. An index below 0 counts as 0, one above n−1 as n−1.", "scatter_add of dy to the table, none to the indices"},
-		infer: inferLookup},
-	{OpInfo: OpInfo{OpScatterAdd, "scatter_add", ClassTable, 2, "int[…], float[…]; or int[…], float[…,d]", "type (shape): [n] or [n,d]", "A table of zeros, to which each element, or each run of d elements along the last axis, of the second operand is added in the row with its index. An index below 0 counts as 0, one above n−1 as n−1. The order of summation is not defined.", "lookup of dy to the second operand, none to the indices"},
-		infer: inferScatterAdd, approximate: true},
-	{OpInfo: OpInfo{OpTopK, "top_k", ClassTable, 2, "float[…,d], int scalar", "", "bool: whether an element is one of the k largest along the last axis; k is the second operand. Of equal elements the first count as larger, and NaN as larger than any number. With k below 1 there are none, with k above d all.", zero},
-		infer: inferTopK},
-	{OpInfo: OpInfo{OpOrderStatistic, "order_statistic", ClassTable, 2, "float[…,d], int scalar", "", "The element at place k in the ascending order of the elements along the last axis, which disappears; k is the second operand and counts from 0. k below 0 counts as 0, above d−1 as d−1. NaN if any element is NaN. The sign of a zero is not defined.", "dy to the elements that equal the result, divided by their number"},
-		infer: inferOrderStatistic},
+	{
+		OpInfo: OpInfo{Op: OpNearest, Name: "nearest", Class: ClassTable, Arity: 2,
+			Operands: "float[…], float[n]; or float[…,d], float[n,d]",
+			Meaning: "int: for each element of x, or, for a table float[n,d], for each vector along the " +
+				"last axis of x, which is removed: the index of the nearest row of the table, the second " +
+				"operand. Distances are Euclidean; the lowest index wins a tie. A distance that is NaN " +
+				"counts as infinite, and if all are infinite, the index is 0. If the distances of two " +
+				"rows differ by rounding only, either may be taken."},
+		infer: inferNearest, work: nearestWork, approximate: true, gradient: zero,
+	},
+	{
+		OpInfo: OpInfo{Op: OpLookup, Name: "lookup", Class: ClassTable, Arity: 2,
+			Operands: "int[…], float[n] or float[n,d]",
+			Meaning: "The rows of the table, the second operand, with the given indices. The result has " +
+				"the shape of the indices, followed by d for a table with two axes. An index below 0 " +
+				"counts as 0, one above n−1 as n−1."},
+		infer: inferLookup,
+		gradient: gradient{text: "scatter_add of dy to the table, none to the indices", operands: []int{1},
+			rule: func(_ *Node, x []Value, _, dy Value) []Value {
+				return []Value{{}, dy.b.Apply(OpScatterAdd, Attr{}, x[1].Type(), x[0], dy)}
+			}},
+	},
+	{
+		OpInfo: OpInfo{Op: OpScatterAdd, Name: "scatter_add", Class: ClassTable, Arity: 2,
+			Operands: "int[…], float[…]; or int[…], float[…,d]", Attributes: "type (shape): [n] or [n,d]",
+			Meaning: "A table that is zero, except that each element of the second operand, or each vector " +
+				"of d elements along its last axis, is added to the row with its index. An index below 0 " +
+				"counts as 0, one above n−1 as n−1. The order of summation is not defined."},
+		infer: inferScatterAdd, approximate: true,
+		gradient: gradient{text: "lookup of dy to the second operand, none to the indices",
+			operands: []int{1},
+			rule:     func(_ *Node, x []Value, _, dy Value) []Value { return []Value{{}, x[0].Lookup(dy)} }},
+	},
+	{
+		OpInfo: OpInfo{Op: OpTopK, Name: "top_k", Class: ClassTable, Arity: 2,
+			Operands: "float[…,d], int scalar",
+			Meaning: "bool: whether an element is among the k largest along the last axis; k is the second " +
+				"operand. Of equal elements the first count as larger, and NaN as larger than any number. " +
+				"With k below 1 there are none, with k above d all."},
+		infer: inferTopK, gradient: zero,
+	},
+	{
+		OpInfo: OpInfo{Op: OpOrderStatistic, Name: "order_statistic", Class: ClassTable, Arity: 2,
+			Operands: "float[…,d], int scalar",
+			Meaning: "The element with index k, counted from 0, among the elements along the last axis in " +
+				"ascending order; k is the second operand. The axis is removed. k below 0 counts as 0, " +
+				"above d−1 as d−1. NaN if any element is NaN. The sign of a zero is not defined."},
+		infer: inferOrderStatistic,
+		gradient: gradient{text: "dy to the elements that equal the result, divided by their number",
+			operands: []int{0},
+			rule: func(n *Node, x []Value, y, dy Value) []Value {
+				along := Node{Attr: Attr{Axes: []int{x[0].Type().Rank() - 1}}}
+				return extremeGradient(&along, x, y, dy)
+			}},
+	},
 }
 
 // Iota returns a value of type t whose elements are their indices along axis.

@@ -72,8 +72,8 @@ func UndoRotation(p *program.Program, block int, outputs ...string) (*program.Pr
 	}
 	// All of p is copied. Nodes that no output needs any more are dropped at the end, and equal
 	// operations are merged: a rotation of x that p already has costs nothing.
-	u.w = transform.NewWriter(p.Name)
-	u.values = u.w.Copy(p, u.w.Inputs(p))
+	u.w = program.NewSimplifier(p.Name)
+	u.values = transform.Copy(u.w, p, transform.Inputs(u.w, p, nil))
 	for _, o := range p.Outputs {
 		v := u.values[o.Value]
 		if slices.Contains(outputs, o.Name) {
@@ -100,8 +100,8 @@ func ReceiveRotated(p *program.Program, block int, input string) (*program.Progr
 		return nil, fmt.Errorf("program %q: input %q is %s: want floats, in rows of a multiple of %d",
 			p.Name, input, t, block)
 	}
-	w := transform.NewWriter(p.Name)
-	values := w.Inputs(p)
+	w := program.NewSimplifier(p.Name)
+	values := transform.Inputs(w, p, nil)[:len(p.Inputs)]
 	rotated := values[in]
 	values[in] = w.Apply(program.OpHadamard, program.Attr{Block: block}, program.Type{}, rotated)
 	for _, n := range p.Nodes {
@@ -144,7 +144,7 @@ const impossible = math.MaxInt64
 type undoer struct {
 	p      *program.Program
 	block  int
-	w      *transform.Writer
+	w      *program.Builder
 	values []program.Value // of p, in the new program
 	costs  map[program.ID]int64
 	done   map[program.ID]program.Value

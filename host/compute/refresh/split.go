@@ -94,13 +94,7 @@ type splitter struct {
 
 // depends marks the values that depend on the chosen inputs.
 func (c *splitter) depends(on func(input string) bool) []bool {
-	inputs := make([]bool, len(c.p.Inputs))
-	for i, input := range c.p.Inputs {
-		inputs[i] = on(input.Name)
-	}
-	return transform.Interpret(c.p, inputs, func(_ program.ID, _ *program.Node, args []bool) bool {
-		return slices.Contains(args, true)
-	})
+	return transform.Depends(c.p, func(i int) bool { return on(c.p.Inputs[i].Name) })
 }
 
 // check returns an error for a program that would lose meanwhile written updates, or whose second
@@ -189,7 +183,7 @@ func (c *splitter) background() (*program.Program, error) {
 	}
 	b := program.NewBuilder(c.p.Name)
 	needed := transform.Needs(c.p, outputs)
-	values := transform.Copy(b, c.p, c.inputs(b, func(id program.ID) bool { return needed[id] }))
+	values := transform.Copy(b, c.p, transform.Inputs(b, c.p, func(id program.ID) bool { return needed[id] }))
 	for _, o := range outputs {
 		v := values[o.Value]
 		switch t := c.p.TypeOf(o.Value); t.DType {
@@ -208,7 +202,9 @@ func (c *splitter) background() (*program.Program, error) {
 // programs are compiled once.
 func (c *splitter) apply() (*program.Program, error) {
 	b := program.NewBuilder("apply")
-	given := c.inputs(b, func(id program.ID) bool { return c.second[id] && !slices.Contains(c.passed, id) })
+	given := transform.Inputs(b, c.p, func(id program.ID) bool {
+		return c.second[id] && !slices.Contains(c.passed, id)
+	})
 	for i, id := range c.passed {
 		given[id] = b.Input(passedName(i), program.FloatType(c.p.TypeOf(id).Shape...))
 	}
@@ -224,15 +220,4 @@ func (c *splitter) apply() (*program.Program, error) {
 		}
 	}
 	return b.Build()
-}
-
-// inputs declares the chosen inputs, and returns them by value ID.
-func (c *splitter) inputs(b *program.Builder, chosen func(program.ID) bool) []program.Value {
-	given := make([]program.Value, c.p.NumValues())
-	for i, input := range c.p.Inputs {
-		if chosen(program.ID(i)) {
-			given[i] = b.Input(input.Name, input.Type)
-		}
-	}
-	return given
 }

@@ -18,17 +18,9 @@ import (
 // operands. The pipes of values that the backward pass reads end at the sink. The pipes of
 // the minimum cut are the residuals.
 func (s *splitter) cut() []program.ID {
-	// Marks the values that depend on the cotangent, or on an input of the backward pass alone.
-	marks := make([]bool, len(s.p.Inputs))
-	for i := range marks[s.inputs:] {
-		marks[s.inputs+i] = true
-	}
-	dependent := transform.Interpret(s.p, marks, func(_ program.ID, _ *program.Node, args []bool) bool {
-		return slices.Contains(args, true)
-	})
-	// Marks the values that depend on constants alone.
-	constant := transform.Interpret(s.p, make([]bool, len(s.p.Inputs)),
-		func(_ program.ID, _ *program.Node, args []bool) bool { return !slices.Contains(args, false) })
+	// The values that depend on the cotangent, or on an input of the backward pass alone.
+	dependent := transform.Depends(s.p, func(input int) bool { return input >= s.inputs })
+	varies := transform.Depends(s.p, func(int) bool { return true })
 	primal := transform.Needs(s.p, s.p.Outputs[:s.outputs])
 	backward := transform.Needs(s.p, s.p.Outputs[s.outputs:])
 	n := s.p.NumValues()
@@ -51,7 +43,7 @@ func (s *splitter) cut() []program.ID {
 				}
 			}
 			continue
-		case constant[v]:
+		case !varies[v]:
 			continue
 		}
 		flow.connect(2*v, 2*v+1, s.weight(id))
@@ -113,23 +105,37 @@ const infiniteCapacity = math.MaxInt64 / 4
 // network is a flow network with the edges of each node in an adjacency list; edge
 // e and its reverse are e and e^1.
 type network struct {
-	edges [][]int
-	to    []int
-	room  []int64 // residual capacity of the edge
+	edges    [][]int
+	to       []int
+	residual []int64 // residual capacity of each edge
 }
 
 func (f *network) connect(from, to int, capacity int64) {
 	f.edges[from] = append(f.edges[from], len(f.to))
 	f.edges[to] = append(f.edges[to], len(f.to)+1)
 	f.to = append(f.to, to, from)
-	f.room = append(f.room, capacity, 0)
+	f.residual = append(f.residual, capacity, 0)
 }
 
 // cutPipes returns the pipes, by value ID, of the minimum cut nearest to the sink: of
-// equal cuts, the one that keeps later values, which leaves less to recompute.
+// equal cuts, the one that keeps later values, which leaves less to recompute. The maximum
+// flow is found along shortest augmenting paths (Edmonds and Karp, 1972).
 func (f *network) cutPipes(source, sink, values int) []program.ID {
-	f.maximize(source, sink)
-	toSink := f.levels(sink, func(e int) bool { return f.room[e^1] > 0 }) // against the edges
+	for {
+		reached := f.search(source, func(e int) bool { return f.residual[e] > 0 })
+		if reached[sink] < 0 {
+			break
+		}
+		limit := int64(infiniteCapacity)
+		for v := sink; v != source; v = f.to[reached[v]^1] {
+			limit = min(limit, f.residual[reached[v]])
+		}
+		for v := sink; v != source; v = f.to[reached[v]^1] {
+			f.residual[reached[v]] -= limit
+			f.residual[reached[v]^1] += limit
+		}
+	}
+	toSink := f.search(sink, func(e int) bool { return f.residual[e^1] > 0 }) // against the edges
 	var cut []program.ID
 	for v := range values {
 		if toSink[2*v] < 0 && toSink[2*v+1] >= 0 && len(f.edges[2*v]) > 0 {
@@ -139,58 +145,22 @@ func (f *network) cutPipes(source, sink, values int) []program.ID {
 	return cut
 }
 
-// maximize computes a maximum flow by Dinic's algorithm: blocking flows along
-// shortest paths until no augmenting path exists.
-func (f *network) maximize(source, sink int) {
-	for {
-		level := f.levels(source, func(e int) bool { return f.room[e] > 0 })
-		if level[sink] < 0 {
-			return
-		}
-		next := make([]int, len(f.edges))
-		for f.push(source, sink, infiniteCapacity, level, next) > 0 {
-		}
-	}
-}
-
-// levels returns the distance of each node from first along open edges, -1 if it is
-// unreachable.
-func (f *network) levels(first int, open func(edge int) bool) []int {
-	level := make([]int, len(f.edges))
-	for i := range level {
-		level[i] = -1
-	}
-	level[first] = 0
+// search traverses the network from a node along open edges, breadth-first. It returns the edge by
+// which each node was reached, -1 if it was not; for the first node, some number that is not
+// negative.
+func (f *network) search(first int, open func(edge int) bool) []int {
+	reached := slices.Repeat([]int{-1}, len(f.edges))
+	reached[first] = 0
 	queue := []int{first}
 	for len(queue) > 0 {
 		v := queue[0]
 		queue = queue[1:]
 		for _, e := range f.edges[v] {
-			if to := f.to[e]; open(e) && level[to] < 0 {
-				level[to] = level[v] + 1
+			if to := f.to[e]; open(e) && reached[to] < 0 {
+				reached[to] = e
 				queue = append(queue, to)
 			}
 		}
 	}
-	return level
-}
-
-// push sends up to limit along one shortest path; next skips exhausted edges.
-func (f *network) push(v, sink int, limit int64, level, next []int) int64 {
-	if v == sink {
-		return limit
-	}
-	for ; next[v] < len(f.edges[v]); next[v]++ {
-		e := f.edges[v][next[v]]
-		to := f.to[e]
-		if f.room[e] == 0 || level[to] != level[v]+1 {
-			continue
-		}
-		if sent := f.push(to, sink, min(limit, f.room[e]), level, next); sent > 0 {
-			f.room[e] -= sent
-			f.room[e^1] += sent
-			return sent
-		}
-	}
-	return 0
+	return reached
 }

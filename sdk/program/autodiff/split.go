@@ -51,14 +51,14 @@ func Split(p *program.Program, outputs []string, output string, wrt ...string) (
 	if err != nil {
 		return nil, err
 	}
-	t.replay(true)
-	if err := writeOutputs(t.w, p, t.values, outputs); err != nil {
+	t.values = replay(t.b, p, t.values, true)
+	if err := writeOutputs(t.b, p, t.values, outputs); err != nil {
 		return nil, err
 	}
 	if err := t.reverse(); err != nil {
 		return nil, err
 	}
-	return splitJoint(t.w, p, outputs)
+	return splitJoint(t.b, p, outputs)
 }
 
 // SplitBy is [Split] for a program with a given backward pass, instead of the gradient of one
@@ -71,13 +71,13 @@ func SplitBy(p *program.Program, outputs []string, backward *program.Program, co
 	if backward.Input(cotangent) < 0 || p.Input(cotangent) >= 0 {
 		return nil, fmt.Errorf("the cotangent %q must be an input of %q, and none of %q", cotangent, backward.Name, p.Name)
 	}
-	w := transform.NewWriter(p.Name)
-	inputs := w.Inputs(p)
+	b := program.NewSimplifier(p.Name)
+	inputs := transform.Inputs(b, p, nil)[:len(p.Inputs)]
 	given := make([]program.Value, len(backward.Inputs))
 	for i, in := range backward.Inputs {
 		switch j := p.Input(in.Name); {
 		case j < 0 && in.Name != cotangent:
-			given[i] = w.Input(in.Name, in.Type)
+			given[i] = b.Input(in.Name, in.Type)
 		case j >= 0 && !p.Inputs[j].Type.Equal(in.Type):
 			return nil, fmt.Errorf("program %q: input %q is %s, and %s in %q", backward.Name, in.Name, in.Type, p.Inputs[j].Type, p.Name)
 		case j >= 0:
@@ -85,30 +85,30 @@ func SplitBy(p *program.Program, outputs []string, backward *program.Program, co
 		}
 	}
 	dy := backward.Input(cotangent)
-	given[dy] = w.Input(cotangent, backward.Inputs[dy].Type)
-	if err := writeOutputs(w, p, replay(w, p, inputs, true), outputs); err != nil {
+	given[dy] = b.Input(cotangent, backward.Inputs[dy].Type)
+	if err := writeOutputs(b, p, replay(b, p, inputs, true), outputs); err != nil {
 		return nil, err
 	}
-	values := replay(w, backward, given, true)
+	values := replay(b, backward, given, true)
 	for _, o := range backward.Outputs {
-		w.Output(o.Name, values[o.Value])
+		b.Output(o.Name, values[o.Value])
 	}
-	return splitJoint(w, p, outputs)
+	return splitJoint(b, p, outputs)
 }
 
-func writeOutputs(w *transform.Writer, p *program.Program, values []program.Value, outputs []string) error {
+func writeOutputs(b *program.Builder, p *program.Program, values []program.Value, outputs []string) error {
 	for _, name := range outputs {
 		id, ok := p.Output(name)
 		if !ok {
 			return fmt.Errorf("program %q has no output %q", p.Name, name)
 		}
-		w.Output(name, values[id])
+		b.Output(name, values[id])
 	}
 	return nil
 }
 
-func splitJoint(w *transform.Writer, p *program.Program, outputs []string) (*Partition, error) {
-	joint, err := w.Build()
+func splitJoint(b *program.Builder, p *program.Program, outputs []string) (*Partition, error) {
+	joint, err := b.Build()
 	if err != nil {
 		return nil, err
 	}

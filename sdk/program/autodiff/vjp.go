@@ -33,18 +33,18 @@ func VJP(p *program.Program, output string, wrt ...string) (*program.Program, er
 	if err != nil {
 		return nil, err
 	}
-	t.replay(false)
+	t.values = replay(t.b, p, t.values, false)
 	if err := t.reverse(); err != nil {
 		return nil, err
 	}
-	return t.w.Build()
+	return t.b.Build()
 }
 
 // tape holds the state of one differentiation: the forward values of p and, for
 // each, the sum of the cotangents that have reached it.
 type tape struct {
 	p      *program.Program
-	w      *transform.Writer
+	b      *program.Builder
 	output program.ID
 	wrt    []program.ID
 	seed   program.Value // the cotangent of the output
@@ -82,10 +82,10 @@ func newTape(p *program.Program, output string, wrt []string, suffix string) (*t
 	if len(wrt) == 0 {
 		return nil, fmt.Errorf("program %q: no input to differentiate by is named", p.Name)
 	}
-	t.w = transform.NewWriter(extend(p.Name, suffix))
-	t.values = t.w.Inputs(p)
-	t.seed = t.w.Input(Prefix+output, p.TypeOf(t.output))
-	return t, t.w.Err()
+	t.b = program.NewSimplifier(extend(p.Name, suffix))
+	t.values = transform.Inputs(t.b, p, nil)[:len(p.Inputs)]
+	t.seed = t.b.Input(Prefix+output, p.TypeOf(t.output))
+	return t, t.b.Err()
 }
 
 func extend(name, suffix string) string {
@@ -98,16 +98,12 @@ func extend(name, suffix string) string {
 // replay writes the operations of p. withoutStops leaves out stop_gradient, so that
 // the values before and after it are the same; the result must then not be
 // differentiated again.
-func (t *tape) replay(withoutStops bool) {
-	t.values = replay(t.w, t.p, t.values, withoutStops)
-}
-
-func replay(w *transform.Writer, p *program.Program, inputs []program.Value, withoutStops bool) []program.Value {
+func replay(b *program.Builder, p *program.Program, inputs []program.Value, withoutStops bool) []program.Value {
 	return transform.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []program.Value) program.Value {
 		if withoutStops && n.Op == program.OpStopGradient {
 			return args[0]
 		}
-		return w.Apply(n.Op, n.Attr, n.Type, args...)
+		return b.Apply(n.Op, n.Attr, n.Type, args...)
 	})
 }
 
@@ -122,11 +118,19 @@ func (t *tape) reverse() error {
 		id := program.ID(len(t.p.Inputs) + i)
 		if dy := t.adjoints[id]; dy.Valid() {
 			n := &t.p.Nodes[i]
-			r := rules[n.Op]
-			if r.refused != "" {
-				return fmt.Errorf("program %q: %%%d = %s: %s", t.p.Name, id, n.Op, r.refused)
+			operands := make([]program.Value, len(n.Args))
+			for j, a := range n.Args {
+				operands[j] = t.values[a]
 			}
-			r.adjoint(t, n, id, dy)
+			cotangents, err := n.Cotangents(operands, t.values[id], dy)
+			if err != nil {
+				return fmt.Errorf("program %q: %%%d = %s: %w", t.p.Name, id, n.Op, err)
+			}
+			for j, d := range cotangents {
+				if d.Valid() {
+					t.add(n.Args[j], d)
+				}
+			}
 			t.adjoints[id] = program.Value{}
 		}
 	}
@@ -134,11 +138,11 @@ func (t *tape) reverse() error {
 		in := t.p.Inputs[id]
 		dx := t.adjoints[id]
 		if !dx.Valid() {
-			dx = t.w.Apply(program.OpConstant, program.Attr{Floats: []float64{0}}, in.Type)
+			dx = t.b.Zeros(in.Type.Shape...)
 		}
-		t.w.Output(Prefix+in.Name, dx)
+		t.b.Output(Prefix+in.Name, dx)
 	}
-	return t.w.Err()
+	return t.b.Err()
 }
 
 // Reaches reports whether the gradient of a value reaches an input: whether the value depends on
@@ -151,10 +155,8 @@ func Reaches(p *program.Program, value program.ID, input int) bool {
 
 func active(p *program.Program, inputs []bool) []bool {
 	return transform.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []bool) bool {
-		r := rules[n.Op]
 		for i, active := range args {
-			passes := r.refused != "" || r.adjoint != nil && (r.to == nil || slices.Contains(r.to, i))
-			if active && passes {
+			if active && n.Op.HasGradient(i) {
 				return n.Type.DType == program.Float
 			}
 		}
@@ -168,7 +170,7 @@ func (t *tape) add(id program.ID, d program.Value) {
 		return
 	}
 	if sum := t.adjoints[id]; sum.Valid() {
-		d = t.w.Binary(program.OpAdd, sum, d)
+		d = sum.Add(d)
 	}
 	t.adjoints[id] = d
 }

@@ -10,53 +10,14 @@ import (
 // An operation executes a node on its operands.
 type operation func(n *program.Node, args []Tensor) (Tensor, error)
 
-// operations implements every operation. It uses the built-in max and min, which return NaN if
-// either operand is NaN; math.Max and math.Min do not if the other operand is infinite. Shift
-// counts outside 0…31 are undefined; they are reduced modulo 32 so that they cannot panic.
+// operations implements the operations that are not defined by a function of numbers
+// ([program.Op.Scalar]).
 var operations = map[program.Op]operation{
 	program.OpConstant:   constant,
 	program.OpIota:       iota,
 	program.OpRandomBits: randomBits,
 
-	program.OpNeg:   unary(func(x float64) float64 { return -x }, func(x int64) int64 { return -x }),
-	program.OpAbs:   unary(math.Abs, func(x int64) int64 { return max(x, -x) }),
-	program.OpSign:  unary(sign, func(x int64) int64 { return min(max(x, -1), 1) }),
-	program.OpSqrt:  unary(math.Sqrt, nil),
-	program.OpExp:   unary(math.Exp, nil),
-	program.OpExpm1: unary(math.Expm1, nil),
-	program.OpLog:   unary(math.Log, nil),
-	program.OpLog1p: unary(math.Log1p, nil),
-	program.OpTanh:  unary(math.Tanh, nil),
-	program.OpFloor: unary(math.Floor, nil),
-	program.OpRound: unary(math.RoundToEven, nil),
-	program.OpLogb:  unary(math.Logb, nil),
-	program.OpIsFinite: func(n *program.Node, args []Tensor) (Tensor, error) {
-		return Tensor{Type: n.Type, Ints: each(args[0].Floats, func(v float64) int64 { return truth(finite(v)) })}, nil
-	},
-	program.OpNot: unary(nil, func(x int64) int64 { return ^x }),
-
-	program.OpAdd:   binary(add[float64], add[int64]),
-	program.OpSub:   binary(func(x, y float64) float64 { return x - y }, func(x, y int64) int64 { return x - y }),
-	program.OpMul:   binary(func(x, y float64) float64 { return x * y }, func(x, y int64) int64 { return x * y }),
-	program.OpDiv:   binary(func(x, y float64) float64 { return x / y }, nil),
-	program.OpPow:   binary(math.Pow, nil),
-	program.OpMax:   binary(larger[float64], larger[int64]),
-	program.OpMin:   binary(smaller[float64], smaller[int64]),
-	program.OpLdexp: binary(ldexp, nil),
-	program.OpAnd:   binary(nil, func(x, y int64) int64 { return x & y }),
-	program.OpOr:    binary(nil, func(x, y int64) int64 { return x | y }),
-	program.OpXor:   binary(nil, func(x, y int64) int64 { return x ^ y }),
-	program.OpShl:   binary(nil, func(x, y int64) int64 { return x << (y & 31) }),
-	program.OpShr:   binary(nil, func(x, y int64) int64 { return x >> (y & 31) }),
-	program.OpClamp: clamp,
-
-	program.OpEq: comparison(func(x, y float64) bool { return x == y }, func(x, y int64) bool { return x == y }),
-	program.OpNe: comparison(func(x, y float64) bool { return x != y }, func(x, y int64) bool { return x != y }),
-	program.OpLt: comparison(func(x, y float64) bool { return x < y }, func(x, y int64) bool { return x < y }),
-	program.OpLe: comparison(func(x, y float64) bool { return x <= y }, func(x, y int64) bool { return x <= y }),
-	program.OpGt: comparison(func(x, y float64) bool { return x > y }, func(x, y int64) bool { return x > y }),
-	program.OpGe: comparison(func(x, y float64) bool { return x >= y }, func(x, y int64) bool { return x >= y }),
-
+	program.OpClamp:   clamp,
 	program.OpSelect:  selected,
 	program.OpConvert: convert,
 	program.OpBitcast: bitcast,
@@ -71,9 +32,9 @@ var operations = map[program.Op]operation{
 	program.OpSlice:       slice,
 	program.OpConcatenate: concatenate,
 
-	program.OpReduceSum: reduction(add[float64], add[int64]),
-	program.OpReduceMax: reduction(larger[float64], larger[int64]),
-	program.OpReduceMin: reduction(smaller[float64], smaller[int64]),
+	program.OpReduceSum: reduction(program.OpAdd),
+	program.OpReduceMax: reduction(program.OpMax),
+	program.OpReduceMin: reduction(program.OpMin),
 
 	program.OpDot:      dot,
 	program.OpHadamard: func(n *program.Node, args []Tensor) (Tensor, error) { return hadamard(args[0], n.Attr.Block), nil },
@@ -92,49 +53,24 @@ var operations = map[program.Op]operation{
 	program.OpOrderStatistic: orderStatistic,
 }
 
-func unary(floats func(float64) float64, ints func(int64) int64) operation {
-	return func(n *program.Node, args []Tensor) (Tensor, error) {
-		if n.Type.DType == program.Float {
-			return Tensor{Type: n.Type, Floats: each(args[0].Floats, floats)}, nil
-		}
-		return Tensor{Type: n.Type, Ints: each(args[0].Ints, func(v int64) int64 { return wrap(n.Type.DType, ints(v)) })}, nil
+// elementwise applies a function of numbers.
+func elementwise(n *program.Node, args []Tensor) (Tensor, error) {
+	floats, ints := n.Op.Scalar()
+	x := spread(args[0], n.Type.Shape)
+	y := x
+	if len(args) > 1 {
+		y = spread(args[1], n.Type.Shape)
 	}
-}
-
-func binary(floats func(x, y float64) float64, ints func(x, y int64) int64) operation {
-	return func(n *program.Node, args []Tensor) (Tensor, error) {
-		x, y := spread(args[0], n.Type.Shape), spread(args[1], n.Type.Shape)
-		if n.Type.DType == program.Float {
-			return Tensor{Type: n.Type, Floats: pairs(x.Floats, y.Floats, floats)}, nil
-		}
-		return Tensor{Type: n.Type, Ints: pairs(x.Ints, y.Ints, func(a, b int64) int64 { return wrap(n.Type.DType, ints(a, b)) })}, nil
-	}
-}
-
-func comparison(floats func(x, y float64) bool, ints func(x, y int64) bool) operation {
-	return func(n *program.Node, args []Tensor) (Tensor, error) {
-		x, y := spread(args[0], n.Type.Shape), spread(args[1], n.Type.Shape)
-		if x.Type.DType == program.Float {
-			return Tensor{Type: n.Type, Ints: pairs(x.Floats, y.Floats, func(a, b float64) int64 { return truth(floats(a, b)) })}, nil
-		}
-		return Tensor{Type: n.Type, Ints: pairs(x.Ints, y.Ints, func(a, b int64) int64 { return truth(ints(a, b)) })}, nil
-	}
-}
-
-func add[T float64 | int64](x, y T) T     { return x + y }
-func larger[T float64 | int64](x, y T) T  { return max(x, y) }
-func smaller[T float64 | int64](x, y T) T { return min(x, y) }
-
-func sign(x float64) float64 {
+	out := Tensor{Type: n.Type}
 	switch {
-	case x > 0:
-		return 1
-	case x < 0:
-		return -1
-	case x == 0:
-		return 0
+	case x.Type.DType != program.Float:
+		out.Ints = pairs(x.Ints, y.Ints, func(a, b int64) int64 { return wrap(n.Type.DType, ints(a, b)) })
+	case n.Type.DType != program.Float:
+		out.Ints = pairs(x.Floats, y.Floats, func(a, b float64) int64 { return int64(floats(a, b)) })
+	default:
+		out.Floats = pairs(x.Floats, y.Floats, floats)
 	}
-	return x // NaN
+	return out, nil
 }
 
 func each[A, B any](x []A, f func(A) B) []B {
@@ -163,14 +99,6 @@ func pairs[A, B any](x, y []A, f func(a, b A) B) []B {
 func step[T any](x []T) int { return min(1, len(x)-1) }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
-
-func ldexp(x, n float64) float64 {
-	if math.IsNaN(n) {
-		return n
-	}
-	const most = 4096 // any result beyond is 0 or infinite
-	return math.Ldexp(x, int(min(max(n, -most), most)))
-}
 
 // spread broadcasts an operand of an elementwise operation to the shape of the result, along
 // the axes of size 1. A tensor of one element is returned unchanged.

@@ -8,11 +8,9 @@ import (
 
 func TestEveryOperationIsExecuted(t *testing.T) {
 	for _, info := range program.Ops() {
-		if operations[info.Op] == nil {
-			t.Errorf("the oracle does not execute %s", info.Name)
+		floats, ints := info.Op.Scalar()
+		if scalar := floats != nil || ints != nil; scalar == (operations[info.Op] != nil) {
+			t.Errorf("%s must be a function of numbers or be executed here", info.Name)
 		}
-	}
-	if len(operations) != len(program.Ops()) {
-		t.Error("the oracle executes operations that do not exist")
 	}
 }

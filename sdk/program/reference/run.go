@@ -105,7 +105,10 @@ func run(p *program.Program, args []Tensor, single bool) ([]Tensor, error) {
 // Apply executes one node of a valid program on its operands. The result may share
 // memory with them. It fails only if a factorization does not converge.
 func Apply(n *program.Node, args ...Tensor) (Tensor, error) {
-	return operations[n.Op](n, args)
+	if f := operations[n.Op]; f != nil {
+		return f(n, args)
+	}
+	return elementwise(n, args)
 }
 
 func constant(n *program.Node, _ []Tensor) (Tensor, error) {

@@ -96,9 +96,9 @@ func part[T any](data []T, i, count int) []T {
 	return data[i*size : (i+1)*size]
 }
 
-// reduction moves the given axes to the end and reduces them by a binary function of floats or of
-// integers.
-func reduction(floats func(x, y float64) float64, ints func(x, y int64) int64) operation {
+// reduction moves the given axes to the end and reduces them by a binary operation.
+func reduction(by program.Op) operation {
+	floats, ints := by.Scalar()
 	return func(n *program.Node, args []Tensor) (Tensor, error) {
 		x := args[0]
 		x = transpose(x, append(program.OtherAxes(x.Type.Rank(), n.Attr.Axes), n.Attr.Axes...))

@@ -144,12 +144,11 @@ func TestConstantsMergeByValueAndType(t *testing.T) {
 	}
 }
 
-func TestWriterKeepsTheFirstMistake(t *testing.T) {
-	w := transform.NewWriter("wrong")
-	x := w.Input("x", program.FloatType(2))
-	y := w.Binary(program.OpAdd, x, w.Input("n", program.FloatType(3)))
-	w.Output("y", w.Unary(program.OpExp, y))
-	if _, err := w.Build(); err == nil || !strings.Contains(err.Error(), "add: shapes [2] and [3] do not go together") {
+func TestSimplifierKeepsTheFirstMistake(t *testing.T) {
+	b := program.NewSimplifier("wrong")
+	x := b.Input("x", program.FloatType(2))
+	b.Output("y", x.Add(b.Input("n", program.FloatType(3))).Exp())
+	if _, err := b.Build(); err == nil || !strings.Contains(err.Error(), "add: shapes [2] and [3] do not go together") {
 		t.Errorf("got %v", err)
 	}
 }

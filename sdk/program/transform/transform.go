@@ -4,7 +4,6 @@
 package transform
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -44,6 +43,17 @@ func Needs(p *program.Program, values []program.Output) []bool {
 	return marks
 }
 
+// Depends marks the values of p that depend on one of the chosen inputs, and these inputs.
+func Depends(p *program.Program, choose func(input int) bool) []bool {
+	inputs := make([]bool, len(p.Inputs))
+	for i := range inputs {
+		inputs[i] = choose(i)
+	}
+	return Interpret(p, inputs, func(_ program.ID, _ *program.Node, args []bool) bool {
+		return slices.Contains(args, true)
+	})
+}
+
 // Copy writes into b the operations of p, which must be valid, that can be computed from
 // the given values. given has, for each value of p by ID, the corresponding value of b, or
 // an absent Value. The result is given, completed by the values that were written. Build
@@ -55,6 +65,29 @@ func Copy(b *program.Builder, p *program.Program, given []program.Value) []progr
 		}
 		return b.Apply(n.Op, n.Attr, n.Type, args...)
 	})
+}
+
+// Inputs declares the inputs of p in b and returns them as the values given to [Copy]. choose, if
+// not nil, chooses the inputs that are declared.
+func Inputs(b *program.Builder, p *program.Program, choose func(program.ID) bool) []program.Value {
+	given := make([]program.Value, p.NumValues())
+	for i, in := range p.Inputs {
+		if choose == nil || choose(program.ID(i)) {
+			given[i] = b.Input(in.Name, in.Type)
+		}
+	}
+	return given
+}
+
+// Simplify returns a cheaper program with the inputs and outputs of p, which must be valid, and
+// bitwise equal results: see [program.NewSimplifier]. Unused nodes are dropped.
+func Simplify(p *program.Program) (*program.Program, error) {
+	b := program.NewSimplifier(p.Name)
+	values := Copy(b, p, Inputs(b, p, nil))
+	for _, o := range p.Outputs {
+		b.Output(o.Name, values[o.Value])
+	}
+	return b.Build()
 }
 
 // Extract returns, as a program of the given name, the part of p that computes the values
@@ -108,7 +141,7 @@ func Inline(b *program.Builder, p *program.Program, args ...program.Value) map[s
 		return results
 	}
 	for i, arg := range args {
-		if err := belongs(b, arg); err != nil {
+		if err := b.CheckValue(arg); err != nil {
 			b.Fail(fmt.Errorf("program %q: input %q: %w", p.Name, p.Inputs[i].Name, err))
 			return results
 		}
@@ -122,17 +155,4 @@ func Inline(b *program.Builder, p *program.Program, args ...program.Value) map[s
 		results[o.Name] = values[o.Value]
 	}
 	return results
-}
-
-// belongs fails unless v is a value of b.
-func belongs(b *program.Builder, v program.Value) error {
-	switch {
-	case !v.Valid():
-		return errors.New("is absent: a zero Value, such as a map gives for a wrong name")
-	case v.Builder() == b:
-		return nil
-	case v.Builder().Err() != nil: // made from an absent value: its mistake came first
-		return fmt.Errorf("comes from an operation that failed: %w", v.Builder().Err())
-	}
-	return errors.New("belongs to another program")
 }
