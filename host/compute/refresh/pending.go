@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/internal/recovered"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -31,12 +32,13 @@ type Pending struct {
 	stopped  atomic.Bool
 }
 
-// pendingRefresh is a refresh whose results are installed right before the update due, even if they
-// are ready earlier.
+// pendingRefresh is a refresh. One with a delay is installed right before the update due, even if
+// its results are ready earlier.
 type pendingRefresh struct {
-	subject   *subject
+	target    *target
 	step, due int
 	program   *program.Program     // nil if the split has no background part
+	apply     *program.Program     // the second part of the split; nil if there is none
 	in        map[string][]float32 // by the names of the program's inputs
 	out       map[string][]float32 // by the names of its outputs, once done
 	failed    error                // of the program, once done
@@ -66,7 +68,7 @@ func (p *Pending) add(r *pendingRefresh) {
 	if p.refreshes == nil {
 		p.refreshes = map[string]*pendingRefresh{}
 	}
-	p.refreshes[r.subject.Tensor] = r
+	p.refreshes[r.target.Tensor] = r
 }
 
 // sortedByTensor lists the pending refreshes in the order of their tensors' names.
@@ -78,24 +80,21 @@ func (p *Pending) sortedByTensor() []*pendingRefresh {
 	return list
 }
 
-// begin starts the refreshes of these subjects, in that order, from the states after the
+// begin starts the refreshes of these targets, in that order, from the states after the
 // observation of update t.
-func (r *Refresher) begin(pending *Pending, tensors update.Tensors, subjects []int, t int) error {
-	list := make([]*pendingRefresh, len(subjects))
+func (r *Refresher) begin(pending *Pending, tensors update.Tensors, targets []int, t int) error {
+	list := make([]*pendingRefresh, len(targets))
 	copying := errgroup.Group{}
 	copying.SetLimit(r.dev.Workers())
-	for n, i := range subjects {
-		s := &r.subjects[i]
+	for n, i := range targets {
+		s := &r.targets[i]
 		if pending.refreshes[s.Tensor] != nil {
 			copying.Wait() // copies in progress read the tensors
 			return fmt.Errorf("refresh of %s: due at update %d while another one is under way", s.Tensor, t)
 		}
 		p := &pendingRefresh{
-			subject: s, step: t, due: t + s.Delay, program: s.split.background,
+			target: s, step: t, due: t + s.Delay, program: s.split.background, apply: s.split.apply,
 			in: pending.memory[s.Tensor], done: make(chan struct{}),
-		}
-		if p.in == nil {
-			p.in = map[string][]float32{}
 		}
 		list[n] = p
 		copying.Go(func() error { return p.snapshot(tensors) })
@@ -126,6 +125,9 @@ func (p *pendingRefresh) snapshot(tensors update.Tensors) error {
 	if p.program == nil {
 		return nil
 	}
+	if p.in == nil {
+		p.in = map[string][]float32{}
+	}
 	for _, input := range p.program.Inputs {
 		if input.Name == spec.InputStep {
 			continue
@@ -133,34 +135,59 @@ func (p *pendingRefresh) snapshot(tensors update.Tensors) error {
 		if p.in[input.Name] == nil {
 			p.in[input.Name] = make([]float32, input.Type.Size())
 		}
-		if err := engine.DownloadInto(tensors[p.subject.state(input.Name)], p.in[input.Name]); err != nil {
-			return fmt.Errorf("refresh of %s: %w", p.subject.Tensor, err)
+		state := tensors[p.target.state(input.Name)]
+		if err := engine.DownloadInto(state, p.in[input.Name]); err != nil {
+			return fmt.Errorf("refresh of %s: %w", p.target.Tensor, err)
 		}
 	}
 	return nil
 }
 
-// compute executes the program.
+// compute executes the program on float64 copies of the states.
 func (p *pendingRefresh) compute(execute Executor) {
 	defer close(p.done)
 	if p.program == nil {
 		return
 	}
-	p.out = map[string][]float32{}
-	p.failed, _ = execute.compute(p.program, p.step, func(input string, _ []float32) ([]float32, error) {
-		return p.in[input], nil
-	}, func(output string, _ []int, values []float32) error {
-		p.out[output] = slices.Clone(values)
-		return nil
-	})
+	in := map[string]reference.Tensor{}
+	for _, input := range p.program.Inputs {
+		if input.Name == spec.InputStep {
+			in[input.Name] = reference.Float(float64(p.step))
+			continue
+		}
+		values := make([]float64, input.Type.Size())
+		for i, x := range p.in[input.Name] {
+			values[i] = float64(x)
+		}
+		in[input.Name] = reference.Floats(values, input.Type.Shape...)
+	}
+	var out map[string]reference.Tensor
+	p.failed = func() (err error) {
+		defer recovered.Catch("refresh", p.program.Name, &err)
+		out, err = execute(p.program, in)
+		return err
+	}()
+	if p.failed != nil {
+		return
+	}
+	p.out = make(map[string][]float32, len(out))
+	for name, value := range out {
+		values := make([]float32, len(value.Floats))
+		for i, x := range value.Floats {
+			values[i] = float32(x)
+		}
+		p.out[name] = values
+	}
 }
 
 // Install installs the results that are due before update t, waiting for those that are not ready.
 // It returns the names of the tensors whose refresh failed.
-func (r *Refresher) Install(pending *Pending, tensors update.Tensors, t int) (failed []string, err error) {
+func (r *Refresher) Install(
+	pending *Pending, tensors update.Tensors, t int,
+) (failed []string, err error) {
 	outcomes := map[int]error{}
-	for i := range r.subjects {
-		name := r.subjects[i].Tensor
+	for i := range r.targets {
+		name := r.targets[i].Tensor
 		p := pending.refreshes[name]
 		if p == nil || p.due > t {
 			continue
@@ -175,7 +202,7 @@ func (r *Refresher) Install(pending *Pending, tensors update.Tensors, t int) (fa
 			continue
 		}
 		if err := r.install(tensors, p); err != nil {
-			return nil, fmt.Errorf("refresh of %s: %w", name, err)
+			return nil, err
 		}
 	}
 	return r.countFailures(pending, outcomes)
@@ -183,19 +210,19 @@ func (r *Refresher) Install(pending *Pending, tensors update.Tensors, t int) (fa
 
 // install installs the results of a refresh.
 func (r *Refresher) install(tensors update.Tensors, p *pendingRefresh) error {
-	if p.subject.split.apply != nil { // first, as it reads the states that are replaced
+	if p.apply != nil { // first, as it reads the states that are replaced
 		if err := r.apply(tensors, p); err != nil {
-			return err
+			return fmt.Errorf("refresh of %s: %w", p.target.Tensor, err)
 		}
 	}
 	for name, values := range p.out {
 		if strings.HasPrefix(name, passedPrefix) {
 			continue
 		}
-		state := p.subject.state(name)
+		state := p.target.state(name)
 		b, err := engine.UploadLike(tensors[state], values)
 		if err != nil {
-			return err
+			return fmt.Errorf("refresh of %s: %w", p.target.Tensor, err)
 		}
 		tensors[state].Finalize()
 		tensors[state] = b
@@ -206,7 +233,10 @@ func (r *Refresher) install(tensors update.Tensors, p *pendingRefresh) error {
 // applyJob makes the job of the second part of a refresh. Its tensors have the names of the
 // program's inputs and outputs, as several trained tensors share the compiled job.
 func applyJob(p *program.Program) update.Job {
-	j := update.Job{Tensor: "a refresh", Program: p, Inputs: map[string]string{}, Outputs: map[string]string{}, Donated: map[string]bool{}}
+	j := update.Job{
+		Tensor: "a refresh", Program: p,
+		Inputs: map[string]string{}, Outputs: map[string]string{}, Donated: map[string]bool{},
+	}
 	for _, in := range p.Inputs {
 		if in.Name == spec.InputStep {
 			continue
@@ -236,14 +266,15 @@ func (r *Refresher) appliedTo() update.Divided {
 
 // apply renews on the device, by the second part, the states that updates write, too.
 func (r *Refresher) apply(tensors update.Tensors, p *pendingRefresh) error {
-	second := p.subject.split.apply
+	second := p.apply
 	own := update.Tensors{}
 	for _, in := range second.Inputs {
 		if in.Name == spec.InputStep {
 			continue
 		}
-		if !strings.HasPrefix(in.Name, passedPrefix) { // the current state, even if p.out has its replacement
-			own[in.Name] = tensors[p.subject.state(in.Name)]
+		if !strings.HasPrefix(in.Name, passedPrefix) {
+			// The current state, even if p.out has its replacement.
+			own[in.Name] = tensors[p.target.state(in.Name)]
 			continue
 		}
 		b, err := engine.Upload(r.dev, p.out[in.Name], in.Type.Shape...)
@@ -253,11 +284,12 @@ func (r *Refresher) apply(tensors update.Tensors, p *pendingRefresh) error {
 		defer b.Finalize()
 		own[in.Name] = b
 	}
-	if _, err := r.appliers[second.Hash()].Run(own, update.Scalars{spec.InputStep: float32(p.step)}); err != nil {
+	step := update.Scalars{spec.InputStep: float32(p.step)}
+	if _, err := r.appliers[second.Hash()].Run(own, step); err != nil {
 		return err
 	}
 	for _, o := range second.Outputs {
-		tensors[p.subject.state(o.Name)] = own[o.Name]
+		tensors[p.target.state(o.Name)] = own[o.Name]
 	}
 	return nil
 }
@@ -288,7 +320,7 @@ func (p *Pending) Records() []Record {
 	var list []Record
 	for _, r := range p.sortedByTensor() {
 		<-r.done
-		c := Record{Tensor: r.subject.Tensor, Step: r.step, Due: r.due}
+		c := Record{Tensor: r.target.Tensor, Step: r.step, Due: r.due}
 		if r.failed != nil {
 			c.Failed, c.Fault = r.failed.Error(), isFault(r.failed)
 		}
@@ -320,7 +352,8 @@ type recordedError struct {
 
 func (e recordedError) Error() string { return e.text }
 
-// isFault reports whether an error is a panic of the executor, in this process or before a checkpoint.
+// isFault reports whether an error is a panic of the executor, in this process or recorded in a
+// checkpoint.
 func isFault(err error) bool {
 	var caught *recovered.PanicError
 	var recorded recordedError
@@ -336,20 +369,26 @@ func (p *Pending) RestoreFailures(failures map[string]int) { p.failures = failur
 
 // name returns the name of a result in checkpoints.
 func (p *pendingRefresh) name(output string) string {
-	return "refresh/" + p.subject.Tensor + "/" + output
+	return "refresh/" + p.target.Tensor + "/" + output
 }
 
 // Restore adds the refreshes that were pending when a checkpoint was taken, with their results,
 // which load returns by name and dimensions. It is an error if the training does not have such a
 // refresh.
-func (r *Refresher) Restore(pending *Pending, list []Record, load func(name string, dims []int) ([]float32, error)) error {
+func (r *Refresher) Restore(
+	pending *Pending, list []Record, load func(name string, dims []int) ([]float32, error),
+) error {
 	for _, c := range list {
-		i := slices.IndexFunc(r.subjects, func(s subject) bool { return s.Tensor == c.Tensor })
-		if i < 0 || r.subjects[i].split == nil || c.Step >= c.Due {
-			return fmt.Errorf("a refresh of %s, from update %d to %d, is none of this run", c.Tensor, c.Step, c.Due)
+		i := slices.IndexFunc(r.targets, func(s target) bool { return s.Tensor == c.Tensor })
+		if i < 0 || r.targets[i].split == nil || c.Step >= c.Due {
+			return fmt.Errorf("a refresh of %s, from update %d to %d, does not belong to this run",
+				c.Tensor, c.Step, c.Due)
 		}
-		s := &r.subjects[i]
-		p := &pendingRefresh{subject: s, step: c.Step, due: c.Due, program: s.split.background, done: make(chan struct{})}
+		s := &r.targets[i]
+		p := &pendingRefresh{
+			target: s, step: c.Step, due: c.Due,
+			program: s.split.background, apply: s.split.apply, done: make(chan struct{}),
+		}
 		close(p.done)
 		if c.Failed != "" {
 			p.failed = recordedError{c.Failed, c.Fault}

@@ -46,7 +46,8 @@ func CheckDelay(o spec.Optimizer, delay int) error {
 // splitDelayed checks a delay, which is not 0, and cuts the refresh program of an optimizer.
 func splitDelayed(o spec.Optimizer, delay int) (*split, error) {
 	if delay < 0 || delay >= o.Due.Every {
-		return nil, fmt.Errorf("a delay of %d updates, but refreshes are due every %d", delay, o.Due.Every)
+		const format = "a delay of %d updates, but refreshes are due every %d: it must be shorter"
+		return nil, fmt.Errorf(format, delay, o.Due.Every)
 	}
 	// The states that updates change, by the names of their inputs and outputs.
 	updated := map[string]bool{}
@@ -55,13 +56,16 @@ func splitDelayed(o spec.Optimizer, delay int) (*split, error) {
 			continue
 		}
 		for _, output := range p.Outputs {
-			if strings.HasPrefix(output.Name, spec.StatePrefix) && int(output.Value) != p.Input(output.Name) {
+			changes := int(output.Value) != p.Input(output.Name)
+			if strings.HasPrefix(output.Name, spec.StatePrefix) && changes {
 				updated[output.Name] = true
 			}
 		}
 	}
 	p := o.Refresh
-	c := &splitter{p: p, updated: updated, applied: map[string]bool{}, second: make([]bool, p.NumValues())}
+	c := &splitter{
+		p: p, updated: updated, applied: map[string]bool{}, second: make([]bool, p.NumValues()),
+	}
 	for _, output := range p.Outputs {
 		if updated[output.Name] {
 			c.applied[output.Name] = true
@@ -97,8 +101,8 @@ func (c *splitter) depends(on func(input string) bool) []bool {
 	return transform.Depends(c.p, func(i int) bool { return on(c.p.Inputs[i].Name) })
 }
 
-// check returns an error for a program that would lose meanwhile written updates, or whose second
-// part has a factorization or sorts too many columns.
+// check returns an error for a program that would discard what updates write in the meantime, or
+// whose second part has a factorization or sorts too many columns.
 func (c *splitter) check() error {
 	for _, output := range c.p.Outputs {
 		if !c.applied[output.Name] {
@@ -106,8 +110,8 @@ func (c *splitter) check() error {
 		}
 		own := c.depends(func(name string) bool { return name == output.Name })
 		if !own[output.Value] {
-			return fmt.Errorf("a refresh replaces the state %s by what does not depend on it, but updates write it, too: "+
-				"what they write while the refresh is computed would be lost", stateName(output.Name))
+			return fmt.Errorf("a refresh replaces the state %s without reading it, but updates write it, "+
+				"too: what they write while the refresh is computed would be lost", stateName(output.Name))
 		}
 		before := transform.Needs(c.p, []program.Output{output})
 		for i, n := range c.p.Nodes {
@@ -115,10 +119,13 @@ func (c *splitter) check() error {
 			switch {
 			case !before[id] || !c.late[id]:
 			case factorizes(n.Op):
-				return fmt.Errorf("a refresh renews the state %s by %s of what updates write, too: it cannot begin before it takes effect", stateName(output.Name), n.Op)
+				return fmt.Errorf("a refresh renews the state %s by %s of values that updates write, too: "+
+					"it cannot begin before it takes effect", stateName(output.Name), n.Op)
 			case n.Op == program.OpSortColumns:
-				if pairs := float64(n.Type.Size()) * float64(n.Type.Shape[n.Type.Rank()-1]); pairs > maxSorted {
-					return fmt.Errorf("a refresh renews the state %s by sorting columns of what updates write, too, on the device, where that compares %.3g pairs: want at most %d",
+				pairs := float64(n.Type.Size()) * float64(n.Type.Shape[n.Type.Rank()-1])
+				if pairs > maxSorted {
+					return fmt.Errorf("a refresh renews the state %s by sorting columns of values that updates "+
+						"write, too. It is sorted on the device, which compares %.3g pairs: at most %d are allowed",
 						stateName(output.Name), pairs, maxSorted)
 				}
 			}
@@ -137,7 +144,8 @@ func (c *splitter) cut() {
 		switch {
 		case !c.second[id]:
 			continue
-		case !c.late[id] && (varies[id] || factorizes(n.Op)) && n.Op != program.OpReshape && n.Op != program.OpBroadcast:
+		case !c.late[id] && (varies[id] || factorizes(n.Op)) &&
+			n.Op != program.OpReshape && n.Op != program.OpBroadcast:
 			c.passed = append(c.passed, id)
 			continue
 		}
@@ -146,7 +154,7 @@ func (c *splitter) cut() {
 		}
 	}
 	for i, input := range c.p.Inputs {
-		// A state that updates write but the refresh only reads is passed on with its value at the beginning.
+		// A state that updates write but the refresh only reads is passed on as it was at the beginning.
 		if c.second[i] && c.updated[input.Name] && !c.applied[input.Name] {
 			c.passed = append(c.passed, program.ID(i))
 		}
@@ -154,7 +162,8 @@ func (c *splitter) cut() {
 	slices.Sort(c.passed)
 }
 
-// maxSorted is the largest number of pairs that a device may compare to sort columns: it stores all of them.
+// maxSorted is the largest number of pairs that a device, which stores all of them, may compare to
+// sort columns.
 const maxSorted = 1 << 28
 
 // factorizes reports whether the operation is a factorization, which devices do not have.
@@ -183,7 +192,8 @@ func (c *splitter) background() (*program.Program, error) {
 	}
 	b := program.NewBuilder(c.p.Name)
 	needed := transform.Needs(c.p, outputs)
-	values := transform.Copy(b, c.p, transform.Inputs(b, c.p, func(id program.ID) bool { return needed[id] }))
+	given := transform.Inputs(b, c.p, func(id program.ID) bool { return needed[id] })
+	values := transform.Copy(b, c.p, given)
 	for _, o := range outputs {
 		v := values[o.Value]
 		switch t := c.p.TypeOf(o.Value); t.DType {
@@ -191,7 +201,8 @@ func (c *splitter) background() (*program.Program, error) {
 		case program.Bool:
 			v = v.Convert(program.Float)
 		default:
-			return nil, fmt.Errorf("what a refresh makes of states that updates write, too, depends on integers (%s) made of others", t)
+			return nil, fmt.Errorf("new values of states that updates write, too, depend on integers (%s) "+
+				"that are computed from other states", t)
 		}
 		b.Output(o.Name, v)
 	}

@@ -176,17 +176,17 @@ func TestCheckDelay(t *testing.T) {
 		refresh func(b *program.Builder, in sdk.State) sdk.State
 	}{
 		"longest": {2, "", func(_ *program.Builder, in sdk.State) sdk.State { return sdk.State{"a": in["n"].QR()} }},
-		"too long": {3, "a delay of 3 updates, but refreshes are due every 3",
+		"too long": {3, "a delay of 3 updates, but refreshes are due every 3: it must be shorter",
 			func(_ *program.Builder, in sdk.State) sdk.State { return sdk.State{"a": in["n"].QR()} }},
-		"replaced": {1, "replaces the state m by what does not depend on it",
+		"replaced": {1, "replaces the state m without reading it",
 			func(_ *program.Builder, in sdk.State) sdk.State { return sdk.State{"a": in["a"].QR(), "m": in["n"]} }},
-		"reset": {1, "replaces the state n by what does not depend on it",
+		"reset": {1, "replaces the state n without reading it",
 			func(b *program.Builder, in sdk.State) sdk.State {
 				return sdk.State{"a": in["n"].QR(), "n": b.Zeros(2, 2)}
 			}},
-		"factorized": {1, "renews the state m by qr of what updates write, too",
+		"factorized": {1, "renews the state m by qr of values that updates write, too",
 			func(_ *program.Builder, in sdk.State) sdk.State { return sdk.State{"m": in["m"].Shift(1).QR()} }},
-		"integers": {1, "depends on integers",
+		"integers": {1, "depend on integers",
 			func(_ *program.Builder, in sdk.State) sdk.State {
 				n := in["n"].Convert(program.Int)
 				return sdk.State{"m": in["m"].Mul(n.Add(n).Convert(program.Float).Scale(0)).Add(in["m"].Convert(program.Int).Add(n).Convert(program.Float))}
@@ -203,7 +203,7 @@ func TestCheckDelay(t *testing.T) {
 			basis := b.Table([]float64{1, 2, 3, 4}, 2, 2).QR()
 			return sdk.State{"m": basis.MatMul(in["m"])}
 		}},
-		"many to be sorted": {1, "renews the state m by sorting columns of what updates write, too",
+		"many to be sorted": {1, "renews the state m by sorting columns of values that updates write, too",
 			func(_ *program.Builder, in sdk.State) sdk.State {
 				wide := in["m"].Reshape(1, 4).Broadcast([]int{1, 4, 1 << 14}, []int{0, 1}).Reshape(1, 1<<16)
 				return sdk.State{"m": wide.SortColumns(wide.Reshape(1<<16)).Slice([]int{0, 0}, []int{1, 4}, []int{1, 1}).Reshape(2, 2)}

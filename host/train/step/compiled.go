@@ -80,7 +80,7 @@ func uncompiled(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if evaluation == nil {
 		c.evaluationPlan = &c.plan
 	}
-	var subjects []refresh.Subject
+	var subjects []refresh.Target
 	for _, r := range plan.Rules {
 		delay := plan.RefreshDelay[r.Name]
 		subjects = append(subjects, refresh.Subject{Tensor: r.Name, Optimizer: r.Optimizer, Delay: delay})

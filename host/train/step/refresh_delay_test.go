@@ -303,8 +303,8 @@ func TestRestoreRefreshesOfAnother(t *testing.T) {
 		return step.Tensor{}, fmt.Errorf("there is no tensor %s", name)
 	}
 	for want, p := range map[string]refresh.Record{
-		"is none of this run":                            {Tensor: "another", Step: 4, Due: 5},
-		"from update 5 to 5, is none":                    {Tensor: name, Step: 5, Due: 5},
+		"does not belong to this run":                    {Tensor: "another", Step: 4, Due: 5},
+		"from update 5 to 5, does not belong":            {Tensor: name, Step: 5, Due: 5},
 		"no tensor refresh/" + name + "/" + "state.note": {Tensor: name, Step: 4, Due: 5},
 	} {
 		if err := c.RestoreRefreshes(s, []refresh.Record{p}, none); err == nil || !strings.Contains(err.Error(), want) {

@@ -22,17 +22,18 @@ func ofMatrices(f func(a []float64, rows int, keys []float64) ([]float64, error)
 		x := args[0]
 		shape := x.Type.Shape[x.Type.Rank()-2:]
 		count := x.Len() / (shape[0] * shape[1])
-		out := Tensor{Type: n.Type}
+		out := zeros(n.Type)
+		all := slices.Clone(x.Floats)
 		for i := range count {
 			var keys []float64
 			if len(args) > 1 {
 				keys = part(args[1].Floats, i, count)
 			}
-			a, err := f(slices.Clone(part(x.Floats, i, count)), shape[0], keys)
+			a, err := f(part(all, i, count), shape[0], keys)
 			if err != nil {
 				return Tensor{}, err
 			}
-			out.Floats = append(out.Floats, a...)
+			copy(part(out.Floats, i, count), a)
 		}
 		return out, nil
 	}
@@ -45,13 +46,14 @@ func sortColumns(a []float64, _ int, keys []float64) ([]float64, error) {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(keys[j], keys[i]) }) // NaN is less than any number
-	var out []float64
+	sorted := make([]float64, len(keys))
 	for row := range slices.Chunk(a, len(keys)) {
-		for _, from := range order {
-			out = append(out, row[from])
+		for to, from := range order {
+			sorted[to] = row[from]
 		}
+		copy(row, sorted)
 	}
-	return out, nil
+	return a, nil
 }
 
 // qr returns the factor Q, with the signs of LAPACK's Householder reflections (the signs

@@ -123,8 +123,16 @@ func clamp(n *program.Node, args []Tensor) (Tensor, error) {
 }
 
 func selected(n *program.Node, args []Tensor) (Tensor, error) {
-	cond, x, y := spread(args[0], n.Type.Shape), spread(args[1], n.Type.Shape), spread(args[2], n.Type.Shape)
-	return Tensor{Type: n.Type, Floats: choose(cond.Ints, x.Floats, y.Floats), Ints: choose(cond.Ints, x.Ints, y.Ints)}, nil
+	shape := n.Type.Shape
+	cond, x, y := spread(args[0], shape), spread(args[1], shape), spread(args[2], shape)
+	if len(cond.Ints) == 1 && x.Type.Equal(n.Type) && y.Type.Equal(n.Type) {
+		if cond.Ints[0] == 0 {
+			x = y
+		}
+		return x, nil
+	}
+	floats, ints := choose(cond.Ints, x.Floats, y.Floats), choose(cond.Ints, x.Ints, y.Ints)
+	return Tensor{Type: n.Type, Floats: floats, Ints: ints}, nil
 }
 
 // choose returns x where cond is true and y elsewhere.
