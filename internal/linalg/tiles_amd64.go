@@ -177,22 +177,11 @@ func dot512Single(x, y []float32) float32 {
 // Products of one, two or four rows of x, n elements each, with four of w. Row strides are in
 // bytes.
 
-//go:noescape
 func products1(n int, x *float32, xStep int, w *float32, wStep int, y *float32, yStep int)
-
-//go:noescape
 func products2(n int, x *float32, xStep int, w *float32, wStep int, y *float32, yStep int)
-
-//go:noescape
 func products4(n int, x *float32, xStep int, w *float32, wStep int, y *float32, yStep int)
-
-//go:noescape
 func halfProducts1(n int, x *float32, xStep int, w *uint16, wStep int, y *float32, yStep int)
-
-//go:noescape
 func halfProducts2(n int, x *float32, xStep int, w *uint16, wStep int, y *float32, yStep int)
-
-//go:noescape
 func halfProducts4(n int, x *float32, xStep int, w *uint16, wStep int, y *float32, yStep int)
 
 // productsOf holds the kernels for weights of type W.

@@ -30,29 +30,12 @@ func processorPeaks() []Peak {
 
 const peakGroup = 12
 
-//go:noescape
 func peakFMA256(n int)
-
-//go:noescape
 func peakPairs256(n int)
-
-//go:noescape
 func peakQuads256(n int)
-
-//go:noescape
 func peakFMA512(n int)
-
-//go:noescape
 func peakHalves512(n int)
-
-//go:noescape
 func peakPairs512(n int)
-
-//go:noescape
 func peakQuads512(n int)
-
-//go:noescape
 func peakHalvesAMX(n int)
-
-//go:noescape
 func peakQuadsAMX(n int)

@@ -199,34 +199,15 @@ func (s *strip) checked(of *format, unit int) (to unsafe.Pointer, ahead []uint32
 	return to, s.ahead
 }
 
-//go:noescape
 func floats256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
-
-//go:noescape
 func pairs256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
-
-//go:noescape
 func quads256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
-
-//go:noescape
 func floats512(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
-
-//go:noescape
 func halves512(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
-
-//go:noescape
 func quads512(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
-
-//go:noescape
 func transpose8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
-
-//go:noescape
 func transposeWidened8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
-
-//go:noescape
 func transposePairs8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
-
-//go:noescape
 func transposeRounded8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
 
 //go:noescape
@@ -277,19 +258,10 @@ func acrossBy[T any](f func(dst *uint32, panel, height, panels int, src unsafe.P
 	}
 }
 
-//go:noescape
 func acrossRounded(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
-
-//go:noescape
 func acrossSingles(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
-
-//go:noescape
 func acrossWidened(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
-
-//go:noescape
 func acrossPairs(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
-
-//go:noescape
 func acrossQuads(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
 
 func transpose512(dst []uint32, stride int, src []uint32, ld, words int) {
@@ -350,64 +322,25 @@ func across512[T any](f12, f32 func(dst *uint32, panel, panels int, columns uint
 	}
 }
 
-//go:noescape
 func alongWords12(dst *uint32, src unsafe.Pointer, ld, blocks int)
-
-//go:noescape
 func alongWords32(dst *uint32, src unsafe.Pointer, ld, blocks int)
-
-//go:noescape
 func alongRounded12(dst *uint32, src unsafe.Pointer, ld, blocks int)
-
-//go:noescape
 func alongRounded32(dst *uint32, src unsafe.Pointer, ld, blocks int)
-
-//go:noescape
 func alongRoundedHalves12(dst *uint32, src unsafe.Pointer, ld, blocks int)
-
-//go:noescape
 func alongRoundedHalves32(dst *uint32, src unsafe.Pointer, ld, blocks int)
-
-//go:noescape
 func alongWidened12(dst *uint32, src unsafe.Pointer, ld, blocks int)
-
-//go:noescape
 func alongWidened32(dst *uint32, src unsafe.Pointer, ld, blocks int)
-
-//go:noescape
 func acrossWords12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-
-//go:noescape
 func acrossWords32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-
-//go:noescape
 func acrossRounded12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-
-//go:noescape
 func acrossRounded32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-
-//go:noescape
 func acrossWidened12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-
-//go:noescape
 func acrossWidened32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-
-//go:noescape
 func acrossRoundedHalves12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-
-//go:noescape
 func acrossRoundedHalves32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-
-//go:noescape
 func acrossHalves12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-
-//go:noescape
 func acrossHalves32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-
-//go:noescape
 func acrossQuads12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-
-//go:noescape
 func acrossQuads32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
 
 //go:noescape

@@ -43,10 +43,7 @@ func stripAMX(f func(steps, tiles int, left *uint32, apart int, right, from *uin
 	}
 }
 
-//go:noescape
 func halvesAMX(steps, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short *uint32, ahead *uint32, aheadWords int)
-
-//go:noescape
 func quadsAMX(steps, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short *uint32, ahead *uint32, aheadWords int)
 
 // tiledToo adds functions for tiled panels to a packer. A word has per elements.
@@ -74,17 +71,8 @@ func tiledToo[T any](p packer[T], along func(dst *uint32, src unsafe.Pointer, ld
 	return p
 }
 
-//go:noescape
 func alongTiled(dst *uint32, src unsafe.Pointer, ld, blocks int)
-
-//go:noescape
 func alongRoundedHalvesTiled(dst *uint32, src unsafe.Pointer, ld, blocks int)
-
-//go:noescape
 func acrossHalvesTiled(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, blocks int)
-
-//go:noescape
 func acrossRoundedHalvesTiled(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, blocks int)
-
-//go:noescape
 func acrossQuadsTiled(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, blocks int)

@@ -22,8 +22,8 @@ func ofMatrices(f func(a []float64, rows int, keys []float64) ([]float64, error)
 		x := args[0]
 		shape := x.Type.Shape[x.Type.Rank()-2:]
 		count := x.Len() / (shape[0] * shape[1])
-		out := zeros(n.Type)
 		all := slices.Clone(x.Floats)
+		results := all[:0] // not larger than the matrices that have been processed
 		for i := range count {
 			var keys []float64
 			if len(args) > 1 {
@@ -33,9 +33,9 @@ func ofMatrices(f func(a []float64, rows int, keys []float64) ([]float64, error)
 			if err != nil {
 				return Tensor{}, err
 			}
-			copy(part(out.Floats, i, count), a)
+			results = append(results, a...)
 		}
-		return out, nil
+		return Tensor{Type: n.Type, Floats: results}, nil
 	}
 }
 
