@@ -33,7 +33,7 @@ const (
 	opSiLUSlope           // see loops.SiLUSlope
 	opQuantize            // see fuseQuantizers
 	opChoose              // a scalar ≠ 0: b, else c; b and c are not copied
-	opMulMulS             // the first operation of fused: (a·b)·s; s and t are scalars, here and below
+	opMulMulS             // (a·b)·s; s and t are scalars, here and below
 	opLinAdd              // a·s + b·t
 	opLinSub              // a·s − b·t
 	opLinMul              // a·s + (b·c)·t
@@ -43,14 +43,16 @@ const (
 	opReduceDiff          // Σ (a − b)²
 )
 
-// A ref is the lowered form of a program's value: a scalar, or a node of whose elements each represents
-// repeat consecutive elements of the value. So a broadcast along the last axes is never written to memory.
+// A ref is the lowered form of a program's value: a scalar, or a node of whose elements each
+// represents repeat consecutive elements of the value. So a broadcast along the last axes is never
+// written to memory.
 type ref struct {
 	scalar bool
 	id     int // index of the scalar or node
 	repeat int // of a node
-	// partial is the operation by which some axes of a node have been folded, including one that counts
-	// rows. Such a value is only an intermediate step of a fold of all axes, and never computed.
+	// partial is the operation by which some axes of a node have been folded, including one that
+	// counts rows. Such a value is only an intermediate step of a fold of all axes, and never
+	// computed.
 	partial loops.Op
 }
 
@@ -71,7 +73,8 @@ type node struct {
 	sinks   sinks
 }
 
-// An operand is a scalar, or a node of which each element is repeated for repeat elements of the result.
+// An operand is a scalar, or a node of which each element is repeated for repeat elements of the
+// result.
 type operand struct {
 	scalar bool
 	id     int
@@ -109,11 +112,12 @@ func (a *analysis) run() error {
 	for i, in := range a.p.Inputs {
 		switch l, ok := passes.LayoutOf(in.Type, a.rows); {
 		case in.Type.Size() == 1:
-			a.refs = append(a.refs, ref{scalar: true, id: a.scalars.add(scalar{kind: scalarInput, input: i})})
+			id := a.scalars.add(scalar{kind: scalarInput, input: i})
+			a.refs = append(a.refs, ref{scalar: true, id: id})
 		case a.isShared(program.ID(i)):
 			a.refs = append(a.refs, a.add(node{op: opInput, input: i, size: in.Type.Shape[1], shared: true}))
 		case !ok:
-			return &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("input %q of type %s has no part in every row", in.Name, in.Type)}
+			return a.refusal("input %q of type %s is not divided into rows", in.Name, in.Type)
 		default:
 			a.refs = append(a.refs, a.add(node{op: opInput, input: i, size: l.Size()}))
 		}
@@ -134,10 +138,10 @@ func (a *analysis) run() error {
 		}
 		l, ok := passes.LayoutOf(t, a.rows)
 		if !ok || r.partial != loops.None || a.isShared(o.Value) {
-			return &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("output %q of type %s has no part in every row", o.Name, t)}
+			return a.refusal("output %q of type %s is not divided into rows", o.Name, t)
 		}
 		if !r.scalar && a.nodes[r.id].shared && a.nodes[r.id].size*r.repeat*a.rows != int(t.Size()) {
-			return &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("output %q is what all rows share", o.Name)}
+			return a.refusal("output %q is shared by all rows", o.Name)
 		}
 		a.outputs, a.numbers = append(a.outputs, a.full(r, l.Size())), append(a.numbers, -1)
 	}
@@ -145,7 +149,9 @@ func (a *analysis) run() error {
 }
 
 // isShared reports whether a value is an input that all rows share.
-func (a *analysis) isShared(id program.ID) bool { return !a.flat && passes.IsShared(a.p, id, a.rows) }
+func (a *analysis) isShared(id program.ID) bool {
+	return !a.flat && passes.IsShared(a.p, id, a.rows)
+}
 
 func (a *analysis) add(n node) ref {
 	for _, x := range n.in {
@@ -159,9 +165,15 @@ func (a *analysis) add(n node) ref {
 	return ref{id: len(a.nodes) - 1, repeat: 1}
 }
 
+// refusal refuses the program for a reason that is not a single operation.
+func (a *analysis) refusal(format string, args ...any) error {
+	return &Refusal{Program: a.p.Name, Reason: fmt.Sprintf(format, args...)}
+}
+
 // refuse refuses the program for the next node.
 func (a *analysis) refuse(n *program.Node, format string, args ...any) error {
-	return &Refusal{a.p.Name, fmt.Sprintf("%%%d = %s", len(a.refs), n.Op), fmt.Sprintf(format, args...)}
+	return &Refusal{a.p.Name, fmt.Sprintf("%%%d = %s", len(a.refs), n.Op),
+		fmt.Sprintf(format, args...)}
 }
 
 // value finds the ref of a node's result.
@@ -170,15 +182,18 @@ func (a *analysis) value(n *program.Node) (ref, error) {
 		return ref{}, a.refuse(n, "%s", reason)
 	}
 	info, _ := n.Op.Info()
-	if slices.ContainsFunc(n.Args, a.isShared) && (info.Class > program.ClassElementwise || n.Type.Shape[0] == 1) && n.Op != program.OpBroadcast {
-		return ref{}, a.refuse(n, "it reads what all rows share")
+	if slices.ContainsFunc(n.Args, a.isShared) &&
+		(info.Class > program.ClassElementwise || n.Type.Shape[0] == 1) && n.Op != program.OpBroadcast {
+		return ref{}, a.refuse(n, "it reads a value that all rows share")
 	}
-	partial := slices.ContainsFunc(n.Args, func(id program.ID) bool { return a.refs[id].partial != loops.None })
+	partial := slices.ContainsFunc(n.Args,
+		func(id program.ID) bool { return a.refs[id].partial != loops.None })
 	switch n.Op {
-	case program.OpReduceSum, program.OpReduceMax, program.OpReduceMin, program.OpReshape, program.OpStopGradient:
+	case program.OpReduceSum, program.OpReduceMax, program.OpReduceMin, program.OpReshape,
+		program.OpStopGradient:
 	default:
 		if partial {
-			return ref{}, a.refuse(n, "an operand is folded over rows, but not over all")
+			return ref{}, a.refuse(n, "an operand is reduced over some of the axes across rows")
 		}
 	}
 	switch n.Op {
@@ -191,15 +206,16 @@ func (a *analysis) value(n *program.Node) (ref, error) {
 		case len(n.Attr.Ints) == 1:
 			return a.constantRef(math.Float32frombits(uint32(n.Attr.Ints[0]))), nil
 		}
-		return ref{}, a.refuse(n, "a constant has more than one number")
+		return ref{}, a.refuse(n, "a constant has more than one element")
 	case program.OpIota:
 		return a.iota(n)
 	case program.OpStopGradient, program.OpBitcast:
 		return a.refs[n.Args[0]], nil
 	case program.OpReshape:
 		r := a.refs[n.Args[0]] // the order of elements in a row is the same
-		if _, ok := passes.LayoutOf(n.Type, a.rows); !r.scalar && r.partial == loops.None && !ok && n.Type.Size() > 1 {
-			return ref{}, a.refuse(n, "%s has no part in every row", n.Type)
+		if _, ok := passes.LayoutOf(n.Type, a.rows); !r.scalar && r.partial == loops.None && !ok &&
+			n.Type.Size() > 1 {
+			return ref{}, a.refuse(n, "%s is not divided into rows", n.Type)
 		}
 		return r, nil
 	case program.OpBroadcast:
@@ -210,9 +226,9 @@ func (a *analysis) value(n *program.Node) (ref, error) {
 		l, ok := passes.LayoutOf(n.Type, a.rows)
 		switch {
 		case !ok:
-			return ref{}, a.refuse(n, "%s has no part in every row", n.Type)
+			return ref{}, a.refuse(n, "%s is not divided into rows", n.Type)
 		case l.Size()%n.Attr.Block != 0:
-			return ref{}, a.refuse(n, "its blocks are of several rows")
+			return ref{}, a.refuse(n, "its blocks reach over several rows")
 		case n.Attr.Block == 1:
 			return a.refs[n.Args[0]], nil
 		}
@@ -222,7 +238,9 @@ func (a *analysis) value(n *program.Node) (ref, error) {
 	return a.elementwise(n)
 }
 
-func (a *analysis) constantRef(x float32) ref { return ref{scalar: true, id: a.scalars.constant(x)} }
+func (a *analysis) constantRef(x float32) ref {
+	return ref{scalar: true, id: a.scalars.constant(x)}
+}
 
 // iota counts along an axis within rows.
 func (a *analysis) iota(n *program.Node) (ref, error) {
@@ -255,11 +273,12 @@ func (a *analysis) broadcast(n *program.Node) (ref, error) {
 	}
 	to, ok := passes.LayoutOf(n.Type, a.rows)
 	if !ok {
-		return ref{}, a.refuse(n, "%s has no part in every row", n.Type)
+		return ref{}, a.refuse(n, "%s is not divided into rows", n.Type)
 	}
 	if a.isShared(n.Args[0]) {
-		if axes := n.Attr.Axes; axes[len(axes)-1] != len(n.Type.Shape)-1 || !slices.Equal(to.Row, from.Shape[1:]) {
-			return ref{}, a.refuse(n, "a vector is no row")
+		if axes := n.Attr.Axes; axes[len(axes)-1] != len(n.Type.Shape)-1 ||
+			!slices.Equal(to.Row, from.Shape[1:]) {
+			return ref{}, a.refuse(n, "a shared vector is not a row")
 		}
 		return r, nil
 	}
@@ -277,7 +296,8 @@ func (a *analysis) widen(n *program.Node, r ref, from, to program.Type) (ref, er
 		from.Shape = slices.Repeat([]int{1}, len(to.Shape))
 	}
 	f, fits := passes.LayoutOf(from, a.rows)
-	if !ok || !fits || f.Outer != t.Outer || len(f.Row) != len(t.Row) || !slices.Equal(from.Shape[:f.Outer], to.Shape[:t.Outer]) {
+	if !ok || !fits || f.Outer != t.Outer || len(f.Row) != len(t.Row) ||
+		!slices.Equal(from.Shape[:f.Outer], to.Shape[:t.Outer]) {
 		return ref{}, a.refuse(n, "rows of its operands are repeated")
 	}
 	last := len(f.Row) - 1 // axis that is not repeated
@@ -304,10 +324,12 @@ func (a *analysis) widen(n *program.Node, r ref, from, to program.Type) (ref, er
 
 // gather takes elements of a node by index.
 func (a *analysis) gather(r ref, index []int32) ref {
-	return a.add(node{op: opGather, in: []operand{{id: r.id, repeat: 1}}, size: len(index), index: index})
+	return a.add(node{op: opGather, in: []operand{{id: r.id, repeat: 1}}, size: len(index),
+		index: index})
 }
 
-// full returns a node that has every element of a value in memory. size is the number of elements in a row.
+// full returns a node that has every element of a value in memory. size is the number of elements
+// in a row.
 func (a *analysis) full(r ref, size int) int {
 	switch {
 	case r.scalar:
@@ -341,7 +363,7 @@ func (a *analysis) reduce(n *program.Node) (ref, error) {
 	}
 	l, ok := passes.LayoutOf(t, a.rows)
 	if !ok {
-		return ref{}, a.refuse(n, "it folds what has no part in every row")
+		return ref{}, a.refuse(n, "its operand is not divided into rows")
 	}
 	folded := make([]bool, len(l.Row))
 	group, whole := 1, a.flat
@@ -369,16 +391,18 @@ func (a *analysis) reduce(n *program.Node) (ref, error) {
 	if !trailing(l.Row, folded) {
 		id = a.gather(ref{id: id, repeat: 1}, movedLast(l.Row, folded)).id
 	}
-	return a.add(node{op: opFold, fold: op, in: []operand{{id: id, repeat: 1}}, size: l.Size() / group, group: group}), nil
+	return a.add(node{op: opFold, fold: op, in: []operand{{id: id, repeat: 1}}, size: l.Size() / group,
+		group: group}), nil
 }
 
-// reduceAll folds a node, or its partial fold, further; if one element remains, it becomes a single reduction of all elements.
+// reduceAll folds a node, or its partial fold, further; if one element remains, it becomes a single
+// reduction of all elements.
 func (a *analysis) reduceAll(n *program.Node, op loops.Op, r ref) (ref, error) {
 	switch {
 	case op != loops.Add && op != loops.Max && op != loops.Min:
-		return ref{}, a.refuse(n, "it folds rows of what are no floats")
+		return ref{}, a.refuse(n, "it reduces rows of integers")
 	case r.partial != loops.None && r.partial != op:
-		return ref{}, a.refuse(n, "axes are folded by different operations")
+		return ref{}, a.refuse(n, "axes are reduced by different operations")
 	case n.Type.Size() > 1:
 		r.partial = op
 		return r, nil
@@ -454,7 +478,7 @@ func (a *analysis) elementwise(n *program.Node) (ref, error) {
 		case r.scalar:
 		case a.isShared(id):
 			if l, ok := passes.LayoutOf(n.Type, a.rows); !ok || !slices.Equal(l.Row, t.Shape[1:]) {
-				return ref{}, a.refuse(n, "a vector is no row")
+				return ref{}, a.refuse(n, "a shared vector is not a row")
 			}
 		default:
 			if r, err = a.widen(n, r, t, n.Type); err != nil {
@@ -474,10 +498,7 @@ func (a *analysis) elementwise(n *program.Node) (ref, error) {
 	case n.Op == program.OpConvert && (op == loops.Ne || op == loops.NeBits):
 		refs = append(refs, a.constantRef(0))
 	case n.Op == program.OpNot && op == loops.Sub:
-		refs = append(refs, a.constantRef(1))
-	}
-	if op == loops.Sub && n.Op == program.OpNot {
-		slices.Reverse(refs)
+		refs = []ref{a.constantRef(1), refs[0]}
 	}
 	if size == 0 {
 		return ref{scalar: true, id: a.scalars.operation(op, refs)}, nil
@@ -508,7 +529,8 @@ func (a *analysis) elements(op loops.Op, refs []ref, size, common int) int {
 		}
 	}
 	for i, x := range in {
-		if !x.scalar && x.repeat > 1 && (x.repeat < leastRun || x.repeat != longest || op == opClamp && i == 0) {
+		if !x.scalar && x.repeat > 1 && (x.repeat < leastRun || x.repeat != longest ||
+			op == opClamp && i == 0) {
 			in[i] = operand{id: a.full(ref{id: x.id, repeat: x.repeat}, size), repeat: 1}
 		}
 	}

@@ -53,13 +53,15 @@ type Refusal struct {
 
 // Error names the program, the operation and the reason.
 func (r *Refusal) Error() string {
-	if r.Node == "" {
-		return fmt.Sprintf("program %q is not computed in one pass: %s", r.Program, r.Reason)
+	reason := r.Reason
+	if r.Node != "" {
+		reason = r.Node + ": " + reason
 	}
-	return fmt.Sprintf("program %q is not computed in one pass: %s: %s", r.Program, r.Node, r.Reason)
+	return fmt.Sprintf("program %q is not computed in one pass: %s", r.Program, reason)
 }
 
-// Divide cuts p, which must be valid, into what needs whole tensors and what needs one row at a time.
+// Divide cuts p, which must be valid, into what needs whole tensors and what needs one row at a
+// time.
 func Divide(p *program.Program, rows int) (passes.Division, error) {
 	return passes.DivideRows(p, rows, func(passes.Layout) bool { return true })
 }
@@ -71,10 +73,13 @@ const (
 	unitElements = 1 << 15   // of the widest value in a unit: enough that starting one costs nothing
 )
 
-// Compile compiles p, which must be valid, for the given number of rows, or refuses it with a [*Refusal]. All
-// inputs and outputs must have elements in every row, except scalars and inputs of shape [1, n], which all rows
-// share. stored says, by name, how float inputs and outputs are stored; those without an entry are float32.
-func Compile(p *program.Program, rows int, stored map[string]passes.Storage) (k *Kernel, err error) {
+// Compile compiles p, which must be valid, for the given number of rows, or refuses it with a
+// [*Refusal]. All inputs and outputs must have elements in every row, except scalars and inputs of
+// shape [1, n], which all rows share. stored says, by name, how float inputs and outputs are
+// stored; those without an entry are float32.
+func Compile(
+	p *program.Program, rows int, stored map[string]passes.Storage,
+) (k *Kernel, err error) {
 	defer recovered.Catch(executor, p.Name, &err)
 	if p, err = transform.Simplify(p); err != nil {
 		return nil, err
@@ -82,8 +87,9 @@ func Compile(p *program.Program, rows int, stored map[string]passes.Storage) (k 
 	return compile(&analysis{p: p, rows: rows}, stored)
 }
 
-// CompileFlat compiles p, which must be valid, for rows of its own choice: runs of elements where all tensors have the same
-// number of elements and no operation depends on rows, else the rows of the last axis. It refuses p with a [*Refusal].
+// CompileFlat compiles p, which must be valid, for rows of its own choice: runs of elements where
+// all tensors have the same number of elements and no operation depends on rows, else the rows of
+// the last axis. It refuses p with a [*Refusal].
 func CompileFlat(p *program.Program) (k *Kernel, err error) {
 	defer recovered.Catch(executor, p.Name, &err)
 	if p, err = transform.Simplify(p); err != nil {
@@ -121,12 +127,12 @@ func compile(a *analysis, stored map[string]passes.Storage) (*Kernel, error) {
 	}
 	for _, in := range k.inputs {
 		if in.at == passes.Int8 {
-			return nil, &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("input %q is stored in 8 bits", in.name)}
+			return nil, a.refusal("input %q is stored in 8 bits", in.name)
 		}
 	}
 	for _, o := range k.outputs {
 		if o.at == passes.Rounded {
-			return nil, &Refusal{Program: a.p.Name, Reason: fmt.Sprintf("output %q is stored as inputs are read", o.name)}
+			return nil, a.refusal("output %q has a storage that only inputs may have", o.name)
 		}
 	}
 	last := a.choosePasses()

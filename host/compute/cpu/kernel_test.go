@@ -285,19 +285,19 @@ func TestRefusals(t *testing.T) {
 		"the CPU executor does not have this operation": func(b *program.Builder, x, y, z program.Value) program.Value {
 			return x.Transpose(1, 0).Reshape(4, 8)
 		},
-		"an operand is folded over rows, but not over all": func(b *program.Builder, x, y, z program.Value) program.Value {
+		"an operand is reduced over some of the axes across rows": func(b *program.Builder, x, y, z program.Value) program.Value {
 			return x.ReduceSum(0).Reshape(1, 8).Add(x)
 		},
 		"rows of its operands are repeated": func(b *program.Builder, x, y, z program.Value) program.Value {
 			return x.Reshape(2, 2, 8).Add(y).Reshape(4, 8)
 		},
-		"it reads what all rows share": func(b *program.Builder, x, y, z program.Value) program.Value {
+		"it reads a value that all rows share": func(b *program.Builder, x, y, z program.Value) program.Value {
 			return z.Exp().Add(x)
 		},
 		"it counts rows": func(b *program.Builder, x, y, z program.Value) program.Value {
 			return x.Add(b.Iota(program.FloatType(4, 8), 0))
 		},
-		"its blocks are of several rows": func(b *program.Builder, x, y, z program.Value) program.Value {
+		"its blocks reach over several rows": func(b *program.Builder, x, y, z program.Value) program.Value {
 			return x.Reshape(32).Hadamard(32).Reshape(4, 8)
 		},
 	} {
@@ -310,7 +310,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
-	if _, err := cpu.Compile(quest(t, 4, 16, 16, true), 7, nil); err == nil || !strings.Contains(err.Error(), "no part in every row") {
+	if _, err := cpu.Compile(quest(t, 4, 16, 16, true), 7, nil); err == nil || !strings.Contains(err.Error(), "is not divided into rows") {
 		t.Errorf("another number of rows: %v", err)
 	}
 	if _, err := cpu.Compile(quest(t, 4, 16, 16, true), 4, map[string]passes.Storage{"x": passes.Int8}); err == nil {

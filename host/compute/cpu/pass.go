@@ -2,8 +2,9 @@ package cpu
 
 import "slices"
 
-// choosePasses chooses the pass over the tensors that computes each reduction, and returns the last one, which writes all
-// tensors. Reductions that no element depends on belong to the last pass, which reads the tensors in any case.
+// choosePasses chooses the pass over the tensors that computes each reduction, and returns the last
+// one, which writes all tensors. Reductions that no element depends on belong to the last pass,
+// which reads the tensors in any case.
 func (a *analysis) choosePasses() int {
 	last := 0
 	for _, id := range a.outputs {
@@ -49,7 +50,8 @@ func (a *analysis) choosePasses() int {
 	return last
 }
 
-// pass returns the analysis of one pass: its reductions are appended as nodes. Only the last one writes tensors.
+// pass returns the analysis of one pass: its reductions are appended as nodes. Only the last one
+// writes tensors.
 func (a *analysis) pass(number int, last bool) *analysis {
 	one := *a
 	one.nodes, one.outputs = slices.Clone(a.nodes), slices.Clone(a.outputs)
@@ -60,7 +62,8 @@ func (a *analysis) pass(number int, last bool) *analysis {
 	}
 	for i, d := range a.reductions {
 		if d.phase == number {
-			one.nodes = append(one.nodes, node{op: opReduce, fold: d.fold, group: i, in: []operand{{id: d.node, repeat: 1}}})
+			one.nodes = append(one.nodes, node{op: opReduce, fold: d.fold, group: i,
+				in: []operand{{id: d.node, repeat: 1}}})
 		}
 	}
 	return &one

@@ -22,9 +22,10 @@ const (
 // sinks are the outputs that an opQuantize writes directly to memory; −1 for none.
 type sinks struct{ codes, value, near int }
 
-// fuseQuantizers finds the pattern that [loops.Quantizer] computes in one pass: numbers, divided or not, are
-// clamped and rounded to integers. The integers may be an 8-bit output; their products with a scale, and whether
-// the numbers are near the bounds, may be further outputs. Each saves a pass, and all together save three more.
+// fuseQuantizers finds the pattern that [loops.Quantizer] computes in one pass: numbers, divided or
+// not, are clamped and rounded to integers. The integers may be an 8-bit output; their products
+// with a scale, and whether the numbers are near the bounds, may be further outputs. Each saves a
+// pass, and all together save three more.
 func (a *analysis) fuseQuantizers(outputs []port) {
 	for id := range a.nodes {
 		whole := &a.nodes[id]
@@ -38,7 +39,8 @@ func (a *analysis) fuseQuantizers(outputs []port) {
 		clampID := whole.in[0].id
 		clamp := a.nodes[clampID]
 		x := clamp.in[0]
-		if x.scalar || x.repeat > 1 || a.nodes[x.id].shared || !clamp.in[1].scalar || !clamp.in[2].scalar {
+		if x.scalar || x.repeat > 1 || a.nodes[x.id].shared || !clamp.in[1].scalar ||
+			!clamp.in[2].scalar {
 			continue
 		}
 		unit := operand{scalar: true, id: a.scalars.constant(1), repeat: 1}
@@ -56,7 +58,8 @@ func (a *analysis) fuseQuantizers(outputs []port) {
 			continue // the clamp is computed anyway
 		}
 		valueID := a.only(func(n *node) bool {
-			return n.op == loops.Mul && len(n.in) == 2 && slices.ContainsFunc(n.in, func(y operand) bool { return !y.scalar && y.id == id && y.repeat == 1 })
+			isWhole := func(y operand) bool { return !y.scalar && y.id == id && y.repeat == 1 }
+			return n.op == loops.Mul && len(n.in) == 2 && slices.ContainsFunc(n.in, isWhole)
 		})
 		if o := a.soleOutput(valueID, uses); o >= 0 && outputs[o].dtype == program.Float {
 			factor := a.nodes[valueID].in[0]
@@ -73,7 +76,8 @@ func (a *analysis) fuseQuantizers(outputs []port) {
 		if s == (sinks{-1, -1, -1}) {
 			continue // it would save nothing
 		}
-		if d := a.nodes[x.id]; d.op == loops.Div && !d.in[0].scalar && d.in[0].repeat == 1 && !a.nodes[d.in[0].id].shared && number(d.in[1]) &&
+		if d := a.nodes[x.id]; d.op == loops.Div && !d.in[0].scalar && d.in[0].repeat == 1 &&
+			!a.nodes[d.in[0].id].shared && number(d.in[1]) &&
 			uses[x.id] == 1+min(1, s.near+1) {
 			in[quantizedNumbers], in[quantizedDivisor], whole.divides = d.in[0], d.in[1], true
 		}
@@ -114,7 +118,8 @@ func (a *analysis) soleOutput(id int, uses []int) int {
 
 // writes reports whether the node's instruction writes an output directly to memory.
 func (n *node) writes(output int) bool {
-	return n.op == opQuantize && (n.sinks.codes == output || n.sinks.value == output || n.sinks.near == output)
+	return n.op == opQuantize && (n.sinks.codes == output || n.sinks.value == output ||
+		n.sinks.near == output)
 }
 
 // quantize executes an opQuantize for rows from the given one on.
@@ -150,7 +155,8 @@ func (w *worker) quantize(r *run, ins *instruction, first int) {
 		v := w.values[x.id]
 		return v[at/x.repeat%len(v)] // cyclically, if all rows share it
 	}
-	q := loops.Quantizer{Divides: ins.divides, Low: number(quantizedLow, 0), High: number(quantizedHigh, 0), Distance: number(quantizedDistance, 0)}
+	q := loops.Quantizer{Divides: ins.divides, Low: number(quantizedLow, 0),
+		High: number(quantizedHigh, 0), Distance: number(quantizedDistance, 0)}
 	for at := 0; at < len(numbers); at += length {
 		q.Divisor, q.Scale = number(quantizedDivisor, at), number(quantizedScale, at)
 		q.Run(to.Part(at, at+length), numbers[at:at+length])

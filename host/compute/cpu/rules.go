@@ -23,20 +23,41 @@ func forAll(op loops.Op) byType { return byType{op, op, op, op} }
 
 // operations maps the elementwise operations to their loops. Bools are the floats 0 and 1.
 var operations = map[program.Op]byType{
-	program.OpNeg: {loops.Neg, loops.NegBits}, program.OpAbs: {loops.Abs, loops.AbsInt}, program.OpSign: {loops.Sign, loops.SignInt},
-	program.OpSqrt: {loops.Sqrt}, program.OpExp: {loops.Exp}, program.OpExpm1: {loops.Expm1}, program.OpLog: {loops.Log},
-	program.OpLog1p: {loops.Log1p}, program.OpTanh: {loops.Tanh}, program.OpFloor: {loops.Floor}, program.OpRound: {loops.Round},
-	program.OpLogb: {loops.Logb}, program.OpIsFinite: {loops.IsFinite},
-	program.OpNot: {loops.None, loops.Not, loops.Not, loops.Sub}, // 1 − x of a bool
-	program.OpAdd: {loops.Add, loops.AddBits, loops.AddBits}, program.OpSub: {loops.Sub, loops.SubBits, loops.SubBits},
-	program.OpMul: {loops.Mul, loops.MulBits, loops.MulBits}, program.OpDiv: {loops.Div}, program.OpPow: {loops.Pow},
-	program.OpMax: {loops.Max, loops.MaxInt, loops.MaxUint}, program.OpMin: {loops.Min, loops.MinInt, loops.MinUint},
-	program.OpLdexp: {loops.Ldexp}, program.OpAnd: forAll(loops.And), program.OpOr: forAll(loops.Or), program.OpXor: forAll(loops.Xor),
-	program.OpShl: forAll(loops.Shl), program.OpShr: {loops.None, loops.ShrInt, loops.ShrUint},
-	program.OpEq: {loops.Eq, loops.EqBits, loops.EqBits, loops.Eq}, program.OpNe: {loops.Ne, loops.NeBits, loops.NeBits, loops.Ne},
-	program.OpLt: {loops.Lt, loops.LtInt, loops.LtUint}, program.OpLe: {loops.Le, loops.LeInt, loops.LeUint},
-	program.OpGt: {loops.Lt, loops.LtInt, loops.LtUint}, program.OpGe: {loops.Le, loops.LeInt, loops.LeUint}, // with the operands swapped
-	program.OpClamp: {opClamp}, program.OpSelect: forAll(opSelect),
+	program.OpNeg:      {loops.Neg, loops.NegBits},
+	program.OpAbs:      {loops.Abs, loops.AbsInt},
+	program.OpSign:     {loops.Sign, loops.SignInt},
+	program.OpSqrt:     {loops.Sqrt},
+	program.OpExp:      {loops.Exp},
+	program.OpExpm1:    {loops.Expm1},
+	program.OpLog:      {loops.Log},
+	program.OpLog1p:    {loops.Log1p},
+	program.OpTanh:     {loops.Tanh},
+	program.OpFloor:    {loops.Floor},
+	program.OpRound:    {loops.Round},
+	program.OpLogb:     {loops.Logb},
+	program.OpIsFinite: {loops.IsFinite},
+	program.OpNot:      {loops.None, loops.Not, loops.Not, loops.Sub}, // 1 − x of a bool
+	program.OpAdd:      {loops.Add, loops.AddBits, loops.AddBits},
+	program.OpSub:      {loops.Sub, loops.SubBits, loops.SubBits},
+	program.OpMul:      {loops.Mul, loops.MulBits, loops.MulBits},
+	program.OpDiv:      {loops.Div},
+	program.OpPow:      {loops.Pow},
+	program.OpMax:      {loops.Max, loops.MaxInt, loops.MaxUint},
+	program.OpMin:      {loops.Min, loops.MinInt, loops.MinUint},
+	program.OpLdexp:    {loops.Ldexp},
+	program.OpAnd:      forAll(loops.And),
+	program.OpOr:       forAll(loops.Or),
+	program.OpXor:      forAll(loops.Xor),
+	program.OpShl:      forAll(loops.Shl),
+	program.OpShr:      {loops.None, loops.ShrInt, loops.ShrUint},
+	program.OpEq:       {loops.Eq, loops.EqBits, loops.EqBits, loops.Eq},
+	program.OpNe:       {loops.Ne, loops.NeBits, loops.NeBits, loops.Ne},
+	program.OpLt:       {loops.Lt, loops.LtInt, loops.LtUint},
+	program.OpLe:       {loops.Le, loops.LeInt, loops.LeUint},
+	program.OpGt:       {loops.Lt, loops.LtInt, loops.LtUint}, // with the operands swapped
+	program.OpGe:       {loops.Le, loops.LeInt, loops.LeUint}, // with the operands swapped
+	program.OpClamp:    {opClamp},
+	program.OpSelect:   forAll(opSelect),
 }
 
 // operation chooses the loop of an elementwise node. swapped reports that its operands must be

@@ -14,9 +14,10 @@ import (
 )
 
 // A Call is a kernel with its memory: for each input and output of its program a row-major slice:
-// []float32, []uint16 for floats stored in bfloat16, []int8 for those in 8 bits, []int32 and []uint32
-// for integers, []bool for bools; slices of one element for scalars. An input and the output of the
-// same name may share a []float32, which is then updated in place; otherwise slices must not overlap.
+// []float32, []uint16 for floats stored in bfloat16, []int8 for those in 8 bits, []int32 and
+// []uint32 for integers, []bool for bools; slices of one element for scalars. An input and the
+// output of the same name may share a []float32, which is then updated in place; otherwise slices
+// must not overlap.
 type Call struct {
 	Kernel          *Kernel
 	Inputs, Outputs []any
@@ -78,7 +79,8 @@ type run struct {
 func (r *runner) begin(c Call) (err error) {
 	k := c.Kernel
 	defer recovered.Catch(executor, k.p.Name, &err)
-	s := &run{Call: c, k: k, env: make([]float32, len(k.scalars.list)), shared: make([][]float32, len(k.inputs)), left: make([]atomic.Int32, len(k.passes))}
+	s := &run{Call: c, k: k, env: make([]float32, len(k.scalars.list)),
+		shared: make([][]float32, len(k.inputs)), left: make([]atomic.Int32, len(k.passes))}
 	for i, v := range k.scalars.list {
 		switch v.kind {
 		case scalarConstant:
@@ -118,8 +120,9 @@ type unit struct {
 	pass, i int
 }
 
-// units lists the units in the order in which they are started. The first pass of the next call comes before the second
-// pass of a call, so that goroutines hardly wait for the end of a pass, and the tensors of the call are still in a cache.
+// units lists the units in the order in which they are started. The first pass of the next call
+// comes before the second pass of a call, so that goroutines hardly wait for the end of a pass, and
+// the tensors of the call are still in a cache.
 func (r *runner) units() (list []unit) {
 	passes := 0
 	for _, s := range r.runs {
@@ -128,7 +131,8 @@ func (r *runner) units() (list []unit) {
 	for step := range len(r.runs) + passes {
 		for pass := range passes {
 			i := step - pass
-			if i < 0 || i >= len(r.runs) || pass >= len(r.runs[i].k.passes) || len(r.runs[i].k.passes[pass].code) == 0 {
+			if i < 0 || i >= len(r.runs) || pass >= len(r.runs[i].k.passes) ||
+				len(r.runs[i].k.passes[pass].code) == 0 {
 				continue
 			}
 			for part := range r.runs[i].count {
@@ -139,8 +143,8 @@ func (r *runner) units() (list []unit) {
 	return list
 }
 
-// do computes a unit once the pass before its own is done, and finishes its pass if it is the last one. After a failure nothing is
-// computed any more.
+// do computes a unit once the pass before its own is done, and finishes its pass if it is the last
+// one. After a failure nothing is computed any more.
 func (r *runner) do(u unit) {
 	r.mu.Lock()
 	for u.run.done < u.pass && r.failed == nil {
@@ -165,7 +169,8 @@ func (r *runner) do(u unit) {
 	}
 }
 
-// finish finishes a pass of a call: it combines the folds of the units, in order, and computes the scalars that depend on them.
+// finish finishes a pass of a call: it combines the folds of the units, in order, and computes the
+// scalars that depend on them.
 func (r *runner) finish(s *run, pass int) (err error) {
 	k := s.k
 	defer recovered.Catch(executor, k.p.Name, &err)
@@ -204,7 +209,8 @@ func (u unit) compute() (err error) {
 		for _, p := range k.passes {
 			values = max(values, len(p.values))
 		}
-		w = &worker{scratch: make([]float32, k.scratch*k.tile), values: make([][]float32, values), lanes: make([]loops.Lanes, len(k.reductions))}
+		w = &worker{scratch: make([]float32, k.scratch*k.tile), values: make([][]float32, values),
+			lanes: make([]loops.Lanes, len(k.reductions))}
 	}
 	defer func() { // keep the worker, but none of the caller's memory
 		clear(w.values)
@@ -243,8 +249,10 @@ func (c Call) check() error {
 		for o, out := range k.outputs {
 			x, isFloats := c.Inputs[i].([]float32)
 			y, areFloats := c.Outputs[o].([]float32)
-			if isFloats && areFloats && in.name != out.name && unsafe.SliceData(x) == unsafe.SliceData(y) && len(x) > 0 {
-				return fmt.Errorf("program %q: output %q is the memory of the input %q", k.p.Name, out.name, in.name)
+			same := isFloats && areFloats && len(x) > 0 && unsafe.SliceData(x) == unsafe.SliceData(y)
+			if same && in.name != out.name {
+				return fmt.Errorf("program %q: output %q has the memory of the input %q",
+					k.p.Name, out.name, in.name)
 			}
 		}
 	}
@@ -273,7 +281,8 @@ func (k *Kernel) check(kind string, ports []port, memory []any) error {
 			n, ok = len(m), p.dtype == program.Uint
 		}
 		if !ok || n != p.size {
-			return fmt.Errorf("program %q: %s %q is a %T of %d elements, want %d of %s stored as %s", k.p.Name, kind, p.name, memory[i], n, p.size, p.dtype, p.at)
+			return fmt.Errorf("program %q: %s %q is a %T of %d elements, want %d of %s stored as %s",
+				k.p.Name, kind, p.name, memory[i], n, p.size, p.dtype, p.at)
 		}
 	}
 	return nil
@@ -405,8 +414,8 @@ func (w *worker) execute(ins *instruction) {
 		w.fused(ins, dst)
 		return
 	}
-	// The length of parts in which every operand is a number, or a number for each element. Operands that stand for runs of elements
-	// have runs of one length.
+	// The length of parts in which every operand is a number, or a number for each element. Operands
+	// that stand for runs of elements have runs of one length.
 	length := len(dst)
 	var parts [3]part
 	for i, x := range ins.in {

@@ -33,51 +33,57 @@ func (a *analysis) uses() []int {
 	return uses
 }
 
-// fuse replaces operations by others with the same results that take fewer passes. Nodes stand in topological order.
+// fuse replaces operations by others with the same results that take fewer passes. Nodes are in
+// topological order.
 func (a *analysis) fuse() {
 	uses := a.uses()
+	of := func(x operand) []operand { return a.nodes[x.id].in }
 	once := func(x operand, op loops.Op) bool {
 		return !x.scalar && x.repeat == 1 && a.nodes[x.id].op == op && uses[x.id] == 1
 	}
+	onceDense := func(x operand, op loops.Op) bool { return once(x, op) && a.dense(of(x)) }
 	for i := range a.nodes {
 		n := &a.nodes[i]
+		if uses[i] == 0 || len(n.in) == 0 {
+			continue
+		}
+		x, y := n.in[0], n.in[len(n.in)-1]
 		switch {
-		case uses[i] == 0:
-		case n.op == opFold && n.fold == loops.Add && once(n.in[0], loops.Mul) && a.dense(a.nodes[n.in[0].id].in):
-			n.op, n.in = opSumMul, a.nodes[n.in[0].id].in
-		case n.op == opFold && n.fold == loops.Max && once(n.in[0], loops.Abs) && a.dense(a.nodes[n.in[0].id].in):
-			n.op, n.in = opLargest, a.nodes[n.in[0].id].in
-		case n.op == opClamp && once(n.in[0], loops.Round) && a.limits(n.in[1:], true):
+		case n.op == opFold && n.fold == loops.Add && onceDense(x, loops.Mul):
+			n.op, n.in = opSumMul, of(x)
+		case n.op == opFold && n.fold == loops.Max && onceDense(x, loops.Abs):
+			n.op, n.in = opLargest, of(x)
+		case n.op == opClamp && once(x, loops.Round) && a.limits(n.in[1:], true):
 			// integers round to themselves
-			round := &a.nodes[n.in[0].id]
+			round := &a.nodes[x.id]
 			round.op, round.in = opClamp, append(slices.Clone(round.in), n.in[1:]...)
 			n.op, n.in = opRoundSmall, n.in[:1]
-		case n.op == loops.Round && !n.in[0].scalar && a.nodes[n.in[0].id].op == opClamp && a.limits(a.nodes[n.in[0].id].in[1:], false):
+		case n.op == loops.Div && x.scalar && once(y, loops.Add) &&
+			a.dense(of(y)[:1]) && of(y)[1].scalar:
 			n.op = opRoundSmall
-		case n.op == loops.Mul && once(n.in[0], opRoundSmall) && number(n.in[1]):
-			n.op, n.in = opRoundMul, []operand{a.nodes[n.in[0].id].in[0], n.in[1]}
-		case n.op == loops.Mul && once(n.in[1], opRoundSmall) && number(n.in[0]):
-			n.op, n.in = opRoundMul, []operand{a.nodes[n.in[1].id].in[0], n.in[0]}
-		case n.op == loops.Le && once(n.in[0], loops.Abs) && number(n.in[1]):
-			if abs := a.nodes[n.in[0].id]; once(abs.in[0], loops.Sub) && a.dense(a.nodes[abs.in[0].id].in) {
-				n.op, n.in = opNear, append(slices.Clone(a.nodes[abs.in[0].id].in), n.in[1])
-			}
-		case n.op == loops.Exp && once(n.in[0], loops.Neg) && a.dense(a.nodes[n.in[0].id].in):
-			n.op, n.in = opExpNeg, a.nodes[n.in[0].id].in
-		case n.op == loops.Exp && once(n.in[0], loops.Sub) && a.dense(a.nodes[n.in[0].id].in[:1]) && number(a.nodes[n.in[0].id].in[1]):
-			n.op, n.in = opExpSub, a.nodes[n.in[0].id].in
-		case n.op == loops.Div && n.in[0].scalar && once(n.in[1], loops.Add) && a.dense(a.nodes[n.in[1].id].in[:1]) && a.nodes[n.in[1].id].in[1].scalar:
-			n.op, n.in = opIntoAdd, []operand{a.nodes[n.in[1].id].in[0], n.in[0], a.nodes[n.in[1].id].in[1]}
+		case n.op == loops.Mul && once(x, opRoundSmall) && number(y):
+			n.op, n.in = opRoundMul, []operand{of(x)[0], y}
+		case n.op == loops.Mul && once(y, opRoundSmall) && number(x):
+			n.op, n.in = opRoundMul, []operand{of(y)[0], x}
+		case n.op == loops.Le && once(x, loops.Abs) && number(y) && onceDense(of(x)[0], loops.Sub):
+			n.op, n.in = opNear, append(slices.Clone(of(of(x)[0])), y)
+		case n.op == loops.Exp && onceDense(x, loops.Neg):
+			n.op, n.in = opExpNeg, of(x)
+		case n.op == loops.Exp && once(x, loops.Sub) && a.dense(of(x)[:1]) && number(of(x)[1]):
+			n.op, n.in = opExpSub, of(x)
+		case n.op == loops.Div && x.scalar && once(y, loops.Add) && a.dense(of(y)[:1]) && of(y)[1].scalar:
+			n.op, n.in = opIntoAdd, []operand{of(y)[0], x, of(y)[1]}
 		case n.op == loops.Mul && a.siluSlope(n, once) != nil:
 			n.op, n.in = opSiLUSlope, a.siluSlope(n, once)
-		case n.op == loops.Mul && a.dense(n.in) && once(n.in[0], loops.Mul) && a.dense(a.nodes[n.in[0].id].in):
-			n.op, n.in = opMulMul, append(slices.Clone(a.nodes[n.in[0].id].in), n.in[1])
-		case n.op == loops.Mul && a.dense(n.in) && once(n.in[1], loops.Mul) && a.dense(a.nodes[n.in[1].id].in):
-			n.op, n.in = opMulMul, append(slices.Clone(a.nodes[n.in[1].id].in), n.in[0])
-		case n.op == opReduce && n.fold == loops.Add && once(n.in[0], loops.Mul) && a.dense(a.nodes[n.in[0].id].in):
-			n.op, n.in = opReduceMul, a.nodes[n.in[0].id].in
-			if e := n.in[0]; e == n.in[1] && a.nodes[e.id].op == loops.Sub && uses[e.id] == 2 && a.dense(a.nodes[e.id].in) {
-				n.op, n.in = opReduceDiff, a.nodes[e.id].in
+		case n.op == loops.Mul && a.dense(n.in) && onceDense(x, loops.Mul):
+			n.op, n.in = opMulMul, append(slices.Clone(of(x)), y)
+		case n.op == loops.Mul && a.dense(n.in) && onceDense(y, loops.Mul):
+			n.op, n.in = opMulMul, append(slices.Clone(of(y)), x)
+		case n.op == opReduce && n.fold == loops.Add && onceDense(x, loops.Mul):
+			n.op, n.in = opReduceMul, of(x)
+			e := n.in[0]
+			if e == n.in[1] && a.nodes[e.id].op == loops.Sub && uses[e.id] == 2 && a.dense(of(e)) {
+				n.op, n.in = opReduceDiff, of(e)
 			}
 		default:
 			a.fuseLinear(n, once)
@@ -97,10 +103,12 @@ func (a *analysis) fuseLinear(n *node, once func(x operand, op loops.Op) bool) {
 		return x, operand{scalar: true, id: a.scalars.constant(1)}
 	}
 	switch {
-	case n.op == loops.Mul && n.in[1].scalar && once(n.in[0], loops.Mul) && a.dense(a.nodes[n.in[0].id].in):
+	case n.op == loops.Mul && n.in[1].scalar && once(n.in[0], loops.Mul) &&
+		a.dense(a.nodes[n.in[0].id].in):
 		n.op, n.in = opMulMulS, append(slices.Clone(a.nodes[n.in[0].id].in), n.in[1])
 	case n.op == loops.Add && n.in[1].scalar && once(n.in[0], loops.Mul):
-		if root := a.nodes[n.in[0].id].in; root[1].scalar && once(root[0], loops.Sqrt) && a.dense(a.nodes[root[0].id].in) {
+		if root := a.nodes[n.in[0].id].in; root[1].scalar && once(root[0], loops.Sqrt) &&
+			a.dense(a.nodes[root[0].id].in) {
 			n.op, n.in = opSqrtLin, []operand{a.nodes[root[0].id].in[0], root[1], n.in[1]}
 		}
 	case (n.op == loops.Add || n.op == loops.Sub) && a.dense(n.in) && n.in[0] != n.in[1]:
@@ -128,12 +136,14 @@ func (a *analysis) fuseLinear(n *node, once func(x operand, op loops.Op) bool) {
 func (a *analysis) siluSlope(n *node, once func(x operand, op loops.Op) bool) []operand {
 	for i, sum := range n.in {
 		s := n.in[1-i]
-		if !once(sum, loops.Add) || !a.isOne(a.nodes[sum.id].in[1]) || !once(a.nodes[sum.id].in[0], loops.Mul) {
+		if !once(sum, loops.Add) || !a.isOne(a.nodes[sum.id].in[1]) ||
+			!once(a.nodes[sum.id].in[0], loops.Mul) {
 			continue
 		}
 		product := a.nodes[a.nodes[sum.id].in[0].id].in
 		for j, rest := range product {
-			if x := product[1-j]; once(rest, loops.Sub) && a.isOne(a.nodes[rest.id].in[0]) && a.nodes[rest.id].in[1] == s && a.dense([]operand{x, s}) {
+			if x := product[1-j]; once(rest, loops.Sub) && a.isOne(a.nodes[rest.id].in[0]) &&
+				a.nodes[rest.id].in[1] == s && a.dense([]operand{x, s}) {
 				return []operand{x, s}
 			}
 		}
@@ -150,10 +160,13 @@ func number(x operand) bool { return x.scalar || x.repeat > 1 }
 
 // dense reports whether all operands are nodes with as many elements as the result in every row.
 func (a *analysis) dense(in []operand) bool {
-	return !slices.ContainsFunc(in, func(x operand) bool { return x.scalar || x.repeat > 1 || a.nodes[x.id].shared })
+	return !slices.ContainsFunc(in, func(x operand) bool {
+		return x.scalar || x.repeat > 1 || a.nodes[x.id].shared
+	})
 }
 
-// limits reports whether the bounds of a clamp are constants in the range of [loops.RoundSmall], and integers if whole is set.
+// limits reports whether the bounds of a clamp are constants in the range of [loops.RoundSmall],
+// and integers if whole is set.
 func (a *analysis) limits(bounds []operand, whole bool) bool {
 	return !slices.ContainsFunc(bounds, func(x operand) bool {
 		if !x.scalar || a.scalars.list[x.id].kind != scalarConstant {
@@ -283,7 +296,8 @@ func (w *writer) sort() {
 	}
 }
 
-// findLastReads computes the live range of each value. The alternatives of a choice live as long as the choice.
+// findLastReads computes the live range of each value. The alternatives of a choice live as long as
+// the choice.
 func (w *writer) findLastReads() {
 	w.lastRead = slices.Repeat([]int{-1}, len(w.nodes))
 	for _, id := range w.outputs {
@@ -308,13 +322,15 @@ func (w *writer) findLastReads() {
 // mayBe reports whether a node is an input, or a choice that may be the input.
 func (w *writer) mayBe(id, input int) bool {
 	n := w.nodes[id]
-	return n.op == opInput && n.input == input || n.op == opChoose && slices.ContainsFunc(n.in, func(x operand) bool {
-		return !x.scalar && w.mayBe(x.id, input)
-	})
+	return n.op == opInput && n.input == input ||
+		n.op == opChoose && slices.ContainsFunc(n.in, func(x operand) bool {
+			return !x.scalar && w.mayBe(x.id, input)
+		})
 }
 
-// destinations returns how the outputs that equal a node are written: directly (direct, else −1), by store instructions right
-// after it, or by deferred ones at the end, if the input of the same name, which may share the memory, is still to be read.
+// destinations returns how the outputs that equal a node are written: directly (direct, else −1),
+// by store instructions right after it, or by deferred ones at the end, if the input of the same
+// name, which may share the memory, is still to be read.
 func (w *writer) destinations(at, id int) (direct int, stores, deferred []instruction) {
 	direct = -1
 	n := w.nodes[id]
@@ -322,7 +338,8 @@ func (w *writer) destinations(at, id int) (direct int, stores, deferred []instru
 		if out != id || n.writes(o) {
 			continue
 		}
-		store := instruction{node: node{in: []operand{{id: id, repeat: 1}}, size: n.size}, dst: o, store: true}
+		store := instruction{node: node{in: []operand{{id: id, repeat: 1}}, size: n.size}, dst: o,
+			store: true}
 		plain := w.outs[o].dtype == program.Float && w.outs[o].at == passes.Float32
 		switch {
 		case n.op == opInput || n.op == opChoose || w.overwrites(o, at, n):
@@ -338,8 +355,8 @@ func (w *writer) destinations(at, id int) (direct int, stores, deferred []instru
 	return direct, stores, deferred
 }
 
-// overwrites reports whether an output that is written at a position may take the memory of an input that is still to be read, or
-// that its own instruction reads in another order.
+// overwrites reports whether an output that is written at a position may take the memory of an
+// input that is still to be read, or that its own instruction reads in another order.
 func (w *writer) overwrites(output, at int, n node) bool {
 	i := w.p.Input(w.p.Outputs[output].Name)
 	if i < 0 {
@@ -353,7 +370,8 @@ func (w *writer) overwrites(output, at int, n node) bool {
 	})
 }
 
-// define allocates memory for a node and writes its instruction. direct is the output that it writes directly, or −1.
+// define allocates memory for a node and writes its instruction. direct is the output that it
+// writes directly, or −1.
 func (w *writer) define(at, id, direct int) {
 	n, p := w.nodes[id], &w.values[id]
 	p.size = n.size
@@ -364,7 +382,8 @@ func (w *writer) define(at, id, direct int) {
 	case n.op == opInput && n.shared:
 		p.kind, p.index = inShared, n.input
 		return
-	case n.op == opInput && w.inputs[n.input].dtype == program.Float && w.inputs[n.input].at == passes.Float32 && !w.saved[n.input]:
+	case n.op == opInput && w.inputs[n.input].dtype == program.Float &&
+		w.inputs[n.input].at == passes.Float32 && !w.saved[n.input]:
 		p.kind, p.index = inInput, n.input
 		return
 	}
@@ -388,7 +407,8 @@ func (w *writer) define(at, id, direct int) {
 
 // inPlace reports whether an operation may overwrite an operand with its result.
 func inPlace(op loops.Op) bool {
-	return op < opInput || op == opClamp || op == opSelect || op >= opRotate && op != opChoose && op < opReduce
+	return op < opInput || op == opClamp || op == opSelect ||
+		op >= opRotate && op != opChoose && op < opReduce
 }
 
 // isRead reports whether a later instruction reads a node, or stores it.
