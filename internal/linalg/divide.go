@@ -40,7 +40,8 @@ func divide(d, e []float64, vt Matrix) bool {
 		!divide(d[half:], e[half:], vt.part(half, n, half, n)) {
 		return false
 	}
-	m := &merge{d: d, vt: vt, half: half, z: make([]float64, n), rho: 2 * math.Abs(off), kind: make([]kind, n)}
+	m := &merge{d: d, vt: vt, half: half, z: make([]float64, n), rho: 2 * math.Abs(off),
+		kind: make([]kind, n)}
 	for i := range n {
 		if i < half {
 			m.z[i] = vt.at(i, half-1) / math.Sqrt2
@@ -54,8 +55,9 @@ func divide(d, e []float64, vt Matrix) bool {
 	return true
 }
 
-// merge is the decomposition of diag(d) + ρ·z·zᵀ, in the basis of the rows of vt. The first half of
-// these rows is nonzero only in the first half of the columns, the second half only in the second.
+// merge is the decomposition of diag(d) + ρ·z·zᵀ, in the basis of the rows of vt. The first
+// half of these rows is nonzero only in the first half of the columns, the second half only in the
+// second.
 type merge struct {
 	d    []float64
 	vt   Matrix
@@ -161,8 +163,10 @@ func (m *merge) solve() {
 	}
 	fresh := temporary[float64](n, n)
 	defer fresh.release()
-	MulAdd(fresh.part(0, k, 0, m.half), 1, s.part(0, k, 0, firstLower), old.part(0, firstLower, 0, m.half))
-	MulAdd(fresh.part(0, k, m.half, n), 1, s.part(0, k, firstBoth, k), old.part(firstBoth, k, m.half, n))
+	MulAdd(fresh.part(0, k, 0, m.half), 1, s.part(0, k, 0, firstLower),
+		old.part(0, firstLower, 0, m.half))
+	MulAdd(fresh.part(0, k, m.half, n), 1, s.part(0, k, firstBoth, k),
+		old.part(firstBoth, k, m.half, n))
 	for _, i := range m.done {
 		copy(fresh.row(len(values)), m.vt.row(i))
 		values = append(values, m.d[i])
@@ -223,12 +227,12 @@ func (m *merge) secular() (values []float64, vectors Matrix) {
 
 const epsilon = 0x1p-53 // half an ulp of 1
 
-// secularRoot finds the root j of 1 + ρ·Σ z²/(d−λ), with ρ > 0 and ascending poles d. It is between
-// d[j] and d[j+1], or d[j] + ρ·Σz² for the last one. λ is d[origin] + μ with the nearer pole as the
-// origin: μ is accurate even where λ and this pole agree in most digits. The iteration replaces the
-// sums over the poles to the left and to the right by one pole each (the "middle way" of Li,
-// "Solving secular equations stably and efficiently", 1993), and bisects the interval where a step
-// would leave it.
+// secularRoot finds the root j of 1 + ρ·Σ z²/(d−λ), with ρ > 0 and ascending poles d. It is
+// between d[j] and d[j+1], or d[j] + ρ·Σz² for the last one. λ is d[origin] + μ with the
+// nearer pole as the origin: μ is accurate even where λ and this pole agree in most digits. The
+// iteration replaces the sums over the poles to the left and to the right by one pole each (the
+// "middle way" of Li, "Solving secular equations stably and efficiently", 1993), and bisects the
+// interval where a step would leave it.
 func secularRoot(j int, d, z []float64, rho, square float64) (origin int, mu float64) {
 	last := j == len(d)-1
 	right := rho * square // the end of the interval, from d[j]
@@ -270,8 +274,8 @@ func secularRoot(j int, d, z []float64, rho, square float64) (origin int, mu flo
 	return origin, mu
 }
 
-// middleWay returns the step from λ = d[origin] + mu to the root of the interpolation with poles at
-// d[j] and d[j+1]; for the last root only at d[j].
+// middleWay returns the step from λ = d[origin] + mu to the root of the interpolation with poles
+// at d[j] and d[j+1]; for the last root only at d[j].
 func middleWay(j int, d []float64, origin, mu, f, leftSlope, rightSlope float64) float64 {
 	p := d[j] - origin - mu
 	if j == len(d)-1 {

@@ -54,7 +54,8 @@ func reflector[T Float](x []T) (beta, tau T) {
 	scale := T(1)
 	dot := kernelsOf[T]().dot
 	square := dot(tail, tail)
-	if low, high := squares[T](); square < low || square > high { // it left the range of T, or x is zero
+	// it left the range of T, or x is zero
+	if low, high := squares[T](); square < low || square > high {
 		most := math.Abs(float64(alpha))
 		zero := true
 		for _, v := range tail {
@@ -98,8 +99,8 @@ func single[T Float]() bool {
 	return ok
 }
 
-// compact returns the triangular T of the compact WY form of reflections H₁…H_k = I − VTVᵀ. The
-// rows of vt are the vectors.
+// compact returns the triangular T of the compact WY form of reflections H₁…H_k = I − VTVᵀ.
+// The rows of vt are the vectors.
 func compact[T Float](vt MatrixOf[T], tau []T) MatrixOf[T] {
 	k := vt.Rows
 	t, gram := RowMajor(make([]T, k*k), k, k), RowMajor(make([]T, k*k), k, k)
@@ -170,7 +171,8 @@ func reduce(a Matrix) tridiagonal {
 // with which the trailing matrix becomes a − VWᵀ − WVᵀ.
 func (t *tridiagonal) reducePanel(a Matrix, j, cols int) (vt, wt Matrix) {
 	size := a.Rows - j - 1
-	vt, wt = RowMajor(make([]float64, cols*size), cols, size), RowMajor(make([]float64, cols*size), cols, size)
+	vt, wt = RowMajor(make([]float64, cols*size), cols, size),
+		RowMajor(make([]float64, cols*size), cols, size)
 	tau := make([]float64, cols)
 	for k := range cols {
 		col := j + k

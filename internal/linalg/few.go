@@ -33,8 +33,8 @@ func (h Halves) Part(i0, i1 int) Halves {
 // Part returns the submatrix of the rows from i0 to before i1.
 func (m MatrixOf[T]) Part(i0, i1 int) MatrixOf[T] { return m.part(i0, i1, 0, m.Cols) }
 
-// FewTimes sets y to x·wᵀ, where x has few rows. It reads w once, in memory order, and its speed is
-// that of reading w. Each element is the inner product of two rows, and does not depend on other
+// FewTimes sets y to x·wᵀ, where x has few rows. It reads w once, in memory order, and its speed
+// is that of reading w. Each element is the inner product of two rows, and does not depend on other
 // rows. Rows must be contiguous.
 func FewTimes(y, x, w MatrixOf[float32]) {
 	if y.Rows > 0 && y.Cols > 0 {
@@ -79,14 +79,15 @@ func fewHalvesByRows(y, x MatrixOf[float32], w Halves, dot func(x, y []float32) 
 // Dot returns the inner product of two vectors of the same length.
 func Dot[T Float](x, y []T) T { return kernelsOf[T]().dot(x, y) }
 
-// VectorTimes sets y to xᵀ·m for a matrix with contiguous rows. y has an element for each column of
-// m.
+// VectorTimes sets y to xᵀ·m for a matrix with contiguous rows. y has an element for each column
+// of m.
 func VectorTimes(y, x []float32, m MatrixOf[float32]) {
 	active.mix(y[:m.Cols], x[:m.Rows], m)
 }
 
 // mixFrom computes the columns of VectorTimes from the given one on.
-func mixFrom(from int, y, x []float32, m MatrixOf[float32], axpy func(alpha float32, x, y []float32)) {
+func mixFrom(from int, y, x []float32, m MatrixOf[float32],
+	axpy func(alpha float32, x, y []float32)) {
 	if from == len(y) {
 		return
 	}

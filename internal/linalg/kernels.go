@@ -80,16 +80,24 @@ func toolsOf[T Float]() *tools[T] {
 }
 
 var portable = kernels{
-	name:      "portable",
-	double:    vectors[float64]{fourRows, 4, tilePortable[float64], dotPortable[float64], axpyPortable[float64]},
-	single:    vectors[float32]{fourRows, 4, tilePortable[float32], dotPortable[float32], axpyPortable[float32]},
-	four:      fourPortable,
-	few:       func(y, x, w MatrixOf[float32]) { fewByRows(y, x, w, dotPortable[float32]) },
-	fewHalves: func(y, x MatrixOf[float32], w Halves) { fewHalvesByRows(y, x, w, dotPortable[float32]) },
-	mix:       func(y, x []float32, m MatrixOf[float32]) { mixFrom(0, y, x, m, axpyPortable[float32]) },
+	name:   "portable",
+	double: vectorsPortable[float64](),
+	single: vectorsPortable[float32](),
+	four:   fourPortable,
+	few:    func(y, x, w MatrixOf[float32]) { fewByRows(y, x, w, dotPortable[float32]) },
+	fewHalves: func(y, x MatrixOf[float32], w Halves) {
+		fewHalvesByRows(y, x, w, dotPortable[float32])
+	},
+	mix: func(y, x []float32, m MatrixOf[float32]) {
+		mixFrom(0, y, x, m, axpyPortable[float32])
+	},
 	secular:   secularPortable,
 	gaps:      gapsPortable,
 	quotients: quotientsPortable,
+}
+
+func vectorsPortable[T Float]() vectors[T] {
+	return vectors[T]{fourRows, 4, tilePortable[T], dotPortable[T], axpyPortable[T]}
 }
 
 func tilePortable[T Float](k int, a, b, c []T, stride int) {

@@ -14,8 +14,10 @@ func supported() []kernels {
 		return []kernels{portable}
 	}
 	k := kernels{
-		"AVX2", vectors[float64]{fourRows, 8, tile256, dot256, axpyDouble}, vectors[float32]{fourRows, 16, tile256Single, dot256Single, axpySingle},
-		fourVectors, few256, fewHalves256, false, mixVectors, secularVectors, gapsVectors, quotientsVectors,
+		"AVX2", vectors[float64]{fourRows, 8, tile256, dot256, axpyDouble},
+		vectors[float32]{fourRows, 16, tile256Single, dot256Single, axpySingle},
+		fourVectors, few256, fewHalves256, false, mixVectors, secularVectors, gapsVectors,
+		quotientsVectors,
 	}
 	if archsimd.X86.AVX512() {
 		k.name, k.few, k.fewHalves, k.halves = "AVX-512", few512, fewHalves512, true

@@ -22,7 +22,7 @@ func (m MatrixOf[T]) at(i, j int) T { return m.Data[i*m.RowStride+j*m.ColStride]
 
 // T returns the transpose, which shares the memory.
 func (m MatrixOf[T]) T() MatrixOf[T] {
-	return MatrixOf[T]{Rows: m.Cols, Cols: m.Rows, RowStride: m.ColStride, ColStride: m.RowStride, Data: m.Data}
+	return MatrixOf[T]{m.Cols, m.Rows, m.ColStride, m.RowStride, m.Data}
 }
 
 // part returns the submatrix of rows from i0 to before i1 and columns from j0 to before j1.

@@ -10,7 +10,8 @@ import (
 // j)/√block, as the program operation hadamard does. The rotation is its own inverse.
 func Rotate(x []float64, row, block int) error {
 	if block < 1 || block&(block-1) != 0 || row%block != 0 {
-		return fmt.Errorf("a rotation of blocks of %d in rows of %d: want a power of two that divides the row", block, row)
+		return fmt.Errorf("a rotation of blocks of %d: want a power of two that divides the row, %d",
+			block, row)
 	}
 	scale := 1 / math.Sqrt(float64(block))
 	for at := 0; at < len(x); at += block {

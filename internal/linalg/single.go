@@ -47,7 +47,8 @@ func narrow(m Matrix) MatrixOf[float32] {
 	if m.Rows > 0 && m.Cols > 0 {
 		size = (m.Rows-1)*m.RowStride + (m.Cols-1)*m.ColStride + 1
 	}
-	out := MatrixOf[float32]{Rows: m.Rows, Cols: m.Cols, RowStride: m.RowStride, ColStride: m.ColStride, Data: temporary[float32](1, size).Data}
+	out := MatrixOf[float32]{Rows: m.Rows, Cols: m.Cols, RowStride: m.RowStride,
+		ColStride: m.ColStride, Data: temporary[float32](1, size).Data}
 	for i, v := range m.Data[:size] {
 		out.Data[i] = float32(v)
 	}

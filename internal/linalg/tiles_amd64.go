@@ -8,14 +8,15 @@ import (
 )
 
 func tile256(k int, a, b, c []float64, stride int) {
-	var s0, t0 archsimd.Float64x4
-	var s1, t1 archsimd.Float64x4
-	var s2, t2 archsimd.Float64x4
-	var s3, t3 archsimd.Float64x4
+	var s0, t0 doubles4
+	var s1, t1 doubles4
+	var s2, t2 doubles4
+	var s3, t3 doubles4
 	a, b = a[:k*fourRows], b[:k*8]
 	for len(a) >= fourRows && len(b) >= 8 {
 		row := (*[fourRows]float64)(a)
-		x, y := archsimd.LoadFloat64x4Array((*[4]float64)(b)), archsimd.LoadFloat64x4Array((*[4]float64)(b[4:8]))
+		x, y := double4(b),
+			double4(b[4:8])
 		v := archsimd.BroadcastFloat64x4(row[0])
 		s0, t0 = v.MulAdd(x, s0), v.MulAdd(y, t0)
 		v = archsimd.BroadcastFloat64x4(row[1])
@@ -33,21 +34,22 @@ func tile256(k int, a, b, c []float64, stride int) {
 	archsimd.ClearAVXUpperBits()
 }
 
-func add256(c []float64, s, t archsimd.Float64x4) {
+func add256(c []float64, s, t doubles4) {
 	lo, hi := (*[4]float64)(c), (*[4]float64)(c[4:])
 	archsimd.LoadFloat64x4Array(lo).Add(s).StoreArray(lo)
 	archsimd.LoadFloat64x4Array(hi).Add(t).StoreArray(hi)
 }
 
 func tile256Single(k int, a, b, c []float32, stride int) {
-	var s0, t0 archsimd.Float32x8
-	var s1, t1 archsimd.Float32x8
-	var s2, t2 archsimd.Float32x8
-	var s3, t3 archsimd.Float32x8
+	var s0, t0 singles8
+	var s1, t1 singles8
+	var s2, t2 singles8
+	var s3, t3 singles8
 	a, b = a[:k*fourRows], b[:k*16]
 	for len(a) >= fourRows && len(b) >= 16 {
 		row := (*[fourRows]float32)(a)
-		x, y := archsimd.LoadFloat32x8Array((*[8]float32)(b)), archsimd.LoadFloat32x8Array((*[8]float32)(b[8:16]))
+		x, y := single8(b),
+			single8(b[8:16])
 		v := archsimd.BroadcastFloat32x8(row[0])
 		s0, t0 = v.MulAdd(x, s0), v.MulAdd(y, t0)
 		v = archsimd.BroadcastFloat32x8(row[1])
@@ -65,7 +67,7 @@ func tile256Single(k int, a, b, c []float32, stride int) {
 	archsimd.ClearAVXUpperBits()
 }
 
-func add256Single(c []float32, s, t archsimd.Float32x8) {
+func add256Single(c []float32, s, t singles8) {
 	lo, hi := (*[8]float32)(c), (*[8]float32)(c[8:])
 	archsimd.LoadFloat32x8Array(lo).Add(s).StoreArray(lo)
 	archsimd.LoadFloat32x8Array(hi).Add(t).StoreArray(hi)
@@ -94,18 +96,31 @@ func tile512Single(k int, a, b, c []float32, stride int) {
 //go:noescape
 func tile8x32(k int, a, b, c *float32, stride int)
 
+// Vectors, and functions that load the first elements of a slice.
+type (
+	doubles4  = archsimd.Float64x4
+	doubles8  = archsimd.Float64x8
+	singles8  = archsimd.Float32x8
+	singles16 = archsimd.Float32x16
+)
+
+func double4(x []float64) doubles4   { return archsimd.LoadFloat64x4Array((*[4]float64)(x)) }
+func double8(x []float64) doubles8   { return archsimd.LoadFloat64x8Array((*[8]float64)(x)) }
+func single8(x []float32) singles8   { return archsimd.LoadFloat32x8Array((*[8]float32)(x)) }
+func single16(x []float32) singles16 { return archsimd.LoadFloat32x16Array((*[16]float32)(x)) }
+
 func dot256(x, y []float64) float64 {
 	y = y[:len(x)]
-	var s0, s1, s2, s3 archsimd.Float64x4
+	var s0, s1, s2, s3 doubles4
 	for len(x) >= 16 && len(y) >= 16 {
-		s0 = archsimd.LoadFloat64x4Array((*[4]float64)(x)).MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(y)), s0)
-		s1 = archsimd.LoadFloat64x4Array((*[4]float64)(x[4:])).MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(y[4:])), s1)
-		s2 = archsimd.LoadFloat64x4Array((*[4]float64)(x[8:])).MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(y[8:])), s2)
-		s3 = archsimd.LoadFloat64x4Array((*[4]float64)(x[12:])).MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(y[12:])), s3)
+		s0 = double4(x).MulAdd(double4(y), s0)
+		s1 = double4(x[4:]).MulAdd(double4(y[4:]), s1)
+		s2 = double4(x[8:]).MulAdd(double4(y[8:]), s2)
+		s3 = double4(x[12:]).MulAdd(double4(y[12:]), s3)
 		x, y = x[16:], y[16:]
 	}
 	for len(x) >= 4 && len(y) >= 4 {
-		s0 = archsimd.LoadFloat64x4Array((*[4]float64)(x)).MulAdd(archsimd.LoadFloat64x4Array((*[4]float64)(y)), s0)
+		s0 = double4(x).MulAdd(double4(y), s0)
 		x, y = x[4:], y[4:]
 	}
 	var lanes [4]float64
@@ -116,16 +131,16 @@ func dot256(x, y []float64) float64 {
 
 func dot512(x, y []float64) float64 {
 	y = y[:len(x)]
-	var s0, s1, s2, s3 archsimd.Float64x8
+	var s0, s1, s2, s3 doubles8
 	for len(x) >= 32 && len(y) >= 32 {
-		s0 = archsimd.LoadFloat64x8Array((*[8]float64)(x)).MulAdd(archsimd.LoadFloat64x8Array((*[8]float64)(y)), s0)
-		s1 = archsimd.LoadFloat64x8Array((*[8]float64)(x[8:])).MulAdd(archsimd.LoadFloat64x8Array((*[8]float64)(y[8:])), s1)
-		s2 = archsimd.LoadFloat64x8Array((*[8]float64)(x[16:])).MulAdd(archsimd.LoadFloat64x8Array((*[8]float64)(y[16:])), s2)
-		s3 = archsimd.LoadFloat64x8Array((*[8]float64)(x[24:])).MulAdd(archsimd.LoadFloat64x8Array((*[8]float64)(y[24:])), s3)
+		s0 = double8(x).MulAdd(double8(y), s0)
+		s1 = double8(x[8:]).MulAdd(double8(y[8:]), s1)
+		s2 = double8(x[16:]).MulAdd(double8(y[16:]), s2)
+		s3 = double8(x[24:]).MulAdd(double8(y[24:]), s3)
 		x, y = x[32:], y[32:]
 	}
 	for len(x) >= 8 && len(y) >= 8 {
-		s0 = archsimd.LoadFloat64x8Array((*[8]float64)(x)).MulAdd(archsimd.LoadFloat64x8Array((*[8]float64)(y)), s0)
+		s0 = double8(x).MulAdd(double8(y), s0)
 		x, y = x[8:], y[8:]
 	}
 	var lanes [8]float64
@@ -136,16 +151,16 @@ func dot512(x, y []float64) float64 {
 
 func dot256Single(x, y []float32) float32 {
 	y = y[:len(x)]
-	var s0, s1, s2, s3 archsimd.Float32x8
+	var s0, s1, s2, s3 singles8
 	for len(x) >= 32 && len(y) >= 32 {
-		s0 = archsimd.LoadFloat32x8Array((*[8]float32)(x)).MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(y)), s0)
-		s1 = archsimd.LoadFloat32x8Array((*[8]float32)(x[8:])).MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(y[8:])), s1)
-		s2 = archsimd.LoadFloat32x8Array((*[8]float32)(x[16:])).MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(y[16:])), s2)
-		s3 = archsimd.LoadFloat32x8Array((*[8]float32)(x[24:])).MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(y[24:])), s3)
+		s0 = single8(x).MulAdd(single8(y), s0)
+		s1 = single8(x[8:]).MulAdd(single8(y[8:]), s1)
+		s2 = single8(x[16:]).MulAdd(single8(y[16:]), s2)
+		s3 = single8(x[24:]).MulAdd(single8(y[24:]), s3)
 		x, y = x[32:], y[32:]
 	}
 	for len(x) >= 8 && len(y) >= 8 {
-		s0 = archsimd.LoadFloat32x8Array((*[8]float32)(x)).MulAdd(archsimd.LoadFloat32x8Array((*[8]float32)(y)), s0)
+		s0 = single8(x).MulAdd(single8(y), s0)
 		x, y = x[8:], y[8:]
 	}
 	var lanes [8]float32
@@ -156,16 +171,16 @@ func dot256Single(x, y []float32) float32 {
 
 func dot512Single(x, y []float32) float32 {
 	y = y[:len(x)]
-	var s0, s1, s2, s3 archsimd.Float32x16
+	var s0, s1, s2, s3 singles16
 	for len(x) >= 64 && len(y) >= 64 {
-		s0 = archsimd.LoadFloat32x16Array((*[16]float32)(x)).MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(y)), s0)
-		s1 = archsimd.LoadFloat32x16Array((*[16]float32)(x[16:])).MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(y[16:])), s1)
-		s2 = archsimd.LoadFloat32x16Array((*[16]float32)(x[32:])).MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(y[32:])), s2)
-		s3 = archsimd.LoadFloat32x16Array((*[16]float32)(x[48:])).MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(y[48:])), s3)
+		s0 = single16(x).MulAdd(single16(y), s0)
+		s1 = single16(x[16:]).MulAdd(single16(y[16:]), s1)
+		s2 = single16(x[32:]).MulAdd(single16(y[32:]), s2)
+		s3 = single16(x[48:]).MulAdd(single16(y[48:]), s3)
 		x, y = x[64:], y[64:]
 	}
 	for len(x) >= 16 && len(y) >= 16 {
-		s0 = archsimd.LoadFloat32x16Array((*[16]float32)(x)).MulAdd(archsimd.LoadFloat32x16Array((*[16]float32)(y)), s0)
+		s0 = single16(x).MulAdd(single16(y), s0)
 		x, y = x[16:], y[16:]
 	}
 	var lanes [16]float32
@@ -204,7 +219,8 @@ const fewColumns = 4 // rows of w read at once
 
 // few computes the products with rows of w, stride elements apart, four at a time.
 func few[W any](p productsOf[W], y, x MatrixOf[float32], w []W, stride, rows int) {
-	_, _, _ = x.row(x.Rows-1), y.row(y.Rows - 1)[:rows], w[:(rows-1)*stride+x.Cols] // the assembly code must not exceed them
+	// the assembly code must not exceed them
+	_, _, _ = x.row(x.Rows-1), y.row(y.Rows - 1)[:rows], w[:(rows-1)*stride+x.Cols]
 	if x.Cols == 0 {
 		for i := range y.Rows {
 			clear(y.row(i))

@@ -177,7 +177,8 @@ func callSite() string {
 		if strings.Contains(f.Function, builds) {
 			return ""
 		}
-		if f.File != "" && (!strings.Contains(f.Function, self) && !strings.Contains(f.Function, transforms) || strings.HasSuffix(f.File, "_test.go")) {
+		ours := strings.Contains(f.Function, self) || strings.Contains(f.Function, transforms)
+		if f.File != "" && (!ours || strings.HasSuffix(f.File, "_test.go")) {
 			return fmt.Sprintf(" (%s:%d)", filepath.Base(f.File), f.Line)
 		}
 		if !more {

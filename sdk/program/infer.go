@@ -133,7 +133,8 @@ func elementwiseShape(a, b []int) ([]int, error) {
 		return a, nil
 	}
 	mismatch := func() error {
-		return fmt.Errorf("shapes %v and %v do not go together: ranks must be equal and axes equal or 1 (reshape or broadcast one operand)", a, b)
+		return fmt.Errorf("shapes %v and %v do not go together: ranks must be equal and axes equal or 1 "+
+			"(reshape or broadcast one operand)", a, b)
 	}
 	if len(a) != len(b) {
 		return nil, mismatch()
@@ -198,7 +199,8 @@ func inferReshape(args []Type, _ Attr, want Type) (Type, error) {
 		return Type{}, err
 	}
 	if t.Size() != x.Size() {
-		return Type{}, fmt.Errorf("cannot reshape %s to %v: %d elements against %d", x, t.Shape, x.Size(), t.Size())
+		return Type{}, fmt.Errorf("cannot reshape %s to %v: %d elements against %d", x, t.Shape, x.Size(),
+			t.Size())
 	}
 	return t, nil
 }
@@ -233,7 +235,8 @@ func inferBroadcast(args []Type, attr Attr, want Type) (Type, error) {
 	}
 	for i, a := range axes {
 		if d := x.Shape[i]; d != 1 && d != t.Shape[a] {
-			return Type{}, fmt.Errorf("operand axis %d has %d elements, result axis %d has %d: must be equal or 1", i, d, a, t.Shape[a])
+			const format = "operand axis %d has %d elements, result axis %d has %d: must be equal or 1"
+			return Type{}, fmt.Errorf(format, i, d, a, t.Shape[a])
 		}
 	}
 	return t, nil
@@ -249,7 +252,8 @@ func inferSlice(args []Type, attr Attr, _ Type) (Type, error) {
 	for i, d := range x.Shape {
 		start, limit, stride := attr.Start[i], attr.Limit[i], attr.Stride[i]
 		if start < 0 || start >= limit || limit > d || stride < 1 {
-			return Type{}, fmt.Errorf("axis %d: start %d, limit %d, stride %d do not select from %d elements", i, start, limit, stride, d)
+			const format = "axis %d: start %d, limit %d, stride %d do not select from %d elements"
+			return Type{}, fmt.Errorf(format, i, start, limit, stride, d)
 		}
 		shape[i] = (limit-start-1)/stride + 1
 	}
@@ -302,12 +306,15 @@ func inferHadamard(args []Type, attr Attr, _ Type) (Type, error) {
 	}
 	d := x.Shape[x.Rank()-1]
 	if attr.Block < 1 || bits.OnesCount(uint(attr.Block)) != 1 || d%attr.Block != 0 {
-		return Type{}, fmt.Errorf("block %d is not a power of two dividing the last axis (%d)", attr.Block, d)
+		return Type{}, fmt.Errorf("block %d is not a power of two dividing the last axis (%d)",
+			attr.Block, d)
 	}
 	return x, nil
 }
 
-func hadamardWork(n *Node, _ []Type) float64 { return float64(n.Type.Size()) * float64(n.Attr.Block) }
+func hadamardWork(n *Node, _ []Type) float64 {
+	return float64(n.Type.Size()) * float64(n.Attr.Block)
+}
 
 func inferDot(args []Type, attr Attr, _ Type) (Type, error) {
 	x, y := args[0], args[1]
@@ -411,7 +418,8 @@ func inferRows(x, table Type) (Type, error) {
 		if n := x.Rank(); n > 0 && x.Shape[n-1] == table.Shape[1] {
 			return Type{Float, x.Shape[:n-1]}, nil
 		}
-		return Type{}, fmt.Errorf("the last axis of %s does not have the length of the rows of the table, %s", x, table)
+		const format = "the last axis of %s does not have the length of the rows of the table, %s"
+		return Type{}, fmt.Errorf(format, x, table)
 	}
 	return Type{}, fmt.Errorf("takes a table of one or two axes, got %s", table)
 }
@@ -554,7 +562,8 @@ func (a *Attr) check(uses attributes) error {
 			return fmt.Errorf("takes no attribute %s", f.name)
 		}
 		if axes := f.use&(usesAxes|usesRange|usesPairs) != 0; axes && f.length > MaxRank {
-			return fmt.Errorf("attribute %s has %d entries: at most %d are possible", f.name, f.length, MaxRank)
+			return fmt.Errorf("attribute %s has %d entries: at most %d are possible", f.name, f.length,
+				MaxRank)
 		}
 	}
 	return nil

@@ -18,13 +18,13 @@ const (
 	ClassUnary                        // elementwise, one operand
 	ClassBinary                       // elementwise, two operands, broadcasting axes of size 1
 	ClassCompare                      // like ClassBinary, with a bool result
-	ClassElementwise                  // clamp, select, convert, bitcast: elementwise, each with its own shape rule
+	ClassElementwise                  // other elementwise ones, each with its own shape rule
 	ClassShape                        // moves elements without computing
 	ClassReduce                       // reduces over axes
 	ClassLinear                       // dot and hadamard
 	ClassGradient                     // stop_gradient
-	ClassLinalg                       // matrix factorizations and sort_columns, in refresh programs only
-	ClassTable                        // nearest, lookup and scatter_add in tables; top_k and order_statistic
+	ClassLinalg                       // factorizations and sort_columns, in refresh programs only
+	ClassTable                        // operations on tables; top_k and order_statistic
 )
 
 // OpInfo describes one operation. Its text is the normative definition for
@@ -94,7 +94,8 @@ func compare(op Op, name string, types []DType, meaning string,
 
 func reduction(op Op, name, meaning string, g gradient) row {
 	return row{
-		OpInfo: OpInfo{Op: op, Name: name, Class: ClassReduce, Arity: 1, Operands: joinTypes(numbers, ", "),
+		OpInfo: OpInfo{Op: op, Name: name, Class: ClassReduce, Arity: 1,
+			Operands:   joinTypes(numbers, ", "),
 			Attributes: "axes: increasing", Meaning: meaning},
 		infer: inferReduce, uses: usesAxes, approximate: op == OpReduceSum, gradient: g,
 	}
@@ -168,9 +169,9 @@ func (op Op) Approximate() bool {
 	return ok && r.approximate
 }
 
-// Scalar returns the functions of numbers that an operation of the classes unary, binary and compare
-// applies to floats, and to ints, uints and bools (0 and 1); nil if it does not take them. The
-// result of a function of integers is to be reduced to the range of its type. Comparisons and
+// Scalar returns the functions of numbers that an operation of the classes unary, binary and
+// compare applies to floats, and to ints, uints and bools (0 and 1); nil if it does not take them.
+// The result of a function of integers is to be reduced to the range of its type. Comparisons and
 // is_finite return 0 or 1. Unary operations ignore y. Shift counts are reduced modulo 32.
 func (op Op) Scalar() (floats func(x, y float64) float64, ints func(x, y int64) int64) {
 	r := rows[op]

@@ -143,7 +143,9 @@ var table = []row{
 	approximate(unary(OpLog1p, "log1p", floats, "log(1 + x), accurate near 0.", math.Log1p, nil,
 		ofX("dy/(1+x)", func(x, _, dy Value) Value { return dy.Div(x.Shift(1)) }))),
 	approximate(unary(OpTanh, "tanh", floats, "Hyperbolic tangent.", math.Tanh, nil,
-		ofX("dy·(1−tanh²x)", func(x, y, dy Value) Value { return dy.Mul(x.b.Const(1).Sub(y.Square())) }))),
+		ofX("dy·(1−tanh²x)", func(x, y, dy Value) Value {
+			return dy.Mul(x.b.Const(1).Sub(y.Square()))
+		}))),
 	unary(OpFloor, "floor", floats,
 		"The largest integer that is not larger than x; NaN and ±Inf stay.", math.Floor, nil, zero),
 	unary(OpRound, "round", floats, "The nearest integer, ties to even; NaN and ±Inf stay. "+
@@ -193,8 +195,9 @@ var table = []row{
 			func(x, y, _, dz Value) (Value, Value) {
 				return dz.where(x.Lt(y), x, y), dz.where(y.Lt(x), y, x)
 			})),
-	binary(OpLdexp, "ldexp", floats, "x·2ⁿ, exact unless the result is subnormal or overflows; the "+
-		"exponent n is a float holding an integer in −300…300. NaN if n is NaN.", ldexp, nil,
+	binary(OpLdexp, "ldexp", floats,
+		"x·2ⁿ, exact unless the result is subnormal or overflows; the "+
+			"exponent n is a float holding an integer in −300…300. NaN if n is NaN.", ldexp, nil,
 		gradient{text: "dy·2ⁿ to x, none to n", operands: []int{0},
 			rule: func(_ *Node, x []Value, _, dy Value) []Value { return []Value{dy.Ldexp(x[1])} }}),
 	binary(OpAnd, "and", logical, "Logical or bitwise and.",
@@ -281,14 +284,17 @@ var table = []row{
 			Operands: "any", Attributes: "axes: a permutation",
 			Meaning: "Axis i of the result is axis axes[i] of the operand."},
 		infer: inferTranspose, uses: usesAxes,
-		gradient: gradient{text: "dy transposed back", rule: func(n *Node, _ []Value, _, dy Value) []Value {
-			return []Value{dy.Transpose(inverse(n.Attr.Axes)...)}
-		}},
+		gradient: gradient{text: "dy transposed back",
+			rule: func(n *Node, _ []Value, _, dy Value) []Value {
+				return []Value{dy.Transpose(inverse(n.Attr.Axes)...)}
+			}},
 	},
 	{
 		OpInfo: OpInfo{Op: OpBroadcast, Name: "broadcast", Class: ClassShape, Arity: 1, Operands: "any",
-			Attributes: "type (shape); axes: for each axis of the operand, its axis in the result, increasing",
-			Meaning:    "Repeats the operand: each of its axes has the size of its axis in the result, or 1."},
+			Attributes: "type (shape); axes: for each axis of the operand, its axis in the result, " +
+				"increasing",
+			Meaning: "Repeats the operand: each of its axes has the size of its axis in the result, " +
+				"or 1."},
 		infer: inferBroadcast, uses: usesAxes,
 		gradient: gradient{text: "dy summed over repeated axes", rule: broadcastGradient},
 	},
@@ -313,10 +319,12 @@ var table = []row{
 		gradient{text: "dy repeated", rule: func(n *Node, x []Value, _, dy Value) []Value {
 			return []Value{dy.unreduce(x[0], n.Attr.Axes)}
 		}}),
-	reduction(OpReduceMax, "reduce_max", "Maximum over the axes, which are removed; NaN if any element is NaN.",
+	reduction(OpReduceMax, "reduce_max",
+		"Maximum over the axes, which are removed; NaN if any element is NaN.",
 		gradient{text: "dy to the elements that equal the maximum, divided by their number",
 			rule: extremeGradient}),
-	reduction(OpReduceMin, "reduce_min", "Minimum over the axes, which are removed; NaN if any element is NaN.",
+	reduction(OpReduceMin, "reduce_min",
+		"Minimum over the axes, which are removed; NaN if any element is NaN.",
 		gradient{text: "dy to the elements that equal the minimum, divided by their number",
 			rule: extremeGradient}),
 
@@ -352,8 +360,8 @@ var table = []row{
 	{
 		OpInfo: OpInfo{Op: OpQR, Name: "qr", Class: ClassLinalg, Arity: 1,
 			Operands: "float[…,m,n], m ≥ n",
-			Meaning: "The m×n factor Q with orthonormal columns of the thin decomposition A = QR, for each " +
-				"matrix of the last two axes. The signs of columns are not defined. A matrix with a " +
+			Meaning: "The m×n factor Q with orthonormal columns of the thin decomposition A = QR, for " +
+				"each matrix of the last two axes. The signs of columns are not defined. A matrix with a " +
 				"non-finite element gives NaN. Refresh programs only."},
 		infer: inferQR, work: cubicWork, gradient: refused,
 	},
@@ -398,17 +406,19 @@ var table = []row{
 				"the shape of the indices, followed by d for a table with two axes. An index below 0 " +
 				"counts as 0, one above n−1 as n−1."},
 		infer: inferLookup,
-		gradient: gradient{text: "scatter_add of dy to the table, none to the indices", operands: []int{1},
+		gradient: gradient{text: "scatter_add of dy to the table, none to the indices",
+			operands: []int{1},
 			rule: func(_ *Node, x []Value, _, dy Value) []Value {
 				return []Value{{}, dy.b.Apply(OpScatterAdd, Attr{}, x[1].Type(), x[0], dy)}
 			}},
 	},
 	{
 		OpInfo: OpInfo{Op: OpScatterAdd, Name: "scatter_add", Class: ClassTable, Arity: 2,
-			Operands: "int[…], float[…]; or int[…], float[…,d]", Attributes: "type (shape): [n] or [n,d]",
-			Meaning: "A table that is zero, except that each element of the second operand, or each vector " +
-				"of d elements along its last axis, is added to the row with its index. An index below 0 " +
-				"counts as 0, one above n−1 as n−1. The order of summation is not defined."},
+			Operands:   "int[…], float[…]; or int[…], float[…,d]",
+			Attributes: "type (shape): [n] or [n,d]",
+			Meaning: "A table that is zero, except that each element of the second operand, or each " +
+				"vector of d elements along its last axis, is added to the row with its index. An index " +
+				"below 0 counts as 0, one above n−1 as n−1. The order of summation is not defined."},
 		infer: inferScatterAdd, approximate: true,
 		gradient: gradient{text: "lookup of dy to the second operand, none to the indices",
 			operands: []int{1},
@@ -417,9 +427,9 @@ var table = []row{
 	{
 		OpInfo: OpInfo{Op: OpTopK, Name: "top_k", Class: ClassTable, Arity: 2,
 			Operands: "float[…,d], int scalar",
-			Meaning: "bool: whether an element is among the k largest along the last axis; k is the second " +
-				"operand. Of equal elements the first count as larger, and NaN as larger than any number. " +
-				"With k below 1 there are none, with k above d all."},
+			Meaning: "bool: whether an element is among the k largest along the last axis; k is the " +
+				"second operand. Of equal elements the first count as larger, and NaN as larger than any " +
+				"number. With k below 1 there are none, with k above d all."},
 		infer: inferTopK, gradient: zero,
 	},
 	{

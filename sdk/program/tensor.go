@@ -4,8 +4,8 @@ package program
 // in checkpoints.
 type TensorID struct {
 	Kind  Kind
-	Owner string // the parameter or activation site that it belongs to; "" if it is the only tensor of its kind
-	Part  string // distinguishes tensors of the same kind and owner, such as an optimizer's states; or ""
+	Owner string // the parameter or activation site that it belongs to; "" if there is only one
+	Part  string // distinguishes tensors of the same kind and owner, such as states; or ""
 }
 
 // String joins the parts that are not empty by slashes.
@@ -24,16 +24,17 @@ type Kind string
 
 // The kinds of tensors. Parameters, evaluated parameters and states are in checkpoints.
 const (
-	KindParam          Kind = "param"           // a trained parameter of the model or of a quantizer
-	KindState          Kind = "state"           // state of a parameter's optimizer or correction method
-	KindQuantizerState Kind = "kept"            // state that a quantizer carries from step to step
-	KindEvaluated      Kind = "evaluated"       // replaces a parameter in evaluation, such as its average
-	KindGradient       Kind = "gradient"        // of the loss, with respect to a parameter
-	KindValue          Kind = "value"           // Q(x) of a weight, the operand of products
-	KindPoint          Kind = "point"           // the parameter at which a second gradient is taken
-	KindProbed         Kind = "probed"          // that second gradient
-	KindNoise          Kind = "noise"           // the key of a quantizer's own random bits
-	KindSharedNoise    Kind = "shared noise"    // the key that the quantizers of a product's operands share
+	KindParam          Kind = "param"     // a trained parameter of the model or of a quantizer
+	KindState          Kind = "state"     // of a parameter's optimizer or correction method
+	KindQuantizerState Kind = "kept"      // state that a quantizer carries from step to step
+	KindEvaluated      Kind = "evaluated" // replaces a parameter in evaluation, such as its average
+	KindGradient       Kind = "gradient"  // of the loss, with respect to a parameter
+	KindValue          Kind = "value"     // Q(x) of a weight, the operand of products
+	KindPoint          Kind = "point"     // the parameter at which a second gradient is taken
+	KindProbed         Kind = "probed"    // that second gradient
+	KindNoise          Kind = "noise"     // the key of a quantizer's own random bits
+	// the key that the quantizers of a product's operands share
+	KindSharedNoise    Kind = "shared noise"
 	KindOptimizerNoise Kind = "optimizer noise" // the key of an optimizer's random bits
 	KindOpaqueX        Kind = "given x"         // x, the input of an opaque optimizer
 	KindOpaqueGradient Kind = "given gradient"  // the gradient, another input of it

@@ -52,7 +52,8 @@ func (a *Attr) write(s *strings.Builder, full bool) {
 		v    []int
 	}{
 		{"axes", a.Axes}, {"start", a.Start}, {"limit", a.Limit}, {"stride", a.Stride},
-		{"lhs", a.LhsContract}, {"rhs", a.RhsContract}, {"lhs_batch", a.LhsBatch}, {"rhs_batch", a.RhsBatch},
+		{"lhs", a.LhsContract}, {"rhs", a.RhsContract}, {"lhs_batch", a.LhsBatch},
+		{"rhs_batch", a.RhsBatch},
 	}
 	for _, l := range lists {
 		if len(l.v) > 0 {
@@ -62,7 +63,10 @@ func (a *Attr) write(s *strings.Builder, full bool) {
 	if a.Block != 0 {
 		fmt.Fprintf(s, " block=%d", a.Block)
 	}
-	writeElements(s, a.Floats, full, func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) })
+	writeElements(s, a.Floats, full, func(v float64) string {
+		return strconv.FormatFloat(v, 'g', -1,
+			64)
+	})
 	writeElements(s, a.Ints, full, func(v int64) string { return strconv.FormatInt(v, 10) })
 }
 

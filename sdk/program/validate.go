@@ -81,10 +81,12 @@ type validator struct {
 func (v *validator) signature() error {
 	p := v.p
 	if len(p.Nodes) > v.limits.Nodes {
-		return p.errorAt("nodes", fmt.Errorf("%d nodes: at most %d are allowed", len(p.Nodes), v.limits.Nodes))
+		return p.errorAt("nodes", fmt.Errorf("%d nodes: at most %d are allowed", len(p.Nodes),
+			v.limits.Nodes))
 	}
 	if len(p.Inputs) > v.limits.Nodes || len(p.Outputs) > v.limits.Nodes {
-		return p.errorAt("signature", fmt.Errorf("%d inputs and %d outputs: at most %d are allowed", len(p.Inputs), len(p.Outputs), v.limits.Nodes))
+		return p.errorAt("signature", fmt.Errorf("%d inputs and %d outputs: at most %d are allowed",
+			len(p.Inputs), len(p.Outputs), v.limits.Nodes))
 	}
 	if err := checkName(p.Name); err != nil {
 		return p.errorAt("name", err)
@@ -125,7 +127,8 @@ func (v *validator) node(i int) error {
 	}
 	// Bounded, because the gradient of a program has operations for each operand.
 	if v.operands += int64(len(n.Args)); v.operands > operandsPerNode*int64(v.limits.Nodes) {
-		return fmt.Errorf("all operations together have more than %d operands", operandsPerNode*int64(v.limits.Nodes))
+		return fmt.Errorf("all operations together have more than %d operands",
+			operandsPerNode*int64(v.limits.Nodes))
 	}
 	args := make([]Type, len(n.Args))
 	for j, id := range n.Args {
@@ -166,7 +169,8 @@ func (v *validator) size(t Type) error {
 		return err
 	}
 	if t.Size() > v.limits.Elements {
-		return fmt.Errorf("%s has %d elements: at most %d are allowed here", t, t.Size(), v.limits.Elements)
+		return fmt.Errorf("%s has %d elements: at most %d are allowed here", t, t.Size(),
+			v.limits.Elements)
 	}
 	if v.total += t.Size(); v.total > v.limits.Total {
 		return fmt.Errorf("all values together have more than %d elements", v.limits.Total)

@@ -56,7 +56,8 @@ func (v Value) builder() *Builder {
 		return v.b
 	}
 	b := NewBuilder("absent")
-	b.fail(errors.New("operation on an absent value: a zero Value, such as a map gives for a wrong name"))
+	const text = "operation on an absent value: a zero Value, such as a map gives for a wrong name"
+	b.fail(errors.New(text))
 	return b
 }
 
@@ -165,8 +166,8 @@ func (v Value) ArgMaxRow() Value { return v.firstRow(v.MaxRow()) }
 // bfloat16 represents, NaN and infinities are unchanged.
 func (v Value) StochasticBFloat16(bits Value) Value {
 	b := v.Builder()
-	rounded := v.Bitcast(Uint).Add(bits.Shr(b.ConstUint(16))).And(b.ConstUint(0xffff0000)).Bitcast(Float)
-	return v.IsFinite().Select(rounded, v)
+	sum := v.Bitcast(Uint).Add(bits.Shr(b.ConstUint(16)))
+	return v.IsFinite().Select(sum.And(b.ConstUint(0xffff0000)).Bitcast(Float), v)
 }
 
 // firstRow returns the index of the first element of each row that equals extreme, or is NaN.
@@ -181,10 +182,10 @@ func (v Value) firstRow(extreme Value) Value {
 	return found.Select(places, v.builder().ConstInt(int32(v.lastDim()))).MinRow()
 }
 
-// QuantileRow returns the p-quantile, 0 ≤ p ≤ 1, of the elements along the last axis, which is kept
-// with size 1. It is interpolated linearly at index p·(d−1) of the d elements in ascending order,
-// as in NumPy's quantile. NaN if any element is NaN. Reshape a tensor to one row for a quantile of
-// all its elements.
+// QuantileRow returns the p-quantile, 0 ≤ p ≤ 1, of the elements along the last axis, which is
+// kept with size 1. It is interpolated linearly at index p·(d−1) of the d elements in ascending
+// order, as in NumPy's quantile. NaN if any element is NaN. Reshape a tensor to one row for a
+// quantile of all its elements.
 func (v Value) QuantileRow(p float64) Value {
 	b, shape := v.builder(), v.Shape()
 	if !(p >= 0 && p <= 1) {

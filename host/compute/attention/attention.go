@@ -56,8 +56,10 @@ type operands struct {
 // New plans attention whose products have the given arithmetic: [matmul.BFloat16] or
 // [matmul.Float32]. Any size of 0 is an error.
 func New(t *matmul.Tier, a matmul.Arithmetic, s Sizes) (*Plan, error) {
-	if s.Batch < 1 || s.Context < 1 || s.KeyHeads < 1 || s.Heads < 1 || s.Size < 1 || s.Heads%s.KeyHeads != 0 {
-		return nil, fmt.Errorf("attention of sizes %+v: all must be positive, and heads a multiple of key heads", s)
+	if s.Batch < 1 || s.Context < 1 || s.KeyHeads < 1 || s.Heads < 1 || s.Size < 1 ||
+		s.Heads%s.KeyHeads != 0 {
+		const format = "attention of sizes %+v: all must be positive, and heads a multiple of key heads"
+		return nil, fmt.Errorf(format, s)
 	}
 	panels, err := matmul.NewPanels(t, a)
 	if err != nil {
@@ -78,7 +80,8 @@ func New(t *matmul.Tier, a matmul.Arithmetic, s Sizes) (*Plan, error) {
 		*operands
 		heads int
 	}{{&p.queries, s.Heads}, {&p.keys, s.KeyHeads}} {
-		positions, elements := matmul.Axis{Size: s.Context, Stride: o.heads * s.Size}, matmul.Axis{Size: s.Size, Stride: 1}
+		positions, elements := matmul.Axis{Size: s.Context, Stride: o.heads * s.Size},
+			matmul.Axis{Size: s.Size, Stride: 1}
 		for _, packing := range []struct {
 			to                **matmul.Packing
 			make              func(cross, contracted matmul.Axis) (*matmul.Packing, error)
@@ -165,7 +168,8 @@ func (p *Plan) check(in Inputs, mixed int, logs []float32) error {
 		{"logarithms", len(logs), p.Logs()},
 	} {
 		if s.have != s.want {
-			return fmt.Errorf("attention of sizes %+v: %d elements of %s, want %d", p.Sizes, s.have, s.name, s.want)
+			return fmt.Errorf("attention of sizes %+v: %d elements of %s, want %d", p.Sizes, s.have, s.name,
+				s.want)
 		}
 	}
 	for _, e := range []matmul.Elements{in.Query, in.Key, in.Value} {
@@ -174,7 +178,8 @@ func (p *Plan) check(in Inputs, mixed int, logs []float32) error {
 		}
 	}
 	if in.Segments != nil && len(in.Segments) != positions {
-		return fmt.Errorf("attention of sizes %+v: %d segments, want %d", p.Sizes, len(in.Segments), positions)
+		return fmt.Errorf("attention of sizes %+v: %d segments, want %d", p.Sizes, len(in.Segments),
+			positions)
 	}
 	return nil
 }

@@ -25,7 +25,8 @@ type backward struct {
 	means                                    []float32 // mean adjoints of the weights
 	dQuery                                   []float32 // [queries/width, elements, width]
 	// For a block of queries and keys.
-	weights, dScores []float32 // [queries, width]: a row for each query, finally one for each word of queries
+	// [queries, width]: a row for each query, finally one for each word of queries
+	weights, dScores []float32
 	turned           []float32 // transposed adjoints of scores, [queries/width, words of keys, width]
 	rows             rows
 }
@@ -54,22 +55,29 @@ type gradient struct {
 
 // Backward computes the adjoints of queries, keys and values from dMixed, the adjoint of the
 // forward pass's result mixed. logs are from the forward pass.
-func (p *Plan) Backward(out Adjoints, in Inputs, mixed matmul.Elements, logs []float32, dMixed matmul.Elements, parallel func(n int, f func(i int))) error {
+func (p *Plan) Backward(out Adjoints, in Inputs, mixed matmul.Elements, logs []float32,
+	dMixed matmul.Elements, parallel loops.Parallel) error {
 	if err := p.check(in, mixed.Len(), logs); err != nil {
 		return err
 	}
 	if dMixed.Len() != mixed.Len() {
-		return fmt.Errorf("attention of sizes %+v: the adjoint of the result does not have its size", p.Sizes)
+		return fmt.Errorf("attention of sizes %+v: the adjoint of the result does not have its size",
+			p.Sizes)
 	}
 	if j := out.Joined; j != nil {
-		if h := j.Heads; len(h.Parts) != 3 || h.Parts[0].Heads != p.Heads || h.Parts[1].Heads != p.KeyHeads || h.Parts[2].Heads != p.KeyHeads || h.Batch != p.Batch || h.Context != p.Context || h.Size != p.Size {
-			return fmt.Errorf("attention of sizes %+v: its queries, keys and values are not joined in %+v", p.Sizes, *h)
+		if h := j.Heads; len(h.Parts) != 3 || h.Parts[0].Heads != p.Heads ||
+			h.Parts[1].Heads != p.KeyHeads || h.Parts[2].Heads != p.KeyHeads || h.Batch != p.Batch ||
+			h.Context != p.Context || h.Size != p.Size {
+			return fmt.Errorf("attention of sizes %+v: its queries, keys and values are not joined in %+v",
+				p.Sizes, *h)
 		}
 		if err := j.Heads.check(j.Elements, j.Cos, j.Sin); err != nil {
 			return err
 		}
-	} else if len(out.Query) != in.Query.Len() || len(out.Key) != in.Key.Len() || len(out.Value) != in.Value.Len() {
-		return fmt.Errorf("attention of sizes %+v: an adjoint does not have the size of its tensor", p.Sizes)
+	} else if len(out.Query) != in.Query.Len() || len(out.Key) != in.Key.Len() ||
+		len(out.Value) != in.Value.Len() {
+		return fmt.Errorf("attention of sizes %+v: an adjoint does not have the size of its tensor",
+			p.Sizes)
 	}
 	g := &gradient{in, out, logs, mixed, dMixed}
 	// One task sums the adjoints of a key-value head, block by block, so that the order of the sums
@@ -129,7 +137,8 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 			unseen := max(0, key-from)
 			for i := unseen; i < n; i += p.width {
 				to := s.turned[i*words(p.block())+words(key-first)*p.width:]
-				p.form.Turn(to, p.width, s.dScores[(unseen+words(i-unseen))*p.width:], p.width, words(min(p.width, n-i)), p.width)
+				p.form.Turn(to, p.width, s.dScores[(unseen+words(i-unseen))*p.width:], p.width,
+					words(min(p.width, n-i)), p.width)
 			}
 		}
 		p.addToQueries(s, from, to, first, last)
@@ -145,8 +154,10 @@ func (p *Plan) backwardKeys(s *backward, g *gradient, batch, from, to, key int, 
 	first := max(0, key-from) // earlier queries see none of the keys
 	i := first / height * height
 	panels := divideUp(n-i, height)
-	s.Multiply(panels, size, s.queryRows[i*size:], height*size, s.keyColumns[key*size:], s.weights[i*width:], width, false)
-	s.Multiply(panels, size, s.dRows[i*size:], height*size, s.valueColumns[key*size:], s.dScores[i*width:], width, false)
+	s.Multiply(panels, size, s.queryRows[i*size:], height*size, s.keyColumns[key*size:],
+		s.weights[i*width:], width, false)
+	s.Multiply(panels, size, s.dRows[i*size:], height*size, s.valueColumns[key*size:],
+		s.dScores[i*width:], width, false)
 	weights, dScores, seen := s.weights[first*width:], s.dScores[first*width:], (n-first)*width
 	p.hideKeys(weights[:seen], g.Segments, batch, from+first, to, key)
 	loops.ExpRows(weights[:seen], dScores[:seen], p.scale, logs[first:], s.means[first:n], p.form)
@@ -154,8 +165,10 @@ func (p *Plan) backwardKeys(s *backward, g *gradient, batch, from, to, key int, 
 	p.pad(dScores, n-first)
 	all, before := words(n), words(first)
 	at, elements := key*p.padded, p.padded/height
-	s.Multiply(elements, all-before, s.dAcross[before*height:], height*all, weights, s.dValue[at:], width, true)
-	s.Multiply(elements, all-before, s.queriesAcross[before*height:], height*all, dScores, s.dKey[at:], width, true)
+	s.Multiply(elements, all-before, s.dAcross[before*height:], height*all, weights, s.dValue[at:],
+		width, true)
+	s.Multiply(elements, all-before, s.queriesAcross[before*height:], height*all, dScores, s.dKey[at:],
+		width, true)
 }
 
 // addToQueries adds the contributions of a block of keys to the adjoints of a block of queries.
@@ -163,12 +176,13 @@ func (p *Plan) addToQueries(s *backward, from, to, first, last int) {
 	width, height, words := p.width, p.height, p.panels.Words
 	for i := 0; i < to-from; i += width {
 		seen := words(min(last, from+i+width) - first)
-		s.Multiply(p.padded/height, seen, s.keysAcross[words(first)*height:], height*words(p.Context), s.turned[i*words(p.block()):], s.dQuery[i*p.padded:], width, first > 0)
+		s.Multiply(p.padded/height, seen, s.keysAcross[words(first)*height:], height*words(p.Context),
+			s.turned[i*words(p.block()):], s.dQuery[i*p.padded:], width, first > 0)
 	}
 }
 
-// hideKeys sets the scores of keys that queries do not see to −∞. The first query is the first that
-// sees one of the keys.
+// hideKeys sets the scores of keys that queries do not see to −∞. The first query is the first
+// that sees one of the keys.
 func (p *Plan) hideKeys(scores []float32, segments []int32, batch, from, to, key int) {
 	infinite := float32(math.Inf(-1))
 	for query := from; query < min(to, key+p.width-1); query++ {

@@ -24,7 +24,8 @@ type forward struct {
 
 // Forward computes attention: for each position the weighted sum of the values up to it, [batch,
 // context, heads, size], in float32 or rounded to bfloat16.
-func (p *Plan) Forward(mixed matmul.Elements, logs []float32, in Inputs, parallel func(n int, f func(i int))) error {
+func (p *Plan) Forward(mixed matmul.Elements, logs []float32, in Inputs,
+	parallel loops.Parallel) error {
 	if err := p.check(in, mixed.Len(), logs); err != nil {
 		return err
 	}
@@ -34,13 +35,15 @@ func (p *Plan) Forward(mixed matmul.Elements, logs []float32, in Inputs, paralle
 		defer p.forwardScratch.Put(s)
 		// The last queries, which see the most keys, come first.
 		from := (parts - 1 - task/all) * forwardQueries
-		p.forward(s, task%all/p.KeyHeads, task%p.KeyHeads, from, min(from+forwardQueries, p.Context), mixed, logs, in)
+		p.forward(s, task%all/p.KeyHeads, task%p.KeyHeads, from, min(from+forwardQueries, p.Context),
+			mixed, logs, in)
 	})
 	return nil
 }
 
 // forward computes some queries of the query heads that share a key-value head.
-func (p *Plan) forward(s *forward, batch, keyHead, from, to int, mixed matmul.Elements, logs []float32, in Inputs) {
+func (p *Plan) forward(s *forward, batch, keyHead, from, to int, mixed matmul.Elements,
+	logs []float32, in Inputs) {
 	group := p.Heads / p.KeyHeads
 	at := p.key(batch, 0, keyHead*group)
 	p.keys.rows.Pack(s.keys, in.Key.From(at), 0, to, 0, p.Size)
@@ -53,7 +56,8 @@ func (p *Plan) forward(s *forward, batch, keyHead, from, to int, mixed matmul.El
 }
 
 // forwardBlock computes a block of queries, which are along the rows of a block of weights.
-func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed matmul.Elements, logs []float32, in Inputs) {
+func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed matmul.Elements,
+	logs []float32, in Inputs) {
 	width, height, size := p.width, p.height, p.panels.Words(p.Size)
 	queries, keys := min(width, to-query), min(query+width, p.Context)
 	p.queries.columns.Pack(s.query, in.Query.From(p.query(batch, 0, head)), query, queries, 0, p.Size)
@@ -70,9 +74,11 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed matmul
 	loops.ExpColumns(weights, p.scale, s.largest, s.sums, p.form)
 	p.pad(s.weights, keys)
 
-	s.Multiply(p.padded/height, p.panels.Words(keys), s.values, height*p.panels.Words(to), s.weights, s.result, width, false)
+	s.Multiply(p.padded/height, p.panels.Words(keys), s.values, height*p.panels.Words(to), s.weights,
+		s.result, width, false)
 	for i := range queries {
-		logs[(batch*p.Heads+head)*p.Context+query+i] = s.largest[i] + float32(math.Log(float64(s.sums[i])))
+		logs[(batch*p.Heads+head)*p.Context+query+i] = s.largest[i] +
+			float32(math.Log(float64(s.sums[i])))
 		s.sums[i] = 1 / s.sums[i]
 	}
 	at, stride := p.query(batch, query, head), p.Heads*p.Size

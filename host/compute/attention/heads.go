@@ -12,7 +12,8 @@ import (
 type Heads struct {
 	Batch, Context, Size int
 	Parts                []Part // in the order of their columns, which they cover completely
-	Pairs                bool   // the coordinates of a point are adjacent, not in the two halves of a head
+	// the coordinates of a point are adjacent, not in the two halves of a head
+	Pairs bool
 }
 
 // A Part is a number of heads. If Turned, it has rotary embeddings: the elements of each head are
@@ -27,12 +28,14 @@ type Part struct {
 // Split copies each part to a tensor of its own, [batch, context, heads, size], rotated by the
 // angles whose cosines and sines are given, [context, size/2]. Both sides may be in bfloat16, to
 // which results are rounded.
-func (h *Heads) Split(parts []matmul.Elements, joined matmul.Elements, cos, sin []float32, parallel func(n int, f func(i int))) error {
+func (h *Heads) Split(parts []matmul.Elements, joined matmul.Elements, cos, sin []float32,
+	parallel loops.Parallel) error {
 	return h.copy(parts, joined, cos, sin, false, parallel)
 }
 
 // Join is the adjoint of Split: it rotates the parts back and joins them.
-func (h *Heads) Join(joined matmul.Elements, parts []matmul.Elements, cos, sin []float32, parallel func(n int, f func(i int))) error {
+func (h *Heads) Join(joined matmul.Elements, parts []matmul.Elements, cos, sin []float32,
+	parallel loops.Parallel) error {
 	return h.copy(parts, joined, cos, sin, true, parallel)
 }
 
@@ -83,14 +86,16 @@ func (n *numbers) written() {
 
 // copy copies the heads of each token from the matrix to their part or back, and rotates those of
 // turned parts.
-func (h *Heads) copy(parts []matmul.Elements, joined matmul.Elements, cos, sin []float32, back bool, parallel loops.Parallel) error {
+func (h *Heads) copy(parts []matmul.Elements, joined matmul.Elements, cos, sin []float32, back bool,
+	parallel loops.Parallel) error {
 	tokens, columns := h.Batch*h.Context, h.Columns()
 	if len(parts) != len(h.Parts) {
 		return fmt.Errorf("%d parts of heads, want %d", len(parts), len(h.Parts))
 	}
 	for i, p := range h.Parts {
 		if parts[i].Len() != tokens*p.Heads*h.Size {
-			return fmt.Errorf("%d heads of %d tokens and size %d: %d elements", p.Heads, tokens, h.Size, parts[i].Len())
+			return fmt.Errorf("%d heads of %d tokens and size %d: %d elements", p.Heads, tokens, h.Size,
+				parts[i].Len())
 		}
 	}
 	if err := h.check(joined, cos, sin); err != nil {
@@ -137,11 +142,13 @@ func (h *Heads) column(part int) (n int) {
 func (h *Heads) check(joined matmul.Elements, cos, sin []float32) error {
 	for _, p := range h.Parts {
 		if p.Turned && (h.Size%2 != 0 || len(cos) != h.Context*h.Size/2 || len(sin) != len(cos)) {
-			return fmt.Errorf("turning heads of size %d at %d positions with %d cosines and %d sines", h.Size, h.Context, len(cos), len(sin))
+			return fmt.Errorf("turning heads of size %d at %d positions with %d cosines and %d sines",
+				h.Size, h.Context, len(cos), len(sin))
 		}
 	}
 	if joined.Len() != h.Batch*h.Context*h.Columns() {
-		return fmt.Errorf("a matrix of %d tokens and %d columns with %d elements", h.Batch*h.Context, h.Columns(), joined.Len())
+		return fmt.Errorf("a matrix of %d tokens and %d columns with %d elements", h.Batch*h.Context,
+			h.Columns(), joined.Len())
 	}
 	return nil
 }

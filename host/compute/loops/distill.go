@@ -3,8 +3,9 @@ package loops
 import "math"
 
 // Distillation is the loss of distilling a teacher into a model: the generalized Jensen-Shannon
-// divergence β·KL(P‖M) + (1−β)·KL(Q‖M), M = β·P + (1−β)·Q, of the teacher's distribution P and the
-// model's Q, both from logits divided by the temperature; KL(P‖Q) for β = 0 and KL(Q‖P) for β = 1.
+// divergence β·KL(P‖M) + (1−β)·KL(Q‖M), M = β·P + (1−β)·Q, of the teacher's
+// distribution P and the model's Q, both from logits divided by the temperature; KL(P‖Q) for β =
+// 0 and KL(Q‖P) for β = 1.
 type Distillation struct {
 	Teacher     []float32 // logits of the teacher, [rows, Columns]
 	Beta        float64
@@ -20,14 +21,16 @@ const distillPart = 4096
 // Distilled writes the divergence and the cross-entropy of each row. It writes the gradients with
 // respect to the logits of their weighted mean, times factors, to gradients or, rounded to
 // bfloat16, to short; the one not used is nil.
-func (l Logits) Distilled(d Distillation, divergences, crossEntropies, gradients []float32, short []uint16, factors []float32, parallel Parallel) error {
+func (l Logits) Distilled(d Distillation, divergences, crossEntropies, gradients []float32,
+	short []uint16, factors []float32, parallel Parallel) error {
 	return l.each(parallel, func(i int, row []float32, scratch *[]float32) {
 		memory := scratchOf(scratch, 2*l.Columns+5*distillPart)
 		slopes, gradient, parts := memory[:l.Columns], memory[l.Columns:2*l.Columns], memory[2*l.Columns:]
 		if gradients != nil {
 			gradient = gradients[i*l.Columns:][:l.Columns]
 		}
-		teacher, scale, target := d.Teacher[i*l.Columns:][:l.Columns], float32(1/d.Temperature), l.Targets[i]
+		teacher, target := d.Teacher[i*l.Columns:][:l.Columns], l.Targets[i]
+		scale := float32(1 / d.Temperature)
 		highestP, totalP := softmaxParts(gradient, teacher, scale)
 		highest, total := softmaxParts(gradient, row, 1)
 		crossEntropies[i] = float32(math.Log(float64(total))) + highest - row[target]
@@ -35,7 +38,8 @@ func (l Logits) Distilled(d Distillation, divergences, crossEntropies, gradients
 		if scale != 1 {
 			highestQ, totalQ = softmaxParts(gradient, row, scale)
 		}
-		ratio := math.Log(float64(totalP)) - math.Log(float64(totalQ)) + float64(highestP) - float64(highestQ)
+		ratio := math.Log(float64(totalP)) - math.Log(float64(totalQ))
+		ratio = ratio + float64(highestP) - float64(highestQ)
 		var sumP, sumQ float64
 		for at := 0; at < l.Columns; at += distillPart {
 			end := min(at+distillPart, l.Columns)
@@ -79,8 +83,8 @@ func (l Logits) Distilled(d Distillation, divergences, crossEntropies, gradients
 }
 
 // slopes writes r = log Q/M of some columns, given log P/Q and exponentials p and q proportional to
-// P and Q. It returns Σp·log P/M and Σq·r. For β = 0, M is Q, and r receives p, which the gradient
-// needs. memory has three times as many elements as there are columns.
+// P and Q. It returns Σp·log P/M and Σq·r. For β = 0, M is Q, and r receives p, which the
+// gradient needs. memory has three times as many elements as there are columns.
 func (d Distillation) slopes(r, p, q, log, memory []float32) (sumP, sumQ float64) {
 	var one [1]float32
 	sum := func(a, b []float32) float64 {
@@ -110,8 +114,8 @@ func (d Distillation) slopes(r, p, q, log, memory []float32) (sumP, sumQ float64
 	return sum(p, log), sum(q, r)
 }
 
-// logFrom replaces x, all in [least, 1], by their logarithms: 2·artanh(z) with z = (x−1)/(x+1), by
-// as many terms of its series as float32 needs, or by a plain logarithm where those terms would
+// logFrom replaces x, all in [least, 1], by their logarithms: 2·artanh(z) with z = (x−1)/(x+1),
+// by as many terms of its series as float32 needs, or by a plain logarithm where those terms would
 // take longer.
 func logFrom(least float64, x, z, square []float32) {
 	const maxTerms = 20

@@ -2,10 +2,10 @@ package loops
 
 import "math"
 
-// The exponential is 2ⁿ·exp(r) with r = x − n·log 2 in ±log(2)/2, and the hyperbolic tangent a
-// polynomial near 0 and 1 − 2/(exp(2|x|) + 1) elsewhere. The polynomials are those of Cephes' expf
-// and tanhf (Moshier, 1989). Nothing is fused, so that all processors give the same bits. TestExp
-// measures the errors.
+// The exponential is 2ⁿ·exp(r) with r = x − n·log 2 in ±log(2)/2, and the hyperbolic tangent
+// a polynomial near 0 and 1 − 2/(exp(2|x|) + 1) elsewhere. The polynomials are those of Cephes'
+// expf and tanhf (Moshier, 1989). Nothing is fused, so that all processors give the same bits.
+// TestExp measures the errors.
 const (
 	log2e     = 1.44269504088896341
 	log2Upper = 0.693359375 // few significant bits: its product with n is exact

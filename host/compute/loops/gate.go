@@ -1,7 +1,5 @@
 package loops
 
-import "math"
-
 // HasGates reports whether [Gate] and [GateAdjoints] are faster than elementwise operations.
 func HasGates() bool { return hasAVX512 }
 
@@ -14,8 +12,8 @@ func Gate(dst, a, b []uint16) {
 		i = gate(dst, a, b)
 	}
 	for ; i < len(dst); i++ {
-		x := math.Float32frombits(uint32(a[i]) << 16)
-		dst[i] = short(float32(x*logistic(x)) * math.Float32frombits(uint32(b[i])<<16))
+		x := wide(a[i])
+		dst[i] = short(float32(x*logistic(x)) * wide(b[i]))
 	}
 	done()
 }
@@ -27,7 +25,7 @@ func GateAdjoints(da, db, a, b, d []uint16) {
 		i = gateAdjoints(da, db, a, b, d)
 	}
 	for ; i < len(d); i++ {
-		x, y, dy := math.Float32frombits(uint32(a[i])<<16), math.Float32frombits(uint32(b[i])<<16), math.Float32frombits(uint32(d[i])<<16)
+		x, y, dy := wide(a[i]), wide(b[i]), wide(d[i])
 		sigma := logistic(x)
 		slope := sigma * float32(float32(x*(1-sigma))+1)
 		da[i], db[i] = short(float32(dy*y)*slope), short(dy*float32(x*sigma))
@@ -42,7 +40,9 @@ type Gates struct{ A, B []uint16 }
 
 // Values writes the products.
 func (g Gates) Values(to []uint16, parallel Parallel) {
-	divide(len(g.A), 4, parallel, func(from, end int) { Gate(to[from:end], g.A[from:end], g.B[from:end]) })
+	divide(len(g.A), 4, parallel, func(from, end int) {
+		Gate(to[from:end], g.A[from:end], g.B[from:end])
+	})
 }
 
 // Adjoints writes the adjoints of a and b, given d, the adjoint of the products.

@@ -7,8 +7,10 @@ import "simd/archsimd"
 func gate(dst, a, b []uint16) int {
 	n, round := len(dst)&^15, newRounding()
 	all := archsimd.BroadcastFloat32x16
-	zero, low, high, shift, factor, upper, lower := all(0), all(expLeast), all(expMost), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
-	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
+	zero, low, high, shift, factor, upper, lower := all(0), all(expLeast), all(expMost), all(shifter),
+		all(log2e), all(log2Upper), all(log2Lower)
+	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4),
+		all(expP5), all(1)
 	for len(dst) >= 16 && len(a) >= 16 && len(b) >= 16 {
 		x := getShort(a)
 		sigma := logistic512(x, zero, low, high, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one)
@@ -22,8 +24,10 @@ func gate(dst, a, b []uint16) int {
 func gateAdjoints(da, db, a, b, d []uint16) int {
 	n, round := len(d)&^15, newRounding()
 	all := archsimd.BroadcastFloat32x16
-	zero, low, high, shift, factor, upper, lower := all(0), all(expLeast), all(expMost), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
-	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
+	zero, low, high, shift, factor, upper, lower := all(0), all(expLeast), all(expMost), all(shifter),
+		all(log2e), all(log2Upper), all(log2Lower)
+	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4),
+		all(expP5), all(1)
 	for len(d) >= 16 && len(da) >= 16 && len(db) >= 16 && len(a) >= 16 && len(b) >= 16 {
 		x, dy := getShort(a), getShort(d)
 		sigma := logistic512(x, zero, low, high, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one)
@@ -41,7 +45,9 @@ func getShort(a []uint16) floats16 {
 }
 
 // logistic512 is the AVX-512 form of logistic. As in reduced512, each constant is an argument.
-func logistic512(x, zero, low, high, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one floats16) floats16 {
+func logistic512(
+	x, zero, low, high, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one floats16,
+) floats16 {
 	x = zero.Sub(x)
 	x = low.IfElse(x.Less(low), x)
 	x = high.IfElse(x.Greater(high), x)
@@ -49,9 +55,11 @@ func logistic512(x, zero, low, high, shift, factor, upper, lower, p0, p1, p2, p3
 	return one.Div(y.Scale(power).Add(one))
 }
 
-// reduced512 returns y and n, where the exponential of x is y·2ⁿ. Each constant is an argument, as
-// the compiler keeps structures of more than four fields in memory.
-func reduced512(x, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one floats16) (y, n floats16) {
+// reduced512 returns y and n, where the exponential of x is y·2ⁿ. Each constant is an argument,
+// as the compiler keeps structures of more than four fields in memory.
+func reduced512(
+	x, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one floats16,
+) (y, n floats16) {
 	n = x.Mul(factor).Add(shift).Sub(shift)
 	r := x.Sub(n.Mul(upper)).Sub(n.Mul(lower))
 	p := r.Mul(p0).Add(p1).Mul(r).Add(p2).Mul(r).Add(p3).Mul(r).Add(p4).Mul(r).Add(p5)

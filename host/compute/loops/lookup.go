@@ -1,6 +1,7 @@
 package loops
 
-// Parallel calls f with 0 to n−1, possibly concurrently, and returns when all calls have returned.
+// Parallel calls f with 0 to n−1, possibly concurrently, and returns when all calls have
+// returned.
 type Parallel = func(n int, f func(i int))
 
 // taskWork is the approximate number of elementary steps in a task: enough to make the cost of

@@ -246,14 +246,17 @@ func expVector(x simd.Float32s) simd.Float32s {
 	all := simd.BroadcastFloat32s
 	c := all(expLeast).IfElse(x.Less(all(expLeast)), x)
 	c = all(expMost).IfElse(c.Greater(all(expMost)), c)
-	y, k := reduced(c, all(shifter), all(log2e), all(log2Upper), all(log2Lower), all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1))
+	y, k := reduced(c, all(shifter), all(log2e), all(log2Upper), all(log2Lower), all(expP0),
+		all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1))
 	return power(y, k)
 }
 
 // reduced returns y and n plus the shifter, where the exponential of x is y·2ⁿ. Loops load its
 // constants once, and pass each as an argument, as the compiler keeps the fields of large
 // structures in memory.
-func reduced(x, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one simd.Float32s) (y, shifted simd.Float32s) {
+func reduced(
+	x, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one simd.Float32s,
+) (y, shifted simd.Float32s) {
 	shifted = x.Mul(factor).Add(shift)
 	n := shifted.Sub(shift)
 	r := x.Sub(n.Mul(upper)).Sub(n.Mul(lower))
@@ -273,7 +276,8 @@ func expLin(dst, a []float32, scale, down float32) (i int) {
 	a = a[:len(dst)]
 	width, all := simd.Float32s{}.Len(), simd.BroadcastFloat32s
 	times, less, low, high := all(scale), all(down), all(expLeast), all(expMost)
-	shift, factor, upper, lower, one := all(shifter), all(log2e), all(log2Upper), all(log2Lower), all(1)
+	shift, factor, upper, lower, one := all(shifter), all(log2e), all(log2Upper), all(log2Lower),
+		all(1)
 	p0, p1, p2, p3, p4, p5 := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5)
 	for ; i <= len(dst)-width; i += width {
 		x := simd.LoadFloat32s(a[i:]).Mul(times).Sub(less)

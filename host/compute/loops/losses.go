@@ -15,10 +15,11 @@ type Logits struct {
 
 const taskElements = 1 << 15
 
-// Losses writes log Σ exp(logits) − logits[target] of each row, and the gradients with respect to
-// the logits of these losses times factors, to gradients or, rounded to bfloat16, to short; the one
-// not used is nil. Where a prediction is certain, its gradient is 0.
-func (l Logits) Losses(losses, gradients []float32, short []uint16, factors []float32, parallel Parallel) error {
+// Losses writes log Σ exp(logits) − logits[target] of each row, and the gradients with respect
+// to the logits of these losses times factors, to gradients or, rounded to bfloat16, to short; the
+// one not used is nil. Where a prediction is certain, its gradient is 0.
+func (l Logits) Losses(losses, gradients []float32, short []uint16, factors []float32,
+	parallel Parallel) error {
 	return l.each(parallel, func(i int, row []float32, scratch *[]float32) {
 		exponentials := scratchOf(scratch, l.Columns)
 		if gradients != nil {

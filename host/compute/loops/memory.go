@@ -5,9 +5,12 @@ import "math"
 // FromBFloat16 widens bfloat16 numbers, given as bits. a is at least as long as dst.
 func FromBFloat16(dst []float32, a []uint16) {
 	for i := fromBFloat16(dst, a[:len(dst)]); i < len(dst); i++ {
-		dst[i] = math.Float32frombits(uint32(a[i]) << 16)
+		dst[i] = wide(a[i])
 	}
 }
+
+// wide returns a bfloat16 number as float32.
+func wide(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }
 
 // ToBFloat16 rounds to bfloat16, ties to even. NaN stays NaN.
 func ToBFloat16(dst []uint16, a []float32) {
@@ -19,7 +22,7 @@ func ToBFloat16(dst []uint16, a []float32) {
 // RoundToBFloat16 rounds to bfloat16 precision, and stores the results as float32.
 func RoundToBFloat16(dst, a []float32) {
 	for i := roundToBFloat16(dst, a); i < len(dst); i++ {
-		dst[i] = math.Float32frombits(uint32(short(a[i])) << 16)
+		dst[i] = wide(short(a[i]))
 	}
 }
 

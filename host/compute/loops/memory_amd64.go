@@ -28,7 +28,8 @@ func toBFloat16(dst []uint16, a []float32) (i int) {
 		done()
 		return i
 	}
-	half, one, quiet := archsimd.BroadcastUint32x8(0x7fff), archsimd.BroadcastUint32x8(1), archsimd.BroadcastUint32x8(1<<22)
+	half, one, quiet := archsimd.BroadcastUint32x8(0x7fff), archsimd.BroadcastUint32x8(1),
+		archsimd.BroadcastUint32x8(1<<22)
 	for ; i <= len(dst)-8; i += 8 {
 		x := get(a[i:])
 		bits := x.ToBits()
@@ -48,7 +49,8 @@ func bytesOf(a []bool) []uint8 {
 // fromBools loads 16 bools at a time and converts 8 of them.
 func fromBools(dst []float32, a []bool) (i int) {
 	for bytes := bytesOf(a); hasAVX2 && i <= len(bytes)-16; i += 8 {
-		archsimd.LoadUint8x16(bytes[i:]).ExtendLo8ToUint32().BitsToInt32().ConvertToFloat32().Store(dst[i:])
+		x := archsimd.LoadUint8x16(bytes[i:]).ExtendLo8ToUint32().BitsToInt32()
+		x.ConvertToFloat32().Store(dst[i:])
 	}
 	done()
 	return i
@@ -81,7 +83,8 @@ func toInt8(dst []int8, a []float32) (i int) {
 		done()
 		return i
 	}
-	first := archsimd.LoadInt8x16([]int8{0, 2, 4, 6, 8, 10, 12, 14, -1, -1, -1, -1, -1, -1, -1, -1}) // low bytes of 16-bit numbers
+	// low bytes of 16-bit numbers
+	first := archsimd.LoadInt8x16([]int8{0, 2, 4, 6, 8, 10, 12, 14, -1, -1, -1, -1, -1, -1, -1, -1})
 	for ; i <= len(dst)-16; i += 8 {
 		n := get(a[i:]).ConvertToInt32()
 		n.GetLo().SaturateToInt16Concat(n.GetHi()).AsInt8x16().PermuteOrZero(first).Store(dst[i:])

@@ -107,7 +107,8 @@ func (s *steps) place(x float32) int {
 	}
 	key, at := int64(ordered(x)), 0
 	for half := (len(s.searched) + 1) >> 1; half > 0; half >>= 1 {
-		at += half & int((int64(s.searched[at+half-1])-key)>>63) // branch-free: branches would often be mispredicted
+		// branch-free: branches would often be mispredicted
+		at += half & int((int64(s.searched[at+half-1])-key)>>63)
 	}
 	return at
 }
@@ -120,8 +121,8 @@ func ordered(x float32) int32 {
 
 // panels are a table of vectors in the order in which the distances to them are computed: groups of
 // 16 rows, each of which starts with the halved squared lengths of the rows, followed by their
-// negated elements, one after the other. So |t|²/2 − x·t, which is (|x − t|² − |x|²)/2, is a chain
-// of multiplications and additions.
+// negated elements, one after the other. So |t|²/2 − x·t, which is (|x − t|² − |x|²)/2,
+// is a chain of multiplications and additions.
 type panels struct {
 	d    int
 	data []float32
@@ -170,7 +171,7 @@ func (p *panels) find(dst []int32, x []float32) {
 // nearest is the plain form of findBlocks, for one row.
 func (p *panels) nearest(x []float32) (index int32) {
 	least := float32(math.Inf(1))
-	for base, data := int32(0), p.data; len(data) > 0; base, data = base+panelRows, data[panelRows*(p.d+1):] {
+	for base, data := int32(0), p.data; len(data) > 0; base += panelRows {
 		var sums [panelRows]float32
 		copy(sums[:], data)
 		for k, v := range x {
@@ -184,6 +185,7 @@ func (p *panels) nearest(x []float32) (index int32) {
 				least, index = s, base+int32(i)
 			}
 		}
+		data = data[panelRows*(p.d+1):]
 	}
 	return index
 }

@@ -66,9 +66,9 @@ func (p *panels) findBlocks(dst []int32, x []float32) int {
 	return n
 }
 
-// nearest4 compares 4 rows of x with all groups of a table. For each row of x, least and at
-// hold 8 lanes, which are updated: the least sum among the table rows that the lane has seen, and the
-// half of a group, counted from 0, in which it first occurred.
+// nearest4 compares 4 rows of x with all groups of a table. For each row of x, least and at hold 8
+// lanes, which are updated: the least sum among the table rows that the lane has seen, and the half
+// of a group, counted from 0, in which it first occurred.
 //
 //go:noescape
 func nearest4(columns, data *float32, groups, d int, least *[32]float32, at *[32]int32)

@@ -22,7 +22,8 @@ type Quantized struct {
 
 // Part returns the results from element i up to element j.
 func (r Quantized) Part(i, j int) Quantized {
-	return Quantized{part(r.Whole, i, j), part(r.Codes, i, j), part(r.Values, i, j), part(r.Short, i, j), part(r.Near, i, j)}
+	return Quantized{part(r.Whole, i, j), part(r.Codes, i, j), part(r.Values, i, j),
+		part(r.Short, i, j), part(r.Near, i, j)}
 }
 
 func part[T any](a []T, i, j int) []T {

@@ -20,7 +20,8 @@ func (r rounding) short(x floats16) archsimd.Uint16x16 {
 
 func quantize512(q *Quantizer, r *Quantized, a []float32) int {
 	n, all := len(a)&^15, archsimd.BroadcastFloat32x16
-	divisor, low, high, scale, distance := all(q.Divisor), all(q.Low), all(q.High), all(q.Scale), all(q.Distance)
+	divisor, low, high, scale, distance := all(q.Divisor), all(q.Low), all(q.High), all(q.Scale),
+		all(q.Distance)
 	shift, one, round := all(shifter), archsimd.BroadcastUint32x16(1), newRounding()
 	whole, codes, values, short, near := r.Whole, r.Codes, r.Values, r.Short, bytesOf(r.Near)
 	for at := 0; at < n; at += 16 {

@@ -5,7 +5,8 @@ package loops
 import "simd/archsimd"
 
 // signsOf has a row for each bit of a lane's index: 1 where the bit is 0, and −1 where it is 1.
-var signsOf = [3][8]float32{{1, -1, 1, -1, 1, -1, 1, -1}, {1, 1, -1, -1, 1, 1, -1, -1}, {1, 1, 1, 1, -1, -1, -1, -1}}
+var signsOf = [3][8]float32{{1, -1, 1, -1, 1, -1, 1, -1}, {1, 1, -1, -1, 1, 1, -1, -1},
+	{1, 1, 1, 1, -1, -1, -1, -1}}
 
 // within applies the butterflies of distances 4, 2 and 1 within a vector: each multiplies an
 // element by its sign and adds its partner. Products with signs are exact.
@@ -19,7 +20,8 @@ func within(x, s4, s2, s1 archsimd.Float32x8) archsimd.Float32x8 {
 // of [Rotate].
 func rotate64s(dst, a []float32, scale float32) {
 	factor := archsimd.BroadcastFloat32x8(scale)
-	s1, s2, s4 := archsimd.LoadFloat32x8Array(&signsOf[0]), archsimd.LoadFloat32x8Array(&signsOf[1]), archsimd.LoadFloat32x8Array(&signsOf[2])
+	s1, s2, s4 := archsimd.LoadFloat32x8Array(&signsOf[0]), archsimd.LoadFloat32x8Array(&signsOf[1]),
+		archsimd.LoadFloat32x8Array(&signsOf[2])
 	for len(dst) >= 64 && len(a) >= 64 {
 		to, from := (*[64]float32)(dst), (*[64]float32)(a)
 		v0, v1 := pair(from[0:16], factor)
@@ -54,7 +56,8 @@ func pair(a []float32, factor archsimd.Float32x8) (x, y archsimd.Float32x8) {
 // rotate16s is rotate64s for runs of 16.
 func rotate16s(dst, a []float32, scale float32) {
 	factor := archsimd.BroadcastFloat32x8(scale)
-	s1, s2, s4 := archsimd.LoadFloat32x8Array(&signsOf[0]), archsimd.LoadFloat32x8Array(&signsOf[1]), archsimd.LoadFloat32x8Array(&signsOf[2])
+	s1, s2, s4 := archsimd.LoadFloat32x8Array(&signsOf[0]), archsimd.LoadFloat32x8Array(&signsOf[1]),
+		archsimd.LoadFloat32x8Array(&signsOf[2])
 	for len(dst) >= 16 && len(a) >= 16 {
 		to, from := (*[16]float32)(dst), (*[16]float32)(a)
 		x, y := pair(from[:], factor)

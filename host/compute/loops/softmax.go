@@ -42,17 +42,17 @@ const (
 )
 
 // ExpColumns converts the scores in a, which has rows of len(sums) elements, to weights. It
-// replaces a score x by exp(x·scale − down), with the down of its column, or by 0 if that is below
-// exp(−87), and adds the weight to its column's sum. Sums are formed over 64 rows first, and then
-// added to the total. Finally, weights are converted to the form.
+// replaces a score x by exp(x·scale − down), with the down of its column, or by 0 if that is
+// below exp(−87), and adds the weight to its column's sum. Sums are formed over 64 rows first,
+// and then added to the total. Finally, weights are converted to the form.
 func ExpColumns(a []float32, scale float32, down, sums []float32, form Form) {
 	plainExpColumns(a, scale, down, sums, form, expColumns(a, scale, down, sums, form))
 }
 
 // ExpRows replaces the scores in a by weights, as ExpColumns does, and the adjoints of the weights
-// in d by those of the unscaled scores: weight·(d − mean)·scale. down and means have an element for
-// each row. Both results are converted to the form. Where a score is −∞, both are 0, even if
-// another number of the row is NaN.
+// in d by those of the unscaled scores: weight·(d − mean)·scale. down and means have an element
+// for each row. Both results are converted to the form. Where a score is −∞, both are 0, even
+// if another number of the row is NaN.
 func ExpRows(a, d []float32, scale float32, down, means []float32, form Form) {
 	if !expRows(a, d, scale, down, means, form) {
 		plainExpRows(a, d, scale, down, means, form)
@@ -76,7 +76,9 @@ func (f Form) Turn(dst []float32, dstStride int, src []float32, stride, rows, co
 	plainTurnPairs(dst, dstStride, src, stride, 0, wholeRows, wholeColumns, columns)
 }
 
-func plainTurnPairs(dst []float32, dstStride int, src []float32, stride, firstRow, rows, firstColumn, columns int) {
+func plainTurnPairs(
+	dst []float32, dstStride int, src []float32, stride, firstRow, rows, firstColumn, columns int,
+) {
 	for i := firstRow; i < rows; i++ {
 		for j := firstColumn; j < columns; j += 2 {
 			x, y := math.Float32bits(src[i*stride+j]), math.Float32bits(src[i*stride+j+1])
@@ -125,7 +127,7 @@ func (f Form) put(block []float32, row, column, width int, x float32) {
 	case Exact:
 		block[row*width+column] = x
 	case Rounded:
-		block[row*width+column] = math.Float32frombits(uint32(short(x)) << 16)
+		block[row*width+column] = wide(short(x))
 	case Paired:
 		word := &block[row/2*width+column]
 		bits := uint32(short(x)) // the even row clears the upper half

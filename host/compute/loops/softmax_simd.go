@@ -9,7 +9,8 @@ import (
 
 func maxColumns(most, a []float32) (from int) {
 	width := simd.Float32s{}.Len()
-	for ; from+2*width <= len(most); from += 2 * width { // two vectors, as each maximum waits for the one before
+	// two vectors, as each maximum waits for the one before
+	for ; from+2*width <= len(most); from += 2 * width {
 		x, y := simd.LoadFloat32s(most[from:]), simd.LoadFloat32s(most[from+width:])
 		for i := from; i+2*width <= len(a); i += len(most) {
 			x, y = simd.LoadFloat32s(a[i:]).Max(x), simd.LoadFloat32s(a[i+width:]).Max(y)
@@ -23,8 +24,10 @@ func maxColumns(most, a []float32) (from int) {
 
 func expColumns(a []float32, scale float32, down, sums []float32, form Form) (from int) {
 	lanes, width, all := simd.Float32s{}.Len(), len(sums), simd.BroadcastFloat32s
-	low, shift, factor, upper, lower := all(weightLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
-	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
+	low, shift, factor, upper, lower := all(weightLeast), all(shifter), all(log2e), all(log2Upper),
+		all(log2Lower)
+	p0, p1, p2, p3, p4, p5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4),
+		all(expP5), all(1)
 	times, bias, high := all(scale), simd.BroadcastInt32s(127), simd.BroadcastUint32s(upperHalf)
 	var first simd.Uint32s // results of the first row of a pair
 	for ; from+lanes <= width; from += lanes {
@@ -70,8 +73,10 @@ func expRows(a, d []float32, scale float32, down, means []float32, form Form) bo
 	if width%lanes != 0 {
 		return false
 	}
-	low, shift, factor, upper, lower := all(weightLeast), all(shifter), all(log2e), all(log2Upper), all(log2Lower)
-	c0, c1, c2, c3, c4, c5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4), all(expP5), all(1)
+	low, shift, factor, upper, lower := all(weightLeast), all(shifter), all(log2e), all(log2Upper),
+		all(log2Lower)
+	c0, c1, c2, c3, c4, c5, one := all(expP0), all(expP1), all(expP2), all(expP3), all(expP4),
+		all(expP5), all(1)
 	times, bias, high := all(scale), simd.BroadcastInt32s(127), simd.BroadcastUint32s(upperHalf)
 	hidden := all(float32(math.Inf(-1)))
 	for row := range down {
@@ -95,7 +100,8 @@ func expRows(a, d []float32, scale float32, down, means []float32, form Form) bo
 			case form == Rounded:
 				x, y = rounded(x).And(high).BitsToFloat32(), rounded(y).And(high).BitsToFloat32()
 			case form == Paired && row%2 == 0:
-				x, y = rounded(x).ShiftAllRight(16).BitsToFloat32(), rounded(y).ShiftAllRight(16).BitsToFloat32()
+				x, y = rounded(x).ShiftAllRight(16).BitsToFloat32(),
+					rounded(y).ShiftAllRight(16).BitsToFloat32()
 			case form == Paired:
 				x = rounded(x).And(high).Or(simd.LoadFloat32s(p0[i:]).ToBits()).BitsToFloat32()
 				y = rounded(y).And(high).Or(simd.LoadFloat32s(q0[i:]).ToBits()).BitsToFloat32()

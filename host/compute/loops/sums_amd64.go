@@ -24,7 +24,8 @@ func groupSums(dst, a, b []float32, size int) {
 			case size == 16:
 				total(&last[g], times(group, other, 0), zero, times(group, other, 8), zero)
 			case size == 32:
-				total(&last[g], times(group, other, 0), times(group, other, 8), times(group, other, 16), times(group, other, 24))
+				total(&last[g], times(group, other, 0), times(group, other, 8), times(group, other, 16),
+					times(group, other, 24))
 			case b == nil:
 				sum64(&last[g], group)
 			default:

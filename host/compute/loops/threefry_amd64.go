@@ -27,7 +27,8 @@ func bits256(dst []uint32, key [2]uint32, first uint32) int {
 	}
 	n := len(dst) &^ 15
 	third := parity ^ key[0] ^ key[1]
-	k0, k1, k2 := archsimd.BroadcastUint32x8(key[0]), archsimd.BroadcastUint32x8(key[1]), archsimd.BroadcastUint32x8(third)
+	k0, k1, k2 := archsimd.BroadcastUint32x8(key[0]), archsimd.BroadcastUint32x8(key[1]),
+		archsimd.BroadcastUint32x8(third)
 	one := archsimd.BroadcastUint32x8(1)
 	two := one.Add(one)
 	three, four := two.Add(one), two.Add(two)

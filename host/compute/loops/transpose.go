@@ -2,7 +2,8 @@ package loops
 
 // Transpose writes the transposed matrix: element j of row i of src goes to element i of row j of
 // dst. Row i begins at i·stride. Each column is multiplied by its factor, unless factors is nil.
-func Transpose(dst []float32, dstStride int, src []float32, stride, rows, columns int, factors []float32) {
+func Transpose(dst []float32, dstStride int, src []float32, stride, rows, columns int,
+	factors []float32) {
 	wholeRows, wholeColumns := 0, 0
 	if hasAVX2 {
 		wholeRows, wholeColumns = rows&^7, columns&^7
@@ -12,7 +13,8 @@ func Transpose(dst []float32, dstStride int, src []float32, stride, rows, column
 	plainTranspose(dst, dstStride, src, stride, 0, wholeRows, wholeColumns, columns, factors)
 }
 
-func plainTranspose(dst []float32, dstStride int, src []float32, stride, firstRow, rows, firstColumn, columns int, factors []float32) {
+func plainTranspose(dst []float32, dstStride int, src []float32, stride, firstRow, rows,
+	firstColumn, columns int, factors []float32) {
 	for i := firstRow; i < rows; i++ {
 		for j := firstColumn; j < columns; j++ {
 			x := src[i*stride+j]

@@ -9,7 +9,8 @@ import (
 
 // transpose transposes in 8×8 blocks. Bounds are checked once, as a check for every row would take
 // longer than the rest.
-func transpose(dst []float32, dstStride int, src []float32, stride, rows, columns int, factors []float32) {
+func transpose(dst []float32, dstStride int, src []float32, stride, rows, columns int,
+	factors []float32) {
 	if rows == 0 || columns == 0 {
 		return
 	}

@@ -29,6 +29,7 @@ var (
 	groupSums            func(dst, a, b []float32, size int)
 	groupLargest         func(dst, a []float32, size int)
 	groupExtreme         func(op Op, dst, a []float32, size int)
-	transpose            func(dst []float32, dstStride int, src []float32, stride, rows, columns int, factors []float32)
 	turnPairs            func(dst []float32, dstStride int, src []float32, stride, rows, columns int)
+	transpose            func(
+		dst []float32, dstStride int, src []float32, stride, rows, columns int, factors []float32)
 )

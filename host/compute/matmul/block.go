@@ -16,7 +16,8 @@ type rightPart struct {
 func (r *run) shared(product int) rightPart {
 	width := roundUp(r.part.columns, r.format.columns)
 	size := width * r.part.words
-	o := rightPart{run: r, part: r.part, product: r.part.batch + product, packed: r.packed[product*size:][:size]}
+	o := rightPart{run: r, part: r.part, product: r.part.batch + product}
+	o.packed = r.packed[product*size:][:size]
 	if r.format.unsigned {
 		o.corrections = r.corrections[product*width:][:width]
 	}
@@ -25,7 +26,8 @@ func (r *run) shared(product int) rightPart {
 
 // packedBlock returns the packed words of the block from the given word on, and its depth in words.
 func (o *rightPart) packedBlock(word int) (packed []uint32, depth int) {
-	return o.packed[word*roundUp(o.part.columns, o.format.columns):], min(o.run.block, o.part.words-word)
+	first := word * roundUp(o.part.columns, o.format.columns)
+	return o.packed[first:], min(o.run.block, o.part.words-word)
 }
 
 // elements returns the range of contracted elements in the given words of the part.
@@ -44,7 +46,8 @@ func (o *rightPart) pack(word, end, panel, panels int, w *workspace) {
 	for ; word < end; word += o.run.block {
 		packed, depth := o.packedBlock(word)
 		packed = packed[column*depth:][:width*depth]
-		w.source = source{view: &o.right, base: o.right.batch.at(o.product), row: o.part.column + column, rows: columns, height: f.columns}
+		w.source = source{view: &o.right, base: o.right.batch.at(o.product), row: o.part.column + column,
+			rows: columns, height: f.columns}
 		w.source.first, w.source.count = o.elements(word, depth)
 		f.pack(packed, o.rightElements, &w.source, &w.stage)
 		if !f.unsigned {
@@ -79,7 +82,8 @@ func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
 		end := min(first+group, o.part.words)
 		left := w.left.get(padded*(end-first) + 8)
 		for word := first; word < end; word += step {
-			w.source = source{view: &o.left, base: o.left.batch.at(o.product), row: row, rows: rows, height: f.rows, tiled: f.tiled}
+			w.source = source{view: &o.left, base: o.left.batch.at(o.product), row: row, rows: rows,
+				height: f.rows, tiled: f.tiled}
 			depth := min(step, end-word)
 			w.source.first, w.source.count = o.elements(word, depth)
 			packed := left[padded*(word-first):]
@@ -92,7 +96,8 @@ func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
 			for word := first; word == first || word < end; word += step {
 				packed, depth := o.packedBlock(word)
 				size := f.columns * depth
-				b := block{row: row, rows: rows, column: j * f.columns, depth: depth, left: left[padded*(word-first):], right: packed[j*size:][:size]}
+				b := block{row: row, rows: rows, column: j * f.columns, depth: depth,
+					left: left[padded*(word-first):], right: packed[j*size:][:size]}
 				b.columns = min(o.part.columns-b.column, f.columns)
 				if word+depth < end {
 					next, depth := o.packedBlock(word + depth)
@@ -102,7 +107,8 @@ func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
 					b.ahead = next[min((j+1)*f.columns*depth, len(next)):]
 					b.ahead = b.ahead[:min(f.columns*depth, len(b.ahead))]
 				}
-				o.destination(&b, word == first, word+depth >= end, o.part.first && word == 0, o.part.last && word+depth == o.part.words, w)
+				isFirst, isLast := o.part.first && word == 0, o.part.last && word+depth == o.part.words
+				o.destination(&b, word == first, word+depth >= end, isFirst, isLast, w)
 				o.multiplyBlock(&b, w)
 			}
 		}
@@ -110,9 +116,13 @@ func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
 }
 
 // at returns the index of an element of the output, given its column in the part.
-func (o *rightPart) at(row, column int) int { return (o.product*o.m+row)*o.n + o.part.column + column }
+func (o *rightPart) at(row, column int) int {
+	return (o.product*o.m+row)*o.n + o.part.column + column
+}
 
-func (o *rightPart) finish(e *finish, tile []uint32, out []float32, short []uint16, stride, rows, columns, row, column int) {
+func (o *rightPart) finish(
+	e *finish, tile []uint32, out []float32, short []uint16, stride, rows, columns, row, column int,
+) {
 	e.rows, e.columns = rows, columns
 	e.sums, e.sumStride = tile, o.format.columns
 	e.out, e.short, e.outStride = out, short, stride

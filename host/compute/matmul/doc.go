@@ -40,8 +40,8 @@
 // which does not matter in two's complement. VPMADDUBSW adds in 16 bits and saturates. AVX2
 // therefore scans all codes first: if they are as small as 4-bit codes, it uses VPMADDUBSW for as
 // many words as cannot reach 32768 and then widens the sums, and otherwise VPMADDWD, on 16 bits,
-// which is half as fast. Sums must fit int32: 133144 products of codes in −127 … 127 do, and 131071
-// if −128 occurs. [New] refuses longer sums.
+// which is half as fast. Sums must fit int32: 133144 products of codes in −127 … 127 do, and
+// 131071 if −128 occurs. [New] refuses longer sums.
 //
 // # Other processors
 //

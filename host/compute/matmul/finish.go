@@ -22,7 +22,7 @@ type finish struct {
 
 // orShort returns do extended to round results to bfloat16, by narrow; the sums are then
 // overwritten.
-func orShort(do func(f *finish), narrow func(dst []uint16, stride int, src []uint32, srcStride, rows, columns int)) func(f *finish) {
+func orShort(do func(f *finish), narrow narrowFunc) func(f *finish) {
 	return func(f *finish) {
 		if f.short == nil {
 			do(f)

@@ -104,7 +104,8 @@ func newView(which string, l Layout) (view, error) {
 	for i, list := range [][]Axis{l.Batch, l.Cross, l.Contracted} {
 		for _, a := range list {
 			if a.Size < 0 || a.Stride < 0 {
-				return view{}, fmt.Errorf("the %s operand has an axis of size %d and stride %d: neither may be negative", which, a.Size, a.Stride)
+				const format = "the %s operand has an axis of size %d and stride %d: neither may be negative"
+				return view{}, fmt.Errorf(format, which, a.Size, a.Stride)
 			}
 			if a.Size == 0 {
 				empty = true
@@ -114,7 +115,8 @@ func newView(which string, l Layout) (view, error) {
 			sum, carry := bits.Add64(last, reach, 0)
 			wide, count := bits.Mul64(counts[i], uint64(a.Size))
 			if high != 0 || carry != 0 || wide != 0 || sum > maxElements || count > maxElements {
-				return view{}, fmt.Errorf("the %s operand is too large: it may reach over %d elements", which, uint64(maxElements))
+				const format = "the %s operand is too large: it may span at most %d elements"
+				return view{}, fmt.Errorf(format, which, uint64(maxElements))
 			}
 			last, counts[i] = sum, count
 		}

@@ -67,11 +67,13 @@ func (f *format) pack(dst []uint32, e Elements, s *source, st *stage) {
 	}
 }
 
-func pack[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, st *stage, elements []T, slices *[4][]T) {
+func pack[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, st *stage, elements []T,
+	slices *[4][]T) {
 	src = src[s.base:]
 	// Read in the direction that is contiguous in memory.
 	contracted, cross := &s.view.contracted, &s.view.cross
-	if cross.inner.Stride == 1 && cross.inner.Size >= 4 && (contracted.inner.Stride != 1 || contracted.size == 1) {
+	if cross.inner.Stride == 1 && cross.inner.Size >= 4 &&
+		(contracted.inner.Stride != 1 || contracted.size == 1) {
 		packAcross(f, p, dst, src, s, st, elements, slices)
 	} else {
 		packAlong(f, p, dst, src, s, &st.words, elements)
@@ -79,7 +81,8 @@ func pack[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, st *
 }
 
 // packAlong reads row after row, packs each into words, and transposes these into the panel.
-func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, words *[stageWords]uint32, elements []T) {
+func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source,
+	words *[stageWords]uint32, elements []T) {
 	total := f.words(s.count)
 	for row := 0; row < s.rows; row += s.height {
 		panel := dst[row*total:]
@@ -88,7 +91,8 @@ func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source,
 		if s.tiled {
 			straight, unit = p.tiledAlong, tileWords
 		}
-		if whole := s.count / f.per / unit * unit; straight != nil && whole > 0 && s.straight(row, p.exact) {
+		if whole := s.count / f.per / unit * unit; straight != nil && whole > 0 &&
+			s.straight(row, p.exact) {
 			ld := s.view.cross.stride
 			from := (s.row+row)*ld + s.first
 			if row+s.height < s.rows {
@@ -110,7 +114,8 @@ func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source,
 			for r := range s.height {
 				to := words[r*alongWords:][:n]
 				if row+r < s.rows {
-					p.along(to, gather(&s.view.contracted, elements, src[s.view.cross.at(s.row+row+r):], s.first+first, count))
+					p.along(to, gather(&s.view.contracted, elements, src[s.view.cross.at(s.row+row+r):],
+						s.first+first, count))
 				} else {
 					clear(to)
 				}
@@ -118,7 +123,8 @@ func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source,
 			if s.tiled {
 				for at := 0; at < n; at += tileWords {
 					for r := range s.height {
-						*(*[tileWords]uint32)(panel[(w+at)*s.height+r*tileWords:]) = *(*[tileWords]uint32)(words[r*alongWords+at:])
+						to := (*[tileWords]uint32)(panel[(w+at)*s.height+r*tileWords:])
+						*to = *(*[tileWords]uint32)(words[r*alongWords+at:])
 					}
 				}
 			} else {
@@ -135,13 +141,15 @@ func (s *source) straight(row int, exact bool) bool {
 	if !exact {
 		rows = roundUp(rows, 8)
 	}
-	return s.view.contracted.table == nil && s.view.cross.table == nil && s.view.contracted.stride == 1 &&
+	return s.view.contracted.table == nil && s.view.cross.table == nil &&
+		s.view.contracted.stride == 1 &&
 		row+s.height <= s.rows && s.row+row+rows <= s.view.cross.size
 }
 
 // packAcross packs an operand that is contiguous across the rows: directly where whole vectors can
 // be read, else through the stage.
-func packAcross[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, st *stage, elements []T, slices *[4][]T) {
+func packAcross[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, st *stage,
+	elements []T, slices *[4][]T) {
 	total, whole, pack := f.words(s.count), s.count/f.per, p.straightAcross
 	if s.tiled {
 		whole, pack = whole/tileWords*tileWords, p.tiledAcross
@@ -176,7 +184,8 @@ func packAcross[T any](f *format, p *packer[T], dst []uint32, src []T, s *source
 
 // packStaged packs some rows, from a word on: it reads the same element of many rows at a time,
 // combines elements of each row to words, and distributes these to the panels.
-func packStaged[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, from, to, word int, st *stage, elements []T, slices *[4][]T) {
+func packStaged[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, from, to,
+	word int, st *stage, elements []T, slices *[4][]T) {
 	total := f.words(s.count)
 	stretch := acrossLength / s.height * s.height
 	for row := from; row < to; row += stretch {

@@ -53,13 +53,15 @@ func (p *Panels) Multiplier() *Multiplier { return &Multiplier{format: p.format}
 // Multiply multiplies the first words of some left panels, which begin apart elements from each
 // other, by those of a right panel. It writes the tiles of results, one below the other, to out, in
 // rows that are stride apart, or adds them to out.
-func (m *Multiplier) Multiply(panels, words int, left []float32, apart int, right, out []float32, stride int, add bool) {
+func (m *Multiplier) Multiply(panels, words int, left []float32, apart int, right, out []float32,
+	stride int, add bool) {
 	if panels == 0 {
 		return
 	}
 	s := &m.strip
 	*s = strip{
-		words: words, tiles: panels, steps: math.MaxInt32, left: asWords(left), apart: apart, right: asWords(right),
+		words: words, tiles: panels, steps: math.MaxInt32,
+		left: asWords(left), apart: apart, right: asWords(right),
 		sums: asWords(out), stride: stride, tile: m.tile[:],
 	}
 	if add {
@@ -86,7 +88,9 @@ func (p *Panels) Right(columns, contracted Axis) (*Packing, error) {
 	return p.packing("right", p.format.columns, false, columns, contracted)
 }
 
-func (p *Panels) packing(which string, height int, tiled bool, cross, contracted Axis) (*Packing, error) {
+func (p *Panels) packing(
+	which string, height int, tiled bool, cross, contracted Axis,
+) (*Packing, error) {
 	v, err := newView(which, Layout{Cross: []Axis{cross}, Contracted: []Axis{contracted}})
 	return &Packing{p.format, v, height, tiled}, err
 }
@@ -100,7 +104,8 @@ func (k *Packing) Size(rows, contracted int) int {
 // The last panel is padded with zero rows.
 func (k *Packing) Pack(dst []float32, src Elements, row, rows, first, count int) {
 	w := workspaces.Get().(*workspace)
-	w.source = source{view: &k.view, row: row, rows: rows, first: first, count: count, height: k.height, tiled: k.tiled}
+	w.source = source{view: &k.view, row: row, rows: rows, first: first, count: count,
+		height: k.height, tiled: k.tiled}
 	k.format.pack(asWords(dst), src, &w.source, &w.stage)
 	workspaces.Put(w)
 }

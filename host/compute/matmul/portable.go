@@ -8,29 +8,38 @@ import (
 var portable = &Tier{"portable", portableFloats, portableSingles, []*format{portableCodes}}
 
 var portableHelpers = &helpers{
-	transpose: transposePortable, shift: shiftPortable, addColumns: addColumnsPortable, extremes: extremesPortable, finish: orShort((*finish).portable, narrowPortable),
+	transpose: transposePortable, shift: shiftPortable, addColumns: addColumnsPortable,
+	extremes: extremesPortable, finish: orShort((*finish).portable, narrowPortable),
 	narrow:   narrowPortable,
 	prefetch: func(unsafe.Pointer, int, int, int) {},
 }
 
 var portableFloats = &format{
-	name: "float32 multiply, add", rows: 4, columns: 4, per: 1, cut: &cutForVectors, multiply: tileKernel(floatsPortable).tileByTile,
-	float32s:  packer[float32]{along: roundFloat32s, across: func(dst []uint32, src *[4][]float32) { roundFloat32s(dst, src[0]) }},
-	bfloat16s: packer[uint16]{along: widenBFloat16s, across: func(dst []uint32, src *[4][]uint16) { widenBFloat16s(dst, src[0]) }},
+	name: "float32 multiply, add", rows: 4, columns: 4, per: 1, cut: &cutForVectors,
+	multiply:  tileKernel(floatsPortable).tileByTile,
+	float32s:  packer[float32]{along: roundFloat32s, across: acrossOne(roundFloat32s)},
+	bfloat16s: packer[uint16]{along: widenBFloat16s, across: acrossOne(widenBFloat16s)},
 	helpers:   portableHelpers,
 }
 
 var portableSingles = &format{
-	name: "float32 fused multiply-add", rows: 4, columns: 4, per: 1, cut: &cutForVectors, multiply: tileKernel(singlesPortable).tileByTile,
-	float32s:  packer[float32]{along: copyFloat32s, across: func(dst []uint32, src *[4][]float32) { copyFloat32s(dst, src[0]) }},
+	name: "float32 fused multiply-add", rows: 4, columns: 4, per: 1, cut: &cutForVectors,
+	multiply:  tileKernel(singlesPortable).tileByTile,
+	float32s:  packer[float32]{along: copyFloat32s, across: acrossOne(copyFloat32s)},
 	bfloat16s: portableFloats.bfloat16s,
 	helpers:   portableHelpers,
 }
 
 var portableCodes = &format{
-	name: "int32 multiply, add", integers: true, rows: 4, columns: 4, per: 4, cut: &cutForVectors, multiply: tileKernel(codesPortable).tileByTile,
-	int8s:   packer[int8]{along: quadsAlong, across: quadsAcross},
-	helpers: portableHelpers,
+	name: "int32 multiply, add", integers: true, rows: 4, columns: 4, per: 4, cut: &cutForVectors,
+	multiply: tileKernel(codesPortable).tileByTile,
+	int8s:    packer[int8]{along: quadsAlong, across: quadsAcross},
+	helpers:  portableHelpers,
+}
+
+// acrossOne makes a packer across of one for adjacent elements, for words of one element.
+func acrossOne[T any](along func(dst []uint32, src []T)) func(dst []uint32, src *[4][]T) {
+	return func(dst []uint32, src *[4][]T) { along(dst, src[0]) }
 }
 
 // roundBits rounds float32 bits to bfloat16, to nearest, ties to even, with the lower half zero.
@@ -85,7 +94,8 @@ func quadsAcross(dst []uint32, src *[4][]int8) {
 	n := len(dst)
 	s0, s1, s2, s3 := src[0][:n], src[1][:n], src[2][:n], src[3][:n]
 	for i := range dst {
-		dst[i] = uint32(uint8(s0[i])) | uint32(uint8(s1[i]))<<8 | uint32(uint8(s2[i]))<<16 | uint32(uint8(s3[i]))<<24
+		low := uint32(uint8(s0[i])) | uint32(uint8(s1[i]))<<8
+		dst[i] = low | uint32(uint8(s2[i]))<<16 | uint32(uint8(s3[i]))<<24
 	}
 }
 

@@ -62,9 +62,11 @@ func New(t *Tier, a Arithmetic, left, right Layout) (*Product, error) {
 	if p.right, err = newView("right", right); err != nil {
 		return nil, err
 	}
-	p.batch, p.m, p.n, p.k = p.left.batch.size, p.left.cross.size, p.right.cross.size, p.left.contracted.size
+	p.batch, p.k = p.left.batch.size, p.left.contracted.size
+	p.m, p.n = p.left.cross.size, p.right.cross.size
 	if a == Int8 && p.k > maxCodes {
-		return nil, fmt.Errorf("%d products of 8-bit integers may exceed 32 bits: at most %d are allowed", p.k, maxCodes)
+		return nil, fmt.Errorf("%d products of 8-bit integers may exceed 32 bits: at most %d are allowed",
+			p.k, maxCodes)
 	}
 	if p.m > 0 && p.n > 0 && p.batch > maxElements/p.m/p.n {
 		return nil, fmt.Errorf("the output has more than %d elements", uint64(maxElements))
@@ -77,11 +79,13 @@ const maxCodes = math.MaxInt32 / (127 * 127)
 
 func equalSizes(which string, left, right []Axis) error {
 	if len(left) != len(right) {
-		return fmt.Errorf("the left operand has %d %s axes, the right one %d", len(left), which, len(right))
+		const format = "the left operand has %d %s axes, the right one %d"
+		return fmt.Errorf(format, len(left), which, len(right))
 	}
 	for i := range left {
 		if left[i].Size != right[i].Size {
-			return fmt.Errorf("%s axis %d has size %d in the left operand and %d in the right one", which, i, left[i].Size, right[i].Size)
+			return fmt.Errorf("%s axis %d has size %d in the left operand and %d in the right one", which, i,
+				left[i].Size, right[i].Size)
 		}
 	}
 	return nil
@@ -91,9 +95,10 @@ func equalSizes(which string, left, right []Axis) error {
 func (p *Product) Size() int { return p.batch * p.m * p.n }
 
 // Run computes the product. It calls parallel, perhaps more than once, to have a function called
-// with 0 … n−1, in any order and on any goroutines; if parallel is nil, the calls are made on this
-// goroutine. The operands must not overlap out.
-func (p *Product) Run(out Results, left, right Elements, s Scales, parallel func(n int, f func(i int))) error {
+// with 0 … n−1, in any order and on any goroutines; if parallel is nil, the calls are made on
+// this goroutine. The operands must not overlap out.
+func (p *Product) Run(out Results, left, right Elements, s Scales,
+	parallel func(n int, f func(i int))) error {
 	if err := p.check(out, left, right, s); err != nil {
 		return err
 	}
@@ -109,11 +114,11 @@ func (p *Product) Run(out Results, left, right Elements, s Scales, parallel func
 		parallel = inOrder
 	}
 	r := runs.Get().(*run)
-	r.Product, r.out, r.leftElements, r.rightElements, r.scales, r.parallel, r.alone = p, out, left, right, s, parallel, alone
+	r.call = call{p, out, left, right, s, parallel, alone}
 	r.plan()
 	r.multiply()
 	// Keep no references to the caller's slices.
-	r.Product, r.out, r.leftElements, r.rightElements, r.scales, r.parallel, r.sums = nil, Results{}, Elements{}, Elements{}, Scales{}, nil, nil
+	r.call, r.sums = call{}, nil
 	runs.Put(r)
 	return nil
 }
@@ -159,7 +164,8 @@ func (p *Product) checkElements(which string, v *view, e Elements) error {
 	for _, s := range []struct {
 		given bool
 		n     int
-	}{{e.Float32 != nil, len(e.Float32)}, {e.BFloat16 != nil, len(e.BFloat16)}, {e.Int8 != nil, len(e.Int8)}} {
+	}{{e.Float32 != nil, len(e.Float32)}, {e.BFloat16 != nil, len(e.BFloat16)},
+		{e.Int8 != nil, len(e.Int8)}} {
 		if s.given {
 			slices, length = slices+1, s.n
 		}
@@ -173,10 +179,12 @@ func (p *Product) checkElements(which string, v *view, e Elements) error {
 		if p.arithmetic == Int8 {
 			want = "Int8"
 		}
-		return fmt.Errorf("a product in %v needs %s for its %s operand, and nothing else", p.arithmetic, want, which)
+		return fmt.Errorf("a product in %v needs %s for its %s operand, and nothing else", p.arithmetic,
+			want, which)
 	}
 	if length < v.extent {
-		return fmt.Errorf("the %s operand has %d elements, and its layout reaches over %d", which, length, v.extent)
+		return fmt.Errorf("the %s operand has %d elements, and its layout reaches over %d", which, length,
+			v.extent)
 	}
 	return nil
 }

@@ -25,7 +25,9 @@ type blocking struct {
 // One blocking is for vector kernels, the other for AMX kernels, which are thirteen times as fast.
 var (
 	cutForVectors = blocking{block: 256, rows: 192, right: 1 << 20, alone: 1 << 16, task: 1 << 18}
-	cutForTiles   = blocking{block: 256, rows: 512, left: 1 << 18, right: 1 << 21, alone: 1 << 25, task: 1 << 22}
+	cutForTiles   = blocking{
+		block: 256, rows: 512, left: 1 << 18, right: 1 << 21, alone: 1 << 25, task: 1 << 22,
+	}
 )
 
 const (
@@ -33,21 +35,25 @@ const (
 	wholeWords   = 1 << 18 // of a right operand, packed by a single task
 )
 
-// A run is the state of one call of [Product.Run], kept for the next call.
-type run struct {
+// A call holds the arguments of a call of [Product.Run].
+type call struct {
 	*Product
 	out                         Results
 	leftElements, rightElements Elements
 	scales                      Scales
 	parallel                    func(n int, f func(i int))
-	alone                       bool // one goroutine
+	alone                       bool // on one goroutine
+}
 
+// A run is the state of one call, kept for the next call.
+type run struct {
+	call
 	format *format
 	steps  int      // words that a kernel with headroom sums before it widens
 	offset uint8    // added to the left operand
 	words  int      // along the contracted dimension
 	block  int      // words that a kernel multiplies at a time
-	sums   []uint32 // sums between parts: in the output, or if that is still needed or too small, in own memory
+	sums   []uint32 // between parts: in the output, or in ownSums if that is needed or too small
 
 	part        part
 	tasks       tasks
@@ -86,11 +92,13 @@ type part struct {
 
 // tasks is the division of the work on a part, for each product of a batch.
 type tasks struct {
-	products            int // in a task that multiplies whole products
-	rows, rowTasks      int // rows of the left operand in a task; the most, if tasks shrink
-	share, least        int // shrinking tasks take a fraction 1/share of the remaining rows, but at least least; or 0
+	products       int // in a task that multiplies whole products
+	rows, rowTasks int // rows of the left operand in a task; the most, if tasks shrink
+	// shrinking tasks take a fraction 1/share of the remaining rows, but at least least; or 0
+	share, least        int
 	panels, columnTasks int // panels of the right operand in a task
-	packed, packTasks   int // panels that a task packs, of one block of words; number of tasks for a block
+	// panels that a task packs, of one block of words; number of tasks for a block
+	packed, packTasks int
 }
 
 type workspace struct {
@@ -117,7 +125,8 @@ var (
 
 func newRun() *run {
 	r := new(run)
-	r.scanTask, r.packTask, r.multiplyTask, r.wholeTask = r.scan, r.packPart, r.multiplyPart, r.multiplyWhole
+	r.scanTask, r.packTask = r.scan, r.packPart
+	r.multiplyTask, r.wholeTask = r.multiplyPart, r.multiplyWhole
 	return r
 }
 
@@ -130,7 +139,8 @@ func (r *run) plan() {
 	if r.format.tiled {
 		unit = tileWords
 	}
-	r.block = roundUp(divideUp(words, divideUp(words, r.format.cut.block)), unit) // of about equal size
+	// of about equal size
+	r.block = roundUp(divideUp(words, divideUp(words, r.format.cut.block)), unit)
 	r.sums = asWords(r.out.Float32)
 	if r.words > r.block && (r.out.BFloat16 != nil || r.out.Addend != nil && r.finishes()) {
 		r.sums = r.ownSums.get(r.Size())
@@ -280,7 +290,8 @@ func (r *run) divide(procs int) {
 	// Packing is bound by memory reads, which are fastest in long pieces: so it is divided along
 	// the contracted dimension first.
 	width := panels * f.columns
-	t.packed = divideUp(panels, max(1, min(divideUp(want, max(1, r.blocks(p.words))), width*r.block/packAbove)))
+	parts := min(divideUp(want, max(1, r.blocks(p.words))), width*r.block/packAbove)
+	t.packed = divideUp(panels, max(1, parts))
 	t.packTasks = divideUp(panels, t.packed)
 
 	r.packed = r.ownPacked.get(p.batches * width * p.words)

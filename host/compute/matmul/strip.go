@@ -132,10 +132,12 @@ func (r *run) finishes() bool {
 // the rest tile by tile.
 func (o *rightPart) multiplyBlock(b *block, w *workspace) {
 	f, s := o.format, &w.strip
-	*s = strip{words: b.depth, steps: o.steps, apart: f.rows * b.depth, right: b.right, tile: w.tile, ahead: b.ahead}
+	*s = strip{words: b.depth, steps: o.steps, apart: f.rows * b.depth, right: b.right}
+	s.tile, s.ahead = w.tile, b.ahead
 	done := 0
 	if !b.finishes {
-		whole := b.toPartial && (b.fromPartial || b.from == nil) // the buffer holds missing rows and columns as well
+		// the buffer holds missing rows and columns as well
+		whole := b.toPartial && (b.fromPartial || b.from == nil)
 		switch {
 		case whole:
 			s.tiles = divideUp(b.rows, f.rows)
@@ -143,7 +145,8 @@ func (o *rightPart) multiplyBlock(b *block, w *workspace) {
 			s.tiles = b.rows / f.rows
 		}
 		if done = s.tiles * f.rows; done > 0 {
-			s.left, s.from, s.fromStride, s.sums, s.short, s.stride = b.left, b.from, b.fromStride, b.sums, b.short, b.stride
+			s.left, s.from, s.fromStride = b.left, b.from, b.fromStride
+			s.sums, s.short, s.stride = b.sums, b.short, b.stride
 			f.multiply(f, s)
 		}
 	}
@@ -157,7 +160,8 @@ func (o *rightPart) multiplyBlock(b *block, w *workspace) {
 func (o *rightPart) tile(b *block, row int, w *workspace) {
 	f, s := o.format, &w.strip
 	rows := min(b.rows-row, f.rows)
-	s.tiles, s.left, s.short, s.sums, s.stride, s.from = 1, b.left[row*b.depth:], nil, w.tile, f.columns, nil
+	s.tiles, s.left, s.from = 1, b.left[row*b.depth:], nil
+	s.sums, s.short, s.stride = w.tile, nil, f.columns
 	if b.from != nil {
 		s.from, s.fromStride = b.from[row*b.fromStride:], b.fromStride
 		if !b.fromPartial && (rows < f.rows || b.columns < f.columns) {
@@ -172,15 +176,17 @@ func (o *rightPart) tile(b *block, row int, w *workspace) {
 	f.multiply(f, s)
 	at := row * b.stride
 	if b.finishes {
+		r, e, floats := b.row+row, &w.finish, asFloats(w.tile)
 		switch {
 		case o.out.Addend != nil:
-			o.finish(&w.finish, w.tile, asFloats(w.tile), nil, f.columns, rows, b.columns, b.row+row, b.column)
-			addRows(w.tile, f.columns, asWords(o.out.Addend[o.at(b.row+row, b.column):]), o.n, rows, b.columns, false)
+			o.finish(e, w.tile, floats, nil, f.columns, rows, b.columns, r, b.column)
+			addend := asWords(o.out.Addend[o.at(r, b.column):])
+			addRows(w.tile, f.columns, addend, o.n, rows, b.columns, false)
 		case b.short != nil:
-			o.finish(&w.finish, w.tile, nil, b.short[at:], b.stride, rows, b.columns, b.row+row, b.column)
+			o.finish(e, w.tile, nil, b.short[at:], b.stride, rows, b.columns, r, b.column)
 			return
 		default:
-			o.finish(&w.finish, w.tile, asFloats(b.sums[at:]), nil, b.stride, rows, b.columns, b.row+row, b.column)
+			o.finish(e, w.tile, asFloats(b.sums[at:]), nil, b.stride, rows, b.columns, r, b.column)
 			return
 		}
 	}

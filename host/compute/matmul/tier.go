@@ -38,7 +38,8 @@ func Named(name string) (*Tier, error) {
 		}
 		names = append(names, t.name)
 	}
-	return nil, fmt.Errorf("there are no kernels %q for this processor, but %s", name, strings.Join(names, ", "))
+	list := strings.Join(names, ", ")
+	return nil, fmt.Errorf("this processor does not have the kernels %q: use one of %s", name, list)
 }
 
 // Best returns the fastest tier of this processor, or the one that the environment variable
@@ -91,8 +92,7 @@ type helpers struct {
 	// extremes returns the smallest and the largest of zero and the elements.
 	extremes func(x []int8) (low, high int8)
 	finish   func(f *finish)
-	// narrow rounds a tile to bfloat16.
-	narrow func(dst []uint16, stride int, src []uint32, srcStride, rows, columns int)
+	narrow   narrowFunc
 	// prefetch prefetches rows of bytes.
 	prefetch func(at unsafe.Pointer, stride, rows, bytes int)
 }
@@ -106,15 +106,22 @@ type packer[T any] struct {
 	// The straight functions read operands in memory, in rows that are ld apart, and write panels:
 	// along, whole blocks of eight words of one panel, and across, some columns, whose panels are
 	// panel words apart. They may be nil.
-	straightAlong  func(dst []uint32, height int, src []T, ld, words int)
-	straightAcross func(dst []uint32, panel, height, columns int, src []T, ld, words int)
+	straightAlong  packAlongFunc[T]
+	straightAcross packAcrossFunc[T]
 	// The same for tiled panels, in blocks of [tileWords] words.
-	tiledAlong  func(dst []uint32, height int, src []T, ld, words int)
-	tiledAcross func(dst []uint32, panel, height, columns int, src []T, ld, words int)
+	tiledAlong  packAlongFunc[T]
+	tiledAcross packAcrossFunc[T]
 	// exact: the straight functions read no more than a panel needs, and across the last panel may
 	// be incomplete. Otherwise they read whole vectors of eight, and across they write them.
 	exact bool
 }
+
+type (
+	packAlongFunc[T any]  func(dst []uint32, height int, src []T, ld, words int)
+	packAcrossFunc[T any] func(dst []uint32, panel, height, columns int, src []T, ld, words int)
+	// A narrowFunc rounds a tile to bfloat16.
+	narrowFunc func(dst []uint16, stride int, src []uint32, srcStride, rows, columns int)
+)
 
 // HasBFloat16 reports whether the tier uses an instruction for bfloat16 products. Other tiers round
 // operands to it and multiply in float32, and give the same bits as each other.
@@ -126,7 +133,9 @@ func (t *Tier) Instruction(a Arithmetic, largest int) string {
 	if a != Int8 {
 		return t.floats(a).name
 	}
-	i := slices.IndexFunc(t.codes, func(f *format) bool { return f.headroom == 0 || f.stepsWithin(-largest, largest, largest) >= minSteps })
+	i := slices.IndexFunc(t.codes, func(f *format) bool {
+		return f.headroom == 0 || f.stepsWithin(-largest, largest, largest) >= minSteps
+	})
 	return t.codes[i].name
 }
 

@@ -25,21 +25,25 @@ func processorTiers() []*Tier {
 		}
 		all = append(all, tiers512(x.HasAVX512VNNI, x.HasAVX512BF16, fastBFloat16(vendor()))...)
 	}
-	return append(all, &Tier{"avx2", formatFloats256, formatSingles256, []*format{formatQuads256, formatPairs256}})
+	return append(all, &Tier{"avx2", formatFloats256, formatSingles256,
+		[]*format{formatQuads256, formatPairs256}})
 }
 
 // tiers512 lists the tiers with AVX-512, the fastest first.
 func tiers512(vnni, bf16, fast bool) (all []*Tier) {
 	if vnni {
-		all = append(all, &Tier{"avx512vnni", formatFloats512, formatSingles512, []*format{formatQuads512}})
+		all = append(all, &Tier{"avx512vnni", formatFloats512, formatSingles512,
+			[]*format{formatQuads512}})
 	}
 	if vnni && bf16 {
-		all = append(all, &Tier{"avx512bf16", formatHalves512, formatSingles512, []*format{formatQuads512}})
+		all = append(all, &Tier{"avx512bf16", formatHalves512, formatSingles512,
+			[]*format{formatQuads512}})
 		if fast {
 			slices.Reverse(all)
 		}
 	}
-	return append(all, &Tier{"avx512", formatFloats512, formatSingles512, []*format{formatQuads256, formatPairs256}})
+	return append(all, &Tier{"avx512", formatFloats512, formatSingles512,
+		[]*format{formatQuads256, formatPairs256}})
 }
 
 // fastBFloat16 reports whether VDPBF16PS of a vendor's processors is faster than FMA. On AMD it has
@@ -61,73 +65,89 @@ func vendor() string {
 func cpuidVendor() (b, d, c uint32)
 
 var helpers256 = &helpers{
-	transpose: transpose256, shift: shift256, addColumns: addColumns256, extremes: extremes256, finish: orShort(finish256, narrow256), narrow: narrow256, prefetch: prefetchRows,
+	transpose: transpose256, shift: shift256, addColumns: addColumns256, extremes: extremes256,
+	finish: orShort(finish256, narrow256), narrow: narrow256, prefetch: prefetchRows,
 }
 
 var helpers512 = &helpers{
-	transpose: transpose512, shift: shift512, addColumns: addColumns512, extremes: extremes256, finish: finish512, narrow: narrow256, prefetch: prefetchRows,
+	transpose: transpose512, shift: shift512, addColumns: addColumns512, extremes: extremes256,
+	finish: finish512, narrow: narrow256, prefetch: prefetchRows,
 }
 
 var formatFloats256 = &format{
-	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, cut: &cutForVectors, multiply: checked(floats256).tileByTile,
+	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, cut: &cutForVectors,
+	multiply: checked(floats256).tileByTile,
 	float32s: wordsOfFloat32s, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
 }
 
 var formatFloats512 = &format{
-	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, cut: &cutForVectors, multiply: strip512(floats512),
+	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, cut: &cutForVectors,
+	multiply: strip512(floats512),
 	float32s: packer[float32]{
 		along: wordsOfFloat32s.along, across: wordsOfFloat32s.across, exact: true,
-		straightAlong: along512[float32](alongRounded12, alongRounded32, 1, 1), straightAcross: across512[float32](acrossRounded12, acrossRounded32, 1),
+		straightAlong:  along512[float32](alongRounded12, alongRounded32, 1, 1),
+		straightAcross: across512[float32](acrossRounded12, acrossRounded32, 1),
 	},
 	bfloat16s: wordsOfBFloat16s512, helpers: helpers512,
 }
 
 var formatSingles256 = &format{
-	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, cut: &cutForVectors, multiply: checked(floats256).tileByTile,
+	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, cut: &cutForVectors,
+	multiply: checked(floats256).tileByTile,
 	float32s: float32sAsTheyAre, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
 }
 
 var formatSingles512 = &format{
-	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, cut: &cutForVectors, multiply: strip512(floats512),
+	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, cut: &cutForVectors,
+	multiply: strip512(floats512),
 	float32s: packer[float32]{
 		along: float32sAsTheyAre.along, across: float32sAsTheyAre.across, exact: true,
-		straightAlong: along512[float32](alongWords12, alongWords32, 1, 1), straightAcross: across512[float32](acrossWords12, acrossWords32, 1),
+		straightAlong:  along512[float32](alongWords12, alongWords32, 1, 1),
+		straightAcross: across512[float32](acrossWords12, acrossWords32, 1),
 	},
 	bfloat16s: wordsOfBFloat16s512, helpers: helpers512,
 }
 
 var formatHalves512 = &format{
-	name: "VDPBF16PS 512", rows: 12, columns: 32, per: 2, cut: &cutForVectors, multiply: strip512(halves512),
+	name: "VDPBF16PS 512", rows: 12, columns: 32, per: 2, cut: &cutForVectors,
+	multiply: strip512(halves512),
 	float32s: packer[float32]{
 		along: halvesOfFloat32s, across: halvesOfFloat32sAcross, exact: true,
-		straightAlong: along512[float32](alongRoundedHalves12, alongRoundedHalves32, 2, 1), straightAcross: across512[float32](acrossRoundedHalves12, acrossRoundedHalves32, 2),
+		straightAlong:  along512[float32](alongRoundedHalves12, alongRoundedHalves32, 2, 1),
+		straightAcross: across512[float32](acrossRoundedHalves12, acrossRoundedHalves32, 2),
 	},
 	bfloat16s: packer[uint16]{
 		along: copyAlong[uint16], across: halvesAcross, exact: true,
-		straightAlong: along512[uint16](alongWords12, alongWords32, 2, 1), straightAcross: across512[uint16](acrossHalves12, acrossHalves32, 2),
+		straightAlong:  along512[uint16](alongWords12, alongWords32, 2, 1),
+		straightAcross: across512[uint16](acrossHalves12, acrossHalves32, 2),
 	},
 	helpers: helpers512,
 }
 
 // formatQuads256 sums pairs in 16 bits, which saturate.
 var formatQuads256 = &format{
-	name: "VPMADDUBSW, VPADDW 256", integers: true, rows: 6, columns: 16, per: 4, unsigned: true, headroom: 1<<15 - 1, cut: &cutForVectors, multiply: checked(quads256).tileByTile,
+	name: "VPMADDUBSW, VPADDW 256", integers: true, rows: 6, columns: 16, per: 4, unsigned: true,
+	headroom: 1<<15 - 1, cut: &cutForVectors, multiply: checked(quads256).tileByTile,
 	int8s: quadsOfInt8s, helpers: helpers256,
 }
 
 var formatPairs256 = &format{
-	name: "VPMADDWD, VPADDD 256", integers: true, rows: 6, columns: 16, per: 2, cut: &cutForVectors, multiply: checked(pairs256).tileByTile,
+	name: "VPMADDWD, VPADDD 256", integers: true, rows: 6, columns: 16, per: 2, cut: &cutForVectors,
+	multiply: checked(pairs256).tileByTile,
 	int8s: packer[int8]{
-		along: pairsAlong, across: pairsAcross, straightAlong: alongBy[int8](transposePairs8, 2), straightAcross: acrossBy[int8](acrossPairs, 2),
+		along: pairsAlong, across: pairsAcross, straightAlong: alongBy[int8](transposePairs8, 2),
+		straightAcross: acrossBy[int8](acrossPairs, 2),
 	},
 	helpers: helpers256,
 }
 
 var formatQuads512 = &format{
-	name: "VPDPBUSD 512", integers: true, rows: 12, columns: 32, per: 4, unsigned: true, cut: &cutForVectors, multiply: strip512(quads512),
+	name: "VPDPBUSD 512", integers: true, rows: 12, columns: 32, per: 4, unsigned: true,
+	cut: &cutForVectors, multiply: strip512(quads512),
 	int8s: packer[int8]{
 		along: quadsOfInt8s.along, across: quadsOfInt8s.across, exact: true,
-		straightAlong: along512[int8](alongWords12, alongWords32, 4, 1), straightAcross: across512[int8](acrossQuads12, acrossQuads32, 4),
+		straightAlong:  along512[int8](alongWords12, alongWords32, 4, 1),
+		straightAcross: across512[int8](acrossQuads12, acrossQuads32, 4),
 	},
 	helpers: helpers512,
 }
@@ -135,44 +155,55 @@ var formatQuads512 = &format{
 // Packers that several formats use.
 var (
 	wordsOfFloat32s = packer[float32]{
-		along: roundFloat32s256, across: func(dst []uint32, src *[4][]float32) { roundFloat32s256(dst, src[0]) },
-		straightAlong: alongBy[float32](transposeRounded8, 1), straightAcross: acrossBy[float32](acrossRounded, 1),
+		along: roundFloat32s256, across: acrossOne(roundFloat32s256),
+		straightAlong:  alongBy[float32](transposeRounded8, 1),
+		straightAcross: acrossBy[float32](acrossRounded, 1),
 	}
 	float32sAsTheyAre = packer[float32]{
-		along: copyFloat32s, across: func(dst []uint32, src *[4][]float32) { copyFloat32s(dst, src[0]) },
-		straightAlong: alongBy[float32](transpose8, 1), straightAcross: acrossBy[float32](acrossSingles, 1),
+		along: copyFloat32s, across: acrossOne(copyFloat32s),
+		straightAlong:  alongBy[float32](transpose8, 1),
+		straightAcross: acrossBy[float32](acrossSingles, 1),
 	}
 	wordsOfBFloat16s = packer[uint16]{
-		along: widenBFloat16s256, across: func(dst []uint32, src *[4][]uint16) { widenBFloat16s256(dst, src[0]) },
-		straightAlong: alongBy[uint16](transposeWidened8, 1), straightAcross: acrossBy[uint16](acrossWidened, 1),
+		along: widenBFloat16s256, across: acrossOne(widenBFloat16s256),
+		straightAlong:  alongBy[uint16](transposeWidened8, 1),
+		straightAcross: acrossBy[uint16](acrossWidened, 1),
 	}
 	quadsOfInt8s = packer[int8]{
-		along: copyAlong[int8], across: quadsAcross, straightAlong: alongBy[int8](transpose8, 4), straightAcross: acrossBy[int8](acrossQuads, 4),
+		along: copyAlong[int8], across: quadsAcross, straightAlong: alongBy[int8](transpose8, 4),
+		straightAcross: acrossBy[int8](acrossQuads, 4),
 	}
 )
 
 var wordsOfBFloat16s512 = packer[uint16]{
 	along: wordsOfBFloat16s.along, across: wordsOfBFloat16s.across, exact: true,
-	straightAlong: along512[uint16](alongWidened12, alongWidened32, 1, 2), straightAcross: across512[uint16](acrossWidened12, acrossWidened32, 1),
+	straightAlong:  along512[uint16](alongWidened12, alongWidened32, 1, 2),
+	straightAcross: across512[uint16](acrossWidened12, acrossWidened32, 1),
 }
 
 // checked makes a kernel of an assembly function for tiles of 6 × 16. It panics if that would
 // exceed a slice.
 func checked(f func(words, steps int, a, b, c *uint32, stride int, accumulate bool)) tileKernel {
 	return func(words, steps int, a, b, c []uint32, stride int, accumulate bool) {
-		if words < 0 || steps < 1 || stride < 16 || len(a) < words*6 || len(b) < words*16 || len(c) < 5*stride+16 {
+		if words < 0 || steps < 1 || stride < 16 || len(a) < words*6 || len(b) < words*16 ||
+			len(c) < 5*stride+16 {
 			panic("matmul: a kernel would leave its slices")
 		}
 		f(words, steps, unsafe.SliceData(a), unsafe.SliceData(b), &c[0], stride, accumulate)
 	}
 }
 
-// strip512 makes a format's kernel of an assembly function for strips of tiles of 12 × 32. It
-// panics if that would exceed a slice.
-func strip512(f func(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)) func(*format, *strip) {
+// A strip512Kernel is an assembly function for strips of tiles of 12 × 32.
+type strip512Kernel func(words, tiles int, left *uint32, apart int, right, from *uint32,
+	fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
+
+// strip512 makes a format's kernel of an assembly function. It panics if that would exceed a slice.
+func strip512(f strip512Kernel) func(*format, *strip) {
 	return func(of *format, s *strip) {
 		to, ahead := s.checked(of, 1)
-		f(s.words, s.tiles, unsafe.SliceData(s.left), s.apart, unsafe.SliceData(s.right), unsafe.SliceData(s.from), s.fromStride, to, s.stride, s.short != nil, unsafe.SliceData(ahead), len(ahead))
+		f(s.words, s.tiles, unsafe.SliceData(s.left), s.apart, unsafe.SliceData(s.right),
+			unsafe.SliceData(s.from), s.fromStride, to, s.stride, s.short != nil,
+			unsafe.SliceData(ahead), len(ahead))
 	}
 }
 
@@ -202,9 +233,12 @@ func (s *strip) checked(of *format, unit int) (to unsafe.Pointer, ahead []uint32
 func floats256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
 func pairs256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
 func quads256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
-func floats512(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
-func halves512(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
-func quads512(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
+func floats512(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int,
+	to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
+func halves512(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int,
+	to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
+func quads512(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int,
+	to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
 func transpose8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
 func transposeWidened8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
 func transposePairs8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
@@ -217,7 +251,9 @@ func rounded8(dst, src *uint32, blocks int)
 func prefetchRows(at unsafe.Pointer, stride, rows, bytes int)
 
 //go:noescape
-func finishCodes(rows, vectors int, sums *uint32, sumStride int, out *float32, outStride int, correction *int32, correctionStep int, rowScales *float32, rowStep int, columnScales *float32, columnStep int)
+func finishCodes(rows, vectors int, sums *uint32, sumStride int, out *float32, outStride int,
+	correction *int32, correctionStep int, rowScales *float32, rowStep int, columnScales *float32,
+	columnStep int)
 
 func transpose256(dst []uint32, stride int, src []uint32, ld, words int) {
 	whole := words &^ 7
@@ -227,8 +263,14 @@ func transpose256(dst []uint32, stride int, src []uint32, ld, words int) {
 	}
 }
 
+// Assembly functions that pack eight rows and eight words at a time, and panels of columns.
+type (
+	transposeKernel func(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
+	acrossKernel    func(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
+)
+
 // alongBy makes a packer of an assembly function for words of per elements.
-func alongBy[T any](f func(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int), per int) func(dst []uint32, height int, src []T, ld, words int) {
+func alongBy[T any](f transposeKernel, per int) packAlongFunc[T] {
 	return func(dst []uint32, height int, src []T, ld, words int) {
 		transposeBy(f, per, dst, height, src, ld, words)
 	}
@@ -236,7 +278,9 @@ func alongBy[T any](f func(dst *uint32, stride int, src unsafe.Pointer, ld, bloc
 
 // transposeBy transposes eight rows and eight words at a time, the last rows first: if they are
 // fewer than eight, the surplus is then overwritten.
-func transposeBy[T any](f func(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int), per int, dst []uint32, stride int, src []T, ld, words int) {
+func transposeBy[T any](
+	f transposeKernel, per int, dst []uint32, stride int, src []T, ld, words int,
+) {
 	size := int(unsafe.Sizeof(src[0]))
 	for r := roundUp(stride, 8) - 8; r >= 0 && words > 0; r -= 8 {
 		if words%8 != 0 || len(src) < (r+7)*ld+words*per || len(dst) < (words-1)*stride+r+8 {
@@ -247,11 +291,12 @@ func transposeBy[T any](f func(dst *uint32, stride int, src unsafe.Pointer, ld, 
 }
 
 // acrossBy makes a packer of an assembly function for words of per rows.
-func acrossBy[T any](f func(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int), per int) func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
+func acrossBy[T any](f acrossKernel, per int) packAcrossFunc[T] {
 	return func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
 		panels := columns / height
 		reach := (panels-1)*height + roundUp(height, 8)
-		if panels < 1 || words < 1 || len(src) < (words*per-1)*ld+reach || len(dst) < (panels-1)*panel+(words-1)*height+roundUp(height, 8) {
+		if panels < 1 || words < 1 || len(src) < (words*per-1)*ld+reach ||
+			len(dst) < (panels-1)*panel+(words-1)*height+roundUp(height, 8) {
 			panic("matmul: a packer would leave its slices")
 		}
 		f(&dst[0], panel, height, panels, unsafe.Pointer(&src[0]), ld*int(unsafe.Sizeof(src[0])), words)
@@ -278,11 +323,19 @@ func transpose512(dst []uint32, stride int, src []uint32, ld, words int) {
 	}
 }
 
+// Assembly functions that pack panels of 12 or 32 rows, and of 12 or 32 columns.
+type (
+	along512Kernel  func(dst *uint32, src unsafe.Pointer, ld, blocks int)
+	across512Kernel func(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
+		words int)
+)
+
 // along512 makes a packer of assembly functions for panels of 12 and of 32 rows. A word has
 // per elements, and each word in memory becomes as many panel words as becomes says.
-func along512[T any](f12, f32 func(dst *uint32, src unsafe.Pointer, ld, blocks int), per, becomes int) func(dst []uint32, height int, src []T, ld, words int) {
+func along512[T any](f12, f32 along512Kernel, per, becomes int) packAlongFunc[T] {
 	return func(dst []uint32, height int, src []T, ld, words int) {
-		if words < 1 || words%(4*becomes) != 0 || len(src) < (height-1)*ld+words*per || len(dst) < (words-1)*height+max(height, 16) {
+		if words < 1 || words%(4*becomes) != 0 || len(src) < (height-1)*ld+words*per ||
+			len(dst) < (words-1)*height+max(height, 16) {
 			panic("matmul: a packer would leave its slices")
 		}
 		apart, blocks := ld*int(unsafe.Sizeof(src[0])), words/(4*becomes)
@@ -300,10 +353,11 @@ func along512[T any](f12, f32 func(dst *uint32, src unsafe.Pointer, ld, blocks i
 
 // across512 makes a packer of assembly functions for panels of 12 and of 32 columns and words of
 // per rows.
-func across512[T any](f12, f32 func(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int), per int) func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
+func across512[T any](f12, f32 across512Kernel, per int) packAcrossFunc[T] {
 	return func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
 		panels, rest := columns/height, columns%height
-		if columns < 1 || words < 1 || len(src) < (words*per-1)*ld+columns || len(dst) < (divideUp(columns, height)-1)*panel+words*height {
+		if columns < 1 || words < 1 || len(src) < (words*per-1)*ld+columns ||
+			len(dst) < (divideUp(columns, height)-1)*panel+words*height {
 			panic("matmul: a packer would leave its slices")
 		}
 		f := f12
@@ -330,24 +384,37 @@ func alongRoundedHalves12(dst *uint32, src unsafe.Pointer, ld, blocks int)
 func alongRoundedHalves32(dst *uint32, src unsafe.Pointer, ld, blocks int)
 func alongWidened12(dst *uint32, src unsafe.Pointer, ld, blocks int)
 func alongWidened32(dst *uint32, src unsafe.Pointer, ld, blocks int)
-func acrossWords12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-func acrossWords32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-func acrossRounded12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-func acrossRounded32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-func acrossWidened12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-func acrossWidened32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-func acrossRoundedHalves12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-func acrossRoundedHalves32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-func acrossHalves12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-func acrossHalves32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-func acrossQuads12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
-func acrossQuads32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)
+func acrossWords12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
+	words int)
+func acrossWords32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
+	words int)
+func acrossRounded12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
+	words int)
+func acrossRounded32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
+	words int)
+func acrossWidened12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
+	words int)
+func acrossWidened32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
+	words int)
+func acrossRoundedHalves12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
+	words int)
+func acrossRoundedHalves32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
+	words int)
+func acrossHalves12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
+	words int)
+func acrossHalves32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
+	words int)
+func acrossQuads12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
+	words int)
+func acrossQuads32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
+	words int)
 
 //go:noescape
 func shifted512(words *uint32, by uint8, blocks int)
 
 //go:noescape
-func finishCodes512(rows int, sums *uint32, sumStride int, out unsafe.Pointer, outStride int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32, short bool)
+func finishCodes512(rows int, sums *uint32, sumStride int, out unsafe.Pointer, outStride int,
+	corrections *int32, rowScales *float32, rowStep int, columnScales *float32, short bool)
 
 //go:noescape
 func columnSums512(sums *int32, panel *uint32, words int)

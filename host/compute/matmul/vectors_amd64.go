@@ -50,7 +50,8 @@ func widenBFloat16s256(dst []uint32, src []uint16) {
 	src = src[:len(dst)]
 	i := 0
 	for ; i+8 <= len(dst) && i+8 <= len(src); i += 8 {
-		archsimd.LoadUint16x8Array((*[8]uint16)(src[i:])).ExtendToUint32().ShiftAllLeft(16).StoreArray((*[8]uint32)(dst[i:]))
+		x := archsimd.LoadUint16x8Array((*[8]uint16)(src[i:])).ExtendToUint32()
+		x.ShiftAllLeft(16).StoreArray((*[8]uint32)(dst[i:]))
 	}
 	archsimd.ClearAVXUpperBits()
 	widenBFloat16s(dst[i:], src[i:])
@@ -59,7 +60,8 @@ func widenBFloat16s256(dst []uint32, src []uint16) {
 // parts reinterprets words as their 8-bit or 16-bit parts, the lowest first.
 func parts[T int8 | uint16 | int16](words []uint32) []T {
 	var t T
-	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(words))), len(words)*int(4/unsafe.Sizeof(t)))
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(words))),
+		len(words)*int(4/unsafe.Sizeof(t)))
 }
 
 // copyAlong packs adjacent elements that are parts of words already.
@@ -214,7 +216,8 @@ func finish512(f *finish) {
 	} else {
 		out = unsafe.Pointer(unsafe.SliceData(f.out[:reach]))
 	}
-	finishCodes512(f.rows, &sums[0], f.sumStride, out, f.outStride, corrections, rows, rowStep, columns, f.short != nil)
+	finishCodes512(f.rows, &sums[0], f.sumStride, out, f.outStride, corrections, rows, rowStep,
+		columns, f.short != nil)
 }
 
 // scalesOfRows returns the scales of rows and their stride.
@@ -250,7 +253,8 @@ func (f *finish) codes(whole int) {
 	var same [8]float32
 	columns, columnStep := f.scalesOfColumns(whole, same[:])
 	sums, out := f.sums[:(f.rows-1)*f.sumStride+whole], f.out[:(f.rows-1)*f.outStride+whole]
-	finishCodes(f.rows, whole/8, &sums[0], f.sumStride, &out[0], f.outStride, correction, correctionStep, rows, rowStep, columns, columnStep)
+	finishCodes(f.rows, whole/8, &sums[0], f.sumStride, &out[0], f.outStride, correction,
+		correctionStep, rows, rowStep, columns, columnStep)
 }
 
 // vectors finishes whole vectors of floats.

@@ -204,7 +204,7 @@ func TestErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := autodiff.SplitBy(p, []string{"fine"}, otherShape, "x"); err == nil || !strings.Contains(err.Error(), `the cotangent "x" must be an input of "other", and none of "p"`) {
+	if _, err := autodiff.SplitBy(p, []string{"fine"}, otherShape, "x"); err == nil || !strings.Contains(err.Error(), `the cotangent "x" must be an input of "other", and not of "p"`) {
 		t.Errorf("SplitBy without a cotangent: %v", err)
 	}
 	if _, err := autodiff.SplitBy(p, []string{"fine"}, otherShape, "dy"); err == nil || !strings.Contains(err.Error(), `input "x" is float[7], and`) {

@@ -64,12 +64,15 @@ func Split(p *program.Program, outputs []string, output string, wrt ...string) (
 // SplitBy is [Split] for a program with a given backward pass, instead of the gradient of one
 // of its outputs. backward must be valid. It takes a cotangent, inputs of p, by name, and
 // possibly further inputs; its outputs are those of Partition.Backward.
-func SplitBy(p *program.Program, outputs []string, backward *program.Program, cotangent string) (*Partition, error) {
+func SplitBy(
+	p *program.Program, outputs []string, backward *program.Program, cotangent string,
+) (*Partition, error) {
 	if len(outputs) == 0 {
 		return nil, fmt.Errorf("program %q: no output of the forward pass is named", p.Name)
 	}
 	if backward.Input(cotangent) < 0 || p.Input(cotangent) >= 0 {
-		return nil, fmt.Errorf("the cotangent %q must be an input of %q, and none of %q", cotangent, backward.Name, p.Name)
+		return nil, fmt.Errorf("the cotangent %q must be an input of %q, and not of %q",
+			cotangent, backward.Name, p.Name)
 	}
 	b := program.NewSimplifier(p.Name)
 	inputs := transform.Inputs(b, p, nil)[:len(p.Inputs)]
@@ -79,7 +82,8 @@ func SplitBy(p *program.Program, outputs []string, backward *program.Program, co
 		case j < 0 && in.Name != cotangent:
 			given[i] = b.Input(in.Name, in.Type)
 		case j >= 0 && !p.Inputs[j].Type.Equal(in.Type):
-			return nil, fmt.Errorf("program %q: input %q is %s, and %s in %q", backward.Name, in.Name, in.Type, p.Inputs[j].Type, p.Name)
+			return nil, fmt.Errorf("program %q: input %q is %s, and %s in %q", backward.Name, in.Name,
+				in.Type, p.Inputs[j].Type, p.Name)
 		case j >= 0:
 			given[i] = inputs[j]
 		}
@@ -96,7 +100,8 @@ func SplitBy(p *program.Program, outputs []string, backward *program.Program, co
 	return splitJoint(b, p, outputs)
 }
 
-func writeOutputs(b *program.Builder, p *program.Program, values []program.Value, outputs []string) error {
+func writeOutputs(b *program.Builder, p *program.Program, values []program.Value,
+	outputs []string) error {
 	for _, name := range outputs {
 		id, ok := p.Output(name)
 		if !ok {
@@ -151,11 +156,14 @@ func (s *splitter) split() (*Partition, error) {
 	}
 	rest := arguments[s.inputs:]
 	for _, in := range rest[:len(rest)-1] {
-		part.Residuals = append(part.Residuals, Residual{Name: in.Name, Input: true, Type: s.p.TypeOf(in.Value)})
+		own := Residual{Name: in.Name, Input: true, Type: s.p.TypeOf(in.Value)}
+		part.Residuals = append(part.Residuals, own)
 	}
 	var forwardErr, backwardErr error
-	part.Forward, forwardErr = transform.Extract(s.p, extend(s.name, ".forward"), arguments[:s.inputs], wanted)
-	part.Backward, backwardErr = transform.Extract(s.p, extend(s.name, ".backward"), append(handed, rest...), s.p.Outputs[s.outputs:])
+	forward, backward := extend(s.name, ".forward"), extend(s.name, ".backward")
+	from, gradients := append(handed, rest...), s.p.Outputs[s.outputs:]
+	part.Forward, forwardErr = transform.Extract(s.p, forward, arguments[:s.inputs], wanted)
+	part.Backward, backwardErr = transform.Extract(s.p, backward, from, gradients)
 	return part, errors.Join(forwardErr, backwardErr)
 }
 

@@ -62,7 +62,8 @@ func newTape(p *program.Program, output string, wrt []string, suffix string) (*t
 		return nil, fmt.Errorf("program %q has no output %q", p.Name, output)
 	}
 	if got := p.TypeOf(t.output); got.DType != program.Float {
-		return nil, fmt.Errorf("program %q: output %q is %s: only floats have gradients", p.Name, output, got)
+		const format = "program %q: output %q is %s: only floats have gradients"
+		return nil, fmt.Errorf(format, p.Name, output, got)
 	}
 	for i, name := range wrt {
 		id := p.Input(name)
@@ -70,14 +71,16 @@ func newTape(p *program.Program, output string, wrt []string, suffix string) (*t
 		case id < 0:
 			return nil, fmt.Errorf("program %q has no input %q", p.Name, name)
 		case p.Inputs[id].Type.DType != program.Float:
-			return nil, fmt.Errorf("program %q: input %q is %s: only floats have gradients", p.Name, name, p.Inputs[id].Type)
+			return nil, fmt.Errorf("program %q: input %q is %s: only floats have gradients", p.Name, name,
+				p.Inputs[id].Type)
 		case slices.Contains(wrt[:i], name):
 			return nil, fmt.Errorf("program %q: input %q is named twice", p.Name, name)
 		}
 		t.wrt = append(t.wrt, program.ID(id))
 	}
 	if p.Input(Prefix+output) >= 0 {
-		return nil, fmt.Errorf("program %q: the input %q has the name of the cotangent of output %q", p.Name, Prefix+output, output)
+		return nil, fmt.Errorf("program %q: the input %q has the name of the cotangent of output %q",
+			p.Name, Prefix+output, output)
 	}
 	if len(wrt) == 0 {
 		return nil, fmt.Errorf("program %q: no input to differentiate by is named", p.Name)
@@ -98,13 +101,16 @@ func extend(name, suffix string) string {
 // replay writes the operations of p. withoutStops leaves out stop_gradient, so that
 // the values before and after it are the same; the result must then not be
 // differentiated again.
-func replay(b *program.Builder, p *program.Program, inputs []program.Value, withoutStops bool) []program.Value {
-	return transform.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []program.Value) program.Value {
+func replay(
+	b *program.Builder, p *program.Program, inputs []program.Value, withoutStops bool,
+) []program.Value {
+	write := func(_ program.ID, n *program.Node, args []program.Value) program.Value {
 		if withoutStops && n.Op == program.OpStopGradient {
 			return args[0]
 		}
 		return b.Apply(n.Op, n.Attr, n.Type, args...)
-	})
+	}
+	return transform.Interpret(p, inputs, write)
 }
 
 func (t *tape) reverse() error {

@@ -15,37 +15,37 @@ import (
 
 var errNoConvergence = errors.New("the eigenvalue iteration did not converge")
 
-// ofMatrices applies f to each matrix of the last two axes. f may overwrite the matrix a;
-// keys is the corresponding row of the second operand, if there is one.
-func ofMatrices(f func(a []float64, rows int, keys []float64) ([]float64, error)) operation {
-	return func(n *program.Node, args []Tensor) (Tensor, error) {
-		x := args[0]
-		shape := x.Type.Shape[x.Type.Rank()-2:]
-		count := x.Len() / (shape[0] * shape[1])
-		all := slices.Clone(x.Floats)
-		results := all[:0] // not larger than the matrices that have been processed
+// ofMatrices replaces each matrix of the last two axes by the result of f, which may overwrite the
+// matrix a; keys is the corresponding row of the second operand, if there is one.
+func ofMatrices(f func(a []float64, rows int, keys []float64)) operation {
+	return func(n *program.Node, args []Tensor) Tensor {
+		x := args[0].Clone()
+		rows, count := matricesOf(x)
 		for i := range count {
 			var keys []float64
 			if len(args) > 1 {
 				keys = part(args[1].Floats, i, count)
 			}
-			a, err := f(part(all, i, count), shape[0], keys)
-			if err != nil {
-				return Tensor{}, err
-			}
-			results = append(results, a...)
+			f(part(x.Floats, i, count), rows, keys)
 		}
-		return Tensor{Type: n.Type, Floats: results}, nil
+		return x
 	}
 }
 
-// sortColumns returns the columns of a in descending order of their keys.
-func sortColumns(a []float64, _ int, keys []float64) ([]float64, error) {
+// matricesOf returns the number of rows of the matrices of the last two axes, and their number.
+func matricesOf(x Tensor) (rows, count int) {
+	shape := x.Type.Shape[x.Type.Rank()-2:]
+	return shape[0], x.Len() / (shape[0] * shape[1])
+}
+
+// sortColumns sorts the columns of a in descending order of their keys.
+func sortColumns(a []float64, _ int, keys []float64) {
 	order := make([]int, len(keys))
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(keys[j], keys[i]) }) // NaN is less than any number
+	// NaN is less than any number.
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(keys[j], keys[i]) })
 	sorted := make([]float64, len(keys))
 	for row := range slices.Chunk(a, len(keys)) {
 		for to, from := range order {
@@ -53,46 +53,50 @@ func sortColumns(a []float64, _ int, keys []float64) ([]float64, error) {
 		}
 		copy(row, sorted)
 	}
-	return a, nil
 }
 
-// qr returns the factor Q, with the signs of LAPACK's Householder reflections (the signs
-// of R's diagonal are free). A matrix with a non-finite element gives NaN.
-func qr(a []float64, rows int, _ []float64) ([]float64, error) {
+// qr replaces a by the factor Q, with the signs of LAPACK's Householder reflections (the signs of
+// R's diagonal are free). A matrix with a non-finite element gives NaN.
+func qr(a []float64, rows int, _ []float64) {
 	if !allFinite(a) {
-		return nans(len(a)), nil
+		copy(a, nans(len(a)))
+		return
 	}
 	cols := len(a) / rows
 	q := blas64.General{Rows: rows, Cols: cols, Stride: cols, Data: a}
 	reflections, work := make([]float64, cols), make([]float64, 64*cols)
 	lapack64.Geqrf(q, reflections, work, len(work))
 	lapack64.Orgqr(q, reflections, work, len(work))
-	return a, nil
 }
 
-// eigh returns the eigenvalues, ascending, or the eigenvectors, as columns, of the n×n
-// matrix a. It reads the lower triangle only; a non-finite element there gives NaN.
-func eigh(a []float64, n int, vectors bool) ([]float64, error) {
-	symmetric := mat.NewSymDense(n, nil)
-	for i := range n {
-		for j := range i + 1 {
-			symmetric.SetSym(i, j, a[i*n+j])
+// eigh returns the eigenvalues, ascending, or the eigenvectors, as columns, of each matrix of the
+// last two axes. It reads the lower triangle only; a non-finite element there gives NaN.
+func eigh(n *program.Node, x Tensor) (Tensor, error) {
+	out := Tensor{Type: n.Type}
+	rows, count := matricesOf(x)
+	for i := range count {
+		a, vectors := part(x.Floats, i, count), n.Op == program.OpEighVectors
+		symmetric := mat.NewSymDense(rows, nil)
+		for i := range rows {
+			for j := range i + 1 {
+				symmetric.SetSym(i, j, a[i*rows+j])
+			}
+		}
+		var e mat.EigenSym
+		switch {
+		case !allFinite(symmetric.RawSymmetric().Data):
+			out.Floats = append(out.Floats, nans(int(n.Type.Size())/count)...)
+		case !e.Factorize(symmetric, vectors):
+			return Tensor{}, errNoConvergence
+		case vectors:
+			var v mat.Dense
+			e.VectorsTo(&v)
+			out.Floats = append(out.Floats, v.RawMatrix().Data...)
+		default:
+			out.Floats = append(out.Floats, e.Values(nil)...)
 		}
 	}
-	var e mat.EigenSym
-	switch finite := allFinite(symmetric.RawSymmetric().Data); {
-	case !finite && vectors:
-		return nans(n * n), nil
-	case !finite:
-		return nans(n), nil
-	case !e.Factorize(symmetric, vectors):
-		return nil, errNoConvergence
-	case !vectors:
-		return e.Values(nil), nil
-	}
-	var v mat.Dense
-	e.VectorsTo(&v)
-	return v.RawMatrix().Data, nil
+	return out, nil
 }
 
 func allFinite(data []float64) bool {
@@ -103,7 +107,7 @@ func nans(n int) []float64 { return slices.Repeat([]float64{math.NaN()}, n) }
 
 // dot transposes both operands to the order batch axes, free axes, contracted axes. Each
 // batch is then a product X·Yᵀ of matrices, whose elements are inner products of rows.
-func dot(n *program.Node, args []Tensor) (Tensor, error) {
+func dot(n *program.Node, args []Tensor) Tensor {
 	a, x, y := n.Attr, args[0], args[1]
 	left := program.OtherAxes(x.Type.Rank(), a.LhsBatch, a.LhsContract)
 	right := program.OtherAxes(y.Type.Rank(), a.RhsBatch, a.RhsContract)
@@ -117,7 +121,7 @@ func dot(n *program.Node, args []Tensor) (Tensor, error) {
 			mat.NewDense(rows, depth, part(x.Floats, i, batches)),
 			mat.NewDense(cols, depth, part(y.Floats, i, batches)).T())
 	}
-	return out, nil
+	return out
 }
 
 func product(x Tensor, axes []int) int {
@@ -130,8 +134,8 @@ func product(x Tensor, axes []int) int {
 
 // hadamard applies the normalized Walsh–Hadamard matrix in natural order to each
 // block by the butterfly: log2(block) passes of sums and differences.
-func hadamard(x Tensor, block int) Tensor {
-	out := Tensor{Type: x.Type, Floats: slices.Clone(x.Floats)}
+func hadamard(n *program.Node, args []Tensor) Tensor {
+	out, block := args[0].Clone(), n.Attr.Block
 	norm := 1 / math.Sqrt(float64(block))
 	for run := range slices.Chunk(out.Floats, block) {
 		for half := 1; half < block; half *= 2 {

@@ -8,10 +8,10 @@ import (
 )
 
 // An operation executes a node on its operands.
-type operation func(n *program.Node, args []Tensor) (Tensor, error)
+type operation func(n *program.Node, args []Tensor) Tensor
 
-// operations implements the operations that are not defined by a function of numbers
-// ([program.Op.Scalar]).
+// operations implements the operations that are neither defined by a function of numbers
+// ([program.Op.Scalar]) nor eigenvalue problems, which may fail.
 var operations = map[program.Op]operation{
 	program.OpConstant:   constant,
 	program.OpIota:       iota,
@@ -22,12 +22,14 @@ var operations = map[program.Op]operation{
 	program.OpConvert: convert,
 	program.OpBitcast: bitcast,
 
-	program.OpReshape: func(n *program.Node, args []Tensor) (Tensor, error) {
-		return Tensor{Type: n.Type, Floats: args[0].Floats, Ints: args[0].Ints}, nil
+	program.OpReshape: func(n *program.Node, args []Tensor) Tensor {
+		return Tensor{Type: n.Type, Floats: args[0].Floats, Ints: args[0].Ints}
 	},
-	program.OpTranspose: func(n *program.Node, args []Tensor) (Tensor, error) { return transpose(args[0], n.Attr.Axes), nil },
-	program.OpBroadcast: func(n *program.Node, args []Tensor) (Tensor, error) {
-		return broadcast(args[0], n.Type.Shape, n.Attr.Axes), nil
+	program.OpTranspose: func(n *program.Node, args []Tensor) Tensor {
+		return transpose(args[0], n.Attr.Axes)
+	},
+	program.OpBroadcast: func(n *program.Node, args []Tensor) Tensor {
+		return broadcast(args[0], n.Type.Shape, n.Attr.Axes)
 	},
 	program.OpSlice:       slice,
 	program.OpConcatenate: concatenate,
@@ -37,13 +39,11 @@ var operations = map[program.Op]operation{
 	program.OpReduceMin: reduction(program.OpMin),
 
 	program.OpDot:      dot,
-	program.OpHadamard: func(n *program.Node, args []Tensor) (Tensor, error) { return hadamard(args[0], n.Attr.Block), nil },
+	program.OpHadamard: hadamard,
 
-	program.OpStopGradient: func(_ *program.Node, args []Tensor) (Tensor, error) { return args[0], nil },
+	program.OpStopGradient: func(_ *program.Node, args []Tensor) Tensor { return args[0] },
 
 	program.OpQR:          ofMatrices(qr),
-	program.OpEighValues:  ofMatrices(func(a []float64, n int, _ []float64) ([]float64, error) { return eigh(a, n, false) }),
-	program.OpEighVectors: ofMatrices(func(a []float64, n int, _ []float64) ([]float64, error) { return eigh(a, n, true) }),
 	program.OpSortColumns: ofMatrices(sortColumns),
 
 	program.OpNearest:        nearest,
@@ -54,7 +54,7 @@ var operations = map[program.Op]operation{
 }
 
 // elementwise applies a function of numbers.
-func elementwise(n *program.Node, args []Tensor) (Tensor, error) {
+func elementwise(n *program.Node, args []Tensor) Tensor {
 	floats, ints := n.Op.Scalar()
 	x := spread(args[0], n.Type.Shape)
 	y := x
@@ -70,7 +70,7 @@ func elementwise(n *program.Node, args []Tensor) (Tensor, error) {
 	default:
 		out.Floats = pairs(x.Floats, y.Floats, floats)
 	}
-	return out, nil
+	return out
 }
 
 func each[A, B any](x []A, f func(A) B) []B {
@@ -117,22 +117,23 @@ func truth(v bool) int64 {
 }
 
 // clamp keeps NaN, one of the results that the table allows.
-func clamp(n *program.Node, args []Tensor) (Tensor, error) {
+func clamp(n *program.Node, args []Tensor) Tensor {
 	lo, hi := args[1].Floats[0], args[2].Floats[0]
-	return Tensor{Type: n.Type, Floats: each(args[0].Floats, func(v float64) float64 { return min(max(v, lo), hi) })}, nil
+	clamped := each(args[0].Floats, func(v float64) float64 { return min(max(v, lo), hi) })
+	return Tensor{Type: n.Type, Floats: clamped}
 }
 
-func selected(n *program.Node, args []Tensor) (Tensor, error) {
+func selected(n *program.Node, args []Tensor) Tensor {
 	shape := n.Type.Shape
 	cond, x, y := spread(args[0], shape), spread(args[1], shape), spread(args[2], shape)
 	if len(cond.Ints) == 1 && x.Type.Equal(n.Type) && y.Type.Equal(n.Type) {
 		if cond.Ints[0] == 0 {
 			x = y
 		}
-		return x, nil
+		return x
 	}
 	floats, ints := choose(cond.Ints, x.Floats, y.Floats), choose(cond.Ints, x.Ints, y.Ints)
-	return Tensor{Type: n.Type, Floats: floats, Ints: ints}, nil
+	return Tensor{Type: n.Type, Floats: floats, Ints: ints}
 }
 
 // choose returns x where cond is true and y elsewhere.
@@ -152,7 +153,7 @@ func choose[T any](cond []int64, x, y []T) []T {
 	return out
 }
 
-func convert(n *program.Node, args []Tensor) (Tensor, error) {
+func convert(n *program.Node, args []Tensor) Tensor {
 	x, to := args[0], n.Type
 	out := Tensor{Type: to}
 	from := x.Type.DType
@@ -168,7 +169,7 @@ func convert(n *program.Node, args []Tensor) (Tensor, error) {
 	default:
 		out.Ints = each(x.Ints, func(v int64) int64 { return wrap(to.DType, v) })
 	}
-	return out, nil
+	return out
 }
 
 // integer rounds toward zero. Out of range the result is undefined; here it
@@ -187,11 +188,11 @@ func integer(v float64, to program.DType) int64 {
 }
 
 // bitcast reads the 32 bits of each element as another type.
-func bitcast(n *program.Node, args []Tensor) (Tensor, error) {
+func bitcast(n *program.Node, args []Tensor) Tensor {
 	x, to := args[0], n.Type
 	from := x.Type.DType
 	if to.DType == from && from != program.Float {
-		return Tensor{Type: to, Ints: x.Ints}, nil
+		return Tensor{Type: to, Ints: x.Ints}
 	}
 	out := zeros(to)
 	for i := range x.Len() {
@@ -207,5 +208,5 @@ func bitcast(n *program.Node, args []Tensor) (Tensor, error) {
 			out.Ints[i] = wrap(to.DType, int64(bits))
 		}
 	}
-	return out, nil
+	return out
 }

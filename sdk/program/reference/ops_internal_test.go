@@ -9,7 +9,8 @@ import (
 func TestEveryOperationIsExecuted(t *testing.T) {
 	for _, info := range program.Ops() {
 		floats, ints := info.Op.Scalar()
-		if scalar := floats != nil || ints != nil; scalar == (operations[info.Op] != nil) {
+		eigen := info.Op == program.OpEighValues || info.Op == program.OpEighVectors
+		if scalar := floats != nil || ints != nil; !eigen && scalar == (operations[info.Op] != nil) {
 			t.Errorf("%s must be a function of numbers or be executed here", info.Name)
 		}
 	}

@@ -36,7 +36,9 @@ func RunArgs(p *program.Program, args ...Tensor) ([]Tensor, error) {
 	return run(p, args, false)
 }
 
-func runNamed(p *program.Program, inputs map[string]Tensor, single bool) (map[string]Tensor, error) {
+func runNamed(
+	p *program.Program, inputs map[string]Tensor, single bool,
+) (map[string]Tensor, error) {
 	args := make([]Tensor, len(p.Inputs))
 	for i, in := range p.Inputs {
 		t, ok := inputs[in.Name]
@@ -74,7 +76,8 @@ func run(p *program.Program, args []Tensor, single bool) ([]Tensor, error) {
 	inputs := make([]Tensor, len(args))
 	for i, in := range p.Inputs {
 		if !args[i].Type.Equal(in.Type) {
-			return nil, fmt.Errorf("program %q: input %q is %s, got %s", p.Name, in.Name, in.Type, args[i].Type)
+			return nil, fmt.Errorf("program %q: input %q is %s, got %s",
+				p.Name, in.Name, in.Type, args[i].Type)
 		}
 		if err := args[i].check(); err != nil {
 			return nil, fmt.Errorf("program %q: input %q: %w", p.Name, in.Name, err)
@@ -82,7 +85,7 @@ func run(p *program.Program, args []Tensor, single bool) ([]Tensor, error) {
 		inputs[i] = round(args[i])
 	}
 	var failed error
-	values := transform.Interpret(p, inputs, func(id program.ID, n *program.Node, args []Tensor) Tensor {
+	execute := func(id program.ID, n *program.Node, args []Tensor) Tensor {
 		if failed != nil {
 			return Tensor{}
 		}
@@ -91,7 +94,8 @@ func run(p *program.Program, args []Tensor, single bool) ([]Tensor, error) {
 			failed = fmt.Errorf("program %q: %%%d = %s: %w", p.Name, id, n.Op, err)
 		}
 		return round(out)
-	})
+	}
+	values := transform.Interpret(p, inputs, execute)
 	if failed != nil {
 		return nil, failed
 	}
@@ -105,13 +109,16 @@ func run(p *program.Program, args []Tensor, single bool) ([]Tensor, error) {
 // Apply executes one node of a valid program on its operands. The result may share
 // memory with them. It fails only if a factorization does not converge.
 func Apply(n *program.Node, args ...Tensor) (Tensor, error) {
-	if f := operations[n.Op]; f != nil {
-		return f(n, args)
+	if n.Op == program.OpEighValues || n.Op == program.OpEighVectors {
+		return eigh(n, args[0])
 	}
-	return elementwise(n, args)
+	if f := operations[n.Op]; f != nil {
+		return f(n, args), nil
+	}
+	return elementwise(n, args), nil
 }
 
-func constant(n *program.Node, _ []Tensor) (Tensor, error) {
+func constant(n *program.Node, _ []Tensor) Tensor {
 	out := Tensor{Type: n.Type, Floats: n.Attr.Floats, Ints: n.Attr.Ints}
 	switch size := int(n.Type.Size()); { // one element fills the whole shape
 	case len(out.Floats) == 1:
@@ -119,10 +126,10 @@ func constant(n *program.Node, _ []Tensor) (Tensor, error) {
 	case len(out.Ints) == 1:
 		out.Ints = slices.Repeat(out.Ints, size)
 	}
-	return out, nil
+	return out
 }
 
-func iota(n *program.Node, _ []Tensor) (Tensor, error) {
+func iota(n *program.Node, _ []Tensor) Tensor {
 	out := zeros(n.Type)
 	axis := n.Attr.Axes[0]
 	length, step := n.Type.Shape[axis], rowMajor(n.Type.Shape)[axis]
@@ -133,16 +140,16 @@ func iota(n *program.Node, _ []Tensor) (Tensor, error) {
 			out.Ints[i] = int64(index)
 		}
 	}
-	return out, nil
+	return out
 }
 
-func randomBits(n *program.Node, args []Tensor) (Tensor, error) {
+func randomBits(n *program.Node, args []Tensor) Tensor {
 	out := zeros(n.Type)
 	key := [2]uint32{uint32(args[0].Ints[0]), uint32(args[0].Ints[1])}
 	for i := range out.Ints {
 		out.Ints[i] = int64(threefry2x32(key, [2]uint32{uint32(i), 0})[0])
 	}
-	return out, nil
+	return out
 }
 
 // threefry2x32 computes Threefry-2x32 with 20 rounds: Salmon, Moraes, Dror and Shaw,

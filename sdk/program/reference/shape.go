@@ -6,14 +6,14 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-func slice(n *program.Node, args []Tensor) (Tensor, error) {
+func slice(n *program.Node, args []Tensor) Tensor {
 	strides := rowMajor(args[0].Type.Shape)
 	offset := 0
 	for i, s := range strides {
 		offset += s * n.Attr.Start[i]
 		strides[i] *= n.Attr.Stride[i]
 	}
-	return gather(args[0], n.Type.Shape, strides, offset), nil
+	return gather(args[0], n.Type.Shape, strides, offset)
 }
 
 func transpose(x Tensor, perm []int) Tensor {
@@ -53,7 +53,8 @@ func gather(x Tensor, shape, strides []int, offset int) Tensor {
 	if slices.Equal(shape, x.Type.Shape) && slices.Equal(strides, rowMajor(shape)) {
 		return Tensor{Type: t, Floats: x.Floats, Ints: x.Ints}
 	}
-	return Tensor{Type: t, Floats: strided(x.Floats, shape, strides, offset), Ints: strided(x.Ints, shape, strides, offset)}
+	floats, ints := strided(x.Floats, shape, strides, offset), strided(x.Ints, shape, strides, offset)
+	return Tensor{Type: t, Floats: floats, Ints: ints}
 }
 
 func strided[T any](data []T, shape, strides []int, offset int) []T {
@@ -76,7 +77,7 @@ func strided[T any](data []T, shape, strides []int, offset int) []T {
 	return out
 }
 
-func concatenate(n *program.Node, args []Tensor) (Tensor, error) {
+func concatenate(n *program.Node, args []Tensor) Tensor {
 	outer := 1
 	for _, d := range n.Type.Shape[:n.Attr.Axes[0]] {
 		outer *= d
@@ -88,7 +89,7 @@ func concatenate(n *program.Node, args []Tensor) (Tensor, error) {
 			out.Ints = append(out.Ints, part(x.Ints, row, outer)...)
 		}
 	}
-	return out, nil
+	return out
 }
 
 func part[T any](data []T, i, count int) []T {
@@ -99,7 +100,7 @@ func part[T any](data []T, i, count int) []T {
 // reduction moves the given axes to the end and reduces them by a binary operation.
 func reduction(by program.Op) operation {
 	floats, ints := by.Scalar()
-	return func(n *program.Node, args []Tensor) (Tensor, error) {
+	return func(n *program.Node, args []Tensor) Tensor {
 		x := args[0]
 		x = transpose(x, append(program.OtherAxes(x.Type.Rank(), n.Attr.Axes), n.Attr.Axes...))
 		out := zeros(n.Type)
@@ -110,7 +111,7 @@ func reduction(by program.Op) operation {
 				out.Ints[i] = wrap(n.Type.DType, fold(part(x.Ints, i, count), ints))
 			}
 		}
-		return out, nil
+		return out
 	}
 }
 

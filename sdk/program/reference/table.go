@@ -17,7 +17,7 @@ func rowsOf(data []float64, table program.Type) (count int, row func(i int) []fl
 	return len(data) / d, func(i int) []float64 { return data[i*d : (i+1)*d] }
 }
 
-func nearest(n *program.Node, args []Tensor) (Tensor, error) {
+func nearest(n *program.Node, args []Tensor) Tensor {
 	table := args[1].Type
 	count, x := rowsOf(args[0].Floats, table)
 	entries, entry := rowsOf(args[1].Floats, table)
@@ -31,7 +31,7 @@ func nearest(n *program.Node, args []Tensor) (Tensor, error) {
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 func squaredDistance(x, y []float64) (sum float64) {
@@ -43,16 +43,16 @@ func squaredDistance(x, y []float64) (sum float64) {
 
 func within(index int64, n int) int { return int(min(max(index, 0), int64(n-1))) }
 
-func lookup(n *program.Node, args []Tensor) (Tensor, error) {
+func lookup(n *program.Node, args []Tensor) Tensor {
 	entries, entry := rowsOf(args[1].Floats, args[1].Type)
 	out := Tensor{Type: n.Type}
 	for _, index := range args[0].Ints {
 		out.Floats = append(out.Floats, entry(within(index, entries))...)
 	}
-	return out, nil
+	return out
 }
 
-func scatterAdd(n *program.Node, args []Tensor) (Tensor, error) {
+func scatterAdd(n *program.Node, args []Tensor) Tensor {
 	out := zeros(n.Type)
 	entries, entry := rowsOf(out.Floats, n.Type)
 	_, x := rowsOf(args[1].Floats, n.Type)
@@ -62,12 +62,12 @@ func scatterAdd(n *program.Node, args []Tensor) (Tensor, error) {
 			sum[j] += v
 		}
 	}
-	return out, nil
+	return out
 }
 
 // topK marks the first k elements of each row in descending order. The sort is stable, so of equal
 // elements the first come first.
-func topK(n *program.Node, args []Tensor) (Tensor, error) {
+func topK(n *program.Node, args []Tensor) Tensor {
 	x := args[0]
 	d := x.Type.Shape[x.Type.Rank()-1]
 	k := int(min(max(args[1].Ints[0], 0), int64(d)))
@@ -77,12 +77,14 @@ func topK(n *program.Node, args []Tensor) (Tensor, error) {
 		for i := range order {
 			order[i] = from + i
 		}
-		slices.SortStableFunc(order, func(i, j int) int { return compareDescending(x.Floats[i], x.Floats[j]) })
+		slices.SortStableFunc(order, func(i, j int) int {
+			return compareDescending(x.Floats[i], x.Floats[j])
+		})
 		for _, i := range order[:k] {
 			out.Ints[i] = 1
 		}
 	}
-	return out, nil
+	return out
 }
 
 // compareDescending orders larger numbers first, and NaN before all numbers.
@@ -96,7 +98,7 @@ func compareDescending(x, y float64) int {
 	return 1
 }
 
-func orderStatistic(n *program.Node, args []Tensor) (Tensor, error) {
+func orderStatistic(n *program.Node, args []Tensor) Tensor {
 	x := args[0]
 	d := x.Type.Shape[x.Type.Rank()-1]
 	out := zeros(n.Type)
@@ -107,5 +109,5 @@ func orderStatistic(n *program.Node, args []Tensor) (Tensor, error) {
 			out.Floats[i] = row[0]
 		}
 	}
-	return out, nil
+	return out
 }

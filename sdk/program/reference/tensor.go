@@ -55,7 +55,8 @@ func Bools(data []bool, shape ...int) Tensor {
 }
 
 func widen[T int32 | uint32](dtype program.DType, data []T, shape []int) Tensor {
-	return Tensor{Type: program.Type{DType: dtype, Shape: shape}, Ints: each(data, func(v T) int64 { return int64(v) })}
+	return Tensor{Type: program.Type{DType: dtype, Shape: shape},
+		Ints: each(data, func(v T) int64 { return int64(v) })}
 }
 
 // Len returns the number of elements.

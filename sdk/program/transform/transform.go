@@ -14,7 +14,8 @@ import (
 // computes a T for every value: the T of an input is given, and the T of a node is
 // returned by the function node for the Ts of its operands. T is a [program.Value] to copy
 // a program, a tensor to execute it, and a mark or a bound to analyze it.
-func Interpret[T any](p *program.Program, inputs []T, node func(id program.ID, n *program.Node, args []T) T) []T {
+func Interpret[T any](p *program.Program, inputs []T,
+	node func(id program.ID, n *program.Node, args []T) T) []T {
 	of := append(make([]T, 0, p.NumValues()), inputs...)
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
@@ -59,7 +60,8 @@ func Depends(p *program.Program, choose func(input int) bool) []bool {
 // an absent Value. The result is given, completed by the values that were written. Build
 // drops unused nodes.
 func Copy(b *program.Builder, p *program.Program, given []program.Value) []program.Value {
-	return Interpret(p, given[:len(p.Inputs)], func(id program.ID, n *program.Node, args []program.Value) program.Value {
+	return Interpret(p, given[:len(p.Inputs)], func(id program.ID, n *program.Node,
+		args []program.Value) program.Value {
 		if given[id].Valid() || slices.Contains(args, program.Value{}) {
 			return given[id]
 		}
@@ -131,7 +133,8 @@ func Trim(p *program.Program, outputs ...string) (*program.Program, error) {
 
 // Inline adds the operations of p, which must be valid, with args substituted for
 // its inputs, and returns its outputs by name.
-func Inline(b *program.Builder, p *program.Program, args ...program.Value) map[string]program.Value {
+func Inline(b *program.Builder, p *program.Program,
+	args ...program.Value) map[string]program.Value {
 	results := make(map[string]program.Value, len(p.Outputs))
 	if b.Err() != nil {
 		return results
@@ -146,7 +149,8 @@ func Inline(b *program.Builder, p *program.Program, args ...program.Value) map[s
 			return results
 		}
 		if !arg.Type().Equal(p.Inputs[i].Type) {
-			b.Fail(fmt.Errorf("program %q: input %q is %s, got %s", p.Name, p.Inputs[i].Name, p.Inputs[i].Type, arg.Type()))
+			b.Fail(fmt.Errorf("program %q: input %q is %s, got %s", p.Name, p.Inputs[i].Name,
+				p.Inputs[i].Type, arg.Type()))
 			return results
 		}
 	}
