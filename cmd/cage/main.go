@@ -94,7 +94,6 @@ with or without the CAGE correction, from one TOML file.
   cage train RUN.toml                    train, with checkpoints and metrics
   cage eval RUN                          evaluate a run on its validation set
   cage serve                             show runs in a web browser while they train
-  cage verify RUN                        replay a part of a run and compare every bit
   cage export RUN --to FORMAT --out DIR  write a model for other programs
   cage quantize RUN --out RUN            quantize a trained model without training
   cage plugins list                      what can be named in the TOML

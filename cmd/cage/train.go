@@ -375,7 +375,10 @@ func verifyCheckpoint(arg string, path vfs.Path) verifiedCheckpoint {
 		}
 	}
 	if err == nil && arg != path.Name {
-		err = provenance.CheckOwner(rundir.At(arg), f.Step, f.Meta)
+		var made *provenance.Record
+		if made, err = provenance.Read(rundir.At(arg)); err == nil {
+			err = made.CheckOwner(rundir.At(arg), f.Step, f.Meta)
+		}
 	}
 	if err != nil {
 		v.Error = err.Error()

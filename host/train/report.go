@@ -194,9 +194,6 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 		s.Stopped = metrics.Interrupted
 		return s, nil
 	}
-	if r.opts.replay {
-		return s, nil
-	}
 	// The last point of the evaluation curve uses as many batches as the earlier points, so that
 	// differences between them come from the model alone. The summary has the loss over the batches
 	// of the final evaluation.

@@ -78,8 +78,6 @@ type Options struct {
 	// writes the run directory, which the others must be able to read. Run leaves Processes when
 	// its work is done, and reports its error to the others if it has failed.
 	Processes Processes
-
-	replay bool // part of a replay, which needs no results
 }
 
 func (o Options) withDefaults() (_ Options, err error) {

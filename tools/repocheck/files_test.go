@@ -27,7 +27,6 @@ var mayChange = map[string]string{
 	"host/train/plugin/start.go":             "directories of sockets: nothing in them is kept",
 	"host/train/plugin/gomain.go":            "the cache of built plugins: what is lost is built again",
 	"host/train/plugin/scaffold/scaffold.go": "a new module is made in a scratch directory and moved into place",
-	"host/train/replay.go":                   "a scratch directory, removed with all that is in it",
 	"cmd/cage/bench.go":                      "a profile, for one look",
 	"tools/opsdoc/main.go":                   "a generator of this repository",
 	"tools/protogen/main.go":                 "a generator of this repository",

@@ -85,8 +85,6 @@ var knows = map[string]string{
 	"host/train/processes/client.go: writeToken: path.OpenFile":                "it creates a file that was not there",
 	"host/train/processes/client.go: writeToken: path.Remove":                  "it begins with the mark of a token, or this process created it",
 	"host/train/provenance/provenance.go: Write: atomicfile.WriteJSON":         "nothingOfAnother: there is none, or this run's",
-	"host/train/replay.go: Replay: os.RemoveAll":                               "a directory with a random name, which this process made",
-	"host/train/replay.go: prepareReplay: atomicfile.WriteBytes":               "in a directory with a random name, which this process made",
 	"host/train/report.go: reopen: path.Remove":                                "it was read as a summary; what is something else is put aside",
 	"host/train/report.go: reopen: path.Rename":                                "nothing is lost, and the name is one that no file has",
 	"host/train/rundir/rundir.go: WriteFiles: atomicfile.WriteBytes":           "CheckOurs: the very bytes",

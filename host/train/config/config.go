@@ -173,18 +173,6 @@ func (d *Data) Files() []string {
 	return files
 }
 
-// SetFiles replaces the paths listed by [Data.Files].
-func (d *Data) SetFiles(files []string) {
-	if len(d.Mixture) == 0 {
-		d.Train = files
-		return
-	}
-	d.Mixture = slices.Clone(d.Mixture)
-	for i := range d.Mixture {
-		d.Mixture[i].Path = files[i]
-	}
-}
-
 // FileKey returns the key that names file i of [Data.Files].
 func (d *Data) FileKey(i int) string {
 	if len(d.Mixture) == 0 {

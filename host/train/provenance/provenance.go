@@ -110,17 +110,8 @@ func (d *DescriptionError) Unwrap() error { return d.Err }
 // NewIdentity returns a new random identity.
 func NewIdentity() string { return rand.Text() }
 
-// CheckOwner fails if a checkpoint, given by its step and metadata, does not belong to
-// the run in dir.
-func CheckOwner(dir rundir.Dir, step int, m checkpoint.Meta) error {
-	made, err := Read(dir)
-	if err != nil {
-		return err
-	}
-	return made.CheckOwner(dir, step, m)
-}
-
-// CheckOwner is like the function [CheckOwner], for the run with this record.
+// CheckOwner fails unless the checkpoint with this step and metadata belongs to the run with this
+// record. dir is the run directory, for messages.
 func (p *Record) CheckOwner(dir rundir.Dir, step int, m checkpoint.Meta) error {
 	var id string
 	if err := m.Get(identityKey, &id); err != nil {
