@@ -61,10 +61,6 @@ func (r *run) open() error {
 	if err := r.dir.Checkpoints().CheckLinks(); err != nil { // fail now, and not at the first save
 		return r.cfg.ErrorAt("train.out", "%w", err)
 	}
-	if r.opts.Files == nil { // requests that were made before this run had the lock are stale
-		r.dir.Take(rundir.Stop)
-		r.dir.Take(rundir.Checkpoint)
-	}
 	r.checkpoints = checkpoint.NewKeeper(r.dir.Checkpoints(), r.cfg.Train.Keep, func(path vfs.Path, err error) {
 		if errors.Is(err, checkpoint.ErrNotFinite) {
 			r.log.Warn("a checkpoint from which no run can go on was passed over and put aside: its numbers are not finite", "path", path)

@@ -12,7 +12,6 @@ import (
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
-	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
 )
 
@@ -290,38 +289,4 @@ func (f *feed) close() {
 		got.batches.Close()
 	}
 	f.step = 0
-}
-
-// ErrAsked is the [ErrInterrupted] of a run that was stopped by a request in its run directory.
-var ErrAsked = fmt.Errorf("%w by a request in its run directory", ErrInterrupted)
-
-const requestInterval = time.Second
-
-// obey polls for requests until the returned function is called. A request to stop cancels the
-// context. Other processes can only make requests on the operating system's file system.
-func (r *run) obey(ctx context.Context) (context.Context, func()) {
-	if r.opts.Files != nil || r.follows() {
-		return ctx, func() {}
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		ticker := time.NewTicker(requestInterval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
-			if r.dir.Take(rundir.Checkpoint) {
-				r.saveAsked.Store(true)
-			}
-			if r.dir.Take(rundir.Stop) {
-				cancel(ErrAsked)
-			}
-		}
-	}()
-	return ctx, func() { cancel(nil); <-done }
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
@@ -170,59 +169,6 @@ func interrupt(t *testing.T, cage string, cfg *config.Config, finder *plugin.Fin
 		t.Fatalf("the command does not end after %v", signal)
 	}
 	return h.cmd.ProcessState.ExitCode(), out.String()
-}
-
-// TestRequests: a run that is asked for a checkpoint saves one and goes on; one that is
-// asked to stop ends in order, and can be resumed.
-func TestRequests(t *testing.T) {
-	testlevel.Long(t, "waits for what runs are asked")
-	cfg := problem(t, toyText, "train.steps=100000000", "train.trajectory_every=0", "method.pareto_every=0", "train.log_every=100000", "train.keep=100")
-	dir := rundir.At(cfg.Train.Out)
-	finder, ended := testrun.Finder(t), make(chan error, 1)
-	go func() {
-		_, err := train.Run(t.Context(), cfg, train.Options{Finder: finder})
-		ended <- err
-	}()
-	await := func(what string, there func() bool) {
-		t.Helper()
-		for began := time.Now(); !there(); time.Sleep(20 * time.Millisecond) {
-			if time.Since(began) > time.Minute {
-				t.Fatal(what)
-			}
-			select {
-			case err := <-ended:
-				t.Fatalf("the run ended before %s: %v", what, err)
-			default:
-			}
-		}
-	}
-	await("records", func() bool { _, ok, _ := metrics.Last(dir.Metrics()); return ok })
-	saved := func() int { list, _ := checkpoint.List(dir.Checkpoints()); return len(list) }
-	if n := saved(); n != 0 {
-		t.Fatalf("%d checkpoints before one was asked for", n)
-	}
-	if err := os.WriteFile(filepath.Join(dir.Name, ".ask-checkpoint"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	await("the checkpoint that was asked for", func() bool { return saved() == 1 })
-	if err := os.WriteFile(filepath.Join(dir.Name, ".ask-stop"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case err := <-ended:
-		if !errors.Is(err, train.ErrAsked) || !errors.Is(err, train.ErrInterrupted) {
-			t.Errorf("the run ended with %v", err)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("the run does not stop")
-	}
-	summary, err := metrics.ReadSummary(dir.Summary())
-	if err != nil || summary.Stopped != metrics.Interrupted || summary.Completed || saved() != 2 {
-		t.Errorf("the summary is %+v, %v; %d checkpoints", summary, err, saved())
-	}
-	if dir.Take(rundir.Stop) || dir.Take(rundir.Checkpoint) {
-		t.Error("a request is left")
-	}
 }
 
 // watcher is a console that looks at every line for plugin processes that run.

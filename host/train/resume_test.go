@@ -331,18 +331,18 @@ func (o onMessage) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestAskedWhileItLoads: a request to stop that comes while a run reads its checkpoint is obeyed.
-func TestAskedWhileItLoads(t *testing.T) {
+// TestStoppedWhileItLoads: a run that is interrupted while it reads its checkpoint stops.
+func TestStoppedWhileItLoads(t *testing.T) {
 	testlevel.Long(t, "starts processes")
 	cfg := testrun.Config(t, "train.steps=2000", "train.eval_every=0")
 	runParts(t, cfg, 2)
-	ask := func() {
-		if err := os.WriteFile(filepath.Join(cfg.Train.Out, ".ask-stop"), nil, 0o644); err != nil {
-			t.Error(err)
-		}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	logger := hclog.New(&hclog.LoggerOptions{Output: onMessage{"resuming", stop}, Level: hclog.Info})
+	_, err := train.Run(ctx, testrun.Again(t, cfg), train.Options{Resume: true, Logger: logger, Finder: testrun.Finder(t)})
+	if !errors.Is(err, train.ErrInterrupted) {
+		t.Errorf("interrupted while it loads: %v", err)
 	}
-	logger := hclog.New(&hclog.LoggerOptions{Output: onMessage{"resuming", ask}, Level: hclog.Info})
-	refused(t, "asked to stop", testrun.Again(t, cfg), train.Options{Resume: true, Logger: logger}, train.ErrAsked.Error())
 }
 
 // TestMixtureMoves: a run goes on when the files of its mixture have other paths; with others it does not.

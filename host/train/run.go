@@ -36,7 +36,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -125,13 +124,8 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) (summary *metric
 	if err := open(); err != nil {
 		return nil, r.Explain(err)
 	}
-	ctx, stop := r.obey(ctx)
-	defer stop()
 	summary, err = r.train(r.together(ctx))
 	err = r.Explain(r.part(err))
-	if errors.Is(err, ErrInterrupted) && errors.Is(context.Cause(ctx), ErrAsked) {
-		err = fmt.Errorf("%w: %w", ErrAsked, err)
-	}
 	if err != nil && summary == nil && !r.follows() {
 		r.recordError(err)
 	}
@@ -168,12 +162,11 @@ type run struct {
 
 	checkpoints *checkpoint.Keeper
 
-	identity  string
-	initial   *provenance.Origin // source of the initial weights; nil if they were drawn
-	teacher   *provenance.Origin // source of the teacher's weights; nil without a teacher
-	saving    saving
-	saveAsked atomic.Bool // set by a request in the run directory
-	wishes    wishes
+	identity string
+	initial  *provenance.Origin // source of the initial weights; nil if they were drawn
+	teacher  *provenance.Origin // source of the teacher's weights; nil without a teacher
+	saving   saving
+	wishes   wishes
 	// startedFrom is the directory that model.init names, if this process has read it.
 	startedFrom string
 	// summarized is set if the run was finished before, with a complete summary.

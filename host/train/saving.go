@@ -30,9 +30,6 @@ type save struct {
 
 func (r *run) saveDue() bool {
 	t, c := r.done.Step, r.cfg.Train
-	if r.saveAsked.Swap(false) {
-		return true
-	}
 	if c.CheckpointEvery > 0 && t%c.CheckpointEvery == 0 {
 		return true
 	}

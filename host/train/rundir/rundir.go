@@ -103,27 +103,6 @@ func (d Dir) LoadConfig() (*config.Config, error) {
 	return cfg, err
 }
 
-// Request is a request to the process that trains in a run directory: an empty file there,
-// .ask-stop or .ask-checkpoint, which the process removes when it obeys. So a request can be made
-// from any machine that mounts the directory, and never reaches another process by mistake.
-type Request string
-
-// The requests.
-const (
-	Stop       Request = "stop"       // end gracefully, with a checkpoint, as on Ctrl-C
-	Checkpoint Request = "checkpoint" // save a checkpoint after the current step
-)
-
-const requestPrefix = ".ask-"
-
-// Take reports whether there is a request, and removes it. It is for the process that
-// holds the lock. A request that cannot be removed is ignored, since it would repeat.
-func (d Dir) Take(r Request) bool {
-	path := d.Join(requestPrefix + string(r))
-	info, err := path.Lstat()
-	return err == nil && info.Size() == 0 && path.Remove() == nil
-}
-
 // CopyFiles copies the named files, if they exist: see [ReadFiles] and [WriteFiles].
 func CopyFiles(to Dir, from vfs.Path, names []string) error {
 	files := map[string][]byte{}

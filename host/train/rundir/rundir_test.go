@@ -48,20 +48,6 @@ func TestRemoveAbandoned(t *testing.T) {
 	}
 }
 
-// TestRequests: a request is taken once.
-func TestRequests(t *testing.T) {
-	d := rundir.At(t.TempDir())
-	if d.Take(rundir.Stop) {
-		t.Error("there is a request before one was made")
-	}
-	if err := os.WriteFile(filepath.Join(d.Name, ".ask-stop"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if d.Take(rundir.Checkpoint) || !d.Take(rundir.Stop) || d.Take(rundir.Stop) {
-		t.Error("the request is not taken once, or is another")
-	}
-}
-
 func TestPlaces(t *testing.T) {
 	here := t.TempDir()
 	t.Chdir(here)
