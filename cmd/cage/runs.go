@@ -96,11 +96,7 @@ A condition is NAME=VALUE, or != < <= > >= in place of =, or ~ for "contains".`,
 			list = list[:min(limit, len(list))]
 		}
 		if len(columns) == 0 {
-			keys, err := rundir.Varying(cmd.Context(), list, 4)
-			if err != nil {
-				return nil, err
-			}
-			columns = slices.Concat([]string{"run", "state", "steps", "val_loss"}, keys)
+			columns = append([]string{"run", "state", "steps", "val_loss"}, rundir.Varying(list, 4)...)
 		}
 		value, rows := []runListing{}, [][]string{columns}
 		for _, r := range list {

@@ -89,15 +89,7 @@ func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
 	query := url.Values{"run": names}.Encode()
 	p := comparePage{Title: fmt.Sprintf("%d runs", len(list)), Query: query}
 	config := comparison{Title: "Configurations", Nothing: "Their configurations are the same."}
-	const maxKeys = 1000 // only files that cage did not write have more
-	differences, more, err := rundir.Diff(r.Context(), list, maxKeys)
-	if err != nil {
-		return err
-	}
-	if more > 0 {
-		config.Title += fmt.Sprintf(" (%d more keys differ)", more)
-	}
-	for _, d := range differences {
+	for _, d := range rundir.Diff(list) {
 		row := comparedRow{Name: d.Key}
 		for _, v := range d.Values {
 			row.Values = append(row.Values, cmp.Or(strings.TrimSpace(v), absent))

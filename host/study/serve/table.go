@@ -90,10 +90,7 @@ func (s *Server) view(ctx context.Context, q url.Values) (tableView, error) {
 		v.More = link(q, "all", "1")
 		list = list[:shownRuns]
 	}
-	keys, err := rundir.Varying(ctx, list, keyColumns)
-	if err != nil {
-		return tableView{}, err
-	}
+	keys := rundir.Varying(list, keyColumns)
 	v.Columns = columnsOf(q, keys)
 	for _, r := range list {
 		v.Rows = append(v.Rows, rowOf(r, keys))

@@ -6,9 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -295,111 +295,71 @@ type Difference struct {
 	Values []string // the value in each run, in TOML; "" if the run does not have the key
 }
 
-// places lists the keys of locations, which do not distinguish configurations.
-var places = []string{"train.out"}
+// Diff lists the configuration keys whose values differ between runs, sorted.
+func Diff(list []*Run) (out []Difference) {
+	values := differing(list)
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		out = append(out, Difference{key, values[key]})
+	}
+	return out
+}
 
-// Diff lists the configuration keys whose values differ between runs, sorted: at most most
-// of them, and the number of the rest. It ends early with the context.
-func Diff(ctx context.Context, list []*Run, most int) (out []Difference, more int, err error) {
-	columns, err := differingColumns(ctx, list)
-	if err != nil {
-		return nil, 0, err
-	}
-	slices.SortFunc(columns, func(a, b *column) int { return strings.Compare(a.key, b.key) })
-	shown := columns[:min(len(columns), most)]
-	for _, c := range shown {
-		d := Difference{c.key, make([]string, len(list))}
-		for i, r := range list {
-			d.Values[i], _ = r.entry(c.key)
+// differing returns the values of the configuration keys that differ between runs: for each key one
+// value per run, "" for a run without the key. train.out, which always differs, is left out.
+func differing(list []*Run) map[string][]string {
+	values := map[string][]string{}
+	for i, r := range list {
+		for _, e := range r.config {
+			if values[e.Key] == nil {
+				values[e.Key] = make([]string, len(list))
+			}
+			values[e.Key][i] = e.Value
 		}
-		out = append(out, d)
 	}
-	return out, len(columns) - len(shown), nil
+	maps.DeleteFunc(values, func(key string, v []string) bool {
+		return key == "train.out" || !slices.ContainsFunc(v, func(x string) bool { return x != v[0] })
+	})
+	return values
 }
 
 // Varying returns at most the given number of keys that distinguish runs, those with the
-// fewest values first. Hashes are left out, and so are keys that always change together
-// with a listed key. Keys that only some runs have, with a single value, come last.
-// The cost is proportional to the keys of all runs; it ends early with the context.
-func Varying(ctx context.Context, list []*Run, most int) ([]string, error) {
-	list = slices.DeleteFunc(slices.Clone(list), func(r *Run) bool { return r.State == Unreadable }) // they have no keys
-	columns, err := differingColumns(ctx, list)
-	if err != nil {
-		return nil, err
+// fewest values first. Hashes are left out, and so are keys that have the same values as a listed
+// key in all runs. Keys that only some runs have, with a single value, come last.
+func Varying(list []*Run, most int) (names []string) {
+	list = slices.DeleteFunc(slices.Clone(list), func(r *Run) bool { return r.State == Unreadable })
+	const activations, weights = "quantizer.activations.", "quantizer.weights."
+	type column struct {
+		key, shown string
+		distinct   int // number of values; a single value sorts last
 	}
-	columns = slices.DeleteFunc(columns, func(c *column) bool { return strings.HasSuffix(c.key, "sha256") })
-	firsts := map[uint64]*column{} // by pattern, the first of the columns that always change together
-	for _, c := range columns {
-		if first := firsts[c.pattern]; first == nil || c.key < first.key {
-			firsts[c.pattern] = c
+	var columns []*column
+	firsts := map[string]*column{} // the first column by its values
+	all := differing(list)
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if strings.HasSuffix(key, "sha256") {
+			continue
 		}
+		values := strings.Join(all[key], "\n")
+		if first, known := firsts[values]; known {
+			name, both := strings.CutPrefix(first.key, activations)
+			if both && key == weights+name {
+				first.shown = "quantizer." + name
+			}
+			continue
+		}
+		distinct := slices.Compact(slices.Sorted(slices.Values(all[key])))
+		c := &column{key, key, len(distinct)}
+		if distinct[0] == "" {
+			c.distinct--
+		}
+		if c.distinct == 1 {
+			c.distinct = math.MaxInt
+		}
+		columns, firsts[values] = append(columns, c), c
 	}
-	columns = slices.DeleteFunc(columns, func(c *column) bool {
-		first := firsts[c.pattern]
-		of, both := strings.CutPrefix(first.key, roles[0])
-		if both && c.key == roles[1]+of {
-			first.shown = "quantizer." + of
-		}
-		return c != first
-	})
-	slices.SortFunc(columns, func(a, b *column) int {
-		switch {
-		case len(a.values) == len(b.values):
-			return strings.Compare(a.key, b.key)
-		case len(a.values) == 1 || len(b.values) == 1:
-			return len(b.values) - len(a.values)
-		}
-		return len(a.values) - len(b.values)
-	})
-	var names []string
+	slices.SortStableFunc(columns, func(a, b *column) int { return cmp.Compare(a.distinct, b.distinct) })
 	for _, c := range columns[:min(len(columns), most)] {
 		names = append(names, c.shown)
 	}
-	return names, nil
-}
-
-// roles lists the tables of the quantizers, sorted by name.
-var roles = []string{"quantizer.activations.", "quantizer.weights."}
-
-// column is a configuration key with hashes of its values in some runs.
-type column struct {
-	key, shown string
-	runs       int      // number of runs that have the key
-	values     []uint64 // the distinct values
-	pattern    uint64   // hash of all pairs of run and value: equal for keys that always change together
-}
-
-// differingColumns returns the columns whose values differ between runs.
-func differingColumns(ctx context.Context, list []*Run) ([]*column, error) {
-	seed := maphash.MakeSeed()
-	known := map[string]*column{}
-	for i, r := range list {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		for _, e := range r.config {
-			c := known[e.Key]
-			if c == nil {
-				c = &column{key: e.Key, shown: e.Key}
-				known[e.Key] = c
-			}
-			value := maphash.String(seed, e.Value)
-			c.runs++
-			if n := len(c.values); n == 0 || c.values[n-1] != value {
-				c.values = append(c.values, value)
-			}
-			c.pattern = maphash.Comparable(seed, [3]uint64{c.pattern, uint64(i), value})
-		}
-	}
-	var out []*column
-	for key, c := range known {
-		if len(c.values) > 1 || c.runs < len(list) {
-			slices.Sort(c.values)
-			c.values = slices.Compact(c.values)
-			if !slices.Contains(places, key) {
-				out = append(out, c)
-			}
-		}
-	}
-	return out, ctx.Err()
+	return names
 }

@@ -1,8 +1,6 @@
 package rundir
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -105,22 +103,10 @@ func TestSortNotANumber(t *testing.T) {
 	}
 }
 
-func varying(t testing.TB, list []*Run, most int) []string {
-	t.Helper()
-	keys, err := Varying(t.Context(), list, most)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return keys
-}
-
 func TestDiff(t *testing.T) {
 	some(t)
 	l := list(t, "runs")
-	got, more, err := Diff(t.Context(), l[:2], 9)
-	if err != nil || more > 0 {
-		t.Fatal(more, err)
-	}
+	got := Diff(l[:2])
 	want := []Difference{
 		{"data.seed", []string{"1337", "2"}},
 		{"quantizer.activations.bits", []string{"2", "3"}},
@@ -130,14 +116,11 @@ func TestDiff(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if first, more, err := Diff(t.Context(), l[:2], 1); err != nil || more != 3 || !cmp.Equal(first, want[:1]) {
-		t.Errorf("the first: %v and %d more, %v", first, more, err)
-	}
-	three := varying(t, []*Run{l[0], l[1], l[4]}, 9)
+	three := Varying([]*Run{l[0], l[1], l[4]}, 9)
 	if want := []string{"data.seed", "method.form", "quantizer.bits"}; !cmp.Equal(three[:2], want[:2]) || !strings.Contains(strings.Join(three, " "), "quantizer.bits") {
 		t.Errorf("what varies: %v, want %v", three, want)
 	}
-	if got := varying(t, l[:1], 9); got != nil {
+	if got := Varying(l[:1], 9); got != nil {
 		t.Errorf("one run varies in %v", got)
 	}
 }
@@ -148,10 +131,10 @@ func TestVaryingOfUnlikeRuns(t *testing.T) {
 	run := func(state State, entries ...Entry) *Run { return &Run{State: state, config: entries} }
 	model := []Entry{{"model.layers", "2"}, {"model.width", "32"}}
 	two, three := run(Done, append(model, Entry{"quantizer.bits", "2"})...), run(Done, append(model, Entry{"quantizer.bits", "3"})...)
-	if got := varying(t, []*Run{two, three, run(Unreadable)}, 4); !cmp.Equal(got, []string{"quantizer.bits"}) {
+	if got := Varying([]*Run{two, three, run(Unreadable)}, 4); !cmp.Equal(got, []string{"quantizer.bits"}) {
 		t.Errorf("beside an unreadable run vary %v", got)
 	}
-	if got := varying(t, []*Run{two, three, run(Done, Entry{"model.kind", `"toy"`})}, 4); !cmp.Equal(got, []string{"quantizer.bits", "model.kind", "model.layers", "model.width"}) {
+	if got := Varying([]*Run{two, three, run(Done, Entry{"model.kind", `"toy"`})}, 4); !cmp.Equal(got, []string{"quantizer.bits", "model.kind", "model.layers", "model.width"}) {
 		t.Errorf("beside one of another kind vary %v", got)
 	}
 }
@@ -172,20 +155,12 @@ func TestVaryingOfManyKeys(t *testing.T) {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	got := varying(t, list, 4)
+	got := Varying(list, 4)
 	runtime.ReadMemStats(&after)
 	if !cmp.Equal(got, []string{"bits", "seed", "x.k00000", "x.k00001"}) {
 		t.Errorf("%v vary", got)
 	}
 	if used := after.TotalAlloc - before.TotalAlloc; used > 26<<20 {
 		t.Errorf("%d bytes are allocated", used)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := Varying(ctx, list, 4); !errors.Is(err, context.Canceled) {
-		t.Errorf("nobody waits: %v", err)
-	}
-	if _, _, err := Diff(ctx, list, 4); !errors.Is(err, context.Canceled) {
-		t.Errorf("nobody waits for the differences: %v", err)
 	}
 }
