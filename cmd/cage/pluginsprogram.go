@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -11,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cage-qat/cage/host/train/inspect"
+	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -20,10 +21,10 @@ import (
 
 // programFlags describes the tensor for which `cage plugins program` requests programs.
 type programFlags struct {
-	shape, role                  string
-	sets                         []string
-	backward, kernel, evaluation bool
-	heads, context               int
+	shape, role          string
+	sets                 []string
+	backward, evaluation bool
+	heads, context       int
 }
 
 // siteNames maps each role of a quantizer to the name of an example site.
@@ -37,24 +38,18 @@ var siteNames = map[sdk.Role]string{
 const maxElements = 1 << 24
 
 type programPart struct {
-	Name       string  `json:"name"`
-	Operations float64 `json:"operations_per_element"`
-	Products   float64 `json:"products_per_element"`
-	Bytes      float64 `json:"bytes_per_element"`
-	Passes     int     `json:"passes"`
-	Kernel     string  `json:"kernel,omitempty"`
-	Program    string  `json:"program,omitempty"`
-	Text       string  `json:"kernel_text,omitempty"`
+	Name    string `json:"name"`
+	Kernel  string `json:"kernel,omitempty"` // what becomes one GPU kernel; empty for an optimizer
+	Program string `json:"program,omitempty"`
 }
 
 func newPluginsProgram() *cobra.Command {
 	p := &programFlags{}
 	cmd := &cobra.Command{
 		Use:   "program NAME",
-		Short: "Show the programs that a plugin writes, and what they cost",
-		Long: `Show the programs that a plugin writes for one tensor, and what each costs for an
-element: operations, products, the bytes of its inputs and outputs, and how often the
-tensor is read. Of a quantizer the last column says what becomes one kernel on a GPU.
+		Short: "Show the programs that a plugin writes",
+		Long: `Show the programs that a plugin writes for one tensor. For a quantizer, a table shows
+what part of each pass becomes one kernel on a GPU.
 
   cage plugins program ./my-quantizer --shape 32x384 --set bits=3 --backward`,
 		Args: exactly(1, "the name or path of one plugin"),
@@ -73,7 +68,6 @@ tensor is read. Of a quantizer the last column says what becomes one kernel on a
 	flags.BoolVar(&p.evaluation, "evaluation", false,
 		"the program of evaluation, where it is another one than that of training")
 	flags.BoolVar(&p.backward, "backward", false, "list the backward pass of a quantizer, too")
-	flags.BoolVar(&p.kernel, "kernel", false, "show the text of the kernel for a GPU")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (a *answer, err error) {
 		if siteNames[sdk.Role(p.role)] == "" {
 			return nil, usagef("--role %q: want weight, activation, gradient, key, value or query", p.role)
@@ -108,23 +102,33 @@ func (p *programFlags) describe(
 	if err != nil {
 		return nil, err
 	}
-	var parts []inspect.Part
-	listed := map[string]bool{}
+	var list []programPart
+	add := func(name string, program *program.Program, kernel string) {
+		list = append(list, programPart{name, kernel, program.String()})
+	}
 	if client.Kind() == sdk.KindQuantizer {
 		q, err := p.quantizer(ctx, client, shape, values)
 		if err != nil {
 			return nil, err
 		}
+		rows := int(program.FloatType(shape...).Size()) / shape[len(shape)-1]
 		for name, program := range q.Programs() {
 			if name != "evaluate" {
-				parts, listed[name] = append(parts, inspect.NewPart(name, program, shape)), true
+				add(name, program, becomes(program, rows))
 			}
 		}
-		passes, err := inspect.Passes(q, shape)
+		passes, err := q.Split()
 		if err != nil {
 			return nil, err
 		}
-		parts, listed["backward"] = append(parts, passes...), p.backward
+		list = append(list, programPart{Name: "forward", Kernel: becomes(passes.Forward, rows)})
+		if len(passes.Backward.Nodes) > 0 {
+			part := programPart{Name: "backward", Kernel: becomes(passes.Backward, rows)}
+			if p.backward {
+				part.Program = passes.Backward.String()
+			}
+			list = append(list, part)
+		}
 	} else {
 		optimizer, err := client.Program(ctx, sdk.Tensor{
 			Name: siteNames[sdk.RoleWeight], Role: sdk.TensorMatrix, Shape: shape, Values: values})
@@ -135,9 +139,7 @@ func (p *programFlags) describe(
 			return nil, fmt.Errorf("%s is not for matrices of shape %v", client.Description().Name, shape)
 		}
 		for name, program := range optimizer.Programs() {
-			part := inspect.NewPart(name, program, shape)
-			part.Kernel, part.Text = "", nil // updates are compiled differently
-			parts, listed[name] = append(parts, part), true
+			add(name, program, "") // updates are compiled differently
 		}
 	}
 	var list []programPart
@@ -158,11 +160,14 @@ func (p *programFlags) describe(
 			number(t.Bytes), fmt.Sprint(t.Passes), t.Kernel})
 	}
 	return &answer{list, func(w io.Writer) {
+		rows := [][]string{{"program", "becomes"}}
 		for _, part := range list {
-			fmt.Fprint(w, part.Program, part.Text)
+			fmt.Fprint(w, part.Program)
+			rows = append(rows, []string{part.Name, part.Kernel})
 		}
-		fmt.Fprintf(w, "for each of the %d elements:\n", program.FloatType(shape...).Size())
-		table(w, rows)
+		if client.Kind() == sdk.KindQuantizer {
+			table(w, rows)
+		}
 	}}, nil
 }
 
