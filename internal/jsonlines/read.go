@@ -1,8 +1,8 @@
-// Package jsonlines reads and appends JSON Lines files: the records of a run, the answers of a
-// model. A killed process leaves at most its last line incomplete; [Read] reports it, and a [Log]
-// that continues the file cuts it off. A [Follower] reads a file while another process writes it.
+// Package jsonlines reads and appends to JSON Lines files, such as the records of a run. A killed
+// process leaves at most its last line incomplete: [Read] reports that line, and a [Log] that
+// continues the file truncates it. A [Follower] reads a file while another process writes it.
 //
-// Files that are written in one go, and not appended to, belong to internal/atomicfile.
+// Files that are written as a whole belong to internal/atomicfile.
 package jsonlines
 
 import (
@@ -61,8 +61,8 @@ func Read[T any](path vfs.Path) iter.Seq2[Entry[T], error] {
 	}
 }
 
-// readLines yields the lines of a file until no more are wanted. It returns the last error, after which nothing
-// follows.
+// readLines calls yield with each line of a file until yield returns false. It returns the error
+// after which nothing more can be read.
 func readLines[T any](path vfs.Path, file io.Reader, yield func(Entry[T], error) bool) error {
 	in := bufio.NewReaderSize(file, 64<<10)
 	var text []byte
@@ -99,7 +99,8 @@ func readLines[T any](path vfs.Path, file io.Reader, yield func(Entry[T], error)
 	}
 }
 
-// readLine reads n bytes, up to a line end, and appends them to text, unless they are too many.
+// readLine reads n bytes, including the line end, and appends them to text. It appends no more than
+// maxLine bytes.
 func readLine(in *bufio.Reader, text []byte) (line []byte, n int64, err error) {
 	for {
 		part, err := in.ReadSlice('\n')
@@ -119,8 +120,8 @@ func Encode(w io.Writer, value any) error {
 	return enc.Encode(value)
 }
 
-// Tail returns the complete lines in the last size bytes of the file at path, which may be growing, without their
-// ends. whole says that this is the whole file.
+// Tail returns the complete lines in the last size bytes of the file at path, without their line
+// ends. The file may be growing. whole reports whether size covers the whole file.
 func Tail(path vfs.Path, size int64) (lines [][]byte, whole bool, err error) {
 	f, err := path.Open()
 	if err != nil {
@@ -134,11 +135,11 @@ func Tail(path vfs.Path, size int64) (lines [][]byte, whole bool, err error) {
 	from := max(0, end-min(size, maxLine))
 	text := make([]byte, end-from)
 	n, err := f.ReadAt(text, from)
-	if err != nil && !errors.Is(err, io.EOF) { // at io.EOF the file was cut at this moment
+	if err != nil && !errors.Is(err, io.EOF) { // at io.EOF the file has just been truncated
 		return nil, false, fmt.Errorf("%s: %w", path, err)
 	}
 	lines = bytes.Split(text[:n], []byte{'\n'})
-	lines = lines[:len(lines)-1] // what follows the last end is no complete line
+	lines = lines[:len(lines)-1] // an incomplete line, or nothing
 	if from > 0 && len(lines) > 0 {
 		lines = lines[1:] // its beginning is missing
 	}
@@ -149,7 +150,7 @@ func Tail(path vfs.Path, size int64) (lines [][]byte, whole bool, err error) {
 }
 
 // maxLine bounds the length of a line in bytes, and so the memory for reading it. The longest lines
-// are records with measurements of very many weights.
+// are records with measurements of thousands of weights.
 const maxLine = 64 << 20
 
 // Log appends values to a file. Values appended together reach the operating system in one write,
@@ -164,8 +165,7 @@ type Log[T any] struct {
 // Create starts a new file at path. It is an error if there is one already.
 func Create[T any](path vfs.Path) (*Log[T], error) { return open[T](path, os.O_EXCL, 0) }
 
-// Continue continues the file at path after its first size bytes: the rest is cut off. A missing
-// file is created.
+// Continue truncates the file at path to size bytes, and appends to it. A missing file is created.
 func Continue[T any](path vfs.Path, size int64) (*Log[T], error) { return open[T](path, 0, size) }
 
 func open[T any](path vfs.Path, flag int, size int64) (*Log[T], error) {
