@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -35,7 +36,7 @@ func CreateEvents(dir vfs.Path, step int, at time.Time) (*EventFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	first := message(nil).double(eventWallTime, float64(at.UnixNano())/1e9).text(eventFileVersion, fileVersion)
+	first := message(nil).double(eventWallTime, seconds(at)).text(eventFileVersion, fileVersion)
 	start := event(step+1, at).message(eventSessionLog, message(nil).int(sessionStatus, sessionStart))
 	if err := errors.Join(w.put(first), w.put(start)); err != nil {
 		return nil, errors.Join(err, w.Close())
@@ -122,11 +123,13 @@ const fileVersion = "brain.Event:2"
 type message []byte
 
 func (m message) double(field protowire.Number, x float64) message {
-	return protowire.AppendFixed64(protowire.AppendTag(m, field, protowire.Fixed64Type), math.Float64bits(x))
+	m = protowire.AppendTag(m, field, protowire.Fixed64Type)
+	return protowire.AppendFixed64(m, math.Float64bits(x))
 }
 
 func (m message) float(field protowire.Number, x float32) message {
-	return protowire.AppendFixed32(protowire.AppendTag(m, field, protowire.Fixed32Type), math.Float32bits(x))
+	m = protowire.AppendTag(m, field, protowire.Fixed32Type)
+	return protowire.AppendFixed32(m, math.Float32bits(x))
 }
 
 func (m message) int(field protowire.Number, n int64) message {
@@ -142,8 +145,10 @@ func (m message) message(field protowire.Number, part message) message {
 }
 
 func event(step int, at time.Time) message {
-	return message(nil).double(eventWallTime, float64(at.UnixNano())/1e9).int(eventStep, int64(step))
+	return message(nil).double(eventWallTime, seconds(at)).int(eventStep, int64(step))
 }
+
+func seconds(at time.Time) float64 { return float64(at.UnixNano()) / 1e9 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -153,7 +158,7 @@ func masked(data []byte) uint32 {
 	return (sum>>15 | sum<<17) + 0xa282ead8
 }
 
-// frame encodes an event as a TFRecord: length, checksum of the length, event, checksum of the event.
+// frame encodes an event as a TFRecord: its length and its bytes, each followed by a checksum.
 func frame(event message) []byte {
 	out := binary.LittleEndian.AppendUint64(nil, uint64(len(event)))
 	out = binary.LittleEndian.AppendUint32(out, masked(out))
@@ -161,55 +166,12 @@ func frame(event message) []byte {
 	return binary.LittleEndian.AppendUint32(out, masked(event))
 }
 
-// tags maps the names of numbers to their TensorBoard tags, GROUP/NAME. The tag of any other number
-// is other/NAME.
-var tags = map[string]string{
-	"loss":              "train/loss",
-	"lr":                "train/learning rate",
-	"divergence":        "train/divergence from the teacher",
-	"cross_entropy":     "train/cross-entropy",
-	"grad_norm":         "train/gradient norm",
-	"distance":          "train/distance to the optimum",
-	"skipped":           "train/skipped steps",
-	"val_loss":          "validation/loss",
-	"val_ppl":           "validation/perplexity",
-	"tokens":            "speed/tokens",
-	"tokens_per_second": "speed/tokens per second",
-	"flops_per_second":  "speed/model FLOP per second",
-	"mfu":               "speed/model FLOP utilization",
-	"memory_bytes":      "speed/memory, bytes",
-	"seconds":           "speed/seconds",
-	"lambda":            "correction/λ",
-	"strength":          "correction/strength of the method",
-	"avg_err_norm":      "correction/mean norm of x − Q(x)",
-	"avg_corr_norm":     "correction/mean norm of λ(x − Q(x))",
-	"applied_params":    "correction/weights corrected",
-	"uncorrected":       "correction/weights left out",
-	"pareto":            "correction/stationarity",
-	"pareto_ste":        "correction/stationarity with the gradient at Q(x)",
-	"error_norm2":       "quantization/error, squared",
-	"error_rel":         "quantization/error, relative and squared",
-	"flip_rate":         "codes/share that changed",
-	"coherence":         "codes/coherence",
-	"coherence_vector":  "codes/coherence of weights",
-	"dwell_mean":        "codes/dwell time, mean",
-	"dwell_median":      "codes/dwell time, median",
-	"dwell_p90":         "codes/dwell time, ninth decile",
-	"dwell_max":         "codes/dwell time, largest",
-	"dwell_vector_mean": "codes/dwell time of weights, mean",
-	"visits":            "codes/visits",
-	"visit_sum":         "codes/largest sum of a visit",
-	"residual_max":      "codes/largest residual",
-}
-
+// tagOf returns the tag of a number; other/NAME for one without a tag of its own.
 func tagOf(name string) string {
 	if weight, ok := strings.CutPrefix(name, "weights."); ok {
-		at := strings.LastIndexByte(weight, '.')
-		_, short, _ := strings.Cut(tagOf(weight[at+1:]), "/")
-		return "weights, " + short + "/" + weight[:at]
+		dot := strings.LastIndexByte(weight, '.')
+		_, short, _ := strings.Cut(tagOf(weight[dot+1:]), "/")
+		return "weights, " + short + "/" + weight[:dot]
 	}
-	if tag, ok := tags[name]; ok {
-		return tag
-	}
-	return "other/" + name
+	return cmp.Or(names[name].tag, "other/"+name)
 }

@@ -33,14 +33,11 @@ type Writer[E Entry] struct {
 // an entry, as after a power failure; nil if there was no such line.
 func (w *Writer[E]) Damage() error { return w.damage }
 
-// Create starts a new metrics.jsonl at path. It is an error if there is one already: the
-// record of a run is never overwritten.
+// Create creates metrics.jsonl at path. An existing file is an error: the records of a run are
+// never overwritten.
 func Create(path vfs.Path) (*Writer[Record], error) {
 	log, err := jsonlines.Create[Record](path)
-	if err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
-	}
-	return &Writer[Record]{log: log}, nil
+	return &Writer[Record]{log: log}, err
 }
 
 // Resume opens the file at path for a run that continues after the given step. Entries of
@@ -50,13 +47,11 @@ func Create(path vfs.Path) (*Writer[Record], error) {
 func Resume[E Entry](path vfs.Path, step int) (*Writer[E], error) {
 	w := &Writer[E]{}
 	size, err := w.find(path, step)
-	if err == nil {
-		w.log, err = jsonlines.Continue[E](path, size)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
+		return nil, err
 	}
-	return w, nil
+	w.log, err = jsonlines.Continue[E](path, size)
+	return w, err
 }
 
 // find returns the size of the file up to the end of its last entry of at most the given
@@ -91,10 +86,10 @@ func (w *Writer[E]) find(path vfs.Path, step int) (size int64, err error) {
 // one (a training record and an evaluation).
 func (w *Writer[E]) Write(e E) error {
 	if e.at() < w.last {
-		return fmt.Errorf("metrics: record of step %d after one of step %d", e.at(), w.last)
+		return fmt.Errorf("record of step %d after one of step %d", e.at(), w.last)
 	}
 	if err := w.log.Append(e); err != nil {
-		return fmt.Errorf("metrics: step %d: %w", e.at(), err)
+		return fmt.Errorf("step %d: %w", e.at(), err)
 	}
 	w.last = e.at()
 	return nil
@@ -102,20 +97,10 @@ func (w *Writer[E]) Write(e E) error {
 
 // Sync makes everything written so far durable. It must be called before a checkpoint of
 // the same step is saved.
-func (w *Writer[E]) Sync() error {
-	if err := w.log.Sync(); err != nil {
-		return fmt.Errorf("metrics: %w", err)
-	}
-	return nil
-}
+func (w *Writer[E]) Sync() error { return w.log.Sync() }
 
 // Close makes everything written durable, and closes the file.
-func (w *Writer[E]) Close() error {
-	if err := w.log.Close(); err != nil {
-		return fmt.Errorf("metrics: %w", err)
-	}
-	return nil
-}
+func (w *Writer[E]) Close() error { return w.log.Close() }
 
 // Read returns the entries of the file at path, as [Each] yields them.
 func Read[E Entry](path vfs.Path) ([]E, error) {
@@ -136,13 +121,7 @@ func Read[E Entry](path vfs.Path) ([]E, error) {
 func Each[E Entry](path vfs.Path) iter.Seq2[E, error] {
 	return func(yield func(E, error) bool) {
 		for e, err := range entries[E](path) {
-			if errors.Is(err, jsonlines.ErrTorn) {
-				return
-			}
-			if err != nil {
-				err = fmt.Errorf("metrics: %w", err)
-			}
-			if !yield(e.Value, err) || err != nil {
+			if errors.Is(err, jsonlines.ErrTorn) || !yield(e.Value, err) || err != nil {
 				return
 			}
 		}
@@ -156,7 +135,8 @@ func entries[E Entry](path vfs.Path) iter.Seq2[jsonlines.Entry[E], error] {
 		last := 0
 		for e, err := range jsonlines.Read[E](path) {
 			if step := e.Value.at(); err == nil && step < last {
-				err = &jsonlines.Error{Path: path, Line: e.Line, Err: fmt.Errorf("step %d follows step %d", step, last)}
+				err = fmt.Errorf("step %d follows step %d", step, last)
+				err = &jsonlines.Error{Path: path, Line: e.Line, Err: err}
 			} else if err == nil {
 				last = step
 			}
@@ -176,30 +156,28 @@ func Last(path vfs.Path) (r Record, ok bool, err error) {
 		case errors.Is(err, fs.ErrNotExist):
 			return r, false, nil
 		case err != nil:
-			return r, false, fmt.Errorf("metrics: %w", err)
+			return r, false, err
 		case len(lines) == 0 && !whole:
 			continue // its last line is longer
 		case len(lines) == 0:
 			return r, false, nil
 		}
 		if err := plainjson.Unmarshal(lines[len(lines)-1], &r); err != nil {
-			return Record{}, false, fmt.Errorf("metrics: %s: the last record: %w", path, err)
+			return Record{}, false, fmt.Errorf("%s: the last record: %w", path, err)
 		}
 		return r, true, nil
 	}
 }
 
-// evaluationBytes limits the search for the newest evaluation, to thousands of usual records.
+// evaluationBytes bounds the search for the newest evaluation: thousands of usual records.
 const evaluationBytes = 1 << 20
 
-// LastEvaluation returns the newest record with a validation loss, searching the end of the metrics.jsonl at path.
+// LastEvaluation returns the newest record with a validation loss in the last MiB of the
+// metrics.jsonl at path.
 func LastEvaluation(path vfs.Path) (r Record, ok bool, err error) {
 	lines, _, err := jsonlines.Tail(path, evaluationBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, false, nil
-	}
-	if err != nil {
-		return r, false, fmt.Errorf("metrics: %w", err)
 	}
 	for _, line := range slices.Backward(lines) {
 		if bytes.Contains(line, []byte(`"val_loss":`)) {
@@ -207,5 +185,5 @@ func LastEvaluation(path vfs.Path) (r Record, ok bool, err error) {
 			return r, ok, nil
 		}
 	}
-	return r, false, nil
+	return r, false, err
 }

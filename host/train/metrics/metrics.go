@@ -67,12 +67,16 @@ func (n *Number) UnmarshalJSON(text []byte) error {
 // Record is one line of metrics.jsonl: the measurements after an optimizer step. A
 // nil field was not measured at that step and is left out.
 type Record struct {
-	Step     int     `json:"step"`               // optimizer steps done, from 1
-	Loss     Number  `json:"loss"`               // training loss without LOTION's regularizer, in nats per token, mean over the step's micro-batches
-	LR       Number  `json:"lr"`                 // α_t, the learning rate of the step
-	Lambda   *Number `json:"lambda,omitempty"`   // CAGE: λ_t, the strength of the correction in the step; 0 while silent or off, and if no weight is quantized
-	Strength *Number `json:"strength,omitempty"` // strength of another correction method, if it has one
-	Tokens   int64   `json:"tokens"`             // target tokens since the start of training, resumes included
+	Step int `json:"step"` // optimizer steps done, from 1
+	// Loss is the training loss without LOTION's regularizer, in nats per token: the mean over the
+	// micro-batches of the step.
+	Loss Number `json:"loss"`
+	LR   Number `json:"lr"` // α_t, the learning rate of the step
+	// Lambda is λ_t, the strength of CAGE's correction in the step: 0 while silent or off, and if no
+	// weight is quantized. Strength is the strength of another method, if it has one.
+	Lambda   *Number `json:"lambda,omitempty"`
+	Strength *Number `json:"strength,omitempty"`
+	Tokens   int64   `json:"tokens"` // target tokens since the start of training, resumes included
 
 	Counts map[string]int64 `json:"counts,omitempty"` // counters of the method so far, by name
 
@@ -80,49 +84,67 @@ type Record struct {
 	Divergence   *Number `json:"divergence,omitempty"`    // from the teacher's predictions
 	CrossEntropy *Number `json:"cross_entropy,omitempty"` // of the tokens: the loss without a teacher
 
-	Seconds         Number  `json:"seconds"`                     // seconds of steps since the start, resumes included; without evaluations, checkpoints, and measures of stationarity and of movement
-	TokensPerSecond *Number `json:"tokens_per_second,omitempty"` // over the steps since the previous record
-	FLOPSPerSecond  *Number `json:"flops_per_second,omitempty"`  // floating-point operations of the model, of forward and backward passes, over the same steps
-	MFU             *Number `json:"mfu,omitempty"`               // model FLOP utilization: FLOPSPerSecond as a share of the device's peak
-	MemoryBytes     *Number `json:"memory_bytes,omitempty"`      // resident size of the process
-	GradNorm        *Number `json:"grad_norm,omitempty"`         // ‖g‖₂ over all parameters, before clipping
+	// Seconds is the time of all steps so far, resumes included; without evaluations, checkpoints,
+	// and the measurement of stationarity and of movement.
+	Seconds Number `json:"seconds"`
+	// TokensPerSecond and FLOPSPerSecond are means over the steps since the previous record.
+	// FLOPSPerSecond counts the operations of the model's forward and backward passes, and MFU is
+	// its share of the device's peak.
+	TokensPerSecond *Number `json:"tokens_per_second,omitempty"`
+	FLOPSPerSecond  *Number `json:"flops_per_second,omitempty"`
+	MFU             *Number `json:"mfu,omitempty"`
+	MemoryBytes     *Number `json:"memory_bytes,omitempty"` // resident size of the process
+	GradNorm        *Number `json:"grad_norm,omitempty"`    // ‖g‖₂ over all parameters, unclipped
 
 	// Quantization error e = x − Q(x) over the quantized weights x.
 	ErrorNorm2    *Number `json:"error_norm2,omitempty"`    // Σ‖e‖²
 	ErrorRel      *Number `json:"error_rel,omitempty"`      // Σ‖e‖² / Σ‖x‖²
 	AvgErrNorm    *Number `json:"avg_err_norm,omitempty"`   // mean over the weights of ‖e‖₂
 	AvgCorrNorm   *Number `json:"avg_corr_norm,omitempty"`  // CAGE: mean over the weights of λ_t·‖e‖₂
-	AppliedParams *int    `json:"applied_params,omitempty"` // CAGE: number of weights that the correction was applied to
+	AppliedParams *int    `json:"applied_params,omitempty"` // CAGE: number of weights corrected
 
-	// Stationarity, ‖∇f + λ(x − Q(x))‖₂ (CAGE paper Eq. 2).
-	Pareto    *Number `json:"pareto,omitempty"`     // with ∇f at x: a forward pass without quantization
-	ParetoSTE *Number `json:"pareto_ste,omitempty"` // with the gradient that training uses, ∇f at Q(x)
+	// Stationarity, ‖∇f + λ(x − Q(x))‖₂ (CAGE paper Eq. 2): Pareto with ∇f at x, in a forward pass
+	// without quantization; ParetoSTE with the gradient that training uses, ∇f at Q(x).
+	Pareto    *Number `json:"pareto,omitempty"`
+	ParetoSTE *Number `json:"pareto_ste,omitempty"`
 
 	// Movement of the quantized weights between quantization cells, measured on a fixed random
 	// subset of their coordinates, over a window of the most recent samples. Times are in
 	// steps, with the sampling interval as resolution.
-	FlipRate        *Number `json:"flip_rate,omitempty"`         // fraction of codes that changed since the previous sample
-	Coherence       *Number `json:"coherence,omitempty"`         // mean over coordinates of |Σe| / Σ|e|, once the window is full
-	CoherenceVector *Number `json:"coherence_vector,omitempty"`  // ‖Σe‖₂ / Σ‖e‖₂ over all coordinates, once the window is full
-	DwellMean       *Number `json:"dwell_mean,omitempty"`        // dwell time: length of the visits of a code that overlap the window; mean,
-	DwellMedian     *Number `json:"dwell_median,omitempty"`      // median,
-	DwellP90        *Number `json:"dwell_p90,omitempty"`         // ninth decile,
-	DwellMax        *Number `json:"dwell_max,omitempty"`         // and largest, L_max (CAGE paper Eq. 9)
-	DwellVectorMean *Number `json:"dwell_vector_mean,omitempty"` // mean length of the vector visits, which end when any chosen code of a weight changes
-	Visits          *Number `json:"visits,omitempty"`            // visits since the first sample, mean over coordinates
-	VisitSum        *Number `json:"visit_sum,omitempty"`         // largest ‖E_k‖₂ of a vector visit (Eq. 8), over samples
-	ResidualMax     *Number `json:"residual_max,omitempty"`      // largest ‖e‖₂ of a weight's chosen coordinates, B (Eq. 11)
+
+	FlipRate *Number `json:"flip_rate,omitempty"` // fraction of codes changed since the last sample
+	// Coherence is the mean over coordinates of |Σe| / Σ|e|, CoherenceVector is ‖Σe‖₂ / Σ‖e‖₂ over
+	// all coordinates; both once the window is full.
+	Coherence       *Number `json:"coherence,omitempty"`
+	CoherenceVector *Number `json:"coherence_vector,omitempty"`
+	// Dwell times are the lengths of the visits of a code that overlap the window: their mean,
+	// median, 90th percentile, and maximum L_max (CAGE paper Eq. 9). DwellVectorMean is the mean
+	// length of the vector visits, which end when any chosen code of a weight changes.
+	DwellMean       *Number `json:"dwell_mean,omitempty"`
+	DwellMedian     *Number `json:"dwell_median,omitempty"`
+	DwellP90        *Number `json:"dwell_p90,omitempty"`
+	DwellMax        *Number `json:"dwell_max,omitempty"`
+	DwellVectorMean *Number `json:"dwell_vector_mean,omitempty"`
+	// Visits counts the visits since the first sample, as a mean over coordinates. VisitSum is the
+	// largest ‖E_k‖₂ of a vector visit (Eq. 8), over samples. ResidualMax is the largest ‖e‖₂ of a
+	// weight's chosen coordinates, B (Eq. 11).
+	Visits      *Number `json:"visits,omitempty"`
+	VisitSum    *Number `json:"visit_sum,omitempty"`
+	ResidualMax *Number `json:"residual_max,omitempty"`
 	// Weights has the measurements of individual tensors, by the name of the parameter. An
 	// empty map is written, like every other measured value; nil means not measured.
 	Weights map[string]WeightMeasures `json:"weights,omitzero"`
 
-	ValLoss *Number `json:"val_loss,omitempty"` // validation loss in nats per token, over the same batches at every step
-	ValPPL  *Number `json:"val_ppl,omitempty"`  // exp(ValLoss)
+	// ValLoss is the validation loss in nats per token, over the same batches at every step.
+	ValLoss *Number `json:"val_loss,omitempty"`
+	ValPPL  *Number `json:"val_ppl,omitempty"` // exp(ValLoss)
 
-	Distance *Number `json:"distance,omitempty"` // problems: √((x−x*)ᵀA(x−x*)), the distance from the optimum x*
+	Distance *Number `json:"distance,omitempty"` // problems: √((x−x*)ᵀA(x−x*)), x* the optimum
 
-	Skipped     int `json:"skipped,omitempty"`     // steps skipped so far because a value was not finite
-	Uncorrected int `json:"uncorrected,omitempty"` // skipped corrections of single weights so far, counted per step, because x − Q(x) was not finite
+	// Skipped counts the steps so far that were skipped because a value was not finite, and
+	// Uncorrected the corrections of single weights that were skipped because x − Q(x) was not.
+	Skipped     int `json:"skipped,omitempty"`
+	Uncorrected int `json:"uncorrected,omitempty"`
 }
 
 func (r Record) at() int { return r.Step }
@@ -160,10 +182,7 @@ func (v Vector) MarshalJSON() ([]byte, error) {
 			text = append(text, ',')
 		}
 		if f := float64(x); math.IsNaN(f) || math.IsInf(f, 0) {
-			one, err := Number(f).MarshalJSON()
-			if err != nil {
-				return nil, err
-			}
+			one, _ := Number(f).MarshalJSON() // a string
 			text = append(text, one...)
 			continue
 		}
@@ -204,7 +223,7 @@ func (s Sample) at() int { return s.Step }
 func ParseSample(line []byte) (Sample, error) {
 	var s Sample
 	if err := plainjson.Unmarshal(line, &s); err != nil {
-		return Sample{}, fmt.Errorf("metrics: no sample: %w", err)
+		return Sample{}, fmt.Errorf("not a sample: %w", err)
 	}
 	return s, nil
 }
@@ -212,9 +231,9 @@ func ParseSample(line []byte) (Sample, error) {
 // Summary is the result of a run. A nil field was not measured.
 type Summary struct {
 	Name       string `json:"name"`              // name of the run
-	Completed  bool   `json:"completed"`         // whether all steps were done; false for a run that was stopped
+	Completed  bool   `json:"completed"`         // whether all steps were done
 	Stopped    Stop   `json:"stopped,omitempty"` // reason why an incomplete run ended
-	Error      string `json:"error,omitempty"`   // the error that ended it; empty after a request to stop
+	Error      string `json:"error,omitempty"`   // that ended it; empty if interrupted
 	Steps      int    `json:"steps"`             // optimizer steps done
 	TotalSteps int    `json:"total_steps"`       // optimizer steps configured
 	Tokens     int64  `json:"tokens"`            // target tokens, as in records
@@ -227,13 +246,13 @@ type Summary struct {
 	Seconds         Number  `json:"seconds"`                     // seconds of steps, as in records
 	TokensPerSecond *Number `json:"tokens_per_second,omitempty"` // mean over the run
 	TrainLoss       *Number `json:"train_loss,omitempty"`        // of the last step
-	ValLoss         *Number `json:"val_loss,omitempty"`          // final, over the whole validation set, unless train.final_eval_batches is set
+	ValLoss         *Number `json:"val_loss,omitempty"`          // final (train.final_eval_batches)
 	ValPPL          *Number `json:"val_ppl,omitempty"`           // exp(ValLoss)
-	Distance        *Number `json:"distance,omitempty"`          // problems: √((x−x*)ᵀA(x−x*)) at the end
-	ErrorNorm2      *Number `json:"error_norm2,omitempty"`       // Σ‖x − Q(x)‖² before the last step, as in the last record
+	Distance        *Number `json:"distance,omitempty"`          // problems: as in records
+	ErrorNorm2      *Number `json:"error_norm2,omitempty"`       // Σ‖x − Q(x)‖² before the last step
 	ErrorRel        *Number `json:"error_rel,omitempty"`         // the same over Σ‖x‖²
-	Skipped         int     `json:"skipped"`                     // number of steps skipped because a value was not finite
-	Uncorrected     int     `json:"uncorrected,omitempty"`       // skipped corrections of single weights, because x − Q(x) was not finite
+	Skipped         int     `json:"skipped"`                     // as in records
+	Uncorrected     int     `json:"uncorrected,omitempty"`       // as in records
 
 	Sources []Epochs `json:"sources,omitempty"` // sources of a mixture, in its order
 
@@ -267,7 +286,7 @@ const (
 )
 
 // WriteSummary writes a summary to path as indented JSON, atomically.
-func WriteSummary(path vfs.Path, summary Summary) error { return atomicfile.WriteJSON(path, summary) }
+func WriteSummary(path vfs.Path, s Summary) error { return atomicfile.WriteJSON(path, s) }
 
 // maxSummary is the largest size of a summary in bytes, far above any real one.
 const maxSummary = 1 << 20
@@ -281,10 +300,10 @@ func ReadSummary(path vfs.Path) (s Summary, err error) {
 func readSummary(path vfs.Path, to any) error {
 	text, err := path.ReadSmallFile(maxSummary)
 	if err != nil {
-		return fmt.Errorf("metrics: %w", err)
+		return err
 	}
 	if err := plainjson.Unmarshal(text, to); err != nil {
-		return fmt.Errorf("metrics: %s: %w", path, err)
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
 }

@@ -312,7 +312,7 @@ func FuzzSample(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line []byte) {
 		s, err := metrics.ParseSample(line)
 		if err != nil {
-			if !strings.HasPrefix(err.Error(), "metrics: no sample: ") {
+			if !strings.HasPrefix(err.Error(), "not a sample: ") {
 				t.Fatal(err)
 			}
 			return

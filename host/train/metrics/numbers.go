@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"reflect"
@@ -29,7 +30,9 @@ func NumberNames(t reflect.Type) []string {
 
 // Value is one number of a record, with its name.
 type Value struct {
-	Name   string // as in metrics.jsonl; for a single weight weights.WEIGHT.NAME, and counts.NAME for counters of the method
+	// Name is the name in metrics.jsonl; of a single weight weights.WEIGHT.NAME, of a counter of the
+	// method counts.NAME.
+	Name   string
 	Number float64
 }
 
@@ -70,36 +73,67 @@ func valuesOf(prefix string, of any) (list []Value) {
 // Timed reports whether a number of a record or a summary is a time, a speed or a memory size,
 // which another run of the same configuration would not reproduce.
 func Timed(name string) bool {
-	return strings.HasSuffix(name, "seconds") || strings.HasSuffix(name, "per_second") || name == "mfu" || name == "memory_bytes"
+	return strings.HasSuffix(name, "seconds") || strings.HasSuffix(name, "per_second") ||
+		name == "mfu" || name == "memory_bytes"
 }
 
-// labels maps the names of numbers to their labels in figures and tables.
-var labels = map[string]string{
-	"loss": "training loss", "train_loss": "training loss", "val_loss": "validation loss",
-	"val_ppl": "validation perplexity", "divergence": "divergence from the teacher", "cross_entropy": "cross-entropy",
-	"error_rel": "quantization error, ‖x − Q(x)‖² / ‖x‖²", "error_norm2": "quantization error, ‖x − Q(x)‖²",
-	"distance": "distance to the optimum", "lambda": "λ", "strength": "strength of the method, if it is not CAGE", "lr": "learning rate", "grad_norm": "norm of the gradient",
-	"pareto": "stationarity, ‖∇f + λ(x − Q(x))‖", "pareto_ste": "stationarity with the straight-through gradient",
-	"flip_rate": "share of codes that changed", "dwell_mean": "mean dwell time, steps", "dwell_median": "median dwell time, steps",
-	"dwell_p90": "dwell time, 90th percentile, steps", "dwell_max": "longest dwell time, steps", "dwell_vector_mean": "mean dwell time of weights, steps",
-	"coherence": "coherence of residuals", "coherence_vector": "coherence of residuals, as vectors",
-	"residual_max": "largest residual norm of a weight", "visit_sum": "largest residual of a visit, ‖E‖", "visits": "visits of a coordinate",
-	"avg_err_norm": "mean norm of x − Q(x) of a weight", "avg_corr_norm": "mean norm of the correction of a weight",
-	"applied_params": "weights that the correction was applied to",
-	"tokens":         "tokens", "tokens_per_second": "tokens per second", "flops_per_second": "model operations per second",
-	"mfu": "share of the device that the model uses", "memory_bytes": "memory, bytes", "skipped": "steps left out",
-	"uncorrected": "corrections left out", "seconds": "seconds of training", "start_seconds": "seconds before the first step",
-	"plugin_seconds": "seconds until the plugins were ready", "epochs": "epochs",
-	"parameters": "parameters", "non_embedding_parameters": "parameters without embeddings", "steps": "steps",
+// names maps the names of numbers to their labels in figures and tables, and to their tags in
+// TensorBoard, GROUP/NAME. Numbers that only a summary has have no tag.
+var names = map[string]struct{ label, tag string }{
+	"loss":              {"training loss", "train/loss"},
+	"lr":                {"learning rate", "train/learning rate"},
+	"divergence":        {"divergence from the teacher", "train/divergence from the teacher"},
+	"cross_entropy":     {"cross-entropy", "train/cross-entropy"},
+	"grad_norm":         {"norm of the gradient", "train/gradient norm"},
+	"distance":          {"distance to the optimum", "train/distance to the optimum"},
+	"skipped":           {"steps skipped", "train/skipped steps"},
+	"val_loss":          {"validation loss", "validation/loss"},
+	"val_ppl":           {"validation perplexity", "validation/perplexity"},
+	"tokens":            {"tokens", "speed/tokens"},
+	"tokens_per_second": {"tokens per second", "speed/tokens per second"},
+	"flops_per_second":  {"model operations per second", "speed/model FLOP per second"},
+	"mfu":               {"share of the device that the model uses", "speed/model FLOP utilization"},
+	"memory_bytes":      {"memory, bytes", "speed/memory, bytes"},
+	"seconds":           {"seconds of training", "speed/seconds"},
+	"lambda":            {"λ", "correction/λ"},
+	"strength":          {"strength of a method other than CAGE", "correction/strength of the method"},
+	"avg_err_norm":      {"mean norm of x − Q(x) of a weight", "correction/mean norm of x − Q(x)"},
+	"avg_corr_norm": {"mean norm of the correction of a weight",
+		"correction/mean norm of λ(x − Q(x))"},
+	"applied_params": {"weights that the correction was applied to", "correction/weights corrected"},
+	"uncorrected":    {"corrections skipped", "correction/weights left out"},
+	"pareto":         {"stationarity, ‖∇f + λ(x − Q(x))‖", "correction/stationarity"},
+	"pareto_ste": {"stationarity with the straight-through gradient",
+		"correction/stationarity with the gradient at Q(x)"},
+	"error_norm2": {"quantization error, ‖x − Q(x)‖²", "quantization/error, squared"},
+	"error_rel": {"quantization error, ‖x − Q(x)‖² / ‖x‖²",
+		"quantization/error, relative and squared"},
+	"flip_rate":         {"share of codes that changed", "codes/share that changed"},
+	"coherence":         {"coherence of residuals", "codes/coherence"},
+	"coherence_vector":  {"coherence of residuals, as vectors", "codes/coherence of weights"},
+	"dwell_mean":        {"mean dwell time, steps", "codes/dwell time, mean"},
+	"dwell_median":      {"median dwell time, steps", "codes/dwell time, median"},
+	"dwell_p90":         {"dwell time, 90th percentile, steps", "codes/dwell time, ninth decile"},
+	"dwell_max":         {"longest dwell time, steps", "codes/dwell time, largest"},
+	"dwell_vector_mean": {"mean dwell time of weights, steps", "codes/dwell time of weights, mean"},
+	"visits":            {"visits of a coordinate", "codes/visits"},
+	"visit_sum":         {"largest residual of a visit, ‖E‖", "codes/largest sum of a visit"},
+	"residual_max":      {"largest residual norm of a weight", "codes/largest residual"},
+
+	// Only in summaries.
+	"train_loss":               {"training loss", ""},
+	"start_seconds":            {"seconds before the first step", ""},
+	"plugin_seconds":           {"seconds until the plugins were ready", ""},
+	"epochs":                   {"epochs", ""},
+	"parameters":               {"parameters", ""},
+	"non_embedding_parameters": {"parameters without embeddings", ""},
+	"steps":                    {"steps", ""},
 }
 
 // Label returns the label of a number, of a record or of a summary, for figures and
 // tables. An unknown name, such as that of an evaluation's metric, is its own label.
 func Label(name string) string {
-	if label, ok := labels[name]; ok {
-		return label
-	}
-	return name
+	return cmp.Or(names[name].label, name)
 }
 
 // Short formats a number with six digits, but an integer with all digits, for steps and tokens.
