@@ -86,7 +86,11 @@ func (d *decoder) decode() *Config {
 			d.defaults(t, suggested)
 		}
 	}
-	d.relations()
+	d.requireTables()
+	d.foreignKeys()
+	if len(d.Errs) == 0 {
+		d.relations()
+	}
 	return d.cfg
 }
 
@@ -116,18 +120,37 @@ func (d *decoder) reportUnknown(t table, key string, raw any) {
 			"write it above all tables, or as a table ["+key+"]")
 		return
 	}
-	var elsewhere []string // keys of that name in other tables
-	for _, other := range new(Config).tables() {
-		if k := other.key(key); k != nil && other.plugin == nil && !other.list {
-			elsewhere = append(elsewhere, other.path(key))
+	if schema.Nearest(key, t.names()) == "" {
+		var tables []string // those that have the key
+		for _, other := range d.schema {
+			if other.key(key) != nil && other.plugin == nil && !other.list {
+				tables = append(tables, other.title())
+				d.Excuse(other.path(key)) // it is misplaced, not missing
+			}
+		}
+		if len(tables) > 0 {
+			d.Report(t.path(key), "unknown key", "keys of this name belong in "+
+				strings.Join(tables, ", ")+", or in the table of a plugin, such as [quantizer]")
+			return
 		}
 	}
-	if len(elsewhere) == 1 {
-		d.Excuse(elsewhere[0]) // avoids a second report, that it is missing
-		d.Report(t.path(key), "unknown key", "did you mean "+elsewhere[0]+"?")
+	d.Unknown(t.name, key, raw, t.names())
+}
+
+// requireTables reports the keys that are required only in some configurations: the training data,
+// and the teacher in the table of distillation.
+func (d *decoder) requireTables() {
+	c := d.cfg
+	if !c.Model.Language() || !d.Good("model", "model.kind") {
 		return
 	}
-	d.Unknown(t.name, key, raw, t.names())
+	data, distillation := table{name: "data", keys: c.Data.keys()}, c.Train.Distillation.table()
+	if !c.untrained && !d.Given("data.train") && d.raw("data.mixture") == nil && d.Good("data") {
+		d.reportMissing(data, *data.key("train"))
+	}
+	if d.raw(distillationTable) != nil && !d.Given(teacherKey) && d.Good("train", distillationTable) {
+		d.reportMissing(distillation, *distillation.key("teacher"))
+	}
 }
 
 // defaults sets the keys that are not given to their defaults, and reports missing ones.
