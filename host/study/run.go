@@ -240,17 +240,13 @@ func (s *Study) checkOurs() error {
 	})
 }
 
-// check looks for the files that the cells need, runs the survey, and prepares the questions of
-// evaluations, before any cell is trained. It reports all problems together.
+// check runs the survey, and prepares the questions of evaluations, before any cell is trained. It
+// reports all problems together.
 func (s *Study) check(ctx context.Context, cells []Cell, survey Survey) error {
 	var found problems
 	var list []*config.Config
 	var names []string
 	for _, c := range cells {
-		if err := c.Config.CheckFiles(); err != nil {
-			found.add(err, s.Label(c))
-			continue
-		}
 		list, names = append(list, c.Config), append(names, s.Label(c))
 	}
 	if survey != nil && len(list) > 0 {

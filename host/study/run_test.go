@@ -15,9 +15,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/train/build"
+	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -180,8 +184,11 @@ func TestInterruptedAndLocked(t *testing.T) {
 // Files that cells need are looked for before any is trained.
 func TestMissingData(t *testing.T) {
 	s := tiny(t, "", `data.train="none.tokens"`)
-	_, err := run(t, s, study.RunOptions{Command: []string{"false"}})
-	if err == nil || !strings.HasPrefix(err.Error(), "base.toml:") || !strings.HasSuffix(err.Error(), `: data.train: no file "none.tokens"; make a token file with: cage data prepare`) {
+	survey := func(ctx context.Context, list []*config.Config) []config.Finding {
+		return build.Survey(ctx, list, testrun.Finder(t), plugin.Options{})
+	}
+	_, err := run(t, s, study.RunOptions{Command: []string{"false"}, Survey: survey})
+	if err == nil || !strings.HasPrefix(err.Error(), "base.toml:") || !strings.HasSuffix(err.Error(), `: data.train: open none.tokens: no such file or directory; make token files with `+"`cage data prepare`") {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(s.Cells[0].Dir); err == nil {

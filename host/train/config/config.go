@@ -3,12 +3,13 @@
 // It reads configuration files and command-line overrides, and writes resolved configurations. The
 // keys of a table are a list of [schema.Key], defined in the package that implements the table:
 // [model] and its presets in host/model, [schedule], [method] and [diagnostics] in host/cage. Keys
-// that concern several packages, or none, are defined in tables.go. Validation, defaults, [Config.Encode]
-// and [Reference] all derive from these lists, so they cannot disagree.
+// that concern several packages, or none, are defined in tables.go. Validation, defaults,
+// [Config.Encode] and [Reference] all derive from these lists, so they cannot disagree.
 //
 // A problem is reported as an [*plaintoml.Error] with the file, line and key, the value found and a
-// hint at a valid one. All problems of a file are reported at once, as [plaintoml.Errors]. Keys are
-// case-sensitive, and an unknown key is an error.
+// hint at a valid one. All invalid, unknown and missing keys of a file are reported at once, as
+// [plaintoml.Errors]; if there are none, all contradictions between keys. Keys are case-sensitive,
+// and an unknown key is an error.
 //
 // Only the configuration file is read, with one exception: sizes of the model that the file leaves
 // out are read from the model in model.init.
@@ -17,8 +18,8 @@
 // plugin declares its own parameters; the code that starts it checks them and reports problems with
 // [Config.ErrorAt] and [schema.Nearest].
 //
-// Relative paths of data, tokenizer and output are relative to the working directory of the process, not to the
-// configuration file.
+// Relative paths of data, tokenizer and output are relative to the working directory of the
+// process, not to the configuration file.
 package config
 
 import (
@@ -61,8 +62,8 @@ type Config struct {
 
 // ErrorAt returns an error about a key, positioned at the key or at the override that set it. If
 // the key has its default, the position is that of its table, or else line 1. Use [Plugin.Path] for
-// the key of a plugin's parameter. Set Hint on the result to suggest a valid value. As with fmt.Errorf,
-// %w wraps the cause.
+// the key of a plugin's parameter. Set Hint on the result to suggest a valid value. As with
+// fmt.Errorf, %w wraps the cause.
 func (c *Config) ErrorAt(key, format string, args ...any) *plaintoml.Error {
 	return c.places.ErrorAt(key, format, args...)
 }
@@ -75,10 +76,10 @@ func (c *Config) Given(key string) bool { return c.places.Stands(key) }
 func (c *Config) Changed(change func(*Config) error) (*Config, error) {
 	out := *c
 	q, o := &out.Quantizer, &out.Optimizer
-	q.Weights, q.Activations, q.Overrides = q.Weights.copy(), q.Activations.copy(), slices.Clone(q.Overrides)
-	for _, role := range ownRoles {
+	for _, role := range append([]string{RoleWeights, RoleActivations}, ownRoles...) {
 		*q.role(role) = (*q.role(role)).copy()
 	}
+	q.Overrides = slices.Clone(q.Overrides)
 	for i := range q.Overrides {
 		q.Overrides[i].Plugin = q.Overrides[i].Plugin.copy()
 	}
@@ -93,8 +94,8 @@ func (c *Config) Changed(change func(*Config) error) (*Config, error) {
 // Untrained reports whether train.steps is 0: the run only holds an imported model.
 func (c *Config) Untrained() bool { return c.untrained }
 
-// WithoutTraining returns the configuration of a run in directory out that only holds this model: it
-// has no steps or method, the quantizer of the last step, and the validation set, if any.
+// WithoutTraining returns the configuration of a run in directory out that only contains this
+// model: it has no steps or method, the quantizer of the last step, and the validation set, if any.
 func (c *Config) WithoutTraining(out string) *Config {
 	last := *c.Quantizer.At(c.Train.Steps, c.Train.Steps).Forward()
 	held, _ := c.Changed(func(c *Config) error {
@@ -109,7 +110,9 @@ func (c *Config) WithoutTraining(out string) *Config {
 }
 
 // Plugins lists the plugins of all tables, the quantizers first.
-func (c *Config) Plugins() []*Plugin { return append(c.Quantizer.Plugins(), c.Optimizer.Plugins()...) }
+func (c *Config) Plugins() []*Plugin {
+	return append(c.Quantizer.Plugins(), c.Optimizer.Plugins()...)
+}
 
 // Kinds of data.
 const (
@@ -124,12 +127,12 @@ type Data struct {
 	Mixture          []Source
 	Validation       string
 	Tokenizer        string // path of a tokenizer.json; "": as recorded in the token file
-	Mismatch         string // policy if the tokenizers of data and model differ: mismatchRefuse or MismatchAllow
+	Mismatch         string // if the model has another tokenizer: mismatchRefuse or MismatchAllow
 	Documents        string // text only: documentsJoined or documentsSeparate
 	Packing          string // conversations only: defaultPacking or "none"
 	Epochs           int    // conversations only
 	Seed             int64  // of the sampler's permutation
-	TrainSHA256      string // expected hash of the token ids in Train, in lower-case hexadecimal; "": any
+	TrainSHA256      string // expected hash of the token ids in Train, hexadecimal; "": any
 	ValidationSHA256 string // the same for Validation
 }
 
@@ -250,16 +253,15 @@ func (t *Train) Averaging() *cage.Average {
 func (t *Train) averageProblems() (out schema.Problems) {
 	from := schema.Decimal(t.AverageFrom)
 	p := schema.Problem{Key: "train.average_from", Found: "the float " + from,
-		Hint: "want a fraction of the steps below 1, or the number of the step where the average begins"}
+		Hint: "want a fraction of the steps below 1, or the number of the first step of the average"}
 	out.Unless(t.AverageFrom < 1 || t.AverageFrom == math.Trunc(t.AverageFrom), p)
-	p.With = []string{"train.average", "train.steps"}
 	p.Found = fmt.Sprintf("step %s in a run of %d steps", from, t.Steps)
 	out.Unless(t.Steps == 0 || t.Averaging() == nil || t.AverageFrom <= float64(t.Steps), p)
 	return out
 }
 
-// IdleAverage lists the keys of the average that have no effect with this train.average, but are not
-// at their defaults.
+// IdleAverage lists the keys of the average that have no effect with this train.average, although
+// they are set.
 func (t *Train) IdleAverage() (keys []string) {
 	if t.Average != averageEMA && t.AverageDecay != defaultAverageDecay {
 		keys = append(keys, "train.average_decay")
@@ -276,7 +278,8 @@ const TeacherInitial = "initial"
 
 // Distillation configures the teacher, and the divergence from it that is minimized.
 type Distillation struct {
-	Teacher string // TeacherInitial, or the directory of a run or of a Hugging Face checkpoint; "": no teacher
+	// Teacher is TeacherInitial, or the directory of a run or of a Hugging Face checkpoint; "": none.
+	Teacher string
 
 	// Parameters of the divergence, as package host/model defines it.
 	Beta, Temperature, Weight float64
@@ -322,7 +325,8 @@ type Device struct {
 // Hashes returns the expected hashes of the token ids, by the paths of their files; the
 // files of the training set have one hash together. Unknown hashes are left out.
 func (d *Data) Hashes() map[string]string {
-	hashes := map[string]string{strings.Join(d.Files(), ", "): d.TrainSHA256, d.Validation: d.ValidationSHA256}
+	hashes := map[string]string{
+		strings.Join(d.Files(), ", "): d.TrainSHA256, d.Validation: d.ValidationSHA256}
 	maps.DeleteFunc(hashes, func(_, hash string) bool { return hash == "" })
 	return hashes
 }
@@ -333,7 +337,8 @@ func (d *Data) Hashes() map[string]string {
 func ChangedData(recorded, now map[string]string) string {
 	for _, path := range slices.Sorted(maps.Keys(recorded)) {
 		if hash, ok := now[path]; ok && hash != recorded[path] {
-			return fmt.Sprintf("%s holds other tokens now: their SHA-256 is %.12s…, was %.12s…", path, hash, recorded[path])
+			return fmt.Sprintf("%s contains other tokens now: their SHA-256 is %.12s…, was %.12s…",
+				path, hash, recorded[path])
 		}
 	}
 	return ""

@@ -209,26 +209,6 @@ func TestByteOrderMark(t *testing.T) {
 	parse(t, "\ufeff"+small)
 }
 
-func TestCheckFiles(t *testing.T) {
-	t.Chdir(t.TempDir())
-	if err := os.WriteFile("a.tok", nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir("dir", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	c := parse(t, small, `data.tokenizer="dir"`)
-	err := c.CheckFiles()
-	want := `dir/demo.toml:8: data.validation: no file "b.tok"; make a token file with: cage data prepare
---set data.tokenizer="dir": data.tokenizer: "dir" is not a regular file; want a tokenizer.json; leave the key out for the tokenizer recorded in the token file`
-	if err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
-	}
-	if err := parse(t, small, `data.validation="a.tok"`).CheckFiles(); err != nil {
-		t.Error(err)
-	}
-}
-
 // problem is the shortest configuration of a problem without data.
 const problem = `[model]
 kind = "quadratic"

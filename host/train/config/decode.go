@@ -215,17 +215,22 @@ func (d *decoder) plugins() {
 		*q.role(role), _ = d.plugin(roleTable(role, &Plugin{}))
 	}
 	q.Overrides = readList(d, func(o *Override) table { return overrideTable(o, &Plugin{}) },
-		func(o *Override, t table, values map[string]any) { o.Table, o.Plugin = t.name, d.readPlugin(t, values) })
+		func(o *Override, t table, values map[string]any) {
+			o.Table, o.Plugin = t.name, d.readPlugin(t, values)
+		})
 	o.Rest = &Plugin{}
 	d.plugin(o.table(&o.Plugin))
 	d.plugin(o.restTable(o.Rest))
 	o.Groups = readList(d, func(g *Group) table { return groupTable(g, &Plugin{}) },
-		func(g *Group, t table, values map[string]any) { g.Table, g.Plugin = t.name, d.readPlugin(t, values) })
+		func(g *Group, t table, values map[string]any) {
+			g.Table, g.Plugin = t.name, d.readPlugin(t, values)
+		})
 }
 
-// readList reads an array of tables. one binds the table of an element; read decodes its values.
-func readList[T any](d *decoder, one func(*T) table, read func(e *T, t table, values map[string]any)) []T {
-	t := one(new(T))
+// readList reads an array of tables. bind returns the table of an element; read decodes its values.
+func readList[T any](d *decoder, bind func(*T) table,
+	read func(e *T, t table, values map[string]any)) []T {
+	t := bind(new(T))
 	raw := d.raw(t.name)
 	if raw == nil {
 		return nil
@@ -237,7 +242,7 @@ func readList[T any](d *decoder, one func(*T) table, read func(e *T, t table, va
 	}
 	out := make([]T, len(list))
 	for i, values := range list {
-		element := one(&out[i])
+		element := bind(&out[i])
 		element.name = plaintoml.Indexed(t.name, i)
 		read(&out[i], element, values)
 	}
@@ -279,13 +284,19 @@ func (d *decoder) readPlugin(t table, values map[string]any) *Plugin {
 		}
 	})
 	slices.Sort(params)
-	selecting, hint := []string{"match", "roles"}, `want match, roles or both, such as roles = "head"; match = "*" is all parameters`
-	if t.key("layers") != nil {
-		selecting, hint = []string{"match", "layers", "from", "to"}, `want match, layers, from or to, such as layers = [0, -1]; match = "*" is everything`
+	var selecting []string // the keys of which a group or an override needs one
+	hint := `want match, roles or both, such as roles = "head"; match = "*" selects all parameters`
+	switch {
+	case t.key("roles") != nil:
+		selecting = []string{"match", "roles"}
+	case t.key("layers") != nil:
+		selecting = []string{"match", "layers", "from", "to"}
+		hint = `want match, layers, from or to, such as layers = [0, -1]; match = "*" selects everything`
 	}
-	if (t.key("roles") != nil || t.key("layers") != nil) && !slices.ContainsFunc(selecting, func(key string) bool {
-		return d.Given(t.path(key))
-	}) && !slices.ContainsFunc(selecting, func(key string) bool { return d.misspelt(t, key, params) }) {
+	given := func(key string) bool { return d.Given(t.path(key)) }
+	misspelt := func(key string) bool { return d.misspelt(t, key, params) }
+	if selecting != nil && !slices.ContainsFunc(selecting, given) &&
+		!slices.ContainsFunc(selecting, misspelt) {
 		d.Report(t.name, "selects nothing", hint)
 	}
 	d.checkPluginNamed(t, values, params)

@@ -100,8 +100,11 @@ func Diff(a, b *Config) ([]Difference, error) {
 
 // Incidental lists the keys that do not affect what a run computes and records.
 func Incidental() []string {
-	return []string{"train.out", "train.checkpoint_every", "train.checkpoint_minutes", "train.keep", "train.recompute", "train.tensorboard", "device.threads", "device.peak_tflops",
-		"device.allocator", "device.preallocate", "device.memory_fraction", "device.cache", "device.timeout_minutes"}
+	return []string{
+		"train.out", "train.checkpoint_every", "train.checkpoint_minutes", "train.keep",
+		"train.recompute", "train.tensorboard", "device.threads", "device.peak_tflops",
+		"device.allocator", "device.preallocate", "device.memory_fraction", "device.cache",
+		"device.timeout_minutes"}
 }
 
 // Fingerprint returns a hash of everything that determines what a run computes and records.
@@ -132,66 +135,54 @@ func (c *Config) Fingerprint() (string, error) {
 func (c *Config) settings(shared bool) ([]setting, error) {
 	w := settingsWriter{}
 	for _, t := range c.tables() {
-		if t.name == mixtureTable(&Source{}).name {
+		switch {
+		case t.name == "data.mixture":
 			for i := range c.Data.Mixture {
 				source := mixtureTable(&c.Data.Mixture[i])
 				source.name = plaintoml.Indexed(t.name, i)
 				w.table(source, c)
 			}
-			continue
-		}
-		if t.plugin == nil {
-			w.table(t, c)
-			continue
-		}
-		for _, t := range c.pluginTablesOf(t.name, shared) {
+		case t.name == "quantizer": // the first one of a plugin
+			for _, t := range c.configuredPlugins(shared) {
+				w.table(t, c)
+			}
+		case t.plugin == nil:
 			w.table(t, c)
 		}
 	}
 	return w.settings, w.err
 }
 
-// pluginTablesOf returns the configured tables of that name: none, one, or for an array any number.
-func (c *Config) pluginTablesOf(name string, shared bool) (list []table) {
+// configuredPlugins returns the tables of plugins that the configuration has, in the order of
+// pluginTables.
+func (c *Config) configuredPlugins(shared bool) (list []table) {
 	q, o := &c.Quantizer, &c.Optimizer
-	orNone := func(p *Plugin) *Plugin {
-		if p == nil {
-			return &Plugin{Name: noPlugin}
-		}
-		return p
-	}
+	orNone := func(p *Plugin) *Plugin { return cmp.Or(p, &Plugin{Name: noPlugin}) }
 	switch {
-	case name == "quantizer" && shared && q.Weights != nil:
-		list = []table{quantizerTable(q.Weights)}
-	case name == "quantizer.weights" && !shared:
-		list = []table{roleTable(RoleWeights, orNone(q.Weights))}
-	case name == "quantizer.activations" && !shared:
-		list = []table{roleTable(RoleActivations, orNone(q.Activations))}
-	case slices.Contains(ownRoles, strings.TrimPrefix(name, "quantizer.")):
-		role := strings.TrimPrefix(name, "quantizer.")
+	case !shared:
+		list = append(list, roleTable(RoleWeights, orNone(q.Weights)),
+			roleTable(RoleActivations, orNone(q.Activations)))
+	case q.Weights != nil:
+		list = append(list, quantizerTable(q.Weights))
+	}
+	for _, role := range ownRoles {
 		if p := *q.role(role); p != nil {
-			list = []table{roleTable(role, p)}
+			list = append(list, roleTable(role, p))
 		}
-	case name == "quantizer.overrides":
-		for i := range q.Overrides {
-			t := overrideTable(&q.Overrides[i], orNone(q.Overrides[i].Plugin))
-			t.name = plaintoml.Indexed(t.name, i)
-			list = append(list, t)
-		}
-	case name == "optimizer":
-		list = []table{o.table(&o.Plugin)}
-	case name == "optimizer.rest" && o.Rest != nil:
-		list = []table{o.restTable(o.Rest)}
-	case name == "optimizer.groups":
-		for i := range o.Groups {
-			g := &o.Groups[i]
-			t := groupTable(g, &Plugin{})
-			if g.Plugin != nil {
-				t = groupTable(g, g.Plugin)
-			}
-			t.name = plaintoml.Indexed(t.name, i)
-			list = append(list, t)
-		}
+	}
+	for i := range q.Overrides {
+		t := overrideTable(&q.Overrides[i], orNone(q.Overrides[i].Plugin))
+		t.name = plaintoml.Indexed(t.name, i)
+		list = append(list, t)
+	}
+	list = append(list, o.table(&o.Plugin))
+	if o.Rest != nil {
+		list = append(list, o.restTable(o.Rest))
+	}
+	for i := range o.Groups {
+		t := groupTable(&o.Groups[i], cmp.Or(o.Groups[i].Plugin, &Plugin{}))
+		t.name = plaintoml.Indexed(t.name, i)
+		list = append(list, t)
 	}
 	return list
 }
@@ -224,7 +215,7 @@ func (w *settingsWriter) table(t table, c *Config) {
 		}
 		switch unnamed := t.plugin.Name == ""; {
 		case v == nil || k.Name == "plugin" && unnamed:
-		case k.Name == "plugin": // never a default, because the schema does not determine what a plugin does
+		case k.Name == "plugin": // never a default: the schema does not define what a plugin does
 			w.add(t.name, k.Name, v, false)
 		case k.Name != "sha256":
 			w.add(t.name, k.Name, v, reflect.DeepEqual(v, k.DefaultValue()))
@@ -243,8 +234,9 @@ func Reference() string {
 	var b strings.Builder
 	b.WriteString("# Configuration of a training run\n\n" +
 		"A TOML file. Keys match exactly; an unknown key is an error. Any key can be set on the\n" +
-		"command line: `--set train.steps=100`, `--set 'model.preset=\"30M\"'`; in an array of tables by index,\n" +
-		"`--set 'quantizer.overrides[0].bits=3'`, where the first free index adds a table.\n")
+		"command line: `--set train.steps=100`, `--set 'model.preset=\"30M\"'`; in an array of\n" +
+		"tables by index, `--set 'quantizer.overrides[0].bits=3'`, where the first unused index\n" +
+		"adds a table.\n")
 	for _, t := range new(Config).tables() {
 		b.WriteString("\n## " + t.title() + "\n\n")
 		if t.doc != "" {
@@ -287,12 +279,14 @@ func Reference() string {
 		}
 	}
 	b.WriteString("\n## Presets\n\n" +
-		"`model.preset` fixes the sizes of the model. The other columns are the defaults of keys that the\n" +
-		"file leaves out. Parameters do not count the embedding and the output head. The OLMo2\n" +
-		"presets 30M and 60M are OLMo-core's, whose names count the embedding, too; 50M has the sizes of the Llama 50M.\n" +
-		"1700M and 3200M are from the training script of QuEST's code (train.sh), with its 10.75 and\n" +
-		"20 billion tokens: 6 for each parameter, where the smaller ones have 100.\n\n" +
-		"| kind | preset | layers | heads | width | hidden | parameters | context | vocab | batch | accumulate | steps | warm-up | rate |\n" +
+		"`model.preset` fixes the sizes of the model. The other columns are the defaults of keys\n" +
+		"that the file leaves out. Parameters do not count the embedding and the output head. The\n" +
+		"OLMo2 presets 30M and 60M are OLMo-core's, whose names count the embedding, too; 50M has\n" +
+		"the sizes of the Llama 50M. 1700M and 3200M are from the training script of QuEST's code\n" +
+		"(train.sh), with its 10.75 and 20 billion tokens: 6 per parameter, while the smaller ones\n" +
+		"have 100.\n\n" +
+		"| kind | preset | layers | heads | width | hidden | parameters | context | vocab " +
+		"| batch | accumulate | steps | warm-up | rate |\n" +
 		"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, p := range architecture.Presets() {
 		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %s |\n",
@@ -368,11 +362,13 @@ func (t table) selector(c *Config) (key, value string) {
 // applies reports whether a key applies to the configuration's kind of model. The keys of other
 // methods also apply: they have their defaults.
 func (t table) applies(k schema.Key, c *Config) bool {
-	if c.untrained && c.trains(t.name) || t.name == distillationTable && c.Train.Distillation.Teacher == "" {
+	switch {
+	case c.untrained && c.trains(t.name):
 		return false
-	}
-	if t.name == "train" && k.Name == "steps" && c.Data.Kind == KindChat && c.Train.Steps == 0 && !c.untrained {
-		return false // the number of steps follows from the conversations
+	case t.name == distillationTable && c.Train.Distillation.Teacher == "":
+		return false
+	case t.path(k.Name) == "train.steps" && c.Data.Kind == KindChat && c.Train.Steps == 0:
+		return c.untrained // otherwise the conversations determine the number of steps
 	}
 	if k.For == nil || t.name == "method" {
 		return t.models == nil || slices.Contains(t.models, c.Model.Kind)
@@ -380,7 +376,8 @@ func (t table) applies(k schema.Key, c *Config) bool {
 	return k.Belongs(c.Model.Kind)
 }
 
-// trains reports whether runs without steps lack the table. [data] may name a validation set.
+// trains reports whether the table only concerns training. [data] may name a validation set.
 func (c *Config) trains(table string) bool {
-	return table == "schedule" || table == distillationTable || table == "data" && c.Data.Validation == ""
+	return table == "schedule" || table == distillationTable ||
+		table == "data" && c.Data.Validation == ""
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -44,7 +43,8 @@ func Parse(path string, text []byte, overrides []string) (*Config, error) {
 
 func resolve(doc *plaintoml.Document, text []byte, overrides []string) (*Config, error) {
 	if len(overrides) == 0 && len(bytes.TrimSpace(text)) == 0 {
-		return nil, &plaintoml.Error{File: doc.File(), Line: 1, Msg: "the file is empty", Hint: "want a TOML file that describes a training run"}
+		return nil, &plaintoml.Error{File: doc.File(), Line: 1, Msg: "the file is empty",
+			Hint: "want a TOML file that describes a training run"}
 	}
 	if doc.Lookup("study") != nil {
 		e := doc.ErrorAt("study", "describes a study, not a training run")
@@ -62,7 +62,8 @@ func resolve(doc *plaintoml.Document, text []byte, overrides []string) (*Config,
 // the document's; later settings take precedence over earlier ones. The document is not modified.
 // initial is the model to start from, whose directory need not exist yet; nil: as in the document.
 // The error is [plaintoml.Errors].
-func Resolve(doc *plaintoml.Document, settings []plaintoml.Setting, initial *Initial) (*Config, error) {
+func Resolve(doc *plaintoml.Document, settings []plaintoml.Setting,
+	initial *Initial) (*Config, error) {
 	doc = doc.Clone()
 	d := newDecoder(doc)
 	if d.given = initial; initial != nil {
@@ -110,44 +111,6 @@ func (c *Config) CheckSteps() error {
 	return nil
 }
 
-// CheckFiles reports, as [plaintoml.Errors], the files in keys of [data] that are missing or not
-// regular. Load does not check them, so that a configuration can be read and shown on any machine.
-func (c *Config) CheckFiles() error {
-	var errs plaintoml.Errors
-	type named struct{ key, path, hint string }
-	files := []named{
-		{"data.validation", c.Data.Validation, "make a token file with: cage data prepare"},
-		{"data.tokenizer", c.Data.Tokenizer, "want a tokenizer.json; leave the key out for the tokenizer recorded in the token file"},
-	}
-	for i, path := range c.Data.Files() {
-		files = append(files, named{c.Data.FileKey(i), path, "make a token file with: cage data prepare"})
-	}
-	for _, f := range files {
-		if found, _ := filepath.Glob(f.path); f.path == "" || len(found) > 0 && !slices.Contains(found, f.path) {
-			continue // a pattern with matches
-		}
-		info, err := os.Stat(f.path)
-		var e *plaintoml.Error
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			e = c.ErrorAt(f.key, "no file %q", f.path)
-		case err != nil:
-			e = c.ErrorAt(f.key, "cannot read %q: %s", f.path, plaintoml.Reason(err))
-		case !info.Mode().IsRegular():
-			e = c.ErrorAt(f.key, "%q is not a regular file", f.path)
-		default:
-			continue
-		}
-		e.Hint, e.Cause = f.hint, err
-		errs = append(errs, e)
-	}
-	if len(errs) == 0 {
-		return nil
-	}
-	errs.Sort()
-	return errs
-}
-
 // RunFile is the file of a run directory that holds its configuration.
 const RunFile = "run.toml"
 
@@ -160,20 +123,28 @@ const (
 )
 
 func (c *Config) initKeys() []schema.Key {
-	return []schema.Key{{Name: "init", To: &c.Init, Is: schema.Anything("that names a directory, or empty"), For: architecture.Languages, Default: "",
-		Doc: "directory of the weights that the model starts from: a Hugging Face checkpoint, or a run (its newest checkpoint is used). The sizes of the model " +
-			"are then those of the checkpoint, and need not be given; empty: weights are drawn"},
-		{Name: "new_tokens", To: &c.NewTokens, Is: schema.From(0, schema.Most), For: architecture.Languages, Default: 0,
-			Doc: "number of token ids beyond those of the model in init, for tokens that were added to its tokenizer: the embedding and the output head get a row for each"},
-		{Name: "new_rows_from", To: &c.NewRowsFrom, Is: schema.From(0, schema.Most), For: architecture.Languages, Optional: "the mean of all rows",
-			Doc: "token id of the model in init whose row each of the new rows copies"},
+	languages := architecture.Languages
+	return []schema.Key{
+		{Name: "init", To: &c.Init, For: languages, Default: "",
+			Is: schema.Anything("that names a directory, or empty"),
+			Doc: "directory of the initial weights: a Hugging Face checkpoint, or a run (its newest " +
+				"checkpoint is used). The default sizes of the model are then those of the checkpoint; " +
+				"empty: random initialization"},
+		{Name: "new_tokens", To: &c.NewTokens, For: languages, Default: 0,
+			Is: schema.From(0, schema.Most),
+			Doc: "number of token ids beyond those of the model in init, for tokens added to its " +
+				"tokenizer: the embedding and the output head get one row for each"},
+		{Name: "new_rows_from", To: &c.NewRowsFrom, For: languages, Optional: "the mean of all rows",
+			Is:  schema.From(0, schema.Most),
+			Doc: "token id of the model in init whose row is copied to each of the new rows"},
 	}
 }
 
 // Keys of [model] whose default is the value in the initial model.
 var (
 	// fixedKeys must equal those of the initial model.
-	fixedKeys = []string{"kind", "layers", "width", "heads", "kv_heads", "head_size", "hidden", "vocab", "norm_eps", "head"}
+	fixedKeys = []string{"kind", "layers", "width", "heads", "kv_heads", "head_size", "hidden",
+		"vocab", "norm_eps", "head"}
 	// pairsKey may differ only if the rows are reordered while they are read.
 	pairsKey = "rope_pairs"
 	// scalingKeys may differ, to continue with longer sequences.
@@ -202,7 +173,8 @@ func ReadInitial(dir string, context int) (*Initial, error) {
 	}
 	if err == nil {
 		if !cfg.Model.Language() {
-			return nil, fmt.Errorf("%s: a model of kind %q has no weights to start from", path, cfg.Model.Kind)
+			return nil, fmt.Errorf("%s: a model of kind %q has no weights to start from",
+				path, cfg.Model.Kind)
 		}
 		return &Initial{Dir: dir, Run: true, Settings: cfg.Model}, nil
 	}
@@ -232,8 +204,8 @@ func (i *Initial) values(newTokens int) map[string]any {
 	values := map[string]any{}
 	s := i.grownSettings(newTokens)
 	for _, k := range s.Keys() {
-		known := slices.Contains(fixedKeys, k.Name) || slices.Contains(scalingKeys, k.Name) || k.Name == pairsKey
-		if known || k.Name == contextKey && i.Settings.Context > 0 {
+		if slices.Contains(fixedKeys, k.Name) || slices.Contains(scalingKeys, k.Name) ||
+			k.Name == pairsKey || k.Name == contextKey && i.Settings.Context > 0 {
 			values["model."+k.Name] = k.Value()
 		}
 	}
@@ -250,17 +222,20 @@ func (i *Initial) problems(c *Config) (out schema.Problems) {
 		}
 		rescaled = rescaled || slices.Contains(scalingKeys, k.Name)
 		if slices.Contains(fixedKeys, k.Name) || k.Name == pairsKey && i.Run {
-			out = append(out, schema.Problem{Key: "model." + k.Name, With: []string{initKey},
+			out = append(out, schema.Problem{Key: "model." + k.Name,
 				Found: fmt.Sprintf("%s, but the model in %s has %v", schema.Describe(mine), i.Dir, found),
 				Hint:  "leave the key out: it is that of the model in " + initKey})
 		}
 	}
-	out.Unless(i.MaxPositions == 0 || s.Context <= i.MaxPositions || rescaled, schema.Problem{Key: "model." + contextKey, With: []string{initKey},
-		Found: fmt.Sprintf("the integer %d, but the model in %s has %d positions", s.Context, i.Dir, i.MaxPositions),
-		Hint:  "want at most as many; longer sequences need other wavelengths of positions, as with model.rope_factor"})
+	out.Unless(i.MaxPositions == 0 || s.Context <= i.MaxPositions || rescaled, schema.Problem{
+		Key: "model." + contextKey,
+		Found: fmt.Sprintf("the integer %d, but the model in %s has %d positions",
+			s.Context, i.Dir, i.MaxPositions),
+		Hint: "want at most as many; longer sequences need rescaled positions, as by model.rope_factor"})
 	if row := c.NewRowsFrom; row != nil && *row >= i.Settings.Vocab {
-		out = append(out, schema.Problem{Key: newRowsKey, With: []string{initKey}, Hint: "want one of them",
-			Found: fmt.Sprintf("the integer %d, but the model in %s has %d token ids", *row, i.Dir, i.Settings.Vocab)})
+		out = append(out, schema.Problem{Key: newRowsKey, Hint: "want one of them",
+			Found: fmt.Sprintf("the integer %d, but the model in %s has %d token ids",
+				*row, i.Dir, i.Settings.Vocab)})
 	}
 	return out
 }
@@ -299,12 +274,14 @@ func (d *decoder) readInitial() {
 		return
 	}
 	if d.Given("model.preset") && d.cfg.Model.Preset != "" {
-		d.Report("model.preset", "found with "+initKey, "leave one of them out: both say what sizes the model has")
+		d.Report("model.preset", "found with "+initKey,
+			"leave one of them out: both determine the sizes of the model")
 		return
 	}
 	var err error
 	if d.initial, err = ReadInitial(d.cfg.Init, d.cfg.Model.Context); err != nil {
-		d.Report(initKey, err.Error(), "want the directory of a Hugging Face checkpoint or of a run; a run that began from it goes on without it with its own "+RunFile)
+		d.Report(initKey, err.Error(), "want the directory of a Hugging Face checkpoint or of a run; "+
+			"to resume a run without it, use the "+RunFile+" in the run directory")
 		for _, key := range append(absent, "model.kind", "model."+contextKey) {
 			d.Excuse(key) // they are missing only because of this error
 		}

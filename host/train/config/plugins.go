@@ -69,13 +69,13 @@ var ownRoles = []string{RoleKeys, RoleValues, RoleQueries, RoleHead, RoleGradien
 type Quantizer struct {
 	Weights     *Plugin
 	Activations *Plugin
-	Keys        *Plugin    // this and the following: language models only, nil without a table of their own
-	Values      *Plugin    //
-	Queries     *Plugin    //
-	Head        *Plugin    // the weight and the input of the output head
-	Gradients   *Plugin    // training only: see RoleGradients
-	Backward    *Plugin    // training only: see RoleBackward
-	Overrides   []Override // the last match applies
+
+	// The following roles, of language models, are nil without a table of their own.
+	Keys, Values, Queries *Plugin
+	Head                  *Plugin // the weight and the input of the output head
+	Gradients, Backward   *Plugin // training only: see RoleGradients, RoleBackward
+
+	Overrides []Override // the last match applies
 	// Unused is the plugin in [quantizer] if both roles have tables of their own; otherwise nil. It
 	// is kept so that mistakes in it are reported.
 	Unused *Plugin
@@ -83,8 +83,8 @@ type Quantizer struct {
 
 // Override replaces or disables the quantizer of some parameters and sites, in a range of steps.
 type Override struct {
-	Table  string   // table that configures it, such as "quantizer.overrides[0]", for [Config.ErrorAt]
-	Match  []string // patterns of the names of parameters (weights, gradients) or sites (other roles); nil: all
+	Table  string   // its table, such as "quantizer.overrides[0]", for [Config.ErrorAt]
+	Match  []string // patterns of names of parameters (weights, gradients) or sites; nil: all
 	Layers []int    // indices of transformer blocks, from 0; nil: any block, or none
 	Role   string   // one of the roles, or "both" for RoleWeights and RoleActivations, or "all"
 	From   int      // first step of the override, from 1
@@ -106,8 +106,6 @@ func (o *Override) Matches(role, name string) bool {
 
 func (o *Override) forward() bool { return o.Role != RoleGradients && o.Role != RoleBackward }
 
-func (o *Override) at(step int) bool { return o.From <= step && (o.To == 0 || step <= o.To) }
-
 // Phase is a range of steps with a constant quantizer.
 type Phase struct {
 	From, To  int // the first and the last step
@@ -124,30 +122,32 @@ func (q *Quantizer) Phases(steps int) []Phase {
 		}
 	}
 	slices.Sort(starts)
-	starts = slices.DeleteFunc(slices.Compact(starts), func(first int) bool { return first > max(1, steps) })
+	starts = slices.DeleteFunc(slices.Compact(starts), func(first int) bool {
+		return first > max(1, steps)
+	})
 	var list []Phase
 	for i, first := range starts {
 		last := steps
 		if i+1 < len(starts) {
 			last = starts[i+1] - 1
 		}
-		list = append(list, Phase{From: first, To: last, Quantizer: q.at(first)})
+		list = append(list, Phase{From: first, To: last, Quantizer: q.At(first, steps)})
 	}
 	return list
 }
 
 // At returns the quantizer at a step of a run; its overrides no longer depend on the step.
 func (q *Quantizer) At(step, steps int) *Quantizer {
-	return q.at(max(1, min(step, steps)))
-}
-
-func (q *Quantizer) at(step int) *Quantizer {
-	held := *q
-	held.Overrides = slices.DeleteFunc(slices.Clone(q.Overrides), func(o Override) bool { return !o.at(step) })
-	for i := range held.Overrides {
-		held.Overrides[i].From, held.Overrides[i].To = 1, 0
+	step = max(1, min(step, steps))
+	out := *q
+	out.Overrides = nil
+	for _, o := range q.Overrides {
+		if o.From <= step && (o.To == 0 || step <= o.To) {
+			o.From, o.To = 1, 0
+			out.Overrides = append(out.Overrides, o)
+		}
 	}
-	return &held
+	return &out
 }
 
 // For returns the quantizer of the parameter or site with that name in that role; nil leaves it
@@ -182,7 +182,9 @@ func (q *Quantizer) role(role string) **Plugin {
 
 // Quantizes reports whether any table configures a quantizer for a role.
 func (q *Quantizer) Quantizes(role string) bool {
-	return *q.role(role) != nil || slices.ContainsFunc(q.Overrides, func(o Override) bool { return o.About(role) && o.Plugin != nil })
+	return *q.role(role) != nil || slices.ContainsFunc(q.Overrides, func(o Override) bool {
+		return o.About(role) && o.Plugin != nil
+	})
 }
 
 // Override returns the override that applies to that name in that role; nil if none matches. An
@@ -198,10 +200,8 @@ func (q *Quantizer) Override(role, name string) *Override {
 
 // Plugins lists the plugins of all tables in the order of the schema.
 func (q *Quantizer) Plugins() []*Plugin {
-	all := present(q.Weights, q.Activations)
-	for _, role := range ownRoles {
-		all = append(all, present(*q.role(role))...)
-	}
+	all := present(q.Weights, q.Activations,
+		q.Keys, q.Values, q.Queries, q.Head, q.Gradients, q.Backward)
 	for _, o := range q.Overrides {
 		all = append(all, present(o.Plugin)...)
 	}
@@ -212,7 +212,9 @@ func (q *Quantizer) Plugins() []*Plugin {
 func (q *Quantizer) Forward() *Quantizer {
 	f := *q
 	f.Gradients, f.Backward = nil, nil
-	f.Overrides = slices.DeleteFunc(slices.Clone(q.Overrides), func(o Override) bool { return !o.forward() })
+	f.Overrides = slices.DeleteFunc(slices.Clone(q.Overrides), func(o Override) bool {
+		return !o.forward()
+	})
 	return &f
 }
 
@@ -232,13 +234,9 @@ func (q *Quantizer) WithoutWeights() *Quantizer {
 	return &f
 }
 
-// QuantizesBackward reports whether any table configures a quantizer for the products of the
-// backward pass.
-func (q *Quantizer) QuantizesBackward() bool {
-	return q.Quantizes(RoleGradients) || q.Quantizes(RoleBackward)
+func (q *Quantizer) quantizesWeights() bool {
+	return q.Quantizes(RoleWeights) || q.Quantizes(RoleHead)
 }
-
-func (q *Quantizer) quantizesWeights() bool { return q.Quantizes(RoleWeights) || q.Quantizes(RoleHead) }
 
 func present(plugins ...*Plugin) []*Plugin {
 	var all []*Plugin
@@ -337,7 +335,8 @@ func matches(pattern, name string) bool {
 		return pattern == name
 	}
 	first, last := parts[0], parts[len(parts)-1]
-	if len(name) < len(first)+len(last) || !strings.HasPrefix(name, first) || !strings.HasSuffix(name, last) {
+	if len(name) < len(first)+len(last) ||
+		!strings.HasPrefix(name, first) || !strings.HasSuffix(name, last) {
 		return false
 	}
 	name = name[len(first) : len(name)-len(last)]

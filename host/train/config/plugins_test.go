@@ -72,7 +72,7 @@ plugin = "lsq"
 // TestBackwardQuantizers: the tables of the backward pass have no default, and [quantizer] does not stand for them.
 func TestBackwardQuantizers(t *testing.T) {
 	plain := parse(t, small+"[quantizer]\nplugin = \"quest\"\n")
-	if q := plain.Quantizer; q.Gradients != nil || q.Backward != nil || q.QuantizesBackward() {
+	if q := plain.Quantizer; q.Gradients != nil || q.Backward != nil {
 		t.Errorf("without their tables: %+v", q)
 	}
 	c := parse(t, small+`[quantizer]
@@ -89,12 +89,12 @@ match = "layers.0.*"
 plugin = "none"
 `)
 	q := c.Quantizer
-	if !q.QuantizesBackward() || q.For(RoleGradients, "layers.0.mlp.w1") != q.Gradients || q.For(RoleBackward, "layers.0.mlp.w1") != nil ||
+	if q.For(RoleGradients, "layers.0.mlp.w1") != q.Gradients || q.For(RoleBackward, "layers.0.mlp.w1") != nil ||
 		q.For(RoleBackward, "layers.1.mlp.input") != q.Overrides[0].Plugin || q.For(RoleWeights, "layers.1.mlp.w1") != q.Weights {
 		t.Errorf("%+v", q)
 	}
 	forward := q.Forward()
-	if forward.QuantizesBackward() || forward.Weights != q.Weights || len(forward.Overrides) != 1 || len(q.Overrides) != 2 {
+	if forward.Gradients != nil || forward.Backward != nil || forward.Weights != q.Weights || len(forward.Overrides) != 1 || len(q.Overrides) != 2 {
 		t.Errorf("forward alone: %+v", forward)
 	}
 	before, _ := plain.Fingerprint()

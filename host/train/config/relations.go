@@ -11,15 +11,16 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// relations checks constraints between keys, and sets values that depend on other keys. It is called
-// only if every single key is valid.
+// relations checks constraints between keys, and sets values that depend on other keys. It is
+// called only if every key is valid.
 func (d *decoder) relations() {
 	c := d.cfg
 	language := c.Model.Language()
 	// A method needs quantized weights. Untrained runs are exempt: cage quantize once wrote methods.
 	if !c.untrained && c.Method.Name != cage.NameCAGE && c.Method.Name != cage.NameOff &&
 		!c.Quantizer.quantizesWeights() {
-		d.Report("method.name", fmt.Sprintf("found the string %q, but no weight is quantized", c.Method.Name),
+		d.Report("method.name",
+			fmt.Sprintf("found the string %q, but no weight is quantized", c.Method.Name),
 			"want a [quantizer.weights], with which the run is evaluated")
 	}
 	d.problems(c.Model.Check())
@@ -41,12 +42,13 @@ func (d *decoder) relations() {
 	}
 	d.conversations()
 	d.overrides()
-	if d.raw(distillationTable) != nil && c.Train.Distillation.Teacher == TeacherInitial && c.Init == "" {
+	if c.Train.Distillation.Teacher == TeacherInitial && c.Init == "" {
 		d.Report(teacherKey, `found "initial" without model.init`,
 			"want weights in model.init, which the model starts from, or the directory of a teacher")
 	}
 	if n := c.Device.Count; len(c.Train.Samples) > 0 && n > 1 {
-		d.Report("train.samples", fmt.Sprintf("found with device.count = %d, where none are written yet", n),
+		d.Report("train.samples",
+			fmt.Sprintf("found with device.count = %d, which does not support samples", n),
 			"leave the key out: `cage generate` continues texts with a checkpoint")
 	}
 	c.Model.FillIn()
@@ -83,8 +85,8 @@ func (d *decoder) conversations() {
 		}
 	}
 	if chat && len(data.Train) > 1 {
-		d.Report("data.train", fmt.Sprintf("found %d files with data.kind = %q", len(data.Train), KindChat),
-			"want one file")
+		d.Report("data.train",
+			fmt.Sprintf("found %d files with data.kind = %q", len(data.Train), KindChat), "want one file")
 	}
 }
 
@@ -189,7 +191,8 @@ func (d Device) check(batch int) (out schema.Problems) {
 	fused := map[string]string{
 		"device.attention": string(d.Attention), "device.kernels": string(d.Kernels)}
 	for key, value := range fused {
-		out.Unless(value != "fused" || d.Precision == device.BFloat16 || d.Kind == device.CPU, schema.Problem{
+		allowed := value != "fused" || d.Precision == device.BFloat16 || d.Kind == device.CPU
+		out.Unless(allowed, schema.Problem{
 			Key: key,
 			Found: fmt.Sprintf("the string %q with device.kind = %q and device.precision = %q",
 				value, d.Kind, d.Precision),
