@@ -21,7 +21,6 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -185,7 +184,7 @@ func TestInterruptedAndLocked(t *testing.T) {
 func TestMissingData(t *testing.T) {
 	s := tiny(t, "", `data.train="none.tokens"`)
 	survey := func(ctx context.Context, list []*config.Config) []config.Finding {
-		return build.Survey(ctx, list, testrun.Finder(t), plugin.Options{})
+		return build.Survey(ctx, list, &plugin.Finder{}, plugin.Options{})
 	}
 	_, err := run(t, s, study.RunOptions{Command: []string{"false"}, Survey: survey})
 	if err == nil || !strings.HasPrefix(err.Error(), "base.toml:") || !strings.HasSuffix(err.Error(), `: data.train: open none.tokens: no such file or directory; make token files with `+"`cage data prepare`") {
