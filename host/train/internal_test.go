@@ -3,7 +3,6 @@ package train
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
@@ -119,40 +117,6 @@ func TestUncorrectedWeightsAreCounted(t *testing.T) {
 	}
 }
 
-// TestTooStrong: a rate of about 1, as for an optimizer with a step size of its own, makes
-// the correction and the decay too strong, each by itself; what is usual is not.
-func TestTooStrong(t *testing.T) {
-	rules := []cage.Rule{{Name: "a", Quantizer: &spec.Quantizer{}, Decay: 0.2, RateFactor: 1}, {Name: "b"}}
-	for _, c := range []struct {
-		rate, lambda, decay, factor float64
-		form                        string
-		want                        []string
-	}{
-		{1, 2, 0.2, 1, "decoupled", []string{"method.lambda", "train.weight_decay"}},
-		{1, 0, 0.2, 1, "decoupled", []string{"train.weight_decay"}},
-		{1, 2, 0.2, 1, "coupled", []string{"train.weight_decay"}},
-		{1, 2, 0, 1, "decoupled", []string{"method.lambda"}},
-		{1, 0.002, 0.0002, 1, "decoupled", nil},
-		{3e-3, 2, 0.2, 1, "decoupled", nil},
-		{3e-3, 10, 0.2, 1, "decoupled", nil},
-		{1, 2, 0.2, 0, "decoupled", nil},
-		{3e-3, 2, 0.2, 300, "decoupled", []string{"method.lambda", "train.weight_decay"}},
-	} {
-		r := runOf(t, fmt.Sprintf("schedule.rate=%v", c.rate), fmt.Sprintf("method.lambda=%v", c.lambda), fmt.Sprintf("method.form=%q", c.form))
-		rules[0].Decay, rules[0].RateFactor = c.decay, c.factor
-		got := r.tooStrong(rules)
-		if len(got) != len(c.want) {
-			t.Errorf("%+v: got %q", c, got)
-			continue
-		}
-		for i, part := range c.want {
-			if !strings.Contains(got[i], part) {
-				t.Errorf("%+v: %q does not name %s", c, got[i], part)
-			}
-		}
-	}
-}
-
 // TestFailuresOfOneTensor: a checkpoint holds how often the refreshes of a tensor have failed in a row, also when it is the
 // only one. Otherwise a run that is resumed again and again would never end with the error about it.
 func TestFailuresOfOneTensor(t *testing.T) {
@@ -191,36 +155,23 @@ func (n numbered) At(index int64, dst []int32) error {
 	return nil
 }
 
-// TestFeed: every step gets its own batches, in whatever order they are asked for, and
-// those of the next are read ahead, but none after the last.
+// TestFeed: every step gets its own batches; those of the next step are read ahead, but none after the last.
 func TestFeed(t *testing.T) {
-	loaded := make(chan [][]int32, 3)
-	f := &feed{source: numbered{fails: -1}, last: 7, arrived: make(chan delivery, 1), load: func(b [][]int32) (*step.Batches, error) {
-		loaded <- [][]int32{slices.Clone(b[0]), slices.Clone(b[1])}
+	loaded := make(chan [][]int32, 9)
+	load := func(b [][]int32) (*step.Batches, error) {
+		loaded <- b
 		return &step.Batches{}, nil
-	}}
-	for i := range f.memory {
-		f.memory[i] = [][]int32{{0, 0}, {0, 0}}
 	}
-	want := func(at int) {
-		t.Helper()
+	f := startFeed(numbered{fails: -1}, 2, load, 4, 6)
+	for at := 4; at <= 6; at++ {
+		if d := <-f.deliveries; d.err != nil || d.targets != 20 {
+			t.Fatalf("%d targets, %v", d.targets, d.err)
+		}
 		first := int32(2 * (at - 1))
 		if got := <-loaded; got[0][0] != first || got[1][0] != first+1 {
 			t.Errorf("step %d has the batches %v, want %d and the next", at, got, first)
 		}
 	}
-	for _, at := range []int{4, 5} {
-		if d, err := f.take(at); err != nil || d.targets != 20 {
-			t.Fatalf("%d targets, %v", d.targets, err)
-		}
-	}
-	want(4)
-	want(5)
-	want(6) // ahead, and not taken
-	if _, err := f.take(7); err != nil {
-		t.Fatal(err)
-	}
-	want(7)
 	f.close()
 	if len(loaded) > 0 {
 		t.Errorf("after the last step %v was loaded", <-loaded)
@@ -229,14 +180,12 @@ func TestFeed(t *testing.T) {
 
 // TestFeedFails: an error arrives with the step that it belongs to.
 func TestFeedFails(t *testing.T) {
-	f := &feed{source: numbered{fails: 2}, last: 9, arrived: make(chan delivery, 1), load: func([][]int32) (*step.Batches, error) { return &step.Batches{}, nil }}
-	for i := range f.memory {
-		f.memory[i] = [][]int32{{0, 0}}
-	}
+	load := func([][]int32) (*step.Batches, error) { return &step.Batches{}, nil }
+	f := startFeed(numbered{fails: 2}, 1, load, 1, 9)
 	defer f.close()
 	for at := 1; at <= 3; at++ {
-		if _, err := f.take(at); errors.Is(err, errNoBatch) != (at == 3) {
-			t.Errorf("step %d: %v", at, err)
+		if d := <-f.deliveries; errors.Is(d.err, errNoBatch) != (at == 3) {
+			t.Errorf("step %d: %v", at, d.err)
 		}
 	}
 }

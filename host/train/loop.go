@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,12 +69,7 @@ func (r *run) steps(ctx context.Context) error {
 	if r.opts.StopAfter > 0 {
 		stop = min(stop, r.opts.StopAfter)
 	}
-	ahead := &feed{source: r.batches, load: r.Compiled.Load, last: stop, arrived: make(chan delivery, 1)}
-	for i := range ahead.memory {
-		for range r.cfg.Train.Accumulate {
-			ahead.memory[i] = append(ahead.memory[i], make([]int32, r.batches.BatchLen()))
-		}
-	}
+	ahead := startFeed(r.batches, r.cfg.Train.Accumulate, r.Compiled.Load, r.done.Step+1, stop)
 	defer ahead.close()
 	if err := r.search(ctx); err != nil { // the run may have been interrupted before it
 		return stepError(r.done.Step, err)
@@ -108,9 +104,9 @@ func (r *run) steps(ctx context.Context) error {
 func (r *run) step(ctx context.Context, ahead *feed) error {
 	before := r.done
 	began := time.Now()
-	next, err := ahead.take(before.Step + 1)
-	if err != nil {
-		return err
+	next := <-ahead.deliveries
+	if next.err != nil {
+		return next.err
 	}
 	waited := time.Since(began)
 	t := before.Step + 1
@@ -230,16 +226,12 @@ func (r *run) countUncorrected(res step.Result) {
 	r.uncorrected = res.Uncorrected
 }
 
-// feed uploads the micro-batches of the next step while a step is computed. Step t always reads the
+// feed loads the micro-batches of the next step while a step is computed. Step t always reads the
 // batches from (t−1)·accumulate on, so that batches read ahead and not used leave no trace in a
 // checkpoint.
 type feed struct {
-	source  build.Batches
-	load    func([][]int32) (*step.Batches, error)
-	last    int          // last step of the run
-	memory  [2][][]int32 // of the current step and of the next
-	step    int          // step being loaded, 0 for none
-	arrived chan delivery
+	deliveries chan delivery // one per step, in order
+	stop       chan struct{}
 }
 
 type delivery struct {
@@ -248,45 +240,39 @@ type delivery struct {
 	err     error
 }
 
-// take returns the micro-batches of step t, and starts to load those of step t+1. Step t must be
-// done before the next call.
-func (f *feed) take(t int) (delivery, error) {
-	if f.step != t {
-		f.close()
-		f.begin(t)
-	}
-	got := <-f.arrived
-	f.step = 0
-	if got.err == nil && t < f.last {
-		f.begin(t + 1)
-	}
-	return got, got.err
-}
-
-func (f *feed) begin(t int) {
-	f.step = t
+func startFeed(source build.Batches, accumulate int, load func([][]int32) (*step.Batches, error),
+	first, last int) *feed {
+	f := &feed{make(chan delivery), make(chan struct{})}
 	go func() {
-		var d delivery
-		list := f.memory[t%len(f.memory)]
-		for i := range list {
+		defer close(f.deliveries)
+		for t := first; t <= last; t++ {
+			var d delivery
+			list := make([][]int32, accumulate)
+			for i := range list {
+				list[i] = make([]int32, source.BatchLen())
+				index := int64(t-1)*int64(accumulate) + int64(i)
+				d.err = cmp.Or(d.err, source.At(index, list[i]))
+			}
 			if d.err == nil {
-				d.err = f.source.At(int64(t-1)*int64(len(list))+int64(i), list[i])
+				d.targets = source.Finish(list)
+				d.batches, d.err = load(list)
+			}
+			select {
+			case f.deliveries <- d:
+			case <-f.stop:
+				if d.batches != nil {
+					d.batches.Close()
+				}
+				return
 			}
 		}
-		if d.err == nil {
-			d.targets = f.source.Finish(list)
-			d.batches, d.err = f.load(list)
-		}
-		f.arrived <- d
 	}()
+	return f
 }
 
+// close waits until nothing is being loaded.
 func (f *feed) close() {
-	if f.step == 0 {
-		return
+	close(f.stop)
+	for range f.deliveries {
 	}
-	if got := <-f.arrived; got.batches != nil {
-		got.batches.Close()
-	}
-	f.step = 0
 }

@@ -52,7 +52,7 @@ func TestWithoutEffect(t *testing.T) {
 		{quadratic(`method.form="coupled"`, `method.variant="official"`), []string{`method.variant = "official" has no effect: method.form is "coupled"`}},
 		{quadratic(`method.variant="official"`), nil},
 		{quadratic(`quantizer.activations={plugin="quest"}`), []string{"[quantizer.activations] has no effect: no activation"}},
-		{quadratic(`optimizer.rest={plugin="sgd"}`), []string{"[optimizer.rest] has no effect: nothing is left to it"}},
+		{quadratic(`optimizer.rest={plugin="sgd"}`), []string{"[optimizer.rest] has no effect: [optimizer] accepts all tensors"}},
 		{testrun.Config(t, "train.steps=1", `optimizer={plugin="muon", rest={plugin="sgd"}}`, `quantizer={activations={plugin="quest"}, weights={plugin="quest"}}`), nil},
 		{refreshes(`{plugin="adamw", refresh_delay=1}`), []string{"optimizer.refresh_delay has no effect: the optimizer has no refreshes"}},
 		{refreshes(`{plugin="soap", freq=4, refresh_delay=1}`), nil},
