@@ -117,7 +117,7 @@ func parse(file string, text []byte) (*Document, *Error) {
 	}
 	doc := New(file, map[string]any{})
 	doc.scalars = map[string]string{}
-	o := outline{doc: doc, text: string(text), line: 1, arrays: map[string]int{}}
+	o := outline{doc: doc, text: text, line: 1, arrays: map[string]int{}}
 	if err := o.read(); err != nil {
 		return nil, err
 	}
