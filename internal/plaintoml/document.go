@@ -10,13 +10,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"unicode"
 	"unicode/utf8"
 
@@ -55,39 +54,23 @@ const maxSize = 1 << 20
 
 // ReadFile parses a file; something is its subject, for messages. The error is an *[Error].
 func ReadFile(path, something string) (doc *Document, text []byte, err error) {
-	if text, err = readText(path, something); err != nil {
-		return nil, nil, err
+	fail := func(err error, msg string) (*Document, []byte, error) {
+		hint := "want a TOML file that describes " + something
+		return nil, nil, &Error{File: path, Msg: msg, Hint: hint, Cause: err}
+	}
+	text, err = vfs.At(path).ReadSmallFile(maxSize)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fail(err, "no such file")
+	case errors.Is(err, syscall.EISDIR):
+		return fail(nil, "is a directory")
+	case errors.Is(err, vfs.ErrTooLarge):
+		return fail(nil, fmt.Sprintf("larger than %d bytes", maxSize))
+	case err != nil:
+		return fail(err, "cannot read: "+Reason(err))
 	}
 	doc, err = Parse(path, text)
 	return doc, text, err
-}
-
-func readText(path, something string) ([]byte, error) {
-	fail := func(err error, msg string) error {
-		return &Error{File: path, Msg: msg, Hint: "want a TOML file that describes " + something, Cause: err}
-	}
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, fail(err, "no such file")
-	case err != nil:
-		return nil, fail(err, "cannot read: "+Reason(err))
-	case info.IsDir():
-		return nil, fail(nil, "is a directory")
-	}
-	f, err := vfs.OpenRegular(path)
-	if err != nil {
-		return nil, fail(err, "cannot read: "+Reason(err))
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxSize+1))
-	if err != nil {
-		return nil, fail(err, "cannot read: "+Reason(err))
-	}
-	if len(text) > maxSize {
-		return nil, fail(nil, fmt.Sprintf("larger than %d bytes", maxSize))
-	}
-	return text, nil
 }
 
 // Reason returns the text of an error about a file without the path, which the message has already.
@@ -112,7 +95,8 @@ func parse(file string, text []byte) (*Document, *Error) {
 	line := 0
 	for l := range bytes.Lines(text) {
 		if line++; !utf8.Valid(l) {
-			return nil, &Error{File: file, Line: line, Msg: "not UTF-8 text", Hint: "want a TOML file, which is always UTF-8"}
+			return nil, &Error{File: file, Line: line, Msg: "not UTF-8 text",
+				Hint: "want a TOML file, which is always UTF-8"}
 		}
 	}
 	doc := New(file, map[string]any{})
@@ -185,7 +169,8 @@ func (d *Document) Settings(table string, values map[string]any) []Setting {
 	last := ""
 	for _, l := range d.leaves {
 		rest, below := strings.CutPrefix(l.name, table+".")
-		if !below || last != "" && (strings.HasPrefix(l.name, last+".") || strings.HasPrefix(l.name, last+"[")) {
+		inside := strings.HasPrefix(l.name, last+".") || strings.HasPrefix(l.name, last+"[")
+		if !below || last != "" && inside {
 			continue
 		}
 		last = l.name
@@ -336,7 +321,8 @@ func (es Errors) Sort() {
 		case a.Line > 0 || b.Line > 0: // an override has no line and comes after the file
 			byFile = cmp.Compare(b.Line, a.Line)
 		}
-		return cmp.Or(byFile, cmp.Compare(a.Line, b.Line), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Msg, b.Msg))
+		return cmp.Or(byFile, cmp.Compare(a.Line, b.Line),
+			cmp.Compare(a.Key, b.Key), cmp.Compare(a.Msg, b.Msg))
 	})
 }
 

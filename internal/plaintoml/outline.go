@@ -107,7 +107,8 @@ func (o *outline) key(at location, e *unstable.Node, array bool) location {
 
 func (o *outline) mention(at location) {
 	if o.names += len(at.name); o.names > maxNames {
-		o.err = &Error{File: o.doc.file, Line: at.line, Msg: "the names of all keys together are too long",
+		o.err = &Error{File: o.doc.file, Line: at.line,
+			Msg:  "the names of all keys together are too long",
 			Hint: fmt.Sprintf("want at most %d bytes, each name with the names of its tables", maxNames)}
 	}
 	if _, known := o.doc.keys[at.name]; !known {

@@ -44,7 +44,8 @@ func (r *Reader) Read(table string, values map[string]any, keys ...schema.Key) {
 }
 
 // Each reads those of the keys that a table has, and calls other for all its other keys.
-func (r *Reader) Each(table string, values map[string]any, keys []schema.Key, other func(name string, raw any)) {
+func (r *Reader) Each(table string, values map[string]any, keys []schema.Key,
+	other func(name string, raw any)) {
 	for name, raw := range values {
 		i := slices.IndexFunc(keys, func(k schema.Key) bool { return k.Name == name })
 		if i < 0 {

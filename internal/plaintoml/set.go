@@ -36,7 +36,8 @@ func (d *Document) Override(text string) *Error {
 		return problem
 	}
 	if !found || key == "" || value == "" || strings.ContainsAny(text, "\r\n") {
-		return fail(&Error{Msg: "not a setting", Hint: "want KEY=VALUE on one line, such as --set train.steps=100"})
+		return fail(&Error{Msg: "not a setting",
+			Hint: "want KEY=VALUE on one line, such as --set train.steps=100"})
 	}
 	plain, indexes, problem := cutIndexes(text)
 	if problem != nil {
@@ -47,7 +48,8 @@ func (d *Document) Override(text string) *Error {
 		if strings.Contains(problem.Hint, "quotes") {
 			problem.Hint = "want a TOML value"
 			if !strings.ContainsAny(value, "\"'[]{}\n") {
-				problem.Hint += fmt.Sprintf(`; a string needs quotes: --set '%s="%s"'`, oneLine(key), oneLine(value))
+				problem.Hint += fmt.Sprintf(`; a string needs quotes: --set '%s="%s"'`,
+					oneLine(key), oneLine(value))
 			}
 		}
 		return fail(problem)
@@ -57,7 +59,8 @@ func (d *Document) Override(text string) *Error {
 	}
 	// One line is one expression; further leaves belong to an inline table.
 	parts := doc.leaves[0].key
-	if problem := d.put(pathOf(parts, indexes), dig(doc.values, parts), place{file: name}); problem != nil {
+	problem = d.put(pathOf(parts, indexes), dig(doc.values, parts), place{file: name})
+	if problem != nil {
 		return fail(problem)
 	}
 	return nil
@@ -80,7 +83,8 @@ func (d *Document) put(path []step, value any, from place) *Error {
 			if last {
 				table, ok := value.(map[string]any)
 				if !ok {
-					return &Error{Msg: "found " + schema.Describe(value), Hint: "want a table in braces, or " + name + ".KEY=VALUE"}
+					return &Error{Msg: "found " + schema.Describe(value),
+						Hint: "want a table in braces, or " + name + ".KEY=VALUE"}
 				}
 				clear(next)
 				maps.Copy(next, table)
@@ -94,7 +98,8 @@ func (d *Document) put(path []step, value any, from place) *Error {
 			break
 		}
 		if schema.IsTables(tree[s.key]) {
-			return &Error{Msg: name + " is an array of tables", Hint: "want an index, such as " + Indexed(name, 0)}
+			return &Error{Msg: name + " is an array of tables",
+				Hint: "want an index, such as " + Indexed(name, 0)}
 		}
 		next, ok := tree[s.key].(map[string]any)
 		if !ok {
@@ -112,10 +117,12 @@ func (d *Document) put(path []step, value any, from place) *Error {
 
 // element returns the table at an index of the array of tables of the given name, and appends one
 // if the index is the first free one.
-func (d *Document) element(tree map[string]any, s step, name string, from place) (map[string]any, *Error) {
+func (d *Document) element(tree map[string]any, s step, name string,
+	from place) (map[string]any, *Error) {
 	list, ok := schema.TablesOf(tree[s.key])
 	if raw, present := tree[s.key]; present && !ok {
-		return nil, &Error{Msg: name + " is " + schema.Describe(raw) + ", not an array of tables", Hint: "leave the index out"}
+		return nil, &Error{Msg: name + " is " + schema.Describe(raw) + ", not an array of tables",
+			Hint: "leave the index out"}
 	}
 	if s.index > len(list) {
 		return nil, &Error{Msg: fmt.Sprintf("%s is an array of length %d", name, len(list)),
@@ -175,8 +182,10 @@ func cutIndexes(text string) (plain string, indexes map[int]int, problem *Error)
 			index, err := strconv.ParseUint(inside, 10, 31)
 			_, twice := indexes[part]
 			after := strings.TrimSpace(text[min(i+len(inside)+2, len(text)):])
-			if twice || !closed || err != nil || after != "" && !strings.ContainsRune(".=[", rune(after[0])) {
-				return "", nil, &Error{Msg: "not an index", Hint: "want the number of a table of an array, such as quantizer.overrides[0]"}
+			ends := after == "" || strings.ContainsRune(".=[", rune(after[0]))
+			if twice || !closed || err != nil || !ends {
+				return "", nil, &Error{Msg: "not an index",
+					Hint: "want the index of a table in an array, such as quantizer.overrides[0]"}
 			}
 			indexes[part] = int(index)
 			i += len(inside) + 1
@@ -220,7 +229,8 @@ func parseKey(key string) ([]step, *Error) {
 	}
 	doc, err := parse("", []byte(plain))
 	if err != nil || len(doc.leaves) != 1 || strings.ContainsAny(key, "\r\n=#") {
-		return nil, &Error{Msg: "not a key", Hint: `want a dotted key of the configuration, such as "train.steps"`}
+		return nil, &Error{Msg: "not a key",
+			Hint: `want a dotted key of the configuration, such as "train.steps"`}
 	}
 	return pathOf(doc.leaves[0].key, indexes), nil
 }
@@ -306,7 +316,8 @@ func inline(v any) string {
 	case []any:
 		return inlineList(v)
 	case string:
-		if !strings.ContainsFunc(v, func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }) {
+		escaped := func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }
+		if !strings.ContainsFunc(v, escaped) {
 			return `"` + v + `"`
 		}
 	case bool:

@@ -147,8 +147,9 @@ func plain(v reflect.Value) any {
 	return v.Interface()
 }
 
-// Accept converts a TOML value to the key's type: int64, float64, bool, string, []string, []float64, []int or that of a
-// table, of tables or of anything. It returns false if the type or the range is wrong.
+// Accept converts a TOML value to the Go type for the key's type: int64, float64, bool, string,
+// []string, []float64, []int, map[string]any or []map[string]any. It returns false if the type or
+// the range is wrong.
 func (k Key) Accept(raw any) (any, bool) {
 	var v any
 	var ok bool
@@ -186,7 +187,7 @@ func (k Key) Read(raw any) (found, hint string) {
 		return "", ""
 	}
 	found, hint = "found "+Describe(raw), "want "+k.Wants()
-	if list, isList := raw.([]any); isList && (k.Type() == Texts || k.Type() == Numbers || k.Type() == Integers) {
+	if list, isList := raw.([]any); isList && k.takesList() {
 		for _, e := range list {
 			_, nested := e.([]any)
 			if _, ok := k.Accept(e); nested || !ok {
@@ -203,7 +204,11 @@ func (k Key) Read(raw any) (found, hint string) {
 	return found, hint
 }
 
-// number is a finite float, or an integer as a float.
+func (k Key) takesList() bool {
+	return k.Type() == Texts || k.Type() == Numbers || k.Type() == Integers
+}
+
+// number returns a finite float, or an integer as a float.
 func number(raw any) (float64, bool) {
 	if n, ok := raw.(int64); ok {
 		return float64(n), true
@@ -242,8 +247,11 @@ func (k Key) Wants() string {
 	if k.Type() == Any && k.Is.text != "" {
 		return k.Is.text
 	}
-	name := []string{Any: "a value", Integer: "an integer", Number: "a number", Text: "a string", Texts: "a string or an array of strings", Numbers: "an array of numbers",
-		Integers: "an array of integers", Boolean: "true or false", Table: "a table", Tables: "an array of tables"}
+	name := []string{
+		Any: "a value", Integer: "an integer", Number: "a number", Text: "a string",
+		Texts: "a string or an array of strings", Numbers: "an array of numbers",
+		Integers: "an array of integers", Boolean: "true or false", Table: "a table",
+		Tables: "an array of tables"}
 	return strings.TrimSpace(name[k.Type()] + " " + k.Is.text)
 }
 

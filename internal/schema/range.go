@@ -23,47 +23,41 @@ type Range struct {
 	holds func(value any) bool
 }
 
-// From returns the range from low to high, inclusive, for an integer or for each integer of an array.
+// From returns the range from low to high, inclusive, for an integer or each integer of an array.
 func From(low, high int64) Range {
 	text := fmt.Sprintf("from %d to %d", low, high)
 	if high == math.MaxInt64 {
 		text = fmt.Sprintf("of at least %d", low)
 	}
-	holds := func(n int64) bool { return n >= low && n <= high }
 	return Range{text: text, holds: func(v any) bool {
-		if n, one := v.(int64); one {
-			return holds(n)
+		if list, many := v.([]int); many {
+			return all(list, func(n int) bool { return int64(n) >= low && int64(n) <= high })
 		}
-		list := v.([]int)
-		return len(list) > 0 && !slices.ContainsFunc(list, func(n int) bool { return !holds(int64(n)) })
+		return v.(int64) >= low && v.(int64) <= high
 	}}
 }
 
 // Between returns the range from low to high, inclusive, for a number or for each number
 // of an array.
 func Between(low, high float64) Range {
-	return numbers("from "+Decimal(low)+" to "+Decimal(high), func(x float64) bool { return x >= low && x <= high })
+	return numbers("from "+Decimal(low)+" to "+Decimal(high),
+		func(x float64) bool { return x >= low && x <= high })
 }
 
 // Below is [Between] with the upper end excluded.
 func Below(low, high float64) Range {
-	return numbers("of at least "+Decimal(low)+" and below "+Decimal(high), func(x float64) bool { return x >= low && x < high })
+	return numbers("of at least "+Decimal(low)+" and below "+Decimal(high),
+		func(x float64) bool { return x >= low && x < high })
 }
 
 // Above is [Between] with the lower end excluded.
 func Above(low, high float64) Range {
-	return numbers("above "+Decimal(low)+", up to "+Decimal(high), func(x float64) bool { return x > low && x <= high })
+	return numbers("above "+Decimal(low)+", up to "+Decimal(high),
+		func(x float64) bool { return x > low && x <= high })
 }
 
-// numbers returns the range of a number or of each number in an array, which must not be empty.
 func numbers(text string, holds func(float64) bool) Range {
-	return Range{text: text, holds: func(v any) bool {
-		if x, one := v.(float64); one {
-			return holds(x)
-		}
-		list := v.([]float64)
-		return len(list) > 0 && !slices.ContainsFunc(list, func(x float64) bool { return !holds(x) })
-	}}
+	return Range{text: text, holds: func(v any) bool { return each(v, holds) }}
 }
 
 // OneOf returns the range of strings, or of arrays of strings, each of which is one of
@@ -74,13 +68,22 @@ func OneOf[T ~string](words ...T) Range {
 		r.Words = append(r.Words, string(w))
 	}
 	r.holds = func(v any) bool {
-		if s, one := v.(string); one {
-			return slices.Contains(r.Words, s)
-		}
-		list := v.([]string)
-		return len(list) > 0 && !slices.ContainsFunc(list, func(s string) bool { return !slices.Contains(r.Words, s) })
+		return each(v, func(s string) bool { return slices.Contains(r.Words, s) })
 	}
 	return r
+}
+
+// each reports whether a single value, or each element of an array that is not empty, satisfies
+// holds.
+func each[T any](v any, holds func(T) bool) bool {
+	if list, many := v.([]T); many {
+		return all(list, holds)
+	}
+	return holds(v.(T))
+}
+
+func all[T any](list []T, holds func(T) bool) bool {
+	return len(list) > 0 && !slices.ContainsFunc(list, func(x T) bool { return !holds(x) })
 }
 
 // Anything returns the range of all strings; text says what they mean, as in "that names
@@ -89,22 +92,20 @@ func Anything(text string) Range { return Range{text: text} }
 
 // NonEmpty returns the range of all strings except the empty one and those listed.
 func NonEmpty(text string, but ...string) Range {
-	return Range{text: text, holds: func(v any) bool { return v.(string) != "" && !slices.Contains(but, v.(string)) }}
+	return Range{text: text, holds: func(v any) bool {
+		return v != "" && !slices.Contains(but, v.(string))
+	}}
 }
 
 // Paths returns the range of one or several paths.
 func Paths(text string) Range {
-	paths := Patterns()
-	paths.text = text
-	return paths
+	return Range{text: text, holds: func(v any) bool {
+		return all(v.([]string), func(s string) bool { return s != "" })
+	}}
 }
 
 // Patterns returns the range of one or several name patterns.
-func Patterns() Range {
-	return Range{text: "of at least one character each", holds: func(v any) bool {
-		return len(v.([]string)) > 0 && !slices.Contains(v.([]string), "")
-	}}
-}
+func Patterns() Range { return Paths("of at least one character each") }
 
 // Matching returns the range of strings that match a pattern; text says what they mean.
 func Matching(text string, pattern *regexp.Regexp) Range {
@@ -113,7 +114,8 @@ func Matching(text string, pattern *regexp.Regexp) Range {
 
 // Hash returns the range of SHA-256 hashes and the empty string.
 func Hash() Range {
-	return Matching("of 64 hexadecimal digits in lower case, or empty", regexp.MustCompile(`^([0-9a-f]{64})?$`))
+	hash := regexp.MustCompile(`^([0-9a-f]{64})?$`)
+	return Matching("of 64 hexadecimal digits in lower case, or empty", hash)
 }
 
 // Finite reports whether a number is neither NaN nor infinite.
@@ -201,8 +203,8 @@ func Nearest(key string, known []string) string {
 	return best
 }
 
-// DidYouMean returns a question that suggests the known word nearest to word, such as `;
-// did you mean "cpu"?`, or "" if none is near.
+// DidYouMean returns a question that suggests the known word nearest to word, such as
+// `did you mean "cpu"?`, or "" if none is near.
 func DidYouMean(word string, known []string) string {
 	near := Nearest(word, known)
 	if near == "" {
