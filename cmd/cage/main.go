@@ -56,8 +56,6 @@ func run(args []string) int {
 func explain(cmd *cobra.Command, err, stopped error) (code int, message string) {
 	var usage usageError
 	switch {
-	case errors.Is(err, train.ErrAsked):
-		return exitInterrupted, "stopped by a request in the run directory; continue with --resume"
 	case errors.Is(err, train.ErrStoppedElsewhere):
 		return exitInterrupted, "stopped, because another process of this training was asked to; " +
 			"continue with --resume"

@@ -142,23 +142,6 @@ func (p *programFlags) describe(
 			add(name, program, "") // updates are compiled differently
 		}
 	}
-	var list []programPart
-	rows := [][]string{{"program", "operations", "products", "bytes", "passes", "becomes"}}
-	number := func(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }
-	for _, t := range parts {
-		one := programPart{Name: t.Name, Operations: t.Operations, Products: t.Products,
-			Bytes: t.Bytes, Passes: t.Passes, Kernel: t.Kernel}
-		if listed[t.Name] {
-			one.Program = t.Program.String()
-		}
-		shown := t.Name == "forward" || t.Name == "backward" && p.backward
-		if p.kernel && t.Text != nil && shown {
-			one.Text = t.Text.Text
-		}
-		list = append(list, one)
-		rows = append(rows, []string{t.Name, number(t.Operations), number(t.Products),
-			number(t.Bytes), fmt.Sprint(t.Passes), t.Kernel})
-	}
 	return &answer{list, func(w io.Writer) {
 		rows := [][]string{{"program", "becomes"}}
 		for _, part := range list {
@@ -169,6 +152,33 @@ func (p *programFlags) describe(
 			table(w, rows)
 		}
 	}}, nil
+}
+
+// becomes describes the part of a quantizer's program that becomes one GPU kernel, or the reason
+// why none does.
+func becomes(p *program.Program, rows int) string {
+	const whole = "operations, because all of it needs whole tensors"
+	d, err := triton.Divide(p, rows)
+	if err == nil && d.Rows == nil {
+		return whole
+	}
+	if err == nil {
+		_, err = triton.New(d.Rows, rows, triton.LargestRow, nil)
+	}
+	refusal, ok := errors.AsType[*triton.Refusal](err)
+	switch {
+	case ok && refusal.Node == "":
+		return "operations, because " + refusal.Reason
+	case ok:
+		return fmt.Sprintf("operations, because of %s: %s", refusal.Node, refusal.Reason)
+	case err != nil:
+		return "operations: " + err.Error()
+	case d.Whole == nil:
+		return "one kernel"
+	case len(d.Whole.Outputs) == 1:
+		return "one kernel, and operations for one number"
+	}
+	return fmt.Sprintf("one kernel, and operations for %d numbers", len(d.Whole.Outputs))
 }
 
 func (p *programFlags) quantizer(

@@ -135,7 +135,7 @@ func printAgreement(w io.Writer, a *report.Agreement, s *study.Study, keptFile s
 			}
 		}
 		rows = append(rows, []string{title, strings.Join(labels, " · "), fmt.Sprint(d.N),
-			d.Before, d.Again, string(d.Place)})
+			d.Before, d.Again, string(d.Relation)})
 	}
 	table(w, rows)
 }

@@ -25,7 +25,7 @@ func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 	}
 	r.display = display{console: live, latest: r.last}
 	start := time.Since(r.began).Seconds()
-	for _, message := range slices.Concat(r.tooStrong(r.Compiled.Plan().Rules), withoutEffect(r.cfg, r.Programs)) {
+	for _, message := range withoutEffect(r.cfg, r.Programs) {
 		r.log.Warn(message)
 	}
 	if a := r.cfg.Train.Averaging(); a != nil {

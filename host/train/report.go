@@ -176,7 +176,7 @@ func (r *run) summary() *metrics.Summary {
 func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, error) {
 	last := r.display.latest
 	s := r.summary()
-	for i, n := range r.data.MixtureEpochs(int64(r.done.Step)*int64(r.cfg.Train.Accumulate)) {
+	for i, n := range r.data.MixtureEpochs(int64(r.done.Step) * int64(r.cfg.Train.Accumulate)) {
 		s.Sources = append(s.Sources, metrics.Epochs{Path: r.cfg.Data.Mixture[i].Path, Epochs: n})
 	}
 	s.Completed, s.ErrorNorm2, s.ErrorRel = completed, last.ErrorNorm2, last.ErrorRel

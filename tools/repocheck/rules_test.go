@@ -62,7 +62,7 @@ var direct = []struct {
 }{
 	{[]string{"./sdk/internal/wire/..."}, []string{"./sdk", "./sdk/client", "./sdk/internal/wire/..."},
 		"protobuf types stay at the two ends of the wire; everybody else sees the types of sdk and program"},
-	{[]string{"google.golang.org/protobuf/...", "google.golang.org/genproto/..."}, []string{"./sdk/internal/wire/...", "./tools/protogen", "./host/train/metrics", "./host/train/processes/..."},
+	{[]string{"google.golang.org/protobuf/...", "google.golang.org/genproto/..."}, []string{"./sdk/client", "./sdk/internal/wire/...", "./tools/protogen", "./host/train/metrics", "./host/train/processes/..."},
 		"protobuf types stay at the two ends of the wire; everybody else sees the types of sdk and program. Event files are protobuf messages, too, and the processes of a training have messages of their own"},
 	{[]string{"github.com/hashicorp/go-plugin/...", "google.golang.org/grpc/..."}, []string{"./sdk", "./sdk/client", "./sdk/internal/wire/...", "./host/train/plugin", "./host/train/processes/..."},
 		"processes and connections are the business of one place on each side; gRPC also connects the processes of one training"},

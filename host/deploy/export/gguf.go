@@ -185,9 +185,9 @@ func (p *ggufPlan) write(ctx context.Context, dir vfs.Path) error {
 }
 
 func (p *ggufPlan) read(dir vfs.Path, each func(name string, values []float32) error) (err error) {
-	f, err := gguf.Open(dir.Join(ggufFile))
-	if err != nil {
-		return err
+	var tensors []gguf.Tensor
+	for _, t := range p.tensors {
+		tensors = append(tensors, gguf.Tensor{Name: t.Name, Type: t.typ, Shape: t.Shape})
 	}
 	return gguf.ReadFile(dir.Join(ggufFile), p.entries, tensors, each)
 }

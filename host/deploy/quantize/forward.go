@@ -40,7 +40,7 @@ type text struct {
 }
 
 // newForward prepares a forward pass. activations are quantizer programs for batch sequences.
-func newForward(dev *engine.Device, m model.Blockwise, batch, context int,
+func newForward(dev *engine.Device, m model.Language, batch, context int,
 	activations map[string]spec.Quantizer) (*forward, error) {
 	f := &forward{dev: dev, model: m, batch: batch, context: context,
 		activations: map[string]lower.Quantizer{}, compiled: map[string]*engine.Executable{}}

@@ -102,11 +102,11 @@ func TestWriterRefuses(t *testing.T) {
 		entries []gguf.Entry
 		tensors []gguf.Tensor
 	}{
-		"used twice":             {tensors: []gguf.Tensor{ok, ok}},
-		"4 bytes for the shape":  {tensors: []gguf.Tensor{short}},
+		"used twice":            {tensors: []gguf.Tensor{ok, ok}},
+		"4 bytes for the shape": {tensors: []gguf.Tensor{short}},
 		"want a multiple of 32": {tensors: []gguf.Tensor{odd}},
-		"type int":               {entries: []gguf.Entry{{Key: "k", Value: 1}}},
-		"type []interface":       {entries: []gguf.Entry{{Key: "k", Value: []any{true, "x"}}}},
+		"type int":              {entries: []gguf.Entry{{Key: "k", Value: 1}}},
+		"type []interface":      {entries: []gguf.Entry{{Key: "k", Value: []any{true, "x"}}}},
 	} {
 		if err := gguf.Write(t.Context(), io.Discard, c.entries, c.tensors); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want an error that says %q", err, says)

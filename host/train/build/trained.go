@@ -53,7 +53,7 @@ func findPart(
 			return samePart(f, pin)
 		})
 		if err != nil {
-			return nil, cfg.ErrorAt(key, "%w", err)
+			return nil, nil, cfg.ErrorAt(key, "%w", err)
 		}
 		found = append(found, path)
 	}
@@ -64,7 +64,7 @@ func findPart(
 		}
 	}
 	if err != nil {
-		return nil, cfg.ErrorAt(key, "%w", err)
+		return nil, nil, cfg.ErrorAt(key, "%w", err)
 	}
 	return joined, found, nil
 }

@@ -112,7 +112,7 @@ func (d *decoder) overrides() {
 		}
 	}
 	if d.Good("train", "train.steps") {
-		d.problems(q.steps(d.cfg.Train.Steps))
+		d.problems(c.Quantizer.steps(c.Train.Steps))
 	}
 }
 

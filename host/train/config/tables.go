@@ -422,6 +422,7 @@ func roleTable(role string, p *Plugin) table {
 }
 
 func overrideTable(o *Override, p *Plugin) table {
+	roles := append([]string{RoleWeights, RoleActivations, roleBoth}, ownRoles...)
 	return table{name: "quantizer.overrides", list: true, plugin: p, example: `"absmax"`, sample: overrideSample,
 		doc: "Another quantizer, or none, for some weights and activations instead of those of the tables above.\n" +
 			"At least one of match, layers, from and to must be given. The last override that matches wins. " + aboutParams,

@@ -83,7 +83,7 @@ func uncompiled(dev *engine.Device, plan Plan) (*Compiled, error) {
 	var subjects []refresh.Target
 	for _, r := range plan.Rules {
 		delay := plan.RefreshDelay[r.Name]
-		subjects = append(subjects, refresh.Subject{Tensor: r.Name, Optimizer: r.Optimizer, Delay: delay})
+		subjects = append(subjects, refresh.Target{Tensor: r.Name, Optimizer: r.Optimizer, Delay: delay})
 	}
 	if c.refresher, err = refresh.New(dev, subjects, plan.dividedTensors()); err != nil {
 		return nil, fmt.Errorf("step: %w", err)

@@ -97,27 +97,38 @@ func (w quantizedWeight) evaluate(in update.Nodes, outputs ...string) update.Nod
 	return out
 }
 
-// Names of the tensors of an [activationStage].
-const (
-	activationName = "activation"
-	valueName      = "value"
-)
-
-// activationStage maps an activation of this many tokens, and the trained parameters and state of
-// its quantizer, to the quantized activation.
-func activationStage(q lower.Quantizer, site model.ActivationSite, tokens int) stage {
-	specs := []engine.Spec{{Name: activationName, Shape: floatShape(tokens, site.Width)}}
-	specs = append(specs, inputSpecs(parametersOf(q, site.Name), program.KindParam.Of, false)...)
-	specs = append(specs, inputSpecs(statesOf(q, site.Name), asNamed, false)...)
-	return stage{activationName, specs, func(_ *graph.Graph, in update.Nodes) update.Nodes {
-		return update.Nodes{valueName: lower.Quantize(in[activationName], given(q, site.Name, in), q)}
-	}}
+// QuantizedActivation quantizes x, an activation of shape [site.Tokens, site.Width], as in
+// evaluation, by a quantizer without trained parameters and state. The number of tokens must be one
+// of [Plan.Pieces].
+func (c *Compiled) QuantizedActivation(site model.ActivationSite, x []float32) ([]float32, error) {
+	if c.evaluationPlan.Pieces[site.Tokens][site.Name] == nil {
+		return nil, fmt.Errorf("step: %s has no quantizer for %d tokens", site.Name, site.Tokens)
+	}
+	value := slices.Clone(x)
+	return value, c.quantizeActivation(nil, site, site.Tokens, value)
 }
 
-// quantize runs an [activationStage] in place on x, which has dimensions dims. t has the trained
-// parameters and state of its quantizer.
-func (e *executable) quantize(dev *engine.Device, t update.Tensors, x []float32, dims ...int) (err error) {
-	if t[activationName], err = engine.Upload(dev, x, dims...); err != nil {
+// quantizeActivation quantizes x, an activation of this many tokens, in place, if it has a
+// quantizer. t has the trained parameters and state of the quantizer.
+func (c *Compiled) quantizeActivation(
+	t update.Tensors, site model.ActivationSite, tokens int, x []float32,
+) error {
+	q, ok := c.evaluationPlan.Pieces[tokens][site.Name]
+	if !ok {
+		return nil
+	}
+	const activation, value = "activation", "value"
+	stage := func() update.Stage {
+		inputs := slices.Concat(
+			[]engine.Spec{{Name: activation, Shape: floatShape(tokens, site.Width)}},
+			inputSpecs(parametersOf(q, site.Name), program.KindParam.Of, false),
+			inputSpecs(statesOf(q, site.Name), asNamed, false))
+		return update.Stage{Name: activation, Inputs: inputs, Build: func(in update.Nodes) update.Nodes {
+			return update.Nodes{value: lower.Quantize(in[activation], given(q, site.Name, in), q)}
+		}}
+	}
+	exec, err := c.compileOnce(fmt.Sprintf("activation %d %s", tokens, site.Name), stage)
+	if err != nil {
 		return err
 	}
 	b, err := engine.Upload(c.dev, x, tokens, site.Width)

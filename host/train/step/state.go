@@ -169,6 +169,12 @@ type LoadFunc func(name string) (Tensor, error)
 // ParamName returns the name of a model parameter in checkpoints.
 func ParamName(param string) string { return program.KindParam.Of(param) }
 
+// QuantizerStateName returns the name, in checkpoints, of a state tensor of the quantizer of a
+// weight or activation site.
+func QuantizerStateName(site, state string) string {
+	return program.KindQuantizerState.PartOf(site, state)
+}
+
 // EvaluatedName returns the name, in checkpoints, of the tensor that replaces a parameter or
 // trained parameter, given by its name there, in evaluation. A checkpoint has it only if an
 // optimizer provides it.
@@ -310,7 +316,8 @@ func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 			"with a model that was not trained with it", list[0].Name)
 	}
 	if groups := c.plan.calibratedGroups(); len(groups) > 0 {
-		return nil, fmt.Errorf("the quantizer of %s takes statistics of activations, which only a training computes: train with it", groups[0].weights[0])
+		return nil, fmt.Errorf("the quantizer of %s takes statistics of activations, which need a text: "+
+			"quantize the model with one, by cage quantize", groups[0].weights[0])
 	}
 	return c.newState(nil, nil, 1, c.loadParam(load))
 }
