@@ -113,7 +113,7 @@ with or without the CAGE correction, from one TOML file.
 	root.AddCommand(surviveSIGPIPE(newTrain()), newImport(), surviveSIGPIPE(newQuantize()),
 		newEval(), newScore(), surviveSIGPIPE(newRuler()), newGenerate(), newChat(), newExport(),
 		surviveSIGPIPE(newPlot()), surviveSIGPIPE(newFit()), newData(), newPlugins(), newConfig(),
-		newStudy(), newRuns(), newServe(), newCheckpoint(), surviveSIGPIPE(newVerify()), newBench(),
+		newStudy(), newRuns(), newServe(), newCheckpoint(), newBench(),
 		newVersion())
 	root.InitDefaultCompletionCmd() // created here because cobra's own accepts unknown shells
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
