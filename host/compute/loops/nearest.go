@@ -14,8 +14,8 @@ func Nearest(dst []int32, x, table []float32, d int, parallel Parallel) {
 		divide(len(x), len(s.above), parallel, func(from, to int) { s.find(dst[from:to], x[from:to]) })
 		return
 	}
-	p := newPanels(table, d)
-	divide(len(dst), len(table), parallel, func(from, to int) { p.find(dst[from:to], x[from*d:to*d]) })
+	v := newVectors(table, d)
+	divide(len(dst), len(table), parallel, func(from, to int) { v.find(dst[from:to], x[from*d:to*d]) })
 }
 
 // steps find the nearest of a few scalars by comparisons: they are sorted, and the position of the
@@ -119,73 +119,49 @@ func ordered(x float32) int32 {
 	return bits ^ bits>>31&math.MaxInt32
 }
 
-// panels are a table of vectors in the order in which the distances to them are computed: groups of
-// 16 rows, each of which starts with the halved squared lengths of the rows, followed by their
-// negated elements, one after the other. So |t|²/2 − x·t, which is (|x − t|² − |x|²)/2,
-// is a chain of multiplications and additions.
-type panels struct {
-	d    int
-	data []float32
+// vectors is a table of vectors, prepared for computing all distances to a vector x at once: the
+// halved squared lengths of the rows, and the transposed rows. |t|²/2 − x·t, which is
+// (|x − t|² − |x|²)/2, has the order of the distances.
+type vectors struct {
+	d, n    int
+	halves  []float32 // +Inf for rows that are not finite
+	columns []float32 // [d, n]
 }
 
-const panelRows = 16
-
-func newPanels(table []float32, d int) *panels {
+func newVectors(table []float32, d int) *vectors {
 	n := len(table) / d
-	groups := (n + panelRows - 1) / panelRows
-	p := &panels{d, make([]float32, groups*panelRows*(d+1))}
-	for i := range groups * panelRows {
-		at := p.data[i/panelRows*panelRows*(d+1)+i%panelRows:]
-		half := math.Inf(1) // for padding rows, and rows that are not finite
-		if i < n {
-			half = 0
-			for _, v := range table[i*d : (i+1)*d] {
-				half += float64(v) * float64(v) / 2
+	v := &vectors{d, n, make([]float32, n), make([]float32, d*n)}
+	Transpose(v.columns, n, table, d, n, d, nil)
+	for i := range n {
+		half := 0.0
+		for _, x := range table[i*d : (i+1)*d] {
+			half += float64(x) * float64(x) / 2
+		}
+		if v.halves[i] = float32(half); !isNumber(v.halves[i]) {
+			v.halves[i] = float32(math.Inf(1))
+			for k := range d { // so that sums with them are not NaN
+				v.columns[k*n+i] = 0
 			}
 		}
-		if at[0] = float32(half); !isNumber(at[0]) {
-			at[0] = float32(math.Inf(1))
-			continue
-		}
-		for k, v := range table[i*d : (i+1)*d] {
-			at[(k+1)*panelRows] = -v
-		}
 	}
-	return p
+	return v
 }
 
-func (p *panels) find(dst []int32, x []float32) {
-	n := p.findBlocks(dst, x)
-	for i := n; i < len(dst); i++ {
-		dst[i] = p.nearest(x[i*p.d : (i+1)*p.d])
-	}
+func (v *vectors) find(dst []int32, x []float32) {
+	sums := make([]float32, v.n)
 	for i := range dst {
-		for _, v := range x[i*p.d : (i+1)*p.d] {
-			if !isNumber(v) {
-				dst[i] = 0
-			}
+		copy(sums, v.halves)
+		finite := true
+		for k, e := range x[i*v.d : (i+1)*v.d] {
+			finite = finite && isNumber(e)
+			LinAdd(sums, sums, 1, v.columns[k*v.n:], -e)
+		}
+		if finite {
+			var least [1]float32
+			GroupFold(Min, least[:], sums, v.n)
+			dst[i] = int32(max(slices.Index(sums, least[0]), 0))
+		} else {
+			dst[i] = 0
 		}
 	}
-}
-
-// nearest is the plain form of findBlocks, for one row.
-func (p *panels) nearest(x []float32) (index int32) {
-	least := float32(math.Inf(1))
-	for base, data := int32(0), p.data; len(data) > 0; base += panelRows {
-		var sums [panelRows]float32
-		copy(sums[:], data)
-		for k, v := range x {
-			t := (*[panelRows]float32)(data[(k+1)*panelRows:])
-			for i := range sums {
-				sums[i] += v * t[i]
-			}
-		}
-		for i, s := range sums {
-			if s < least {
-				least, index = s, base+int32(i)
-			}
-		}
-		data = data[panelRows*(p.d+1):]
-	}
-	return index
 }

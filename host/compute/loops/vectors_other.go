@@ -19,7 +19,6 @@ func bits256([]uint32, [2]uint32, uint32) int           { return 0 }
 func lookupHeld([]float32, []int32, []float32) int      { return 0 }
 func quantize512(*Quantizer, *Quantized, []float32) int { return 0 }
 func (s *steps) count([]int32, []float32) int           { return 0 }
-func (p *panels) findBlocks([]int32, []float32) int     { return 0 }
 func turnNeighbours(_, _, _, _ []float32, _ bool) int   { return 0 }
 
 // These are called only if there is AVX2.
