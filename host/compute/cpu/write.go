@@ -58,8 +58,8 @@ func (a *analysis) fuse() {
 			round := &a.nodes[x.id]
 			round.op, round.in = opClamp, append(slices.Clone(round.in), n.in[1:]...)
 			n.op, n.in = opRoundSmall, n.in[:1]
-		case n.op == loops.Div && x.scalar && once(y, loops.Add) &&
-			a.dense(of(y)[:1]) && of(y)[1].scalar:
+		case n.op == loops.Round && !x.scalar && a.nodes[x.id].op == opClamp &&
+			a.limits(of(x)[1:], false):
 			n.op = opRoundSmall
 		case n.op == loops.Mul && once(x, opRoundSmall) && number(y):
 			n.op, n.in = opRoundMul, []operand{of(x)[0], y}
