@@ -100,7 +100,7 @@ func softmax(x *graph.Node) *graph.Node {
 func attentionNatively(x, w *graph.Node, r *rope) *graph.Node {
 	heads := attention.Heads{Batch: r.batch, Context: r.context, Size: r.size,
 		Pairs: r.pairing == architecture.Interleaved,
-		Parts: []attention.Part{{Heads: r.heads, Turned: true}, {Heads: r.keyHeads, Turned: true},
+		Parts: []attention.Part{{Heads: r.heads, Rotated: true}, {Heads: r.keyHeads, Rotated: true},
 			{Heads: r.keyHeads}}}
 	parts := splitNatively(heads, matMulTransposedRounded(x, w), r.turn)
 	mixed, coreBack := r.core(parts[0], parts[1], parts[2])

@@ -126,7 +126,7 @@ func New(t *matmul.Tier, a matmul.Arithmetic, s Sizes) (*Plan, error) {
 			dQuery:        make([]float32, block*p.padded),
 			weights:       make([]float32, roundUp(block, p.height)*p.width),
 			dScores:       make([]float32, roundUp(block, p.height)*p.width),
-			turned:        make([]float32, block*p.panels.Words(block)),
+			transposed:    make([]float32, block*p.panels.Words(block)),
 			rows:          p.newRows(),
 		}
 	}

@@ -127,7 +127,7 @@ func TestJoined(t *testing.T) {
 			loops.ToBFloat16(dShort, d)
 			loops.FromBFloat16(d, dShort)
 			h := &attention.Heads{Batch: s.Batch, Context: s.Context, Size: s.Size, Pairs: i%2 == 0,
-				Parts: []attention.Part{{Heads: s.Heads, Turned: true}, {Heads: s.KeyHeads, Turned: true}, {Heads: s.KeyHeads}}}
+				Parts: []attention.Part{{Heads: s.Heads, Rotated: true}, {Heads: s.KeyHeads, Rotated: true}, {Heads: s.KeyHeads}}}
 			cos, sin := random(rng, s.Context*s.Size/2), random(rng, s.Context*s.Size/2)
 			all, logs := in.Query.Len()+2*in.Key.Len(), make([]float32, p.Logs())
 			mixed := make([]float32, len(d))

@@ -27,7 +27,7 @@ type backward struct {
 	// For a block of queries and keys.
 	// [queries, width]: a row for each query, finally one for each word of queries
 	weights, dScores []float32
-	turned           []float32 // transposed adjoints of scores, [queries/width, words of keys, width]
+	transposed       []float32 // adjoints of scores, [queries/width, words of keys, width]
 	rows             rows
 }
 
@@ -123,7 +123,7 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 		// The sum over keys of weights times their adjoints equals the sum over the output times
 		// its adjoints.
 		rows := min(p.width, n-i)
-		d, mixed := s.rows.float[:rows*p.Size], s.rows.turned[:rows*p.Size]
+		d, mixed := s.rows.float[:rows*p.Size], s.rows.rotated[:rows*p.Size]
 		s.rows.copyFrom(d, g.dMixed.From(at+(from+i)*stride), stride, p.Size)
 		s.rows.copyFrom(mixed, g.mixed.From(at+(from+i)*stride), stride, p.Size)
 		loops.GroupSumMul(s.means[i:i+rows], d, mixed, p.Size)
@@ -136,8 +136,8 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 			// Transposed, the adjoints of scores are operands of the adjoints of queries.
 			unseen := max(0, key-from)
 			for i := unseen; i < n; i += p.width {
-				to := s.turned[i*words(p.block())+words(key-first)*p.width:]
-				p.form.Turn(to, p.width, s.dScores[(unseen+words(i-unseen))*p.width:], p.width,
+				to := s.transposed[i*words(p.block())+words(key-first)*p.width:]
+				p.form.Transpose(to, p.width, s.dScores[(unseen+words(i-unseen))*p.width:], p.width,
 					words(min(p.width, n-i)), p.width)
 			}
 		}
@@ -177,7 +177,7 @@ func (p *Plan) addToQueries(s *backward, from, to, first, last int) {
 	for i := 0; i < to-from; i += width {
 		seen := words(min(last, from+i+width) - first)
 		s.Multiply(p.padded/height, seen, s.keysAcross[words(first)*height:], height*words(p.Context),
-			s.turned[i*words(p.block()):], s.dQuery[i*p.padded:], width, first > 0)
+			s.transposed[i*words(p.block()):], s.dQuery[i*p.padded:], width, first > 0)
 	}
 }
 
@@ -236,15 +236,15 @@ func (p *Plan) store(s *backward, g *gradient, part, batch, head, from, to int, 
 // write writes rows of a head from the given position on, rotated back.
 func (j *Joined) write(r *rows, x []float32, part, head, batch, position int) {
 	h := j.Heads
-	if h.Parts[part].Turned {
-		y, half := r.turned[:len(x)], h.Size/2
+	if h.Parts[part].Rotated {
+		y, half := r.rotated[:len(x)], h.Size/2
 		piece := len(x) // shares one list of angles; adjacent coordinates: all rows at once
 		if !h.Pairs {
 			piece = h.Size
 		}
 		for i := 0; i < len(x); i += piece {
 			first, end := position*half+i/2, position*half+(i+piece)/2
-			h.turnPiece(y[i:i+piece], x[i:i+piece], j.Cos[first:end], j.Sin[first:end], true)
+			h.rotatePiece(y[i:i+piece], x[i:i+piece], j.Cos[first:end], j.Sin[first:end], true)
 		}
 		x = y
 	}

@@ -104,8 +104,8 @@ func (p *Plan) pad(block []float32, elements int) {
 
 // rows is a buffer for the positions of one head in a panel.
 type rows struct {
-	float, turned []float32
-	short         []uint16
+	float, rotated []float32
+	short          []uint16
 }
 
 func (p *Plan) newRows() rows {

@@ -16,13 +16,13 @@ type Heads struct {
 	Pairs bool
 }
 
-// A Part is a number of heads. If Turned, it has rotary embeddings: the elements of each head are
+// A Part is a number of heads. If Rotated, it has rotary embeddings: the elements of each head are
 // coordinates of points, first ones in its first half and second ones in its second, or in pairs;
 // points rotate with their position (Su et al., "RoFormer: Enhanced Transformer with Rotary
 // Position Embedding", 2021).
 type Part struct {
-	Heads  int
-	Turned bool
+	Heads   int
+	Rotated bool
 }
 
 // Split copies each part to a tensor of its own, [batch, context, heads, size], rotated by the
@@ -39,53 +39,16 @@ func (h *Heads) Join(joined matmul.Elements, parts []matmul.Elements, cos, sin [
 	return h.copy(parts, joined, cos, sin, true, parallel)
 }
 
-func (h *Heads) turnPiece(y, x, cos, sin []float32, back bool) {
+func (h *Heads) rotatePiece(y, x, cos, sin []float32, back bool) {
 	if h.Pairs {
-		loops.TurnNeighbours(y, x, cos, sin, back)
+		loops.RopeAdjacent(y, x, cos, sin, back)
 	} else {
-		loops.Turn(y, x, cos, sin, back)
-	}
-}
-
-// numbers are heads of a token in memory. If they are in bfloat16, there is a float32 buffer for
-// them.
-type numbers struct {
-	float, wide []float32
-	short       []uint16
-}
-
-func (n *numbers) at(e matmul.Elements, from, to int, wide []float32) {
-	if e.BFloat16 != nil {
-		*n = numbers{short: e.BFloat16[from:to], wide: wide[:to-from]}
-	} else {
-		*n = numbers{float: e.Float32[from:to]}
-	}
-}
-
-func (n *numbers) read() []float32 {
-	if n.short == nil {
-		return n.float
-	}
-	loops.FromBFloat16(n.wide, n.short)
-	return n.wide
-}
-
-// buffer returns the float32 memory to write the numbers to; the caller then calls written.
-func (n *numbers) buffer() []float32 {
-	if n.short == nil {
-		return n.float
-	}
-	return n.wide
-}
-
-func (n *numbers) written() {
-	if n.short != nil {
-		loops.ToBFloat16(n.short, n.wide)
+		loops.Rope(y, x, cos, sin, back)
 	}
 }
 
 // copy copies the heads of each token from the matrix to their part or back, and rotates those of
-// turned parts.
+// rotated parts.
 func (h *Heads) copy(parts []matmul.Elements, joined matmul.Elements, cos, sin []float32, back bool,
 	parallel loops.Parallel) error {
 	tokens, columns := h.Batch*h.Context, h.Columns()
@@ -103,26 +66,34 @@ func (h *Heads) copy(parts []matmul.Elements, joined matmul.Elements, cos, sin [
 	}
 	const run = 64 // tokens in a task
 	parallel((tokens+run-1)/run, func(task int) {
-		scratch := make([]float32, 2*columns)
-		var part, row numbers
+		x32, y32 := make([]float32, columns), make([]float32, columns)
 		for token := task * run; token < min(tokens, (task+1)*run); token++ {
 			column := 0
 			for i, p := range h.Parts {
 				width := p.Heads * h.Size
-				part.at(parts[i], token*width, (token+1)*width, scratch)
-				row.at(joined, token*columns+column, token*columns+column+width, scratch[columns:])
-				column += width
-				to, from := &part, &row
-				if back {
-					to, from = from, to
+				from, x := token*columns+column, joined
+				to, y := token*width, parts[i]
+				if column += width; back {
+					from, x, to, y = to, y, from, x
 				}
-				x, y := from.read(), to.buffer()
-				if angle := token % h.Context * h.Size / 2; p.Turned {
-					h.turnPiece(y, x, cos[angle:angle+h.Size/2], sin[angle:angle+h.Size/2], back)
+				values, results := x32[:width], y32[:width]
+				if x.BFloat16 == nil {
+					values = x.Float32[from : from+width]
 				} else {
-					copy(y, x)
+					loops.FromBFloat16(values, x.BFloat16[from:from+width])
 				}
-				to.written()
+				if y.BFloat16 == nil {
+					results = y.Float32[to : to+width]
+				}
+				if angle := token % h.Context * h.Size / 2; p.Rotated {
+					end := angle + h.Size/2
+					h.rotatePiece(results, values, cos[angle:end], sin[angle:end], back)
+				} else {
+					copy(results, values)
+				}
+				if y.BFloat16 != nil {
+					loops.ToBFloat16(y.BFloat16[to:to+width], results)
+				}
 			}
 		}
 	})
@@ -141,8 +112,8 @@ func (h *Heads) column(part int) (n int) {
 
 func (h *Heads) check(joined matmul.Elements, cos, sin []float32) error {
 	for _, p := range h.Parts {
-		if p.Turned && (h.Size%2 != 0 || len(cos) != h.Context*h.Size/2 || len(sin) != len(cos)) {
-			return fmt.Errorf("turning heads of size %d at %d positions with %d cosines and %d sines",
+		if p.Rotated && (h.Size%2 != 0 || len(cos) != h.Context*h.Size/2 || len(sin) != len(cos)) {
+			return fmt.Errorf("rotating heads of size %d at %d positions with %d cosines and %d sines",
 				h.Size, h.Context, len(cos), len(sin))
 		}
 	}

@@ -48,7 +48,7 @@ func testHeads(t *testing.T, pairs bool) {
 		for i, p := range h.Parts {
 			for j := range p.Heads * h.Size {
 				got, want := float64(parts[i][token*p.Heads*h.Size+j]), float64(x[token*columns+column])
-				if p.Turned {
+				if p.Rotated {
 					point, second, away := j%(h.Size/2), j%h.Size >= h.Size/2, h.Size/2 // of the other coordinate
 					if pairs {
 						point, second, away = j%h.Size/2, j%2 == 1, 1

@@ -32,7 +32,7 @@ type Kernel struct {
 
 // A pass is the code of one pass over the tensors.
 type pass struct {
-	values []place
+	values []location
 	code   []instruction
 }
 

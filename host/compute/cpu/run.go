@@ -336,19 +336,19 @@ func store(memory any, from int, a []float32) {
 
 // worker is the scratch memory of a goroutine.
 type worker struct {
-	scratch []float32
-	values  [][]float32   // of the nodes, for the rows of a tile, or one row if shared by all
-	lanes   []loops.Lanes // of the reductions
-	places  []place
-	env     []float32
-	rows    int
+	scratch   []float32
+	values    [][]float32   // of the nodes, for the rows of a tile, or one row if shared by all
+	lanes     []loops.Lanes // of the reductions
+	locations []location
+	env       []float32
+	rows      int
 }
 
 // compute computes some rows in one pass.
 func (w *worker) compute(r *run, pass, first, end int) {
 	k, code := r.k, r.k.passes[pass].code
-	w.places, w.rows, w.env = k.passes[pass].values, end-first, r.env
-	for i, p := range w.places {
+	w.locations, w.rows, w.env = k.passes[pass].values, end-first, r.env
+	for i, p := range w.locations {
 		switch p.kind {
 		case inScratch:
 			w.values[i] = w.scratch[p.offset*k.tile:][:w.rows*p.size]
@@ -467,7 +467,7 @@ func (w *worker) move(ins *instruction, dst []float32) {
 		loops.Spread(dst, from, x.repeat)
 		return
 	}
-	size := w.places[x.id].size
+	size := w.locations[x.id].size
 	for row := range w.rows {
 		to, source := dst[row*ins.size:(row+1)*ins.size], from
 		if len(from) > size { // a row for each

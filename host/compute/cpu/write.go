@@ -157,19 +157,19 @@ func (a *analysis) limits(bounds []operand, whole bool) bool {
 	})
 }
 
-// place is the location of a node's elements.
-type place struct {
-	kind   placeKind
+// location is where a node's elements are.
+type location struct {
+	kind   locationKind
 	index  int // of an input or output
 	offset int // of scratch memory, for one row
 	size   int // elements in a row
 	table  []float32
 }
 
-type placeKind uint8
+type locationKind uint8
 
 const (
-	nowhere placeKind = iota
+	nowhere locationKind = iota
 	inScratch
 	inInput
 	inOutput
@@ -209,7 +209,7 @@ func (k *Kernel) write(a *analysis) pass {
 	a.fuseQuantizers(k.outputs)
 	w := &writer{analysis: a, inputs: k.inputs, outs: k.outputs, free: map[int][]int{}}
 	w.sort()
-	w.values = make([]place, len(w.nodes))
+	w.values = make([]location, len(w.nodes))
 	w.freed = make([]bool, len(w.nodes))
 	w.findLastReads()
 	w.saved = make([]bool, len(w.p.Inputs))
@@ -230,7 +230,7 @@ func (k *Kernel) write(a *analysis) pass {
 		w.code = append(w.code, stores...)
 		late = append(late, deferred...)
 		if w.lastRead[id] == at {
-			w.freePlace(at, id)
+			w.freeLocation(at, id)
 		}
 	}
 	w.code = append(w.code, late...)
@@ -427,13 +427,13 @@ func (w *writer) reserve(size int) int {
 func (w *writer) releaseOperands(at int, n node) {
 	for _, x := range n.in {
 		if !x.scalar && w.lastRead[x.id] == at {
-			w.freePlace(at, x.id)
+			w.freeLocation(at, x.id)
 		}
 	}
 }
 
-// freePlace frees the memory of a value, and of the alternatives of a choice.
-func (w *writer) freePlace(at, id int) {
+// freeLocation frees the memory of a value, and of the alternatives of a choice.
+func (w *writer) freeLocation(at, id int) {
 	if w.freed[id] {
 		return
 	}

@@ -20,7 +20,7 @@ func near(_, _, _ []float32, _ float32) int                           { return 0
 func fill(_ []float32, _ float32) int                                 { return 0 }
 func butterflies(_, _, _, _ []float32) int                            { return 0 }
 func butterfly(_, _ []float32) int                                    { return 0 }
-func turn(_, _, _, _ []float32, _ bool) int                           { return 0 }
+func rope(_, _, _, _ []float32, _ bool) int                           { return 0 }
 func roundToBFloat16(_, _ []float32) int                              { return 0 }
 func sum(_ *Lanes, _ []float32) int                                   { return 0 }
 func sumMul(_ *Lanes, _, _ []float32) int                             { return 0 }

@@ -432,7 +432,7 @@ func butterflies(w, x, y, z []float32) (i int) {
 	return i
 }
 
-func turn(dst, x, cos, sin []float32, back bool) (i int) {
+func rope(dst, x, cos, sin []float32, back bool) (i int) {
 	width, n, sign := simd.Float32s{}.Len(), len(cos), float32(1)
 	if back {
 		sign = -1

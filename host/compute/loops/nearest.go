@@ -88,7 +88,7 @@ func (s *steps) find(dst []int32, x []float32) {
 		done = s.count(dst, x)
 	}
 	for i := done; i < len(x); i++ {
-		dst[i] = int32(s.place(x[i]))
+		dst[i] = int32(s.position(x[i]))
 	}
 	if s.plain {
 		return
@@ -100,8 +100,8 @@ func (s *steps) find(dst []int32, x []float32) {
 	}
 }
 
-// place returns the number of bounds below x, or 0 if x is not finite.
-func (s *steps) place(x float32) int {
+// position returns the number of bounds below x, or 0 if x is not finite.
+func (s *steps) position(x float32) int {
 	if !isNumber(x) {
 		return 0
 	}

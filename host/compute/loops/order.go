@@ -54,7 +54,7 @@ func markLargest(dst []bool, keys, work []int32, k int) {
 		return
 	}
 	copy(work, keys)
-	least := place(work, len(work)-k) // the smallest of the k largest
+	least := quickselect(work, len(work)-k) // the smallest of the k largest
 	equal := k
 	for _, a := range keys {
 		if a > least {
@@ -82,16 +82,16 @@ func OrderStatistic(dst, x []float32, d, k int, parallel Parallel) {
 				nan = nan || v != v
 			}
 			if dst[row] = float32(math.NaN()); !nan {
-				dst[row] = ofKey(place(keys, k))
+				dst[row] = ofKey(quickselect(keys, k))
 			}
 		}
 	})
 }
 
-// place returns the element at index k of the ascending order (quickselect; Hoare's FIND, 1961). It
+// quickselect returns the element at index k of the ascending order (Hoare's FIND, 1961). It
 // moves elements. The pivot is the median of three elements whose positions change from step to
 // step, so that no input order is slow at every step.
-func place(a []int32, k int) int32 {
+func quickselect(a []int32, k int) int32 {
 	state := uint32(len(a))
 	for len(a) > 1 {
 		draw := func() int32 {

@@ -59,10 +59,10 @@ func ExpRows(a, d []float32, scale float32, down, means []float32, form Form) {
 	}
 }
 
-// Turn transposes an operand: element i of row j of dst is element j of row i of src. src has the
+// Transpose transposes an operand: element i of row j of dst is element j of row i of src. src has the
 // given number of rows of words, which are stride apart; dst has words, too. For [Paired] the
 // number of columns is even.
-func (f Form) Turn(dst []float32, dstStride int, src []float32, stride, rows, columns int) {
+func (f Form) Transpose(dst []float32, dstStride int, src []float32, stride, rows, columns int) {
 	if f != Paired {
 		Transpose(dst, dstStride, src, stride, rows, columns, nil)
 		return
@@ -70,13 +70,13 @@ func (f Form) Turn(dst []float32, dstStride int, src []float32, stride, rows, co
 	wholeRows, wholeColumns := 0, 0
 	if hasAVX2 {
 		wholeRows, wholeColumns = rows&^7, columns&^7
-		turnPairs(dst, dstStride, src, stride, wholeRows, wholeColumns)
+		transposePairs(dst, dstStride, src, stride, wholeRows, wholeColumns)
 	}
-	plainTurnPairs(dst, dstStride, src, stride, wholeRows, rows, 0, columns)
-	plainTurnPairs(dst, dstStride, src, stride, 0, wholeRows, wholeColumns, columns)
+	plainTransposePairs(dst, dstStride, src, stride, wholeRows, rows, 0, columns)
+	plainTransposePairs(dst, dstStride, src, stride, 0, wholeRows, wholeColumns, columns)
 }
 
-func plainTurnPairs(
+func plainTransposePairs(
 	dst []float32, dstStride int, src []float32, stride, firstRow, rows, firstColumn, columns int,
 ) {
 	for i := firstRow; i < rows; i++ {

@@ -50,8 +50,8 @@ func transposeBlock(to unsafe.Pointer, toStride int, from unsafe.Pointer, stride
 	b3.ConcatPermute128Scalars(1, 3, b7).StoreArray(words8(to, 7*toStride))
 }
 
-// turnPairs is [Form.Turn] of pairs in blocks of 8×8 words.
-func turnPairs(dst []float32, dstStride int, src []float32, stride, rows, columns int) {
+// transposePairs is [Form.Transpose] of pairs in blocks of 8×8 words.
+func transposePairs(dst []float32, dstStride int, src []float32, stride, rows, columns int) {
 	if rows == 0 || columns == 0 {
 		return
 	}
@@ -59,15 +59,15 @@ func turnPairs(dst []float32, dstStride int, src []float32, stride, rows, column
 	for j := 0; j < columns; j += 8 {
 		from, to := unsafe.Pointer(&src[j]), unsafe.Pointer(&dst[j/2*dstStride])
 		for i := 0; i < rows; i += 8 {
-			turnPairsBlock(unsafe.Add(to, 8*i), 4*dstStride, unsafe.Add(from, 4*i*stride), 4*stride)
+			transposePairsBlock(unsafe.Add(to, 8*i), 4*dstStride, unsafe.Add(from, 4*i*stride), 4*stride)
 		}
 	}
 	archsimd.ClearAVXUpperBits()
 }
 
-// turnPairsBlock is transposeBlock for words that are pairs: before the halves of vectors are
+// transposePairsBlock is transposeBlock for words that are pairs: before the halves of vectors are
 // exchanged, the halves of words of two columns are interleaved. A row of results has 16 words.
-func turnPairsBlock(to unsafe.Pointer, toStride int, from unsafe.Pointer, stride int) {
+func transposePairsBlock(to unsafe.Pointer, toStride int, from unsafe.Pointer, stride int) {
 	a0, a1 := interleaved(word8(from, 0), word8(from, stride))
 	a2, a3 := interleaved(word8(from, 2*stride), word8(from, 3*stride))
 	a4, a5 := interleaved(word8(from, 4*stride), word8(from, 5*stride))

@@ -70,7 +70,7 @@ func TestTurnOperand(t *testing.T) {
 			}
 			dstStride := resultColumns + 5
 			got := slices.Repeat([]float32{-1}, resultRows*dstStride)
-			form.Turn(got, dstStride, src, stride, rows, columns)
+			form.Transpose(got, dstStride, src, stride, rows, columns)
 			for i := range resultRows {
 				for j := range dstStride {
 					wanted := bits(-1)

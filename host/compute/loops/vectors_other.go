@@ -19,7 +19,7 @@ func bits256([]uint32, [2]uint32, uint32) int           { return 0 }
 func lookupHeld([]float32, []int32, []float32) int      { return 0 }
 func quantize512(*Quantizer, *Quantized, []float32) int { return 0 }
 func (s *steps) count([]int32, []float32) int           { return 0 }
-func turnNeighbours(_, _, _, _ []float32, _ bool) int   { return 0 }
+func ropeAdjacent(_, _, _, _ []float32, _ bool) int     { return 0 }
 
 // These are called only if there is AVX2.
 var (
@@ -28,7 +28,7 @@ var (
 	groupSums            func(dst, a, b []float32, size int)
 	groupLargest         func(dst, a []float32, size int)
 	groupExtreme         func(op Op, dst, a []float32, size int)
-	turnPairs            func(dst []float32, dstStride int, src []float32, stride, rows, columns int)
+	transposePairs       func(dst []float32, dstStride int, src []float32, stride, rows, columns int)
 	transpose            func(
 		dst []float32, dstStride int, src []float32, stride, rows, columns int, factors []float32)
 )

@@ -1,11 +1,11 @@
 package loops
 
-// Turn applies rotary position embeddings: in each piece of 2·len(cos) elements of x, the first
+// Rope applies rotary position embeddings: in each piece of 2·len(cos) elements of x, the first
 // half holds the first coordinates of points, the second half the second ones, and point i is
 // rotated by the angle with cos[i] and sin[i], or back. Every product is rounded.
-func Turn(dst, x, cos, sin []float32, back bool) {
+func Rope(dst, x, cos, sin []float32, back bool) {
 	for n := len(cos); len(x) > 0; dst, x = dst[2*n:], x[2*n:] {
-		for i := turn(dst, x, cos, sin, back); i < n; i++ {
+		for i := rope(dst, x, cos, sin, back); i < n; i++ {
 			a, b, c, s := x[i], x[n+i], cos[i], sin[i]
 			if back {
 				s = -s
@@ -16,10 +16,10 @@ func Turn(dst, x, cos, sin []float32, back bool) {
 	}
 }
 
-// TurnNeighbours is [Turn] for points whose two coordinates are adjacent.
-func TurnNeighbours(dst, x, cos, sin []float32, back bool) {
+// RopeAdjacent is [Rope] for points whose two coordinates are adjacent.
+func RopeAdjacent(dst, x, cos, sin []float32, back bool) {
 	for n := len(cos); len(x) > 0; dst, x = dst[2*n:], x[2*n:] {
-		for i := turnNeighbours(dst, x, cos, sin, back); i < n; i++ {
+		for i := ropeAdjacent(dst, x, cos, sin, back); i < n; i++ {
 			a, b, c, s := x[2*i], x[2*i+1], cos[i], sin[i]
 			if back {
 				s = -s

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTurn compares with the plain loop, for any number of points and pieces, and that with the definition.
-func TestTurn(t *testing.T) {
+// TestRope compares with the plain loop, for any number of points and pieces, and that with the definition.
+func TestRope(t *testing.T) {
 	for _, points := range []int{1, 3, 8, 16, 20, 32, 45, 64} {
 		for _, back := range []bool{false, true} {
 			t.Run(fmt.Sprint(points, back), func(t *testing.T) {
@@ -22,7 +22,7 @@ func TestTurn(t *testing.T) {
 				x[0], x[len(x)-1] = float32(math.NaN()), float32(math.Inf(1))
 				x[points] = 0
 				got, want := make([]float32, len(x)), make([]float32, len(x))
-				Turn(got, x, cos, sin, back)
+				Rope(got, x, cos, sin, back)
 				for at := 0; at < len(x); at += 2 * points {
 					for i := at; i < at+points; i++ {
 						a, b, c, s := x[i], x[points+i], cos[i-at], sin[i-at]
@@ -52,8 +52,8 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// TestTurnNeighbours: points whose coordinates are neighbours turn as those of halves do, to the bit.
-func TestTurnNeighbours(t *testing.T) {
+// TestRopeAdjacent: points whose coordinates are neighbours turn as those of halves do, to the bit.
+func TestRopeAdjacent(t *testing.T) {
 	for _, points := range []int{1, 3, 8, 11, 16, 32, 45, 64} {
 		for _, back := range []bool{false, true} {
 			cos, sin := make([]float32, points), make([]float32, points)
@@ -71,8 +71,8 @@ func TestTurnNeighbours(t *testing.T) {
 				halves[at], halves[at+points] = a, b
 			}
 			got, want := make([]float32, len(pairs)), make([]float32, len(pairs))
-			TurnNeighbours(got, pairs, cos, sin, back)
-			Turn(want, halves, cos, sin, back)
+			RopeAdjacent(got, pairs, cos, sin, back)
+			Rope(want, halves, cos, sin, back)
 			for i := range 3 * points {
 				at := i/points*2*points + i%points
 				if j := differs(got[2*i:2*i+2], []float32{want[at], want[at+points]}); j >= 0 {

@@ -12,8 +12,8 @@ var (
 	twiceUpper = [8]uint32{4, 4, 5, 5, 6, 6, 7, 7}
 )
 
-// turnNeighbours rotates points of the first piece, eight at a time.
-func turnNeighbours(dst, x, cos, sin []float32, back bool) (i int) {
+// ropeAdjacent rotates points of the first piece, eight at a time.
+func ropeAdjacent(dst, x, cos, sin []float32, back bool) (i int) {
 	if !hasAVX2 {
 		return 0
 	}
