@@ -3,9 +3,9 @@ package program
 import "math"
 
 // This file defines the language: the numbers of the operations, the table that defines them, and
-// the methods of [Value] that write them. Package reference implements the table, autodiff has its
-// gradients, executors of the host lower it, and docs/reference/operations.md and the enumeration of the wire
-// format are generated from it.
+// the methods of [Value] that write them. Package reference executes the table, package autodiff
+// applies its gradients, and executors of the host lower it. docs/reference/operations.md and the
+// enumeration of the wire format are generated from it.
 //
 // Elementwise operands have equal rank, or one of them is a scalar; each axis has equal
 // sizes, or size 1 in one operand, which is then repeated along it. There is no other

@@ -178,8 +178,8 @@ func (v Value) firstRow(extreme Value) Value {
 	if t.Rank() > 0 && v.Type().DType == Float {
 		found = found.Or(v.Ne(v))
 	}
-	places := v.builder().Iota(t, t.Rank()-1)
-	return found.Select(places, v.builder().ConstInt(int32(v.lastDim()))).MinRow()
+	indices := v.builder().Iota(t, t.Rank()-1)
+	return found.Select(indices, v.builder().ConstInt(int32(v.lastDim()))).MinRow()
 }
 
 // QuantileRow returns the p-quantile, 0 ≤ p ≤ 1, of the elements along the last axis, which is
@@ -191,11 +191,11 @@ func (v Value) QuantileRow(p float64) Value {
 	if !(p >= 0 && p <= 1) {
 		return b.fail(fmt.Errorf("quantile %v: it must lie between 0 and 1", p))
 	}
-	place := p * float64(v.lastDim()-1)
+	index := p * float64(v.lastDim()-1)
 	at := func(k float64) Value { return v.OrderStatistic(b.ConstInt(int32(k))) }
-	q := at(math.Floor(place))
-	if part := place - math.Floor(place); part > 0 {
-		q = q.Scale(1 - part).Add(at(math.Ceil(place)).Scale(part))
+	q := at(math.Floor(index))
+	if part := index - math.Floor(index); part > 0 {
+		q = q.Scale(1 - part).Add(at(math.Ceil(index)).Scale(part))
 	}
 	if len(shape) > 0 {
 		shape[len(shape)-1] = 1

@@ -59,9 +59,8 @@ func ExpRows(a, d []float32, scale float32, down, means []float32, form Form) {
 	}
 }
 
-// Transpose transposes an operand: element i of row j of dst is element j of row i of src. src has the
-// given number of rows of words, which are stride apart; dst has words, too. For [Paired] the
-// number of columns is even.
+// Transpose transposes an operand: element i of row j of dst is element j of row i of src. Both
+// consist of words; rows of src are stride words apart. For [Paired] the number of columns is even.
 func (f Form) Transpose(dst []float32, dstStride int, src []float32, stride, rows, columns int) {
 	if f != Paired {
 		Transpose(dst, dstStride, src, stride, rows, columns, nil)
