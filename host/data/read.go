@@ -81,7 +81,9 @@ func (p *preparation) readRows(
 	if found.source.format == source.Parquet {
 		p.advance(0, found.source.size) // it is not read sequentially
 	}
-	for row, err := range found.source.rows(text, direct, p.options.Field, nil) {
+	field := p.options.Field
+	rows := found.source.rows(text, direct, []string{field})
+	for row, err := range source.Texts(rows, field) {
 		if err != nil {
 			return err
 		}

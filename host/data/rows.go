@@ -15,7 +15,6 @@ import (
 // InputRow is a row of a file, as a JSON object.
 type InputRow struct {
 	Path string
-	Unit string // unit of Number: "line" or "row"
 	source.Row
 }
 
@@ -87,19 +86,15 @@ func (r *RowFiles) rows(files []sourceFile) iter.Seq2[InputRow, error] {
 	return func(yield func(InputRow, error) bool) {
 		for i := range files {
 			f := &files[i]
-			unit := "line"
-			if f.format == source.Parquet {
-				unit = "row"
-			}
 			text, direct, close, err := f.open(func(in io.Reader) io.Reader { return in })
 			more := true
 			if err == nil {
-				for row, problem := range f.rows(text, direct, "", r.columns) {
+				for row, problem := range f.rows(text, direct, r.columns) {
 					if err = problem; err != nil {
 						break
 					}
 					row.Text = bytes.Clone(row.Text)
-					if more = yield(InputRow{f.path, unit, row}, nil); !more {
+					if more = yield(InputRow{f.path, row}, nil); !more {
 						break
 					}
 				}
@@ -115,18 +110,12 @@ func (r *RowFiles) rows(files []sourceFile) iter.Seq2[InputRow, error] {
 	}
 }
 
-// rows returns the rows of an open file: the texts of a field or column, or if field is "" objects
-// with some columns.
+// rows returns the rows of an open file as objects, of Parquet with some columns.
 func (f *sourceFile) rows(
-	text io.Reader, direct *os.File, field string, columns []string,
+	text io.Reader, direct *os.File, columns []string,
 ) iter.Seq2[source.Row, error] {
-	switch {
-	case f.format == source.Parquet && field == "":
-		return source.ReadParquetObjects(direct, f.size, columns)
-	case f.format == source.Parquet:
-		return source.ReadParquet(direct, f.size, field)
-	case field == "":
-		return source.ReadObjects(text)
+	if f.format == source.Parquet {
+		return source.ReadParquet(direct, f.size, columns)
 	}
-	return source.ReadJSONL(text, field)
+	return source.ReadObjects(text)
 }

@@ -8,9 +8,9 @@ import (
 )
 
 // Rows that hold no text say why, and reading goes on.
-func ExampleReadJSONL() {
+func ExampleTexts() {
 	in := strings.NewReader("{\"text\": \"one\"}\n{\"text\": 2}\n{\"text\": \"three\"}\n")
-	for row, err := range source.ReadJSONL(in, "text") {
+	for row, err := range source.Texts(source.ReadObjects(in), "text") {
 		switch {
 		case err != nil:
 			fmt.Println("cannot be read:", err)

@@ -14,15 +14,14 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// ReadJSONL returns the text in a field of every line; lines of white space are skipped.
-// An error in reading r, if any, comes last.
-func ReadJSONL(r io.Reader, field string) iter.Seq2[Row, error] {
+// Texts returns the text in a field of every row, which is a JSON object.
+func Texts(rows iter.Seq2[Row, error], field string) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
-		for row, err := range ReadObjects(r) {
+		for row, err := range rows {
 			if err == nil && row.Err == nil {
 				text, problem, otherField := textOf(row.Text, field)
 				if row.Text = text; problem != "" {
-					row.Err = &RowError{"line", row.Number, problem, otherField}
+					row.Err = &RowError{row.Unit, row.Number, problem, otherField}
 				}
 			}
 			if !yield(row, err) {
@@ -32,15 +31,15 @@ func ReadJSONL(r io.Reader, field string) iter.Seq2[Row, error] {
 	}
 }
 
-// textOf returns the text in a field of a line, or the problem of the line. otherField reports that
-// the line is an object, so that the text may be in another field.
-func textOf(line []byte, field string) (text []byte, problem string, otherField bool) {
+// textOf returns the text in a field of a row, or the problem of the row. otherField reports that
+// the row is an object, so that the text may be in another field.
+func textOf(row []byte, field string) (text []byte, problem string, otherField bool) {
 	var object map[string]jsontext.Value
-	err := jsonv2.Unmarshal(line, &object)
+	err := jsonv2.Unmarshal(row, &object)
 	if _, ok := errors.AsType[*jsonv2.SemanticError](err); ok || err == nil && object == nil {
 		return nil, fmt.Sprintf("not an object with the field %q", field), false
 	} else if err != nil {
-		return nil, plainjson.Explain(line, err).Error(), false
+		return nil, plainjson.Explain(row, err).Error(), false
 	}
 	value, ok := object[field]
 	if !ok {
@@ -80,10 +79,10 @@ func ReadObjects(r io.Reader) iter.Seq2[Row, error] {
 			if number == 1 {
 				line = bytes.TrimPrefix(line, []byte(UTF8Mark))
 			}
-			row := Row{Number: number, Text: line}
+			row := Row{Unit: "line", Number: number, Text: line}
 			if tooLong {
 				problem := fmt.Sprintf("longer than %d MiB", MaxRow>>20)
-				row = Row{Number: number, Err: &RowError{"line", number, problem, false}}
+				row.Text, row.Err = nil, &RowError{row.Unit, number, problem, false}
 			}
 			if (tooLong || len(bytes.TrimSpace(line)) > 0) && !yield(row, nil) || err != nil {
 				return

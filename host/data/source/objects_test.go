@@ -22,7 +22,7 @@ type talk struct {
 	Tags     []string  `parquet:"tags"`
 }
 
-func TestReadParquetObjects(t *testing.T) {
+func TestReadParquet(t *testing.T) {
 	content := inParquet(t, []talk{{1, []message{{"user", "ü\n\"x\""}, {"assistant", "b"}}, []string{"p", "q"}}, {2, nil, nil}})
 	for columns, want := range map[string]string{
 		"messages":      `{"messages":[{"content":"ü\n\"x\"","role":"user"},{"content":"b","role":"assistant"}]}|`,
@@ -30,7 +30,7 @@ func TestReadParquetObjects(t *testing.T) {
 		"tags,messages": `{"messages":[{"content":"ü\n\"x\"","role":"user"},{"content":"b","role":"assistant"}],"tags":["p","q"]}|`,
 	} {
 		got := ""
-		for row, err := range ReadParquetObjects(bytes.NewReader(content), int64(len(content)), strings.Split(columns, ",")) {
+		for row, err := range ReadParquet(bytes.NewReader(content), int64(len(content)), strings.Split(columns, ",")) {
 			if err != nil || row.Err != nil {
 				t.Fatal(err, row.Err)
 			}
@@ -45,7 +45,7 @@ func TestReadParquetObjects(t *testing.T) {
 	}
 	for _, columns := range [][]string{{"conversations"}, {"a", "b", "c", "d", "e"}} {
 		want := "none of the columns " + strings.Replace(strings.Join(columns, ", "), "d, e", "d, …", 1) + "; there are id, messages, tags"
-		for _, err := range ReadParquetObjects(bytes.NewReader(content), int64(len(content)), columns) {
+		for _, err := range ReadParquet(bytes.NewReader(content), int64(len(content)), columns) {
 			if err == nil || err.Error() != want {
 				t.Errorf("no such column: %v, want %s", err, want)
 			}
@@ -58,7 +58,7 @@ func TestReadParquetObjects(t *testing.T) {
 func TestParquetObjectsText(t *testing.T) {
 	content := inParquet(t, []talk{{1, []message{{"user", "a\xffb"}}, nil}, {2, []message{{"user", "b"}}, nil}})
 	var problems []string
-	for row, err := range ReadParquetObjects(bytes.NewReader(content), int64(len(content)), []string{"messages"}) {
+	for row, err := range ReadParquet(bytes.NewReader(content), int64(len(content)), []string{"messages"}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestParquetObjectsText(t *testing.T) {
 			problems = append(problems, row.Err.Error())
 		}
 	}
-	if want := []string{`row 1: column "messages": the text is not UTF-8`}; !slices.Equal(problems, want) {
+	if want := []string{`row 1: a text is not UTF-8`}; !slices.Equal(problems, want) {
 		t.Errorf("problems %q, want %q", problems, want)
 	}
 }
@@ -77,7 +77,7 @@ func TestParquetObjectsDamage(t *testing.T) {
 	for at := range content {
 		damaged := bytes.Clone(content)
 		damaged[at] ^= 0x55
-		for row, err := range ReadParquetObjects(bytes.NewReader(damaged), int64(len(damaged)), []string{"messages"}) {
+		for row, err := range ReadParquet(bytes.NewReader(damaged), int64(len(damaged)), []string{"messages"}) {
 			if _, ok := errors.AsType[*DamagedError](err); err != nil && !ok && !strings.HasPrefix(err.Error(), "none of the columns") {
 				t.Errorf("byte %d: %v, %v", at, row, err)
 			}

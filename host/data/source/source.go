@@ -74,6 +74,7 @@ const MaxRow = 64 << 20
 
 // Row is one row of a file. Rows are numbered from 1; in JSON that is the line.
 type Row struct {
+	Unit   string // of Number: "line" or "row"
 	Number int64
 	// Text is valid until the next row is read.
 	Text []byte
