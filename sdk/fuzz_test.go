@@ -44,7 +44,7 @@ func FuzzDescribeAnswer(f *testing.F) {
 			t.Fatalf("its own defaults are refused: %v", err)
 		}
 		_ = info.String()
-		m, err := sdk.DescribeResponse(info.Description)
+		m, err := sdk.DescribeResponse(info)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,10 +1,8 @@
 package sdk
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"os"
 	"strings"
 
@@ -27,25 +25,21 @@ func newLogger(w io.Writer) hclog.Logger {
 	return hclog.New(&hclog.LoggerOptions{Output: w, Level: level, JSONFormat: true})
 }
 
-// asHCLog renames the attributes of a slog record to those of hclog. NaN and infinities, which JSON
-// does not have, are written as strings.
+// asHCLog renames the attributes of a slog record to those of hclog.
 func asHCLog(groups []string, a slog.Attr) slog.Attr {
-	switch v := a.Value.Any().(type) {
-	case slog.Level:
-		if len(groups) == 0 && a.Key == slog.LevelKey {
-			name := "trace"
-			if v >= slog.LevelDebug {
-				name, _, _ = strings.Cut(strings.ToLower(v.String()), "+")
-			}
-			return slog.String("@level", name)
+	level, isLevel := a.Value.Any().(slog.Level)
+	switch {
+	case len(groups) > 0:
+	case a.Key == slog.LevelKey && isLevel:
+		name := "trace"
+		if level >= slog.LevelDebug {
+			name, _, _ = strings.Cut(strings.ToLower(level.String()), "+")
 		}
-	case float64:
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return slog.String(a.Key, fmt.Sprint(v))
-		}
-	}
-	if len(groups) == 0 && (a.Key == slog.MessageKey || a.Key == slog.TimeKey) {
-		a.Key = map[string]string{slog.MessageKey: "@message", slog.TimeKey: "@timestamp"}[a.Key]
+		return slog.String("@level", name)
+	case a.Key == slog.MessageKey:
+		a.Key = "@message"
+	case a.Key == slog.TimeKey:
+		a.Key = "@timestamp"
 	}
 	return a
 }

@@ -148,7 +148,5 @@ type RefreshInput struct {
 	State State
 }
 
-// Due is a schedule of updates t = 1, 2, …: First, then those of Next, Next + Every,
-// Next + 2·Every, … that are greater than First. If First is 0, there are none, and Next and
-// Every must be 0; if Every is 0, there is only First, and Next must be 0.
+// Due is a schedule of updates; see [spec.Due].
 type Due = spec.Due

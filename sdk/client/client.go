@@ -28,7 +28,7 @@ type Quantizer struct{ rpc pb.QuantizerClient }
 
 // Describe requests the plugin's description and checks it. An error is a [*Mistake], wraps
 // [ErrAnswer] or [ErrVersion], or is an error of the call itself, as a gRPC status.
-func (q *Quantizer) Describe(ctx context.Context) (Info, error) {
+func (q *Quantizer) Describe(ctx context.Context) (sdk.Description, error) {
 	return describe(ctx, q.rpc.Describe)
 }
 
@@ -59,7 +59,7 @@ func (q *Quantizer) Quantize(
 type Optimizer struct{ rpc pb.OptimizerClient }
 
 // Describe requests the plugin's description; see [Quantizer.Describe].
-func (o *Optimizer) Describe(ctx context.Context) (Info, error) {
+func (o *Optimizer) Describe(ctx context.Context) (sdk.Description, error) {
 	return describe(ctx, o.rpc.Describe)
 }
 
@@ -110,10 +110,10 @@ func call[Q, R any](ctx context.Context, f method[Q, R], request Q) (R, error) {
 
 func describe(
 	ctx context.Context, f method[*pb.DescribeRequest, *pb.DescribeResponse],
-) (Info, error) {
+) (sdk.Description, error) {
 	response, err := call(ctx, f, &pb.DescribeRequest{ApiVersions: []uint32{APIVersion}})
 	if err != nil {
-		return Info{}, err
+		return sdk.Description{}, err
 	}
 	return fromDescribe(response)
 }

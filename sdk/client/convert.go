@@ -198,38 +198,29 @@ func fromStateTensors(
 	return out, nil
 }
 
-// Info is a plugin's answer to Describe.
-type Info struct {
-	// Description has passed its Check.
-	sdk.Description
-	// APIVersion is the negotiated version.
-	APIVersion int
-}
-
 // maxDescription bounds the size of a description, in bytes.
 const maxDescription = 1 << 20
 
-func fromDescribe(m *pb.DescribeResponse) (info Info, err error) {
+func fromDescribe(m *pb.DescribeResponse) (out sdk.Description, err error) {
 	d := m.GetDescription()
 	switch v := m.GetApiVersion(); {
 	case v == 0:
-		return info, fmt.Errorf("%w: Describe names no API version", ErrAnswer)
+		return out, fmt.Errorf("%w: Describe names no API version", ErrAnswer)
 	case v != APIVersion:
-		return info, fmt.Errorf("%w: the plugin has API version %d, this host %d: "+
+		return out, fmt.Errorf("%w: the plugin has API version %d, this host %d: "+
 			"update cage, or rebuild the plugin with a current SDK", ErrVersion, v, APIVersion)
 	case d == nil:
-		return info, fmt.Errorf("%w: the description is absent", ErrAnswer)
+		return out, fmt.Errorf("%w: the description is absent", ErrAnswer)
 	case proto.Size(d) > maxDescription:
-		return info, fmt.Errorf("%w: the description has more than %d bytes", ErrAnswer, maxDescription)
+		return out, fmt.Errorf("%w: the description has more than %d bytes", ErrAnswer, maxDescription)
 	}
 	for _, c := range d.GetCapabilities() {
 		if c != wire.OpaqueCapability && c != wire.SearchCapability {
-			return info, fmt.Errorf("%w: the plugin needs %.100q, which this host does not have: "+
+			return out, fmt.Errorf("%w: the plugin needs %.100q, which this host does not have: "+
 				"update cage", ErrVersion, c)
 		}
 	}
-	info.APIVersion = int(m.GetApiVersion())
-	info.Description = sdk.Description{Name: d.GetName(), Version: d.GetVersion(), Doc: d.GetDoc()}
+	out = sdk.Description{Name: d.GetName(), Version: d.GetVersion(), Doc: d.GetDoc()}
 	for i, p := range d.GetParameters() {
 		kind, noKind := wire.ParameterTypes.Word(p.GetType(), "type")
 		def, noDefault := wire.FromValue(p.GetDefault())
@@ -237,9 +228,9 @@ func fromDescribe(m *pb.DescribeResponse) (info Info, err error) {
 			noDefault = fmt.Errorf("default: %w", noDefault)
 		}
 		if err := cmp.Or(noKind, noDefault); err != nil {
-			return Info{}, fmt.Errorf("%w: parameter %d (%.60q): %w", ErrAnswer, i, p.GetName(), err)
+			return sdk.Description{}, fmt.Errorf("%w: parameter %d (%.60q): %w", ErrAnswer, i, p.GetName(), err)
 		}
-		info.Parameters = append(info.Parameters, sdk.Parameter{Name: p.GetName(), Type: sdk.Type(kind),
+		out.Parameters = append(out.Parameters, sdk.Parameter{Name: p.GetName(), Type: sdk.Type(kind),
 			Default: def, Min: p.GetMin(), Max: p.GetMax(), Choices: p.GetChoices(), Doc: p.GetDoc()})
 	}
 	for i, c := range d.GetClaims() {
@@ -251,12 +242,12 @@ func fromDescribe(m *pb.DescribeResponse) (info Info, err error) {
 			claim.When, err = wire.FromValues(c.GetWhen())
 		}
 		if err != nil {
-			return Info{}, fmt.Errorf("%w: claim %d (%.60q): %w", ErrAnswer, i, c.GetName(), err)
+			return sdk.Description{}, fmt.Errorf("%w: claim %d (%.60q): %w", ErrAnswer, i, c.GetName(), err)
 		}
-		info.Claims = append(info.Claims, claim)
+		out.Claims = append(out.Claims, claim)
 	}
-	if err := info.Description.Check(); err != nil {
-		return Info{}, fmt.Errorf("%w: %w", ErrAnswer, err)
+	if err := out.Check(); err != nil {
+		return sdk.Description{}, fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
-	return info, nil
+	return out, nil
 }

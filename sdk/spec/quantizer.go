@@ -145,27 +145,9 @@ func (q Quantizer) Programs() iter.Seq2[string, *program.Program] {
 	return present(list)
 }
 
-// Check verifies the signatures of valid programs for a site of the given shape:
-//
-//   - The input x and the outputs value and surrogate are floats of that shape;
-//     codes are numbers and mask a bool, of that shape; scale is a float; there
-//     is no other output.
-//   - The trained parameters are sorted by name; they are inputs of the programs and
-//     outputs of Init. If there are any, the surrogate depends on each of them, unless
-//     there is a Backward, and Homogeneous is not promised.
-//   - The state tensors are sorted by name; they are inputs of Program, Evaluate and
-//     Next, and outputs of InitState and Next. If there are any, Homogeneous is not
-//     promised.
-//   - If searches compute the state, it is not empty, and InitState and Next are nil.
-//   - Backward takes the inputs that Program may take and d.value, and returns d.x and
-//     d.trained.NAME. If there is a Backward, the surrogate is x.
-//   - If the program takes noise, shared_noise or step, there is an evaluation
-//     program, which takes none of them.
-//   - Init and InitState take x, and may take column statistics ([ColumnInputs]).
-//   - Unpack takes codes and scale, which both programs return with the same
-//     types, and returns value.
-//   - With a grid, the evaluation program returns codes and scale.
-//   - No program factorizes.
+// Check verifies valid programs for a site of the given shape: their signatures, as the fields
+// define them, that all lists are sorted by name, that trained parameters have gradients, and that
+// nothing is promised that cannot hold.
 func (q Quantizer) Check(shape []int) error {
 	if q.Program == nil {
 		return errors.New("the program is absent")

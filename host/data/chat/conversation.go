@@ -73,14 +73,7 @@ func ParseRow(row []byte) (c Conversation, ignored []string, err error) {
 			if keys := d.Keys(); len(keys) > 0 {
 				found = strings.Join(keys, ", ")
 			}
-			text := "want the key " + wantKeys + "; the row has " + found
-			for _, other := range otherRows {
-				if _, ok := d.Get(other.key); ok {
-					text += "; " + other.hint
-					break
-				}
-			}
-			return nil, nil, errors.New(text)
+			return nil, nil, fmt.Errorf("want the key %s; the row has %s", wantKeys, found)
 		}
 		question, ok := prompt.(string)
 		answer, too := completion.(string)

@@ -28,7 +28,7 @@ type AddedToken struct {
 
 var delimiterPattern = regexp.MustCompile(`<\|[A-Za-z0-9_.-]+\|>`)
 
-// plainTemplates lists the built-in templates whose delimiters are text in the models that use them.
+// plainTemplates lists the built-in templates whose delimiters are text in models that use them.
 var plainTemplates = []string{"tulu"}
 
 // withDelimiters returns a tokenizer for the template: the given one, or one with delimiters added.

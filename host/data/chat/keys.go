@@ -144,10 +144,3 @@ func (c Conversation) answers() (list []int) {
 	}
 	return list
 }
-
-// otherRows has, by a key of rows without a conversation, a hint how to use them.
-var otherRows = []struct{ key, hint string }{
-	{"chosen", "preferences are not learned: of the answers, give the chosen one as completion"},
-	{"instruction", "give Alpaca's instruction and input as prompt, and its output as completion"},
-	{"text", "rows with a finished text are prepared with --kind text"},
-}

@@ -204,9 +204,9 @@ func TestUnreadColumns(t *testing.T) {
 // TestOtherRows: rows that hold no conversation are told what can be done with them.
 func TestOtherRows(t *testing.T) {
 	for row, want := range map[string]string{
-		`{"instruction": "i", "input": "", "output": "o"}`: "the row has instruction, input, output; give Alpaca's instruction",
-		`{"prompt": "p", "chosen": "c", "rejected": "r"}`:  "preferences are not learned",
-		`{"text": "t"}`: "prepared with --kind text",
+		`{"instruction": "i", "input": "", "output": "o"}`: "the row has instruction, input, output",
+		`{"prompt": "p", "chosen": "c", "rejected": "r"}`:  "the row has prompt, chosen, rejected",
+		`{"text": "t"}`: "the row has text",
 	} {
 		if _, _, err := ParseRow([]byte(row)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", row, err, want)

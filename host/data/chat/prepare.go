@@ -39,8 +39,8 @@ type PrepareOptions struct {
 	Tokenizer tokenizer.Tokenizer
 	// TrainOn selects the turns with loss; empty means all of the assistant's.
 	TrainOn TrainOn
-	// Delimiters selects the treatment of the template's delimiters that are not tokens; empty means an
-	// error.
+	// Delimiters selects the treatment of the template's delimiters that are not tokens; empty means
+	// an error.
 	Delimiters Delimiters
 	// SkipBad skips and counts rows that hold no conversation; otherwise the first of them is an
 	// error.
@@ -77,7 +77,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (m *Manifest, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &preparation{options: &o}
+	p := &preparation{options: &o, counts: Counts{Dropped: []RowCount{}, Ignored: []RowCount{}}}
 	if p.encoder, err = NewEncoder(t, tok, o.TrainOn); err != nil {
 		return nil, err
 	}
@@ -127,12 +127,6 @@ func Prepare(ctx context.Context, o PrepareOptions) (m *Manifest, err error) {
 	m = &Manifest{
 		Manifest: dataset.Manifest{ValFraction: o.ValFraction, Seed: o.Seed},
 		Tokens:   t.Tokens, Variables: t.Variables, AddedTokens: added, Counts: p.counts,
-	}
-	if m.Dropped == nil {
-		m.Dropped = []RowCount{}
-	}
-	if m.Ignored == nil {
-		m.Ignored = []RowCount{}
 	}
 	return m, folder.Commit(m)
 }
@@ -341,7 +335,8 @@ func (c *Counts) add(o outcome) {
 		if len(key) > maxReason {
 			key = strings.ToValidUTF8(key[:maxReason], "") + "…"
 		}
-		c.Ignored = tally(c.Ignored, RowCount{Key: key, First: o.place}, RowCount{Key: otherKeys}, maxKeys)
+		row := RowCount{Key: key, First: o.place}
+		c.Ignored = tally(c.Ignored, row, RowCount{Key: otherKeys}, maxKeys)
 	}
 	switch {
 	case o.documents != nil:

@@ -33,8 +33,8 @@ func conversations(n int) Rows {
 }
 
 func row(number int, text string, unread ...string) data.InputRow {
-	return data.InputRow{Path: "rows", Unit: "line",
-		Row: source.Row{Number: int64(number), Text: []byte(text), Unread: unread}}
+	return data.InputRow{Path: "rows",
+		Row: source.Row{Unit: "line", Number: int64(number), Text: []byte(text), Unread: unread}}
 }
 
 func rowsOf(texts ...string) Rows {

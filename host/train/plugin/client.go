@@ -52,7 +52,7 @@ type Client struct {
 
 	quantizer *client.Quantizer
 	optimizer *client.Optimizer
-	info      map[sdk.Kind]client.Info
+	info      map[sdk.Kind]sdk.Description
 
 	release   func() bool
 	shared    bool // Close leaves the process to another client
@@ -91,7 +91,7 @@ func (c *Client) Restart(ctx context.Context) (*Client, error) {
 }
 
 // Description returns the plugin's description; it has passed its Check.
-func (c *Client) Description() sdk.Description { return c.info[c.kind].Description }
+func (c *Client) Description() sdk.Description { return c.info[c.kind] }
 
 // Resolve checks settings against the plugin's declaration and fills in the defaults.
 // Errors are [*sdk.ParameterError], joined if there are several.

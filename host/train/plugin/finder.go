@@ -219,8 +219,8 @@ func (f *Finder) examine(ctx context.Context, name string, opts Options) []Listi
 	}
 	defer c.Close()
 	var found []Listing
-	for kind, info := range c.info {
-		found = append(found, Listing{Executable: exe, Kind: kind, Description: info.Description})
+	for kind, d := range c.info {
+		found = append(found, Listing{Executable: exe, Kind: kind, Description: d})
 	}
 	return found
 }

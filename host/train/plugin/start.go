@@ -208,7 +208,7 @@ const moreTime = " (" + TimeoutVariable + "=1m allows a minute)"
 // describe requests the description of the client's kind, or of all kinds if it is
 // empty.
 func (c *Client) describe(ctx context.Context) error {
-	ask := map[sdk.Kind]func(context.Context) (client.Info, error){
+	ask := map[sdk.Kind]func(context.Context) (sdk.Description, error){
 		sdk.KindQuantizer: c.quantizer.Describe,
 		sdk.KindOptimizer: c.optimizer.Describe,
 	}
@@ -216,7 +216,7 @@ func (c *Client) describe(ctx context.Context) error {
 	if c.kind == sdk.KindOptimizer {
 		slices.Reverse(kinds)
 	}
-	c.info = map[sdk.Kind]client.Info{}
+	c.info = map[sdk.Kind]sdk.Description{}
 	var wrong error
 	var serves sdk.Kind // a kind that it serves, even if its description is invalid
 	for _, kind := range kinds {

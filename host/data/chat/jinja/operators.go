@@ -128,7 +128,7 @@ func (m *machine) binary(op string, left, right any) any {
 		m.fail("%s + %s: only two numbers, two strings or two lists can be added",
 			typeName(left), typeName(right))
 	}
-	m.fail("%s %s %s: the operator is not defined for these types", typeName(left), op, typeName(right))
+	m.fail("the operator %s is not defined for %s and %s", op, typeName(left), typeName(right))
 	return nil
 }
 
