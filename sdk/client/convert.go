@@ -228,7 +228,8 @@ func fromDescribe(m *pb.DescribeResponse) (out sdk.Description, err error) {
 			noDefault = fmt.Errorf("default: %w", noDefault)
 		}
 		if err := cmp.Or(noKind, noDefault); err != nil {
-			return sdk.Description{}, fmt.Errorf("%w: parameter %d (%.60q): %w", ErrAnswer, i, p.GetName(), err)
+			return sdk.Description{}, fmt.Errorf("%w: parameter %d (%.60q): %w",
+				ErrAnswer, i, p.GetName(), err)
 		}
 		out.Parameters = append(out.Parameters, sdk.Parameter{Name: p.GetName(), Type: sdk.Type(kind),
 			Default: def, Min: p.GetMin(), Max: p.GetMax(), Choices: p.GetChoices(), Doc: p.GetDoc()})

@@ -13,9 +13,9 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// ReadParquet returns the rows of a Parquet file, the size bytes of r, as JSON objects with those of
-// the columns that exist; at least one must. The values are numbers, texts, and lists and groups of
-// them. An error, if any, comes last.
+// ReadParquet returns the rows of a Parquet file, the size bytes of r, as JSON objects with those
+// of the columns that exist; at least one must. The values are numbers, texts, and lists and groups
+// of them. An error, if any, comes last.
 func ReadParquet(r io.ReaderAt, size int64, columns []string) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		p := &parquetFile{r: r, size: size, yield: yield}
