@@ -19,8 +19,8 @@ func embed(table, ids *graph.Node) *graph.Node {
 
 // crossEntropy returns −log softmax(h·headᵀ)[target] for each row of h [tokens, width], with head
 // [vocabulary, width] and targets [tokens]. In one chunk it saves, of the [tokens, vocabulary]
-// values, only the logits: the backward pass computes probabilities from them. In n chunks, computed
-// one after the other, the backward pass recomputes the logits, unlike that of [transformer.Loss].
+// values, only the logits: the backward pass computes probabilities from them. In n chunks, one
+// after the other, the backward pass recomputes the logits, unlike that of [transformer.Loss].
 func crossEntropy(n int, h, head, targets *graph.Node) *graph.Node {
 	targets = graph.InsertAxes(targets, -1)
 	if n == 1 {
@@ -176,8 +176,8 @@ type chunk struct {
 	put             func(all, own *graph.Node) *graph.Node
 }
 
-// overChunks updates a state by body in n iterations, one for each chunk of the rows of h and of the
-// nodes in perToken, [tokens, …].
+// overChunks updates a state by body in n iterations, one for each chunk of the rows of h and of
+// the nodes in perToken, [tokens, …].
 func overChunks(n int, h, head *graph.Node, perToken, state []*graph.Node,
 	body func(c chunk) []*graph.Node) []*graph.Node {
 	fixed := []*graph.Node{engine.Operand(head)}

@@ -150,7 +150,7 @@ func New(s architecture.Settings, o Options) (Model, error) {
 type ActivationSite struct {
 	Name   string   // unique in the model, as in "layers.3.mlp.input"
 	Kind   SiteKind // what the tensor is
-	Feeds  []string // names of the weights that multiply the activation; none for operands of attention and of a tied head
+	Feeds  []string // names of the weights that it multiplies; none in attention and for a tied head
 	Tokens int      // rows: the positions of all sequences
 	Width  int      // columns: the features, which the products contract
 	Heads  int      // heads of attention into which the columns divide; 0: none

@@ -44,8 +44,8 @@ func headsOf(s architecture.Settings, batch, context int, core attentionCore) *r
 
 type rotation struct{ cos, sin *graph.Node }
 
-// rotationAt returns the tables for positions below length, [n, 1], in the shape [batch, context, 1,
-// size/2], where n is batch·context.
+// rotationAt returns the tables for positions below length, [batch·context, 1], in the shape
+// [batch, context, 1, size/2].
 func rotationAt(s architecture.Settings, length int, positions *graph.Node, batch,
 	context int) rotation {
 	pairs := s.HeadSize / 2

@@ -14,9 +14,8 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// transformer is a language model: an embedding, blocks of causal attention with rotary position
-// embeddings and a feed-forward layer with SwiGLU on a residual stream, RMSNorm, an output head, and
-// no biases.
+// transformer is a language model without biases: an embedding, blocks of causal attention with
+// rotary position embeddings and a feed-forward layer with SwiGLU, RMSNorm, and an output head.
 type transformer struct {
 	architecture.Settings
 	Options

@@ -150,17 +150,14 @@ const smallest = 0x1p-126
 //	full, gptq  s = amax/(2^b−1)·2        q = round(x/s) in −2^(b−1) … 2^(b−1)−1
 //	centred     s = (amax+1e-8)/(2^b−1)·2 q = round(x/s + ½) − ½
 type levels struct {
-	// top is the ratio of the maximum to the step.
-	top float64
-	// offset is added to the maximum; 0 if there is none.
-	offset float64
+	top    float64 // ratio of the maximum to the step
+	offset float64 // added to the maximum; 0 if there is none
 	// lowest and highest bound the rounded numbers. On a full grid a tie can exceed highest; all
 	// other numbers are within the bounds anyway. They are applied to every grid, because the CPU
 	// rounds faster with known bounds.
 	lowest, highest float64
 	centred         bool
-	// scale is the type that the step is rounded to.
-	scale microscaling.ScaleType
+	scale           microscaling.ScaleType // type that the step is rounded to
 }
 
 func newLevels(grid string, bits int, scale microscaling.ScaleType) (levels, error) {

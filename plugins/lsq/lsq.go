@@ -238,14 +238,12 @@ func check(site sdk.Site) error {
 // Initially the largest number of a row, if positive, is on the bound, so that a rounding error of
 // r decides whether it is outside: trainings on different devices soon diverge.
 type grid struct {
-	site sdk.Site
-	// qn and qp are Q_N and Q_P.
-	qn, qp float64
+	site   sdk.Site
+	qn, qp float64 // Q_N and Q_P
 	// shift is the offset of the levels from the integers, 0 or ½. codes is the factor from levels
 	// to codes: 1, or 2 if half-integers are stored as odd integers.
-	shift, codes float64
-	// gradientScale is gs = 1/√(N·Q_P).
-	gradientScale float64
+	shift, codes  float64
+	gradientScale float64 // gs = 1/√(N·Q_P)
 }
 
 func newGrid(site sdk.Site) (grid, error) {

@@ -34,8 +34,7 @@ import (
 )
 
 const (
-	// block is the number of entries that share an E4M3 scale.
-	block = 16
+	block = 16 // number of entries that share an E4M3 scale
 
 	// reach is m, to which the largest entry of a block is scaled before rounding. The authors'
 	// factor 17/16·0.93 minimizes the squared error for normal numbers.

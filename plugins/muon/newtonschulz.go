@@ -6,10 +6,8 @@ import "github.com/cage-qat/cage/sdk/program"
 type iteration struct {
 	steps   int
 	a, b, c float64
-	// eps is added to the norm that the matrix is divided by.
-	eps float64
-	// factor multiplies the result.
-	factor float64
+	eps     float64 // added to the norm that the matrix is divided by
+	factor  float64 // multiplies the result
 }
 
 // newtonSchulz maps the singular values of u, a matrix or a stack of matrices, close to 1 and keeps

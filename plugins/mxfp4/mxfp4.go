@@ -173,8 +173,7 @@ const (
 	// questLargest is the largest level, in standard deviations, of E2M1 scaled to minimize the
 	// squared error on a Gaussian (FP-Quant, quest rule).
 	questLargest = 2.92247856
-	// questEps is added to the scale by the published kernels.
-	questEps = 1e-8
+	questEps     = 1e-8 // added to the scale by the published kernels
 )
 
 // scale holds the scales of blocks. Its values have the shape […,blocks,1].

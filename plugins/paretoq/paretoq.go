@@ -112,18 +112,16 @@ func (paretoq) Unpack(_ *program.Builder, codes, scale program.Value,
 
 // grid is the grid for a number of bits, in steps: the spacing of levels or, with one bit, α.
 type grid struct {
-	site sdk.Site
-	// reach is α in units of the step.
-	reach float64
+	site  sdk.Site
+	reach float64 // α in units of the step
 	// least and most are the outermost levels minus shift, the offset of levels from the integers,
 	// 0 or ½.
 	least, most, shift float64
 	// low and high are the clipping thresholds; dα multiplies dx̂ by lowEnd and highEnd there.
 	low, high, lowEnd, highEnd float64
 	// codes is the factor from levels to codes: 2 if half-integers are stored as odd integers.
-	codes float64
-	// qp is Q_P, and gradientScale is 1/√(N·Q_P).
-	qp, gradientScale float64
+	codes             float64
+	qp, gradientScale float64 // Q_P, and 1/√(N·Q_P)
 }
 
 func newGrid(site sdk.Site) grid {

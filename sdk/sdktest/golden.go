@@ -31,10 +31,9 @@ const (
 
 // Values holds the results of an independent implementation, for [Golden].
 type Values struct {
-	Name string // name of the implementation or file; it names the check
-	Kind sdk.Kind
-	// abs and rel are the tolerances: |got − want| ≤ abs + rel·|want|.
-	abs, rel float64
+	Name     string // name of the implementation or file; it names the check
+	Kind     sdk.Kind
+	abs, rel float64 // |got − want| ≤ abs + rel·|want|
 	cases    []goldenCase
 }
 

@@ -30,9 +30,8 @@ type Report struct {
 	Kind    sdk.Kind `json:"kind"`
 	// Settings are the parameters that the caller fixed.
 	Settings map[string]any `json:"settings,omitempty"`
-	// Machines names the machines on which programs ran.
-	Machines []string `json:"machines"`
-	Checks   []Check  `json:"checks"`
+	Machines []string       `json:"machines"` // that ran programs
+	Checks   []Check        `json:"checks"`
 }
 
 // Failed reports whether any check failed.
@@ -44,15 +43,12 @@ func (r Report) Failed() bool {
 type Check struct {
 	Name   string `json:"name"`
 	Status Status `json:"status"`
-	// Asks describes the requirement that is checked.
-	Asks string `json:"asks"`
-	// Tried counts the examples.
-	Tried int `json:"tried"`
+	Asks   string `json:"asks"`  // the requirement that is checked
+	Tried  int    `json:"tried"` // number of examples
 	// Failed counts the examples that failed; Failures holds the first of them.
 	Failed   int       `json:"failed,omitempty"`
 	Failures []Failure `json:"failures,omitempty"`
-	// Notes are remarks that are not failures.
-	Notes []string `json:"notes,omitempty"`
+	Notes    []string  `json:"notes,omitempty"` // remarks that are not failures
 }
 
 // Failure is a failed example, with everything needed to reproduce it.
@@ -60,9 +56,8 @@ type Failure struct {
 	Message string `json:"message"`
 	// Machine is the machine that ran the program; empty if none did.
 	Machine string `json:"machine,omitempty"`
-	// Role and Shape describe the site or tensor.
-	Role  string `json:"role,omitempty"`
-	Shape []int  `json:"shape,omitempty"`
+	Role    string `json:"role,omitempty"` // Role and Shape describe the site or tensor
+	Shape   []int  `json:"shape,omitempty"`
 	// Settings are the parameters that differ from their defaults.
 	Settings map[string]any `json:"settings,omitempty"`
 	// Index is the index of the failing element, empty for a scalar. Input is x there, Got the

@@ -65,7 +65,6 @@ func CheckOptimizer(subject OptimizerSubject, list ...Option) Report {
 // Subject is a plugin under test, in this process or another. A question is an [sdk.Site] or an
 // [sdk.Tensor]; the answer is a [spec.Quantizer] or a [spec.Optimizer].
 type Subject[Question, Answer any] struct {
-	// Describe returns the description.
 	Describe func() (sdk.Description, error)
 	// Programs returns the validated programs of a site or tensor. An error that wraps
 	// [*sdk.Refusal] means that the plugin does not support the settings or the shape; any other
@@ -165,20 +164,18 @@ func (Reference) Run(p *program.Program, in tensors) (tensors, error) {
 // session is one run of the kit on a plugin.
 type session struct {
 	options
-	about  sdk.Description
-	space  space
-	report Report
-	checks []check
-	// answered counts the plugin's answers that checks have used.
-	answered int
+	about    sdk.Description
+	space    space
+	report   Report
+	checks   []check
+	answered int // number of the plugin's answers that checks have used
 }
 
 // check is a check to run: it becomes a check of the report, or a subtest.
 type check struct {
 	name, asks string
 	run        func(*trial)
-	// untried is the reason given if the check is skipped because it has tried nothing.
-	untried string
+	untried    string // why the check is skipped if it has tried nothing
 }
 
 // newSession requests the description, which is the first check. ok is false if the description is
@@ -330,10 +327,8 @@ type space struct {
 	// singles begins with the defaults, followed by one variant for each other
 	// value of one parameter.
 	singles []variant
-	// claimed is the subset of singles under which the plugin makes a claim.
-	claimed []variant
-	// mixed holds random combinations.
-	mixed []variant
+	claimed []variant // subset of singles under which the plugin makes a claim
+	mixed   []variant // random combinations
 }
 
 // core returns the variants for most checks: one changed parameter at a time, and some of mixed.

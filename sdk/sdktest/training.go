@@ -117,15 +117,12 @@ type training struct {
 	state   tensors   // by input name
 	updates int       // number of completed updates
 	conditions
-	rate  float64 // of the last update: the schedule's or the optimizer's own
-	sums  tensors // summed before the last update, over this tensor only
-	paced int     // the update for which rate and sums were computed
-	// exact keeps the state in binary64, instead of in binary32 like hosts.
-	exact bool
-	// gradients is the scale of random gradients; 0 means 1.
-	gradients float64
-	// stepShift is added to the step numbers that programs get.
-	stepShift int
+	rate      float64 // of the last update: the schedule's or the optimizer's own
+	sums      tensors // summed before the last update, over this tensor only
+	paced     int     // the update for which rate and sums were computed
+	exact     bool    // keeps the state in binary64, instead of in binary32 like hosts
+	gradients float64 // scale of random gradients; 0 means 1
+	stepShift int     // added to the step numbers that programs get
 	// slope, if not nil, returns the gradient at x, for probes; otherwise the gradient is linear.
 	slope func(x []float64) []float64
 	// offset is the position of the last probe relative to x; nil if the last update had none.

@@ -61,12 +61,11 @@ type Settings struct {
 	// unchanged; those from RopeOriginal/RopeLow on become RopeFactor times as long; in between,
 	// both frequencies are interpolated. A factor of 1 changes nothing.
 	RopeFactor, RopeLow, RopeHigh float64
-	// context length, in tokens, for which the wavelengths were chosen
-	RopeOriginal int
+	RopeOriginal                  int // context, in tokens, for which the wavelengths were chosen
 
 	NormEps float64 // added to the mean square in RMSNorm
 	InitStd float64 // standard deviation of the initial weights
-	Head    string  // "own", or "tied": the embedding is also the output head (Press and Wolf, 2017), as in small Llama 3 models
+	Head    string  // "own", or "tied": the embedding is the output head, too (Press and Wolf, 2017)
 
 	// Problems without data. Lists that are nil are random. The point x has Rows rows, which are
 	// independent problems with the same A.

@@ -13,12 +13,9 @@ import (
 
 // Options control sampling.
 type Options struct {
-	// Tokens is the maximal number of tokens to generate.
-	Tokens int
-	// Temperature divides the logits; 0 means greedy decoding.
-	Temperature float64
-	// TopK restricts the choice to the K likeliest tokens; 0 means all.
-	TopK int
+	Tokens      int     // maximal number of tokens to generate
+	Temperature float64 // divides the logits; 0 means greedy decoding
+	TopK        int     // restricts the choice to the K likeliest tokens; 0 means all
 	// TopP restricts the choice to the smallest set of likeliest tokens whose
 	// probabilities add up to at least P (Holtzman et al., 2020); 0 means all.
 	TopP float64
@@ -26,8 +23,7 @@ type Options struct {
 	Stop []int32
 	// Vocab restricts the ids to those below it, for models with a padded vocabulary; 0 means all.
 	Vocab int
-	// Seed seeds the random draws; each sequence of a batch has its own stream.
-	Seed uint64
+	Seed  uint64 // of the random draws; each sequence of a batch has its own stream
 }
 
 // Model is a language model.

@@ -32,8 +32,7 @@ type Checkpoint struct {
 	shards     *safetensors.Shards
 	bindings   map[string]binding // by parameter
 	headIsCopy bool               // a copy of the tied head is in the file
-	buffer     []float32
-	faults     []string // faults in values
+	faults     []string           // faults in values
 }
 
 // Options are options for the use of a checkpoint.

@@ -15,11 +15,12 @@ import (
 func TestWiden(t *testing.T) {
 	for bits := range 1 << 16 {
 		data := binary.LittleEndian.AppendUint16(nil, uint16(bits))
-		var half, brain [1]float32
-		if err := widen(safetensors.F16, data, half[:]); err != nil {
+		half, err := widen(safetensors.F16, data)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if err := widen(safetensors.BF16, data, brain[:]); err != nil {
+		brain, err := widen(safetensors.BF16, data)
+		if err != nil {
 			t.Fatal(err)
 		}
 		if got, want := half[0], number(bits, 5, 10); !same(got, want) {

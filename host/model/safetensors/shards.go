@@ -123,8 +123,7 @@ func (s *Shards) Close() error {
 //
 //	{"metadata": {"total_size": 268}, "weight_map": {"TENSOR": "FILE", …}}
 const (
-	// SingleName is the file name of a checkpoint that is one file.
-	SingleName = "model.safetensors"
+	SingleName = "model.safetensors" // file name of a checkpoint that is one file
 	// IndexName is the name of the index of a checkpoint in several files.
 	IndexName = "model.safetensors.index.json"
 )
