@@ -83,7 +83,6 @@ func projectedAttention(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.N
 	})
 }
 
-// softmax normalizes over the last axis.
 func softmax(x *graph.Node) *graph.Node {
 	y, _ := graph.InternalFusedOpCaller(
 		func() *graph.Node { return graph.BackendFusedSoftmax(x, x.Rank()-1) },
@@ -178,7 +177,6 @@ func shapeOfJoined(h attention.Heads, stored dtypes.DType) shapes.Shape {
 	return shapes.Make(stored, h.Batch*h.Context, h.Columns())
 }
 
-// elementsOf returns the elements of float32 tensors.
 func elementsOf(list []engine.Tensor) (all [][]float32) {
 	for _, t := range list {
 		all = append(all, t.Flat.([]float32))
@@ -191,7 +189,6 @@ func (r *rope) splitHeads(x *graph.Node) *graph.Node {
 	return graph.Reshape(x, r.batch, r.context, x.Shape().Dim(1)/r.size, r.size)
 }
 
-// joinHeads is the inverse of splitHeads.
 func (r *rope) joinHeads(x *graph.Node) *graph.Node {
 	return graph.Reshape(x, r.batch*r.context, x.Shape().Dim(2)*r.size)
 }
@@ -214,7 +211,6 @@ func (r *rope) rotatePoints(x *graph.Node, turn rotation, direction float32) *gr
 // the two, [heads·size, n] at least, to the order of coordinates within each head.
 func (r *rope) toCoordinateOrder(w *graph.Node) *graph.Node { return r.reorder(w, r.size/2, 2) }
 
-// toFeatureOrder is the inverse of toCoordinateOrder.
 func (r *rope) toFeatureOrder(w *graph.Node) *graph.Node { return r.reorder(w, 2, r.size/2) }
 
 // reorder transposes the rows of each head of queries and keys, viewed as a rows×columns matrix.

@@ -55,7 +55,6 @@ func (c coreSizes) kind() string {
 	return kind
 }
 
-// choose returns the core for the device. segments are as for [plainCore].
 func (c coreSizes) choose(d *engine.Device, segments *graph.Node) attentionCore {
 	if d.Attention() == device.PlainAttention || d.Attention() == device.AutoAttention &&
 		!d.Passes(c.kind(),
@@ -66,7 +65,6 @@ func (c coreSizes) choose(d *engine.Device, segments *graph.Node) attentionCore 
 	return c.fused(segments)
 }
 
-// fused returns the fused core of a GPU.
 func (c coreSizes) fused(segments *graph.Node) attentionCore {
 	core := fusedCore(1 / math.Sqrt(float64(c.size)))
 	if segments != nil {
@@ -119,7 +117,6 @@ func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, scores 
 	return t
 }
 
-// randomDocuments returns segments of rows that are filled with documents and some padding.
 func randomDocuments(rng *rand.Rand, batch, context int) []int32 {
 	const most = 8 // approximate number of documents in a row
 	segments := make([]int32, 0, batch*context)

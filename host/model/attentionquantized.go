@@ -40,7 +40,6 @@ func (r *rope) operands(x, w *graph.Node, norms *queryKeyNorm,
 		r.rotateCoordinates(r.splitHeads(key), turn), value
 }
 
-// quantize quantizes x [batch, context, heads, size] at a site, if the model has the site.
 func (r *rope) quantize(x *graph.Node, site ActivationSite, q ActivationQuantizer) *graph.Node {
 	if q == nil || site.Name == "" {
 		return x

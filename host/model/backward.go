@@ -26,10 +26,8 @@ type Operands struct {
 	Other func(operand *graph.Node) *graph.Node
 }
 
-// none reports whether neither operand is quantized.
 func (o Operands) none() bool { return o.Gradient == nil && o.Other == nil }
 
-// product returns a·bᵀ of the quantized operands.
 func (o Operands) product(gradient, other *graph.Node) *graph.Node {
 	if o.Gradient != nil {
 		gradient = o.Gradient(gradient)
@@ -75,7 +73,6 @@ func addLinearGradients(sum, dy, x, w *graph.Node) (dx, dw *graph.Node) {
 	return dx, b.WeightGradient.product(transpose(dy), transpose(b.other(b.WeightGradient, x)))
 }
 
-// other returns the operand that is multiplied by the gradient.
 func (b Backward) other(o Operands, operand *graph.Node) *graph.Node {
 	if u, ok := engine.NoteOf[unquantized](operand); ok && b.Unquantized && o.Other != nil {
 		return u.x

@@ -72,7 +72,6 @@ func (m *transformer) Distilled(params []*graph.Node, batch, teacher *graph.Node
 	return out
 }
 
-// means returns the mean loss and its two components.
 func (d Distillation) means(divergence, crossEntropy *graph.Node) Distilled {
 	loss := divergence
 	if d.Weight != 1 {
@@ -95,7 +94,6 @@ func (d Distillation) losses(logits, teacher,
 	return divergences, plain.crossEntropy(targets)
 }
 
-// scale returns the factor of divergences in the loss.
 func (d Distillation) scale() float64 {
 	if d.Squared {
 		return d.Temperature * d.Temperature
@@ -178,7 +176,6 @@ func newPredictions(logits *graph.Node, temperature float64) predictions {
 
 func (p predictions) probabilities() *graph.Node { return graph.Div(p.exponentials, p.total) }
 
-// mean returns the expectation of x in each row, [tokens].
 func (p predictions) mean(x *graph.Node) *graph.Node {
 	return graph.Squeeze(graph.Div(graph.ReduceAndKeep(graph.Mul(p.exponentials, x), graph.ReduceSum,
 		-1), p.total), -1)

@@ -97,7 +97,6 @@ type sequences struct {
 	weights  *graph.Node // [batch, context] of the targets, nil: all are 1
 }
 
-// readBatch splits a batch into its parts.
 func (m *transformer) readBatch(batch *graph.Node) sequences {
 	if !m.Documents {
 		return sequences{tokens: batch}

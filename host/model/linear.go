@@ -23,7 +23,6 @@ type branch struct {
 	dSum  *graph.Node // adjoint of the stream after the branch, until the norm takes it
 }
 
-// norm returns [rmsNorm] of the stream x.
 func (b *branch) norm(x, gain *graph.Node, epsilon float64) *graph.Node {
 	b.joins = lower.HasKernels(x.Graph())
 	return normOf(x, gain, epsilon, b)

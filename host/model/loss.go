@@ -95,7 +95,6 @@ func (m *transformer) Loss(params []*graph.Node, batch *graph.Node,
 	return m.meanLoss(in, h, m.head(params), m.targets(in))
 }
 
-// meanLoss returns the mean of the losses of targets, [batch·context].
 func (m *transformer) meanLoss(in sequences, h, head, targets *graph.Node) *graph.Node {
 	tokens := targets.Shape().Dim(0)
 	losses, dh, dHead := lossInChunks(m.chunks(tokens), h, head, graph.InsertAxes(targets, -1),
@@ -135,7 +134,6 @@ func chunks(tokens, most int) int {
 	return best
 }
 
-// chunks returns the number of chunks for the loss of tokens.
 func (m *transformer) chunks(tokens int) int {
 	most := m.LossTokens
 	if most == 0 {
@@ -203,7 +201,6 @@ func zeros(like *graph.Node, dims ...int) *graph.Node {
 	return graph.Zeros(like.Graph(), shapes.Make(dtypes.Float32, dims...))
 }
 
-// lossAtOnce is lossInChunks with a single chunk.
 func lossAtOnce(h, head, targets, factors *graph.Node) (losses, dh, dHead *graph.Node) {
 	logits := matMulTransposed(h, head)
 	var dLogits *graph.Node

@@ -35,7 +35,6 @@ func rowAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node)
 	return outputs[0], outputs[1]
 }
 
-// hasNativeGate reports whether [swiGLU] is computed in one pass.
 func hasNativeGate(a, b *graph.Node) bool {
 	short := func(x *graph.Node) bool { return engine.ShortOperand(x).DType() == dtypes.BFloat16 }
 	return lower.ByRows(a.Graph()) && loops.HasGates() && short(a) && short(b)
@@ -115,7 +114,6 @@ func nativeSums(logits, targets *graph.Node) (logTotal, chosen *graph.Node) {
 	return sums[0], sums[1]
 }
 
-// rowsOf returns the logits and targets among a native's inputs.
 func rowsOf(in []engine.Tensor) loops.Logits {
 	return loops.Logits{Columns: in[0].Shape.Dim(1), Logits: in[0].Flat.([]float32),
 		Targets: in[1].Flat.([]int32)}

@@ -147,7 +147,6 @@ const (
 
 type normalSource interface{ NormFloat64() float64 }
 
-// generator returns the generator of element index of a stream.
 func generator(seed, stream, index uint64) *rand.Rand {
 	var key [32]byte
 	for i, v := range []uint64{seed, stream, index} {

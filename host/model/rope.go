@@ -64,7 +64,6 @@ type queryKeyNorm struct {
 	epsilon    float64
 }
 
-// gains lists the norm's inputs other than queries and keys.
 func (n *queryKeyNorm) gains() []*graph.Node {
 	if n == nil {
 		return nil

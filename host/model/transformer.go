@@ -71,7 +71,6 @@ const (
 	siteDown
 )
 
-// list returns the sites that are enabled.
 func (s blockSites) list() []ActivationSite {
 	return slices.DeleteFunc(s[:], func(a ActivationSite) bool { return a.Name == "" })
 }
@@ -141,7 +140,6 @@ func (m *transformer) readHidden(params []*graph.Node, batch *graph.Node,
 	return in, m.hidden(params, inputs, in.segments, q)
 }
 
-// targets returns the target ids, [batch·context].
 func (m *transformer) targets(in sequences) *graph.Node {
 	targets := graph.Slice(in.tokens, graph.AxisRange(), graph.AxisRangeToEnd(1))
 	return graph.Reshape(clampIDs(targets, m.Vocab), -1)
@@ -177,7 +175,6 @@ func (m *transformer) Logits(params []*graph.Node, tokens *graph.Node,
 // over both its uses.
 func (m *transformer) head(params []*graph.Node) *graph.Node { return params[m.headAt()] }
 
-// headAt returns the index of the output projection among the parameters.
 func (m *transformer) headAt() int {
 	if m.Tied() {
 		return 0

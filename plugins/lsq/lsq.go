@@ -194,7 +194,6 @@ func (lsq) Unpack(_ *program.Builder, codes, scale program.Value,
 	return value(codes, part(0), part(1)), nil
 }
 
-// hasOffset reports whether the site has a trained offset.
 func hasOffset(site sdk.Site) bool {
 	return site.Text("variant") == variantPlus && site.Role != sdk.RoleWeight
 }
@@ -280,7 +279,6 @@ func (g grid) smallestStep() float64 {
 	return smallestStep
 }
 
-// size returns the number of elements of the tensor.
 func (g grid) size() int { return int(program.FloatType(g.site.Shape...).Size()) }
 
 // round returns for each r its level, its deviation, and whether it is inside the bounds. The

@@ -86,7 +86,6 @@ func (n *Network) check(tokens []int32, at Positions, caches [][]float32) error 
 	return nil
 }
 
-// block computes a block, with norms of its layers' inputs, or of their outputs.
 func (r *step) block(b *block, keys, values []float32) error {
 	if err := r.layerInput(b.prefix+"attn.qkv.input", b.attentionNorm); err != nil {
 		return err
@@ -156,7 +155,6 @@ func (r *step) addResidual(norm []float32) {
 	}
 }
 
-// quantizeSite quantizes an activation in place, if the model has the site of that name.
 func (r *step) quantizeSite(name string, x linalg.MatrixOf[float32]) error {
 	site, ok := r.sites[name]
 	if r.quantize == nil || !ok {

@@ -14,7 +14,6 @@ type candidate struct {
 	weight float64
 }
 
-// draw samples a token from one row of logits.
 func (o Options) draw(rng *rand.Rand, logits []float32) (int32, error) {
 	if o.Vocab > 0 {
 		logits = logits[:min(len(logits), o.Vocab)]

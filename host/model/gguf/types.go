@@ -148,5 +148,4 @@ func decodeNibbles(out []float32, codes []byte, value func(code byte) float32) [
 	return out
 }
 
-// half returns the IEEE binary16 number at the start of b.
 func half(b []byte) float32 { return halffloat.FromHalf(binary.LittleEndian.Uint16(b)) }

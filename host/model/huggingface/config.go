@@ -193,7 +193,6 @@ func shape(s architecture.Settings) map[string]any {
 		"rms_norm_eps": s.NormEps, "tie_word_embeddings": s.Head == "tied"}
 }
 
-// wavelengths returns the keys of the rotary wavelengths.
 func wavelengths(s architecture.Settings) map[string]any {
 	var scaling any // null where there is none
 	if s.RopeFactor > 1 {

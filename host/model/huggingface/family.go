@@ -51,7 +51,6 @@ type source struct {
 func plainSource(tensor string) source { return source{tensor: tensor} }
 func rotary(tensor string) source      { return source{tensor, true} }
 
-// merged returns the union of two tables.
 func (t table) merged(others table) table {
 	out := maps.Clone(t)
 	maps.Copy(out, others)

@@ -40,7 +40,6 @@ func (k *keys) has(key string) bool {
 	return ok && v.Kind() != 'n'
 }
 
-// found returns the value of a key, quoted for a message.
 func (k *keys) found(key string) string {
 	const most = 80
 	text := string(k.values[key])
@@ -74,7 +73,6 @@ func (k *keys) size(key string, most int) int {
 	return n
 }
 
-// required is size for a key that must exist.
 func (k *keys) required(key string, most int) int {
 	if !k.has(key) {
 		k.fault(key, "missing", fmt.Sprintf("a whole number from 1 to %d", most))

@@ -64,7 +64,6 @@ func (c *Checkpoint) Values(param string) ([]float32, error) {
 // embeddingParam is the parameter that is also a tied head.
 const embeddingParam = "embedding"
 
-// read returns the elements of a tensor.
 func (c *Checkpoint) read(tensor string) (values []float32, err error) {
 	t, err := c.shards.Tensor(tensor)
 	if err == nil {

@@ -32,7 +32,6 @@ type digests struct {
 	ofTensors map[string]string // by name
 }
 
-// takeDigests removes the digests from the metadata and returns them.
 func takeDigests(metadata map[string]string) (d digests, err error) {
 	header, hasHeader := metadata[HeaderDigestKey]
 	if hasHeader && !isDigest(header) {

@@ -160,7 +160,6 @@ func parseHeader(text []byte, dataSize int64) (header, error) {
 	return h, nil
 }
 
-// parseInfo decodes and checks one tensor's entry.
 func parseInfo(name string, value jsontext.Value, dataSize int64) (Info, error) {
 	if name == "" {
 		return Info{}, errors.New("has no name")

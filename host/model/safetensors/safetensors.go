@@ -59,7 +59,6 @@ var dtypes = map[reflect.Kind]DType{
 
 func dtypeOf[T Element]() DType { return dtypes[reflect.TypeFor[T]().Kind()] }
 
-// bytesOf returns the size of an element that has a Go counterpart.
 func bytesOf(d DType) int { return d.Bits() / 8 }
 
 // New returns a tensor of the given values, which must not change until it has been written. It is
@@ -160,7 +159,6 @@ func (t Tensor) size() (int64, error) {
 	return size, nil
 }
 
-// checkSize fails if the data of the tensor has a different size.
 func (t Tensor) checkSize(got int64) error {
 	if want, err := t.size(); err != nil || got != want {
 		return errors.Join(err, fmt.Errorf("tensor %q: %d bytes for shape %v of %s, want %d", t.Name, got,

@@ -133,7 +133,6 @@ type index struct {
 	WeightMap map[string]string `json:"weight_map"`
 }
 
-// parseIndex decodes an index and checks the names of its files.
 func parseIndex(text []byte) (index, error) {
 	var x index
 	if err := json.Unmarshal(text, &x); err != nil { // duplicate names are an error
@@ -181,7 +180,6 @@ func (x index) compare(name string, placed []string, f *File) (faults []string) 
 
 const maxFaults = 100
 
-// joinFaults returns one error about all faults, sorted; nil for none.
 func joinFaults(what string, faults []string) error {
 	if len(faults) == 0 {
 		return nil
