@@ -76,24 +76,22 @@ func (lsq) Describe() sdk.Description {
 		Name:    "lsq",
 		Version: "1.3.0",
 		Doc: "Learned step sizes: LSQ (Esser et al. 2020), or LSQ+ (Bhalgat et al. 2020), where " +
-			"activations have a " +
-			"learned offset, too. Steps and offsets are trained together with the weights. Gradients pass " +
-			"straight " +
-			"through rounding, or as in StableQAT (Chen et al. 2026).",
+			"activations have a learned offset, too, trained together with the weights. Gradients " +
+			"pass straight through rounding, or as in StableQAT (Chen et al. 2026).",
 		Parameters: []sdk.Parameter{
 			sdk.Int("bits", 4, 1, 8, "bits of a code; 1 bit needs unsigned levels"),
-			sdk.Choice("variant", variantLSQ, []string{variantLSQ, variantPlus},
-				"lsq+: activations have an offset; the step of a weight starts from mean and deviation, that "+
-					"of an activation from its range"),
+			sdk.Choice("variant", variantLSQ, []string{variantLSQ, variantPlus}, "lsq+: activations have "+
+				"an offset; the step of a weight starts from mean and deviation, that of an activation "+
+				"from its range"),
 			sdk.Choice("form", formPaper, []string{formPaper, formOfficial, formStableQAT},
-				"integer levels and the gradients of the papers; half-integer levels, inclusive bounds and "+
-					"initial values of QuEST's published code; "+
-					"or integer levels, inclusive bounds and initial values of StableQAT's"),
+				"integer levels and the gradients of the papers; half-integer levels, inclusive bounds "+
+					"and initial values of QuEST's published code; or integer levels, inclusive bounds "+
+					"and initial values of StableQAT's"),
 			sdk.Choice("surrogate", surrogateStraight, []string{surrogateStraight, surrogateSine},
-				"straight: rounding has the derivative 1; sine: that of StableQAT, small near the levels and "+
-					"1 half way between them"),
-			sdk.Choice("levels", levelsSigned, []string{levelsSigned, levelsUnsigned},
-				"unsigned: activations that are never negative, or that have an offset; never weights"),
+				"straight: rounding has the derivative 1; sine: that of StableQAT, small near the "+
+					"levels and 1 half way between them"),
+			sdk.Choice("levels", levelsSigned, []string{levelsSigned, levelsUnsigned}, "unsigned: for "+
+				"activations that are never negative, or that have an offset; never for weights"),
 			sdk.Choice("granularity", perTensor, []string{perTensor, perRow},
 				"what shares a step; activations have one for the tensor"),
 			microscaling.ScaleParameter(),
@@ -113,8 +111,9 @@ func (lsq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qua
 	step, offset := site.Trained[trainedStep], site.Trained[trainedOffset]
 	finite := g.finite(x)
 	// A NaN step makes everything that shares it with NaN or ±Inf NaN.
-	s := finite.Select(microscaling.ScaleTypeOf(site).RoundStep(step.Max(b.Const(g.smallestStep())),
-		g.official()), b.Const(math.NaN()))
+	bounded := step.Max(b.Const(g.smallestStep()))
+	s := microscaling.ScaleTypeOf(site).RoundStep(bounded, g.official())
+	s = finite.Select(s, b.Const(math.NaN()))
 	r := x // x in units of the step
 	if offset.Valid() {
 		r = r.Sub(offset)

@@ -40,25 +40,19 @@ func (muon) Describe() sdk.Description {
 		Name:    "muon",
 		Version: "1.1.0",
 		Doc: "Muon (Jordan et al. 2024; Liu et al. 2025): momentum orthogonalized by Newton–Schulz " +
-			"steps, for the matrices of hidden layers; " +
-			"decay is set by train.weight_decay.",
+			"steps, for the matrices of hidden layers; decay is set by train.weight_decay.",
 		Parameters: []sdk.Parameter{
-			sdk.Choice("variant", variantRMSMatch, []string{variantRMSMatch, variantOriginal},
-				"momentum and scale of the update: entries of the size of Adam's (a learning rate such as "+
-					"1e-3), or as first published (about 0.02)"),
-			sdk.Float("momentum", 0.95, 0, 0.999999,
-				"decay rate μ of the momentum buffer; 0: none, and no state"),
-			sdk.Bool("nesterov", true, "look ahead: orthogonalize gradient and buffer together; without "+
-				"momentum it changes nothing"),
+			sdk.Choice("variant", variantRMSMatch, []string{variantRMSMatch, variantOriginal}, "momentum "+
+				"and scale of the update: entries of the size of Adam's (a learning rate such as 1e-3), "+
+				"or as first published (about 0.02)"),
+			sdk.Float("momentum", 0.95, 0, 0.999999, "decay rate μ of the momentum; 0: none, no state"),
+			sdk.Bool("nesterov", true, "orthogonalize gradient and buffer together, if there is momentum"),
 			sdk.Int("ns_steps", 5, 1, 30, "Newton–Schulz steps"),
-			sdk.Float("ns_a", 3.4445, -100, 100, "coefficient a of a Newton–Schulz step aX + bSX + cS²X, "+
-				"S = XXᵀ"),
+			sdk.Float("ns_a", 3.4445, -100, 100, "coefficient a of a step aX + bSX + cS²X, S = XXᵀ"),
 			sdk.Float("ns_b", -4.7750, -100, 100, "coefficient b"),
 			sdk.Float("ns_c", 2.0315, -100, 100, "coefficient c"),
-			sdk.Float("eps", 1e-7, 1e-15, 1, "added to the norm that the matrix is divided by before the "+
-				"first step"),
-			sdk.Float("rms", 0.2, 0, 1000, "variant rms_match: about the root mean square of the update's "+
-				"entries"),
+			sdk.Float("eps", 1e-7, 1e-15, 1, "added to the norm by which the matrix is divided first"),
+			sdk.Float("rms", 0.2, 0, 1000, "for rms_match: approximate root mean square of the update"),
 		},
 		Claims: []sdk.Claim{{Name: sdk.ClaimStill}, {Name: sdk.ClaimDescent, Value: 1e-3}},
 	}
