@@ -59,7 +59,7 @@ func newToy(s architecture.Settings) *Quadratic {
 
 // randomSymmetric returns UΛUᵀ for Haar-distributed orthogonal eigenvectors U: the Q factor of a
 // normal matrix, with the signs that make the diagonal of R positive (Mezzadri, 2007).
-func randomSymmetric(spectrum []float64, rng normalSource) []float32 {
+func randomSymmetric(spectrum []float64, rng *rand.Rand) []float32 {
 	n := len(spectrum)
 	var qr mat.QR
 	qr.Factorize(mat.NewDense(n, n, drawNormals(rng, n*n)))
@@ -145,8 +145,6 @@ const (
 	noiseStream
 )
 
-type normalSource interface{ NormFloat64() float64 }
-
 func generator(seed, stream, index uint64) *rand.Rand {
 	var key [32]byte
 	for i, v := range []uint64{seed, stream, index} {
@@ -155,7 +153,7 @@ func generator(seed, stream, index uint64) *rand.Rand {
 	return rand.New(rand.NewChaCha8(key))
 }
 
-func drawNormals(rng normalSource, n int) []float64 {
+func drawNormals(rng *rand.Rand, n int) []float64 {
 	out := make([]float64, n)
 	for i := range out {
 		out[i] = rng.NormFloat64()

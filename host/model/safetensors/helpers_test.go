@@ -114,5 +114,5 @@ func (m *memory) WriteAt(p []byte, offset int64) (int, error) {
 }
 
 func open(data []byte) (*safetensors.File, error) {
-	return safetensors.NewFile(bytes.NewReader(data), int64(len(data)))
+	return safetensors.NewFile(bytes.NewReader(data), int64(len(data)), "safetensors")
 }

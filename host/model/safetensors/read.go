@@ -39,24 +39,19 @@ func Open(path vfs.Path) (*File, error) {
 		return nil, err
 	}
 	info, err := f.Stat()
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
+	if err == nil {
+		var file *File
+		if file, err = NewFile(f, info.Size(), path.Name); err == nil {
+			file.closer = f
+			return file, nil
+		}
 	}
-	file, err := newFile(f, info.Size(), path.Name)
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	file.closer = f
-	return file, nil
+	return nil, errors.Join(err, f.Close())
 }
 
-// NewFile reads and checks the header of a file of size bytes, read through r. Errors about the
-// content wrap ErrFormat.
-func NewFile(r io.ReaderAt, size int64) (*File, error) {
-	return newFile(r, size, "safetensors")
-}
-
-func newFile(r io.ReaderAt, size int64, name string) (*File, error) {
+// NewFile reads and checks the header of a file of size bytes, read through r, which errors call
+// name. Errors about the content wrap ErrFormat.
+func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
 	malformed := func(err error) error { return fmt.Errorf("%s: %w: %w", name, ErrFormat, err) }
 	if size < lengthSize {
 		return nil, malformed(fmt.Errorf("%d bytes are too few for a header", size))

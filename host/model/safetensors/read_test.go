@@ -60,7 +60,7 @@ func TestReaderRefuses(t *testing.T) {
 		"metadata key twice":     {file(`{"__metadata__":{"a":"1","a":"2"}}`, 0), "the key is there twice"},
 		"metadata not text":      {file(`{"__metadata__":{"a":1}}`, 0), "metadata"},
 		"digest not hexadecimal": {file(`{"__metadata__":{"header_sha256":"x","tensor_sha256":"{}"}}`, 0), "hexadecimal"},
-		"tensor's not either":    {file(digested(`"w":"x"`, ""), 0), "hexadecimal"},
+		"tensor's not either":    {file(digested(`"w":"x"`, ""), 0), "1 digests of 0 tensors"},
 		"header's digest alone":  {file(`{"__metadata__":{"header_sha256":"`+digest+`"}}`, 0), "tensor_sha256"},
 		"tensors' digests alone": {file(`{"__metadata__":{"tensor_sha256":"{}"}}`, 0), "header_sha256"},
 		"digests that are none":  {file(`{"__metadata__":{"header_sha256":"`+digest+`","tensor_sha256":"[]"}}`, 0), "tensor_sha256"},
@@ -153,7 +153,7 @@ func (r *shortReader) ReadAt(p []byte, offset int64) (int, error) {
 func TestFileThatBecomesShorter(t *testing.T) {
 	data := write(t, []safetensors.Tensor{tensor[float32](t, "w", []int{2}, 1, 2)}, nil)
 	r := &shortReader{bytes.NewReader(data), int64(len(data))}
-	f, err := safetensors.NewFile(r, int64(len(data)))
+	f, err := safetensors.NewFile(r, int64(len(data)), "safetensors")
 	if err != nil {
 		t.Fatal(err)
 	}
