@@ -219,13 +219,14 @@ func (r *rope) reorder(w *graph.Node, rows, columns int) *graph.Node {
 		return w
 	}
 	all, n := w.Shape().Dim(0), w.Shape().Dim(1)
-	turned := min(all, (r.heads+r.keyHeads)*r.size)
-	heads := graph.Reshape(graph.Slice(w, graph.AxisRange(0, turned)), turned/r.size, rows, columns, n)
-	out := graph.Reshape(graph.TransposeAllAxes(heads, 0, 2, 1, 3), turned, n)
-	if turned == all {
+	rotated := min(all, (r.heads+r.keyHeads)*r.size)
+	heads := graph.Reshape(graph.Slice(w, graph.AxisRange(0, rotated)), rotated/r.size, rows, columns,
+		n)
+	out := graph.Reshape(graph.TransposeAllAxes(heads, 0, 2, 1, 3), rotated, n)
+	if rotated == all {
 		return out
 	}
-	return graph.Concatenate([]*graph.Node{out, graph.Slice(w, graph.AxisRange(turned))}, 0)
+	return graph.Concatenate([]*graph.Node{out, graph.Slice(w, graph.AxisRange(rotated))}, 0)
 }
 
 // An attentionCore returns the weighted sums of values, [batch, context, heads, size], for queries

@@ -122,11 +122,11 @@ func randomDocuments(rng *rand.Rand, batch, context int) []int32 {
 	segments := make([]int32, 0, batch*context)
 	for range batch {
 		end, document := context-rng.IntN(context/most+1), int32(0)
-		for place := range context {
+		for position := range context {
 			if rng.IntN(context/most+1) == 0 {
 				document++
 			}
-			if place >= end {
+			if position >= end {
 				document = Padding
 			}
 			segments = append(segments, document)

@@ -62,8 +62,8 @@ func documentMarks(segments *graph.Node) (queries, keys *graph.Node) {
 	dims := []int{batch, context, 1, markedFeatures(context)}
 	// −1, padding, has all bits set
 	number := graph.BroadcastToDims(graph.Reshape(segments, batch, context, 1, 1), dims...)
-	place := graph.Iota(g, shapes.Make(dtypes.Int32, dims...), 3)
-	bit := graph.BitwiseAnd(graph.BitwiseShiftRightLogical(number, place),
+	index := graph.Iota(g, shapes.Make(dtypes.Int32, dims...), 3)
+	bit := graph.BitwiseAnd(graph.BitwiseShiftRightLogical(number, index),
 		graph.BroadcastToDims(graph.Const(g, int32(1)), dims...))
 	float := graph.ConvertDType(bit, dtypes.Float32)
 	return graph.MulScalar(float, -marking), graph.OneMinus(float)

@@ -66,15 +66,16 @@ type cached struct {
 func (m *transformer) newCached(piece Piece, length int) *cached {
 	g, n := piece.Tokens.Graph(), piece.Tokens.Shape().Dim(1)
 	batch := piece.Tokens.Shape().Dim(0)
-	place := graph.Add(graph.Iota(g, shapes.Make(dtypes.Int32, batch, n, length), 1),
+	position := graph.Add(graph.Iota(g, shapes.Make(dtypes.Int32, batch, n, length), 1),
 		graph.BroadcastToDims(piece.Start, batch, n, length))
 	key := graph.Iota(g, shapes.Make(dtypes.Int32, batch, n, length), 2)
 	first := graph.BroadcastToDims(graph.Reshape(piece.First, batch, 1, 1), batch, n, length)
 	// Padding sees itself, because a softmax over nothing is NaN.
-	seen := graph.LogicalOr(graph.Equal(key, place), graph.LogicalAnd(graph.LessOrEqual(key, place),
+	seen := graph.LogicalOr(graph.Equal(key, position), graph.LogicalAnd(graph.LessOrEqual(key,
+		position),
 		graph.GreaterOrEqual(key, first)))
 	shown, hidden := graph.Scalar(g, dtypes.Float32, 0), graph.Scalar(g, dtypes.Float32, math.Inf(-1))
-	inside := graph.Reshape(graph.GreaterOrEqual(graph.Slice(place, graph.AxisRange(),
+	inside := graph.Reshape(graph.GreaterOrEqual(graph.Slice(position, graph.AxisRange(),
 		graph.AxisRange(), graph.AxisElem(0)),
 		graph.Slice(first, graph.AxisRange(), graph.AxisRange(), graph.AxisElem(0))), batch, n)
 	// The rotations at the piece's positions, from tables of all positions.
@@ -136,8 +137,9 @@ func (m *transformer) Scores(params []*graph.Node, s Scored,
 	m.checkParams(params)
 	batch, length := s.Tokens.Shape().Dim(0), s.Tokens.Shape().Dim(1)
 	g := s.Tokens.Graph()
-	place := graph.Iota(g, shapes.Make(dtypes.Int32, batch, length), 1)
-	used := graph.LessThan(place, graph.BroadcastToDims(graph.InsertAxes(s.Lengths, 1), batch, length))
+	position := graph.Iota(g, shapes.Make(dtypes.Int32, batch, length), 1)
+	used := graph.LessThan(position, graph.BroadcastToDims(graph.InsertAxes(s.Lengths, 1), batch,
+		length))
 	segments := graph.AddScalar(graph.ConvertDType(used, dtypes.Int32), Padding)
 	var r *rope // padding comes last: no other token sees it
 	if s.Parts != nil {

@@ -31,11 +31,11 @@ type DocumentRow struct {
 
 // DocumentRows returns the rows of a batch, [batch, 3, context+1].
 func DocumentRows(batch []int32, context int) []DocumentRow {
-	places := context + 1
+	length := context + 1
 	var rows []DocumentRow
-	for ; len(batch) >= Planes*places; batch = batch[Planes*places:] {
-		rows = append(rows, DocumentRow{batch[:places], batch[places : 2*places],
-			batch[2*places : 3*places]})
+	for ; len(batch) >= Planes*length; batch = batch[Planes*length:] {
+		rows = append(rows, DocumentRow{batch[:length], batch[length : 2*length],
+			batch[2*length : 3*length]})
 	}
 	return rows
 }
@@ -43,22 +43,22 @@ func DocumentRows(batch []int32, context int) []DocumentRow {
 // Weight returns the weight of the loss of predicting the token at a position. The first position
 // with a weight is 1.
 func (r DocumentRow) Weight(
-	place int) float32 {
-	return math.Float32frombits(uint32(r.weights[place]))
+	position int) float32 {
+	return math.Float32frombits(uint32(r.weights[position]))
 }
 
 // SetWeight sets the weight that [DocumentRow.Weight] returns. Position 0, which is never
 // predicted, keeps weight 0.
-func (r DocumentRow) SetWeight(place int, weight float32) {
-	r.weights[place] = int32(math.Float32bits(weight))
+func (r DocumentRow) SetWeight(position int, weight float32) {
+	r.weights[position] = int32(math.Float32bits(weight))
 }
 
 // TotalWeight sums the weights of a batch.
 func TotalWeight(batch []int32, context int) float64 {
 	sum := 0.0
 	for _, r := range DocumentRows(batch, context) {
-		for place := 1; place <= context; place++ {
-			sum += float64(r.Weight(place))
+		for position := 1; position <= context; position++ {
+			sum += float64(r.Weight(position))
 		}
 	}
 	return sum
@@ -84,8 +84,8 @@ func NormalizeWeights(batches [][]int32, context int) bool {
 // ScaleWeights multiplies the weights of a batch by a factor.
 func ScaleWeights(batch []int32, context int, factor float64) {
 	for _, r := range DocumentRows(batch, context) {
-		for place := 1; place <= context; place++ {
-			r.SetWeight(place, float32(float64(r.Weight(place))*factor))
+		for position := 1; position <= context; position++ {
+			r.SetWeight(position, float32(float64(r.Weight(position))*factor))
 		}
 	}
 }
@@ -105,11 +105,11 @@ func (m *transformer) readBatch(batch *graph.Node) sequences {
 		return graph.Squeeze(graph.Slice(batch, graph.AxisRange(), graph.AxisElem(i),
 			graph.AxisRange(from, to)), 1)
 	}
-	places := batch.Shape().Dim(2)
+	length := batch.Shape().Dim(2)
 	return sequences{
-		tokens:   plane(0, 0, places),
-		segments: plane(1, 0, places-1),
-		weights:  graph.Bitcast(plane(2, 1, places), dtypes.Float32),
+		tokens:   plane(0, 0, length),
+		segments: plane(1, 0, length-1),
+		weights:  graph.Bitcast(plane(2, 1, length), dtypes.Float32),
 	}
 }
 

@@ -62,8 +62,8 @@ func (m *transformer) Labels(batches [][]int32, context int) float64 {
 			continue
 		}
 		for _, r := range DocumentRows(b, context) {
-			for place := 1; place <= context; place++ {
-				w := float64(r.Weight(place))
+			for position := 1; position <= context; position++ {
+				w := float64(r.Weight(position))
 				sum, squares = sum+w, squares+w*w
 			}
 		}

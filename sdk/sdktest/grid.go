@@ -91,8 +91,8 @@ func (q *quantizerRun) checkScope(t *trial) {
 					in := s.instance(t, Reference{}, x)
 					t.announce()
 					// The elements influenced by the first: in its row, its column, or elsewhere.
-					d, marks, column, others := s.shape[1], in.influence(x, 0), false, false
-					for i, m := range marks[d:] {
+					d, affected, column, others := s.shape[1], in.influence(x, 0), false, false
+					for i, m := range affected[d:] {
 						column, others = column || m && i%d == 0, others || m && i%d != 0
 					}
 					seen := sdk.ScopeRow
@@ -101,7 +101,7 @@ func (q *quantizerRun) checkScope(t *trial) {
 						seen = sdk.ScopeTensor
 					case column:
 						seen = sdk.ScopeColumn
-					case !slices.Contains(marks[d/2:d], true):
+					case !slices.Contains(affected[d/2:d], true):
 						seen = sdk.ScopeBlock
 					}
 					row := seen == sdk.ScopeBlock || seen == sdk.ScopeRow
@@ -432,7 +432,7 @@ func (q *quantizerRun) checkCodes(t *trial, in *instance, x []float64) {
 			}
 			return math.RoundToEven(v)
 		})
-		in.equal(x, "codes, against the nearest whole numbers,", out.codes, whole)
+		in.equal(x, "codes, against the nearest integers,", out.codes, whole)
 		if in.evaluation != nil { // evaluation has its own answer, which is the one that is unpacked
 			continue
 		}

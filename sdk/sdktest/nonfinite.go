@@ -35,10 +35,10 @@ func (in *instance) influence(x []float64, j int) []bool {
 	return shared
 }
 
-// hull fills the gaps between the marks of each row, because an element that happens to keep its
+// hull fills the gaps between the affected of each row, because an element that happens to keep its
 // value may still share the scale of its neighbors.
-func hull(marks []bool, d int) []bool {
-	out := slices.Clone(marks)
+func hull(affected []bool, d int) []bool {
+	out := slices.Clone(affected)
 	for row := range slices.Chunk(out, d) {
 		if first := slices.Index(row, true); first >= 0 {
 			last := d - 1
@@ -72,22 +72,22 @@ func (q *quantizerRun) checkNonFinite(t *trial, in *instance, x []float64) {
 	p := poisoning{instance: in.from(x), x: x, dy: normal(3, in.shape...),
 		at: len(x)/2 - len(x)/2%in.shape[1] + in.shape[1]/2}
 	p.base, p.gradient, p.shared = p.quantize(x), p.byX(x, p.dy), p.influence(x, p.at)
-	marks, ok := p.check(math.NaN())
+	affected, ok := p.check(math.NaN())
 	if !ok {
 		return
 	}
 	for _, bad := range []float64{math.Inf(1), math.Inf(-1)} {
-		if other, ok := p.check(bad); ok && !slices.Equal(other, marks) {
+		if other, ok := p.check(bad); ok && !slices.Equal(other, affected) {
 			t.failf(in.at(), "%v and NaN at %v make different elements NaN", bad, unravel(p.at, in.shape))
 		}
 	}
 	// NaN in any other marked element must make the same elements NaN.
-	for i, m := range slices.Backward(marks) {
+	for i, m := range slices.Backward(affected) {
 		if !m || i == p.at {
 			continue
 		}
 		p.at, p.shared = i, p.influence(x, i)
-		if other, ok := p.check(math.NaN()); ok && !slices.Equal(other, marks) {
+		if other, ok := p.check(math.NaN()); ok && !slices.Equal(other, affected) {
 			t.failf(in.at(), "NaN at %v and at one that shares its scale have other effects",
 				unravel(i, p.shape))
 		}
@@ -97,29 +97,29 @@ func (q *quantizerRun) checkNonFinite(t *trial, in *instance, x []float64) {
 
 // check poisons the matrix with one number and returns which values became NaN. These must be the
 // elements that at influences while it is finite; no other value may change.
-func (p poisoning) check(bad float64) (marks []bool, ok bool) {
+func (p poisoning) check(bad float64) (affected []bool, ok bool) {
 	poisoned := with(p.x, p.at, bad)
 	out := p.quantize(poisoned)
-	marks = make([]bool, len(p.x))
+	affected = make([]bool, len(p.x))
 	for i, v := range out.value {
-		marks[i] = math.IsNaN(v)
+		affected[i] = math.IsNaN(v)
 	}
 	what := fmt.Sprintf("with %v at %v, ", bad, unravel(p.at, p.shape))
 	p.t.announce()
 	reach, wrong, at := hull(p.shared, p.shape[1]), "", p.at
-	if !marks[at] {
+	if !affected[at] {
 		wrong = "the value there is not NaN"
 	}
 	// A trained or stored scale does not depend on the data, and pruning depends on other elements
 	// in a different way.
 	prunes := p.variant.claims(sdk.ClaimPrunes)
-	for i := range marks {
+	for i := range affected {
 		switch {
 		case wrong != "" || p.hasMemory() || prunes:
-		case p.shared[i] && !marks[i]:
+		case p.shared[i] && !affected[i]:
 			wrong, at = "a value that depends on it through its scale is not NaN (if entries are pruned, "+
 				claim(sdk.ClaimPrunes)+")", i
-		case marks[i] && !reach[i]:
+		case affected[i] && !reach[i]:
 			wrong, at = "a value that does not depend on it is NaN", i
 		}
 	}
@@ -127,16 +127,16 @@ func (p poisoning) check(bad float64) (marks []bool, ok bool) {
 		f := p.instance.at().failure(what + wrong)
 		f.Index, f.Input = unravel(at, p.shape), number(p.x[at])
 		p.t.add(f)
-		return marks, false
+		return affected, false
 	}
 	if prunes {
-		return marks, len(out.codes) == 0 || p.finite(nil, what+"code", out.codes)
+		return affected, len(out.codes) == 0 || p.finite(nil, what+"code", out.codes)
 	}
-	// same compares a result with the unpoisoned one; at the marks, it must instead have the given
+	// same compares a result with the unpoisoned one; at the affected, it must instead have the given
 	// value.
 	same := func(name string, got, base []float64, at float64) bool {
 		want := slices.Clone(base)
-		for i, m := range marks {
+		for i, m := range affected {
 			if m {
 				want[i] = at
 			}
@@ -162,7 +162,7 @@ func (p poisoning) check(bad float64) (marks []bool, ok bool) {
 	if !passes {
 		p.t.hintAtNaN(gradient)
 	}
-	return marks, passes && ok
+	return affected, passes && ok
 }
 
 // nearZero bounds the values to which zeros are quantized if zero is not a level: published
@@ -188,7 +188,7 @@ func (q *quantizerRun) checkZeros(t *trial, in *instance, _ []float64) {
 	}
 	if largest(out.value) > 0 {
 		in.within(nil, "value of zeros", out.value, zeros, upTo(nearZero))
-		t.notef("zero is no level with %s", settingsText(in.settings))
+		t.notef("zero is not a level with %s", settingsText(in.settings))
 		return
 	}
 	if in.hasMemory() {

@@ -53,7 +53,7 @@ func (q *quantizerRun) table() []check {
 			q.checkGradientSize, "any_gradient is claimed"},
 		{"mask", "where a mask stops something, what it passes is not clipped",
 			q.checkMask, "no mask that stops anything, with the defaults"},
-		{"codes", "codes are whole numbers, of any type; with a grid, they are codes of it, and " +
+		{"codes", "codes are integers, of any type; with a grid, they are codes of it, and " +
 			"values their numbers times the scales; they unpack to the value, bit for bit",
 			q.everywhere(q.checkCodes), "no codes"},
 		{"count of codes", "a quantizer with a parameter bits has at most 2^bits codes",

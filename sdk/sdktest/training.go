@@ -336,7 +336,7 @@ func (r *training) run(what string, p *program.Program, given tensors) (u []floa
 		for i, x := range v.Floats {
 			if storage.Kept(x) != x {
 				return nil, fmt.Errorf("%s at update %d: element %d of %s is %v, which is kept as %s: "+
-					"return whole numbers in its range", what, r.updates, i, name, x, storage)
+					"return integers in its range", what, r.updates, i, name, x, storage)
 			}
 		}
 	}

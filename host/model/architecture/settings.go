@@ -200,7 +200,7 @@ func (s Settings) FindPreset() (p Preset, problems schema.Problems) {
 		hint = "want one of " + schema.Quoted(names)
 	}
 	problems.Unless(ok || s.Preset == "" || !s.Language(), schema.Problem{Key: "model.preset",
-		Found: fmt.Sprintf("the string %q, which is no size of %s", s.Preset, s.Kind), Hint: hint})
+		Found: fmt.Sprintf("the string %q, but %s has no such size", s.Preset, s.Kind), Hint: hint})
 	return p, problems
 }
 

@@ -45,7 +45,7 @@ type block struct {
 
 // matrix is a weight [out, in], stored in half the memory if that is lossless.
 type matrix struct {
-	single linalg.MatrixOf[float32]
+	full   linalg.MatrixOf[float32]
 	halves linalg.Halves
 	rounds bool // a product rounds both operands to bfloat16
 }
@@ -81,7 +81,7 @@ func New(m model.Language, weights map[string][]float32, o Options) (*Network, e
 		}
 	}
 	named := func(name string, out, in int) matrix {
-		return matrix{single: linalg.RowMajor(weights[name], out, in), rounds: o.BFloat16 &&
+		return matrix{full: linalg.RowMajor(weights[name], out, in), rounds: o.BFloat16 &&
 			(o.Exact == nil || !o.Exact(name))}
 	}
 	for _, site := range m.ActivationSites(1, 1) {
@@ -124,17 +124,17 @@ func (n *Network) convert(halve bool) {
 	defer t.dismiss()
 	t.each(len(all), 1, func(from, to int) {
 		for _, m := range all[from:to] {
-			rows, cols := m.single.Rows, m.single.Cols
+			rows, cols := m.full.Rows, m.full.Cols
 			switch {
 			case m.rounds && linalg.ReadsHalves():
 				m.halves = linalg.Halves{Rows: rows, Cols: cols, Data: make([]uint16, rows*cols)}
-				loops.ToBFloat16(m.halves.Data, m.single.Data)
+				loops.ToBFloat16(m.halves.Data, m.full.Data)
 			case m.rounds:
 				rounded := make([]float32, rows*cols) // the weight itself must not change
-				loops.RoundToBFloat16(rounded, m.single.Data)
-				m.single.Data = rounded
+				loops.RoundToBFloat16(rounded, m.full.Data)
+				m.full.Data = rounded
 			case halve:
-				m.halves, _ = linalg.Halve(m.single.Data, rows, cols)
+				m.halves, _ = linalg.Halve(m.full.Data, rows, cols)
 			}
 		}
 	})

@@ -127,7 +127,7 @@ func (r *step) block(b *block, keys, values []float32) error {
 // linear returns x·wᵀ in y. It may round x.
 func (r *step) linear(y, x linalg.MatrixOf[float32], w matrix) {
 	r.roundOperand(x, w)
-	r.team.each(w.single.Rows, w.rowsAtOnce(), func(from, to int) { w.times(y, x, from, to) })
+	r.team.each(w.full.Rows, w.rowsAtOnce(), func(from, to int) { w.times(y, x, from, to) })
 }
 
 // roundOperand rounds the operand of a weight, if products with it are rounded.
@@ -174,13 +174,13 @@ func (r *step) attention(b *block, keys, values []float32) error {
 			r.normalizeRow(x[:len(gain)], x[:len(gain)], gain)
 		}
 	}
-	spare := make([]float32, size)
+	scratch := make([]float32, size)
 	for i := range r.rows {
 		row := r.qkv.Data[i*r.qkv.Cols:]
 		normalized(row[:queries], b.queryNorm)
 		normalized(row[queries:queries+keyWidth], b.keyNorm)
 		for head := range r.s.Heads + r.s.KVHeads {
-			r.rotate(row[head*size:][:size], spare, r.at.Start)
+			r.rotate(row[head*size:][:size], scratch, r.at.Start)
 		}
 	}
 	for _, o := range []struct {
@@ -261,15 +261,15 @@ func (n *Network) normalizeRow(y, x, gain []float32) {
 }
 
 // rotate rotates the points of a head by the angles of a position, and puts all first coordinates
-// before all second ones. spare is as long as the head.
-func (n *Network) rotate(head, spare []float32, position int) {
+// before all second ones. scratch is as long as the head.
+func (n *Network) rotate(head, scratch []float32, position int) {
 	half := len(head) / 2
 	cos, sin := n.cos[position*half:][:half], n.sin[position*half:][:half]
-	copy(spare, head)
+	copy(scratch, head)
 	for i := range half {
-		a, b := spare[i], spare[half+i]
+		a, b := scratch[i], scratch[half+i]
 		if n.s.RopePairs == architecture.Interleaved {
-			a, b = spare[2*i], spare[2*i+1]
+			a, b = scratch[2*i], scratch[2*i+1]
 		}
 		head[i], head[half+i] = a*cos[i]-b*sin[i], a*sin[i]+b*cos[i]
 	}

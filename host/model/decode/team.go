@@ -73,12 +73,12 @@ func (m matrix) times(y, x linalg.MatrixOf[float32], from, to int) {
 		linalg.FewTimesHalves(y, x, m.halves.Part(from, to))
 		return
 	}
-	linalg.FewTimes(y, x, m.single.Part(from, to))
+	linalg.FewTimes(y, x, m.full.Part(from, to))
 }
 
 // rowsAtOnce returns the number of rows that one goroutine claims at a time: enough to read memory
 // at full speed, and few enough that all finish at the same time.
 func (m matrix) rowsAtOnce() int {
 	const elements = 1 << 14
-	return max(1, elements/max(1, m.single.Cols)/8) * 8
+	return max(1, elements/max(1, m.full.Cols)/8) * 8
 }

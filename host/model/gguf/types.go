@@ -93,7 +93,7 @@ var levels = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1
 func Decode(t Type, data []byte) ([]float32, error) {
 	elements, bytes := t.Block()
 	if elements == 0 || len(data)%bytes != 0 {
-		return nil, fmt.Errorf("%d bytes are no whole number of blocks of %s", len(data), t)
+		return nil, fmt.Errorf("%d bytes, want a multiple of a block of %s", len(data), t)
 	}
 	out := make([]float32, 0, len(data)/bytes*elements)
 	for ; len(data) > 0; data = data[bytes:] {

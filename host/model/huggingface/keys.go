@@ -65,7 +65,7 @@ func (k *keys) read(key string, to any, want string) bool {
 // size reads an integer from 1 to most; 0 if the key is absent or wrong.
 func (k *keys) size(key string, most int) int {
 	var n int
-	want := fmt.Sprintf("a whole number from 1 to %d", most)
+	want := fmt.Sprintf("an integer from 1 to %d", most)
 	if k.read(key, &n, want) && (n < 1 || n > most) {
 		k.fault(key, k.found(key), want)
 		return 0
@@ -75,7 +75,7 @@ func (k *keys) size(key string, most int) int {
 
 func (k *keys) required(key string, most int) int {
 	if !k.has(key) {
-		k.fault(key, "missing", fmt.Sprintf("a whole number from 1 to %d", most))
+		k.fault(key, "missing", fmt.Sprintf("an integer from 1 to %d", most))
 	}
 	return k.size(key, most)
 }

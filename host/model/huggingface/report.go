@@ -96,7 +96,7 @@ func (r Report) faults() (list []string) {
 		list = append(list, fmt.Sprintf("tensor %s: missing", name))
 	}
 	for _, name := range r.Unused {
-		list = append(list, fmt.Sprintf("tensor %s: the model has no place for it", name))
+		list = append(list, fmt.Sprintf("tensor %s: the model does not have it", name))
 	}
 	for _, m := range r.Mismatched {
 		if !slices.Equal(m.Shape, m.Want) {

@@ -243,7 +243,7 @@ func (d DType) size(n int) (int64, error) {
 	}
 	total := n * d.Bits()
 	if total%8 != 0 {
-		return 0, fmt.Errorf("%d elements of %d bits are no whole number of bytes", n, d.Bits())
+		return 0, fmt.Errorf("%d elements of %d bits do not fill whole bytes", n, d.Bits())
 	}
 	return int64(total / 8), nil
 }

@@ -69,7 +69,7 @@ func TestReaderRefuses(t *testing.T) {
 		"no name":                {file(`{"":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}`, 1), "has no name"},
 		"name not UTF-8":         {file("{\"\xff\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1), "UTF-8"},
 		"unknown type":           {file(`{"w":{"dtype":"F3","shape":[1],"data_offsets":[0,1]}}`, 1), `"F3"`},
-		"half a byte":            {file(`{"w":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}}`, 2), "3 elements of 4 bits are no whole number of bytes"},
+		"half a byte":            {file(`{"w":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}}`, 2), "3 elements of 4 bits do not fill whole bytes"},
 		"part of a byte":         {file(`{"w":{"dtype":"F6_E2M3","shape":[2],"data_offsets":[0,1]}}`, 1), "2 elements of 6 bits"},
 		"a byte for each F4":     {file(`{"w":{"dtype":"F4","shape":[2],"data_offsets":[0,2]}}`, 2), "want 1"},
 		"lower case type":        {file(`{"w":{"dtype":"f32","shape":[1],"data_offsets":[0,4]}}`, 4), `"f32"`},

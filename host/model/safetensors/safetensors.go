@@ -138,7 +138,7 @@ func (d *decoder[T]) Write(data []byte) (int, error) {
 	n := len(d.values)
 	d.values = slices.Grow(d.values, len(data)/d.size)[:n+len(data)/d.size]
 	if len(data)%d.size != 0 {
-		return 0, fmt.Errorf("%d bytes are no whole number of elements of %d", len(data), d.size)
+		return 0, fmt.Errorf("%d bytes, want a multiple of %d", len(data), d.size)
 	}
 	return binary.Decode(data, binary.LittleEndian, d.values[n:])
 }

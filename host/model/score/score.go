@@ -77,7 +77,7 @@ func Batches(requests []Request, tokens, context int, share bool) ([]Batch, erro
 		// The largest number of rows that fit with the longest sequence.
 		fit := slices.IndexFunc(parts, func(rows int) bool { return tokens/rows >= list[0].length })
 		if fit < 0 {
-			return nil, fmt.Errorf("score: a sequence of %d tokens does not fit into batches of %d",
+			return nil, fmt.Errorf("score: a sequence of %d tokens, want at most %d",
 				list[0].length, tokens)
 		}
 		count := parts[fit]
@@ -94,8 +94,8 @@ func newBatch(requests []Request, list []row, count, length, context int) Batch 
 	for i, r := range list {
 		if len(r.requests) > 1 && b.Parts == nil {
 			b.Positions, b.Parts = make([]int32, count*length), make([]int32, count*length)
-			for place := range b.Positions {
-				b.Positions[place] = int32(place % length)
+			for position := range b.Positions {
+				b.Positions[position] = int32(position % length)
 			}
 		}
 		b.Requests = append(b.Requests, r.requests...)
