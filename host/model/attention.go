@@ -202,9 +202,9 @@ func (r *rope) rotatePoints(x *graph.Node, turn rotation, direction float32) *gr
 	halves := graph.Reshape(x, dims[0], dims[1], dims[2], 2, r.size/2)
 	table := func(t *graph.Node) *graph.Node { return graph.Reshape(t, -1, dims[1], 1, 1, r.size/2) }
 	signs := engine.Constant(x.Graph(), []float32{-direction, direction}, 1, 1, 1, 2, 1)
-	y := graph.Add(graph.Mul(halves, table(turn.cos)), graph.Mul(graph.Reverse(halves, 3),
-		graph.Mul(table(turn.sin), signs)))
-	return graph.Reshape(y, dims...)
+	y := graph.Mul(halves, table(turn.cos))
+	z := graph.Mul(graph.Reverse(halves, 3), graph.Mul(table(turn.sin), signs))
+	return graph.Reshape(graph.Add(y, z), dims...)
 }
 
 // toCoordinateOrder permutes the rows of queries and keys of the fused weight, or those of one of
@@ -220,8 +220,8 @@ func (r *rope) reorder(w *graph.Node, rows, columns int) *graph.Node {
 	}
 	all, n := w.Shape().Dim(0), w.Shape().Dim(1)
 	rotated := min(all, (r.heads+r.keyHeads)*r.size)
-	heads := graph.Reshape(graph.Slice(w, graph.AxisRange(0, rotated)), rotated/r.size, rows, columns,
-		n)
+	heads := graph.Slice(w, graph.AxisRange(0, rotated))
+	heads = graph.Reshape(heads, rotated/r.size, rows, columns, n)
 	out := graph.Reshape(graph.TransposeAllAxes(heads, 0, 2, 1, 3), rotated, n)
 	if rotated == all {
 		return out

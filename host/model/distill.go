@@ -149,8 +149,8 @@ func (d Distillation) toMixture(logRatio *graph.Node) (u, r *graph.Node) {
 		mixture = graph.Where(teacherLarger, mixture, mix(1-d.Beta))
 	}
 	log := graph.Log(mixture)
-	return graph.Sub(graph.MinScalar(logRatio, 0), log), graph.Neg(graph.Add(graph.MaxScalar(logRatio,
-		0), log))
+	u, r = graph.MinScalar(logRatio, 0), graph.MaxScalar(logRatio, 0)
+	return graph.Sub(u, log), graph.Neg(graph.Add(r, log))
 }
 
 // predictions are the distributions of logits, [tokens, vocabulary]: exponentials/total.
@@ -177,8 +177,8 @@ func newPredictions(logits *graph.Node, temperature float64) predictions {
 func (p predictions) probabilities() *graph.Node { return graph.Div(p.exponentials, p.total) }
 
 func (p predictions) mean(x *graph.Node) *graph.Node {
-	return graph.Squeeze(graph.Div(graph.ReduceAndKeep(graph.Mul(p.exponentials, x), graph.ReduceSum,
-		-1), p.total), -1)
+	sum := graph.ReduceAndKeep(graph.Mul(p.exponentials, x), graph.ReduceSum, -1)
+	return graph.Squeeze(graph.Div(sum, p.total), -1)
 }
 
 // crossEntropy returns −log of the probability of the target in each row, [tokens], from unscaled
@@ -188,7 +188,7 @@ func (p predictions) crossEntropy(targets *graph.Node) *graph.Node {
 	value := graph.Sub(graph.Squeeze(p.logTotal, -1), chosenLogits(p.logits, targets))
 	return engine.Custom(value, []*graph.Node{p.logits}, func(dy *graph.Node) []*graph.Node {
 		q := p.probabilities()
-		return []*graph.Node{graph.Mul(graph.Where(isTarget(p.logits, targets), graph.AddScalar(q, -1),
-			q), graph.InsertAxes(dy, -1))}
+		q = graph.Where(isTarget(p.logits, targets), graph.AddScalar(q, -1), q)
+		return []*graph.Node{graph.Mul(q, graph.InsertAxes(dy, -1))}
 	})
 }

@@ -34,16 +34,15 @@ func DocumentRows(batch []int32, context int) []DocumentRow {
 	length := context + 1
 	var rows []DocumentRow
 	for ; len(batch) >= Planes*length; batch = batch[Planes*length:] {
-		rows = append(rows, DocumentRow{batch[:length], batch[length : 2*length],
-			batch[2*length : 3*length]})
+		tokens, segments, weights := batch[:length], batch[length:2*length], batch[2*length:3*length]
+		rows = append(rows, DocumentRow{tokens, segments, weights})
 	}
 	return rows
 }
 
 // Weight returns the weight of the loss of predicting the token at a position. The first position
 // with a weight is 1.
-func (r DocumentRow) Weight(
-	position int) float32 {
+func (r DocumentRow) Weight(position int) float32 {
 	return math.Float32frombits(uint32(r.weights[position]))
 }
 

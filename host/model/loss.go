@@ -68,15 +68,15 @@ func maskedLosses(logits, targets *graph.Node) (losses, logTotal *graph.Node) {
 // certain.
 func logitsGradient(logits, logTotal, targets, dLosses *graph.Node) *graph.Node {
 	probabilities := graph.Exp(graph.Sub(logits, logTotal))
-	return graph.Mul(graph.Where(isTarget(logits, targets), graph.AddScalar(probabilities, -1),
-		probabilities), dLosses)
+	d := graph.Where(isTarget(logits, targets), graph.AddScalar(probabilities, -1), probabilities)
+	return graph.Mul(d, dLosses)
 }
 
 // isTarget reports for each column of logits whether it is the target.
 func isTarget(logits, targets *graph.Node) *graph.Node {
-	columns := graph.Iota(logits.Graph(), shapes.Make(targets.DType(), logits.Shape().Dimensions...),
-		1)
-	return graph.Equal(columns, graph.BroadcastToDims(targets, logits.Shape().Dimensions...))
+	dims := logits.Shape().Dimensions
+	columns := graph.Iota(logits.Graph(), shapes.Make(targets.DType(), dims...), 1)
+	return graph.Equal(columns, graph.BroadcastToDims(targets, dims...))
 }
 
 // clampIDs clamps ids to the vocabulary, because the lookup of an id outside it is undefined: on

@@ -118,8 +118,7 @@ func (s *Settings) languageKeys() []schema.Key {
 		{Name: "rope_pairs", To: &s.RopePairs, Is: schema.OneOf(Interleaved, HalfSplit), For: Languages,
 			Derive:  func() any { return families[s.Kind].ropePairs },
 			Derived: `"interleaved"; olmo2, qwen3: "half"`,
-			Doc: "the features of a head that are rotated together: neighbours, or those of its two " +
-				"halves"},
+			Doc:     "the two features of a head that are rotated together: neighbours, or of its halves"},
 		{Name: "rope_factor", To: &s.RopeFactor, Is: schema.Between(1, 1e6), For: Languages, Default: 1.0,
 			Doc: "factor by which the long wavelengths of positions grow, as in Llama 3; 1: none"},
 		{Name: "rope_low", To: &s.RopeLow, Is: schema.Above(0, 1e6), For: Languages, Default: 1.0,
@@ -138,8 +137,7 @@ func (s *Settings) languageKeys() []schema.Key {
 			Doc:     "standard deviation of the initial weights"},
 		{Name: "head", To: &s.Head, Is: schema.OneOf("own", "tied"), For: Languages, Default: "own",
 			Doc: "the matrix of the output head. tied: it is the embedding, as in the small models of " +
-				"Llama 3. This one parameter has the name and the role of the embedding; no quantization or " +
-				"decay"},
+				"Llama 3, without quantization and decay"},
 	}
 }
 

@@ -108,8 +108,7 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 		c.Window = f.window(k)
 	}
 	if length := cmp.Or(context, c.MaxPositions); c.Window != 0 && c.Window < length {
-		k.fault("sliding_window", fmt.Sprintf("a window of %d tokens in sequences of %d", c.Window,
-			length),
+		k.fault("sliding_window", fmt.Sprintf("%d, but sequences have %d tokens", c.Window, length),
 			"sequences that are no longer than that (model.context)")
 	}
 	for _, p := range s.Check() {
@@ -143,8 +142,7 @@ func findFamily(k *keys) family {
 		if !k.has("model_type") {
 			found = "missing"
 		}
-		k.fault("model_type", found, fmt.Sprintf("%q for the architecture %s", f.modelType,
-			f.architecture))
+		k.fault("model_type", found, fmt.Sprintf("%q for %s", f.modelType, f.architecture))
 	}
 	return f
 }

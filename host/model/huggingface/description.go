@@ -79,8 +79,7 @@ func (d Description) For(s architecture.Settings, trained Tokens) (Description, 
 	}
 	for _, key := range slices.Sorted(maps.Keys(want)) {
 		if found[key] != want[key] && (key != vocabKey || s.Vocab < c.Settings.Vocab) {
-			faults = append(faults, fmt.Sprintf("%s: found %v, but the model has %v", key, found[key],
-				want[key]))
+			faults = append(faults, fmt.Sprintf("%s: found %v, want %v", key, found[key], want[key]))
 		}
 	}
 	if len(faults) > 0 {

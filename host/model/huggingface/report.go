@@ -53,8 +53,7 @@ func compare(bindings []binding, infos []safetensors.Info, tied bool) Report {
 	for _, info := range infos {
 		there[info.Name] = info
 	}
-	r := Report{Applied: []Applied{}, Missing: []string{}, Unused: []string{}, Ignored: []string{},
-		Mismatched: []Mismatch{}}
+	r := Report{[]Applied{}, []string{}, []string{}, []string{}, []Mismatch{}} // no null in JSON
 	for _, b := range bindings {
 		for _, p := range b.pieces {
 			info, ok := there[p.tensor]
@@ -103,8 +102,7 @@ func (r Report) faults() (list []string) {
 			list = append(list, fmt.Sprintf("tensor %s: found shape %v, want %v", m.Tensor, m.Shape, m.Want))
 		}
 		if !slices.Contains(readable, m.Type) {
-			list = append(list, fmt.Sprintf("tensor %s: found type %s, want F32, BF16 or F16", m.Tensor,
-				m.Type))
+			list = append(list, fmt.Sprintf("tensor %s: type %s, want F32, BF16 or F16", m.Tensor, m.Type))
 		}
 	}
 	return list

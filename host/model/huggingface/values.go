@@ -132,8 +132,7 @@ func (f family) bind(s architecture.Settings) ([]binding, error) {
 		}
 		sources := f.tensors[pattern]
 		if len(sources) != max(1, len(p.Parts)) {
-			return nil, fmt.Errorf("%s: %s has no tensor for the parameter %s", s.Kind, f.architecture,
-				p.Name)
+			return nil, fmt.Errorf("%s: %s has no tensor for %s", s.Kind, f.architecture, p.Name)
 		}
 		b := binding{param: p}
 		for i, from := range sources {
