@@ -72,7 +72,7 @@ const head = `# Can I write X here?
 
 Published methods, and what each takes: the lines of its code (without comments, tests and the description of its settings where one file has
 many methods), and where that code is. Each is held to values of another implementation or of formulas in NumPy by the tests beside it, and to
-the conformance kit. Methods in [examples/methods](../examples/methods) share two plugins; to use one of your own, copy its function into a plugin
+the conformance kit. Methods in [examples/methods](../../examples/methods) share two plugins; to use one of your own, copy its function into a plugin
 that ` + "`cage plugins new`" + ` writes. What a paper does outside of quantizer and optimizer, such as a loss of its own, is not meant. This page is written by
 ` + "`go test ./examples/methods -update`" + ` from ` + "`methods.toml`" + ` there.
 `
@@ -92,7 +92,7 @@ func (m method) row() (string, error) {
 				return "", err
 			}
 			n += count
-			link := fmt.Sprintf("[%s](../%s)", strings.TrimPrefix(strings.TrimPrefix(filepath.Dir(file), "examples/"), "plugins/"), file)
+			link := fmt.Sprintf("[%s](../../%s)", strings.TrimPrefix(strings.TrimPrefix(filepath.Dir(file), "examples/"), "plugins/"), file)
 			if len(links) == 0 {
 				links = append(links, link)
 			}
