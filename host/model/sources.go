@@ -74,8 +74,7 @@ func kernelAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.No
 	if err != nil {
 		panic(err)
 	}
-	inputs, at := []*graph.Node{x, gainRow, scale, dy}, lower.InMemory{"rounded": lower.BFloat16,
-		"dgain": lower.Summed}
+	inputs, at := []*graph.Node{x, gainRow, scale, dy}, lower.InMemory{"rounded": lower.BFloat16}
 	if engine.ShortOperand(dy).DType() == dtypes.BFloat16 {
 		at["dy"] = lower.BFloat16
 	}
@@ -91,11 +90,10 @@ func kernelAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.No
 		return nil, nil, false
 	}
 	engine.NoteOperand(out["dx"], engine.ShortOperand(out["rounded"]))
-	return out["dx"], out["dgain"], true
+	return out["dx"], graph.ReduceSum(graph.Mul(dy, graph.Mul(x, scale)), 0), true
 }
 
-// normAdjointRows returns the program of [kernelAdjoints]. The adjoint of the gain is the sum over
-// all rows of its last output.
+// normAdjointRows returns the program of [kernelAdjoints] for dx.
 func normAdjointRows(rows, width int, joins bool) (*program.Program, error) {
 	b := program.NewBuilder("norm/backward")
 	t := program.FloatType(rows, width)
@@ -106,15 +104,13 @@ func normAdjointRows(rows, width int, joins bool) (*program.Program, error) {
 		sum = b.Input("sum", t)
 	}
 	normalized := x.Mul(scale)
-	product := dy.Mul(normalized)
-	projection := product.Mul(gain).MeanRow()
+	projection := dy.Mul(normalized).Mul(gain).MeanRow()
 	dx := dy.Mul(gain).Sub(normalized.Mul(projection)).Mul(scale)
 	if joins {
 		dx = sum.Add(dx)
 	}
 	b.Output("dx", dx)
 	b.Output("rounded", dx)
-	b.Output("dgain", product)
 	return b.Build()
 }
 

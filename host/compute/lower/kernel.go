@@ -25,8 +25,6 @@ const (
 	// LargestLoneRow is the limit for a program that reads a single tensor with elements in every row.
 	LargestLoneRow = triton.LargestLoneRow
 	BFloat16       = triton.BFloat16 // a storage for [InMemory]
-	// Summed is a storage for outputs on GPUs: [Kernel] returns the sum over all rows.
-	Summed = triton.Summed
 )
 
 // InMemory maps names of a kernel's float inputs and outputs to their storage types. The default is
@@ -127,14 +125,7 @@ func kernelOf(
 	}
 	results := call(in)
 	for i, o := range d.Rows.Outputs {
-		switch {
-		case at[o.Name] == triton.Summed:
-			out[o.Name] = graph.ReduceSum(results[i], 0)
-			if replicas > 1 {
-				out[o.Name] = engine.SumAcross(out[o.Name])[0]
-			}
-			continue
-		case replicas > 1:
+		if replicas > 1 {
 			results[i] = engine.Gather(results[i])
 		}
 		out[o.Name] = at.read(o.Name, results[i])
@@ -185,10 +176,7 @@ func tritonKernel(
 			}
 			outputs := Outputs(in[0].Graph(), local, in)
 			for i, o := range d.Rows.Outputs {
-				if outputs[i] = at.store(o.Name, outputs[i]); at[o.Name] == triton.Summed {
-					blocks := graph.Reshape(outputs[i], k.Grid, rows/replicas/k.Grid, -1)
-					outputs[i] = graph.ReduceSum(blocks, 1)
-				}
+				outputs[i] = at.store(o.Name, outputs[i])
 			}
 			return outputs
 		})

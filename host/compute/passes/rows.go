@@ -21,8 +21,6 @@ const (
 	BFloat16 Storage = "bf16"
 	// Int8 is for outputs that are integers from −128 to 127.
 	Int8 Storage = "i8"
-	// Summed is for outputs: float32 sums over many rows instead of each row. It is for GPUs only.
-	Summed Storage = "sums of f32"
 	// Rounded is for inputs: float32 in memory, and rounded to bfloat16 when it is read.
 	Rounded Storage = "f32 as bf16"
 )

@@ -1,9 +1,7 @@
 package triton
 
 import (
-	"maps"
 	"math/bits"
-	"slices"
 
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
@@ -17,7 +15,6 @@ const (
 	Float32  = passes.Float32
 	BFloat16 = passes.BFloat16
 	Int8     = passes.Int8
-	Summed   = passes.Summed
 )
 
 // A Kernel is a program in the text form of Triton's intermediate representation. Its
@@ -55,15 +52,13 @@ const (
 	LargestLoneRow = 1 << 15
 )
 
-// New translates p, which must be valid, into a kernel over the given number of rows. All inputs
-// and outputs must have elements in every row, except scalars and inputs of shape [1, n], which all
-// rows share. stored says, by name, how float inputs and outputs are stored; those without an entry
-// are float32. For a [Summed] output each instance writes one row, the sums over all rows that it
-// computes. A row has at most largest elements: [LargestRow] or [LargestLoneRow]. The error is a
-// [*Refusal].
+// New translates p, which must be valid, into a kernel over the given number of rows. All inputs and
+// outputs must have elements in every row, except scalars and inputs of shape [1, n], which all rows
+// share. stored maps float inputs and outputs to their storage; the default is float32. A row has at
+// most largest elements: [LargestRow] or [LargestLoneRow]. The error is a [*Refusal].
 func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
 	// If the longest rows are divided into equal powers of two, they need no padding. This is
-	// equivalent for a program without per-row values or columns that are summed.
+	// equivalent for a program without per-row values.
 	longest := 1
 	for id := range p.NumValues() {
 		if l, ok := passes.LayoutOf(p.TypeOf(program.ID(id)), rows); ok {
@@ -71,7 +66,7 @@ func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Ker
 		}
 	}
 	finer := rows * (longest >> bits.TrailingZeros(uint(longest)))
-	if finer > rows && !slices.Contains(slices.Collect(maps.Values(stored)), Summed) {
+	if finer > rows {
 		if k, err := newKernel(p, finer, largest, stored); err == nil {
 			return k, nil
 		}

@@ -50,8 +50,7 @@ func (w *writer) write() (text string, err error) {
 	}()
 	w.starts, w.hoisted, w.out = map[int]value{}, map[string]value{}, &w.text
 	inputs := make([]parts, len(w.p.Inputs))
-	sums := w.sums()
-	tile, end := w.eachTile(sums)
+	tile, end := w.eachTile()
 	w.first = w.apply("arith.muli", tile, w.constant("i32", float64(w.tile)))
 	for i, in := range w.p.Inputs {
 		stored := w.memory(in.Name, in.Type)
@@ -63,23 +62,11 @@ func (w *writer) write() (text string, err error) {
 			if w.isShared(o.Value) {
 				panic(w.refuse("an output is what all rows share"))
 			}
-			if w.stored[o.Name] != Summed {
-				t := w.p.TypeOf(o.Value)
-				w.store(fmt.Sprintf("%%out%d", i), values[o.Value], t, w.memory(o.Name, t))
-			}
+			t := w.p.TypeOf(o.Value)
+			w.store(fmt.Sprintf("%%out%d", i), values[o.Value], t, w.memory(o.Name, t))
 		}
 	}
-	for i, s := range sums {
-		sums[i].value = w.broadcastTo(values[w.p.Outputs[s.output].Value].of(s.part), s.dims)
-		if w.instances() < w.tiles() {
-			before := value{name: s.name, elem: "f32", dims: s.dims}
-			sums[i].value = w.apply("arith.addf", before, sums[i].value)
-		}
-	}
-	end(sums)
-	for _, s := range sums {
-		w.storeSums(s)
-	}
+	w.out.WriteString(end)
 	body := w.before.String() + w.text.String()
 	return fmt.Sprintf(`module attributes {"ttg.maxnreg" = %d : i32} {
   tt.func public @%s(%s) attributes {noinline = false} {
@@ -89,85 +76,21 @@ func (w *writer) write() (text string, err error) {
 `, maxRegisters, w.name(), strings.Join(w.parameters(), ", "), body), nil
 }
 
-// A sum is an instance's accumulator for a part of a [Summed] output: a tile that sums all tiles of
-// the instance.
-type sum struct {
-	value        // named for the partial sum in the loop, and for the total after it
-	output, part int
-}
-
-// sums returns the sums of the kernel, as named in the loop.
-func (w *writer) sums() (list []sum) {
-	for i, o := range w.p.Outputs {
-		if w.stored[o.Name] != Summed {
-			continue
-		}
-		l, ok := w.layout(w.p.TypeOf(o.Value))
-		if !ok || len(l.Row) != 1 {
-			panic(w.refuse("what is summed is no row of each"))
-		}
-		for w.part = range w.pieces(l) {
-			name := fmt.Sprintf("%%sum%d_%d", i, w.part)
-			list = append(list, sum{value{name: name, elem: "f32", dims: w.dims(l)}, i, w.part})
-		}
-	}
-	return list
-}
-
-// eachTile begins the loop over an instance's tiles, and returns the tile index and a function that
-// ends the loop. An instance begins with the tile of its own index; if there are more tiles than
-// instances, it strides by their number, and carries sums along.
-func (w *writer) eachTile(sums []sum) (tile value, end func(sums []sum)) {
+// eachTile begins the loop over an instance's tiles, and returns the tile index and the text that ends
+// the loop. An instance begins with the tile of its own index; if there are more tiles than
+// instances, it strides by their number.
+func (w *writer) eachTile() (tile value, end string) {
 	instances := w.instances()
 	hoist := w.hoist()
 	id := w.set("i32", nil, "tt.get_program_id x : i32")
 	if instances == w.tiles() {
 		hoist()
-		return id, func([]sum) {}
+		return id, ""
 	}
 	tiles, step := w.constant("i32", float64(w.tiles())), w.constant("i32", float64(instances))
-	var first, types []string
-	for _, s := range sums {
-		zero := w.broadcastTo(w.constant("f32", 0), s.dims)
-		first, types = append(first, s.name+" = "+zero.name), append(types, s.typ())
-	}
 	hoist()
-	if len(sums) == 0 {
-		w.line("scf.for %%tile = %s to %s step %s : i32 {", id.name, tiles.name, step.name)
-		return value{name: "%tile", elem: "i32"}, func([]sum) { w.line("}") }
-	}
-	w.line("%%sums:%d = scf.for %%tile = %s to %s step %s iter_args(%s) -> (%s) : i32 {",
-		len(sums), id.name, tiles.name, step.name,
-		strings.Join(first, ", "), strings.Join(types, ", "))
-	return value{name: "%tile", elem: "i32"}, func(sums []sum) {
-		var next []value
-		for i, s := range sums {
-			next = append(next, s.value)
-			sums[i].name = fmt.Sprintf("%%sums#%d", i)
-		}
-		w.line("scf.yield %s : %s", names(next), strings.Join(types, ", "))
-		w.line("}")
-	}
-}
-
-// storeSums writes the sums of an instance to the row of its index.
-func (w *writer) storeSums(s sum) {
-	l, _ := w.layout(w.p.TypeOf(w.p.Outputs[s.output].Value))
-	w.part = s.part
-	v, piece := s.value, w.piece(l)
-	if w.tile > 1 {
-		v = w.fold("arith.addf", v, 0)
-	}
-	id := w.set("i32", nil, "tt.get_program_id x : i32")
-	row := w.apply("arith.muli", id, w.constant("i32", float64(l.Size())))
-	start := w.apply("arith.addi", row, w.constant("i32", float64(piece.start)))
-	output := value{name: fmt.Sprintf("%%out%d", s.output), elem: "!tt.ptr<f32>"}
-	address := w.addTo(w.broadcastTo(w.addTo(output, start), v.dims), w.column(v.dims))
-	args := []value{address, v}
-	if piece.size < piece.padded {
-		args = append(args, w.below(w.column(v.dims), piece.size))
-	}
-	w.line("tt.store %s : %s", names(args), address.typ())
+	w.line("scf.for %%tile = %s to %s step %s : i32 {", id.name, tiles.name, step.name)
+	return value{name: "%tile", elem: "i32"}, "    }\n"
 }
 
 // hoist directs code before the loop over tiles until done is called.
@@ -227,7 +150,7 @@ func (w *writer) memory(name string, t program.Type) string {
 	switch stored, ok := w.stored[name]; {
 	case t.DType == program.Bool:
 		return "i8"
-	case t.DType == program.Float && ok && stored != Summed:
+	case t.DType == program.Float && ok:
 		return string(stored)
 	}
 	return elem(t.DType)
