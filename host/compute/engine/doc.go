@@ -8,16 +8,13 @@
 //
 // # Buffers and donation
 //
-// A [Buffer] belongs to one device and is freed by [Buffer.Finalize]. Garbage collection frees it,
-// too, but that may be too late for a device with little memory. A buffer given to
-// [Executable.Run] with its donate flag set is gone when Run returns, whether the step succeeded
-// or failed: its memory may have become an output. Only errors that Run finds before it starts the
-// step (a wrong number of inputs, a wrong shape, a buffer that is already gone) leave all buffers
-// intact. To survive a failed step, keep a copy, or a checkpoint, of what is donated.
+// A [Buffer] belongs to one device and is freed by [Buffer.Finalize]; garbage collection may be too
+// late for a device with little memory. A buffer given to [Executable.Run] with its donate flag set
+// is gone when Run returns, even if the step failed: its memory may have become an output. Only
+// errors found before the step starts (such as a wrong shape) leave all buffers intact.
 //
 // The CPU device reuses the memory of a donated buffer while the step runs. XLA does so only for
-// inputs that were declared as donated when the step was compiled, see [Spec]; the memory of
-// others is free after the step.
+// inputs that were declared as donated when the step was compiled, see [Spec].
 //
 // # Replicas
 //
@@ -25,19 +22,16 @@
 // and every step runs on all of them: one program, compiled once, each replica using its own copy
 // of every buffer. [Upload] makes equal copies; [UploadSharded] gives each replica its part. A
 // graph sees the data of one replica; [SumAcross], [MaxAcross] and the other collectives are its
-// only access to the rest. An output must be equal on all replicas unless it is [Sharded]:
-// whatever depends on a sharded input must pass through a collective. A device with one replica
-// runs the same graphs without collectives.
+// only access to the rest. An output must be equal on all replicas unless it is [Sharded]: values
+// that depend on a sharded input must pass through a collective. A device with one replica runs the
+// same graphs without collectives.
 //
-// # Precision
+// # Precision and reproducibility
 //
 // Buffers are float32. A device opened with [BFloat16] rounds the operands of products to bfloat16
 // if they are built with [DotGeneral]; all other products stay exact.
 //
-// # Reproducibility
-//
 // On the CPU device the same executable with the same inputs gives the same bits, whatever the
-// number of threads. Builds with and without GOEXPERIMENT=simd, and processors with different
-// vector units, round differently; [Device.BuildInfo] describes a device's arithmetic, so that a
-// checkpoint can record it.
+// number of threads. Other builds and processors round differently: [Device.BuildInfo] describes a
+// device's arithmetic, so that a checkpoint can record it.
 package engine

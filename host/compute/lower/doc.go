@@ -3,12 +3,10 @@
 //
 // Every operation has the semantics of the table in sdk/program on every device. Most operations
 // are one node of GoMLX with exactly these semantics. Where the Go backend's operation deviates
-// (its vectorized maximum loses NaN, its exponential saturates) or is slow because it has no vector
-// kernel, gobackend.go uses several nodes in its place. XLA gets the plain nodes.
+// or is slow because it has no vector kernel, gobackendRules replaces it.
 //
-// A quantizer's program is validated before it gets here, whether built in-process or received over
-// the wire. [NewQuantizer] divides it into a forward and a backward pass, and
-// [Quantizer.KeepRotated] does so without the last rotation. While a graph is built, a pass may
+// [NewQuantizer] divides a quantizer's program into a forward and a backward pass, and
+// [FakeQuantizer.KeepRotated] does so without the last rotation. While a graph is built, a pass may
 // become another program: with codes of its value as further outputs (codes.go), or fused with the
 // program that computes its operand ([Source]). It is lowered to nodes, to the call of a kernel,
 // or, on the CPU, to nodes and one pass over rows (kernel.go).

@@ -18,13 +18,11 @@ import (
 // so that both may be left rotated (the half variant of QuEST, Panferov et al. 2025).
 // Authors need not say whether their programs end in a rotation: it is found here.
 
-// EndingRotation returns the block size of the rotation that an output of a valid program ends
-// in: the largest for which [UndoRotation] does not need more operations than the program has. It
-// is 0 if there is none.
-//
-// Between the rotation and the output there may be operations that commute with a
-// rotation: reshapes that keep its blocks whole, factors and selections that are the same
-// along each block, and sums of such values.
+// EndingRotation returns the block size of the rotation that an output of a valid program ends in,
+// or 0: the largest for which [UndoRotation] does not need more operations than the program has.
+// Between the rotation and the output there may be operations that commute with it: reshapes that
+// keep its blocks whole, factors and selections that are the same along each block, and sums of
+// such values.
 func EndingRotation(p *program.Program, output string) int {
 	id, ok := p.Output(output)
 	if !ok {
@@ -37,8 +35,7 @@ func EndingRotation(p *program.Program, output string) int {
 		}
 	}
 	slices.Sort(blocks)
-	slices.Reverse(blocks)
-	for _, b := range slices.Compact(blocks) {
+	for _, b := range slices.Backward(blocks) {
 		if newUndoer(p, b).cost(id) == 0 {
 			return b
 		}
@@ -50,14 +47,14 @@ func EndingRotation(p *program.Program, output string) int {
 // given block size. A rotation is its own inverse: if an output ends in a rotation of
 // that block size, both are left out.
 //
-// This works for surrogates as well as for values. If v = Hz, the gradient with respect
-// to z is the rotated gradient with respect to v. So the gradient that a surrogate S
-// derives from the gradient with respect to v is the one that H·S derives from the
-// gradient with respect to z, and the rotations of the backward pass cancel, too.
+// This works for surrogates as well as for values. If v = Hz, the gradient with respect to z is the
+// rotated gradient with respect to v. So the gradient that a surrogate S derives from the gradient
+// with respect to v is the one that H·S derives from the gradient with respect to z, and the
+// rotations of the backward pass cancel, too.
 //
-// Values are the same in exact arithmetic. If all that is removed is one rotation, the
-// rest is computed from the same numbers in the same way. It is an error if an output
-// does not exist, is not a float, or has rows that are not a multiple of the block.
+// Values are the same in exact arithmetic, and the same bits if one rotation is all that is
+// removed. It is an error if an output does not exist, is not a float, or has rows that are not a
+// multiple of the block.
 func UndoRotation(p *program.Program, block int, outputs ...string) (*program.Program, error) {
 	u := newUndoer(p, block)
 	for _, name := range outputs {
@@ -86,11 +83,9 @@ func UndoRotation(p *program.Program, block int, outputs ...string) (*program.Pr
 
 // ReceiveRotated returns p, which must be valid, for a named input that is given rotated by the
 // given block size. Where p rotates the input likewise, it uses the given values; elsewhere these
-// are rotated back.
-//
-// It does for a backward pass that is a program of its own what [UndoRotation] does for one that
-// follows from a surrogate. It is an error if there is no such input, if it is not a float, or
-// if it has rows that are not a multiple of the block.
+// are rotated back. So it does for a backward pass that is a program of its own what [UndoRotation]
+// does for one that follows from a surrogate. It is an error if there is no such input, if it is
+// not a float, or if it has rows that are not a multiple of the block.
 func ReceiveRotated(p *program.Program, block int, input string) (*program.Program, error) {
 	in := p.Input(input)
 	if in < 0 {
@@ -151,9 +146,8 @@ type undoer struct {
 }
 
 func newUndoer(p *program.Program, block int) *undoer {
-	u := &undoer{p: p, block: block}
-	u.costs, u.done = map[program.ID]int64{}, map[program.ID]program.Value{}
-	return u
+	return &undoer{p: p, block: block,
+		costs: map[program.ID]int64{}, done: map[program.ID]program.Value{}}
 }
 
 // cost returns the number of elements of the rotations needed to compute the rotated value of id.

@@ -11,13 +11,10 @@ import (
 // instructions, and redundant clamps take none.
 type facts struct {
 	inBFloat16 bool // all are exact in bfloat16
-	// approximate: the elements have errors of a few ulp, so that values computed from them need not
-	// be exact.
-	approximate bool
-	bounded     bool // all are numbers from low to high, which are finite
-	low, high   float64
-	zero        bool // all are products with zero, of either sign
-	power       bool // with bounded: all are powers of two, and some may be zero if low is
+	bounded    bool // all are numbers from low to high, which are finite
+	low, high  float64
+	zero       bool // all are products with zero, of either sign
+	power      bool // with bounded: all are powers of two, and some may be zero if low is
 
 	bits *value // the bits of these floats
 	// exponents: the elements are the largest powers of two not above the magnitudes of these bounded
@@ -126,9 +123,6 @@ func (w *writer) add(n *program.Node, args []value) value {
 	for i, x := range args {
 		if c, ok := args[1-i].is(); ok && x.logarithm != nil {
 			v.logarithm, v.plus = x.logarithm, x.plus+c
-		}
-		if _, ok := args[1-i].is(); ok {
-			v.approximate = x.approximate
 		}
 	}
 	return v

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/internal/testing/testkernel"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
@@ -77,43 +76,6 @@ func TestKnown(t *testing.T) {
 			}
 			compare(t, "y", got["y"], want["y"], 0)
 		})
-	}
-}
-
-// TestExponentials: of all numbers of bfloat16, as kernels read them, and of what is computed from their exponentials.
-func TestExponentials(t *testing.T) {
-	const rows, length = 64, 1024
-	b := program.NewBuilder("exponentials")
-	x := b.Input("x", program.FloatType(rows, length))
-	b.Output("exp", x.Exp())
-	b.Output("logistic", b.Const(1).Div(x.Neg().Exp().Add(b.Const(1))))
-	p, err := b.Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := testkernel.Compile(p, rows, map[string]triton.Storage{"x": triton.BFloat16})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(k.Kernel.Text, "__nv_expf") || !strings.Contains(k.Kernel.Text, "ex2.approx") {
-		t.Errorf("the text has exponentials of the library:\n%s", k.Kernel.Text)
-	}
-	all := make([]float64, rows*length)
-	for i := range all {
-		all[i] = float64(math.Float32frombits(uint32(i) << 16))
-	}
-	got, err := k.Run(map[string]reference.Tensor{"x": reference.Floats(all, rows, length)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const relative, least = 0x1p-22, 0x1p-126
-	for i, x := range all {
-		for name, want := range map[string]float64{"exp": math.Exp(x), "logistic": 1 / (1 + math.Exp(-x))} {
-			got, want := got[name].Floats[i], float64(float32(want))
-			if got != want && !(math.Abs(got-want) <= relative*want+least) && !(math.IsNaN(got) && math.IsNaN(want)) {
-				t.Fatalf("%s of %v is %v, want %v", name, x, got, want)
-			}
-		}
 	}
 }
 

@@ -52,10 +52,10 @@ const (
 	LargestLoneRow = 1 << 15
 )
 
-// New translates p, which must be valid, into a kernel over the given number of rows. All inputs and
-// outputs must have elements in every row, except scalars and inputs of shape [1, n], which all rows
-// share. stored maps float inputs and outputs to their storage; the default is float32. A row has at
-// most largest elements: [LargestRow] or [LargestLoneRow]. The error is a [*Refusal].
+// New translates p, which must be valid, into a kernel over the given number of rows. All inputs
+// and outputs must have elements in every row, except scalars and inputs of shape [1, n], which all
+// rows share. stored maps float inputs and outputs to their storage; the default is float32. A row
+// has at most largest elements: [LargestRow] or [LargestLoneRow]. The error is a [*Refusal].
 func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
 	// If the longest rows are divided into equal powers of two, they need no padding. This is
 	// equivalent for a program without per-row values.

@@ -35,7 +35,7 @@ func init() { // a literal would be an initialization cycle: some rules read the
 		program.OpAbs:   byType("math.absf", "math.absi", ""),
 		program.OpSign:  (*writer).sign,
 		program.OpSqrt:  operation("tt.precise_sqrt"),
-		program.OpExp:   (*writer).exp,
+		program.OpExp:   call("__nv_expf"),
 		program.OpExpm1: call("__nv_expm1f"),
 		program.OpLog:   call("__nv_logf"),
 		program.OpLog1p: call("__nv_log1pf"),
@@ -157,30 +157,9 @@ const (
 	reciprocal = "{ .reg .f32 r, e; rcp.approx.ftz.f32 r, $1; " +
 		"neg.f32 e, r; fma.rn.f32 e, e, $1, 0f3F800000; " +
 		"min.f32 e, e, 0f7F7FFFFF; fma.rn.f32 $0, e, r, r; }"
-	// approximateReciprocal is 1/x to one ulp.
-	approximateReciprocal = "{ rcp.approx.ftz.f32 $0, $1; }"
 	// rowQuotient is x/y by both parts of the reciprocal of y.
 	rowQuotient = "{ .reg .f32 t; mul.rn.f32 t, $1, $3; fma.rn.f32 $0, $1, $2, t; }"
 )
-
-// exponential is eˣ of numbers that are exact in bfloat16, to about two ulp, like NVIDIA's
-// library, with five instructions instead of eight. It is 2ᵃ·c, where a is x times the first 16
-// bits of log₂e, which is exact, and c = 1 + x·4.9·10⁻⁶ accounts for the remaining bits.
-// Below −150, where eˣ is zero, c would become negative.
-const exponential = "{ .reg .f32 x, a, c; max.NaN.f32 x, $1, 0fC3160000; " +
-	"mul.rn.f32 a, x, 0f3FB8AA00; ex2.approx.ftz.f32 a, a; " +
-	"fma.rn.f32 c, x, 0f36A407DB, 0f3F800000; mul.rn.f32 $0, a, c; }"
-
-func (w *writer) exp(_ *program.Node, args []value) value {
-	var v value
-	if x := args[0]; x.inBFloat16 && x.dims != nil {
-		v = w.assembly(exponential, x)
-	} else {
-		v = w.library("__nv_expf", x)
-	}
-	v.approximate = true
-	return v
-}
 
 // div returns a quotient. A divisor that is constant along a row or a group is in w.divisor, too,
 // so that its reciprocal is computed once.
@@ -195,9 +174,6 @@ func (w *writer) div(n *program.Node, args []value) value {
 		return w.apply("tt.precise_divf", x, y) // Triton allows inline assembly for tiles only
 	case w.divisor.name == "":
 		if c, ok := x.is(); ok && c == 1 {
-			if y.approximate {
-				return w.assembly(approximateReciprocal, y)
-			}
 			return w.assembly(reciprocal, y)
 		}
 		return w.assembly(quotient, x, y)

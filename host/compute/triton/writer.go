@@ -2,7 +2,6 @@ package triton
 
 import (
 	"fmt"
-	"math"
 	"math/bits"
 	"slices"
 	"strings"
@@ -76,8 +75,8 @@ func (w *writer) write() (text string, err error) {
 `, maxRegisters, w.name(), strings.Join(w.parameters(), ", "), body), nil
 }
 
-// eachTile begins the loop over an instance's tiles, and returns the tile index and the text that ends
-// the loop. An instance begins with the tile of its own index; if there are more tiles than
+// eachTile begins the loop over an instance's tiles, and returns the tile index and the text that
+// ends the loop. An instance begins with the tile of its own index; if there are more tiles than
 // instances, it strides by their number.
 func (w *writer) eachTile() (tile value, end string) {
 	instances := w.instances()
@@ -219,8 +218,9 @@ func (w *writer) store(pointer string, x parts, t program.Type, stored string) {
 	}
 	address, there := w.address(pointer, stored, l, w.tile, false)
 	v := w.broadcastTo(x.of(w.part), w.dims(l))
-	if stored == "i8" {
-		v = w.toBytes(v)
+	if stored == "i8" { // of integers from −128 to 127, or conditions
+		op := map[string]string{"f32": "arith.fptosi", "i1": "arith.extui"}[v.elem]
+		v = w.cast(op, v, "i8")
 	}
 	v = w.reshapeTo(v, address.dims)
 	if stored == "bf16" {
@@ -231,18 +231,6 @@ func (w *writer) store(pointer string, x parts, t program.Type, stored string) {
 		args = append(args, there)
 	}
 	w.line("tt.store %s : %s", names(args), address.typ())
-}
-
-// toBytes converts integers from −128 to 127, or conditions, to 8 bits. The low bits of 3·2²²
-// plus an integer are the integer: a conversion takes one instruction more.
-func (w *writer) toBytes(x value) value {
-	switch {
-	case x.elem == "f32" && x.bounded && x.low >= math.MinInt8 && x.high <= math.MaxInt8:
-		return w.cast("arith.trunci", w.bits(w.apply("arith.addf", x, w.number(x, 3<<22)), "i32"), "i8")
-	case x.elem == "f32":
-		return w.cast("arith.fptosi", x, "i8")
-	}
-	return w.cast("arith.extui", x, "i8")
 }
 
 // dims returns the axes of a tile: rows first, where it has several.
