@@ -1,10 +1,10 @@
-// Command crashtest kills a built cage in the middle of everything that it does to files, and checks whether anything was
-// lost:
+// Command crashtest kills a built cage in the middle of everything that it does to files, and
+// checks whether anything was lost:
 //
 //	make build && go run ./tools/crashtest
 //
-// It can be stopped at any moment; the same command then continues. At the end it prints how many experiments failed, and
-// exits with code 1 if anything was lost.
+// It can be stopped at any moment; the same command then continues. At the end it prints how many
+// experiments failed, and exits with code 1 if anything was lost.
 //
 // For each scenario (a training, a study, the preparation of data) it counts the system
 // calls that change a file in an undisturbed run. It then runs the scenario once for

@@ -1,6 +1,7 @@
-// Command docrows makes conversations from Go documentation, one JSON object per line: a question about a symbol, with
-// its doc comment as the answer. `make life` fine-tunes a model on them: every machine with Go has them, and they are
-// under Go's licence. Packages whose first file is a program that generates others, such as sort, are left out.
+// Command docrows makes conversations from Go documentation, one JSON object per line: a question
+// about a symbol, with its doc comment as the answer. `make life` fine-tunes a model on them: every
+// machine with Go has them, and they are under Go's licence. Packages whose first file is a program
+// that generates others, such as sort, are left out.
 //
 // The content of conversations is defined here; host/data/chat reads them.
 package main

@@ -1,5 +1,6 @@
-// Command docsnapshots writes results of studies into the given Markdown documents: tables, and single numbers within sentences,
-// computed from files of kept results (host/study/snapshot). It rewrites what is between two comments:
+// Command docsnapshots writes results of studies into the given Markdown documents: tables, and
+// single numbers within sentences, computed from files of kept results (host/study/snapshot). It
+// rewrites what is between two comments:
 //
 //	<!-- kept {study = "effect", table = 1, where = {bits = "4"}} -->
 //	… a table …
@@ -8,12 +9,13 @@
 //	CAGE is lower by <!-- kept {study = "effect", table = 1, at = {bits = "4",
 //	method = "CAGE"}, show = "difference"} -->−0.0085 [−0.0139, −0.0030]<!-- /kept -->.
 //
-// A comment on a line of its own stands for a table, or with show = "differences" for its differences alone; one within a line stands
-// for a number. With figure = 1 instead of table =
-// 1, a comment on a line of its own stands for a figure of the study, whose file goes into ../pictures, seen from
-// the document.
+// A comment on a line of its own stands for a table, or with show = "differences" for its
+// differences alone; one within a line stands for a number. With figure = 1 instead of table = 1, a
+// comment on a line of its own stands for a figure of the study, whose file goes into ../pictures,
+// seen from the document.
 //
-// Nothing else in a document is changed, and nothing is computed here that a study's report does not compute. With
+// Nothing else in a document is changed, and nothing is computed here that a study's report does
+// not compute. With
 // --check, nothing is written, and the command fails if a document says something else.
 package main
 

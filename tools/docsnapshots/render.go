@@ -26,7 +26,8 @@ type renderer struct {
 	// Warn is called with errors about results that could not be compared; nil: it is not called.
 	Warn func(error)
 
-	// Pictures holds the SVG files of figures, by the names that the documents use for them; Render adds to them.
+	// Pictures holds the SVG files of figures, by the names that the documents use for them; Render
+	// adds to them.
 	Pictures map[string][]byte
 
 	studies map[string]*results
@@ -126,8 +127,8 @@ func (r *renderer) render(s *results, m mark) (string, error) {
 	return text, err
 }
 
-// figure is the text for a figure, and its files by their names in the text. The name has the number of the figure and
-// a hash of what it is restricted to.
+// figure is the text for a figure, and its files by their names in the text. The name has the
+// number of the figure and a hash of what it is restricted to.
 func (s *results) figure(m mark) (text string, files map[string][]byte, err error) {
 	if m.Figure > len(s.study.Figures) {
 		return "", nil, fmt.Errorf("figure: found %d, and the study %s has %d", m.Figure, m.Study, len(s.study.Figures))
@@ -203,7 +204,8 @@ func (s *results) render(m mark) (string, error) {
 	return p.Difference + s.caveat(p), nil
 }
 
-// caveat says behind a number within a sentence what stands below tables: that replicates are missing, and that results are stale.
+// caveat says behind a number within a sentence what stands below tables: that replicates are
+// missing, and that results are stale.
 func (s *results) caveat(p report.Place) string {
 	text := ""
 	if p.N < p.Expected {

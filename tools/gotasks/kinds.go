@@ -16,8 +16,9 @@ const (
 	shortest   = 3
 )
 
-// slots are keys with the values that each may have. As no two share a value, one look back is enough to find it: a model
-// with two layers learns that within some hundred steps, and the general lookup, where any value may belong to any key, not.
+// slots are keys with the values that each may have. As no two share a value, one look back is
+// enough to find it: a model with two layers learns that within some hundred steps, and the general
+// lookup, where any value may belong to any key, not.
 var slots = []struct{ key, values string }{{"A", "0123"}, {"B", "4567"}, {"C", "wxyz"}, {"D", "@#$%"}}
 
 // needleSlots are those that are hidden among lines of source: their values are rare there.
@@ -48,7 +49,8 @@ func stated(list []pair) string {
 	return b.String()
 }
 
-// recallText is a line with pairs, and behind it pairs again and again, in any order: "A2B7:B7A2A2B7".
+// recallText is a line with pairs, and behind it pairs again and again, in any order:
+// "A2B7:B7A2A2B7".
 func recallText(r *rand.Rand) string {
 	list := pairs(r, len(slots))
 	text := stated(list) + ":"

@@ -1,5 +1,6 @@
-// Command gotasks makes small evaluation tasks, and texts on which to train for them, from Go source. Every machine
-// with Go has that, and it is under Go's licence. `make paper-small` evaluates small models on these tasks.
+// Command gotasks makes small evaluation tasks, and texts on which to train for them, from Go
+// source. Every machine with Go has that, and it is under Go's licence. `make paper-small`
+// evaluates small models on these tasks.
 //
 //	cloze   which of four identifiers comes next, in source that no model was trained on
 //	recall  which of four values a key was given, among other keys with their values
@@ -125,7 +126,8 @@ func read(o options) (train, held []string, err error) {
 	return train, held, err
 }
 
-// write writes the documents to train on as train.jsonl, and each task as NAME/test.jsonl, through create.
+// write writes the documents to train on as train.jsonl, and each task as NAME/test.jsonl, through
+// create.
 func (m *corpus) write(create func(path string, write func(io.Writer) error) error) error {
 	lines := func(path string, n int, line func(i int) any) error {
 		return create(path, func(w io.Writer) error {

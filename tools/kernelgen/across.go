@@ -2,7 +2,8 @@ package main
 
 import "fmt"
 
-// An across makes words of elements of the same column in several rows, and writes them to panels: eight columns at a time.
+// An across makes words of elements of the same column in several rows, and writes them to panels:
+// eight columns at a time.
 type across struct {
 	name string
 	size int // of an element, in bytes
@@ -13,8 +14,9 @@ type across struct {
 	rounds  bool
 }
 
-// Registers: SI is the row, DI the word along the sums in the first panel. What is read beyond the columns of a panel whose
-// height is no multiple of eight is overwritten by the next word. The rows of the next words but three are prefetched.
+// Registers: SI is the row, DI the word along the sums in the first panel. What is read beyond the
+// columns of a panel whose height is no multiple of eight is overwritten by the next word. The rows
+// of the next words but three are prefetched.
 func (a across) write(w *writer) {
 	w.function(a.name+"(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)", a.name, 56)
 	w.line("MOVQ dst+0(FP), DI")

@@ -2,10 +2,11 @@ package main
 
 import "fmt"
 
-// Kernels for the tiles of AMX: eight registers of 16 rows of 64 bytes. An instruction multiplies 16 rows of the left operand, of 16 words
-// each, by 16 words of 16 columns of the right one, and adds to 16 × 16 sums. Right panels are what it wants, a row of columns for each
-// word; in left panels 16 words of a row lie together. Go's assembler knows none of these instructions: their encodings are those of
-// Intel, "64 and IA-32 Architectures Software Developer's Manual", volume 2.
+// Kernels for the tiles of AMX: eight registers of 16 rows of 64 bytes. An instruction multiplies
+// 16 rows of the left operand, of 16 words each, by 16 words of 16 columns of the right one, and
+// adds to 16 × 16 sums. Right panels are what it wants, a row of columns for each word; in left
+// panels 16 words of a row lie together. Go's assembler knows none of these instructions: their
+// encodings are those of Intel, "64 and IA-32 Architectures Software Developer's Manual", volume 2.
 
 // numbers are those of the registers that address memory.
 var numbers = map[string]int{
@@ -20,7 +21,8 @@ const (
 	prefixF2 = 3
 )
 
-// tileMemory is an instruction that moves a tile, VEX.128.pp.0F38.W0 4B /r: its rows lie step bytes apart.
+// tileMemory is an instruction that moves a tile, VEX.128.pp.0F38.W0 4B /r: its rows lie step bytes
+// apart.
 func tileMemory(name string, pp, tile int, base, step string, offset int) string {
 	b, s := numbers[base], numbers[step]
 	return fmt.Sprintf("LONG $0x4b%02x%02xc4; WORD $0x%02x%02x; LONG $0x%08x // %s T%d, %d(%s)(%s*1)",
@@ -31,7 +33,8 @@ func tileLoad(tile int, base, step string, offset int) string {
 	return tileMemory("TILELOADD", prefixF2, tile, base, step, offset)
 }
 
-// tileLoadOnce says that the tile is not needed again soon: what passes by leaves the first cache to the panel that stays.
+// tileLoadOnce says that the tile is not needed again soon: what passes by leaves the first cache
+// to the panel that stays.
 func tileLoadOnce(tile int, base, step string, offset int) string {
 	return tileMemory("TILELOADDT1", prefix66, tile, base, step, offset)
 }
@@ -45,7 +48,8 @@ func tileZero(tile int) string {
 	return fmt.Sprintf("LONG $0x497be2c4; BYTE $0x%02x // TILEZERO T%d", 0xc0|tile<<3, tile)
 }
 
-// tileProduct adds the product of a left and a right tile to a tile of sums, VEX.128.pp.0F38.W0 opcode 11:rrr:bbb.
+// tileProduct adds the product of a left and a right tile to a tile of sums, VEX.128.pp.0F38.W0
+// opcode 11:rrr:bbb.
 func tileProduct(name string, pp, opcode, sum, left, right int) string {
 	return fmt.Sprintf("LONG $0x%02x%02xe2c4; BYTE $0x%02x // %s T%d, T%d, T%d", opcode, 0x78&^(right<<3)|pp, 0xc0|sum<<3|left, name, right, left, sum)
 }
@@ -64,7 +68,8 @@ func configureTiles(w *writer) {
 	w.line("LONG $0x4978e2c4; BYTE $0x00 // LDTILECFG (AX)")
 }
 
-// releaseTiles leaves the tiles as they are when nobody uses them: a thread that is put aside has then less to store.
+// releaseTiles leaves the tiles as they are when nobody uses them: a thread that is put aside has
+// then less to store.
 func releaseTiles(w *writer) { w.line("LONG $0x4978e2c4; BYTE $0xc0 // TILERELEASE") }
 
 // tileShapes writes what configureTiles loads: all tiles have 16 rows of 64 bytes.
@@ -81,7 +86,8 @@ func tileShapes(w *writer) {
 	w.WriteString("GLOBL tileShapes<>(SB), RODATA|NOPTR, $64\n")
 }
 
-// Sizes of a block of 32 × 32 sums in four tiles, 0 … 3, row by row. Tiles 4 and 5 are columns of the right operand, 6 and 7 rows of the left one.
+// Sizes of a block of 32 × 32 sums in four tiles, 0 … 3, row by row. Tiles 4 and 5 are columns
+// of the right operand, 6 and 7 rows of the left one.
 const (
 	tileRows  = 16
 	tileBytes = 1024
@@ -99,10 +105,11 @@ const (
 	amxSize      = 96
 )
 
-// write: a step is 16 words along the sums. SI and BX walk along the panels of the left and the right operand, CX counts steps, R14 is the
-// left panel. DI is the block of results, DX the distance of its rows in bytes; R8 and R12 are those of what is added.
-// R11 walks along the panel that is asked for, R9 along the rows of results, and R10 along those of what the next block adds. Where sums are
-// rounded, they go through memory for a block, short.
+// write: a step is 16 words along the sums. SI and BX walk along the panels of the left and the
+// right operand, CX counts steps, R14 is the left panel. DI is the block of results, DX the
+// distance of its rows in bytes; R8 and R12 are those of what is added. R11 walks along the panel
+// that is asked for, R9 along the rows of results, and R10 along those of what the next block adds.
+// Where sums are rounded, they go through memory for a block, short.
 func (k amxKernel) write(w *writer) {
 	w.function(k.name+amxArguments, k.name, amxSize)
 	configureTiles(w)
@@ -198,8 +205,9 @@ func (k amxKernel) write(w *writer) {
 	w.line("JMP next")
 }
 
-// steps adds the products of CX steps to the sums. The first ones ask for four rows of the results each, and for what else is needed as
-// often as rows are; more of what comes from far away at a time would keep words waiting that are needed now.
+// steps adds the products of CX steps to the sums. The first ones ask for four rows of the results
+// each, and for what else is needed as often as rows are; more of what comes from far away at a
+// time would keep words waiting that are needed now.
 func (k amxKernel) steps(w *writer, label string, row func()) {
 	w.line("TESTQ CX, CX")
 	w.line("JZ store")
@@ -248,7 +256,8 @@ func amxKernels(w *writer) {
 
 // Packers of left panels of 32 rows, in which 16 words of a row lie together.
 
-// alongTiled writes a packer of rows whose elements lie together in memory: it takes one row after the other.
+// alongTiled writes a packer of rows whose elements lie together in memory: it takes one row after
+// the other.
 func alongTiled(w *writer, name string, bytes int, prepare func(*writer), words func(w *writer)) {
 	w.function(name+"(dst *uint32, src unsafe.Pointer, ld, blocks int)", name, 32)
 	w.line("MOVQ dst+0(FP), DI")
@@ -275,8 +284,9 @@ func alongTiled(w *writer, name string, bytes int, prepare func(*writer), words 
 	w.line("RET")
 }
 
-// writeTiled writes a packer of panels whose rows lie together in memory: words of 16 rows and 16 words along the sums are made as an
-// [across512] makes them, and transposed. Masks K1 and K2 are those of the rows of the last panel, and the rows of others are all there.
+// writeTiled writes a packer of panels whose rows lie together in memory: words of 16 rows and 16
+// words along the sums are made as an [across512] makes them, and transposed. Masks K1 and K2 are
+// those of the rows of the last panel, and the rows of others are all there.
 func (a across512) writeTiled(w *writer) {
 	name := a.name + "Tiled"
 	w.function(name+"(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, blocks int)", name, 56)
@@ -327,7 +337,8 @@ func (a across512) writeTiled(w *writer) {
 	w.line("RET")
 }
 
-// transpose16 transposes 16 × 16 words in Z0 … Z15, with one more register, and returns where each row is then.
+// transpose16 transposes 16 × 16 words in Z0 … Z15, with one more register, and returns where
+// each row is then.
 func transpose16(w *writer) [16]int {
 	var at [16]int
 	for i := range at {

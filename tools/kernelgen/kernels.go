@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// A kernel multiplies a panel of rows by a panel of two vectors of columns. The sums, row by row, are in the first registers
-// for AVX-512 and behind the operands for AVX2.
+// A kernel multiplies a panel of rows by a panel of two vectors of columns. The sums, row by row,
+// are in the first registers for AVX-512 and behind the operands for AVX2.
 type kernel struct {
 	name     string
 	rows     int
@@ -18,8 +18,9 @@ type kernel struct {
 	// multiply adds the product of a left and a right register to a sum.
 	multiply func(w *writer, left, right, sum int)
 	unrolled int
-	// narrow rounds the sums of a row to bfloat16, and leaves them in a register; it uses registers from Z24 on, which prepareNarrow fills
-	// before. Kernels for single tiles, and those of integers, have none.
+	// narrow rounds the sums of a row to bfloat16, and leaves them in a register; it uses registers
+	// from Z24 on, which prepareNarrow fills before. Kernels for single tiles, and those of integers,
+	// have none.
 	narrow        func(w *writer, low, high int) (register string)
 	prepareNarrow func(w *writer)
 	strips        bool // multiplies strips: tiles one below the other
@@ -31,8 +32,8 @@ const (
 	kernelSize      = 49
 )
 
-// Registers: SI and BX walk along the panels of the left and the right operand, CX counts words, DI is the tile, DX the
-// distance of its rows in bytes.
+// Registers: SI and BX walk along the panels of the left and the right operand, CX counts words, DI
+// is the tile, DX the distance of its rows in bytes.
 func (k kernel) write(w *writer) {
 	w.function(k.name+kernelArguments, k.name, kernelSize)
 	k.arguments(w)
@@ -60,8 +61,8 @@ func (k kernel) clear(w *writer) {
 	}
 }
 
-// loop multiplies as many words as a register says, which it counts down. The rest of a division by the number of unrolled
-// steps comes first.
+// loop multiplies as many words as a register says, which it counts down. The rest of a division by
+// the number of unrolled steps comes first.
 func (k kernel) loop(w *writer, count, label string) {
 	w.line("MOVQ %s, AX", count)
 	w.line("ANDQ $%d, AX", k.unrolled-1)
@@ -91,8 +92,9 @@ func (k kernel) loop(w *writer, count, label string) {
 	w.label("end" + label)
 }
 
-// rowsAhead is the beginning of the loop. It asks for the rows of what is added and of the results, one at a time, so that the
-// multipliers do not wait for a free buffer of the cache; what follows asks for the next panel.
+// rowsAhead is the beginning of the loop. It asks for the rows of what is added and of the results,
+// one at a time, so that the multipliers do not wait for a free buffer of the cache; what follows
+// asks for the next panel.
 func (k kernel) rowsAhead(w *writer, count, label string) {
 	w.line("MOVQ DI, R9")
 	w.line("MOVQ R8, R10")
@@ -163,26 +165,30 @@ func (k kernel) store(w *writer) {
 	}
 }
 
-// kernel256 has six rows: twelve sums, two words of the right operand and two more registers are all that there are.
+// kernel256 has six rows: twelve sums, two words of the right operand and two more registers are
+// all that there are.
 func kernel256(name string) kernel {
 	return kernel{name: name, rows: 6, register: "Y", bytes: 32, sum: 4, right: 0, left: []int{2, 3}, load: "VMOVDQU", zero: "VPXOR", add: "VPADDD", unrolled: 4}
 }
 
-// kernel512 has twelve rows, and so 24 of 32 registers for sums. The multipliers have a latency of four or five cycles and
-// there are two of them: ten independent sums would do, but fewer rows would need more words of the right operand a product.
+// kernel512 has twelve rows, and so 24 of 32 registers for sums. The multipliers have a latency of
+// four or five cycles and there are two of them: ten independent sums would do, but fewer rows
+// would need more words of the right operand a product.
 func kernel512(name string) kernel {
 	return kernel{name: name, rows: 12, register: "Z", bytes: 64, sum: 0, right: 24, left: []int{26, 27, 28, 29}, load: "VMOVDQU32", zero: "VPXORD", add: "VPADDD", unrolled: 4, strips: true}
 }
 
-// stripArguments are those of kernels for strips, and their size in bytes. What is added may be nil; ahead is a panel that is asked for.
+// stripArguments are those of kernels for strips, and their size in bytes. What is added may be
+// nil; ahead is a panel that is asked for.
 const (
 	stripArguments = "(words, tiles int, left *uint32, apart int, right *uint32, from *uint32, fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)"
 	stripSize      = 96
 )
 
-// writeStrip: SI and BX walk along the panels of the left and the right operand, CX counts words, R14 is the left panel, R13 the right one.
-// DI is the tile of results, DX the distance of its rows in bytes, R8 and R12 are those of what is added, and R11 walks along the panel
-// that is asked for. Where nothing is added, R8 and R12 are those of the results.
+// writeStrip: SI and BX walk along the panels of the left and the right operand, CX counts words,
+// R14 is the left panel, R13 the right one. DI is the tile of results, DX the distance of its rows
+// in bytes, R8 and R12 are those of what is added, and R11 walks along the panel that is asked for.
+// Where nothing is added, R8 and R12 are those of the results.
 func (k kernel) writeStrip(w *writer) {
 	w.function(k.name+stripArguments, k.name, stripSize)
 	w.line("MOVQ left+16(FP), R14")
@@ -280,8 +286,8 @@ func pairs256(w *writer) {
 	k.write(w)
 }
 
-// quads256 multiplies words of four bytes, unsigned ones on the left. It adds up pairs in 16 bits, for as many words as
-// steps says, and then adds these sums to the tile, which has 32 bits.
+// quads256 multiplies words of four bytes, unsigned ones on the left. It adds up pairs in 16 bits,
+// for as many words as steps says, and then adds these sums to the tile, which has 32 bits.
 func quads256(w *writer) {
 	k := kernel256("quads256")
 	k.left = []int{2}
@@ -363,18 +369,19 @@ func quads512(w *writer) {
 	k.writeStrip(w)
 }
 
-// vdpbf16ps is VDPBF16PS sum, left, right on registers of 512 bits, EVEX.512.F3.0F38.W0 52 /r (Intel, Architecture
-// Instruction Set Extensions Programming Reference): Go's assembler does not know it.
+// vdpbf16ps is VDPBF16PS sum, left, right on registers of 512 bits, EVEX.512.F3.0F38.W0 52 /r
+// (Intel, Architecture Instruction Set Extensions Programming Reference): Go's assembler does not
+// know it.
 func vdpbf16ps(sum, left, right int) string { return evex512("VDPBF16PS", 2, 0x52, sum, left, right) }
 
-// vcvtne2ps2bf16 is VCVTNE2PS2BF16 to, high, low on registers of 512 bits, EVEX.512.F2.0F38.W0 72 /r (in the same place). It takes
-// subnormal numbers for zero.
+// vcvtne2ps2bf16 is VCVTNE2PS2BF16 to, high, low on registers of 512 bits, EVEX.512.F2.0F38.W0 72
+// /r (in the same place). It takes subnormal numbers for zero.
 func vcvtne2ps2bf16(to, high, low int) string {
 	return evex512("VCVTNE2PS2BF16", 3, 0x72, to, high, low)
 }
 
-// evex512 is an instruction of EVEX.512.pp.0F38.W0 on three registers as bytes. The prefix keeps the upper bits of the registers'
-// numbers inverted.
+// evex512 is an instruction of EVEX.512.pp.0F38.W0 on three registers as bytes. The prefix keeps
+// the upper bits of the registers' numbers inverted.
 func evex512(name string, pp, opcode, to, first, second int) string {
 	b := [6]int{
 		0x62,

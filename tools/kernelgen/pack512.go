@@ -27,14 +27,16 @@ func roundingConstants512(w *writer) {
 	}
 }
 
-// round512 rounds the words of a register to bfloat16, as round does. VFIXUPIMMPS puts x, quiet, where x is a quiet or signaling NaN, as
-// two digits of its table say. It uses the mask register K6.
+// round512 rounds the words of a register to bfloat16, as round does. VFIXUPIMMPS puts x, quiet,
+// where x is a quiet or signaling NaN, as two digits of its table say. It uses the mask register
+// K6.
 func round512(w *writer, x, t string) {
 	roundUpper512(w, x, t)
 	w.line("VPANDD %s, %s, %s", upper512, t, x)
 }
 
-// roundUpper512 rounds to the upper halves of the words of t, and leaves something in the lower ones.
+// roundUpper512 rounds to the upper halves of the words of t, and leaves something in the lower
+// ones.
 func roundUpper512(w *writer, x, t string) {
 	w.line("VPTESTMD %s, %s, K6", odd512, x)
 	w.line("VPADDD %s, %s, %s", half512, x, t)
@@ -48,7 +50,8 @@ type transposition512 struct {
 	size int // of what is loaded of a row, in bytes
 	// load makes four words of each of some rows, a lane of 128 bits for each, in a register.
 	load func(w *writer, rows []string, to int)
-	// prepare fills registers from Z16 on; finish changes a vector of words of all rows, and stores what becomes of it.
+	// prepare fills registers from Z16 on; finish changes a vector of words of all rows, and stores
+	// what becomes of it.
 	prepare func(w *writer)
 	finish  func(w *writer, x string, store func(x string))
 }
@@ -75,8 +78,8 @@ func transpositions512(w *writer) {
 	}
 }
 
-// write: a register holds four words of four rows, one in each of its lanes of 128 bits: so a transposition within lanes makes vectors of
-// all rows.
+// write: a register holds four words of four rows, one in each of its lanes of 128 bits: so a
+// transposition within lanes makes vectors of all rows.
 func (t transposition512) write(w *writer, shape shape512) {
 	name := fmt.Sprintf("%s%d", t.name, shape.width)
 	w.function(name+"(dst *uint32, src unsafe.Pointer, ld, blocks int)", name, 32)
@@ -125,7 +128,8 @@ func (t transposition512) write(w *writer, shape shape512) {
 	w.line("RET")
 }
 
-// loadWords loads words as they lie in memory. The masks K1 … K3 are those of the lanes but the first.
+// loadWords loads words as they lie in memory. The masks K1 … K3 are those of the lanes but the
+// first.
 func loadWords(w *writer, rows []string, to int) {
 	for i, row := range rows {
 		if i == 0 {
@@ -136,8 +140,8 @@ func loadWords(w *writer, rows []string, to int) {
 	}
 }
 
-// loadHalves loads eight float32 of each row and makes words of two bfloat16. VCVTNE2PS2BF16 would do it at once, but takes subnormal
-// numbers for zero, also those that are rounded to a normal one.
+// loadHalves loads eight float32 of each row and makes words of two bfloat16. VCVTNE2PS2BF16 would
+// do it at once, but takes subnormal numbers for zero, also those that are rounded to a normal one.
 func loadHalves(w *writer, rows []string, to int) {
 	for i, row := range rows {
 		if i%2 == 0 {
@@ -169,7 +173,8 @@ func upperHalves(w *writer) {
 	w.WriteString("GLOBL upperHalves<>(SB), RODATA|NOPTR, $64\n")
 }
 
-// An across512 makes words of elements of the same column in several rows, as an [across] does, for panels of 12 or 32 columns.
+// An across512 makes words of elements of the same column in several rows, as an [across] does, for
+// panels of 12 or 32 columns.
 type across512 struct {
 	name    string
 	size    int // of an element, in bytes
@@ -179,8 +184,8 @@ type across512 struct {
 	combine func(w *writer, in []string, to string) // makes words of registers; it uses Z16 and Z17
 }
 
-// Registers are those of an [across]. The masks K1 and K2 say which columns of a vector are there; the others become zero. For panels of
-// 12, K3 is those of a panel in the end.
+// Registers are those of an [across]. The masks K1 and K2 say which columns of a vector are there;
+// the others become zero. For panels of 12, K3 is those of a panel in the end.
 func (a across512) write(w *writer, shape shape512) {
 	name := fmt.Sprintf("%s%d", a.name, shape.width)
 	w.function(name+"(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)", name, 56)
@@ -239,8 +244,8 @@ func (a across512) write(w *writer, shape shape512) {
 	w.line("RET")
 }
 
-// fours writes the loop for four words at a time, which are three vectors of a panel of 12: each is loaded in two pieces, under masks
-// made of the mask of the columns.
+// fours writes the loop for four words at a time, which are three vectors of a panel of 12: each is
+// loaded in two pieces, under masks made of the mask of the columns.
 func (a across512) fours(w *writer) {
 	pieces := []struct{ mask, shift, word, lane int }{{1, 0, 0, 0}, {2, 12, 1, 12}, {3, -4, 1, -4}, {4, 8, 2, 8}, {5, -8, 2, -8}, {7, 4, 3, 4}}
 	for _, p := range pieces[1:] {
@@ -353,7 +358,8 @@ func shifted512(w *writer) {
 	w.line("RET")
 }
 
-// columnSums512 writes a function that adds up the signed bytes of each column of a panel of 32, as products by ones.
+// columnSums512 writes a function that adds up the signed bytes of each column of a panel of 32, as
+// products by ones.
 func columnSums512(w *writer) {
 	w.function("columnSums512(sums *int32, panel *uint32, words int)", "columnSums512", 24)
 	w.line("MOVQ sums+0(FP), DI")
@@ -375,7 +381,8 @@ func columnSums512(w *writer) {
 	w.line("RET")
 }
 
-// finish512 writes [finish] for 32 columns, each with a correction and a scale. Results are float32, or if short is set, rounded to bfloat16.
+// finish512 writes [finish] for 32 columns, each with a correction and a scale. Results are
+// float32, or if short is set, rounded to bfloat16.
 func finish512(w *writer) {
 	w.function("finishCodes512(rows int, sums *uint32, sumStride int, out unsafe.Pointer, outStride int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32, short bool)", "finishCodes512", 73)
 	w.line("MOVQ rows+0(FP), CX")

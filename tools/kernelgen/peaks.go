@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// peaks writes a loop for each instruction to be measured: twelve independent sums, which is enough for a latency of
-// five and two multipliers.
+// peaks writes a loop for each instruction to be measured: twelve independent sums, which is enough
+// for a latency of five and two multipliers.
 func peaks(w *writer) {
 	for _, p := range []struct {
 		name string
@@ -42,8 +42,9 @@ func peaks(w *writer) {
 	}
 }
 
-// peaksAMX writes the same for tiles: four independent sums, as the kernels have, three times. Operands are no zeros, with which the
-// processor needs less power, and so is faster than with any other numbers.
+// peaksAMX writes the same for tiles: four independent sums, as the kernels have, three times.
+// Operands are no zeros, with which the processor needs less power, and so is faster than with any
+// other numbers.
 func peaksAMX(w *writer) {
 	for _, k := range []struct {
 		name    string

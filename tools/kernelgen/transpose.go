@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// A transposition makes words of rows of elements and transposes blocks of 8 × 8 of them, one behind the other in rows that
-// are ld bytes apart.
+// A transposition makes words of rows of elements and transposes blocks of 8 × 8 of them, one
+// behind the other in rows that are ld bytes apart.
 type transposition struct {
 	name    string
 	bytes   int // of eight words, in memory
@@ -29,8 +29,8 @@ func transpositions(w *writer) {
 	}
 }
 
-// write: first pairs of rows are interleaved, then pairs of pairs, each within the halves of registers, and then halves are
-// exchanged.
+// write: first pairs of rows are interleaved, then pairs of pairs, each within the halves of
+// registers, and then halves are exchanged.
 func (t transposition) write(w *writer) {
 	w.function(t.name+"(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)", t.name, 40)
 	w.line("MOVQ dst+0(FP), DI")
@@ -85,8 +85,9 @@ func roundingConstants(w *writer) {
 	}
 }
 
-// round rounds the words of a register to bfloat16, to nearest, ties to even, as roundBits of the package does: half of a
-// unit less one is added, and one more if the result would be odd. NaN becomes quiet.
+// round rounds the words of a register to bfloat16, to nearest, ties to even, as roundBits of the
+// package does: half of a unit less one is added, and one more if the result would be odd. NaN
+// becomes quiet.
 func round(w *writer, x, s, t string) {
 	w.line("VPSRLD $16, %s, %s", x, s)
 	w.line("VPAND Y13, %s, %[1]s", s)
@@ -117,7 +118,8 @@ func rounded(w *writer) {
 	w.line("RET")
 }
 
-// prefetch writes a function that asks for the memory of some rows, stride bytes apart, before it is needed.
+// prefetch writes a function that asks for the memory of some rows, stride bytes apart, before it
+// is needed.
 func prefetch(w *writer) {
 	w.function("prefetchRows(at unsafe.Pointer, stride, rows, bytes int)", "prefetchRows", 32)
 	w.line("MOVQ at+0(FP), SI")
@@ -138,8 +140,9 @@ func prefetch(w *writer) {
 	w.line("RET")
 }
 
-// finish writes a function that makes float32 of sums of integers: less the correction of its column, times the scale of its
-// row, times that of its column. What has no correction or scales is given a pointer to zeros or ones that does not move.
+// finish writes a function that makes float32 of sums of integers: less the correction of its
+// column, times the scale of its row, times that of its column. What has no correction or scales is
+// given a pointer to zeros or ones that does not move.
 func finish(w *writer) {
 	w.function("finishCodes(rows, vectors int, sums *uint32, sumStride int, out *float32, outStride int, correction *int32, correctionStep int, rowScales *float32, rowStep int, columnScales *float32, columnStep int)", "finishCodes", 96)
 	w.line("MOVQ vectors+8(FP), CX")

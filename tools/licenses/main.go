@@ -3,8 +3,9 @@
 // repository. It fails if it does not recognize a licence, or if a licence is not among
 // those agreed on. scripts/generate.sh runs it.
 //
-// It exists because github.com/google/go-licenses v1.6.0 looks at one platform only, leaves out Go itself, grants of patents
-// and copied code, does not recognize two of the licences, and takes minutes and the network.
+// It exists because github.com/google/go-licenses v1.6.0 looks at one platform only, leaves out Go
+// itself, grants of patents and copied code, does not recognize two of the licences, and takes
+// minutes and the network.
 package main
 
 import (

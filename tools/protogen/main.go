@@ -1,10 +1,10 @@
-// Command protogen writes the enumeration of operations into program.proto, the Go code
-// of the plugin protocol, and its messages for Python. It compiles the .proto files itself and runs the code generators
-// that go.mod pins, so that a machine with nothing but Go produces the same bytes as every
-// other.
+// Command protogen writes the enumeration of operations into program.proto, the Go code of the
+// plugin protocol, and its messages for Python. It compiles the .proto files itself and runs the
+// code generators that go.mod pins, so that a machine with nothing but Go produces the same bytes
+// as every other.
 //
-// It runs in the directory of package wire, by go generate. With names of other .proto files, in the directory in which it
-// runs, it writes only the Go code of these.
+// It runs in the directory of package wire, by go generate. With names of other .proto files, in
+// the directory in which it runs, it writes only the Go code of these.
 package main
 
 import (
@@ -65,7 +65,8 @@ func main() {
 	}
 }
 
-// writeOperations writes the enumeration of operations, from the table of package program, into the first file.
+// writeOperations writes the enumeration of operations, from the table of package program, into the
+// first file.
 func writeOperations() error {
 	const first, last = "  OP_UNSPECIFIED = 0;\n", "}\n"
 	path := filepath.Join(root, files[0])
@@ -107,7 +108,8 @@ func compile() ([]*descriptorpb.FileDescriptorProto, error) {
 	return out, nil
 }
 
-// writeDescriptors writes the compiled files, without comments, for libraries that make the messages from them.
+// writeDescriptors writes the compiled files, without comments, for libraries that make the
+// messages from them.
 func writeDescriptors(compiled []*descriptorpb.FileDescriptorProto) error {
 	set := &descriptorpb.FileDescriptorSet{}
 	for _, f := range compiled {

@@ -1,5 +1,5 @@
-// Command screenshot saves a picture of a web page, as shown on a desktop or a phone, light or dark. It needs Chromium,
-// and is for the pictures in docs: see scripts/pictures.sh.
+// Command screenshot saves a picture of a web page, as shown on a desktop or a phone, light or
+// dark. It needs Chromium, and is for the pictures in docs: see scripts/pictures.sh.
 package main
 
 import (
