@@ -164,8 +164,8 @@ func (d *Device) keys() []schema.Key {
 			Doc: "cuda only: share of a GPU's memory that XLA may allocate; 0: its default, three quarters"},
 		{Name: "cache", To: &d.Cache, Is: schema.Anything("that names a directory, or empty"),
 			Default: "",
-			Doc: "cuda only: directory in which XLA caches compiled kernels, and its choices of the " +
-				"fastest ones, for later runs; empty: none"},
+			Doc: "cuda only: directory in which XLA keeps its choices of the fastest kernels for later " +
+				"runs; empty: none"},
 		{Name: "timeout_minutes", To: &d.TimeoutMinutes, Is: schema.Between(0, 1e6), Default: 30.0,
 			Doc: "cuda only: time after which a GPU that has not finished an execution counts as hanging: " +
 				"the run then ends with an error that names the newest checkpoint, and --resume continues " +
