@@ -165,14 +165,17 @@ func differences(want, got string, toldToStop bool) ([]string, error) {
 
 // withoutPairs removes names that only one of two sorted lists holds, as long as the other
 // has one of its own in the same directory and both are replaceable in their list.
-func withoutPairs(a, b []string, replaceable func(name string, list []string) bool) (x, y []string) {
+func withoutPairs(
+	a, b []string, replaceable func(name string, list []string) bool,
+) (x, y []string) {
 	x, y = slices.Clone(a), slices.Clone(b)
 	for _, missing := range a {
 		if slices.Contains(b, missing) || !replaceable(missing, a) {
 			continue
 		}
 		i := slices.IndexFunc(y, func(name string) bool {
-			return !slices.Contains(a, name) && filepath.Dir(name) == filepath.Dir(missing) && replaceable(name, b)
+			beside := filepath.Dir(name) == filepath.Dir(missing)
+			return !slices.Contains(a, name) && beside && replaceable(name, b)
 		})
 		if i >= 0 {
 			x = slices.DeleteFunc(x, func(name string) bool { return name == missing })

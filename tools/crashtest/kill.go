@@ -74,7 +74,10 @@ type workplace struct {
 
 // command runs cage in the working directory and asks decide about each call that changes
 // a file there. Calls are numbered from 1.
-func (w workplace) command(ctx context.Context, args []string, decide func(n int, c syscallfault.Call) syscallfault.Decision) (syscallfault.Report, error) {
+func (w workplace) command(
+	ctx context.Context, args []string,
+	decide func(n int, c syscallfault.Call) syscallfault.Decision,
+) (syscallfault.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()
 	temporary := filepath.Join(w.dir, scratch)
@@ -83,7 +86,9 @@ func (w workplace) command(ctx context.Context, args []string, decide func(n int
 	}
 	n := 0
 	command := syscallfault.Command{
-		Args: append([]string{w.cage}, args...), Dir: w.dir, Env: append(os.Environ(), "TMPDIR="+temporary), Output: w.log, Grace: orphanGrace,
+		Args: append([]string{w.cage}, args...), Dir: w.dir,
+		Env:    append(os.Environ(), "TMPDIR="+temporary),
+		Output: w.log, Grace: orphanGrace,
 	}
 	return syscallfault.Run(ctx, command, func(c syscallfault.Call) syscallfault.Decision {
 		if !within(c.Path, w.dir) || within(c.Path, temporary) {
@@ -142,7 +147,8 @@ func (e *experiment) fail(format string, args ...any) {
 // was itself given up.
 func (e *experiment) tooBusy() bool {
 	said, err := os.ReadFile(e.log)
-	return e.late || err == nil && (bytes.Contains(said, []byte("was not ready within")) || bytes.Contains(said, []byte("did not answer within")))
+	return e.late || err == nil && (bytes.Contains(said, []byte("was not ready within")) ||
+		bytes.Contains(said, []byte("did not answer within")))
 }
 
 // run kills the scenario at the key's call, goes on, and compares.
@@ -187,7 +193,8 @@ func (e *experiment) disturb(ctx context.Context, args []string, at int, p plan)
 			return syscallfault.Decision{}
 		}
 		path := strings.TrimPrefix(c.Path, e.dir+"/")
-		kill = &Killed{Call: c.Name, Path: digits.ReplaceAllString(path, "#"), All: p.all, Torn: p.torn && c.Bytes > 1, Root: c.Root}
+		kill = &Killed{Call: c.Name, Path: digits.ReplaceAllString(path, "#"), All: p.all,
+			Torn: p.torn && c.Bytes > 1, Root: c.Root}
 		if p.all {
 			return syscallfault.Decision{Verdict: syscallfault.KillAll, Torn: p.torn}
 		}

@@ -157,7 +157,8 @@ func (c *runner) keys() []Key {
 // doAll does the experiments, several at once.
 func (c *runner) doAll(ctx context.Context, end time.Time) error {
 	keys := c.keys()
-	fmt.Fprintf(c.Out, "%d scenarios, %d experiments to do, %d done before, in %s\n", len(c.subjects), len(keys), len(c.results.records), c.Dir)
+	fmt.Fprintf(c.Out, "%d scenarios, %d experiments to do, %d done before, in %s\n", len(c.subjects),
+		len(keys), len(c.results.records), c.Dir)
 	queue := make(chan Key)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -222,8 +223,10 @@ func (c *runner) try(ctx context.Context, worker int, k Key) (*experiment, error
 	s := c.subjects[k.Scenario]
 	dir := filepath.Join(c.Dir, fmt.Sprintf("worker-%d", worker))
 	e := &experiment{
-		workplace: workplace{cage: c.Cage, dir: filepath.Join(dir, "work"), log: filepath.Join(dir, "log")},
-		scenario:  s.Scenario, whole: s.whole(), killed: filepath.Join(dir, "killed"), record: Record{Key: k},
+		workplace: workplace{
+			cage: c.Cage, dir: filepath.Join(dir, "work"), log: filepath.Join(dir, "log")},
+		scenario: s.Scenario, whole: s.whole(),
+		killed: filepath.Join(dir, "killed"), record: Record{Key: k},
 	}
 	if err := e.clean(s.template()); err != nil {
 		return nil, err
@@ -234,7 +237,8 @@ func (c *runner) try(ctx context.Context, worker int, k Key) (*experiment, error
 // keep keeps what a failed experiment left, and says how to repeat it.
 func (c *runner) keep(dir string, e *experiment) error {
 	kept := filepath.Join(c.Dir, "failures", strings.ReplaceAll(e.record.Key.String(), ":", "-"))
-	if err := errors.Join(os.RemoveAll(kept), os.MkdirAll(filepath.Dir(kept), 0o755), os.Rename(dir, kept)); err != nil {
+	if err := errors.Join(os.RemoveAll(kept), os.MkdirAll(filepath.Dir(kept), 0o755),
+		os.Rename(dir, kept)); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -247,7 +251,8 @@ func (c *runner) keep(dir string, e *experiment) error {
 	for _, f := range e.record.Failures {
 		fmt.Fprintf(c.Out, "  %s\n", f)
 	}
-	fmt.Fprintf(c.Out, "  what the kill left, what came of it and what was said: %s/{killed,work,log}\n", kept)
+	fmt.Fprintf(c.Out,
+		"  what the kill left, what came of it and what was said: %s/{killed,work,log}\n", kept)
 	fmt.Fprintf(c.Out, "  again: go run ./tools/crashtest -seed %d -only %s\n", c.Seed, e.record.Key)
 	return nil
 }
@@ -272,7 +277,8 @@ func run(ctx context.Context) error {
 	flag.StringVar(&o.Cage, "cage", "bin/cage", "the executable to kill, with its plugins beside it")
 	flag.StringVar(&o.Dir, "dir", "campaign", "directory of results and of what failed")
 	flag.Uint64Var(&o.Seed, "seed", 1, "seed of how each kill is done, and of their order")
-	flag.IntVar(&o.Rounds, "rounds", 1, "experiments at each system call, which differ in how the kill is done")
+	flag.IntVar(&o.Rounds, "rounds", 1,
+		"experiments at each system call, which differ in how the kill is done")
 	flag.DurationVar(&o.For, "for", 0, "begin no experiment later than this; 0: do all")
 	flag.IntVar(&o.Parallel, "parallel", 2, "experiments at once")
 	flag.StringVar(&o.Only, "only", "", "`SCENARIO[:ROUND[:CALL]]`, as failures are printed")

@@ -91,6 +91,7 @@ func summarize(w io.Writer, records []Record) {
 			}
 		}
 	}
-	fmt.Fprintf(w, "%d experiments with %d kills, %d of the caller alone, %d in the middle of a write: %d failed\n",
+	fmt.Fprintf(w,
+		"%d experiments with %d kills, %d of the caller alone, %d in the middle of a write: %d failed\n",
 		len(records), kills, alone, torn, failures)
 }

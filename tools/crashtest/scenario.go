@@ -22,8 +22,10 @@ func scenarios() []Scenario {
 	list := []Scenario{
 		training("toy-sgd", toy, ""),
 		training("quadratic-adamw", quadratic, `optimizer = {plugin = "adamw"}`),
-		training("quadratic-diagnostics", quadratic, "diagnostics = {every = 1, coordinates = 4, window = 2}"),
-		resumed(training("resume-quadratic", quadratic, `optimizer = {plugin = "sgd", momentum = 0.9, nesterov = true}`), 5),
+		training("quadratic-diagnostics", quadratic,
+			"diagnostics = {every = 1, coordinates = 4, window = 2}"),
+		resumed(training("resume-quadratic", quadratic,
+			`optimizer = {plugin = "sgd", momentum = 0.9, nesterov = true}`), 5),
 	}
 	for _, o := range []struct{ name, settings string }{
 		{"adamw", `optimizer = {plugin = "adamw"}`},
@@ -39,7 +41,8 @@ func scenarios() []Scenario {
 		list = append(list, languageModel("llama-"+o.name, o.settings))
 	}
 	return append(list,
-		resumed(languageModel("resume-soap-late", `optimizer = {plugin = "soap", freq = 3, refresh_delay = 2}`), 4),
+		resumed(languageModel("resume-soap-late",
+			`optimizer = {plugin = "soap", freq = 3, refresh_delay = 2}`), 4),
 		study("study", nil),
 		study("study-again", []string{"study", "run", "study.toml", "--only", "seed=1"}),
 		preparation("prepare", nil),
@@ -69,7 +72,8 @@ func languageModel(name, settings string) Scenario {
 
 // resumed stops a run after some steps, and kills the command that goes on with it.
 func resumed(s Scenario, steps int) Scenario {
-	s.Before = append(s.Before, append(s.Run[:len(s.Run):len(s.Run)], "--stop-after", fmt.Sprint(steps)))
+	s.Before = append(s.Before,
+		append(s.Run[:len(s.Run):len(s.Run)], "--stop-after", fmt.Sprint(steps)))
 	s.Run = s.Again
 	return s
 }

@@ -110,7 +110,8 @@ func (o options) conversations(dir string) ([]row, error) {
 			if what == "function" || what == "method" {
 				question = fmt.Sprintf("What does the %s %s do?", what, symbol)
 			}
-			rows = append(rows, row{ID: path + "#" + symbol, Source: "go", Messages: []message{{"user", question}, {"assistant", answer}}})
+			rows = append(rows, row{ID: path + "#" + symbol, Source: "go",
+				Messages: []message{{"user", question}, {"assistant", answer}}})
 		}
 	}
 	add("package", path, p.Doc)

@@ -41,7 +41,8 @@ import (
 func main() {
 	results := flag.String("results", "docs/results", "`DIR` with files of kept results")
 	plugins := flag.String("plugins", "", "`DIR` with plugins: also say which results are stale")
-	check := flag.Bool("check", false, "write nothing, and fail where a document disagrees with the results")
+	check := flag.Bool("check", false,
+		"write nothing, and fail where a document disagrees with the results")
 	flag.Parse()
 	if err := run(*results, *plugins, *check, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "keptdocs:", err)
@@ -94,7 +95,8 @@ func put(path string, now, content []byte, check bool) error {
 	case bytes.Equal(now, content):
 		return nil
 	case check:
-		return fmt.Errorf("%s: line %d is not what the results say: run 'make docs'", path, differs(now, content))
+		return fmt.Errorf("%s: line %d is not what the results say: run 'make docs'", path,
+			differs(now, content))
 	}
 	fmt.Println(path)
 	return atomicfile.WriteBytes(vfs.At(path), content)

@@ -45,7 +45,8 @@ func marks(text []byte) ([]mark, error) {
 	last := 0
 	for _, at := range append(comments.FindAllSubmatchIndex(text, -1), []int{len(text), len(text)}) {
 		if stray := loose.FindIndex(text[last:at[0]]); stray != nil {
-			return nil, fmt.Errorf("line %d: a comment about kept results without its other half", lineOf(last+stray[0]))
+			return nil, fmt.Errorf("line %d: a comment about kept results without its other half",
+				lineOf(last+stray[0]))
 		}
 		last = at[1]
 		if len(at) == 2 {
@@ -93,9 +94,12 @@ func parseMark(text string) (mark, error) {
 	m := mark{Where: map[string][]string{}, At: map[string]string{}}
 	r := plaintoml.NewReader(doc.Table("mark"))
 	var where, at map[string]any
-	r.Read("", r.Values(), schema.Key{Name: "study", To: &m.Study, Default: ""}, schema.Key{Name: "table", To: &m.Table, Default: 0},
-		schema.Key{Name: "figure", To: &m.Figure, Default: 0}, schema.Key{Name: "where", To: &where, Optional: "everything"},
-		schema.Key{Name: "at", To: &at, Optional: "none"}, schema.Key{Name: "show", To: &m.Show, Default: ""})
+	r.Read("", r.Values(), schema.Key{Name: "study", To: &m.Study, Default: ""},
+		schema.Key{Name: "table", To: &m.Table, Default: 0},
+		schema.Key{Name: "figure", To: &m.Figure, Default: 0},
+		schema.Key{Name: "where", To: &where, Optional: "everything"},
+		schema.Key{Name: "at", To: &at, Optional: "none"},
+		schema.Key{Name: "show", To: &m.Show, Default: ""})
 	for axis, raw := range where {
 		var labels []string
 		if found, _ := (schema.Key{To: &labels}).Read(raw); found != "" {

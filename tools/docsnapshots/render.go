@@ -131,7 +131,8 @@ func (r *renderer) render(s *results, m mark) (string, error) {
 // number of the figure and a hash of what it is restricted to.
 func (s *results) figure(m mark) (text string, files map[string][]byte, err error) {
 	if m.Figure > len(s.study.Figures) {
-		return "", nil, fmt.Errorf("figure: found %d, and the study %s has %d", m.Figure, m.Study, len(s.study.Figures))
+		return "", nil, fmt.Errorf("figure: found %d, and the study %s has %d", m.Figure, m.Study,
+			len(s.study.Figures))
 	}
 	one, f := *s.study, s.study.Figures[m.Figure-1]
 	if f.Where, err = s.restricted(f.Where, m.Where); err != nil {
@@ -160,7 +161,8 @@ func (s *results) figure(m mark) (text string, files map[string][]byte, err erro
 			return "", nil, err
 		}
 		files[name+".svg"] = svg.Bytes()
-		fmt.Fprintf(&b, "\n![%s](%s.svg)\n\n%s\n", drawn.Title, name, strings.Join(append([]string{drawn.Title + "."}, drawn.Notes...), " "))
+		fmt.Fprintf(&b, "\n![%s](%s.svg)\n\n%s\n", drawn.Title, name,
+			strings.Join(append([]string{drawn.Title + "."}, drawn.Notes...), " "))
 	}
 	return b.String() + "\n" + s.source(f.Where) + "\n", files, nil
 }
@@ -168,7 +170,8 @@ func (s *results) figure(m mark) (text string, files map[string][]byte, err erro
 // render is the text for one mark.
 func (s *results) render(m mark) (string, error) {
 	if m.Table > len(s.study.Tables) {
-		return "", fmt.Errorf("table: found %d, and the study %s has %d", m.Table, m.Study, len(s.study.Tables))
+		return "", fmt.Errorf("table: found %d, and the study %s has %d", m.Table, m.Study,
+			len(s.study.Tables))
 	}
 	one, t := *s.study, s.study.Tables[m.Table-1]
 	var err error
@@ -278,7 +281,8 @@ func origin(sources []snapshot.Source) string {
 		if dated[build] == nil {
 			builds = append(builds, build)
 		}
-		if text := fmt.Sprintf("%s (%s)", source.Revision, source.Date); !slices.Contains(dated[build], text) {
+		text := fmt.Sprintf("%s (%s)", source.Revision, source.Date)
+		if !slices.Contains(dated[build], text) {
 			dated[build] = append(dated[build], text)
 		}
 	}

@@ -19,7 +19,8 @@ const (
 // slots are keys with the values that each may have. As no two share a value, one look back is
 // enough to find it: a model with two layers learns that within some hundred steps, and the general
 // lookup, where any value may belong to any key, not.
-var slots = []struct{ key, values string }{{"A", "0123"}, {"B", "4567"}, {"C", "wxyz"}, {"D", "@#$%"}}
+var slots = []struct{ key, values string }{
+	{"A", "0123"}, {"B", "4567"}, {"C", "wxyz"}, {"D", "@#$%"}}
 
 // needleSlots are those that are hidden among lines of source: their values are rare there.
 const needleSlots = 2
@@ -65,7 +66,8 @@ func recallText(r *rand.Rand) string {
 func lookup(r *rand.Rand, text string, list []pair) item {
 	p := list[r.IntN(len(list))]
 	values := slots[p.slot].values
-	return item{text + slots[p.slot].key, strings.Split(values, ""), strings.IndexByte(values, p.value)}
+	return item{text + slots[p.slot].key, strings.Split(values, ""),
+		strings.IndexByte(values, p.value)}
 }
 
 // marked begins a line with a pair, where it is hidden and where it is asked for.
@@ -127,7 +129,8 @@ func clozes(r *rand.Rand, sources []string, n int) (list []item) {
 			}
 			if len(wrong) >= choiceCount-1 {
 				gold := r.IntN(choiceCount)
-				list = append(list, item{before, slices.Insert(wrong[:choiceCount-1:choiceCount-1], gold, p.name), gold})
+				list = append(list,
+					item{before, slices.Insert(wrong[:choiceCount-1:choiceCount-1], gold, p.name), gold})
 			}
 		}
 	}

@@ -78,7 +78,8 @@ func newCorpus(o options) (*corpus, error) {
 		m.Tasks["needle"] = append(m.Tasks["needle"], lookup(asked, text+marked, list))
 	}
 	if m.Tasks["cloze"] = clozes(asked, held, o.Items); len(m.Tasks["cloze"]) < o.Items {
-		return nil, fmt.Errorf("%s has too little source for %d clozes: found %d", o.Root, o.Items, len(m.Tasks["cloze"]))
+		return nil, fmt.Errorf("%s has too little source for %d clozes: found %d", o.Root, o.Items,
+			len(m.Tasks["cloze"]))
 	}
 	return m, nil
 }
@@ -121,7 +122,8 @@ func read(o options) (train, held []string, err error) {
 		return nil
 	})
 	if err == nil && (len(train) == 0 || len(held) == 0) {
-		err = fmt.Errorf("%s has too few Go files: %d to train on, %d for tasks", o.Root, len(train), len(held))
+		err = fmt.Errorf("%s has too few Go files: %d to train on, %d for tasks", o.Root, len(train),
+			len(held))
 	}
 	return train, held, err
 }
@@ -152,7 +154,8 @@ func (m *corpus) write(create func(path string, write func(io.Writer) error) err
 func main() {
 	var o options
 	flag.StringVar(&o.Root, "root", "", "directory of Go source, as $(go env GOROOT)/src")
-	flag.IntVar(&o.Bytes, "bytes", 4_000_000, "bytes of source to train on, and as many again of recall and needle")
+	flag.IntVar(&o.Bytes, "bytes", 4_000_000,
+		"bytes of source to train on, and as many again of recall and needle")
 	flag.IntVar(&o.Items, "items", 300, "questions of each task")
 	flag.Uint64Var(&o.Seed, "seed", 0, "seed of all that is drawn")
 	out := flag.String("out", "", "directory to write into")
@@ -179,7 +182,8 @@ func run(o options, out string) error {
 		return atomicfile.Write(path, write)
 	})
 	if err == nil {
-		fmt.Printf("%d documents to train on, and %d questions of each task, in %s\n", len(made.Documents), o.Items, out)
+		fmt.Printf("%d documents to train on, and %d questions of each task, in %s\n",
+			len(made.Documents), o.Items, out)
 	}
 	return err
 }

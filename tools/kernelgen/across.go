@@ -18,7 +18,8 @@ type across struct {
 // columns of a panel whose height is no multiple of eight is overwritten by the next word. The rows
 // of the next words but three are prefetched.
 func (a across) write(w *writer) {
-	w.function(a.name+"(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)", a.name, 56)
+	w.function(a.name+"(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)",
+		a.name, 56)
 	w.line("MOVQ dst+0(FP), DI")
 	w.line("MOVQ panel+8(FP), R8")
 	w.line("MOVQ height+16(FP), R9")

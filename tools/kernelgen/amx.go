@@ -26,7 +26,8 @@ const (
 func tileMemory(name string, pp, tile int, base, step string, offset int) string {
 	b, s := numbers[base], numbers[step]
 	return fmt.Sprintf("LONG $0x4b%02x%02xc4; WORD $0x%02x%02x; LONG $0x%08x // %s T%d, %d(%s)(%s*1)",
-		0x78|pp, 0xe2&^(bit(s, 3)<<6)&^(bit(b, 3)<<5), s&7<<3|b&7, 0x84|tile<<3, uint32(int32(offset)), name, tile, offset, base, step)
+		0x78|pp, 0xe2&^(bit(s, 3)<<6)&^(bit(b, 3)<<5), s&7<<3|b&7, 0x84|tile<<3,
+		uint32(int32(offset)), name, tile, offset, base, step)
 }
 
 func tileLoad(tile int, base, step string, offset int) string {
@@ -51,7 +52,8 @@ func tileZero(tile int) string {
 // tileProduct adds the product of a left and a right tile to a tile of sums, VEX.128.pp.0F38.W0
 // opcode 11:rrr:bbb.
 func tileProduct(name string, pp, opcode, sum, left, right int) string {
-	return fmt.Sprintf("LONG $0x%02x%02xe2c4; BYTE $0x%02x // %s T%d, T%d, T%d", opcode, 0x78&^(right<<3)|pp, 0xc0|sum<<3|left, name, right, left, sum)
+	return fmt.Sprintf("LONG $0x%02x%02xe2c4; BYTE $0x%02x // %s T%d, T%d, T%d", opcode,
+		0x78&^(right<<3)|pp, 0xc0|sum<<3|left, name, right, left, sum)
 }
 
 func tdpbf16ps(sum, left, right int) string {

@@ -168,14 +168,16 @@ func (k kernel) store(w *writer) {
 // kernel256 has six rows: twelve sums, two words of the right operand and two more registers are
 // all that there are.
 func kernel256(name string) kernel {
-	return kernel{name: name, rows: 6, register: "Y", bytes: 32, sum: 4, right: 0, left: []int{2, 3}, load: "VMOVDQU", zero: "VPXOR", add: "VPADDD", unrolled: 4}
+	return kernel{name: name, rows: 6, register: "Y", bytes: 32, sum: 4, right: 0, left: []int{2, 3},
+		load: "VMOVDQU", zero: "VPXOR", add: "VPADDD", unrolled: 4}
 }
 
 // kernel512 has twelve rows, and so 24 of 32 registers for sums. The multipliers have a latency of
 // four or five cycles and there are two of them: ten independent sums would do, but fewer rows
 // would need more words of the right operand a product.
 func kernel512(name string) kernel {
-	return kernel{name: name, rows: 12, register: "Z", bytes: 64, sum: 0, right: 24, left: []int{26, 27, 28, 29}, load: "VMOVDQU32", zero: "VPXORD", add: "VPADDD", unrolled: 4, strips: true}
+	return kernel{name: name, rows: 12, register: "Z", bytes: 64, sum: 0, right: 24,
+		left: []int{26, 27, 28, 29}, load: "VMOVDQU32", zero: "VPXORD", add: "VPADDD", unrolled: 4, strips: true}
 }
 
 // stripArguments are those of kernels for strips, and their size in bytes. What is added may be
@@ -391,7 +393,8 @@ func evex512(name string, pp, opcode, to, first, second int) string {
 		opcode,
 		0xc0 | to&7<<3 | second&7,
 	}
-	return fmt.Sprintf("LONG $0x%02x%02x%02x%02x; WORD $0x%02x%02x // %s Z%d, Z%d, Z%d", b[3], b[2], b[1], b[0], b[5], b[4], name, second, first, to)
+	return fmt.Sprintf("LONG $0x%02x%02x%02x%02x; WORD $0x%02x%02x // %s Z%d, Z%d, Z%d", b[3], b[2],
+		b[1], b[0], b[5], b[4], name, second, first, to)
 }
 
 func bit(x, i int) int { return x >> i & 1 }

@@ -71,7 +71,8 @@ func transpositions512(w *writer) {
 				w.line("VPANDD %s, %s, %[2]s", upper512, x)
 				store(x)
 			}},
-			{name: "alongRoundedHalves", size: 32, load: loadHalves, prepare: halvesConstants512, finish: asItIs},
+			{name: "alongRoundedHalves", size: 32, load: loadHalves, prepare: halvesConstants512,
+				finish: asItIs},
 		} {
 			t.write(w, shape)
 		}
@@ -247,7 +248,8 @@ func (a across512) write(w *writer, shape shape512) {
 // fours writes the loop for four words at a time, which are three vectors of a panel of 12: each is
 // loaded in two pieces, under masks made of the mask of the columns.
 func (a across512) fours(w *writer) {
-	pieces := []struct{ mask, shift, word, lane int }{{1, 0, 0, 0}, {2, 12, 1, 12}, {3, -4, 1, -4}, {4, 8, 2, 8}, {5, -8, 2, -8}, {7, 4, 3, 4}}
+	pieces := []struct{ mask, shift, word, lane int }{{1, 0, 0, 0}, {2, 12, 1, 12}, {3, -4, 1, -4},
+		{4, 8, 2, 8}, {5, -8, 2, -8}, {7, 4, 3, 4}}
 	for _, p := range pieces[1:] {
 		w.line("MOVL columns+24(FP), AX")
 		if p.shift > 0 {

@@ -54,7 +54,8 @@ var builds = []string{
 // copiedComponents are the parts of others that stand in this repository, in directories with their
 // licences.
 var copiedComponents = []component{
-	{name: "github.com/leeoniya/uPlot", version: "v1.6.32", dir: "host/study/report/page/uplot", with: []string{"."}},
+	{name: "github.com/leeoniya/uPlot", version: "v1.6.32", dir: "host/study/report/page/uplot",
+		with: []string{"."}},
 }
 
 func main() {
@@ -194,7 +195,8 @@ func (c component) licenses(docs []document) (names []string, err error) {
 		for _, name := range d.licenses {
 			if acceptedLicences[name] == "" {
 				return nil, fmt.Errorf("%s %s: %s holds the licence %s, which is not among those agreed, %s",
-					c.name, c.version, d.name, name, strings.Join(slices.Sorted(maps.Keys(acceptedLicences)), ", "))
+					c.name, c.version, d.name, name,
+					strings.Join(slices.Sorted(maps.Keys(acceptedLicences)), ", "))
 			}
 			found[name] = true
 		}
@@ -232,7 +234,8 @@ func write(w io.Writer, all []component) error {
 		}
 		fmt.Fprintf(w, "%s %s: %s\n", c.name, c.version, strings.Join(names, ", "))
 		for _, d := range docs {
-			fmt.Fprintf(texts, "\n%s\n%s %s, %s\n%[1]s\n\n%[5]s\n", rule, c.name, c.version, d.name, strings.TrimSpace(d.text))
+			fmt.Fprintf(texts, "\n%s\n%s %s, %s\n%[1]s\n\n%[5]s\n", rule, c.name, c.version, d.name,
+				strings.TrimSpace(d.text))
 		}
 	}
 	fmt.Fprint(w, "\nWhat the licences ask of someone who hands the programs on:\n\n")

@@ -55,7 +55,8 @@ func page() ([]byte, error) {
 		return nil, err
 	}
 	data["Example"] = example
-	t, err := template.New("ops.md").Funcs(template.FuncMap{"cell": cell, "upper": strings.ToUpper}).Parse(source)
+	functions := template.FuncMap{"cell": cell, "upper": strings.ToUpper}
+	t, err := template.New("ops.md").Funcs(functions).Parse(source)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +77,8 @@ func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ").Replace(text)
 }
 
-var superscript = strings.NewReplacer("0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹")
+var superscript = strings.NewReplacer("0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5",
+	"⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹")
 
 // power writes 2ⁿ or 2ⁿ−1 for such numbers, and others in full.
 func power(n int64) string {

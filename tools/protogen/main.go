@@ -149,7 +149,8 @@ func run(generator string, request []byte) error {
 		return fmt.Errorf("%s", response.GetError())
 	}
 	for _, f := range response.File {
-		if err := os.WriteFile(filepath.Join(root, f.GetName()), []byte(f.GetContent()), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(root, f.GetName()), []byte(f.GetContent()),
+			0o644); err != nil {
 			return err
 		}
 	}

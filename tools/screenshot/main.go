@@ -30,13 +30,16 @@ type page struct {
 func main() {
 	var p page
 	flag.StringVar(&p.out, "out", "", "`FILE` for the picture (PNG)")
-	flag.StringVar(&p.wait, "wait", "true", "JavaScript `EXPRESSION` that is true when the page is ready")
-	flag.StringVar(&p.do, "do", "true", "JavaScript `EXPRESSION` that is evaluated then, to scroll for example")
+	flag.StringVar(&p.wait, "wait", "true",
+		"JavaScript `EXPRESSION` that is true when the page is ready")
+	flag.StringVar(&p.do, "do", "true",
+		"JavaScript `EXPRESSION` that is evaluated then, to scroll for example")
 	flag.Int64Var(&p.width, "width", 1000, "of the window, in pixels of CSS")
 	flag.Int64Var(&p.height, "height", 700, "of the window, in pixels of CSS")
 	flag.Float64Var(&p.scale, "scale", 1, "pixels of the picture for one of CSS")
 	flag.BoolVar(&p.dark, "dark", false, "prefer dark colours")
-	flag.BoolVar(&p.phone, "phone", false, "as on a phone: pages lay themselves out for the width of the window")
+	flag.BoolVar(&p.phone, "phone", false,
+		"as on a phone: pages lay themselves out for the width of the window")
 	flag.Parse()
 	p.url = flag.Arg(0)
 	if err := p.keep(); err != nil {
@@ -91,8 +94,9 @@ func (p page) dress(ctx context.Context) error {
 	if p.dark {
 		scheme = "dark"
 	}
-	_, size := chromedp.Call(ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
-		Width: p.width, Height: p.height, DeviceScaleFactor: p.scale, Mobile: p.phone})
+	_, size := chromedp.Call(ctx, emulation.SetDeviceMetricsOverride,
+		emulation.SetDeviceMetricsOverrideParams{
+			Width: p.width, Height: p.height, DeviceScaleFactor: p.scale, Mobile: p.phone})
 	_, colours := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 	return cmp.Or(size, colours)

@@ -48,7 +48,8 @@ func Run(ctx context.Context, c Command, decide func(Call) Decision) (Report, er
 		return Report{}, err
 	}
 	defer unix.Close(listener)
-	w := &watch{listener: listener, decide: decide, root: cmd.Process.Pid, seen: map[int]bool{cmd.Process.Pid: true}, threads: map[int]int{}}
+	w := &watch{listener: listener, decide: decide, root: cmd.Process.Pid,
+		seen: map[int]bool{cmd.Process.Pid: true}, threads: map[int]int{}}
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }()
 	err = w.loop(ctx, ended, c.Grace)
@@ -218,7 +219,8 @@ func (w *watch) answer(id uint64) error {
 }
 
 func (w *watch) ioctl(request uintptr, argument unsafe.Pointer) error {
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(w.listener), request, uintptr(argument)); errno != 0 {
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(w.listener), request,
+		uintptr(argument)); errno != 0 {
 		return errno
 	}
 	return nil
@@ -259,7 +261,8 @@ func Supported(ctx context.Context) error {
 		return err
 	}
 	calls := 0
-	_, err = Run(ctx, Command{Args: []string{"/bin/sh", "-c", ": > " + os.DevNull, self}, Output: os.DevNull, Grace: time.Second},
+	_, err = Run(ctx, Command{Args: []string{"/bin/sh", "-c", ": > " + os.DevNull, self},
+		Output: os.DevNull, Grace: time.Second},
 		func(Call) Decision { calls++; return Decision{} })
 	if err == nil && calls == 0 {
 		err = ErrUnsupported
@@ -312,7 +315,8 @@ func install() (listener int, err error) {
 	filter := program()
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
-	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
+	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags,
+		uintptr(unsafe.Pointer(&prog)))
 	runtime.KeepAlive(filter)
 	if errno != 0 {
 		return 0, fmt.Errorf("%w: %w", ErrUnsupported, errno)
@@ -328,7 +332,8 @@ func program() []unix.SockFilter {
 	for _, nr := range slices.Sorted(maps.Keys(calls)) {
 		// If it is this call, jump to the last instruction, over the other comparisons and the
 		// instruction that allows.
-		filter = append(filter, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: uint8(left), K: uint32(nr)})
+		filter = append(filter,
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: uint8(left), K: uint32(nr)})
 		left--
 	}
 	return append(filter,
