@@ -111,7 +111,7 @@ func search(list []*rundir.Run, text string) (found []*rundir.Run, wrong error) 
 	var conditions []rundir.Condition
 	var words []string
 	unknown := ""
-	for _, term := range rundir.Terms(text) {
+	for _, term := range strings.Fields(text) {
 		if strings.IndexAny(term, "=<>!~") <= 0 {
 			words = append(words, strings.ToLower(term))
 			continue

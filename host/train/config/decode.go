@@ -294,9 +294,7 @@ func (d *decoder) readPlugin(t table, values map[string]any) *Plugin {
 		hint = `want match, layers, from or to, such as layers = [0, -1]; match = "*" selects everything`
 	}
 	given := func(key string) bool { return d.Given(t.path(key)) }
-	misspelt := func(key string) bool { return d.misspelt(t, key, params) }
-	if selecting != nil && !slices.ContainsFunc(selecting, given) &&
-		!slices.ContainsFunc(selecting, misspelt) {
+	if selecting != nil && !slices.ContainsFunc(selecting, given) {
 		d.Report(t.name, "selects nothing", hint)
 	}
 	d.checkPluginNamed(t, values, params)
@@ -323,42 +321,26 @@ func (d *decoder) readPlugin(t table, values map[string]any) *Plugin {
 	return p
 }
 
-// misspelt reports the parameter that is probably a misspelling of key, if there is one.
-func (d *decoder) misspelt(t table, key string, params []string) bool {
-	near := schema.Nearest(key, params)
-	if near == "" {
-		return false
-	}
-	d.Report(t.path(near), "unknown key", "did you mean "+t.path(key)+"?")
-	return true
-}
-
 const wantParam = "want an integer, a finite number, a string or a boolean"
 
-// checkPluginNamed reports a table without the key plugin that sets parameters or is empty, or that
-// misspells the key. The key is optional in a [quantizer] that only contains the tables of roles,
-// and in a group that sets no parameters of the optimizer.
+// checkPluginNamed reports a table without the key plugin that sets parameters or is empty. The key
+// is optional in a [quantizer] that only contains the tables of roles, and in a group that sets no
+// parameters of the optimizer.
 func (d *decoder) checkPluginNamed(t table, values map[string]any, params []string) {
-	if _, named := values["plugin"]; named || d.misspelt(t, "plugin", params) {
-		return
-	}
 	k := t.key("plugin")
+	_, named := values["plugin"]
 	_, pinned := values["sha256"]
 	onlyTables := len(values) > 0 // unknown tables have been reported already
 	for key, v := range values {
 		onlyTables = onlyTables && (slices.Contains(t.children(), key) || schema.IsTable(v))
 	}
-	if k.Default != nil || !pinned && len(params) == 0 && (k.Optional != "" || onlyTables) {
+	optional := !pinned && len(params) == 0 && (k.Optional != "" || onlyTables)
+	if named || k.Default != nil || optional {
 		return
 	}
 	msg := "missing"
-	if k.Optional != "" && len(params) > 0 {
-		for _, own := range t.keys {
-			if !d.Given(t.path(own.Name)) && d.misspelt(t, own.Name, params) {
-				return
-			}
-		}
-		msg = fmt.Sprintf("missing, but %s is set", params[0])
+	if len(params) > 0 {
+		msg = "missing, but found " + strings.Join(params, ", ")
 	}
 	d.Report(t.path("plugin"), msg, "want the name of a plugin, such as plugin = "+t.example)
 }

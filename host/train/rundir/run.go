@@ -181,22 +181,6 @@ func ParseCondition(text string) (Condition, error) {
 	return Condition{}, fmt.Errorf("%q is not a condition: want NAME=VALUE, or != < <= > >= ~ in place of =", text)
 }
 
-// Terms splits a text at its spaces, except those next to the operator of a condition.
-func Terms(text string) []string {
-	var terms []string
-	open := false // whether the last term ends with an operator
-	for _, next := range strings.Fields(text) {
-		begins := slices.ContainsFunc(operators, func(op string) bool { return strings.HasPrefix(next, op) })
-		if n := len(terms); n > 0 && (open || begins) {
-			terms[n-1] += next
-		} else {
-			terms = append(terms, next)
-		}
-		open = slices.ContainsFunc(operators, func(op string) bool { return strings.HasSuffix(next, op) })
-	}
-	return terms
-}
-
 // Holds reports whether a run satisfies the condition.
 func (c Condition) Holds(r *Run) bool {
 	text, ok := r.Lookup(c.Name)

@@ -53,23 +53,6 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-func TestTerms(t *testing.T) {
-	for text, want := range map[string][]string{
-		"":                                       nil,
-		" demo  val_loss<3 quest ":               {"demo", "val_loss<3", "quest"},
-		"val_loss < 3 demo":                      {"val_loss<3", "demo"},
-		"val_loss <= 3 steps >=5 run~ demo x =y": {"val_loss<=3", "steps>=5", "run~demo", "x=y"},
-		"= demo":                                 {"=demo"},
-		"demo !":                                 {"demo", "!"},
-		"state != done":                          {"state!=done"},
-		"val_loss <":                             {"val_loss<"},
-	} {
-		if diff := cmp.Diff(want, Terms(text)); diff != "" {
-			t.Errorf("%q: %s", text, diff)
-		}
-	}
-}
-
 func TestSort(t *testing.T) {
 	some(t)
 	for by, want := range map[string]string{
