@@ -121,7 +121,7 @@ func newestStep(t *testing.T, dir string) int {
 	return list[len(list)-1].Step
 }
 
-// A training goes on when nobody reads what it prints, and saves when it is interrupted
+// A training continues when nobody reads what it prints, and saves when it is interrupted
 // then: as `cage train RUN.toml 2>&1 | tee log` is by Ctrl-C, which ends tee first.
 func TestTrainingOutlastsItsReader(t *testing.T) {
 	t.Run("to its end", func(t *testing.T) {

@@ -57,7 +57,7 @@ func TestDamagedTensor(t *testing.T) {
 	}
 	var log bytes.Buffer
 	testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
-	if !strings.Contains(log.String(), "a damaged checkpoint does not count and was put aside") || !strings.Contains(log.String(), state) {
+	if !strings.Contains(log.String(), "a damaged checkpoint was skipped and renamed") || !strings.Contains(log.String(), state) {
 		t.Errorf("the log says:\n%s", log.String())
 	}
 	testrun.SameRun(t, "whole, and after damage", whole.Train.Out, cfg.Train.Out)

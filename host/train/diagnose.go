@@ -41,7 +41,8 @@ func (r *run) prepareMovement() error {
 		}
 	}
 	var chosen []step.WeightElements
-	for i, positions := range cage.ChooseCoordinates(uint64(m.settings.Seed), m.settings.Coordinates, sizes...) {
+	all := cage.ChooseCoordinates(uint64(m.settings.Seed), m.settings.Coordinates, sizes...)
+	for i, positions := range all {
 		if len(positions) > 0 {
 			chosen = append(chosen, step.WeightElements{Weight: names[i], Positions: positions})
 			m.weights, groups = append(m.weights, names[i]), append(groups, len(positions))
@@ -51,7 +52,8 @@ func (r *run) prepareMovement() error {
 		return nil
 	}
 	if needed := m.settings.Every * m.settings.Window; needed > r.cfg.Train.Steps {
-		r.log.Warn("the run is too short for the coherence of residuals to be recorded: a window takes diagnostics.every × diagnostics.window steps",
+		r.log.Warn("the run is too short to record the coherence of residuals: "+
+			"a window takes diagnostics.every × diagnostics.window steps",
 			"steps", r.cfg.Train.Steps, "window", needed)
 	}
 	m.tracker = cage.NewTracker(m.settings.Window, groups...)
@@ -92,17 +94,22 @@ func (m *movement) record(rec *metrics.Record, s *sample) {
 	if m.tracker.Samples() < 2 {
 		return // nothing can have moved
 	}
-	steps := float64(m.settings.Every) // between samples
+	steps := func(samples float64) *metrics.Number {
+		return metrics.Some(samples * float64(m.settings.Every))
+	}
 	all, each := m.tracker.Measure()
+	dwell := all.Dwell
 	rec.FlipRate, rec.Visits = metrics.Some(all.FlipRate), metrics.Some(all.Visits)
-	rec.DwellMean, rec.DwellMax = metrics.Some(all.Dwell.Mean()*steps), metrics.Some(float64(all.Dwell.Max())*steps)
-	rec.DwellMedian, rec.DwellP90 = metrics.Some(float64(all.Dwell.Quantile(0.5))*steps), metrics.Some(float64(all.Dwell.Quantile(0.9))*steps)
-	rec.DwellVectorMean = metrics.Some(all.VectorDwell.Mean() * steps)
+	rec.DwellMean, rec.DwellMax = steps(dwell.Mean()), steps(float64(dwell.Max()))
+	rec.DwellMedian = steps(float64(dwell.Quantile(0.5)))
+	rec.DwellP90 = steps(float64(dwell.Quantile(0.9)))
+	rec.DwellVectorMean = steps(all.VectorDwell.Mean())
 	rec.VisitSum, rec.ResidualMax = metrics.Some(all.VisitSum), metrics.Some(all.Residual)
 	rec.Coherence, rec.CoherenceVector = m.coherence(all)
 	rec.Weights = map[string]metrics.WeightMeasures{}
 	for i, name := range m.weights {
-		w := metrics.WeightMeasures{FlipRate: metrics.Some(each[i].FlipRate), DwellMean: metrics.Some(each[i].Dwell.Mean() * steps)}
+		w := metrics.WeightMeasures{
+			FlipRate: metrics.Some(each[i].FlipRate), DwellMean: steps(each[i].Dwell.Mean())}
 		w.Coherence, w.CoherenceVector = m.coherence(each[i])
 		rec.Weights[name] = w
 	}
@@ -142,11 +149,13 @@ func (m *movement) save(state *checkpoint.State) error {
 	return errors.Join(
 		addTensor(state, "codes", s.Codes, rows, n), addTensor(state, "residuals", s.Residuals, rows, n),
 		addTensor(state, "begun", s.Begun, n), addTensor(state, "since", s.Since, n),
-		addTensor(state, "group_since", s.GroupSince, len(s.GroupSince)), addTensor(state, "before", s.Before, n),
+		addTensor(state, "group_since", s.GroupSince, len(s.GroupSince)),
+		addTensor(state, "before", s.Before, n),
 	)
 }
 
-func addTensor[T safetensors.Element](state *checkpoint.State, name string, values []T, dims ...int) error {
+func addTensor[T safetensors.Element](state *checkpoint.State, name string, values []T,
+	dims ...int) error {
 	t, err := safetensors.New(movementPrefix+name, dims, values)
 	state.Tensors = append(state.Tensors, t)
 	return err
@@ -165,14 +174,16 @@ func (r *run) restoreMovement(f *checkpoint.File) error {
 	}
 	if saved.Settings != m.settings {
 		if f.Step >= m.settings.Every {
-			r.log.Warn("the checkpoint has no samples of codes with these settings of diagnostics: they begin anew", "step", f.Step)
+			r.log.Warn("the checkpoint has no samples of codes with these settings of diagnostics: "+
+				"sampling starts again", "step", f.Step)
 		}
 		return nil
 	}
 	s := cage.TrackerState{Samples: saved.Samples}
 	err := errors.Join(
-		values(f, "codes", &s.Codes), values(f, "residuals", &s.Residuals), values(f, "begun", &s.Begun),
-		values(f, "since", &s.Since), values(f, "group_since", &s.GroupSince), values(f, "before", &s.Before),
+		values(f, "codes", &s.Codes), values(f, "residuals", &s.Residuals),
+		values(f, "begun", &s.Begun), values(f, "since", &s.Since),
+		values(f, "group_since", &s.GroupSince), values(f, "before", &s.Before),
 	)
 	if err != nil {
 		return err

@@ -28,10 +28,13 @@ import (
 // changeable lists the keys that may change when a run is resumed. They do not influence the
 // parameters, except that the GPU count and sharding change the order of sums.
 var changeable = append([]string{
-	"train.eval_every", "train.trajectory_every", "train.eval_batches", "train.final_eval_batches", "train.log_every",
-	"train.nan_policy", "train.max_skipped", "train.memory_check", "train.samples", "train.sample_tokens", "train.sample_temperature",
-	"method.pareto_every", "diagnostics.every", "diagnostics.coordinates", "diagnostics.window", "diagnostics.seed", "diagnostics.tensors",
-	"train.distillation.teacher", "device.count", "device.shard", "device.offload", "data.train", "data.validation", "data.validation_sha256", "data.tokenizer",
+	"train.eval_every", "train.trajectory_every", "train.eval_batches", "train.final_eval_batches",
+	"train.log_every", "train.nan_policy", "train.max_skipped", "train.memory_check",
+	"train.samples", "train.sample_tokens", "train.sample_temperature",
+	"method.pareto_every", "diagnostics.every", "diagnostics.coordinates", "diagnostics.window",
+	"diagnostics.seed", "diagnostics.tensors", "train.distillation.teacher", "device.count",
+	"device.shard", "device.offload", "data.train", "data.validation", "data.validation_sha256",
+	"data.tokenizer",
 }, config.Incidental()...)
 
 // How long to retry the lock, which other processes hold briefly to see whether a run is training.
@@ -61,15 +64,16 @@ func (r *run) open() error {
 	if err := r.dir.Checkpoints().CheckLinks(); err != nil { // fail now, and not at the first save
 		return r.cfg.ErrorAt("train.out", "%w", err)
 	}
-	r.checkpoints = checkpoint.NewKeeper(r.dir.Checkpoints(), r.cfg.Train.Keep, func(path vfs.Path, err error) {
+	warn := func(path vfs.Path, err error) {
 		if errors.Is(err, checkpoint.ErrNotFinite) {
-			r.log.Warn("a checkpoint from which no run can go on was passed over and put aside: its numbers are not finite", "path", path)
+			r.log.Warn("a checkpoint was skipped and renamed: its numbers are not finite", "path", path)
 			return
 		}
-		r.log.Warn("a damaged checkpoint does not count and was put aside", "path", path, "error", err)
-	})
+		r.log.Warn("a damaged checkpoint was skipped and renamed", "path", path, "error", err)
+	}
+	r.checkpoints = checkpoint.NewKeeper(r.dir.Checkpoints(), r.cfg.Train.Keep, warn)
 	if err := r.dir.RemoveAbandoned(); err != nil {
-		r.log.Warn("what a killed process left could not be removed", "error", err)
+		r.log.Warn("unfinished files of a killed process could not be removed", "error", err)
 	}
 	var previous *config.Config
 	const unreadable = "the run directory's own configuration cannot be read: %w"
@@ -88,8 +92,8 @@ func (r *run) open() error {
 	case err != nil && !damaged:
 		return err
 	case !r.opts.Resume:
-		e := r.cfg.ErrorAt("train.out", "%s already holds a run", r.cfg.Train.Out)
-		e.Hint = "give --resume to go on with it, or another train.out"
+		e := r.cfg.ErrorAt("train.out", "%s already contains a run", r.cfg.Train.Out)
+		e.Hint = "give --resume to continue it, or another train.out"
 		return e
 	}
 	if !damaged {
@@ -101,7 +105,8 @@ func (r *run) open() error {
 		if err != nil || len(entries) > 0 {
 			return errors.Join(damage, err)
 		}
-		r.log.Warn("the run was stopped while it began, before its first checkpoint: it begins again", "found", damage)
+		r.log.Warn("the run was stopped during its setup, before its first checkpoint: it starts again",
+			"found", damage)
 		return r.resume(r.cfg)
 	}
 	if err != nil {
@@ -119,14 +124,17 @@ func (r *run) sameRun(previous *config.Config) error {
 	}
 	var list []string
 	for _, d := range diff {
-		moved := strings.HasPrefix(d.Key, "data.mixture[") && strings.HasSuffix(d.Key, "].path") // like data.train: its hash is compared
+		// As of data.train, the hash is compared.
+		moved := strings.HasPrefix(d.Key, "data.mixture[") && strings.HasSuffix(d.Key, "].path")
 		if !moved && !slices.Contains(changeable, d.Key) && !strings.HasSuffix(d.Key, ".sha256") &&
 			!(r.extends(previous) && slices.Contains(extendableKeys, d.Key)) {
-			list = append(list, fmt.Sprintf("  %s was %s, is %s", d.Key, cmp.Or(d.A, "not set"), cmp.Or(d.B, "not set")))
+			before, now := cmp.Or(d.A, "not set"), cmp.Or(d.B, "not set")
+			list = append(list, fmt.Sprintf("  %s was %s, is %s", d.Key, before, now))
 		}
 	}
 	if len(list) > 0 {
-		return fmt.Errorf("%s: cannot resume with another configuration:\n%s%s", r.dir.Config(), strings.Join(list, "\n"), r.instead("\n"))
+		return fmt.Errorf("%s: cannot resume with another configuration:\n%s%s",
+			r.dir.Config(), strings.Join(list, "\n"), r.instead("\n"))
 	}
 	made, err := provenance.Read(r.dir)
 	if err != nil {
@@ -138,8 +146,8 @@ func (r *run) sameRun(previous *config.Config) error {
 		return err
 	}
 	if changed := build.Changed(made.Programs, hashes); len(changed) > 0 {
-		return fmt.Errorf("%s: cannot resume: a plugin has changed and now gives another program for %s (%d programs in all)",
-			r.cfg.Train.Out, changed[0], len(changed))
+		return fmt.Errorf("%s: cannot resume: a plugin has changed and now gives another program for %s "+
+			"(%d programs in all)", r.cfg.Train.Out, changed[0], len(changed))
 	}
 	return nil
 }
@@ -149,8 +157,8 @@ func (r *run) instead(separator string) string {
 	if !r.cfg.Model.Language() {
 		return ""
 	}
-	return fmt.Sprintf("%sanother run can begin with its weights, and new states of the optimizer: model.init = %q, and another train.out",
-		separator, r.cfg.Train.Out)
+	return fmt.Sprintf("%sto start another run from its weights, with a new optimizer state, set "+
+		"model.init = %q, and another train.out", separator, r.cfg.Train.Out)
 }
 
 // newState returns the state before the first step, with weights that are drawn or come from
@@ -182,7 +190,8 @@ func (r *run) begin() error {
 	if len(entries) > 0 {
 		return fail(fmt.Sprintf("checkpoints of steps %v", checkpoint.Steps(entries)))
 	}
-	for _, path := range []vfs.Path{r.dir.Metrics(), r.dir.Trajectory(), r.dir.Samples(), r.dir.Summary()} {
+	outputs := []vfs.Path{r.dir.Metrics(), r.dir.Trajectory(), r.dir.Samples(), r.dir.Summary()}
+	for _, path := range outputs {
 		there, err := path.Exists()
 		if err != nil {
 			return err
@@ -193,7 +202,8 @@ func (r *run) begin() error {
 	}
 	// The process may have been killed after it wrote some of the files that describe this run.
 	p, err := provenance.Read(r.dir)
-	if text := new(provenance.DescriptionError); errors.As(err, &text) && !errors.Is(err, fs.ErrNotExist) || err == nil && p.Programs == nil {
+	_, damaged := errors.AsType[*provenance.DescriptionError](err)
+	if damaged && !errors.Is(err, fs.ErrNotExist) || err == nil && p.Programs == nil {
 		return fail("a " + r.dir.Provenance().Base() + " that is not of a run")
 	}
 	kept, err := r.dir.Tokenizer().ReadFile()
@@ -244,11 +254,13 @@ func (r *run) resume(previous *config.Config) error {
 		if finite, err = f.Finite(); err != nil {
 			return err
 		}
-		if _, err := r.told(startStep, f.Step); err != nil { // the other processes read it at the same time
+		// The other processes read the checkpoint at the same time. If it is damaged, they get an
+		// older step next, or learn that this process has failed.
+		if _, err := r.told(startStep, f.Step); err != nil {
 			return err
 		}
 		err = r.restore(f)
-		if _, lost := r.told(startRead, int(engine.Vote(err == nil))); lost != nil { // otherwise they get an older step next, or learn that this process failed
+		if _, lost := r.told(startRead, int(engine.Vote(err == nil))); lost != nil {
 			return lost
 		}
 		return err
@@ -266,7 +278,8 @@ func (r *run) resume(previous *config.Config) error {
 	default:
 		r.log.Info("resuming", "step", r.done.Step)
 		if !finite {
-			r.log.Warn("no checkpoint is finite: this run cannot go on unless what computes its steps has changed", "step", r.done.Step)
+			r.log.Warn("no checkpoint is finite: this run can only continue if its plugins or the build "+
+				"have changed", "step", r.done.Step)
 		}
 	}
 	if r.identity == "" { // the provenance was damaged, and there is no checkpoint
@@ -316,7 +329,8 @@ func (r *run) checkDirectory() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("lock of %s: %w", dir, err)
 	}
-	return fmt.Errorf("%s: %w while this run was training in it: nothing more is written there", dir, ErrReplaced)
+	return fmt.Errorf("%s: %w while this run was training in it: nothing more is written there",
+		dir, ErrReplaced)
 }
 
 // describe writes the run's description before its first step. run.toml is written last, so its
@@ -336,7 +350,9 @@ func (r *run) describe() error {
 }
 
 func (r *run) writeProvenance() error {
-	p := &provenance.Record{Run: r.identity, Build: r.Device.BuildInfo(), Initial: r.initial, Teacher: r.teacher, Data: r.verified, Plugins: r.Programs.Used, Programs: r.Programs.Hashes()}
+	p := &provenance.Record{
+		Run: r.identity, Build: r.Device.BuildInfo(), Initial: r.initial, Teacher: r.teacher,
+		Data: r.verified, Plugins: r.Programs.Used, Programs: r.Programs.Hashes()}
 	if r.data != nil {
 		info := r.data.Train.Tokenizer()
 		p.Tokenizer = &info
@@ -362,7 +378,8 @@ func (r *run) keepTokenizer() error {
 	}
 	switch {
 	case err != nil && r.cfg.Data.Tokenizer == "":
-		r.log.Warn("the run directory gets no copy of the tokenizer, so it cannot generate text", "error", err)
+		r.log.Warn("the run directory gets no copy of the tokenizer, so the run cannot generate text",
+			"error", err)
 		return nil
 	case err != nil || content == nil:
 		return err
@@ -387,7 +404,9 @@ func (r *run) keepCompanions(defined bool) error {
 	names := slices.Clone(tokenizer.CompanionFiles)
 	same := false
 	if r.startedFrom != "" {
-		names = slices.DeleteFunc(names, func(name string) bool { return name == tokenizer.GenerationFile }) // keepDescription writes it
+		names = slices.DeleteFunc(names, func(name string) bool {
+			return name == tokenizer.GenerationFile // keepDescription writes it
+		})
 		definition, err := published.Join(tokenizer.DefinitionFile).ReadFile()
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -436,7 +455,9 @@ func (r *run) keepDescription() error {
 		return err
 	}
 	if n := c.MaxPositions; r.cfg.Model.Context > n {
-		r.log.Warn("sequences are longer than the model in model.init has positions: exports give the context as max_position_embeddings", "context", r.cfg.Model.Context, "positions", n)
+		r.log.Warn("sequences are longer than the positions of the model in model.init: "+
+			"exports write the context as max_position_embeddings",
+			"context", r.cfg.Model.Context, "positions", n)
 	}
 	files = map[string][]byte{huggingface.ConfigName: d.Config}
 	if d.Generation != nil {

@@ -89,7 +89,7 @@ func (v victim) start(t *testing.T, prepared string) *config.Config {
 	return cfg
 }
 
-// prepare makes the directory that the training goes on from.
+// prepare makes the directory that the training continues from.
 func (v victim) prepare(t *testing.T, finder *plugin.Finder) string {
 	t.Helper()
 	if v.before == 0 {
@@ -103,7 +103,7 @@ func (v victim) prepare(t *testing.T, finder *plugin.Finder) string {
 }
 
 // TestFaults: whichever operation on the files of a run fails, once or with all after it,
-// it is reported, and the run goes on from there to the end that it has undisturbed.
+// it is reported, and the run continues from there to the end that it has undisturbed.
 func TestFaults(t *testing.T) {
 	testlevel.Long(t, "makes each operation on files fail in turn")
 	finder := testrun.Finder(t)

@@ -33,7 +33,8 @@ func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 			"train.average", r.cfg.Train.Average, "from step", a.From)
 	}
 	defer r.display.console.Close()
-	r.display.previous.Step, r.display.previous.Tokens, r.display.previous.Seconds = r.done.Step, r.done.Tokens, metrics.Number(r.done.Seconds)
+	r.display.previous = metrics.Record{
+		Step: r.done.Step, Tokens: r.done.Tokens, Seconds: metrics.Number(r.done.Seconds)}
 	r.saving.at = time.Now()
 	err := r.saveLast(r.steps(ctx))
 	if err != nil && !errors.Is(err, ErrInterrupted) {
@@ -96,7 +97,8 @@ func (r *run) steps(ctx context.Context) error {
 	case stop < r.cfg.Train.Steps:
 		return ErrInterrupted
 	case r.done.Skipped == r.done.Step:
-		return fmt.Errorf("none of the %d steps changed a parameter, each was skipped because its loss or gradient was %w: lower schedule.rate or look at the data", r.done.Step, ErrNotFinite)
+		return fmt.Errorf("none of the %d steps changed a parameter: each was skipped because its loss "+
+			"or gradient was %w: lower schedule.rate or look at the data", r.done.Step, ErrNotFinite)
 	}
 	return nil
 }
@@ -126,7 +128,8 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 	r.done.Tokens += next.targets
 	r.done.Seconds += (time.Since(began) - res.Overhead).Seconds()
 	if len(res.FailedRefreshes) > 0 {
-		r.log.Warn("preconditioners could not be renewed and stay as they were", "step", r.done.Step, "tensors", res.FailedRefreshes)
+		r.log.Warn("preconditioners could not be refreshed and stay as they were",
+			"step", r.done.Step, "tensors", res.FailedRefreshes)
 	}
 	r.countUncorrected(res)
 	if res.Counts != nil {
@@ -139,11 +142,14 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 	}
 	if res.Skipped {
 		r.done.Skipped++
-		r.log.Warn("skipping a step that is not finite", "step", r.done.Step, "loss", res.Loss, "grad_norm", res.GradNorm)
-		if skipped := r.done.Skipped; r.cfg.Train.NaNPolicy == "stop" || skipped > r.cfg.Train.MaxSkipped {
+		r.log.Warn("skipping a step that is not finite",
+			"step", r.done.Step, "loss", res.Loss, "grad_norm", res.GradNorm)
+		skipped, c := r.done.Skipped, r.cfg.Train
+		if c.NaNPolicy == "stop" || skipped > c.MaxSkipped {
 			r.done = before // a resumed run repeats this step
-			return fmt.Errorf("loss %v, gradient norm %v: %w (%d such steps; train.nan_policy = %q, train.max_skipped = %d): lower schedule.rate or look at the data",
-				res.Loss, res.GradNorm, ErrNotFinite, skipped, r.cfg.Train.NaNPolicy, r.cfg.Train.MaxSkipped)
+			return fmt.Errorf("loss %v, gradient norm %v: %w (%d such steps; train.nan_policy = %q, "+
+				"train.max_skipped = %d): lower schedule.rate or look at the data",
+				res.Loss, res.GradNorm, ErrNotFinite, skipped, c.NaNPolicy, c.MaxSkipped)
 		}
 	}
 	if err := r.report(set, res, sampled); err != nil {
@@ -191,7 +197,8 @@ func (r *run) evaluates(t int) bool {
 func (r *run) settings(t int) step.Settings {
 	m := r.cfg.Method.Method()
 	set := step.Settings{
-		Step: t - r.done.Skipped, Steps: r.cfg.Train.Steps, Rate: r.rates.Rate(t - 1), NextRate: r.rates.Rate(t),
+		Step: t - r.done.Skipped, Steps: r.cfg.Train.Steps,
+		Rate: r.rates.Rate(t - 1), NextRate: r.rates.Rate(t),
 		Lambda:     m.Strength(t, r.cfg.Train.Steps),
 		Statistics: r.logs(t), ParetoLambda: r.cfg.Method.CAGE.Lambda,
 	}
@@ -221,7 +228,8 @@ func (r *run) measuresPareto(t int) bool {
 func (r *run) countUncorrected(res step.Result) {
 	r.done.Uncorrected += len(res.Uncorrected)
 	if len(res.Uncorrected) > 0 && !slices.Equal(res.Uncorrected, r.uncorrected) {
-		r.log.Warn("weights get no correction, as x − Q(x) is not finite: look at their quantizer", "step", r.done.Step, "weights", res.Uncorrected)
+		r.log.Warn("weights get no correction, as x − Q(x) is not finite: look at their quantizer",
+			"step", r.done.Step, "weights", res.Uncorrected)
 	}
 	r.uncorrected = res.Uncorrected
 }

@@ -62,7 +62,8 @@ func (r *run) syncRecords() error {
 	}
 	if r.samples != nil {
 		if err := r.samples.file.Sync(); err != nil {
-			r.log.Warn("the texts so far may not be on the disk: training goes on", "step", r.done.Step, "error", err)
+			r.log.Warn("samples may not be on the disk: training continues",
+				"step", r.done.Step, "error", err)
 		}
 	}
 	return err
@@ -95,9 +96,10 @@ func (r *run) noteRecorded(waited int, err error) {
 	n := len(r.records.unwritten)
 	switch {
 	case err != nil && n&(n-1) == 0:
-		r.log.Warn("records could not be written: training goes on, and they wait", "records", n, "error", err)
+		r.log.Warn("records could not be written: training continues, and writing is retried",
+			"records", n, "error", err)
 	case err == nil && waited > 0:
-		r.log.Info("the records that waited are written", "records", waited)
+		r.log.Info("the records that could not be written before are written", "records", waited)
 	}
 }
 
@@ -270,8 +272,8 @@ func (r *run) openSamples() error {
 		return nil
 	}
 	after := r.done.Step
-	if r.evaluated < after {
-		after-- // killed after the texts were written but before the evaluation's record: both are repeated
+	if r.evaluated < after { // the evaluation after this step is repeated, with its texts
+		after--
 	}
 	file, err := metrics.Resume[metrics.Sample](r.dir.Samples(), after)
 	if err != nil {
@@ -300,7 +302,8 @@ func (r *run) sample(ctx context.Context) (written bool, err error) {
 		err = r.samples.file.Write(metrics.Sample{Step: r.done.Step, Texts: texts})
 	}
 	if err != nil {
-		r.log.Warn("there are no texts of this step: training goes on", "step", r.done.Step, "error", err)
+		r.log.Warn("there are no samples of this step: training continues",
+			"step", r.done.Step, "error", err)
 	}
 	return true, nil
 }
@@ -316,8 +319,10 @@ func (r *run) continuations(ctx context.Context) ([]metrics.Text, error) {
 	if err := rundir.ReadFiles(files, r.dir.Path, tokenizer.CompanionFiles); err != nil {
 		return nil, err
 	}
-	next, err := generate.Continue(ctx, liveModel{e, r.cfg.Model.Context}, r.samples.ids, generate.Options{
-		Tokens: t.SampleTokens, Temperature: t.SampleTemperature, Stop: slices.Concat(r.initial.Ends(), chat.Ends(files, tok)), Vocab: tok.Info().VocabSize, Seed: uint64(r.cfg.Seed),
+	m := liveModel{e, r.cfg.Model.Context}
+	next, err := generate.Continue(ctx, m, r.samples.ids, generate.Options{
+		Tokens: t.SampleTokens, Temperature: t.SampleTemperature, Seed: uint64(r.cfg.Seed),
+		Stop: slices.Concat(r.initial.Ends(), chat.Ends(files, tok)), Vocab: tok.Info().VocabSize,
 	}, nil)
 	if err != nil {
 		return nil, err

@@ -24,7 +24,8 @@ import (
 func (r *run) report(set step.Settings, res step.Result, sampled *sample) error {
 	losses := metrics.Record{Loss: metrics.Number(res.Loss)}
 	if r.teacher != nil {
-		losses.Divergence, losses.CrossEntropy = metrics.Some(res.Divergence), metrics.Some(res.CrossEntropy)
+		losses.Divergence = metrics.Some(res.Divergence)
+		losses.CrossEntropy = metrics.Some(res.CrossEntropy)
 	}
 	rec := r.newRecord(losses, metrics.Number(set.Rate), set.Lambda)
 	rec.GradNorm = metrics.Some(res.GradNorm)
@@ -43,7 +44,8 @@ func (r *run) report(set step.Settings, res step.Result, sampled *sample) error 
 		}
 		rec.TokensPerSecond = metrics.Some(tokens)
 		// Not from the token count: tokens that are not targets are computed, too.
-		flops := steps * float64(r.cfg.Train.Accumulate) * r.model.StepFLOPs(r.cfg.Train.Batch, r.cfg.Model.Context)
+		flops := steps * float64(r.cfg.Train.Accumulate) *
+			r.model.StepFLOPs(r.cfg.Train.Batch, r.cfg.Model.Context)
 		rec.FLOPSPerSecond = metrics.Some(flops)
 		if peak := r.cfg.Device.PeakTFLOPS; peak > 0 {
 			rec.MFU = metrics.Some(flops / (peak * 1e12))
@@ -64,10 +66,14 @@ func (r *run) report(set step.Settings, res step.Result, sampled *sample) error 
 	return r.record(rec)
 }
 
-func (r *run) newRecord(losses metrics.Record, rate metrics.Number, strength float64) metrics.Record {
+func (r *run) newRecord(losses metrics.Record, rate metrics.Number,
+	strength float64) metrics.Record {
+	done := r.done
 	rec := metrics.Record{
-		Step: r.done.Step, Loss: losses.Loss, Divergence: losses.Divergence, CrossEntropy: losses.CrossEntropy, LR: rate, Tokens: r.done.Tokens, Counts: r.done.Counts,
-		Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected,
+		Step: done.Step, LR: rate,
+		Loss: losses.Loss, Divergence: losses.Divergence, CrossEntropy: losses.CrossEntropy,
+		Tokens: done.Tokens, Counts: done.Counts, Seconds: metrics.Number(done.Seconds),
+		Skipped: done.Skipped, Uncorrected: done.Uncorrected,
 	}
 	switch {
 	case r.cfg.Method.Name == cage.NameCAGE:
@@ -106,7 +112,7 @@ func addStatistics(rec *metrics.Record, set step.Settings, res step.Result) {
 	rec.AvgCorrNorm = metrics.Some(set.Lambda * mean)
 	applied := 0
 	if set.Lambda != 0 {
-		applied = len(res.ErrorNorm2) - len(res.Uncorrected) // at the point whose residual the correction uses
+		applied = len(res.ErrorNorm2) - len(res.Uncorrected)
 	}
 	rec.AppliedParams = &applied
 }
@@ -167,16 +173,21 @@ func (r *run) summary() *metrics.Summary {
 		name = cage.NameOff
 	}
 	return &metrics.Summary{
-		Name: filepath.Base(c.Train.Out), Dir: c.Train.Out, Method: name, Settings: c.Method.Own(), Counts: r.done.Counts,
-		Parameters: int64(architecture.CountParams(r.model.Params(), nil)), NonEmbedding: int64(architecture.NonEmbedding(r.model.Params())),
-		Steps: r.done.Step, TotalSteps: c.Train.Steps, Tokens: r.done.Tokens, Seconds: metrics.Number(r.done.Seconds), Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected,
+		Name: filepath.Base(c.Train.Out), Dir: c.Train.Out,
+		Method: name, Settings: c.Method.Own(), Counts: r.done.Counts,
+		Parameters:   int64(architecture.CountParams(r.model.Params(), nil)),
+		NonEmbedding: int64(architecture.NonEmbedding(r.model.Params())),
+		Steps:        r.done.Step, TotalSteps: c.Train.Steps,
+		Tokens: r.done.Tokens, Seconds: metrics.Number(r.done.Seconds),
+		Skipped: r.done.Skipped, Uncorrected: r.done.Uncorrected,
 	}
 }
 
 func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, error) {
 	last := r.display.latest
 	s := r.summary()
-	for i, n := range r.data.MixtureEpochs(int64(r.done.Step) * int64(r.cfg.Train.Accumulate)) {
+	batches := int64(r.done.Step) * int64(r.cfg.Train.Accumulate)
+	for i, n := range r.data.MixtureEpochs(batches) {
 		s.Sources = append(s.Sources, metrics.Epochs{Path: r.cfg.Data.Mixture[i].Path, Epochs: n})
 	}
 	s.Completed, s.ErrorNorm2, s.ErrorRel = completed, last.ErrorNorm2, last.ErrorRel
@@ -215,7 +226,8 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 	}
 	rec := r.newRecord(last, last.LR, 0)
 	rec.Lambda, rec.Strength = last.Lambda, last.Strength
-	rec.ValLoss, rec.ValPPL, rec.Distance = metrics.Some(losses[1]), r.perplexity(losses[1]), s.Distance
+	rec.ValLoss, rec.ValPPL = metrics.Some(losses[1]), r.perplexity(losses[1])
+	rec.Distance = s.Distance
 	r.display.console.Update(rec)
 	if r.evaluated == r.done.Step {
 		return s, nil // a finished run was resumed, and has this record already
@@ -272,10 +284,11 @@ func (r *run) reopen() error {
 	case unread:
 	case err != nil || s.TotalSteps == 0: // damaged, or not a summary
 		var aside vfs.Path
-		if aside, err = r.dir.Unused(func(n int) string { return fmt.Sprintf("%s.damaged-%d", path.Base(), n) }); err == nil {
+		name := func(n int) string { return fmt.Sprintf("%s.damaged-%d", path.Base(), n) }
+		if aside, err = r.dir.Unused(name); err == nil {
 			err = path.Rename(aside)
 		}
-		r.log.Warn("what is no summary of the run was put aside", "path", aside)
+		r.log.Warn("a damaged summary was renamed", "path", aside)
 	default:
 		err = path.Remove()
 	}
@@ -301,7 +314,7 @@ func (r *run) recordError(err error) {
 		s.Stopped = metrics.Diverged
 	}
 	if err := metrics.WriteSummary(r.dir.Summary(), *s); err != nil {
-		r.log.Warn("how the run ended could not be written to its summary", "error", err)
+		r.log.Warn("the summary could not be written", "error", err)
 	}
 }
 
@@ -315,7 +328,8 @@ type display struct {
 // line per logged record. It can be passed as Options.Console, and log messages can be written
 // through it.
 func NewConsole(out io.Writer, cfg *config.Config) *console.Run {
-	return console.NewRun(out, console.RunOptions{Total: cfg.Train.Steps, Every: max(1, cfg.Train.LogEvery),
+	return console.NewRun(out, console.RunOptions{
+		Total: cfg.Train.Steps, Every: max(1, cfg.Train.LogEvery),
 		Problem: !cfg.Model.Language(), Width: console.Width(out)})
 }
 

@@ -3,7 +3,7 @@
 // files of a run are in one directory:
 //
 //	run.toml            the resolved configuration, with the hashes of plugins and data
-//	provenance.json     the run's identity, the build, the plugins' parameters, the hashes of their programs
+//	provenance.json     the run's identity, the build, the plugins and the hashes of their programs
 //	metrics.jsonl       one record per logged step
 //	trajectory.jsonl    the points visited, for a problem without data
 //	samples.jsonl       texts that a language model wrote during training
@@ -98,7 +98,8 @@ var ErrNotFinite = errors.New("not finite")
 
 // Run trains a model as configured. When ctx ends, the current step is finished, a
 // checkpoint is saved, and the error is [ErrInterrupted].
-func Run(ctx context.Context, cfg *config.Config, opts Options) (summary *metrics.Summary, err error) {
+func Run(ctx context.Context, cfg *config.Config,
+	opts Options) (summary *metrics.Summary, err error) {
 	began := time.Now()
 	if cfg.Untrained() {
 		e := cfg.ErrorAt("train.steps", "found 0: there is nothing to train")
@@ -108,7 +109,8 @@ func Run(ctx context.Context, cfg *config.Config, opts Options) (summary *metric
 	if opts, err = opts.withDefaults(); err != nil {
 		return nil, err
 	}
-	r := &run{cfg: cfg, opts: opts, log: opts.Logger.Named("train"), began: began, dir: rundir.On(opts.Files, cfg.Train.Out)}
+	r := &run{cfg: cfg, opts: opts, log: opts.Logger.Named("train"), began: began,
+		dir: rundir.On(opts.Files, cfg.Train.Out)}
 	defer r.close()
 	defer func() { err = r.leave(summary != nil, err) }()
 	if err := r.prepare(ctx); err != nil {
@@ -218,11 +220,9 @@ func (r *run) prepare(ctx context.Context) error {
 	if err := r.sameConfiguration(); err != nil {
 		return err
 	}
-	err = r.Build(ctx, build.Request{
-		Config: r.cfg, Model: r.model, Batch: build.ReplicaBatch(r.cfg), Pieces: step.Pieces(len(r.cfg.Train.Samples)), Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
-		Processes: r.opts.Processes,
-	}, r.log.Warn, "")
-	if err != nil {
+	request := r.request(r.cfg)
+	request.Processes = r.opts.Processes
+	if err := r.Build(ctx, request, r.log.Warn, ""); err != nil {
 		return err
 	}
 	if err := r.sameBuilt(); err != nil {
@@ -232,10 +232,20 @@ func (r *run) prepare(ctx context.Context) error {
 	if err := r.Prepare(r.cfg.Method.ParetoEvery > 0); err != nil {
 		return err
 	}
-	if r.cfg.Device.Kind == device.CPU && !r.cfg.Given("device.precision") && r.done.Step == 0 && engine.MultipliesBFloat16() {
+	plain := r.cfg.Device.Kind == device.CPU && !r.cfg.Given("device.precision")
+	if plain && engine.MultipliesBFloat16() {
 		r.log.Info("this processor is faster in bfloat16", "set", `device.precision = "bfloat16"`)
 	}
 	return r.prepareMovement()
+}
+
+// request returns the request for the programs of this run with the GPU count of a configuration.
+func (r *run) request(cfg *config.Config) build.Request {
+	return build.Request{
+		Config: r.cfg, Model: r.model, Batch: build.ReplicaBatch(cfg),
+		Pieces: step.Pieces(len(r.cfg.Train.Samples)),
+		Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
+	}
 }
 
 func (r *run) close() {
@@ -270,7 +280,7 @@ func (r *run) close() {
 
 func (r *run) warnOfDamage(damage error) {
 	if damage != nil {
-		r.log.Warn("the records were damaged behind the checkpoint: they are cut off there", "damage", damage)
+		r.log.Warn("the records after the checkpoint were damaged, and are truncated", "damage", damage)
 	}
 }
 
@@ -295,7 +305,8 @@ func EstimateMemory(ctx context.Context, cfg *config.Config, opts Options) (*bui
 		return nil, err
 	}
 	programs, err := build.Collect(ctx, build.Request{
-		Config: cfg, Model: m, Batch: build.ReplicaBatch(cfg), Finder: opts.Finder, Options: plugin.Options{Logger: opts.Logger},
+		Config: cfg, Model: m, Batch: build.ReplicaBatch(cfg),
+		Finder: opts.Finder, Options: plugin.Options{Logger: opts.Logger},
 	})
 	if err != nil {
 		return nil, err

@@ -63,13 +63,15 @@ func (r *run) saveFailed(step int, err error) {
 		return
 	}
 	if r.follows() { // the first process schedules the next try
-		r.log.Warn("this process could not write its part of the checkpoint: training goes on", "step", step, "error", err)
+		r.log.Warn("this process could not write its part of the checkpoint: training continues",
+			"step", step, "error", err)
 		return
 	}
 	s := &r.saving
 	s.wait = min(max(1, 2*s.wait), maxWait) // twice as many steps as before the last try
 	s.retry = step + s.wait
-	r.log.Warn("the checkpoint could not be saved: training goes on", "step", step, "next_try_after_step", r.saving.retry, "error", err)
+	r.log.Warn("the checkpoint could not be saved: training continues",
+		"step", step, "next_try_after_step", r.saving.retry, "error", err)
 }
 
 // collect handles the result of the save in progress, once it has ended or, with wait, after
@@ -112,36 +114,43 @@ func (r *run) saveLast(err error) error {
 	if mustNotSave(err) {
 		return err
 	}
-	if alone := err != nil && !errors.Is(err, ErrInterrupted) && !errors.Is(err, ErrNotFinite); alone && r.divided() {
-		return r.lostHint(fmt.Errorf("%w\nOther processes have parts of the state, which cannot be saved without them; the newest checkpoint is %s", err, r.newest()))
+	unsaved := func(reason string) error {
+		return r.lostHint(fmt.Errorf("%w\n%s; the newest checkpoint is %s", err, reason, r.newest()))
+	}
+	interrupted := errors.Is(err, ErrInterrupted)
+	failed := err != nil && !interrupted && !errors.Is(err, ErrNotFinite)
+	if failed && r.divided() {
+		return unsaved("Other processes have parts of the state, which cannot be saved without them")
 	}
 	if r.follows() {
-		if failed := r.save(false); isLost(failed) {
-			err = failed
+		if lost := r.save(false); isLost(lost) {
+			err = lost
 		}
 		return r.ending(err)
 	}
 	if !r.state.Consistent() {
-		return r.lostHint(fmt.Errorf("%w\nThis step failed half-way, so that its state cannot be saved; the newest checkpoint is %s", err, r.newest()))
+		return unsaved("This step failed half-way, so that its state cannot be saved")
 	}
 	saveErr := r.save(true)
-	interrupted := errors.Is(err, ErrInterrupted)
 	if saveErr != nil && interrupted {
-		err = nil // its message would claim that the run can be resumed, which the failed save makes doubtful
+		err = nil // its message would claim that the run can be resumed
 	}
 	switch {
 	case mustNotSave(saveErr):
 		return errors.Join(err, saveErr)
 	case saveErr != nil && r.saving.step != r.done.Step:
-		return errors.Join(err, fmt.Errorf("save the checkpoint of step %d: %w; the newest one is %s", r.done.Step, saveErr, r.newest()))
-	case saveErr == nil && (err == nil || interrupted || errors.Is(err, ErrNotFinite)):
+		saveErr = fmt.Errorf("save the checkpoint of step %d: %w; the newest one is %s",
+			r.done.Step, saveErr, r.newest())
+		return errors.Join(err, saveErr)
+	case saveErr == nil && !failed:
 		return err
 	}
 	return r.resumable(errors.Join(err, saveErr))
 }
 
 func (r *run) resumable(err error) error {
-	return fmt.Errorf("%w\nThe state after step %d is saved: --resume goes on from there", err, r.saving.step)
+	return fmt.Errorf("%w\nThe state after step %d is saved: --resume continues from there",
+		err, r.saving.step)
 }
 
 func (r *run) newest() string {
@@ -211,7 +220,8 @@ func (r *run) beginSave(due bool) (recorded, err error) {
 		if s.err == nil && !r.follows() {
 			s.err = r.checkpoints.Save(context.Background(), state, parts...)
 		}
-		if !r.follows() && (s.err == nil || divided && !isLost(s.err)) { // also removes the parts of a checkpoint that could not be saved
+		// Pruning also removes the parts of a checkpoint that could not be saved.
+		if !r.follows() && (s.err == nil || divided && !isLost(s.err)) {
 			r.prune()
 		}
 		if s.err != nil {
@@ -231,12 +241,13 @@ func (r *run) prune() {
 func (r *run) snapshot() (checkpoint.State, error) {
 	meta, err := provenance.Metadata(r.identity, r.done, r.Device.BuildInfo())
 	state := checkpoint.State{Step: r.done.Step, Tensors: r.ownTensors(), Meta: meta}
+	latest := r.display.latest.Step == state.Step && !r.logs(state.Step)
 	return state, errors.Join(
 		err,
 		state.Meta.Set("total_steps", r.cfg.Train.Steps),
 		state.Meta.Set("seed", r.cfg.Seed),
 		setIf(&state, missingKey, r.records.missing(), len(r.records.missing()) > 0),
-		setIf(&state, latestKey, r.display.latest, r.display.latest.Step == state.Step && !r.logs(state.Step)),
+		setIf(&state, latestKey, r.display.latest, latest),
 		setIf(&state, refreshesKey, r.state.Pending.Records(), len(r.state.Pending.Records()) > 0),
 		setIf(&state, failuresKey, r.state.Pending.Failures(), len(r.state.Pending.Failures()) > 0),
 		setIf(&state, unsearchedKey, true, r.state.Unsearched),
@@ -259,7 +270,9 @@ func (r *run) restore(f *checkpoint.File) error {
 	}
 	var done provenance.Progress
 	var build engine.BuildInfo
-	if err := errors.Join(f.Meta.Get(provenance.ProgressKey, &done), f.Meta.Get(provenance.BuildKey, &build)); err != nil {
+	err := errors.Join(
+		f.Meta.Get(provenance.ProgressKey, &done), f.Meta.Get(provenance.BuildKey, &build))
+	if err != nil {
 		return err
 	}
 	state, err := r.Compiled.Upload(provenance.Tensors(f))
@@ -268,7 +281,8 @@ func (r *run) restore(f *checkpoint.File) error {
 	}
 	var failures map[string]int
 	var pending []refresh.Record
-	err = errors.Join(f.Meta.GetIf(failuresKey, &failures), f.Meta.GetIf(refreshesKey, &pending), f.Meta.GetIf(unsearchedKey, &state.Unsearched))
+	err = errors.Join(f.Meta.GetIf(failuresKey, &failures), f.Meta.GetIf(refreshesKey, &pending),
+		f.Meta.GetIf(unsearchedKey, &state.Unsearched))
 	if err == nil {
 		state.Pending.RestoreFailures(failures)
 		err = r.Compiled.RestoreRefreshes(state, pending, provenance.Tensors(f))
@@ -281,7 +295,8 @@ func (r *run) restore(f *checkpoint.File) error {
 		return fmt.Errorf("checkpoint of step %d: %w", f.Step, err)
 	}
 	if now := r.Device.BuildInfo(); build != now {
-		r.log.Warn("the checkpoint was written by another build: the bits of this run may differ from an uninterrupted one",
+		r.log.Warn("the checkpoint was written by another build: "+
+			"the bits of this run may differ from those of an uninterrupted one",
 			"checkpoint", build.String(), "now", now.String())
 	}
 	r.state, r.done, r.saving.step = state, done, f.Step
@@ -301,7 +316,7 @@ const failuresKey = "refresh_failures"
 var errData = errors.New("nothing was saved")
 
 func damagedData(err error) error {
-	return fmt.Errorf("%w; %w: put the file in order and begin the run again, or resume it", err, errData)
+	return fmt.Errorf("%w; %w: repair the file and start the run again, or resume it", err, errData)
 }
 
 const patience = 2 * time.Second
@@ -311,7 +326,9 @@ func (r *run) awaitData() error {
 	if r.verification == nil || r.verified != nil {
 		return nil
 	}
-	slow := time.AfterFunc(patience, func() { r.log.Info("waiting until the token files are verified: nothing is saved before") })
+	slow := time.AfterFunc(patience, func() {
+		r.log.Info("saving waits until the token files are verified")
+	})
 	defer slow.Stop()
 	if err := r.verification.Wait(); err != nil {
 		return damagedData(err)

@@ -151,7 +151,7 @@ func TestRecordsWait(t *testing.T) {
 			var log bytes.Buffer
 			_, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Finder: testrun.Finder(t), StopAfter: stop,
 				Console: console, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
-			if told := strings.Count(log.String(), "records could not be written: training goes on"); told < 2 || told > 4 ||
+			if told := strings.Count(log.String(), "records could not be written: training continues"); told < 2 || told > 4 ||
 				!strings.Contains(log.String(), "no space left on device") {
 				t.Errorf("the log says:\n%s", log.String())
 			}

@@ -18,7 +18,7 @@ import (
 )
 
 // TestSearch: a quantizer that searches trains, also when the run is stopped and resumed, and when its process is killed: with the same
-// bits. When the process cannot go on, the run ends with the state after the step, and goes on from there with the search.
+// bits. When the process cannot go on, the run ends with the state after the step, and continues from there with the search.
 func TestSearch(t *testing.T) {
 	exe := ownExecutable(t, "kmeans")
 	quantizer := fmt.Sprintf(`quantizer={weights={plugin=%q, bits=3, every=2}, activations={plugin="none"}}`, exe.Path)

@@ -18,9 +18,7 @@ import (
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/provenance"
-	"github.com/cage-qat/cage/host/train/step"
 )
 
 // Several processes, each with some of the GPUs, can train one model. They all do the same: read
@@ -37,7 +35,8 @@ type Processes interface {
 
 // ErrStoppedElsewhere is the [ErrInterrupted] of a process that stops because another process of
 // the same training was asked to.
-var ErrStoppedElsewhere = fmt.Errorf("%w, because another process was asked to stop", ErrInterrupted)
+var ErrStoppedElsewhere = fmt.Errorf("%w, because another process was asked to stop",
+	ErrInterrupted)
 
 func (r *run) follows() bool { return r.opts.Processes != nil && r.opts.Processes.Rank() > 0 }
 
@@ -54,7 +53,8 @@ func (r *run) same(what, text string) error {
 	}
 	for rank, v := range values {
 		if v != values[0] {
-			return fmt.Errorf("processes 0 and %d do not have the same %s: all must have it to train one model", rank, what)
+			return fmt.Errorf("processes 0 and %d do not have the same %s: all must have it to train "+
+				"one model", rank, what)
 		}
 	}
 	return nil
@@ -69,7 +69,8 @@ func (r *run) sameConfiguration() error {
 	if err != nil {
 		return err
 	}
-	return r.same("configuration (RUN.toml, overrides, data, --resume and --stop-after)", fmt.Sprintln(fingerprint, r.cfg.Train.Out, r.opts.Resume, r.opts.StopAfter))
+	return r.same("configuration (RUN.toml, overrides, data, --resume and --stop-after)",
+		fmt.Sprintln(fingerprint, r.cfg.Train.Out, r.opts.Resume, r.opts.StopAfter))
 }
 
 // sameBuilt fails if the processes differ in plugins or builds, or if a plugin would compute in a
@@ -79,10 +80,12 @@ func (r *run) sameBuilt() error {
 		return nil
 	}
 	if r.Computing() {
-		return errors.New("a plugin of this run computes in a process of its own (an opaque optimizer, or a quantizer that searches): such a run is trained by one process, on the GPUs of one machine")
+		return errors.New("a plugin of this run computes in its own process (an opaque optimizer, or a " +
+			"quantizer that searches): train such a run with one process, on the GPUs of one machine")
 	}
 	if r.cfg.Device.Shard != device.ShardNone && r.Compiled.Refreshes() {
-		e := r.cfg.ErrorAt("device.shard", "%q with several processes, and an optimizer whose preconditioners are renewed from whole states", r.cfg.Device.Shard)
+		e := r.cfg.ErrorAt("device.shard", "%q with several processes, and an optimizer that refreshes "+
+			"preconditioners from whole states", r.cfg.Device.Shard)
 		e.Hint = `train with one process on the GPUs of one machine, or with device.shard = "none"`
 		return e
 	}
@@ -91,7 +94,8 @@ func (r *run) sameBuilt() error {
 	for _, name := range slices.Sorted(maps.Keys(hashes)) {
 		list = append(list, name+" "+hashes[name])
 	}
-	return errors.Join(r.same("programs of plugins", strings.Join(list, "\n")), r.same("build of cage and processor", r.Device.BuildInfo().String()))
+	return errors.Join(r.same("programs of plugins", strings.Join(list, "\n")),
+		r.same("build of cage and processor", r.Device.BuildInfo().String()))
 }
 
 // Values that the first process sends to the others when a run begins or is resumed.
@@ -267,14 +271,16 @@ func (r *run) savePart(state checkpoint.State, mark uint32, failed error) ([]str
 		names[rank] = checkpoint.PartName(state.Step, rank+1, p.Size(), mark)
 	}
 	if failed == nil {
-		failed = checkpoint.SavePart(context.Background(), r.dir.Checkpoints(), names[p.Rank()], state.Tensors)
+		failed = checkpoint.SavePart(context.Background(), r.dir.Checkpoints(), names[p.Rank()],
+			state.Tensors)
 	}
-	votes, err := p.Agree(fmt.Sprint("whether the parts of the checkpoint of step ", state.Step, " are written"), engine.Vote(failed == nil))
+	topic := fmt.Sprint("whether the parts of the checkpoint of step ", state.Step, " are written")
+	votes, err := p.Agree(topic, engine.Vote(failed == nil))
 	if err != nil {
 		return nil, &engine.LostError{Err: err, Cause: failed}
 	}
 	if other := slices.Index(votes, 0); failed == nil && other >= 0 && !r.follows() {
-		failed = fmt.Errorf("process %d could not write its part, and says why", other)
+		failed = fmt.Errorf("process %d could not write its part: see its log", other)
 	}
 	return names, failed
 }
@@ -335,7 +341,8 @@ func (r *run) lostHint(err error) error {
 	if !isLost(err) || r.saving.step < 0 {
 		return err
 	}
-	return fmt.Errorf("%w: --resume goes on from there; where GPUs are missing, set device.count to how many are left", err)
+	return fmt.Errorf("%w: --resume continues from there; if GPUs are missing, set device.count to "+
+		"the number that is left", err)
 }
 
 // hashesFor returns the hashes of the programs that the plugins return for the GPU count that the
@@ -344,11 +351,10 @@ func (r *run) hashesFor(previous *config.Config) (map[string]string, error) {
 	if build.ReplicaBatch(previous) == build.ReplicaBatch(r.cfg) {
 		return r.Programs.Hashes(), nil
 	}
-	r.log.Warn("the run goes on with another number of GPUs: sums have another order, and quantizers with statistics over all tokens of a GPU have other tokens",
+	r.log.Warn("the run continues with another number of GPUs: sums have another order, and "+
+		"quantizers with statistics over all tokens of a GPU see other tokens",
 		"before", previous.Device.Count, "now", r.cfg.Device.Count)
-	programs, err := build.Collect(context.Background(), build.Request{
-		Config: r.cfg, Model: r.model, Batch: build.ReplicaBatch(previous), Pieces: step.Pieces(len(r.cfg.Train.Samples)), Finder: r.opts.Finder, Options: plugin.Options{Logger: r.opts.Logger},
-	})
+	programs, err := build.Collect(context.Background(), r.request(previous))
 	if err != nil {
 		return nil, err
 	}

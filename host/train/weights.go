@@ -31,7 +31,8 @@ func (r *run) startFrom(tokens []int32) (*step.State, error) {
 		return err
 	})
 	if err == nil && r.initial != nil && !slices.Equal(r.initial.Digests(), from.Digests()) {
-		err = fmt.Errorf("%s holds other weights now (%s) than those that the run began with (%s): it cannot begin with them again", found.Dir, from, r.initial)
+		err = fmt.Errorf("%s now contains other weights (%s) than those that the run started from (%s): "+
+			"it cannot start again", found.Dir, from, r.initial)
 	}
 	if err != nil {
 		if state != nil {
@@ -40,7 +41,8 @@ func (r *run) startFrom(tokens []int32) (*step.State, error) {
 		return nil, r.cfg.ErrorAt("model.init", "%w", err)
 	}
 	r.initial, r.startedFrom = from, found.Dir
-	r.log.Info("starting from the weights of another model", "path", r.initial.Path, "step", r.initial.Step)
+	r.log.Info("starting from the weights of another model",
+		"path", r.initial.Path, "step", r.initial.Step)
 	if n := r.cfg.NewTokens; n > 0 {
 		r.log.Info("the vocabulary has grown", "new token ids", n, "first", found.Settings.Vocab)
 	}
@@ -75,7 +77,8 @@ func (r *run) sameTokens(key string, found *config.Initial, before *provenance.O
 
 // readWeights reads the weights of a model with settings s, which may have more token ids than the
 // model that was found.
-func (r *run) readWeights(found *config.Initial, s architecture.Settings, m model.Model, use func(step.LoadFunc) error) (*provenance.Origin, error) {
+func (r *run) readWeights(found *config.Initial, s architecture.Settings, m model.Model,
+	use func(step.LoadFunc) error) (*provenance.Origin, error) {
 	if n := s.Vocab - found.Settings.Vocab; n > 0 {
 		s.Vocab = found.Settings.Vocab
 		// The rows of new ids, in the embedding and in the output head, are copies of the row of
@@ -132,7 +135,8 @@ func (r *run) loadTeacher() error {
 	if d == nil {
 		return nil
 	}
-	if r.state != nil && r.cfg.Train.Distillation.Teacher == config.TeacherInitial && !r.state.Elsewhere() {
+	initial := r.cfg.Train.Distillation.Teacher == config.TeacherInitial
+	if initial && r.state != nil && !r.state.Elsewhere() {
 		r.teacher = r.initial
 		tensors := map[string]step.Stored{}
 		for _, x := range r.Compiled.Stored(r.state) {
@@ -153,7 +157,7 @@ func (r *run) loadTeacher() error {
 		return err
 	}
 	var found *config.Initial
-	if r.cfg.Train.Distillation.Teacher == config.TeacherInitial {
+	if initial {
 		found, err = r.findInitial()
 	} else if found, err = config.ReadInitial(r.cfg.TeacherDir(), r.cfg.Model.Context); err != nil {
 		err = fail(err)
@@ -169,9 +173,10 @@ func (r *run) loadTeacher() error {
 		return fail(err)
 	}
 	if r.teacher != nil && !slices.Equal(r.teacher.Digests(), from.Digests()) {
-		return fail(fmt.Errorf("%s holds other weights than those of the teacher that the run has (%s): it cannot go on with them", from.Path, r.teacher))
+		return fail(fmt.Errorf("%s contains other weights than the teacher of the run (%s)",
+			from.Path, r.teacher))
 	}
 	r.teacher = from
-	r.log.Info("learning what a teacher predicts", "path", from.Path, "step", from.Step)
+	r.log.Info("learning from a teacher", "path", from.Path, "step", from.Step)
 	return nil
 }

@@ -159,7 +159,7 @@ func TestInitChanged(t *testing.T) {
 	}
 	_, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Resume: true, Finder: testrun.Finder(t)})
 	e, ok := errors.AsType[*plaintoml.Error](err)
-	if !ok || e.Key != "model.init" || !strings.Contains(e.Msg, "step 4) than those that the run began with ("+first.Train.Out+", step 2)") {
+	if !ok || e.Key != "model.init" || !strings.Contains(e.Msg, "step 4) than those that the run started from ("+first.Train.Out+", step 2)") {
 		t.Errorf("error %v, want one that names both weights", err)
 	}
 	if err := os.Remove(newest); err != nil {
@@ -209,7 +209,7 @@ func TestInitRefused(t *testing.T) {
 			[]string{"model.init: " + copied, "tensor model.layers.1.mlp.down_proj.weight: 1 of 6144 values are NaN or infinite", "tensor model.norm.weight: 1 of 64 values"}},
 		"no directory":             {gone, []string{"model.init: " + place + " is neither a run directory nor a Hugging Face checkpoint"}},
 		"another model":            {testrun.Again(t, damaged, `model.init="../model/huggingface/testdata/olmo2"`), []string{"model.kind: found the string \"llama\", but", "model.vocab: found the integer 328, but"}},
-		"a run without provenance": {testrun.Elsewhere(t, unsaved, fmt.Sprintf("model.init=%q", unsaved.Train.Out)), []string{"model.init: what the run was made of cannot be read"}},
+		"a run without provenance": {testrun.Elsewhere(t, unsaved, fmt.Sprintf("model.init=%q", unsaved.Train.Out)), []string{"model.init: the provenance of the run cannot be read"}},
 	} {
 		_, err := train.Run(t.Context(), test.cfg, train.Options{Finder: testrun.Finder(t)})
 		for _, say := range test.say {
@@ -420,7 +420,7 @@ func TestTeacherRefused(t *testing.T) {
 			t.Errorf("%s: error %v, want one that says %s", what, err, say)
 		}
 	}
-	refused("an older checkpoint", "train.distillation.teacher: "+first.Train.Out+" holds other weights than those of the teacher that the run has", testrun.Again(t, cfg))
+	refused("an older checkpoint", "train.distillation.teacher: "+first.Train.Out+" contains other weights than the teacher of the run", testrun.Again(t, cfg))
 	refused("another weight", "train.distillation.weight was 1.0, is 0.5", testrun.Again(t, cfg, "train.distillation.weight=0.5"))
 	if after := testrun.Records(t, cfg.Train.Out); !slices.Equal(before, after) {
 		t.Errorf("the records changed from %v to %v", before, after)

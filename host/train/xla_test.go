@@ -111,7 +111,7 @@ func TestXLAResumesDivided(t *testing.T) {
 }
 
 // TestXLAFaults: whatever fails on the device, the run ends with an error that says what
-// happened and what is kept, and goes on from there as if nothing had failed.
+// happened and what is kept, and continues from there as if nothing had failed.
 func TestXLAFaults(t *testing.T) {
 	recorder := onXLA(t, 2)
 	// In the program of a step, and in that of an evaluation.

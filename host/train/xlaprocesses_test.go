@@ -200,7 +200,7 @@ func TestXLAProcesses(t *testing.T) {
 			if code := p.end(t, 5*time.Minute); code != 1 || strings.Count(p.output.String(), "cage: ") != 1 {
 				t.Errorf("process %d ends with exit code %d: %s", rank, code, &p.output)
 			}
-			p.says(t, "already holds a run")
+			p.says(t, "already contains a run")
 		}
 		again[1].says(t, "cage: process 0 of 2", "has failed")
 	})
@@ -269,8 +269,8 @@ func TestXLAProcesses(t *testing.T) {
 		if code := parts[0].end(t, 15*time.Second); code != 1 {
 			t.Errorf("the other ends with exit code %d", code)
 		}
-		parts[0].says(t, "process 1 of 2", "is gone", "ewest checkpoint is of step", "--resume goes on from there")
-		if strings.Contains(parts[0].output.String(), "training goes on") {
+		parts[0].says(t, "process 1 of 2", "is gone", "ewest checkpoint is of step", "--resume continues from there")
+		if strings.Contains(parts[0].output.String(), "training continues") {
 			t.Errorf("a training that ends says that it goes on: %s", &parts[0].output)
 		}
 		<-parts[1].ended
@@ -305,7 +305,7 @@ func TestXLAProcesses(t *testing.T) {
 				t.Errorf("process %d ends with exit code %d: %s", rank, code, &p.output)
 			}
 		}
-		parts[0].says(t, "the checkpoint could not be saved: training goes on", "process 1 could not write its part", "save the checkpoint of step")
+		parts[0].says(t, "the checkpoint could not be saved: training continues", "process 1 could not write its part", "save the checkpoint of step")
 		parts[1].says(t, "this process could not write its part of the checkpoint", "file too large")
 		if left, err := rundir.At(cfg.Train.Out).Checkpoints().ReadDir(); err != nil || len(left) > 0 {
 			t.Errorf("%v are left, %v", left, err)
@@ -355,7 +355,7 @@ func TestXLAProcesses(t *testing.T) {
 			if code != 1 || strings.Count(other.output.String(), "cage: ") != 1 {
 				t.Errorf("the other ends with exit code %d: %s", code, &other.output)
 			}
-			other.says(t, fmt.Sprintf("process %d of 2", killed), "is gone", "ewest checkpoint is of step", "--resume goes on from there")
+			other.says(t, fmt.Sprintf("process %d of 2", killed), "is gone", "ewest checkpoint is of step", "--resume continues from there")
 			<-parts[killed].ended
 
 			left := testrun.Elsewhere(t, cfg, "device.count=1")

@@ -16,7 +16,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/cage-qat/cage/internal/vfs"
@@ -97,8 +96,8 @@ func Create(path vfs.Path) (*File, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("there is no directory %s: %w", path.Dir(), fs.ErrNotExist)
 	}
-	if failed, ok := errors.AsType[*fs.PathError](err); ok { // the user does not know the temporary name
-		return nil, failed.Err
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
+		return nil, failed.Err // without the temporary name, which the user does not know
 	}
 	if err != nil {
 		return nil, err
@@ -110,8 +109,9 @@ func Create(path vfs.Path) (*File, error) {
 // behind. It is in the directory of path, as a rename cannot cross file systems.
 func Temporary(path vfs.Path, perm fs.FileMode) (file vfs.File, temp vfs.Path, err error) {
 	for {
-		temp = path.Dir().Join("." + path.Base() + unfinished + strconv.FormatUint(uint64(rand.Uint32()), 10))
-		if file, err = temp.OpenFile(os.O_RDWR|os.O_CREATE|os.O_EXCL, perm); !errors.Is(err, fs.ErrExist) {
+		temp = path.Dir().Join("." + path.Base() + unfinished + fmt.Sprint(rand.Uint32()))
+		file, err = temp.OpenFile(os.O_RDWR|os.O_CREATE|os.O_EXCL, perm)
+		if !errors.Is(err, fs.ErrExist) {
 			return file, temp, err
 		}
 	}
@@ -212,7 +212,7 @@ func Target(name string) (vfs.Path, error) {
 		return vfs.Path{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return vfs.Path{}, fmt.Errorf("%s is no regular file, and would be replaced by one", name)
+		return vfs.Path{}, fmt.Errorf("%s is not a regular file, and would be replaced by one", name)
 	}
 	real, err := filepath.EvalSymlinks(name)
 	return vfs.At(real), err
@@ -239,7 +239,8 @@ func CheckOurs(path vfs.Path, ours func(content io.Reader) bool) error {
 		return err
 	}
 	if !own {
-		return fmt.Errorf("%s is in the way: cage did not write it. Move it away, or choose another directory", path)
+		return fmt.Errorf("%s is in the way: cage did not write it. "+
+			"Move it away, or choose another directory", path)
 	}
 	return nil
 }

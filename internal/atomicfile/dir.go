@@ -43,14 +43,14 @@ func WriteDir(to vfs.Path, fill func(dir vfs.Path) error) error {
 	if err == nil {
 		err = fill(dir)
 	}
-	if err != nil { // the mark goes when everything else is gone for good: what is left has it
-		for _, do := range []func() error{func() error { return empty(dir) }, dir.SyncDir, mark.Remove, dir.RemoveDir} {
-			if failed := do(); failed != nil {
-				err = errors.Join(err, failed)
-				break
+	if err != nil { // the mark is removed last, and only if everything else was removed durably
+		failed := empty(dir)
+		for _, do := range []func() error{dir.SyncDir, mark.Remove, dir.RemoveDir} {
+			if failed == nil {
+				failed = do()
 			}
 		}
-		return errors.Join(err, lock.Unlock())
+		return errors.Join(err, failed, lock.Unlock())
 	}
 	// The mark stays until the rename is durable: without it, an abandoned directory could not be
 	// replaced. So does its lock: another process would empty the directory while it still has the

@@ -14,9 +14,11 @@ const Missing = "there is no Chromium here (Debian: apt install chromium)"
 // Options returns options that start a headless Chromium on this machine; ok is false if none is
 // installed.
 func Options() (options []chromedp.ExecAllocatorOption, ok bool) {
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
+	names := []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
+	for _, name := range names {
 		if program, err := exec.LookPath(name); err == nil {
-			return append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU), true
+			return append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program),
+				chromedp.NoSandbox, chromedp.DisableGPU), true
 		}
 	}
 	return nil, false

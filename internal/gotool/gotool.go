@@ -41,7 +41,8 @@ func find(ctx context.Context, dir string, notify func(string), b buildSettings)
 		out, err := t.Output(ctx, dir, "env", "GOVERSION")
 		switch {
 		case err == nil && version.Compare(string(out), oldest) < 0:
-			return nil, fmt.Errorf("the go command in PATH is %s: install Go %s or newer, which fetches the toolchain it needs", out, oldest[len("go"):])
+			return nil, fmt.Errorf("the go command in PATH is %s: install Go %s or newer, which "+
+				"downloads the toolchain that it needs", out, oldest[len("go"):])
 		case err == nil:
 			return t, nil
 		case errors.Is(err, exec.ErrNotFound) || ctx.Err() != nil:
@@ -72,7 +73,8 @@ func (t *Tool) Output(ctx context.Context, dir string, args ...string) ([]byte, 
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case errors.Is(err, exec.ErrNotFound):
-		return nil, fmt.Errorf("there is no go command to build Go source (%w): install Go", exec.ErrNotFound)
+		return nil, fmt.Errorf("there is no go command to build Go source (%w): install Go",
+			exec.ErrNotFound)
 	}
 	said := strings.TrimSpace(stderr.text.String())
 	if said == "" { // with -json, errors are in the standard output

@@ -134,7 +134,7 @@ func TestDamage(t *testing.T) {
 		{good + "oops\n" + good, []int{1, -1, 1}, "log.jsonl: line 2: not valid JSON"},
 		{"null\n" + good, []int{-1, 1}, "line 1: is null, want a JSON object"},
 		{good + "\n" + good, []int{1, -1, 1}, "line 2: not valid JSON: there is nothing"},
-		{`{"step":"x"}` + "\n", []int{-1}, "line 1: step: found a string, want a whole number"},
+		{`{"step":"x"}` + "\n", []int{-1}, "line 1: step: found a string, want an integer"},
 		{"{}{}\n", []int{-1}, "line 1"},
 		{good + "\x00\x00", []int{1, -2}, "line 2"},
 		{" {\"step\":3,\"unknown\":[]} \r\n", []int{3}, ""},

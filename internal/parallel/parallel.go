@@ -13,7 +13,8 @@ import (
 // Run calls work for every item, on all processors, and consume for every result, in the order of
 // the items and on one goroutine. The first error of work, of consume or in the items stops
 // everything and is returned. Only a few items and results per processor are buffered.
-func Run[T, R any](ctx context.Context, items iter.Seq2[T, error], work func(T) (R, error), consume func(R) error) error {
+func Run[T, R any](ctx context.Context, items iter.Seq2[T, error],
+	work func(T) (R, error), consume func(R) error) error {
 	workers := runtime.GOMAXPROCS(0)
 	results := make(chan chan R, 4*workers)
 	group, ctx := errgroup.WithContext(ctx)

@@ -56,7 +56,8 @@ func Explain(text []byte, err error) error {
 	}
 	if s, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		if errors.Is(s.Err, jsontext.ErrDuplicateName) {
-			return &plain{place(text, int(s.ByteOffset), dottedKey(s.JSONPointer)) + "the key is there twice; want it once", err}
+			at := place(text, int(s.ByteOffset), dottedKey(s.JSONPointer))
+			return &plain{at + "the key is there twice; want it once", err}
 		}
 		return &plain{syntax(text, int(s.ByteOffset), s.Err.Error()), err}
 	}
@@ -135,9 +136,9 @@ func typeWords(t reflect.Type) string {
 	case reflect.Pointer:
 		return typeWords(t.Elem())
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return "a whole number"
+		return "an integer"
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return "a whole number that is not negative"
+		return "an integer that is not negative"
 	case reflect.Float32, reflect.Float64:
 		return "a number"
 	case reflect.String:

@@ -20,7 +20,8 @@ type PanicError struct {
 
 // Error names the executor and the program.
 func (e *PanicError) Error() string {
-	return fmt.Sprintf("executor %q failed at program %q, a fault of this build and not of the run's settings: %v", e.Executor, e.Program, e.Cause)
+	return fmt.Sprintf("executor %q failed at program %q, a bug in this build and not a problem of "+
+		"the run's settings: %v", e.Executor, e.Program, e.Cause)
 }
 
 // Unwrap returns the cause, if it is an error.

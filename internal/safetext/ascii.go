@@ -8,9 +8,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// greek are the names of the letters from α to ω; Α to Ω have the same order in Unicode.
-var greek = strings.Fields("alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho " +
-	"sigma sigma tau upsilon phi chi psi omega")
+// greek lists the names of the letters from α to ω; Α to Ω have the same order in Unicode.
+var greek = strings.Fields("alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu " +
+	"nu xi omicron pi rho sigma sigma tau upsilon phi chi psi omega")
 
 // ASCII returns text with every letter and digit beyond ASCII replaced: by its base form without
 // accents and typographic variants (é, ﬁ, ², ½ become e, fi, 2, 1/2); by its name if it is Greek;

@@ -126,7 +126,7 @@ type NotRegularError struct{ Mode fs.FileMode }
 
 // Error describes the type of the file.
 func (e *NotRegularError) Error() string {
-	what := "is no file"
+	what := "is not a file"
 	switch {
 	case e.Mode.IsDir():
 		what = "is a directory"
@@ -143,13 +143,15 @@ func (e *NotRegularError) Error() string {
 }
 
 // Is makes a directory match syscall.EISDIR, as the operating system's error does.
-func (e *NotRegularError) Is(target error) bool { return target == syscall.EISDIR && e.Mode.IsDir() }
+func (e *NotRegularError) Is(target error) bool {
+	return target == syscall.EISDIR && e.Mode.IsDir()
+}
 
 // OpenRegular opens a regular file for reading.
 func OpenRegular(name string) (*os.File, error) { return openRegular(name, os.O_RDONLY, 0) }
 
-// openRegular opens a regular file with flags of package os. It does not wait for the other end of a
-// named pipe; for regular files this makes no difference.
+// openRegular opens a regular file with flags of package os. It does not wait for the other end of
+// a named pipe; for regular files this makes no difference.
 func openRegular(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(name, flag|syscall.O_NONBLOCK|syscall.O_NOCTTY, perm)
 	if err != nil {

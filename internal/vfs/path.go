@@ -69,7 +69,8 @@ func (p Path) OpenFile(flag int, perm fs.FileMode) (File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if info != nil && flag&os.O_EXCL == 0 && info.Mode().IsRegular() && info.Sys().(*syscall.Stat_t).Nlink > 1 {
+		if info != nil && flag&os.O_EXCL == 0 && info.Mode().IsRegular() &&
+			info.Sys().(*syscall.Stat_t).Nlink > 1 {
 			return nil, fmt.Errorf("%s is in the way: it has another name, a hard link, whose content "+
 				"would change, too. Move it away, or put a copy in its place", p)
 		}

@@ -84,7 +84,8 @@ func (r *restartable) get(ctx context.Context) (*plugin.Client, error) {
 }
 
 // Check runs the kit on a running plugin with these settings.
-func Check(ctx context.Context, c *plugin.Client, settings map[string]any, options []sdktest.Option) (report sdktest.Report, err error) {
+func Check(ctx context.Context, c *plugin.Client, settings map[string]any,
+	options []sdktest.Option) (report sdktest.Report, err error) {
 	if _, err := c.Resolve(settings); err != nil {
 		return report, err
 	}

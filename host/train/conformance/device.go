@@ -48,7 +48,8 @@ func (d *Device) Close() {
 
 // Run executes p, and compiles it first unless its executable is cached. Programs are lowered as in
 // a training step.
-func (d *Device) Run(p *program.Program, inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
+func (d *Device) Run(p *program.Program,
+	inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	args := make([]*engine.Buffer, len(p.Inputs))
@@ -56,7 +57,8 @@ func (d *Device) Run(p *program.Program, inputs map[string]reference.Tensor) (ma
 	for i, in := range p.Inputs {
 		tensor, ok := inputs[in.Name]
 		if !ok || !tensor.Type.Equal(in.Type) {
-			return nil, fmt.Errorf("program %q: input %q is %s, got %s", p.Name, in.Name, in.Type, tensor.Type)
+			return nil, fmt.Errorf("program %q: input %q is %s, got %s",
+				p.Name, in.Name, in.Type, tensor.Type)
 		}
 		var err error
 		if args[i], err = upload(d.device, tensor); err != nil {

@@ -47,7 +47,8 @@ func (p *process[T]) close() {
 }
 
 // step computes one update of an opaque optimizer, on copies of the tensors.
-func step(ctx context.Context, p *process[*plugin.Stepper], tensor sdk.Tensor, in sdk.OpaqueStep) error {
+func step(ctx context.Context, p *process[*plugin.Stepper], tensor sdk.Tensor,
+	in sdk.OpaqueStep) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	name := tensor.Name
@@ -78,7 +79,8 @@ func step(ctx context.Context, p *process[*plugin.Stepper], tensor sdk.Tensor, i
 }
 
 // search runs one search of a quantizer, on copies of the tensors.
-func search(ctx context.Context, p *process[*plugin.Searcher], site sdk.Site, in sdk.SearchInput) error {
+func search(ctx context.Context, p *process[*plugin.Searcher], site sdk.Site,
+	in sdk.SearchInput) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	key := fmt.Sprintf("%q %v %v %v %d", site.Name, site.Shape, site.Layer, site.Map(), in.Steps)

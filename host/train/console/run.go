@@ -135,7 +135,8 @@ func (d *Run) draw(log string, now time.Time) {
 	if total := d.state.total; total > 0 {
 		share = min(1, float64(d.state.last.Step)/float64(total))
 	}
-	line := fmt.Sprintf("%3d%% %s%s%s", int(share*100), bar(int(share*barColumns), barColumns), gap, d.state.line())
+	line := fmt.Sprintf("%3d%% ", int(share*100)) + bar(int(share*barColumns), barColumns) +
+		gap + d.state.line()
 	text += truncate(line, d.opts.Width()-1) + eraseToEnd
 	d.write([]byte(text))
 	d.drawn, d.stale = now, false

@@ -61,7 +61,8 @@ func (d *Study) Watch(p Progress) {
 	if p.Ended != nil && p.Ended.Failed {
 		text += truncate(endLine(*p.Ended), width) + eraseToEnd + "\n"
 	}
-	line := bar(barColumns*p.Done/max(1, p.Total), barColumns) + gap + fmt.Sprintf("%d of %d cells done", p.Done, p.Total)
+	line := bar(barColumns*p.Done/max(1, p.Total), barColumns) + gap +
+		fmt.Sprintf("%d of %d cells done", p.Done, p.Total)
 	if p.Running > 0 {
 		line += gap + fmt.Sprintf("%d running", p.Running)
 	}

@@ -164,7 +164,8 @@ func (c *Client) call(ctx context.Context, site string, f func(context.Context) 
 }
 
 // callWithin is call with the given time limit; moreTime is appended to the message of a timeout.
-func (c *Client) callWithin(ctx context.Context, limit time.Duration, moreTime, site string, f func(context.Context) error) error {
+func (c *Client) callWithin(ctx context.Context, limit time.Duration, moreTime, site string,
+	f func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := f(limited)
@@ -219,10 +220,11 @@ func (c *Client) ended(err error) *Error {
 	case <-p.exited:
 		return c.withOutput(failure(ErrShutdown, "%s", p.ending()))
 	case <-time.After(deathNotice):
+		what := "closed its connection"
 		if len(c.info) == 0 { // it has never answered
-			return failure(ErrShutdown, "cannot be reached at the address of its handshake: %s", status.Convert(err).Message())
+			what = "cannot be reached at the address of its handshake"
 		}
-		return failure(ErrShutdown, "closed its connection: %s", status.Convert(err).Message())
+		return failure(ErrShutdown, "%s: %s", what, status.Convert(err).Message())
 	}
 }
 

@@ -226,7 +226,8 @@ func (f *Finder) examine(ctx context.Context, name string, opts Options) []Listi
 }
 
 // Start finds a plugin by name or path and starts it; see [Finder.Find] and [Start].
-func (f *Finder) Start(ctx context.Context, name string, kind sdk.Kind, opts Options) (*Client, error) {
+func (f *Finder) Start(ctx context.Context, name string, kind sdk.Kind,
+	opts Options) (*Client, error) {
 	exe, err := f.Find(ctx, name)
 	if err != nil {
 		return nil, err

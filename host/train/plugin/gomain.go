@@ -29,7 +29,8 @@ func holdsMain(dir string) bool {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, name), nil, parser.PackageClauseOnly)
+		path := filepath.Join(dir, name)
+		parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.PackageClauseOnly)
 		if err == nil && parsed.Name.Name == "main" {
 			return true
 		}
@@ -41,7 +42,8 @@ func holdsMain(dir string) bool {
 // sources and toolchain. name is for messages.
 func (f *Finder) build(ctx context.Context, name, dir string) (Executable, error) {
 	if f.CacheDir == "" {
-		return Executable{}, errors.New("there is no cache directory to build into: set HOME or XDG_CACHE_HOME")
+		return Executable{}, errors.New(
+			"there is no cache directory to build into: set HOME or XDG_CACHE_HOME")
 	}
 	tool, err := gotool.Find(ctx, dir, f.Notify)
 	if err != nil {
@@ -74,7 +76,8 @@ func (f *Finder) compile(ctx context.Context, tool *gotool.Tool, dir, target str
 	entries, _ := os.ReadDir(f.CacheDir)
 	for _, e := range entries {
 		info, err := e.Info()
-		if err == nil && e.IsDir() && cacheEntry.MatchString(e.Name()) && time.Since(info.ModTime()) > keepBuilds {
+		old := err == nil && time.Since(info.ModTime()) > keepBuilds
+		if old && e.IsDir() && cacheEntry.MatchString(e.Name()) {
 			_ = os.RemoveAll(filepath.Join(f.CacheDir, e.Name()))
 		}
 	}
@@ -84,7 +87,8 @@ func (f *Finder) compile(ctx context.Context, tool *gotool.Tool, dir, target str
 	}
 	defer os.RemoveAll(scratch)
 	built := filepath.Join(scratch, filepath.Base(target))
-	if _, err := tool.Output(ctx, dir, "build", "-trimpath", "-buildvcs=false", "-o", built, "."); err != nil {
+	_, err = tool.Output(ctx, dir, "build", "-trimpath", "-buildvcs=false", "-o", built, ".")
+	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
@@ -114,7 +118,8 @@ func sourceKey(ctx context.Context, tool *gotool.Tool, dir string) (string, erro
 	if err != nil {
 		return "", err
 	}
-	env, err := tool.Output(ctx, dir, "env", "GOFLAGS", "GOEXPERIMENT", "CGO_ENABLED", "CGO_LDFLAGS", "CC", "CXX")
+	env, err := tool.Output(ctx, dir, "env",
+		"GOFLAGS", "GOEXPERIMENT", "CGO_ENABLED", "CGO_LDFLAGS", "CC", "CXX")
 	if err != nil {
 		return "", err
 	}

@@ -24,12 +24,14 @@ type keeper struct {
 	origin   *Client // restarted to start the process; it may be closed
 	running  *Client // nil: not running
 	call     string  // the kind of call, for messages: step or search
-	attach   func(context.Context, *Client) error
+	attach   callFunc
 	memory   *sharedMemory
 	own      []float32 // the host's private copy
 	variable string    // environment variable that sets the time limit
 	timeout  time.Duration
 }
+
+type callFunc func(context.Context, *Client) error
 
 // result is a tensor that a call writes: offset in bytes, shape, and names for messages.
 type result struct {
@@ -44,7 +46,8 @@ var pauses = []time.Duration{0, 100 * time.Millisecond, 2 * time.Second}
 // open creates the memory and starts the process, which lives until Close, even if ctx is canceled.
 // timeout is the time limit of calls, unless the environment variable sets another. Errors are
 // [*Error].
-func (k *keeper) open(ctx context.Context, bytes int64, variable string, timeout time.Duration) error {
+func (k *keeper) open(ctx context.Context, bytes int64, variable string,
+	timeout time.Duration) error {
 	k.variable, k.timeout = variable, timeout
 	if text := os.Getenv(variable); text != "" {
 		limit, err := time.ParseDuration(text)
@@ -97,7 +100,7 @@ func (k *keeper) view(at int64, shape []int) []float32 {
 
 // ask makes a call and copies the results in list. After a crash or a timeout, it restarts the
 // plugin and repeats the call, at most twice. Errors are [*Error].
-func (k *keeper) ask(ctx context.Context, step int, call func(context.Context, *Client) error, list []result) (err error) {
+func (k *keeper) ask(ctx context.Context, step int, call callFunc, list []result) (err error) {
 	for i, pause := range pauses {
 		time.Sleep(pause)
 		if err = k.try(ctx, call, list); err == nil {
@@ -112,7 +115,7 @@ func (k *keeper) ask(ctx context.Context, step int, call func(context.Context, *
 		}
 		k.stop()
 		if i+1 < len(pauses) {
-			k.origin.opts.Logger.Warn("a "+k.call+" of a plugin is tried again", "step", step,
+			k.origin.opts.Logger.Warn("a "+k.call+" of a plugin is repeated", "step", step,
 				"after", pauses[i+1], "error", err)
 		}
 	}
@@ -123,7 +126,7 @@ func (k *keeper) ask(ctx context.Context, step int, call func(context.Context, *
 
 // try starts the plugin, unless it is running, makes the call once, copies its results, and
 // verifies that they are finite.
-func (k *keeper) try(ctx context.Context, call func(context.Context, *Client) error, list []result) error {
+func (k *keeper) try(ctx context.Context, call callFunc, list []result) error {
 	if k.running == nil {
 		if err := k.start(ctx); err != nil {
 			return err
@@ -136,7 +139,9 @@ func (k *keeper) try(ctx context.Context, call func(context.Context, *Client) er
 		return sharing(err)
 	}
 	c, hint := k.running, " ("+k.variable+"=5m allows five minutes)"
-	err := c.callWithin(ctx, k.timeout, hint, "", func(ctx context.Context) error { return call(ctx, c) })
+	err := c.callWithin(ctx, k.timeout, hint, "", func(ctx context.Context) error {
+		return call(ctx, c)
+	})
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,8 @@ func newSharedMemory(bytes int64) (_ *sharedMemory, err error) {
 	}
 	m := &sharedMemory{file: os.NewFile(uintptr(fd), "memory to share")}
 	if err = unix.Fallocate(fd, 0, 0, bytes); err == nil {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS,
+			unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
 	}
 	if err != nil {
 		m.close()
@@ -29,6 +30,8 @@ func newSharedMemory(bytes int64) (_ *sharedMemory, err error) {
 }
 
 // path returns the path at which a plugin opens the file.
-func (m *sharedMemory) path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), m.file.Fd()) }
+func (m *sharedMemory) path() string {
+	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), m.file.Fd())
+}
 
 func (m *sharedMemory) close() { _ = m.file.Close() }

@@ -12,7 +12,8 @@ import (
 type sharedMemory struct{ file *os.File }
 
 func newSharedMemory(int64) (*sharedMemory, error) {
-	return nil, errors.New("opaque optimizers and searches of quantizers need Linux: elsewhere there is no memory that a plugin can share and cannot make shorter")
+	return nil, errors.New("opaque optimizers and searches of quantizers need Linux: " +
+		"other systems have no shared memory that a plugin cannot truncate")
 }
 
 func (*sharedMemory) path() string { return "" }

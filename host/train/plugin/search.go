@@ -33,7 +33,8 @@ const (
 
 // NewSearcher starts another process of the plugin of c and attaches the memory of the weights, for
 // a run of steps steps. The process lives until Close, even without c or ctx. Errors are [*Error].
-func NewSearcher(ctx context.Context, c *Client, list []SearchedSite, steps int) (*Searcher, error) {
+func NewSearcher(ctx context.Context, c *Client, list []SearchedSite,
+	steps int) (*Searcher, error) {
 	s := &Searcher{layout: client.ArrangeSites(list), sites: map[string]int{}, steps: steps}
 	for i, p := range s.layout.Sites {
 		s.sites[p.Name] = i
@@ -91,6 +92,8 @@ func (s *Searcher) Search(ctx context.Context, step int, weights []string) error
 			list = append(list, result{p.Next[i], st.Shape, w, "the state " + st.Name})
 		}
 	}
-	call := func(ctx context.Context, c *Client) error { return c.quantizer.Search(ctx, step, s.steps, sites) }
+	call := func(ctx context.Context, c *Client) error {
+		return c.quantizer.Search(ctx, step, s.steps, sites)
+	}
 	return s.ask(ctx, step, call, list)
 }

@@ -48,7 +48,8 @@ func (o Options) withDefaults() (Options, error) {
 	if text := os.Getenv(TimeoutVariable); text != "" {
 		var err error
 		if usual, err = time.ParseDuration(text); err != nil || usual < time.Second {
-			return o, failure(ErrStart, "%s is %q: want a time of at least 1s, such as 30s or 2m", TimeoutVariable, text)
+			return o, failure(ErrStart, "%s is %q: want a time of at least 1s, such as 30s or 2m",
+				TimeoutVariable, text)
 		}
 	}
 	o.StartTimeout = cmp.Or(o.StartTimeout, usual)
@@ -242,7 +243,8 @@ func (c *Client) describe(ctx context.Context) error {
 		return nil
 	}
 	if serves != "" {
-		return failure(ErrKind, "is of the kind %s, but a plugin of the kind %s is needed here", serves, c.kind)
+		return failure(ErrKind, "is of the kind %s, but a plugin of the kind %s is needed here",
+			serves, c.kind)
 	}
 	return failure(ErrProtocol, "serves neither a quantizer nor an optimizer")
 }
@@ -268,7 +270,8 @@ func checksum(path, pinned string) (string, error) {
 	}
 	sum := hex.EncodeToString(h.Sum(nil))
 	if pinned != "" && !strings.EqualFold(pinned, sum) {
-		return "", failure(ErrChecksum, "its SHA-256 is %s, but %s is pinned: take the plugin that was meant, or change sha256 in the TOML file", sum, pinned)
+		return "", failure(ErrChecksum, "its SHA-256 is %s, but %s is pinned: use the plugin with that "+
+			"hash, or change sha256 in the TOML file", sum, pinned)
 	}
 	return sum, nil
 }

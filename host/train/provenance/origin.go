@@ -68,7 +68,8 @@ func LoadRun(dir rundir.Dir, use func(step.LoadFunc) error) (*Origin, error) {
 			return err
 		}
 		from.Step = f.Step
-		from.Files = []huggingface.Part{{File: filepath.Join(dir.Checkpoints().Base(), checkpoint.FileName(f.Step)), SHA256: f.Digest()}}
+		file := filepath.Join(dir.Checkpoints().Base(), checkpoint.FileName(f.Step))
+		from.Files = []huggingface.Part{{File: file, SHA256: f.Digest()}}
 		return use(Evaluated(f))
 	})
 	if err != nil {
@@ -78,7 +79,8 @@ func LoadRun(dir rundir.Dir, use func(step.LoadFunc) error) (*Origin, error) {
 }
 
 // LoadHub calls use with the weights of a Hugging Face checkpoint, read as model m with settings s.
-func LoadHub(dir vfs.Path, s architecture.Settings, m model.Model, use func(step.LoadFunc) error) (from *Origin, err error) {
+func LoadHub(dir vfs.Path, s architecture.Settings, m model.Model,
+	use func(step.LoadFunc) error) (from *Origin, err error) {
 	c, err := huggingface.Open(dir, huggingface.Options{Context: s.Context, Pairs: s.RopePairs})
 	if err != nil {
 		return nil, err
@@ -145,7 +147,8 @@ func Floats(t safetensors.Tensor) ([]float32, error) {
 	return safetensors.Values[float32](t)
 }
 
-func widened[T safetensors.Element](t safetensors.Tensor, float func(T) float32) ([]float32, error) {
+func widened[T safetensors.Element](t safetensors.Tensor,
+	float func(T) float32) ([]float32, error) {
 	values, err := safetensors.Values[T](t)
 	out := make([]float32, len(values))
 	for i, v := range values {

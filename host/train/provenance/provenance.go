@@ -40,7 +40,7 @@ type Record struct {
 	// hashes.
 	Data    []File       `json:"data,omitempty"`
 	Plugins []build.Used `json:"plugins"`
-	// Programs maps names to the hashes of programs; see assembly.Programs.Hashes.
+	// Programs maps names to the hashes of programs; see build.Programs.Hashes.
 	Programs map[string]string `json:"programs"`
 }
 
@@ -84,14 +84,15 @@ func ReadTo(dir rundir.Dir, to any) error {
 	path := dir.Provenance()
 	text, err := path.ReadFile()
 	if err != nil {
-		err = fmt.Errorf("what the run was made of cannot be read: %w", err)
+		err = fmt.Errorf("the provenance of the run cannot be read: %w", err)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = &DescriptionError{err}
 		}
 		return err
 	}
 	if err := plainjson.Unmarshal(text, to); err != nil {
-		return &DescriptionError{fmt.Errorf("what the run was made of cannot be read: %s: %w", path, err)}
+		err = fmt.Errorf("the provenance of the run cannot be read: %s: %w", path, err)
+		return &DescriptionError{err}
 	}
 	return nil
 }
@@ -118,8 +119,8 @@ func (p *Record) CheckOwner(dir rundir.Dir, step int, m checkpoint.Meta) error {
 		return err
 	}
 	if id != p.Run {
-		return fmt.Errorf("%s: the checkpoint %s belongs to another run (%s; this one is %s): move it away",
-			dir, checkpoint.FileName(step), id, p.Run)
+		return fmt.Errorf("%s: the checkpoint %s belongs to another run (%s; this one is %s): "+
+			"move it away", dir, checkpoint.FileName(step), id, p.Run)
 	}
 	return nil
 }
@@ -148,7 +149,8 @@ const (
 // Metadata returns the checkpoint metadata of a run with this identity and progress.
 func Metadata(identity string, done Progress, build engine.BuildInfo) (checkpoint.Meta, error) {
 	m := checkpoint.Meta{}
-	return m, errors.Join(m.Set(identityKey, identity), m.Set(ProgressKey, done), m.Set(BuildKey, build))
+	return m, errors.Join(
+		m.Set(identityKey, identity), m.Set(ProgressKey, done), m.Set(BuildKey, build))
 }
 
 // Tokens describes the vocabulary of a model: the tokenizer that gives its token ids their meaning.

@@ -224,7 +224,8 @@ func (r *Run) read() error {
 }
 
 // sharedNumbers are the numbers that mean the same in records and in summaries.
-var sharedNumbers = []string{"tokens", "seconds", "error_norm2", "error_rel", "distance", "val_loss", "val_ppl", "skipped", "uncorrected"}
+var sharedNumbers = []string{"tokens", "seconds", "error_norm2", "error_rel", "distance",
+	"val_loss", "val_ppl", "skipped", "uncorrected"}
 
 // lastNumbers returns the newest numbers, by their names in a summary, of records and evaluations.
 func lastNumbers(path vfs.Path) (map[string]float64, error) {
@@ -357,7 +358,9 @@ func Varying(list []*Run, most int) (names []string) {
 		}
 		columns, firsts[values] = append(columns, c), c
 	}
-	slices.SortStableFunc(columns, func(a, b *column) int { return cmp.Compare(a.distinct, b.distinct) })
+	slices.SortStableFunc(columns, func(a, b *column) int {
+		return cmp.Compare(a.distinct, b.distinct)
+	})
 	for _, c := range columns[:min(len(columns), most)] {
 		names = append(names, c.shown)
 	}

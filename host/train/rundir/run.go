@@ -63,7 +63,9 @@ func (r *Run) Results() []Result { return r.results }
 
 // Result returns the number with that name.
 func (r *Run) Result(name string) (float64, bool) {
-	i, ok := slices.BinarySearchFunc(r.results, name, func(a Result, name string) int { return strings.Compare(a.Name, name) })
+	i, ok := slices.BinarySearchFunc(r.results, name, func(a Result, name string) int {
+		return strings.Compare(a.Name, name)
+	})
 	if !ok {
 		return 0, false
 	}
@@ -108,7 +110,9 @@ func (r *Run) Lookup(name string) (text string, ok bool) {
 }
 
 func (r *Run) entry(key string) (value string, ok bool) {
-	i, ok := slices.BinarySearchFunc(r.config, key, func(a Entry, key string) int { return strings.Compare(a.Key, key) })
+	i, ok := slices.BinarySearchFunc(r.config, key, func(a Entry, key string) int {
+		return strings.Compare(a.Key, key)
+	})
 	if !ok {
 		return "", false
 	}
@@ -178,7 +182,8 @@ func ParseCondition(text string) (Condition, error) {
 			}
 		}
 	}
-	return Condition{}, fmt.Errorf("%q is not a condition: want NAME=VALUE, or != < <= > >= ~ in place of =", text)
+	return Condition{}, fmt.Errorf("%q is not a condition: "+
+		"want NAME=VALUE, or != < <= > >= ~ in place of =", text)
 }
 
 // Holds reports whether a run satisfies the condition.

@@ -31,7 +31,7 @@ const (
 	TrajectoryFile = "trajectory.jsonl"       // the optimization path of a problem without data
 	SamplesFile    = "samples.jsonl"          // texts that a language model generated during training
 	TokenizerFile  = tokenizer.DefinitionFile // the tokenizer of the data, unless it is built in
-	ModelFile      = "config.json"            // copied from the Hugging Face checkpoint of the initial model
+	ModelFile      = "config.json"            // from the Hugging Face checkpoint of the initial model
 	checkpointDir  = "checkpoints"
 	tensorboardDir = "tensorboard"
 )
@@ -77,7 +77,9 @@ func (d Dir) Checkpoints() vfs.Path { return d.Join(checkpointDir) }
 // killed. The caller must hold the lock.
 func (d Dir) RemoveAbandoned() error {
 	names := append([]string{ConfigFile, ProvenanceFile, SummaryFile, ModelFile}, tokenizer.Files...)
-	return atomicfile.RemoveAbandoned(d.Path, func(name string) bool { return slices.Contains(names, name) })
+	return atomicfile.RemoveAbandoned(d.Path, func(name string) bool {
+		return slices.Contains(names, name)
+	})
 }
 
 // Lock returns the path of the file that is locked while the run is being trained.
@@ -87,7 +89,7 @@ func (d Dir) Lock() vfs.Path { return d.Join(vfs.LockFile) }
 const (
 	StudyFile  = "study.toml" // the definition of the study
 	StudyCells = "cells"      // a directory for each cell; for a trained cell, its run directory
-	StudyModel = "model"      // run directory of a cell that is quantized without training, in that of the cell
+	StudyModel = "model"      // in the directory of a cell that is quantized without training: its run
 	StudyStale = "stale"      // run directories that were moved away because they are outdated
 )
 
@@ -150,7 +152,8 @@ func ReadFiles(files map[string][]byte, folder vfs.Path, names []string) error {
 			}
 		}
 		if len(more) > maxTemplates {
-			return fmt.Errorf("%s has %d templates of conversations, want at most %d", folder.Join(tokenizer.TemplateFolder), len(more), maxTemplates)
+			return fmt.Errorf("%s has %d chat templates, want at most %d",
+				folder.Join(tokenizer.TemplateFolder), len(more), maxTemplates)
 		}
 		names = slices.Concat(names, more)
 	}

@@ -43,7 +43,8 @@ func (s Plugin) ownModule(ctx context.Context, tool *gotool.Tool) (*pluginModule
 		return s.published()
 	}
 	if _, err := tool.Output(ctx, s.Parent, "list", "-m", Module); err != nil {
-		return nil, fmt.Errorf("the module of %s does not require %s: run go get %[2]s there, choose a directory outside of it, or give --sdk\n%w", around, Module, err)
+		return nil, fmt.Errorf("the module of %s does not require %s: run go get %[2]s there, choose a "+
+			"directory outside of it, or give --sdk\n%w", around, Module, err)
 	}
 	return nil, nil
 }
@@ -71,8 +72,9 @@ func (s Plugin) published() (*pluginModule, error) {
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok || !isPublished(info) {
-		return nil, errors.New("this cage was built from source of no published version: " +
-			"give --sdk DIR, the directory of that source, or write the plugin inside a module that requires " + Module)
+		return nil, errors.New("this cage was not built from a published version: " +
+			"give --sdk DIR, the directory of its source, " +
+			"or write the plugin inside a module that requires " + Module)
 	}
 	return &pluginModule{name: s.Name, version: info.Main.Version}, nil
 }
@@ -85,7 +87,9 @@ func isPublished(info *debug.BuildInfo) bool {
 	if info.Main.Path != Module || !strings.HasPrefix(version, "v") || strings.Contains(version, "+") {
 		return false
 	}
-	inCopy := slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "vcs.revision" })
+	inCopy := slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool {
+		return s.Key == "vcs.revision"
+	})
 	return !(inCopy && module.IsPseudoVersion(version))
 }
 
@@ -96,7 +100,8 @@ func isPublished(info *debug.BuildInfo) bool {
 // build does not need. Instead, write copies all requirements of cage's own module, which
 // needs no graph, and then removes the unused ones. The result is the same, and on a machine
 // where cage was built it needs no network.
-func (m pluginModule) write(ctx context.Context, tool *gotool.Tool, dir string) (notice, err error) {
+func (m pluginModule) write(ctx context.Context, tool *gotool.Tool,
+	dir string) (notice, err error) {
 	source, sums, notice := m.sdk(ctx, tool, dir)
 	if notice != nil {
 		return notice, errors.Join(ctx.Err(), m.save(dir, "", nil))
@@ -113,28 +118,33 @@ func (m pluginModule) write(ctx context.Context, tool *gotool.Tool, dir string) 
 	for _, r := range of.Require {
 		required = append(required, r.Mod)
 	}
-	kept, err := os.ReadFile(filepath.Join(source, "go.sum"))
+	goSum, err := os.ReadFile(filepath.Join(source, "go.sum"))
 	if err != nil {
 		return nil, err
 	}
-	if err := atomicfile.WriteBytes(vfs.At(dir).Join("go.sum"), append([]byte(sums), kept...)); err != nil {
+	err = atomicfile.WriteBytes(vfs.At(dir).Join("go.sum"), append([]byte(sums), goSum...))
+	if err != nil {
 		return nil, err
 	}
 	if err := m.save(dir, of.Go.Version, required); err != nil {
 		return nil, err
 	}
-	used, notice := tool.Output(ctx, dir, "list", "-deps", "-test", "-f", "{{with .Module}}{{.Path}}{{end}}", ".")
+	used, notice := tool.Output(ctx, dir, "list", "-deps", "-test",
+		"-f", "{{with .Module}}{{.Path}}{{end}}", ".")
 	if notice != nil {
 		return notice, ctx.Err()
 	}
 	paths := strings.Fields(string(used))
-	required = slices.DeleteFunc(required, func(m module.Version) bool { return !slices.Contains(paths, m.Path) })
+	required = slices.DeleteFunc(required, func(m module.Version) bool {
+		return !slices.Contains(paths, m.Path)
+	})
 	return nil, m.save(dir, of.Go.Version, required)
 }
 
 // sdk returns the directory of the required version of cage's module, and its lines of
 // go.sum.
-func (m pluginModule) sdk(ctx context.Context, tool *gotool.Tool, dir string) (source, sums string, err error) {
+func (m pluginModule) sdk(ctx context.Context, tool *gotool.Tool,
+	dir string) (source, sums string, err error) {
 	if m.source != "" {
 		return m.source, "", nil
 	}
@@ -146,7 +156,9 @@ func (m pluginModule) sdk(ctx context.Context, tool *gotool.Tool, dir string) (s
 	if err := json.Unmarshal(out, &fetched); err != nil {
 		return "", "", fmt.Errorf("go mod download: %w", err)
 	}
-	return fetched.Dir, fmt.Sprintf("%s %s %s\n%[1]s %[2]s/go.mod %[4]s\n", Module, m.version, fetched.Sum, fetched.GoModSum), nil
+	sums = fmt.Sprintf("%s %s %s\n%[1]s %[2]s/go.mod %[4]s\n",
+		Module, m.version, fetched.Sum, fetched.GoModSum)
+	return fetched.Dir, sums, nil
 }
 
 // save writes go.mod. If goVersion is empty, the file is incomplete.

@@ -85,7 +85,8 @@ func (s Plugin) Check() error {
 		return fmt.Errorf("unknown language %q: use %s", s.Language, strings.Join(Languages, ", "))
 	}
 	if !s.inGo() && s.Source != "" {
-		return fmt.Errorf("--sdk is for plugins in Go: a plugin in Python finds cage_sdk where pip has installed it")
+		return errors.New("--sdk is for plugins in Go: a plugin in Python imports cage_sdk, " +
+			"which pip installs")
 	}
 	if slices.Contains(ignored, s.Name) {
 		return fmt.Errorf("plugin name %q: Go ignores directories of this name; choose another", s.Name)
@@ -96,7 +97,8 @@ func (s Plugin) Check() error {
 // Write creates the directory with all its files, or nothing. settings are environment variables
 // with which the go command reuses compiled libraries; notice is the reason why the requirements of
 // a new module are not complete yet. inform receives progress messages.
-func (s Plugin) Write(ctx context.Context, inform func(string)) (settings string, notice, err error) {
+func (s Plugin) Write(ctx context.Context,
+	inform func(string)) (settings string, notice, err error) {
 	if !s.inGo() {
 		return "", nil, s.place(func(string) error { return nil })
 	}
@@ -179,7 +181,8 @@ func (s Plugin) render(dir, from string) error {
 				return fmt.Errorf("template %s: %w", t.Name(), err)
 			}
 		}
-		if err := atomicfile.WriteBytes(vfs.At(dir).Join(strings.TrimSuffix(t.Name(), ".tmpl")), content); err != nil {
+		file := vfs.At(dir).Join(strings.TrimSuffix(t.Name(), ".tmpl"))
+		if err := atomicfile.WriteBytes(file, content); err != nil {
 			return err
 		}
 	}
