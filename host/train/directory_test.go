@@ -69,7 +69,7 @@ func TestStoppedWhileItBegan(t *testing.T) {
 			refused(t, "without --resume", testrun.Again(t, cfg), train.Options{}, "--resume")
 			var log bytes.Buffer
 			testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
-			if !strings.Contains(log.String(), "begins again") {
+			if !strings.Contains(log.String(), "starts again") {
 				t.Errorf("nothing is said of it: %s", &log)
 			}
 			sameDirectory(t, name, whole.Train.Out, cfg.Train.Out)
@@ -122,7 +122,7 @@ func TestTornRecordBehindCheckpoint(t *testing.T) {
 	}
 	var log bytes.Buffer
 	testrun.Train(t, testrun.Again(t, cfg), train.Options{Resume: true, Logger: hclog.New(&hclog.LoggerOptions{Output: &log})})
-	if !strings.Contains(log.String(), "damaged behind the checkpoint") {
+	if !strings.Contains(log.String(), "records after the checkpoint were damaged") {
 		t.Errorf("nothing is said of it: %s", &log)
 	}
 	sameDirectory(t, "torn records", whole.Train.Out, cfg.Train.Out)

@@ -215,7 +215,7 @@ func TestTarget(t *testing.T) {
 	if path, err := atomicfile.Target(in("new")); err != nil || path.Name != in("new") {
 		t.Errorf("a new file: %v, %v", path, err)
 	}
-	for name, want := range map[string]string{"pipe": "no regular file", ".": "no regular file", "dangling": "leads nowhere"} {
+	for name, want := range map[string]string{"pipe": "not a regular file", ".": "not a regular file", "dangling": "leads nowhere"} {
 		if path, err := atomicfile.Target(in(name)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, %v", name, path, err)
 		}
