@@ -218,14 +218,13 @@ func StepsOf(setting float64, steps int) int {
 // only problems that exist for every number.
 func (s ScheduleSettings) Problem(steps int) (p schema.Problem, found bool) {
 	warmup, decay := s.WarmupSteps(steps), portion(s.Decay, steps)
-	p = schema.Problem{Key: "schedule.warmup", With: []string{"train.steps"}}
+	p = schema.Problem{Key: "schedule.warmup"}
 	switch {
 	case s.Warmup >= 1 && s.Warmup != math.Trunc(s.Warmup):
-		p.With = nil
 		p.Found = "the float " + schema.Decimal(s.Warmup)
 		p.Hint = "want a fraction of the steps below 1, or an integer number of steps"
 	case s.Kind == WSD && s.Shape == ExponentialDecay && s.Floor == 0:
-		p.Key, p.With = "schedule.floor", []string{"schedule.kind", "schedule.decay_shape"}
+		p.Key = "schedule.floor"
 		p.Found = fmt.Sprintf("the float 0 with decay_shape = %q", s.Shape)
 		p.Hint = "want a floor above 0, to which the rate falls by the same factor at each step"
 	case steps == 0:
@@ -234,7 +233,7 @@ func (s ScheduleSettings) Problem(steps int) (p schema.Problem, found bool) {
 		p.Found = fmt.Sprintf("a warm-up of %d steps in a run of %d", warmup, steps)
 		p.Hint = "want at most train.steps, or a fraction below 1"
 	case s.Kind == WSD && warmup+decay > steps:
-		p.Key, p.With = "schedule.decay", []string{"schedule.warmup", "schedule.kind", "train.steps"}
+		p.Key = "schedule.decay"
 		p.Found = fmt.Sprintf("a warm-up of %d and a decay of %d steps in a run of %d",
 			warmup, decay, steps)
 		p.Hint = "want at most train.steps for both together"

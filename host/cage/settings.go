@@ -113,13 +113,13 @@ func (s *Settings) Keys(quantized func() bool) []schema.Key {
 func (s Settings) Check() (out schema.Problems) {
 	m := s.OsciReset
 	out.Unless(m.By == byEdge || m.Window <= m.Every-2, schema.Problem{
-		Key: "method.reset_window", With: []string{"method.reset_every"},
+		Key:   "method.reset_window",
 		Found: fmt.Sprintf("%d steps of every %d", m.Window, m.Every),
 		Hint: fmt.Sprintf("want at most %d: a period has its first step before the window, "+
 			"and the reset after it", m.Every-2)})
 	p := s.PARQ
 	out.Unless(p.AnnealStart < p.AnnealEnd, schema.Problem{
-		Key: "method.anneal_end", With: []string{"method.anneal_start"},
+		Key:   "method.anneal_end",
 		Found: fmt.Sprintf("%g, and the annealing begins at %g", p.AnnealEnd, p.AnnealStart),
 		Hint:  "want a larger value"})
 	return out

@@ -290,8 +290,7 @@ func Arguments(keys []Key) (args []string) {
 
 // Problem describes a key whose value does not fit those of other keys.
 type Problem struct {
-	Key   string   // full and dotted
-	With  []string // the other keys; if one of them is invalid itself, the problem is not reported
+	Key   string // full and dotted
 	Found string
 	Hint  string // what would be right
 }

@@ -232,20 +232,18 @@ func (s Settings) checkSizes() (out schema.Problems) {
 		}
 	}
 	out.Unless(s.RopeHigh > s.RopeLow, schema.Problem{Key: "model.rope_high",
-		With:  []string{"model.rope_low"},
 		Found: schema.Describe(s.RopeHigh) + " with model.rope_low = " + schema.Decimal(s.RopeLow),
 		Hint:  "want a number above model.rope_low"})
 	if s.Heads == 0 || s.Width == 0 {
 		return out
 	}
 	out.Unless(s.KVHeads == 0 || s.Heads%s.KVHeads == 0, schema.Problem{Key: "model.kv_heads",
-		With:  []string{"model.heads", "model.width"},
 		Found: fmt.Sprintf("%d heads of keys and values for %d heads", s.KVHeads, s.Heads),
 		Hint:  "want a divisor of model.heads"})
 	out.Unless(s.HeadSize%2 == 0, schema.Problem{Key: "model.head_size",
 		Found: fmt.Sprintf("the odd number %d", s.HeadSize), Hint: "want an even number"})
 	out.Unless(s.HeadSize > 0 || s.Width%s.Heads == 0 && s.Width/s.Heads%2 == 0,
-		schema.Problem{Key: "model.heads", With: []string{"model.width"},
+		schema.Problem{Key: "model.heads",
 			Found: fmt.Sprintf("%d heads for a width of %d", s.Heads, s.Width),
 			Hint:  "want width/heads to be a whole, even number, or model.head_size"})
 	return out
@@ -262,7 +260,6 @@ func (s Settings) checkLists() (out schema.Problems) {
 		{"model.start", len(s.Start), s.Rows * s.Dimension, "model.rows × model.dimension"},
 	} {
 		out.Unless(l.have == 0 || l.have == l.want, schema.Problem{Key: l.key,
-			With:  []string{"model.dimension", "model.rows"},
 			Found: fmt.Sprintf("%d numbers", l.have), Hint: fmt.Sprintf("want %d: %s", l.want, l.words)})
 	}
 	return out

@@ -423,9 +423,11 @@ func roleTable(role string, p *Plugin) table {
 
 func overrideTable(o *Override, p *Plugin) table {
 	roles := append([]string{RoleWeights, RoleActivations, roleBoth}, ownRoles...)
-	return table{name: "quantizer.overrides", list: true, plugin: p, example: `"absmax"`, sample: overrideSample,
-		doc: "Another quantizer, or none, for some weights and activations instead of those of the tables above.\n" +
-			"At least one of match, layers, from and to must be given. The last override that matches wins. " + aboutParams,
+	return table{name: "quantizer.overrides", list: true, plugin: p, example: `"absmax"`,
+		sample: overrideSample,
+		doc: "Another quantizer, or none, for some weights and activations, instead of those of the\n" +
+			"tables above. At least one of match, layers, from and to is required. The last matching\n" +
+			"override wins. " + aboutParams,
 		keys: append([]schema.Key{
 			{Name: "match", To: &o.Match, Is: schema.Patterns(), Optional: "all",
 				Doc: "names of parameters (weights) and sites (activations); `*` matches any number of " +
@@ -439,9 +441,11 @@ func overrideTable(o *Override, p *Plugin) table {
 					"weights; backward: weights and activations in the products of the backward pass; all: all " +
 					"of these"},
 			{Name: "from", To: &o.From, Is: schema.From(1, schema.Most), Default: 1,
-				Doc: "the first step with the override. Earlier versions changed the quantizers of a run; a training now has the same ones in all its steps, and only evaluations of such runs use from and to"},
+				Doc: "first step of the override, in runs of earlier versions, in which quantizers " +
+					"changed during training. Now training uses the same quantizers at all steps, and " +
+					"only evaluations of such runs use from and to"},
 			{Name: "to", To: &o.To, Is: schema.From(0, schema.Most), Default: 0,
-				Doc: "the last step with the override; 0: the last one of the run. See from"},
+				Doc: "last step of the override; 0: the last step of the run"},
 		}, quantizerKeys(p)...)}
 }
 

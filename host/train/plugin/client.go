@@ -8,8 +8,8 @@
 //
 // Package sdk/client implements the protocol, over hashicorp/go-plugin. Both sides create a
 // certificate for the single connection and use TLS, which plugins in other languages may
-// omit. The socket is in a directory that only the user can access. docs/reference/security.md lists
-// the permissions of plugins, and the defenses against hostile ones.
+// omit. The socket is in a directory that only the user can access. docs/reference/security.md
+// lists the permissions of plugins, and the defenses against hostile ones.
 package plugin
 
 import (
