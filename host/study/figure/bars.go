@@ -78,14 +78,14 @@ func (b *Bars) draw(c draw.Canvas, p *plot.Plot, dots bool) {
 	at := heights(c, p)
 	width := (x(1) - x(0)) * groupShare / vg.Length(len(b.Series))
 	for g := range b.Groups {
-		var places []int // the series that have a bar, or a gap, in this group
+		var present []int // the series that have a bar, or a gap, in this group
 		for i, s := range b.Series {
 			if g < len(s.Bars) && !s.Bars[g].Absent {
-				places = append(places, i)
+				present = append(present, i)
 			}
 		}
-		left := x(float64(g)) - width*vg.Length(len(places))/2
-		for n, i := range places {
+		left := x(float64(g)) - width*vg.Length(len(present))/2
+		for n, i := range present {
 			bar := b.Series[i].Bars[g]
 			if !b.Y.drawable(bar.Y) {
 				continue
@@ -99,7 +99,8 @@ func (b *Bars) draw(c draw.Canvas, p *plot.Plot, dots bool) {
 			}
 			low, high := at(bar.Y-reach(bar.Minus)), at(bar.Y+reach(bar.Plus))
 			if bar.Minus != 0 || bar.Plus != 0 {
-				errorBar(c, lineStyle(ink, barLine, nil), vg.Point{X: center, Y: low}, vg.Point{X: center, Y: high})
+				from, to := vg.Point{X: center, Y: low}, vg.Point{X: center, Y: high}
+				errorBar(c, lineStyle(ink, barLine, nil), from, to)
 			}
 			if b.Labels != "" { // the number above the bar, if it fits
 				style := textStyle(tickSize - 2)
@@ -116,9 +117,9 @@ func (b *Bars) draw(c draw.Canvas, p *plot.Plot, dots bool) {
 }
 
 // drawBar draws one bar with an outline, which separates adjacent bars in print.
-func drawBar(c draw.Canvas, place int, left, right, from, to vg.Length) {
+func drawBar(c draw.Canvas, series int, left, right, from, to vg.Length) {
 	corners := []vg.Point{{X: left, Y: from}, {X: left, Y: to}, {X: right, Y: to}, {X: right, Y: from}}
-	c.FillPolygon(runColor(place), corners)
+	c.FillPolygon(runColor(series), corners)
 	c.StrokeLines(lineStyle(axisColor, 0.4, nil), append(corners, corners[0]))
 }
 

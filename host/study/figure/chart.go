@@ -24,7 +24,7 @@ const (
 	Solid
 	Dashed
 	Dotted
-	Varied // a pattern that depends on the index of the series, so that overlapping lines can be distinguished
+	Varied // a pattern that depends on the index of the series, so that overlapping lines differ
 )
 
 // Series is a list of points of one curve or kind.
@@ -32,6 +32,7 @@ type Series struct {
 	Name   string  // name in the legend; empty: not in the legend
 	Points []Point // connected in this order; a point that cannot be drawn on the axes breaks the line
 	Line   Line
+	Faint  bool // draw the line thin and translucent
 	Marks  bool // draw a mark at each point, with a shape that depends on the colour
 	Band   bool // draw the intervals of the points as a shaded band instead of error bars
 	Ends   bool // mark where the line begins (a ring) and ends (a disc)
@@ -58,7 +59,7 @@ func (c *Chart) compose(vg.Length) *composition {
 	p.Add(layerFunc(c.draw))
 	for i, s := range c.Series {
 		if s.Name != "" {
-			out.legend = append(out.legend, entry{s.Name, s.thumbnail(s.place(i))})
+			out.legend = append(out.legend, entry{s.Name, s.thumbnail(s.index(i))})
 		}
 	}
 	return out
@@ -97,8 +98,8 @@ func (c *Chart) Span() (low, high float64, ok bool) {
 	return axis.Min, axis.Max, true
 }
 
-// place returns the index, from 0, of the colour and mark of the i-th series.
-func (s Series) place(i int) int {
+// index returns the index, from 0, of the colour and mark of the i-th series.
+func (s Series) index(i int) int {
 	if s.Color > 0 {
 		return s.Color - 1
 	}
@@ -113,23 +114,23 @@ var patterns = [Colors + 1][]vg.Length{
 
 // style returns the style of the line of a series with the given index. Dashes distinguish series
 // of the same colour.
-func (l Line) style(place int) draw.LineStyle {
+func (l Line) style(index int) draw.LineStyle {
 	pattern := map[Line][]vg.Length{
-		Solid: runDashes(place), Dashed: {5, 3}, Dotted: {1.2, 2}, Varied: patterns[place%len(patterns)],
+		Solid: runDashes(index), Dashed: {5, 3}, Dotted: {1.2, 2}, Varied: patterns[index%len(patterns)],
 	}
-	return lineStyle(runColor(place), lineWidth, pattern[l])
+	return lineStyle(runColor(index), lineWidth, pattern[l])
 }
 
-func (s Series) thumbnail(place int) swatch {
+func (s Series) thumbnail(index int) swatch {
 	out := swatch{}
 	if s.Line == NoLine {
 		s.Line = s.Key
 	}
 	if s.Line != NoLine {
-		out.line = s.Line.style(place)
+		out.line = s.Line.style(index)
 	}
 	if s.Marks {
-		mark := markOf(place)
+		mark := markOf(index)
 		out.mark = &mark
 	} else {
 		out.line.Width *= 1.5
@@ -154,24 +155,27 @@ func (c *Chart) draw(to draw.Canvas, p *plot.Plot) {
 	}
 	for i, s := range c.Series {
 		for _, piece := range pieces[i] {
-			s.intervals(to, p, s.place(i), piece, bands)
+			s.intervals(to, p, s.index(i), piece, bands)
 		}
 	}
 	for i, s := range c.Series {
 		for _, piece := range pieces[i] {
 			if s.Line != NoLine {
-				line := plotter.Line{XYs: coordinates(piece), LineStyle: s.Line.style(s.place(i))}
+				line := plotter.Line{XYs: coordinates(piece), LineStyle: s.Line.style(s.index(i))}
+				if s.Faint {
+					line.Color, line.Width = faint(runColor(s.index(i))), rawWidth
+				}
 				line.Plot(to, p)
 			}
 		}
 	}
 	for i, s := range c.Series {
-		s.marks(to, p, s.place(i), pieces[i])
+		s.marks(to, p, s.index(i), pieces[i])
 	}
 }
 
 // intervals draws the band of a piece of a line, or its error bars.
-func (s Series) intervals(c draw.Canvas, p *plot.Plot, place int, piece []Point, bands int) {
+func (s Series) intervals(c draw.Canvas, p *plot.Plot, index int, piece []Point, bands int) {
 	x, _ := p.Transforms(&c)
 	y := heights(c, p)
 	if s.Band {
@@ -181,14 +185,14 @@ func (s Series) intervals(c draw.Canvas, p *plot.Plot, place int, piece []Point,
 			pt = piece[len(piece)-1-i]
 			back = append(back, vg.Point{X: x(pt.X), Y: y(pt.Y - pt.Minus)})
 		}
-		ink := runColor(place) // translucent: 20 %, and less if many bands overlap
+		ink := runColor(index) // translucent: 20 %, and less if many bands overlap
 		ink.A = uint8(min(0x33, 0x99/bands))
 		if outline = c.ClipPolygonXY(append(outline, back...)); len(outline) > 2 {
 			c.FillPolygon(ink, outline)
 		}
 		return
 	}
-	style := lineStyle(runColor(place), barLine, nil)
+	style := lineStyle(runColor(index), barLine, nil)
 	for _, pt := range piece {
 		if (pt.Minus != 0 || pt.Plus != 0) && c.ContainsX(x(pt.X)) {
 			low, high := y(pt.Y-pt.Minus), y(pt.Y+pt.Plus)
@@ -233,7 +237,7 @@ func errorBar(c draw.Canvas, style draw.LineStyle, from, to vg.Point) {
 	}
 }
 
-func (s Series) marks(c draw.Canvas, p *plot.Plot, place int, pieces [][]Point) {
+func (s Series) marks(c draw.Canvas, p *plot.Plot, index int, pieces [][]Point) {
 	const radius, ring = 3.6, 1.2 // of the marks at the ends, in points
 	x, y := p.Transforms(&c)
 	for i, piece := range pieces {
@@ -244,11 +248,11 @@ func (s Series) marks(c draw.Canvas, p *plot.Plot, place int, pieces [][]Point) 
 			}
 			// A single point between two breaks has no visible line.
 			if s.Marks || s.Line != NoLine && len(piece) == 1 {
-				c.DrawGlyphNoClip(markOf(place), at)
+				c.DrawGlyphNoClip(markOf(index), at)
 			}
 			begin := i == 0 && j == 0
 			if end := i == len(pieces)-1 && j == len(piece)-1; s.Ends && (begin || end) {
-				disc := draw.GlyphStyle{Color: runColor(place), Radius: radius, Shape: draw.CircleGlyph{}}
+				disc := draw.GlyphStyle{Color: runColor(index), Radius: radius, Shape: draw.CircleGlyph{}}
 				c.DrawGlyphNoClip(disc, at)
 				if disc.Color, disc.Radius = background, radius-ring; begin && !end {
 					c.DrawGlyphNoClip(disc, at)

@@ -4,10 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 
 	"github.com/cage-qat/cage/host/train/metrics"
 )
@@ -23,124 +20,129 @@ type Run struct {
 // is omitted if no run has a value for it.
 type Curves struct{ Runs []Run }
 
-func (c *Curves) compose(vg.Length) *composition {
-	out := &composition{}
-	c.addLoss(out)
-	before := len(out.panels)
-	c.addPanel(out, "‖x − Q(x)‖ / ‖x‖  (%)", 1.6*vg.Inch, func(r *metrics.Record) *metrics.Number {
+func (c *Curves) compose(width vg.Length) *composition {
+	relative := c.chart("‖x − Q(x)‖ / ‖x‖  (%)", func(r *metrics.Record) *metrics.Number {
 		return mapNumber(r.ErrorRel, func(x float64) float64 { return 100 * math.Sqrt(x) })
 	})
-	if len(out.panels) == before { // no run has recorded the relative error
-		c.addPanel(out, "‖x − Q(x)‖", 1.6*vg.Inch, func(r *metrics.Record) *metrics.Number {
-			return mapNumber(r.ErrorNorm2, math.Sqrt)
-		})
+	absolute := c.chart("‖x − Q(x)‖", func(r *metrics.Record) *metrics.Number {
+		return mapNumber(r.ErrorNorm2, math.Sqrt)
+	})
+	lambda := c.chart("CAGE λ", func(r *metrics.Record) *metrics.Number { return r.Lambda })
+	if !c.any(func(r metrics.Record) bool { return r.Lambda != nil && *r.Lambda != 0 }) {
+		lambda.Series = nil // CAGE was off
 	}
-	if c.any(func(r metrics.Record) bool { return r.Lambda != nil && *r.Lambda != 0 }) { // else CAGE was off
-		c.addPanel(out, "CAGE λ", 1.1*vg.Inch, func(r *metrics.Record) *metrics.Number { return r.Lambda })
+	if x, _ := relative.spans(); !x.empty() {
+		absolute.Series = nil
 	}
-	if len(out.panels) == 0 {
+	var charts []*Chart
+	var heights []vg.Length
+	x := newSpan()
+	all := []*Chart{c.loss(), relative, absolute, lambda}
+	for i, height := range []vg.Length{2.6 * vg.Inch, 1.6 * vg.Inch, 1.6 * vg.Inch, 1.1 * vg.Inch} {
+		if s, _ := all[i].spans(); !s.empty() {
+			charts, heights = append(charts, all[i]), append(heights, height)
+			x.low, x.high = min(x.low, s.low), max(x.high, s.high)
+		}
+	}
+	if len(charts) == 0 {
 		return nil
 	}
-	low, high := math.Inf(1), math.Inf(-1)
-	for _, p := range out.panels {
-		low, high = min(low, p.plot.X.Min), max(high, p.plot.X.Max)
+	if x.low <= 0.05*x.high {
+		x.low = 0 // the beginning of the run is in the figure
 	}
-	if low <= 0.05*high {
-		low = 0 // the beginning of the run is in the figure
+	if x.low == x.high {
+		x.low, x.high = x.low-1, x.high+1
 	}
-	if low == high {
-		low, high = low-1, high+1
+	out := &composition{}
+	last := len(charts) - 1
+	charts[last].X.Label = "step"
+	for i, chart := range charts {
+		chart.X.Min, chart.X.Max = x.low, x.high
+		part := chart.compose(width)
+		p := part.panels[0].plot
+		p.X.Tick.Marker = ticks{unlabelled: i < last}
+		out.panels = append(out.panels, panel{p, heights[i]})
+		out.legend = append(out.legend, part.legend...)
 	}
-	for i, p := range out.panels {
-		p.plot.X.Min, p.plot.X.Max = low, high
-		p.plot.X.Tick.Marker = ticks{unlabelled: i < len(out.panels)-1}
-	}
-	out.panels[len(out.panels)-1].plot.X.Label.Text = "step"
 	return out
 }
 
 // any reports whether a record of any run satisfies a condition.
 func (c *Curves) any(is func(metrics.Record) bool) bool {
-	return slices.ContainsFunc(c.Runs, func(run Run) bool { return slices.ContainsFunc(run.Records, is) })
+	return slices.ContainsFunc(c.Runs, func(r Run) bool { return slices.ContainsFunc(r.Records, is) })
 }
 
-func (c *Curves) addLoss(out *composition) {
-	label := "loss" // for a problem without data
-	if c.any(func(r metrics.Record) bool { return r.Tokens > 0 }) {
-		label = "loss (nats per token)"
-	}
-	p := newPlot(label, "xy")
-	single := len(c.Runs) == 1
-	drawn, validated, smoothed := 0, false, false
-	var names legend
+// chart returns a chart of one field of every run. The legend of the losses names the runs.
+func (c *Curves) chart(label string, f field) *Chart {
+	out := &Chart{Y: Axis{Label: label}}
 	for i, run := range slices.Backward(c.Runs) { // the first run is drawn on top
+		line := Series{Points: joined(series(run.Records, f)), Line: Solid, Color: i + 1}
+		out.Series = append(out.Series, line)
+	}
+	return out
+}
+
+// loss returns the chart of the losses. The entries of its legend are series without points.
+func (c *Curves) loss() *Chart {
+	const maxMarks = 40                   // more could not be distinguished
+	out := &Chart{Y: Axis{Label: "loss"}} // for a problem without data
+	if c.any(func(r metrics.Record) bool { return r.Tokens > 0 }) {
+		out.Y.Label = "loss (nats per token)"
+	}
+	single := len(c.Runs) == 1
+	smoothed, validated := false, false
+	var names []Series
+	for i, run := range slices.Backward(c.Runs) {
 		train, validation := series(run.Records, trainLoss), series(run.Records, valLoss)
-		all := points(train) + points(validation)
-		drawn += all
-		validated = validated || len(validation) > 0
-		smoothed = smoothed || points(train) >= SmoothFrom
-		color := runColor(i)
-		if single && points(train) >= SmoothFrom { // several raw curves would hide each other
-			addLine(p, train, lineStyle(faint(color), rawWidth, nil))
-		}
-		addLine(p, smooth(train), lineStyle(color, lineWidth, runDashes(i)))
-		line, mark := validationStyle(i, single)
-		addLine(p, validation, line)
-		const maxMarks = 40 // more could not be distinguished
-		if points(validation) <= maxMarks {
-			for _, piece := range validation {
-				p.Add(&plotter.Scatter{XYs: coordinates(piece), GlyphStyle: mark})
+		raw := Series{Points: joined(train), Line: Solid, Color: i + 1, Faint: true}
+		if points(train) >= SmoothFrom {
+			smoothed = true
+			if single { // several raw curves would hide each other
+				out.Series = append(out.Series, raw)
 			}
 		}
-		if !single && all > 0 {
-			names = append(names, entry{run.Name, swatch{lineStyle(color, 2*lineWidth, runDashes(i)), nil}})
+		line := Series{Points: joined(smooth(train)), Line: Solid, Color: i + 1}
+		dashed := Series{Points: joined(validation), Line: Dashed, Color: i + 1}
+		dashed.Marks = points(validation) <= maxMarks
+		if single { // the colour need not identify the run
+			dashed.Color = 2
+		}
+		out.Series = append(out.Series, line, dashed)
+		validated = validated || len(validation) > 0
+		if !single && points(train)+points(validation) > 0 {
+			names = append(names, Series{Name: run.Name, Line: Solid, Color: i + 1})
 		}
 	}
-	if drawn == 0 {
-		return
-	}
-	fitLoss(p, c.Runs)
+	c.fitLoss(out)
 	slices.Reverse(names)
 	if validated {
-		label := "training"
+		train := Series{Name: "training", Line: Solid, Color: 1}
+		validation := Series{Name: "validation", Line: Dashed, Marks: true, Color: 2}
 		if smoothed {
-			label = "training, smoothed"
+			train.Name = "training, smoothed"
 			if single {
-				label += " (faint: as recorded)"
+				train.Name += " (faint: as recorded)"
 			}
 		}
-		train := lineStyle(runColor(0), lineWidth, nil)
-		line, mark := validationStyle(0, single)
 		if !single {
-			train.Color, line.Color, mark.Color = axisColor, axisColor, axisColor
+			train.Color, validation.Color = Colors, Colors // black
 		}
-		names = append(names, entry{label, swatch{train, nil}}, entry{"validation", swatch{line, &mark}})
+		names = append(names, train, validation)
 	}
-	out.legend = names
-	out.panels = append(out.panels, panel{p, 2.6 * vg.Inch})
-}
-
-// validationStyle returns the style of a validation curve. For a single run it differs in colour
-// from the training curve; with several runs the colour identifies the run.
-func validationStyle(run int, single bool) (draw.LineStyle, draw.GlyphStyle) {
-	color := runColor(run)
-	if single {
-		color = palette[1]
-	}
-	return lineStyle(color, lineWidth, []vg.Length{4, 2}),
-		draw.GlyphStyle{Color: color, Radius: vg.Points(2), Shape: draw.CircleGlyph{}}
+	out.Series = append(out.Series, names...)
+	return out
 }
 
 // fitLoss cuts off the steep fall of the first steps of long runs: the vertical axis ends at the
 // largest value of the smoothed curves and the validation after a fraction of the steps, which is
 // larger if runs are compared. Otherwise the relevant differences would be too small to see.
-func fitLoss(p *plot.Plot, runs []Run) {
+func (c *Curves) fitLoss(chart *Chart) {
 	share := 0.01
-	if len(runs) > 1 {
+	if len(c.Runs) > 1 {
 		share = 0.05
 	}
 	top := math.Inf(-1)
-	for _, run := range runs {
+	for _, run := range c.Runs {
 		train := series(run.Records, trainLoss)
 		from := math.Inf(-1) // first step whose values count
 		if all := slices.Concat(train...); len(all) > 0 {
@@ -150,42 +152,15 @@ func fitLoss(p *plot.Plot, runs []Run) {
 			}
 			from = all[min(int(math.Ceil(share*float64(n))), n-1)].X
 		}
-		for _, piece := range slices.Concat(smooth(train), series(run.Records, valLoss)) {
-			for _, pt := range piece {
-				if pt.X >= from {
-					top = max(top, pt.Y)
-				}
+		for _, pt := range slices.Concat(append(smooth(train), series(run.Records, valLoss)...)...) {
+			if pt.X >= from {
+				top = max(top, pt.Y)
 			}
 		}
 	}
-	if top > p.Y.Min {
-		p.Y.Max = min(p.Y.Max, top+0.05*(top-p.Y.Min))
-	}
-	p.Y.Min -= 0.03 * (p.Y.Max - p.Y.Min)
-}
-
-// addPanel draws one field of every run, unless no run has it. The legend in the loss panel, which
-// every run has, names the runs.
-func (c *Curves) addPanel(out *composition, label string, height vg.Length, f field) {
-	p := newPlot(label, "xy")
-	drawn := 0
-	for i, run := range slices.Backward(c.Runs) {
-		pieces := series(run.Records, f)
-		drawn += points(pieces)
-		addLine(p, pieces, lineStyle(runColor(i), lineWidth, runDashes(i)))
-	}
-	if drawn == 0 {
-		return
-	}
-	if room := 0.06 * (p.Y.Max - p.Y.Min); room > 0 {
-		p.Y.Min, p.Y.Max = p.Y.Min-room, p.Y.Max+room
-	}
-	out.panels = append(out.panels, panel{p, height})
-}
-
-func addLine(p *plot.Plot, pieces [][]Point, style draw.LineStyle) {
-	for _, piece := range pieces {
-		p.Add(&plotter.Line{XYs: coordinates(Thin(piece, maxPoints, Point.value)), LineStyle: style})
+	if _, y := chart.spans(); top > y.low {
+		high := min(y.high, top+0.05*(top-y.low))
+		chart.Y.Min, chart.Y.Max = y.low-0.03*(high-y.low), high
 	}
 }
 
@@ -240,6 +215,17 @@ func split(list []Point, x, y Axis) [][]Point {
 		pieces[len(pieces)-1] = append(pieces[len(pieces)-1], p)
 	}
 	return pieces
+}
+
+// joined returns the points of all pieces, with a break between two pieces.
+func joined(pieces [][]Point) (list []Point) {
+	for i, piece := range pieces {
+		if i > 0 {
+			list = append(list, Point{X: piece[0].X, Y: math.NaN()})
+		}
+		list = append(list, piece...)
+	}
+	return list
 }
 
 func points(pieces [][]Point) int {

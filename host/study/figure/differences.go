@@ -25,8 +25,9 @@ type DifferenceSeries struct {
 // PairDifferences holds the differences of the pairs in one row. Values that are not
 // finite are not drawn.
 type PairDifferences struct {
-	Each            []float64
-	Mean, Low, High float64 // mean of the differences and its interval; Low and High are NaN if there is none
+	Each      []float64
+	Mean      float64
+	Low, High float64 // interval of the mean; NaN if there is none
 }
 
 func (d *Differences) compose(vg.Length) *composition {
@@ -56,15 +57,15 @@ func (d *Differences) compose(vg.Length) *composition {
 	out := &composition{panels: []panel{{p, max(height, vg.Inch)}}}
 	for i, s := range d.Series {
 		if s.Name != "" {
-			mark := markOf(i)
-			out.legend = append(out.legend, entry{s.Name, swatch{lineStyle(runColor(i), lineWidth, nil), &mark}})
+			mark, line := markOf(i), lineStyle(runColor(i), lineWidth, nil)
+			out.legend = append(out.legend, entry{s.Name, swatch{line, &mark}})
 		}
 	}
 	return out
 }
 
 func (d *Differences) draw(c draw.Canvas, p *plot.Plot, axis Axis) {
-	const pairRadius, pairDrop = 1.5, 4 // points: radius of a pair's mark, and its distance below the mean
+	const pairRadius, pairDrop = 1.5, 4 // points: radius of a pair's mark, distance below the mean
 	x, y := p.Transforms(&c)
 	c.StrokeLine2(lineStyle(axisColor, axisWidth, nil), x(0), c.Min.Y, x(0), c.Max.Y)
 	share := groupShare / float64(len(d.Series))
@@ -79,7 +80,8 @@ func (d *Differences) draw(c draw.Canvas, p *plot.Plot, axis Axis) {
 				}
 			}
 			if axis.drawable(r.Low) && axis.drawable(r.High) {
-				errorBar(c, lineStyle(runColor(i), lineWidth, nil), vg.Point{X: x(r.Low), Y: at}, vg.Point{X: x(r.High), Y: at})
+				from, to := vg.Point{X: x(r.Low), Y: at}, vg.Point{X: x(r.High), Y: at}
+				errorBar(c, lineStyle(runColor(i), lineWidth, nil), from, to)
 			}
 			if axis.drawable(r.Mean) {
 				c.DrawGlyphNoClip(markOf(i), vg.Point{X: x(r.Mean), Y: at})

@@ -33,7 +33,7 @@ type Picture interface {
 
 // Options configures a figure. The zero value is a good default.
 type Options struct {
-	Title  string  // title above the figure; empty: none, because figures in papers have captions instead
+	Title  string  // title above the figure; empty: none, as figures in papers have captions
 	Width  float64 // in inches; 0: 6
 	Height float64 // in inches; 0: the height of the panels, the legend and the title
 }
@@ -59,7 +59,8 @@ var Formats = []Format{SVG, PNG, PDF}
 func Save(path string, p Picture, o Options) error {
 	format := Format(strings.ToLower(strings.TrimPrefix(filepath.Ext(path), ".")))
 	if !slices.Contains(Formats, format) {
-		return fmt.Errorf("figure %s: unknown file type %q, want .png, .svg or .pdf", path, filepath.Ext(path))
+		return fmt.Errorf("figure %s: unknown file type %q, want .png, .svg or .pdf",
+			path, filepath.Ext(path))
 	}
 	var content bytes.Buffer
 	if err := Draw(&content, format, p, o); err != nil {
@@ -111,8 +112,9 @@ func Draw(w io.Writer, format Format, p Picture, o Options) error {
 		}
 		// Viewers that lack the font with which the text was measured use one of the listed others;
 		// Arial has the same widths.
-		_, err := w.Write(bytes.ReplaceAll(text.Bytes(),
-			[]byte("font-family:Liberation Sans;"), []byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif;")))
+		const font, fonts = "Liberation Sans;", "'Liberation Sans',Arial,Helvetica,sans-serif;"
+		replacer := strings.NewReplacer("font-family:"+font, "font-family:"+fonts)
+		_, err := replacer.WriteString(w, text.String())
 		return err
 	case PDF:
 		c := pdfCanvas{vgpdf.New(width, height)}

@@ -18,10 +18,11 @@ import (
 type Heat struct {
 	X, Y          Axis // only Label is used
 	Columns, Rows []string
-	Values        [][]float64 // [row][column], the first row on top; a value that is not finite is missing
-	Format        string      // format of the values; empty: "%.3g"
-	Scale         string      // label of the colour scale
-	Log           bool        // logarithmic colour scale; values that are not positive are missing
+	// Values are indexed [row][column], the first row on top. Values that are not finite are missing.
+	Values [][]float64
+	Format string // format of the values; empty: "%.3g"
+	Scale  string // label of the colour scale
+	Log    bool   // logarithmic colour scale; values that are not positive are missing
 }
 
 func (h *Heat) compose(width vg.Length) *composition {
@@ -86,7 +87,10 @@ func (h *Heat) cells(c draw.Canvas, p *plot.Plot, s span) {
 	for row := range h.Rows {
 		for column := range h.Columns {
 			cx, cy := float64(column), float64(len(h.Rows)-1-row)
-			cell := vg.Rectangle{Min: vg.Point{X: x(cx - 0.5), Y: y(cy - 0.5)}, Max: vg.Point{X: x(cx + 0.5), Y: y(cy + 0.5)}}
+			cell := vg.Rectangle{
+				Min: vg.Point{X: x(cx - 0.5), Y: y(cy - 0.5)},
+				Max: vg.Point{X: x(cx + 0.5), Y: y(cy + 0.5)},
+			}
 			v, text, fill, share := h.at(row, column), "–", color.NRGBA{0xF2, 0xF2, 0xF2, 0xFF}, 0.0
 			if (Axis{Log: h.Log}).drawable(v) {
 				share = (v - s.low) / (s.high - s.low)
@@ -124,7 +128,8 @@ func ramp(share float64) color.NRGBA {
 	}
 	at := min(max(share, 0), 1) * float64(len(anchors)-1)
 	i := min(int(at), len(anchors)-2)
-	a, b := color.NRGBAModel.Convert(anchors[i]).(color.NRGBA), color.NRGBAModel.Convert(anchors[i+1]).(color.NRGBA)
+	a := color.NRGBAModel.Convert(anchors[i]).(color.NRGBA)
+	b := color.NRGBAModel.Convert(anchors[i+1]).(color.NRGBA)
 	mix := func(a, b uint8) uint8 {
 		return uint8(math.Round(float64(a) + (at-float64(i))*(float64(b)-float64(a))))
 	}

@@ -102,7 +102,8 @@ func newFigure(s *study.Study, f study.Figure, results []study.Result) (*Figure,
 				results = append(results, r.result)
 			}
 		}
-		note = fmt.Sprintf("Each with the %s that has the best mean of %s", f.Best.Axis, metricPhrase(f.Best.Metric))
+		note = fmt.Sprintf("Each with the %s that has the best mean of %s",
+			f.Best.Axis, metricPhrase(f.Best.Metric))
 		for _, axis := range slices.Sorted(maps.Keys(f.Best.On)) {
 			note += fmt.Sprintf(", %s %s", axis, strings.Join(f.Best.On[axis], ", "))
 		}
@@ -198,7 +199,8 @@ const meanSD = "Mean ± standard deviation"
 
 func bars(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string) {
 	g := group(s, results, f.Over, f.Where, []string{f.X}, f.Series)
-	out := &figure.Bars{X: figure.Axis{Label: f.X}, Y: figure.Axis{Label: metrics.Label(f.Metric), Log: f.LogY}}
+	y := figure.Axis{Label: metrics.Label(f.Metric), Log: f.LogY}
+	out := &figure.Bars{X: figure.Axis{Label: f.X}, Y: y}
 	for _, label := range g.labels[0] {
 		out.Groups = append(out.Groups, label[0])
 	}
@@ -229,7 +231,8 @@ func spread(s study.Sample) float64 {
 func heatmap(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string) {
 	g := group(s, results, f.Over, f.Where, []string{f.Y}, []string{f.X})
 	out := &figure.Heat{
-		X: figure.Axis{Label: f.X}, Y: figure.Axis{Label: f.Y}, Scale: metrics.Label(f.Metric), Log: f.LogY,
+		X: figure.Axis{Label: f.X}, Y: figure.Axis{Label: f.Y},
+		Scale: metrics.Label(f.Metric), Log: f.LogY,
 	}
 	for _, label := range g.labels[1] {
 		out.Columns = append(out.Columns, label[0])
@@ -273,7 +276,8 @@ func equalDigits(rows [][]float64) string {
 func scatter(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string) {
 	g := group(s, results, f.Over, f.Where, f.Series, otherAxes(s, f.Series, f.Over))
 	out := &figure.Chart{
-		X: figure.Axis{Label: metrics.Label(f.X), Log: f.LogX}, Y: figure.Axis{Label: metrics.Label(f.Y), Log: f.LogY},
+		X: figure.Axis{Label: metrics.Label(f.X), Log: f.LogX},
+		Y: figure.Axis{Label: metrics.Label(f.Y), Log: f.LogY},
 	}
 	var n counts
 	for _, series := range g.labels[0] {
@@ -302,14 +306,17 @@ func scatter(s *study.Study, f study.Figure, results []study.Result) (figure.Pic
 }
 
 func otherAxes(s *study.Study, lists ...[]string) []string {
-	return slices.DeleteFunc(s.AxisNames(), func(axis string) bool { return slices.Contains(slices.Concat(lists...), axis) })
+	return slices.DeleteFunc(s.AxisNames(), func(axis string) bool {
+		return slices.Contains(slices.Concat(lists...), axis)
+	})
 }
 
 // differences draws a row for each label of the series: the paired differences of the other labels
 // of the axis X from the baseline, by replicate.
 func differences(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string) {
 	g := group(s, results, f.Over, f.Where, f.Series, []string{f.X})
-	out := &figure.Differences{X: figure.Axis{Label: "difference of " + metrics.Label(f.Metric) + " to " + f.Baseline}}
+	label := "difference of " + metrics.Label(f.Metric) + " to " + f.Baseline
+	out := &figure.Differences{X: figure.Axis{Label: label}}
 	for _, row := range g.labels[0] {
 		out.Rows = append(out.Rows, seriesName(f.Series, row))
 	}
@@ -335,7 +342,8 @@ func differences(s *study.Study, f study.Figure, results []study.Result) (figure
 	if len(f.Over) > 0 {
 		of = " (" + join(f.Over) + ")"
 	}
-	note := "Faint: each pair of replicates%s. With bars: their mean, and its 95 %% interval of Student's t. %v."
+	const note = "Faint: each pair of replicates%s. " +
+		"With bars: their mean, and its 95 %% interval of Student's t. %v."
 	return out, fmt.Sprintf(note, of, n)
 }
 
@@ -344,7 +352,8 @@ func differences(s *study.Study, f study.Figure, results []study.Result) (figure
 func seriesName(axes, labels []string) string {
 	out := slices.Clone(labels)
 	for i, label := range out {
-		if _, err := strconv.ParseFloat(label, 64); err == nil && i < len(axes) && !strings.HasPrefix(label, axes[i]) {
+		_, err := strconv.ParseFloat(label, 64)
+		if err == nil && i < len(axes) && !strings.HasPrefix(label, axes[i]) {
 			out[i] = axes[i] + " " + label
 		}
 	}

@@ -60,9 +60,9 @@ const (
 func (p *leastSquares) minimize(ctx context.Context, start []float64, steps int) minimum {
 	n := len(start)
 	s := &descent{
-		p: p, x: make([]float64, n), r: make([]float64, p.residuals),
-		jac: mat.NewDense(p.residuals, n, nil), gradient: make([]float64, n), hessian: mat.NewSymDense(n, nil),
-		trial: make([]float64, n), trialR: make([]float64, p.residuals),
+		p: p, x: make([]float64, n), r: make([]float64, p.residuals), trial: make([]float64, n),
+		trialR: make([]float64, p.residuals), jac: mat.NewDense(p.residuals, n, nil),
+		gradient: make([]float64, n), hessian: mat.NewSymDense(n, nil),
 	}
 	for i, v := range start {
 		s.x[i] = min(max(v, p.low[i]), p.high[i])

@@ -38,7 +38,8 @@ func (fit *Fit) Write(w io.Writer, markdown bool) error {
 	if fit.Replicates > 0 {
 		from = fmt.Sprintf("from %d bootstrap replicates", fit.Replicates)
 	}
-	const note = "\n%s %% intervals %s; %d of the %d best of %d starting points reached this minimum.\n"
+	const note = "\n%s %% intervals %s; " +
+		"%d of the %d best of %d starting points reached this minimum.\n"
 	fmt.Fprintf(&b, note, significant(100*fit.Level), from, fit.Agree, fit.Finished, fit.Starts)
 	for _, warning := range fit.Warnings {
 		fmt.Fprintf(&b, "\nWarning: %s.\n", warning)
