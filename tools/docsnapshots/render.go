@@ -189,7 +189,7 @@ func (s *results) render(m mark) (string, error) {
 		}
 		return "\n" + string(text) + "\n" + s.source(t.Where) + "\n", nil
 	}
-	p, err := tables[0].Place(m.At)
+	p, err := tables[0].Find(m.At)
 	switch {
 	case err != nil:
 		return "", err
@@ -209,7 +209,7 @@ func (s *results) render(m mark) (string, error) {
 
 // caveat says behind a number within a sentence what stands below tables: that replicates are
 // missing, and that results are stale.
-func (s *results) caveat(p report.Place) string {
+func (s *results) caveat(p report.EntryText) string {
 	text := ""
 	if p.N < p.Expected {
 		text = fmt.Sprintf(" (%d of %d replicates)", p.N, p.Expected)

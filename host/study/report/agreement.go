@@ -12,8 +12,8 @@ import (
 // covers the cells whose results are known from both trainings.
 type Agreement struct {
 	Cells  int         `json:"cells"`
-	Same   int         `json:"same"`   // number of cells whose common numbers are all equal to the last bit
-	Values int         `json:"values"` // number of means, differences and choices of these cells in the tables
+	Same   int         `json:"same"`   // cells whose common numbers are all equal to the last bit
+	Values int         `json:"values"` // means, differences and choices of these cells in the tables
 	Others []Deviation `json:"others"` // the values whose text in a table has changed
 }
 
@@ -21,10 +21,10 @@ type Agreement struct {
 type Deviation struct {
 	Table      string            `json:"table"` // title of the table
 	Labels     map[string]string `json:"labels"`
-	Difference bool              `json:"difference"` // it is a difference from the baseline, not a mean
+	Difference bool              `json:"difference"` // it is a difference from the baseline
 	Choice     bool              `json:"choice"`     // it is a chosen label
 	N          int               `json:"n"`          // number of replicates
-	Before     string            `json:"before"`     // with its 95 % confidence interval, if there is one
+	Before     string            `json:"before"`     // with its 95 % confidence interval, if any
 	Again      string            `json:"again"`      // without an interval
 	Relation   Relation          `json:"place"`
 }
@@ -106,7 +106,9 @@ func sameNumbers(x, y study.Result) bool {
 }
 
 // add counts a value, and records a deviation if its text has changed.
-func (a *Agreement) add(d Deviation, write func(float64) string, before study.Difference, again float64) {
+func (a *Agreement) add(
+	d Deviation, write func(float64) string, before study.Difference, again float64,
+) {
 	a.Values++
 	if d.Again = write(again); d.Again == write(before.Mean) {
 		return

@@ -12,7 +12,7 @@ import (
 // Choice is the label of an axis that was chosen for one entry of a table.
 type Choice struct {
 	Label string `json:"label"`
-	AtEnd bool   `json:"at_end"` // it is the first or last of several values, so a better one may lie beyond
+	AtEnd bool   `json:"at_end"` // it is the first or last of several values
 	Tried int    `json:"tried"`  // number of values whose replicates to choose on are all known
 	Of    int    `json:"of"`     // number of values that the study has here
 }
@@ -26,7 +26,8 @@ func (g *grouped) choose(b *study.Best, row, column []string) (*Choice, []replic
 		axis = append(axis, labels[0])
 	}
 	reported := func(label string) []replicate {
-		return slices.DeleteFunc(slices.Clone(g.at(row, column, []string{label})), func(r replicate) bool {
+		list := slices.Clone(g.at(row, column, []string{label}))
+		return slices.DeleteFunc(list, func(r replicate) bool {
 			return b.On != nil && r.result.Cell.Matches(b.On)
 		})
 	}
@@ -91,8 +92,12 @@ func (t *Table) choiceNotes() []string {
 	if t.best == nil {
 		return nil
 	}
-	note := fmt.Sprintf("With each value: the %s of its place, chosen by the %s mean of %s", t.best.Axis,
-		map[bool]string{true: "highest", false: "lowest"}[t.best.Better == "higher"], metricPhrase(t.best.Metric))
+	mean := "lowest"
+	if t.best.Better == "higher" {
+		mean = "highest"
+	}
+	note := fmt.Sprintf("With each value: the %s of its place, chosen by the %s mean of %s",
+		t.best.Axis, mean, metricPhrase(t.best.Metric))
 	switch {
 	case t.best.On != nil:
 		var on []string
@@ -103,14 +108,15 @@ func (t *Table) choiceNotes() []string {
 		}
 		note += fmt.Sprintf(" with %s; reported are the others.", strings.Join(on, " and "))
 	case t.best.Metric == t.Metric:
-		note += " on the replicates that are reported: that flatters, the more the more values were tried, " +
-			"and intervals do not know of it."
+		note += " on the replicates that are reported: that flatters, " +
+			"the more the more values were tried, and intervals do not know of it."
 	default:
 		note += " on the replicates that are reported."
 	}
 	notes := []string{note}
 	if t.any(func(e Entry) bool { return e.Choice != nil && e.Choice.AtEnd }) {
-		notes = append(notes, fmt.Sprintf("†: the first or last %s that was tried: a better one may lie beyond.", t.best.Axis))
+		notes = append(notes, fmt.Sprintf("†: the first or last %s that was tried: "+
+			"a better one may lie beyond.", t.best.Axis))
 	}
 	if t.any(func(e Entry) bool { return e.Choice != nil && e.Choice.Tried < e.Choice.Of }) {
 		notes = append(notes, "“of 2/3”: two of the three values are done, and the choice may change.")
@@ -120,5 +126,5 @@ func (t *Table) choiceNotes() []string {
 
 // any reports whether an entry of the table satisfies a condition.
 func (t *Table) any(is func(Entry) bool) bool {
-	return slices.ContainsFunc(t.Entries, func(row []Entry) bool { return slices.ContainsFunc(row, is) })
+	return slices.ContainsFunc(slices.Concat(t.Entries...), is)
 }

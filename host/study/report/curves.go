@@ -20,31 +20,36 @@ import (
 
 // curves draws a metric of the records over the steps: for each series the mean over its
 // replicates.
-func curves(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string, error) {
+func (f drawing) curves() (figure.Picture, string, error) {
 	const fewPoints = 20 // the largest number of points of a curve with marks
-	g := group(s, results, f.Over, f.Where, f.Series)
-	out := &figure.Chart{X: figure.Axis{Label: "step", Log: f.LogX}, Y: figure.Axis{Label: metrics.Label(f.Metric), Log: f.LogY}}
+	g := f.group(f.Series)
+	out := &figure.Chart{
+		X: figure.Axis{Label: "step", Log: f.LogX},
+		Y: figure.Axis{Label: metrics.Label(f.Metric), Log: f.LogY},
+	}
 	var n counts
 	for _, series := range g.labels[0] {
 		var runs []curve
 		for _, r := range g.at(series) {
-			if !r.result.Trained() && !r.result.Diverged || r.result.Cell.Quantize != nil { // models quantized after training have no steps
+			cell := r.result.Cell
+			if !r.result.Trained() && !r.result.Diverged || cell.Quantize != nil { // it has no steps
 				continue
 			}
-			c, err := readCurve(rundir.At(r.result.Cell.Run).Metrics(), f.Metric)
+			c, err := readCurve(rundir.At(cell.Run).Metrics(), f.Metric)
 			if err != nil {
-				return nil, "", &damageError{r.result.Cell.ID, err}
+				return nil, "", &damageError{cell.ID, err}
 			}
 			if len(c.steps) > 0 {
 				runs = append(runs, c)
 			}
 		}
 		n.add(len(runs))
-		line := figure.Series{Name: seriesName(f.Series, series), Line: figure.Varied, Band: true, Points: average(runs)}
+		line := figure.Series{Name: seriesName(f.Series, series), Line: figure.Varied, Band: true}
+		line.Points = average(runs)
 		line.Marks = len(line.Points) <= fewPoints
 		out.Series = append(out.Series, line)
 	}
-	return out, n.note(meanSD, f), nil
+	return out, n.note(meanSD, f.Over), nil
 }
 
 // curve is a metric of a run over its steps.
@@ -69,11 +74,13 @@ func readCurve(path vfs.Path, metric string) (curve, error) {
 		}
 		var step int
 		var value metrics.Number
-		if err := json.Unmarshal(record.Value["step"], &step); err != nil {
-			return curve{}, &jsonlines.Error{Path: path, Line: record.Line, Err: fmt.Errorf("step: %w", err)}
+		name := "step"
+		if err = json.Unmarshal(record.Value[name], &step); err == nil {
+			name, err = metric, value.UnmarshalJSON(raw)
 		}
-		if err := value.UnmarshalJSON(raw); err != nil {
-			return curve{}, &jsonlines.Error{Path: path, Line: record.Line, Err: fmt.Errorf("%s: %w", metric, err)}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
+			return curve{}, &jsonlines.Error{Path: path, Line: record.Line, Err: err}
 		}
 		if _, again := c.values[step]; !again {
 			c.steps = append(c.steps, step)
@@ -106,8 +113,8 @@ func average(runs []curve) (out []figure.Point) {
 
 // trajectories draws the path of each cell, projected onto the first two principal components of
 // all points of all paths.
-func trajectories(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string, error) {
-	g := group(s, results, nil, f.Where, f.Series, otherAxes(s, f.Series))
+func (f drawing) trajectories() (figure.Picture, string, error) {
+	g := f.group(f.Series, f.otherAxes(nil))
 	out := &figure.Chart{Equal: true}
 	var paths [][][]float64
 	for i, series := range g.labels[0] {
@@ -125,7 +132,8 @@ func trajectories(s *study.Study, f study.Figure, results []study.Result) (figur
 					return nil, "", &damageError{r.result.Cell.ID, err}
 				}
 				paths = append(paths, path)
-				out.Series = append(out.Series, figure.Series{Name: name, Color: i + 1, Line: figure.Varied, Ends: true})
+				line := figure.Series{Name: name, Color: i + 1, Line: figure.Varied, Ends: true}
+				out.Series = append(out.Series, line)
 				name = "" // the legend has each series once
 			}
 		}
@@ -172,7 +180,8 @@ func project(paths [][][]float64) (out [][]figure.Point, share [2]float64, err e
 	}
 	var pc stat.PC
 	if !pc.PrincipalComponents(all, nil) {
-		return nil, share, fmt.Errorf("the principal components of %d points of %d parameters could not be computed", rows, width)
+		return nil, share, fmt.Errorf("the principal components of %d points of %d parameters "+
+			"could not be computed", rows, width)
 	}
 	var vectors mat.Dense
 	pc.VectorsTo(&vectors)
@@ -239,7 +248,8 @@ func readTrajectory(path vfs.Path) ([][]float64, error) {
 			break
 		}
 		if len(x) == 0 || len(points) > 0 && len(x) != len(points[0]) {
-			return nil, fmt.Errorf("%s: step %d has %d parameters, want as many as the first step, and at least one", path, p.Step, len(x))
+			return nil, fmt.Errorf("%s: step %d has %d parameters, want as many as the first step, "+
+				"and at least one", path, p.Step, len(x))
 		}
 		points = append(points, x)
 	}

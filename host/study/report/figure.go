@@ -87,19 +87,31 @@ func smallMultiples(s *study.Study, f study.Figure, results []study.Result) []st
 	return out
 }
 
-func newFigure(s *study.Study, f study.Figure, results []study.Result) (*Figure, error) {
-	out := &Figure{Kind: f.Kind, Title: cmp.Or(f.Title, defaultTitle(f))}
+// drawing is a figure of a study file, with the results that it shows.
+type drawing struct {
+	study.Figure
+	study   *study.Study
+	results []study.Result
+}
+
+func (f drawing) group(sides ...[]string) *grouped {
+	return group(f.study, f.results, f.Over, f.Where, sides...)
+}
+
+func newFigure(s *study.Study, given study.Figure, results []study.Result) (*Figure, error) {
+	f := drawing{given, s, results}
+	out := &Figure{Kind: f.Kind, Title: cmp.Or(f.Title, defaultTitle(given))}
 	note := ""
 	if f.Best != nil { // only the results with the chosen label are shown
 		fixed := slices.DeleteFunc(s.AxisNames(), func(axis string) bool {
 			return axis == f.Best.Axis || slices.Contains(f.Over, axis)
 		})
-		g := group(s, results, f.Over, f.Where, fixed, nil, []string{f.Best.Axis})
-		results = nil
+		g := f.group(fixed, nil, []string{f.Best.Axis})
+		f.results = nil
 		for _, labels := range g.labels[0] {
 			_, reported := g.choose(f.Best, labels, nil)
 			for _, r := range reported {
-				results = append(results, r.result)
+				f.results = append(f.results, r.result)
 			}
 		}
 		note = fmt.Sprintf("Each with the %s that has the best mean of %s",
@@ -116,17 +128,17 @@ func newFigure(s *study.Study, f study.Figure, results []study.Result) (*Figure,
 	var err error
 	switch f.Kind {
 	case study.Bar:
-		out.Picture, own = bars(s, f, results)
+		out.Picture, own = f.bars()
 	case study.Heatmap:
-		out.Picture, own = heatmap(s, f, results)
+		out.Picture, own = f.heatmap()
 	case study.Scatter:
-		out.Picture, own = scatter(s, f, results)
+		out.Picture, own = f.scatter()
 	case study.Differences:
-		out.Picture, own = differences(s, f, results)
+		out.Picture, own = f.differences()
 	case study.Curves:
-		out.Picture, own, err = curves(s, f, results)
+		out.Picture, own, err = f.curves()
 	case study.Trajectories:
-		out.Picture, own, err = trajectories(s, f, results)
+		out.Picture, own, err = f.trajectories()
 	}
 	switch {
 	case err != nil:
@@ -188,17 +200,17 @@ func (c counts) String() string {
 }
 
 // note describes the replicates that were averaged; "" if no value has several.
-func (c counts) note(what string, f study.Figure) string {
+func (c counts) note(what string, over []string) string {
 	if c.high < 2 {
 		return ""
 	}
-	return fmt.Sprintf("%s over replicates (%s), %v.", what, join(f.Over), c)
+	return fmt.Sprintf("%s over replicates (%s), %v.", what, join(over), c)
 }
 
 const meanSD = "Mean ± standard deviation"
 
-func bars(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string) {
-	g := group(s, results, f.Over, f.Where, []string{f.X}, f.Series)
+func (f drawing) bars() (figure.Picture, string) {
+	g := f.group([]string{f.X}, f.Series)
 	y := figure.Axis{Label: metrics.Label(f.Metric), Log: f.LogY}
 	out := &figure.Bars{X: figure.Axis{Label: f.X}, Y: y}
 	for _, label := range g.labels[0] {
@@ -217,7 +229,7 @@ func bars(s *study.Study, f study.Figure, results []study.Result) (figure.Pictur
 		}
 		out.Series = append(out.Series, b)
 	}
-	return out, n.note(meanSD, f)
+	return out, n.note(meanSD, f.Over)
 }
 
 // spread returns the standard deviation; 0 if it is NaN.
@@ -228,8 +240,8 @@ func spread(s study.Sample) float64 {
 	return s.SD
 }
 
-func heatmap(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string) {
-	g := group(s, results, f.Over, f.Where, []string{f.Y}, []string{f.X})
+func (f drawing) heatmap() (figure.Picture, string) {
+	g := f.group([]string{f.Y}, []string{f.X})
 	out := &figure.Heat{
 		X: figure.Axis{Label: f.X}, Y: figure.Axis{Label: f.Y},
 		Scale: metrics.Label(f.Metric), Log: f.LogY,
@@ -250,7 +262,7 @@ func heatmap(s *study.Study, f study.Figure, results []study.Result) (figure.Pic
 		out.Values = append(out.Values, means)
 	}
 	out.Format = equalDigits(out.Values)
-	return out, n.note("Mean", f)
+	return out, n.note("Mean", f.Over)
 }
 
 // equalDigits returns a format with the same number of decimals for all numbers, at least four
@@ -273,8 +285,8 @@ func equalDigits(rows [][]float64) string {
 }
 
 // scatter draws a point for each cell, or for the mean over the replicates.
-func scatter(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string) {
-	g := group(s, results, f.Over, f.Where, f.Series, otherAxes(s, f.Series, f.Over))
+func (f drawing) scatter() (figure.Picture, string) {
+	g := f.group(f.Series, f.otherAxes(f.Over))
 	out := &figure.Chart{
 		X: figure.Axis{Label: metrics.Label(f.X), Log: f.LogX},
 		Y: figure.Axis{Label: metrics.Label(f.Y), Log: f.LogY},
@@ -302,19 +314,20 @@ func scatter(s *study.Study, f study.Figure, results []study.Result) (figure.Pic
 		}
 		out.Series = append(out.Series, line)
 	}
-	return out, n.note(meanSD, f)
+	return out, n.note(meanSD, f.Over)
 }
 
-func otherAxes(s *study.Study, lists ...[]string) []string {
-	return slices.DeleteFunc(s.AxisNames(), func(axis string) bool {
-		return slices.Contains(slices.Concat(lists...), axis)
+// otherAxes returns the axes of the study that are neither in series nor in over.
+func (f drawing) otherAxes(over []string) []string {
+	return slices.DeleteFunc(f.study.AxisNames(), func(axis string) bool {
+		return slices.Contains(f.Series, axis) || slices.Contains(over, axis)
 	})
 }
 
 // differences draws a row for each label of the series: the paired differences of the other labels
 // of the axis X from the baseline, by replicate.
-func differences(s *study.Study, f study.Figure, results []study.Result) (figure.Picture, string) {
-	g := group(s, results, f.Over, f.Where, f.Series, []string{f.X})
+func (f drawing) differences() (figure.Picture, string) {
+	g := f.group(f.Series, []string{f.X})
 	label := "difference of " + metrics.Label(f.Metric) + " to " + f.Baseline
 	out := &figure.Differences{X: figure.Axis{Label: label}}
 	for _, row := range g.labels[0] {

@@ -46,7 +46,9 @@ func (r *Report) Markdown() []byte {
 // Progress returns a sentence on how many cells are in which state.
 func (r *Report) Progress() string {
 	s := fmt.Sprintf("%d of %d cells are done", r.States[string(study.Done)], r.Cells)
-	for _, state := range []study.State{study.Failed, study.Stale, study.Running, study.Unevaluated, study.Interrupted, study.Missing} {
+	for _, state := range []study.State{
+		study.Failed, study.Stale, study.Running, study.Unevaluated, study.Interrupted, study.Missing,
+	} {
 		if n := r.States[string(state)]; n > 0 {
 			s += fmt.Sprintf(", %d %s", n, state)
 		}
@@ -205,8 +207,9 @@ func (g grid) latex(b *strings.Builder, label string) {
 		environment = "table*"
 	}
 	title := latexText(g.Title)
-	fmt.Fprintf(b, "\n\\begin{%s}\n\\centering\n\\caption[{%s}]{%s. %s}\n\\label{%s}\n\\begin{tabular}{@{}%s%s@{}}\n\\toprule\n",
-		environment, title, title, latexText(strings.Join(g.Notes, " ")), label,
+	fmt.Fprintf(b, "\n\\begin{%s}\n\\centering\n\\caption[{%s}]{%s. %s}\n\\label{%s}\n",
+		environment, title, title, latexText(strings.Join(g.Notes, " ")), label)
+	fmt.Fprintf(b, "\\begin{tabular}{@{}%s%s@{}}\n\\toprule\n",
 		strings.Repeat("l", g.Texts), strings.Repeat("r", len(g.Head)-g.Texts))
 	for i, row := range rows {
 		// \toprule, \midrule and \\ take a following bracket or star as an argument.
@@ -245,8 +248,8 @@ func (c cell) latex() string {
 }
 
 // latexNumbers converts numbers, and the signs after them, to math mode.
-var latexNumbers = strings.NewReplacer("−", "-", " ± ", " \\pm ", "∞", "\\infty", "NaN", "\\mathrm{NaN}", "%", "\\%",
-	"≈", "\\approx", "‡", "\\ddagger")
+var latexNumbers = strings.NewReplacer("−", "-", " ± ", " \\pm ", "∞", "\\infty",
+	"NaN", "\\mathrm{NaN}", "%", "\\%", "≈", "\\approx", "‡", "\\ddagger")
 
 // latexText escapes text. Greek letters and mathematical symbols, which the fonts of some engines
 // lack, are written as commands.
@@ -254,14 +257,17 @@ func latexText(s string) string { return latexEscapes.Replace(line(s)) }
 
 var latexEscapes = func() *strings.Replacer {
 	pairs := []string{
-		`\`, `\textbackslash{}`, `{`, `\{`, `}`, `\}`, `$`, `\$`, `&`, `\&`, `#`, `\#`, `%`, `\%`, `_`, `\_`,
-		`~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`, `<`, `\textless{}`, `>`, `\textgreater{}`, `|`, `\textbar{}`,
+		`\`, `\textbackslash{}`, `{`, `\{`, `}`, `\}`, `$`, `\$`, `&`, `\&`, `#`, `\#`, `%`, `\%`,
+		`_`, `\_`, `~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`, `<`, `\textless{}`,
+		`>`, `\textgreater{}`, `|`, `\textbar{}`,
 		"–", "--", "—", "---", "…", `\ldots{}`,
 	}
-	const signs = `−- ±\pm ×\times ·\cdot ≤\le ≥\ge ≈\approx †\dagger ‡\ddagger →\to ∞\infty ²^2 ³^3 ᵀ^{\top} ‖\Vert ∇\nabla
+	const signs = `−- ±\pm ×\times ·\cdot ≤\le ≥\ge ≈\approx †\dagger ‡\ddagger →\to
+		∞\infty ²^2 ³^3 ᵀ^{\top} ‖\Vert ∇\nabla
 		₀_0 ₁_1 ₂_2 ₃_3 ₄_4 ₅_5 ₆_6 ₇_7 ₈_8 ₉_9
 		Γ\Gamma Δ\Delta Θ\Theta Λ\Lambda Ξ\Xi Π\Pi Σ\Sigma Φ\Phi Ψ\Psi Ω\Omega
-		α\alpha β\beta γ\gamma δ\delta ε\epsilon ζ\zeta η\eta θ\theta ι\iota κ\kappa λ\lambda μ\mu ν\nu ξ\xi
+		α\alpha β\beta γ\gamma δ\delta ε\epsilon ζ\zeta η\eta θ\theta ι\iota κ\kappa
+		λ\lambda μ\mu ν\nu ξ\xi
 		π\pi ρ\rho ς\varsigma σ\sigma τ\tau υ\upsilon φ\phi χ\chi ψ\psi ω\omega`
 	for _, sign := range strings.Fields(signs) {
 		_, n := utf8.DecodeRuneInString(sign)

@@ -35,7 +35,8 @@ func groupKey(labels [][]string) string {
 // and columns; over are the axes of the replicates. Loading a study checks that every axis with
 // several labels is in one of these lists.
 func group(
-	s *study.Study, results []study.Result, over []string, where map[string][]string, sides ...[]string,
+	s *study.Study, results []study.Result, over []string, where map[string][]string,
+	sides ...[]string,
 ) *grouped {
 	out := &grouped{labels: make([][][]string, len(sides)), groups: map[string][]replicate{}}
 	for _, r := range results {

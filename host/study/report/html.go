@@ -45,7 +45,7 @@ type Curve struct {
 	// the curves.
 	Color int        `json:"color,omitempty"`
 	Dash  int        `json:"dash,omitempty"` // index of the line style, likewise
-	Raw   []*float64 `json:"raw,omitempty"`  // Y before smoothing, without a band; empty: Y is not smoothed
+	Raw   []*float64 `json:"raw,omitempty"`  // Y before smoothing; empty: Y is not smoothed
 }
 
 // Finite returns a number for JSON, which has only finite ones: nil for NaN and ±∞.
@@ -63,17 +63,23 @@ func (f Figure) Chart() *Chart {
 	if !ok || f.Kind != study.Curves {
 		return nil
 	}
-	out := &Chart{X: c.X.Label, Y: c.Y.Label, LogX: c.X.Log, LogY: c.Y.Log, YMin: c.Y.Min, YMax: c.Y.Max, Series: []Curve{}}
+	out := &Chart{
+		X: c.X.Label, Y: c.Y.Label, LogX: c.X.Log, LogY: c.Y.Log, YMin: c.Y.Min, YMax: c.Y.Max,
+		Series: []Curve{},
+	}
 	if low, high, ok := c.Span(); ok && c.Y.Log && out.YMax == 0 {
 		out.YMin, out.YMax = low, high // as in the SVG, where bands do not extend it
 	}
 	for _, s := range c.Series {
-		curve := Curve{Name: s.Name, X: []float64{}, Y: []*float64{}, Low: []*float64{}, High: []*float64{}}
-		banded := slices.ContainsFunc(s.Points, func(p figure.Point) bool { return p.Minus != 0 || p.Plus != 0 })
+		none := []*float64{} // null would not be an array
+		curve := Curve{Name: s.Name, X: []float64{}, Y: none, Low: none, High: none}
+		hasBand := func(p figure.Point) bool { return p.Minus != 0 || p.Plus != 0 }
+		banded := slices.ContainsFunc(s.Points, hasBand)
 		for _, p := range figure.Thin(s.Points, maxHover, func(p figure.Point) float64 { return p.Y }) {
 			curve.X, curve.Y = append(curve.X, p.X), append(curve.Y, Finite(p.Y))
 			if banded {
-				curve.Low, curve.High = append(curve.Low, Finite(p.Y-p.Minus)), append(curve.High, Finite(p.Y+p.Plus))
+				curve.Low = append(curve.Low, Finite(p.Y-p.Minus))
+				curve.High = append(curve.High, Finite(p.Y+p.Plus))
 			}
 		}
 		out.Series = append(out.Series, curve)
@@ -111,11 +117,16 @@ func (r *Report) RunTable() grid {
 	for _, name := range names {
 		out.Head = append(out.Head, metrics.Label(name))
 	}
-	order := []study.State{study.Done, study.Unevaluated, study.Running, study.Interrupted, study.Failed, study.Stale, study.Missing}
+	order := []study.State{
+		study.Done, study.Unevaluated, study.Running, study.Interrupted,
+		study.Failed, study.Stale, study.Missing,
+	}
 	for i, run := range r.Runs {
-		row := []cell{{Text: fmt.Sprint(i + 1), Head: true, Key: sortKey(float64(i)), Link: fmt.Sprintf("run-%d", i+1)}}
+		link := fmt.Sprintf("run-%d", i+1)
+		row := []cell{{Text: fmt.Sprint(i + 1), Head: true, Key: sortKey(float64(i)), Link: link}}
 		row = append(row, labelCells(r.Axes, axes, run.Labels)...)
-		row = append(row, cell{Text: string(run.State), Key: sortKey(float64(slices.Index(order, run.State)))})
+		state := slices.Index(order, run.State)
+		row = append(row, cell{Text: string(run.State), Key: sortKey(float64(state))})
 		for _, name := range names {
 			c := cell{Text: absent}
 			if v, ok := run.Summary[name]; ok {
@@ -132,8 +143,8 @@ func (r *Report) RunTable() grid {
 var pageFiles embed.FS
 
 var pageLayout = template.Must(template.New("page.gohtml").Funcs(template.FuncMap{
-	"css": func(names ...string) (template.CSS, error) { s, err := readAssets(names); return template.CSS(s), err },
-	"js":  func(names ...string) (template.JS, error) { s, err := readAssets(names); return template.JS(s), err },
+	"css": readAssets[template.CSS],
+	"js":  readAssets[template.JS],
 	"svg": func(f Figure) (template.HTML, error) {
 		var b bytes.Buffer
 		if err := figure.Draw(&b, figure.SVG, f.Picture, figure.Options{}); err != nil {
@@ -159,7 +170,7 @@ func Assets() fs.FS {
 	return assets
 }
 
-func readAssets(names []string) (string, error) {
+func readAssets[T ~string](names ...string) (T, error) {
 	var all []byte
 	for _, name := range names {
 		text, err := pageFiles.ReadFile("page/" + name)
@@ -168,7 +179,7 @@ func readAssets(names []string) (string, error) {
 		}
 		all = append(append(all, text...), '\n')
 	}
-	return string(all), nil
+	return T(all), nil
 }
 
 // HTML returns the report as a page.

@@ -83,10 +83,10 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 	tables := report.Tables(s, list)
-	if p, err := tables[0].Place(map[string]string{"method": "full"}); err != nil || p.N != 1 || !strings.HasPrefix(p.Mean, "1.5") {
+	if p, err := tables[0].Find(map[string]string{"method": "full"}); err != nil || p.N != 1 || !strings.HasPrefix(p.Mean, "1.5") {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if p, err := tables[0].Place(map[string]string{"method": "[a]"}); err == nil || !strings.Contains(err.Error(), "there is no result yet") {
+	if p, err := tables[0].Find(map[string]string{"method": "[a]"}); err == nil || !strings.Contains(err.Error(), "there is no result yet") {
 		t.Errorf("%+v, %v", p, err)
 	}
 }

@@ -55,7 +55,10 @@ type DifferenceResults struct {
 
 // Results collects the numbers of all tables.
 func (r *Report) Results() Results {
-	out := Results{Study: r.Name, Cells: r.Cells, States: r.States, Tables: []TableResults{}, Damages: r.Damages, Stale: r.Stale}
+	out := Results{
+		Study: r.Name, Cells: r.Cells, States: r.States, Tables: []TableResults{},
+		Damages: r.Damages, Stale: r.Stale,
+	}
 	for k := range r.Tables {
 		t := &r.Tables[k]
 		table := TableResults{
@@ -67,7 +70,9 @@ func (r *Report) Results() Results {
 				if e.Expected == 0 {
 					continue
 				}
-				entry := EntryResults{Labels: t.labels(i, c), N: e.N, Expected: e.Expected, Mark: e.Mark, Choice: e.Choice}
+				entry := EntryResults{
+					Labels: t.labels(i, c), N: e.N, Expected: e.Expected, Mark: e.Mark, Choice: e.Choice,
+				}
 				if e.N > 0 {
 					entry.Mean = metrics.Some(e.Mean)
 				}

@@ -89,7 +89,8 @@ var reportStart = regexp.MustCompile(`^# [^\n]*\n\n\d+ of \d+ cells are done`)
 
 // pictureLink matches a link to a picture in the Markdown of a report, with a file name as reports
 // give it.
-var pictureLink = regexp.MustCompile(`(?m)^!?\[.*\]\((` + figuresDir + `/\d\d+-[^/()]*)\.(svg|pdf)\)$`)
+var pictureLink = regexp.MustCompile(
+	`(?m)^!?\[.*\]\((` + figuresDir + `/\d\d+-[^/()]*)\.(svg|pdf)\)$`)
 
 // earlierFiles returns the files of the report in a directory, according to its Markdown file,
 // which is written first. There are none without a report.

@@ -36,7 +36,7 @@ type Table struct {
 // Entry is one cell of a table.
 type Entry struct {
 	study.Sample
-	Expected int // number of replicates that the study plans here; 0: this combination is not part of the study
+	Expected int // number of replicates in the study; 0: it has no such combination
 	Mark     Mark
 	// Difference is the paired difference from the entry that has the labels of the baseline, and
 	// otherwise the same labels as this one, over the replicates that both have; nil for the
@@ -58,7 +58,7 @@ const (
 	Plain    Mark = ""         // clearly not the best: the interval of the difference excludes zero
 	Best     Mark = "best"     // the best mean in its row
 	Tied     Mark = "tied"     // the interval of its difference to the best includes zero
-	Untested Mark = "untested" // its replicates cannot be compared with the best's, or contradict the means
+	Untested Mark = "untested" // cannot be compared with the best, or replicates contradict the means
 )
 
 func newTable(s *study.Study, t study.Table, results []study.Result) Table {
@@ -68,7 +68,8 @@ func newTable(s *study.Study, t study.Table, results []study.Result) Table {
 	}
 	g := group(s, results, t.Over, t.Where, sides...)
 	out := Table{
-		Title: t.Title, Metric: t.Metric, Better: t.Better, RowAxes: t.Rows, ColAxes: t.Columns, Over: t.Over,
+		Title: t.Title, Metric: t.Metric, Better: t.Better,
+		RowAxes: t.Rows, ColAxes: t.Columns, Over: t.Over,
 		Rows: g.labels[0], Columns: g.labels[1], Baseline: -1, best: t.Best, base: t.Baseline,
 		beside: t.Beside, axes: s.Axes,
 	}
@@ -204,7 +205,7 @@ type grid struct {
 // cell is a cell of a grid.
 type cell struct {
 	Text string // the displayed text; empty: the study has no such entry
-	Sign string // after Text: the comparison with the best, or that a difference is clear with a correction
+	Sign string // after Text: the comparison with the best, or ‡
 	Note string // the chosen label, and the number of replicates if it differs from the table's
 	Bold bool
 	Head bool     // whether it names its row
@@ -323,18 +324,18 @@ func sortKey(x float64) *float64 {
 	return &x
 }
 
-// Place is an entry of a table, formatted.
-type Place struct {
+// EntryText is a formatted entry of a table.
+type EntryText struct {
 	N          int    // number of replicates
-	Expected   int    // number of replicates that the study plans here
+	Expected   int    // number of replicates in the study
 	Mean       string // mean, with its standard deviation if there are several replicates
-	Choice     string // the label that was chosen here, with † at an end of its axis; empty if none is chosen
+	Choice     string // the chosen label, with † at an end of its axis; empty if there is none
 	Difference string // difference from the baseline, with its interval; empty if there is none
 }
 
-// Place returns the only entry that has all of the given labels, which are of axes of rows and
+// Find returns the only entry that has all of the given labels, which are of axes of rows and
 // columns.
-func (t *Table) Place(labels map[string]string) (Place, error) {
+func (t *Table) Find(labels map[string]string) (EntryText, error) {
 	var found []Entry
 	for i := range t.Rows {
 		for c := range t.Columns {
@@ -348,13 +349,14 @@ func (t *Table) Place(labels map[string]string) (Place, error) {
 		}
 	}
 	if len(found) != 1 {
-		return Place{}, fmt.Errorf("%d entries of the table %q have the labels %v; want labels of one", len(found), t.Title, labels)
+		return EntryText{}, fmt.Errorf("%d entries of the table %q have the labels %v, want one",
+			len(found), t.Title, labels)
 	}
 	e := found[0]
 	if e.N == 0 {
-		return Place{}, fmt.Errorf("there is no result yet for %v of the table %q", labels, t.Title)
+		return EntryText{}, fmt.Errorf("there is no result yet for %v of the table %q", labels, t.Title)
 	}
-	p := Place{N: e.N, Expected: e.Expected, Mean: t.mean(e), Choice: e.chosen()}
+	p := EntryText{N: e.N, Expected: e.Expected, Mean: t.mean(e), Choice: e.chosen()}
 	if e.Difference != nil {
 		p.Difference = intervalText(t.signed, *e.Difference)
 	}

@@ -52,9 +52,10 @@ func slug(s string) string {
 
 var (
 	// absolutePath matches absolute paths of two elements or more.
-	absolutePath = regexp.MustCompile(`(^|[\s"'` + "`" + `=:(\[,])((?:/[^/\s"'` + "`" + `:,()\[\]]+){2,})`)
+	absolutePath = regexp.MustCompile("(^|[\\s\"'`=:(\\[,])((?:/[^/\\s\"'`:,()\\[\\]]+){2,})")
 	// clock matches times of day, with a date before them.
-	clock = regexp.MustCompile(`(?:\d{4}-\d\d-\d\d[T ]|\b)\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)?\s?`)
+	clock = regexp.MustCompile(`(?:\d{4}-\d\d-\d\d[T ]|\b)\d\d:\d\d:\d\d(?:\.\d+)?` +
+		`(?:Z|[+-]\d\d:?\d\d)?\s?`)
 )
 
 // anonymize removes from a text everything that depends on when and where a study ran: times of
@@ -86,7 +87,8 @@ func chooseFormat(entries [][]Entry) string {
 	}
 	slices.Sort(means)
 	slices.Sort(deviations)
-	if smallest, largest := means[0], means[len(means)-1]; smallest < 1e-3 || largest >= 1e6 || largest/smallest > 1e4 {
+	smallest, largest := means[0], means[len(means)-1]
+	if smallest < 1e-3 || largest >= 1e6 || largest/smallest > 1e4 {
 		return "%.3g"
 	}
 	decimals := 3 - int(math.Floor(math.Log10(means[len(means)/2])))
@@ -123,8 +125,9 @@ func differenceFormat(format string, entries [][]Entry) string {
 		return format
 	}
 	slices.Sort(halves)
-	place := func(x float64) int { return -int(math.Floor(math.Log10(x))) } // of the first digit
-	return fmt.Sprintf("%%.%df", max(decimals, min(max(1+place(halves[len(halves)/2]), place(halves[0])), 8))) + suffix
+	first := func(x float64) int { return -int(math.Floor(math.Log10(x))) } // its first decimal
+	needed := min(max(1+first(halves[len(halves)/2]), first(halves[0])), 8)
+	return fmt.Sprintf("%%.%df", max(decimals, needed)) + suffix
 }
 
 func (t *Table) number(x float64) string { return formatNumber(t.format, x) }
@@ -215,14 +218,15 @@ func (t *Table) notes() []string {
 		notes = append(notes, "Bold: the best mean of its row.")
 	}
 	if t.any(func(e Entry) bool { return e.Mark == Tied }) {
-		notes = append(notes, "≈: not told apart from the best, for the 95 % interval of the paired difference includes zero.")
+		notes = append(notes, "≈: not told apart from the best, "+
+			"for the 95 % interval of the paired difference includes zero.")
 	}
 	switch untested := t.any(func(e Entry) bool { return e.Mark == Untested }); {
 	case untested && t.common() < 2:
 		notes = append(notes, "These are single runs: chance is not ruled out for any difference.")
 	case untested:
-		notes = append(notes, "?: chance is not ruled out: the replicates that the best has as well are fewer than two, "+
-			"all differ by the same, or say the opposite of the means.")
+		notes = append(notes, "?: chance is not ruled out: the replicates that the best has as well "+
+			"are fewer than two, all differ by the same, or say the opposite of the means.")
 	}
 	return notes
 }
@@ -238,8 +242,8 @@ func (t *Table) differenceNotes() []string {
 	first := fmt.Sprintf("Differences to %s, replicate by replicate, n = %d unless noted, "+
 		"with the 95 %% interval of Student's t for each alone", t.baseName(), t.common())
 	if t.intervals > 1 {
-		first += fmt.Sprintf(": of %d intervals %.2g would leave out zero by chance if nothing made a difference",
-			t.intervals, (1-study.Level)*float64(t.intervals))
+		first += fmt.Sprintf(": of %d intervals %.2g would leave out zero by chance "+
+			"if nothing made a difference", t.intervals, (1-study.Level)*float64(t.intervals))
 	}
 	notes := []string{first + "."}
 	if bold {
@@ -252,7 +256,8 @@ func (t *Table) differenceNotes() []string {
 		notes = append(notes, "With Holm's correction for their number none would.")
 	}
 	if has(func(_ Entry, d *study.Difference) bool { return !d.Known() }) {
-		notes = append(notes, "Without an interval: one pair, or differences that are all the same or not finite.")
+		notes = append(notes, "Without an interval: one pair, "+
+			"or differences that are all the same or not finite.")
 	}
 	if t.best != nil {
 		notes = append(notes, fmt.Sprintf("Each column with its own %s.", t.best.Axis))
