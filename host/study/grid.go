@@ -201,7 +201,6 @@ type plan struct {
 	settings []plaintoml.Setting
 	quantize *Quantize
 	init     *table
-	at       string // key in the file: that of the single cell, or "study.axes" for the grid
 }
 
 func (p plan) name(axes []axis) string {
@@ -230,7 +229,6 @@ func readCells(study *table, axes []axis, exclude, cells []*table) []plan {
 		if !slices.ContainsFunc(excludes, func(where map[string][]string) bool {
 			return len(where) > 0 && Cell{Labels: p.labels}.Matches(where)
 		}) {
-			p.at = study.key("axes")
 			plans = append(plans, p)
 		}
 	}
@@ -333,7 +331,7 @@ func readCell(t *table, axes []axis) []plan {
 	plans := grid(axes, fixed)
 	for i := range plans {
 		plans[i].settings = append(plans[i].settings, settings...)
-		plans[i].at, plans[i].quantize = t.path, cmp.Or(quantize, plans[i].quantize)
+		plans[i].quantize = cmp.Or(quantize, plans[i].quantize)
 		plans[i].init = cmp.Or(t.below("init", init), plans[i].init)
 	}
 	return plans

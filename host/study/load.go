@@ -106,14 +106,12 @@ func (s *Study) readBase(top *table, raw any) *plaintoml.Document {
 	switch raw := raw.(type) {
 	case nil: // its absence has been reported
 	case map[string]any:
-		s.Base = s.File
 		return top.Table("base")
 	case string:
-		s.Base = raw
 		if !filepath.IsAbs(raw) {
-			s.Base = filepath.Join(filepath.Dir(s.File), raw)
+			raw = filepath.Join(filepath.Dir(s.File), raw)
 		}
-		doc, _, err := plaintoml.ReadFile(s.Base, "a training run")
+		doc, _, err := plaintoml.ReadFile(raw, "a training run")
 		if err == nil {
 			return doc
 		}

@@ -81,8 +81,8 @@ func TestGrid(t *testing.T) {
 	if diff := cmp.Diff(want, names(s)); diff != "" {
 		t.Errorf("cells (-want +got):\n%s", diff)
 	}
-	if s.Name != "small" || s.Out != "studies/small" || s.Base != "base.toml" {
-		t.Errorf("name %q, out %q, base %q", s.Name, s.Out, s.Base)
+	if s.Name != "small" || s.Out != "studies/small" {
+		t.Errorf("name %q, out %q", s.Name, s.Out)
 	}
 	c := s.Cells[7].Config
 	if c.Method.CAGE.Lambda != 2 || c.Schedule.Rate != 0.1 || c.Schedule.Floor != 0 || c.Seed != 1 || c.Model.ProblemSeed != 1 {
@@ -171,7 +171,7 @@ kind = "constant"
 	if diff := cmp.Diff([]string{"short", "long"}, names(s)); diff != "" {
 		t.Errorf("cells (-want +got):\n%s", diff)
 	}
-	if s.Name != "list" || s.Out != "elsewhere/list" || s.Parallel != 3 || s.Base != s.File {
+	if s.Name != "list" || s.Out != "elsewhere/list" || s.Parallel != 3 {
 		t.Errorf("%+v", s)
 	}
 	want := []Setting{{"train.steps", "30"}, {"schedule.kind", `"constant"`}}

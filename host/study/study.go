@@ -16,7 +16,6 @@ type Study struct {
 	Name string // study.name, or else the name of the file
 	File string // path of the study file
 	Out  string // the study's directory, relative to the working directory like train.out
-	Base string // path of the base configuration; File if the base is the table [base]
 	// Parallel is study.parallel, the number of cells at once; 0 leaves it to [Run].
 	Parallel int
 	// StopMinutes is study.stop_minutes: the time that a training has to save its checkpoint when

@@ -34,15 +34,10 @@ type Report struct {
 	Parameters int              `json:"parameters"`
 	Tokens     int              `json:"tokens_per_step"`
 	FLOPs      float64          `json:"flops_per_step"`
-	// PluginStart is the time until the plugins had started, and PluginPrograms the time from then
-	// until their programs had arrived, both in seconds.
-	PluginStart    float64  `json:"plugin_start_seconds"`
-	PluginPrograms float64  `json:"plugin_handover_seconds"`
-	Steps          []Timing `json:"steps"`
+	Steps      []Timing         `json:"steps"`
 	// Seconds is the median time of the configured step: with the correction if it is configured.
-	Seconds       float64 `json:"seconds"`
-	FirstStepUnix float64 `json:"first_step_unix"` // time of the end of the first step
-	PeakMemory    int64   `json:"peak_memory_bytes"`
+	Seconds    float64 `json:"seconds"`
+	PeakMemory int64   `json:"peak_memory_bytes"`
 	// PeakFLOPS is the speed of a large matrix product on this device, in floating-point operations
 	// per second, summed over its replicas.
 	PeakFLOPS float64 `json:"peak_flops"`
@@ -78,8 +73,7 @@ type Timing struct {
 	// Loss is the loss of the last step, to check that variants compute the same result.
 	Loss float64 `json:"loss"`
 
-	cpu       []float64
-	firstDone time.Time
+	cpu []float64
 }
 
 // Options are the options of [Run].
@@ -94,10 +88,10 @@ type Options struct {
 // accepts language models with a known vocabulary.
 func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	if !cfg.Model.Language() {
-		return nil, cfg.ErrorAt("model.kind", "a benchmark is of a language model, not of a problem without data")
+		return nil, cfg.ErrorAt("model.kind", "a benchmark needs a language model")
 	}
 	if cfg.Data.Separate() {
-		return nil, cfg.ErrorAt("data", "a benchmark has no documents: its tokens are random, and joined")
+		return nil, cfg.ErrorAt("data", "a benchmark has no documents: its tokens are random")
 	}
 	if cfg.Model.Vocab == 0 {
 		return nil, cfg.ErrorAt("model.vocab", "a benchmark needs the size of the vocabulary")
@@ -158,13 +152,11 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	}
 	return &Report{
 		Build: dev.BuildInfo(), Parameters: architecture.CountParams(m.Params(), nil),
-		Tokens:      cfg.Train.Batch * cfg.Model.Context * cfg.Train.Accumulate,
-		FLOPs:       m.StepFLOPs(cfg.Train.Batch, cfg.Model.Context) * float64(cfg.Train.Accumulate),
-		PluginStart: programs.Start.Seconds(), PluginPrograms: programs.Handover.Seconds(),
-		Steps: timings, Seconds: timings[configured].Seconds,
-		FirstStepUnix: float64(timings[0].firstDone.UnixNano()) / 1e9,
-		PeakMemory:    resources.PeakMemory(),
-		PeakFLOPS:     peak * float64(dev.Count()),
+		Tokens: cfg.Train.Batch * cfg.Model.Context * cfg.Train.Accumulate,
+		FLOPs:  m.StepFLOPs(cfg.Train.Batch, cfg.Model.Context) * float64(cfg.Train.Accumulate),
+		Steps:  timings, Seconds: timings[configured].Seconds,
+		PeakMemory: resources.PeakMemory(),
+		PeakFLOPS:  peak * float64(dev.Count()),
 	}, nil
 }
 
@@ -221,7 +213,7 @@ func timeInTurn(
 			t := &timings[i]
 			switch {
 			case round == 0:
-				t.Compile, t.firstDone = wall, time.Now()
+				t.Compile = wall
 			case round >= warmUp:
 				t.All, t.cpu = append(t.All, wall), append(t.cpu, cpu)
 			}
@@ -305,7 +297,8 @@ func peakFLOPS(dev *engine.Device) (float64, error) {
 		n = 8192
 	}
 	shape := shapes.Make(dtypes.Float32, n, n)
-	product, err := dev.Compile("peak", []engine.Spec{{Name: "a", Shape: shape}, {Name: "b", Shape: shape}},
+	specs := []engine.Spec{{Name: "a", Shape: shape}, {Name: "b", Shape: shape}}
+	product, err := dev.Compile("peak", specs,
 		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
 			y := engine.DotGeneral(in[0], []int{1}, nil, in[1], []int{0}, nil)
 			return []*graph.Node{graph.ReduceAllSum(y)}

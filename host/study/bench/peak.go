@@ -68,8 +68,8 @@ type PeakReport struct {
 // Check returns an error for options that cannot be measured.
 func (o PeakOptions) Check() error {
 	if o.Runs < 1 || o.Time < 0 || o.Tokens < 1 {
-		return fmt.Errorf("%d runs of %v, %d tokens: want at least one run and one token, and no negative number",
-			o.Runs, o.Time, o.Tokens)
+		return fmt.Errorf("%d runs of %v, %d tokens: want at least one run and one token, "+
+			"and no negative number", o.Runs, o.Time, o.Tokens)
 	}
 	const most = 1 << 14 // matrices of a gigabyte
 	for _, n := range append(slices.Clone(o.Squares), o.Widths...) {
@@ -83,8 +83,8 @@ func (o PeakOptions) Check() error {
 	return nil
 }
 
-// A subject is an operation to be timed.
-type subject struct {
+// An operation is what is timed.
+type operation struct {
 	work  float64 // operations in one call of once
 	rates *[]Rate
 	// once does the work with the given number of threads; if each is set, with one thread, and it
@@ -93,8 +93,8 @@ type subject struct {
 	each bool
 }
 
-// Peaks measures everything, on one thread and on GOMAXPROCS threads. Subjects are run in turn,
-// A B C A B C …, so that a temporary load on the machine does not affect all runs of a subject.
+// Peaks measures everything, on one thread and on GOMAXPROCS threads. Operations are run in turn,
+// A B C A B C …, so that a temporary load on the machine does not affect all runs of one.
 func Peaks(ctx context.Context, o PeakOptions) (*PeakReport, error) {
 	tier, err := engine.ProductTier()
 	if err != nil {
@@ -109,13 +109,13 @@ func Peaks(ctx context.Context, o PeakOptions) (*PeakReport, error) {
 	if most := runtime.GOMAXPROCS(0); most > 1 {
 		r.Threads = append(r.Threads, most)
 	}
-	var subjects []subject
+	var timed []operation
 	peaks := matmul.Peaks()
 	r.Instructions = make([]Named, len(peaks))
 	for i, p := range peaks {
 		const repetitions = 10000 // long compared with reading the clock, short compared with a run
 		r.Instructions[i].Name = p.Instruction
-		subjects = append(subjects, subject{
+		timed = append(timed, operation{
 			work: repetitions * float64(p.Operations), rates: &r.Instructions[i].Rates, each: true,
 			once: func(int) error { p.Run(repetitions); return nil },
 		})
@@ -124,13 +124,13 @@ func Peaks(ctx context.Context, o PeakOptions) (*PeakReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	subjects = append(subjects, products...)
+	timed = append(timed, products...)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for _, n := range r.Threads {
 		runtime.GOMAXPROCS(n)
-		all := make([][]float64, len(subjects))
+		all := make([][]float64, len(timed))
 		for round := range 1 + o.Runs {
-			for i, s := range subjects {
+			for i, s := range timed {
 				if err := ctx.Err(); err != nil {
 					return nil, err
 				}
@@ -143,8 +143,9 @@ func Peaks(ctx context.Context, o PeakOptions) (*PeakReport, error) {
 				}
 			}
 		}
-		for i, s := range subjects {
-			*s.rates = append(*s.rates, Rate{Threads: n, Best: slices.Max(all[i]), Median: quantile(all[i], 0.5)})
+		for i, s := range timed {
+			rate := Rate{Threads: n, Best: slices.Max(all[i]), Median: quantile(all[i], 0.5)}
+			*s.rates = append(*s.rates, rate)
 		}
 	}
 	for i := range r.Products {
@@ -160,7 +161,7 @@ func Peaks(ctx context.Context, o PeakOptions) (*PeakReport, error) {
 }
 
 // run calls once repeatedly for at least the given time, and returns the operations per second.
-func (s subject) run(threads int, least time.Duration) (float64, error) {
+func (s operation) run(threads int, least time.Duration) (float64, error) {
 	callers := 1
 	if s.each {
 		callers = threads
@@ -228,8 +229,8 @@ func forms(o PeakOptions) (list []form) {
 	return list
 }
 
-// addProducts adds the products to the report, and returns their subjects.
-func (r *PeakReport) addProducts(tier *matmul.Tier, o PeakOptions) (list []subject, err error) {
+// addProducts adds the products to the report, and returns their operations.
+func (r *PeakReport) addProducts(tier *matmul.Tier, o PeakOptions) (list []operation, err error) {
 	all := forms(o)
 	shared := newOperands(all)
 	numbers := []struct {
@@ -237,7 +238,8 @@ func (r *PeakReport) addProducts(tier *matmul.Tier, o PeakOptions) (list []subje
 		arithmetic matmul.Arithmetic
 		largest    int // the largest integer; 0 for floats
 	}{
-		{"float32", matmul.Float32, 0}, {"bfloat16", matmul.BFloat16, 0}, {"4-bit", matmul.Int8, 7}, {"8-bit", matmul.Int8, 127},
+		{"float32", matmul.Float32, 0}, {"bfloat16", matmul.BFloat16, 0},
+		{"4-bit", matmul.Int8, 7}, {"8-bit", matmul.Int8, 127},
 	}
 	r.Products = make([]Product, 0, len(all)*len(numbers))
 	for _, f := range all {
@@ -251,7 +253,8 @@ func (r *PeakReport) addProducts(tier *matmul.Tier, o PeakOptions) (list []subje
 				return nil, fmt.Errorf("%s %d×%d×%d of %s: %w", f.name, f.m, f.n, f.k, kind.name, err)
 			}
 			operations := 2 * float64(f.batch) * float64(f.m) * float64(f.n) * float64(f.k)
-			list = append(list, subject{work: operations, rates: &r.Products[len(r.Products)-1].Rates, once: once})
+			rates := &r.Products[len(r.Products)-1].Rates
+			list = append(list, operation{work: operations, rates: rates, once: once})
 		}
 	}
 	return list, nil
@@ -266,14 +269,19 @@ func byMatmul(
 	}
 	left, right := o.of(size(f.leftDims()), largest), o.of(size(f.rightDims()), largest)
 	return func(threads int) error {
-		return p.Run(matmul.Results{Float32: o.out[:p.Size()]}, left, right, matmul.Scales{}, parallel(threads))
+		out := matmul.Results{Float32: o.out[:p.Size()]}
+		return p.Run(out, left, right, matmul.Scales{}, parallel(threads))
 	}, nil
 }
 
 // layout returns the layout of a tensor [batch, rows, columns] with one axis contracted.
 func layout(dims []int, contracted int) matmul.Layout {
-	axes := []matmul.Axis{{Size: dims[0], Stride: dims[1] * dims[2]}, {Size: dims[1], Stride: dims[2]}, {Size: dims[2], Stride: 1}}
-	return matmul.Layout{Batch: axes[:1], Cross: axes[3-contracted:][:1], Contracted: axes[contracted:][:1]}
+	axes := []matmul.Axis{
+		{Size: dims[0], Stride: dims[1] * dims[2]}, {Size: dims[1], Stride: dims[2]},
+		{Size: dims[2], Stride: 1},
+	}
+	cross := axes[3-contracted:][:1]
+	return matmul.Layout{Batch: axes[:1], Cross: cross, Contracted: axes[contracted:][:1]}
 }
 
 // parallel returns a function that runs n tasks on the given number of threads, including this one.

@@ -70,7 +70,7 @@ func Agree(s *study.Study, before, again []study.Result) *Agreement {
 				low, high := e.Interval(study.Level)
 				mean := study.Difference{N: e.N, Mean: e.Mean, SD: e.SD, Low: low, High: high}
 				out.add(d, t.number, mean, f.Mean)
-				if t.best != nil {
+				if t.Best != nil {
 					chosen := d
 					if out.Values++; e.chosen() != f.chosen() {
 						chosen.Choice, chosen.Relation = true, Unknown

@@ -89,25 +89,25 @@ func (e Entry) chosen() string {
 
 // choiceNotes returns sentences that explain the choices.
 func (t *Table) choiceNotes() []string {
-	if t.best == nil {
+	if t.Best == nil {
 		return nil
 	}
 	mean := "lowest"
-	if t.best.Better == "higher" {
+	if t.Best.Better == "higher" {
 		mean = "highest"
 	}
 	note := fmt.Sprintf("With each value: the %s of its place, chosen by the %s mean of %s",
-		t.best.Axis, mean, metricPhrase(t.best.Metric))
+		t.Best.Axis, mean, metricPhrase(t.Best.Metric))
 	switch {
-	case t.best.On != nil:
+	case t.Best.On != nil:
 		var on []string
 		for _, axis := range t.Over {
-			if labels := t.best.On[axis]; len(labels) > 0 {
+			if labels := t.Best.On[axis]; len(labels) > 0 {
 				on = append(on, axis+" "+strings.Join(labels, ", "))
 			}
 		}
 		note += fmt.Sprintf(" with %s; reported are the others.", strings.Join(on, " and "))
-	case t.best.Metric == t.Metric:
+	case t.Best.Metric == t.Metric:
 		note += " on the replicates that are reported: that flatters, " +
 			"the more the more values were tried, and intervals do not know of it."
 	default:
@@ -116,7 +116,7 @@ func (t *Table) choiceNotes() []string {
 	notes := []string{note}
 	if t.any(func(e Entry) bool { return e.Choice != nil && e.Choice.AtEnd }) {
 		notes = append(notes, fmt.Sprintf("†: the first or last %s that was tried: "+
-			"a better one may lie beyond.", t.best.Axis))
+			"a better one may lie beyond.", t.Best.Axis))
 	}
 	if t.any(func(e Entry) bool { return e.Choice != nil && e.Choice.Tried < e.Choice.Of }) {
 		notes = append(notes, "“of 2/3”: two of the three values are done, and the choice may change.")

@@ -98,8 +98,8 @@ func (r *Report) RunTable() grid {
 	}
 	for _, t := range r.Tables {
 		shown[t.Metric] = true
-		if t.best != nil {
-			shown[t.best.Metric] = true
+		if t.Best != nil {
+			shown[t.Best.Metric] = true
 		}
 	}
 	for _, name := range []string{"train_loss", "val_loss", "val_ppl", "distance"} {

@@ -88,7 +88,7 @@ func TestChooseFormat(t *testing.T) {
 }
 
 func TestNumbersForReaders(t *testing.T) {
-	table := &Table{format: "%.2f", differences: "%.2f"}
+	table := &Table{Table: study.Table{Format: "%.2f"}, differences: "%.2f"}
 	for _, test := range []struct {
 		got, want string
 	}{
@@ -203,12 +203,12 @@ func TestDifferenceFormat(t *testing.T) {
 		{"%.1f %%", []Entry{known(0.25, 0.03)}, "+0.250 % [+0.220 %, +0.280 %]"},
 		{"%.1f %%", []Entry{known(0, 0)}, "0.0 % [0.0 %, 0.0 %]"},
 	} {
-		table := Table{format: tt.format, differences: differenceFormat(tt.format, [][]Entry{tt.entries})}
+		table := Table{Table: study.Table{Format: tt.format}, differences: differenceFormat(tt.format, [][]Entry{tt.entries})}
 		if got := intervalText(table.signed, *tt.entries[0].Difference); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.format, got, tt.want)
 		}
 	}
-	if got := (&Table{format: "%.2f"}).number(-0.001); got != "0.00" {
+	if got := (&Table{Table: study.Table{Format: "%.2f"}}).number(-0.001); got != "0.00" {
 		t.Errorf("−0.001 with two decimals is %s", got)
 	}
 }

@@ -62,7 +62,8 @@ func (r *Report) Results() Results {
 	for k := range r.Tables {
 		t := &r.Tables[k]
 		table := TableResults{
-			Title: t.Title, Metric: t.Metric, Better: t.Better, Over: t.Over, Baseline: t.base, Best: t.best,
+			Title: t.Title, Metric: t.Metric, Better: t.Better, Over: t.Over,
+			Baseline: t.Baseline, Best: t.Best,
 			Level: study.Level, Entries: []EntryResults{},
 		}
 		for i, row := range t.Entries {
@@ -95,9 +96,9 @@ func (r *Report) Results() Results {
 }
 
 func (t *Table) labels(row, column int) map[string]string {
-	labels := slices.Concat(t.Rows[row], t.Columns[column])
+	labels := slices.Concat(t.RowLabels[row], t.ColumnLabels[column])
 	out := map[string]string{}
-	for i, axis := range slices.Concat(t.RowAxes, t.ColAxes) {
+	for i, axis := range slices.Concat(t.Rows, t.Columns) {
 		out[axis] = labels[i]
 	}
 	return out

@@ -14,23 +14,15 @@ import (
 // Table is a table of the report: for each row and column, the replicates' mean and
 // standard deviation.
 type Table struct {
-	Title    string
-	Metric   string
-	RowAxes  []string
-	ColAxes  []string
-	Over     []string   // axes of replicates
-	Rows     [][]string // labels of RowAxes
-	Columns  [][]string // labels of ColAxes
-	Baseline int        // the column with which the others are compared; -1: none, or not a single one
-	Better   string     // "lower", "higher" or "none", which marks nothing
-	Entries  [][]Entry  // by row and column
+	study.Table             // with the format of its numbers
+	RowLabels    [][]string // labels of the axes Rows
+	ColumnLabels [][]string // labels of the axes Columns
+	Entries      [][]Entry  // by row and column
 
-	axes                []study.Axis      // all of the study
-	base                map[string]string // labels of the baseline; empty: there is none
-	beside              bool              // differences are columns beside the means
-	intervals           int               // number of differences with an interval
-	best                *study.Best       // nil: every axis is in the table
-	format, differences string            // formats of a number, and of a difference
+	axes        []study.Axis // all of the study
+	baseColumn  int          // the column with which the others are compared; -1: not a single one
+	intervals   int          // number of differences with an interval
+	differences string       // format of a difference
 }
 
 // Entry is one cell of a table.
@@ -68,15 +60,12 @@ func newTable(s *study.Study, t study.Table, results []study.Result) Table {
 	}
 	g := group(s, results, t.Over, t.Where, sides...)
 	out := Table{
-		Title: t.Title, Metric: t.Metric, Better: t.Better,
-		RowAxes: t.Rows, ColAxes: t.Columns, Over: t.Over,
-		Rows: g.labels[0], Columns: g.labels[1], Baseline: -1, best: t.Best, base: t.Baseline,
-		beside: t.Beside, axes: s.Axes,
+		Table: t, RowLabels: g.labels[0], ColumnLabels: g.labels[1], axes: s.Axes, baseColumn: -1,
 	}
-	groups := make([][][]replicate, len(out.Rows))
-	for i, row := range out.Rows {
-		choices := make([]*Choice, len(out.Columns))
-		for c, column := range out.Columns {
+	groups := make([][][]replicate, len(out.RowLabels))
+	for i, row := range out.RowLabels {
+		choices := make([]*Choice, len(out.ColumnLabels))
+		for c, column := range out.ColumnLabels {
 			list := g.at(row, column)
 			if t.Best != nil {
 				choices[c], list = g.choose(t.Best, row, column)
@@ -90,8 +79,8 @@ func newTable(s *study.Study, t study.Table, results []study.Result) Table {
 		out.Entries = append(out.Entries, entries)
 	}
 	out.compare(groups)
-	out.format = cmp.Or(t.Format, chooseFormat(out.Entries))
-	out.differences = differenceFormat(out.format, out.Entries)
+	out.Format = cmp.Or(t.Format, chooseFormat(out.Entries))
+	out.differences = differenceFormat(out.Format, out.Entries)
 	return out
 }
 
@@ -132,8 +121,8 @@ func (t *Table) entries(groups [][]replicate) []Entry {
 // compare adds the differences from the baseline, with Holm's correction for multiple tests.
 func (t *Table) compare(groups [][][]replicate) {
 	var p []float64
-	for i := range t.Rows {
-		for c := range t.Columns {
+	for i := range t.RowLabels {
+		for c := range t.ColumnLabels {
 			value := math.NaN()
 			row, column := t.baseOf(i, c)
 			if row >= 0 && column >= 0 && (row != i || column != c) {
@@ -154,11 +143,12 @@ func (t *Table) compare(groups [][][]replicate) {
 			row[c].Holm, p = p[0], p[1:]
 		}
 	}
-	named := func(axis string) bool { return t.base[axis] != "" }
-	unnamed := func(axis string) bool { return t.base[axis] == "" }
-	column := len(t.ColAxes) > 0 && !slices.ContainsFunc(t.ColAxes, unnamed) // it names a single one
-	if column && len(t.Rows) > 0 && len(t.Columns) > 0 && !slices.ContainsFunc(t.RowAxes, named) {
-		_, t.Baseline = t.baseOf(0, 0)
+	named := func(axis string) bool { return t.Baseline[axis] != "" }
+	unnamed := func(axis string) bool { return t.Baseline[axis] == "" }
+	single := len(t.Columns) > 0 && !slices.ContainsFunc(t.Columns, unnamed) &&
+		!slices.ContainsFunc(t.Rows, named)
+	if single && len(t.RowLabels) > 0 && len(t.ColumnLabels) > 0 {
+		_, t.baseColumn = t.baseOf(0, 0)
 	}
 }
 
@@ -172,20 +162,20 @@ func (t *Table) baseOf(i, c int) (row, column int) {
 	at := func(all [][]string, axes, own []string) int {
 		want := slices.Clone(own)
 		for k, axis := range axes {
-			want[k] = cmp.Or(t.base[axis], own[k])
+			want[k] = cmp.Or(t.Baseline[axis], own[k])
 		}
 		return slices.IndexFunc(all, func(labels []string) bool { return slices.Equal(labels, want) })
 	}
-	if len(t.base) == 0 {
+	if len(t.Baseline) == 0 {
 		return -1, -1
 	}
-	return at(t.Rows, t.RowAxes, t.Rows[i]), at(t.Columns, t.ColAxes, t.Columns[c])
+	return at(t.RowLabels, t.Rows, t.RowLabels[i]), at(t.ColumnLabels, t.Columns, t.ColumnLabels[c])
 }
 
 func (t *Table) baseName() string {
 	var labels []string
-	for _, axis := range slices.Concat(t.ColAxes, t.RowAxes) {
-		if label := t.base[axis]; label != "" {
+	for _, axis := range slices.Concat(t.Columns, t.Rows) {
+		if label := t.Baseline[axis]; label != "" {
 			labels = append(labels, label)
 		}
 	}
@@ -239,11 +229,12 @@ func (t *Table) Grids() []grid {
 		c.Note = strings.Join(slices.DeleteFunc(notes, func(s string) bool { return s == "" }), "; ")
 		return c
 	})
-	if len(t.base) == 0 || len(t.Columns) == 1 && (t.Baseline >= 0 || len(t.Rows) == 1) {
+	alone := len(t.ColumnLabels) == 1 && (t.baseColumn >= 0 || len(t.RowLabels) == 1)
+	if len(t.Baseline) == 0 || alone {
 		return []grid{means}
 	}
-	without := t.Baseline
-	if t.beside {
+	without := t.baseColumn
+	if t.Beside {
 		without = -1
 	}
 	title := t.Title + ": difference to " + t.baseName()
@@ -262,13 +253,13 @@ func (t *Table) Grids() []grid {
 		return c
 	})
 	differences.Differences = true
-	if !t.beside {
+	if !t.Beside {
 		return []grid{means, differences}
 	}
 	means.Notes = append(means.Notes, "Δ: "+strings.Join(differences.Notes, " "))
-	for c := len(t.Columns) - 1; c >= 0; c-- { // each column of differences follows that of its means
+	for c := len(t.ColumnLabels) - 1; c >= 0; c-- { // differences follow their means
 		has := func(row []Entry) bool { return row[c].Difference != nil }
-		if k := means.Texts + c; c != t.Baseline && slices.ContainsFunc(t.Entries, has) {
+		if k := means.Texts + c; c != t.baseColumn && slices.ContainsFunc(t.Entries, has) {
 			means.Head = slices.Insert(means.Head, k+1, "Δ "+means.Head[k])
 			for i, row := range means.Rows {
 				means.Rows[i] = slices.Insert(row, k+1, differences.Rows[i][k])
@@ -281,9 +272,9 @@ func (t *Table) Grids() []grid {
 // grid shows the entries, without one column. A table without axes in its columns has a single
 // column, named after the metric.
 func (t *Table) grid(title string, notes []string, without int, show func(Entry) cell) grid {
-	g := grid{Title: title, Notes: notes, Head: slices.Clone(t.RowAxes), Texts: len(t.RowAxes)}
-	for c, labels := range t.Columns {
-		if len(t.ColAxes) == 0 {
+	g := grid{Title: title, Notes: notes, Head: slices.Clone(t.Rows), Texts: len(t.Rows)}
+	for c, labels := range t.ColumnLabels {
+		if len(t.Columns) == 0 {
 			labels = []string{metrics.Label(t.Metric)}
 		}
 		if c != without {
@@ -291,7 +282,7 @@ func (t *Table) grid(title string, notes []string, without int, show func(Entry)
 		}
 	}
 	for i, entries := range t.Entries {
-		row := labelCells(t.axes, t.RowAxes, t.Rows[i])
+		row := labelCells(t.axes, t.Rows, t.RowLabels[i])
 		for c, e := range entries {
 			switch {
 			case c == without:
@@ -337,8 +328,8 @@ type EntryText struct {
 // columns.
 func (t *Table) Find(labels map[string]string) (EntryText, error) {
 	var found []Entry
-	for i := range t.Rows {
-		for c := range t.Columns {
+	for i := range t.RowLabels {
+		for c := range t.ColumnLabels {
 			has, all := t.labels(i, c), true
 			for axis, label := range labels {
 				all = all && has[axis] == label

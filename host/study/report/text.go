@@ -130,7 +130,7 @@ func differenceFormat(format string, entries [][]Entry) string {
 	return fmt.Sprintf("%%.%df", max(decimals, needed)) + suffix
 }
 
-func (t *Table) number(x float64) string { return formatNumber(t.format, x) }
+func (t *Table) number(x float64) string { return formatNumber(t.Format, x) }
 
 func formatNumber(format string, x float64) string {
 	switch {
@@ -259,8 +259,8 @@ func (t *Table) differenceNotes() []string {
 		notes = append(notes, "Without an interval: one pair, "+
 			"or differences that are all the same or not finite.")
 	}
-	if t.best != nil {
-		notes = append(notes, fmt.Sprintf("Each column with its own %s.", t.best.Axis))
+	if t.Best != nil {
+		notes = append(notes, fmt.Sprintf("Each column with its own %s.", t.Best.Axis))
 	}
 	return notes
 }

@@ -22,13 +22,16 @@ func full() *Report {
 	curve := figure.Series{Name: hostile, Line: figure.Solid, Points: []figure.Point{{X: 1, Y: 1}, {X: 2, Y: math.NaN()}}}
 	picture := &figure.Chart{X: figure.Axis{Label: hostile}, Y: figure.Axis{Label: hostile}, Series: []figure.Series{curve}}
 	table := Table{
-		Title: hostile, Metric: hostile, RowAxes: []string{hostile}, ColAxes: []string{hostile}, Over: []string{hostile},
-		Rows: [][]string{{hostile}}, Columns: [][]string{{hostile}, {hostile + "2"}}, Baseline: 0, Better: hostile,
+		Table: study.Table{
+			Title: hostile, Metric: hostile, Rows: []string{hostile}, Columns: []string{hostile}, Over: []string{hostile},
+			Better: hostile, Baseline: map[string]string{hostile: hostile}, Format: "%g " + hostile,
+		},
+		RowLabels: [][]string{{hostile}}, ColumnLabels: [][]string{{hostile}, {hostile + "2"}},
 		Entries: [][]Entry{{
 			{Sample: study.Sample{N: 1, Mean: math.Inf(-1), SD: math.NaN()}, Expected: 2, Mark: Best, Choice: &Choice{Label: hostile}},
 			{Sample: study.Sample{N: 1, Mean: 1, SD: math.NaN()}, Expected: 1, Difference: &study.Difference{N: 1, Mean: 1, Low: math.NaN(), High: math.NaN()}},
 		}},
-		axes: []study.Axis{axis}, base: map[string]string{hostile: hostile}, format: "%g " + hostile, differences: "%g",
+		axes: []study.Axis{axis}, differences: "%g",
 	}
 	return &Report{
 		Name: hostile, Axes: []study.Axis{axis}, States: map[string]int{}, Tables: []Table{table},
