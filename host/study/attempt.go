@@ -222,8 +222,7 @@ func checkOurs(dir vfs.Path) error {
 	return err
 }
 
-// removeAbandoned removes the temporary files that killed writers of the named files left in a
-// directory. It must not be called while these files are being written.
+// removeAbandoned must not be called while these files are being written.
 func removeAbandoned(dir vfs.Path, names ...string) error {
 	match := func(name string) bool { return slices.Contains(names, name) }
 	return atomicfile.RemoveAbandoned(dir, match)

@@ -260,7 +260,7 @@ func (s *Study) readEvaluations(tables []*table) {
 	}
 }
 
-// required removes the defaults of the named keys, so that they must be given.
+// required removes the defaults of the named keys.
 func required(keys []schema.Key, names ...string) []schema.Key {
 	for i := range keys {
 		if slices.Contains(names, keys[i].Name) {
@@ -287,7 +287,6 @@ func (t *table) ruler() *rulerQuestions {
 	return e
 }
 
-// tasks reads an evaluation that asks the questions of tasks.
 func (t *table) tasks() *taskQuestions {
 	e := &taskQuestions{}
 	keys := required(e.Keys(), "tasks", "data")

@@ -388,7 +388,7 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 				return err
 			}
 			if cell.Quantize == nil || cell.Quantize.Of == OfInit {
-				cell.made = cell.start
+				cell.madeFrom = cell.start
 			}
 		}
 		cells[i] = cell
@@ -469,10 +469,10 @@ func (r *reader) findStarts(plans []plan, axes []axis) []int {
 
 // madeOf returns the cell from whose model the model of c is made, or nil if there is none.
 func (s *Study) madeOf(c Cell) *Cell {
-	if c.made == 0 {
+	if c.madeFrom == 0 {
 		return nil
 	}
-	return &s.Cells[c.made-1]
+	return &s.Cells[c.madeFrom-1]
 }
 
 // depth returns the number of models that must be made, one after the other, before that of a cell.

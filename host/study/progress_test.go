@@ -43,11 +43,11 @@ func TestLeft(t *testing.T) {
 	}
 }
 
-// TestLookKeeps: when the records of a cell cannot be read for a moment, the display does not fall back to step 0.
-func TestLookKeeps(t *testing.T) {
+// TestRefreshKeeps: when the records of a cell cannot be read for a moment, the display does not fall back to step 0.
+func TestRefreshKeeps(t *testing.T) {
 	a := &active{dir: rundir.At(t.TempDir())}
 	a.record.Step = 75
-	if a.look(); a.record.Step != 75 {
+	if a.refresh(); a.record.Step != 75 {
 		t.Errorf("step %d without records, want 75", a.record.Step)
 	}
 }

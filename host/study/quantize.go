@@ -161,7 +161,7 @@ func (r *reader) findSources(cells []Cell, plans []plan, axes []axis) error {
 			found.add(e, plans[i].name(axes))
 		}
 		if c.Quantize.Of == OfFullPrecision {
-			c.made = from + 1
+			c.madeFrom = from + 1
 		}
 	}
 	r.Errs = append(r.Errs, found.list(len(cells))...)

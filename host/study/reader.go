@@ -22,7 +22,6 @@ func (r *reader) report(key, hint, format string, args ...any) {
 	r.Report(key, fmt.Sprintf(format, args...), hint)
 }
 
-// table is a table of the study file.
 type table struct {
 	*reader
 	path   string
@@ -40,7 +39,7 @@ func (t *table) wrong(name string, raw any, want string) {
 	t.report(t.key(name), "want "+want, "found %s", schema.Describe(raw))
 }
 
-// below returns the table that is the value of a key of this one; nil if it is absent.
+// below returns nil if the table is absent.
 func (t *table) below(name string, values map[string]any) *table {
 	if values == nil {
 		return nil
@@ -48,7 +47,6 @@ func (t *table) below(name string, values map[string]any) *table {
 	return &table{reader: t.reader, path: t.key(name), values: values}
 }
 
-// each returns the elements of an array of tables that is the value of a key of this one.
 func (t *table) each(name string, list []map[string]any) []*table {
 	out := make([]*table, len(list))
 	for i, values := range list {
@@ -66,7 +64,6 @@ func optional(name string, to any) schema.Key {
 	return k
 }
 
-// choice describes an optional key whose value is one of several words.
 func choice(name string, to *string, words ...string) schema.Key {
 	return schema.Key{Name: name, To: to, Is: schema.OneOf(words...), Optional: "none"}
 }

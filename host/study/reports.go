@@ -111,7 +111,6 @@ func (t *table) checkMetric(key string, metric *string, known []string) {
 	t.report(t.key(key), hint, "there is no metric %q", m)
 }
 
-// checkAxes reports names under a key that are not names of axes, or are repeated.
 func (t *table) checkAxes(axes []axis, key string, names ...string) {
 	for i, axis := range names {
 		if find(axes, axis) == nil {
@@ -122,7 +121,6 @@ func (t *table) checkAxes(axes []axis, key string, names ...string) {
 	}
 }
 
-// checkUsedOnce reports axes that are named under two of the keys.
 func (t *table) checkUsedOnce(axes []axis, keys []string, names ...[]string) {
 	first := map[string]string{}
 	for i, key := range keys {

@@ -33,7 +33,6 @@ func stepFLOPs(c *config.Config) float64 {
 	return 6 * params * float64(c.Train.Batch) * float64(m.Context) * float64(c.Train.Accumulate)
 }
 
-// work returns the estimated work of the given number of training steps of a cell.
 func (c Cell) work(steps int) float64 {
 	if c.Quantize != nil {
 		return 0

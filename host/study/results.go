@@ -159,7 +159,6 @@ func readOurs(path vfs.Path, to any) error {
 	return nil
 }
 
-// damagedFile is the error for a file of the study whose content is not of the expected form.
 type damagedFile struct {
 	path vfs.Path
 	err  error
@@ -274,7 +273,7 @@ func (e *NotCompared) Unwrap() error { return e.First }
 // StaleDir returns the directory into which stale runs are moved.
 func (s *Study) StaleDir() string { return s.at(rundir.StudyStale).Name }
 
-// moveToStale moves a directory into the one for stale runs, under the given name with a number.
+// moveToStale adds a number to the name.
 func (s *Study) moveToStale(dir vfs.Path, name string) error {
 	if err := s.at(rundir.StudyStale).MkdirAll(); err != nil {
 		return err

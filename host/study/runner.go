@@ -14,7 +14,6 @@ import (
 	"github.com/cage-qat/cage/internal/atomicfile"
 )
 
-// runner runs the cells of a study.
 type runner struct {
 	study *Study
 	opts  RunOptions
@@ -118,7 +117,7 @@ func (r *runner) cell(ctx context.Context, c Cell) (err error) {
 		}
 	}
 	a := &active{cell: c, dir: r.study.dir(c), began: time.Now()}
-	a.look()
+	a.refresh()
 	a.from = a.record.Step // the last step of the last attempt
 	r.mu.Lock()
 	r.active = append(r.active, a)
@@ -152,7 +151,7 @@ func (r *runner) end(a *active, state State, f *Failure) {
 	defer r.mu.Unlock()
 	c := a.cell
 	r.states[c.ID] = state
-	a.look()
+	a.refresh()
 	r.worked += c.work(a.record.Step - a.from)
 	r.active = slices.DeleteFunc(r.active, func(other *active) bool { return other == a })
 	result := Result{Cell: c, State: state}
@@ -182,7 +181,7 @@ func (r *runner) outcome() Outcome {
 // Count counts how many results are in each state.
 func Count(results []Result) Outcome { return count(statesOf(results)) }
 
-// statesOf returns the states of the runs, by ID; cells may share a run.
+// statesOf returns the states by ID: cells may share a run.
 func statesOf(results []Result) map[string]State {
 	states := map[string]State{}
 	for _, r := range results {
@@ -240,7 +239,7 @@ func (r *runner) show(p console.Progress) {
 	out := r.outcome()
 	p.Total, p.Done, p.Failed = out.Cells, out.Done, out.Failed
 	for _, a := range r.active {
-		a.look()
+		a.refresh()
 	}
 	p.Running, p.Left = len(r.active), r.left()
 	r.opts.Watch(p)
@@ -265,7 +264,7 @@ func (r *runner) left() time.Duration {
 	return time.Duration(float64(time.Since(r.began)) * rest / done)
 }
 
-func (a *active) look() {
+func (a *active) refresh() {
 	r, ok, err := metrics.Last(a.dir.Metrics())
 	if err != nil || !ok { // keep the old record
 		return

@@ -29,7 +29,7 @@ func (r *runner) claim(
 	case err != nil || !r.opts.Share:
 		return release, err
 	}
-	now, again := r.again(ctx, c)
+	now, again := r.recheck(ctx, c)
 	if again && ctx.Err() == nil {
 		return release, nil
 	}
@@ -41,9 +41,9 @@ func (r *runner) claim(
 	return nil, release()
 }
 
-// again reads the state of a claimed cell, and reports whether it still has to be trained: another
-// process may have done that since the plan was made.
-func (r *runner) again(ctx context.Context, c Cell) (State, bool) {
+// recheck reads the state of a claimed cell, and reports whether it still has to be trained:
+// another process may have done that since the plan was made.
+func (r *runner) recheck(ctx context.Context, c Cell) (State, bool) {
 	planned := r.stateOf(c)
 	now := []Result{r.study.readCellResult(c, false)}
 	var survey Survey
@@ -72,7 +72,6 @@ func (s *Study) attempts(c Cell) int {
 	return f.Attempts
 }
 
-// awaitOthers waits until one of the postponed cells can be claimed.
 func (r *runner) awaitOthers(ctx context.Context) {
 	if len(r.later) == 0 || len(r.stopped) > 0 {
 		return

@@ -47,7 +47,6 @@ func (s Sample) Interval(level float64) (low, high float64) {
 	return s.Mean - half, s.Mean + half
 }
 
-// student returns the t distribution of the mean of n values, in standard errors.
 func student(n int) distuv.StudentsT { return distuv.StudentsT{Sigma: 1, Nu: float64(n - 1)} }
 
 // Difference summarizes the paired differences of two quantities.

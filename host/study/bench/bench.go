@@ -160,7 +160,6 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	}, nil
 }
 
-// variant is a step whose time is compared with those of other variants.
 type variant struct {
 	name   string
 	plan   step.Plan

@@ -83,7 +83,6 @@ func (o PeakOptions) Check() error {
 	return nil
 }
 
-// An operation is what is timed.
 type operation struct {
 	work  float64 // operations in one call of once
 	rates *[]Rate
@@ -229,7 +228,6 @@ func forms(o PeakOptions) (list []form) {
 	return list
 }
 
-// addProducts adds the products to the report, and returns their operations.
 func (r *PeakReport) addProducts(tier *matmul.Tier, o PeakOptions) (list []operation, err error) {
 	all := forms(o)
 	shared := newOperands(all)

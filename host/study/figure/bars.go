@@ -123,7 +123,7 @@ func drawBar(c draw.Canvas, series int, left, right, from, to vg.Length) {
 	c.StrokeLines(lineStyle(axisColor, 0.4, nil), append(corners, corners[0]))
 }
 
-// barPicture is the legend entry for the bars of a series.
+// barPicture is the legend entry of a series.
 type barPicture int
 
 // Thumbnail draws the bar.

@@ -67,7 +67,6 @@ func (c *Curves) compose(width vg.Length) *composition {
 	return out
 }
 
-// any reports whether a record of any run satisfies a condition.
 func (c *Curves) any(is func(metrics.Record) bool) bool {
 	return slices.ContainsFunc(c.Runs, func(r Run) bool { return slices.ContainsFunc(r.Records, is) })
 }
@@ -177,7 +176,6 @@ func trainLoss(r *metrics.Record) *metrics.Number {
 	return &r.Loss
 }
 
-// mapNumber returns f of a number; nil for nil.
 func mapNumber(n *metrics.Number, f func(float64) float64) *metrics.Number {
 	if n == nil {
 		return nil
@@ -322,5 +320,4 @@ func Thin[P any](points []P, n int, y func(P) float64) []P {
 	return append(out, points[len(points)-1])
 }
 
-// value returns the value by which points are thinned.
 func (p Point) value() float64 { return p.Y }

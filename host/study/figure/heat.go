@@ -48,7 +48,7 @@ func (h *Heat) compose(width vg.Length) *composition {
 	slices.Reverse(rows)
 	nominal(&p.Y, rows)
 	p.X.LineStyle.Width, p.Y.LineStyle.Width = 0, 0
-	p.Add(layerFunc(func(c draw.Canvas, p *plot.Plot) { h.cells(c, p, values) }))
+	p.Add(layerFunc(func(c draw.Canvas, p *plot.Plot) { h.draw(c, p, values) }))
 
 	scale := newPlot(clean(h.Scale), "")
 	scale.HideX()
@@ -80,7 +80,7 @@ func (h *Heat) at(row, column int) float64 {
 	return math.NaN()
 }
 
-func (h *Heat) cells(c draw.Canvas, p *plot.Plot, s span) {
+func (h *Heat) draw(c draw.Canvas, p *plot.Plot, s span) {
 	x, y := p.Transforms(&c)
 	style := textStyle(tickSize)
 	style.XAlign, style.YAlign = draw.XCenter, draw.YCenter
@@ -136,7 +136,7 @@ func ramp(share float64) color.NRGBA {
 	return color.NRGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 0xFF}
 }
 
-// textOn returns the colour of text at a fraction of the scale: white on dark colours.
+// textOn returns the colour of text at a fraction of the scale.
 func textOn(share float64) color.Color {
 	if share > 0.68 {
 		return background

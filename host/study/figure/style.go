@@ -109,7 +109,6 @@ func newPlot(yLabel, lines string) *plot.Plot {
 	return p
 }
 
-// layerFunc is a function that draws a layer of a plot.
 type layerFunc func(draw.Canvas, *plot.Plot)
 
 // Plot draws the layer.

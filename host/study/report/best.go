@@ -87,7 +87,6 @@ func (e Entry) chosen() string {
 	return text
 }
 
-// choiceNotes returns sentences that explain the choices.
 func (t *Table) choiceNotes() []string {
 	if t.Best == nil {
 		return nil
@@ -124,7 +123,6 @@ func (t *Table) choiceNotes() []string {
 	return notes
 }
 
-// any reports whether an entry of the table satisfies a condition.
 func (t *Table) any(is func(Entry) bool) bool {
 	return slices.ContainsFunc(slices.Concat(t.Entries...), is)
 }

@@ -125,7 +125,6 @@ type Damage struct {
 	Err string `json:"error"`
 }
 
-// damageError is the error of reading a file of one cell.
 type damageError struct {
 	id  string
 	err error

@@ -87,8 +87,7 @@ func (r *Report) Save(dir vfs.Path) (names []string, err error) {
 // reportStart matches the beginning of a report in Markdown: the study's name, and its progress.
 var reportStart = regexp.MustCompile(`^# [^\n]*\n\n\d+ of \d+ cells are done`)
 
-// pictureLink matches a link to a picture in the Markdown of a report, with a file name as reports
-// give it.
+// pictureLink matches a link to a picture of a report in its Markdown.
 var pictureLink = regexp.MustCompile(
 	`(?m)^!?\[.*\]\((` + figuresDir + `/\d\d+-[^/()]*)\.(svg|pdf)\)$`)
 

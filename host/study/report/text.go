@@ -24,7 +24,6 @@ func line(s string) string {
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// firstLine returns the first line of a text that is not blank.
 func firstLine(s string) string {
 	for l := range strings.Lines(s) {
 		if l = line(l); l != "" {
@@ -34,7 +33,6 @@ func firstLine(s string) string {
 	return "no error was recorded"
 }
 
-// slug makes a file name from text.
 func slug(s string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(safetext.ASCII(line(s))) {
@@ -148,7 +146,6 @@ func formatNumber(format string, x float64) string {
 	return minus(s)
 }
 
-// signed formats a difference with its sign.
 func (t *Table) signed(x float64) string {
 	s := formatNumber(t.differences, x)
 	if x > 0 && !isZero(s) {

@@ -72,7 +72,6 @@ func percentiles(samples [][]float64, value func(sample []float64) float64) (low
 	return quantile((1 - level) / 2), quantile(1 - (1-level)/2)
 }
 
-// compare adds the gains over the baseline.
 func (f *fitting) compare(fit *Fit, samples [][]float64, k knowledge) error {
 	name := f.options.Baseline
 	if name == "" {

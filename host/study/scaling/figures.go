@@ -193,7 +193,6 @@ func (fit *Fit) tracks() []track {
 	return perParameter
 }
 
-// lines are the line styles of the tracks, the longest trainings first.
 var lines = []figure.Line{figure.Solid, figure.Dashed, figure.Dotted}
 
 func (fit *Fit) curve(g Group, t track, x func(n, bits float64) float64) (s figure.Series) {

@@ -298,7 +298,7 @@ func (f *fitting) efficiency(g Group, e Estimate) Efficiency {
 	return out
 }
 
-// estimate returns the estimate of the parameter at an index, still without an interval.
+// estimate leaves out the interval.
 func (f *fitting) estimate(name string, full []float64, j int) Estimate {
 	v := math.Exp(full[j])
 	if f.model.isFixed(j) {
@@ -315,7 +315,6 @@ func (f *fitting) estimate(name string, full []float64, j int) Estimate {
 	return e
 }
 
-// at returns the estimate at an index of the parameter vector.
 func (fit *Fit) at(j int) *Estimate {
 	if j < shared {
 		return &fit.Parameters[j]

@@ -105,7 +105,7 @@ const (
 
 func positive(x float64) bool { return x > 0 && x <= 1e300 }
 
-// groups lists the groups of points by descending bits, then by first appearance.
+// groups sorts by descending bits, then by first appearance.
 func groups(points []Point) []Group {
 	var all []Group
 	for _, p := range points {

@@ -38,7 +38,6 @@ func (p *leastSquares) cost(r []float64) float64 {
 	return sum
 }
 
-// minimum is the result of a minimization.
 type minimum struct {
 	x    []float64
 	cost float64
@@ -263,7 +262,7 @@ func (c curve) terms(m *model, i int) (size, data, theta float64) {
 	return math.Exp(c.logA - c.alpha*(m.logN[i]+theta)), math.Exp(c.logB - c.beta*m.logD[i]), theta
 }
 
-// full returns the vector of all parameters for given values of the free ones.
+// full returns all parameters for given values of the free ones.
 func (m *model) full(x []float64) []float64 {
 	full := slices.Clone(m.fixed)
 	for k, j := range m.free {

@@ -72,7 +72,7 @@ func (fit *Fit) efficiencyRows() [][]string {
 	return rows
 }
 
-// writeRows writes aligned columns, or a Markdown table; the first row is the heading.
+// writeRows writes a table, whose first row is the heading.
 func writeRows(b *strings.Builder, markdown bool, rows [][]string) {
 	if markdown {
 		for i, row := range rows {

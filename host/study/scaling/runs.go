@@ -83,7 +83,6 @@ func ReadRuns(dir string, l Labels) ([]Point, []LeftOut, error) {
 	return points, left, err
 }
 
-// Error implements the error interface.
 func (l *LeftOut) Error() string { return l.Dir + ": left out: " + l.Why }
 
 // readRun reads the point of one run. The error is a *LeftOut if it yields none.

@@ -101,21 +101,21 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 		out.Wrong = fmt.Sprintf("there is no run %q", missing[0])
 	}
 	read := make([]*runLog, len(runs))
-	taught := false
+	hasTeacher := false
 	for i, run := range runs {
 		log := s.logs.get(run.Dir)
 		log.mu.Lock()
 		more, err := log.follower.Next(bytesAtOnce)
-		taught = taught || log.curves["cross_entropy"] != nil
+		hasTeacher = hasTeacher || log.curves["cross_entropy"] != nil
 		log.mu.Unlock()
 		if read[i], out.Partial = log, out.Partial || more; err != nil {
 			out.Wrong = err.Error()
 		}
 	}
 	for _, p := range chosen {
-		if taught && p.Name == "loss" { // with a teacher it is not comparable with the validation loss
+		if hasTeacher && p.Name == "loss" { // then the validation loss is another quantity
 			p.metrics = p.metrics[:1]
-		} else if !taught && p.Name == "cross_entropy" {
+		} else if !hasTeacher && p.Name == "cross_entropy" {
 			continue // it equals the loss
 		}
 		if c := p.chart(runs, read); len(c.Series) > 0 {

@@ -13,7 +13,6 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// runPage is the data of the template run.
 type runPage struct {
 	Run     string
 	Query   string // query that identifies the run in URLs
@@ -57,7 +56,6 @@ func factsOf(run *rundir.Run) factsView {
 	return v
 }
 
-// comparePage is the data of the template compare.
 type comparePage struct {
 	Title  string
 	Query  string

@@ -83,8 +83,8 @@ func (s *Server) Handler() http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Referrer-Policy", "no-referrer")
 		if !s.isOwnHost(r.Host) {
-			http.Error(w, "this server does not answer under that host name: use the IP address "+
-				"of the machine, or start cage serve with --listen NAME:PORT", http.StatusForbidden)
+			http.Error(w, "this server does not answer under that host name: ask for it by "+
+				"the IP address of the machine, or start cage serve with --listen NAME:PORT", http.StatusForbidden)
 			return
 		}
 		mux.ServeHTTP(w, r)
@@ -133,7 +133,6 @@ func (s *Server) runsNamed(names []string) ([]*rundir.Run, error) {
 	return runs, err
 }
 
-// find returns the runs with the given names, and the names that are not in the list.
 func (s *Server) find(names []string) (runs []*rundir.Run, missing []string, err error) {
 	list, err := s.runs()
 	if err != nil {

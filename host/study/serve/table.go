@@ -20,14 +20,12 @@ const (
 	keyColumns = 4   // configuration keys that have a column
 )
 
-// indexPage is the data of the template index.
 type indexPage struct {
 	Title, Words, Sort string
 	Panels             []panel
 	Table              tableView
 }
 
-// tableView is the data of the template table.
 type tableView struct {
 	Columns []columnView
 	Rows    []rowView
@@ -190,7 +188,6 @@ func link(q url.Values, name, value string) string {
 	return "/?" + out.Encode()
 }
 
-// absent is shown for values that a run does not have.
 const absent = "–"
 
 func rowOf(r *rundir.Run, keys []string) rowView {

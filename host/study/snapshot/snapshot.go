@@ -136,7 +136,6 @@ func Take(
 	return out, nil
 }
 
-// same reports whether two cells have the same programs and results.
 func (c Cell) same(d Cell) bool {
 	equal := func(a, b metrics.Number) bool {
 		return math.Float64bits(float64(a)) == math.Float64bits(float64(b))
@@ -226,7 +225,6 @@ func (f *File) SourcesOf(cells map[string]bool) []Source {
 	return list
 }
 
-// provenance holds the fields that are read from the provenance of a run.
 type provenance struct {
 	Build    engine.BuildInfo  `json:"build"`
 	Plugins  []Plugin          `json:"plugins"`
