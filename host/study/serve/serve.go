@@ -84,7 +84,8 @@ func (s *Server) Handler() http.Handler {
 		h.Set("Referrer-Policy", "no-referrer")
 		if !s.isOwnHost(r.Host) {
 			http.Error(w, "this server does not answer under that host name: ask for it by "+
-				"the IP address of the machine, or start cage serve with --listen NAME:PORT", http.StatusForbidden)
+				"the IP address of the machine, or start cage serve with --listen NAME:PORT",
+				http.StatusForbidden)
 			return
 		}
 		mux.ServeHTTP(w, r)
