@@ -97,15 +97,15 @@ func (s Stage) Compile(dev *engine.Device, divided Divided) (*Executable, error)
 	return e, nil
 }
 
-// Run computes the stage from tensors in t, or in borrowed, which it does not change, and adds its
-// outputs to t. Donated inputs are removed from t.
+// Run computes the stage from tensors in t, or else in borrowed, which it does not change, and adds
+// its outputs to t. Donated inputs are removed from t.
 func (e *Executable) Run(t Tensors, borrowed ...Tensors) error {
 	in, donate := make([]*engine.Buffer, len(e.Inputs)), make([]bool, len(e.Inputs))
 	for i, spec := range e.Inputs {
 		in[i], donate[i] = t[spec.Name], spec.Donated
 		for _, more := range borrowed {
-			if b := more[spec.Name]; b != nil {
-				in[i] = b
+			if in[i] == nil {
+				in[i] = more[spec.Name]
 			}
 		}
 		if in[i] == nil {

@@ -101,26 +101,19 @@ type Built struct {
 // Build fills b, which must be closed even after an error. file names the configuration in which
 // the memory check can be turned off; empty means the user's.
 func (b *Built) Build(ctx context.Context, req Request, warn Warn, file string) (err error) {
-	b.req = req
 	if b.Programs, err = Collect(ctx, req); err != nil {
 		return err
-	}
-	if req.Config.Device.Kind == device.CPU {
-		if err := b.decide(&req, onMachine(b.Programs)); err != nil {
-			return refusal(err, file)
-		}
-	}
-	if err := CheckMemory(req.Config, req.Model, b.Programs); err != nil {
-		return refusal(err, file)
 	}
 	if b.Device, err = deviceOf(req.Config, warn, req.Processes); err != nil {
 		return err
 	}
-	err = b.decide(&req, func(cfg *config.Config, m model.Model) (*Report, error) {
-		return compiledReport(cfg, m, b.Programs, b.Device)
-	})
+	req.Config, req.Model, err = decide(req.Config, req.Model, needOn(b.Device, b.Programs))
+	b.req = req
 	if err != nil {
 		return err
+	}
+	if err := CheckMemory(req.Config, req.Model, b.Programs); err != nil {
+		return refusal(err, file)
 	}
 	plan, err := Plan(req.Config, req.Model, b.Programs)
 	if err != nil {
@@ -149,13 +142,6 @@ func (b *Built) Build(ctx context.Context, req Request, warn Warn, file string) 
 		}
 	}
 	b.Compiled, err = step.Compile(b.Device, plan)
-	return err
-}
-
-// decide resolves the settings of the request that depend on the available memory.
-func (b *Built) decide(req *Request, need memoryNeed) (err error) {
-	req.Config, req.Model, err = decide(req.Config, req.Model, need)
-	b.req = *req
 	return err
 }
 

@@ -190,9 +190,13 @@ func estimate(
 // memoryNeed returns the memory that a configuration with its model needs.
 type memoryNeed = func(*config.Config, model.Model) (*Report, error)
 
-func onMachine(programs *Programs) memoryNeed {
+// needOn estimates the memory on the CPU, and compiles the step for any other device.
+func needOn(dev *engine.Device, programs *Programs) memoryNeed {
 	return func(cfg *config.Config, m model.Model) (*Report, error) {
-		return estimate(cfg, m, programs, machineFor(cfg))
+		if cfg.Device.Kind == device.CPU {
+			return estimate(cfg, m, programs, machineFor(cfg))
+		}
+		return compiledReport(cfg, m, programs, dev)
 	}
 }
 
@@ -314,7 +318,7 @@ func Memory(
 	cfg *config.Config, m model.Model, programs *Programs, warn Warn,
 ) (_ *Report, err error) {
 	if cfg.Device.Kind == device.CPU {
-		if cfg, m, err = decide(cfg, m, onMachine(programs)); err != nil {
+		if cfg, m, err = decide(cfg, m, needOn(nil, programs)); err != nil {
 			return nil, err
 		}
 		checked := *cfg
@@ -328,9 +332,7 @@ func Memory(
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	need := func(cfg *config.Config, m model.Model) (*Report, error) {
-		return compiledReport(cfg, m, programs, dev)
-	}
+	need := needOn(dev, programs)
 	if cfg, m, err = decide(cfg, m, need); err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func Survey(
 	running := newPool(finder, options)
 	defer running.close()
 	out := make([]config.Finding, len(list))
-	checked := map[string]trainingInputs{}
+	checked := map[string]config.Finding{}
 	for i, cfg := range list {
 		if out[i].Err = ctx.Err(); out[i].Err != nil {
 			continue
@@ -34,24 +34,24 @@ func Survey(
 		// Most cells of a study do not differ in anything checked here. Only successful results are
 		// shared: a problem is reported with its line in each configuration.
 		key, unknown := surveyKey(cfg)
-		now, ok := checked[key]
+		found, ok := checked[key]
 		if unknown != nil || !ok {
-			if now, out[i].Err = check(ctx, cfg, running); out[i].Err != nil {
+			if found, out[i].Err = check(ctx, cfg, running); out[i].Err != nil {
 				continue
 			}
 			if unknown == nil {
-				checked[key] = now
+				checked[key] = found
 			}
 		}
-		out[i].Programs, out[i].Data = now.programs, now.data.Hashes()
+		out[i] = found
 		// Compare with the existing run in the configuration's directory. A damaged file is
 		// reported by later readers of the run.
 		run := rundir.At(cfg.Train.Out)
-		if changed := Changed(recordedPrograms(cfg.Train.Out), now.programs); len(changed) > 0 {
+		if changed := Changed(recordedPrograms(cfg.Train.Out), found.Programs); len(changed) > 0 {
 			out[i].Stale = fmt.Sprintf("a plugin has changed and now gives another program for %s "+
 				"(%d programs in all)", changed[0], len(changed))
 		} else if before, err := config.Load(run.Config().Name, nil); err == nil {
-			out[i].Stale = config.ChangedData(before.Data.Hashes(), now.data.Hashes())
+			out[i].Stale = config.ChangedData(before.Data.Hashes(), found.Data)
 		}
 	}
 	return out
@@ -78,26 +78,26 @@ func surveyKey(cfg *config.Config) (string, error) {
 	return string(text), err
 }
 
-func check(ctx context.Context, cfg *config.Config, running *pool) (trainingInputs, error) {
+// check returns the programs and the data of a configuration that can be trained.
+func check(ctx context.Context, cfg *config.Config, running *pool) (f config.Finding, err error) {
 	if cfg.Model.Language() {
-		var err error
 		if cfg, err = PinnedToData(cfg); err != nil {
-			return trainingInputs{}, err
+			return f, err
 		}
 	}
 	m, err := Model(cfg)
 	if err != nil {
-		return trainingInputs{}, err
+		return f, err
 	}
 	c := newCollector(Request{Config: cfg, Model: m, Batch: ReplicaBatch(cfg)}, running)
 	programs, err := c.collect(ctx)
 	if err != nil {
-		return trainingInputs{}, err
+		return f, err
 	}
 	if _, err := Plan(cfg, m, programs); err != nil {
-		return trainingInputs{}, err
+		return f, err
 	}
-	return trainingInputs{programs: programs.Hashes(), data: cfg.Data}, nil
+	return config.Finding{Programs: programs.Hashes(), Data: cfg.Data.Hashes()}, nil
 }
 
 // Hashes returns the SHA-256 of every program, by role and name. A run depends on these, not on the
@@ -145,12 +145,6 @@ func Changed(recorded, now map[string]string) []string {
 		}
 	}
 	return changed
-}
-
-// trainingInputs are the current inputs of a run, apart from its configuration.
-type trainingInputs struct {
-	programs map[string]string
-	data     config.Data
 }
 
 // recordedPrograms returns the hashes of the programs that a run was trained with; nil if its

@@ -110,9 +110,9 @@ func HubOrigin(dir vfs.Path, c *huggingface.Checkpoint) (*Origin, error) {
 func Evaluated(f *checkpoint.File) step.LoadFunc {
 	load := Tensors(f)
 	return func(name string) (step.Tensor, error) {
-		for _, given := range []string{step.EvaluatedName(name), step.AverageName(name)} {
-			if f.Has(given) {
-				t, err := load(given)
+		for _, other := range step.EvaluationNames(name) {
+			if f.Has(other) {
+				t, err := load(other)
 				t.Name = name
 				return t, err
 			}

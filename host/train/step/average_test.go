@@ -73,7 +73,7 @@ func TestAverageOfSteps(t *testing.T) {
 						}
 					}
 					want[kind][name] = sum
-					mean := have[step.AverageName(name)]
+					mean := have[step.EvaluationNames(name)[1]]
 					for j, x := range sum {
 						// Each step rounds a difference, a product and a sum, none larger
 						// than what is averaged.
@@ -89,14 +89,14 @@ func TestAverageOfSteps(t *testing.T) {
 		}
 		for name, values := range start {
 			if strings.HasPrefix(name, "param/") {
-				average := start[step.AverageName(name)]
+				average := start[step.EvaluationNames(name)[1]]
 				sameBits(t, "the average at the start",
 					map[string][]float32{"": values}, map[string][]float32{"": average})
 			}
 		}
 		load := loaded(testrun.Tensors(t, uniform.Compiled, uniform.State))
 		s, err := plain.UploadParams(func(name string) (step.Tensor, error) {
-			return load(step.AverageName(name))
+			return load(step.EvaluationNames(name)[1])
 		})
 		if err != nil {
 			t.Fatal(err)

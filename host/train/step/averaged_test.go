@@ -69,7 +69,7 @@ func TestAveraged(t *testing.T) {
 		}
 		// The same tensors, given to a training without averages as its own.
 		load := loaded(stored)
-		s, err := plain.UploadParams(func(name string) (step.Tensor, error) { return load(step.EvaluatedName(name)) })
+		s, err := plain.UploadParams(func(name string) (step.Tensor, error) { return load(step.EvaluationNames(name)[0]) })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,21 +38,8 @@ type updateKind struct {
 	probes     dues // probes that are due
 }
 
-// Compile checks the plan and compiles the quantization of the weights, the first stage of every
-// step.
+// Compile checks the plan. Its programs are compiled when they are needed.
 func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
-	c, err := uncompiled(dev, plan)
-	if err != nil {
-		return nil, err
-	}
-	if _, err = c.quantize(&c.plan); err != nil {
-		c.Close()
-		return nil, err
-	}
-	return c, nil
-}
-
-func uncompiled(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if err := plan.check(); err != nil {
 		return nil, err
 	}

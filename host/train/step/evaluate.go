@@ -18,40 +18,29 @@ import (
 // provide for evaluation instead. The weights are quantized once, when it is created, by the
 // quantizers of evaluation.
 type Evaluator struct {
-	c *Compiled
-	s *State
-	t update.Tensors // tensors of the state, overridden by given, and the quantized weights
-	// given holds the tensors that optimizers provide for evaluation, under the names of the
-	// trained tensors.
-	given update.Tensors
-
+	c       *Compiled
+	own     update.Tensors  // tensors that optimizers provide, and quantized weights
+	t       update.Tensors  // own, and the other tensors of the state
 	network *decode.Network // nil until a decoder reads a single token
 }
 
 // Evaluator prepares the evaluation of s, which must stay unchanged until Close.
 func (c *Compiled) Evaluator(s *State) (*Evaluator, error) {
-	given, err := c.evaluated(s)
+	own, err := c.evaluated(s)
+	if err == nil {
+		err = c.runQuantize(c.evaluationPlan, own, s.Tensors)
+	}
 	if err != nil {
+		finalize(own)
 		return nil, err
 	}
-	e := &Evaluator{c: c, s: s, t: maps.Clone(s.Tensors), given: given}
-	maps.Copy(e.t, given)
-	if err := c.runQuantize(c.evaluationPlan, e.t); err != nil {
-		e.Close()
-		return nil, err
-	}
+	e := &Evaluator{c: c, own: own, t: maps.Clone(s.Tensors)}
+	maps.Copy(e.t, own)
 	return e, nil
 }
 
 // Close frees the quantized weights, and the tensors that optimizers provided.
-func (e *Evaluator) Close() {
-	for name, b := range e.given {
-		b.Finalize()
-		e.t[name] = e.s.Tensors[name]
-	}
-	e.given = nil
-	keepState(e.s.Tensors, e.t)
-}
+func (e *Evaluator) Close() { finalize(e.own) }
 
 func (c *Compiled) prepareEvaluation() error {
 	jobs, err := cage.Jobs(c.plan.Rules, cage.Evaluating)
@@ -65,19 +54,20 @@ func (c *Compiled) prepareEvaluation() error {
 // evaluated computes the tensors that optimizers provide for evaluation, under the names of the
 // tensors that they replace. The caller frees them.
 func (c *Compiled) evaluated(s *State) (update.Tensors, error) {
+	evaluated := update.Tensors{}
 	if err := c.prepareEvaluation(); err != nil || c.evaluation == nil {
-		return nil, err
+		return evaluated, err
 	}
-	t, given := maps.Clone(s.Tensors), update.Tensors{}
+	t := maps.Clone(s.Tensors)
 	if _, err := c.evaluation.Run(t, nil); err != nil {
 		return nil, err
 	}
 	for _, r := range c.plan.Rules {
 		if b := t[program.KindEvaluated.Of(r.Name)]; b != nil {
-			given[program.KindParam.Of(r.Name)] = b
+			evaluated[program.KindParam.Of(r.Name)] = b
 		}
 	}
-	return given, nil
+	return evaluated, nil
 }
 
 // Losses returns the losses of a batch for all replicas; for a language model, the loss of every

@@ -25,7 +25,7 @@ func (m Memory) Total() int64 { return m.State + m.Temporary + m.Other }
 // CompiledMemory compiles only the program of a step that needs most memory, and returns the memory
 // that steps need. It returns false if the device's compiler does not report it.
 func CompiledMemory(dev *engine.Device, plan Plan) (Memory, bool, error) {
-	c, err := uncompiled(dev, plan)
+	c, err := Compile(dev, plan)
 	if err != nil {
 		return Memory{}, false, err
 	}

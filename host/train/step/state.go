@@ -175,20 +175,14 @@ func QuantizerStateName(site, state string) string {
 	return program.KindQuantizerState.PartOf(site, state)
 }
 
-// EvaluatedName returns the name, in checkpoints, of the tensor that replaces a parameter or
-// trained parameter, given by its name there, in evaluation. A checkpoint has it only if an
-// optimizer provides it.
-func EvaluatedName(name string) string {
-	return program.KindEvaluated.Of(ownerOf(name))
+// EvaluationNames returns the names, in checkpoints, of the tensors that replace a parameter or
+// trained parameter, given by its name there, in evaluation: the one that its optimizer provides,
+// or else its average over steps. Most checkpoints have neither.
+func EvaluationNames(name string) []string {
+	owner := strings.TrimPrefix(name, string(program.KindParam)+"/")
+	average := program.KindState.PartOf(owner, cage.AverageState)
+	return []string{program.KindEvaluated.Of(owner), average}
 }
-
-// AverageName returns the name, in checkpoints, of the average of a parameter or trained parameter,
-// given by its name there. Evaluation uses the average if the training had one.
-func AverageName(name string) string {
-	return program.KindState.PartOf(ownerOf(name), cage.AverageState)
-}
-
-func ownerOf(name string) string { return strings.TrimPrefix(name, string(program.KindParam)+"/") }
 
 // LoadQuantizer returns a function that loads an input of the evaluation program of the
 // quantizer of a weight or site: a trained parameter or a state tensor.
