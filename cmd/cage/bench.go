@@ -65,7 +65,7 @@ The sizes come from the flags, or from a run's TOML file, as do device and preci
 "of peak" compares the step with one large product of matrices on the same device. In
 a profile (--cpuprofile) the label "executable" names the part of the step:
 go tool pprof -tagfocus executable=gradient cage FILE`,
-		Args: atMostOne("TOML file"),
+		Args: arguments(0, 1, "at most one TOML file"),
 	}
 	flags := cmd.Flags()
 	sets := m.runFlags(flags)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/deploy/trained"
-	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -132,67 +132,44 @@ from the checkpoint itself, with model.init.`,
 		if err != nil {
 			return nil, err
 		}
-		about := newImported(args[0], out, c)
-		return &answer{about, about.print}, nil
+		model := map[string]any{}
+		rows := [][]string{{args[0], c.Config.Architecture}}
+		settings := c.Config.Settings
+		for _, k := range settings.Keys() {
+			if slices.Contains(shownKeys, k.Name) {
+				model[k.Name] = k.Value()
+				rows = append(rows, []string{"model." + k.Name, fmt.Sprint(k.Value())})
+			}
+		}
+		parameters, tokens := architecture.CountParams(c.Params(), nil), c.Config.Tokens
+		rows = append(rows, []string{"parameters", fmt.Sprint(parameters)},
+			[]string{"max. positions", fmt.Sprint(c.Config.MaxPositions)},
+			[]string{"begin, end, padding", fmt.Sprint(tokens.Begin, tokens.End, tokens.Pad)})
+		for _, warning := range c.Config.Warnings {
+			rows = append(rows, []string{"warning", warning})
+		}
+		rows = append(rows, nil, []string{"tensor", "type", "shape", "becomes"})
+		for _, a := range c.Report.Applied {
+			rows = append(rows, []string{a.Tensor, string(a.Type), fmt.Sprint(a.Shape), a.Parameter})
+		}
+		for _, name := range c.Report.Ignored {
+			rows = append(rows, []string{name, "", "", "ignored"})
+		}
+		value := map[string]any{"checkpoint": args[0], "run": out, "model": model,
+			"architecture": c.Config.Architecture, "parameters": parameters, "tokens": tokens,
+			"max_positions": c.Config.MaxPositions, "warnings": c.Config.Warnings,
+			"tensors": c.Report}
+		return &answer{value, func(w io.Writer) {
+			table(w, rows)
+			if out != "" {
+				fmt.Fprintf(w, "\n%[1]s holds this model: try cage eval --data FILE, cage generate, or a "+
+					"training with model.init = %[1]q\n", out)
+			}
+		}}, nil
 	})
 }
 
-type importListing struct {
-	Checkpoint   string             `json:"checkpoint"`
-	Run          string             `json:"run,omitempty"`
-	Architecture string             `json:"architecture"`
-	Model        map[string]any     `json:"model"` // by key of [model]
-	Parameters   int                `json:"parameters"`
-	MaxPositions int                `json:"max_positions"`
-	Tokens       huggingface.Tokens `json:"tokens"`
-	Warnings     []string           `json:"warnings,omitempty"`
-	Tensors      huggingface.Report `json:"tensors"`
-}
-
+// shownKeys are the keys of [model] that a checkpoint determines.
 var shownKeys = []string{"kind", "layers", "width", "heads", "kv_heads", "head_size", "hidden",
 	"vocab", "head", "norm_eps", "rope_theta", "rope_pairs", "rope_factor", "rope_low", "rope_high",
 	"rope_original"}
-
-func newImported(dir, out string, c *huggingface.Checkpoint) importListing {
-	s := c.Config.Settings
-	shown := map[string]any{}
-	for _, k := range s.Keys() {
-		if slices.Contains(shownKeys, k.Name) {
-			shown[k.Name] = k.Value()
-		}
-	}
-	parameters := 0
-	for _, p := range c.Params() {
-		parameters += p.Size()
-	}
-	return importListing{dir, out, c.Config.Architecture, shown, parameters, c.Config.MaxPositions,
-		c.Config.Tokens, c.Config.Warnings, c.Report}
-}
-
-func (about importListing) print(w io.Writer) {
-	rows := [][]string{{about.Checkpoint, about.Architecture}}
-	for _, key := range shownKeys {
-		rows = append(rows, []string{"model." + key, fmt.Sprint(about.Model[key])})
-	}
-	tokens := about.Tokens
-	rows = append(rows, []string{"parameters", fmt.Sprint(about.Parameters)},
-		[]string{"max. positions", fmt.Sprint(about.MaxPositions)},
-		[]string{"begin, end, padding", fmt.Sprint(tokens.Begin, tokens.End, tokens.Pad)})
-	for _, warning := range about.Warnings {
-		rows = append(rows, []string{"warning", warning})
-	}
-	table(w, rows)
-	fmt.Fprintln(w)
-	rows = [][]string{{"tensor", "type", "shape", "becomes"}}
-	for _, a := range about.Tensors.Applied {
-		rows = append(rows, []string{a.Tensor, string(a.Type), fmt.Sprint(a.Shape), a.Parameter})
-	}
-	for _, name := range about.Tensors.Ignored {
-		rows = append(rows, []string{name, "", "", "ignored"})
-	}
-	table(w, rows)
-	if about.Run != "" {
-		fmt.Fprintf(w, "\n%[1]s holds this model: try cage eval --data FILE, cage generate, or a "+
-			"training with model.init = %[1]q\n", about.Run)
-	}
-}

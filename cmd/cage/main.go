@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"strings"
@@ -72,8 +73,7 @@ func explain(cmd *cobra.Command, err, stopped error) (code int, message string) 
 	case stopped != nil: // a terminal sends Ctrl-C to plugins, too
 		return exitInterrupted, fmt.Sprintf("interrupted: %v", err)
 	case errors.As(err, &usage):
-		path := strings.TrimSuffix(cmd.CommandPath(), " help")
-		return exitUsage, fmt.Sprintf("%v\nSee '%s --help'.", err, path)
+		return exitUsage, fmt.Sprintf("%v\nSee '%s --help'.", err, cmd.CommandPath())
 	}
 	return exitError, err.Error()
 }
@@ -102,7 +102,6 @@ with or without the CAGE correction, from one TOML file.
 		SilenceUsage:      true,
 	})
 	root.SetFlagErrorFunc(flagError)
-	root.SetHelpCommand(newHelp())
 	// Flags wrap at 80 columns; a command that only has subcommands has no usage line of its own.
 	root.SetUsageTemplate(strings.NewReplacer(
 		"FlagUsages ", "FlagUsagesWrapped 80 ",
@@ -226,53 +225,23 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usageError{err}
 }
 
-// newHelp returns cobra's help command, except that it is an error to name an unknown command.
-func newHelp() *cobra.Command {
-	return &cobra.Command{
-		Use:   "help [COMMAND]",
-		Short: "Describe a command",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			about, rest, err := cmd.Root().Find(args)
-			if err == nil && len(rest) > 0 {
-				err = unknownCommand(about, rest[0])
-			}
-			if err != nil {
-				return err
-			}
-			about.InitDefaultHelpFlag()
-			return about.Help()
-		},
+// arguments returns a check that there are min to max arguments, which want describes.
+func arguments(min, max int, want string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch n := len(args); {
+		case n >= min && n <= max:
+			return nil
+		case n == 0:
+			return usagef("expected %s", want)
+		}
+		return usagef("expected %s, got %d arguments: %q", want, len(args), args)
 	}
 }
 
-func exactly(n int, what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		switch {
-		case len(args) == n:
-			return nil
-		case len(args) == 0:
-			return usagef("expected %s", what)
-		}
-		return usagef("expected %s, got %d arguments: %q", what, len(args), args)
-	}
-}
+func exactly(n int, want string) cobra.PositionalArgs { return arguments(n, n, want) }
 
 func atLeastOne(what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return usagef("expected at least one %s", what)
-		}
-		return nil
-	}
-}
-
-func atMostOne(what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) > 1 {
-			return usagef("expected at most one %s, got %d arguments", what, len(args))
-		}
-		return nil
-	}
+	return arguments(1, math.MaxInt, "at least one "+what)
 }
 
 // notNegative extends checkArgs: it also rejects negative values of the named flags.

@@ -209,7 +209,7 @@ func (c Cell) quantizable(hasSource bool) (problem, hint string) {
 			`add one: the same settings with "quantizer.plugin" = "none"`
 	case method == posttrain.GPTQ && c.Quantize.Data == "" && ofInit:
 		return "there is no training set to calibrate with",
-			"name a token file, a chat file or a text with data"
+			"name a token file or a chat file with data"
 	}
 	return "", ""
 }

@@ -38,8 +38,7 @@ type Settings struct {
 // calibration texts.
 type Quantization struct {
 	Settings
-	// Data is a token file, a chat file or a text to calibrate with; empty means the training set
-	// of a run.
+	// Data is a token file or a chat file to calibrate with; empty means the training set of a run.
 	Data string
 	// Windows is the number of calibration sequences; rounding to nearest needs none.
 	Windows int
@@ -51,8 +50,7 @@ func (q *Quantization) Keys() []schema.Key {
 	return []schema.Key{
 		{Name: "method", To: &q.Method, Is: schema.OneOf(RTN, GPTQ), Default: GPTQ, Doc: "gptq or rtn"},
 		{Name: "data", To: &q.Data, Is: schema.NonEmpty("that names a file"), Default: "",
-			Doc: "calibrate with the token file, chat file or text `FILE`; default: the training " +
-				"set of the run"},
+			Doc: "calibrate with the token file or chat file `FILE`; default: the training set of the run"},
 		{Name: "windows", To: &q.Windows, Is: schema.From(0, 1<<31), Default: 128,
 			Doc: "sequences of the calibration; 0: none, with --method rtn"},
 		{Name: "seed", To: &q.Seed, Is: schema.From(0, 1<<31), Default: 0,

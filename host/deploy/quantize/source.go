@@ -1,14 +1,11 @@
 package quantize
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"path/filepath"
 
 	"github.com/cage-qat/cage/host/data/dataset"
-	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/huggingface"
@@ -127,35 +124,23 @@ func (s *source) texts(o Options) (c calibrationSet, err error) {
 	if o.Windows == 0 {
 		return c, nil
 	}
-	c.Calibration = &trained.Calibration{Path: o.Data, Kind: config.KindText,
-		Context: s.cfg.Model.Context, Seed: o.Seed}
-	file, text, err := s.openTexts(o)
+	file, err := s.openTexts(o)
 	if err != nil {
 		return c, err
 	}
-	if file == nil {
-		sum := sha256.Sum256(text)
-		c.SHA256 = hex.EncodeToString(sum[:])
-		c.sequences, err = s.plainText(text, o)
-	} else {
-		defer file.Close()
-		c.Path, c.SHA256, c.Kind = file.Path(), file.SHA256(), build.KindOf(file)
-		if o.Data != "" {
-			if err := s.tokens().Check(file, "", o.Logger); err != nil {
-				return c, err
-			}
-		}
-		cfg, _ := s.cfg.Changed(func(cfg *config.Config) error {
-			cfg.Data.SetKind(c.Kind)
-			return nil
-		})
-		c.sequences, c.segments, err = build.Windows(cfg, file, o.Windows, uint64(o.Seed))
-	}
+	defer file.Close()
+	kind, context := build.KindOf(file), s.cfg.Model.Context
+	cfg, _ := s.cfg.Changed(func(cfg *config.Config) error {
+		cfg.Data.SetKind(kind)
+		return nil
+	})
+	c.sequences, c.segments, err = build.Windows(cfg, file, o.Windows, uint64(o.Seed))
 	if err != nil {
 		return c, err
 	}
-	c.Separate, c.Windows = c.segments != nil, len(c.sequences)
-	c.Tokens = int64(c.Windows * c.Context)
+	c.Calibration = &trained.Calibration{Path: file.Path(), SHA256: file.SHA256(), Kind: kind,
+		Separate: c.segments != nil, Windows: len(c.sequences), Context: context, Seed: o.Seed,
+		Tokens: int64(len(c.sequences) * context)}
 	for _, list := range c.segments {
 		for _, s := range list {
 			if s == model.Padding {
@@ -171,40 +156,29 @@ func (s *source) texts(o Options) (c calibrationSet, err error) {
 }
 
 func (s *source) tokens() provenance.Tokens {
-	return provenance.Tokens{Tokenizer: s.made.Tokenizer, Dir: s.dir, Vocab: s.cfg.Model.Vocab}
+	return provenance.Tokens{
+		Tokenizer: s.made.Tokenizer, Dir: s.dir, Vocab: s.cfg.Model.Vocab}
 }
 
-func (s *source) openTexts(o Options) (tokens *dataset.File, text []byte, err error) {
+func (s *source) openTexts(o Options) (*dataset.File, error) {
+	const hint = "name a token file or a chat file to calibrate with, with --data"
 	if o.Data != "" {
-		return build.OpenTexts(o.Data)
+		file, err := dataset.Open(o.Data)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.tokens().Check(file, "", o.Logger); err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+		return file, nil
 	}
 	if s.cfg.Untrained() {
-		return nil, nil, fmt.Errorf("%s has no training set to calibrate with: name a token file, a "+
-			"chat file or a text with --data; rounding needs none with --windows 0", s.dir)
+		return nil, fmt.Errorf("%s has no training set: %s; rounding needs none with --windows 0",
+			s.dir, hint)
 	}
-	if tokens, _, err = build.FindTrain(s.cfg, s.search); err != nil {
-		return nil, nil, fmt.Errorf(
-			"%w\nname a token file, a chat file or a text to calibrate with, with --data", err)
-	}
-	return tokens, nil, nil
-}
-
-func (s *source) plainText(text []byte, o Options) ([][]int32, error) {
-	if s.made.Tokenizer == nil {
-		return nil, fmt.Errorf("%s is not a token file, and %s has no %s to encode a text with",
-			o.Data, s.dir, tokenizer.DefinitionFile)
-	}
-	tok, err := build.FindTokenizer(s.cfg, s.search, *s.made.Tokenizer)
+	file, _, err := build.FindTrain(s.cfg, s.search)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w\n%s", err, hint)
 	}
-	ids, err := tok.Encode(string(text))
-	var list [][]int32
-	if err == nil {
-		list, err = build.CutWindows(ids, s.cfg.Model.Context, o.Windows, uint64(o.Seed))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.Data, err)
-	}
-	return list, nil
+	return file, nil
 }

@@ -1,15 +1,10 @@
 package build
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"strings"
-	"unicode/utf8"
-
-	"github.com/cage-qat/cage/internal/vfs"
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
@@ -198,22 +193,6 @@ func KindOf(f *dataset.File) string {
 	return config.KindText
 }
 
-// OpenTexts opens a token file. If path is a plain text file, it returns the content of that file
-// instead.
-func OpenTexts(path string) (tokens *dataset.File, text []byte, err error) {
-	file, err := dataset.Open(path)
-	if err == nil {
-		return file, nil, nil
-	}
-	if _, ok := errors.AsType[*dataset.FormatError](err); ok {
-		content, readErr := vfs.ReadRegular(path)
-		if readErr == nil && utf8.Valid(content) && bytes.IndexByte(content, 0) < 0 {
-			return nil, bytes.TrimPrefix(content, []byte("\ufeff")), nil
-		}
-	}
-	return nil, nil, err
-}
-
 // Windows samples at most n sequences of the model's context length from a token file, without
 // replacement, in an order determined by seed: windows of texts, or rows of conversations as packed
 // in training. segments number the documents in each sequence if they are kept apart, with
@@ -255,17 +234,4 @@ func Windows(
 		}
 	}
 	return tokens, segments, nil
-}
-
-// CutWindows is [Windows] for the tokens of one document.
-func CutWindows(ids []int32, context, n int, seed uint64) (list [][]int32, err error) {
-	if len(ids) < context {
-		return nil, fmt.Errorf("%d tokens are less than one window of %d", len(ids), context)
-	}
-	for _, i := range rand.New(rand.NewPCG(seed, 0)).Perm(len(ids) / context) {
-		if len(list) < n {
-			list = append(list, ids[i*context:(i+1)*context])
-		}
-	}
-	return list, nil
 }

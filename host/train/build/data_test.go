@@ -3,7 +3,6 @@ package build_test
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -121,9 +120,9 @@ func TestBeginning(t *testing.T) {
 // openTokens opens a token file. It is closed when the test ends.
 func openTokens(t *testing.T, path string) *dataset.File {
 	t.Helper()
-	part, text, err := build.OpenTexts(path)
-	if err != nil || text != nil {
-		t.Fatalf("%q, %v", text, err)
+	part, err := dataset.Open(path)
+	if err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { part.Close() })
 	return part
@@ -235,38 +234,5 @@ func TestWindowsOfSeparateDocuments(t *testing.T) {
 	}
 	if borders == 0 {
 		t.Error("no window has two documents")
-	}
-}
-
-func TestCutWindows(t *testing.T) {
-	ids := []int32{1, 2, 3, 4, 5, 6, 7}
-	list, err := build.CutWindows(ids, 2, 9, 0)
-	if err != nil || len(list) != 3 {
-		t.Fatalf("%v, %v", list, err)
-	}
-	slices.SortFunc(list, slices.Compare[[]int32])
-	if got := slices.Concat(list...); !slices.Equal(got, ids[:6]) {
-		t.Errorf("the windows are %v", list)
-	}
-	if _, err := build.CutWindows(ids, 8, 1, 0); err == nil || err.Error() != "7 tokens are less than one window of 8" {
-		t.Errorf("a long window: %v", err)
-	}
-}
-
-// TestOpenTexts: a file of text is read; a file that is neither is refused as a token file.
-func TestOpenTexts(t *testing.T) {
-	dir := t.TempDir()
-	for name, content := range map[string]string{"text": "Grüße, and a long enough text, so that it could have had a header.", "binary": "\x00\x01\x02", "latin": "Gr\xfc\xdfe"} {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		part, text, err := build.OpenTexts(path)
-		if name == "text" && (string(text) != content || part != nil || err != nil) || name != "text" && (err == nil || !strings.Contains(err.Error(), path)) {
-			t.Errorf("%s: %v, %q, %v", name, part, text, err)
-		}
-	}
-	if _, _, err := build.OpenTexts(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no file: %v", err)
 	}
 }
