@@ -19,8 +19,8 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 )
 
-const prepareHelp = `Turn texts into a dataset: a directory with train.tokens, val.tokens, the tokenizer
-and a manifest. An input is a file, or a directory, which is searched to any depth.
+const prepareHelp = `Turn texts into a dataset: a directory with train.tokens, val.tokens, the
+tokenizer and a manifest. An input is a file, or a directory, which is searched to any depth.
 
 By their names, files are Parquet (.parquet), or JSONL (.jsonl, .jsonlines, .ndjson) or
 plain text, also compressed (.gz, .zst); --format says it of all. Every plain text

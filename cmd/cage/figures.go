@@ -72,11 +72,3 @@ func readRuns(dirs []string) ([]figure.Run, error) {
 	}
 	return runs, nil
 }
-
-// number formats a value; nil, which means not measured, becomes –.
-func number(n *metrics.Number, format string) string {
-	if n == nil {
-		return "–"
-	}
-	return fmt.Sprintf(format, float64(*n))
-}

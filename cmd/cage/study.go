@@ -321,7 +321,7 @@ file of 'cage study keep' that are shown, and which of them are stale.`,
 			}
 			loss, last := "–", r.Cell.Dir
 			if x, ok := r.Summary["val_loss"]; ok {
-				loss = number(metrics.Some(x), "%.4f")
+				loss = fmt.Sprintf("%.4f", x)
 			}
 			switch {
 			case r.State == study.Running:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -251,12 +252,7 @@ func shareFound(answer string, wanted []string) float64 {
 
 // anyFound is string_match_part for one answer: 1 if it contains any of the wanted strings, else 0.
 func anyFound(answer string, wanted []string) float64 {
-	for _, w := range wanted {
-		if strings.Contains(lower(answer), lower(w)) {
-			return 1
-		}
-	}
-	return 0
+	return math.Ceil(shareFound(answer, wanted))
 }
 
 // lower is Python's str.lower, which also applies Unicode's context-sensitive rules.
