@@ -20,7 +20,8 @@ import (
 )
 
 const prepareHelp = `Turn texts into a dataset: a directory with train.tokens, val.tokens, the
-tokenizer and a manifest. An input is a file, or a directory, which is searched to any depth.
+tokenizer and a manifest. An input is a file, or a directory, which is searched to any
+depth.
 
 By their names, files are Parquet (.parquet), or JSONL (.jsonl, .jsonlines, .ndjson) or
 plain text, also compressed (.gz, .zst); --format says it of all. Every plain text

@@ -116,7 +116,7 @@ func TestRows(t *testing.T) {
 		t.Errorf("without examples: %v", err)
 	}
 	put("piqa_train.jsonl", strings.Replace(row, `"g"`, `"h"`, 1))
-	if err := e.Check(); err == nil || !strings.Contains(err.Error(), "piqa: 1 examples before each question, and there are 1 rows") {
+	if err := e.Check(); err == nil || !strings.Contains(err.Error(), "piqa: 1 examples before each question, but only 1 rows") {
 		t.Errorf("with too few examples: %v", err)
 	}
 	put("piqa_train.jsonl", row+row)

@@ -91,7 +91,7 @@ func TestOpaqueOptimizer(t *testing.T) {
 		var killer sync.WaitGroup
 		killer.Go(func() {
 			for kills := 0; kills < 2 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
-				if !begun(killed) || log.count("tried again") < kills {
+				if !begun(killed) || log.count("is repeated") < kills {
 					continue // the training has not begun, or the last one has not been missed yet
 				}
 				for _, pid := range processesOf(exe.Path) {
@@ -104,7 +104,7 @@ func TestOpaqueOptimizer(t *testing.T) {
 		testrun.Train(t, killed, train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: log})})
 		stop()
 		killer.Wait()
-		if n := log.count("tried again"); n == 0 {
+		if n := log.count("is repeated"); n == 0 {
 			t.Error("no step was tried again: the process was not killed while it trained")
 		}
 		testrun.SameRun(t, "with a process that was killed, and without", whole.Train.Out, killed.Train.Out)

@@ -167,7 +167,8 @@ func (v Value) ArgMaxRow() Value { return v.firstRow(v.MaxRow()) }
 func (v Value) StochasticBFloat16(bits Value) Value {
 	b := v.Builder()
 	sum := v.Bitcast(Uint).Add(bits.Shr(b.ConstUint(16)))
-	return v.IsFinite().Select(sum.And(b.ConstUint(0xffff0000)).Bitcast(Float), v)
+	rounded := sum.And(b.ConstUint(0xffff0000)).Bitcast(Float)
+	return v.IsFinite().Select(rounded, v)
 }
 
 // firstRow returns the index of the first element of each row that equals extreme, or is NaN.

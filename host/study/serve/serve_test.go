@@ -100,7 +100,6 @@ func TestTable(t *testing.T) {
 		{"", "steps", "c b a d", "4 of 4 runs"},
 		{"quantizer.bits=4", "", "a", "1 of 4 runs"},
 		{"quantizer.bits<9 state=interrupted", "", "b", "1 of 4 runs"},
-		{"quantizer.bits <9 state = interrupted", "", "b", "1 of 4 runs"},
 		{"QUEST bits", "-seed", "b a", "2 of 4 runs"},
 		{"nowhere", "", "", "0 of 4 runs"},
 		{"sead=3", "", "a b c d", "did you mean seed?"},
