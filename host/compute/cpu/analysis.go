@@ -33,10 +33,14 @@ const (
 	opSiLUSlope           // see loops.SiLUSlope
 	opQuantize            // see fuseQuantizers
 	opChoose              // a scalar ≠ 0: b, else c; b and c are not copied
-	opLinAdd              // the first operation of fused: a·s + b·t; s and t are scalars
+	opMulMulS             // (a·b)·s; s and t are scalars, here and below
+	opLinAdd              // a·s + b·t
 	opLinSub              // a·s − b·t
+	opLinMul              // a·s + (b·c)·t
+	opSqrtLin             // √a·s + t
 	opReduce              // folds all elements of the tensor by n.fold
 	opReduceMul           // Σ a·b
+	opReduceDiff          // Σ (a − b)²
 )
 
 // A ref is the lowered form of a program's value: a scalar, or a node of whose elements each

@@ -410,7 +410,7 @@ func (w *worker) execute(ins *instruction) {
 		}
 		return
 	}
-	if ins.op >= opLinAdd {
+	if ins.op >= opMulMulS {
 		w.fused(ins, dst)
 		return
 	}
@@ -444,12 +444,20 @@ func (w *worker) fused(ins *instruction, dst []float32) {
 	x := func(i int) []float32 { return w.values[ins.in[i].id] }
 	s := func(i int) float32 { return w.env[ins.in[i].id] }
 	switch ins.op {
+	case opMulMulS:
+		loops.MulMulS(dst, x(0), x(1), s(2))
 	case opLinAdd:
 		loops.LinAdd(dst, x(0), s(1), x(2), s(3))
 	case opLinSub:
 		loops.LinSub(dst, x(0), s(1), x(2), s(3))
+	case opLinMul:
+		loops.LinMul(dst, x(0), s(1), x(2), x(3), s(4))
+	case opSqrtLin:
+		loops.SqrtLin(dst, x(0), s(1), s(2))
 	case opReduceMul:
 		w.lanes[ins.group].SumMul(x(0), x(1))
+	case opReduceDiff:
+		w.lanes[ins.group].SumDiff(x(0), x(1))
 	case opReduce:
 		if ins.fold == loops.Add {
 			w.lanes[ins.group].Sum(x(0))

@@ -71,8 +71,7 @@ func (a *analysis) fuse() {
 			n.op, n.in = opExpNeg, of(x)
 		case n.op == loops.Exp && once(x, loops.Sub) && a.dense(of(x)[:1]) && number(of(x)[1]):
 			n.op, n.in = opExpSub, of(x)
-		case n.op == loops.Div && x.scalar && once(y, loops.Add) &&
-			a.dense(of(y)[:1]) && of(y)[1].scalar:
+		case n.op == loops.Div && x.scalar && once(y, loops.Add) && a.dense(of(y)[:1]) && of(y)[1].scalar:
 			n.op, n.in = opIntoAdd, []operand{of(y)[0], x, of(y)[1]}
 		case n.op == loops.Mul && a.siluSlope(n, once) != nil:
 			n.op, n.in = opSiLUSlope, a.siluSlope(n, once)
@@ -82,33 +81,54 @@ func (a *analysis) fuse() {
 			n.op, n.in = opMulMul, append(slices.Clone(of(y)), x)
 		case n.op == opReduce && n.fold == loops.Add && onceDense(x, loops.Mul):
 			n.op, n.in = opReduceMul, of(x)
+			e := n.in[0]
+			if e == n.in[1] && a.nodes[e.id].op == loops.Sub && uses[e.id] == 2 && a.dense(of(e)) {
+				n.op, n.in = opReduceDiff, of(e)
+			}
 		default:
 			a.fuseLinear(n, once)
 		}
 	}
 }
 
-// fuseLinear fuses a sum or difference with products with scalars, which are common in optimizers'
-// updates.
+// fuseLinear fuses products with scalars, and their sums, which are common in optimizers' updates.
 func (a *analysis) fuseLinear(n *node, once func(x operand, op loops.Op) bool) {
-	if n.op != loops.Add && n.op != loops.Sub || !a.dense(n.in) || n.in[0] == n.in[1] {
-		return
+	scaled := func(x operand) bool { // x = y·s
+		return once(x, loops.Mul) && a.nodes[x.id].in[1].scalar && a.dense(a.nodes[x.id].in[:1])
 	}
-	parts := func(x operand) (tensor, factor operand, scaled bool) { // x = tensor·factor
-		if in := a.nodes[x.id].in; once(x, loops.Mul) && in[1].scalar && a.dense(in[:1]) {
-			return in[0], in[1], true
+	parts := func(x operand) (tensor, factor operand) {
+		if scaled(x) {
+			return a.nodes[x.id].in[0], a.nodes[x.id].in[1]
 		}
-		return x, operand{scalar: true, id: a.scalars.constant(1)}, false
+		return x, operand{scalar: true, id: a.scalars.constant(1)}
 	}
-	x, s, scaledX := parts(n.in[0])
-	y, t, scaledY := parts(n.in[1])
-	if !scaledX && !scaledY {
-		return
-	}
-	if n.in = []operand{x, s, y, t}; n.op == loops.Add {
-		n.op = opLinAdd
-	} else {
-		n.op = opLinSub
+	switch {
+	case n.op == loops.Mul && n.in[1].scalar && once(n.in[0], loops.Mul) &&
+		a.dense(a.nodes[n.in[0].id].in):
+		n.op, n.in = opMulMulS, append(slices.Clone(a.nodes[n.in[0].id].in), n.in[1])
+	case n.op == loops.Add && n.in[1].scalar && once(n.in[0], loops.Mul):
+		if root := a.nodes[n.in[0].id].in; root[1].scalar && once(root[0], loops.Sqrt) &&
+			a.dense(a.nodes[root[0].id].in) {
+			n.op, n.in = opSqrtLin, []operand{a.nodes[root[0].id].in[0], root[1], n.in[1]}
+		}
+	case (n.op == loops.Add || n.op == loops.Sub) && a.dense(n.in) && n.in[0] != n.in[1]:
+		x, y := n.in[0], n.in[1]
+		if n.op == loops.Add && once(x, opMulMulS) && !once(y, opMulMulS) {
+			x, y = y, x
+		}
+		first, s := parts(x)
+		if n.op == loops.Add && once(y, opMulMulS) {
+			n.op, n.in = opLinMul, append([]operand{first, s}, a.nodes[y.id].in...)
+			return
+		}
+		if !scaled(x) && !scaled(y) {
+			return
+		}
+		second, t := parts(y)
+		if n.op = opLinAdd + n.op - loops.Add; n.op != opLinAdd {
+			n.op = opLinSub
+		}
+		n.in = []operand{first, s, second, t}
 	}
 }
 

@@ -51,7 +51,7 @@ func TestLoops(t *testing.T) {
 		for _, c := range []struct {
 			want Lanes
 			add  func()
-		}{{sum, func() { l.Sum(a) }}, {sumMul, func() { l.SumMul(a, b) }}} {
+		}{{sum, func() { l.Sum(a) }}, {sumMul, func() { l.SumMul(a, b) }}, {sumDiff, func() { l.SumDiff(a, b) }}} {
 			l.Reset(Add)
 			if c.add(); differs(l[:], c.want[:]) >= 0 {
 				t.Fatalf("sums of %d elements are %v, want %v", n, l, c.want)
@@ -62,11 +62,15 @@ func TestLoops(t *testing.T) {
 
 func elementLoops(s, t float32) map[string]func(d, a, b, c []float32) {
 	loops := map[string]func(d, a, b, c []float32){
+		"mulMulS":    func(d, a, b, c []float32) { MulMulS(d, a, b, s) },
 		"mulMul":     func(d, a, b, c []float32) { MulMul(d, a, b, c) },
 		"intoAddS":   func(d, a, b, c []float32) { IntoAddS(d, a, s, t) },
 		"siluSlope":  func(d, a, b, c []float32) { SiLUSlope(d, a, b) },
 		"linAdd":     func(d, a, b, c []float32) { LinAdd(d, a, s, b, t) },
 		"linSub":     func(d, a, b, c []float32) { LinSub(d, a, s, b, t) },
+		"linMul":     func(d, a, b, c []float32) { LinMul(d, a, s, b, c, t) },
+		"linMul 2":   func(d, a, b, c []float32) { LinMul(d, b, s, c, a, t) },
+		"sqrtLin":    func(d, a, b, c []float32) { SqrtLin(d, a, s, t) },
 		"expLin":     func(d, a, b, c []float32) { ExpLin(d, a, s, t) },
 		"clamp":      func(d, a, b, c []float32) { Clamp(d, a, s, t) },
 		"select":     func(d, a, b, c []float32) { Select(d, a, b, 0, c, 0) },

@@ -1,5 +1,7 @@
 package loops
 
+import "math"
+
 // In each exported function a vectorized loop computes the first elements, and a plain loop the
 // rest. Operands are at least as long as dst, which may be one of them.
 
@@ -31,7 +33,14 @@ func SBinary(op Op, dst []float32, s float32, b []float32) {
 	}
 }
 
-// MulMul computes (a·b)·c. Here and below, every step rounds.
+// MulMulS computes (a·b)·s. Here and below, every step rounds.
+func MulMulS(dst, a, b []float32, s float32) {
+	for i := mulMulS(dst, a, b, s); i < len(dst); i++ {
+		dst[i] = float32(a[i]*b[i]) * s
+	}
+}
+
+// MulMul computes (a·b)·c.
 func MulMul(dst, a, b, c []float32) {
 	for i := mulMul(dst, a, b, c); i < len(dst); i++ {
 		dst[i] = float32(a[i]*b[i]) * c[i]
@@ -61,6 +70,20 @@ func LinAdd(dst, a []float32, s float32, b []float32, t float32) {
 
 // LinSub computes a·s − b·t.
 func LinSub(dst, a []float32, s float32, b []float32, t float32) { LinAdd(dst, a, s, b, -t) }
+
+// LinMul computes a·s + (b·c)·t.
+func LinMul(dst, a []float32, s float32, b, c []float32, t float32) {
+	for i := linMul(dst, a, s, b, c, t); i < len(dst); i++ {
+		dst[i] = float32(a[i]*s) + float32(float32(b[i]*c[i])*t)
+	}
+}
+
+// SqrtLin computes √a·s + t.
+func SqrtLin(dst, a []float32, s, t float32) {
+	for i := sqrtLin(dst, a, s, t); i < len(dst); i++ {
+		dst[i] = float32(float32(math.Sqrt(float64(a[i])))*s) + t
+	}
+}
 
 // ExpLin computes exp(a·scale − down), rounding after each operation.
 func ExpLin(dst, a []float32, scale, down float32) {

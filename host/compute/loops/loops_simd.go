@@ -289,6 +289,16 @@ func expLin(dst, a []float32, scale, down float32) (i int) {
 	return i
 }
 
+func mulMulS(dst, a, b []float32, s float32) (i int) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	width, x := simd.Float32s{}.Len(), simd.BroadcastFloat32s(s)
+	for ; i <= len(dst)-width; i += width {
+		simd.LoadFloat32s(a[i:]).Mul(simd.LoadFloat32s(b[i:])).Mul(x).Store(dst[i:])
+	}
+	done()
+	return i
+}
+
 func mulMul(dst, a, b, c []float32) (i int) {
 	a, b, c = a[:len(dst)], b[:len(dst)], c[:len(dst)]
 	width := simd.Float32s{}.Len()
@@ -328,6 +338,29 @@ func linAdd(dst, a []float32, s float32, b []float32, t float32) (i int) {
 	x, y := all(s), all(t)
 	for ; i <= len(dst)-width; i += width {
 		simd.LoadFloat32s(a[i:]).Mul(x).Add(simd.LoadFloat32s(b[i:]).Mul(y)).Store(dst[i:])
+	}
+	done()
+	return i
+}
+
+func linMul(dst, a []float32, s float32, b, c []float32, t float32) (i int) {
+	a, b, c = a[:len(dst)], b[:len(dst)], c[:len(dst)]
+	width, all := simd.Float32s{}.Len(), simd.BroadcastFloat32s
+	x, y := all(s), all(t)
+	for ; i <= len(dst)-width; i += width {
+		p := simd.LoadFloat32s(b[i:]).Mul(simd.LoadFloat32s(c[i:])).Mul(y)
+		simd.LoadFloat32s(a[i:]).Mul(x).Add(p).Store(dst[i:])
+	}
+	done()
+	return i
+}
+
+func sqrtLin(dst, a []float32, s, t float32) (i int) {
+	a = a[:len(dst)]
+	width, all := simd.Float32s{}.Len(), simd.BroadcastFloat32s
+	x, y := all(s), all(t)
+	for ; i <= len(dst)-width; i += width {
+		simd.LoadFloat32s(a[i:]).Sqrt().Mul(x).Add(y).Store(dst[i:])
 	}
 	done()
 	return i
@@ -489,6 +522,20 @@ func sumMul(l *Lanes, a, b []float32) (i int) {
 		for j := 0; j <= block-width; j += width {
 			x := simd.LoadFloat32s(a0[j:]).Mul(simd.LoadFloat32s(b0[j:]))
 			simd.LoadFloat32s(l[j:]).Add(x).Store(l[j:])
+		}
+	}
+	done()
+	return i
+}
+
+func sumDiff(l *Lanes, a, b []float32) (i int) {
+	b = b[:len(a)]
+	width := simd.Float32s{}.Len()
+	for ; i <= len(a)-block; i += block {
+		a0, b0 := (*[block]float32)(a[i:]), (*[block]float32)(b[i:])
+		for j := 0; j <= block-width; j += width {
+			e := simd.LoadFloat32s(a0[j:]).Sub(simd.LoadFloat32s(b0[j:]))
+			simd.LoadFloat32s(l[j:]).Add(e.Mul(e)).Store(l[j:])
 		}
 	}
 	done()
