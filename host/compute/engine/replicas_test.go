@@ -128,7 +128,7 @@ func TestReplicasRefuse(t *testing.T) {
 			t.Errorf("got error %v, want %s and %q in it", err, name, "sharded")
 		}
 	}
-	if _, err := engine.UploadSharded(d, make([]float32, 9), 3, 3); err == nil || !strings.Contains(err.Error(), "does not divide into 2") {
+	if _, err := engine.UploadSharded(d, make([]float32, 9), 3, 3); err == nil || !strings.Contains(err.Error(), "not a multiple of 2 shards") {
 		t.Errorf("3 rows for 2 replicas: got error %v", err)
 	}
 	if _, err := d.Compile("scalar", []engine.Spec{{Name: "x", Shape: f32(), Sharded: true}}, nil); err == nil {
