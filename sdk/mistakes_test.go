@@ -78,18 +78,18 @@ func TestFirstMistake(t *testing.T) {
 			return err
 		}, "(mistakes_test.go:%d)"},
 		{"no value", func() error { _, err := sdk.BuildQuantizer(forgetful{}, weight); at = forgetfulQuantize; return err },
-			`output "value": is absent: a zero Value, such as a map gives for a wrong name, as Quantize (mistakes_test.go:%d) returned it`},
+			`output "value": is absent: a zero Value, such as a map gives for a wrong name (returned by Quantize at mistakes_test.go:%d)`},
 		{"a value of another shape", func() error {
 			_, err := sdk.BuildQuantizer(forgetful{wrong: true}, weight)
 			at = forgetfulQuantize
 			return err
-		}, "output value is float[2,1]: it must have the type of x, float[2,8], as Quantize (mistakes_test.go:%d) returned it"},
+		}, "output value is float[2,1]: it must have the type of x, float[2,8] (returned by Quantize at mistakes_test.go:%d)"},
 		{"nothing unpacked", func() error {
 			_, err := sdk.BuildQuantizer(forgetful{packs: true}, weight)
 			at = forgetfulUnpack
 			return err
 		},
-			"as Unpack (mistakes_test.go:%d) returned it"},
+			"(returned by Unpack at mistakes_test.go:%d)"},
 		{"a state of another name", update(func(in sdk.UpdateInput) (program.Value, sdk.State) {
 			at = here() + 1
 			m := in.State["mm"].Scale(0.9).Add(in.Gradient)

@@ -65,7 +65,7 @@ type Part struct {
 // quantizer's site: float values by name, for example the moments m and v.
 type State map[string]program.Value
 
-// UpdateInput has the inputs of an update.
+// UpdateInput holds the inputs of an update.
 type UpdateInput struct {
 	// X is the parameter before the step. Weight decay has already been applied, unless
 	// the run applies it last.
@@ -91,7 +91,7 @@ type UpdateInput struct {
 	// Noise is a key for [program.Builder.RandomBits], a uint[2]: different for each tensor and
 	// step, and the same in all methods of one step.
 	Noise program.Value
-	// Global has the sums of the values that a [Collector] collects, by name; nil in Collect.
+	// Global holds the sums of the values that a [Collector] collects, by name; nil in Collect.
 	Global State
 	// Probed and Probing are for the Update of a [Prober] or a [Sampler]. If a probe is due, the
 	// scalar float Probing is 1, and Probed is the second gradient, in the tensor's shape: of a
@@ -140,7 +140,7 @@ type Refresher interface {
 	RefreshAt(t Tensor) Due
 }
 
-// RefreshInput has the inputs of a refresh.
+// RefreshInput holds the inputs of a refresh.
 type RefreshInput struct {
 	// Step is the number t of the update that follows, a scalar float.
 	Step program.Value

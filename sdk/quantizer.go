@@ -133,7 +133,7 @@ type Site struct {
 	// named after their block, as in layers.0.attn.keys.
 	Name string
 	// Layer is the index of the transformer block that the tensor is in, from 0; -1 if it
-	// is in none. Layers is the number of blocks of the model; 0 if that is not known.
+	// is in none. Layers is the number of blocks of the model; 0 if it is not known.
 	Layer, Layers int
 	// Shape is the shape of the tensor, with at least one axis. The last axis is the one that the
 	// matrix product contracts. In the forward product a row is one output channel of a weight, one

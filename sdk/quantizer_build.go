@@ -155,7 +155,8 @@ func (q *quantizerBuilder) searches(s Searcher) error {
 	}
 	if len(q.out.State) > 0 {
 		return fmt.Errorf("InitState gives the state %s, and SearchState %s: "+
-			"let the search find all of it", q.out.State[0].Name, list[0].Name)
+			"if a quantizer searches, SearchState must declare all of its state",
+			q.out.State[0].Name, list[0].Name)
 	}
 	if every < 1 {
 		return fmt.Errorf("SearchState says that a search follows after %d steps: want at least 1", every)

@@ -170,7 +170,7 @@ type chatDocument struct {
 	Parts  []chatPart `json:"parts"`
 }
 
-// chatPart is a contiguous part of a document whose tokens all have loss, or all have none.
+// chatPart is a contiguous part of a document whose tokens all count in the loss, or all do not.
 type chatPart struct {
 	Text    string `json:"text"`
 	Learned bool   `json:"learned"`

@@ -102,8 +102,8 @@ fewer than two replicates.`,
 				"compare", s.Out, keptFile)
 		}
 		if outside, unknown := a.Count(report.Outside), a.Count(report.Unknown); outside+unknown > 0 {
-			err = fmt.Errorf("%d of %d values lie outside of their kept intervals, and %d differ that "+
-				"have none", outside, a.Values, unknown)
+			err = fmt.Errorf("%d of %d values lie outside their kept intervals, and %d without "+
+				"a kept interval differ", outside, a.Values, unknown)
 		}
 		return &answer{a, func(w io.Writer) { printAgreement(w, a, s, keptFile) }}, err
 	})
@@ -113,7 +113,7 @@ func printAgreement(w io.Writer, a *report.Agreement, s *study.Study, keptFile s
 	fmt.Fprintf(w, "%d cells of %s are done both here and in %s; "+
 		"%d of them have the same numbers to the last bit.\n",
 		a.Cells, s.Name, keptFile, a.Same)
-	fmt.Fprintf(w, "%d of %d values of their tables are written in the same way, "+
+	fmt.Fprintf(w, "%d of %d values in their tables are printed as before, "+
 		"%d more lie inside their kept intervals.\n",
 		a.Values-len(a.Others), a.Values, a.Count(report.Inside))
 	if len(a.Others) == 0 {

@@ -22,7 +22,7 @@ type Method interface {
 	// State lists the state tensors of a weight of the given shape, initialized with zeros.
 	State(shape []int) []spec.Tensor
 
-	// The other parts are called for rules in one of the Modes.
+	// The methods below are called only for rules whose mode is one of Modes, and not Idle.
 
 	// Reads returns the quantization inputs of a rule's program.
 	Reads(Rule) Reads

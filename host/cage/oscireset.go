@@ -44,7 +44,7 @@ const (
 	byEdge  = "bin_edge"
 )
 
-// DefaultOsciReset has the authors' settings for training 150M parameters (configs/150m_100bt,
+// DefaultOsciReset holds the authors' settings for training 150M parameters (configs/150m_100bt,
 // TJv2-mix_fp8-osci_reset.yaml): from step 15,000 of 25,500, 50 steps of every 200, ratio 8.
 var DefaultOsciReset = OsciReset{Start: 0.6, Every: 200, Window: 50, Threshold: 8,
 	By: byRatio, Edge: 0.495}

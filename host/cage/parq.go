@@ -40,7 +40,7 @@ type PARQ struct {
 	Center                 float64 // c
 }
 
-// DefaultPARQ has the authors' steepness and center. They leave the annealing period to the user;
+// DefaultPARQ holds the authors' steepness and center. They leave the annealing period to the user;
 // here the default is the whole run.
 var DefaultPARQ = PARQ{Map: "parq", AnnealEnd: 1, Steepness: 10, Center: 0.5}
 

@@ -30,8 +30,8 @@ func (f *sourceFile) open(raw func(io.Reader) io.Reader) (
 ) {
 	close = func() {}
 	if f.format == source.Parquet && f.compress != source.None {
-		return nil, nil, close, errors.New("a Parquet file is read from its end: " +
-			"give it as a file that is not compressed as a whole")
+		return nil, nil, close, errors.New("a Parquet file cannot be compressed as a whole, " +
+			"because it is read from its end: decompress the file")
 	}
 	file, err := vfs.OpenRegular(f.path)
 	if err != nil {

@@ -160,7 +160,7 @@ func TestDamagedInputs(t *testing.T) {
 	})
 	for input, want := range map[string]string{
 		"cut.txt.gz": "cut.txt.gz: damaged, or not a gzip file: unexpected EOF", "cut.jsonl.zst": "cut.jsonl.zst: damaged, or not a zstd file: unexpected EOF",
-		"cut.parquet": "cut.parquet: damaged, or not a Parquet file: it does not end with PAR1", "cut.parquet.gz": "cut.parquet.gz: a Parquet file is read from its end",
+		"cut.parquet": "cut.parquet: damaged, or not a Parquet file: it does not end with PAR1", "cut.parquet.gz": "cut.parquet.gz: a Parquet file cannot be compressed as a whole",
 		"false.gz": "false.gz: damaged, or not a gzip file", "false.parquet": "false.parquet: damaged, or not a Parquet file",
 		"broken.jsonl": "broken.jsonl: line 1: not valid JSON: it ends in the middle", "number.jsonl": `number.jsonl: line 1: field "text" is not a string`,
 		"field.parquet": "field.parquet: none of the columns text; there are id, body",

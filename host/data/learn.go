@@ -61,7 +61,7 @@ func LearnTokenizer(
 	if err := atomicfile.WriteBytes(dir.Join(tokenizer.ConfigFile), config); err != nil {
 		return tokenizer.Info{}, err
 	}
-	// The definition is written last: then the tokenizer is complete.
+	// The definition is written last, so that its presence means that the tokenizer is complete.
 	if err := atomicfile.WriteBytes(path, definition); err != nil {
 		return tokenizer.Info{}, err
 	}

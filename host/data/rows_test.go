@@ -83,7 +83,7 @@ func TestReadRows(t *testing.T) {
 		{PrepareOptions{Inputs: in("d.txt"), Format: source.JSONL}, nil, `d.txt line 1 {"a": 5}; `},
 		{PrepareOptions{Inputs: in("d.txt")}, nil, "error DIR/d.txt: neither JSONL nor Parquet by its name: --format says what it is"},
 		{PrepareOptions{Inputs: in("c.parquet")}, []string{"z"}, "error DIR/c.parquet: none of the columns z; there are a, b"},
-		{PrepareOptions{Inputs: in("e.parquet.gz")}, nil, "error DIR/e.parquet.gz: a Parquet file is read from its end: give it as a file that is not compressed as a whole"},
+		{PrepareOptions{Inputs: in("e.parquet.gz")}, nil, "error DIR/e.parquet.gz: a Parquet file cannot be compressed as a whole, because it is read from its end: decompress the file"},
 		{PrepareOptions{Inputs: in("nothing")}, nil, "error stat DIR/nothing: no such file or directory"},
 		{PrepareOptions{Inputs: []string{dir}, Include: []string{"*.go"}}, nil, `error no file found in ["DIR"] with include patterns ["*.go"]`},
 	} {

@@ -36,7 +36,8 @@ type coreSizes struct {
 	documents            bool
 }
 
-// attentionTile is the number of positions of which fused attention reads whole multiples.
+// attentionTile is the tile size of fused attention: it reads positions in multiples of this
+// number.
 const attentionTile = 128
 
 // kind names a class of sizes that one trial covers: contexts are equivalent if they have the same

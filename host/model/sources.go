@@ -139,7 +139,7 @@ func normSource(x, gain *graph.Node, epsilon float64, of *branch) lower.Source {
 type gateOperands struct{ x, w1, w2 *graph.Node }
 
 // swiGLU returns silu(a)·b, where silu(a) = a·σ(a) and σ is the logistic function (Shazeer, 2020).
-// of has the factors of a and b; nil if unknown.
+// of holds the factors of a and b; nil if unknown.
 func swiGLU(a, b *graph.Node, of *gateOperands) *graph.Node {
 	gate := silu(a)
 	adjoints := func(dy *graph.Node) []*graph.Node {

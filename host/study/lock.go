@@ -60,9 +60,9 @@ func awaitFree(ctx context.Context, lock vfs.Path) error {
 	return l.Unlock()
 }
 
-// claimsDir has a file for each cell. The process that works on the cell holds a lock on the file,
-// and has written its [Holder] into it. The lock ends with the process; without a lock the content
-// means nothing.
+// claimsDir is the directory with a file for each cell. The process that works on the cell holds a
+// lock on the file, and has written its [Holder] into it. The lock ends with the process; without a
+// lock the content means nothing.
 const claimsDir = ".claims"
 
 // Holder is a process that works on a cell. It is zero if the process has not written its name yet.

@@ -92,7 +92,7 @@ type validationLoss struct {
 
 func (e *validationLoss) ID() string { return identify("validation", e) }
 
-// Metrics has the names of a training's summary.
+// Metrics returns the names of a training's summary.
 func (e *validationLoss) Metrics() []measure {
 	return []measure{{"val_loss", false}, {"val_ppl", false}}
 }

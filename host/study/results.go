@@ -37,15 +37,15 @@ type Result struct {
 	// Err is, for a failed cell, the last error of its training, or the file that cannot be read;
 	// for a stale cell, what has changed.
 	Err string
-	// Diverged says that a failed cell's loss or gradient was not finite: the cell has no results,
-	// but is not left out of means.
+	// Diverged reports whether a failed cell's loss or gradient was not finite: the cell has no
+	// results, but is not left out of means.
 	Diverged bool
-	// Unreadable says that the cell counts as failed because a file of its run is damaged.
+	// Unreadable reports whether the cell counts as failed because a file of its run is damaged.
 	Unreadable bool
 	// Summary holds every number of summary.json, and the metrics of finished evaluations, by their
 	// names. It is nil unless the training is done.
 	Summary map[string]float64
-	// Holder is the process that works on the cell, if that is running.
+	// Holder is the process that is working on the cell, if there is one.
 	Holder Holder
 }
 

@@ -278,8 +278,8 @@ func (r *run) resume(previous *config.Config) error {
 	default:
 		r.log.Info("resuming", "step", r.done.Step)
 		if !finite {
-			r.log.Warn("no checkpoint is finite: this run can only continue if its plugins or the build "+
-				"have changed", "step", r.done.Step)
+			r.log.Warn("all checkpoints contain NaN or infinite values: this run can only continue if "+
+				"its plugins or the build have changed", "step", r.done.Step)
 		}
 	}
 	if r.identity == "" { // the provenance was damaged, and there is no checkpoint

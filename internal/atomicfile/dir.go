@@ -126,7 +126,7 @@ func unmark(to vfs.Path) error {
 	return mark.Remove()
 }
 
-// empty removes all that is in a directory, but for the mark.
+// empty removes everything in a directory except the mark.
 func empty(dir vfs.Path) error {
 	list, err := dir.ReadDir()
 	if err != nil {

@@ -126,7 +126,7 @@ func (d *Document) element(tree map[string]any, s step, name string,
 	}
 	if s.index > len(list) {
 		return nil, &Error{Msg: fmt.Sprintf("%s is an array of length %d", name, len(list)),
-			Hint: fmt.Sprintf("want an index of at most %d, which adds a table", len(list))}
+			Hint: fmt.Sprintf("want an index of at most %d (index %[1]d appends a table)", len(list))}
 	}
 	if len(list) == 0 {
 		d.keys[name] = from

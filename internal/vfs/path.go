@@ -79,11 +79,12 @@ func (p Path) OpenFile(flag int, perm fs.FileMode) (File, error) {
 	return p.fs().OpenFile(p.Name, flag, perm)
 }
 
-// lstat describes what is at the path, of a link the link itself; nil if there is nothing. It
-// fails if something that Join added to the name is a symbolic link.
+// lstat describes the file at the path without following a symbolic link; it returns nil if there
+// is no file. It fails if something that Join added to the name is a symbolic link.
 //
-// It asks the operating system, where the files of all file systems are: as an operation of FS it
-// would slow down the tests that make each operation fail, and they would find nothing more.
+// It calls the operating system directly, because every implementation of FS keeps its files there.
+// As a method of FS it would slow down the tests that let each operation fail in turn, and they
+// would not find more errors.
 func (p Path) lstat() (found fs.FileInfo, err error) {
 	for i, at := 0, p.Name; i < max(1, p.joined); i, at = i+1, filepath.Dir(at) {
 		info, err := os.Lstat(at)

@@ -61,9 +61,9 @@ func (adamw) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State,
 	return s, nil
 }
 
-// Update writes one step. With c1 = 1 − β1ᵗ and c2 = 1 − β2ᵗ the direction is computed as
-// m / (√v·(c1/√c2) + ε·c1): the corrections are two scalars, and only one division runs over the
-// tensor.
+// Update writes the program of one step. With c1 = 1 − β1ᵗ and c2 = 1 − β2ᵗ the direction is
+// computed as m / (√v·(c1/√c2) + ε·c1): the corrections are two scalars, and only one division runs
+// over the tensor.
 func (adamw) Update(b *program.Builder, in sdk.UpdateInput,
 	t sdk.Tensor) (program.Value, sdk.State, error) {
 	beta1, beta2 := t.Float("beta1"), t.Float("beta2")

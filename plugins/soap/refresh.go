@@ -27,7 +27,7 @@ func (soap) RefreshAt(t sdk.Tensor) sdk.Due {
 }
 
 // Refresh updates the bases, and the moments, which are stored in these bases: m is rotated into
-// the new ones, and v is only permuted like the columns of the old ones are sorted.
+// the new bases; v is only permuted, in the order in which the columns of the old bases are sorted.
 func (soap) Refresh(_ *program.Builder, in sdk.RefreshInput, first bool,
 	t sdk.Tensor) (sdk.State, error) {
 	next := sdk.State{}

@@ -85,8 +85,8 @@ func (soap) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, 
 	return state, nil
 }
 
-// Update writes one step. In the first step the gradient has weight 0 in the moments, so that they
-// and u are zero.
+// Update writes the program of one step. In the first step the gradient has weight 0 in the
+// moments, so that they and u are zero.
 func (soap) Update(b *program.Builder, in sdk.UpdateInput,
 	t sdk.Tensor) (program.Value, sdk.State, error) {
 	next := sdk.State{}

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Layout has the offsets of the tensors of an opaque optimizer in the memory that it shares
+// Layout holds the offsets of the tensors of an opaque optimizer in the memory that it shares
 // with its host. Offsets are in bytes, and multiples of 64.
 type Layout struct {
 	Bytes   int64
@@ -26,7 +26,7 @@ type Placed struct {
 	RateFactor float64
 	// X and Gradient are offsets of inputs, which the plugin reads; it writes Direction.
 	X, Gradient, Direction int64
-	// States has the offsets of two copies of each state tensor: even steps read the first and
+	// States holds the offsets of two copies of each state tensor: even steps read the first and
 	// write the second, odd steps the other way around.
 	States [][2]int64
 }
@@ -74,7 +74,7 @@ func (o *Optimizer) Attach(ctx context.Context, path string, l Layout) error {
 	return err
 }
 
-// Step has the scalar inputs of an update by an opaque optimizer.
+// Step holds the scalar inputs of an update by an opaque optimizer.
 type Step struct {
 	// Step is the number of the update, from 1; Steps is the total of the run.
 	Step, Steps int

@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// SearchLayout has the offsets of the tensors of a Searcher in the memory that it shares with
+// SearchLayout holds the offsets of the tensors of a Searcher in the memory that it shares with
 // its host. Offsets are in bytes, and multiples of 64.
 type SearchLayout struct {
 	Bytes int64

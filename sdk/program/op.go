@@ -142,8 +142,8 @@ func joinTypes(types []DType, separator string) string {
 	return strings.Join(names, separator)
 }
 
-// rows has the rows of the table by operation. It is filled by init, because gradients in the table
-// write operations, which look up their rows.
+// rows holds the rows of the table by operation. It is filled by init, because gradients in the
+// table write operations, which look up their rows.
 var rows = map[Op]*row{}
 
 func init() {

@@ -32,7 +32,7 @@ func TestClaimsAreNamed(t *testing.T) {
 		{check: "gradient size", q: half, want: "claim any_gradient"},
 		{check: "own backward pass", want: "claim own_loss", q: pushed{dx: func(dx, x, dy program.Value) program.Value { return dx.Add(x.Scale(0.01)) }}},
 		{check: "decay", o: decaying, want: "claim own_decay"},
-		{check: "zero gradient", o: decaying, claims: []sdk.Claim{{Name: sdk.ClaimStill}}, want: "as still claims"},
+		{check: "zero gradient", o: decaying, claims: []sdk.Claim{{Name: sdk.ClaimStill}}, want: "where the plugin claims still"},
 		{check: "selection", o: named{}, want: "claim by_name"},
 		{check: "parabola", o: climbing, want: "claim no_descent"},
 		{check: "parabola", o: momentum{}, claims: []sdk.Claim{{Name: sdk.ClaimDescent, Value: 1e-300}}, want: "as descent claims"},

@@ -241,7 +241,8 @@ func (o *optimizerRun) checkZeroGradient(t *trial, s *tensorAnswer, m Machine) {
 			return
 		}
 		if s.variant.claims(sdk.ClaimStill) {
-			what := fmt.Sprintf("direction of update %d without a gradient, as still claims,", r.updates)
+			what := fmt.Sprintf("direction of update %d with a gradient of zero, "+
+				"where the plugin claims still,", r.updates)
 			t.equal(r.at(), what, s.shape, u, zeros)
 		} else if largest(u) > 0 {
 			t.notef("the direction is not always zero")

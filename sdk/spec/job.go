@@ -12,7 +12,7 @@ type Job struct {
 	// input without an entry is a scalar of the run; an output without an entry is a
 	// measure, a float scalar for the host.
 	Inputs, Outputs map[string]string
-	// Storage has the storage type of each tensor that is neither float32 nor a key of
+	// Storage holds the storage type of each tensor that is neither float32 nor a key of
 	// random bits. The program reads and returns floats regardless.
 	Storage map[string]Storage
 	// Donated is the set of inputs whose memory the execution may overwrite or free. It has

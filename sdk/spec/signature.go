@@ -52,8 +52,8 @@ func ports(prefix string, list []Tensor) (out []program.Input) {
 // parameters of a site.
 const MaxTensors = 1024
 
-// listRules has the validity rules for a list of tensors. float32, if not empty, requires that type
-// and names, for the message, what requires it.
+// listRules holds the validity rules for a list of tensors. float32, if not empty, requires that
+// type and names, for the message, what requires it.
 type listRules struct {
 	what             string
 	trained, maximum bool
@@ -96,7 +96,7 @@ func (r listRules) check(list []Tensor) error {
 	return nil
 }
 
-// signature has the required inputs and outputs of one of the programs of an answer.
+// signature holds the required inputs and outputs of one of the programs of an answer.
 type signature struct {
 	name            string
 	program         *program.Program

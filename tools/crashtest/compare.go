@@ -231,7 +231,7 @@ func essence(path string) ([]byte, error) {
 	return text, nil
 }
 
-// tensors are the step of a checkpoint, its metadata but for times and what differs from run to
+// tensors are the step of a checkpoint, its metadata except times and what differs from run to
 // run, and all its tensors, bit for bit.
 func tensors(path string) (out []byte, err error) {
 	f, err := checkpoint.Open(vfs.At(path))

@@ -218,7 +218,8 @@ func cautious(in input) (program.Value, sdk.State) {
 	return u.Mul(agrees).Div(share), sdk.State{"m": m, "v": v}
 }
 
-// grams (Cao et al. 2024, arXiv 2412.17107): the length of Adam's step, the sign of the gradient.
+// grams (Cao et al. 2024, arXiv 2412.17107): the magnitude of Adam's step with the sign of the
+// gradient.
 func grams(in input) (program.Value, sdk.State) {
 	m, v := in.moments()
 	return in.normalized(in.corrected(m, in.beta1), v).Abs().Mul(in.Gradient.Sign()), sdk.State{"m": m, "v": v}
@@ -260,7 +261,8 @@ func lookaheadStart(in input) sdk.State {
 }
 
 // adamMini (Zhang et al. 2024, arXiv 2406.16793): one second moment for each row, an output neuron; vectors have one in all. Of a fused
-// weight rows belong to one part each, so that this is the paper's division but for heads of queries and keys.
+// weight rows belong to one part each, so that this is the paper's division except for heads of
+// queries and keys.
 func adamMini(in input) (program.Value, sdk.State) {
 	m := in.mean("m", in.Gradient, in.beta1)
 	v := in.mean("v", in.Gradient.Square().MeanRow(), in.beta2)

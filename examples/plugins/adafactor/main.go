@@ -62,7 +62,7 @@ func (adafactor) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.St
 	return sdk.State{stateV: b.Zeros(t.Shape...)}, nil
 }
 
-// Update writes one step.
+// Update writes the program of one step.
 func (adafactor) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
 	take := in.Step.Pow(b.Const(-t.Float("decay"))) // 1 − β̂
 	moment := func(name string, now program.Value) program.Value {

@@ -75,7 +75,7 @@ func signs(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) program.Value {
 	return b.RandomBits(in.Noise, t.Shape...).And(b.ConstUint(1)).Convert(program.Float).Scale(2).Shift(-1)
 }
 
-// Update writes one step.
+// Update writes the program of one step.
 func (adahessian) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
 	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
 	product := in.Probed.Sub(in.Gradient).Scale(1 / t.Float("probe"))
@@ -95,7 +95,7 @@ func (adahessian) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (
 	return m.Div(correction(in.Step, beta1)).Div(root.Shift(t.Float("eps"))), state, nil
 }
 
-// blockMeans has the mean of its block for each element. Vectors stay as they are.
+// blockMeans returns, for each element, the mean of its block. Vectors stay as they are.
 func blockMeans(d program.Value, t sdk.Tensor) program.Value {
 	rank := len(t.Shape)
 	if rank < 2 {

@@ -80,7 +80,7 @@ func (adam8bit) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.Sta
 	return sdk.State{stateM: zero(signed), stateV: zero(unsigned), stateMScale: b.Zeros(blocks, 1), stateVScale: b.Zeros(blocks, 1)}, nil
 }
 
-// Update writes one step.
+// Update writes the program of one step.
 func (adam8bit) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
 	beta1, beta2, g := t.Float("beta1"), t.Float("beta2"), in.Gradient
 	m, v := in.State[stateM], in.State[stateV]

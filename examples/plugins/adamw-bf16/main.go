@@ -67,7 +67,8 @@ func (adamw) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State,
 	return sdk.State{stateM: b.Zeros(t.Shape...), stateV: b.Zeros(t.Shape...)}, nil
 }
 
-// Update writes one step. Of the 32 random bits of an element, the upper half is for m and the lower one for v.
+// Update writes the program of one step. Of the 32 random bits of an element, the upper half is for
+// m and the lower one for v.
 func (adamw) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
 	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
 	m := in.State[stateM].Scale(beta1).Add(in.Gradient.Scale(1 - beta1))

@@ -53,7 +53,7 @@ func (ademamix) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.Sta
 	return sdk.State{stateFast: zero, stateSlow: zero, stateV: zero}, nil
 }
 
-// Update writes one step.
+// Update writes the program of one step.
 func (ademamix) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
 	beta1, beta2, g := t.Float("beta1"), t.Float("beta2"), in.Gradient
 	alpha, logBeta3 := slow(b, in, t)

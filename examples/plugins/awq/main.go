@@ -97,7 +97,7 @@ func groupOf(site sdk.Site) (int, error) {
 	return group, nil
 }
 
-// round writes R.
+// round adds the rounding R, defined above, to the program.
 func round(b *program.Builder, x program.Value, site sdk.Site, group int) program.Value {
 	zero, top := b.Const(0), math.Exp2(float64(site.Int("bits")))-1
 	z := x.Reshape(int(x.Type().Size())/site.RowLen(), site.RowLen()/group, group)

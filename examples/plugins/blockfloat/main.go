@@ -24,7 +24,7 @@ func (blockfloat) Quantize(b *program.Builder, x program.Value, site sdk.Site) (
 	bits := site.Int("bits")
 	top := float64(int(1)<<(bits-1) - 1)
 	largest := x.Abs().MaxRow()
-	finite := largest.IsFinite()                  // or else the row becomes NaN, by its scale
+	finite := largest.IsFinite()                  // otherwise the scale and the row become NaN
 	exponent := largest.Logb().Max(b.Const(-100)) // of a row of zeros it is −∞
 	scale := finite.Select(b.Const(1).Ldexp(exponent.Shift(float64(2-bits))), b.Const(math.NaN()))
 	codes := x.Div(scale).Round().Clip(-top, top)

@@ -72,8 +72,9 @@ func (ewgs) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qu
 	}, nil
 }
 
-// Backward writes the gradients. What rounding passes on is dy·(1 + δ·sign(dy)·(place − rounded)); what clips, and the interval, have
-// the derivatives that they have.
+// Backward writes the program of the gradients. The gradient through rounding is
+// dy·(1 + δ·sign(dy)·(place − rounded)); clipping and the ends of the interval have their ordinary
+// derivatives.
 func (ewgs) Backward(b *program.Builder, x, dy program.Value, site sdk.Site) (sdk.Gradients, error) {
 	g := newGrid(b, x, site)
 	zero := b.Const(0)

@@ -98,7 +98,7 @@ func quantize(b *program.Builder, x program.Value, top float64) (codes, value, f
 	n, m := x.Shape()[0], x.Shape()[2]
 	half := x.Scale(0.5)
 	low, high := half.ReduceMin(1).Reshape(n, 1, m), half.ReduceMax(1).Reshape(n, 1, m)
-	finite = low.IsFinite().And(high.IsFinite()) // or else the group becomes NaN
+	finite = low.IsFinite().And(high.IsFinite()) // otherwise the group becomes NaN
 	scale := finite.Select(high.Sub(low).Scale(1/top).Max(b.Const(leastScale)), b.Const(math.NaN()))
 	codes = half.Sub(low).Div(scale).Round().Clip(0, top)
 	value = codes.Mul(scale).Add(low).Max(low).Min(high).Scale(2)

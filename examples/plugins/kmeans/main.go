@@ -44,7 +44,7 @@ func (kmeans) Describe() sdk.Description {
 // codebook is the name of the state: for each group, its levels in increasing order.
 const codebook = "codebook"
 
-// SearchState has a codebook for each group.
+// SearchState declares a codebook for each group.
 func (kmeans) SearchState(site sdk.Site) ([]sdk.StateTensor, int, error) {
 	shape := slices.Clone(site.Shape)
 	shape[len(shape)-1] = (site.RowLen() + group(site) - 1) / group(site)

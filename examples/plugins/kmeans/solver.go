@@ -20,13 +20,14 @@ func newSolver(size, levels int) *solver {
 	return s
 }
 
-// solve writes the levels with the smallest sum of squared distances of the entries to the nearest, in increasing order. If there are
-// fewer entries than levels, the last levels are the largest entry.
+// solve sets levels, in increasing order, to those that minimize the sum of the squared distances
+// between each entry and its nearest level. If there are fewer entries than levels, the last levels
+// are all equal to the largest entry.
 func (s *solver) solve(x, levels []float32) {
 	n := copy(s.sorted, x)
 	sorted := s.sorted[:n]
 	slices.Sort(sorted)
-	s.middle = float64(sorted[n/2]) // or else squares of close entries would cancel
+	s.middle = float64(sorted[n/2]) // otherwise squares of close entries would cancel
 	for i, v := range sorted {
 		d := float64(v) - s.middle
 		s.sums[i+1], s.squares[i+1] = s.sums[i]+d, s.squares[i]+d*d
@@ -56,8 +57,10 @@ func (s *solver) spread(from, to int) float64 {
 	return max(0, s.squares[to]-s.squares[from]-sum*sum/float64(to-from))
 }
 
-// fill finds the costs of the first j entries, low ≤ j ≤ high, with one level more, whose part begins from least to most. Where it
-// begins never goes back as j grows, so that halves are found by themselves.
+// fill computes, for each j in low ≤ j ≤ high, the smallest cost of the first j entries with one
+// more level than before. The entries of the new level begin at an index from least to most. The
+// best such index does not decrease as j grows, so that fill computes the middle j and then each
+// half within narrower bounds.
 func (s *solver) fill(first []int32, low, high, least, most int) {
 	if low > high {
 		return

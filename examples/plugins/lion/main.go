@@ -37,7 +37,7 @@ func (lion) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, 
 	return sdk.State{stateM: b.Zeros(t.Shape...)}, nil
 }
 
-// Update writes one step.
+// Update writes the program of one step.
 func (lion) Update(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
 	mix := func(beta float64) program.Value {
 		return in.State[stateM].Scale(beta).Add(in.Gradient.Scale(1 - beta))

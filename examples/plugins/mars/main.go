@@ -59,7 +59,7 @@ func (mars) Probe(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (program
 	return in.State[stateLast].Sub(in.X), nil
 }
 
-// Update writes one step. Where there was no probe, the difference is zero.
+// Update writes the program of one step. Where there was no probe, the difference is zero.
 func (mars) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
 	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
 	c := in.Gradient.Add(in.Gradient.Sub(in.Probed).Scale(t.Float("gamma") * beta1 / (1 - beta1)))

@@ -50,7 +50,7 @@ func (nf4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qua
 	blocks, table := newBlocks(site), b.Table(levels, len(levels))
 	v := blocks.Split(x)
 	largest := v.Abs().MaxRow()
-	finite := largest.IsFinite() // or else the block becomes NaN, by its scale
+	finite := largest.IsFinite() // otherwise the scale, and with it the block, becomes NaN
 	scale := microscaling.ScaleTypeOf(site).Round(largest.Max(b.Const(leastScale)))
 	scale = finite.Select(scale, b.Const(math.NaN()))
 	codes := v.Div(scale).Nearest(table)

@@ -83,7 +83,7 @@ func (outcontrol) InitState(b *program.Builder, _ program.Value, site sdk.Site) 
 
 // Quantize writes Q(x).
 func (outcontrol) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
-	finite := x.Abs().MaxRow().IsFinite() // or else the row becomes NaN
+	finite := x.Abs().MaxRow().IsFinite() // otherwise the row becomes NaN
 	out := sdk.Quantized{Surrogate: finite.Select(x, b.Const(0)), Mask: finite.Broadcast(site.Shape, nil), Next: site.State}
 	n := site.RowLen()
 	rows := x.Reshape(int(x.Type().Size())/n, n)

@@ -32,7 +32,7 @@ func (percentile) Quantize(b *program.Builder, x program.Value, site sdk.Site) (
 	top := float64(int(1)<<(site.Int("bits")-1) - 1)
 	magnitude := x.Abs()
 	bound := magnitude.QuantileRow(site.Float("quantile"))
-	finite := magnitude.MaxRow().IsFinite() // or else the row becomes NaN, by its scale
+	finite := magnitude.MaxRow().IsFinite() // otherwise the scale, and with it the row, becomes NaN
 	scale := finite.Select(bound.Scale(1/top).Max(b.Const(leastScale)), b.Const(math.NaN()))
 	inside := finite.And(magnitude.Le(bound))
 	codes := x.Div(scale).Round().Clip(-top, top)

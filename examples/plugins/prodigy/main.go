@@ -62,7 +62,7 @@ func (prodigy) Describe() sdk.Description {
 	}
 }
 
-// Init starts everything at zero, but for d.
+// Init starts everything at zero, except d.
 func (prodigy) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, error) {
 	zero := b.Zeros(t.Shape...)
 	return sdk.State{stateM: zero, stateV: zero, stateSum: zero, stateStart: x, stateDistance: b.Const(t.Float("d0")), stateNumerator: b.Const(0)}, nil
@@ -92,7 +92,7 @@ func (prodigy) Collect(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (sd
 	}, nil
 }
 
-// Update writes one step.
+// Update writes the program of one step.
 func (prodigy) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
 	beta1, beta2, d := t.Float("beta1"), t.Float("beta2"), in.State[stateDistance]
 	g := in.Gradient.Mul(d)

@@ -54,13 +54,14 @@ func (sam) Collect(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (sdk.St
 // ProbeAt is every update.
 func (sam) ProbeAt(sdk.Tensor) sdk.Due { return sdk.Due{First: 1, Next: 2, Every: 1} }
 
-// Probe writes the step up along the gradient. Without a gradient it is zero.
+// Probe writes the program of the step along the gradient, uphill. If the gradient is zero, so is
+// the step.
 func (sam) Probe(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, error) {
 	norm := in.Global[globalNorm2].Sqrt().Max(b.Const(1e-12))
 	return in.Gradient.Mul(b.Const(t.Float("rho")).Div(norm)), nil
 }
 
-// Update writes one step.
+// Update writes the program of one step.
 func (sam) Update(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
 	m := in.State[stateM].Scale(t.Float("momentum")).Add(in.Probed)
 	return m, sdk.State{stateM: m}, nil

@@ -52,7 +52,7 @@ func (scheduleFree) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk
 	return sdk.State{stateZ: x, stateV: b.Zeros(t.Shape...), stateSum: b.Const(0), stateLargest: b.Const(0)}, nil
 }
 
-// Update writes one step. The host goes to y − α·u, which is y_{t+1} for
+// Update writes the program of one step. The host goes to y − α·u, which is y_{t+1} for
 //
 //	α·u = c·(y − z) + α·(1 − β1·(1−c))·ĝ
 func (scheduleFree) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {

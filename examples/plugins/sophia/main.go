@@ -87,7 +87,7 @@ func signs(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) program.Value {
 	return b.RandomBits(in.Noise, t.Shape...).And(b.ConstUint(1)).Convert(program.Float).Scale(2).Shift(-1)
 }
 
-// Update writes one step.
+// Update writes the program of one step.
 func (sophia) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value, sdk.State, error) {
 	beta1, beta2 := t.Float("beta1"), t.Float("beta2")
 	m := in.State[stateM].Scale(beta1).Add(in.Gradient.Scale(1 - beta1))

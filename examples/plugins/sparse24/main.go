@@ -45,7 +45,7 @@ func (sparse24) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sd
 	kept := fours.Join(fours.Split(x.Abs()).TopK(b.ConstInt(2)))
 	zero, nan := b.Const(0), b.Const(math.NaN())
 	out := sdk.Quantized{Homogeneous: true}
-	var finite program.Value // or else NaN: an entry, or by its scale a whole row
+	var finite program.Value // otherwise an entry becomes NaN, or the scale and with it a whole row
 	switch bits := site.Int("bits"); {
 	case bits == 1:
 		return out, sdk.Refuse("bits = 1: what is kept needs at least 2 bits, or 0 to stay as it is")

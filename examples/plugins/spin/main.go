@@ -84,7 +84,7 @@ func (spin) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qu
 	block := r.Shape()[0]
 	rotated := rotate(x, r, block)
 	largest := rotated.Abs().MaxRow()
-	finite := largest.IsFinite() // or else the row becomes NaN, by its scale
+	finite := largest.IsFinite() // otherwise the scale, and with it the row, becomes NaN
 	scale := finite.Select(largest.Scale(1/top).Max(b.Const(0x1p-126)), b.Const(math.NaN()))
 	codes := rotated.Div(scale).Round().Clip(-top, top)
 	rounded := codes.Mul(scale)

@@ -43,7 +43,7 @@ const noiseBits = 16
 func (stochastic) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	top := float64(int(1)<<(site.Int("bits")-1) - 1)
 	largest := x.Abs().MaxRow()
-	finite := largest.IsFinite() // or else the row becomes NaN, by its scale
+	finite := largest.IsFinite() // otherwise the scale, and with it the row, becomes NaN
 	scale := finite.Select(largest.Scale(1/top).Max(b.Const(leastScale)), b.Const(math.NaN()))
 	ratio := x.Div(scale)
 	codes := ratio.Round()

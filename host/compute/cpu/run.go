@@ -497,8 +497,9 @@ type part struct {
 	number   float32
 }
 
-// take sets p to length elements of a value from index at on, or to the single number that is
-// repeated for them, and returns the next index, which wraps around for values that all rows share.
+// take sets p to v[at:at+length] or, if number is set, to the single number v[at], which stands for
+// length equal elements. It returns the index after what it took. An index at the end of v wraps
+// around to 0, because all rows may share one v.
 func (p *part) take(v []float32, at, length int, number bool) int {
 	if at == len(v) {
 		at = 0

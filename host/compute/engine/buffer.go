@@ -216,7 +216,7 @@ func Download[T Element](b *Buffer) ([]T, error) {
 // whose element type must be the buffer's.
 func DownloadInto[T Element](b *Buffer, dst []T) error {
 	if b.Elsewhere() {
-		return fmt.Errorf("download of shape %s: other processes have parts of it", b.shape)
+		return fmt.Errorf("download of shape %s: other processes hold parts of the tensor", b.shape)
 	}
 	return downloadInto(b, dst)
 }

@@ -229,7 +229,7 @@ func closure(
 ) *graph.Function {
 	r, ok := g.Backend().(*recordingBackend)
 	if !ok {
-		panic(errors.New("a loop: the graph is not built by a device"))
+		panic(errors.New("a loop: the graph was not created by a Device"))
 	}
 	r.closures++
 	prefix := fmt.Sprintf("closure%d_", r.closures)
@@ -275,7 +275,7 @@ func (c callee) call(
 	g, prefix := inputs[0].Graph(), cmp.Or(string(c.collective), "kernel")
 	r, ok := g.Backend().(*recordingBackend)
 	if !ok {
-		panic(fmt.Errorf("%s %s: the graph is not built by a device", prefix, c.kernel.Name))
+		panic(fmt.Errorf("%s %s: the graph was not created by a Device", prefix, c.kernel.Name))
 	}
 	key := placeholder{callee: c}
 	for _, in := range inputs {

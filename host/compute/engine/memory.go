@@ -32,7 +32,7 @@ func (e *Executable) Memory() (Memory, bool) {
 }
 
 // MemoryLimit returns how much of each GPU's memory XLA may use, in bytes, according to
-// [Options.MemoryFraction]; false if that is unknown, as on the CPU or with XLA's allocator
+// [Options.MemoryFraction]; false if it is unknown, as on the CPU or with XLA's allocator
 // "platform".
 func (d *Device) MemoryLimit() (int64, bool) {
 	if d.SharesMemory() || d.checkOpen() != nil {

@@ -56,7 +56,7 @@ func (n Native) Call(inputs ...*graph.Node) []*graph.Node {
 	return outputs
 }
 
-// runNative runs a native inside the backend. Every failure is an error that names it.
+// runNative runs a [Native] inside the backend. Every failure is an error that names it.
 func runNative(n *Native, in, out []Tensor, workers pool) error {
 	err := catch(func() error {
 		return n.Run(in, out, func(count int, f func(i int)) {

@@ -61,7 +61,7 @@ func TestProcesses(t *testing.T) {
 	if got := whole.OwnShape(); !slices.Equal(got.Dimensions, []int{8, 3}) || whole.Elsewhere() {
 		t.Errorf("of what each replica has it has %s", got)
 	}
-	if _, err := Download[float32](rows); err == nil || !strings.Contains(err.Error(), "other processes have parts of it") {
+	if _, err := Download[float32](rows); err == nil || !strings.Contains(err.Error(), "other processes hold parts of the tensor") {
 		t.Errorf("downloading the whole: %v", err)
 	}
 	never := make(chan struct{})

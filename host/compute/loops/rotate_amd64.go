@@ -4,7 +4,7 @@ package loops
 
 import "simd/archsimd"
 
-// signsOf has a row for each bit of a lane's index: 1 where the bit is 0, and −1 where it is 1.
+// signsOf holds a row for each bit of a lane's index: 1 where the bit is 0, and −1 where it is 1.
 var signsOf = [3][8]float32{{1, -1, 1, -1, 1, -1, 1, -1}, {1, 1, -1, -1, 1, 1, -1, -1},
 	{1, 1, 1, 1, -1, -1, -1, -1}}
 

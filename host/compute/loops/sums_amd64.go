@@ -43,7 +43,7 @@ func groupSums(dst, a, b []float32, size int) {
 	}
 }
 
-// times returns the elements of a from index at on, or their products with those of b.
+// times returns a[at:at+8], multiplied by the elements of b at the same indices unless b is nil.
 func times(a, b []float32, at int) floats8 {
 	if b == nil {
 		return get(a[at : at+8])

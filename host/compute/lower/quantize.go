@@ -353,10 +353,10 @@ func (s Source) rounds(input int) bool {
 	return s.Rounded && s.Forward.Inputs[input].Type.Shape[0] > 1
 }
 
-// Unquantized returns an activation that is read by products, and possibly by quantizers in the
-// backward pass. If the CPU computes programs over rows and the [Source] of x is known, it is
-// computed in one pass, forward and backward, and stored in the precision to which its readers
-// round it.
+// Unquantized prepares an activation x that matrix products read without quantization; quantizers
+// may still read it in the backward pass. If the CPU computes programs row by row and the [Source]
+// of x is known, the result is computed in one forward and one backward pass over memory, and
+// stored in the precision to which its readers would round it. Otherwise the result is x.
 func Unquantized(x *graph.Node) *graph.Node {
 	g := x.Graph()
 	s, ok := engine.NoteOf[Source](x)
@@ -479,7 +479,7 @@ func sourceInputs(b *program.Builder, s Source) []program.Value {
 	return list
 }
 
-// fusedMemory returns the storage of floats in the fused passes.
+// fusedMemory returns the types in which the fused passes store tensors of floats in memory.
 func (q *FakeQuantizer) fusedMemory(s Source) InMemory {
 	memory := maps.Clone(q.memory)
 	delete(memory, spec.InputX) // the activation is never stored

@@ -118,7 +118,7 @@ const factorization = "factorizations belong into refresh programs, which the ho
 // gobackendRules are the rules for GoMLX's Go backend where its results deviate from the definition
 // of an operation: its maximum, minimum and exponential lose NaN, the latter also saturates at
 // ±88; tanh cancels near 0, the sign of NaN is 0, the magnitude of −0 can be −0, and bools
-// cannot be compared. The remaining rules call our own functions as natives.
+// cannot be compared. The remaining rules call our own Go functions ([engine.Native]).
 var gobackendRules = map[program.Op]rule{
 	program.OpRandomBits: goRandomBits,
 

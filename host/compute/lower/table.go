@@ -125,7 +125,7 @@ func lowerOrderStatistic(l *lowering, n *program.Node, args []*graph.Node) *grap
 	return graph.Reshape(graph.Where(nan, l.scalar(math.NaN()), out), n.Type.Shape...)
 }
 
-// native returns a rule that calls a function as a native, for the CPU.
+// native returns a rule for the CPU that calls a Go function ([engine.Native]).
 func native(
 	name string, run func(n *program.Node, in, out []engine.Tensor, parallel loops.Parallel),
 ) rule {

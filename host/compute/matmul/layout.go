@@ -28,7 +28,7 @@ type Elements struct {
 // Len returns the number of elements.
 func (e Elements) Len() int { return len(e.Float32) + len(e.BFloat16) + len(e.Int8) }
 
-// From returns the elements from index i on.
+// From returns the elements with index i and higher.
 func (e Elements) From(i int) Elements {
 	switch {
 	case e.BFloat16 != nil:

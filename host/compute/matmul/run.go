@@ -97,7 +97,8 @@ type tasks struct {
 	// shrinking tasks take a fraction 1/share of the remaining rows, but at least least; or 0
 	share, least        int
 	panels, columnTasks int // panels of the right operand in a task
-	// panels that a task packs, of one block of words; number of tasks for a block
+	// packed is the number of panels that a packing task packs in one block of words, and packTasks
+	// the number of such tasks for a block.
 	packed, packTasks int
 }
 

@@ -62,8 +62,8 @@ func addRows(sums []uint32, stride int, x []uint32, xStride, rows, columns int, 
 	}
 }
 
-// store copies rows of a tile to the results from index at on: rounded to short, or if that is nil,
-// to sums.
+// store copies rows of a tile to the results, starting at index at. They are rounded and stored in
+// short or, if short is nil, stored unrounded in sums.
 func (f *format) store(tile, sums []uint32, short []uint16, at, stride, rows, columns int) {
 	if short != nil {
 		f.narrow(short[at:], stride, tile, f.columns, rows, columns)

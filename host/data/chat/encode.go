@@ -1,9 +1,9 @@
 // Package chat converts conversations to documents for fine-tuning: token ids with a loss mask.
 //
 // A [Conversation] is parsed from a JSON row ([ParseRow]), rendered as text by a [Template],
-// tokenized, and masked: the assistant's parts have loss ([Encoder]). [Prepare] does this for whole
-// datasets and stores the documents in the files of package dataset. The language of templates is
-// implemented in package jinja.
+// tokenized, and masked: only the assistant's parts count in the loss ([Encoder]). [Prepare] does
+// this for whole datasets and stores the documents in the files of package dataset. The language of
+// templates is implemented in package jinja.
 //
 // Everything here is deterministic: the same rows and settings give the same bytes.
 package chat
@@ -20,7 +20,7 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 )
 
-// TrainOn selects the assistant's turns with loss.
+// TrainOn selects the assistant's turns whose tokens count in the training loss.
 type TrainOn string
 
 // The selections of turns.
@@ -110,7 +110,7 @@ func asDropped(err error) error {
 
 // Encode returns the documents of a conversation. There is one, unless the template renders an
 // assistant turn, or the text before it, differently when more messages follow: then each such turn
-// has loss in a document of its own that ends with it, rendered as the last turn. If the
+// counts in the loss in a document of its own that ends with it, rendered as the last turn. If the
 // conversation has nothing to learn from, or the template rejects it, the error is a [*Dropped].
 func (e *Encoder) Encode(ctx context.Context, c Conversation) ([]*Document, error) {
 	texts, err := e.texts(ctx, c)
@@ -183,7 +183,8 @@ func (e *Encoder) turns(c Conversation) []int {
 	return slices.DeleteFunc(list, func(i int) bool { return c[i].Context })
 }
 
-// document gives loss to all tokens that share a byte with a span.
+// document tokenizes a text. Its loss mask includes every token that shares a byte with one of the
+// text's spans.
 func (e *Encoder) document(of learnedText) (*Document, error) {
 	ids, err := e.tokenizer.Encode(of.text)
 	if err != nil {

@@ -9,10 +9,11 @@ import (
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
 
-// Rows have keys of the programs for which they were made: OpenAI's fine-tuning, ShareGPT, TRL,
-// axolotl, LLaMA-Factory, ms-swift. Some of these keys change which tokens have loss.
+// Rows may have keys that are specific to the program for which they were made: OpenAI's
+// fine-tuning, ShareGPT, TRL, axolotl, LLaMA-Factory, ms-swift. Some of these keys change which
+// tokens count in the loss.
 
-// keyTable has the known keys of a row or a message.
+// keyTable holds the known keys of a row or a message.
 type keyTable struct {
 	used    []string          // by [ParseRow]
 	refused map[string]string // change the loss in an unsupported way: the reason
@@ -128,7 +129,7 @@ func isContext(d *jinja.Dict, role string) (context bool, err error) {
 			return false, fmt.Errorf("%s: want true or 1 of what is learned, else false or 0", name)
 		case role == Assistant:
 			context = context || !on
-		case known && !on, name == "weight": // these messages never have loss
+		case known && !on, name == "weight": // these messages never count in the loss
 		default:
 			return false, fmt.Errorf("%s: only what the assistant says is learned", name)
 		}

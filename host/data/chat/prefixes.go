@@ -62,7 +62,7 @@ func (p *prefixes) spend(work int) error {
 type turn struct {
 	message int
 	rendered
-	learned jinja.Span // has loss
+	learned jinja.Span // the part that counts in the loss
 	// printed is the end of the template's output for the message itself; -1 if unknown.
 	printed int
 }
@@ -194,10 +194,10 @@ func refused(err error) bool {
 	return dropped || ok && e.Cause == nil
 }
 
-// texts returns the texts in which the turns have loss: the whole for turns that are rendered in it
-// as in their own texts, and its own text for each other turn. A text that begins with the previous
-// one replaces that. printed are the ends of the template's output for each message in the whole;
-// -1 if unknown.
+// texts returns the texts in which the turns count in the loss: the whole for turns that are
+// rendered in it as in their own texts, and its own text for each other turn. A text that begins
+// with the previous one replaces that. printed are the ends of the template's output for each
+// message in the whole; -1 if unknown.
 func (p *prefixes) texts(turns, printed []int) (list []learnedText, err error) {
 	whole := learnedText{text: p.whole}
 	var last turn // the last of list

@@ -37,7 +37,7 @@ type PrepareOptions struct {
 	Out       string
 	Template  *Template
 	Tokenizer tokenizer.Tokenizer
-	// TrainOn selects the turns with loss; empty means all of the assistant's.
+	// TrainOn selects the turns that count in the loss; empty means all of the assistant's.
 	TrainOn TrainOn
 	// Delimiters selects the treatment of the template's delimiters that are not tokens; empty means
 	// an error.
@@ -271,7 +271,7 @@ type Manifest struct {
 	Counts
 }
 
-// Counts has the results for the rows.
+// Counts holds the results for the rows.
 type Counts struct {
 	Rows      int64 `json:"rows"`
 	Documents int64 `json:"documents"`

@@ -204,8 +204,8 @@ type Ending struct {
 	Text  string // "" if there is a token, or if the ending is unknown
 }
 
-// Ending finds the ending of a turn that follows before. It is unknown if the template changes the
-// answers that it prints.
+// Ending renders a question and a reply after the conversation before, and returns what the
+// template prints after the reply. It is unknown if the template changes the text of replies.
 func (t *Template) Ending(tok tokenizer.Tokenizer, before Conversation) (Ending, error) {
 	none := Ending{Token: tokenizer.NoToken}
 	const question, reply = "question", "reply"

@@ -288,10 +288,10 @@ func changed(path, format string, args ...any) error {
 	return &FormatError{path, fmt.Sprintf(format+": the file was changed or damaged", args...)}
 }
 
-// index has the positions of conversations, and their loss mask.
+// index holds the positions of conversations, and their loss mask.
 type index struct {
 	starts []int64  // of each document, in tokens, and the end of the last one
-	firsts []uint32 // the first token with loss in each document
+	firsts []uint32 // the first token in each document that counts in the loss
 	mask   []byte
 }
 
@@ -330,7 +330,8 @@ func (f *File) Tokens(document int) int {
 	return int(f.index.starts[document+1] - f.index.starts[document])
 }
 
-// Learned reports whether the first length tokens of a conversation include one with loss.
+// Learned reports whether the first length tokens of a conversation include one that counts in the
+// loss.
 func (f *File) Learned(document, length int) bool {
 	return int64(f.index.firsts[document]) < int64(length)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Kind has the file names of a dataset of one kind of documents. The files of its tokenizer
+// Kind holds the file names of a dataset of one kind of documents. The files of its tokenizer
 // ([tokenizer.Files]) are in the same directory.
 type Kind struct{ Manifest, Train, Val string }
 

@@ -23,10 +23,10 @@ import (
 //
 // and, if the documents are conversations,
 //
-//	the mask               one bit for each id, 1 if the token has loss, starting with the
-//	                       lowest bit of the first byte
+//	the mask               one bit for each id, starting with the lowest bit of the first
+//	                       byte: 1 if the token counts in the loss
 //	the index              for each document two uint32: its number of tokens, and the first
-//	                       token, counted from 1, that has loss
+//	                       token, counted from 1, that counts in the loss
 //
 // with every number little-endian. The first token of a document is never predicted, so its bit has
 // no effect. The header has a fixed size because it is written last, when counts and hash are
@@ -48,8 +48,8 @@ type Header struct {
 	Tokens int64 `json:"tokens"`
 	// Documents is the number of documents.
 	Documents int64 `json:"documents"`
-	// Learned is the number of tokens with loss in conversations, and Longest the number of tokens
-	// in the longest conversation.
+	// Learned is the number of tokens that count in the loss of conversations, and Longest the number
+	// of tokens in the longest conversation.
 	Learned int64 `json:"learned,omitempty"`
 	Longest int64 `json:"longest,omitempty"`
 	Origin
@@ -64,7 +64,7 @@ type Origin struct {
 	// of its source; empty for texts.
 	Template       string `json:"template,omitempty"`
 	TemplateSHA256 string `json:"template_sha256,omitempty"`
-	// TrainOn selects the turns of conversations that have loss.
+	// TrainOn selects the turns of conversations that count in the loss.
 	TrainOn string `json:"train_on,omitempty"`
 }
 

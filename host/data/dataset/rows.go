@@ -35,7 +35,7 @@ type Row struct {
 	// Segments number the documents from 0; -1 at positions without a document.
 	Segments []int32
 	// Weights are the weights of the losses. The weight at a position, for the prediction of the
-	// next token, is 1 if that is in the same document and has loss, and otherwise 0.
+	// next token, is 1 if that token is in the same document and its mask is set, and otherwise 0.
 	Weights []float32
 }
 
@@ -64,7 +64,7 @@ func (r Row) clear() {
 type Rows struct {
 	file   *File
 	config RowsConfig
-	usable []uint32 // documents with loss in a row
+	usable []uint32 // documents that have tokens to learn when cut to a row
 	ends   []int64  // cumulative number of steps at the end of each epoch
 
 	epoch  int        // of layout, or -1

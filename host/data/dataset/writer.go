@@ -32,7 +32,7 @@ type Writer struct {
 
 	open   bool  // a document has begun
 	length int64 // tokens of this document so far
-	first  int64 // the first token with loss, from 1; 0: none yet
+	first  int64 // the first token that counts in the loss, from 1; 0: none yet
 
 	mask, index []byte // of conversations
 }
@@ -109,7 +109,8 @@ func (w *Writer) begin() error {
 	return nil
 }
 
-// End ends a document. A conversation must have at least one token with loss after the first.
+// End ends a document. In a conversation, at least one token after the first must count in the
+// loss.
 func (w *Writer) End() error {
 	if err := w.begin(); err != nil { // a text without tokens has not begun
 		return err

@@ -82,7 +82,7 @@ func (p *parquetFile) checkPages(file *parquet.File, group int, leaf parquet.Lea
 			return err
 		}
 		if packed < 0 || plain < 0 || packed > maxPage || plain+n*cost > maxPage {
-			return fmt.Errorf("a page takes %d MiB in memory, at most %d are read",
+			return fmt.Errorf("a page takes %d MiB in memory; the limit is %d MiB",
 				max(packed, plain+n*cost)>>20, maxPage>>20)
 		}
 		if header.Type != format.DictionaryPage {

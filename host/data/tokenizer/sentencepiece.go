@@ -14,7 +14,7 @@ import (
 // write spaces as "▁" and repeatedly merge the adjacent pair whose merged text is the token with
 // the highest score, leftmost first. Finally, characters that are not tokens become bytes.
 type SentencePiece struct {
-	// Scores has a number for each id below VocabSize, which is smaller the later a merge makes the
+	// Scores holds a number for each id below VocabSize, which is smaller the later a merge makes the
 	// token.
 	Scores []float32
 	// Unknown is the id of the unknown token, or [NoToken].

@@ -162,7 +162,7 @@ const (
 	space        // \s
 )
 
-// classes has the class of every character below U+10000.
+// classes holds the class of every character below U+10000.
 var classes = sync.OnceValue(func() *[1 << 16]class {
 	table := new([1 << 16]class)
 	for r := range rune(len(table)) {

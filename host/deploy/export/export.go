@@ -37,7 +37,7 @@ type Report struct {
 	Format string `json:"format"`
 	Path   string `json:"path"`
 	Bytes  int64  `json:"bytes"` // total size of the tensors
-	// Exact says that every quantized weight was read back as Q(x), bit for bit.
+	// Exact reports whether every quantized weight was read back as Q(x), bit for bit.
 	Exact   bool     `json:"exact"`
 	Tensors []Stored `json:"tensors"`
 	// Notes list further differences from training.

@@ -27,7 +27,7 @@ type hubPlan struct {
 	files func(t Stored) []safetensors.Tensor
 	// quantization is the value of quantization_config; nil: none.
 	quantization map[string]any
-	// fourBitFloats says that a weight is packed as four-bit floats.
+	// fourBitFloats reports whether a weight is packed as four-bit floats.
 	fourBitFloats bool
 }
 

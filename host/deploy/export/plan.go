@@ -16,7 +16,7 @@ type layout struct {
 	// if one of them cannot represent the weight.
 	types func(w weight) []string
 	check func(p part, w weight, typ string) error
-	// needsGrid says that types and check need the grid of a weight.
+	// needsGrid reports whether types and check need the grid of a weight.
 	needsGrid bool
 	// exactHint and floatsHint end the errors about quantized weights that cannot be stored exactly,
 	// and about those that would be stored as floats.

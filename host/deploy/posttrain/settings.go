@@ -89,7 +89,7 @@ type Matrix struct {
 	Rotation int `json:"rotation,omitempty"`
 	// Damping is the fraction added to H's diagonal; 0 if the matrix was rounded to nearest.
 	Damping float64 `json:"damping,omitempty"`
-	// Fallback says that GPTQ was not possible, and the matrix was rounded to nearest instead.
+	// Fallback reports whether GPTQ was not possible, and the matrix was rounded to nearest instead.
 	Fallback bool   `json:"fallback,omitempty"`
 	Dead     int    `json:"dead_columns,omitempty"` // number of columns whose inputs were all 0
 	Scales   string `json:"scales,omitempty"`

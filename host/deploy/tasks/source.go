@@ -79,8 +79,9 @@ func (s Source) Possible(t *Task) error {
 	switch {
 	case s.shots(t) == 0:
 	case t.Fixed && s.Examples == "":
-		return fmt.Errorf("its examples are fixed: name a folder (examples) with %s.jsonl, question and "+
-			"target of each (lm-eval has them in its YAML file), or ask without any (fewshot 0)", t.Name)
+		return fmt.Errorf("its examples are fixed: set examples to a folder with %s.jsonl, which "+
+			"holds the question and the target of each (copy them from lm-eval's YAML file), or ask "+
+			"without examples (fewshot 0)", t.Name)
 	case !t.Fixed && t.From == "":
 		return fmt.Errorf("it has no examples to put before a question: ask without any (fewshot 0)")
 	}

@@ -43,7 +43,7 @@ type Calibration struct {
 	SHA256 string `json:"sha256"` // of the tokens, or of the text
 	// Kind is the kind of the data: config.KindText or config.KindChat.
 	Kind string `json:"kind"`
-	// Separate says that documents in the same sequence did not attend to each other.
+	// Separate reports whether documents in the same sequence did not attend to each other.
 	Separate bool  `json:"separate"`
 	Windows  int   `json:"windows"`
 	Context  int   `json:"context"`

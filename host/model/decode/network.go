@@ -66,8 +66,8 @@ type Options struct {
 	Exact func(weight string) bool
 }
 
-// New makes a network of the model's parameters. weights holds their elements by name, which must
-// not change.
+// New makes a network of the model's parameters. weights holds their elements by name; the
+// caller must not change them afterwards.
 func New(m model.Language, weights map[string][]float32, o Options) (*Network, error) {
 	s := m.Network()
 	n := &Network{s: s, threads: o.Threads, rounds: o.BFloat16,

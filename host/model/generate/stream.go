@@ -89,8 +89,8 @@ func (s *Stream) send(text string) error {
 	return s.Emit(more)
 }
 
-// LastOf returns the last token of a text, as a slice, given the ids of the document that begins
-// with the text; nil for an empty one.
+// LastOf returns a slice of the last of ids, the tokens of a document that so far consists of text.
+// It returns nil if text is empty, so that it does not return the BOS token.
 func LastOf(text string, ids []int32) []int32 {
 	if text == "" {
 		return nil

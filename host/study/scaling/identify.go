@@ -13,7 +13,7 @@ import (
 // knowledge describes how well the points determine the free parameters that are not at a bound.
 type knowledge struct {
 	indices []int
-	// weak has the indices of parameters that are determined more by the priors than by the points,
+	// weak holds the indices of parameters that are determined more by the priors than by the points,
 	// or not at all. They have no interval: it would only show the width of the prior.
 	weak map[int]bool
 }

@@ -35,7 +35,7 @@ type Labels struct {
 type LeftOut struct {
 	Dir string
 	Why string
-	// Damaged says that one of its files cannot be read; otherwise the run is unfinished or
+	// Damaged reports whether one of its files cannot be read; otherwise the run is unfinished or
 	// unsuitable.
 	Damaged bool
 }

@@ -71,7 +71,7 @@ type Cell struct {
 	Asked map[string]string `json:"asked,omitempty"`
 	// Metrics has no times and speeds. It is empty if the training diverged.
 	Metrics map[string]metrics.Number `json:"metrics"`
-	// Diverged says that the training ended because the loss or gradient was not finite.
+	// Diverged reports whether the training ended because the loss or gradient was not finite.
 	Diverged bool `json:"diverged,omitempty"`
 }
 

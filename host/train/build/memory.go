@@ -239,7 +239,7 @@ func compiledReport(
 	return r, nil
 }
 
-// report returns the memory that the compiled step needs; nil if that is not known.
+// report returns the memory that the compiled step needs; nil if it is not known.
 func (b *Built) report() *Report {
 	if b.Compiled == nil {
 		return nil

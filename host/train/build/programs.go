@@ -131,7 +131,7 @@ type Request struct {
 	Pieces []int
 	// NoAttention excludes the operands of attention from Pieces.
 	NoAttention bool
-	// Processes connects the processes that share the device; nil: this process has it alone.
+	// Processes connects the processes that share the device; nil if no other process uses it.
 	Processes engine.Processes
 	Finder    *plugin.Finder
 	Options   plugin.Options

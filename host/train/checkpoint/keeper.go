@@ -29,7 +29,7 @@ type Keeper struct {
 	dir  vfs.Path
 	keep int
 	tell func(path vfs.Path, err error)
-	// intact has the checkpoints that this process has written or verified, with the file infos
+	// intact holds the checkpoints that this process has written or verified, with the file infos
 	// of that time: unchanged files are not read again.
 	intact map[string]known // by name
 }

@@ -169,7 +169,8 @@ func Last(path vfs.Path) (r Record, ok bool, err error) {
 	}
 }
 
-// evaluationBytes bounds the search for the newest evaluation: thousands of usual records.
+// evaluationBytes is how far from the end of the file the newest evaluation is searched for, in
+// bytes: thousands of records of the usual size.
 const evaluationBytes = 1 << 20
 
 // LastEvaluation returns the newest record with a validation loss in the last MiB of the

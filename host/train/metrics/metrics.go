@@ -131,7 +131,7 @@ type Record struct {
 	Visits      *Number `json:"visits,omitempty"`
 	VisitSum    *Number `json:"visit_sum,omitempty"`
 	ResidualMax *Number `json:"residual_max,omitempty"`
-	// Weights has the measurements of individual tensors, by the name of the parameter. An
+	// Weights holds the measurements of individual tensors, by the name of the parameter. An
 	// empty map is written, like every other measured value; nil means not measured.
 	Weights map[string]WeightMeasures `json:"weights,omitzero"`
 
@@ -149,7 +149,7 @@ type Record struct {
 
 func (r Record) at() int { return r.Step }
 
-// WeightMeasures has the measurements of one trained tensor, in fields with the same names
+// WeightMeasures holds the measurements of one trained tensor, in fields with the same names
 // as in [Record]: for quantized weights their movement between cells, and for all tensors
 // those that diagnostics.tensors enables.
 type WeightMeasures struct {

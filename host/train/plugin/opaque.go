@@ -25,7 +25,7 @@ type Stepper struct {
 
 // The time limit of a step.
 const (
-	// DefaultStepTimeout is the default.
+	// DefaultStepTimeout is the limit unless the environment variable sets another.
 	DefaultStepTimeout = time.Minute
 	// StepTimeoutVariable is the environment variable that overrides the default.
 	StepTimeoutVariable = "CAGE_PLUGIN_STEP_TIMEOUT"

@@ -25,7 +25,7 @@ type Searcher struct {
 
 // The time limit of a search.
 const (
-	// DefaultSearchTimeout is the default.
+	// DefaultSearchTimeout is the limit unless the environment variable sets another.
 	DefaultSearchTimeout = 10 * time.Minute
 	// SearchTimeoutVariable is the environment variable that overrides the default.
 	SearchTimeoutVariable = "CAGE_PLUGIN_SEARCH_TIMEOUT"

@@ -31,7 +31,7 @@ type Options struct {
 	// Logger receives the plugin's log and output; nil discards them.
 	Logger hclog.Logger
 	// StartTimeout limits the time until the plugin has described itself; 0 means the
-	// value of CAGE_PLUGIN_TIMEOUT, or DefaultTimeout if that is not set.
+	// value of CAGE_PLUGIN_TIMEOUT, or DefaultTimeout if it is not set.
 	StartTimeout time.Duration
 	// CallTimeout limits each call; 0 means the same as for StartTimeout.
 	CallTimeout time.Duration

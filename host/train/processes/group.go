@@ -116,7 +116,7 @@ func (g *Group) Rank() int { return g.place.Rank }
 // Size returns the number of processes.
 func (g *Group) Size() int { return g.place.Size }
 
-// Local returns the local rank of this process on its machine, -1 if that is not known.
+// Local returns the local rank of this process on its machine, -1 if it is not known.
 func (g *Group) Local() int { return g.place.Local }
 
 // Gone returns a channel that is closed when a process ends or is lost before its work is done.

@@ -14,7 +14,7 @@ import (
 type Place struct {
 	Rank, Size int    // rank from 0, and number of processes
 	Address    string // host and port at which process 0 listens
-	// Local is the local rank on its machine, -1 if that is not known.
+	// Local is the local rank on its machine, -1 if it is not known.
 	Local int
 }
 

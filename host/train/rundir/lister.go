@@ -133,7 +133,7 @@ func stampOf(path string) stamp {
 	return stamp{info.Size(), cmp.Or(info.ModTime().UnixNano(), 1)}
 }
 
-// stamps has the stamps of a run's files. For a completed run that of the records is zero.
+// stamps holds the stamps of a run's files. For a completed run that of the records is zero.
 type stamps struct{ Config, Summary, Metrics stamp }
 
 // stampsOf is false for a directory that is not a run's. known is what was read of it before.

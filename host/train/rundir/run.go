@@ -81,8 +81,8 @@ const (
 
 // Lookup returns the value of a name: "run", "state" or "modified", the name of a result, or
 // a key of the configuration; strings are returned without quotes. A key such as
-// quantizer.bits is that of both roles if they agree, or of the only role that is
-// quantized.
+// quantizer.bits gives the value for weights and activations if both have the same, or the
+// value for the only one of them that is quantized.
 func (r *Run) Lookup(name string) (text string, ok bool) {
 	switch name {
 	case dirName:

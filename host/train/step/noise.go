@@ -85,7 +85,7 @@ func (p *Plan) activationKeys() (list []key) {
 	return list
 }
 
-// labelKeys has the key of the labels drawn in a micro-batch.
+// labelKeys holds the key of the labels drawn in a micro-batch.
 var labelKeys = []key{newKey("labels", "labels", false)}
 
 // taker is a quantizer of a tensor or operand. Takes reports whether its program has an input.

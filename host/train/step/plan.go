@@ -253,10 +253,10 @@ type Result struct {
 	// Uncorrected names the quantized tensors that the method did not correct, because their
 	// residual is not finite.
 	Uncorrected []string
-	// Counts has the totals of the method's counters in the step, by name, over all tensors; nil if
+	// Counts holds the totals of the method's counters in the step, by name, over all tensors; nil if
 	// it has none.
 	Counts map[string]float64
-	// Rates has the learning rates of tensors whose optimizers compute their own, by name.
+	// Rates holds the learning rates of tensors whose optimizers compute their own, by name.
 	Rates map[string]float64
 	// ErrorNorm2 and ValueNorm2 are Σe² and Σx² of each quantized parameter at x_t, if
 	// Statistics is set.

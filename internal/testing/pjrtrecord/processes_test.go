@@ -75,7 +75,7 @@ func TestPartOfProcesses(t *testing.T) {
 	if os.Getenv(pjrtrecord.TestVariable) != "" && !slices.Equal(got, []float32{220, 328, 436}) {
 		t.Errorf("process %d has the sums %v", place.Rank, got)
 	}
-	if _, err := engine.Download[float32](x); err == nil || !strings.Contains(err.Error(), "other processes have parts of it") {
+	if _, err := engine.Download[float32](x); err == nil || !strings.Contains(err.Error(), "other processes hold parts of the tensor") {
 		t.Errorf("a buffer of all processes was downloaded: %v", err)
 	}
 	if _, err := group.Agree("end", 0); err != nil {

@@ -25,7 +25,7 @@ type Training struct {
 	Slope func(x []float64) []float64
 	// Sampled is the next update's gradient with sampled labels, for an optimizer that takes it.
 	Sampled []float64
-	// Global has the sums over the optimizer's tensors of what it collects; nil: only this tensor.
+	// Global holds the sums over the optimizer's tensors of what it collects; nil: only this tensor.
 	Global map[string]float64
 
 	m     Bench

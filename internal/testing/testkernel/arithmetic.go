@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// library has the functions of NVIDIA's libdevice that kernels call.
+// library holds the functions of NVIDIA's libdevice that kernels call.
 var library = map[string]func(x, y float64) float64{
 	"__nv_expf":   func(x, _ float64) float64 { return math.Exp(x) },
 	"__nv_expm1f": func(x, _ float64) float64 { return math.Expm1(x) },

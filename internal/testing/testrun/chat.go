@@ -37,7 +37,8 @@ func ChatFile(t testing.TB, info tokenizer.Info, documents iter.Seq2[[]int32, []
 	return path
 }
 
-// Conversations writes random documents of 3 to 14 tokens, with loss on the second half.
+// Conversations writes random documents of 3 to 14 tokens, of which the second half counts in the
+// loss.
 func Conversations(t testing.TB, seed uint64, documents int) string {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))

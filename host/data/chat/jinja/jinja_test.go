@@ -97,7 +97,7 @@ func TestMistakes(t *testing.T) {
 		{"{{ x[] }}", `an index is missing between [ and ]`},
 		{"{{ " + strings.Repeat("(", 1000) + strings.Repeat(")", 1000) + "}}", "levels of nesting"},
 		{strings.Repeat("{% if x %}", 1000), "levels of nesting"},
-		{strings.Repeat("a", 1<<18+1), "at most 262144 are read"},
+		{strings.Repeat("a", 1<<18+1), "the limit is 262144"},
 		{"\xff", "not valid UTF-8"},
 		{"\n{{ missing.role }}", `line 2: cannot read "role" of missing, which is undefined`},
 		{"{{ missing['role'] }}", `cannot read "role" of missing`},

@@ -28,7 +28,7 @@ type token struct {
 var (
 	newlines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 	tagStart = regexp.MustCompile(`\{[{%#]`)
-	// tokenForm has a group for a name, a string, a number and an operator.
+	// tokenForm holds a group for a name, a string, a number and an operator.
 	tokenForm = regexp.MustCompile(`(?s)^(?:` +
 		`([\pL_][\pL\p{Nd}_]*)|` +
 		`('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|` +

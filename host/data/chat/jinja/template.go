@@ -15,7 +15,7 @@
 //
 // A template is untrusted code. It only gets the given variables, cannot change them, and is
 // stopped with an error if it computes or writes too much. Package chat decides what the messages
-// mean, and which of them have loss.
+// mean, and which of them count in the loss.
 package jinja
 
 import (
@@ -52,7 +52,7 @@ func Parse(name, source string) (t *Template, err error) {
 		fail(1, "the template is not valid UTF-8")
 	}
 	if len(source) > maxSource {
-		fail(1, "the template has %d bytes, at most %d are read", len(source), maxSource)
+		fail(1, "the template has %d bytes; the limit is %d", len(source), maxSource)
 	}
 	p := &parser{tokens: lex(source)}
 	body := p.statements()
