@@ -139,6 +139,10 @@ docs: build ## Write the results that are kept in docs/results into the docs
 docs-check: build ## Fail when the docs say something else than docs/results
 	scripts/docs.sh --check
 
+.PHONY: site
+site: ## Make a web site of the documents in bin/site/html, and follow their links (needs Python; 30 MB from PyPI)
+	scripts/site.sh
+
 .PHONY: pictures
 pictures: build ## Make the pictures of README.md and docs/lab/gallery.md again (half an hour; needs Chromium)
 	scripts/pictures.sh

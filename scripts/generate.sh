@@ -7,7 +7,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-generated="sdk/internal/wire/cage host/train/processes/wire sdk/python/cage_sdk/protocol.binpb docs/reference/operations.md docs/reference/configuration.md docs/reference/records.md host/compute/matmul THIRD_PARTY_LICENSES"
+generated="sdk/internal/wire/cage host/train/processes/wire sdk/python/cage_sdk/protocol.binpb docs/reference/operations.md docs/reference/configuration.md docs/reference/records.md docs/reference/command-line.md host/compute/matmul THIRD_PARTY_LICENSES"
 
 state() {
 	# shellcheck disable=SC2086 # a list of paths

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
@@ -27,6 +29,55 @@ import (
 func TestGeneratedDocs(t *testing.T) {
 	checkGenerated(t, "docs/reference/configuration.md", "the tables of host/train/config", config.Reference())
 	checkGenerated(t, "docs/reference/records.md", "the types of host/train/metrics", numbersReference())
+	checkGenerated(t, "docs/reference/command-line.md", "the commands of cmd/cage", commandsReference())
+}
+
+// commandsReference returns the page of all commands with their flags.
+func commandsReference() string {
+	var b strings.Builder
+	b.WriteString("# Command line\n\n" +
+		"`cage help COMMAND` describes a command with examples. Flags may stand before or after arguments.\n" +
+		"Every command takes `--log-level` (trace, debug, info, warn, error or off; default info), and all that print\n" +
+		"results take `--json`.\n" +
+		"Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted.\n")
+	root := newRoot()
+	root.InitDefaultCompletionCmd()
+	describeCommands(&b, root)
+	return b.String()
+}
+
+func describeCommands(b *strings.Builder, parent *cobra.Command) {
+	for _, c := range parent.Commands() {
+		if !c.IsAvailableCommand() || c.Name() == "completion" {
+			continue
+		}
+		if c.HasAvailableSubCommands() {
+			describeCommands(b, c)
+			continue
+		}
+		fmt.Fprintf(b, "\n## %s\n\n%s.\n\n    %s\n", c.CommandPath(), c.Short, c.UseLine())
+		var rows []string
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Hidden || f.Name == "help" || f.Name == "json" {
+				return
+			}
+			value, usage := pflag.UnquoteUsage(f)
+			name := "--" + f.Name
+			if f.Shorthand != "" {
+				name = "-" + f.Shorthand + ", " + name
+			}
+			if value != "" {
+				name += " " + value
+			}
+			if d := f.DefValue; d != "" && d != "false" && d != "0" && d != "[]" {
+				usage += " (default " + d + ")"
+			}
+			rows = append(rows, fmt.Sprintf("| `%s` | %s |\n", name, strings.ReplaceAll(usage, "|", "\\|")))
+		})
+		if rows != nil {
+			b.WriteString("\n| flag | meaning |\n|---|---|\n" + strings.Join(rows, ""))
+		}
+	}
 }
 
 // checkGenerated compares a document with what is made from a source, or writes it with -update.

