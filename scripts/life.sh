@@ -53,7 +53,7 @@ fi
 train cage examples/life/finetune.toml
 train plain examples/life/finetune.toml 'method={name="off"}'
 train full-precision examples/life/finetune.toml 'method={name="off"}' 'quantizer={plugin="none"}'
-"$cage" compare $runs/full-precision $runs/plain $runs/cage --out $runs/compare.png --out $runs/compare.svg
+"$cage" plot $runs/full-precision $runs/plain $runs/cage --out $runs/compare.png --out $runs/compare.svg
 
 say "Asking the model that was trained with CAGE"
 for question in 'What does the function strings.Cut do?' 'What is the package archive/tar?'; do

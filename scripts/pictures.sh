@@ -50,7 +50,7 @@ terminal() {
 
 curves() {
 	scripts/demo.sh compare >&2
-	"$cage" compare runs/demo-fp runs/demo-quest runs/demo --out "$out/demo-compare.svg"
+	"$cage" plot runs/demo-fp runs/demo-quest runs/demo --out "$out/demo-compare.svg"
 }
 
 # study NAME FILE trains what is missing and writes the report.

@@ -19,12 +19,12 @@ import (
 // block that a reader writes into a file.
 var fenced = regexp.MustCompile("(?ms)^(?:<!-- (not run|file): (.*?) -->\n)?```(sh|toml|json|go|python)\n(.*?)^```$")
 
-// smaller makes the commands of the guide take seconds: trainings of few steps, and a tree of few
+// smaller makes the commands of the guide take seconds: trainings stop early, and a tree of few
 // files for Go's own source.
 const smaller = `set -euo pipefail
 cage() {
 	case "$1" in
-	train) shift; command cage train "$@" --set train.steps=6 --set train.eval_every=3 --set train.batch=2 ;;
+	train) shift; command cage train "$@" --stop-after 4 --set train.eval_every=2 --set train.batch=2 ;;
 	*) command cage "$@" ;;
 	esac
 }
