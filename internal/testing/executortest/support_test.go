@@ -23,7 +23,7 @@ const head = `<!-- Written by: go test ./internal/testing/executortest -run Test
 
 # Executors
 
-Programs of plugins run on executors ([design record 0015](0015-updates-run-through-one-seam.md)).
+Programs of plugins run on executors ([decision 4](04-cpu.md)).
 Updates run on *cpu* where they can, else on *graph*; refreshes of preconditioners run on *refresh*, on the host.
 The operations are defined in [operations](../reference/operations.md). The table is made by trying one operation at a time, on tensors of 8 × 8
 floats and what is made of them. One test suite compares all executors with the reference executor, in float64:
