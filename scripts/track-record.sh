@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shows the bugs of docs/lab/reliability.md that the crash campaign does not find by itself:
+# Shows the bugs of docs/lab/reliability.md ("by hand") that the crash campaign does not find by itself:
 #
 #	scripts/track-record.sh CAGE [BUG...]
 #
