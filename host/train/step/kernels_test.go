@@ -59,7 +59,7 @@ The last column says whether both operands of a product can be codes (` + "`devi
 `
 
 // TestKernels: the forward and the backward pass of every shipped quantizer is one kernel,
-// whose results are those of the oracle; docs/design/kernels.md says so.
+// whose results are those of the reference executor; docs/design/kernels.md says so.
 func TestKernels(t *testing.T) {
 	testlevel.Long(t, "runs kernels in an interpreter")
 	var page bytes.Buffer
