@@ -6,7 +6,7 @@
 #
 #   scripts/predict.sh             the table, and the tests of these properties
 #   scripts/predict.sh --table     the table alone
-#   scripts/predict.sh --kernels   writes docs/lab/gpu-kernels.md: the kernels of all shipped quantizers
+#   scripts/predict.sh --kernels   writes a table of docs/lab/gpu.md: the kernels of all shipped quantizers
 #   scripts/predict.sh COMMAND...  any command: the device "cuda" of a cage built with the tag
 #                                  cuda is that GPU; programs are compiled for it, but none is
 #                                  executed, and all that is read from it is zero

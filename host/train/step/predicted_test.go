@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -158,8 +157,7 @@ func TestPredictedKernels(t *testing.T) {
 }
 
 // TestPredictedPresets: at the widths of all presets the kernels of every quantizer, for activations in bfloat16 and for weights in
-// float32, leave room for 16 warps on a multiprocessor, and spill few registers if any. With -update it writes the page that lists
-// them.
+// float32, leave room for 16 warps on a multiprocessor, and spill few registers if any. With -update it writes the table of those of one width into docs/lab/gpu.md.
 func TestPredictedPresets(t *testing.T) {
 	python := pythonForGPUs(t)
 	const batch = 64
@@ -221,47 +219,51 @@ type ownKernel struct {
 	Registers, Warps, Spilled  int
 }
 
-const kernelsOfPresetsPage = "../../../docs/lab/gpu-kernels.md"
+const kernelsOfPresetsPage = "../../../docs/lab/gpu.md"
 
-const kernelsOfPresetsHead = `<!-- Written by: scripts/predict.sh --kernels -->
-
-# Kernels of quantizers on an H200, predicted
-
-XLA compiled the kernels of every shipped quantizer for an H200 that was not there, at the widths of all presets, for activations of 64 × 512
-tokens in bfloat16 (forward and backward; not joined to norms and gates). Instructions are those of a warp for 32 elements of the tensor, registers
-those of a thread, warps those that fit a multiprocessor, of 64. µs is the time of the bytes at 4.0 TB/s, and that of the instructions at two a clock of
-1.755 GHz on each of 132 multiprocessors: a kernel takes the longer of the two ([how this is counted](benchmarks.md#steps-on-an-h200-predicted-2026-11-26)).
-Nothing is measured.
-
-| quantizer | width | forward: instructions | registers | warps | µs: bytes | at two a clock | backward: instructions | registers | warps | µs: bytes | at two a clock |
-|---|---|---|---|---|---|---|---|---|---|---|---|
+// The part of that page that has the kernels of presets.
+const (
+	kernelsOfPresetsBegin = "<!-- kernels, written by: scripts/predict.sh --kernels -->\n"
+	kernelsOfPresetsEnd   = "<!-- /kernels -->\n"
+	kernelsOfPresetsHead  = `| quantizer | forward: instructions | µs: bytes | µs: issue | backward: instructions | µs: bytes | µs: issue |
+|---|---|---|---|---|---|---|
 `
+)
 
-// writeKernelsOfPresets writes the kernels of activations, a row for each quantizer and width.
+// writeKernelsOfPresets writes the kernels of activations of one width, that of the preset 430M, a row for each quantizer.
 func writeKernelsOfPresets(t *testing.T, pages [][]ownKernel) {
 	t.Helper()
-	page := bytes.NewBufferString(kernelsOfPresetsHead)
+	const width = 1664
+	table := kernelsOfPresetsHead
 	for _, kernels := range pages {
-		passes := map[int]map[string]ownKernel{}
+		if strings.Contains(kernels[0].Settings, "weight_blocks") { // activations have no such blocks
+			continue
+		}
+		passes := map[string]ownKernel{}
 		for _, k := range kernels {
-			var tokens, width int
-			if n, _ := fmt.Sscanf(k.Result, "bf16[%d,%d]", &tokens, &width); n == 2 {
-				if passes[width] == nil {
-					passes[width] = map[string]ownKernel{}
-				}
-				passes[width][k.Name[strings.LastIndex(k.Name, "_")+1:]] = k
+			var tokens, columns int
+			if n, _ := fmt.Sscanf(k.Result, "bf16[%d,%d]", &tokens, &columns); n == 2 && columns == width {
+				passes[k.Name[strings.LastIndex(k.Name, "_")+1:]] = k
 			}
 		}
-		for _, width := range slices.Sorted(maps.Keys(passes)) {
-			fmt.Fprintf(page, "| `%s` | %d |", kernels[0].Settings, width)
-			for _, pass := range []string{"forward", "backward"} {
-				k := passes[width][pass]
-				fmt.Fprintf(page, " %.0f | %d | %d | %.0f | %.0f |", k.Instructions, k.Registers, k.Warps, k.Bytes, k.Issue)
-			}
-			page.WriteByte('\n')
+		table += fmt.Sprintf("| `%s` |", kernels[0].Settings)
+		for _, pass := range []string{"forward", "backward"} {
+			k := passes[pass]
+			table += fmt.Sprintf(" %.0f | %.0f | %.0f |", k.Instructions, k.Bytes, k.Issue)
 		}
+		table += "\n"
 	}
-	if err := os.WriteFile(kernelsOfPresetsPage, page.Bytes(), 0o644); err != nil {
+	page, err := os.ReadFile(kernelsOfPresetsPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := strings.Cut(string(page), kernelsOfPresetsBegin)
+	_, after, ends := strings.Cut(rest, kernelsOfPresetsEnd)
+	if !begins || !ends {
+		t.Fatalf("%s lacks the lines %s and %s", kernelsOfPresetsPage, kernelsOfPresetsBegin, kernelsOfPresetsEnd)
+	}
+	text := before + kernelsOfPresetsBegin + table + kernelsOfPresetsEnd + after
+	if err := os.WriteFile(kernelsOfPresetsPage, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
