@@ -17,7 +17,7 @@
 // calibrate.py of olmo2-training/olmo/quantization_real.)
 //
 // The authors' code takes the Euclidean norms of columns, summed over steps 501 to 550, and a multiple of 128 columns, as their paper does not.
-// To begin so late, use an override with `from`. In the product that gives the gradient of W they have x and dy a second time, in MXFP8,
+// In the product that gives the gradient of W they have x and dy a second time, in MXFP8,
 // for the columns that are wide. Here that product has one dy: what is quantized for it is Q(x), with its wide columns. Values are given without codes.
 package main
 
