@@ -32,9 +32,10 @@ const (
 // holds at once. Tests set fewer.
 var residentWarps = 4096
 
-// laneElements is the maximum number of row elements per thread, indexed by twice the number of tensors
-// read and written; the last entry also applies to more. They are measured: with them the kernels of
-// shipped quantizers at the presets' widths spill few or no registers (docs/lab/gpu.md).
+// laneElements is the maximum number of row elements per thread, indexed by twice the number of
+// tensors read and written; the last entry also applies to more. They are measured: with them the
+// kernels of shipped quantizers at the presets' widths spill few or no registers
+// (docs/lab/gpu.md).
 var laneElements = []int{56, 56, 56, 56, 56, 56, 56, 40, 36, 24, 16}
 
 // Overheads of a tile, in elements per thread: for addresses, sums along a row, and communication
