@@ -60,10 +60,10 @@ func capabilities(t *testing.T) map[string][]string {
 	return out
 }
 
-// TestCapabilitiesAreWritten: each once in the table of the guide, with its methods, and in the
-// package comment or, for those that few algorithms need, in package ext.
+// TestCapabilitiesAreWritten: each once in the tables of docs/reference/sdk.md, with its methods,
+// and in the package comment or, for those that few algorithms need, in package ext.
 func TestCapabilitiesAreWritten(t *testing.T) {
-	guide, comment := read(t, "../docs/guide/plugin.md"), read(t, "doc.go")
+	page, comment := read(t, "../docs/reference/sdk.md"), read(t, "doc.go")
 	few, rare := read(t, "ext/ext.go"), read(t, "capabilities.go")
 	all := capabilities(t)
 	if len(all) < 17 {
@@ -76,27 +76,13 @@ func TestCapabilitiesAreWritten(t *testing.T) {
 		}
 		for _, m := range methods {
 			row := regexp.MustCompile("(?m)^\\| `" + pkg + "\\." + name + "` \\|[^|]*`" + m + "`[^|]*\\|")
-			if n := len(row.FindAllString(guide, -1)); n != 1 {
-				t.Errorf("%s with %s has %d rows in the table of the guide, want 1", name, m, n)
+			if n := len(row.FindAllString(page, -1)); n != 1 {
+				t.Errorf("%s with %s has %d rows in the tables of docs/reference/sdk.md, want 1", name, m, n)
 			}
 		}
 		if n := strings.Count(place, want); n != 1 {
 			t.Errorf("%s is %d times in the documentation of package %s, want 1", name, n, pkg)
 		}
-	}
-}
-
-// TestGuideListsItsSections: in their order.
-func TestGuideListsItsSections(t *testing.T) {
-	guide := regexp.MustCompile("(?s)```.*?```").ReplaceAllString(read(t, "../docs/guide/plugin.md"), "")
-	find := func(pattern string) (out []string) {
-		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(guide, -1) {
-			out = append(out, m[1])
-		}
-		return out
-	}
-	if list, sections := find(`(?m)^- \[(.*)\]\(#.*\)$`), find(`(?m)^## (.*)$`); !slices.Equal(list, sections) {
-		t.Errorf("the list is %q, the sections are %q", list, sections)
 	}
 }
 

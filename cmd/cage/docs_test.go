@@ -166,12 +166,17 @@ func TestExamplesDiffer(t *testing.T) {
 	}
 }
 
-const writing = "../../docs/guide/plugin.md"
+// The pages for authors of plugins.
+const (
+	writing       = "../../docs/guide/plugin.md"
+	sdkReference  = "../../docs/reference/sdk.md"
+	pythonPackage = "../../sdk/python/README.md"
+)
 
-// blocks returns the fenced blocks of a language in docs/guide/plugin.md.
-func blocks(t *testing.T, language string) []string {
+// blocks returns the fenced blocks of a language on a page.
+func blocks(t *testing.T, page, language string) []string {
 	t.Helper()
-	text, err := os.ReadFile(writing)
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +196,7 @@ func chapters(t *testing.T) (programs map[string][]string) {
 	programs = map[string][]string{}
 	var kind string
 	var loose []string
-	for _, block := range blocks(t, "go") {
+	for _, block := range blocks(t, writing, "go") {
 		switch {
 		case !clause.MatchString(block):
 			loose = append(loose, block)
@@ -205,7 +210,7 @@ func chapters(t *testing.T) (programs map[string][]string) {
 	}
 	for _, block := range loose { // it builds on the type that it embeds
 		kind := "quantizer"
-		if strings.Contains(block, "struct{ optimizer }") || strings.Contains(block, "sdk.OpaqueStep") {
+		if strings.Contains(block, "struct{ optimizer }") {
 			kind = "optimizer"
 		}
 		programs[kind] = append(programs[kind], block)
@@ -236,7 +241,7 @@ func TestWritingShowsTheTemplates(t *testing.T) {
 
 // So are those in Python and JAX.
 func TestWritingShowsPython(t *testing.T) {
-	shown := blocks(t, "python")
+	shown := slices.Concat(blocks(t, writing, "python"), blocks(t, pythonPackage, "python"))
 	for _, p := range []scaffold.Plugin{{Kind: "quantizer", Name: "striped", Language: "python"}, {Kind: "optimizer", Name: "mean", Language: "jax"}} {
 		dir := t.TempDir()
 		if err := p.Render(dir); err != nil {
@@ -247,7 +252,7 @@ func TestWritingShowsPython(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.Contains(shown, string(want)) {
-			t.Errorf("%s does not show what plugins new writes for %+v:\n%s", writing, p, want)
+			t.Errorf("%s and %s do not show what plugins new writes for %+v:\n%s", writing, pythonPackage, p, want)
 		}
 	}
 }
@@ -289,11 +294,7 @@ func TestWritingConforms(t *testing.T) {
 			dir, tests := t.TempDir(), conformance
 			for i, source := range sources {
 				for _, m := range declared.FindAllStringSubmatch(source, -1) {
-					made := m[1] + "{}"
-					if strings.Contains(source, "sdk.OpaqueStep") {
-						made = "sdk.Opaque(" + made + ")"
-					}
-					tests += fmt.Sprintf("\nfunc Test_%s(t *testing.T) { sdktest.%s(t, %s) }\n", m[1], strings.ToUpper(kind[:1])+kind[1:], made)
+					tests += fmt.Sprintf("\nfunc Test_%s(t *testing.T) { sdktest.%s(t, %[1]s{}) }\n", m[1], strings.ToUpper(kind[:1])+kind[1:])
 				}
 				if formatted, err := format.Source([]byte(source)); err != nil || string(formatted) != source {
 					t.Errorf("not as gofmt writes it (%v):\n%s", err, source)
@@ -305,7 +306,7 @@ func TestWritingConforms(t *testing.T) {
 			}
 			if kind == "quantizer" {
 				golden := filepath.Join(dir, "golden.json")
-				create(t, golden, blocks(t, "json")[0])
+				create(t, golden, blocks(t, sdkReference, "json")[0])
 				tests += fmt.Sprintf("\nfunc TestGolden(t *testing.T) { sdktest.Quantizer(t, quantizer{}, sdktest.GoldenFile(t, %q)) }\n", golden)
 			}
 			create(t, filepath.Join(dir, "page_test.go"), tests)
@@ -329,7 +330,7 @@ func create(t *testing.T, path, text string) {
 
 // The run that the page shows can be read.
 func TestWritingConfiguration(t *testing.T) {
-	list := blocks(t, "toml")
+	list := blocks(t, writing, "toml")
 	if len(list) == 0 {
 		t.Fatal("no TOML file is shown")
 	}
@@ -340,16 +341,16 @@ func TestWritingConfiguration(t *testing.T) {
 	}
 }
 
-// TestClaims: every claim has a row in the guide.
+// TestClaims: every claim has a row in the reference of the SDK.
 func TestClaims(t *testing.T) {
-	guide, err := os.ReadFile("../../docs/guide/plugin.md")
+	page, err := os.ReadFile(sdkReference)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, kind := range kinds {
 		for _, claim := range sdk.ClaimNames(kind) {
-			if !regexp.MustCompile("(?m)^\\| .*`" + string(claim) + "`.* \\|").Match(guide) {
-				t.Errorf("the table of claims in docs/guide/plugin.md lacks %s", claim)
+			if !regexp.MustCompile("(?m)^\\| .*`" + string(claim) + "`.* \\|").Match(page) {
+				t.Errorf("the table of claims in %s lacks %s", sdkReference, claim)
 			}
 		}
 	}

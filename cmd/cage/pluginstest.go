@@ -38,7 +38,7 @@ and what its description claims. The exit code is 1 when a check fails.
   cage plugins test ./my-optimizer --golden values.json
 
 A golden file holds values of an independent implementation: for each case settings,
-inputs, and the outputs and gradients that are expected. docs/guide/plugin.md
+inputs, and the outputs and gradients that are expected. docs/reference/sdk.md
 describes the format. Of a directory all files *.json are tried.`,
 		Args: exactly(1, "the name or path of one plugin"),
 	}

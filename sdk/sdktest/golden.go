@@ -61,7 +61,7 @@ type goldenCase struct {
 }
 
 // ParseGolden parses a golden file: one JSON object, whose inputs and outputs are named as in
-// programs. docs/guide/plugin.md describes the format.
+// programs. docs/reference/sdk.md describes the format.
 func ParseGolden(file []byte) (Values, error) {
 	var f struct {
 		Format      int      `json:"format"`

@@ -279,7 +279,7 @@ func TestOutsidePlugins(t *testing.T) {
 		"sdk/program": nil,
 	} {
 		if got := slices.Sorted(maps.Keys(linked[name])); !slices.Equal(got, want) {
-			t.Errorf("%s is built from the modules %q, want %q: authors of plugins download them, and docs/guide/plugin.md counts them", name, got, want)
+			t.Errorf("%s is built from the modules %q, want %q: authors of plugins download them, and docs/reference/sdk.md counts them", name, got, want)
 		}
 	}
 }

@@ -89,7 +89,7 @@ def String(name: str, default: str, doc: str) -> Parameter:
 
 @dataclass(frozen=True)
 class Claim:
-    """What an algorithm promises beyond the interface, or what the conformance kit must allow it: docs/guide/plugin.md has a table."""
+    """What an algorithm promises beyond the interface, or what the conformance kit must allow it: docs/reference/sdk.md has a table."""
 
     name: str
     value: str | float | None = None

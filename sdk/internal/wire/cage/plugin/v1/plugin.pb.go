@@ -606,7 +606,7 @@ func (x *Description) GetClaims() []*Claim {
 // Claim is one property of an algorithm.
 type Claim struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One of the names in the table of claims in docs/guide/plugin.md, such as
+	// One of the names in the table of claims in docs/reference/sdk.md, such as
 	// any_rounding. Required.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// For scale_scope and key_scope the string block, row, column or tensor; for descent a
