@@ -22,7 +22,8 @@ type Method interface {
 	// State lists the state tensors of a weight of the given shape, initialized with zeros.
 	State(shape []int) []spec.Tensor
 
-	// The methods below are called only for rules whose mode is one of Modes, and not Idle.
+	// The methods below, except Reads, are called only for rules whose mode is one of Modes and not
+	// Idle.
 
 	// Reads returns the quantization inputs of a rule's program.
 	Reads(Rule) Reads
