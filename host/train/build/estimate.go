@@ -221,7 +221,7 @@ func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, erro
 	}
 	d, err := distillation(cfg)
 	if d != nil {
-		n := d.Teacher.(model.Language).Network()
+		n := d.Teacher.Network()
 		out.Teacher = Teacher{Parameters: float64(architecture.CountParams(d.Teacher.Params(), nil)),
 			Width: n.Width, HeadWidth: n.Heads * n.HeadSize, Hidden: n.Hidden, Heads: n.Heads}
 	}
