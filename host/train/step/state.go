@@ -169,12 +169,6 @@ type LoadFunc func(name string) (Tensor, error)
 // ParamName returns the name of a model parameter in checkpoints.
 func ParamName(param string) string { return program.KindParam.Of(param) }
 
-// QuantizerStateName returns the name, in checkpoints, of a state tensor of the quantizer of a
-// weight or activation site.
-func QuantizerStateName(site, state string) string {
-	return program.KindQuantizerState.PartOf(site, state)
-}
-
 // EvaluationNames returns the names, in checkpoints, of the tensors that replace a parameter or
 // trained parameter, given by its name there, in evaluation: the one that its optimizer provides,
 // or else its average over steps. Most checkpoints have neither.
