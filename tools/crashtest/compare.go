@@ -195,7 +195,8 @@ func olderCheckpoint(name string, list []string) bool {
 
 // equal compares two files of the same name.
 func equal(a, b string) (bool, error) {
-	if filepath.Ext(a) == ".log" { // what processes said, before and after the kill
+	claim := filepath.Base(filepath.Dir(a)) == ".claims" // which process worked on a cell last
+	if claim || filepath.Ext(a) == ".log" {              // output of processes, before and after the kill
 		return true, nil
 	}
 	x, err := essence(a)
