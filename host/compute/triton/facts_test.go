@@ -65,16 +65,7 @@ func TestKnown(t *testing.T) {
 			if tt.absent != "" && strings.Contains(k.Kernel.Text, tt.absent) {
 				t.Errorf("there is %s in the text:\n%s", tt.absent, k.Kernel.Text)
 			}
-			inputs := map[string]reference.Tensor{"x": reference.Floats(edges(rows*length), rows, length)}
-			got, err := k.Run(inputs)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := reference.Run32(p, inputs)
-			if err != nil {
-				t.Fatal(err)
-			}
-			compare(t, "y", got["y"], want["y"], 0)
+			compareAll(t, k, p, map[string]reference.Tensor{"x": reference.Floats(edges(rows*length), rows, length)})
 		})
 	}
 }

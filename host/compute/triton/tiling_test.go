@@ -45,11 +45,17 @@ func TestQuotients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	compareAll(t, k, built, inputs)
+}
+
+// compareAll compares all outputs of a kernel with those of the reference implementation in float32, bit for bit.
+func compareAll(t *testing.T, k *testkernel.Program, p *program.Program, inputs map[string]reference.Tensor) {
+	t.Helper()
 	got, err := k.Run(inputs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := reference.Run32(built, inputs)
+	want, err := reference.Run32(p, inputs)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -166,7 +166,7 @@ type Packing string
 
 // The ways of packing.
 const (
-	// FirstFit puts each document, in order, into the first row that has room for it.
+	// FirstFit puts each document, in order, into the first row with enough free positions.
 	FirstFit Packing = "first_fit"
 	// NoPacking gives every document a row of its own.
 	NoPacking Packing = "none"
@@ -181,18 +181,18 @@ func (p Packing) pack(documents []uint32, tokens func(document uint32) int, leng
 		}
 		return rows
 	}
-	// The remaining room of each row, as a tree of maxima: node i has the children 2i and 2i+1, and
-	// the first row with enough room is found in logarithmic time.
+	// The free positions of each row, as a tree of maxima: node i has the children 2i and 2i+1, and
+	// the first row with enough of them is found in logarithmic time.
 	leaves := 1
 	for leaves < len(documents) {
 		leaves *= 2
 	}
-	room := slices.Repeat([]int32{int32(length)}, 2*leaves)
+	free := slices.Repeat([]int32{int32(length)}, 2*leaves)
 	for _, d := range documents {
 		size, node := int32(tokens(d)), 1
 		for node < leaves {
 			node *= 2
-			if room[node] < size {
+			if free[node] < size {
 				node++
 			}
 		}
@@ -200,9 +200,9 @@ func (p Packing) pack(documents []uint32, tokens func(document uint32) int, leng
 			rows = append(rows, nil)
 		}
 		rows[node-leaves] = append(rows[node-leaves], d)
-		room[node] -= size
+		free[node] -= size
 		for node /= 2; node > 0; node /= 2 {
-			room[node] = max(room[2*node], room[2*node+1])
+			free[node] = max(free[2*node], free[2*node+1])
 		}
 	}
 	return rows

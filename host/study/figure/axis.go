@@ -54,8 +54,8 @@ func (s span) single() bool {
 	return s.high-s.low <= 1e-9*max(math.Abs(s.low), math.Abs(s.high))
 }
 
-// room is the fraction of the range that is added as space at each end.
-const room = 0.05
+// padding is the fraction of the range that is added as space at each end.
+const padding = 0.05
 
 func (a Axis) apply(axis *plot.Axis, s span) {
 	axis.Label.Text = clean(a.Label)
@@ -67,13 +67,13 @@ func (a Axis) apply(axis *plot.Axis, s span) {
 	case a.Min < a.Max && (!a.Log || a.Min > 0):
 		axis.Min, axis.Max = a.Min, a.Max
 	case a.Log:
-		factor := math.Pow(s.high/s.low, room)
+		factor := math.Pow(s.high/s.low, padding)
 		if s.single() {
 			factor = 2
 		}
 		axis.Min, axis.Max = s.low/factor, s.high*factor
 	default:
-		margin := room * (s.high - s.low)
+		margin := padding * (s.high - s.low)
 		if s.single() {
 			margin = max(0.1*math.Abs(s.low), 1e-9)
 		}

@@ -46,7 +46,7 @@ func (d *Differences) compose(vg.Length) *composition {
 	p := newPlot("", "x")
 	x.apply(&p.X, all)
 	if !all.single() { // so that the line at zero is inside the frame even if all have one sign
-		p.X.Min, p.X.Max = all.low-room*(all.high-all.low), all.high+room*(all.high-all.low)
+		p.X.Min, p.X.Max = all.low-padding*(all.high-all.low), all.high+padding*(all.high-all.low)
 	}
 	names := slices.Clone(d.Rows)
 	slices.Reverse(names)

@@ -78,7 +78,7 @@ func (d *Data) keys() []schema.Key {
 		{Name: "packing", To: &d.Packing, Is: schema.OneOf(defaultPacking, "none"),
 			Default: defaultPacking,
 			Doc: "kind = \"chat\": how conversations are packed into sequences; first_fit: each into the " +
-				"first sequence with enough room; none: one per sequence"},
+				"first sequence with enough free positions; none: one per sequence"},
 		{Name: "epochs", To: &d.Epochs, Is: schema.From(1, 1<<20), Default: 1,
 			Doc: "kind = \"chat\": number of times that each conversation is used"},
 		{Name: "seed", To: &d.Seed, Is: schema.From(0, math.MaxInt64), Default: 1337,

@@ -36,7 +36,7 @@ const (
 
 func cacheName(i int) string { return fmt.Sprintf("cache/%d", i) }
 
-// Decoder begins sequences, with room for length tokens each. Sequence i begins at position
+// Decoder begins sequences of at most length tokens. Sequence i begins at position
 // first[i] of the tokens passed to [Decoder.Next]; earlier positions are padding.
 func (e *Evaluator) Decoder(first []int32, length int) (*Decoder, error) {
 	language, ok := e.c.plan.Model.(model.Language)
@@ -66,17 +66,17 @@ func (d *Decoder) Close() {
 	finalize(d.t)
 }
 
-// Room returns the number of tokens that can still be added to each sequence.
-func (d *Decoder) Room() int { return d.length - d.start }
+// Remaining returns the number of tokens that can still be added to each sequence.
+func (d *Decoder) Remaining() int { return d.length - d.start }
 
 // Next reads the next n tokens of all sequences, [sequences, n], and returns the logits of the
 // token after these, [sequences, vocabulary]. If activations are quantized, the number of tokens,
 // sequences·n, must be one of the plan's [Plan.Pieces].
 func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	c, n := d.e.c, len(tokens)/len(d.first)
-	if n == 0 || n*len(d.first) != len(tokens) || n > d.Room() {
-		return nil, fmt.Errorf("step: %d tokens for %d sequences with room for %d more each",
-			len(tokens), len(d.first), d.Room())
+	if n == 0 || n*len(d.first) != len(tokens) || n > d.Remaining() {
+		return nil, fmt.Errorf("step: %d tokens for %d sequences that can each take %d more",
+			len(tokens), len(d.first), d.Remaining())
 	}
 	if err := c.evaluationPlan.checkPiece(len(tokens)); err != nil {
 		return nil, err
@@ -209,11 +209,11 @@ func (e *Evaluator) Begin(prompts [][]int32, length int) (generate.Sequences, []
 		first[i] = int32(padded - len(p))
 		rows[i] = slices.Concat(make([]int32, padded-len(p)), p)
 	}
-	room := 2 * Piece // a power of two times Piece, as each size compiles a program
-	for room < padded+length-longest {
-		room *= 2
+	capacity := 2 * Piece // a power of two times Piece, as each size compiles a program
+	for capacity < padded+length-longest {
+		capacity *= 2
 	}
-	d, err := e.Decoder(first, room)
+	d, err := e.Decoder(first, capacity)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -80,8 +80,8 @@ func TestDecoder(t *testing.T) {
 					}
 				}
 			}
-			if d.Room() != 20-at {
-				t.Errorf("there is room for %d more tokens", d.Room())
+			if d.Remaining() != 20-at {
+				t.Errorf("%d more tokens can be added", d.Remaining())
 			}
 			checkRefused(t, d, r.tokens, r.quantized)
 		})
@@ -91,7 +91,7 @@ func TestDecoder(t *testing.T) {
 // checkRefused gives a decoder what it cannot read.
 func checkRefused(t *testing.T, d *step.Decoder, tokens []int32, quantized bool) {
 	t.Helper()
-	if _, err := d.Next(tokens); err == nil || !strings.Contains(err.Error(), "with room for 7 more") {
+	if _, err := d.Next(tokens); err == nil || !strings.Contains(err.Error(), "take 7 more") {
 		t.Errorf("too many tokens: the error is %v", err)
 	}
 	if _, err := d.Next(nil); err == nil {
@@ -119,7 +119,7 @@ func BenchmarkDecoder(b *testing.B) {
 			var d *step.Decoder
 			tokens := make([]int32, sequences)
 			for b.Loop() {
-				if d == nil || d.Room() == 0 {
+				if d == nil || d.Remaining() == 0 {
 					if d != nil {
 						d.Close()
 					}

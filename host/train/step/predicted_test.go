@@ -157,7 +157,7 @@ func TestPredictedKernels(t *testing.T) {
 }
 
 // TestPredictedPresets: at the widths of all presets the kernels of every quantizer, for activations in bfloat16 and for weights in
-// float32, leave room for 16 warps on a multiprocessor, and spill few registers if any. With -update it writes the table of those of one width into docs/lab/gpu.md.
+// float32, allow 16 warps on a multiprocessor and spill few registers. With -update it writes the table of one width into docs/lab/gpu.md.
 func TestPredictedPresets(t *testing.T) {
 	python := pythonForGPUs(t)
 	const batch = 64
@@ -197,7 +197,7 @@ func TestPredictedPresets(t *testing.T) {
 				}
 				const least, spilled = 16, 128
 				if k.Warps < least || k.Spilled > spilled {
-					t.Errorf("%s of %s has room for %d warps and spills %d bytes", k.Name, k.Result, k.Warps, k.Spilled)
+					t.Errorf("%s of %s allows %d warps and spills %d bytes", k.Name, k.Result, k.Warps, k.Spilled)
 				}
 				rows = append(rows, k)
 			}
