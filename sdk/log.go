@@ -1,8 +1,10 @@
 package sdk
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"strings"
 
@@ -27,6 +29,9 @@ func newLogger(w io.Writer) hclog.Logger {
 
 // asHCLog renames the attributes of a slog record to those of hclog.
 func asHCLog(groups []string, a slog.Attr) slog.Attr {
+	if x, ok := a.Value.Any().(float64); ok && (math.IsNaN(x) || math.IsInf(x, 0)) {
+		return slog.String(a.Key, fmt.Sprint(x)) // JSON has neither
+	}
 	level, isLevel := a.Value.Any().(slog.Level)
 	switch {
 	case len(groups) > 0:

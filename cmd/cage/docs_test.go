@@ -51,7 +51,7 @@ func describeCommands(b *strings.Builder, parent *cobra.Command) {
 		if !c.IsAvailableCommand() || c.Name() == "completion" {
 			continue
 		}
-		if c.HasAvailableSubCommands() {
+		if c.HasAvailableSubCommands() && c.Use == c.Name() { // it has subcommands only
 			describeCommands(b, c)
 			continue
 		}
@@ -77,6 +77,7 @@ func describeCommands(b *strings.Builder, parent *cobra.Command) {
 		if rows != nil {
 			b.WriteString("\n| flag | meaning |\n|---|---|\n" + strings.Join(rows, ""))
 		}
+		describeCommands(b, c)
 	}
 }
 

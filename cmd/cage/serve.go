@@ -25,7 +25,7 @@ func newServe() *cobra.Command {
 		Short: "Show runs as they train, in a web browser",
 		Long: `Show the runs below the given directories, by default runs and studies, in a web
 browser on this machine: a table that can be filtered and sorted, curves that grow
-while runs train, and studies (docs/guide/live-pages.md). It goes on until Ctrl-C.
+while runs train, those of studies too (docs/guide/live-pages.md). It serves until Ctrl-C.
 
 Only this machine can reach the pages. With --listen others can, too: whoever reaches
 the address sees the runs. They load nothing from any network.`,

@@ -44,7 +44,7 @@ func newStudyRun() *cobra.Command {
 		Use:   "run FILE",
 		Short: "Train the cells of a study that are not done",
 		Long: `Train the cells of a study that are not done, several at once. Each is a run of
-'cage train' in a process of its own; one that was interrupted goes on from its last
+'cage train' in a process of its own; one that was interrupted continues from its last
 checkpoint, one that is done is not run again, and one that has failed stays as it is,
 with its error, unless --retry is given. A run of which a plugin or the data has
 changed since is stale: it is put aside, into the directory stale of the study, and the
@@ -54,7 +54,7 @@ evaluations, each trained cell is asked their questions, by 'cage eval'.
 Without --parallel and study.parallel the cores decide: small models run side by
 side, one on each core, large ones one after the other on all cores. On GPUs each cell
 gets one of its own, or device.count of them, and all GPUs are used. Ctrl-C ends the
-study with checkpoints, and the same command goes on. The exit code is 1 when a cell
+study with checkpoints, and the same command continues. The exit code is 1 when a cell
 has failed.
 
 With --share several such commands train one study together, on one machine or on

@@ -86,7 +86,7 @@ trained first.
 
 The exit code is 0 when the cell is done, now or before, and 1 when it has failed. It is
 130 when the cell has been stopped, by SIGTERM or Ctrl-C, with a checkpoint, or waits for
-what a table chooses: then the same command goes on, and the task is to be requeued.`,
+what a table chooses: then the same command continues, and the task is to be requeued.`,
 		Args: exactly(1, "one study file"),
 	}
 	flags := cmd.Flags()

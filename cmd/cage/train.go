@@ -40,8 +40,8 @@ func newTrain() *cobra.Command {
 The run directory (train.out, by default runs/NAME for NAME.toml) receives the
 resolved configuration, metrics, checkpoints and a summary. Training stops cleanly
 on Ctrl-C, SIGTERM, SIGQUIT or SIGHUP: the step under way is finished and a checkpoint
-saved; with --resume the run goes on, bit for bit as if it had not stopped (on the CPU).
-With a larger train.steps, or data.epochs of conversations, a run goes on beyond its
+saved; with --resume the run continues, bit for bit as if it had not stopped (on the CPU).
+With a larger train.steps, or data.epochs of conversations, a run continues beyond its
 end, finished or not, where the learning rate and λ of the steps that are done stay what
 they were: with the schedule "constant" at any time, with "wsd" before its decay.
 
@@ -270,7 +270,7 @@ func newCheckpointVerify() *cobra.Command {
 		Long: `Read checkpoints, or all those of run directories, to the last byte and compare them
 with the hashes that they carry; those of a run directory must be of that run. The exit
 code is 1 when one is damaged or cannot be read; of a damaged one, the tensors that
-differ are named. Training verifies what it goes on from, and what it keeps, by itself.`,
+differ are named. Training verifies the checkpoints that it resumes from and keeps.`,
 		Args: atLeastOne("checkpoint or run directory"),
 	}
 	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {

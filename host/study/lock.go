@@ -60,6 +60,17 @@ func awaitFree(ctx context.Context, lock vfs.Path) error {
 	return l.Unlock()
 }
 
+// awaitChecks locks a file that other processes lock for a moment, to see whether it is locked.
+func awaitChecks(ctx context.Context, file vfs.Path) (vfs.Lock, error) {
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	l, err := file.AwaitLock(ctx, lockRetry)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = vfs.ErrLocked
+	}
+	return l, err
+}
+
 // claimsDir is the directory with a file for each cell. The process that works on the cell holds a
 // lock on the file, and has written its [Holder] into it. The lock ends with the process; without a
 // lock the content means nothing.
@@ -139,6 +150,9 @@ func (s *Study) claim(
 		return nil, err
 	}
 	lock, err := file.Lock()
+	if errors.Is(err, vfs.ErrLocked) && !share { // nobody else claims cells, but somebody may check them
+		lock, err = awaitChecks(ctx, file)
+	}
 	if err != nil {
 		return nil, err
 	}

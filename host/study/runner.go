@@ -96,16 +96,16 @@ func (r *runner) cell(ctx context.Context, c Cell) (err error) {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	release, err := r.claim(ctx, c, cancel)
-	if release == nil || err != nil {
-		return err
-	}
 	defer func() {
 		if cause := context.Cause(ctx); errors.Is(cause, ErrLocks) {
 			err = errors.Join(err, cause)
 		}
-		err = errors.Join(err, release())
 	}()
+	release, err := r.claim(ctx, c, cancel)
+	if release == nil || err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
 	if r.stateOf(c) == Stale {
 		if err := awaitFree(ctx, r.study.dir(c).Lock()); ctx.Err() != nil {
 			return nil

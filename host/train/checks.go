@@ -118,7 +118,7 @@ func (r *run) checkExtension(previous *config.Config) error {
 	rates := previous.Schedule.Schedule(total)
 	was, is := previous.Method.Method(), r.cfg.Method.Method()
 	rateSteps := r.done.Step
-	if is.Reads(cage.Rule{}).NextRate { // the official variant of the correction
+	if rateSteps > 0 && is.Reads(cage.Rule{}).NextRate { // the official variant of the correction
 		rateSteps++
 	}
 	for t := 1; t <= rateSteps; t++ {

@@ -26,8 +26,6 @@ type sample struct {
 }
 
 func (r *run) prepareMovement() error {
-	r.movement.close()
-	r.movement = nil
 	m := &movement{settings: r.cfg.Diagnostics}
 	m.settings.Tensors = false // unrelated to samples
 	if m.settings.Every == 0 {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -187,6 +188,21 @@ func TestFeedFails(t *testing.T) {
 		if d := <-f.deliveries; errors.Is(d.err, errNoBatch) != (at == 3) {
 			t.Errorf("step %d: %v", at, d.err)
 		}
+	}
+}
+
+// TestFeedCloses: a feed that is closed early loads no more than it had begun.
+func TestFeedCloses(t *testing.T) {
+	var loaded atomic.Int32
+	load := func([][]int32) (*step.Batches, error) {
+		loaded.Add(1)
+		return &step.Batches{}, nil
+	}
+	f := startFeed(numbered{fails: -1}, 1, load, 1, 9)
+	<-f.deliveries
+	f.close()
+	if n := loaded.Load(); n > 3 {
+		t.Errorf("the batches of %d steps were loaded, and one step was done", n)
 	}
 }
 

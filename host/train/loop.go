@@ -1,7 +1,6 @@
 package train
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -254,23 +253,25 @@ func startFeed(source build.Batches, accumulate int, load func([][]int32) (*step
 	go func() {
 		defer close(f.deliveries)
 		for t := first; t <= last; t++ {
+			select {
+			case <-f.stop:
+				return
+			default:
+			}
 			var d delivery
 			list := make([][]int32, accumulate)
 			for i := range list {
-				list[i] = make([]int32, source.BatchLen())
-				index := int64(t-1)*int64(accumulate) + int64(i)
-				d.err = cmp.Or(d.err, source.At(index, list[i]))
+				if d.err == nil {
+					list[i] = make([]int32, source.BatchLen())
+					d.err = source.At(int64(t-1)*int64(accumulate)+int64(i), list[i])
+				}
 			}
 			if d.err == nil {
 				d.targets = source.Finish(list)
 				d.batches, d.err = load(list)
 			}
-			select {
-			case f.deliveries <- d:
-			case <-f.stop:
-				if d.batches != nil {
-					d.batches.Close()
-				}
+			f.deliveries <- d // close receives those that no step takes
+			if d.err != nil {
 				return
 			}
 		}
@@ -278,9 +279,12 @@ func startFeed(source build.Batches, accumulate int, load func([][]int32) (*step
 	return f
 }
 
-// close waits until nothing is being loaded.
+// close waits until nothing is being loaded, and frees what no step has taken.
 func (f *feed) close() {
 	close(f.stop)
-	for range f.deliveries {
+	for d := range f.deliveries {
+		if d.batches != nil {
+			d.batches.Close()
+		}
 	}
 }

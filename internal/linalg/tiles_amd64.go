@@ -15,8 +15,7 @@ func tile256(k int, a, b, c []float64, stride int) {
 	a, b = a[:k*fourRows], b[:k*8]
 	for len(a) >= fourRows && len(b) >= 8 {
 		row := (*[fourRows]float64)(a)
-		x, y := double4(b),
-			double4(b[4:8])
+		x, y := double4(b), double4(b[4:8])
 		v := archsimd.BroadcastFloat64x4(row[0])
 		s0, t0 = v.MulAdd(x, s0), v.MulAdd(y, t0)
 		v = archsimd.BroadcastFloat64x4(row[1])
@@ -48,8 +47,7 @@ func tile256Single(k int, a, b, c []float32, stride int) {
 	a, b = a[:k*fourRows], b[:k*16]
 	for len(a) >= fourRows && len(b) >= 16 {
 		row := (*[fourRows]float32)(a)
-		x, y := single8(b),
-			single8(b[8:16])
+		x, y := single8(b), single8(b[8:16])
 		v := archsimd.BroadcastFloat32x8(row[0])
 		s0, t0 = v.MulAdd(x, s0), v.MulAdd(y, t0)
 		v = archsimd.BroadcastFloat32x8(row[1])

@@ -47,7 +47,7 @@ func (o *outline) read() *Error {
 		case '[', '{':
 			open++
 		case ']', '}':
-			open--
+			open = max(0, open-1) // those in comments and strings may have no partner
 		}
 		if open > maxOpen {
 			o.tooDeep(o.lineAt(i))

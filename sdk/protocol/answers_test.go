@@ -53,12 +53,12 @@ func absmaxValues(bits int64) map[string]*pb.Value {
 
 func lsqValues(levels string) map[string]*pb.Value {
 	return map[string]*pb.Value{"bits": integer(4), "variant": text("lsq"), "form": text("paper"), "levels": text(levels), "granularity": text("tensor"), "scale_dtype": text("f32"),
-		"surrogate": text("straight"), "amplitude": float(0.21), "order": integer(0)}
+		"surrogate": text("straight")}
 }
 
 func muonValues() map[string]*pb.Value {
 	return map[string]*pb.Value{"variant": text("rms_match"), "momentum": float(0.95), "nesterov": toggle(true), "ns_steps": integer(1), "ns_a": float(3.4445),
-		"ns_b": float(-4.775), "ns_c": float(2.0315), "eps": float(1e-7), "rms": float(0.2), "split": text("auto")}
+		"ns_b": float(-4.775), "ns_c": float(2.0315), "eps": float(1e-7), "rms": float(0.2)}
 }
 
 // calls are what a host asks, with the plugins that answer.

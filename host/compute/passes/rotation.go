@@ -35,7 +35,7 @@ func EndingRotation(p *program.Program, output string) int {
 		}
 	}
 	slices.Sort(blocks)
-	for _, b := range slices.Backward(blocks) {
+	for _, b := range slices.Backward(slices.Compact(blocks)) {
 		if newUndoer(p, b).cost(id) == 0 {
 			return b
 		}

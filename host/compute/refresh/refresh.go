@@ -156,6 +156,7 @@ func (r *Refresher) Run(
 			err := p.snapshot(tensors)
 			if err == nil {
 				p.compute(r.Execute)
+				p.in = nil // only its results are needed
 			}
 			return err
 		})

@@ -17,7 +17,7 @@ import (
 
 // Names of the tensors of a graph of jobs, in addition to those that the jobs name.
 const (
-	scalarsName  = "scalars"  // the vector of their scalars
+	ScalarsName  = "scalars"  // the vector of their scalars
 	measuresName = "measures" // the vector of their measures
 )
 
@@ -36,7 +36,7 @@ func graphStage(name string, jobs []Job) Stage {
 		inputs = append(inputs, spec)
 	}
 	return Stage{Name: name, Inputs: inputs, Build: func(in Nodes) Nodes {
-		out, measures := Build(jobs, in, Unpack(in[scalarsName], scalars))
+		out, measures := Build(jobs, in, Unpack(in[ScalarsName], scalars))
 		if len(measures) > 0 {
 			out[measuresName] = graph.Concatenate(measures, 0)
 		}
@@ -55,7 +55,7 @@ func (u *Update) runGraph(t Tensors, scalars Scalars, measures Measures) error {
 		return err
 	}
 	defer vector.Finalize()
-	if err := u.graph.Run(t, Tensors{scalarsName: vector}); err != nil {
+	if err := u.graph.Run(t, Tensors{ScalarsName: vector}); err != nil {
 		return err
 	}
 	if measured := t[measuresName]; measured != nil {
@@ -114,7 +114,7 @@ func ScalarNames(jobs []Job) []string {
 
 // ScalarSpec returns the input specification for the vector of scalars.
 func ScalarSpec(names []string) engine.Spec {
-	return engine.Spec{Name: scalarsName, Shape: shapes.Make(dtypes.Float32, len(names))}
+	return engine.Spec{Name: ScalarsName, Shape: shapes.Make(dtypes.Float32, len(names))}
 }
 
 // Unpack returns the elements of the vector of scalars by name.

@@ -82,7 +82,8 @@ var Columns = func() []string {
 func checkKeys(d *jinja.Dict, table *keyTable, own ...string) (ignored []string, _ error) {
 	for _, name := range d.Keys() {
 		value, _ := d.Get(name)
-		if empty(value) || slices.Contains(slices.Concat(own, table.used, harmlessKeys), name) {
+		if empty(value) || slices.Contains(own, name) || slices.Contains(table.used, name) ||
+			slices.Contains(harmlessKeys, name) {
 			continue
 		}
 		if slices.Contains(mediaKeys, name) {

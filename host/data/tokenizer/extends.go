@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -23,6 +24,9 @@ func Extends(more, base []byte) error {
 		if err := plainjson.Unmarshal(text, &defs[i]); err != nil {
 			return err
 		}
+		m := &defs[i].Model // without what has no effect where it is accepted
+		m.Type, m.Prefix, m.Suffix, m.Dropout = "", nil, nil, nil
+		m.UnkToken = cmp.Or(m.UnkToken, new(string))
 	}
 	a, b := &defs[0], &defs[1]
 	for _, section := range []struct {

@@ -154,7 +154,8 @@ type Plan struct {
 	// Write writes the files into a directory.
 	Write func(ctx context.Context, dir vfs.Path) error
 	// Read calls each with the numbers that the written files represent, under the names in
-	// Tensors. It shares no code with Write.
+	// Tensors. It decodes them by other code than Write; the header of a GGUF file is compared with
+	// the one that was to be written.
 	Read func(dir vfs.Path, each func(name string, values []float32) error) error
 }
 

@@ -62,9 +62,13 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 	}
 	tried := map[string]int{} // index of the type that is tried, by settings and grid
 	chosen := map[string]string{}
-	for again := true; again; { // if a type has changed, earlier weights must be checked with it
+	keys, fits := map[string]string{}, map[string]int{} // of the last check of each weight
+	for again := true; again; {                         // if a type has changed, earlier weights must be checked with it
 		again = false
 		for _, p := range packed {
+			if key, ok := keys[p.name]; ok && fits[p.name] == tried[key] {
+				continue
+			}
 			w, err := s.weight(p.param)
 			if err != nil {
 				return nil, nil, err
@@ -74,6 +78,7 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 				tried[key]++
 				again = true
 			}
+			keys[p.name], fits[p.name] = key, tried[key]
 			if chosen[p.name] = ""; tried[key] < len(types) {
 				chosen[p.name] = types[tried[key]]
 			}

@@ -57,11 +57,7 @@ type Answer struct {
 // NewGrid returns the grid of a matrix from a quantizer's answer for it, and the numbers and groups
 // that the quantizer declares. The values must be the numbers times the scales, bit for bit.
 func NewGrid(a Answer, declared spec.Grid, rows, columns int) (*Grid, error) {
-	numbers := map[int32]float32{}
-	for _, code := range declared.Codes() {
-		numbers[code] = declared.Number(code)
-	}
-	g := &Grid{Levels: cage.NewLevels(numbers), Rows: rows, Columns: columns, Group: columns}
+	g := &Grid{Levels: cage.NewLevels(cage.Numbers(declared)), Rows: rows, Columns: columns, Group: columns}
 	if declared.Group > 0 {
 		g.Group = min(declared.Group, columns)
 	}
@@ -76,6 +72,9 @@ func NewGrid(a Answer, declared spec.Grid, rows, columns int) (*Grid, error) {
 		g.Scales = append(g.Scales, float64(s))
 	}
 	for k, v := range a.Value {
+		if code := a.Codes[k]; !declared.Holds(code) && !(code == 0 && v == 0) {
+			return nil, fmt.Errorf("it has the code %d, which its plugin's grid does not declare", code)
+		}
 		if declared.Number(a.Codes[k])*float32(g.scale(k/columns, k%columns)) != v {
 			return nil, errors.New("its values are not the numbers of its codes times its scales")
 		}

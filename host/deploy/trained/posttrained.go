@@ -40,7 +40,7 @@ type Posttrained struct {
 // Calibration describes the calibration texts of a quantization.
 type Calibration struct {
 	Path   string `json:"path"`
-	SHA256 string `json:"sha256"` // of the tokens, or of the text
+	SHA256 string `json:"sha256"` // of the tokens
 	// Kind is the kind of the data: config.KindText or config.KindChat.
 	Kind string `json:"kind"`
 	// Separate reports whether documents in the same sequence did not attend to each other.

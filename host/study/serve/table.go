@@ -2,7 +2,6 @@ package serve
 
 import (
 	"cmp"
-	"context"
 	"math"
 	"net/http"
 	"net/url"
@@ -52,7 +51,7 @@ type rowView struct {
 // index shows the page of all runs, or its table alone.
 func (s *Server) index(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
-	t, err := s.view(r.Context(), q)
+	t, err := s.view(q)
 	if err != nil {
 		return err
 	}
@@ -64,7 +63,7 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) error {
 
 // view makes the table for a query: q holds words and conditions, sort a column, and all is set if
 // all runs should be listed.
-func (s *Server) view(ctx context.Context, q url.Values) (tableView, error) {
+func (s *Server) view(q url.Values) (tableView, error) {
 	all, err := s.runs()
 	if err != nil {
 		return tableView{}, err

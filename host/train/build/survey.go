@@ -129,7 +129,7 @@ func (p *Programs) Hashes() map[string]string {
 	for _, t := range p.Tensors {
 		add("optimizer of "+t.Name, t.Optimizer.Programs())
 		if t.Executable != "" {
-			hashes["optimizer of "+t.Name+since+": executable"] = t.Executable
+			hashes["optimizer of "+t.Name+": executable"] = t.Executable
 		}
 	}
 	return hashes

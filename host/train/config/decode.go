@@ -291,7 +291,7 @@ func (d *decoder) readPlugin(t table, values map[string]any) *Plugin {
 		selecting = []string{"match", "roles"}
 	case t.key("layers") != nil:
 		selecting = []string{"match", "layers", "from", "to"}
-		hint = `want match, layers, from or to, such as layers = [0, -1]; match = "*" selects everything`
+		hint = `want match or layers, such as layers = [0, -1]; match = "*" selects everything`
 	}
 	given := func(key string) bool { return d.Given(t.path(key)) }
 	if selecting != nil && !slices.ContainsFunc(selecting, given) {

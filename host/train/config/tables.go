@@ -426,8 +426,8 @@ func overrideTable(o *Override, p *Plugin) table {
 	return table{name: "quantizer.overrides", list: true, plugin: p, example: `"absmax"`,
 		sample: overrideSample,
 		doc: "Another quantizer, or none, for some weights and activations, instead of those of the\n" +
-			"tables above. At least one of match, layers, from and to is required. The last matching\n" +
-			"override wins. " + aboutParams,
+			"tables above. At least one of match and layers is required, or, in runs of earlier versions,\n" +
+			"from or to. The last matching override wins. " + aboutParams,
 		keys: append([]schema.Key{
 			{Name: "match", To: &o.Match, Is: schema.Patterns(), Optional: "all",
 				Doc: "names of parameters (weights) and sites (activations); `*` matches any number of " +

@@ -37,7 +37,10 @@ func (w *Writer[E]) Damage() error { return w.damage }
 // never overwritten.
 func Create(path vfs.Path) (*Writer[Record], error) {
 	log, err := jsonlines.Create[Record](path)
-	return &Writer[Record]{log: log}, err
+	if err != nil {
+		return nil, err
+	}
+	return &Writer[Record]{log: log}, nil
 }
 
 // Resume opens the file at path for a run that continues after the given step. Entries of
@@ -50,8 +53,10 @@ func Resume[E Entry](path vfs.Path, step int) (*Writer[E], error) {
 	if err != nil {
 		return nil, err
 	}
-	w.log, err = jsonlines.Continue[E](path, size)
-	return w, err
+	if w.log, err = jsonlines.Continue[E](path, size); err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // find returns the size of the file up to the end of its last entry of at most the given

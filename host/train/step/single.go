@@ -103,7 +103,7 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 		addKeys(have, optimizerKeysName, p.optimizerKeys())
 
 		// Scalars derived from these are computed in float64, as on the host.
-		scalars := update.Unpack(in["scalars"], w.scalars)
+		scalars := update.Unpack(in[update.ScalarsName], w.scalars)
 		if _, read := scalars[cage.InputClip]; read && p.Clip > 0 {
 			norm := graph.Sqrt(sum64(norms))
 			factor := graph.Div(graph.Const(norm.Graph(), p.Clip), graph.AddScalar(norm, clipEpsilon))
@@ -185,7 +185,7 @@ func (c *Compiled) runSingle(s *State, b *Batches, set Settings) (res Result, er
 	if err != nil {
 		return res, err
 	}
-	if t["scalars"], err = engine.Upload(c.dev, values, len(values)); err != nil {
+	if t[update.ScalarsName], err = engine.Upload(c.dev, values, len(values)); err != nil {
 		return res, err
 	}
 	if err := c.addStepInputs(t, set.Step); err != nil {

@@ -28,10 +28,11 @@ def serve(*plugins: Quantizer | Optimizer) -> None:
 
     Print nothing to standard output before: the host reads the first line there as the handshake. Afterwards whatever the
     plugin prints, and what it logs with the module logging, goes to the host's log. When a person starts the plugin it says
-    what it is and exits; with --describe it prints its description.
+    what it is and exits.
     """
-    if "--describe" in sys.argv[1:] or os.environ.get("CAGE_PLUGIN") != COOKIE:
-        sys.exit(_by_hand(plugins, "--describe" in sys.argv[1:]))
+    if os.environ.get("CAGE_PLUGIN") != COOKIE:
+        _by_hand(plugins)
+        sys.exit(1)
     import grpc
 
     logging.basicConfig(handlers=[_Lines()], level=os.environ.get("CAGE_PLUGIN_LOG", "info").upper().replace("TRACE", "DEBUG"))
@@ -50,27 +51,22 @@ def serve(*plugins: Quantizer | Optimizer) -> None:
         server.wait_for_termination()
 
 
-def _by_hand(plugins: tuple[Quantizer | Optimizer, ...], describe: bool) -> int:
-    """Answers a person who started the plugin, and returns the exit status."""
+def _by_hand(plugins: tuple[Quantizer | Optimizer, ...]) -> None:
+    """Answers a person who started the plugin."""
     path = sys.argv[0]
     for p in plugins:
         try:
             p.description.check()
         except ValueError as e:
             print(f"this plugin cannot work: {e}", file=sys.stderr)
-            return 1
+            return
         kind = "quantizer" if isinstance(p, Quantizer) else "optimizer"
-        if describe:
-            print(f"{p.description.name}, kind {kind}\n\n{p.description}")
-        else:
-            print(
-                f"{os.path.basename(path)} is a plugin of cage: the {kind} {p.description.name}. "
-                "The host starts it by itself; name its path in a run's TOML file.",
-                file=sys.stderr,
-            )
-    if not describe:
-        print(f"To see its parameters: cage plugins show {path}, or {path} --describe", file=sys.stderr)
-    return 0 if describe else 1
+        print(
+            f"{os.path.basename(path)} is a plugin of cage: the {kind} {p.description.name}. "
+            "The host starts it by itself; name its path in a run's TOML file.",
+            file=sys.stderr,
+        )
+    print(f"To see its parameters: cage plugins show {path}", file=sys.stderr)
 
 
 def _handlers(plugins: tuple[Quantizer | Optimizer, ...]) -> Any:

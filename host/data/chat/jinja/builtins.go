@@ -27,7 +27,6 @@ var globals = map[string]any{
 	}},
 }
 
-// dict implements dict(mapping, name=value, …).
 // numbers implements range(stop) or range(start, stop, step).
 func numbers(c *call) any {
 	c.bind(1, "start", "stop", "step")
