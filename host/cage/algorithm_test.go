@@ -250,7 +250,7 @@ func TestLambdaEdges(t *testing.T) {
 		{"no steps", m, 1, 0, 0},
 	}
 	for _, tt := range tests {
-		if got := tt.m.Strength(tt.t, tt.total); math.Abs(got-tt.want) > 1e-15 {
+		if got := tt.m.Coefficient(tt.t, tt.total); math.Abs(got-tt.want) > 1e-15 {
 			t.Errorf("%s: λ_%d of %d = %v, want %v", tt.name, tt.t, tt.total, got, tt.want)
 		}
 	}
@@ -261,7 +261,7 @@ func TestLambdaIsMonotoneAndBounded(t *testing.T) {
 		m := CAGE{Form: Decoupled, Lambda: 5, Silence: silence, Ramp: Linear}
 		last := 0.0
 		for step := 1; step <= 1000; step++ {
-			l := m.Strength(step, 1000)
+			l := m.Coefficient(step, 1000)
 			if l < last || l > 5 {
 				t.Fatalf("s=%v: λ_%d = %v after %v", silence, step, l, last)
 			}

@@ -3,6 +3,7 @@ package cage
 import (
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // CAGE is curvature-aware gradient estimation (MLSys 2026): a step along the quantization error
@@ -11,6 +12,9 @@ type CAGE struct {
 	None
 	Form    Form
 	Variant Variant
+	// Strength is S = Σ α_t·λ_t over the run, from which [CAGE.Resolve] computes Lambda; nil: Lambda
+	// is configured. It is for the decoupled form only.
+	Strength *float64
 	// Lambda is the final weight λ ≥ 0.
 	Lambda float64
 	// Silence is the fraction s of the run without correction, 0 ≤ s < 1.
@@ -71,7 +75,8 @@ func (m *CAGE) keys(form func() any) []schema.Key {
 				"(paper), or after the step with the next rate (official)"},
 		{Name: "lambda", To: &m.Lambda, Is: schema.Between(0, 1e6), For: measured,
 			Default: Default.Lambda,
-			Doc:     "strength λ at the end of the ramp, and of ‖P_λ‖; 0: no correction"},
+			Doc: "instead of strength: the weight λ at the end of the ramp, and of ‖P_λ‖; " +
+				"0: no correction. The default is the paper's, and applies without strength"},
 		{Name: "silence", To: &m.Silence, Is: schema.Below(0, 1), For: of, Default: Default.Silence,
 			Doc: "silence ratio s: fraction of the run before the correction starts"},
 		{Name: "ramp", To: &m.Ramp, Is: schema.OneOf(Linear, Constant), For: of, Default: Default.Ramp,
@@ -79,12 +84,12 @@ func (m *CAGE) keys(form func() any) []schema.Key {
 	}
 }
 
-// Strength returns λ_t for the optimizer step t = 1…T with T = total (paper Eq. 6, Algorithm 1).
+// Coefficient returns λ_t for the optimizer step t = 1…T with T = total (paper Eq. 6, Algorithm 1).
 // Steps count from 1 as in the paper; the learning-rate schedule counts from 0.
 //
 // The progress is a single division, so that λ_t is still 0 at t = s·T. After the last step λ_t
 // stays at λ. It is 0 if the form is off, or if total is not positive.
-func (m CAGE) Strength(t, total int) float64 {
+func (m CAGE) Coefficient(t, total int) float64 {
 	if m.Form == Off || total <= 0 {
 		return 0
 	}
@@ -108,7 +113,7 @@ func (m CAGE) Modes() []Mode {
 
 // Mode returns the mode of the form while λ_t > 0.
 func (m CAGE) Mode(at At) Mode {
-	if at.Strength > 0 && len(m.Modes()) > 0 {
+	if at.Coefficient > 0 && len(m.Modes()) > 0 {
 		return Mode(m.Form)
 	}
 	return Idle
@@ -137,22 +142,33 @@ func (m CAGE) residual(s *step, x, y program.Value) (e, αλ program.Value) {
 	case m.Form != Decoupled:
 		return e, αλ
 	case m.Variant == Official: // after the optimizer's step, with the next rate
-		next := s.α // the next rate of an optimizer with its own rates is not known yet
-		if s.rule.Optimizer.Rate == nil {
-			next = s.scaledRate(s.in[InputNextRate])
-		}
-		αλ = next.Mul(s.λ)
+		αλ = m.rate(s).Mul(s.λ)
 		return s.ifFinite(y.Sub(s.quantize(y))), αλ
 	case !s.rule.forwardErrorServes():
-		αλ = s.α.Mul(s.λ)
+		αλ = m.rate(s).Mul(s.λ)
 		return s.ifFinite(x.Sub(s.quantize(x))), αλ
 	}
-	αλ = s.α.Mul(s.λ)
+	αλ = m.rate(s).Mul(s.λ)
 	e = s.finiteForwardError()
 	if s.rule.decaysFirst() {
 		αλ = αλ.Mul(s.decayFactor())
 	}
 	return e, αλ
+}
+
+// rate returns the rate of the decoupled correction: that of the tensor or, with a Strength, that of
+// the schedule, so that tensors with a RateFactor have the same Σ α·λ.
+func (m CAGE) rate(s *step) program.Value {
+	α, scheduled := s.α, s.in[spec.InputRate]
+	// The next rate of an optimizer with its own rates is not known yet.
+	if m.Variant == Official && s.rule.Optimizer.Rate == nil {
+		scheduled = s.in[InputNextRate]
+		α = s.scaledRate(scheduled)
+	}
+	if m.Strength != nil && s.rule.RateFactor != 0 {
+		return scheduled
+	}
+	return α
 }
 
 // forwardErrorServes reports whether e at the decayed point can be computed from e at x_t, which

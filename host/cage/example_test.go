@@ -10,7 +10,7 @@ import (
 func ExampleCAGE() {
 	m := cage.Default
 	for _, t := range []int{1, 900, 925, 950, 1000} {
-		fmt.Printf("t = %4d: λ_t = %.2f\n", t, m.Strength(t, 1000))
+		fmt.Printf("t = %4d: λ_t = %.2f\n", t, m.Coefficient(t, 1000))
 	}
 	// Output:
 	// t =    1: λ_t = 0.00

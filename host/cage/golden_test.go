@@ -32,7 +32,7 @@ func TestScheduleGolden(t *testing.T) {
 		total := table.Int("total")
 		got := make([]float64, total)
 		for i := range got {
-			got[i] = m.Strength(i+1, total)
+			got[i] = m.Coefficient(i+1, total)
 		}
 		table.Close("values", got)
 	}
@@ -88,7 +88,7 @@ func runGoldenSteps(t *testing.T, c golden.Case, run executor, check func(o gold
 		tensors[spec.StatePrefix+s.Name] = reference.Floats(make([]float64, size(s.Shape)), s.Shape...)
 	}
 	for i, step := range c.Expected.List("steps") {
-		lambda := m.Strength(i+1, total)
+		lambda := m.Coefficient(i+1, total)
 		check(step, "lam", []float64{lambda})
 		rule := Rule{Name: "x", Shape: x0.Shape, Optimizer: optProgram, Quantizer: &q, Clip: true, Decay: decay, RateFactor: 1, Method: m, Mode: Mode(m.Form)}
 		p, err := rule.Program()

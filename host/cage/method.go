@@ -10,9 +10,9 @@ import (
 // checkpoints. The methods of this package embed [None], and implement only the parts that they
 // need.
 type Method interface {
-	// Strength returns a scalar that the programs of step t = 1…total read and that records have,
+	// Coefficient returns a scalar that the programs of step t = 1…total read and that records have,
 	// such as λ_t of the correction.
-	Strength(t, total int) float64
+	Coefficient(t, total int) float64
 	// Modes lists the modes that the method needs in addition to Idle; Mode returns the mode of a
 	// step. Each mode is compiled as a separate update of the weights.
 	Modes() []Mode
@@ -54,9 +54,9 @@ const Idle Mode = "off"
 
 // At describes a step of a training.
 type At struct {
-	Step     int     // t, from 1
-	Steps    int     // T
-	Strength float64 // of the method
+	Step        int     // t, from 1
+	Steps       int     // T
+	Coefficient float64 // of the method
 }
 
 // Reads describes the quantization inputs of a weight's update.
@@ -69,8 +69,8 @@ type Reads struct {
 // None adds nothing to the training.
 type None struct{}
 
-// Strength returns 0.
-func (None) Strength(t, total int) float64 { return 0 }
+// Coefficient returns 0.
+func (None) Coefficient(t, total int) float64 { return 0 }
 
 // Modes returns nil: the method has no modes.
 func (None) Modes() []Mode { return nil }

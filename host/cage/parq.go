@@ -63,8 +63,8 @@ func (m *PARQ) keys() []schema.Key {
 	}
 }
 
-// Strength returns the degree of quantization: 1 − ρ, or θ.
-func (m PARQ) Strength(t, total int) float64 {
+// Coefficient returns the degree of quantization: 1 − ρ, or θ.
+func (m PARQ) Coefficient(t, total int) float64 {
 	a, b := m.AnnealStart*float64(total), m.AnnealEnd*float64(total)
 	k := float64(t - 2)
 	switch {

@@ -88,7 +88,7 @@ func TestPARQGolden(t *testing.T) {
 				if !c.Expected.Has("inverse_slope") {
 					continue
 				}
-				if got, want := 1-m.Strength(k+2, total), c.Expected.Array("inverse_slope").Data[k]; math.Abs(got-want) > 1e-12 {
+				if got, want := 1-m.Coefficient(k+2, total), c.Expected.Array("inverse_slope").Data[k]; math.Abs(got-want) > 1e-12 {
 					t.Errorf("k = %d: the inverse slope is %v, want %v", k, got, want)
 				}
 			}

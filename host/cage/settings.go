@@ -59,8 +59,8 @@ func (s Settings) Title() string {
 		NamePARQ: "PARQ", NameOff: "no method"}[s.Name]
 }
 
-// HasStrength reports whether the selected method has a strength that changes from step to step.
-func (s Settings) HasStrength() bool {
+// HasCoefficient reports whether the selected method has a coefficient that changes from step to step.
+func (s Settings) HasCoefficient() bool {
 	return s.Name == NameCAGE || s.Name == NamePARQ
 }
 
@@ -71,8 +71,9 @@ func (s Settings) Own() map[string]any {
 	}
 	own := map[string]any{}
 	for _, k := range s.Keys(func() bool { return true }) {
-		if k.For != nil && k.Belongs(s.Name) {
-			own[k.Name] = k.Value()
+		unused := k.Name == "lambda" && s.CAGE.Strength != nil
+		if v := k.Value(); v != nil && k.For != nil && k.Belongs(s.Name) && !unused {
+			own[k.Name] = v
 		}
 	}
 	return own
@@ -80,7 +81,9 @@ func (s Settings) Own() map[string]any {
 
 // Acts reports whether the method has an effect in a training of quantized weights.
 func (s Settings) Acts() bool {
-	return s.Name != NameOff && (s.Name != NameCAGE || s.CAGE.Form != Off && s.CAGE.Lambda > 0)
+	m := s.CAGE
+	pulls := m.Form != Off && (m.Strength == nil && m.Lambda > 0 || m.Strength != nil && *m.Strength > 0)
+	return s.Name != NameOff && (s.Name != NameCAGE || pulls)
 }
 
 // Keys returns the keys of the table. quantized reports whether any weight is quantized.
@@ -106,7 +109,8 @@ func (s *Settings) Keys(quantized func() bool) []schema.Key {
 			"pass; 0: never"}
 	// A configuration's fingerprint depends on the order of the keys: append new ones.
 	return slices.Concat([]schema.Key{name}, slices.Insert(s.CAGE.keys(form), 1, gradient),
-		[]schema.Key{pareto}, s.LOTION.keys(), s.OsciReset.keys(), s.PARQ.keys())
+		[]schema.Key{pareto}, s.LOTION.keys(), s.OsciReset.keys(), s.PARQ.keys(),
+		[]schema.Key{s.CAGE.strengthKey()})
 }
 
 // Check returns the problems that involve several keys.

@@ -80,6 +80,53 @@ func withoutEffect(cfg *config.Config, programs *build.Programs) (messages []str
 	return messages
 }
 
+// Strengths of the correction outside of this range are warned of: below, it moves weights by less
+// than a twentieth of their quantization error; above, by more than 99 % of it.
+const weakStrength, strongStrength = 0.05, 5
+
+// reportPull logs what the correction does to a weight, and sets r.pull and r.applied.
+func (r *run) reportPull() {
+	m := r.method.CAGE
+	if r.method.Name != cage.NameCAGE || m.Form == cage.Off || len(r.Programs.Weights) == 0 {
+		return
+	}
+	own := slices.ContainsFunc(r.Programs.Tensors, func(t build.TrainedTensor) bool {
+		return t.Optimizer.Rate != nil
+	})
+	switch {
+	case m.Form == cage.Coupled:
+		r.log.Info("the correction is part of the gradient: how far it moves a weight depends on the "+
+			"optimizer", "lambda", m.Lambda)
+		return
+	case own:
+		r.log.Info("the strength of the correction is unknown: the optimizer chooses its learning rate",
+			"lambda", m.Lambda)
+		return
+	}
+	short := func(x float64) string { return fmt.Sprintf("%.3g", x) }
+	p := m.Pull(r.rates)
+	if p.Strength == 0 { // as without a correction
+		return
+	}
+	r.pull = &p
+	for t := 1; t <= r.done.Step; t++ {
+		r.applied += m.PullOf(t, r.rates)
+	}
+	r.log.Info(fmt.Sprintf("the correction removes up to %.2g %% of the quantization error of a "+
+		"weight that nothing else moves", 100*p.Removed), "strength", short(p.Strength), "lambda", short(m.Lambda))
+	set := fmt.Sprintf("method.strength = %v", cage.DefaultStrength)
+	switch {
+	case p.Strength < weakStrength:
+		r.log.Warn("the correction hardly moves weights", "strength", short(p.Strength), "set", set)
+	case p.Largest > 1:
+		r.log.Warn("a step of the correction moves weights past their quantized values",
+			"largest α·λ", short(p.Largest), "set", set)
+	case p.Strength > strongStrength:
+		r.log.Warn("the correction moves weights to their quantized values before the run ends",
+			"strength", short(p.Strength), "set", set)
+	}
+}
+
 // A run can be extended, that is resumed with a larger train.steps, if the steps that are done stay
 // the same: the learning rate and the method's strength and mode follow schedules over all steps,
 // and must have had the values that the longer run gives them. A constant rate allows that at any
@@ -90,7 +137,8 @@ func withoutEffect(cfg *config.Config, programs *build.Programs) (messages []str
 // epoch does not depend on the number of epochs after it.
 var extendableKeys = []string{
 	"train.steps", "schedule.kind", "schedule.warmup", "schedule.floor", "schedule.decay",
-	"schedule.decay_shape", "method.silence", "method.ramp", "train.average_from",
+	"schedule.decay_shape", "method.silence", "method.ramp", "method.strength", "method.lambda",
+	"train.average_from",
 	"method.reset_start", "method.anneal_start", "method.anneal_end", "data.epochs",
 }
 
@@ -116,7 +164,7 @@ func (r *run) checkExtension(previous *config.Config) error {
 			"the average began at step %d, and would have begun at step %d", a.From, b.From)
 	}
 	rates := previous.Schedule.Schedule(total)
-	was, is := previous.Method.Method(), r.cfg.Method.Method()
+	was, is := previous.ResolvedMethod().Method(), r.method.Method()
 	rateSteps := r.done.Step
 	if rateSteps > 0 && is.Reads(cage.Rule{}).NextRate { // the official variant of the correction
 		rateSteps++
@@ -131,9 +179,9 @@ func (r *run) checkExtension(previous *config.Config) error {
 	const fractions = "change the keys of [method] that are fractions of the run so that the steps " +
 		"that are done stay as they were"
 	for t := 1; t <= r.done.Step; t++ {
-		a, b := was.Strength(t, total), is.Strength(t, longer)
-		modeA := was.Mode(cage.At{Step: t, Steps: total, Strength: a})
-		modeB := is.Mode(cage.At{Step: t, Steps: longer, Strength: b})
+		a, b := was.Coefficient(t, total), is.Coefficient(t, longer)
+		modeA := was.Mode(cage.At{Step: t, Steps: total, Coefficient: a})
+		modeB := is.Mode(cage.At{Step: t, Steps: longer, Coefficient: b})
 		// Steps use strengths in float32. In float64 they may differ: a fraction of the run that was
 		// divided by three is not exactly a third.
 		switch different := float32(a) != float32(b); {

@@ -3,6 +3,7 @@ package train_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ func TestExtendedRun(t *testing.T) {
 	testlevel.Long(t, "trains several runs")
 	for name, c := range map[string]struct{ short, long []string }{
 		"constant": {
-			[]string{"train.steps=6", `schedule={kind="constant", rate=3e-3}`, `method={silence=0.5, ramp="constant"}`},
+			[]string{"train.steps=6", `schedule={kind="constant", rate=3e-3}`, `method={lambda=2.0, silence=0.5, ramp="constant"}`},
 			[]string{"train.steps=12", "method.silence=0.25"},
 		},
 		// 0.3·4 and 0.1·12 are not the same in 64 bits, nor are the strengths of step 4.
@@ -77,12 +78,30 @@ func TestExtendedByEpochs(t *testing.T) {
 // steps, also in the official form, which uses the rate of the next step as well.
 func TestExtendedBeforeItsDecay(t *testing.T) {
 	cfg := testrun.Config(t, "train.steps=10", `schedule={kind="wsd", rate=3e-3, warmup=2, decay=0.3}`,
-		`method={silence=0.0, ramp="constant", variant="official"}`)
+		`method={lambda=2.0, silence=0.0, ramp="constant", variant="official"}`)
 	runParts(t, cfg, 6)
 	testrun.Train(t, testrun.Again(t, cfg, "train.steps=20"), train.Options{Resume: true})
 	whole := testrun.Elsewhere(t, cfg, "train.steps=20")
 	testrun.Train(t, whole, train.Options{})
 	testrun.SameRun(t, "extended, and whole", cfg.Train.Out, whole.Train.Out)
+}
+
+// A run with a strength can be extended while its correction has not begun. The longer run has
+// another λ, and the same strength.
+func TestExtendedWithItsStrength(t *testing.T) {
+	cfg := testrun.Config(t, "train.steps=8", "train.log_every=1", `schedule={kind="constant", rate=3e-3}`,
+		`method={strength=0.5, silence=0.75}`)
+	runParts(t, cfg, 6)
+	long := []string{"train.steps=12", "method.silence=0.5"}
+	testrun.Train(t, testrun.Again(t, cfg, long...), train.Options{Resume: true})
+	whole := testrun.Elsewhere(t, cfg, long...)
+	testrun.Train(t, whole, train.Options{})
+	testrun.SameRun(t, "extended, and whole", cfg.Train.Out, whole.Train.Out)
+	list := records(t, cfg.Train.Out)
+	last := list[len(list)-1]
+	if last.Strength == nil || math.Abs(float64(*last.Strength)-0.5) > 1e-12 {
+		t.Errorf("the last record has the strength %v, want 0.5", last.Strength)
+	}
 }
 
 // An extension that would have changed a step that is done is refused, with the key and the

@@ -99,7 +99,7 @@ func trainAsTorch(t *testing.T, ref torchLosses, v torchVariant) []float64 {
 	var losses []float64
 	for i := range tr.Steps {
 		res, err := c.Step(state, [][]int32{tokens(i)}, step.Settings{
-			Step: i + 1, Rate: tr.LR, NextRate: tr.LR, Lambda: cfg.Method.CAGE.Strength(i+1, tr.Steps),
+			Step: i + 1, Rate: tr.LR, NextRate: tr.LR, Lambda: cfg.Method.CAGE.Coefficient(i+1, tr.Steps),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -34,12 +34,12 @@ quantizer = { plugin = "quest" }
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &run{cfg: cfg, rates: cfg.Schedule.Schedule(cfg.Train.Steps), Programs: &build.Programs{Weights: map[string]spec.Quantizer{"w": {}}}}
+	return &run{cfg: cfg, rates: cfg.Schedule.Schedule(cfg.Train.Steps), method: cfg.ResolvedMethod(), Programs: &build.Programs{Weights: map[string]spec.Quantizer{"w": {}}}}
 }
 
 // TestSettings: schedules count all steps, the optimizer its own updates.
 func TestSettings(t *testing.T) {
-	r := runOf(t)
+	r := runOf(t, "method.lambda=2.0")
 	r.done = provenance.Progress{Step: 94, Skipped: 3}
 	s := r.settings(95)
 	if s.Step != 92 {

@@ -27,6 +27,7 @@ func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 	for _, message := range withoutEffect(r.cfg, r.Programs) {
 		r.log.Warn(message)
 	}
+	r.reportPull()
 	if a := r.cfg.Train.Averaging(); a != nil {
 		r.log.Info("validation losses, samples and exports use averaged weights",
 			"train.average", r.cfg.Train.Average, "from step", a.From)
@@ -124,6 +125,9 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 		return err
 	}
 	r.done.Step++
+	if r.pull != nil {
+		r.applied += r.method.CAGE.PullOf(t, r.rates)
+	}
 	r.done.Tokens += next.targets
 	r.done.Seconds += (time.Since(began) - res.Overhead).Seconds()
 	if len(res.FailedRefreshes) > 0 {
@@ -194,12 +198,11 @@ func (r *run) evaluates(t int) bool {
 // settings returns the settings of step t. Schedules count all steps; the optimizer counts its
 // updates, and skipped steps have none.
 func (r *run) settings(t int) step.Settings {
-	m := r.cfg.Method.Method()
 	set := step.Settings{
 		Step: t - r.done.Skipped, Steps: r.cfg.Train.Steps,
 		Rate: r.rates.Rate(t - 1), NextRate: r.rates.Rate(t),
-		Lambda:     m.Strength(t, r.cfg.Train.Steps),
-		Statistics: r.logs(t), ParetoLambda: r.cfg.Method.CAGE.Lambda,
+		Lambda:     r.method.Method().Coefficient(t, r.cfg.Train.Steps),
+		Statistics: r.logs(t), ParetoLambda: r.method.CAGE.Lambda,
 	}
 	if len(r.Programs.Weights) == 0 { // there is nothing to correct
 		set.Lambda = 0

@@ -67,7 +67,7 @@ func (r *run) report(set step.Settings, res step.Result, sampled *sample) error 
 }
 
 func (r *run) newRecord(losses metrics.Record, rate metrics.Number,
-	strength float64) metrics.Record {
+	coefficient float64) metrics.Record {
 	done := r.done
 	rec := metrics.Record{
 		Step: done.Step, LR: rate,
@@ -77,9 +77,12 @@ func (r *run) newRecord(losses metrics.Record, rate metrics.Number,
 	}
 	switch {
 	case r.cfg.Method.Name == cage.NameCAGE:
-		rec.Lambda = metrics.Some(strength)
-	case r.cfg.Method.HasStrength():
-		rec.Strength = metrics.Some(strength)
+		rec.Lambda = metrics.Some(coefficient)
+		if r.pull != nil {
+			rec.Strength = metrics.Some(r.applied)
+		}
+	case r.cfg.Method.HasCoefficient():
+		rec.Strength = metrics.Some(coefficient)
 	}
 	return rec
 }
@@ -172,9 +175,13 @@ func (r *run) summary() *metrics.Summary {
 	if name == cage.NameCAGE && c.Method.CAGE.Form == cage.Off {
 		name = cage.NameOff
 	}
+	settings := r.method.Own()
+	if r.pull != nil {
+		settings["strength"], settings["lambda"] = r.pull.Strength, r.method.CAGE.Lambda
+	}
 	return &metrics.Summary{
 		Name: filepath.Base(c.Train.Out), Dir: c.Train.Out,
-		Method: name, Settings: c.Method.Own(), Counts: r.done.Counts,
+		Method: name, Settings: settings, Counts: r.done.Counts,
 		Parameters:   int64(architecture.CountParams(r.model.Params(), nil)),
 		NonEmbedding: int64(architecture.NonEmbedding(r.model.Params())),
 		Steps:        r.done.Step, TotalSteps: c.Train.Steps,

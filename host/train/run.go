@@ -143,6 +143,9 @@ type run struct {
 	data    *build.Data // nil for a problem without data
 	model   model.Model
 	rates   cage.Schedule
+	method  cage.Settings // resolved
+	pull    *cage.Pull    // of the decoupled correction; nil if there is none, or its rates are unknown
+	applied float64       // Σ α_t·λ_t of the steps done
 	batches build.Batches
 	build.Built
 
@@ -192,7 +195,7 @@ func (r *run) prepare(ctx context.Context) error {
 	if r.model, err = build.Model(r.cfg); err != nil {
 		return err
 	}
-	r.rates = r.cfg.Schedule.Schedule(r.cfg.Train.Steps)
+	r.rates, r.method = r.cfg.Schedule.Schedule(r.cfg.Train.Steps), r.cfg.ResolvedMethod()
 	if r.batches, err = build.OpenBatches(r.cfg, r.model, r.data); err != nil {
 		return err
 	}

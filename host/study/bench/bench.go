@@ -134,7 +134,7 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	}
 	list, configured := []variant{{Plain, plan, 0}}, 0
 	if correctable && len(plan.Weights) > 0 {
-		list = append(list, variant{WithCAGE, plan, cfg.Method.CAGE.Lambda})
+		list = append(list, variant{WithCAGE, plan, cfg.ResolvedMethod().CAGE.Lambda})
 		if isCAGE && cfg.Method.CAGE.Form != cage.Off {
 			configured = 1
 		}

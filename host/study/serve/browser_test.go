@@ -211,7 +211,7 @@ func TestAxes(t *testing.T) {
 	b.Want("short labels that are not cut", testbrowser.Eval[bool](b, `(`+width+`)("Floating-point operations of the model per second", 216) <= 216`), true)
 	b.Want("the font of a short label", testbrowser.Eval[string](b, `fitted("Loss", 216)`), "12px system-ui, sans-serif")
 	shown := `[...document.querySelectorAll("#charts .u-over")].map((o) => o.getAttribute("aria-label").split(" over ")[0]).join("; ")`
-	b.Want("the labels", testbrowser.Eval[string](b, shown), "Loss, nats per token; nats per token; nats per token; Strength of the correction, λ; fraction; Floating-point operations of the model per second")
+	b.Want("the labels", testbrowser.Eval[string](b, shown), "Loss, nats per token; nats per token; nats per token; Weight of the correction, λ; fraction; Floating-point operations of the model per second")
 }
 
 // TestRenewedInABrowser: all parts of a page follow the files, also where a run is replaced by another one.

@@ -30,7 +30,7 @@ plugin = "quest"
 	quantized := architecture.CountParams(m.Params(), func(p architecture.Param) bool { return p.Quantized })
 	fmt.Printf("%d of %d parameters are quantized\n", quantized, architecture.CountParams(m.Params(), nil))
 	cage := cfg.Method.CAGE
-	fmt.Printf("%s, λ at the end: %v\n", cage.Form, cage.Strength(cfg.Train.Steps, cfg.Train.Steps))
+	fmt.Printf("%s, λ at the end: %v\n", cage.Form, cage.Coefficient(cfg.Train.Steps, cfg.Train.Steps))
 	// Output:
 	// 20480 of 37088 parameters are quantized
 	// decoupled, λ at the end: 5

@@ -64,6 +64,7 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		}
 	}
 	groups := map[string]string{} // group of each table
+	method := cfg.ResolvedMethod().Method()
 	for _, t := range programs.Tensors {
 		if groups[t.Table] == "" {
 			groups[t.Table] = fmt.Sprint(len(groups) + 1)
@@ -77,7 +78,13 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 			rule.Average = t.average(cfg)
 		}
 		if q, ok := programs.Weights[t.Name]; ok {
-			rule.Quantizer, rule.Weight, rule.Method = &q, original[t.Name], cfg.Method.Method()
+			rule.Quantizer, rule.Weight, rule.Method = &q, original[t.Name], method
+			if cfg.Method.CAGE.Strength != nil && t.Optimizer.Rate != nil {
+				e := cfg.ErrorAt("method.strength", "no λ can be computed for it: the optimizer of %s "+
+					"chooses its learning rate while it trains", t.Name)
+				e.Hint = "want method.lambda instead"
+				return plan, e
+			}
 		}
 		plan.Rules = append(plan.Rules, rule)
 		if t.RefreshDelay > 0 {

@@ -73,7 +73,11 @@ func surveyKey(cfg *config.Config) (string, error) {
 		c.Data.Seed, c.Schedule = 0, cage.ScheduleSettings{}
 	}
 	c.Diagnostics, c.Device = cage.Diagnostics{}, config.Device{Count: c.Device.Count}
-	c.Method.CAGE.Lambda, c.Method.CAGE.Silence = 0, 0
+	m := &c.Method.CAGE
+	m.Lambda, m.Silence = 0, 0
+	if m.Strength != nil {
+		m.Strength = new(float64)
+	}
 	text, err := json.Marshal(&c)
 	return string(text), err
 }

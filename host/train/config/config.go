@@ -91,6 +91,14 @@ func (c *Config) Changed(change func(*Config) error) (*Config, error) {
 	return &out, change(&out)
 }
 
+// ResolvedMethod returns the settings of [method] with the λ that gives the correction its strength
+// in a run of Train.Steps.
+func (c *Config) ResolvedMethod() cage.Settings {
+	m := c.Method
+	m.CAGE = m.CAGE.Resolve(c.Schedule.Schedule(c.Train.Steps))
+	return m
+}
+
 // Untrained reports whether train.steps is 0: the run only holds an imported model.
 func (c *Config) Untrained() bool { return c.untrained }
 
@@ -103,7 +111,11 @@ func (c *Config) WithoutTraining(out string) *Config {
 		c.Data.Train, c.Data.Mixture, c.Data.TrainSHA256 = nil, nil, ""
 		c.Train.Distillation, c.Quantizer = Distillation{}, last
 		c.Train.Average, c.Train.AverageDecay, c.Train.AverageFrom = averageOff, defaultAverageDecay, 0
-		c.Method.Name, c.Method.CAGE.Form = cage.NameOff, cage.Off
+		m := &c.Method
+		m.Name, m.CAGE.Form = cage.NameOff, cage.Off
+		if m.CAGE.Strength != nil {
+			m.CAGE.Strength, m.CAGE.Lambda = nil, cage.Default.Lambda
+		}
 		return nil
 	})
 	return held

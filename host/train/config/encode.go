@@ -365,6 +365,8 @@ func (t table) applies(k schema.Key, c *Config) bool {
 	switch {
 	case c.untrained && c.trains(t.name):
 		return false
+	case t.path(k.Name) == "method.lambda" && c.Method.CAGE.Strength != nil:
+		return false // λ follows from the strength
 	case t.name == distillationTable && c.Train.Distillation.Teacher == "":
 		return false
 	case t.path(k.Name) == "train.steps" && c.Data.Kind == KindChat && c.Train.Steps == 0:

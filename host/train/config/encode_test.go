@@ -78,6 +78,11 @@ func randomFile(r *rand.Rand) string {
 			if !k.Belongs(selected) || k.Name == "name" && t.name == "method" {
 				continue
 			}
+			decoupled := !strings.Contains(b.String(), "\nform = ") ||
+				strings.Contains(b.String(), "\nform = \"decoupled\"")
+			if k.Name == "strength" && (!decoupled || strings.Contains(b.String(), "\nlambda = ")) {
+				continue
+			}
 			if value := randomValue(r, t, k); value != "" {
 				fmt.Fprintf(&b, "%s = %s\n", k.Name, value)
 			}

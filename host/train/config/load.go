@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"reflect"
 	"slices"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/internal/plaintoml"
@@ -53,7 +55,7 @@ func resolve(doc *plaintoml.Document, text []byte, overrides []string) (*Config,
 	}
 	d := newDecoder(doc)
 	for _, text := range overrides {
-		d.changed(doc.Override(text))
+		d.change(func() *plaintoml.Error { return doc.Override(text) })
 	}
 	return d.result()
 }
@@ -70,17 +72,33 @@ func Resolve(doc *plaintoml.Document, settings []plaintoml.Setting,
 		settings = append(slices.Clone(settings), plaintoml.Setting{Key: initKey, Value: initial.Dir})
 	}
 	for _, s := range settings {
-		d.changed(doc.Set(s))
+		d.change(func() *plaintoml.Error { return doc.Set(s) })
 	}
 	return d.result()
 }
 
-// changed finishes a change of the document, and records the problem with it, if there is one.
-func (d *decoder) changed(problem *plaintoml.Error) {
-	if problem != nil {
+// change changes the document, and records the problem with it, if there is one. A setting of
+// method.strength replaces lambda, and settings of lambda and of another form replace strength.
+func (d *decoder) change(apply func() *plaintoml.Error) {
+	method, _ := d.raw("method").(map[string]any)
+	before := maps.Clone(method)
+	if problem := apply(); problem != nil {
 		d.Errs = append(d.Errs, problem)
 	}
 	d.expandShort()
+	method, _ = d.raw("method").(map[string]any)
+	isNew := func(key string) bool {
+		value, found := method[key]
+		old, was := before[key]
+		return found && !(was && reflect.DeepEqual(value, old))
+	}
+	form := isNew("form") && method["form"] != string(cage.Decoupled)
+	switch strength, lambda := isNew("strength"), isNew("lambda"); {
+	case strength && !lambda:
+		delete(method, "lambda")
+	case !strength && (lambda || form):
+		delete(method, "strength")
+	}
 }
 
 // result decodes the changed document. It fails if a change has failed.
@@ -103,6 +121,7 @@ func (c *Config) CheckSteps() error {
 	if p, found := c.Schedule.Problem(c.Train.Steps); found {
 		list = append(list, p)
 	}
+	list = append(list, c.strengthProblems()...)
 	if len(list) > 0 {
 		e := c.ErrorAt(list[0].Key, "found %s", list[0].Found)
 		e.Hint = list[0].Hint

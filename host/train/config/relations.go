@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -36,6 +37,7 @@ func (d *decoder) relations() {
 	}
 	d.problems(c.Train.averageProblems())
 	d.problems(c.Method.Check())
+	d.strength()
 	d.problems(c.Device.check(c.Train.Batch))
 	if language && !c.untrained && len(c.Data.Mixture) > 0 && d.Given("data.train") {
 		d.Report("data.mixture", "found beside data.train", "want one of them")
@@ -65,6 +67,42 @@ func (d *decoder) relations() {
 	if !language {
 		c.Train.Batch = 1
 	}
+}
+
+// strength checks method.strength, and sets its default.
+func (d *decoder) strength() {
+	const key = "method.strength"
+	c := d.cfg
+	m := &c.Method.CAGE
+	decoupled := c.Method.Name == cage.NameCAGE && m.Form == cage.Decoupled && !c.untrained
+	switch given := m.Strength != nil; {
+	case given && d.Given("method.lambda"):
+		d.Report(key, "found beside method.lambda", "want one of them: λ follows from strength")
+	case given && d.Given("method.form") && m.Form != cage.Decoupled:
+		hint := `leave strength out, or set method.form = "decoupled"`
+		if m.Form == cage.Coupled {
+			hint = "want method.lambda: in the gradient, the optimizer decides how far the correction " +
+				`moves a weight; or method.form = "decoupled"`
+		}
+		d.Report(key, fmt.Sprintf("found with method.form = %q", m.Form), hint)
+	case !decoupled: // no weight is quantized
+		m.Strength = nil
+	case !given && !d.Given("method.lambda"):
+		s := cage.DefaultStrength
+		m.Strength, m.Lambda = &s, 0
+	}
+	d.problems(c.strengthProblems())
+}
+
+// strengthProblems reports a strength that no λ gives. The number of steps is 0 while it is unknown.
+func (c *Config) strengthProblems() (out schema.Problems) {
+	if _, found := c.Schedule.Problem(c.Train.Steps); found || c.Train.Steps == 0 {
+		return nil
+	}
+	out.Unless(!math.IsInf(c.ResolvedMethod().CAGE.Lambda, 1), schema.Problem{Key: "method.strength",
+		Found: "a learning rate of 0 in all steps of the correction",
+		Hint:  "want a smaller method.silence, or a schedule.floor above 0"})
+	return out
 }
 
 // conversations checks the keys that only one kind of data has.

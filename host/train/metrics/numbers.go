@@ -96,7 +96,7 @@ var names = map[string]struct{ label, tag string }{
 	"memory_bytes":      {"memory, bytes", "speed/memory, bytes"},
 	"seconds":           {"seconds of training", "speed/seconds"},
 	"lambda":            {"λ", "correction/λ"},
-	"strength":          {"strength of a method other than CAGE", "correction/strength of the method"},
+	"strength":          {"strength of the correction so far, Σ α·λ", "correction/strength so far"},
 	"avg_err_norm":      {"mean norm of x − Q(x) of a weight", "correction/mean norm of x − Q(x)"},
 	"avg_corr_norm": {"mean norm of the correction of a weight",
 		"correction/mean norm of λ(x − Q(x))"},
@@ -146,5 +146,5 @@ func Short(x float64) string {
 
 // Configured reports whether a number of a summary, of any version, repeats the configuration.
 func Configured(name string) bool {
-	return slices.Contains([]string{"total_steps", "lambda", "silence"}, name)
+	return slices.Contains([]string{"total_steps", "lambda", "silence", "strength"}, name)
 }

@@ -1,0 +1,71 @@
+package cage
+
+import (
+	"math"
+
+	"github.com/cage-qat/cage/internal/schema"
+)
+
+// DefaultStrength is S of the paper's pre-training runs of 50 to 800 million parameters with a
+// floor of 0.1, λ = 2 and s = 0.9.
+const DefaultStrength = 0.24
+
+func (m *CAGE) strengthKey() schema.Key {
+	return schema.Key{Name: "strength", To: &m.Strength, Is: schema.Between(0, 1e3),
+		For:      []string{NameCAGE},
+		Optional: "`0.24` in the decoupled form; none with lambda",
+		Doc: "strength S of the correction: λ is chosen so that Σ α·λ over the run is S, whatever " +
+			"the rates and the number of steps; a weight that nothing else moves keeps the share " +
+			"e^(−S) of its quantization error. Tensors with a rate of their own " +
+			"([[optimizer.groups]]) have the same S"}
+}
+
+// Pull describes what the decoupled correction does in a run to a weight that nothing else moves.
+type Pull struct {
+	Strength float64 // S = Σ α_t·λ_t
+	// Removed is the share of the weight's error e = x − Q(x) that is removed, as long as Q(x) does
+	// not change: 1 − Π(1 − α_t·λ_t), about 1 − e^(−S).
+	Removed float64
+	// Largest is the largest α_t·λ_t. Above 1, a step moves the weight past Q(x).
+	Largest float64
+}
+
+// Pull returns what the correction does under a schedule.
+func (m CAGE) Pull(rates Schedule) Pull {
+	p, left := Pull{}, 1.0
+	for t := 1; t <= rates.Total; t++ {
+		αλ := m.PullOf(t, rates)
+		p.Strength += αλ
+		p.Largest = max(p.Largest, αλ)
+		left *= 1 - αλ
+	}
+	p.Removed = 1 - math.Abs(left)
+	return p
+}
+
+// PullOf returns α_t·λ_t of step t = 1…T, the share of e that the step removes.
+func (m CAGE) PullOf(t int, rates Schedule) float64 {
+	λ := m.Coefficient(t, rates.Total)
+	switch {
+	case λ == 0:
+		return 0
+	case m.Variant == Official: // see [Official]
+		return rates.Rate(t) * λ
+	}
+	return rates.Rate(t-1) * λ
+}
+
+// Resolve returns the settings with the λ for which the correction has its Strength under a
+// schedule; unchanged if λ is configured. λ is infinite if the rate is 0 at every step of the
+// correction.
+func (m CAGE) Resolve(rates Schedule) CAGE {
+	if m.Strength == nil {
+		return m
+	}
+	m.Lambda = 1
+	m.Lambda = *m.Strength / m.Pull(rates).Strength
+	if *m.Strength == 0 {
+		m.Lambda = 0
+	}
+	return m
+}

@@ -1,0 +1,75 @@
+package config
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/cage"
+)
+
+const quantized = "[quantizer.weights]\nplugin = \"quest\"\n"
+
+// The strength is the default of the decoupled form. A λ takes its place, and later settings take
+// the place of those before.
+func TestStrength(t *testing.T) {
+	lambda := func(c *Config) float64 { return c.ResolvedMethod().CAGE.Lambda }
+	for _, c := range []struct {
+		text      string
+		overrides []string
+		strength  float64 // NaN: none
+	}{
+		{quantized, nil, cage.DefaultStrength},
+		{quantized + "[method]\nlambda = 2.0\n", nil, math.NaN()},
+		{quantized + "[method]\nstrength = 1.5\n", nil, 1.5},
+		{quantized + "[method]\nstrength = 0\n", nil, 0},
+		{quantized + "[method]\nform = \"coupled\"\n", nil, math.NaN()},
+		{quantized + "[method]\nname = \"lotion\"\n", nil, math.NaN()},
+		{"[method]\nstrength = 1.5\n", nil, math.NaN()}, // no weight is quantized
+		{quantized + "[method]\nlambda = 2.0\n", []string{"method.strength=0.5"}, 0.5},
+		{quantized + "[method]\nstrength = 1.5\n", []string{"method.lambda=2.0"}, math.NaN()},
+		{quantized + "[method]\nstrength = 1.5\n", []string{"method.form=\"off\""}, math.NaN()},
+		{quantized + "[method]\nstrength = 1.5\n", []string{"method.form=\"decoupled\""}, 1.5},
+		{quantized, []string{"method.lambda=3", "method.strength=0.75"}, 0.75},
+	} {
+		cfg, err := Parse("test.toml", []byte(small+c.text), c.overrides)
+		if err != nil {
+			t.Errorf("%s%v: %v", c.text, c.overrides, err)
+			continue
+		}
+		got := math.NaN()
+		if s := cfg.Method.CAGE.Strength; s != nil {
+			got = *s
+		}
+		if got != c.strength && !(math.IsNaN(got) && math.IsNaN(c.strength)) {
+			t.Errorf("%s%v has the strength %v, want %v", c.text, c.overrides, got, c.strength)
+		}
+		pull := cfg.ResolvedMethod().CAGE.Pull(cfg.Schedule.Schedule(cfg.Train.Steps)).Strength
+		if c.strength > 0 && math.Abs(pull-c.strength) > 1e-12 || c.strength == 0 && lambda(cfg) != 0 {
+			t.Errorf("%s%v: λ = %v has the strength %v", c.text, c.overrides, lambda(cfg), pull)
+		}
+		roundTrip(t, cfg)
+	}
+}
+
+func TestStrengthProblems(t *testing.T) {
+	for text, want := range map[string]string{
+		"[method]\nstrength = 0.5\nlambda = 2.0\n":           "method.strength: found beside method.lambda; want one of them",
+		"[method]\nstrength = 0.5\nform = \"off\"\n":         `method.strength: found with method.form = "off"; leave strength out`,
+		"[method]\nstrength = 0.5\nform = \"coupled\"\n":     `method.strength: found with method.form = "coupled"; want method.lambda`,
+		"[method]\nstrength = -0.5\n":                        "method.strength: found the float -0.5; want a number from 0 to 1000",
+		"[method]\nstrength = nan\n":                         "method.strength: found the float nan; want a number from 0 to 1000",
+		"[method]\nname = \"lotion\"\nstrength = 0.5\n":      `method.strength: a key of method.name = "cage"`,
+		"[method]\nstrength = 0.5\nsilence = 0.999\n":        "",
+		"[method]\nsilence = 0.999999\nstrength = 0.5\n#0\n": "method.strength: found a learning rate of 0 in all steps of the correction; want a smaller method.silence",
+	} {
+		base := small
+		if strings.HasSuffix(text, "#0\n") {
+			base = strings.Replace(small, "rate", "kind = \"linear\"\nfloor = 0.0\nrate", 1)
+		}
+		_, err := Parse("test.toml", []byte(base+quantized+text), nil)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}

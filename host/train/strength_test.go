@@ -1,0 +1,112 @@
+package train_test
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/internal/testing/testrun"
+)
+
+const fineTuningRate = `schedule={kind="constant", rate=1e-4}`
+
+// A strength trains as the λ that it resolves to, bit by bit.
+func TestStrengthIsLambda(t *testing.T) {
+	for _, variant := range []string{"paper", "official"} {
+		cfg := testrun.Config(t, "train.steps=20", "train.log_every=1",
+			fmt.Sprintf("method={strength=0.5, silence=0.5, variant=%q}", variant))
+		testrun.Train(t, cfg, train.Options{})
+		λ := cfg.ResolvedMethod().CAGE.Lambda
+		other := testrun.Elsewhere(t, cfg, fmt.Sprintf("method.lambda=%v", λ))
+		testrun.Train(t, other, train.Options{})
+		testrun.SameRun(t, variant, cfg.Train.Out, other.Train.Out)
+		list := records(t, cfg.Train.Out)
+		if s := list[len(list)-1].Strength; s == nil || math.Abs(float64(*s)-0.5) > 1e-12 {
+			t.Errorf("the strength at the end is %v, want 0.5", s)
+		}
+	}
+}
+
+// The relative error of a weight that nearly stands still falls by e^(−S), whatever the rate of its
+// group. The rate is so low that only the correction moves the weights.
+func TestStrengthOfGroups(t *testing.T) {
+	cfg := testrun.Config(t, "train.steps=40", "train.log_every=1", "train.weight_decay=0.0",
+		`schedule={kind="constant", rate=1e-9}`, `quantizer={weights={plugin="absmax", granularity="tensor", bits=4}}`,
+		"method={strength=1.0, silence=0.5}", "diagnostics.tensors=true",
+		`optimizer={plugin="sgd", momentum=0.0, groups=[{match="*qkv*", rate=0.1}, {match="*down*", rate=7.0}]}`)
+	testrun.Train(t, cfg, train.Options{})
+	list := slices.DeleteFunc(records(t, cfg.Train.Out), func(r metrics.Record) bool { return r.Weights == nil })
+	first, last := list[0], list[len(list)-1]
+	seen := map[string]bool{}
+	for name, w := range first.Weights {
+		if w.ErrorRel == nil || *w.ErrorRel == 0 { // not quantized
+			continue
+		}
+		ratio := math.Sqrt(float64(*last.Weights[name].ErrorRel) / float64(*w.ErrorRel))
+		// The last record is from before the last step, whose α·λ is about 1/10.
+		if math.Abs(math.Log(ratio)+1) > 0.15 {
+			t.Errorf("%s keeps %v of its error, want about e^−1", name, ratio)
+		}
+		seen[name] = true
+	}
+	if len(seen) < 4 {
+		t.Errorf("measured only %v", seen)
+	}
+}
+
+// A strength needs rates that are known before the run.
+func TestStrengthWithoutRates(t *testing.T) {
+	finder, err := plugin.NewFinder() // which builds it
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe, err := finder.Find(t.Context(), filepath.Join("..", "..", "examples", "plugins", "prodigy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := testrun.Config(t, "train.steps=4", fmt.Sprintf("optimizer={plugin=%q}", exe.Path), "method={strength=0.5}")
+	_, err = train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})
+	if err == nil || !strings.Contains(err.Error(), "chooses its learning rate while it trains; want method.lambda") {
+		t.Errorf("with an optimizer that chooses its rate: %v", err)
+	}
+}
+
+// Every run says what its correction does, and warns of one that does nothing or too much.
+func TestStrengthIsReported(t *testing.T) {
+	messages := func(cfg *config.Config) string {
+		var log strings.Builder
+		testrun.Train(t, cfg, train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Info})})
+		return log.String()
+	}
+	short := []string{"train.steps=10", fineTuningRate}
+	for _, c := range []struct {
+		settings []string
+		want     []string
+	}{
+		{[]string{"method={silence=0.5}"}, []string{"[INFO]", "removes up to 22 % of the quantization error", "strength=0.24"}},
+		{[]string{"method={lambda=2.0}"}, []string{"[WARN]", "hardly moves weights: strength=0.0002", `set="method.strength = 0.24"`}},
+		{[]string{"method={strength=9.0, silence=0.0}"}, []string{"[WARN]", "past their quantized values"}},
+		{[]string{"method={strength=6.0, silence=0.0}", "train.steps=30"}, []string{"[WARN]", "before the run ends: strength=6"}},
+		{[]string{`method={form="coupled", lambda=0.1}`}, []string{"part of the gradient", "lambda=0.1"}},
+		{[]string{`method={form="off"}`}, nil},
+	} {
+		got := messages(testrun.Config(t, append(short, c.settings...)...))
+		for _, want := range c.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%v: want %q in\n%s", c.settings, want, got)
+			}
+		}
+		if c.want == nil && strings.Contains(got, "correction") {
+			t.Errorf("%v: the correction is mentioned in\n%s", c.settings, got)
+		}
+	}
+}
