@@ -31,6 +31,7 @@ func (t *Model) Export() (*export.Model, error) {
 	m := &export.Model{Settings: settings, Params: t.built.Compiled.Plan().Model.Params(),
 		Latent: t.latent, Quantized: t.quantized}
 	for _, o := range []struct{ role, what string }{
+		{config.RoleActivations, "activations"},
 		{config.RoleKeys, "the keys of attention"}, {config.RoleValues, "the values of attention"},
 		{config.RoleQueries, "the queries of attention"}, {config.RoleHead, "the input of the head"},
 	} {
