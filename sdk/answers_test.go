@@ -15,6 +15,7 @@ import (
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/client"
+	"github.com/cage-qat/cage/sdk/internal/wire"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -39,7 +40,7 @@ func (replay) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallO
 // optimizerAnswer is what the SDK sends for an optimizer's programs.
 func optimizerAnswer(t testing.TB, o spec.Optimizer) *pb.ProgramResponse {
 	t.Helper()
-	m, err := sdk.ToOptimizerProgram(o)
+	m, err := wire.ToOptimizer(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func optimizerAnswer(t testing.TB, o spec.Optimizer) *pb.ProgramResponse {
 
 func quantizerAnswer(t testing.TB, q spec.Quantizer) *pb.QuantizeResponse {
 	t.Helper()
-	m, err := sdk.ToQuantizerProgram(q)
+	m, err := wire.ToQuantizer(q)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -145,7 +145,7 @@ func (s *quantizerServer) Quantize(
 	if err != nil {
 		return nil, failure(err)
 	}
-	answer, err := toQuantizerProgram(built)
+	answer, err := wire.ToQuantizer(built)
 	if err != nil {
 		return nil, failure(err)
 	}
@@ -178,14 +178,14 @@ func (s *optimizerServer) Program(
 		return &pb.ProgramResponse{Answer: &pb.ProgramResponse_Declined{Declined: &pb.Declined{}}}, nil
 	}
 	if built.Opaque {
-		state, err := toStateTensors(built.State)
+		state, err := wire.ToTensors(built.State)
 		if err != nil {
 			return nil, failure(fmt.Errorf("state %w", err))
 		}
 		answer := &pb.OpaqueOptimizer{State: state}
 		return &pb.ProgramResponse{Answer: &pb.ProgramResponse_Opaque{Opaque: answer}}, nil
 	}
-	answer, err := toOptimizerProgram(built)
+	answer, err := wire.ToOptimizer(built)
 	if err != nil {
 		return nil, failure(err)
 	}
