@@ -100,10 +100,10 @@ func TestDifferentiatorMistakes(t *testing.T) {
 		}, "d.x"},
 		"none of the step": {func(_ *program.Builder, _, dy program.Value) sdk.Gradients {
 			return sdk.Gradients{X: dy}
-		}, "Gradients.Trained has no step, which InitTrained returns"},
+		}, "Gradients.Trained lacks step, which InitTrained returns"},
 		"another shape": {func(_ *program.Builder, _, dy program.Value) sdk.Gradients {
 			return sdk.Gradients{X: dy, Trained: sdk.State{"step": dy}}
-		}, "Gradients.Trained has step in the shape [2 8], InitTrained in []"},
+		}, "Gradients.Trained has step with the shape [2 8], but InitTrained returns it with the shape []"},
 		"one too many": {func(_ *program.Builder, _, dy program.Value) sdk.Gradients {
 			return sdk.Gradients{X: dy, Trained: sdk.State{"step": dy.SumAll(), "more": dy}}
 		}, "Gradients.Trained has more, which InitTrained does not return"},

@@ -71,7 +71,7 @@ func (o *optimizerBuilder) build() (err error) {
 	if p, ok := o.author.(Prober); ok {
 		o.out.ProbeDue = p.ProbeAt(t)
 		if err := o.out.ProbeDue.Check(); err != nil {
-			return fmt.Errorf("probes are due at %w", err)
+			return fmt.Errorf("ProbeAt: %w", err)
 		}
 		if o.out.ProbeDue.First > 0 {
 			o.out.Probe, err = o.write("probe", "Probe", func(b *program.Builder) ([]output, error) {
@@ -87,11 +87,11 @@ func (o *optimizerBuilder) build() (err error) {
 		due := s.SampleAt(t)
 		switch err := due.Check(); {
 		case err != nil:
-			return fmt.Errorf("labels are drawn at %w", err)
+			return fmt.Errorf("SampleAt: %w", err)
 		case due == Due{}:
 		case o.out.ProbeDue.First > 0:
-			return errors.New("there is one second gradient, but ProbeAt and SampleAt are both ever " +
-				"due: let one of them return Due{}")
+			return errors.New("probes and samples are both due at some time, but there is only one " +
+				"second gradient: let ProbeAt or SampleAt return Due{}")
 		default:
 			o.out.ProbeDue, o.out.Sampled = due, true
 		}

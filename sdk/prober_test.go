@@ -71,7 +71,7 @@ func TestProberRefuses(t *testing.T) {
 		"a probe of the probed": {func(p *prober) {
 			p.probe = func(_ *program.Builder, in sdk.UpdateInput) program.Value { return in.Probed }
 		}, "absent"},
-		"an impossible schedule": {func(p *prober) { p.due = sdk.Due{Every: 2} }, "probes are due at"},
+		"an impossible schedule": {func(p *prober) { p.due = sdk.Due{Every: 2} }, "ProbeAt: "},
 		"probed without a probe": {func(p *prober) { p.due = sdk.Due{} }, "absent"},
 		"collects what is probed": {func(p *prober) {
 			p.collect = func(in sdk.UpdateInput) sdk.State { return sdk.State{"norm2": in.Probing} }
@@ -132,7 +132,7 @@ func TestSampler(t *testing.T) {
 func TestSamplerRefuses(t *testing.T) {
 	both := sampler{prober: probes(), sampled: sdk.Due{First: 1}}
 	bad := sampler{prober: probes(), sampled: sdk.Due{Every: 1}}
-	for says, o := range map[string]sdk.Optimizer{"let one of them return Due{}": both, "labels are drawn at": bad} {
+	for says, o := range map[string]sdk.Optimizer{"let ProbeAt or SampleAt return Due{}": both, "SampleAt: ": bad} {
 		if _, err := sdk.BuildOptimizer(o, matrix); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)
 		}

@@ -17,9 +17,8 @@ import (
 func BuildQuantizer(q Quantizer, site Site) (spec.Quantizer, error) {
 	site.Product = cmp.Or(site.Product, ProductForward)
 	return build(KindQuantizer, site.Name, q.Describe, func(a *authoring) (spec.Quantizer, error) {
-		if len(site.Shape) == 0 { // so that authors can count on rows
-			return spec.Quantizer{}, Refuse("a single number without axes has no rows: " +
-				"give the tensor at least one axis")
+		if len(site.Shape) == 0 {
+			return spec.Quantizer{}, Refuse("a scalar cannot be quantized: give the tensor at least one axis")
 		}
 		site.Trained, site.State, site.Training = nil, nil, false
 		site.Noise, site.SharedNoise, site.Step = program.Value{}, program.Value{}, program.Value{}
@@ -125,7 +124,7 @@ func (q *quantizerBuilder) initial(
 	return list, p, err
 }
 
-// capabilities sets the name under which a trained parameter is shared, and its constraint.
+// capabilities sets the shared name and the constraint of a trained parameter.
 func (q *quantizerBuilder) capabilities(t *spec.Tensor) (err error) {
 	if s, ok := q.author.(Sharer); ok {
 		t.Shared = s.Shared(t.Name, q.site)
@@ -154,18 +153,18 @@ func (q *quantizerBuilder) searches(s Searcher) error {
 		return err
 	}
 	if len(q.out.State) > 0 {
-		return fmt.Errorf("InitState gives the state %s, and SearchState %s: "+
-			"if a quantizer searches, SearchState must declare all of its state",
+		return fmt.Errorf("InitState returns the state %s, and SearchState the state %s: "+
+			"a quantizer that searches must return all of its state from SearchState",
 			q.out.State[0].Name, list[0].Name)
 	}
 	if every < 1 {
-		return fmt.Errorf("SearchState says that a search follows after %d steps: want at least 1", every)
+		return fmt.Errorf("SearchState returns an interval of %d steps: want at least 1", every)
 	}
 	q.out.SearchEvery, q.out.State = every, slices.Clone(list)
 	slices.SortFunc(q.out.State, func(x, y StateTensor) int { return strings.Compare(x.Name, y.Name) })
 	for i, s := range q.out.State {
 		if i > 0 && s.Name == q.out.State[i-1].Name {
-			return fmt.Errorf("SearchState gives %q twice", s.Name)
+			return fmt.Errorf("SearchState returns %q twice", s.Name)
 		}
 	}
 	return nil
@@ -208,10 +207,10 @@ func (q *quantizerBuilder) program(training bool) (p *program.Program, res Quant
 			b.Output(o.name, o.value)
 		}
 	}
-	next := 0 // number of outputs that are the next state
+	next := 0 // number of outputs of the next state
 	switch {
 	case training && q.out.SearchEvery > 0 && len(res.Next) > 0:
-		err = errors.New("there is a Next, but searches find the state")
+		err = errors.New("Next is set, but searches compute the state: leave it empty")
 	case training && q.out.SearchEvery == 0:
 		next = len(q.out.State)
 		if err = sameState("the state Next", res.Next, "InitState", q.out.State); err == nil {
@@ -241,7 +240,7 @@ func (q *quantizerBuilder) program(training bool) (p *program.Program, res Quant
 	return p, res, err
 }
 
-// backward builds the custom backward pass; nil if the site has a surrogate instead.
+// backward builds the custom backward pass. It returns nil if the site has a surrogate instead.
 func (q *quantizerBuilder) backward(author Differentiator) (*program.Program, error) {
 	return q.write("backward", q.site.Name, author, "Backward", spec.StepInputs, func(
 		b *program.Builder,
@@ -263,15 +262,15 @@ func (q *quantizerBuilder) backward(author Differentiator) (*program.Program, er
 	})
 }
 
-// sameState fails unless got has the names and shapes of the list, which a method returned.
+// sameState returns an error unless got has the names and shapes of the list, which method returned.
 func sameState(what string, got State, method string, list []spec.Tensor) error {
 	for _, s := range list {
 		v, ok := got[s.Name]
 		if !ok {
-			return fmt.Errorf("%s has no %s, which %s returns", what, s.Name, method)
+			return fmt.Errorf("%s lacks %s, which %s returns", what, s.Name, method)
 		}
 		if v.Valid() && !slices.Equal(v.Shape(), s.Shape) {
-			return fmt.Errorf("%s has %s in the shape %v, %s in %v",
+			return fmt.Errorf("%s has %s with the shape %v, but %s returns it with the shape %v",
 				what, s.Name, v.Shape(), method, s.Shape)
 		}
 	}

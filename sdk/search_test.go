@@ -141,9 +141,9 @@ func TestSearchMistakes(t *testing.T) {
 	for wrong, want := range map[string]string{
 		"error":   "no luck",
 		"panic":   "panic: no luck (search_test.go",
-		"x":       "X, Trained or State, which can only be read (search_test.go",
-		"state":   "can only be read (search_test.go",
-		"trained": "can only be read (search_test.go",
+		"x":       "X, Trained or State, which are read-only (search_test.go",
+		"state":   "are read-only (search_test.go",
+		"trained": "are read-only (search_test.go",
 	} {
 		t.Run(wrong, func(t *testing.T) {
 			q := searcher(t, widest{wrong})
@@ -168,9 +168,9 @@ func (stateAndSearch) InitState(b *program.Builder, x program.Value, _ sdk.Site)
 // TestSearchAnswers: answers that are none.
 func TestSearchAnswers(t *testing.T) {
 	for want, q := range map[string]sdk.Quantizer{
-		"axis 0 has 0 elements": widest{"shape"}, `SearchState gives "scale" twice`: widest{"twice"}, "follows after 0 steps: want at least 1": widest{"never"},
-		"not this one": widest{"refuses"}, "there is a Next, but searches find": widest{"next"},
-		"InitState gives the state mean, and SearchState scale": stateAndSearch{},
+		"axis 0 has 0 elements": widest{"shape"}, `SearchState returns "scale" twice`: widest{"twice"}, "an interval of 0 steps: want at least 1": widest{"never"},
+		"not this one": widest{"refuses"}, "Next is set, but searches compute": widest{"next"},
+		"InitState returns the state mean, and SearchState the state scale": stateAndSearch{},
 	} {
 		site := weight
 		site.Values, _ = widest{}.Describe().Resolve(nil)
@@ -213,10 +213,10 @@ func TestSearchOrder(t *testing.T) {
 	}
 	l, f := attachSites(t, q)
 	for want, change := range map[string]func(l *client.SearchLayout){
-		"not within":    func(l *client.SearchLayout) { l.Sites[0].X = l.Bytes - 4 },
-		"does not have": func(l *client.SearchLayout) { l.Bytes *= 2 },
-		"[1 1 2] trained parameters, state tensors and next ones are attached": func(l *client.SearchLayout) { l.Sites[0].Kept = l.Sites[0].Kept[:1] },
-		"[0 2 2] trained parameters": func(l *client.SearchLayout) { l.Sites[1].OfTrained = nil },
+		"not within": func(l *client.SearchLayout) { l.Sites[0].X = l.Bytes - 4 },
+		"fewer than": func(l *client.SearchLayout) { l.Bytes *= 2 },
+		"[1 1 2] trained parameters, state tensors and next state": func(l *client.SearchLayout) { l.Sites[0].Kept = l.Sites[0].Kept[:1] },
+		"[0 2 2] trained parameters":                               func(l *client.SearchLayout) { l.Sites[1].OfTrained = nil },
 	} {
 		changed := client.SearchLayout{Bytes: l.Bytes, Sites: slices.Clone(l.Sites)}
 		change(&changed)

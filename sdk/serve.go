@@ -26,7 +26,7 @@ import (
 // as the handshake. Afterwards, whatever the plugin prints, on either stream, goes to the
 // host's log. So does what it logs with log/slog, with level and attributes.
 //
-// When a person starts the plugin, it prints a hint and exits.
+// Started by a user instead of a host, the plugin prints a hint and exits.
 func ServeQuantizer(q Quantizer) { serve(q, nil) }
 
 // ServeOptimizer is the main function of an optimizer plugin; see [ServeQuantizer].
@@ -44,8 +44,8 @@ func serve(q Quantizer, o Optimizer) {
 	}
 	output := os.Stderr // go-plugin replaces the variable
 	logger := newLogger(output)
-	if err != nil { // the host reports it properly when it requests the description
-		logger.Warn("the description is not valid", "error", err)
+	if err != nil { // the host also reports it when it requests the description
+		logger.Warn("the description is invalid", "error", err)
 	}
 	watchHost()
 	goplugin.Serve(&goplugin.ServeConfig{
@@ -105,8 +105,7 @@ func servers(q Quantizer, o Optimizer) goplugin.PluginSet {
 	return set
 }
 
-// registration is the server side of a go-plugin plugin; the client side is in
-// package client.
+// registration is the server side of a go-plugin plugin; package client has the client side.
 type registration struct {
 	goplugin.NetRPCUnsupportedPlugin
 	register func(*grpc.Server)
@@ -120,7 +119,7 @@ func (r *registration) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error 
 func (r *registration) GRPCClient(
 	context.Context, *goplugin.GRPCBroker, *grpc.ClientConn,
 ) (any, error) {
-	return nil, errors.New("a plugin is no client: GRPCClient is for the host")
+	return nil, errors.New("a plugin has no client: only the host calls GRPCClient")
 }
 
 type quantizerServer struct {
@@ -226,27 +225,24 @@ func guard(output *os.File, logger hclog.Logger) grpc.UnaryServerInterceptor {
 	}
 }
 
-// byHand answers a person who started the plugin. err is the error of describe.
+// byHand prints a hint for a user who started the plugin. err is the error of describe.
 func byHand(out io.Writer, program string, descriptions map[Kind]Description, err error) {
 	if err != nil {
-		fmt.Fprintf(out, "this plugin cannot work: %v\n", err)
+		fmt.Fprintf(out, "the plugin is invalid: %v\n", err)
 		return
 	}
 	for _, kind := range []Kind{KindQuantizer, KindOptimizer} {
 		if d, ok := descriptions[kind]; ok {
-			fmt.Fprintf(out, "%s is a plugin of cage: the %s %s. The host starts it by itself; "+
-				"name it in a run's TOML file.\n", filepath.Base(program), kind, d.Name)
+			fmt.Fprintf(out, "%s is a plugin of cage: the %s %s. Name it in a run's TOML file, and cage "+
+				"starts it.\n", filepath.Base(program), kind, d.Name)
 		}
 	}
 	fmt.Fprintf(out, "To see its parameters: cage plugins show %s\n", program)
 }
 
-// parentPoll is the interval at which a plugin checks that its parent process is still the same.
-const parentPoll = 500 * time.Millisecond
-
-// watchHost exits the process when the host has ended, in whatever way. It detects this by the
-// pipe on standard input, which closes; if another process still holds the pipe open, by the
-// change of the plugin's parent process.
+// watchHost exits the process when the host has ended. It detects this by the pipe on standard
+// input, which closes, or, if another process still holds the pipe open, by a change of the parent
+// process.
 func watchHost() {
 	if os.Getenv(wire.ParentPipeKey) == wire.ParentPipeStdin {
 		go func() {
@@ -255,7 +251,7 @@ func watchHost() {
 		}()
 	}
 	go func() {
-		for parent := os.Getppid(); ; time.Sleep(parentPoll) {
+		for parent := os.Getppid(); ; time.Sleep(500 * time.Millisecond) {
 			if os.Getppid() != parent {
 				os.Exit(0)
 			}

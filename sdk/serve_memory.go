@@ -17,7 +17,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// attachments holds the tensors or sites in the memory that a host shares.
+// attachments holds the tensors or sites in the host's shared memory.
 type attachments[T any] struct {
 	mu     sync.Mutex // held during a call: calls are serialized
 	memory *sharedMemory
@@ -33,7 +33,7 @@ func attach[M, T any](
 	defer a.mu.Unlock()
 	memory, err := openShared(path, bytes)
 	if err != nil {
-		return nil, failure(fmt.Errorf("the memory that the host shares: %w", err))
+		return nil, failure(fmt.Errorf("shared memory: %w", err))
 	}
 	list := make([]T, len(messages))
 	for i, m := range messages {
@@ -75,8 +75,8 @@ func (f *finder) find(memory []byte, at uint64, shape []int) []float32 {
 	return list
 }
 
-// inParallel calls f for all elements of a list concurrently, started in order, at most GOMAXPROCS
-// at a time. After an error it starts no further calls.
+// inParallel calls f for the elements of a list, in order, at most GOMAXPROCS at a time. After an
+// error it starts no further calls.
 func inParallel[T any](list []T, f func(T) error) error {
 	errs := make([]error, len(list))
 	var failed atomic.Bool
@@ -99,8 +99,7 @@ func inParallel[T any](list []T, f func(T) error) error {
 }
 
 // guarded calls the author's code f for one tensor and names the tensor in its errors. A panic
-// becomes an error; so does a write to read-only memory, whose error names the read-only fields,
-// given in readOnly.
+// becomes an error, and so does a write to read-only memory, that is, to the fields in readOnly.
 func guarded(tensor string, memory *sharedMemory, readOnly string, f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -109,7 +108,7 @@ func guarded(tensor string, memory *sharedMemory, readOnly string, f func() erro
 			return
 		}
 		if fault, ok := p.(interface{ Addr() uintptr }); ok && memory.protects(fault.Addr()) {
-			p = "it writes to " + readOnly + ", which can only be read"
+			p = "it writes to " + readOnly + ", which are read-only"
 		}
 		err = fmt.Errorf("%s: panic: %v%s", tensor, p, panicSite())
 	}()
@@ -164,7 +163,7 @@ func (s *opaqueServer) find(f *finder, m *pb.AttachedTensor) (*attachedTensor, e
 		return nil, err
 	}
 	if len(built.State) != len(m.GetState()) {
-		return nil, fmt.Errorf("%d state tensors are attached, and the plugin has %d",
+		return nil, fmt.Errorf("the host attached %d state tensors, but the plugin has %d",
 			len(m.GetState()), len(built.State))
 	}
 	a := &attachedTensor{tensor: t, rateFactor: m.GetRateFactor(),
@@ -184,7 +183,7 @@ func (s *opaqueServer) Step(_ context.Context, r *pb.StepRequest) (*pb.StepRespo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.memory == nil {
-		return nil, wire.ToStatus(wire.Unreadable, "a step before Attach")
+		return nil, wire.ToStatus(wire.Unreadable, "Step was called before Attach")
 	}
 	from, to := 0, 1
 	if r.GetOdd() {
@@ -252,8 +251,8 @@ func (s *searchServer) find(f *finder, m *pb.AttachedSite) (*attachedSite, error
 	attached := []int{len(m.GetTrained()), len(m.GetState()), len(m.GetNext())}
 	states := len(built.State)
 	if want := []int{len(built.Trained), states, states}; !slices.Equal(attached, want) {
-		return nil, fmt.Errorf("%d trained parameters, state tensors and next ones are attached, "+
-			"and the plugin has %d", attached, want)
+		return nil, fmt.Errorf("the host attached %d trained parameters, state tensors and next state "+
+			"tensors, but the plugin has %d", attached, want)
 	}
 	a := &attachedSite{site: site, x: f.input(m.GetX(), site.Shape), trained: map[string][]float32{},
 		state: map[string][]float32{}, next: map[string][]float32{}}
@@ -275,7 +274,7 @@ func (s *searchServer) Search(_ context.Context, r *pb.SearchRequest) (*pb.Searc
 	for _, i := range r.GetSites() {
 		if int64(i) >= int64(len(s.list)) {
 			return nil, wire.ToStatus(wire.Unreadable,
-				fmt.Sprintf("a search of site %d, where %d are attached", i, len(s.list)))
+				fmt.Sprintf("Search names site %d, but %d are attached", i, len(s.list)))
 		}
 		list = append(list, s.list[i])
 	}

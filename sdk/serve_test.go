@@ -197,7 +197,7 @@ func TestStartedByHand(t *testing.T) {
 		{nil, "quest is a plugin of cage: the quantizer quest-2."},
 		{nil, "the optimizer sgd."},
 		{nil, "cage plugins show /p/quest\n"},
-		{errors.New("no name"), "this plugin cannot work: no name"},
+		{errors.New("no name"), "the plugin is invalid: no name"},
 	} {
 		var out strings.Builder
 		if sdk.ByHand(&out, "/p/quest", both, c.err); !strings.Contains(out.String(), c.say) {

@@ -89,9 +89,9 @@ func TestStatefulMistakes(t *testing.T) {
 		next func(b *program.Builder, x program.Value) sdk.State
 		says string
 	}{
-		"no next state":   {func(*program.Builder, program.Value) sdk.State { return nil }, "Next has no scale, which InitState returns"},
+		"no next state":   {func(*program.Builder, program.Value) sdk.State { return nil }, "Next lacks scale, which InitState returns"},
 		"an absent value": {func(*program.Builder, program.Value) sdk.State { return sdk.State{"scale": {}} }, "scale"},
-		"another shape":   {func(b *program.Builder, _ program.Value) sdk.State { return sdk.State{"scale": b.Zeros(3)} }, "Next has scale in the shape [3], InitState in []"},
+		"another shape":   {func(b *program.Builder, _ program.Value) sdk.State { return sdk.State{"scale": b.Zeros(3)} }, "Next has scale with the shape [3], but InitState returns it with the shape []"},
 		"another type":    {func(b *program.Builder, _ program.Value) sdk.State { return sdk.State{"scale": b.ConstInt(3)} }, "next: output kept.scale is int, must be float"},
 		"one too many": {func(b *program.Builder, _ program.Value) sdk.State {
 			return sdk.State{"scale": b.Const(1), "more": b.Const(2)}
