@@ -55,15 +55,14 @@ func (opaque) Update(*program.Builder, UpdateInput, Tensor) (program.Value, Stat
 	return program.Value{}, nil, errOpaque
 }
 
-func (o opaque) build(t Tensor) (out spec.Optimizer, err error) {
+func (o opaque) build(t Tensor) (out spec.Optimizer) {
 	if s, ok := o.OpaqueOptimizer.(Selective); ok && !s.Accepts(t) {
-		return out, nil
+		return out
 	}
-	out.Accepts, out.Opaque = true, true
-	if out.State, err = o.State(t); err != nil {
-		return out, err
-	}
-	out.State = slices.Clone(out.State)
+	state, err := o.State(t)
+	must(err)
+	out = spec.Optimizer{Accepts: true, Opaque: true, State: slices.Clone(state)}
 	slices.SortFunc(out.State, func(x, y StateTensor) int { return strings.Compare(x.Name, y.Name) })
-	return out, out.Check(t.Shape)
+	must(out.Check(t.Shape))
+	return out
 }
