@@ -45,7 +45,7 @@ func TestFirstMistake(t *testing.T) {
 			at = here() + 1
 			v := x.Add(b.Zeros(3))
 			return v.Scale(float64(v.Shape()[0]))
-		}), "add: shapes [2 8] and [3] do not go together: ranks must be equal and axes equal or 1 (reshape or broadcast one operand) (mistakes_test.go:%d)"},
+		}), "add: shapes [2 8] and [3] do not match: ranks must be equal and axes equal or 1 (reshape or broadcast one operand) (mistakes_test.go:%d)"},
 		{"a division by a size after a mistake", quantize(func(_ *program.Builder, x program.Value, _ sdk.Site) program.Value {
 			at = here() + 1
 			blocks := x.Reshape(4, 5)

@@ -29,7 +29,7 @@ func TestMistakesNameTheLine(t *testing.T) {
 		want string
 	}{
 		{"shapes", func(b *program.Builder, x value) int { x.Add(b.Zeros(4)); return line() },
-			"add: shapes [2 3] and [4] do not go together: ranks must be equal and axes equal or 1 (reshape or broadcast one operand)"},
+			"add: shapes [2 3] and [4] do not match: ranks must be equal and axes equal or 1 (reshape or broadcast one operand)"},
 		{"types", func(b *program.Builder, x value) int { x.Mul(b.ConstInt(2)).Exp(); return line() },
 			"mul: operands have different element types: float[2,3] and int"},
 		{"through a convenience", func(b *program.Builder, x value) int { x.Convert(program.Int).MeanRow(); return line() },
