@@ -68,9 +68,10 @@ func (q *quantizerRun) checkRows(t *trial, in *instance, x []float64) {
 	}
 }
 
-// checkScope compares the set of elements that share a scale with the claim. Without a claim, one
-// scale for a weight is noted; an activation token that depends on other tokens, and scales of
-// columns, are failures. With settings fixed by the caller, they are only noted.
+// checkScope finds the elements that share a scale by trial and compares them with the claim or,
+// without a claim, with the declared grid. Without both, one scale for a weight is noted; an
+// activation token that depends on other tokens, and scales of columns, are failures. With settings
+// fixed by the caller, they are only noted.
 func (q *quantizerRun) checkScope(t *trial) {
 	for _, v := range slices.Concat(q.space.singles[:1], q.space.claimed) {
 		for _, role := range q.roles() {
@@ -105,11 +106,20 @@ func (q *quantizerRun) checkScope(t *trial) {
 						seen = sdk.ScopeBlock
 					}
 					row := seen == sdk.ScopeBlock || seen == sdk.ScopeRow
+					beyond := -1 // an affected entry outside the declared group of the first
+					if g := in.Grid.Group; g > 0 && g < d && !in.mixes() {
+						if beyond = slices.Index(affected[g:d], true); beyond >= 0 {
+							beyond += g
+						}
+					}
 					as := claim(sdk.ClaimScaleScope) + " as " + seen
 					if s.site.Role == sdk.RoleKey {
-						as += ", or key_scope if only keys are so"
+						as += ", or key_scope if it is so only for keys"
 					}
 					switch {
+					case claimed == "" && row && beyond >= 0:
+						t.failf(in.at(), "the Grid declares groups of %d entries, but the level of entry %d "+
+							"depends on entry 0", in.Grid.Group, beyond)
 					case seen == claimed, claimed == "" && row:
 					case claimed == sdk.ScopeBlock && row && d <= 128: // a block may span the row
 					case claimed != "":
@@ -118,10 +128,10 @@ func (q *quantizerRun) checkScope(t *trial) {
 						t.notef("the levels of an entry of a %s depend on its %s with %s",
 							s.role, seen, settingsText(s.settings))
 					case seen == sdk.ScopeTensor:
-						t.failf(in.at(), "the levels of a token depend on the other tokens; if that is meant, %s", as)
+						t.failf(in.at(), "the levels of a token depend on other tokens; if this is intended, %s", as)
 					default:
-						t.failf(in.at(), "the levels of an entry depend on its column, and not on its row, "+
-							"the last axis; if that is meant, %s", as)
+						t.failf(in.at(), "the levels of an entry depend on its column instead of its row, "+
+							"the last axis; if this is intended, %s", as)
 					}
 				})
 			}
@@ -178,7 +188,7 @@ func (q *quantizerRun) checkNearest(t *trial, in *instance, x []float64) {
 		}
 	}
 	if t.within(in.given(places), "value of an entry for which there is a nearer level "+
-		"(if that is meant, "+claim(sdk.ClaimAnyRounding)+")", nil, values, nearest, upTo(1e-6)) {
+		"(if this is intended, "+claim(sdk.ClaimAnyRounding)+")", nil, values, nearest, upTo(1e-6)) {
 		copy(row[at:], []float64{0, 0, span, -span})
 		in.checkReach(row, levels)
 	}
@@ -215,7 +225,7 @@ func (in *instance) checkReach(row, levels []float64) {
 		if k := math.Round(missing); follows && k >= 1 && k <= 2 && math.Abs(missing-k) < 1e-6 {
 			in.t.announce()
 			in.t.add(in.given(row).element(fmt.Sprintf("the largest entry of its row, %v steps of the "+
-				"scale, is clipped to %v: is the bound off by one? (if meant, %s)",
+				"scale, is clipped to %v: is the bound off by one? (if this is intended, %s)",
 				math.Round(math.Abs(row[at])/step), math.Round(math.Abs(value[at])/step),
 				claim(sdk.ClaimAnyRounding)), at, in.shape, value))
 			return
@@ -248,7 +258,7 @@ func (q *quantizerRun) checkError(t *trial) {
 				median := slices.Sorted(slices.Values(errs))[rows/2]
 				for i, e := range errs { // one rotated entry may be clipped
 					if !(e <= max(2*median, rowError)) {
-						t.failf(in.at(), "the error of row %d is %.3g of its norm, the median %.3g", i, e, median)
+						t.failf(in.at(), "the error of row %d is %.3g of its norm; the median of all rows is %.3g", i, e, median)
 						break
 					}
 				}
@@ -262,7 +272,7 @@ func (q *quantizerRun) checkError(t *trial) {
 						"the rounding is biased", mean, rms)
 				}
 				if g := floats.Dot(x, value) / floats.Dot(x, x); !(g > least && g < greatest) {
-					t.failf(in.at(), "Q(x) is %.3g times x in the mean: the scale is wrong", g)
+					t.failf(in.at(), "Q(x) is on average %.3g times x: the scale is wrong", g)
 				}
 			})
 		}
@@ -273,9 +283,9 @@ func (q *quantizerRun) checkFixed(t *trial, in *instance, x []float64) {
 	if in.variant.claims(sdk.ClaimIdempotent) {
 		once := in.quantize(x)
 		twice := in.quantize(once.value)
-		in.within(x, "Q(Q(x)), against Q(x), as idempotent claims,", twice.value, once.value,
+		in.within(x, "Q(Q(x)), against Q(x) (idempotent is claimed),", twice.value, once.value,
 			upTo(exactness*largest(once.value)))
-		in.equal(x, "codes of Q(Q(x)), against Q(x), as idempotent claims,", twice.codes, once.codes)
+		in.equal(x, "codes of Q(Q(x)), against Q(x) (idempotent is claimed),", twice.codes, once.codes)
 	}
 }
 
@@ -303,8 +313,8 @@ func (q *quantizerRun) checkHomogeneous(t *trial, in *instance, x []float64) {
 	most := largest(base.value)
 	for _, c := range []float64{3.7, 0.013} {
 		out := in.quantize(scaled(c, x))
-		in.within(x, "Q(c·x)/c, against Q(x), for a c that is no power of two "+
-			"(if entries lie half way between two levels, "+claim(sdk.ClaimTies)+")",
+		in.within(x, "Q(c·x)/c, against Q(x), for a c that is not a power of two "+
+			"(if entries are halfway between two levels, "+claim(sdk.ClaimTies)+")",
 			scaled(1/c, out.value), base.value, func(i int) float64 {
 				if spread[i] <= steadiness*most {
 					return closeness * most
@@ -335,7 +345,7 @@ func spreadRow() []float64 {
 func (q *quantizerRun) checkMask(t *trial) {
 	v := q.space.singles[0]
 	if v.claims(sdk.ClaimAnyGradient) || v.claims(sdk.ClaimAnyRounding) {
-		t.skipf("any_gradient or any_rounding is claimed")
+		t.skipf("not applicable: any_gradient or any_rounding is claimed")
 		return
 	}
 	for _, s := range q.sites(v, 1, maskWidth) {
@@ -349,9 +359,13 @@ func (q *quantizerRun) checkMask(t *trial) {
 			if len(out.mask) == 0 || !slices.Contains(out.mask, 0) {
 				return
 			}
-			group := hull(in.influence(x, maskWidth/2), maskWidth)
-			if in.hasMemory() { // all entries share it
-				group = slices.Repeat([]bool{true}, len(x))
+			group := slices.Repeat([]bool{true}, len(x))
+			if size := in.Grid.Group; size > 0 {
+				for i := range group {
+					group[i] = i/size == maskWidth/2/size
+				}
+			} else if in.Grid == (sdk.Grid{}) && !in.hasMemory() { // find it by trial
+				group = hull(in.influence(x, maskWidth/2), maskWidth)
 			}
 			t.announce()
 			var levels []float64
@@ -392,7 +406,7 @@ func (q *quantizerRun) checkCount(t *trial) {
 	if !slices.ContainsFunc(q.about.Parameters, func(p sdk.Parameter) bool {
 		return p.Name == name && p.Type == sdk.TypeInt
 	}) {
-		t.skipf("no parameter bits")
+		t.skipf("not applicable: there is no parameter bits")
 		return
 	}
 	for _, v := range q.space.singles {
@@ -409,7 +423,7 @@ func (q *quantizerRun) checkCount(t *trial) {
 				}
 				t.announce()
 				if n := len(slices.Compact(slices.Sorted(slices.Values(codes)))); n > 1<<bits {
-					t.failf(s.on(Reference{}), "there are %d codes, from %v to %v, but %d bits hold only %d",
+					t.failf(s.on(Reference{}), "there are %d codes, from %v to %v, but %d bits have only %d",
 						n, slices.Min(codes), slices.Max(codes), bits, 1<<bits)
 				}
 			})
@@ -457,7 +471,7 @@ func (in *instance) checkGrid(x []float64, out quantization) {
 		groups = (columns + g - 1) / g
 	}
 	if n := len(scale); n != in.shape[0]*groups && (n != 1 || in.Grid.Group > 0) {
-		in.t.failf(in.at(), "there are %d scales, but the grid gives rows of %d %d groups", n, columns,
+		in.t.failf(in.at(), "there are %d scales, but by the Grid a row of %d has %d groups", n, columns,
 			groups)
 		return
 	}
@@ -468,19 +482,24 @@ func (in *instance) checkGrid(x []float64, out quantization) {
 			s = scale[i/columns*groups+i%columns*groups/max(columns, groups*in.Grid.Group)]
 		}
 		if !in.Grid.Holds(code) && (code != 0 || v != 0 && v == v) {
-			in.t.failf(in.at(), "the code %d is none of the grid, which has %v", code, in.Grid.Codes())
+			in.t.failf(in.at(), "the code %d is not on the Grid, which has %v", code, in.Grid.Codes())
 			return
 		}
 		if v == v { // NaN has no code
 			want[i] = float64(in.Grid.Number(code)) * s
 		}
 	}
-	if !slices.ContainsFunc(in.Program.Nodes, func(n program.Node) bool {
-		return n.Op == program.OpHadamard || n.Op == program.OpDot
-	}) {
-		in.within(x, "value, against the number of the code times the scale, as the grid says,",
+	if !in.mixes() {
+		in.within(x, "value, against the number of its code on the Grid times the scale,",
 			out.value, want, func(i int) float64 { return 1e-6 * math.Abs(want[i]) })
 	}
+}
+
+// mixes reports whether the program mixes entries, as a rotation does.
+func (s *siteAnswer) mixes() bool {
+	return slices.ContainsFunc(s.Program.Nodes, func(n program.Node) bool {
+		return n.Op == program.OpHadamard || n.Op == program.OpDot
+	})
 }
 
 // oddities returns two matrices like x, with rows of d entries. The first rows of one are zero,
@@ -526,7 +545,7 @@ func (q *quantizerRun) checkNoise(t *trial) {
 		}
 	}
 	if t.check.Tried == 0 {
-		t.skipf("not claimed")
+		t.skipf("optional: unbiased is not claimed")
 	}
 }
 
@@ -558,13 +577,13 @@ func (in *instance) unbiased(x []float64) {
 	for i := range allowed { // the element might leave its level in rare draws
 		allowed[i] += step * rareDraws / draws
 	}
-	in.within(x, "the mean over the noise of Q(x), against x, as unbiased claims,", mean, x,
+	in.within(x, "the mean over the noise of Q(x), against x (unbiased is claimed),", mean, x,
 		func(i int) float64 { return allowed[i] })
 	m, deviation := stat.MeanStdDev(along, nil)
 	in.t.announce()
 	n := float64(len(x))
 	if most := maxDeviations*deviation/math.Sqrt(draws) + 1e-9*largest(x)*n; math.Abs(m) > most {
-		in.t.failf(in.at(), "in the mean over the noise, values grow by %.3g each, want at most %.3g, "+
-			"as unbiased claims", m/n, most/n)
+		in.t.failf(in.at(), "on average over the noise, magnitudes grow by %.3g each, want at most %.3g "+
+			"(unbiased is claimed)", m/n, most/n)
 	}
 }

@@ -108,7 +108,7 @@ func (q *quantizerRun) checkInitial(t *trial) {
 			}
 			t.announce()
 			if !reflect.DeepEqual(s.Trained, first.Trained) || !reflect.DeepEqual(s.State, first.State) {
-				t.failf(s.example, "the trained parameters are %v and the state is %v, for one row %v and %v",
+				t.failf(s.example, "the trained parameters are %v and the state is %v, but for one row %v and %v",
 					s.Trained, s.State, first.Trained, first.State)
 			}
 		}
@@ -166,7 +166,7 @@ func (q *quantizerRun) checkState(t *trial, in *instance, x []float64) {
 		}
 		if e := relativeError(after.quantize(x).value, x); !(e <= 3*first+rowError) {
 			t.failf(in.at(), "after %d steps with the same tensor the error is %.3g of its norm, "+
-				"at the start %.3g: the state drifts away", stateSteps, e, first)
+				"and initially %.3g: the state drifts", stateSteps, e, first)
 		}
 	})
 	if len(x) < enoughEntries {

@@ -145,7 +145,7 @@ func (p poisoning) check(bad float64) (affected []bool, ok bool) {
 	}
 	ok = same("value", out.value, p.base.value, math.NaN())
 	if len(out.codes) > 0 {
-		zero, code := 0.0, "code (if another code stands for zero, "+claim(sdk.ClaimAnyZeroCode)+")"
+		zero, code := 0.0, "code (if another code represents zero, "+claim(sdk.ClaimAnyZeroCode)+")"
 		if p.variant.claims(sdk.ClaimAnyZeroCode) {
 			zero, code = out.codes[p.at], "code"
 		}
@@ -199,10 +199,10 @@ func (q *quantizerRun) checkZeros(t *trial, in *instance, _ []float64) {
 	case in.variant.claims(sdk.ClaimAnyZeroCode):
 		in.equal(nil, "codes of zeros, against the first,", out.codes, full(out.codes[0], n))
 	default:
-		meant := " (if another code stands for zero, " + claim(sdk.ClaimAnyZeroCode) + ")"
+		meant := " (if another code represents zero, " + claim(sdk.ClaimAnyZeroCode) + ")"
 		in.equal(nil, "codes of zeros"+meant, out.codes, zeros)
 	}
 	if len(out.mask) > 0 && !in.variant.claims(sdk.ClaimPrunes) {
-		in.equal(nil, "mask of zeros (if it prunes, "+claim(sdk.ClaimPrunes)+")", out.mask, full(1, n))
+		in.equal(nil, "mask of zeros (if entries are pruned, "+claim(sdk.ClaimPrunes)+")", out.mask, full(1, n))
 	}
 }

@@ -17,58 +17,62 @@ import (
 
 // table returns all checks of quantizers, in the order of the report.
 func (q *quantizerRun) table() []check {
+	const noState = "not applicable: there are no trained parameters (Trainable) and no state (Stateful)"
 	return []check{
-		{"parameters", "each value in a declared range, alone and with others, gives a valid " +
-			"program or an error that says what to do", q.checkParameters, ""},
-		{"shapes", "valid programs for weights and activations of every shape, in every block of a " +
-			"model, and for gradients or a refusal; rows of a length that 32 divides cannot be refused",
+		{"parameters", "every value in a declared range, alone and with others, gives valid programs " +
+			"or a refusal that says what to do", q.checkParameters, ""},
+		{"shapes", "weights and activations of every shape and in every block of a model give valid " +
+			"programs; by default, rows of a length that 32 divides are not refused; gradients may be",
 			q.checkShapes, ""},
-		{"deterministic", "the same request gives the same programs, and the same program the " +
-			"same bits", q.checkDeterministic, ""},
-		{"zeros", "zeros stay zeros, with codes 0 (or one code, where that is claimed) and mask 1, or " +
-			"go to a level near zero; rows of equal, and of subnormal, numbers give finite values",
+		{"deterministic", "equal requests give equal programs, and equal inputs equal bits",
+			q.checkDeterministic, ""},
+		{"zeros", "zeros stay zeros, with mask 1 and code 0 (any_zero_code: one code), or become a " +
+			"level near zero; rows of equal or subnormal numbers give finite values",
 			q.everywhere(q.checkZeros), ""},
-		{"non-finite", "NaN and ±Inf make exactly what shares their scale NaN, with codes 0, " +
-			"mask 0 and a finite gradient", q.everywhere(q.checkNonFinite), ""},
-		{"rows", "a row has the same result alone and in a matrix, unless one scale is for the " +
-			"whole tensor", q.onReference(q.checkRows), "rows share a scale, parameters or state"},
-		{"scale scope", "a scale is shared by what is claimed: if nothing is, by a row or a " +
-			"part of it, or by a whole weight", q.checkScope, "no scale that depends on the data"},
-		{"nearest", "where the levels can be seen from outside, each value goes to the nearest, " +
-			"and they reach as far as their scale says",
-			q.onReference(q.checkNearest), "the levels of an entry cannot be seen from outside"},
-		{"error", "the error is that of a quantizer: no row much worse than others, no bias, no " +
-			"shrinking", q.checkError, ""},
-		{"noise", "the mean over the noise is x, where that is claimed", q.checkNoise, ""},
-		{"fixed points", "what is on the grid stays there, where that is claimed",
-			q.onReference(q.checkFixed), "not claimed"},
-		{"homogeneous", "Q(c·x) = c·Q(x) where it is promised",
-			q.onReference(q.checkHomogeneous), "no program says that it is homogeneous"},
-		{"gradient", "the gradient by x and by trained parameters is that of the surrogate",
-			q.onReference(q.checkGradient), "the quantizer has a backward pass of its own"},
-		{"own backward pass", "where the quantizer has one, it is finite, also for dy of zeros, " +
-			"zero where dy is zero, and in each row that of the row",
-			q.everywhere(q.checkOwnBackward), "the gradients are those of a surrogate"},
+		{"non-finite", "NaN and ±Inf make NaN of exactly the values that share their scale, with " +
+			"code 0, mask 0 and a finite gradient", q.everywhere(q.checkNonFinite), ""},
+		{"rows", "a row has the same result alone and in a matrix, unless the whole tensor shares " +
+			"a scale", q.onReference(q.checkRows), "not applicable: rows share a scale, parameters or state"},
+		{"scale scope", "scales are shared as claimed; without a claim, by a row or a part of it, or " +
+			"by a whole weight; a declared Grid gives the part",
+			q.checkScope, "not applicable: no scale depends on the data"},
+		{"nearest", "where levels can be observed, values are rounded to the nearest, and the levels " +
+			"reach as far as their scale", q.onReference(q.checkNearest),
+			"not testable: entries are mixed, as by a rotation, so that levels cannot be observed; " +
+				"test the rounding with golden values"},
+		{"error", "the error is plausible: no row much worse than others, no bias, no shrinking",
+			q.checkError, ""},
+		{"noise", "if unbiased is claimed, the mean over the noise is x", q.checkNoise, ""},
+		{"fixed points", "if idempotent is claimed, values on the grid do not change",
+			q.onReference(q.checkFixed), "optional: idempotent is not claimed"},
+		{"homogeneous", "if Homogeneous is set, Q(c·x) = c·Q(x)", q.onReference(q.checkHomogeneous),
+			"optional: Homogeneous is not set"},
+		{"gradient", "gradients by x and by trained parameters are those of the surrogate",
+			q.onReference(q.checkGradient), "not applicable: there is a custom backward pass (Differentiator)"},
+		{"own backward pass", "gradients of a custom backward pass are finite, zero where dy is zero, " +
+			"and in each row independent of other rows", q.everywhere(q.checkOwnBackward),
+			"not applicable: there is no custom backward pass (Differentiator)"},
 		{"gradient size", "the gradient passes where the mask says so, with factor 1",
-			q.checkGradientSize, "any_gradient is claimed"},
-		{"mask", "where a mask stops something, what it passes is not clipped",
-			q.checkMask, "no mask that stops anything, with the defaults"},
-		{"codes", "codes are integers, of any type; with a grid, they are codes of it, and " +
-			"values their numbers times the scales; they unpack to the value, bit for bit",
-			q.everywhere(q.checkCodes), "no codes"},
-		{"count of codes", "a quantizer with a parameter bits has at most 2^bits codes",
-			q.checkCount, "no codes"},
-		{"initial values", "trained parameters and state start finite from any finite tensor, and " +
-			"do not depend on the number of rows of an activation", q.checkInitial, "none"},
-		{"constraints", "they hold for initial values, and what is in the set already stays as " +
-			"it is", q.everywhere(q.checkConstraints), "none"},
-		{"state", "it stays finite, steps change it, something depends on it, evaluation too, and " +
-			"it stays good for a tensor that repeats", q.onReference(q.checkState), "none"},
-		{"search", "a search goes by its inputs alone, changes nothing that it reads, and " +
-			"writes all of the state, the same when it is asked again or beside others",
-			q.onReference(q.checkSearch), "the quantizer does not search"},
-		{"learning", "away from their start, the gradient leads trained parameters to a smaller " +
-			"error, and not to a larger one", q.onReference(q.checkLearning), "none"},
+			q.checkGradientSize, "not applicable: any_gradient is claimed"},
+		{"mask", "a mask that stops some gradients does not pass those of clipped entries",
+			q.checkMask, "not applicable: by default there is no Mask that stops gradients"},
+		{"codes", "codes are integers and, with a Grid, codes of it; values are their numbers times " +
+			"the scales, and equal the unpacked codes bit for bit", q.everywhere(q.checkCodes),
+			"optional: there are no Codes; exports store weights as floats"},
+		{"count of codes", "a parameter bits allows at most 2^bits codes",
+			q.checkCount, "optional: there are no Codes"},
+		{"initial values", "any finite tensor gives finite trained parameters and state, whose shapes " +
+			"do not depend on the rows of an activation", q.checkInitial, noState},
+		{"constraints", "initial values are in the constraint set, and values in it do not change",
+			q.everywhere(q.checkConstraints), "not applicable: no parameter is constrained (Constrained)"},
+		{"state", "state stays finite, steps change it, programs of training and evaluation depend on " +
+			"it, and it stays good for a tensor that repeats", q.onReference(q.checkState),
+			"not applicable: there is no state (Stateful)"},
+		{"search", "a search depends on its inputs alone, does not write to them, and writes all of the " +
+			"state, the same when repeated or run concurrently", q.onReference(q.checkSearch),
+			"not applicable: there is no search (Searcher)"},
+		{"learning", "away from their initial values, gradients lead trained parameters to a smaller " +
+			"error", q.onReference(q.checkLearning), "not applicable: there are no trained parameters (Trainable)"},
 		{"devices", "compiled programs agree with the reference: outputs, gradients, initial values, " +
 			"next states", q.checkDevices, ""},
 	}
@@ -423,7 +427,7 @@ func (q *quantizerRun) checkShapes(t *trial) {
 	v := q.space.singles[0]
 	for _, role := range q.roles() {
 		if _, err := q.ask(v, role, 4, 128); isRefusal(err) {
-			t.notef("not for sites of the role %s", role)
+			t.notef("sites of the role %s are refused", role)
 			continue
 		}
 		for _, d := range []int{1, 3, 31, 32, 33, 128, 640, 1024} {
@@ -491,7 +495,7 @@ func (q *quantizerRun) checkDeterministic(t *trial) {
 // parameters and state.
 func (q *quantizerRun) checkDevices(t *trial) {
 	if len(q.machines) == 1 {
-		t.skipf("no device")
+		t.skipf(noDevice)
 		return
 	}
 	q.onReference(func(_ *trial, in *instance, x []float64) {

@@ -15,8 +15,8 @@ import (
 // Status is the outcome of a check.
 type Status string
 
-// Outcomes of a check. A check is skipped if the plugin has nothing to check, such as a quantizer
-// without codes; its notes give the reason.
+// Outcomes of a check. The note of a skipped check begins with "not applicable" if the plugin lacks
+// what is checked, "optional" if it could have it, and else with the reason why it was not tested.
 const (
 	Pass Status = "pass"
 	Fail Status = "fail"
@@ -143,7 +143,7 @@ func (c Check) write(s *strings.Builder, width int) {
 	notes := strings.Join(c.Notes, "; ")
 	switch c.Status {
 	case Fail:
-		line = append(line, fmt.Sprintf("%d of %d; asked: %s", c.Failed, c.Tried, c.Asks))
+		line = append(line, fmt.Sprintf("%d of %d; required: %s", c.Failed, c.Tried, c.Asks))
 	case Pass:
 		line = append(line, fmt.Sprintf("%d tried", c.Tried))
 		if notes != "" {

@@ -175,7 +175,7 @@ type session struct {
 type check struct {
 	name, asks string
 	run        func(*trial)
-	untried    string // why the check is skipped if it has tried nothing
+	untried    string // why the check is skipped if it has no example
 }
 
 // newSession requests the description, which is the first check. ok is false if the description is
@@ -213,7 +213,7 @@ func newSession(kind sdk.Kind, describe func() (sdk.Description, error),
 		t.announce()
 		t.ok(example{}, err)
 		if s.about.Doc == "" {
-			t.notef("it has no doc")
+			t.notef("Doc is empty")
 		}
 		for _, p := range s.about.Parameters {
 			if p.Doc == "" {
@@ -245,7 +245,7 @@ func (s *session) do(c check) Check {
 	case t.check.Tried == 0:
 		t.check.Status = Skip
 		if s.answered == before {
-			t.notef("there is no program to look at")
+			t.notef("not tested: the plugin refused or failed to write all programs")
 		} else if c.untried != "" {
 			t.notef("%s", c.untried)
 		}
@@ -267,7 +267,7 @@ func (s *session) test(t *testing.T) {
 		t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
 			c := s.do(c)
 			if c.Status == Fail {
-				t.Errorf("%d of %d; asked: %s", c.Failed, c.Tried, c.Asks)
+				t.Errorf("%d of %d; required: %s", c.Failed, c.Tried, c.Asks)
 			}
 			for _, f := range c.Failures {
 				t.Error(f)
@@ -342,7 +342,7 @@ func newSpace(d sdk.Description, given map[string]any) (s space, err error) {
 		set(settings)
 		v, e := newVariant(d, settings)
 		if err == nil && e != nil {
-			err = fmt.Errorf("a value inside the declared range is not accepted: %w", e)
+			err = fmt.Errorf("a value in the declared range is invalid: %w", e)
 		}
 		return v
 	}

@@ -139,6 +139,8 @@ func (t *trial) skipf(format string, args ...any) {
 	t.notef(format, args...)
 }
 
+const noDevice = "not requested: there is no device to compare with the reference"
+
 func claim(name sdk.ClaimName) string { return "claim " + string(name) }
 
 // within fails the example unless |got − want| is at most allowed(i) for each element i. NaN equals
@@ -325,9 +327,9 @@ func (t *trial) repeatable(at example, what string, call func() processCall,
 		copy(list, slices.Repeat([]float32{7}, len(list)))
 	}
 	t.must(at, again.run())
-	same("asked again, after another tensor", again)
+	same("repeated, after another tensor", again)
 	for name, want := range inOrder(call().reads) {
-		t.equal(at, name+", which can only be read, after "+what+",", []int{len(want)},
+		t.equal(at, name+", which is read-only, after "+what+",", []int{len(want)},
 			converted[float64](again.reads[name]), converted[float64](want))
 	}
 	var all sync.WaitGroup
@@ -338,7 +340,7 @@ func (t *trial) repeatable(at example, what string, call func() processCall,
 	all.Wait()
 	for i, c := range calls {
 		t.must(at, errs[i])
-		same("beside others", c)
+		same("run concurrently", c)
 	}
 	return first
 }
@@ -379,7 +381,7 @@ func (q *quantizerRun) checkSearch(t *trial, in *instance, x []float64) {
 		return c
 	}, func() { in.from(normal(77, in.shape...)) })
 	for name, v := range inOrder(first.writes) {
-		t.finite(in.at(), name+", which a search is to write,", []int{len(v)}, converted[float64](v))
+		t.finite(in.at(), name+", which a search must write,", []int{len(v)}, converted[float64](v))
 	}
 }
 
