@@ -71,7 +71,6 @@ type output struct {
 	value program.Value
 }
 
-// outputsOf lists the values of a state as outputs, sorted by name.
 func outputsOf(prefix string, state State) (list []output) {
 	for _, name := range slices.Sorted(maps.Keys(state)) {
 		list = append(list, output{prefix + name, state[name]})

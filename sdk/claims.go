@@ -92,7 +92,6 @@ func ClaimNames(kind Kind) []ClaimName {
 		ClaimOwnLoss, ClaimTies, ClaimScaleScope, ClaimKeyScope, ClaimAnyZeroCode, ClaimPrunes}
 }
 
-// check verifies a claim of a plugin whose parameters are valid.
 func (c Claim) check(d Description) error {
 	names := slices.Concat(ClaimNames(KindQuantizer), ClaimNames(KindOptimizer))
 	if !slices.Contains(names, c.Name) {

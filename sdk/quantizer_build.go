@@ -106,7 +106,6 @@ func (q *quantizerBuilder) initial(
 	return list, p
 }
 
-// capabilities sets the shared name and the constraint of a trained parameter.
 func (q *quantizerBuilder) capabilities(t *spec.Tensor) {
 	if s, ok := q.author.(Sharer); ok {
 		t.Shared = s.Shared(t.Name, q.site)

@@ -225,7 +225,6 @@ func guard(output *os.File, logger hclog.Logger) grpc.UnaryServerInterceptor {
 	}
 }
 
-// byHand prints a hint for a user who started the plugin. err is the error of describe.
 func byHand(out io.Writer, program string, descriptions map[Kind]Description, err error) {
 	if err != nil {
 		fmt.Fprintf(out, "the plugin is invalid: %v\n", err)

@@ -177,7 +177,6 @@ func newLevels(grid string, bits int, scale microscaling.ScaleType) (levels, err
 	return levels{half - 0.5, 0, -half, half - 1, false, scale}, nil
 }
 
-// codes returns the grid of the codes.
 func (l levels) codes(group int) sdk.Grid {
 	if l.centred {
 		return sdk.OddIntegers(int(2*l.highest-1), group)

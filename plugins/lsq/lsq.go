@@ -270,7 +270,6 @@ func (g grid) stable() bool   { return g.site.Text("form") == formStableQAT }
 func (g grid) rows() bool     { return g.site.Text("granularity") == perRow }
 func (g grid) weight() bool   { return g.site.Role == sdk.RoleWeight }
 
-// smallestStep returns the lower bound of the step.
 func (g grid) smallestStep() float64 {
 	if g.stable() {
 		return smallestStableQAT

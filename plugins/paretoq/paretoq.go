@@ -148,10 +148,8 @@ func newGrid(site sdk.Site) grid {
 	return g
 }
 
-// signs reports whether the levels are ±1.
 func (g grid) signs() bool { return g.site.Int("bits") == 1 }
 
-// declared returns the grid of the codes.
 func (g grid) declared() sdk.Grid {
 	switch {
 	case g.signs():

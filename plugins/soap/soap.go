@@ -142,7 +142,6 @@ func rotated(t sdk.Tensor) []int {
 // name returns the full name of the state tensor of the given kind for an axis.
 func name(kind string, axis int) string { return fmt.Sprint(kind, axis) }
 
-// identity returns the identity matrix of order n.
 func identity(b *program.Builder, n int) program.Value {
 	index := program.Type{DType: program.Int, Shape: []int{n, n}}
 	return b.Iota(index, 0).Eq(b.Iota(index, 1)).Convert(program.Float)

@@ -46,7 +46,6 @@ func Arrange(list []Placed) Layout {
 	return l
 }
 
-// placing returns a function that allocates the next offset for a tensor, adding its size to bytes.
 func placing(bytes *int64) func(shape []int) int64 {
 	return func(shape []int) int64 {
 		at := *bytes

@@ -21,7 +21,6 @@ func NewBlocks(shape []int, size int) Blocks {
 	return Blocks{slices.Clone(shape), size}
 }
 
-// row returns the length of a row and the number of its blocks.
 func (b Blocks) row() (length, blocks int) {
 	length = b.shape[len(b.shape)-1]
 	return length, (length + b.size - 1) / b.size

@@ -29,7 +29,6 @@ func infer(op Op, args []Type, attr Attr, want Type) (Type, error) {
 	return r.infer(args, attr, want)
 }
 
-// need returns an error unless t has one of the allowed element types.
 func need(t Type, allowed ...DType) error {
 	if slices.Contains(allowed, t.DType) {
 		return nil
@@ -499,7 +498,6 @@ func repeats(axes []int) bool {
 	return false
 }
 
-// without returns the shape without the given axes.
 func without(shape, axes []int) []int {
 	kept := []int{}
 	for i, d := range shape {

@@ -106,7 +106,6 @@ func approximate(r row) row {
 	return r
 }
 
-// truth returns 1 for true and 0 for false.
 func truth[T float64 | int64](v bool) T {
 	if v {
 		return 1

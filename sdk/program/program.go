@@ -173,7 +173,6 @@ func (t Type) Size() int64 {
 	return size
 }
 
-// clone returns a type with a shape of its own, so that callers cannot change it.
 func (t Type) clone() Type { return Type{t.DType, slices.Clone(t.Shape)} }
 
 // Equal reports whether both types have the same element type and shape.

@@ -15,7 +15,6 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// table returns all checks of optimizers, in the order of the report.
 func (o *optimizerRun) table() []check {
 	return []check{
 		{"parameters", "every value in a declared range, alone and with others, gives valid programs " +
@@ -109,7 +108,6 @@ func (s *tensorAnswer) walk(t *trial, m Machine, steps int, size float64) (u []f
 	return u
 }
 
-// checkFinite checks the direction u of the last update, the state and the sums.
 func (r *training) checkFinite(u []float64) bool {
 	all := maps.Clone(r.state)
 	maps.Copy(all, r.sums)

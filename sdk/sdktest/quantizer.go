@@ -15,7 +15,6 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// table returns all checks of quantizers, in the order of the report.
 func (q *quantizerRun) table() []check {
 	const noState = "not applicable: there are no trained parameters (Trainable) and no state (Stateful)"
 	return []check{

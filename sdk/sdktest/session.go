@@ -316,7 +316,6 @@ type variant struct {
 	about   sdk.Description
 }
 
-// claims reports whether the plugin makes a claim under these settings.
 func (v variant) claims(name sdk.ClaimName) bool {
 	_, ok := v.about.Claimed(name, v.values)
 	return ok

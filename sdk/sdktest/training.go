@@ -172,7 +172,6 @@ func (r *training) init() error {
 
 func (r *training) at() example { return r.example.on(r.m) }
 
-// floats returns a tensor with the shape of x.
 func (r *training) floats(v []float64) reference.Tensor { return reference.Floats(v, r.shape...) }
 
 // next makes an update with a new normal random gradient, moves x, and returns the direction. An

@@ -272,7 +272,6 @@ func (q Quantizer) packed() ([]program.Input, error) {
 
 const notHomogeneous = "Q(c·x) = c·Q(x) is promised (Homogeneous), which cannot hold with"
 
-// checkPromises verifies the consistency of the answer beyond signatures.
 func (q Quantizer) checkPromises(trained []program.Input) error {
 	surrogate, _ := q.Program.Output(OutputSurrogate)
 	switch {

@@ -36,7 +36,6 @@ func (t Tensor) At(site string) string {
 	return "quantizer." + site + "." + t.Name
 }
 
-// float returns a port of floats.
 func float(name string, shape ...int) program.Input {
 	return program.Input{Name: name, Type: program.FloatType(shape...)}
 }
@@ -203,7 +202,6 @@ func checkAll(list []signature) error {
 	return nil
 }
 
-// haveInput reports whether one of the programs, which may be nil, has an input.
 func haveInput(name string, programs ...*program.Program) bool {
 	return slices.ContainsFunc(programs, func(p *program.Program) bool {
 		return p != nil && p.Input(name) >= 0
