@@ -2,7 +2,6 @@ package sdk
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 
 	"github.com/cage-qat/cage/sdk/internal/wire"
@@ -11,8 +10,8 @@ import (
 
 // This file encodes descriptions and decodes sites and tensors; package client does the reverse.
 
-func describeResponse(d Description) (*pb.DescribeResponse, error) {
-	m := &pb.Description{Name: d.Name, Version: d.Version, Doc: d.Doc}
+func describeResponse(d Description, capabilities ...string) (*pb.DescribeResponse, error) {
+	m := &pb.Description{Name: d.Name, Version: d.Version, Doc: d.Doc, Capabilities: capabilities}
 	for _, p := range d.Parameters {
 		kind, err := wire.ParameterTypes.Number(string(p.Type), "type")
 		if err != nil {
@@ -43,9 +42,6 @@ func describeResponse(d Description) (*pb.DescribeResponse, error) {
 }
 
 func fromSite(m *pb.Site) (Site, error) {
-	if m == nil {
-		return Site{}, errors.New("the request has no site")
-	}
 	role, noRole := wire.SiteRoles.Word(m.GetRole(), "role")
 	product, noProduct := wire.SiteProducts.Word(m.GetProduct(), "product")
 	shape, noShape := wire.FromShape(m.GetShape())
@@ -63,9 +59,6 @@ func fromSite(m *pb.Site) (Site, error) {
 }
 
 func fromTensor(m *pb.Tensor) (Tensor, error) {
-	if m == nil {
-		return Tensor{}, errors.New("the request has no tensor")
-	}
 	role, noRole := wire.TensorRoles.Word(m.GetRole(), "role")
 	shape, noShape := wire.FromShape(m.GetShape())
 	values, noValues := wire.FromValues(m.GetValues())

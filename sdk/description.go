@@ -192,7 +192,7 @@ func (d Description) Check() error {
 	return nil
 }
 
-// reserved lists the host's own keys in a plugin's TOML table; match and role are keys of overrides.
+// reserved lists the keys of a plugin's TOML table, and of its overrides, that belong to the host.
 var reserved = []string{"plugin", "sha256", "weights", "activations", "gradients", "backward",
 	"requantize", "overrides", "rest", "groups", "refresh_delay", "match", "role"}
 

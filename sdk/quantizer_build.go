@@ -239,7 +239,7 @@ func (q *quantizerBuilder) backward(author Differentiator) *program.Program {
 	})
 }
 
-// sameState returns an error unless got has the names and shapes of the list, which method returned.
+// sameState returns an error unless got has the names and shapes of list, which method returned.
 func sameState(what string, got State, method string, list []spec.Tensor) error {
 	for _, s := range list {
 		v, ok := got[s.Name]

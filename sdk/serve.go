@@ -87,19 +87,11 @@ func describe(q Quantizer, o Optimizer) (out map[Kind]Description, err error) {
 func servers(q Quantizer, o Optimizer) goplugin.PluginSet {
 	set := goplugin.PluginSet{}
 	if q != nil {
-		var server pb.QuantizerServer = &quantizerServer{q: q}
-		if s, ok := q.(Searcher); ok {
-			server = &searchServer{quantizerServer: quantizerServer{q: q}, author: s}
-		}
-		register := func(s *grpc.Server) { pb.RegisterQuantizerServer(s, server) }
+		register := func(s *grpc.Server) { pb.RegisterQuantizerServer(s, &quantizerServer{q: q}) }
 		set[string(KindQuantizer)] = &registration{register: register}
 	}
 	if o != nil {
-		var server pb.OptimizerServer = &optimizerServer{o: o}
-		if o, ok := o.(opaque); ok {
-			server = &opaqueServer{optimizerServer: optimizerServer{o: o}, author: o.OpaqueOptimizer}
-		}
-		register := func(s *grpc.Server) { pb.RegisterOptimizerServer(s, server) }
+		register := func(s *grpc.Server) { pb.RegisterOptimizerServer(s, &optimizerServer{o: o}) }
 		set[string(KindOptimizer)] = &registration{register: register}
 	}
 	return set
@@ -122,15 +114,21 @@ func (r *registration) GRPCClient(
 	return nil, errors.New("a plugin has no client: only the host calls GRPCClient")
 }
 
+// quantizerServer serves a quantizer. Only a host that searches calls AttachSites and Search.
 type quantizerServer struct {
 	pb.UnimplementedQuantizerServer
-	q Quantizer
+	q                          Quantizer
+	attachments[*attachedSite] // in the order of the host's indices
 }
 
 func (s *quantizerServer) Describe(
 	context.Context, *pb.DescribeRequest,
 ) (*pb.DescribeResponse, error) {
-	return describeResponse(s.q.Describe())
+	var capabilities []string
+	if _, ok := s.q.(Searcher); ok {
+		capabilities = []string{wire.SearchCapability}
+	}
+	return describeResponse(s.q.Describe(), capabilities...)
 }
 
 func (s *quantizerServer) Quantize(
@@ -151,15 +149,21 @@ func (s *quantizerServer) Quantize(
 	return &pb.QuantizeResponse{Answer: &pb.QuantizeResponse_Program{Program: answer}}, nil
 }
 
+// optimizerServer serves an optimizer. Attach and Step are called for opaque ones only.
 type optimizerServer struct {
 	pb.UnimplementedOptimizerServer
 	o Optimizer
+	attachments[*attachedTensor]
 }
 
 func (s *optimizerServer) Describe(
 	context.Context, *pb.DescribeRequest,
 ) (*pb.DescribeResponse, error) {
-	return describeResponse(s.o.Describe())
+	var capabilities []string
+	if _, ok := s.o.(opaque); ok {
+		capabilities = []string{wire.OpaqueCapability}
+	}
+	return describeResponse(s.o.Describe(), capabilities...)
 }
 
 func (s *optimizerServer) Program(

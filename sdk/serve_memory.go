@@ -118,12 +118,6 @@ func guarded(tensor string, memory *sharedMemory, readOnly string, f func() erro
 	return nil
 }
 
-type opaqueServer struct {
-	optimizerServer
-	author OpaqueOptimizer
-	attachments[*attachedTensor]
-}
-
 // attachedTensor is a tensor in shared memory. Each state tensor has two buffers: even, then odd.
 type attachedTensor struct {
 	tensor                 Tensor
@@ -132,18 +126,10 @@ type attachedTensor struct {
 	read, write            map[string][2][]float32
 }
 
-func (s *opaqueServer) Describe(
-	context.Context, *pb.DescribeRequest,
-) (*pb.DescribeResponse, error) {
-	r, err := describeResponse(s.author.Describe())
-	if err == nil {
-		r.Description.Capabilities = []string{wire.OpaqueCapability}
-	}
-	return r, err
-}
-
 // Attach maps the memory.
-func (s *opaqueServer) Attach(_ context.Context, r *pb.AttachRequest) (*pb.AttachResponse, error) {
+func (s *optimizerServer) Attach(
+	_ context.Context, r *pb.AttachRequest,
+) (*pb.AttachResponse, error) {
 	name := func(m *pb.AttachedTensor) string { return m.GetTensor().GetName() }
 	out, err := attach(&s.attachments, r.GetPath(), r.GetBytes(), r.GetTensors(), name, s.find)
 	s.mu.Lock()
@@ -153,12 +139,12 @@ func (s *opaqueServer) Attach(_ context.Context, r *pb.AttachRequest) (*pb.Attac
 	return out, err
 }
 
-func (s *opaqueServer) find(f *finder, m *pb.AttachedTensor) (*attachedTensor, error) {
+func (s *optimizerServer) find(f *finder, m *pb.AttachedTensor) (*attachedTensor, error) {
 	t, err := fromTensor(m.GetTensor())
 	if err != nil {
 		return nil, err
 	}
-	built, err := BuildOptimizer(opaque{s.author}, t)
+	built, err := BuildOptimizer(s.o, t)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +165,7 @@ func (s *opaqueServer) find(f *finder, m *pb.AttachedTensor) (*attachedTensor, e
 }
 
 // Step computes an update of all tensors, concurrently.
-func (s *opaqueServer) Step(_ context.Context, r *pb.StepRequest) (*pb.StepResponse, error) {
+func (s *optimizerServer) Step(_ context.Context, r *pb.StepRequest) (*pb.StepResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.memory == nil {
@@ -199,19 +185,13 @@ func (s *opaqueServer) Step(_ context.Context, r *pb.StepRequest) (*pb.StepRespo
 		for name := range a.read {
 			in.State[name], in.Next[name] = a.read[name][from], a.write[name][to]
 		}
-		step := func() error { return s.author.Step(in, a.tensor) }
+		step := func() error { return s.o.(OpaqueOptimizer).Step(in, a.tensor) }
 		return guarded(a.tensor.Name, s.memory, "X, Gradient or State", step)
 	})
 	if err != nil {
 		return nil, failure(err)
 	}
 	return &pb.StepResponse{}, nil
-}
-
-type searchServer struct {
-	quantizerServer
-	author                     Searcher
-	attachments[*attachedSite] // in the order of the host's indices
 }
 
 // attachedSite is a weight in shared memory.
@@ -221,25 +201,15 @@ type attachedSite struct {
 	trained, state, next map[string][]float32
 }
 
-func (s *searchServer) Describe(
-	context.Context, *pb.DescribeRequest,
-) (*pb.DescribeResponse, error) {
-	r, err := describeResponse(s.q.Describe())
-	if err == nil {
-		r.Description.Capabilities = []string{wire.SearchCapability}
-	}
-	return r, err
-}
-
 // AttachSites maps the memory.
-func (s *searchServer) AttachSites(
+func (s *quantizerServer) AttachSites(
 	_ context.Context, r *pb.AttachSitesRequest,
 ) (*pb.AttachResponse, error) {
 	name := func(m *pb.AttachedSite) string { return m.GetSite().GetName() }
 	return attach(&s.attachments, r.GetPath(), r.GetBytes(), r.GetSites(), name, s.find)
 }
 
-func (s *searchServer) find(f *finder, m *pb.AttachedSite) (*attachedSite, error) {
+func (s *quantizerServer) find(f *finder, m *pb.AttachedSite) (*attachedSite, error) {
 	site, err := fromSite(m.GetSite())
 	if err != nil {
 		return nil, err
@@ -267,7 +237,9 @@ func (s *searchServer) find(f *finder, m *pb.AttachedSite) (*attachedSite, error
 }
 
 // Search computes the state of the requested sites, concurrently.
-func (s *searchServer) Search(_ context.Context, r *pb.SearchRequest) (*pb.SearchResponse, error) {
+func (s *quantizerServer) Search(
+	_ context.Context, r *pb.SearchRequest,
+) (*pb.SearchResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []*attachedSite
@@ -284,7 +256,7 @@ func (s *searchServer) Search(_ context.Context, r *pb.SearchRequest) (*pb.Searc
 		// Cloned, because the author may change the maps.
 		in := SearchInput{X: a.x, Trained: maps.Clone(a.trained), State: maps.Clone(a.state),
 			Next: maps.Clone(a.next), Step: int(r.GetStep()), Steps: int(r.GetSteps())}
-		search := func() error { return s.author.Search(in, a.site) }
+		search := func() error { return s.q.(Searcher).Search(in, a.site) }
 		return guarded(a.site.Name, s.memory, "X, Trained or State", search)
 	})
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// sharedMemory is memory that the host shares with the plugin: a file that is mapped twice, read-only
+// sharedMemory is memory shared by the host and the plugin: a file that is mapped twice, read-only
 // and writable. Tensors that the plugin must not change are in the read-only mapping, so that a
 // mistaken write faults at the author's line instead of corrupting the result.
 type sharedMemory struct{ read, write []byte }

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/cage-qat/cage/sdk"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
@@ -87,9 +86,6 @@ type Step struct {
 // directions and next states have been written. An error is a [*Mistake], or an error of
 // the call itself, as a gRPC status.
 func (o *Optimizer) Step(ctx context.Context, s Step) error {
-	if s.Step < 1 || s.Steps < s.Step {
-		return fmt.Errorf("step %d of %d", s.Step, s.Steps)
-	}
 	_, err := call(ctx, o.rpc.Step, &pb.StepRequest{Step: uint64(s.Step), Steps: uint64(s.Steps),
 		Rate: s.Rate, Loss: s.Loss, Odd: s.Odd})
 	return err

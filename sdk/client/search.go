@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/cage-qat/cage/sdk"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
@@ -71,9 +70,6 @@ func offsets(list []int64) (out []uint64) {
 // When it returns without an error, all their next states have been written. An error is a
 // [*Mistake], or an error of the call itself, as a gRPC status.
 func (q *Quantizer) Search(ctx context.Context, step, steps int, sites []int) error {
-	if step < 0 || steps < step {
-		return fmt.Errorf("a search after step %d of %d", step, steps)
-	}
 	m := &pb.SearchRequest{Step: uint64(step), Steps: uint64(steps)}
 	for _, i := range sites {
 		m.Sites = append(m.Sites, uint32(i))

@@ -536,7 +536,7 @@ func (a *Attr) lists() []axisList {
 }
 
 // check returns an error if an attribute is set that the operation does not use, so that equivalent
-// nodes are equal. It also bounds the lengths of the lists of axes, which later checks iterate over.
+// nodes are equal. It also bounds the lengths of lists, over which later checks iterate.
 func (a *Attr) check(uses attributes) error {
 	unused := func(name string, length int, use attributes) error {
 		if uses&use == 0 && length != 0 {

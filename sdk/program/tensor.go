@@ -22,8 +22,8 @@ const (
 	KindDirection      Kind = "direction"       // the update direction, its output
 )
 
-// Of returns the name of the tensor of this kind that belongs to owner, a parameter or an activation
-// site; owner is empty if there is only one. Tensors have these names in memory and in checkpoints.
+// Of returns the name, in memory and in checkpoints, of the tensor of this kind that belongs to
+// owner: a parameter, an activation site, or "" if there is only one such tensor.
 func (k Kind) Of(owner string) string { return k.PartOf(owner, "") }
 
 // PartOf returns the name of one of several tensors of this kind that belong to owner.

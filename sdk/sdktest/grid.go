@@ -258,7 +258,7 @@ func (q *quantizerRun) checkError(t *trial) {
 				median := slices.Sorted(slices.Values(errs))[rows/2]
 				for i, e := range errs { // one rotated entry may be clipped
 					if !(e <= max(2*median, rowError)) {
-						t.failf(in.at(), "the error of row %d is %.3g of its norm; the median of all rows is %.3g", i, e, median)
+						t.failf(in.at(), "the error of row %d is %.3g of its norm; the median is %.3g", i, e, median)
 						break
 					}
 				}

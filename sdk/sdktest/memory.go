@@ -108,7 +108,7 @@ func (q *quantizerRun) checkInitial(t *trial) {
 			}
 			t.announce()
 			if !reflect.DeepEqual(s.Trained, first.Trained) || !reflect.DeepEqual(s.State, first.State) {
-				t.failf(s.example, "the trained parameters are %v and the state is %v, but for one row %v and %v",
+				t.failf(s.example, "the trained parameters are %v and the state %v, but for one row %v and %v",
 					s.Trained, s.State, first.Trained, first.State)
 			}
 		}

@@ -203,6 +203,7 @@ func (q *quantizerRun) checkZeros(t *trial, in *instance, _ []float64) {
 		in.equal(nil, "codes of zeros"+meant, out.codes, zeros)
 	}
 	if len(out.mask) > 0 && !in.variant.claims(sdk.ClaimPrunes) {
-		in.equal(nil, "mask of zeros (if entries are pruned, "+claim(sdk.ClaimPrunes)+")", out.mask, full(1, n))
+		const what = "mask of zeros (if entries are pruned, claim " + string(sdk.ClaimPrunes) + ")"
+		in.equal(nil, what, out.mask, full(1, n))
 	}
 }

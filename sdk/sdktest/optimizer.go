@@ -173,7 +173,8 @@ func (o *optimizerRun) checkParts(t *trial) {
 			case s.err != nil:
 				t.ok(s.example, err)
 			case s.Accepts != plain.Accepts:
-				t.failf(s.example, "accepted: %v with parts of %v rows, %v as one matrix", s.Accepts, rows, plain.Accepts)
+				t.failf(s.example, "accepted: %v with parts of %v rows, %v as one matrix",
+					s.Accepts, rows, plain.Accepts)
 			case s.Accepts:
 				s.walk(t, Reference{}, 2, 1)
 			}
@@ -199,7 +200,8 @@ func (o *optimizerRun) checkSelection(t *trial) {
 			if s.Accepts != first.Accepts {
 				t.failf(s.example, "accepted under one name and declined under another")
 			} else if s.Accepts && !v.claims(sdk.ClaimByName) && !maps.Equal(s.unnamed(), first.unnamed()) {
-				t.failf(s.example, "%s and %s have different programs; if this is intended, %s", name, first.tensor.Name, claim(sdk.ClaimByName))
+				t.failf(s.example, "%s and %s have different programs; if this is intended, %s",
+					name, first.tensor.Name, claim(sdk.ClaimByName))
 			}
 		}
 	}
@@ -566,6 +568,6 @@ func (o *optimizerRun) checkDescent(t *trial) {
 			t.failf(s.example, "after %d steps the loss is at best %.3g of its initial value, with "+
 				"rate %v; want %v%s", steps, best, bestRate, goal, wanted)
 		}
-		t.notef("the loss is %.2g of its initial value after %d steps with rate %v", best, steps, bestRate)
+		t.notef("%.2g of the initial loss after %d steps with rate %v", best, steps, bestRate)
 	})(t)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func (q *quantizerRun) table() []check {
-	const noState = "not applicable: there are no trained parameters (Trainable) and no state (Stateful)"
+	const noMemory = "not applicable: no trained parameters (Trainable) and no state (Stateful)"
 	return []check{
 		{"parameters", "every value in a declared range, alone and with others, gives valid programs " +
 			"or a refusal that says what to do", q.checkParameters, ""},
@@ -31,7 +31,8 @@ func (q *quantizerRun) table() []check {
 		{"non-finite", "NaN and ±Inf make NaN of exactly the values that share their scale, with " +
 			"code 0, mask 0 and a finite gradient", q.everywhere(q.checkNonFinite), ""},
 		{"rows", "a row has the same result alone and in a matrix, unless the whole tensor shares " +
-			"a scale", q.onReference(q.checkRows), "not applicable: rows share a scale, parameters or state"},
+			"a scale", q.onReference(q.checkRows),
+			"not applicable: rows share a scale, parameters or state"},
 		{"scale scope", "scales are shared as claimed; without a claim, by a row or a part of it, or " +
 			"by a whole weight; a declared Grid gives the part",
 			q.checkScope, "not applicable: no scale depends on the data"},
@@ -47,7 +48,7 @@ func (q *quantizerRun) table() []check {
 		{"homogeneous", "if Homogeneous is set, Q(c·x) = c·Q(x)", q.onReference(q.checkHomogeneous),
 			"optional: Homogeneous is not set"},
 		{"gradient", "gradients by x and by trained parameters are those of the surrogate",
-			q.onReference(q.checkGradient), "not applicable: there is a custom backward pass (Differentiator)"},
+			q.onReference(q.checkGradient), "not applicable: the backward pass is custom (Differentiator)"},
 		{"own backward pass", "gradients of a custom backward pass are finite, zero where dy is zero, " +
 			"and in each row independent of other rows", q.everywhere(q.checkOwnBackward),
 			"not applicable: there is no custom backward pass (Differentiator)"},
@@ -61,17 +62,17 @@ func (q *quantizerRun) table() []check {
 		{"count of codes", "a parameter bits allows at most 2^bits codes",
 			q.checkCount, "optional: there are no Codes"},
 		{"initial values", "any finite tensor gives finite trained parameters and state, whose shapes " +
-			"do not depend on the rows of an activation", q.checkInitial, noState},
+			"do not depend on the rows of an activation", q.checkInitial, noMemory},
 		{"constraints", "initial values are in the constraint set, and values in it do not change",
 			q.everywhere(q.checkConstraints), "not applicable: no parameter is constrained (Constrained)"},
 		{"state", "state stays finite, steps change it, programs of training and evaluation depend on " +
 			"it, and it stays good for a tensor that repeats", q.onReference(q.checkState),
 			"not applicable: there is no state (Stateful)"},
-		{"search", "a search depends on its inputs alone, does not write to them, and writes all of the " +
+		{"search", "a search depends on its inputs alone, does not write to them, and writes all " +
 			"state, the same when repeated or run concurrently", q.onReference(q.checkSearch),
 			"not applicable: there is no search (Searcher)"},
 		{"learning", "away from their initial values, gradients lead trained parameters to a smaller " +
-			"error", q.onReference(q.checkLearning), "not applicable: there are no trained parameters (Trainable)"},
+			"error", q.onReference(q.checkLearning), "not applicable: no trained parameters (Trainable)"},
 		{"devices", "compiled programs agree with the reference: outputs, gradients, initial values, " +
 			"next states", q.checkDevices, ""},
 	}
