@@ -1,6 +1,8 @@
 package sdk
 
 import (
+	"math"
+
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -106,6 +108,16 @@ type Compact interface {
 	// Storage returns the storage types of state tensors of t, by name. Tensors that it does not
 	// name are stored as float32. An optimizer with refreshes must store all its state as float32.
 	Storage(t Tensor) map[string]Storage
+}
+
+// BiasCorrection returns 1 − βᵗ for step t, by which a moving average with decay rate β that started
+// at zero is divided; 1 for β = 0 and for β = 1, a sum. It is computed as −expm1(t·log β), because
+// βᵗ in binary32 would lose the digits of 1 − βᵗ for β close to 1 and small t.
+func BiasCorrection(step program.Value, beta float64) program.Value {
+	if beta == 0 || beta == 1 {
+		return step.Builder().Const(1)
+	}
+	return step.Scale(math.Log(beta)).Expm1().Neg()
 }
 
 // Storage is the type in which a state tensor is stored between programs.

@@ -88,30 +88,13 @@ func servers(q Quantizer, o Optimizer) goplugin.PluginSet {
 	set := goplugin.PluginSet{}
 	if q != nil {
 		register := func(s *grpc.Server) { pb.RegisterQuantizerServer(s, &quantizerServer{q: q}) }
-		set[string(KindQuantizer)] = &registration{register: register}
+		set[string(KindQuantizer)] = wire.Plugin{Register: register}
 	}
 	if o != nil {
 		register := func(s *grpc.Server) { pb.RegisterOptimizerServer(s, &optimizerServer{o: o}) }
-		set[string(KindOptimizer)] = &registration{register: register}
+		set[string(KindOptimizer)] = wire.Plugin{Register: register}
 	}
 	return set
-}
-
-// registration is the server side of a go-plugin plugin; package client has the client side.
-type registration struct {
-	goplugin.NetRPCUnsupportedPlugin
-	register func(*grpc.Server)
-}
-
-func (r *registration) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
-	r.register(s)
-	return nil
-}
-
-func (r *registration) GRPCClient(
-	context.Context, *goplugin.GRPCBroker, *grpc.ClientConn,
-) (any, error) {
-	return nil, errors.New("a plugin has no client: only the host calls GRPCClient")
 }
 
 // quantizerServer serves a quantizer. Only a host that searches calls AttachSites and Search.

@@ -24,7 +24,6 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
@@ -107,18 +106,9 @@ func (soap) Update(b *program.Builder, in sdk.UpdateInput,
 	next[stateM], next[stateV] = m, v
 
 	updates := in.Step.Shift(-1).Max(b.Const(1)) // the first update does not count; its u is 0
-	c1, c2 := correction(updates, beta1), correction(updates, beta2)
+	c1, c2 := sdk.BiasCorrection(updates, beta1), sdk.BiasCorrection(updates, beta2)
 	u := m.Div(v.Sqrt().Shift(t.Float("eps"))).Mul(c2.Sqrt().Div(c1))
 	return rotateBack(u, in.State, t), next, nil
-}
-
-// correction returns 1 − βᵗ as −expm1(t·log β): βᵗ in binary32 would lose the digits of 1 − βᵗ for
-// β close to 1 and small t.
-func correction(updates program.Value, beta float64) program.Value {
-	if beta == 0 {
-		return updates.Builder().Const(1)
-	}
-	return updates.Scale(math.Log(beta)).Expm1().Neg()
 }
 
 func shampooBeta(t sdk.Tensor) float64 {

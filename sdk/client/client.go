@@ -145,9 +145,11 @@ func Environment(logLevel string) []string {
 // Plugins returns the dispensable clients for each protocol version: a [*Quantizer] as
 // "quantizer" and an [*Optimizer] as "optimizer".
 func Plugins() map[int]goplugin.PluginSet {
+	quantizer := func(conn grpc.ClientConnInterface) any { return NewQuantizer(conn) }
+	optimizer := func(conn grpc.ClientConnInterface) any { return NewOptimizer(conn) }
 	return map[int]goplugin.PluginSet{ProtocolVersion: {
-		string(sdk.KindQuantizer): dispenser[*Quantizer]{client: NewQuantizer},
-		string(sdk.KindOptimizer): dispenser[*Optimizer]{client: NewOptimizer},
+		string(sdk.KindQuantizer): wire.Plugin{NewClient: quantizer},
+		string(sdk.KindOptimizer): wire.Plugin{NewClient: optimizer},
 	}}
 }
 
@@ -159,23 +161,6 @@ func NewQuantizer(conn grpc.ClientConnInterface) *Quantizer {
 // NewOptimizer returns a client for the optimizer at the other end of conn.
 func NewOptimizer(conn grpc.ClientConnInterface) *Optimizer {
 	return &Optimizer{pb.NewOptimizerClient(conn)}
-}
-
-// dispenser is the client side of a go-plugin plugin; the server side is in
-// package sdk.
-type dispenser[C any] struct {
-	goplugin.NetRPCUnsupportedPlugin
-	client func(grpc.ClientConnInterface) C
-}
-
-func (d dispenser[C]) GRPCClient(
-	_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn,
-) (any, error) {
-	return d.client(conn), nil
-}
-
-func (dispenser[C]) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error {
-	return errors.New("this is the host's side")
 }
 
 // Errors of this package; test for them with errors.Is. A plugin's refusal is a

@@ -1,5 +1,33 @@
 package wire
 
+import (
+	"context"
+
+	goplugin "github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+)
+
+// Plugin adapts one kind of plugin to go-plugin. The plugin's process sets Register, the host
+// NewClient.
+type Plugin struct {
+	goplugin.NetRPCUnsupportedPlugin
+	Register  func(*grpc.Server)
+	NewClient func(grpc.ClientConnInterface) any
+}
+
+// GRPCServer implements [goplugin.GRPCPlugin].
+func (p Plugin) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
+	p.Register(s)
+	return nil
+}
+
+// GRPCClient implements [goplugin.GRPCPlugin].
+func (p Plugin) GRPCClient(
+	_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn,
+) (any, error) {
+	return p.NewClient(conn), nil
+}
+
 // Constants that both sides must agree on to communicate; docs/reference/plugin-protocol.md
 // explains each.
 const (
