@@ -9,7 +9,7 @@ import (
 type gradient struct {
 	text     string // as in [OpInfo]
 	rule     gradientRule
-	operands []int // those that have a gradient; nil means all
+	operands []int // the operands that have a gradient; nil means all
 }
 
 // A gradientRule returns the cotangents of the operands x of a node, given the result y and its
