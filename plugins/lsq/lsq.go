@@ -156,8 +156,7 @@ func value(level, scale, offset program.Value) program.Value {
 func (g grid) surrogate(x, step, offset, finite, deviation, inside program.Value) program.Value {
 	zero := x.Builder().Const(0)
 	trained := func(v program.Value) program.Value {
-		return finite.Select(v.Scale(g.gradientScale),
-			zero)
+		return finite.Select(v.Scale(g.gradientScale), zero)
 	}
 	outside := zero
 	if offset.Valid() {
@@ -170,8 +169,7 @@ func (g grid) surrogate(x, step, offset, finite, deviation, inside program.Value
 	return inside.Select(x, outside).Add(trained(step).Mul(deviation.StopGradient()))
 }
 
-// pack concatenates the scale and the offset, if there is one, which Unpack needs in addition to
-// the codes.
+// pack concatenates what Unpack needs besides the codes: the scale and the offset, if there is one.
 func pack(scale, offset program.Value) program.Value {
 	if !offset.Valid() {
 		return scale
@@ -179,17 +177,14 @@ func pack(scale, offset program.Value) program.Value {
 	return scale.Reshape(1).Concatenate(0, offset.Reshape(1))
 }
 
-// Unpack writes scale·codes, plus the offset if there is one.
+// Unpack writes scale·codes, plus the offset, if any.
 func (lsq) Unpack(_ *program.Builder, codes, scale program.Value,
 	site sdk.Site) (program.Value, error) {
 	codes = codes.Convert(program.Float)
 	if !hasOffset(site) {
 		return value(codes, scale, program.Value{}), nil
 	}
-	part := func(i int) program.Value {
-		return scale.Slice([]int{i}, []int{i + 1},
-			[]int{1}).Reshape()
-	}
+	part := func(i int) program.Value { return scale.Column(i).Reshape() }
 	return value(codes, part(0), part(1)), nil
 }
 
@@ -197,20 +192,18 @@ func hasOffset(site sdk.Site) bool {
 	return site.Text("variant") == variantPlus && site.Role != sdk.RoleWeight
 }
 
-// check rejects settings that define no grid, or one that is surely a mistake.
+// check refuses settings that define no grid, or one that is certainly a mistake.
 func check(site sdk.Site) error {
 	signed := site.Text("levels") == levelsSigned
 	switch {
-	case len(site.Shape) == 0:
-		return sdk.Refuse("the tensor has no axes: it needs at least one")
 	case signed && site.Int("bits") < 2:
-		return sdk.Refuse("bits = 1: signed levels need at least 2 bits; levels = %q has a grid of 1 bit",
+		return sdk.Refuse("bits = 1: signed levels need at least 2 bits; use levels = %q for 1 bit",
 			levelsUnsigned)
 	case !signed && site.Role == sdk.RoleWeight:
 		return sdk.Refuse("levels = %q: every negative weight would become zero; use levels = %q for "+
 			"weights", levelsUnsigned, levelsSigned)
 	case site.Text("form") == formStableQAT && site.Text("variant") == variantPlus:
-		return sdk.Refuse("form = %q: it has no offsets; use variant = %q", formStableQAT, variantLSQ)
+		return sdk.Refuse("form = %q has no offsets: use variant = %q", formStableQAT, variantLSQ)
 	case site.Text("granularity") == perRow && site.Role != sdk.RoleWeight:
 		return sdk.Refuse("granularity = %q: the rows of an activation are tokens, which cannot have "+
 			"learned steps; use granularity = %q", perRow, perTensor)
@@ -296,9 +289,8 @@ func (g grid) round(r program.Value) (level, deviation, inside program.Value) {
 	return level, inside.Select(level.Sub(r), level), inside
 }
 
-// finite returns false for groups that contain NaN or ±Inf: their sum is not finite. A sum costs
-// one pass and writes no result of the tensor's size. In binary32 it also overflows if elements are
-// close to 1e38.
+// finite returns false for groups that contain NaN or ±Inf: their sum is not finite. In binary32 it
+// also overflows if elements are close to 1e38.
 func (g grid) finite(x program.Value) program.Value {
 	if g.rows() {
 		return x.MeanRow().IsFinite()

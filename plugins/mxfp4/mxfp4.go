@@ -1,6 +1,5 @@
 // Command mxfp4 is the MXFP4 format of the OCP Microscaling specification 1.0 as a plugin: blocks
 // of 32 entries of a row share a power-of-two scale (E8M0), and each entry is a 4-bit float (E2M1).
-//
 // With V the entries of a block and X its scale,
 //
 //	P = E2M1(V/X) ; V̂ = X·P
@@ -106,9 +105,8 @@ func (mxfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 	var signs microscaling.Signs
 	if site.Text("signs") == microscaling.SignsRandom {
 		if rotation == 1 {
-			return sdk.Quantized{}, sdk.Refuse("signs = %q changes nothing without a rotation: "+
-				"give rotation, such as \"32\"",
-				microscaling.SignsRandom)
+			return sdk.Quantized{}, sdk.Refuse("signs = %q have no effect without a rotation: "+
+				"set rotation, such as \"32\"", microscaling.SignsRandom)
 		}
 		if site.Training {
 			signs = microscaling.RandomSigns(b, site)

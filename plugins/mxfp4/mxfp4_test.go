@@ -129,7 +129,7 @@ func decode(q plugintest.Quantization, x golden.Array) golden.Array {
 
 // TestSignsNeedRotation: signs alone change no rounding.
 func TestSignsNeedRotation(t *testing.T) {
-	plugintest.RefusesWeight(t, mxfp4{}, map[string]any{"signs": microscaling.SignsRandom}, `signs = "random" changes nothing without a rotation`, 2, 96)
+	plugintest.RefusesWeight(t, mxfp4{}, map[string]any{"signs": microscaling.SignsRandom}, `signs = "random" have no effect without a rotation`, 2, 96)
 }
 
 // TestModel compares rows of many lengths with the plain way to work them out. The
