@@ -99,7 +99,7 @@ func TestBuildQuantizerRefuses(t *testing.T) {
 		{"a panic in Describe", panicsInDescribe{}, "panic: who am I"},
 		{"a grid without codes", answer(func(_ *program.Builder, x program.Value) sdk.Quantized {
 			return sdk.Quantized{Value: x, Grid: sdk.E2M1(32)}
-		}), "no codes and scales whose numbers it says"},
+		}), "a Grid without Codes and Scale"},
 		{"nothing", answer(func(*program.Builder, program.Value) sdk.Quantized { return sdk.Quantized{} }), `output "value": is absent`},
 		{"a mistake", answer(func(b *program.Builder, x program.Value) sdk.Quantized {
 			return sdk.Quantized{Value: x.Add(b.Zeros(3))}

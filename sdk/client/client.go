@@ -105,7 +105,16 @@ func call[Q, R any](ctx context.Context, f method[Q, R], request Q) (R, error) {
 	if codec.Err != nil {
 		return response, fmt.Errorf("%w: %w", ErrAnswer, codec.Err)
 	}
-	return response, fromStatus(err)
+	switch reason, text, ok := wire.FromStatus(err); {
+	case !ok: // of the call itself
+		return response, err
+	case reason == wire.Refused:
+		return response, &sdk.Refusal{Err: errors.New(text)}
+	case reason == wire.Unreadable:
+		return response, fmt.Errorf("%w: the plugin cannot read the request: %s", ErrVersion, text)
+	default:
+		return response, &Mistake{text}
+	}
 }
 
 func describe(
@@ -170,7 +179,7 @@ var (
 	// with an invalid program.
 	ErrAnswer = errors.New("the answer breaks the plugin protocol")
 	// ErrVersion is a version mismatch: the plugin or this host is too old for the other.
-	ErrVersion = errors.New("the plugin and this host do not go together")
+	ErrVersion = errors.New("the plugin and this host have incompatible versions")
 )
 
 // Mistake is a failure of the plugin's own code: a panic, a program that cannot be
@@ -179,19 +188,3 @@ type Mistake struct{ Text string }
 
 // Error returns the plugin's message.
 func (e *Mistake) Error() string { return e.Text }
-
-// fromStatus converts an error that the plugin sent to its Go type; it returns all
-// other errors unchanged.
-func fromStatus(err error) error {
-	reason, text, ok := wire.FromStatus(err)
-	switch {
-	case !ok:
-		return err
-	case reason == wire.Refused:
-		return &sdk.Refusal{Err: errors.New(text)}
-	case reason == wire.Unreadable:
-		return fmt.Errorf("%w: the plugin cannot read what it is asked: %s", ErrVersion, text)
-	default:
-		return &Mistake{text}
-	}
-}

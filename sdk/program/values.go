@@ -141,10 +141,7 @@ func OtherAxes(rank int, lists ...[]int) []int {
 func (v Value) SumRow() Value { return v.keepLast(OpReduceSum) }
 
 // MeanRow returns the mean over the last axis, which is kept with one element.
-func (v Value) MeanRow() Value {
-	d := v.lastDim()
-	return v.SumRow().Scale(1 / float64(d))
-}
+func (v Value) MeanRow() Value { return v.SumRow().Scale(1 / float64(v.lastDim())) }
 
 // MaxRow returns the maximum over the last axis, which is kept with one element.
 func (v Value) MaxRow() Value { return v.keepLast(OpReduceMax) }

@@ -129,7 +129,13 @@ func (o Optimizer) Check(shape []int) error {
 		return nil
 	}
 	if o.Opaque {
-		return o.checkOpaque()
+		for name := range o.Programs() {
+			return fmt.Errorf("the optimizer is opaque, but there is a program %s", name)
+		}
+		if o.Due != (Due{}) || o.ProbeDue != (Due{}) || o.Sampled || o.Rounded != StoreFloat32 {
+			return errors.New("the optimizer is opaque, but there are refreshes, probes or a rounding")
+		}
+		return listRules{what: "state tensor", float32: "the state of an opaque optimizer"}.check(o.State)
 	}
 	if o.Rounded != StoreFloat32 && o.Rounded != StoreBFloat16 {
 		return fmt.Errorf("the tensor is rounded to %q: want bfloat16, or nothing", o.Rounded)
@@ -237,14 +243,4 @@ func UpdateInputs(collected ...string) []program.Input {
 // ProbeInputs returns the optional inputs of Update for a probe, if one is ever due.
 func ProbeInputs(shape []int) []program.Input {
 	return []program.Input{float(InputProbed, shape...), float(InputProbing)}
-}
-
-func (o Optimizer) checkOpaque() error {
-	for name := range o.Programs() {
-		return fmt.Errorf("the optimizer is opaque, but there is a program %s", name)
-	}
-	if o.Due != (Due{}) || o.ProbeDue != (Due{}) || o.Sampled || o.Rounded != StoreFloat32 {
-		return errors.New("the optimizer is opaque, but there are refreshes, probes or a rounding")
-	}
-	return listRules{what: "state tensor", float32: "the state of an opaque optimizer"}.check(o.State)
 }

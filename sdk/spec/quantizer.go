@@ -243,8 +243,7 @@ func (q Quantizer) checkEvaluate(inputs []program.Input, shape []int) error {
 func (q Quantizer) packed() ([]program.Input, error) {
 	if q.Grid != (Grid{}) {
 		if _, err := PackedPorts(q.ForEvaluation().Program); err != nil {
-			return nil, errors.New("there is a grid, but no codes and scales whose numbers it says: " +
-				"return both, or no grid")
+			return nil, errors.New("there is a Grid without Codes and Scale: return both, or no Grid")
 		}
 		if err := q.Grid.check(); err != nil {
 			return nil, err
@@ -315,31 +314,19 @@ func CheckOutputs(p *program.Program, shape []int) error {
 		}
 	}
 	for _, o := range p.Outputs {
-		if err := checkOptionalOutput(o.Name, p.TypeOf(o.Value), shape); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func checkOptionalOutput(name string, t program.Type, shape []int) error {
-	shaped := slices.Equal(t.Shape, shape)
-	switch name {
-	case OutputValue, OutputSurrogate:
-	case OutputCodes:
-		if !shaped || t.DType == program.Bool {
+		t := p.TypeOf(o.Value)
+		shaped, isBool := slices.Equal(t.Shape, shape), t.DType == program.Bool
+		switch name := o.Name; {
+		case name == OutputValue || name == OutputSurrogate:
+		case name == OutputCodes && (!shaped || isBool):
 			return fmt.Errorf("output %s is %s: it must hold numbers in the shape of x, %v", name, t, shape)
-		}
-	case OutputMask:
-		if !shaped || t.DType != program.Bool {
+		case name == OutputMask && !(shaped && isBool):
 			return fmt.Errorf("output %s is %s: it must be bool in the shape of x, %v", name, t, shape)
-		}
-	case OutputScale:
-		if t.DType != program.Float {
+		case name == OutputScale && t.DType != program.Float:
 			return fmt.Errorf("output %s is %s: it must be float", name, t)
+		case !slices.Contains([]string{OutputCodes, OutputMask, OutputScale}, name):
+			return fmt.Errorf("output %s is unknown: want value, surrogate, codes, scale or mask", name)
 		}
-	default:
-		return fmt.Errorf("output %s is unknown: there are value, surrogate, codes, scale and mask", name)
 	}
 	return nil
 }
