@@ -1,27 +1,21 @@
-// Command lsq is quantization with a learned step size as a plugin: LSQ (Esser et
-// al., "Learned Step Size Quantization", 2020) and LSQ+ (Bhalgat et al., "LSQ+:
-// Improving Low-Bit Quantization through Learnable Offsets and Better
-// Initialization", 2020).
-//
-// With a step s > 0, levels −Q_N … Q_P and, for the activations of LSQ+, an
-// offset β:
+// Command lsq is quantization with a learned step size as a plugin: LSQ (Esser et al., "Learned
+// Step Size Quantization", 2020) and LSQ+ (Bhalgat et al., "LSQ+: Improving Low-Bit Quantization
+// through Learnable Offsets and Better Initialization", 2020). With a step s > 0, levels −Q_N … Q_P
+// and, for the activations of LSQ+, an offset β:
 //
 //	r = (x − β)/s        x̂ = round(clip(r, −Q_N, Q_P))·s + β
 //
-// s and β are trained parameters. The backward pass computes, from the gradient dx̂ of x̂, and with
-// gs = 1/√(N·Q_P) for N numbers that share the step:
+// s and β are trained. With dx̂, the gradient of x̂, and gs = 1/√(N·Q_P) for N numbers that share
+// the step, the backward pass computes:
 //
 //	dx = dx̂·[−Q_N < r < Q_P]
 //	ds = gs·Σ dx̂·(−Q_N where r ≤ −Q_N; Q_P where r ≥ Q_P; round(r) − r between)
 //	dβ = gs·Σ dx̂·[r ≤ −Q_N or r ≥ Q_P]
 //
-// For a weight, N is the number of elements that share a step; for an activation, the number of
-// features. init.go has the initial values, and sine.go an alternative dx: StableQAT's, where the
-// derivative of rounding is not 1 everywhere.
-//
-// The effective step is max(s, 1e-8), rounded to the type that scale_dtype names; the gradient
-// ignores that rounding. An s below the bound still gets its gradient, so that training can
-// increase it.
+// For an activation, N is the number of features. init.go has the initial values, and sine.go the
+// dx of StableQAT, where the derivative of rounding is not 1 everywhere. The effective step is
+// max(s, 1e-8), rounded to the type scale_dtype; the gradient ignores both, so that training can
+// increase an s below the bound.
 package main
 
 import (
@@ -219,8 +213,7 @@ func check(site sdk.Site) error {
 //
 // The official form is LSQQuantizer of QuEST's published code (IST-DASLab/QuEST) with its default
 // levels, "raise_zero", and the gradient of torch.clamp. There, the N of an activation also counts
-// the tokens. That code adds 1e-9·s to its output; this is omitted here, because x̂ would not be on
-// the grid.
+// the tokens. That code adds 1e-9·s to its output, which would move x̂ off the grid; it is omitted.
 //
 // The stableqat form is LsqBinaryTernaryExtension of StableQAT's published code
 // (microsoft/StableQAT, models/utils_quant.py, commit 47605356), which adapts it from ParetoQ. N is

@@ -16,12 +16,11 @@
 // nearest, without random signs.
 //
 // Quartet (Castro et al. 2025, arXiv 2505.14669; IST-DASLab/Quartet 00ccd38e,
-// src/models/quantization) uses, in the forward product, scale_rule = "quest", rotation = "32" and
-// ties = "down", and the mask clip, in the rotated domain; in the other two products
-// scale_rule = "absmax34", rounding = "stochastic" and rotation = "32". Its code applies the random
-// signs after H, where they negate entries of z. Rounding commutes with negation, so that they
-// cancel in a product: it computes the same as signs = "fixed". The paper's random rotation is
-// signs = "random".
+// src/models/quantization) uses, in the forward product, scale_rule = "quest", rotation = "32",
+// ties = "down" and the mask clip; in the other two products scale_rule = "absmax34",
+// rounding = "stochastic" and rotation = "32". Its code applies the random signs after H, where
+// they cancel in a product, because rounding commutes with negation: it computes the same as
+// signs = "fixed". The paper's random rotation is signs = "random".
 package main
 
 import (

@@ -43,8 +43,7 @@ var (
 	_ sdk.Packer    = paretoq{}
 )
 
-// trainedAlpha is the name of the trained parameter, and smallestAlpha its lower bound, 1e-5 in
-// binary32.
+// trainedAlpha is the name of α, and smallestAlpha its lower bound, 1e-5 in binary32.
 const (
 	trainedAlpha  = "alpha"
 	smallestAlpha = 0x1.4f8b58p-17

@@ -44,8 +44,7 @@ const (
 )
 
 // Describe declares the parameters. The defaults are those of a public speed record in training
-// language models, except max_precond_dim, which is 8192 there: factors of that size are slow on a
-// CPU.
+// language models, except max_precond_dim, which is 8192 there and slow on a CPU.
 func (shampoo) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "shampoo",

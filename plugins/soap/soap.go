@@ -14,9 +14,9 @@
 // ε is added before the correction, unlike in Adam. Vectors, and axes that are longer than
 // max_precond_dim, have no factor and are not rotated.
 //
-// The published code updates the bases at the end of an update, from the factors of this update,
-// and nothing reads them before the next update. Here a refresh is therefore at the beginning of
-// the next update. Update itself changes the factors, so there is nothing to observe.
+// The published code updates the bases at the end of an update, from its factors. Nothing reads
+// them before the next update, at whose beginning the refresh is here. Update itself changes the
+// factors, so there is nothing to observe.
 //
 // The host applies the decay: before the update or, with train.decay = "last", after it, as in the
 // published code. The difference is of second order in the rate.

@@ -69,9 +69,7 @@ func (b Blocks) Spread(v program.Value) program.Value {
 	return b.Join(v.Broadcast(shape, nil))
 }
 
-// Unpack decodes the codes and scales of a quantizer that rotates by the setting
-// "rotation" of its site and then rounds blocks of size entries to E2M1. It returns
-// [Decode], with the rotation undone.
+// Unpack returns the result of [Decode], rotated back by the setting "rotation" of the site.
 func Unpack(codes, scale program.Value, site sdk.Site, size int) (program.Value, error) {
 	rotation, err := NewRotation(site.Text("rotation"), site.RowLen())
 	if err != nil {

@@ -39,7 +39,7 @@ func (q *quantizerRun) checkGradient(t *trial, in *instance, x []float64) {
 		for range min(12, got.Len()) {
 			i := r.IntN(got.Len())
 			t.run(func() {
-				t.announce()
+				t.begin()
 				var want float64
 				for _, h := range []float64{1e-5, 1e-7} {
 					var sums [2]float64
@@ -138,7 +138,7 @@ func (in *instance) checkJacobian(x []float64, byDefault bool) {
 		trace += diagonal[i]
 		mixes = mixes || largest(row) > 1e-6
 	}
-	in.t.announce()
+	in.t.begin()
 	passed := n
 	if len(mask) > 0 {
 		passed = floats.Sum(mask)
@@ -242,7 +242,7 @@ func (q *quantizerRun) checkLearning(t *trial, in *instance, x []float64) {
 	for _, p := range in.Trained {
 		name := spec.TrainedPrefix + p.Name
 		t.run(func() {
-			t.announce()
+			t.begin()
 			at := func(v []float64) *instance {
 				other := *in
 				other.memory = maps.Clone(in.memory)

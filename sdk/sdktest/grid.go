@@ -17,10 +17,10 @@ import (
 // This file contains the checks of a quantizer's grid: which elements share a scale, to which
 // levels values are rounded, and whether codes and masks agree with them.
 
-// exactness is the relative difference that a different summation order may cause in binary64.
+// exactness is the relative difference due to another summation order in binary64.
 const exactness = 1e-12
 
-// enoughEntries is the size of a tensor from which on its error hardly depends on chance.
+// enoughEntries is the size of a tensor above which its error hardly depends on chance.
 const enoughEntries = 31
 
 // independentRows reports whether there are several rows, none of which depends on the first.
@@ -73,7 +73,7 @@ func (q *quantizerRun) checkRows(t *trial, in *instance, x []float64) {
 // activation token that depends on other tokens, and scales of columns, are failures. With settings
 // fixed by the caller, they are only noted.
 func (q *quantizerRun) checkScope(t *trial) {
-	for _, v := range slices.Concat(q.space.singles[:1], q.space.claimed) {
+	for _, v := range slices.Concat(q.space.variants[:1], q.space.claimed) {
 		for _, role := range q.roles() {
 			name := sdk.ClaimScaleScope
 			if role == sdk.RoleKey && v.claims(sdk.ClaimKeyScope) {
@@ -90,7 +90,7 @@ func (q *quantizerRun) checkScope(t *trial) {
 				t.run(func() {
 					x := normal(17, s.shape...)
 					in := s.instance(t, Reference{}, x)
-					t.announce()
+					t.begin()
 					// The elements influenced by the first: in its row, its column, or elsewhere.
 					d, affected, column, others := s.shape[1], in.influence(x, 0), false, false
 					for i, m := range affected[d:] {
@@ -160,13 +160,13 @@ func (q *quantizerRun) checkNearest(t *trial, in *instance, x []float64) {
 	at := d + 8
 	row := mapped(x, func(v float64) float64 { return 2 * math.Tanh(v/2) })
 	row[d+13], row[d+14] = 2.5, -2.5
-	var places, values, others []float64
+	var inputs, values, others []float64
 	for i := range points {
 		v := span * (2*float64(i)/(points-1) - 1)
 		rest := math.Sqrt(span*span - v*v)
 		copy(row[at:], []float64{v, -v, rest, -rest})
 		value := in.quantize(row).value
-		places, values = append(places, v), append(values, value[at])
+		inputs, values = append(inputs, v), append(values, value[at])
 		value = slices.Delete(slices.Clone(value), at, at+4)
 		if others == nil {
 			others = value
@@ -180,14 +180,14 @@ func (q *quantizerRun) checkNearest(t *trial, in *instance, x []float64) {
 		return
 	}
 	nearest := slices.Clone(values) // at a tie, the level that was chosen
-	for i, v := range places {
+	for i, v := range inputs {
 		for _, l := range levels {
 			if math.Abs(l-v) < math.Abs(nearest[i]-v)-1e-6 {
 				nearest[i] = l
 			}
 		}
 	}
-	if t.within(in.given(places), "value of an entry for which there is a nearer level "+
+	if t.within(in.given(inputs), "value of an entry for which there is a nearer level "+
 		"(if this is intended, "+claim(sdk.ClaimAnyRounding)+")", nil, values, nearest, upTo(1e-6)) {
 		copy(row[at:], []float64{0, 0, span, -span})
 		in.checkReach(row, levels)
@@ -223,7 +223,7 @@ func (in *instance) checkReach(row, levels []float64) {
 		missing := math.Abs(row[at]-value[at]) / step
 		follows := math.Abs(doubled[at]-2*value[at]) <= 1e-6*step
 		if k := math.Round(missing); follows && k >= 1 && k <= 2 && math.Abs(missing-k) < 1e-6 {
-			in.t.announce()
+			in.t.begin()
 			in.t.add(in.given(row).element(fmt.Sprintf("the largest entry of its row, %v steps of the "+
 				"scale, is clipped to %v: is the bound off by one? (if this is intended, %s)",
 				math.Round(math.Abs(row[at])/step), math.Round(math.Abs(value[at])/step),
@@ -250,7 +250,7 @@ func (q *quantizerRun) checkError(t *trial) {
 				x := draw(func() float64 { return 2*r.Float64() - 1 }, s.shape)
 				in := s.instance(t, Reference{}, x)
 				value := in.quantize(x).value
-				t.announce()
+				t.begin()
 				errs := make([]float64, rows)
 				for i := range errs {
 					errs[i] = relativeError(value[i*width:(i+1)*width], x[i*width:(i+1)*width])
@@ -343,7 +343,7 @@ func spreadRow() []float64 {
 // grid. A mask that stops nothing is allowed; a mask that stops some entries but passes clipped
 // ones has a threshold that does not match the grid.
 func (q *quantizerRun) checkMask(t *trial) {
-	v := q.space.singles[0]
+	v := q.space.variants[0]
 	if v.claims(sdk.ClaimAnyGradient) || v.claims(sdk.ClaimAnyRounding) {
 		t.skipf("not applicable: any_gradient or any_rounding is claimed")
 		return
@@ -367,7 +367,7 @@ func (q *quantizerRun) checkMask(t *trial) {
 			} else if in.Grid == (sdk.Grid{}) && !in.hasMemory() { // find it by trial
 				group = hull(in.influence(x, maskWidth/2), maskWidth)
 			}
-			t.announce()
+			t.begin()
 			var levels []float64
 			for i, v := range out.value {
 				if group[i] {
@@ -399,8 +399,6 @@ func (q *quantizerRun) checkMask(t *trial) {
 	}
 }
 
-// checkCount counts the distinct codes. With an integer parameter named bits there can be at most
-// 2^bits.
 func (q *quantizerRun) checkCount(t *trial) {
 	const name = "bits"
 	if !slices.ContainsFunc(q.about.Parameters, func(p sdk.Parameter) bool {
@@ -409,7 +407,7 @@ func (q *quantizerRun) checkCount(t *trial) {
 		t.skipf("not applicable: there is no parameter bits")
 		return
 	}
-	for _, v := range q.space.singles {
+	for _, v := range q.space.variants {
 		if _, ok := v.changed[name]; len(v.changed) > 1 || len(v.changed) == 1 && !ok {
 			continue // another parameter may override bits
 		}
@@ -421,7 +419,7 @@ func (q *quantizerRun) checkCount(t *trial) {
 				if codes == nil || bits < 1 { // for example, 0 for an unlimited number
 					return
 				}
-				t.announce()
+				t.begin()
 				if n := len(slices.Compact(slices.Sorted(slices.Values(codes)))); n > 1<<bits {
 					t.failf(s.on(Reference{}), "there are %d codes, from %v to %v, but %d bits have only %d",
 						n, slices.Min(codes), slices.Max(codes), bits, 1<<bits)
@@ -431,11 +429,10 @@ func (q *quantizerRun) checkCount(t *trial) {
 	}
 }
 
-// checkCodes reports codes that are not integers: a host treats codes as integers to measure how
-// they change. If a grid is declared, codes and scales must match it, and values must equal the
-// unpacked codes bit for bit. Rows are ordinary and unusual ones.
+// checkCodes checks that codes are integers, that codes and scales match a declared grid, and that
+// values equal the unpacked codes bit for bit, for ordinary and unusual rows.
 func (q *quantizerRun) checkCodes(t *trial, in *instance, x []float64) {
-	for _, x := range append(oddities(x, in.shape[1]), x) {
+	for _, x := range append(unusual(x, in.shape[1]), x) {
 		out := in.quantize(x)
 		if out.codes == nil {
 			return
@@ -447,7 +444,7 @@ func (q *quantizerRun) checkCodes(t *trial, in *instance, x []float64) {
 			return math.RoundToEven(v)
 		})
 		in.equal(x, "codes, against the nearest integers,", out.codes, whole)
-		if in.evaluation != nil { // evaluation has its own answer, which is the one that is unpacked
+		if in.evaluation != nil { // Unpack and Grid belong to the evaluation program
 			continue
 		}
 		if in.Grid != (spec.Grid{}) {
@@ -502,9 +499,9 @@ func (s *siteAnswer) mixes() bool {
 	})
 }
 
-// oddities returns two matrices like x, with rows of d entries. The first rows of one are zero,
+// unusual returns two matrices like x, with rows of d entries. The first rows of one are zero,
 // constant, large and small; those of the other contain NaN, infinities and −0.
-func oddities(x []float64, d int) [][]float64 {
+func unusual(x []float64, d int) [][]float64 {
 	finite, broken := slices.Clone(x), slices.Clone(x)
 	for i := range x {
 		switch i / d {
@@ -580,7 +577,7 @@ func (in *instance) unbiased(x []float64) {
 	in.within(x, "the mean over the noise of Q(x), against x (unbiased is claimed),", mean, x,
 		func(i int) float64 { return allowed[i] })
 	m, deviation := stat.MeanStdDev(along, nil)
-	in.t.announce()
+	in.t.begin()
 	n := float64(len(x))
 	if most := maxDeviations*deviation/math.Sqrt(draws) + 1e-9*largest(x)*n; math.Abs(m) > most {
 		in.t.failf(in.at(), "on average over the noise, magnitudes grow by %.3g each, want at most %.3g "+

@@ -105,7 +105,7 @@ func (p poisoning) check(bad float64) (affected []bool, ok bool) {
 		affected[i] = math.IsNaN(v)
 	}
 	what := fmt.Sprintf("with %v at %v, ", bad, unravel(p.at, p.shape))
-	p.t.announce()
+	p.t.begin()
 	reach, wrong, at := hull(p.shared, p.shape[1]), "", p.at
 	if !affected[at] {
 		wrong = "the value there is not NaN"

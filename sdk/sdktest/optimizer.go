@@ -62,8 +62,8 @@ func newOptimizerRun(subject OptimizerSubject, list []Option) *session {
 }
 
 func (o *optimizerRun) checkParameters(t *trial) {
-	for i, v := range slices.Concat(o.space.singles, o.space.mixed) {
-		t.announce()
+	for i, v := range slices.Concat(o.space.variants, o.space.random) {
+		t.begin()
 		list, err := o.accepted(v)
 		switch {
 		case len(list) > 0:
@@ -92,7 +92,7 @@ func (o *optimizerRun) checkParameters(t *trial) {
 // walk makes updates with random gradients of the given size and checks that results are finite. It
 // returns the last direction, or nil if a result is wrong.
 func (s *tensorAnswer) walk(t *trial, m Machine, steps int, size float64) (u []float64) {
-	t.announce()
+	t.begin()
 	t.run(func() {
 		r := s.train(t, m)
 		for r.updates < steps {
@@ -140,7 +140,7 @@ func (o *optimizerRun) checkShapes(t *trial) {
 			}
 		}
 		for _, shape := range shapes {
-			s, err := o.ask(o.space.singles[0], role, shape...)
+			s, err := o.ask(o.space.variants[0], role, shape...)
 			switch {
 			case err != nil && len(s.settings) > 0: // the caller's need not support every shape
 				t.refuse(s.example, err)
@@ -153,8 +153,7 @@ func (o *optimizerRun) checkShapes(t *trial) {
 	}
 }
 
-// checkParts requests programs for fused QKV weights, both of multi-head and of grouped-query
-// attention.
+// checkParts requests programs for fused QKV weights of multi-head and grouped-query attention.
 func (o *optimizerRun) checkParts(t *trial) {
 	for _, v := range o.space.core() {
 		for _, rows := range [][3]int{{4, 4, 4}, {8, 2, 2}} {
@@ -182,12 +181,11 @@ func (o *optimizerRun) checkParts(t *trial) {
 	}
 }
 
-// checkSelection requests programs for tensors that differ only in their names: the programs must
-// be equal except for their own names.
+// checkSelection requests programs for tensors that differ only in their names.
 func (o *optimizerRun) checkSelection(t *trial) {
-	accepted, v := 0, o.space.singles[0]
+	accepted, v := 0, o.space.variants[0]
 	for _, k := range tensorKinds {
-		t.announce()
+		t.begin()
 		var first *tensorAnswer
 		for _, name := range []string{"layers.0.wq", "layers.11.mlp.down", "x"} {
 			s := o.answer(v, sdk.Tensor{Name: name, Role: k.role, Shape: k.shape})
@@ -222,7 +220,7 @@ func (s *tensorAnswer) unnamed() map[string]string {
 }
 
 func (o *optimizerRun) checkDeterministic(t *trial, s *tensorAnswer, m Machine) {
-	t.announce()
+	t.begin()
 	again := o.answer(s.variant, s.tensor)
 	same := again.err == nil && maps.Equal(again.unnamed(), s.unnamed()) && again.Due == s.Due
 	if t.ok(s.example, again.err) && !same {
@@ -259,8 +257,6 @@ func (o *optimizerRun) checkFinite(t *trial, s *tensorAnswer, m Machine) {
 	}
 }
 
-// checkConditions tries the conditions at the ends of a run: a schedule that begins or ends with a
-// rate of 0, a loss of 0, and a run of one step.
 func (o *optimizerRun) checkConditions(t *trial, s *tensorAnswer, m Machine) {
 	inputs := []string{spec.InputRate, spec.InputSteps, spec.InputLoss}
 	if s.Rate == nil && !slices.ContainsFunc(inputs, s.Reads) {
@@ -308,7 +304,7 @@ func (o *optimizerRun) checkCorrection(t *trial, s *tensorAnswer) {
 			return
 		}
 	}
-	t.announce()
+	t.begin()
 	if s.steady(t, 0) {
 		return
 	}
@@ -353,7 +349,7 @@ func (o *optimizerRun) checkDecay(t *trial, s *tensorAnswer) {
 	if s.variant.claims(sdk.ClaimOwnDecay) {
 		return
 	}
-	t.announce()
+	t.begin()
 	r := s.train(t, Reference{})
 	for range 3 {
 		u := r.update(r.x, make([]float64, s.size()))
@@ -396,7 +392,7 @@ func (o *optimizerRun) checkState(t *trial) {
 					continue
 				}
 				seen[tensor.Name] = true
-				t.announce()
+				t.begin()
 				t.run(func() { s.checkChanges(t, spec.StatePrefix+tensor.Name) })
 				t.run(func() { s.checkEffect(t, spec.StatePrefix+tensor.Name) })
 			}
@@ -539,11 +535,11 @@ func (s *tensorAnswer) descent(t *trial, steps int, rate float64) float64 {
 	return value / first
 }
 
-// checkDescent checks that for some rate the optimizer reaches the goal, a fraction of the initial
-// value. It tries every accepted kind of tensor, with the default settings.
+// checkDescent checks, for every accepted kind of tensor with the default settings, that with some
+// rate the loss reaches the goal, a fraction of its initial value.
 func (o *optimizerRun) checkDescent(t *trial) {
 	const steps = 300
-	v, goal := o.space.singles[0], 0.05
+	v, goal := o.space.variants[0], 0.05
 	if v.claims(sdk.ClaimNoDescent) {
 		t.skipf("not applicable: no_descent is claimed")
 		return
@@ -554,7 +550,7 @@ func (o *optimizerRun) checkDescent(t *trial) {
 		goal, wanted = part.(float64), ", as descent claims"
 	}
 	o.byDefault(func(_ *trial, s *tensorAnswer) {
-		t.announce()
+		t.begin()
 		best, bestRate := math.Inf(1), 0.0
 		for _, rate := range []float64{0.1, 0.03, 0.01, 0.3, 0.003, 0.001, 1, 3e-4, 1e-4} {
 			if got := s.descent(t, steps, rate); got < best {

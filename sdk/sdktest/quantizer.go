@@ -155,8 +155,8 @@ func siteOf(role sdk.Role, shape []int, layer, layers int) sdk.Site {
 	return s
 }
 
-// matrixShapes are the shapes for checks that need a matrix: one with rows of odd length, which are
-// not rotated, and a regular one.
+// matrixShapes are the shapes of most checks: rows of odd length, which are not rotated, and usual
+// ones.
 var matrixShapes = [][]int{{4, 33}, {3, 128}}
 
 // edgeShapes are additional shapes for the first variant: one element, single rows, and rows
@@ -169,7 +169,7 @@ var edgeShapes = [][]int{{1, 1}, {4, 1}, {4, 3}, {4, 31}, {1, 32}, {4, 32}, {1, 
 func (q *quantizerRun) roles() []sdk.Role {
 	if q.allRoles == nil {
 		q.allRoles = []sdk.Role{sdk.RoleWeight, sdk.RoleActivation}
-		v := q.space.singles[0]
+		v := q.space.variants[0]
 		activation, noActivation := q.ask(v, sdk.RoleActivation, 4, 128)
 		for _, role := range []sdk.Role{sdk.RoleKey, sdk.RoleValue} {
 			s, err := q.ask(v, role, 4, 128)
@@ -298,7 +298,7 @@ func (in *instance) from(sample []float64) *instance {
 	return in.siteAnswer.instance(in.t, in.m, sample)
 }
 
-// at describes the instance in reports; given also includes x.
+// at describes the instance in reports; given adds x.
 func (in *instance) at() example { return in.example.on(in.m) }
 
 func (in *instance) given(x []float64) example {
@@ -372,8 +372,8 @@ func (in *instance) byX(x, dy []float64) []float64 {
 	return in.gradient(x, dy)[autodiff.Prefix+spec.InputX].Float64s()
 }
 
-// within, equal and finite are the trial's methods for results with an element for each element of
-// x. x is nil if it would not help a reader.
+// within, equal and finite are the trial's methods for results in the shape of x, which is nil if
+// reports need not show it.
 func (in *instance) within(x []float64, what string, got, want []float64,
 	allowed func(i int) float64) bool {
 	return in.t.within(in.given(x), what, in.shape, got, want, allowed)
@@ -387,11 +387,11 @@ func (in *instance) finite(x []float64, what string, got []float64) bool {
 	return in.t.finite(in.given(x), what, in.shape, got)
 }
 
-// checkParameters builds every variant for every role, and runs it once. The
-// defaults must be supported for at least one role.
+// checkParameters builds every variant for every role, and runs it once. Some role must support the
+// defaults.
 func (q *quantizerRun) checkParameters(t *trial) {
-	for i, v := range slices.Concat(q.space.singles, q.space.mixed) {
-		t.announce()
+	for i, v := range slices.Concat(q.space.variants, q.space.random) {
+		t.begin()
 		var errs []error
 		for _, role := range q.roles() {
 			s, err := q.ask(v, role, 4, 128)
@@ -424,7 +424,7 @@ func (s *siteAnswer) runOnce(t *trial) {
 // of 32; all depths; and the operands of the products of the backward pass, any of which may be
 // refused.
 func (q *quantizerRun) checkShapes(t *trial) {
-	v := q.space.singles[0]
+	v := q.space.variants[0]
 	for _, role := range q.roles() {
 		if _, err := q.ask(v, role, 4, 128); isRefusal(err) {
 			t.notef("sites of the role %s are refused", role)
@@ -437,7 +437,7 @@ func (q *quantizerRun) checkShapes(t *trial) {
 					s.runOnce(t)
 					continue
 				}
-				t.announce()
+				t.begin()
 				alone := ofAttention(role) && rows == 1 // token groups need several rows
 				if d%32 == 0 && len(s.settings) == 0 && !alone {
 					t.ok(s.example, err)
@@ -447,7 +447,7 @@ func (q *quantizerRun) checkShapes(t *trial) {
 			}
 		}
 		for _, at := range [][2]int{{0, 1}, {1, 2}, {47, 48}, {-1, 2}, {-1, 0}} {
-			t.announce()
+			t.begin()
 			name := fmt.Sprintf("%s of block %d of %d", role, at[0], at[1])
 			s := q.answer(v, siteOf(role, []int{4, 128}, at[0], at[1]), name)
 			if t.ok(s.example, s.err) {
@@ -462,7 +462,7 @@ func (q *quantizerRun) checkShapes(t *trial) {
 		{Role: sdk.RoleActivation, Product: sdk.ProductWeightGradient},
 	} {
 		site.Name, site.Layers, site.Shape = "layers.0.wq", 1, []int{7, 128}
-		t.announce()
+		t.begin()
 		s := q.answer(v, site, fmt.Sprintf("%s in the product %s", site.Role, site.Product))
 		if s.err == nil {
 			s.runOnce(t)
@@ -473,9 +473,9 @@ func (q *quantizerRun) checkShapes(t *trial) {
 }
 
 func (q *quantizerRun) checkDeterministic(t *trial) {
-	for _, v := range q.space.singles {
+	for _, v := range q.space.variants {
 		for _, s := range q.sites(v, matrixShapes[0]...) {
-			t.announce()
+			t.begin()
 			again := q.answer(v, s.site, s.role)
 			if again.err == nil && s.evaluates {
 				again = again.evaluation
@@ -491,8 +491,6 @@ func (q *quantizerRun) checkDeterministic(t *trial) {
 	})(t)
 }
 
-// checkDevices compares every machine with the reference implementation, with its trained
-// parameters and state.
 func (q *quantizerRun) checkDevices(t *trial) {
 	if len(q.machines) == 1 {
 		t.skipf(noDevice)

@@ -68,8 +68,7 @@ type Failure struct {
 	Want  *Number `json:"want,omitempty"`
 }
 
-// Number is a float64 that is encoded in JSON: NaN and the infinities as the strings
-// "NaN", "Inf" and "-Inf".
+// Number is a float64 whose JSON encodes NaN and infinities as the strings "NaN", "Inf" and "-Inf".
 type Number float64
 
 // String formats the number with the fewest digits that identify it.
@@ -86,7 +85,7 @@ func (n Number) String() string {
 	}
 }
 
-// MarshalJSON encodes the number, or its name if it is not finite.
+// MarshalJSON implements [json.Marshaler].
 func (n Number) MarshalJSON() ([]byte, error) {
 	if v := float64(n); math.IsNaN(v) || math.IsInf(v, 0) {
 		return json.Marshal(n.String())
@@ -94,7 +93,7 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(n))
 }
 
-// UnmarshalJSON decodes the output of MarshalJSON.
+// UnmarshalJSON implements [json.Unmarshaler].
 func (n *Number) UnmarshalJSON(text []byte) error {
 	var s string
 	if json.Unmarshal(text, &s) != nil {

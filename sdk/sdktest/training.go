@@ -100,7 +100,7 @@ func (o *optimizerRun) everywhere(f func(*trial, *tensorAnswer, Machine)) func(*
 // byDefault returns a check that calls f for the tensors accepted with the given settings.
 func (o *optimizerRun) byDefault(f func(*trial, *tensorAnswer)) func(*trial) {
 	return func(t *trial) {
-		list, _ := o.accepted(o.space.singles[0])
+		list, _ := o.accepted(o.space.variants[0])
 		for _, s := range list {
 			t.run(func() { f(t, s) })
 		}
