@@ -46,7 +46,7 @@ func TestDifferentiator(t *testing.T) {
 	if in, o := inputNames(out.Backward), outputNames(out.Backward); in != "x trained.step d.value noise" || o != "d.x d.trained.step" {
 		t.Errorf("backward takes %s and returns %s", in, o)
 	}
-	if !out.Takes(spec.InputNoise) || out.Takes(spec.InputStep) {
+	if !out.HasInput(spec.InputNoise) || out.HasInput(spec.InputStep) {
 		t.Error("the noise of the backward pass is not seen, or a step that nothing takes is")
 	}
 	if e := out.ForEvaluation(); e.Backward != nil || e.Program != out.Program {

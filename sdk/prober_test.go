@@ -49,7 +49,7 @@ func TestProber(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.p.Name, got, c.want)
 		}
 	}
-	if out.ProbeDue != (sdk.Due{First: 1, Next: 1, Every: 10}) || !out.Reads(spec.InputNoise) || !out.Reads("global.norm2") {
+	if out.ProbeDue != (sdk.Due{First: 1, Next: 1, Every: 10}) || !out.HasInput(spec.InputNoise) || !out.HasInput("global.norm2") {
 		t.Error("what the programs read, or when they are due, is not reported")
 	}
 	never := probes()

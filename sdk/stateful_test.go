@@ -63,7 +63,7 @@ func TestStateful(t *testing.T) {
 			t.Errorf("%s takes %s and returns %s, want %s and %s", c.p.Name, in, o, c.takes, c.returns)
 		}
 	}
-	if !out.Takes(spec.InputNoise) || out.Takes(spec.InputStep) {
+	if !out.HasInput(spec.InputNoise) || out.HasInput(spec.InputStep) {
 		t.Error("the noise of the next state is not seen, or a step that nothing takes is")
 	}
 	if out.Evaluate != nil {

@@ -62,7 +62,7 @@ func TestStochasticGolden(t *testing.T) {
 		built := plugintest.BuildQuantizer(t, mxfp4{}, given, x.Shape...)
 		inputs := map[string]reference.Tensor{spec.InputX: reference.Floats(x.Data, x.Shape...)}
 		for input, key := range map[string]golden.Array{spec.InputNoise: c.Inputs.Array("noise"), spec.InputSharedNoise: c.Inputs.Array("shared")} {
-			if built.Takes(input) {
+			if built.HasInput(input) {
 				inputs[input] = reference.Uints([]uint32{uint32(key.Data[0]), uint32(key.Data[1])}, 2)
 			}
 		}

@@ -259,7 +259,7 @@ func (o *optimizerRun) checkFinite(t *trial, s *tensorAnswer, m Machine) {
 
 func (o *optimizerRun) checkConditions(t *trial, s *tensorAnswer, m Machine) {
 	inputs := []string{spec.InputRate, spec.InputSteps, spec.InputLoss}
-	if s.Rate == nil && !slices.ContainsFunc(inputs, s.Reads) {
+	if s.Rate == nil && !slices.ContainsFunc(inputs, s.HasInput) {
 		return
 	}
 	for _, c := range []conditions{s.ordinary(), {0, 100, 2}, {0.01, 100, 0}, {0.01, 1, 2}} {

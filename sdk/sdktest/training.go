@@ -333,7 +333,7 @@ func (r *training) run(what string, p *program.Program, given tensors) (u []floa
 			continue
 		}
 		for i, x := range v.Floats {
-			if storage.Kept(x) != x {
+			if storage.Round(x) != x {
 				return nil, fmt.Errorf("%s at update %d: element %d of %s is %v, which is kept as %s: "+
 					"return integers in its range", what, r.updates, i, name, x, storage)
 			}
@@ -347,7 +347,7 @@ func (r *training) kept(name string, v reference.Tensor) reference.Tensor {
 	if storage == sdk.StoreFloat32 && r.exact {
 		return v
 	}
-	return reference.Floats(mapped(v.Floats, storage.Kept), v.Type.Shape...)
+	return reference.Floats(mapped(v.Floats, storage.Round), v.Type.Shape...)
 }
 
 func (s *tensorAnswer) storage(name string) sdk.Storage {

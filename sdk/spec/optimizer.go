@@ -113,8 +113,8 @@ func (o Optimizer) Programs() iter.Seq2[string, *program.Program] {
 		{"evaluate", o.Evaluate}, {"collect", o.Collect}, {"probe", o.Probe}})
 }
 
-// Reads reports whether a program of an update has the named input, such as [InputLoss].
-func (o Optimizer) Reads(input string) bool {
+// HasInput reports whether a program of an update has the named input, such as [InputLoss].
+func (o Optimizer) HasInput(input string) bool {
 	return haveInput(input, o.Update, o.Observe, o.Rate, o.Collect, o.Probe)
 }
 

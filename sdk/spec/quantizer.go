@@ -80,14 +80,14 @@ func (q Quantizer) ForEvaluation() Quantizer {
 	return q
 }
 
-// Takes reports whether one of the training programs has the given per-step input:
+// HasInput reports whether one of the training programs has the given per-step input:
 // [InputNoise], [InputSharedNoise] or [InputStep].
-func (q Quantizer) Takes(input string) bool {
+func (q Quantizer) HasInput(input string) bool {
 	return haveInput(input, q.Program, q.Next, q.Backward)
 }
 
 // Draws reports whether one of the training programs takes noise.
-func (q Quantizer) Draws() bool { return q.Takes(InputNoise) || q.Takes(InputSharedNoise) }
+func (q Quantizer) Draws() bool { return q.HasInput(InputNoise) || q.HasInput(InputSharedNoise) }
 
 // Split divides the training program into a forward program, which returns value, and a
 // backward program, which takes the gradient with respect to value as its last input and

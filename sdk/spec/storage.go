@@ -25,9 +25,9 @@ func (s Storage) Bytes() int {
 	return 4
 }
 
-// Kept returns v after it has been stored and read back. An integer type clamps and rounds v to its
+// Round returns v after it has been stored and read back. An integer type clamps and rounds v to its
 // nearest integer, but callers must store integers within its range only.
-func (s Storage) Kept(v float64) float64 {
+func (s Storage) Round(v float64) float64 {
 	switch s {
 	case StoreInt8:
 		return math.RoundToEven(min(max(v, math.MinInt8), math.MaxInt8))
