@@ -92,7 +92,7 @@ func TestProbeAnswers(t *testing.T) {
 		says   string
 	}{
 		"no schedule":         {func(m *pb.OptimizerProgram) { m.ProbeDue = nil }, "the update program must take"},
-		"no program":          {func(m *pb.OptimizerProgram) { m.Probe = nil }, "the probe program must be there exactly when one is due and labels are not drawn"},
+		"no program":          {func(m *pb.OptimizerProgram) { m.Probe = nil }, "the probe program is required exactly when one is due and labels are not drawn"},
 		"a schedule too long": {func(m *pb.OptimizerProgram) { m.ProbeDue.Every = 1 << 31 }, "probe"},
 		"another output":      {func(m *pb.OptimizerProgram) { m.Probe.Outputs[0].Name = "point" }, "the probe program must return offset"},
 	} {
@@ -144,7 +144,7 @@ func TestSamplerRefuses(t *testing.T) {
 	}
 	m = optimizerAnswer(t, build(t, sums))
 	m.GetProgram().Sampled = true
-	if _, err := client.NewOptimizer(encode(t, m)).Program(t.Context(), matrix, program.Limits{}); err == nil || !strings.Contains(err.Error(), "but never") {
+	if _, err := client.NewOptimizer(encode(t, m)).Program(t.Context(), matrix, program.Limits{}); err == nil || !strings.Contains(err.Error(), "no sample is ever due") {
 		t.Errorf("labels that are never drawn: %v", err)
 	}
 }

@@ -183,10 +183,10 @@ func TestSearchAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, change := range map[string]func(q *spec.Quantizer){
-		"after -1 steps":                       func(q *spec.Quantizer) { q.SearchEvery = -1 },
-		"after 2147483648 steps":               func(q *spec.Quantizer) { q.SearchEvery = 1 << 31 },
-		"there is a program for it":            func(q *spec.Quantizer) { q.Next = q.Program },
-		"the init_state program must be there": func(q *spec.Quantizer) { q.SearchEvery = 0 },
+		"interval is -1 steps":                func(q *spec.Quantizer) { q.SearchEvery = -1 },
+		"interval is 2147483648 steps":        func(q *spec.Quantizer) { q.SearchEvery = 1 << 31 },
+		"searches and programs for the state": func(q *spec.Quantizer) { q.Next = q.Program },
+		"the init_state program is required":  func(q *spec.Quantizer) { q.SearchEvery = 0 },
 	} {
 		wrong := right
 		change(&wrong)

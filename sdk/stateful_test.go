@@ -139,8 +139,8 @@ func TestStatefulAnswersRefused(t *testing.T) {
 		change func(*pb.QuantizerProgram)
 		says   string
 	}{
-		"no init_state": {func(m *pb.QuantizerProgram) { m.InitState = nil }, "the init_state program must be there exactly when there is state"},
-		"no next":       {func(m *pb.QuantizerProgram) { m.Next = nil }, "the next program must be there exactly when there is state"},
+		"no init_state": {func(m *pb.QuantizerProgram) { m.InitState = nil }, "the init_state program is required exactly when there is state"},
+		"no next":       {func(m *pb.QuantizerProgram) { m.Next = nil }, "the next program is required exactly when there is state"},
 		"no list":       {func(m *pb.QuantizerProgram) { m.State = nil }, "the quantizer's program must take x: float[2,8]"},
 		"another order": {func(m *pb.QuantizerProgram) { m.State[0], m.State[1] = m.State[1], m.State[0] }, "state tensors are not sorted by name"},
 		"init for next": {func(m *pb.QuantizerProgram) { m.Next = m.InitState }, "the next program must take x: float[2,8], kept.mean: float, kept.scale: float"},

@@ -70,10 +70,10 @@ func (g Grid) check() error {
 	integers := g.Min != 0 || g.Max != 0 || g.Step != 0
 	switch {
 	case g.Format == FormatE2M1 && integers:
-		return errors.New("the grid is that of e2m1, but has Min, Max or Step: leave them out")
+		return errors.New("a grid of the format e2m1 has no Min, Max or Step: leave them 0")
 	case g.Format == FormatE2M1:
 	case g.Format != FormatInteger:
-		return fmt.Errorf("the grid has the format %q: there are %s and %s",
+		return fmt.Errorf("the grid has the format %q: want %s or %s",
 			g.Format, FormatInteger, FormatE2M1)
 	case g.Step < 1 || g.Max < g.Min || (g.Max-g.Min)%g.Step != 0,
 		(g.Max-g.Min)/g.Step >= maxCodes:

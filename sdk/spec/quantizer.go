@@ -292,11 +292,11 @@ func (q Quantizer) checkPromises(trained []program.Input) error {
 	case q.SearchEvery == 0:
 		return nil
 	case q.SearchEvery < 0 || q.SearchEvery > math.MaxInt32:
-		return fmt.Errorf("a search follows after %d steps: want 1 to %d", q.SearchEvery, math.MaxInt32)
+		return fmt.Errorf("the search interval is %d steps: want 1 to %d", q.SearchEvery, math.MaxInt32)
 	case len(q.State) == 0:
-		return errors.New("searches find the state, but there is none")
+		return errors.New("there are searches, but no state")
 	case q.InitState != nil || q.Next != nil:
-		return errors.New("searches find the state, but there is a program for it, too")
+		return errors.New("there are both searches and programs for the state")
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ type listRules struct {
 // check verifies a list. It must be sorted by name, so that equal sets give equal lists.
 func (r listRules) check(list []Tensor) error {
 	if len(list) > MaxTensors {
-		return fmt.Errorf("%d %ss, want at most %d: put them together into fewer, larger ones",
+		return fmt.Errorf("%d %ss, want at most %d: combine them into fewer, larger ones",
 			len(list), r.what, MaxTensors)
 	}
 	for i, s := range list {
@@ -120,7 +120,7 @@ func (s signature) check() error {
 	case p == nil && s.when == "":
 		return fmt.Errorf("the %s program is absent", s.name)
 	case (p != nil) != s.wanted:
-		return fmt.Errorf("the %s program must be there exactly when %s", s.name, s.when)
+		return fmt.Errorf("the %s program is required exactly when %s", s.name, s.when)
 	}
 	if err := s.checkInputs(); err != nil {
 		return err

@@ -25,8 +25,8 @@ func (s Storage) Bytes() int {
 	return 4
 }
 
-// Round returns v after it has been stored and read back. An integer type clamps and rounds v to its
-// nearest integer, but callers must store integers within its range only.
+// Round returns v after it has been stored and read back. An integer type clamps and rounds v to
+// its nearest integer, but callers must store integers within its range only.
 func (s Storage) Round(v float64) float64 {
 	switch s {
 	case StoreInt8:
