@@ -19,14 +19,12 @@ import (
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 )
 
-// ServeQuantizer is the main function of a quantizer plugin. It returns when the host is
-// done with the plugin. If the host has died, it exits the process.
+// ServeQuantizer is the main function of a quantizer plugin. It returns when the host closes the
+// plugin. If the host has died, it exits the process.
 //
-// Print nothing to standard output before the call: the host reads the first line there
-// as the handshake. Afterwards, whatever the plugin prints, on either stream, goes to the
-// host's log. So does what it logs with log/slog, with level and attributes.
-//
-// Started by a user instead of a host, the plugin prints a hint and exits.
+// Print nothing to standard output before the call: the host reads the first line there as the
+// handshake. Later output on either stream goes to the host's log, as do records of log/slog with
+// level and attributes. Started by a user instead of a host, the plugin prints a hint and exits.
 func ServeQuantizer(q Quantizer) { serve(q, nil) }
 
 // ServeOptimizer is the main function of an optimizer plugin; see [ServeQuantizer].

@@ -201,18 +201,17 @@ func (p *Program) prune() *Program {
 	}
 	out := &Program{Name: p.Name, Inputs: p.Inputs}
 	renumbered := make([]ID, p.NumValues())
-	for i := range renumbered {
-		switch {
-		case i < first:
-			renumbered[i] = ID(i)
-		case live[i]:
-			n := p.Nodes[i-first]
-			args := make([]ID, len(n.Args))
+	for i := range first {
+		renumbered[i] = ID(i)
+	}
+	for i, n := range p.Nodes {
+		if live[first+i] {
+			n.Args = slices.Clone(n.Args)
 			for j, a := range n.Args {
-				args[j] = renumbered[a]
+				n.Args[j] = renumbered[a]
 			}
-			renumbered[i] = ID(out.NumValues())
-			out.Nodes = append(out.Nodes, Node{Op: n.Op, Args: args, Type: n.Type, Attr: n.Attr})
+			renumbered[first+i] = ID(out.NumValues())
+			out.Nodes = append(out.Nodes, n)
 		}
 	}
 	for _, o := range p.Outputs {

@@ -20,9 +20,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Inputs of a case that are not inputs of programs: the gradient with respect to the value, and the
-// settings of the host's part of an update. With decayLast, weights decay after each step except
-// the first, as in code that returns from its first call before the decay.
+// Inputs of a case that are not inputs of programs: the gradient by the value, and the host's
+// weight decay. With decayLast, weights decay after each step except the first.
 const (
 	inputDY   = autodiff.Prefix + spec.OutputValue
 	decayName = "weight_decay"
