@@ -96,7 +96,7 @@ func inputState(b *program.Builder, prefix string, list []spec.Tensor) State {
 // body writes a program, by a method of the author, and returns its outputs.
 type body func(b *program.Builder) ([]output, error)
 
-// write builds one program of an answer; without outputs there is no program (nil). Unused
+// write builds one program of an answer; it returns nil if call returns no outputs. Unused
 // optional inputs are left out.
 func (a *authoring) write(
 	which, site string, author any, method string, optional []program.Input, call body,

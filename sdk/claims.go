@@ -114,10 +114,10 @@ func (c Claim) check(d Description) error {
 	for name, v := range c.When {
 		i := slices.IndexFunc(d.Parameters, func(p Parameter) bool { return p.Name == name })
 		if i < 0 {
-			return fmt.Errorf("When names %s, which is not a parameter", name)
+			return fmt.Errorf("its When names %s, which is not a parameter", name)
 		}
 		if _, err := d.Parameters[i].Convert(v); err != nil {
-			return fmt.Errorf("When: %s: %w", name, err)
+			return fmt.Errorf("its When: %s: %w", name, err)
 		}
 	}
 	return nil

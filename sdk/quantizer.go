@@ -196,7 +196,7 @@ func (s Site) RowLen() int {
 	return s.Shape[len(s.Shape)-1]
 }
 
-// Grid defines the numbers that codes stand for and the groups that share a scale; see [Integers],
+// Grid defines the numbers that codes represent and the groups that share a scale; see [Integers],
 // [OddIntegers] and [E2M1].
 type Grid = spec.Grid
 

@@ -116,14 +116,14 @@ func TestSearch(t *testing.T) {
 	l, f := attachSites(t, q)
 	a, b := l.Sites[0], l.Sites[1]
 	put(t, f, a.X, 1, -5, 3)
-	put(t, f, a.OfTrained[0], 0.5)
-	put(t, f, a.Kept[0], 10)
-	put(t, f, b.Next[0], 7)
+	put(t, f, a.TrainedAt[0], 0.5)
+	put(t, f, a.StateAt[0], 10)
+	put(t, f, b.NextAt[0], 7)
 	for range 2 {
 		if err := q.Search(t.Context(), 6, 9, []int{0}); err != nil {
 			t.Fatal(err)
 		}
-		got := slices.Concat(numbers(t, f, a.Next[0], 1), numbers(t, f, a.Next[1], 1), numbers(t, f, b.Next[0], 1))
+		got := slices.Concat(numbers(t, f, a.NextAt[0], 1), numbers(t, f, a.NextAt[1], 1), numbers(t, f, b.NextAt[0], 1))
 		if want := []float32{16, 2.5, 7}; !slices.Equal(got, want) {
 			t.Errorf("count and scale of a, and count of b, are %v, want %v", got, want)
 		}
@@ -131,7 +131,7 @@ func TestSearch(t *testing.T) {
 	if err := q.Search(t.Context(), 0, 9, []int{0, 1}); err != nil {
 		t.Fatal(err)
 	}
-	if got := numbers(t, f, b.Next[0], 1); got[0] != 0 {
+	if got := numbers(t, f, b.NextAt[0], 1); got[0] != 0 {
 		t.Errorf("the count of b is %v", got)
 	}
 }
@@ -169,7 +169,7 @@ func (stateAndSearch) InitState(b *program.Builder, x program.Value, _ sdk.Site)
 func TestSearchAnswers(t *testing.T) {
 	for want, q := range map[string]sdk.Quantizer{
 		"axis 0 has 0 elements": widest{"shape"}, `SearchState returns "scale" twice`: widest{"twice"}, "an interval of 0 steps: want at least 1": widest{"never"},
-		"not this one": widest{"refuses"}, "Next is set, but searches compute": widest{"next"},
+		"not this one": widest{"refuses"}, "there is a Next, but searches compute": widest{"next"},
 		"InitState returns the state mean, and SearchState the state scale": stateAndSearch{},
 	} {
 		site := weight
@@ -215,8 +215,8 @@ func TestSearchOrder(t *testing.T) {
 	for want, change := range map[string]func(l *client.SearchLayout){
 		"not within": func(l *client.SearchLayout) { l.Sites[0].X = l.Bytes - 4 },
 		"fewer than": func(l *client.SearchLayout) { l.Bytes *= 2 },
-		"[1 1 2] trained parameters, state tensors and next state": func(l *client.SearchLayout) { l.Sites[0].Kept = l.Sites[0].Kept[:1] },
-		"[0 2 2] trained parameters":                               func(l *client.SearchLayout) { l.Sites[1].OfTrained = nil },
+		"[1 1 2] trained parameters, state tensors and next state": func(l *client.SearchLayout) { l.Sites[0].StateAt = l.Sites[0].StateAt[:1] },
+		"[0 2 2] trained parameters":                               func(l *client.SearchLayout) { l.Sites[1].TrainedAt = nil },
 	} {
 		changed := client.SearchLayout{Bytes: l.Bytes, Sites: slices.Clone(l.Sites)}
 		change(&changed)

@@ -58,7 +58,7 @@ const (
 	trainedOffset = "offset"
 )
 
-// smallestStep is the lower bound of the step; smallestStableQAT is that of the stableqat form.
+// smallestStep is the lower bound of the step, smallestStableQAT the bound in the stableqat form.
 const (
 	smallestStep      = 1e-8
 	smallestStableQAT = 1e-5

@@ -33,19 +33,19 @@ type Placed struct {
 // Arrange assigns the offsets of every tensor and returns the layout. Offsets in list are ignored.
 func Arrange(list []Placed) Layout {
 	l := Layout{Tensors: make([]Placed, len(list))}
-	place := placing(&l.Bytes)
+	allocate := allocator(&l.Bytes)
 	for i, t := range list {
-		t.X, t.Gradient, t.Direction = place(t.Shape), place(t.Shape), place(t.Shape)
+		t.X, t.Gradient, t.Direction = allocate(t.Shape), allocate(t.Shape), allocate(t.Shape)
 		t.States = nil
 		for _, s := range t.State {
-			t.States = append(t.States, [2]int64{place(s.Shape), place(s.Shape)})
+			t.States = append(t.States, [2]int64{allocate(s.Shape), allocate(s.Shape)})
 		}
 		l.Tensors[i] = t
 	}
 	return l
 }
 
-func placing(bytes *int64) func(shape []int) int64 {
+func allocator(bytes *int64) func(shape []int) int64 {
 	return func(shape []int) int64 {
 		at := *bytes
 		*bytes += (4*program.FloatType(shape...).Size() + 63) &^ 63

@@ -14,8 +14,7 @@ const signE2M1 = 8
 // exponentBits is the mask of the exponent bits of a binary32 number.
 const exponentBits = 0x7f800000
 
-// Ties is the rounding of numbers half way between two levels. The zero value is
-// [TiesEven].
+// Ties is the rounding of numbers halfway between two levels. The zero value is [TiesEven].
 type Ties string
 
 // The rules for ties.

@@ -151,7 +151,7 @@ func (o Optimizer) Check(shape []int) error {
 		return fmt.Errorf("probes are due at %w", err)
 	}
 	if o.Sampled && o.ProbeDue.First == 0 {
-		return errors.New("Sampled is set, but no sample is ever due")
+		return errors.New("the optimizer samples labels, but no sample is ever due")
 	}
 	if err := o.Due.Check(); err != nil {
 		return fmt.Errorf("refreshes are due at %w", err)

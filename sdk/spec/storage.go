@@ -37,9 +37,14 @@ func (s Storage) Round(v float64) float64 {
 		if v != v { // NaN stays NaN
 			return v
 		}
-		bits := math.Float32bits(float32(v)) // by way of float32, as hosts do
+		bits := math.Float32bits(float32(v)) // from float32, as in hosts
 		bits += 0x7fff + bits>>16&1
 		return float64(math.Float32frombits(bits &^ 0xffff))
 	}
 	return float64(float32(v))
 }
+
+// Kept is [Storage.Round].
+//
+// Deprecated: use Round.
+func (s Storage) Kept(v float64) float64 { return s.Round(v) }
