@@ -9,10 +9,9 @@ import (
 )
 
 // influence marks the elements whose value changes when element j of x takes other finite values:
-// those that share a scale with it, or are mixed with it by a rotation. It uses the reference
-// implementation. On a coarse grid an element may be rounded to zero for any scale. Therefore
-// tensors are also tried whose elements all have the magnitude of the largest of x, once positive
-// and once negative: no grid rounds both to zero (an unsigned grid only the negative ones).
+// those that share a scale with it, or are mixed with it by a rotation. On a coarse grid an element
+// may be rounded to zero for any scale. Therefore it also tries tensors whose elements all have the
+// largest magnitude of x, once positive and once negative: no grid rounds both to zero.
 func (in *instance) influence(x []float64, j int) []bool {
 	on := *in
 	on.m = Reference{}
