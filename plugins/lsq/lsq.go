@@ -83,7 +83,7 @@ func (lsq) Describe() sdk.Description {
 					"and initial values of StableQAT's"),
 			sdk.Choice("surrogate", surrogateStraight, []string{surrogateStraight, surrogateSine},
 				"straight: rounding has the derivative 1; sine: that of StableQAT, small near the "+
-					"levels and 1 half way between them"),
+					"levels and 1 halfway between them"),
 			sdk.Choice("levels", levelsSigned, []string{levelsSigned, levelsUnsigned}, "unsigned: for "+
 				"activations that are never negative, or that have an offset; never for weights"),
 			sdk.Choice("granularity", perTensor, []string{perTensor, perRow},

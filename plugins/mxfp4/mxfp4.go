@@ -71,7 +71,7 @@ func (mxfp4) Describe() sdk.Description {
 					"absmax34: 4/3 of it, so that nothing saturates; ceil: the smallest power of two "+
 					"with which nothing saturates (TetraJet); quest: from the standard deviation"),
 			sdk.Choice("ties", string(microscaling.TiesEven), microscaling.TiesNames(),
-				"level of a value half way between two levels: the one with the even code, or with the "+
+				"level of a value halfway between two levels: the one with the even code, or with the "+
 					"larger (away) or smaller (down) magnitude"),
 			sdk.Choice("mask", maskAuto, []string{maskAuto, maskNone, maskClip, maskTrust},
 				"entries that pass gradients: all, those below the largest level, or those within 1 of "+

@@ -83,7 +83,7 @@ func (nvfp4) Describe() sdk.Description {
 			"scale for the tensor; plain straight-through gradient.",
 		Parameters: []sdk.Parameter{
 			sdk.Choice("ties", string(microscaling.TiesEven), microscaling.TiesNames(),
-				"level of a value half way between two levels: the one with the even code, or with the "+
+				"level of a value halfway between two levels: the one with the even code, or with the "+
 					"larger (away) or smaller (down) magnitude"),
 			sdk.Choice("scale_rule", ruleSix, []string{ruleSix, ruleMSE}, "the level of a block's "+
 				"maximum; static_6: 6; mse: 6 or 4, whichever makes the squared error of the block "+
