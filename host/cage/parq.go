@@ -95,7 +95,7 @@ func (m PARQ) Forward(w *Weight, total int) (spec.Quantizer, error) {
 	b := program.NewBuilder("parq/" + q.Program.Name)
 	var args []program.Value
 	inputs := q.Program.Inputs
-	if !q.Takes(spec.InputStep) {
+	if !q.HasInput(spec.InputStep) {
 		inputs = append(slices.Clone(inputs), floatInput(spec.InputStep))
 	}
 	for _, in := range inputs {

@@ -154,7 +154,7 @@ func (r Rule) Inputs() []program.Input {
 	}
 	names, _ := r.Optimizer.Collected()
 	for _, name := range names {
-		if r.Optimizer.Reads(spec.GlobalPrefix + name) {
+		if r.Optimizer.HasInput(spec.GlobalPrefix + name) {
 			list = append(list, floatInput(r.global(name)))
 		}
 	}
@@ -165,7 +165,7 @@ func (r Rule) global(name string) string { return spec.GlobalPrefix + r.Group + 
 
 // TakesKey reports whether the program has the input optimizer_noise: for the optimizer, or to
 // round the tensor.
-func (r Rule) TakesKey() bool { return r.Optimizer.Reads(spec.InputNoise) || r.rounds() }
+func (r Rule) TakesKey() bool { return r.Optimizer.HasInput(spec.InputNoise) || r.rounds() }
 
 // rounds reports whether the tensor is rounded after the update; constrained tensors are not.
 func (r Rule) rounds() bool {
@@ -194,7 +194,7 @@ func (r Rule) inputs() []program.Input {
 		list = append(list, floatInput(name))
 	}
 	for _, name := range []string{spec.InputSteps, spec.InputLoss} {
-		if r.Optimizer.Reads(name) {
+		if r.Optimizer.HasInput(name) {
 			list = append(list, floatInput(name))
 		}
 	}

@@ -47,7 +47,7 @@ func (q *FakeQuantizer) State() []spec.Tensor { return q.spec.State }
 
 // Takes reports whether the quantizer takes a per-step input: [spec.InputNoise],
 // [spec.InputSharedNoise] or [spec.InputStep].
-func (q *FakeQuantizer) Takes(input string) bool { return q.spec.Takes(input) }
+func (q *FakeQuantizer) Takes(input string) bool { return q.spec.HasInput(input) }
 
 // Calibrated reports whether Init or InitState reads statistics of columns.
 func (q *FakeQuantizer) Calibrated() bool { return q.spec.Calibrated() }

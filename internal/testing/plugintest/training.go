@@ -189,7 +189,7 @@ func (r *Training) keep(name string, v reference.Tensor) {
 func kept(v reference.Tensor, storage sdk.Storage) reference.Tensor {
 	data := make([]float64, len(v.Floats))
 	for i, x := range v.Floats {
-		data[i] = storage.Kept(x)
+		data[i] = storage.Round(x)
 	}
 	return reference.Floats(data, v.Type.Shape...)
 }
