@@ -10,9 +10,13 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
+// opFunction, plus the number of an operation of programs, is that operation on floats by its
+// function of numbers ([program.Op.Scalar]), for operations without a loop.
+const opFunction = loops.Count
+
 // Operations in addition to those of package loops.
 const (
-	opInput      loops.Op = loops.Count + iota
+	opInput      loops.Op = opFunction + 1<<7 + iota
 	opTable               // the same for all rows
 	opFill                // a scalar in every element
 	opSpread              // repeats elements
@@ -598,7 +602,9 @@ func (s *scalars) evaluate(level int, env []float32) {
 			continue
 		}
 		x, y, z := env[v.args[0]], env[v.args[1]], env[v.args[2]]
-		switch {
+		switch f := functionOf(v.op); {
+		case f != nil:
+			env[i] = float32(f(float64(x), float64(y)))
 		case v.op == opClamp:
 			env[i] = loops.Clamp1(x, y, z)
 		case v.op == opSelect:

@@ -13,6 +13,11 @@ import (
 func Operations() []program.Op {
 	ops := []program.Op{program.OpConstant, program.OpIota, program.OpStopGradient, program.OpBitcast, program.OpReshape, program.OpBroadcast,
 		program.OpReduceSum, program.OpReduceMax, program.OpReduceMin, program.OpHadamard, program.OpConvert}
+	for _, info := range program.Ops() {
+		if floats, _ := info.Op.Scalar(); floats != nil && operations[info.Op] == (byType{}) {
+			ops = append(ops, info.Op)
+		}
+	}
 	return slices.AppendSeq(ops, maps.Keys(operations))
 }
 

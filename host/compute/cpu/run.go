@@ -515,7 +515,11 @@ func (p *part) take(v []float32, at, length int, number bool) int {
 // elements computes an elementwise operation.
 func elements(op loops.Op, dst []float32, in *[3]part) {
 	x, y, z := &in[0], &in[1], &in[2]
-	switch {
+	switch f := functionOf(op); {
+	case f != nil:
+		for i := range dst {
+			dst[i] = float32(f(float64(x.at(i)), float64(y.at(i))))
+		}
 	case op == opClamp && y.elements == nil && z.elements == nil:
 		loops.Clamp(dst, x.elements, y.number, z.number)
 	case op == opClamp:

@@ -121,7 +121,7 @@ func sBinary(op Op, dst []float32, s float32, b []float32) (i int) {
 // operation computes the binary operations that have no loop of their own but a vector instruction.
 // The operands are a, or s if a is nil, and b, or t if b is nil.
 func operation(op Op, dst, a []float32, s float32, b []float32, t float32) (i int) {
-	if op >= MulBits || op == Pow || op == Ldexp {
+	if op >= MulBits || op == Ldexp {
 		return 0
 	}
 	width := simd.Float32s{}.Len()
