@@ -80,7 +80,7 @@ type Device struct {
 	kind     string
 	options  Options
 	backend  compute.Backend
-	workers  pool // of the CPU device
+	workers  *workers // of the CPU device
 	compiled atomic.Int64
 	found    sync.Map    // maps keys to func() any; see Once
 	hangs    atomic.Bool // an execution did not end in time; the device is no longer used
@@ -126,7 +126,7 @@ func Open(kind string, opts Options) (*Device, error) {
 	}
 	d := &Device{kind: kind, options: opts, backend: backend}
 	if kind == device.CPU {
-		d.workers = workersOf(backend)
+		d.workers = newWorkers(workersOf(backend))
 	}
 	if have := backend.NumDevices(); have < opts.Count {
 		return nil, errors.Join(&CountError{kind, opts.Count, have}, d.Close())
