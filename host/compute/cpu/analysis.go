@@ -171,18 +171,18 @@ func (a *analysis) add(n node) ref {
 
 // refusal refuses the program for a reason that is not a single operation.
 func (a *analysis) refusal(format string, args ...any) error {
-	return &Refusal{Program: a.p.Name, Reason: fmt.Sprintf(format, args...)}
+	return &passes.Refusal{Program: a.p.Name, Reason: fmt.Sprintf(format, args...)}
 }
 
 // refuse refuses the program for the next node.
 func (a *analysis) refuse(n *program.Node, format string, args ...any) error {
-	return &Refusal{a.p.Name, fmt.Sprintf("%%%d = %s", len(a.refs), n.Op),
-		fmt.Sprintf(format, args...)}
+	node := fmt.Sprintf("%%%d = %s", len(a.refs), n.Op)
+	return &passes.Refusal{Program: a.p.Name, Node: node, Reason: fmt.Sprintf(format, args...)}
 }
 
 // value finds the ref of a node's result.
 func (a *analysis) value(n *program.Node) (ref, error) {
-	if reason, ok := unsupported[n.Op]; ok {
+	if reason, ok := passes.UnsupportedByRows[n.Op]; ok {
 		return ref{}, a.refuse(n, "%s", reason)
 	}
 	info, _ := n.Op.Info()

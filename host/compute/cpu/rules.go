@@ -2,16 +2,7 @@ package cpu
 
 import (
 	"github.com/cage-qat/cage/host/compute/loops"
-	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
-)
-
-// unsupported maps the operations that this executor lacks to the reasons.
-var unsupported = passes.UnsupportedByRows(notYet, factorization)
-
-const (
-	notYet        = "the CPU executor does not have this operation"
-	factorization = "factorizations are of whole matrices"
 )
 
 // byType holds the loops of an operation for floats, ints, uints and bools.
@@ -69,7 +60,7 @@ func (a *analysis) operation(n *program.Node) (op loops.Op, swapped bool, err er
 		return opFunction + loops.Op(n.Op), false, nil
 	}
 	if op = operations[n.Op].of(from); op == loops.None {
-		return op, false, a.refuse(n, notYet)
+		return op, false, a.refuse(n, "the CPU executor does not have it for %s", from)
 	}
 	return op, n.Op == program.OpGt || n.Op == program.OpGe, nil
 }

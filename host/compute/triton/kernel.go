@@ -28,21 +28,6 @@ type Kernel struct {
 	Warps int
 }
 
-// A Refusal is the reason why a program cannot be written as a kernel. The program itself is valid.
-type Refusal struct {
-	Program string
-	Node    string // empty if the reason is not a single operation
-	Reason  string
-}
-
-func (r *Refusal) Error() string {
-	reason := r.Reason
-	if r.Node != "" {
-		reason = r.Node + ": " + reason
-	}
-	return r.Program + " cannot be a kernel: " + reason
-}
-
 // The largest number of elements in a row, padded to a power of two, that fit the registers of a
 // kernel's threads.
 const (
@@ -55,7 +40,7 @@ const (
 // New translates p, which must be valid, into a kernel over the given number of rows. All inputs
 // and outputs must have elements in every row, except scalars and inputs of shape [1, n], which all
 // rows share. stored maps float inputs and outputs to their storage; the default is float32. A row
-// has at most largest elements: [LargestRow] or [LargestLoneRow]. The error is a [*Refusal].
+// has at most largest elements: [LargestRow] or [LargestLoneRow]. The error is a [*passes.Refusal].
 func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
 	// If the longest rows are divided into equal powers of two, they need no padding. This is
 	// equivalent for a program without per-row values.
@@ -86,7 +71,9 @@ func newKernel(p *program.Program, rows, largest int, stored map[string]Storage)
 	return &Kernel{Name: w.name(), Text: text, Grid: w.instances(), Warps: w.warps}, nil
 }
 
-func (w *writer) refuse(reason string) error { return &Refusal{Program: w.p.Name, Reason: reason} }
+func (w *writer) refuse(reason string) error {
+	return &passes.Refusal{Program: w.p.Name, Reason: reason}
+}
 
 // Divide cuts p, which must be valid, into what needs whole tensors and what needs one row at a
 // time.

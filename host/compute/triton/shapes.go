@@ -11,7 +11,7 @@ import (
 
 // node writes one operation of the program, for each part of a row.
 func (w *writer) node(id program.ID, n *program.Node, args []parts) parts {
-	if reason, ok := unsupported[n.Op]; ok {
+	if reason, ok := passes.UnsupportedByRows[n.Op]; ok {
 		panic(w.refuseNode(id, n, reason))
 	}
 	w.current = func(reason string) error { return w.refuseNode(id, n, reason) }
@@ -75,7 +75,8 @@ func (w *writer) tileNode(id program.ID, n *program.Node, args []value) value {
 }
 
 func (w *writer) refuseNode(id program.ID, n *program.Node, reason string) error {
-	return &Refusal{w.p.Name, fmt.Sprintf("%%%d = %s", id, n.Op), reason}
+	node := fmt.Sprintf("%%%d = %s", id, n.Op)
+	return &passes.Refusal{Program: w.p.Name, Node: node, Reason: reason}
 }
 
 // requireRows refuses a tensor that does not have elements in every row.

@@ -40,7 +40,7 @@ func (p parts) of(part int) value { return p[min(part, len(p)-1)] }
 func (w *writer) write() (text string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			refusal, ok := r.(*Refusal)
+			refusal, ok := r.(*passes.Refusal)
 			if !ok {
 				panic(r)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -79,7 +80,7 @@ func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, e
 				continue
 			}
 			kernel, err := cpu.CompileFlat(j.Program)
-			switch refusal := (*cpu.Refusal)(nil); {
+			switch refusal := (*passes.Refusal)(nil); {
 			case errors.As(err, &refusal):
 				rest = append(rest, j)
 			case err != nil:

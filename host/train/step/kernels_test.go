@@ -184,7 +184,7 @@ func kernelOf(t *testing.T, settings string, p *program.Program) string {
 	for _, storage := range []triton.Storage{triton.Float32, triton.BFloat16} {
 		stored := storedAs(storage)
 		k, err := testkernel.Compile(p, rows, stored)
-		var refused *triton.Refusal
+		var refused *passes.Refusal
 		if errors.As(err, &refused) {
 			return "operations: " + refused.Reason
 		}

@@ -10,7 +10,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/refresh"
-	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/internal/testing/executortest"
 	"github.com/cage-qat/cage/internal/testing/randprog"
 	"github.com/cage-qat/cage/internal/testing/testkernel"
@@ -23,7 +22,7 @@ type kernels struct{}
 
 func (kernels) Compile(p *program.Program) (executortest.Kernel, error) {
 	k, err := testkernel.Compile(p, testkernel.Rows(p), nil)
-	var refused *triton.Refusal
+	var refused *passes.Refusal
 	if errors.As(err, &refused) {
 		return nil, errors.Join(executortest.ErrRefused, err)
 	}
@@ -74,7 +73,7 @@ func (byRows) Compile(p *program.Program) (executortest.Kernel, error) {
 		return rowsKernel{d, nil}, err
 	}
 	k, err := cpu.Compile(d.Rows, count, nil)
-	if refused := (*cpu.Refusal)(nil); errors.As(err, &refused) {
+	if refused := (*passes.Refusal)(nil); errors.As(err, &refused) {
 		return nil, errors.Join(executortest.ErrRefused, err)
 	}
 	return rowsKernel{d, k}, err
@@ -238,7 +237,7 @@ func goroutines(count int) cpu.Parallel {
 
 // refusal marks the error of a program that is refused.
 func refusal(err error) error {
-	var refused *cpu.Refusal
+	var refused *passes.Refusal
 	if errors.As(err, &refused) {
 		return errors.Join(executortest.ErrRefused, err)
 	}
