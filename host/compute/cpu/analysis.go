@@ -36,7 +36,6 @@ const (
 	opMulMul              // (a·b)·c
 	opSiLUSlope           // see loops.SiLUSlope
 	opQuantize            // see fuseQuantizers
-	opChoose              // a scalar ≠ 0: b, else c; b and c are not copied
 	opMulMulS             // (a·b)·s; s and t are scalars, here and below
 	opLinAdd              // a·s + b·t
 	opLinSub              // a·s − b·t
@@ -514,14 +513,6 @@ func (a *analysis) elementwise(n *program.Node) (ref, error) {
 func (a *analysis) elements(op loops.Op, refs []ref, size, common int) int {
 	if (op == loops.Add || op == loops.Mul) && refs[0].scalar {
 		slices.Reverse(refs)
-	}
-	if op == opSelect && refs[0].scalar {
-		dense := func(r ref) bool {
-			return !r.scalar && r.repeat == 1 && a.nodes[r.id].size == size && !a.nodes[r.id].shared
-		}
-		if x, y := refs[1], refs[2]; dense(x) && (dense(y) || y.scalar) || x.scalar && dense(y) {
-			op = opChoose
-		}
 	}
 	in := make([]operand, len(refs))
 	longest := 1

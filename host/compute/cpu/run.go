@@ -398,17 +398,6 @@ func (w *worker) execute(ins *instruction) {
 	case opRotate:
 		loops.Rotate(dst, w.values[ins.in[0].id], ins.group)
 		return
-	case opChoose:
-		x := ins.in[2]
-		if w.env[ins.in[0].id] != 0 {
-			x = ins.in[1]
-		}
-		if x.scalar {
-			loops.Fill(dst, w.env[x.id])
-		} else {
-			w.values[ins.dst] = w.values[x.id]
-		}
-		return
 	}
 	if ins.op >= opMulMulS {
 		w.fused(ins, dst)
