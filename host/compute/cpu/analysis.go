@@ -43,7 +43,6 @@ const (
 	opSqrtLin             // √a·s + t
 	opReduce              // folds all elements of the tensor by n.fold
 	opReduceMul           // Σ a·b
-	opReduceDiff          // Σ (a − b)²
 )
 
 // A ref is the lowered form of a program's value: a scalar, or a node of whose elements each

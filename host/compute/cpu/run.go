@@ -445,8 +445,6 @@ func (w *worker) fused(ins *instruction, dst []float32) {
 		loops.SqrtLin(dst, x(0), s(1), s(2))
 	case opReduceMul:
 		w.lanes[ins.group].SumMul(x(0), x(1))
-	case opReduceDiff:
-		w.lanes[ins.group].SumDiff(x(0), x(1))
 	case opReduce:
 		if ins.fold == loops.Add {
 			w.lanes[ins.group].Sum(x(0))

@@ -81,10 +81,6 @@ func (a *analysis) fuse() {
 			n.op, n.in = opMulMul, append(slices.Clone(of(y)), x)
 		case n.op == opReduce && n.fold == loops.Add && onceDense(x, loops.Mul):
 			n.op, n.in = opReduceMul, of(x)
-			e := n.in[0]
-			if e == n.in[1] && a.nodes[e.id].op == loops.Sub && uses[e.id] == 2 && a.dense(of(e)) {
-				n.op, n.in = opReduceDiff, of(e)
-			}
 		default:
 			a.fuseLinear(n, once)
 		}

@@ -44,14 +44,14 @@ func TestGate(t *testing.T) {
 	for _, from := range []int{0, 5} {
 		for _, n := range []int{0, 1, 15, 16, 17, 40, 1 << 15} {
 			one := func(i int) (h, da, db [1]uint16) {
-				Gates{a[i:i+1], b[i:i+1]}.Values(h[:], inOrder)
-				Gates{a[i:i+1], b[i:i+1]}.Adjoints(da[:], db[:], d[i:i+1], inOrder)
+				Gates{a[i : i+1], b[i : i+1]}.Values(h[:], inOrder)
+				Gates{a[i : i+1], b[i : i+1]}.Adjoints(da[:], db[:], d[i:i+1], inOrder)
 				return h, da, db
 			}
 			start := 0x3f00 + from // numbers about 1
 			h, da, db := make([]uint16, n), make([]uint16, n), make([]uint16, n)
-			Gates{a[start:start+n], b[start:start+n]}.Values(h, inOrder)
-			Gates{a[start:start+n], b[start:start+n]}.Adjoints(da, db, d[start:start+n], inOrder)
+			Gates{a[start : start+n], b[start : start+n]}.Values(h, inOrder)
+			Gates{a[start : start+n], b[start : start+n]}.Adjoints(da, db, d[start:start+n], inOrder)
 			for i := range n {
 				wantH, wantA, wantB := one(start + i)
 				got, want := []uint16{h[i], da[i], db[i]}, []uint16{wantH[0], wantA[0], wantB[0]}

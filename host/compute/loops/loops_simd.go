@@ -527,17 +527,3 @@ func sumMul(l *Lanes, a, b []float32) (i int) {
 	done()
 	return i
 }
-
-func sumDiff(l *Lanes, a, b []float32) (i int) {
-	b = b[:len(a)]
-	width := simd.Float32s{}.Len()
-	for ; i <= len(a)-block; i += block {
-		a0, b0 := (*[block]float32)(a[i:]), (*[block]float32)(b[i:])
-		for j := 0; j <= block-width; j += width {
-			e := simd.LoadFloat32s(a0[j:]).Sub(simd.LoadFloat32s(b0[j:]))
-			simd.LoadFloat32s(l[j:]).Add(e.Mul(e)).Store(l[j:])
-		}
-	}
-	done()
-	return i
-}

@@ -22,7 +22,6 @@ func ropeAdjacent(_, _, _, _ []float32, _ bool) int     { return 0 }
 // These are called only if there is AVX2.
 var (
 	rotate64s, rotate16s func(dst, a []float32, scale float32)
-	spread               func(dst, a []float32, times int) int
 	groupSums            func(dst, a, b []float32, size int)
 	groupLargest         func(dst, a []float32, size int)
 	groupExtreme         func(op Op, dst, a []float32, size int)

@@ -24,12 +24,12 @@ const (
 	LargestRow = triton.LargestRow // largest number of elements in a row
 	// LargestLoneRow is the limit for a program that reads a single tensor with elements in every row.
 	LargestLoneRow = triton.LargestLoneRow
-	BFloat16       = triton.BFloat16 // a storage for [InMemory]
+	BFloat16       = passes.BFloat16 // a storage for [InMemory]
 )
 
 // InMemory maps names of a kernel's float inputs and outputs to their storage types. The default is
 // float32, which on a device that computes float32 also stands for bfloat16.
-type InMemory map[string]triton.Storage
+type InMemory map[string]passes.Storage
 
 // Kernel lowers a program to a kernel: the row-wise part of the program becomes the kernel, the
 // rest becomes nodes. ok is false if the graph's device has no kernels of the subject's kind, or if
@@ -68,7 +68,7 @@ func lowerRows(
 	}
 	out := Lower(g, p, inputs)
 	for name, node := range out {
-		if at[name] == triton.Int8 {
+		if at[name] == passes.Int8 {
 			out[name] = at.store(name, node)
 		}
 	}
@@ -86,7 +86,7 @@ func kernelOf(
 	}
 	if engine.DeviceOf(g).FusesFloat32() {
 		at = maps.Clone(at)
-		maps.DeleteFunc(at, func(_ string, s triton.Storage) bool { return s == triton.BFloat16 })
+		maps.DeleteFunc(at, func(_ string, s passes.Storage) bool { return s == passes.BFloat16 })
 	}
 	replicas := 1 // that share the rows
 	if slices.ContainsFunc(inputs, engine.HasRows) {
@@ -194,7 +194,7 @@ func rowsKernel(
 ) (kernelCall, error) {
 	asTheyAre, direct := maps.Clone(at), map[string]*graph.Node{}
 	for i, in := range p.Inputs {
-		if at[in.Name] == triton.BFloat16 && inputs[i].DType() == dtypes.Float32 {
+		if at[in.Name] == passes.BFloat16 && inputs[i].DType() == dtypes.Float32 {
 			direct[in.Name] = engine.ShortOperand(inputs[i])
 			if direct[in.Name].DType() == dtypes.Float32 {
 				asTheyAre[in.Name] = passes.Rounded
@@ -252,9 +252,9 @@ func (m InMemory) store(name string, x *graph.Node) *graph.Node {
 // dtype returns the type in which the named input or output is stored.
 func (m InMemory) dtype(name string) dtypes.DType {
 	switch m[name] {
-	case triton.BFloat16:
+	case passes.BFloat16:
 		return dtypes.BFloat16
-	case triton.Int8:
+	case passes.Int8:
 		return dtypes.Int8
 	}
 	return dtypes.Float32
@@ -262,7 +262,7 @@ func (m InMemory) dtype(name string) dtypes.DType {
 
 // read converts a stored node to float32. Codes stay int8.
 func (m InMemory) read(name string, x *graph.Node) *graph.Node {
-	if m[name] == triton.BFloat16 {
+	if m[name] == passes.BFloat16 {
 		return engine.Converted(x, dtypes.Float32)
 	}
 	return x

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/passes"
-	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/transform"
@@ -270,7 +269,7 @@ func (q *FakeQuantizer) inBFloat16() Quantizer {
 		spec.InputX, spec.OutputValue, autodiff.Prefix + spec.OutputSurrogate,
 		spec.InputDY, autodiff.Prefix + spec.InputX,
 	} {
-		short.memory[name] = triton.BFloat16
+		short.memory[name] = passes.BFloat16
 	}
 	return &short
 }
@@ -368,18 +367,18 @@ func Unquantized(x *graph.Node) *graph.Node {
 		NoteRoundedAdjoint(y)
 		return y
 	}
-	forward, backward := InMemory{SourceValue: triton.BFloat16}, InMemory{}
+	forward, backward := InMemory{SourceValue: passes.BFloat16}, InMemory{}
 	for i, in := range s.Forward.Inputs {
 		if !s.rounds(i) {
 			continue
 		}
-		if forward[in.Name] = triton.BFloat16; s.Backward != nil {
-			backward[s.Backward.Inputs[i].Name] = triton.BFloat16
-			backward[s.Backward.Outputs[i].Name] = triton.BFloat16
+		if forward[in.Name] = passes.BFloat16; s.Backward != nil {
+			backward[s.Backward.Inputs[i].Name] = passes.BFloat16
+			backward[s.Backward.Outputs[i].Name] = passes.BFloat16
 		}
 	}
 	if s.Rounded && s.Backward != nil {
-		backward[s.Backward.Inputs[len(s.Inputs)].Name] = triton.BFloat16
+		backward[s.Backward.Inputs[len(s.Inputs)].Name] = passes.BFloat16
 	}
 	rows := x.Shape().Dim(0)
 	out, ok := Kernel(g, subjectOf(s.Forward, rows, false), s.Forward, rows, s.Inputs, forward)
@@ -486,8 +485,8 @@ func (q *FakeQuantizer) fusedMemory(s Source) InMemory {
 	delete(memory, autodiff.Prefix+spec.InputX)
 	for i, in := range s.Forward.Inputs {
 		if s.rounds(i) {
-			memory[sourcePrefix+in.Name] = triton.BFloat16
-			memory[autodiff.Prefix+sourcePrefix+in.Name] = triton.BFloat16
+			memory[sourcePrefix+in.Name] = passes.BFloat16
+			memory[autodiff.Prefix+sourcePrefix+in.Name] = passes.BFloat16
 		}
 	}
 	return memory

@@ -10,6 +10,9 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
+// ptr points to elements of any type.
+type ptr = unsafe.Pointer
+
 //go:generate go run ../../../tools/kernelgen .
 
 // processorTiers lists the tiers above the portable one, the fastest first.
@@ -234,21 +237,21 @@ func floats256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
 func pairs256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
 func quads256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
 func floats512(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int,
-	to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
+	to ptr, stride int, short bool, ahead *uint32, aheadWords int)
 func halves512(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int,
-	to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
+	to ptr, stride int, short bool, ahead *uint32, aheadWords int)
 func quads512(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int,
-	to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
-func transpose8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
-func transposeWidened8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
-func transposePairs8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
-func transposeRounded8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
+	to ptr, stride int, short bool, ahead *uint32, aheadWords int)
+func transpose8(dst *uint32, stride int, src ptr, ld, blocks int)
+func transposeWidened8(dst *uint32, stride int, src ptr, ld, blocks int)
+func transposePairs8(dst *uint32, stride int, src ptr, ld, blocks int)
+func transposeRounded8(dst *uint32, stride int, src ptr, ld, blocks int)
 
 //go:noescape
 func rounded8(dst, src *uint32, blocks int)
 
 //go:noescape
-func prefetchRows(at unsafe.Pointer, stride, rows, bytes int)
+func prefetchRows(at ptr, stride, rows, bytes int)
 
 //go:noescape
 func finishCodes(rows, vectors int, sums *uint32, sumStride int, out *float32, outStride int,
@@ -265,8 +268,8 @@ func transpose256(dst []uint32, stride int, src []uint32, ld, words int) {
 
 // Assembly functions that pack eight rows and eight words at a time, and panels of columns.
 type (
-	transposeKernel func(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
-	acrossKernel    func(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
+	transposeKernel func(dst *uint32, stride int, src ptr, ld, blocks int)
+	acrossKernel    func(dst *uint32, panel, height, panels int, src ptr, ld, words int)
 )
 
 // alongBy makes a packer of an assembly function for words of per elements.
@@ -303,11 +306,11 @@ func acrossBy[T any](f acrossKernel, per int) packAcrossFunc[T] {
 	}
 }
 
-func acrossRounded(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
-func acrossSingles(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
-func acrossWidened(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
-func acrossPairs(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
-func acrossQuads(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
+func acrossRounded(dst *uint32, panel, height, panels int, src ptr, ld, words int)
+func acrossSingles(dst *uint32, panel, height, panels int, src ptr, ld, words int)
+func acrossWidened(dst *uint32, panel, height, panels int, src ptr, ld, words int)
+func acrossPairs(dst *uint32, panel, height, panels int, src ptr, ld, words int)
+func acrossQuads(dst *uint32, panel, height, panels int, src ptr, ld, words int)
 
 func transpose512(dst []uint32, stride int, src []uint32, ld, words int) {
 	if stride != 12 && stride != 32 {
@@ -325,9 +328,8 @@ func transpose512(dst []uint32, stride int, src []uint32, ld, words int) {
 
 // Assembly functions that pack panels of 12 or 32 rows, and of 12 or 32 columns.
 type (
-	along512Kernel  func(dst *uint32, src unsafe.Pointer, ld, blocks int)
-	across512Kernel func(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-		words int)
+	along512Kernel  func(dst *uint32, src ptr, ld, blocks int)
+	across512Kernel func(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
 )
 
 // along512 makes a packer of assembly functions for panels of 12 and of 32 rows. A word has
@@ -376,44 +378,32 @@ func across512[T any](f12, f32 across512Kernel, per int) packAcrossFunc[T] {
 	}
 }
 
-func alongWords12(dst *uint32, src unsafe.Pointer, ld, blocks int)
-func alongWords32(dst *uint32, src unsafe.Pointer, ld, blocks int)
-func alongRounded12(dst *uint32, src unsafe.Pointer, ld, blocks int)
-func alongRounded32(dst *uint32, src unsafe.Pointer, ld, blocks int)
-func alongRoundedHalves12(dst *uint32, src unsafe.Pointer, ld, blocks int)
-func alongRoundedHalves32(dst *uint32, src unsafe.Pointer, ld, blocks int)
-func alongWidened12(dst *uint32, src unsafe.Pointer, ld, blocks int)
-func alongWidened32(dst *uint32, src unsafe.Pointer, ld, blocks int)
-func acrossWords12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossWords32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossRounded12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossRounded32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossWidened12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossWidened32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossRoundedHalves12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossRoundedHalves32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossHalves12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossHalves32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossQuads12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossQuads32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
+func alongWords12(dst *uint32, src ptr, ld, blocks int)
+func alongWords32(dst *uint32, src ptr, ld, blocks int)
+func alongRounded12(dst *uint32, src ptr, ld, blocks int)
+func alongRounded32(dst *uint32, src ptr, ld, blocks int)
+func alongRoundedHalves12(dst *uint32, src ptr, ld, blocks int)
+func alongRoundedHalves32(dst *uint32, src ptr, ld, blocks int)
+func alongWidened12(dst *uint32, src ptr, ld, blocks int)
+func alongWidened32(dst *uint32, src ptr, ld, blocks int)
+func acrossWords12(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossWords32(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossRounded12(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossRounded32(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossWidened12(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossWidened32(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossRoundedHalves12(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossRoundedHalves32(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossHalves12(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossHalves32(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossQuads12(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossQuads32(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
 
 //go:noescape
 func shifted512(words *uint32, by uint8, blocks int)
 
 //go:noescape
-func finishCodes512(rows int, sums *uint32, sumStride int, out unsafe.Pointer, outStride int,
+func finishCodes512(rows int, sums *uint32, sumStride int, out ptr, outStride int,
 	corrections *int32, rowScales *float32, rowStep int, columnScales *float32, short bool)
 
 //go:noescape

@@ -7,16 +7,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Storage is the type in which floats are stored in memory. Kernels compute in float32.
-type Storage = passes.Storage
-
-// The types of floats in memory.
-const (
-	Float32  = passes.Float32
-	BFloat16 = passes.BFloat16
-	Int8     = passes.Int8
-)
-
 // A Kernel is a program in the text form of Triton's intermediate representation. Its
 // parameters are pointers to the inputs of the program and then to the outputs, each a
 // dense tensor in row-major order; a bool takes one byte.
@@ -41,7 +31,7 @@ const (
 // and outputs must have elements in every row, except scalars and inputs of shape [1, n], which all
 // rows share. stored maps float inputs and outputs to their storage; the default is float32. A row
 // has at most largest elements: [LargestRow] or [LargestLoneRow]. The error is a [*passes.Refusal].
-func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
+func New(p *program.Program, rows, largest int, stored map[string]passes.Storage) (*Kernel, error) {
 	// If the longest rows are divided into equal powers of two, they need no padding. This is
 	// equivalent for a program without per-row values.
 	longest := 1
@@ -59,7 +49,7 @@ func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Ker
 	return newKernel(p, rows, largest, stored)
 }
 
-func newKernel(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
+func newKernel(p *program.Program, rows, largest int, stored map[string]passes.Storage) (*Kernel, error) {
 	w := &writer{p: p, rows: rows, stored: stored}
 	if err := w.setTile(largest); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -113,14 +114,14 @@ func (w *writer) tensors(row layout) int {
 			} else {
 				n += 2
 			}
-			if w.memory(in.Name, in.Type) == string(Float32) {
+			if w.memory(in.Name, in.Type) == string(passes.Float32) {
 				more = 1
 			}
 		}
 	}
 	for _, o := range w.p.Outputs {
 		l, ok := w.layout(w.p.TypeOf(o.Value))
-		low := l.Size() == row.Size() && w.stored[o.Name] == Int8
+		low := l.Size() == row.Size() && w.stored[o.Name] == passes.Int8
 		if ok && l.Size()*2 >= row.Size() && !low {
 			n += 2
 		}

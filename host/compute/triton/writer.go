@@ -15,7 +15,7 @@ import (
 type writer struct {
 	p      *program.Program
 	rows   int // of the whole tensors
-	stored map[string]Storage
+	stored map[string]passes.Storage
 	tiling
 
 	before  strings.Builder // code that is the same for all tiles of an instance
