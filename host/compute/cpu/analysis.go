@@ -230,7 +230,7 @@ func (a *analysis) value(n *program.Node) (ref, error) {
 		case !ok:
 			return ref{}, a.refuse(n, "%s is not divided into rows", n.Type)
 		case l.Size()%n.Attr.Block != 0:
-			return ref{}, a.refuse(n, "its blocks reach over several rows")
+			return ref{}, a.refuse(n, "its blocks span several rows")
 		case n.Attr.Block == 1:
 			return a.refs[n.Args[0]], nil
 		}
@@ -251,7 +251,7 @@ func (a *analysis) iota(n *program.Node) (ref, error) {
 	}
 	l, ok := passes.LayoutOf(n.Type, a.rows)
 	if !ok || l.Axis(n.Attr.Axes[0]) == 0 || l.Merged && n.Attr.Axes[0] < l.Outer {
-		return ref{}, a.refuse(n, "it counts rows")
+		return ref{}, a.refuse(n, "it counts along rows")
 	}
 	axis, inner := l.Axis(n.Attr.Axes[0])-1, 1
 	for _, d := range l.Row[axis+1:] {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -35,8 +36,8 @@ func (k *Kernel) Passes() (n int) {
 	return n
 }
 
-// Goroutines is a [Parallel] on some goroutines.
-func Goroutines(count int) Parallel {
+// Goroutines is a [loops.Parallel] on some goroutines.
+func Goroutines(count int) loops.Parallel {
 	return func(n int, f func(i int)) {
 		var next atomic.Int64
 		work := func() {

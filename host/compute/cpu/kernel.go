@@ -57,9 +57,9 @@ const (
 )
 
 // Compile compiles p, which must be valid, for the given number of rows, or refuses it with a
-// [*passes.Refusal]. All inputs and outputs must have elements in every row, except scalars and inputs of
-// shape [1, n], which all rows share. stored says, by name, how float inputs and outputs are
-// stored; those without an entry are float32.
+// [*passes.Refusal]. All inputs and outputs must have elements in every row, except scalars and
+// inputs of shape [1, n], which all rows share. stored maps names of float inputs and outputs to
+// their storage; the default is float32.
 func Compile(
 	p *program.Program, rows int, stored map[string]passes.Storage,
 ) (k *Kernel, err error) {

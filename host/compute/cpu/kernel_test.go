@@ -294,10 +294,10 @@ func TestRefusals(t *testing.T) {
 		"it reads a value that all rows share": func(b *program.Builder, x, y, z program.Value) program.Value {
 			return z.Exp().Add(x)
 		},
-		"it counts rows": func(b *program.Builder, x, y, z program.Value) program.Value {
+		"it counts along rows": func(b *program.Builder, x, y, z program.Value) program.Value {
 			return x.Add(b.Iota(program.FloatType(4, 8), 0))
 		},
-		"its blocks reach over several rows": func(b *program.Builder, x, y, z program.Value) program.Value {
+		"its blocks span several rows": func(b *program.Builder, x, y, z program.Value) program.Value {
 			return x.Reshape(32).Hadamard(32).Reshape(4, 8)
 		},
 	} {

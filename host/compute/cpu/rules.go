@@ -12,8 +12,8 @@ func (o byType) of(d program.DType) loops.Op { return o[d-program.Float] }
 
 func forAll(op loops.Op) byType { return byType{op, op, op, op} }
 
-// operations maps elementwise operations to their loops. Bools are the floats 0 and 1. Operations on
-// floats that are not listed apply a function to one element after the other: see opFunction.
+// operations maps elementwise operations to their loops. Bools are the floats 0 and 1. Unlisted
+// operations on floats apply a function to one element after the other: see opFunction.
 var operations = map[program.Op]byType{
 	program.OpNeg:      {loops.Neg, loops.NegBits},
 	program.OpAbs:      {loops.Abs, loops.AbsInt},

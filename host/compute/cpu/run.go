@@ -23,18 +23,15 @@ type Call struct {
 	Inputs, Outputs []any
 }
 
-// Parallel calls a function with 0 to n−1, possibly concurrently, and returns when all calls have
-// returned. It starts them in order, so that a call may wait for earlier ones.
-type Parallel = loops.Parallel
-
 // Run computes the outputs from the inputs: see [Call].
-func (k *Kernel) Run(inputs, outputs []any, parallel Parallel) error {
+func (k *Kernel) Run(inputs, outputs []any, parallel loops.Parallel) error {
 	return Run([]Call{{k, inputs, outputs}}, parallel)
 }
 
 // Run executes calls, which must not write memory that another call reads or writes. If slices have
-// the wrong type or size for the programs, it fails before writing anything.
-func Run(calls []Call, parallel Parallel) error {
+// the wrong type or size for the programs, it fails before writing anything. parallel starts the
+// calls of its function in order, because a call may wait for earlier ones.
+func Run(calls []Call, parallel loops.Parallel) error {
 	r := &runner{}
 	r.advance.L = &r.mu
 	for _, c := range calls {

@@ -22,7 +22,7 @@ package engine
 // 	char later[256]; // what newer versions write
 // } stats;
 //
-// // ask_limit returns the limit, or 0 if the plugin does not tell.
+// // ask_limit returns the limit, or 0 if the plugin does not report it.
 // static int64_t ask_limit(void* function, void* destroy, void* device) {
 // 	stats args = {.size = sizeof args, .device = device};
 // 	void* error = ((void* (*)(stats*))function)(&args);

@@ -201,7 +201,7 @@ func (d *Device) Close() error {
 	})
 }
 
-// gone reports whether nothing can be freed any more: the device is closed or hangs.
+// gone reports whether the device is closed or hangs, so that nothing can be freed any more.
 func (d *Device) gone() bool { return d.hangs.Load() || d.backend.IsFinalized() }
 
 // within calls f, an execution, and gives up after the device's timeout or when another process is

@@ -23,7 +23,7 @@ type CountError struct {
 // Error implements the error interface.
 func (e *CountError) Error() string {
 	if e.Kind == device.CPU {
-		return fmt.Sprintf("device %q: %d replicas: it has one; several need device %q",
+		return fmt.Sprintf("device %q has one replica, and %d were asked for: several replicas need device %q",
 			e.Kind, e.Want, device.CUDA)
 	}
 	return fmt.Sprintf("device %q: %d replicas: it has %d GPU(s), as far as CUDA_VISIBLE_DEVICES "+

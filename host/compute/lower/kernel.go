@@ -192,16 +192,16 @@ func tritonKernel(
 func rowsKernel(
 	p, rows *program.Program, count int, inputs []*graph.Node, at InMemory,
 ) (kernelCall, error) {
-	asTheyAre, direct := maps.Clone(at), map[string]*graph.Node{}
+	storage, direct := maps.Clone(at), map[string]*graph.Node{}
 	for i, in := range p.Inputs {
 		if at[in.Name] == passes.BFloat16 && inputs[i].DType() == dtypes.Float32 {
 			direct[in.Name] = engine.ShortOperand(inputs[i])
 			if direct[in.Name].DType() == dtypes.Float32 {
-				asTheyAre[in.Name] = passes.Rounded
+				storage[in.Name] = passes.Rounded
 			}
 		}
 	}
-	k, err := cpu.Compile(rows, count, asTheyAre)
+	k, err := cpu.Compile(rows, count, storage)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func rowsKernel(
 	}
 	for _, o := range rows.Outputs {
 		t := rows.TypeOf(o.Value)
-		dtype := asTheyAre.stored(o.Name, t.DType)
+		dtype := storage.stored(o.Name, t.DType)
 		native.Outputs = append(native.Outputs, shapes.Make(dtype, t.Shape...))
 	}
 	return func(inputs []*graph.Node) []*graph.Node {

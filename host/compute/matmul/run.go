@@ -24,8 +24,8 @@ type blocking struct {
 
 // One blocking is for vector kernels, the other for AMX kernels, which are thirteen times as fast.
 var (
-	cutForVectors = blocking{block: 256, rows: 192, right: 1 << 20, alone: 1 << 16, task: 1 << 18}
-	cutForTiles   = blocking{
+	blocksForVectors = blocking{block: 256, rows: 192, right: 1 << 20, alone: 1 << 16, task: 1 << 18}
+	blocksForTiles   = blocking{
 		block: 256, rows: 512, left: 1 << 18, right: 1 << 21, alone: 1 << 25, task: 1 << 22,
 	}
 )

@@ -78,13 +78,13 @@ var helpers512 = &helpers{
 }
 
 var formatFloats256 = &format{
-	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, cut: &cutForVectors,
+	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, cut: &blocksForVectors,
 	multiply: checked(floats256).tileByTile,
 	float32s: wordsOfFloat32s, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
 }
 
 var formatFloats512 = &format{
-	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, cut: &cutForVectors,
+	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, cut: &blocksForVectors,
 	multiply: strip512(floats512),
 	float32s: packer[float32]{
 		along: wordsOfFloat32s.along, across: wordsOfFloat32s.across, exact: true,
@@ -95,16 +95,16 @@ var formatFloats512 = &format{
 }
 
 var formatSingles256 = &format{
-	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, cut: &cutForVectors,
+	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, cut: &blocksForVectors,
 	multiply: checked(floats256).tileByTile,
-	float32s: float32sAsTheyAre, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
+	float32s: unroundedFloat32s, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
 }
 
 var formatSingles512 = &format{
-	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, cut: &cutForVectors,
+	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, cut: &blocksForVectors,
 	multiply: strip512(floats512),
 	float32s: packer[float32]{
-		along: float32sAsTheyAre.along, across: float32sAsTheyAre.across, exact: true,
+		along: unroundedFloat32s.along, across: unroundedFloat32s.across, exact: true,
 		straightAlong:  along512[float32](alongWords12, alongWords32, 1, 1),
 		straightAcross: across512[float32](acrossWords12, acrossWords32, 1),
 	},
@@ -112,7 +112,7 @@ var formatSingles512 = &format{
 }
 
 var formatHalves512 = &format{
-	name: "VDPBF16PS 512", rows: 12, columns: 32, per: 2, cut: &cutForVectors,
+	name: "VDPBF16PS 512", rows: 12, columns: 32, per: 2, cut: &blocksForVectors,
 	multiply: strip512(halves512),
 	float32s: packer[float32]{
 		along: halvesOfFloat32s, across: halvesOfFloat32sAcross, exact: true,
@@ -130,12 +130,12 @@ var formatHalves512 = &format{
 // formatQuads256 sums pairs in 16 bits, which saturate.
 var formatQuads256 = &format{
 	name: "VPMADDUBSW, VPADDW 256", integers: true, rows: 6, columns: 16, per: 4, unsigned: true,
-	headroom: 1<<15 - 1, cut: &cutForVectors, multiply: checked(quads256).tileByTile,
+	headroom: 1<<15 - 1, cut: &blocksForVectors, multiply: checked(quads256).tileByTile,
 	int8s: quadsOfInt8s, helpers: helpers256,
 }
 
 var formatPairs256 = &format{
-	name: "VPMADDWD, VPADDD 256", integers: true, rows: 6, columns: 16, per: 2, cut: &cutForVectors,
+	name: "VPMADDWD, VPADDD 256", integers: true, rows: 6, columns: 16, per: 2, cut: &blocksForVectors,
 	multiply: checked(pairs256).tileByTile,
 	int8s: packer[int8]{
 		along: pairsAlong, across: pairsAcross, straightAlong: alongBy[int8](transposePairs8, 2),
@@ -146,7 +146,7 @@ var formatPairs256 = &format{
 
 var formatQuads512 = &format{
 	name: "VPDPBUSD 512", integers: true, rows: 12, columns: 32, per: 4, unsigned: true,
-	cut: &cutForVectors, multiply: strip512(quads512),
+	cut: &blocksForVectors, multiply: strip512(quads512),
 	int8s: packer[int8]{
 		along: quadsOfInt8s.along, across: quadsOfInt8s.across, exact: true,
 		straightAlong:  along512[int8](alongWords12, alongWords32, 4, 1),
@@ -162,7 +162,7 @@ var (
 		straightAlong:  alongBy[float32](transposeRounded8, 1),
 		straightAcross: acrossBy[float32](acrossRounded, 1),
 	}
-	float32sAsTheyAre = packer[float32]{
+	unroundedFloat32s = packer[float32]{
 		along: copyFloat32s, across: acrossOne(copyFloat32s),
 		straightAlong:  alongBy[float32](transpose8, 1),
 		straightAcross: acrossBy[float32](acrossSingles, 1),
@@ -333,14 +333,14 @@ type (
 )
 
 // along512 makes a packer of assembly functions for panels of 12 and of 32 rows. A word has
-// per elements, and each word in memory becomes as many panel words as becomes says.
-func along512[T any](f12, f32 along512Kernel, per, becomes int) packAlongFunc[T] {
+// per elements, and each word in memory becomes expand words of a panel.
+func along512[T any](f12, f32 along512Kernel, per, expand int) packAlongFunc[T] {
 	return func(dst []uint32, height int, src []T, ld, words int) {
-		if words < 1 || words%(4*becomes) != 0 || len(src) < (height-1)*ld+words*per ||
+		if words < 1 || words%(4*expand) != 0 || len(src) < (height-1)*ld+words*per ||
 			len(dst) < (words-1)*height+max(height, 16) {
 			panic("matmul: a packer would leave its slices")
 		}
-		apart, blocks := ld*int(unsafe.Sizeof(src[0])), words/(4*becomes)
+		apart, blocks := ld*int(unsafe.Sizeof(src[0])), words/(4*expand)
 		switch height {
 		case 12:
 			f12(&dst[0], unsafe.Pointer(&src[0]), apart, blocks)

@@ -49,7 +49,9 @@ func New(p *program.Program, rows, largest int, stored map[string]passes.Storage
 	return newKernel(p, rows, largest, stored)
 }
 
-func newKernel(p *program.Program, rows, largest int, stored map[string]passes.Storage) (*Kernel, error) {
+func newKernel(
+	p *program.Program, rows, largest int, stored map[string]passes.Storage,
+) (*Kernel, error) {
 	w := &writer{p: p, rows: rows, stored: stored}
 	if err := w.setTile(largest); err != nil {
 		return nil, err

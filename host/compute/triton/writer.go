@@ -59,7 +59,7 @@ func (w *writer) write() (text string, err error) {
 	for w.part = range w.parts { // all of a part at once, so that its registers are free for the next
 		for i, o := range w.p.Outputs {
 			if w.isShared(o.Value) {
-				panic(w.refuse("an output is what all rows share"))
+				panic(w.refuse("an output is a value that all rows share"))
 			}
 			t := w.p.TypeOf(o.Value)
 			w.store(fmt.Sprintf("%%out%d", i), values[o.Value], t, w.memory(o.Name, t))
@@ -162,7 +162,7 @@ func (w *writer) load(pointer string, t program.Type, stored string, shared bool
 		l.Layout, ok = passes.Layout{Row: t.Shape[1:]}, true
 	}
 	if !ok && t.Size() != 1 {
-		panic(w.refuse("an input of type " + t.String() + " has no part in every row"))
+		panic(w.refuse("an input of type " + t.String() + " does not have elements in every row"))
 	}
 	if !ok {
 		return parts{w.once("input "+pointer, func() value {
@@ -211,7 +211,7 @@ func (w *writer) eachPart(l layout, write func() value) (list parts) {
 func (w *writer) store(pointer string, x parts, t program.Type, stored string) {
 	l, ok := w.layout(t)
 	if !ok {
-		panic(w.refuse("an output of type " + t.String() + " has no part in every row"))
+		panic(w.refuse("an output of type " + t.String() + " does not have elements in every row"))
 	}
 	if w.part >= len(w.pieces(l)) {
 		return

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/cpu"
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/internal/testing/executortest"
@@ -218,7 +219,7 @@ func (flat) Run(threads int, calls []executortest.Call) error {
 }
 
 // goroutines runs tasks on so many goroutines, in their order.
-func goroutines(count int) cpu.Parallel {
+func goroutines(count int) loops.Parallel {
 	return func(n int, f func(i int)) {
 		var next atomic.Int64
 		work := func() {
