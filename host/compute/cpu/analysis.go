@@ -172,7 +172,6 @@ func (a *analysis) refusal(format string, args ...any) error {
 	return &passes.Refusal{Program: a.p.Name, Reason: fmt.Sprintf(format, args...)}
 }
 
-// refuse refuses the program for the next node.
 func (a *analysis) refuse(n *program.Node, format string, args ...any) error {
 	node := fmt.Sprintf("%%%d = %s", len(a.refs), n.Op)
 	return &passes.Refusal{Program: a.p.Name, Node: node, Reason: fmt.Sprintf(format, args...)}
@@ -244,7 +243,6 @@ func (a *analysis) constantRef(x float32) ref {
 	return ref{scalar: true, id: a.scalars.constant(x)}
 }
 
-// iota counts along an axis within rows.
 func (a *analysis) iota(n *program.Node) (ref, error) {
 	if n.Type.Size() == 1 {
 		return a.constantRef(0), nil
@@ -267,7 +265,6 @@ func (a *analysis) iota(n *program.Node) (ref, error) {
 	return a.add(node{op: opTable, table: table, size: len(table), shared: true}), nil
 }
 
-// broadcast repeats elements of a row within it.
 func (a *analysis) broadcast(n *program.Node) (ref, error) {
 	r, from := a.refs[n.Args[0]], a.p.TypeOf(n.Args[0])
 	if r.scalar {
@@ -324,7 +321,6 @@ func (a *analysis) widen(n *program.Node, r ref, from, to program.Type) (ref, er
 	return a.gather(r, index), nil
 }
 
-// gather takes elements of a node by index.
 func (a *analysis) gather(r ref, index []int32) ref {
 	return a.add(node{op: opGather, in: []operand{{id: r.id, repeat: 1}}, size: len(index),
 		index: index})
@@ -508,7 +504,6 @@ func (a *analysis) elementwise(n *program.Node) (ref, error) {
 	return ref{id: a.elements(op, refs, size/common, common), repeat: common}, nil
 }
 
-// elements adds the node of an elementwise operation.
 func (a *analysis) elements(op loops.Op, refs []ref, size, common int) int {
 	if (op == loops.Add || op == loops.Mul) && refs[0].scalar {
 		slices.Reverse(refs)
@@ -584,7 +579,6 @@ func (s *scalars) operation(op loops.Op, args []ref) int {
 	return s.add(v)
 }
 
-// evaluate computes the scalars of a level.
 func (s *scalars) evaluate(level int, env []float32) {
 	for i := range s.list {
 		v := &s.list[i]

@@ -92,7 +92,6 @@ func conversion(from, to program.DType) loops.Op {
 	return loops.FloatToInt
 }
 
-// foldOf returns the binary operation of a reduction.
 func foldOf(op program.Op, d program.DType) loops.Op {
 	switch op {
 	case program.OpReduceMax:

@@ -196,7 +196,6 @@ func (r *runner) finish(s *run, pass int) (err error) {
 	return nil
 }
 
-// compute computes the tiles of a unit.
 func (u unit) compute() (err error) {
 	s, k := u.run, u.run.k
 	defer recovered.Catch(executor, k.p.Name, &err)
@@ -233,7 +232,6 @@ func (u unit) compute() (err error) {
 	return nil
 }
 
-// check returns an error if memory has the wrong number, types or sizes of slices.
 func (c Call) check() error {
 	k := c.Kernel
 	if err := k.check("input", k.inputs, c.Inputs); err != nil {
@@ -256,7 +254,6 @@ func (c Call) check() error {
 	return nil
 }
 
-// check returns an error if memory has the wrong number, types or sizes of slices.
 func (k *Kernel) check(kind string, ports []port, memory []any) error {
 	if len(ports) != len(memory) {
 		return fmt.Errorf("program %q: %d %ss, want %d", k.p.Name, len(memory), kind, len(ports))
@@ -285,7 +282,6 @@ func (k *Kernel) check(kind string, ports []port, memory []any) error {
 	return nil
 }
 
-// load reads elements of an input, from the given one on.
 func (k *Kernel) load(dst []float32, inputs []any, i, from int) {
 	switch m := inputs[i].(type) {
 	case []float32:
@@ -309,7 +305,6 @@ func (k *Kernel) load(dst []float32, inputs []any, i, from int) {
 	}
 }
 
-// store writes elements of an output, from the given one on.
 func store(memory any, from int, a []float32) {
 	switch m := memory.(type) {
 	case []float32:
@@ -341,7 +336,6 @@ type worker struct {
 	rows      int
 }
 
-// compute computes some rows in one pass.
 func (w *worker) compute(r *run, pass, first, end int) {
 	k, code := r.k, r.k.passes[pass].code
 	w.locations, w.rows, w.env = k.passes[pass].values, end-first, r.env
@@ -373,7 +367,6 @@ func (w *worker) compute(r *run, pass, first, end int) {
 	}
 }
 
-// execute computes a node.
 func (w *worker) execute(ins *instruction) {
 	dst := w.values[ins.dst]
 	switch ins.op {
@@ -425,7 +418,6 @@ func (w *worker) execute(ins *instruction) {
 	}
 }
 
-// fused computes a fused operation on tensors and scalars, or a reduction of a tensor.
 func (w *worker) fused(ins *instruction, dst []float32) {
 	x := func(i int) []float32 { return w.values[ins.in[i].id] }
 	s := func(i int) float32 { return w.env[ins.in[i].id] }
@@ -496,7 +488,6 @@ func (p *part) take(v []float32, at, length int, number bool) int {
 	return at + length
 }
 
-// elements computes an elementwise operation.
 func elements(op loops.Op, dst []float32, in *[3]part) {
 	x, y, z := &in[0], &in[1], &in[2]
 	switch f := functionOf(op); {

@@ -219,7 +219,6 @@ type writer struct {
 // afterAll is the lastRead of values that are stored at the end of the code.
 const afterAll = 1 << 30
 
-// write compiles a pass.
 func (k *Kernel) write(a *analysis) pass {
 	a.fuse()
 	a.fuseQuantizers(k.outputs)
@@ -310,7 +309,6 @@ func (w *writer) findLastReads() {
 	}
 }
 
-// isInput reports whether a node is an input of the program.
 func (w *writer) isInput(id, input int) bool {
 	return w.nodes[id].op == opInput && w.nodes[id].input == input
 }
@@ -418,7 +416,6 @@ func class(size int) int {
 	return (size + line - 1) &^ (line - 1)
 }
 
-// reserve allocates scratch memory.
 func (w *writer) reserve(size int) int {
 	size = class(size)
 	if list := w.free[size]; len(list) > 0 {
@@ -438,7 +435,6 @@ func (w *writer) releaseOperands(at int, n node) {
 	}
 }
 
-// freeLocation frees the memory of a value.
 func (w *writer) freeLocation(id int) {
 	if w.freed[id] {
 		return

@@ -43,7 +43,6 @@ import (
 	"github.com/gomlx/go-xla/pjrt"
 )
 
-// compiledMemory returns XLA's memory statistics of an executable.
 func compiledMemory(e compute.Executable) Memory {
 	m := hidden(e, "exec").Interface().(*pjrt.LoadedExecutable).OnDeviceMemoryUsageStats
 	return Memory{m.GeneratedCode, m.Inputs, m.Outputs, m.Aliases, m.Temporary}

@@ -242,7 +242,6 @@ var (
 	errHangs  = errors.New("the device did not answer before, and is no longer used")
 )
 
-// checkOpen returns an error if the device was closed or hangs.
 func (d *Device) checkOpen() error {
 	if d.hangs.Load() {
 		if p := d.options.Processes; p != nil && p.Err() != nil {
@@ -256,7 +255,6 @@ func (d *Device) checkOpen() error {
 	return nil
 }
 
-// openCPU makes GoMLX's Go backend.
 func openCPU(opts Options) (compute.Backend, error) {
 	if _, err := ProductTier(); err != nil {
 		return nil, err

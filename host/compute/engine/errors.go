@@ -78,7 +78,6 @@ func (e *StepError) Error() string {
 // Unwrap returns the cause.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// stepError wraps the error of catch in a [StepError].
 func stepError(step string, phase Phase, err error) error {
 	var p *panicError
 	if errors.As(err, &p) {

@@ -67,7 +67,6 @@ func (q *FakeQuantizer) factoredForward(d *engine.Device) (p *program.Program, c
 	return q.parts.Forward, false
 }
 
-// codesAmong picks the codes among the outputs of a coded program.
 func codesAmong(out map[string]*graph.Node) Codes {
 	return Codes{Integers: out[passes.OutputIntegers], Scale: out[passes.OutputScale]}
 }

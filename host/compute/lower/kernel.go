@@ -53,7 +53,6 @@ func Rows(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]*
 	return lowerRows(g, p, rowsOf(p), inputs, nil)
 }
 
-// rowsOf returns the number of rows of a program's first input.
 func rowsOf(p *program.Program) int {
 	t := p.Inputs[0].Type
 	return int(t.Size()) / t.Shape[len(t.Shape)-1]
@@ -224,7 +223,6 @@ func rowsKernel(
 	}, nil
 }
 
-// flats returns the elements of tensors.
 func flats(tensors []engine.Tensor) []any {
 	list := make([]any, len(tensors))
 	for i, t := range tensors {

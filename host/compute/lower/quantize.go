@@ -185,7 +185,6 @@ func (q *FakeQuantizer) Forward(x *graph.Node, given Given) (*graph.Node, []*gra
 	return value, q.residuals(out)
 }
 
-// residuals picks the residuals among the outputs of a forward pass.
 func (q *FakeQuantizer) residuals(out map[string]*graph.Node) []*graph.Node {
 	var residuals []*graph.Node
 	for _, r := range q.parts.Residuals {
@@ -206,7 +205,6 @@ func (q *FakeQuantizer) Backward(
 	return out[autodiff.Prefix+spec.InputX], q.trainedGradients(out)
 }
 
-// backwardInputs returns the inputs of the backward pass.
 func (q *FakeQuantizer) backwardInputs(
 	at Point, residuals []*graph.Node, dy *graph.Node,
 ) []*graph.Node {

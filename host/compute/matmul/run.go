@@ -304,7 +304,6 @@ func (t *tasks) rowsOf(i, all, panel int) (row, rows int) {
 	}
 }
 
-// countRows returns the number of tasks that have rows.
 func (t *tasks) countRows(all, panel int) (n int) {
 	if t.share == 0 {
 		return divideUp(all, t.rows)

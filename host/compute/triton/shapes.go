@@ -135,7 +135,6 @@ func (w *writer) broadcastOperands(id program.ID, n *program.Node, args []value)
 	return out
 }
 
-// reshape changes the axes within each row.
 func (w *writer) reshape(n *program.Node, args []value) value {
 	l, ok := w.layout(n.Type)
 	if !ok || args[0].dims == nil {
@@ -144,7 +143,6 @@ func (w *writer) reshape(n *program.Node, args []value) value {
 	return w.reshapeTo(args[0], w.dims(l))
 }
 
-// broadcast repeats elements of a row within it.
 func (w *writer) broadcast(n *program.Node, args []value) value {
 	to, ok := w.layout(n.Type)
 	from := w.p.TypeOf(n.Args[0])
@@ -181,7 +179,6 @@ func (w *writer) isRow(shared value, dims []int) bool {
 	return last >= 0 && len(shared.dims) == len(dims) && dims[last] == shared.dims[last]
 }
 
-// iota counts along an axis within rows.
 func (w *writer) iota(n *program.Node, _ []value) value {
 	l, ok := w.layout(n.Type)
 	if !ok || n.Attr.Axes[0] < l.Outer {
@@ -252,7 +249,6 @@ func (w *writer) pad(x value, axis, size int, by float64) value {
 	return w.selectValue(w.below(index, size), x, w.number(x, by))
 }
 
-// identity returns the neutral element of a reduction.
 func identity(op program.Op, d program.DType) float64 {
 	lowest, highest := math.Inf(-1), math.Inf(1)
 	switch d {

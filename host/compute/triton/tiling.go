@@ -200,7 +200,6 @@ func (w *writer) computed(row layout) (elements float64, fits bool) {
 	return elements, true
 }
 
-// tiles returns the number of tiles.
 func (w *writer) tiles() int { return w.rows / w.tile }
 
 // instances returns the number of instances of the kernel: as many as are resident on the GPU, if
@@ -230,7 +229,7 @@ func (w *writer) pieces(l layout) []piece {
 		if len(list) == w.parts-1 {
 			size = n
 		}
-		list = append(list, piece{start, size, power(size)})
+		list = append(list, piece{start, size, nextPowerOfTwo(size)})
 		start, n = start+size, n-size
 	}
 	return list

@@ -36,7 +36,6 @@ func (s Scalars) Vector(names ...string) ([]float32, error) {
 // program's output, then by the job's tensor.
 type Measures map[string]map[string]float64
 
-// set stores the measure of one tensor.
 func (m Measures) set(name, tensor string, value float32) {
 	if m[name] == nil {
 		m[name] = map[string]float64{}
