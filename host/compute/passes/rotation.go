@@ -63,8 +63,8 @@ func UndoRotation(p *program.Program, block int, outputs ...string) (*program.Pr
 			return nil, fmt.Errorf("program %q has no output %q", p.Name, name)
 		}
 		if t := p.TypeOf(id); u.cost(id) == impossible {
-			return nil, fmt.Errorf("program %q: output %q is %s: want floats with a row length that is a multiple of %d",
-				p.Name, name, t, block)
+			return nil, fmt.Errorf("program %q: output %q is %s: want floats "+
+				"with a row length that is a multiple of %d", p.Name, name, t, block)
 		}
 	}
 	// All of p is copied. Nodes that no output needs any more are dropped at the end, and equal
@@ -92,8 +92,8 @@ func ReceiveRotated(p *program.Program, block int, input string) (*program.Progr
 		return nil, fmt.Errorf("program %q has no input %q", p.Name, input)
 	}
 	if t := p.Inputs[in].Type; !divides(block, t) {
-		return nil, fmt.Errorf("program %q: input %q is %s: want floats with a row length that is a multiple of %d",
-			p.Name, input, t, block)
+		return nil, fmt.Errorf("program %q: input %q is %s: want floats "+
+			"with a row length that is a multiple of %d", p.Name, input, t, block)
 	}
 	w := program.NewSimplifier(p.Name)
 	values := transform.Inputs(w, p, nil)[:len(p.Inputs)]
