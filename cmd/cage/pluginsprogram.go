@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/sdk"
@@ -165,7 +166,7 @@ func becomes(p *program.Program, rows int) string {
 	if err == nil {
 		_, err = triton.New(d.Rows, rows, triton.LargestRow, nil)
 	}
-	refusal, ok := errors.AsType[*triton.Refusal](err)
+	refusal, ok := errors.AsType[*passes.Refusal](err)
 	switch {
 	case ok && refusal.Node == "":
 		return "operations, because " + refusal.Reason
