@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 
@@ -25,31 +24,31 @@ type textFile struct {
 	spool *spool // nil: a file of the user
 }
 
-// textReader reads from documents, and keeps the last file open.
+// textReader reads documents, and keeps the last file open.
 type textReader struct {
 	files []textFile
 	open  int32 // index of the open file
 	file  *os.File
 }
 
-func (r *textReader) readAt(p []byte, d document, offset int64) (err error) {
-	from := r.files[d.file]
+func (r *textReader) read(d document) (text string, err error) {
+	from, p := r.files[d.file], make([]byte, d.length)
 	if from.spool != nil {
-		_, err = from.spool.file.ReadAt(p, d.start+offset)
+		_, err = from.spool.file.ReadAt(p, d.start)
 	} else {
 		if r.file == nil || r.open != d.file {
 			r.close()
 			if r.file, err = vfs.OpenRegular(from.path); err != nil {
-				return err
+				return "", err
 			}
 			r.open = d.file
 		}
-		_, err = r.file.ReadAt(p, d.start+offset)
+		_, err = r.file.ReadAt(p, d.start)
 	}
 	if err != nil {
-		return fmt.Errorf("%s changed while it was being read: %w", from.path, err)
+		return "", fmt.Errorf("%s changed while it was being read: %w", from.path, err)
 	}
-	return nil
+	return string(p), nil
 }
 
 func (r *textReader) close() {
@@ -87,21 +86,6 @@ func (s *spool) flush() error {
 		return fmt.Errorf("temporary file %s: %w", s.file.Name(), err)
 	}
 	return nil
-}
-
-func (s *spool) cut(size int64) error {
-	if size == s.size {
-		return nil
-	}
-	if err := s.flush(); err != nil {
-		return err
-	}
-	if err := s.file.Truncate(size); err != nil {
-		return err
-	}
-	_, err := s.file.Seek(size, io.SeekStart)
-	s.size = size
-	return err
 }
 
 // spools are the spools of a preparation. Each is written by one goroutine at a time.

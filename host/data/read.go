@@ -51,14 +51,10 @@ func (p *preparation) readFile(file *sourceFile) (found sourceResult, err error)
 		return found, err
 	}
 	defer p.spools.put(spool)
-	begin := spool.size
 	if file.format != source.Text {
 		err = p.readRows(text, direct, &found, spool)
 	} else {
-		err = scan(scanner{file: spool.number, base: begin}, io.TeeReader(text, spool), 1<<20)
-		if err == nil && found.reason != isText {
-			err = spool.cut(begin)
-		}
+		err = scan(scanner{file: spool.number, base: spool.size}, io.TeeReader(text, spool), 1<<20)
 	}
 	if err == nil {
 		err = spool.flush()

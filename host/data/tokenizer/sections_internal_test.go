@@ -90,7 +90,7 @@ func TestManyMarks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := normalize.apply(c.text, false); got != c.want {
+		if got := normalize.apply(c.text); got != c.want {
 			t.Errorf("%s of %+q is %+q, want %+q", c.form, c.text, got, c.want)
 		}
 	}
