@@ -280,23 +280,19 @@ const (
 	HalfSplit   Pairing = "half"        // features i and size/2 + i
 )
 
-// Feature returns the index in the pairing from of feature i in the pairing to. A head has size
+// Reorder converts a list of features from one pairing to another, head by head. A head has size
 // features.
-func Feature(i, size int, from, to Pairing) int {
-	switch {
-	case from == to:
-		return i
-	case to == HalfSplit:
-		return i%(size/2)*2 + i/(size/2)
-	}
-	return i%2*(size/2) + i/2
-}
-
-// Reorder converts a list of features from one pairing to another, head by head.
 func Reorder(features []int, size int, from, to Pairing) []int {
-	out := make([]int, len(features))
-	for i := range features {
-		out[i] = features[i/size*size+Feature(i%size, size, from, to)]
+	out, half := slices.Clone(features), size/2
+	for at := range features {
+		i := at % size // within the head
+		switch head := at - i; {
+		case from == to:
+		case to == HalfSplit:
+			out[at] = features[head+i%half*2+i/half]
+		default:
+			out[at] = features[head+i%2*half+i/2]
+		}
 	}
 	return out
 }

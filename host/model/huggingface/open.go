@@ -30,8 +30,8 @@ type Checkpoint struct {
 
 	dir        vfs.Path
 	shards     *safetensors.Shards
-	bindings   map[string]binding // by parameter
-	headIsCopy bool               // a copy of the tied head is in the file
+	places     map[string][]Place // by parameter
+	headIsCopy bool               // the file also has a copy of the tied head
 	faults     []string           // faults in values
 }
 
@@ -121,7 +121,7 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 		if o.Pairs != "" {
 			config.Settings.RopePairs = o.Pairs
 		}
-		faults, err = c.bind()
+		faults, err = c.matchTensors()
 	}
 	if len(faults) > 0 {
 		slices.Sort(faults)
@@ -133,11 +133,11 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 	return c, nil
 }
 
-// bind matches the tensors with those that the model needs.
-func (c *Checkpoint) bind() (faults []string, err error) {
+// matchTensors compares the tensors with those that the model needs.
+func (c *Checkpoint) matchTensors() (faults []string, err error) {
 	i := slices.IndexFunc(families,
 		func(f family) bool { return f.architecture == c.Config.Architecture })
-	list, err := families[i].bind(c.Config.Settings)
+	list, err := families[i].layout(c.Config.Settings)
 	if err != nil {
 		return nil, err
 	}
@@ -146,16 +146,16 @@ func (c *Checkpoint) bind() (faults []string, err error) {
 		return slices.ContainsFunc(infos, func(info safetensors.Info) bool { return info.Name == name })
 	}
 	tied := c.Config.Settings.Head == "tied"
-	if embedding := &list[0].pieces[0]; tied && has(headTensor) {
-		c.headIsCopy = has(embedding.tensor)
+	if embedding := &list[0]; tied && has(headTensor) {
+		c.headIsCopy = has(embedding.Tensor)
 		if !c.headIsCopy {
-			embedding.tensor = headTensor
+			embedding.Tensor = headTensor
 		}
 	}
 	c.Report = compare(list, infos, tied)
-	c.bindings = map[string]binding{}
-	for _, b := range list {
-		c.bindings[b.param.Name] = b
+	c.places = map[string][]Place{}
+	for _, p := range list {
+		c.places[p.Param.Name] = append(c.places[p.Param.Name], p)
 	}
 	return c.Report.faults(), nil
 }

@@ -48,28 +48,26 @@ var readable = []safetensors.DType{safetensors.F32, safetensors.BF16, safetensor
 
 // compare classifies the tensors of a checkpoint, both those that the model needs and those that
 // exist.
-func compare(bindings []binding, infos []safetensors.Info, tied bool) Report {
+func compare(places []Place, infos []safetensors.Info, tied bool) Report {
 	there := map[string]safetensors.Info{}
 	for _, info := range infos {
 		there[info.Name] = info
 	}
 	r := Report{[]Applied{}, []string{}, []string{}, []string{}, []Mismatch{}} // no null in JSON
-	for _, b := range bindings {
-		for _, p := range b.pieces {
-			info, ok := there[p.tensor]
-			delete(there, p.tensor)
-			switch {
-			case !ok:
-				r.Missing = append(r.Missing, p.tensor)
-			case !fits(info, p.dims):
-				r.Mismatched = append(r.Mismatched, Mismatch{p.tensor, info.DType, info.Shape, p.dims})
-			default:
-				r.Applied = append(r.Applied, Applied{p.tensor, info.DType, info.Shape, b.param.Name})
-			}
+	for _, p := range places {
+		info, ok := there[p.Tensor]
+		delete(there, p.Tensor)
+		switch dims := slices.Concat([]int{len(p.Rows)}, p.Param.Dims[1:]); {
+		case !ok:
+			r.Missing = append(r.Missing, p.Tensor)
+		case !fits(info, dims):
+			r.Mismatched = append(r.Mismatched, Mismatch{p.Tensor, info.DType, info.Shape, dims})
+		default:
+			r.Applied = append(r.Applied, Applied{p.Tensor, info.DType, info.Shape, p.Param.Name})
 		}
 	}
 	for name, info := range there {
-		switch embedding := bindings[0].param.Dims; {
+		switch embedding := places[0].Param.Dims; {
 		case tied && name == headTensor && !fits(info, embedding):
 			r.Mismatched = append(r.Mismatched, Mismatch{name, info.DType, info.Shape, embedding})
 		case tied && name == headTensor, strings.HasSuffix(name, ignoredSuffix):
