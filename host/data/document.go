@@ -58,12 +58,12 @@ func (r *textReader) close() {
 	}
 }
 
-// The name of a spool is like that of a temporary file of the training file, so that the remains of
-// a killed preparation are found.
+// spoolName is the name of the training file: spools are named like its temporary files, so that
+// the next preparation removes the remains of a killed one.
 var spoolName = dataset.Texts.Train
 
 // spool is a temporary file for the text of rows and of compressed files. It is unlinked while it
-// is open, so that it disappears when the process ends, however that ends.
+// is open, so that it disappears when the process ends, even by a crash.
 type spool struct {
 	number int32 // index among the text files
 	file   vfs.File
@@ -88,16 +88,16 @@ func (s *spool) flush() error {
 	return nil
 }
 
-// spools are the spools of a preparation. Each is written by one goroutine at a time.
+// spools is the pool of spools of a preparation. Each is written by one goroutine at a time.
 type spools struct {
 	mu   sync.Mutex
 	dir  vfs.Path
 	all  []*spool
 	free []*spool
-	add  func(*spool) int32 // returns the index of a new one
+	add  func(*spool) int32 // returns the index of the new text file
 }
 
-func (s *spools) take() (*spool, error) {
+func (s *spools) get() (*spool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.free) - 1; n >= 0 {

@@ -134,10 +134,10 @@ func TestOpenSeveral(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, paths := range map[string][]string{
-		"no token file is named": nil,
-		"no such file":           {first, second},
-		"does not exist":         {first, filepath.Join(out, "nothing*")},
-		"another tokenizer":      {first, other.Train.Path()},
+		"no token file given": nil,
+		"no such file":        {first, second},
+		"does not exist":      {first, filepath.Join(out, "nothing*")},
+		"another tokenizer":   {first, other.Train.Path()},
 	} {
 		if _, err := dataset.Open(paths...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want one with %q", paths, err, want)

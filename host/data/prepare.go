@@ -38,8 +38,8 @@ import (
 // damaged file.
 //
 // Memory use grows by 24 bytes per document. A document, of at most 1 GiB, is in memory as a whole
-// while it is encoded. During the preparation, the text of rows and of compressed files is kept in a
-// temporary file in the folder.
+// while it is encoded. During the preparation, the text of rows and of compressed files is kept in
+// a temporary file in the folder.
 //
 // The folder changes only at the end, each file atomically, and the manifest last; [dataset.Verify]
 // checks the files against it.

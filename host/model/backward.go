@@ -45,8 +45,8 @@ func (b Backward) AttachTo(w *graph.Node) {
 	}
 }
 
-// linearGradients returns the adjoints of x [tokens, in] and w [out, in], given the adjoint of x·wᵀ
-// [tokens, out].
+// linearGradients returns the adjoints of x [tokens, in] and w [out, in], given dy [tokens, out],
+// the adjoint of x·wᵀ.
 func linearGradients(dy, x, w *graph.Node) (dx, dw *graph.Node) {
 	return addLinearGradients(nil, dy, x, w)
 }

@@ -9,8 +9,9 @@ import (
 
 // With [Options.Documents], a model reads rows that hold several documents, one after the other, or
 // one and padding: attention is restricted to a document, a target is always in the same document
-// as the token that predicts it, and each target has a weight. Each loss is then that of the
-// document alone. Positions do not restart: rotary position embeddings depend only on differences.
+// as the token that predicts it, and each target has a weight. The losses of a document are the
+// same as in a row of its own. Positions do not restart: rotary position embeddings depend only on
+// differences of positions.
 //
 // A batch is [batch, 3, context+1]: tokens, segments and weights of each row.
 

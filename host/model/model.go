@@ -138,10 +138,11 @@ func New(s architecture.Settings, o Options) (Model, error) {
 	switch s.Kind {
 	case architecture.KindQuadratic:
 		return newQuadratic(s), nil
-	case architecture.KindToy:
-		return newToy(s), nil
+	case architecture.KindToy: // f(x) = ½(x − ½)², in the CAGE paper on Pareto-optimal points
+		s.Rows, s.Dimension, s.Condition, s.Optimum = 1, 1, 1, []float64{0.5}
+		return newQuadratic(s), nil
 	}
-	return nil, fmt.Errorf("there is no model of kind %q", s.Kind)
+	return nil, fmt.Errorf("the model kind %q is unknown", s.Kind)
 }
 
 // An ActivationSite is a tensor in a model that is quantized. If it feeds weights, it is the input
@@ -162,8 +163,8 @@ func (s ActivationSite) OfBlock() bool { return s.Kind == KindInput }
 // A SiteKind is the type of tensor at an activation site.
 type SiteKind string
 
-// The kinds of sites. Keys and values are in their cached form, and queries in that of keys:
-// rotated to their positions, with all first coordinates of a head before all second ones.
+// The kinds of sites. Keys and values are quantized as they are cached, and queries as keys:
+// rotated to their positions, in half-split order.
 const (
 	KindInput SiteKind = "input" // of a layer in a block
 	KindHead  SiteKind = "head"  // the input of the output head

@@ -12,8 +12,7 @@ import (
 
 // rmsNorm returns x·gain/√(mean(x²)+epsilon), the mean being over the last axis of x [tokens,
 // width]; gain is [width] (Zhang and Sennrich, 2019).
-func rmsNorm(x, gain *graph.Node,
-	epsilon float64) *graph.Node {
+func rmsNorm(x, gain *graph.Node, epsilon float64) *graph.Node {
 	return normOf(x, gain, epsilon, nil)
 }
 
@@ -81,11 +80,9 @@ func kernelAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.No
 	if sum != nil {
 		inputs = append(inputs, sum)
 	}
-	subject := lower.Subject{Kind: lower.Norms, Of: func(rows int) (*program.Program,
-		error) {
-		return normAdjointRows(rows, width, sum != nil)
-	}, Stored: at, Largest: lower.LargestRow}
-	out, ok := lower.Kernel(x.Graph(), subject, p, rows, inputs, at)
+	kernel := lower.Subject{Kind: lower.Norms, Stored: at, Largest: lower.LargestRow,
+		Of: func(rows int) (*program.Program, error) { return normAdjointRows(rows, width, sum != nil) }}
+	out, ok := lower.Kernel(x.Graph(), kernel, p, rows, inputs, at)
 	if !ok {
 		return nil, nil, false
 	}
@@ -129,8 +126,8 @@ func normSource(x, gain *graph.Node, epsilon float64, of *branch) lower.Source {
 	}
 	gainRow := graph.InsertAxes(gain, 0)
 	return lower.Source{Inputs: []*graph.Node{x, gainRow}, Forward: forward,
-		Adjoint: func(kept map[string]*graph.Node, dy *graph.Node) []*graph.Node {
-			dx, dGain := normAdjoints(x, gainRow, kept["scale"], dy, of)
+		Adjoint: func(saved map[string]*graph.Node, dy *graph.Node) []*graph.Node {
+			dx, dGain := normAdjoints(x, gainRow, saved["scale"], dy, of)
 			return []*graph.Node{dx, graph.InsertAxes(dGain, 0)}
 		}}
 }
@@ -138,8 +135,8 @@ func normSource(x, gain *graph.Node, epsilon float64, of *branch) lower.Source {
 // gateOperands are the factors of the two operands of a gate: x·w1ᵀ and x·w2ᵀ.
 type gateOperands struct{ x, w1, w2 *graph.Node }
 
-// swiGLU returns silu(a)·b, where silu(a) = a·σ(a) and σ is the logistic function (Shazeer, 2020).
-// of holds the factors of a and b; nil if unknown.
+// swiGLU returns silu(a)·b, where silu(a) = a·σ(a) and σ is the logistic function (Shazeer,
+// 2020). of holds the factors of a and b; nil if unknown.
 func swiGLU(a, b *graph.Node, of *gateOperands) *graph.Node {
 	gate := silu(a)
 	adjoints := func(dy *graph.Node) []*graph.Node {

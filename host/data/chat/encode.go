@@ -185,19 +185,18 @@ func (e *Encoder) turns(c Conversation) []int {
 
 // document tokenizes a text. Its loss mask includes every token that shares a byte with one of the
 // text's spans.
-func (e *Encoder) document(of learnedText) (*Document, error) {
-	ids, err := e.tokenizer.Encode(of.text)
+func (e *Encoder) document(rendered learnedText) (*Document, error) {
+	ids, err := e.tokenizer.Encode(rendered.text)
 	if err != nil {
 		return nil, err
 	}
 	d := &Document{IDs: ids, Loss: make([]bool, len(ids))}
 	changes := func() error {
-		return fmt.Errorf("tokenizer %s changes the text that it cuts: its tokens, "+
-			"one after the other, do not give the text back, "+
+		return fmt.Errorf("tokenizer %s changes the text: its decoded tokens differ from it, "+
 			"so that it is unknown which are the assistant's; "+
-			"byte-level tokenizers can be used", e.tokenizer.Info().Name)
+			"use a byte-level tokenizer", e.tokenizer.Info().Name)
 	}
-	text, spans := e.normal(of)
+	text, spans := e.normalize(rendered)
 	at, next := 0, 0
 	for i, id := range ids {
 		piece, err := e.piece(id)
@@ -220,23 +219,23 @@ func (e *Encoder) document(of learnedText) (*Document, error) {
 	return d, nil
 }
 
-// normal returns the text to which the ids decode, with its loss spans: in its Unicode normal form,
-// if the tokenizer normalizes. A composed letter across the boundary of a span belongs to the span.
-func (e *Encoder) normal(of learnedText) (string, []jinja.Span) {
+// normalize returns the text to which the ids decode, with its loss spans: in its Unicode normal
+// form, if the tokenizer normalizes. A composed letter across the boundary of a span belongs to the
+// span.
+func (e *Encoder) normalize(r learnedText) (string, []jinja.Span) {
 	h, ok := e.tokenizer.(*tokenizer.HuggingFace)
 	if !ok {
-		return of.text, of.spans
+		return r.text, r.spans
 	}
-	normal := h.Normal(of.text)
-	if normal == of.text {
-		return of.text, of.spans
+	normal := h.Normal(r.text)
+	if normal == r.text {
+		return r.text, r.spans
 	}
-	list := make([]jinja.Span, len(of.spans))
-	for i, s := range of.spans {
-		before, behind := h.Normal(of.text[:s.Start]), h.Normal(of.text[s.End:])
+	list := make([]jinja.Span, len(r.spans))
+	for i, s := range r.spans {
 		list[i] = jinja.Span{
-			Start: commonPrefix(before, normal),
-			End:   len(normal) - commonSuffix(behind, normal),
+			Start: commonPrefix(h.Normal(r.text[:s.Start]), normal),
+			End:   len(normal) - commonSuffix(h.Normal(r.text[s.End:]), normal),
 		}
 	}
 	return normal, list

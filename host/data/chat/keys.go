@@ -23,15 +23,15 @@ type keyTable struct {
 }
 
 const (
-	onlyText = "models of text are trained, which see nothing else"
-	noTools  = "calls of tools are not supported"
+	onlyText = "only text is supported"
+	noTools  = "tool calls are not supported"
 	noLabel  = "an answer that is marked as bad (as for KTO) would be learned like a good one: " +
-		"leave such rows out"
+		"remove such rows"
 	noConversations = "conversations with tools are not supported"
-	noTraining      = "the row is not for training: leave it out"
-	noParts         = "parts of messages are not supported: a message is learned as a whole or not"
+	noTraining      = "the row is not for training: remove it"
+	noParts         = "parts of messages are not supported: the loss includes whole messages"
 	noVariables     = "templates have the same variables for all rows: prepare rows with other " +
-		"variables by themselves, with a template that sets them ({% set enable_thinking = false %})"
+		"variables separately, with a template that sets them ({% set enable_thinking = false %})"
 )
 
 var rowKeys = keyTable{
@@ -44,7 +44,7 @@ var rowKeys = keyTable{
 	},
 	flags: map[string]string{
 		"train": noTraining, "training": noTraining, "label": noLabel, "kto_tag": noLabel,
-		"weight": "want 1: leave rows of weight 0 out",
+		"weight": "want 1: remove rows of weight 0",
 	},
 }
 
@@ -127,12 +127,12 @@ func isContext(d *jinja.Dict, role string) (context bool, err error) {
 		on, known := flag(value)
 		switch {
 		case !known && role == Assistant:
-			return false, fmt.Errorf("%s: want true or 1 of what is learned, else false or 0", name)
+			return false, fmt.Errorf("%s: want true or 1 for messages with loss, else false or 0", name)
 		case role == Assistant:
 			context = context || !on
 		case known && !on, name == "weight": // these messages never count in the loss
 		default:
-			return false, fmt.Errorf("%s: only what the assistant says is learned", name)
+			return false, fmt.Errorf("%s: only messages of the assistant can count in the loss", name)
 		}
 	}
 	return context, nil

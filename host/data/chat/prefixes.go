@@ -118,12 +118,12 @@ func (p *prefixes) turn(i int) (t turn, err error) {
 // answer finds the part of the template's output for a turn that depends on the answer.
 func (p *prefixes) answer(t turn) (jinja.Span, error) {
 	if p.sample == nil { // replace the answers by a character that occurs nowhere
-		said := p.whole
+		all := p.whole
 		for _, m := range p.c {
-			said += m.Content
+			all += m.Content
 		}
 		letter := 'A'
-		for letter < '~' && strings.ContainsRune(said, letter) {
+		for letter < '~' && strings.ContainsRune(all, letter) {
 			letter++
 		}
 		p.sample = slices.Clone(p.c)
@@ -163,8 +163,8 @@ func (p *prefixes) end(t turn) (int, error) {
 	}
 	stays, known := p.stays[rest]
 	if !known {
-		// It stays if it remains after a user turn, and after another assistant turn if the
-		// template allows one.
+		// It must remain before a user turn, and before another assistant turn if the template
+		// allows one.
 		stays = true
 		for _, role := range []string{User, Assistant} {
 			longer, err := p.render(append(slices.Clip(p.c[:t.message+1]), NewMessage(role, "A")), false)
@@ -211,16 +211,16 @@ func (p *prefixes) texts(turns, printed []int) (list []learnedText, err error) {
 		}
 		// A turn is rendered the same in the whole text if both texts agree at least up to the end
 		// of its answer.
-		alike := commonPrefix(t.text, p.whole)
-		end, same := t.learned.End, alike == len(t.text)
+		shared := commonPrefix(t.text, p.whole)
+		end, same := t.learned.End, shared == len(t.text)
 		if !same && t.printed >= 0 && printed[i] >= 0 {
-			end, same = min(alike, t.printed, printed[i]), true
-			if alike < t.printed {
+			end, same = min(shared, t.printed, printed[i]), true
+			if shared < t.printed {
 				answer, err := p.answer(t)
 				if err != nil {
 					return nil, err
 				}
-				same = alike >= answer.End
+				same = shared >= answer.End
 			}
 		}
 		if same {
@@ -248,5 +248,5 @@ type longError struct{ messages int }
 
 func (e *longError) Error() string {
 	return fmt.Sprintf("the conversation has %d messages, too many to render it for each turn: "+
-		"divide it, or mark in the template what the assistant says ({%% generation %%})", e.messages)
+		"divide it, or mark the assistant's text in the template ({%% generation %%})", e.messages)
 }

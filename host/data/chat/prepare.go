@@ -149,7 +149,7 @@ func write(w *dataset.Writer) func([]*Document) error {
 }
 
 type outcome struct {
-	place     string
+	location  string // of the row
 	documents []*Document
 	dropped   Reason
 	ignored   []string // keys
@@ -164,7 +164,7 @@ func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document)
 		err error // the error that ends the preparation
 	}
 	encode := func(r data.InputRow) (result, error) {
-		o := result{outcome: outcome{place: r.Place()}}
+		o := result{outcome: outcome{location: r.Location()}}
 		var c Conversation
 		var err error
 		if r.Err != nil {
@@ -182,22 +182,22 @@ func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document)
 				return ok && strings.Contains(p.options.Template.Source, key)
 			})
 		}
-		ofRow := err != nil
+		badRow := err != nil
 		if err == nil {
 			o.documents, err = p.encoder.Encode(ctx, c)
-			_, ofRow = errors.AsType[*longError](err)
+			_, badRow = errors.AsType[*longError](err)
 		}
 		dropped, ok := errors.AsType[*Dropped](err)
 		switch {
 		case ok:
 			o.dropped = dropped.Reason
 		case err == nil:
-		case !ofRow:
-			o.err = fmt.Errorf("%s: %w", o.place, err)
+		case !badRow:
+			o.err = fmt.Errorf("%s: %w", o.location, err)
 		case p.options.SkipBad:
 			o.bad = err
 		default:
-			o.err = fmt.Errorf("%s: %w; --skip-bad leaves out such rows and counts them", o.place, err)
+			o.err = fmt.Errorf("%s: %w; --skip-bad leaves out such rows and counts them", o.location, err)
 		}
 		return o, ctx.Err()
 	}
@@ -335,7 +335,7 @@ func (c *Counts) add(o outcome) {
 		if len(key) > maxReason {
 			key = strings.ToValidUTF8(key[:maxReason], "") + "…"
 		}
-		row := RowCount{Key: key, First: o.place}
+		row := RowCount{Key: key, First: o.location}
 		c.Ignored = tally(c.Ignored, row, RowCount{Key: otherKeys}, maxKeys)
 	}
 	switch {
@@ -354,10 +354,10 @@ func (c *Counts) add(o outcome) {
 	case o.bad != nil:
 		c.Bad++
 		if c.FirstBad == "" {
-			c.FirstBad = fmt.Sprintf("%s: %v", o.place, o.bad)
+			c.FirstBad = fmt.Sprintf("%s: %v", o.location, o.bad)
 		}
 	default:
-		row := RowCount{Reason: o.dropped, First: o.place}
+		row := RowCount{Reason: o.dropped, First: o.location}
 		c.Dropped = tally(c.Dropped, row, RowCount{Reason: otherReasons}, maxReasons)
 	}
 }

@@ -35,7 +35,7 @@ type Template struct {
 
 	program    *jinja.Template
 	config     tokenizer.Config // of the model
-	ofItsModel bool             // it came with the tokenizer
+	ofItsModel bool             // the template came with the tokenizer
 }
 
 // DefaultTime is the current time for templates that print a date: the fallback date of Llama 3.2's
@@ -60,12 +60,12 @@ func BuiltIn() []string {
 
 // OpenTemplate returns the template that spec names: a built-in one ("tulu", "chatml", "llama3"),
 // the path of a file, or, if spec is empty, the model's own: chat_template.jinja beside the
-// tokenizer, or else chat_template in tokenizer_config.json. folder is that of the tokenizer, or
-// the path of its tokenizer.json; the special tokens are those in its tokenizer_config.json.
+// tokenizer, or else chat_template in tokenizer_config.json. folder is the directory of the
+// tokenizer, or the path of its tokenizer.json; its tokenizer_config.json names the special tokens.
 // addsBOS reports that the tokenizer puts the BOS token before every text.
 //
-// Built-in templates begin with that token if and only if addsBOS is set, because a model that has
-// always seen it should not see a text without it. Other templates are not changed.
+// Built-in templates begin with the BOS token if and only if addsBOS is set, because a model that
+// was trained with it should always get it. Other templates are not changed.
 func OpenTemplate(spec, folder string, addsBOS bool) (*Template, error) {
 	dir := folder
 	if stat, err := os.Stat(folder); err == nil && !stat.IsDir() {
@@ -88,7 +88,6 @@ func OpenTemplate(spec, folder string, addsBOS bool) (*Template, error) {
 		return nil, err
 	}
 	names := strings.Join(BuiltIn(), ", ")
-	builtIn := slices.Contains(BuiltIn(), spec)
 	var text []byte
 	switch {
 	case spec == "" && t.Source == "":
@@ -98,7 +97,7 @@ func OpenTemplate(spec, folder string, addsBOS bool) (*Template, error) {
 	case spec == "":
 		t.ofItsModel = true
 		return t, t.parse()
-	case builtIn:
+	case slices.Contains(BuiltIn(), spec):
 		text, err = templates.ReadFile("templates/" + spec + ".jinja")
 		if !addsBOS {
 			t.Tokens.BOS = ""
@@ -218,15 +217,15 @@ func (t *Template) Ending(tok tokenizer.Tokenizer, before Conversation) (Ending,
 	if at < 0 {
 		return none, nil
 	}
-	behind := strings.TrimSpace(r.Text[at+len(reply):])
-	ids, err := tok.Encode(behind)
+	after := strings.TrimSpace(r.Text[at+len(reply):])
+	ids, err := tok.Encode(after)
 	if err != nil || len(ids) == 0 {
 		return none, err
 	}
 	if tokenizer.IsSpecial(tok, ids[0]) {
 		return Ending{Token: ids[0]}, nil
 	}
-	return Ending{tokenizer.NoToken, behind}, nil
+	return Ending{tokenizer.NoToken, after}, nil
 }
 
 // ModelEnding finds the ending of turns in the chat template among the files of a model's

@@ -67,7 +67,7 @@ type content interface {
 // is a [*FormatError].
 func Open(paths ...string) (*File, error) {
 	if len(paths) == 0 {
-		return nil, errors.New("no token file is named")
+		return nil, errors.New("no token file given")
 	}
 	var files []string
 	for _, path := range paths {
@@ -142,14 +142,14 @@ func newFile(parts []filePart) (*File, error) {
 	sum := sha256.New()
 	for i, part := range parts {
 		if f.Conversations() || part.header.Conversations() {
-			return nil, &FormatError{part.path, fmt.Sprintf("cannot be read as one with %s: "+
-				"conversations are read from one file", first.path)}
+			return nil, &FormatError{part.path, fmt.Sprintf("cannot be combined with %s: "+
+				"conversations must be in one file", first.path)}
 		}
 		a, b := first.header.Tokenizer, part.header.Tokenizer
 		if a.SHA256 != b.SHA256 || a.VocabSize != b.VocabSize || a.BOS != b.BOS || a.EOS != b.EOS {
 			theirs, own := tokenizer.Distinct(b, a)
 			return nil, &FormatError{part.path, fmt.Sprintf("was made with another tokenizer "+
-				"(%s) than %s (%s): they cannot be read as one", theirs, first.path, own)}
+				"(%s) than %s (%s): they cannot be combined", theirs, first.path, own)}
 		}
 		f.parts[i].begin = f.header.Tokens
 		f.header.Tokens += part.header.Tokens
@@ -213,7 +213,7 @@ func (f *File) Close() error { return closeParts(f.parts) }
 // the file, or if an id is outside the vocabulary.
 func (f *File) ReadTokens(dst []int32, at int64) error {
 	if at < 0 || at > f.Len() || int64(len(dst)) > f.Len()-at {
-		return fmt.Errorf("token file %s: tokens %d to %d asked for, it has %d",
+		return fmt.Errorf("token file %s: tokens %d to %d requested, it has %d",
 			f.Path(), at, at+int64(len(dst)), f.Len())
 	}
 	buffer := f.buffers.Get().(*[]byte)
@@ -341,7 +341,7 @@ func (f *File) Learned(document, length int) bool {
 func (f *File) ReadDocument(document int, ids []int32, learned []bool) error {
 	if document < 0 || document >= f.Documents() ||
 		len(ids) != len(learned) || len(ids) > f.Tokens(document) {
-		return fmt.Errorf("token file %s: %d tokens of document %d asked for, which it does not have",
+		return fmt.Errorf("token file %s: %d tokens of document %d requested, which it does not have",
 			f.Path(), len(ids), document)
 	}
 	if err := f.ReadTokens(ids, f.index.starts[document]); err != nil {

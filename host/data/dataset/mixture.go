@@ -52,12 +52,12 @@ func NewMixture(sources []Weighted, config WindowsConfig) (*Mixture, error) {
 	for i, s := range sources {
 		weights[i] = s.Weight
 		// Each source has a seed of its own, far enough apart for any number of epochs.
-		how := WindowsConfig{Context: config.Context, Batch: 1, Seed: config.Seed + uint64(i)<<40}
-		one, err := NewWindows(s.File, how)
+		own := WindowsConfig{Context: config.Context, Batch: 1, Seed: config.Seed + uint64(i)<<40}
+		windows, err := NewWindows(s.File, own)
 		if err != nil {
 			return nil, err
 		}
-		m.samplers = append(m.samplers, one)
+		m.samplers = append(m.samplers, windows)
 	}
 	var err error
 	if m.share, err = shares(weights, cycleWindows); err != nil {

@@ -48,15 +48,6 @@ func NewRow(length int) Row {
 	return Row{ids(), ids(), ids(), make([]float32, length)}
 }
 
-func (r Row) clear() {
-	clear(r.Tokens)
-	clear(r.Positions)
-	clear(r.Weights)
-	for i := range r.Segments {
-		r.Segments[i] = NoDocument
-	}
-}
-
 // Rows makes the batches of a training on conversations. In each epoch every document comes once,
 // in a new order and a new packing into rows. The last batch of an epoch is padded with empty rows.
 //
@@ -64,7 +55,7 @@ func (r Row) clear() {
 type Rows struct {
 	file   *File
 	config RowsConfig
-	usable []uint32 // documents that have tokens to learn when cut to a row
+	usable []uint32 // documents with loss in the part that fits in a row
 	ends   []int64  // cumulative number of steps at the end of each epoch
 
 	epoch  int        // of layout, or -1
@@ -91,13 +82,13 @@ func NewRows(file *File, config RowsConfig) (*Rows, error) {
 		}
 	}
 	if len(r.usable) == 0 {
-		return nil, fmt.Errorf("token file %s has no document with something to learn in its first "+
+		return nil, fmt.Errorf("token file %s has no document with loss in its first "+
 			"%d tokens: use longer rows", file.Path(), config.Length)
 	}
 	steps := int64(0)
 	for epoch := range config.Epochs {
 		if epoch == 0 || config.Packing == FirstFit && !config.InOrder {
-			r.begin(epoch)
+			r.startEpoch(epoch)
 		}
 		steps += int64((len(r.layout) + config.Batch - 1) / config.Batch)
 		r.ends = append(r.ends, steps)
@@ -108,7 +99,7 @@ func NewRows(file *File, config RowsConfig) (*Rows, error) {
 // Config returns the configuration of the rows.
 func (r *Rows) Config() RowsConfig { return r.config }
 
-func (r *Rows) begin(epoch int) {
+func (r *Rows) startEpoch(epoch int) {
 	order := slices.Clone(r.usable)
 	if !r.config.InOrder {
 		shuffle.Slice(generator(r.config.Seed, int64(epoch), rowsStream), order)
@@ -132,16 +123,21 @@ func (r *Rows) LeftOut() int { return r.file.Documents() - len(r.usable) }
 func (r *Rows) At(step int64, first int, rows []Row) (filled int, err error) {
 	epoch := sort.Search(len(r.ends), func(i int) bool { return step < r.ends[i] })
 	if epoch != r.epoch {
-		r.begin(epoch)
+		r.startEpoch(epoch)
 	}
 	if epoch > 0 {
 		step -= r.ends[epoch-1]
 	}
-	for i := range rows {
-		rows[i].clear()
+	for i, row := range rows {
+		clear(row.Tokens)
+		clear(row.Positions)
+		clear(row.Weights)
+		for i := range row.Segments {
+			row.Segments[i] = NoDocument
+		}
 		if n := int(step)*r.config.Batch + first + i; n < len(r.layout) {
 			filled++
-			row, at := rows[i], 0
+			at := 0
 			for segment, d := range r.layout[n] {
 				tokens := r.tokens(int(d))
 				loss := r.loss[:tokens]

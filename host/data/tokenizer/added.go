@@ -95,8 +95,8 @@ func (t *HuggingFace) WithTokens(contents []string) (*HuggingFace, error) {
 	}
 	next := int32(t.info.VocabSize)
 	for _, content := range contents {
-		id, there := t.find(content)
-		if !there {
+		id, exists := t.find(content)
+		if !exists {
 			id = next
 			next++
 		}
@@ -119,7 +119,7 @@ func (t *HuggingFace) WithTokens(contents []string) (*HuggingFace, error) {
 		return nil, err
 	}
 	more.info.Name = t.info.Name
-	return more, more.accept(t.info.BOS, t.info.EOS)
+	return more, more.setBoundaries(t.info.BOS, t.info.EOS)
 }
 
 // encoded returns a value as JSON without escaping < and >.

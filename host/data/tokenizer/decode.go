@@ -64,7 +64,7 @@ func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 		return []decodeStep{joinTokens("")}, nil
 	case "Replace":
 		if !def.Pattern.is(spaceMark) || def.Content != " " {
-			return nil, &UnsupportedError{"decoder", "Replace of anything but ▁ by a space", "want that"}
+			return nil, &UnsupportedError{"decoder", "Replace of other characters", "replace ▁ by a space"}
 		}
 		return []decodeStep{each(func(_ int, token string) string {
 			return strings.ReplaceAll(token, spaceMark, " ")

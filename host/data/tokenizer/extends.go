@@ -24,7 +24,8 @@ func Extends(more, base []byte) error {
 		if err := plainjson.Unmarshal(text, &defs[i]); err != nil {
 			return err
 		}
-		m := &defs[i].Model // without what has no effect where it is accepted
+		m := &defs[i].Model
+		// These have no effect in the files that are accepted.
 		m.Type, m.Prefix, m.Suffix, m.Dropout = "", nil, nil, nil
 		m.UnkToken = cmp.Or(m.UnkToken, new(string))
 	}

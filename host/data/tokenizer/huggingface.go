@@ -140,23 +140,23 @@ func (t *HuggingFace) setTokens(def *definition) error {
 		t.tokens[id] = token
 	}
 	var raw, normalized []addedToken
-	given := map[string]int32{} // ids assigned to added tokens that are not in the vocabulary
+	assigned := map[string]int32{} // ids of added tokens that are not in the vocabulary
 	for i, added := range def.AddedTokens {
 		if added.Content == "" {
 			continue // like the reference library
 		}
 		if id, known := def.Model.Vocab[added.Content]; known {
-			added.ID = id // like the reference library, whatever the file says
+			added.ID = id // like the reference library, even if the file has another id
 		} else {
-			id, again := given[added.Content]
+			id, again := assigned[added.Content]
 			if !again {
-				id = int32(len(def.Model.Vocab) + len(given))
-				given[added.Content] = id
+				id = int32(len(def.Model.Vocab) + len(assigned))
+				assigned[added.Content] = id
 			}
 			if added.ID != id {
-				return fmt.Errorf("added_tokens[%d]: %q has id %d, but the original library gives "+
-					"it %d: it numbers added tokens in their order, from the size of the vocabulary "+
-					"on, without gaps", i, added.Content, added.ID, id)
+				return fmt.Errorf("added_tokens[%d]: %q has id %d, but the reference library assigns %d: "+
+					"it numbers added tokens in order, beginning with the size of the vocabulary",
+					i, added.Content, added.ID, id)
 			}
 			if again {
 				continue

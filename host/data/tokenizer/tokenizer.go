@@ -130,7 +130,7 @@ func Restore(content []byte, info Info) (Tokenizer, error) {
 			info.Name, t.info.VocabSize, info.VocabSize)
 	}
 	t.info.Name = info.Name
-	return t, t.accept(info.BOS, info.EOS)
+	return t, t.setBoundaries(info.BOS, info.EOS)
 }
 
 // Definition returns the tokenizer.json of the tokenizer that info describes, and nil for a

@@ -434,15 +434,6 @@ func (c *call) cutset() func(r rune) bool {
 	return isSpace
 }
 
-func (c *call) texts(s string, parts []string) []any {
-	c.make(len(s) + 16*len(parts))
-	list := make([]any, len(parts))
-	for i, part := range parts {
-		list[i] = part
-	}
-	return list
-}
-
 func (c *call) split(s string, fromRight bool) any {
 	sep, ok := c.args[0].(string)
 	if ok && sep == "" {
@@ -450,7 +441,13 @@ func (c *call) split(s string, fromRight bool) any {
 	}
 	c.make(32 * len(s))
 	times := min(c.integer(1, -1), int64(len(s)))
-	return c.texts(s, split(s, sep, int(times), fromRight))
+	parts := split(s, sep, int(times), fromRight)
+	c.make(len(s) + 16*len(parts))
+	list := make([]any, len(parts))
+	for i, part := range parts {
+		list[i] = part
+	}
+	return list
 }
 
 // affix reports whether a string begins, or ends, with a string or with one of a list.

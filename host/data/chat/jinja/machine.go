@@ -41,7 +41,7 @@ func (m *machine) fail(format string, args ...any) { fail(m.line, format, args..
 func (m *machine) step(line int) {
 	m.line = line
 	if m.Steps--; m.Steps < 0 {
-		m.fail("the template was stopped: it computes too much, perhaps in a loop that does not end")
+		m.fail("the template was stopped: it took too many steps, perhaps in an endless loop")
 	}
 	if m.Steps%1024 == 0 && m.Context.Err() != nil {
 		panic(&Error{Line: line, Problem: "the template was stopped", Cause: m.Context.Err()})
