@@ -154,8 +154,8 @@ type scanner struct {
 }
 
 func (s *scanner) run(r io.Reader, chunk int) error {
-	// The end of a chunk is held back, because a character or a separator may be cut there. A match
-	// is not longer than the expression.
+	// The end of a chunk is held back, because a character or a separator may continue beyond it. A
+	// match is not longer than the expression.
 	hold := utf8.UTFMax - 1
 	if s.separator != nil {
 		hold = max(hold, len(s.separator.String()))
@@ -203,7 +203,7 @@ func (s *scanner) run(r io.Reader, chunk int) error {
 	}
 }
 
-// split ends a document at every separator that begins before cut.
+// split ends a document at every separator in text that begins before index cut.
 func (s *scanner) split(text []byte, cut int) {
 	from := s.skip
 	s.skip = 0

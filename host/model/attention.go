@@ -240,7 +240,7 @@ func (r *attentionLayers) reorder(w *graph.Node, rows, columns int) *graph.Node 
 // [batch, context, heads, size] and keys and values [batch, context, key heads, size], all float32.
 type attentionCore func(query, key, value *graph.Node) (mixed *graph.Node, back attentionBack)
 
-// An attentionBack returns the adjoints of the three inputs, given that of the result.
+// An attentionBack returns the adjoints of the three inputs, given the adjoint of the result.
 type attentionBack func(dMixed *graph.Node) (dQuery, dKey, dValue *graph.Node)
 
 // plainCore saves the weights of every pair of positions for the backward pass. segments are the
@@ -378,7 +378,7 @@ func newNativeAttention(query, key, value, segments *graph.Node) *nativeAttentio
 	return n
 }
 
-// read splits a native's inputs into those of attention and the rest.
+// read splits the inputs of a native into the inputs of attention and the rest.
 func (n *nativeAttention) read(in []engine.Tensor) (i attention.Inputs, rest []engine.Tensor) {
 	i = attention.Inputs{Query: engine.Elements(in[0]), Key: engine.Elements(in[1]),
 		Value: engine.Elements(in[2])}

@@ -73,8 +73,8 @@ func (n *queryKeyNorm) gains() []*graph.Node {
 }
 
 // apply returns the normalized queries and keys [tokens, heads·size], whose features are in
-// half-split order, and the function from the adjoints of the results to those of queries, keys and
-// gains. A nil norm changes nothing.
+// half-split order, and the function from the adjoints of the results to the adjoints of queries,
+// keys and gains. A nil norm changes nothing.
 func (n *queryKeyNorm) apply(r *attentionLayers, query, key *graph.Node) (q, k *graph.Node,
 	back func(dq, dk *graph.Node) (dQuery, dKey *graph.Node, dGains []*graph.Node)) {
 	if n == nil {

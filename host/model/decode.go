@@ -119,8 +119,8 @@ func (c *cached) appendTo(cache, x *graph.Node) *graph.Node {
 type Scored struct {
 	Tokens  *graph.Node // ids, int32 [batch, length]
 	Lengths *graph.Node // number of tokens in each row before the padding, int32 [batch]
-	// Targets are ids, Places the flat indices in Tokens of the preceding tokens; int32 [n]
-	Places, Targets *graph.Node
+	// Targets are ids, and Indices the flat indices in Tokens of the preceding tokens; int32 [n]
+	Indices, Targets *graph.Node
 
 	// Positions and Parts, int32 [batch, length], are nil if each row is one sequence. Otherwise a
 	// row is a context, which is part 0, and several continuations of it, each of which is a
@@ -152,7 +152,7 @@ func (m *transformer) Scores(params []*graph.Node, s Scored,
 	}
 	h := m.blocks(params, s.Tokens, r, q.zeroPadding(segments),
 		func(_ int, block func() *graph.Node) *graph.Node { return block() })
-	h = graph.Gather(h, graph.InsertAxes(s.Places, -1))
+	h = graph.Gather(h, graph.InsertAxes(s.Indices, -1))
 	return m.scoreTargets(h, m.head(params), clampIDs(s.Targets, m.Vocab))
 }
 

@@ -16,7 +16,7 @@ import (
 // crossEntropy returns −log softmax(h·headᵀ)[target] for each row of h [tokens, width], with
 // head [vocabulary, width] and targets [tokens]. In one chunk it saves only the logits, from which
 // the backward pass computes probabilities. In n chunks, one after the other, the backward pass
-// recomputes the logits, unlike that of [transformer.Loss].
+// recomputes the logits, unlike the backward pass of [transformer.Loss].
 func crossEntropy(n int, h, head, targets *graph.Node) *graph.Node {
 	targets = graph.InsertAxes(targets, -1)
 	if n == 1 {
@@ -211,7 +211,7 @@ func rowLosses(call rowsCall, logits, targets,
 	factors *graph.Node) (losses, dLogits *graph.Node, ok bool) {
 	tokens, vocabulary := logits.Shape().Dim(0), logits.Shape().Dim(1)
 	if vocabulary > lower.LargestLoneRow || tokens*vocabulary > math.MaxInt32 {
-		return nil, nil, false // there are too many logits if [chunks] found no divisor
+		return nil, nil, false // too many logits, if [transformer.chunks] found no divisor
 	}
 	p, err := lossRows(tokens, vocabulary)
 	if err != nil {

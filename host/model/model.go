@@ -63,8 +63,9 @@ type Language interface {
 	Distilled(params []*graph.Node, batch, teacher *graph.Node, q ActivationQuantizer,
 		d Distillation) Distilled
 
-	// SampledLoss is Loss with targets sampled from the predictions, instead of those of the batch.
-	// key, uint32 [2], is the random key. A sampled target has the weight of the one it replaces.
+	// SampledLoss is Loss with targets sampled from the predictions, instead of the targets of the
+	// batch. key, uint32 [2], is the random key. A sampled target has the weight of the one it
+	// replaces.
 	SampledLoss(params []*graph.Node, batch, key *graph.Node, q ActivationQuantizer) *graph.Node
 
 	// Labels returns the effective number of targets in the mean loss of batches: (Σw)²/Σw² for
@@ -109,8 +110,9 @@ type Language interface {
 
 // Options are options of a language model's computation.
 type Options struct {
-	Recompute architecture.Recompute // what the backward pass recomputes; "" is none
-	// rows of a batch may hold several documents, which are kept apart: see [DocumentRow]
+	Recompute architecture.Recompute // by the backward pass; "" is none
+	// rows of a batch may hold several documents, between which there is no attention: see
+	// [DocumentRow]
 	Documents bool
 
 	// LossTokens is the largest number of tokens whose logits a loss holds in memory at a time; 0
@@ -129,7 +131,7 @@ type Sites struct {
 	Head bool
 }
 
-// New returns the model of the settings; a language model's vocabulary must be known.
+// New returns the model of the settings. The settings of a language model must have a vocabulary.
 func New(s architecture.Settings, o Options) (Model, error) {
 	s.FillIn()
 	if s.Language() {
@@ -149,8 +151,8 @@ func New(s architecture.Settings, o Options) (Model, error) {
 // only of these linear layers, whose weights may be quantized. The activation and the weights may
 // therefore be multiplied by the same orthogonal matrix along their last axes.
 type ActivationSite struct {
-	Name   string   // unique in the model, as in "layers.3.mlp.input"
-	Kind   SiteKind // what the tensor is
+	Name   string // unique in the model, as in "layers.3.mlp.input"
+	Kind   SiteKind
 	Feeds  []string // names of the weights that it multiplies; none in attention and for a tied head
 	Tokens int      // rows: the positions of all sequences
 	Width  int      // columns: the features, which the products contract

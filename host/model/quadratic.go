@@ -46,7 +46,7 @@ func newQuadratic(s architecture.Settings) *Quadratic {
 	if optimum == nil {
 		optimum = drawNormals(generator(seed, optimumStream, 0), s.Rows*s.Dimension)
 	}
-	m.optimum = architecture.Singles(optimum)
+	m.optimum = architecture.Float32s(optimum)
 	return m
 }
 
@@ -154,8 +154,8 @@ func drawNormals(rng *rand.Rand, n int) []float64 {
 	return out
 }
 
-// NoiseSource draws the batches of a [Quadratic], as a data sampler draws those of a language
-// model: batch i is always the same, so that a resumed training gets the same noise.
+// NoiseSource draws the batches of a [Quadratic]. Batch i is always the same, so that a resumed
+// training gets the same noise.
 type NoiseSource struct {
 	n    int
 	std  float64

@@ -26,7 +26,7 @@ func lossAndGradient(t *testing.T, m *Quadratic, x, noise []float32) (loss float
 }
 
 func drawn(seed uint64, n int) []float32 {
-	return architecture.Singles(drawNormals(generator(seed, 99, 0), n))
+	return architecture.Float32s(drawNormals(generator(seed, 99, 0), n))
 }
 
 // TestQuadratic compares value, gradient and distance with the definition in float64, f(x) = ½·xᵀAx − bᵀx, and its

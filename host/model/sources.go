@@ -16,7 +16,7 @@ func rmsNorm(x, gain *graph.Node, epsilon float64) *graph.Node {
 	return normOf(x, gain, epsilon, nil)
 }
 
-// normOf is rmsNorm at the start of a branch; of is nil if there is none.
+// normOf is rmsNorm at the start of the branch of; nil if it starts none.
 func normOf(x, gain *graph.Node, epsilon float64, of *branch) *graph.Node {
 	value, back := normalizeRows(x, gain, epsilon, of)
 	y := engine.Custom(value, []*graph.Node{x, gain}, func(dy *graph.Node) []*graph.Node {

@@ -27,7 +27,7 @@ var _ Language = (*transformer)(nil)
 func newTransformer(s architecture.Settings, o Options) *transformer {
 	m := &transformer{Settings: s, Options: o, params: s.Params()}
 	if o.Sites.Head {
-		m.params[m.headAt()].Quantized = true
+		m.params[m.headIndex()].Quantized = true
 	}
 	return m
 }
@@ -107,7 +107,7 @@ func (m *transformer) blockSites(layer, tokens int) blockSites {
 func (m *transformer) headSite(tokens int) ActivationSite {
 	s := ActivationSite{Name: "head.input", Kind: KindHead, Tokens: tokens, Width: m.Width}
 	if !m.Tied() {
-		s.Feeds = []string{m.params[m.headAt()].Name}
+		s.Feeds = []string{m.params[m.headIndex()].Name}
 	}
 	return s
 }
@@ -173,9 +173,9 @@ func (m *transformer) Logits(params []*graph.Node, tokens *graph.Node,
 
 // head returns the output projection, [vocabulary, width]. The gradient of a tied one is the sum
 // over both its uses.
-func (m *transformer) head(params []*graph.Node) *graph.Node { return params[m.headAt()] }
+func (m *transformer) head(params []*graph.Node) *graph.Node { return params[m.headIndex()] }
 
-func (m *transformer) headAt() int {
+func (m *transformer) headIndex() int {
 	if m.Tied() {
 		return 0
 	}

@@ -108,10 +108,10 @@ func asDropped(err error) error {
 	return &Dropped{refusal + Reason(problem)}
 }
 
-// Encode returns the documents of a conversation. There is one, unless the template renders an
-// assistant turn, or the text before it, differently when more messages follow: then each such turn
-// counts in the loss in a document of its own that ends with it, rendered as the last turn. If the
-// conversation has nothing to learn from, or the template rejects it, the error is a [*Dropped].
+// Encode returns the documents of a conversation. It is one document, unless the template renders
+// an assistant turn, or the text before it, differently when more messages follow: then each such
+// turn counts in the loss only in a separate document, in which it is the last turn. If no token
+// counts in the loss, or the template rejects the conversation, the error is a [*Dropped].
 func (e *Encoder) Encode(ctx context.Context, c Conversation) ([]*Document, error) {
 	texts, err := e.texts(ctx, c)
 	if err != nil {

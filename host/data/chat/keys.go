@@ -65,7 +65,7 @@ var harmlessKeys = []string{"id", "_id", "idx", "index", "uuid", "prompt_id", "m
 	"conversation_id", "conversation_hash", "source", "dataset", "url", "license", "language", "lang",
 	"timestamp", "created", "created_at", "date", "model", "parallel_tool_calls"}
 
-// Columns lists the keys of a row that [ParseRow] reads, those of conversations first.
+// Columns lists the keys of a row that [ParseRow] reads, first the keys that hold conversations.
 var Columns = func() []string {
 	list := []string{"prompt", "completion"}
 	for i := range forms {
@@ -77,8 +77,8 @@ var Columns = func() []string {
 	return append(list, more...)
 }()
 
-// checkKeys checks the keys of a row or message other than those of its form. It returns the
-// ignored ones, or an error for one that must not be ignored.
+// checkKeys checks the keys of a row or message, except for the keys of its form, own. It returns
+// the ignored keys, or an error for a key that must not be ignored.
 func checkKeys(d *jinja.Dict, table *keyTable, own ...string) (ignored []string, _ error) {
 	for _, name := range d.Keys() {
 		value, _ := d.Get(name)

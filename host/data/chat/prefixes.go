@@ -21,7 +21,7 @@ type prefixes struct {
 	whole string
 	left  int // remaining work
 
-	// stays records, by the text after the template's part for a message, whether this text remains
+	// stays records, by the text after the template's output for a message, whether this text remains
 	// when the conversation continues.
 	stays  map[string]bool
 	sample Conversation // the conversation with other answers; nil: not needed yet
@@ -67,9 +67,9 @@ type turn struct {
 	printed int
 }
 
-// turn finds a turn. It begins after its generation prompt, if the template has one and the text
-// begins with it. Otherwise it begins where the text first differs from that of another answer: the
-// text before is not part of the answer, but the header of the turn or a default system prompt.
+// turn finds an assistant turn. It begins after its generation prompt, if the template has one and
+// the text begins with it. Otherwise it begins where the text first differs from the text rendered
+// with another answer: what precedes is the header of the turn or a default system prompt.
 func (p *prefixes) turn(i int) (t turn, err error) {
 	t = turn{message: i, printed: -1}
 	var with, without rendered // rendered with and without the generation prompt
@@ -147,9 +147,9 @@ func (p *prefixes) answer(t turn) (jinja.Span, error) {
 	return jinja.Span{Start: t.last.Start + begin, End: t.last.Start + end}, nil
 }
 
-// end returns the end of the turn in its text. The text after the template's part for the message
-// belongs to it if it is a stop token, or if it remains when the conversation continues, such as a
-// delimiter that is printed before the next turn.
+// end returns the end of the turn in its text. Text after the template's output for the message
+// belongs to the turn if it is a stop token, or if it remains when the conversation continues, such
+// as a delimiter that is printed before the next turn.
 func (p *prefixes) end(t turn) (int, error) {
 	rest := t.text[t.last.End:]
 	if rest == "" {
@@ -194,10 +194,10 @@ func refused(err error) bool {
 	return dropped || ok && e.Cause == nil
 }
 
-// texts returns the texts in which the turns count in the loss: the whole for turns that are
-// rendered in it as in their own texts, and its own text for each other turn. A text that begins
-// with the previous one replaces that. printed are the ends of the template's output for each
-// message in the whole; -1 if unknown.
+// texts returns the texts in which the turns count in the loss: the whole conversation for turns
+// that are rendered the same in it as at the end of a prefix, and the prefix for each other turn. A
+// text that begins with the previous one replaces it. printed has, for each message, the end of the
+// template's output in the whole; -1 if unknown.
 func (p *prefixes) texts(turns, printed []int) (list []learnedText, err error) {
 	whole := learnedText{text: p.whole}
 	var last turn // the last of list

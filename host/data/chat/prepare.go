@@ -156,8 +156,8 @@ type outcome struct {
 	bad       error    // the fault of a skipped row
 }
 
-// each encodes rows to documents, on all processors, and calls use with those of each row in order.
-// Of several errors it returns the first in that order.
+// each encodes rows on all processors, and calls use with the documents of each row in order. Of
+// several errors it returns the first in that order.
 func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document) error) error {
 	type result struct {
 		outcome
@@ -313,11 +313,11 @@ const (
 	otherReasons = refusal + "for other reasons"
 )
 
-// tally counts a row; beyond most reasons or keys it is counted as other.
-func tally(list []RowCount, row, other RowCount, most int) []RowCount {
+// tally counts a row. With limit reasons or keys in the list, a new one is counted as other.
+func tally(list []RowCount, row, other RowCount, limit int) []RowCount {
 	same := func(c RowCount) bool { return c.Reason == row.Reason && c.Key == row.Key }
 	i := slices.IndexFunc(list, same)
-	if i < 0 && len(list) >= most {
+	if i < 0 && len(list) >= limit {
 		row.Reason, row.Key = other.Reason, other.Key
 		i = slices.IndexFunc(list, same)
 	}
@@ -362,7 +362,7 @@ func (c *Counts) add(o outcome) {
 	}
 }
 
-// explain returns why there are no documents, as the end of a message.
+// explain returns the end of a message about missing documents: the reasons.
 func (c *Counts) explain() string {
 	if c.Rows == 0 {
 		return ": there are no rows"

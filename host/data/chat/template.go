@@ -118,7 +118,7 @@ func OpenTemplate(spec, folder string, addsBOS bool) (*Template, error) {
 const byteOrderMark = "\ufeff"
 
 // newTemplate returns the template among a tokenizer's files, by name, which are in dir. Its source
-// is empty if there is none.
+// is empty if the files have none.
 func newTemplate(files map[string][]byte, dir string) (*Template, error) {
 	t := &Template{Name: filepath.Join(dir, tokenizer.TemplateFile)}
 	source, ok := files[tokenizer.TemplateFile]
@@ -146,7 +146,7 @@ func newTemplate(files map[string][]byte, dir string) (*Template, error) {
 }
 
 // ModelTemplate returns the tokenizer's own template, given the contents of the tokenizer's files
-// by name; nil if there is none.
+// by name; nil if they have none.
 func ModelTemplate(files map[string][]byte) (*Template, error) {
 	t, err := newTemplate(files, "")
 	if err != nil || t.Source == "" {
@@ -200,7 +200,7 @@ func (t *Template) now() time.Time {
 // the answer: a special token, or else a text.
 type Ending struct {
 	Token int32  // [tokenizer.NoToken]: none
-	Text  string // "" if there is a token, or if the ending is unknown
+	Text  string // "" if Token is set, or if the ending is unknown
 }
 
 // Ending renders a question and a reply after the conversation before, and returns what the
@@ -228,8 +228,8 @@ func (t *Template) Ending(tok tokenizer.Tokenizer, before Conversation) (Ending,
 	return Ending{tokenizer.NoToken, after}, nil
 }
 
-// ModelEnding finds the ending of turns in the chat template among the files of a model's
-// tokenizer, if there is one.
+// ModelEnding returns the ending of turns in the chat template among the files of a model's
+// tokenizer. It is unknown if the files have no template.
 func ModelEnding(files map[string][]byte, tok tokenizer.Tokenizer) (Ending, error) {
 	template, err := ModelTemplate(files)
 	if err != nil || template == nil {

@@ -53,7 +53,7 @@ type filePart struct {
 	path   string
 	file   content
 	header Header
-	begin  int64 // index of its first token among those of all files
+	begin  int64 // index of its first token in the tokens of all files
 }
 
 type content interface {

@@ -136,7 +136,7 @@ func (m *Mixture) At(index int64, dst []int32) error {
 		}
 		at := window % groupWindows
 		source := m.order[at]
-		// The index of this window among those of its source.
+		// The index of this window among all windows of its source.
 		nth := window/cycleWindows*m.share[source] + m.before[window%cycleWindows/groupWindows][source]
 		for _, s := range m.order[:at] {
 			if s == source {

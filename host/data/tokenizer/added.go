@@ -80,8 +80,8 @@ func (s *addedSet) split(
 }
 
 // WithTokens returns the tokenizer with special tokens added. Their ids follow the largest existing
-// one; a token that is in the vocabulary but only reached by merges keeps its id. The definition is
-// that of the tokenizer with the tokens appended to added_tokens.
+// id; a token that is in the vocabulary, but only reached by merges, keeps its id. The definition
+// is the tokenizer's, with the tokens appended to added_tokens.
 func (t *HuggingFace) WithTokens(contents []string) (*HuggingFace, error) {
 	var file map[string]json.RawMessage
 	if err := json.Unmarshal(t.definition, &file); err != nil {

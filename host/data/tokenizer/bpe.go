@@ -19,7 +19,7 @@ type bpe struct {
 	fuseUnk      bool
 	ignoreMerges bool
 	byteLevel    bool // words arrive as text and are looked up in the byte-level alphabet
-	cutsAtMarks  bool // words can be cut where spaceMark follows another character
+	cutsAtMarks  bool // words can be split where spaceMark follows another character
 }
 
 type merge struct {
@@ -123,8 +123,8 @@ func (m *bpe) marksWords() bool {
 	return true
 }
 
-// wordCache appends the ids of words, and caches those of short ones, as texts repeat few words. It
-// is used by one goroutine at a time.
+// wordCache appends the ids of words, and caches the ids of short words, because texts repeat few
+// words. It is used by one goroutine at a time.
 type wordCache struct {
 	model *bpe
 	ids   []int32 // of the text so far

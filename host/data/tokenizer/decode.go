@@ -82,7 +82,7 @@ func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 			}
 			return token
 		})}, nil
-	case "Metaspace": // if a mark was put before the text, those of the first token are removed
+	case "Metaspace": // the first token loses its "▁" if the pre-tokenizer puts one before texts
 		prepended := def.PrependScheme == nil || *def.PrependScheme != "never"
 		return []decodeStep{each(func(i int, token string) string {
 			if i == 0 && prepended {

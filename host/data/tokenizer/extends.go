@@ -65,7 +65,7 @@ func Extends(more, base []byte) error {
 	return nil
 }
 
-// value returns the value of a section that is known to be JSON; nil for an absent one.
+// value decodes a section, which is valid JSON; nil if it is absent.
 func value(section json.RawMessage) (v any) {
 	_ = json.Unmarshal(section, &v)
 	return v

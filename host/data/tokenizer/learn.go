@@ -38,8 +38,8 @@ func (l *Learner) Add(text string) error {
 	})
 }
 
-// Specials lists the special tokens of a trained tokenizer: those of Llama 3's chat template. The
-// first is put before each document; the second ends it.
+// Specials lists the special tokens of a trained tokenizer, which Llama 3's chat template uses:
+// first the BOS token, then the EOS token.
 var Specials = []string{
 	"<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",
 }
@@ -74,7 +74,7 @@ type merger struct {
 	tokens []string // by id, in the byte-level alphabet
 	ids    map[string]int32
 	merges [][2]string
-	known  map[[2]string]bool // known merges
+	known  map[[2]string]bool // merges
 	words  [][]int32
 	counts []int // of each word
 	pairs  map[[2]int32]*pairCount

@@ -26,8 +26,8 @@ type SentencePiece struct {
 	Differs []string
 }
 
-// SentencePiece describes a byte-pair model with byte fallback, like those of Llama 2 and Mistral,
-// in SentencePiece's terms. The error for any other model is an [*UnsupportedError].
+// SentencePiece describes a byte-pair model with byte fallback, as of Llama 2 and Mistral, in
+// SentencePiece's terms. The error for any other model is an [*UnsupportedError].
 func (t *HuggingFace) SentencePiece() (*SentencePiece, error) {
 	var def definition
 	if err := plainjson.Unmarshal(t.definition, &def); err != nil {

@@ -33,9 +33,9 @@ var (
 
 const defaultInitStd = 0.02
 
-// largestDimension and largestRows bound the shapes of problems: A is a dense matrix whose
-// eigenvectors are computed.
-const largestDimension, largestRows = 4096, 4096
+// maxDimension and maxRows bound the shapes of problems. A is a dense matrix whose eigenvectors are
+// computed.
+const maxDimension, maxRows = 4096, 4096
 
 // Settings is the table [model] of a configuration, from which [New] makes the model. Fields that
 // belong to other kinds of models are zero, except that Context is 1 for problems.
@@ -143,10 +143,10 @@ func (s *Settings) languageKeys() []schema.Key {
 
 func (s *Settings) problemKeys() []schema.Key {
 	return []schema.Key{
-		{Name: "dimension", To: &s.Dimension, Is: schema.From(1, largestDimension), For: quadratics,
+		{Name: "dimension", To: &s.Dimension, Is: schema.From(1, maxDimension), For: quadratics,
 			Default: 128,
 			Doc:     "elements of a row of x"},
-		{Name: "rows", To: &s.Rows, Is: schema.From(1, largestRows), For: quadratics, Default: 1,
+		{Name: "rows", To: &s.Rows, Is: schema.From(1, maxRows), For: quadratics, Default: 1,
 			Doc: "rows of x, each a problem of its own with the same A; f is their sum"},
 		{Name: "condition", To: &s.Condition, Is: schema.Between(1, 1e12), For: quadratics, Default: 10.0,
 			Doc: "condition number κ of A, whose eigenvalues are spaced evenly in their logarithm from " +
@@ -224,7 +224,7 @@ func (s Settings) checkSizes() (out schema.Problems) {
 			got, want int
 		}{{"layers", s.Layers, p.Layers}, {"width", s.Width, p.Width}, {"heads", s.Heads, p.Heads},
 			{"hidden", s.Hidden, p.Hidden}} {
-			// hidden = 0 is the rule by which the presets set it, too.
+			// hidden = 0 means the rule by which the presets were made.
 			out.Unless(size.got == size.want || size.key == "hidden" && size.got == 0,
 				schema.Problem{Key: "model." + size.key,
 					Found: fmt.Sprintf("the integer %d, but preset %s has %d", size.got, p.Name, size.want),
@@ -245,7 +245,7 @@ func (s Settings) checkSizes() (out schema.Problems) {
 	out.Unless(s.HeadSize > 0 || s.Width%s.Heads == 0 && s.Width/s.Heads%2 == 0,
 		schema.Problem{Key: "model.heads",
 			Found: fmt.Sprintf("%d heads for a width of %d", s.Heads, s.Width),
-			Hint:  "want width/heads to be a whole, even number, or model.head_size"})
+			Hint:  "want width/heads to be an even integer, or model.head_size"})
 	return out
 }
 
@@ -298,7 +298,7 @@ func Reorder(features []int, size int, from, to Pairing) []int {
 }
 
 // ByPosition returns a table of f, such as the cosine, of the angles of the rotary position
-// embedding at positions from 0 on, [positions, size/2], where size is that of a head.
+// embedding at positions from 0 on, [positions, size/2], where size is the head size.
 func (s Settings) ByPosition(positions int, f func(float64) float64) []float32 {
 	frequencies := s.RopeFrequencies()
 	values := make([]float32, 0, positions*len(frequencies))
@@ -326,8 +326,8 @@ func (s Settings) RopeFrequencies() []float64 {
 	return frequencies
 }
 
-// Recompute selects what the backward pass of a language model recomputes, instead of saving it in
-// the forward pass.
+// Recompute selects the intermediate values that the backward pass of a language model recomputes,
+// so that the forward pass need not save them.
 type Recompute string
 
 // The degrees of recomputation, from little to much.

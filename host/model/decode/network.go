@@ -61,8 +61,8 @@ type Options struct {
 	// and sum in float32. Weights are then also kept in half the memory, if the processor has
 	// instructions for that.
 	BFloat16 bool
-	// Exact reports the weights whose products are not rounded under BFloat16, such as those of
-	// codes; nil: none.
+	// Exact reports the weights whose products are not rounded under BFloat16, such as weights that
+	// are multiplied as codes; nil: none.
 	Exact func(weight string) bool
 }
 
@@ -152,7 +152,7 @@ func (n *Network) eachRows(w matrix, do func(from, to int)) {
 	})
 }
 
-// times sets columns [from, to) of y to those of x·wᵀ.
+// times computes columns [from, to) of y = x·wᵀ.
 func (m matrix) times(y, x linalg.MatrixOf[float32], from, to int) {
 	y.Data, y.Cols = y.Data[from:], to-from
 	if m.halves.Data != nil {

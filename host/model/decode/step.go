@@ -27,8 +27,8 @@ type step struct {
 }
 
 // Next reads the next token of each sequence and returns the logits of the following one,
-// [sequences, vocabulary]. caches are those of [model.Language.CacheDims]; Next adds the keys and
-// values of this token. A nil quantizer leaves activations unquantized.
+// [sequences, vocabulary]. caches have the shapes of [model.Language.CacheDims]; Next adds the keys
+// and values of this token. A nil quantizer leaves activations unquantized.
 func (n *Network) Next(tokens []int32, at Positions, caches [][]float32,
 	quantize Quantizer) ([]float32, error) {
 	if err := n.check(tokens, at, caches); err != nil {

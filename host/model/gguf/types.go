@@ -129,8 +129,7 @@ func decodeBlock(out []float32, t Type, b []byte) []float32 {
 	case Q4_1:
 		// The conversion prevents fusing product and sum, which would round only once.
 		return decodeNibbles(out, b[4:], func(code byte) float32 {
-			return float32(half(b)*float32(code)) +
-				half(b[2:])
+			return float32(half(b)*float32(code)) + half(b[2:])
 		})
 	}
 	scale := math.Ldexp(1, int(b[0])-127)

@@ -94,7 +94,7 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	only(k, "partial_rotary_factor", 1.0)
 	if k.has(quantizationKey) {
 		k.fault(quantizationKey, "found a quantized checkpoint",
-			"one in F32, BF16 or F16: the one that it was made from")
+			"one in F32, BF16 or F16, such as the one from which it was made")
 	}
 	var dropout float64
 	if k.read("attention_dropout", &dropout, "a number") && dropout != 0 {
@@ -122,8 +122,8 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	return c, nil
 }
 
-// findFamily returns the family that the file names; if there is none, it records a fault and the
-// other keys are read as those of a Llama.
+// findFamily returns the family that the file names. If it names no supported one, findFamily
+// records a fault and returns the family of Llama, by which the other keys are read.
 func findFamily(k *keys) family {
 	var architectures []string
 	k.read("architectures", &architectures, "a list of strings")
@@ -147,7 +147,7 @@ func findFamily(k *keys) family {
 	return f
 }
 
-// configKeys maps keys of a run's configuration to those of config.json.
+// configKeys maps keys of a run's configuration to keys of config.json.
 var configKeys = map[string]string{
 	"model.heads": "num_attention_heads", "model.kv_heads": "num_key_value_heads",
 	"model.head_size": "head_dim", "model.rope_high": "rope_scaling",
@@ -192,7 +192,7 @@ func shape(s architecture.Settings) map[string]any {
 }
 
 func wavelengths(s architecture.Settings) map[string]any {
-	var scaling any // null where there is none
+	var scaling any // null without scaling
 	if s.RopeFactor > 1 {
 		scaling = map[string]any{"rope_type": "llama3", "factor": s.RopeFactor,
 			"low_freq_factor": s.RopeLow, "high_freq_factor": s.RopeHigh,

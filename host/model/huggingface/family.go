@@ -13,7 +13,7 @@ type family struct {
 	architecture, modelType string // in config.json
 	kind                    string // of model.Settings
 	tensors                 table
-	freeHeads               bool // the head size is a setting of its own
+	freeHeads               bool // the head size does not follow from the width
 	// sliding window in tokens, 0 for unlimited; nil: always unlimited
 	window func(k *keys) int
 }
@@ -35,11 +35,11 @@ func familyOf(kind string) (family, error) {
 			return f, nil
 		}
 	}
-	return family{}, fmt.Errorf("a model of kind %q has no counterpart on the Hugging Face hub", kind)
+	return family{}, fmt.Errorf("models of kind %q have no Hugging Face architecture", kind)
 }
 
-// A table maps the parameters of cage's models to the tensors that hold them, by parameter name. A
-// * stands for the number of a block.
+// A table maps the names of parameters of cage's models to the tensors that hold them. A * is
+// replaced by the number of a block.
 type table map[string][]source
 
 // A source is a tensor that holds a parameter, or some rows of it.

@@ -30,9 +30,9 @@ type Checkpoint struct {
 
 	dir        vfs.Path
 	shards     *safetensors.Shards
-	places     map[string][]Place // by parameter
-	headIsCopy bool               // the file also has a copy of the tied head
-	faults     []string           // faults in values
+	mappings   map[string][]Mapping // by parameter
+	headIsCopy bool                 // the file also has a copy of the tied head
+	faults     []string             // faults in values
 }
 
 // Options are options for the use of a checkpoint.
@@ -44,8 +44,8 @@ type Options struct {
 
 // IsCheckpoint reports whether a directory looks like a checkpoint.
 func IsCheckpoint(dir vfs.Path) bool {
-	there, err := dir.Join(ConfigName).Exists()
-	return err == nil && there
+	exists, err := dir.Join(ConfigName).Exists()
+	return err == nil && exists
 }
 
 // repository matches the name of a repository of the Hugging Face Hub.
@@ -60,7 +60,7 @@ func Hint(path string) string {
 	switch {
 	case ext == ".gguf" && (err != nil || !info.IsDir()):
 		return "; a GGUF file is not read: want the directory of the Hugging Face checkpoint " +
-			"(config.json, *.safetensors) that it was made of"
+			"(config.json, *.safetensors) from which it was made"
 	case err == nil && !info.IsDir() && (ext == ".safetensors" || ext == ".json"):
 		return "; want the directory that holds config.json and *.safetensors"
 	case err != nil && noParent != nil && repository.MatchString(path):
@@ -71,7 +71,7 @@ func Hint(path string) string {
 }
 
 // ReadConfig reads a checkpoint's description of its model, for sequences of context tokens. The
-// error is an [*Error] if the content is at fault.
+// error is an [*Error] if the content is invalid.
 func ReadConfig(dir vfs.Path, context int) (*Config, error) {
 	d, err := ReadDescription(dir)
 	if err == nil && d.Config == nil {
@@ -153,9 +153,9 @@ func (c *Checkpoint) matchTensors() (faults []string, err error) {
 		}
 	}
 	c.Report = compare(list, infos, tied)
-	c.places = map[string][]Place{}
+	c.mappings = map[string][]Mapping{}
 	for _, p := range list {
-		c.places[p.Param.Name] = append(c.places[p.Param.Name], p)
+		c.mappings[p.Param.Name] = append(c.mappings[p.Param.Name], p)
 	}
 	return c.Report.faults(), nil
 }

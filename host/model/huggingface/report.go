@@ -46,17 +46,16 @@ const ignoredSuffix = "rotary_emb.inv_freq"
 // readable are the element types that convert to float32 without loss.
 var readable = []safetensors.DType{safetensors.F32, safetensors.BF16, safetensors.F16}
 
-// compare classifies the tensors of a checkpoint, both those that the model needs and those that
-// exist.
-func compare(places []Place, infos []safetensors.Info, tied bool) Report {
-	there := map[string]safetensors.Info{}
+// compare classifies the tensors that the model needs and those of the checkpoint, infos.
+func compare(mappings []Mapping, infos []safetensors.Info, tied bool) Report {
+	unmatched := map[string]safetensors.Info{}
 	for _, info := range infos {
-		there[info.Name] = info
+		unmatched[info.Name] = info
 	}
 	r := Report{[]Applied{}, []string{}, []string{}, []string{}, []Mismatch{}} // no null in JSON
-	for _, p := range places {
-		info, ok := there[p.Tensor]
-		delete(there, p.Tensor)
+	for _, p := range mappings {
+		info, ok := unmatched[p.Tensor]
+		delete(unmatched, p.Tensor)
 		switch dims := slices.Concat([]int{len(p.Rows)}, p.Param.Dims[1:]); {
 		case !ok:
 			r.Missing = append(r.Missing, p.Tensor)
@@ -66,8 +65,8 @@ func compare(places []Place, infos []safetensors.Info, tied bool) Report {
 			r.Applied = append(r.Applied, Applied{p.Tensor, info.DType, info.Shape, p.Param.Name})
 		}
 	}
-	for name, info := range there {
-		switch embedding := places[0].Param.Dims; {
+	for name, info := range unmatched {
+		switch embedding := mappings[0].Param.Dims; {
 		case tied && name == headTensor && !fits(info, embedding):
 			r.Mismatched = append(r.Mismatched, Mismatch{name, info.DType, info.Shape, embedding})
 		case tied && name == headTensor, strings.HasSuffix(name, ignoredSuffix):

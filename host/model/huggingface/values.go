@@ -11,17 +11,15 @@ import (
 	"github.com/cage-qat/cage/internal/halffloat"
 )
 
-// A Place is the tensor of a Hugging Face checkpoint that stores a parameter of a model, or some
-// rows of it.
-type Place struct {
+// A Mapping is a tensor of a Hugging Face checkpoint and the rows of a parameter that it stores.
+type Mapping struct {
 	Tensor string
 	Param  architecture.Param
 	Rows   []int // rows of the parameter, in the order of the tensor's rows
 }
 
-// Layout lists the tensors of a model and the sources of their contents, in the order of the
-// parameters.
-func Layout(s architecture.Settings) ([]Place, error) {
+// Layout lists the tensors of a model, in the order of its parameters.
+func Layout(s architecture.Settings) ([]Mapping, error) {
 	f, err := familyOf(s.Kind)
 	if err != nil {
 		return nil, err
@@ -29,9 +27,9 @@ func Layout(s architecture.Settings) ([]Place, error) {
 	return f.layout(s)
 }
 
-func (f family) layout(s architecture.Settings) ([]Place, error) {
+func (f family) layout(s architecture.Settings) ([]Mapping, error) {
 	s.FillIn()
-	var list []Place
+	var list []Mapping
 	for _, p := range s.Params() {
 		pattern, block := p.Name, ""
 		if rest, ok := strings.CutPrefix(p.Name, "layers."); ok {
@@ -48,14 +46,14 @@ func (f family) layout(s architecture.Settings) ([]Place, error) {
 			if p.Parts != nil {
 				end = row + p.Parts[i].Rows
 			}
-			place := Place{Tensor: strings.Replace(from.tensor, "*", block, 1), Param: p}
+			m := Mapping{Tensor: strings.Replace(from.tensor, "*", block, 1), Param: p}
 			for ; row < end; row++ {
-				place.Rows = append(place.Rows, row)
+				m.Rows = append(m.Rows, row)
 			}
 			if from.rotary {
-				place.Rows = architecture.Reorder(place.Rows, s.HeadSize, s.RopePairs, architecture.HalfSplit)
+				m.Rows = architecture.Reorder(m.Rows, s.HeadSize, s.RopePairs, architecture.HalfSplit)
 			}
-			list = append(list, place)
+			list = append(list, m)
 		}
 	}
 	return list, nil
@@ -64,7 +62,7 @@ func (f family) layout(s architecture.Settings) ([]Place, error) {
 // Values reads a parameter of the model and returns its elements as float32. Non-finite numbers are
 // counted, see [Checkpoint.Err].
 func (c *Checkpoint) Values(param string) ([]float32, error) {
-	list, ok := c.places[param]
+	list, ok := c.mappings[param]
 	if !ok {
 		return nil, fmt.Errorf("%s: there is no parameter %s", c.dir, param)
 	}
@@ -74,9 +72,9 @@ func (c *Checkpoint) Values(param string) ([]float32, error) {
 			return nil, err
 		}
 	}
-	if c.headIsCopy && param == embeddingParam {
+	if c.headIsCopy && param == "embedding" {
 		head := make([]float32, len(values))
-		if err := c.read(Place{headTensor, list[0].Param, list[0].Rows}, head); err != nil {
+		if err := c.read(Mapping{headTensor, list[0].Param, list[0].Rows}, head); err != nil {
 			return nil, err
 		}
 		differ := 0
@@ -93,22 +91,19 @@ func (c *Checkpoint) Values(param string) ([]float32, error) {
 	return values, nil
 }
 
-// embeddingParam is the parameter that is also a tied head.
-const embeddingParam = "embedding"
-
-// read copies the rows of a tensor to those of its parameter.
-func (c *Checkpoint) read(p Place, values []float32) error {
+// read copies the rows of a tensor to values, the elements of its parameter.
+func (c *Checkpoint) read(m Mapping, values []float32) error {
 	var data []byte
-	t, err := c.shards.Tensor(p.Tensor)
+	t, err := c.shards.Tensor(m.Tensor)
 	if err == nil {
 		data, err = t.Bytes()
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.dir, err)
 	}
-	width, size := len(values)/p.Param.Dims[0], t.DType.Bits()/8
+	width, size := len(values)/m.Param.Dims[0], t.DType.Bits()/8
 	nonFinite := 0
-	for i, row := range p.Rows {
+	for i, row := range m.Rows {
 		from := data[i*width*size:]
 		for j := range width {
 			x := widen(t.DType, from[j*size:])
@@ -119,7 +114,7 @@ func (c *Checkpoint) read(p Place, values []float32) error {
 	}
 	if nonFinite > 0 {
 		c.note(fmt.Sprintf("tensor %s: %d of %d values are NaN or infinite",
-			p.Tensor, nonFinite, len(p.Rows)*width))
+			m.Tensor, nonFinite, len(m.Rows)*width))
 	}
 	return nil
 }

@@ -26,13 +26,13 @@ const (
 // noDigest is the placeholder of a digest while it is computed.
 var noDigest = strings.Repeat("0", sha256.Size*2)
 
-// digests are those in a file; all are empty in files of other programs.
+// digests holds the digests in a file; both are empty in files of other programs.
 type digests struct {
 	ofHeader  string
 	ofTensors map[string]string // by name
 }
 
-func takeDigests(metadata map[string]string) (d digests, err error) {
+func extractDigests(metadata map[string]string) (d digests, err error) {
 	header, hasHeader := metadata[HeaderDigestKey]
 	list, hasTensors := metadata[TensorDigestsKey]
 	switch {

@@ -142,7 +142,7 @@ func parseHeader(text []byte, dataSize int64) (header, error) {
 		return header{}, fmt.Errorf("%d bytes of data belong to no tensor", dataSize-end)
 	}
 	var err error
-	if h.digests, err = takeDigests(h.metadata); err != nil {
+	if h.digests, err = extractDigests(h.metadata); err != nil {
 		return header{}, fmt.Errorf("metadata: %w", err)
 	}
 	if h.ofTensors == nil {

@@ -35,9 +35,6 @@ func WriteFile(ctx context.Context, path vfs.Path, tensors []Tensor,
 	return nil
 }
 
-// bufferSize is large enough that system calls do not dominate the writing of tensors.
-const bufferSize = 1 << 20
-
 // Write writes the tensors and the metadata to w. It requests the data of one tensor at a time,
 // once, and retains none of it. The bytes depend only on the content: tensors are ordered by
 // element size, the largest first, so that each is aligned, and then by name. Metadata must not
@@ -51,7 +48,7 @@ func Write(ctx context.Context, w io.WriterAt, tensors []Tensor, metadata map[st
 		ofTensors: map[string]string{}}}
 	for key := range metadata {
 		if isDigestKey(key) {
-			return fmt.Errorf("metadata: %s is for the writer to add", key)
+			return fmt.Errorf("metadata: %s is reserved for the writer", key)
 		}
 	}
 	var end int64
@@ -65,14 +62,15 @@ func Write(ctx context.Context, w io.WriterAt, tensors []Tensor, metadata map[st
 		h.ofTensors[t.Name] = noDigest
 		end += size
 	}
-	// With placeholder digests it has its final length. It precedes the data but is written after
-	// it, when the digests are known.
+	// With placeholders for the digests the header has its final length. It precedes the data but is
+	// written after it, when the digests are known.
 	head, err := h.encode()
 	if err != nil {
 		return err
 	}
 	begin := len(head)
-	data := bufio.NewWriterSize(io.NewOffsetWriter(w, int64(begin)), bufferSize)
+	// A large buffer, so that system calls do not dominate the writing.
+	data := bufio.NewWriterSize(io.NewOffsetWriter(w, int64(begin)), 1<<20)
 	for _, t := range tensors {
 		d := &digester{ctx: ctx, w: data, sum: digest.New()}
 		if err := t.Write(d); err != nil {

@@ -426,7 +426,7 @@ func changed(change func(string) string) builtin {
 	})
 }
 
-// cutset returns the characters stripped from a string: white space, or those of a set.
+// cutset returns a function that selects the characters to strip: white space, or the argument's.
 func (c *call) cutset() func(r rune) bool {
 	if set, ok := c.args[0].(string); ok {
 		return func(r rune) bool { return strings.ContainsRune(set, r) }

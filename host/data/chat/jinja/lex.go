@@ -42,8 +42,8 @@ type lexer struct {
 	rest   string
 	line   int
 	tokens []token
-	// lineBegins reports whether the text so far, with white space removed after its last tag, ends
-	// in a newline or is empty.
+	// lineBegins reports whether the text so far is empty or ends in a newline, counting the white
+	// space that was removed after its last tag.
 	lineBegins bool
 }
 
@@ -181,7 +181,7 @@ var (
 		"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 )
 
-// unescape resolves Python's escapes in a string. An unknown escape is kept.
+// unescape resolves Python's escapes in a string. An unknown escape is unchanged.
 func (l *lexer) unescape(s string) string {
 	return escapeForm.ReplaceAllStringFunc(s, func(escape string) string {
 		text, ok := simpleEscapes[escape[1:]]
