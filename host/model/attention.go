@@ -56,7 +56,7 @@ func attendOnce(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayers, sites
 }
 
 // projectedAttention is [attend] on tensors [batch, context, heads, size], the layout of a linear
-// layer's output and of fused attention on GPUs: nothing large is transposed.
+// layer's output and of fused attention on GPUs, so that no large tensor is transposed.
 func projectedAttention(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayers) *graph.Node {
 	// The features of queries and keys are brought to half-split order.
 	rows := r.toHalfSplit(w)
@@ -94,8 +94,8 @@ func softmax(x *graph.Node) *graph.Node {
 	return y
 }
 
-// attentionNatively is projectedAttention on the CPU, without normalization of queries and keys.
-// Features stay in their order: products of queries and keys do not depend on it.
+// attentionNatively is projectedAttention by natives on the CPU, without normalization of queries
+// and keys. Features stay in their order: products of queries and keys do not depend on it.
 func attentionNatively(x, w *graph.Node, r *attentionLayers) *graph.Node {
 	heads := attention.Heads{Batch: r.batch, Context: r.context, Size: r.size,
 		Pairs: r.pairing == architecture.Interleaved,

@@ -40,7 +40,7 @@ func (c coreSizes) choose(d *engine.Device, segments *graph.Node) attentionCore 
 	return c.fused(segments)
 }
 
-// coreSizes are the sizes that may determine whether the fused core is correct, and fast.
+// coreSizes holds the sizes on which the correctness and speed of the fused core may depend.
 type coreSizes struct {
 	group, size, context int
 	documents            bool

@@ -8,7 +8,7 @@ import (
 )
 
 // attentionQuantized is [attend] with operands quantized as in cached decoding ([attentionCached]).
-// It consists of steps with a gradient each, so that quantizers may define any gradient.
+// Each step has a gradient of its own, so that quantizers may define any gradient.
 func attentionQuantized(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayers, sites blockSites,
 	q ActivationQuantizer) *graph.Node {
 	query, key, value := r.operands(x, w, norms, r.tables)

@@ -53,7 +53,7 @@ func (m *transformer) Decode(params []*graph.Node, piece Piece, caches []*graph.
 	return linear(graph.Reshape(last, batch, m.Width), m.head(params)), next
 }
 
-// cached is the state that attention needs to add a piece to caches.
+// cached is the state with which attention adds a piece to caches.
 type cached struct {
 	start        *graph.Node
 	tables       rotationTables // [1, n, 1, size/2]
@@ -69,14 +69,14 @@ func (m *transformer) newCached(piece Piece, length int) *cached {
 		graph.BroadcastToDims(piece.Start, batch, n, length))
 	key := graph.Iota(g, shapes.Make(dtypes.Int32, batch, n, length), 2)
 	first := graph.BroadcastToDims(graph.Reshape(piece.First, batch, 1, 1), batch, n, length)
-	// Padding sees itself, because a softmax over nothing is NaN.
+	// Padding attends to itself, because a softmax over no keys is NaN.
 	seen := graph.LogicalOr(graph.Equal(key, position),
 		graph.LogicalAnd(graph.LessOrEqual(key, position), graph.GreaterOrEqual(key, first)))
 	shown, hidden := graph.Scalar(g, dtypes.Float32, 0), graph.Scalar(g, dtypes.Float32, math.Inf(-1))
 	inside := graph.Reshape(graph.GreaterOrEqual(graph.Slice(position, graph.AxisRange(),
 		graph.AxisRange(), graph.AxisElem(0)),
 		graph.Slice(first, graph.AxisRange(), graph.AxisRange(), graph.AxisElem(0))), batch, n)
-	// The rotations at the piece's positions, from tables of all positions.
+	// The tables for the piece's positions are rows of the tables for all positions.
 	positions := graph.Add(graph.Iota(g, shapes.Make(dtypes.Int32, n, 1), 0),
 		graph.BroadcastToDims(piece.Start, n, 1))
 	return &cached{
@@ -108,7 +108,7 @@ func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayers, 
 }
 
 // appendTo writes keys or values [batch, n, key heads, size] to a cache, rounded as operands of
-// products: package decode, which reads them too, expects it.
+// products, as package decode, which also reads caches, expects.
 func (c *cached) appendTo(cache, x *graph.Node) *graph.Node {
 	zero := graph.ScalarZero(cache.Graph(), dtypes.Int32)
 	return graph.DynamicUpdateSlice(cache, engine.Rounded(graph.TransposeAllAxes(x, 0, 2, 1, 3)),
@@ -124,8 +124,8 @@ type Scored struct {
 
 	// Positions and Parts, int32 [batch, length], are nil if each row is one sequence. Otherwise a
 	// row is a context, which is part 0, and several continuations of it, each of which is a
-	// separate part: a token sees the context and the earlier tokens of its part, and its position
-	// is counted in that sequence.
+	// separate part: a token attends to the context and the earlier tokens of its part, and its
+	// position is counted in that sequence.
 	Positions, Parts *graph.Node
 }
 

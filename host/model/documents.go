@@ -90,7 +90,7 @@ func ScaleWeights(batch []int32, context int, factor float64) {
 	}
 }
 
-// sequences are the parts of a batch that a graph reads.
+// sequences holds the parts of a batch.
 type sequences struct {
 	tokens   *graph.Node // [batch, context+1]
 	segments *graph.Node // [batch, context] of the inputs, nil: each row is one document
@@ -126,7 +126,8 @@ func (q ActivationQuantizer) zeroPadding(segments *graph.Node) ActivationQuantiz
 	}
 }
 
-// sameDocument returns whether query and key are in the same document, [batch, queries, keys].
+// sameDocument reports for each query and key whether they are in the same document, [batch,
+// queries, keys].
 func sameDocument(segments *graph.Node) *graph.Node {
 	return graph.Equal(graph.InsertAxes(segments, 2), graph.InsertAxes(segments, 1))
 }

@@ -59,9 +59,9 @@ func maskedLosses(logits, targets *graph.Node) (losses, logTotal *graph.Node) {
 	return graph.Sub(logTotal, chosen), logTotal
 }
 
-// logitsGradient returns the gradient with respect to the logits, given that with respect to the
-// losses, [tokens, 1]. It is rounded as a whole, so that it vanishes where the prediction is
-// certain.
+// logitsGradient returns the gradient with respect to the logits, given the gradient with respect
+// to the losses, [tokens, 1]. It is rounded only as a whole, so that it is zero where the
+// prediction is certain.
 func logitsGradient(logits, logTotal, targets, dLosses *graph.Node) *graph.Node {
 	probabilities := graph.Exp(graph.Sub(logits, logTotal))
 	d := graph.Where(isTarget(logits, targets), graph.AddScalar(probabilities, -1), probabilities)
@@ -76,7 +76,7 @@ func isTarget(logits, targets *graph.Node) *graph.Node {
 }
 
 // clampIDs clamps ids to the vocabulary, because the lookup of an id outside it is undefined: on
-// the CPU it ends the process. [transformer.weightLosses] makes the mistake visible.
+// the CPU it ends the process. [transformer.weightLosses] then makes all losses NaN.
 func clampIDs(ids *graph.Node, vocabulary int) *graph.Node {
 	return graph.ClipScalar(ids, 0, float64(vocabulary-1))
 }
@@ -101,7 +101,7 @@ func (m *transformer) meanLoss(in sequences, h, head, targets *graph.Node) *grap
 	})
 }
 
-// factors returns the factors of the tokens' losses in their mean, [tokens, 1].
+// factors returns the factor of each loss in the mean of the losses, [tokens, 1].
 func (m *transformer) factors(in sequences, h *graph.Node) *graph.Node {
 	tokens := h.Shape().Dim(0)
 	factors := graph.BroadcastToDims(graph.Const(h.Graph(), float32(1/float64(tokens))), tokens, 1)

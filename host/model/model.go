@@ -64,8 +64,7 @@ type Language interface {
 		d Distillation) Distilled
 
 	// SampledLoss is Loss with targets sampled from the predictions, instead of the targets of the
-	// batch. key, uint32 [2], is the random key. A sampled target has the weight of the one it
-	// replaces.
+	// batch, with the same weights. key, uint32 [2], is the random key.
 	SampledLoss(params []*graph.Node, batch, key *graph.Node, q ActivationQuantizer) *graph.Node
 
 	// Labels returns the effective number of targets in the mean loss of batches: (Σw)²/Σw² for
@@ -127,7 +126,7 @@ type Options struct {
 // computation.
 type Sites struct {
 	Keys, Values, Queries bool // operands of attention
-	// the input of the head, and its weight; if tied, the embedding is quantized in its lookup, too
+	// the input of the head, and its weight; a tied weight is also quantized as embedding
 	Head bool
 }
 

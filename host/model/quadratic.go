@@ -104,8 +104,8 @@ func (m *Quadratic) Loss(params []*graph.Node, batch *graph.Node,
 	return graph.ReduceAllMean(m.Losses(params, batch, q))
 }
 
-// Distance returns the length of x − x* in the norm of A, √((x−x*)ᵀA(x−x*)), for x by
-// rows.
+// Distance returns the length of x − x* in the norm of A, √((x−x*)ᵀA(x−x*)), for x in
+// row-major order.
 func (m *Quadratic) Distance(x []float32) float64 {
 	n := m.settings.Dimension
 	total := 0.0

@@ -20,9 +20,9 @@ const (
 // Message is one turn of a conversation.
 type Message struct {
 	Role, Content string
-	// Context marks a message of the assistant that has no loss.
+	// Context excludes a message of the assistant from the loss.
 	Context bool
-	// fields are the message's keys, including its own ones, for templates.
+	// fields holds all keys of the message, for templates.
 	fields *jinja.Dict
 }
 
@@ -116,7 +116,7 @@ func ParseRow(row []byte) (c Conversation, ignored []string, err error) {
 	return c, append(ignored, ofMessages...), nil
 }
 
-// empty reports whether an optional value is empty. A string may contain it as JSON.
+// empty reports whether an optional value is empty. A string may hold the value as JSON.
 func empty(value any) bool {
 	switch v := value.(type) {
 	case nil:

@@ -94,8 +94,8 @@ const (
 
 func (d *Dropped) Error() string { return string(d.Reason) }
 
-// asDropped converts an error that a template raised by raise_exception to a Dropped; others are
-// unchanged.
+// asDropped converts an error that a template raised by raise_exception to a Dropped. It returns
+// other errors unchanged.
 func asDropped(err error) error {
 	e, ok := errors.AsType[*jinja.Error](err)
 	if !ok || !e.Raised {

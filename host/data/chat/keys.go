@@ -17,8 +17,8 @@ import (
 type keyTable struct {
 	used    []string          // by [ParseRow]
 	refused map[string]string // change the loss in an unsupported way: the reason
-	// flags must be true or 1 if they are booleans: otherwise the row or message is not to be
-	// learned, which is an error with this reason.
+	// flags lists keys by which a row or message can be excluded from the loss: a boolean other than
+	// true, or a number other than 1, is an error with this reason.
 	flags map[string]string
 }
 

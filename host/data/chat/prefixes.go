@@ -69,7 +69,7 @@ type turn struct {
 
 // turn finds an assistant turn. It begins after its generation prompt, if the template has one and
 // the text begins with it. Otherwise it begins where the text first differs from the text rendered
-// with another answer: what precedes is the header of the turn or a default system prompt.
+// with another answer: the text before is the header of the turn or a default system prompt.
 func (p *prefixes) turn(i int) (t turn, err error) {
 	t = turn{message: i, printed: -1}
 	var with, without rendered // rendered with and without the generation prompt
@@ -187,7 +187,7 @@ func (p *prefixes) end(t turn) (int, error) {
 	return t.printed, nil
 }
 
-// refused reports whether a template rejects messages that are not in the data.
+// refused reports whether err means that a template rejected messages that [prefixes] made up.
 func refused(err error) bool {
 	_, dropped := errors.AsType[*Dropped](err)
 	e, ok := errors.AsType[*jinja.Error](err)

@@ -81,7 +81,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (m *Manifest, err error) {
 	if p.encoder, err = NewEncoder(t, tok, o.TrainOn); err != nil {
 		return nil, err
 	}
-	// Thus a run that copies these files from the dataset has everything for chats.
+	// A run copies these files from the dataset, and then has all that chats need.
 	config, err := t.tokenizerConfig(added)
 	if err != nil {
 		return nil, err
@@ -291,7 +291,8 @@ type Counts struct {
 // Divided is the overhead of templates that render earlier turns differently when others follow.
 type Divided struct {
 	Conversations int64 `json:"conversations"`
-	// Documents and Tokens count those beyond the longest document of each of these conversations.
+	// Documents and Tokens count the documents, and their tokens, besides the longest document of each
+	// of these conversations.
 	Documents int64 `json:"more_documents"`
 	Tokens    int64 `json:"more_tokens"`
 }

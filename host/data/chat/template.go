@@ -59,10 +59,10 @@ func BuiltIn() []string {
 }
 
 // OpenTemplate returns the template that spec names: a built-in one ("tulu", "chatml", "llama3"),
-// the path of a file, or, if spec is empty, the model's own: chat_template.jinja beside the
-// tokenizer, or else chat_template in tokenizer_config.json. folder is the directory of the
-// tokenizer, or the path of its tokenizer.json; its tokenizer_config.json names the special tokens.
-// addsBOS reports that the tokenizer puts the BOS token before every text.
+// the path of a file, or, if spec is empty, the model's own: chat_template.jinja in the tokenizer's
+// folder, or else chat_template in tokenizer_config.json. folder is the directory of the tokenizer,
+// or the path of its tokenizer.json; its tokenizer_config.json names the special tokens. addsBOS
+// reports that the tokenizer puts the BOS token before every text.
 //
 // Built-in templates begin with the BOS token if and only if addsBOS is set, because a model that
 // was trained with it should always get it. Other templates are not changed.
@@ -117,8 +117,8 @@ func OpenTemplate(spec, folder string, addsBOS bool) (*Template, error) {
 
 const byteOrderMark = "\ufeff"
 
-// newTemplate returns the template among a tokenizer's files, by name, which are in dir. Its source
-// is empty if the files have none.
+// newTemplate returns the chat template in files, the contents of a tokenizer's files by name. dir
+// is their folder. Its source is empty if the files have none.
 func newTemplate(files map[string][]byte, dir string) (*Template, error) {
 	t := &Template{Name: filepath.Join(dir, tokenizer.TemplateFile)}
 	source, ok := files[tokenizer.TemplateFile]
@@ -203,8 +203,8 @@ type Ending struct {
 	Text  string // "" if Token is set, or if the ending is unknown
 }
 
-// Ending renders a question and a reply after the conversation before, and returns what the
-// template prints after the reply. It is unknown if the template changes the text of replies.
+// Ending renders the conversation before, a question and a reply, and returns the template's output
+// after the reply. It is unknown if the template changes the text of replies.
 func (t *Template) Ending(tok tokenizer.Tokenizer, before Conversation) (Ending, error) {
 	none := Ending{Token: tokenizer.NoToken}
 	const question, reply = "question", "reply"
@@ -262,9 +262,9 @@ func (t *SpecialTokens) byKey() map[string]*string {
 	return map[string]*string{"bos_token": &t.BOS, "eos_token": &t.EOS, "pad_token": &t.Pad}
 }
 
-// tokenizerConfig returns the tokenizer_config.json of a dataset: the model's with the tokens of
-// the template, and without a template, which is in a separate file. Added tokens are appended to
-// its list of them, if it has one.
+// tokenizerConfig returns the tokenizer_config.json of a dataset: the model's file with the special
+// tokens of the template, and without the template, which is in a separate file. Added tokens are
+// appended to the list of added tokens, if the file has one.
 func (t *Template) tokenizerConfig(added []AddedToken) (map[string]any, error) {
 	out := map[string]any{}
 	for key, value := range t.config {

@@ -65,9 +65,9 @@ func TestConversationsMistakes(t *testing.T) {
 		loss []bool
 		want string
 	}{
-		{nil, nil, "0 tokens without one to learn"},
-		{[]int32{1}, []bool{true}, "1 tokens without one to learn"},
-		{[]int32{1, 2}, []bool{true, false}, "2 tokens without one to learn"},
+		{nil, nil, "0 tokens without loss"},
+		{[]int32{1}, []bool{true}, "1 tokens without loss"},
+		{[]int32{1, 2}, []bool{true, false}, "2 tokens without loss"},
 		{[]int32{1, 2}, []bool{true}, "2 tokens with a mask of 1"},
 		{[]int32{1, 1000}, []bool{false, true}, "token id 1000 is not in the vocabulary"},
 		{[]int32{-1, 1}, []bool{false, true}, "token id -1 is not in the vocabulary"},

@@ -62,7 +62,7 @@ type content interface {
 }
 
 // Open opens the token files at paths, to be read one after another as if they were one. A path may
-// be a pattern ("train-*.tokens") for its matches in the order of their names. Each header is
+// be a pattern ("train-*.tokens"), which selects the matching files sorted by name. Each header is
 // checked against the length of its file. The error for a file that is damaged or not a token file
 // is a [*FormatError].
 func Open(paths ...string) (*File, error) {
@@ -190,8 +190,8 @@ func (f *File) Paths() []string {
 	return paths
 }
 
-// Header returns the file's header. For several files the counts are summed, and the hash is that
-// of the files' hashes, each in hexadecimal and followed by a line feed.
+// Header returns the file's header. For several files the counts are summed, and the hash is
+// computed from the files' hashes, each in hexadecimal and followed by a line feed.
 func (f *File) Header() Header { return f.header }
 
 // Tokenizer returns the description of the tokenizer that made the tokens.
@@ -309,7 +309,7 @@ func (f *File) readIndex() error {
 		length := int64(binary.LittleEndian.Uint32(raw[i*entrySize:]))
 		first := binary.LittleEndian.Uint32(raw[i*entrySize+4:])
 		if first < 1 || int64(first) >= length {
-			return changed(p.path, "document %d has %d tokens, of which the first to learn is %d",
+			return changed(p.path, "document %d has %d tokens, of which the first with loss is %d",
 				i, length, first)
 		}
 		f.index.starts[i+1], f.index.firsts[i] = f.index.starts[i]+length, first
@@ -375,12 +375,12 @@ func (f *File) verifyIndex() error {
 			}
 		}
 		if want := int(f.index.firsts[i]); first != want {
-			return changed(f.Path(), "document %d: the first token to learn is %d, the index says %d",
+			return changed(f.Path(), "document %d: the first token with loss is %d, the index says %d",
 				i, first, want)
 		}
 	}
 	if total != f.header.Learned {
-		return changed(f.Path(), "%d tokens are to be learned, the header says %d",
+		return changed(f.Path(), "%d tokens have loss, the header says %d",
 			total, f.header.Learned)
 	}
 	return nil

@@ -120,11 +120,11 @@ func (h *Header) encode() ([]byte, error) {
 	return block, nil
 }
 
-// parseHeader parses the header from the first bytes of a file of size bytes, and checks it against
-// that size. Its errors are the problem of a FormatError.
+// parseHeader parses the header from block, the first bytes of a file of size bytes, and checks it
+// against that size. Its errors become the Problem of a [FormatError].
 func parseHeader(block []byte, size int64) (h Header, err error) {
 	if len(block) < headerSize || size < headerSize {
-		return h, fmt.Errorf("%d bytes long, a header alone has %d", size, headerSize)
+		return h, fmt.Errorf("%d bytes long, a header has %d", size, headerSize)
 	}
 	if begin := string(block[:len(magic)]); begin != magic {
 		return h, fmt.Errorf("begins with %q, want %q: this is not a token file", begin, magic)

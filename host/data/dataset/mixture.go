@@ -126,7 +126,7 @@ func shares(weights []float64, n int64) ([]int64, error) {
 // BatchLen returns the number of ids in a batch, Batch × (Context+1).
 func (m *Mixture) BatchLen() int { return m.config.Batch * (m.config.Context + 1) }
 
-// At fills dst, shaped [Batch, Context+1], with batch index, from 0.
+// At fills dst, shaped [Batch, Context+1], with the batch of that index, which begins at 0.
 func (m *Mixture) At(index int64, dst []int32) error {
 	width := m.config.Context + 1
 	for row := range m.config.Batch {

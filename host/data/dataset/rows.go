@@ -11,14 +11,14 @@ import (
 
 // RowsConfig configures the packing and the order of documents in [Rows].
 type RowsConfig struct {
-	// Length is the number of tokens in a row. Longer documents are truncated; those that then have
-	// no loss are left out.
+	// Length is the number of tokens in a row. Longer documents are truncated; documents without loss
+	// in the rest are left out.
 	Length int
 	// Batch is the number of rows in a batch.
 	Batch int
 	// Epochs is the number of passes over the documents.
 	Epochs int
-	// Packing is the way in which documents are packed into rows.
+	// Packing selects how documents are packed into rows.
 	Packing Packing
 	// Seed determines the order of the documents; epoch k uses Seed + k.
 	Seed uint64
@@ -164,7 +164,7 @@ type Packing string
 const (
 	// FirstFit puts each document, in order, into the first row with enough free positions.
 	FirstFit Packing = "first_fit"
-	// NoPacking gives every document a row of its own.
+	// NoPacking puts every document in a separate row.
 	NoPacking Packing = "none"
 )
 
@@ -177,8 +177,8 @@ func (p Packing) pack(documents []uint32, tokens func(document uint32) int, leng
 		}
 		return rows
 	}
-	// The free positions of each row, as a tree of maxima: node i has the children 2i and 2i+1, and
-	// the first row with enough of them is found in logarithmic time.
+	// free is a tree of the maximal number of free positions in ranges of rows: node i has the
+	// children 2i and 2i+1. The first row with enough free positions is found in logarithmic time.
 	leaves := 1
 	for leaves < len(documents) {
 		leaves *= 2

@@ -81,7 +81,7 @@ func (w *Writer) WriteDocument(ids []int32, learned []bool) error {
 	first := 1 + slices.Index(learned[min(1, len(learned)):], true)
 	switch {
 	case first == 0:
-		return w.failed(fmt.Errorf("a document of %d tokens without one to learn", len(ids)))
+		return w.failed(fmt.Errorf("a document of %d tokens without loss", len(ids)))
 	case len(ids) > math.MaxInt32 || w.header.Documents == math.MaxUint32:
 		return w.failed(errors.New("too many documents, or too long ones"))
 	}

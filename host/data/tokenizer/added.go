@@ -20,7 +20,8 @@ type addedToken struct {
 	Special    bool   `json:"special"`
 }
 
-// addedSet finds the leftmost added token in a text; the longest one if several match.
+// addedSet finds the leftmost added token in a text, and of several tokens at one position the
+// longest.
 type addedSet struct {
 	byFirst [256][]addedToken
 	empty   bool

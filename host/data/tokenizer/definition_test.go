@@ -73,7 +73,7 @@ func TestUnsupported(t *testing.T) {
 		"no text":         {"post_processor", template(`{"SpecialToken":{"id":"a"}}`), "the text A"},
 		"two templates": {"post_processor", `{"type":"Sequence","processors":[` + template(`{"SpecialToken":{"id":"a"}},{"Sequence":{"id":"A"}}`) + "," +
 			template(`{"Sequence":{"id":"A"}},{"SpecialToken":{"id":"b"}}`) + `]}`, "several parts add tokens"},
-		"decoder regex": {"decoder", `{"type":"Replace","pattern":{"Regex":"_"},"content":" "}`, "Replace of anything but"},
+		"decoder regex": {"decoder", `{"type":"Replace","pattern":{"Regex":"_"},"content":" "}`, "Replace of other characters"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

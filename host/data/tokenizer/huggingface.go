@@ -113,7 +113,7 @@ func newHuggingFace(data, config []byte) (*HuggingFace, error) {
 		return nil, err
 	}
 	t.info.SHA256 = hash(data)
-	return t, t.setMarkers(def.PostProcessor, config)
+	return t, t.findBoundaries(def.PostProcessor, config)
 }
 
 // Normal converts text to NFC if that is all that the tokenizer's normalizer does; otherwise text

@@ -10,8 +10,8 @@ import (
 )
 
 // Learner trains a tokenizer on texts: byte-level BPE (Sennrich et al., 2016; Radford et al., 2019)
-// that splits words as Llama 3 does. Its tokens are first the 256 bytes, then those merged from two
-// tokens, the most frequent pair first, then special tokens.
+// that splits words as Llama 3 does. Its tokens are first the 256 bytes, then tokens merged from
+// the most frequent pairs, then special tokens.
 type Learner struct {
 	pre   *preTokenizer
 	words map[string]int // number of occurrences
@@ -45,8 +45,7 @@ var Specials = []string{
 }
 
 // Definition returns the tokenizer.json of a tokenizer with the given number of tokens,
-// or fewer if the texts have no more pairs. The same texts give the same bytes, in
-// whatever order they were added.
+// or fewer if the texts have no more pairs. The bytes do not depend on the order of the texts.
 func (l *Learner) Definition(tokens int) ([]byte, error) {
 	least := 256 + len(Specials)
 	if tokens < least {

@@ -59,7 +59,7 @@ func (n normalizer) composesOnly() bool {
 	return !slices.ContainsFunc(n, func(s step) bool { return s.Type != "NFC" })
 }
 
-// step is a normalizer or a pre-tokenizer: the union of the supported ones.
+// step has the fields of all supported normalizers and pre-tokenizers.
 type step struct {
 	Type             string            `json:"type"`
 	Normalizers      []json.RawMessage `json:"normalizers"`

@@ -15,7 +15,7 @@ type preTokenizer struct {
 	metaspace   *metaspace
 }
 
-// metaspace writes spaces as "▁".
+// metaspace replaces spaces by "▁".
 type metaspace struct {
 	scheme string // the texts that get a "▁" in front: always, first (of the input) or never
 	split  bool   // a word begins at each "▁"

@@ -18,11 +18,11 @@ type wordPattern struct {
 	next func(s *scanner, text string, at int) int
 }
 
-// The built-in pattern of ByteLevel (GPT-2, Radford et al. 2019).
+// byteLevelPattern is the built-in pattern of ByteLevel (GPT-2, Radford et al. 2019).
 const byteLevelPattern = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|` +
 	` ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 
-// wordPatterns maps regular expressions to these patterns.
+// wordPatterns maps regular expressions to the functions that match them.
 var wordPatterns = map[string]wordPattern{
 	byteLevelPattern: {next: (*scanner).nextGPT2},
 	PatternGPT4:      {digits: 3, next: (*scanner).nextGPT4},
@@ -152,7 +152,7 @@ func contraction(text string, at int, anyCase bool) int {
 	return 0
 }
 
-// class is a character class that the patterns distinguish. Every character has one.
+// class is a character class of the patterns. Every character is in one class.
 type class uint8
 
 const (

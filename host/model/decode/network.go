@@ -2,8 +2,8 @@
 // token of a few sequences needs little arithmetic, but reads all weights. Here all cores together
 // read each weight once, in memory order, and read and write nothing else of that size.
 //
-// [model.Language.Decode] defines the results. It is used for prefilling prompts, and for
-// everything on other devices. Both use the same KV caches, and tests compare the two.
+// [model.Language.Decode] defines the results. It is used to prefill prompts, and for all decoding
+// on other devices. Both use the same KV caches, and tests compare the two.
 package decode
 
 import (
@@ -33,7 +33,7 @@ type Network struct {
 	cos, sin []float32                       // [positions, size/2], for the positions used so far
 }
 
-// block holds the parameters of a block. Those that its architecture does not have are nil.
+// block holds the parameters of a block; parameters that the architecture does not have are nil.
 type block struct {
 	prefix             string // of the names of sites
 	attentionNorm      []float32
@@ -43,7 +43,7 @@ type block struct {
 	w1, w2, down       matrix
 }
 
-// matrix is a weight [out, in], stored in half the memory if that is lossless.
+// matrix is a weight [out, in], stored in bfloat16 if that is lossless.
 type matrix struct {
 	full   linalg.MatrixOf[float32]
 	halves linalg.Halves
@@ -141,9 +141,9 @@ func (n *Network) convert(halve bool) {
 	})
 }
 
-// eachRows calls do in parallel with ranges of rows of w that together are all of them. A range is
-// large enough to be read from memory at full speed, and small enough that all goroutines finish at
-// about the same time.
+// eachRows calls do in parallel with ranges of rows that cover w. A range is large enough to be
+// read from memory at full speed, and small enough that all goroutines finish at about the same
+// time.
 func (n *Network) eachRows(w matrix, do func(from, to int)) {
 	const elements = 1 << 14
 	rows := max(1, elements/max(1, w.full.Cols)/8) * 8

@@ -128,7 +128,7 @@ func (r *step) linear(y, x linalg.MatrixOf[float32], w matrix) {
 	r.eachRows(w, func(from, to int) { w.times(y, x, from, to) })
 }
 
-// roundOperand rounds the operand of a weight, if products with it are rounded.
+// roundOperand rounds x if products with w are rounded.
 func (r *step) roundOperand(x linalg.MatrixOf[float32], w matrix) {
 	if w.rounds {
 		loops.RoundToBFloat16(x.Data, x.Data)
@@ -259,8 +259,8 @@ func (n *Network) normalizeRow(y, x, gain []float32) {
 	}
 }
 
-// rotate rotates the points of a head by the angles of a position, and puts all first coordinates
-// before all second ones. scratch is as long as the head.
+// rotate rotates the pairs of features of a head by the angles of a position, and brings them to
+// half-split order. scratch is as long as the head.
 func (n *Network) rotate(head, scratch []float32, position int) {
 	half := len(head) / 2
 	cos, sin := n.cos[position*half:][:half], n.sin[position*half:][:half]

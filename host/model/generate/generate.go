@@ -30,7 +30,7 @@ type Options struct {
 type Model interface {
 	// Context returns the maximal number of tokens that the model reads.
 	Context() int
-	// Begin reads prompts. It returns the logits of the token after each, as one row of the
+	// Begin reads prompts. It returns the logits for the next token of each, as one row of the
 	// vocabulary per prompt, and the Sequences with which to continue them, up to length tokens
 	// including the prompt.
 	Begin(prompts [][]int32, length int) (Sequences, []float32, error)
@@ -134,7 +134,7 @@ func (c *continuation) advance(emit func(i int, token int32) error) error {
 }
 
 // read makes the model read the last token of each sequence, or on the first call or when the
-// context is full, as many last tokens as it may see. A finished sequence is continued with its
+// context is full, as many of the last tokens as fit. A finished sequence is continued with its
 // last token, whose logits are ignored.
 func (c *continuation) read() ([]float32, error) {
 	context := c.m.Context()

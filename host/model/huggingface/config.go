@@ -13,8 +13,7 @@ import (
 // Config is the description of a model by config.json, in cage's terms.
 type Config struct {
 	Architecture string // as named in the file
-	// Settings are the model's settings. Their Context is 0: the checkpoint does not determine the
-	// context of its use.
+	// Settings are the model's settings. Context is 0, because a checkpoint does not determine it.
 	Settings     architecture.Settings
 	MaxPositions int // largest number of tokens in a sequence
 	Window       int // sliding window of attention, in tokens; 0: unlimited
@@ -63,7 +62,7 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	c := &Config{Architecture: f.architecture}
 	c.Settings.Kind = f.kind
 	s := &c.Settings
-	// Nothing is guessed: keys that transformers would take from its class defaults are required.
+	// Keys for which transformers has defaults in its classes are required here.
 	s.Width = k.required("hidden_size", maxWidth)
 	s.Layers = k.required("num_hidden_layers", maxLayers)
 	s.Heads = k.required("num_attention_heads", maxHeads)
@@ -87,7 +86,7 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 		s.Head = "tied"
 	}
 	k.rope(s)
-	// These would change the network, and are not supported.
+	// Other values of these keys would change the network, and are not supported.
 	only(k, "hidden_act", "silu")
 	only(k, "attention_bias", false)
 	only(k, "mlp_bias", false)

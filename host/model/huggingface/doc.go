@@ -8,5 +8,5 @@
 // keys and tensors are errors, and all problems are reported at once ([Error], [Report]).
 //
 // Weights are read one parameter at a time, so that a checkpoint is never in memory as a whole.
-// Tokenizers are the task of host/data/tokenizer.
+// Tokenizers are read by host/data/tokenizer.
 package huggingface

@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// A family is a kind of models by its names on the Hugging Face Hub.
+// A family describes how a kind of models is named in Hugging Face checkpoints.
 type family struct {
 	architecture, modelType string // in config.json
 	kind                    string // of model.Settings
@@ -77,8 +77,7 @@ var commonTensors = table{
 var llamaFamily = family{architecture: "LlamaForCausalLM", modelType: "llama",
 	kind: architecture.KindLlama, tensors: llamaTensors}
 
-// mistralFamily are the models of Mistral AI that equal Llamas unless sequences are longer than
-// their sliding window.
+// mistralFamily is Mistral: a Llama, unless sequences are longer than its sliding window.
 var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistral",
 	kind: architecture.KindLlama, tensors: llamaTensors,
 	window: func(k *keys) int {
@@ -88,7 +87,8 @@ var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistr
 		return k.size("sliding_window", maxPositions)
 	}}
 
-// llamaTensors: post_attention_layernorm is the norm before the feed-forward layer.
+// llamaTensors has the tensors of Llama, whose post_attention_layernorm is the norm before the
+// feed-forward layer.
 var llamaTensors = commonTensors.merged(table{
 	"layers.*.attn_norm": {plainSource("model.layers.*.input_layernorm.weight")},
 	"layers.*.mlp_norm":  {plainSource("model.layers.*.post_attention_layernorm.weight")},
@@ -105,8 +105,8 @@ var olmo2Family = family{architecture: "Olmo2ForCausalLM", modelType: "olmo2",
 		"layers.*.mlp_norm":    {plainSource("model.layers.*.post_feedforward_layernorm.weight")},
 	})}
 
-// qwen3Family are the dense Qwen3 models: Llamas that normalize each head of queries and keys, and
-// have an independent head size.
+// qwen3Family is dense Qwen3: a Llama that normalizes each head of queries and keys, and has an
+// independent head size.
 var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3",
 	kind: architecture.KindQwen3, freeHeads: true,
 	window: func(k *keys) int { // it applies only if it is enabled

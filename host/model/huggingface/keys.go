@@ -111,8 +111,8 @@ func only[T comparable](k *keys, key string, value T) {
 	}
 }
 
-// ids reads a token id or a list of them, all below vocab. A negative id, which some files use for
-// none, is dropped.
+// ids reads a token id or a list of them, all below vocab. A negative id, which means none in some
+// files, is dropped.
 func (k *keys) ids(key string, vocab int) (list []int32) {
 	const want = "a token id, or a list of token ids, below vocab_size"
 	if !k.has(key) {
@@ -179,7 +179,7 @@ func (k *keys) rope(s *architecture.Settings) {
 	}
 }
 
-// scaling is the stretching of wavelengths, by the rule of Llama 3; zeros: none.
+// scaling holds the parameters of RoPE scaling by the rule of Llama 3; zeros mean none.
 type scaling struct {
 	factor, low, high float64
 	original          int

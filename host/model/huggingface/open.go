@@ -51,8 +51,8 @@ func IsCheckpoint(dir vfs.Path) bool {
 // repository matches the name of a repository of the Hugging Face Hub.
 var repository = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
 
-// Hint returns the end of an error message about a path without a checkpoint: a remedy if it is the
-// name of a repository, or a file; "" in all other cases.
+// Hint returns the end of an error message about a path without a checkpoint: what to do if it is a
+// file, or the name of a repository; otherwise "".
 func Hint(path string) string {
 	info, err := os.Stat(path)
 	_, noParent := os.Stat(filepath.Dir(path))
@@ -133,7 +133,7 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 	return c, nil
 }
 
-// matchTensors compares the tensors with those that the model needs.
+// matchTensors compares the tensors of the files with the tensors that the model needs.
 func (c *Checkpoint) matchTensors() (faults []string, err error) {
 	i := slices.IndexFunc(families,
 		func(f family) bool { return f.architecture == c.Config.Architecture })

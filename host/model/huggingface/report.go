@@ -39,7 +39,7 @@ type Mismatch struct {
 // copy of the embedding.
 const headTensor = "lm_head.weight"
 
-// ignoredSuffix is the suffix of tensor names in old files whose content follows from the
+// ignoredSuffix is the suffix of the names of tensors in old files that follow from the
 // configuration.
 const ignoredSuffix = "rotary_emb.inv_freq"
 

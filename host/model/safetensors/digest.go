@@ -11,8 +11,8 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// Write adds digests to the metadata of a file, all of them SHA-256 in hexadecimal, and
-// the reader checks them. A program that changes such a file must remove these entries.
+// Write adds digests to the metadata of a file, all of them SHA-256 in hexadecimal, which the
+// reader checks. A program that changes such a file must remove these entries.
 const (
 	// TensorDigestsKey is the entry that holds a JSON object with the digest of the data
 	// of each tensor, by its name.

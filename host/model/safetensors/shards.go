@@ -21,13 +21,14 @@ type Shards struct {
 	fileOf map[string]*File // by tensor
 }
 
-// maxIndexSize bounds an index, in bytes, at several times the largest published ones.
+// maxIndexSize bounds an index, in bytes: it is several times the size of the largest published
+// one.
 const maxIndexSize = 50_000_000
 
 // OpenShards opens the checkpoint in a directory: its [SingleName], or else all files that its
-// [IndexName] names. Every tensor must be in the file that the index states, and there must be no
-// others. The error lists all problems. It wraps fs.ErrNotExist if the directory has neither file,
-// and ErrFormat if the content of a file is invalid.
+// [IndexName] names. Every tensor must be in the file that the index states, and the files must
+// have no other tensors. The error lists all problems. It wraps fs.ErrNotExist if the directory has
+// neither file, and ErrFormat if the content of a file is invalid.
 func OpenShards(dir vfs.Path) (*Shards, error) {
 	s := &Shards{files: map[string]*File{}, fileOf: map[string]*File{}}
 	single, err := Open(dir.Join(SingleName))
@@ -156,8 +157,8 @@ func (x index) files() []string {
 	return slices.Compact(slices.Sorted(maps.Values(x.WeightMap)))
 }
 
-// compare returns the faults of a file that the index names: tensors assigned to it that it lacks,
-// and tensors not assigned to it.
+// compare returns the faults of a file that the index names: missing tensors, and tensors that the
+// index assigns to another file or not at all.
 func (x index) compare(name string, assigned []string, f *File) (faults []string) {
 	for _, tensor := range assigned {
 		if _, has := f.index[tensor]; !has {

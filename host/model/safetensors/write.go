@@ -69,7 +69,7 @@ func Write(ctx context.Context, w io.WriterAt, tensors []Tensor, metadata map[st
 		return err
 	}
 	begin := len(head)
-	// A large buffer, so that system calls do not dominate the writing.
+	// The buffer is large, so that system calls take little of the time.
 	data := bufio.NewWriterSize(io.NewOffsetWriter(w, int64(begin)), 1<<20)
 	for _, t := range tensors {
 		d := &digester{ctx: ctx, w: data, sum: digest.New()}
@@ -119,9 +119,9 @@ func (d *digester) Write(data []byte) (int, error) {
 const ShardSize = 5_000_000_000
 
 // WriteShards writes the tensors, in order, into files with at most limit bytes of data each; 0
-// means [ShardSize]. A tensor that is larger gets a file of its own. A single file is called
-// [SingleName]. Several files are numbered, and their index is written last; without the index,
-// they are not a checkpoint. The metadata is in each file.
+// means [ShardSize]. A larger tensor is alone in its file. A single file is called [SingleName].
+// Several files are numbered, and their index is written last; without the index, they are not a
+// checkpoint. The metadata is in each file.
 func WriteShards(ctx context.Context, dir vfs.Path, tensors []Tensor, metadata map[string]string,
 	limit int64) error {
 	if limit <= 0 {

@@ -316,8 +316,8 @@ func mapFilter(c *call, value any) any {
 	return out
 }
 
-// choose returns the elements that pass a test, or those that do not; or it tests an attribute of
-// each. Without a test it checks their truth.
+// choose returns the elements that pass a test, or, unless passes is set, fail it. With ofAttribute
+// it tests an attribute of each element. Without a test it checks the truth.
 func (c *call) choose(value any, ofAttribute, passes bool) any {
 	args := c.positional
 	path := ""
@@ -450,7 +450,7 @@ func (c *call) split(s string, fromRight bool) any {
 	return list
 }
 
-// affix reports whether a string begins, or ends, with a string or with one of a list.
+// affix reports whether has is true for the argument, a string, or for one of a list of strings.
 func (c *call) affix(s string, has func(s, part string) bool) any {
 	candidates, ok := c.args[0].([]any)
 	if !ok {

@@ -48,7 +48,7 @@ func (m *machine) step(line int) {
 	}
 }
 
-// make charges bytes of texts and lists before they are allocated.
+// make counts the bytes of texts and lists against the limit, before they are allocated.
 func (m *machine) make(bytes int) {
 	if bytes < 0 || bytes > m.Bytes {
 		m.fail("the template was stopped: its texts and lists are too large")

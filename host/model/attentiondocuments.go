@@ -30,22 +30,22 @@ func countDocumentFeatures(context int) int {
 }
 
 // separatingCore separates the documents given by segments, [batch, context], with a core that only
-// masks later keys. That core gets heads with [countDocumentFeatures] more features and must not
-// derive the factor of scores from their size.
+// masks later keys. The heads of that core have [countDocumentFeatures] more features, so that it
+// must not derive the scale of scores from their size.
 func separatingCore(segments *graph.Node, core attentionCore) attentionCore {
-	queryMarks, keyMarks := documentFeatures(segments)
-	more := queryMarks.Shape().Dim(3)
+	queryFeatures, keyFeatures := documentFeatures(segments)
+	more := queryFeatures.Shape().Dim(3)
 	return func(query, key, value *graph.Node) (*graph.Node, attentionBack) {
 		size := query.Shape().Dim(3)
 		widened := func(x *graph.Node) *graph.Node { return padFeatures(x, 0, more) }
-		marked := func(x, marks *graph.Node) *graph.Node { // a sum, which compilers fuse with x
-			y := widened(x)
-			return graph.Add(y, graph.BroadcastToDims(padFeatures(marks, size, 0), y.Shape().Dimensions...))
+		extended := func(x, features *graph.Node) *graph.Node { // a sum, which compilers fuse with x
+			y, z := widened(x), padFeatures(features, size, 0)
+			return graph.Add(y, graph.BroadcastToDims(z, y.Shape().Dimensions...))
 		}
 		narrowed := func(x *graph.Node) *graph.Node {
 			return graph.SliceAxis(x, 3, graph.AxisRange(0, size))
 		}
-		mixed, back := core(marked(query, queryMarks), marked(key, keyMarks), widened(value))
+		mixed, back := core(extended(query, queryFeatures), extended(key, keyFeatures), widened(value))
 		return narrowed(mixed), func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
 			dQuery, dKey, dValue := back(widened(dMixed))
 			return narrowed(dQuery), narrowed(dKey), narrowed(dValue)

@@ -9,9 +9,9 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// setMarkers finds the BOS and EOS tokens, as documented at LoadHuggingFace.
-func (t *HuggingFace) setMarkers(postProcessor json.RawMessage, config []byte) error {
-	bos, eos, err := templateMarkers(postProcessor)
+// findBoundaries finds the BOS and EOS tokens, as documented at LoadHuggingFace.
+func (t *HuggingFace) findBoundaries(postProcessor json.RawMessage, config []byte) error {
+	bos, eos, err := templateTokens(postProcessor)
 	if err != nil {
 		return err
 	}
@@ -59,9 +59,9 @@ func (t *HuggingFace) setBoundaries(bos, eos int32) error {
 	return nil
 }
 
-// templateMarkers returns the tokens that a post-processor puts before and after a single text, or
+// templateTokens returns the tokens that a post-processor puts before and after a single text, or
 // NoToken.
-func templateMarkers(section json.RawMessage) (bos, eos int32, err error) {
+func templateTokens(section json.RawMessage) (bos, eos int32, err error) {
 	type part struct {
 		SpecialToken, Sequence *struct {
 			ID string `json:"id"`
@@ -90,7 +90,7 @@ func templateMarkers(section json.RawMessage) (bos, eos int32, err error) {
 		return NoToken, NoToken, nil
 	case "Sequence":
 		for _, section := range def.Processors {
-			before, after, err := templateMarkers(section)
+			before, after, err := templateTokens(section)
 			switch {
 			case err != nil:
 				return NoToken, NoToken, err
