@@ -127,8 +127,8 @@ func (s *spools) put(used *spool) {
 // close closes all spools, which releases the disk space.
 func (s *spools) close() error {
 	var errs []error
-	for _, one := range s.all {
-		errs = append(errs, one.file.Close())
+	for _, spool := range s.all {
+		errs = append(errs, spool.file.Close())
 	}
 	return errors.Join(errs...)
 }

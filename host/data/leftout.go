@@ -77,8 +77,8 @@ func (l leftOut) list() []LeftOut {
 // String describes all files that were left out, for the end of an error; "" if none.
 func (l leftOut) String() string {
 	var parts []string
-	for _, one := range l.list() {
-		parts = append(parts, one.String())
+	for _, files := range l.list() {
+		parts = append(parts, files.String())
 	}
 	if len(parts) == 0 {
 		return ""

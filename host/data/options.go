@@ -154,14 +154,14 @@ func (r *report) add(f *sourceResult) {
 	if !found {
 		*r = slices.Insert(*r, i, Read{Format: format, Compression: compress})
 	}
-	one := &(*r)[i]
-	one.Files++
-	one.Rows += f.rows
-	one.Documents += int64(len(f.documents))
-	one.Bytes += textBytes(f.documents)
-	one.EmptyRows += f.empty
-	one.BadRows += f.bad
-	if one.FirstBad == "" && f.firstBad != nil {
-		one.FirstBad = f.firstBad.Error()
+	read := &(*r)[i]
+	read.Files++
+	read.Rows += f.rows
+	read.Documents += int64(len(f.documents))
+	read.Bytes += textBytes(f.documents)
+	read.EmptyRows += f.empty
+	read.BadRows += f.bad
+	if read.FirstBad == "" && f.firstBad != nil {
+		read.FirstBad = f.firstBad.Error()
 	}
 }

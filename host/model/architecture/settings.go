@@ -33,6 +33,15 @@ var (
 
 const defaultInitStd = 0.02
 
+// Bounds of the sizes of language models.
+const (
+	MaxLayers = 4096
+	MaxWidth  = 1 << 20
+	MaxHeads  = 1 << 16
+	MaxHidden = 1 << 22
+	MaxVocab  = 1 << 24
+)
+
 // maxDimension and maxRows bound the shapes of problems. A is a dense matrix whose eigenvectors are
 // computed.
 const maxDimension, maxRows = 4096, 4096
@@ -95,19 +104,19 @@ func (s *Settings) languageKeys() []schema.Key {
 		{Name: "preset", To: &s.Preset, Is: schema.OneOf(append(PresetNames(Languages...), "")...),
 			For: Languages, Default: "",
 			Doc: "size by name; empty: layers, width, heads and context are given. qwen3 has none"},
-		{Name: "layers", To: &s.Layers, Is: schema.From(1, 4096), For: Languages,
+		{Name: "layers", To: &s.Layers, Is: schema.From(1, MaxLayers), For: Languages,
 			Doc: "transformer blocks"},
-		{Name: "width", To: &s.Width, Is: schema.From(2, 1<<20), For: Languages,
+		{Name: "width", To: &s.Width, Is: schema.From(2, MaxWidth), For: Languages,
 			Doc: "width of the residual stream"},
-		{Name: "heads", To: &s.Heads, Is: schema.From(1, 1<<16), For: Languages,
+		{Name: "heads", To: &s.Heads, Is: schema.From(1, MaxHeads), For: Languages,
 			Doc: "attention heads"},
-		{Name: "kv_heads", To: &s.KVHeads, Is: schema.From(0, 1<<16), For: Languages, Default: 0,
+		{Name: "kv_heads", To: &s.KVHeads, Is: schema.From(0, MaxHeads), For: Languages, Default: 0,
 			Doc: "heads of keys and values, each shared by heads/kv_heads heads of queries; 0: heads"},
-		{Name: "head_size", To: &s.HeadSize, Is: schema.From(0, 1<<16), For: Languages, Default: 0,
+		{Name: "head_size", To: &s.HeadSize, Is: schema.From(0, MaxHeads), For: Languages, Default: 0,
 			Doc: "features of a head, an even number; 0: width/heads"},
-		{Name: "hidden", To: &s.Hidden, Is: schema.From(0, 1<<22), For: Languages, Default: 0,
+		{Name: "hidden", To: &s.Hidden, Is: schema.From(0, MaxHidden), For: Languages, Default: 0,
 			Doc: "feed-forward width; 0: the SwiGLU rule, 8/3 of the width rounded up to a multiple of 256"},
-		{Name: "vocab", To: &s.Vocab, Is: schema.From(0, 1<<24), For: Languages, Default: 0,
+		{Name: "vocab", To: &s.Vocab, Is: schema.From(0, MaxVocab), For: Languages, Default: 0,
 			Doc: "vocabulary size; 0: that of the data"},
 		{Name: "context", To: &s.Context, Is: schema.From(1, 1<<20), For: Languages,
 			Doc: "tokens per sequence"},

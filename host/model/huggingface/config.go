@@ -38,15 +38,8 @@ const (
 	quantizationKey = "quantization_config"
 )
 
-// Bounds of sizes, the same as in the configuration of a run.
-const (
-	maxLayers    = 4096
-	maxWidth     = 1 << 20
-	maxHeads     = 1 << 16
-	maxHidden    = 1 << 22
-	maxVocab     = 1 << 24
-	maxPositions = 1 << 30
-)
+// maxPositions bounds the number of tokens in a sequence.
+const maxPositions = 1 << 30
 
 // defaultPositions is the default of max_position_embeddings, as in transformers.
 const defaultPositions = 2048
@@ -63,13 +56,13 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	c.Settings.Kind = f.kind
 	s := &c.Settings
 	// Keys for which transformers has defaults in its classes are required here.
-	s.Width = k.required("hidden_size", maxWidth)
-	s.Layers = k.required("num_hidden_layers", maxLayers)
-	s.Heads = k.required("num_attention_heads", maxHeads)
-	s.Hidden = k.required("intermediate_size", maxHidden)
-	s.Vocab = k.required(vocabKey, maxVocab)
-	s.KVHeads = cmp.Or(k.size("num_key_value_heads", maxHeads), s.Heads)
-	switch size := k.size("head_dim", maxHeads); { // in most families the other sizes determine it
+	s.Width = k.required("hidden_size", architecture.MaxWidth)
+	s.Layers = k.required("num_hidden_layers", architecture.MaxLayers)
+	s.Heads = k.required("num_attention_heads", architecture.MaxHeads)
+	s.Hidden = k.required("intermediate_size", architecture.MaxHidden)
+	s.Vocab = k.required(vocabKey, architecture.MaxVocab)
+	s.KVHeads = cmp.Or(k.size("num_key_value_heads", architecture.MaxHeads), s.Heads)
+	switch size := k.size("head_dim", architecture.MaxHeads); { // often hidden_size/heads
 	case f.freeHeads && !k.has("head_dim"):
 		k.fault("head_dim", "missing", "an even number")
 	case f.freeHeads:

@@ -81,7 +81,7 @@ var llamaFamily = family{architecture: "LlamaForCausalLM", modelType: "llama",
 var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistral",
 	kind: architecture.KindLlama, tensors: llamaTensors,
 	window: func(k *keys) int {
-		if _, some := k.values["sliding_window"]; !some {
+		if _, exists := k.values["sliding_window"]; !exists {
 			return 4096 // default of transformers
 		}
 		return k.size("sliding_window", maxPositions)

@@ -122,9 +122,9 @@ func (e *Error) Error() string {
 	for i, fault := range list {
 		lines[i] = "\n  " + safetext.Text(fault)
 	}
-	what := "this checkpoint"
+	name := "this checkpoint"
 	if e.Path != "" {
-		what = e.Path
+		name = e.Path
 	}
-	return what + " cannot be used:" + strings.Join(lines, "")
+	return name + " cannot be used:" + strings.Join(lines, "")
 }

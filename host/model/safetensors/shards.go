@@ -167,8 +167,8 @@ func (x index) compare(name string, assigned []string, f *File) (faults []string
 		}
 	}
 	for _, info := range f.header.infos {
-		switch file, some := x.WeightMap[info.Name]; {
-		case !some:
+		switch file, ok := x.WeightMap[info.Name]; {
+		case !ok:
 			faults = append(faults, fmt.Sprintf("%s has the tensor %q, which is not in weight_map", name,
 				info.Name))
 		case file != name:

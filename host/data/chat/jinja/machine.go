@@ -88,12 +88,12 @@ func (m *machine) iteration(body statement, s *scope, element any) flow {
 	}
 	m.inElement = true
 	start := m.out.Len()
-	how := body(m, s)
+	next := body(m, s)
 	m.inElement = false
 	if _, before := m.printed[dict]; !before || m.out.Len() > start {
 		m.printed[dict] = Span{start, m.out.Len()}
 	}
-	return how
+	return next
 }
 
 func (m *machine) parts(value any, n int) []any {
