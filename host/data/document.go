@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// document is a range of a text file. There may be many millions of them.
+// document is a range of a text file. A dataset may have many millions of documents.
 type document struct {
 	start, length int64
 	file          int32 // index among the text files

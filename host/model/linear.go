@@ -83,7 +83,7 @@ func transposedMatMul(a, b *graph.Node) *graph.Node {
 	return engine.DotGeneral(a, []int{0}, nil, b, []int{0}, nil)
 }
 
-// matMul returns a·b. As in all products here, operands are rounded to the precision of the device.
+// matMul returns a·b. As in all products here, operands are rounded to the device's precision.
 func matMul(a, b *graph.Node) *graph.Node {
 	return engine.DotGeneral(a, []int{1}, nil, b, []int{0}, nil)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// rmsNorm returns x·gain/√(mean(x²)+epsilon), the mean being over the last axis of x [tokens,
-// width]; gain is [width] (Zhang and Sennrich, 2019).
+// rmsNorm returns x·gain/√(mean(x²)+epsilon), where the mean is over the last axis of x
+// [tokens, width]; gain is [width] (Zhang and Sennrich, 2019).
 func rmsNorm(x, gain *graph.Node, epsilon float64) *graph.Node {
 	return normOf(x, gain, epsilon, nil)
 }

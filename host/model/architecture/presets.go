@@ -67,7 +67,8 @@ func (p Preset) Parameters() int {
 	return NonEmbedding(p.Settings().Params())
 }
 
-// Values returns the preset's values for absent keys, by full key. An empty preset has none.
+// Values returns the values of absent keys, by full key such as model.layers. An empty preset has
+// none.
 func (p Preset) Values() map[string]any {
 	if p.Name == "" {
 		return nil

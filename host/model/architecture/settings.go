@@ -79,7 +79,7 @@ type Settings struct {
 	// Problems without data. Lists that are nil are random. The point x has Rows rows, which are
 	// independent problems with the same A.
 	Dimension, Rows int
-	// κ(A), if there is no Spectrum: the eigenvalues are log-spaced from 1/κ to 1
+	// κ(A), used without Spectrum: the eigenvalues are log-spaced from 1/κ to 1
 	Condition   float64
 	Spectrum    []float64 // eigenvalues of A
 	Optimum     []float64 // x*, row by row; nil: from N(0, I)
@@ -98,7 +98,7 @@ func (s *Settings) Keys() []schema.Key { return slices.Concat(s.languageKeys(), 
 func (s *Settings) languageKeys() []schema.Key {
 	return []schema.Key{
 		{Name: "kind", To: &s.Kind, Is: schema.OneOf(Kinds...), Default: KindLlama,
-			Doc: "llama: the architecture of the QuEST and CAGE papers; olmo2: norms behind the layers " +
+			Doc: "llama: the architecture of the QuEST and CAGE papers; olmo2: norms after the layers " +
 				"and on queries and keys; qwen3: llama with norms on each head of queries and keys; " +
 				"quadratic, toy: problems without data"},
 		{Name: "preset", To: &s.Preset, Is: schema.OneOf(append(PresetNames(Languages...), "")...),
@@ -127,7 +127,7 @@ func (s *Settings) languageKeys() []schema.Key {
 		{Name: "rope_pairs", To: &s.RopePairs, Is: schema.OneOf(Interleaved, HalfSplit), For: Languages,
 			Derive:  func() any { return families[s.Kind].ropePairs },
 			Derived: `"interleaved"; olmo2, qwen3: "half"`,
-			Doc:     "the two features of a head that are rotated together: neighbours, or of its halves"},
+			Doc:     "the two features of a head that are rotated together: adjacent ones, or one from each half"},
 		{Name: "rope_factor", To: &s.RopeFactor, Is: schema.Between(1, 1e6), For: Languages, Default: 1.0,
 			Doc: "factor by which the long wavelengths of positions grow, as in Llama 3; 1: none"},
 		{Name: "rope_low", To: &s.RopeLow, Is: schema.Above(0, 1e6), For: Languages, Default: 1.0,
@@ -181,8 +181,8 @@ func (s *Settings) problemKeys() []schema.Key {
 	}
 }
 
-// FillIn replaces zeros that mean a default by it, and gives a problem without data the sizes that
-// training needs.
+// FillIn replaces zeros by the defaults that they mean, and sets the sizes of problems without
+// data.
 func (s *Settings) FillIn() {
 	if s.Kind == KindToy {
 		s.Dimension, s.Rows = 1, 1
@@ -198,8 +198,8 @@ func (s *Settings) FillIn() {
 	s.NormEps, s.InitStd = cmp.Or(s.NormEps, f.normEps), cmp.Or(s.InitStd, defaultInitStd)
 }
 
-// FindPreset returns the preset that the settings name, or an empty one if they name none. A preset
-// that the kind of model does not have is a problem.
+// FindPreset returns the preset that the settings name, or an empty one if they name none. It is a
+// problem if the kind of model does not have the preset.
 func (s Settings) FindPreset() (p Preset, problems schema.Problems) {
 	p, ok := LookupPreset(s.Kind, s.Preset)
 	hint := "this kind has no presets: give model.layers, model.width, model.heads and model.context"
@@ -211,7 +211,7 @@ func (s Settings) FindPreset() (p Preset, problems schema.Problems) {
 	return p, problems
 }
 
-// Check reports conflicting keys. It is for settings before FillIn.
+// Check reports conflicting keys. It must be called before FillIn.
 func (s Settings) Check() schema.Problems {
 	switch s.Kind {
 	case KindLlama, KindOLMo2, KindQwen3:
@@ -279,8 +279,8 @@ func (s Settings) checkLists() (out schema.Problems) {
 // two with four times the width.
 func SwiGLUHidden(width int) int { return (8*width/3 + 255) / 256 * 256 }
 
-// Pairing selects the two features of a head that form the coordinates of a point, which the rotary
-// position embedding rotates. Weights are converted between pairings by permuting rows.
+// Pairing selects the pairs of features of a head that the rotary position embedding rotates.
+// Weights are converted between pairings by permuting rows.
 type Pairing string
 
 // The pairings.
@@ -319,8 +319,8 @@ func (s Settings) ByPosition(positions int, f func(float64) float64) []float32 {
 	return values
 }
 
-// RopeFrequencies returns the rotation per position of each pair, θ^(−2i/size) for i = 0 …
-// size/2−1, reduced by RopeFactor's stretching.
+// RopeFrequencies returns the angle per position of each pair of features, θ^(−2i/size) for i =
+// 0 … size/2−1, scaled by RopeFactor.
 func (s Settings) RopeFrequencies() []float64 {
 	frequencies := make([]float64, s.HeadSize/2)
 	for i := range frequencies {
@@ -339,7 +339,7 @@ func (s Settings) RopeFrequencies() []float64 {
 // so that the forward pass need not save them.
 type Recompute string
 
-// The degrees of recomputation, from little to much.
+// The degrees of recomputation, in ascending order.
 const (
 	RecomputeNone      Recompute = "none"
 	RecomputeAttention Recompute = "attention" // queries, keys, values and scores of each layer

@@ -45,23 +45,22 @@ type Batch struct {
 	counts []int // number of targets of each request
 }
 
-// parts are the possible numbers of rows in a batch. All divide [Tokens]'s results.
-var parts = []int{48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1}
+// rowCounts lists the possible numbers of rows in a batch. All divide every result of [Tokens].
+var rowCounts = []int{48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1}
 
-// Tokens returns a batch size in tokens, 3·2ⁿ, of at least least and context tokens.
-func Tokens(context, least int) int {
+// Tokens returns a batch size in tokens, 3·2ⁿ, of at least minimum and context tokens.
+func Tokens(context, minimum int) int {
 	n := 3 * 64
-	for n < max(context, least) {
+	for n < max(context, minimum) {
 		n *= 2
 	}
 	return n
 }
 
 // Batches divides requests into batches of the given number of tokens, which must be a result of
-// [Tokens]. The longest requests come first, so that insufficient memory is noticed at once. A
-// sequence longer than context + 1 tokens, the last of which is only a target, is truncated at the
-// front. If share is set, requests with the same context can become one row, which holds the
-// context once.
+// [Tokens]. The longest requests come first, so that insufficient memory shows at once. A sequence
+// longer than context + 1 tokens, the last of which is only a target, is truncated at the front. If
+// share is set, requests with the same context can become one row, which holds the context once.
 //
 // Equal requests give equal batches, so that interrupted work can be resumed after any batch.
 func Batches(requests []Request, tokens, context int, share bool) ([]Batch, error) {
@@ -75,13 +74,13 @@ func Batches(requests []Request, tokens, context int, share bool) ([]Batch, erro
 	slices.SortStableFunc(list, func(a, b row) int { return cmp.Compare(b.length, a.length) })
 	var batches []Batch
 	for len(list) > 0 {
-		// The largest number of rows that fit with the longest sequence.
-		fit := slices.IndexFunc(parts, func(rows int) bool { return tokens/rows >= list[0].length })
+		// The largest number of rows as long as the longest sequence.
+		fit := slices.IndexFunc(rowCounts, func(rows int) bool { return tokens/rows >= list[0].length })
 		if fit < 0 {
 			return nil, fmt.Errorf("score: a sequence of %d tokens, want at most %d",
 				list[0].length, tokens)
 		}
-		count := parts[fit]
+		count := rowCounts[fit]
 		n := min(count, len(list))
 		batches = append(batches, newBatch(requests, list[:n], count, tokens/count, context))
 		list = list[n:]
