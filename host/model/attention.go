@@ -78,7 +78,16 @@ func projectedAttention(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayer
 		back := func(d *graph.Node) *graph.Node { return r.joinHeads(r.rotatePairs(d, r.tables, -1)) }
 		dQuery, dKey, dGains := normBack(back(dQuery), back(dKey))
 		dProjected := graph.Concatenate([]*graph.Node{dQuery, dKey, r.joinHeads(dValue)}, 1)
-		dx, dw := r.projectionGradients(dProjected, x, w, rows)
+		if quantizesBackward(w) { // blocks and noise depend on the order of the weight's rows
+			dProjected = transpose(r.fromHalfSplit(transpose(dProjected)))
+			dx, dw := linearGradients(dProjected, x, w)
+			return append([]*graph.Node{dx, dw}, dGains...)
+		}
+		if !engine.OnCPU(x.Graph()) {
+			// materialized: otherwise XLA fuses the concatenation into one of the two products
+			dProjected = engine.Rounded(dProjected)
+		}
+		dx, dw := matMul(dProjected, rows), r.fromHalfSplit(transposedMatMul(dProjected, x))
 		return append([]*graph.Node{dx, dw}, dGains...)
 	})
 }
@@ -127,20 +136,6 @@ func attentionNatively(x, w *graph.Node, r *attentionLayers) *graph.Node {
 // reshapeShort reshapes x in its stored type, so that natives can read it.
 func reshapeShort(x *graph.Node, reshape func(x *graph.Node) *graph.Node) *graph.Node {
 	return toFloat32(reshape(engine.ShortOperand(x)))
-}
-
-// projectionGradients returns the adjoints of x and of the fused weight w, given the adjoint of the
-// projection x·rowsᵀ. rows is w in half-split order.
-func (r *attentionLayers) projectionGradients(dProjected, x, w, rows *graph.Node) (
-	dx, dw *graph.Node) {
-	if quantizesBackward(w) { // blocks and noise depend on the order of the weight's rows
-		return linearGradients(transpose(r.fromHalfSplit(transpose(dProjected))), x, w)
-	}
-	if !engine.OnCPU(x.Graph()) {
-		// materialized: otherwise XLA fuses the concatenation into one of the two products
-		dProjected = engine.Rounded(dProjected)
-	}
-	return matMul(dProjected, rows), r.fromHalfSplit(transposedMatMul(dProjected, x))
 }
 
 // splitNatively splits a projection into queries, keys and values, with queries and keys rotated,

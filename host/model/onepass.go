@@ -7,7 +7,6 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/loops"
-	"github.com/cage-qat/cage/host/compute/lower"
 )
 
 // The CPU computes these functions natively. As programs over rows, which have no lookup, losses
@@ -33,11 +32,6 @@ func rowAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node)
 			return nil
 		}}.Call(inputs...)
 	return outputs[0], outputs[1]
-}
-
-func hasNativeGate(a, b *graph.Node) bool {
-	short := func(x *graph.Node) bool { return engine.ShortOperand(x).DType() == dtypes.BFloat16 }
-	return lower.ByRows(a.Graph()) && loops.HasGates() && short(a) && short(b)
 }
 
 // nativeGate is [swiGLU] in one pass, for operands stored in bfloat16. The result and the adjoints

@@ -6,6 +6,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -151,7 +152,8 @@ func swiGLU(a, b *graph.Node, of *gateOperands) *graph.Node {
 		source := lower.Source{Inputs: []*graph.Node{a, b}, Rounded: true, Forward: forward,
 			Backward: backward,
 			Adjoint:  func(_ map[string]*graph.Node, dy *graph.Node) []*graph.Node { return adjoints(dy) }}
-		if of != nil && hasNativeGate(a, b) {
+		short := func(x *graph.Node) bool { return engine.ShortOperand(x).DType() == dtypes.BFloat16 }
+		if of != nil && lower.ByRows(a.Graph()) && loops.HasGates() && short(a) && short(b) {
 			source.Alone = func() *graph.Node { return nativeGate(a, b, of) }
 		}
 		source.AttachTo(y)

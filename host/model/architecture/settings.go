@@ -127,7 +127,8 @@ func (s *Settings) languageKeys() []schema.Key {
 		{Name: "rope_pairs", To: &s.RopePairs, Is: schema.OneOf(Interleaved, HalfSplit), For: Languages,
 			Derive:  func() any { return families[s.Kind].ropePairs },
 			Derived: `"interleaved"; olmo2, qwen3: "half"`,
-			Doc:     "the two features of a head that are rotated together: adjacent ones, or one from each half"},
+			Doc: "the two features of a head that are rotated together: adjacent ones, " +
+				"or one from each half"},
 		{Name: "rope_factor", To: &s.RopeFactor, Is: schema.Between(1, 1e6), For: Languages, Default: 1.0,
 			Doc: "factor by which the long wavelengths of positions grow, as in Llama 3; 1: none"},
 		{Name: "rope_low", To: &s.RopeLow, Is: schema.Above(0, 1e6), For: Languages, Default: 1.0,
