@@ -146,9 +146,6 @@ func (d *Device) Description() string { return d.backend.Description() }
 // Compiled returns the number of executables that have been compiled for the device so far.
 func (d *Device) Compiled() int { return int(d.compiled.Load()) }
 
-// Threads returns the limit of worker goroutines that the device was opened with; 0 means none.
-func (d *Device) Threads() int { return d.options.Threads }
-
 // Workers returns how many goroutines may compute at once besides the device's own: Threads, or
 // else GOMAXPROCS.
 func (d *Device) Workers() int {

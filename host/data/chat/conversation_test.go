@@ -60,7 +60,7 @@ func TestParseRowMistakes(t *testing.T) {
 		{`{"messages": [{"role": "user", "content": "x"}, {"role": "user"}]}`, "messages[1]: has no content"},
 		{`{"messages": [{"role": "user", "content": [{"type": "text"}]}]}`, "messages[0]: content is not a string"},
 		{`{"messages": [{"role": "tool", "content": "x"}]}`, `messages[0]: role "tool", want system, user or assistant`},
-		{`{"messages": [{"role": "assistant", "content": "x", "tool_calls": [1]}]}`, "messages[0]: tool_calls: calls of tools are not supported"},
+		{`{"messages": [{"role": "assistant", "content": "x", "tool_calls": [1]}]}`, "messages[0]: tool_calls: tool calls are not supported"},
 		{`{"conversations": [{"from": "user", "value": "x"}]}`, `conversations[0]: from "user", want system, human or gpt`},
 		{`{"conversations": [{"from": "gpt", "value": null}]}`, "conversations[0]: value is not a string"},
 		{`{"messages": [{"role": "user", "content": "x"}], "tools": [{}]}`, "tools: conversations with tools are not supported"},

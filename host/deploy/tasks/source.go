@@ -143,7 +143,7 @@ func (t *Task) ReadDocs(files []string, examples bool) ([]Doc, error) {
 		if row.Err != nil {
 			return nil, fmt.Errorf("%s: %w", row.Path, row.Err)
 		}
-		d, err := t.NewDoc(row.Place(), row.Text, examples)
+		d, err := t.NewDoc(row.Location(), row.Text, examples)
 		if err != nil {
 			return nil, err
 		}

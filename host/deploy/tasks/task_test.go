@@ -60,7 +60,7 @@ func TestParseRefuses(t *testing.T) {
 		{`split = "test"`, "split = \"test\"\nshots = -1", "5: shots: found the integer -1; want an integer from 0 to 1000000000"},
 		{`split = "test"`, "split = \"test\"\nfilters = [{name = \"x\", pattern = \"x\"}]", "5: filters: found in a task of the kind choices; want none: they belong to the kind generation"},
 		{`split = "test"`, "split = \"test\"\nfilters = [{patern = \"x\"}]", `5: filters[0].patern: unknown key; did you mean filters[0].pattern?`},
-		{`["{{ q }}"]`, `["{{ q }"]`, `5: question: template own, line 1: "}" closes nothing`},
+		{`["{{ q }}"]`, `["{{ q }"]`, `5: question: template own, line 1: unmatched "}"`},
 		{`"{{ b }}"]`, `"{% if %}"]`, "6: choices[1]: template own, line 1: "},
 		{`["{{ q }}"]`, `["{{ q }}", "{{ a }}"]`, "1: target: missing; want the continuation of the questions, of which there is one for each choice"},
 		{`gold = "0"`, "gold = \"0\"\ntarget = \"x\"", "8: target: found beside one question; want choices or choices_of in its place"},

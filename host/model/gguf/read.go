@@ -11,8 +11,8 @@ import (
 )
 
 // ReadFile reads back a file that [WriteFile] wrote with these entries and tensors, and calls each
-// with the decoded numbers of each tensor. It is an error if the header of the file is another one,
-// or if the file is not complete.
+// with the decoded numbers of each tensor. It is an error if the header differs, or if the file is
+// not complete.
 func ReadFile(path vfs.Path, entries []Entry, tensors []Tensor,
 	each func(name string, values []float32) error) (err error) {
 	want, err := header(entries, tensors)

@@ -30,9 +30,9 @@ type Checkpoint struct {
 
 	dir        vfs.Path
 	shards     *safetensors.Shards
-	bindings   map[string]binding // by parameter
-	headIsCopy bool               // a copy of the tied head is in the file
-	faults     []string           // faults in values
+	mappings   map[string][]Mapping // by parameter
+	headIsCopy bool                 // the file also has a copy of the tied head
+	faults     []string             // faults in values
 }
 
 // Options are options for the use of a checkpoint.
@@ -44,15 +44,15 @@ type Options struct {
 
 // IsCheckpoint reports whether a directory looks like a checkpoint.
 func IsCheckpoint(dir vfs.Path) bool {
-	there, err := dir.Join(ConfigName).Exists()
-	return err == nil && there
+	exists, err := dir.Join(ConfigName).Exists()
+	return err == nil && exists
 }
 
 // repository matches the name of a repository of the Hugging Face Hub.
 var repository = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
 
-// Hint returns the end of an error message about a path without a checkpoint: a remedy if it is the
-// name of a repository, or a file; "" in all other cases.
+// Hint returns the end of an error message about a path without a checkpoint: what to do if it is a
+// file, or the name of a repository; otherwise "".
 func Hint(path string) string {
 	info, err := os.Stat(path)
 	_, noParent := os.Stat(filepath.Dir(path))
@@ -60,7 +60,7 @@ func Hint(path string) string {
 	switch {
 	case ext == ".gguf" && (err != nil || !info.IsDir()):
 		return "; a GGUF file is not read: want the directory of the Hugging Face checkpoint " +
-			"(config.json, *.safetensors) that it was made of"
+			"(config.json, *.safetensors) from which it was made"
 	case err == nil && !info.IsDir() && (ext == ".safetensors" || ext == ".json"):
 		return "; want the directory that holds config.json and *.safetensors"
 	case err != nil && noParent != nil && repository.MatchString(path):
@@ -71,7 +71,7 @@ func Hint(path string) string {
 }
 
 // ReadConfig reads a checkpoint's description of its model, for sequences of context tokens. The
-// error is an [*Error] if the content is at fault.
+// error is an [*Error] if the content is invalid.
 func ReadConfig(dir vfs.Path, context int) (*Config, error) {
 	d, err := ReadDescription(dir)
 	if err == nil && d.Config == nil {
@@ -121,7 +121,7 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 		if o.Pairs != "" {
 			config.Settings.RopePairs = o.Pairs
 		}
-		faults, err = c.bind()
+		faults, err = c.matchTensors()
 	}
 	if len(faults) > 0 {
 		slices.Sort(faults)
@@ -133,11 +133,11 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 	return c, nil
 }
 
-// bind matches the tensors with those that the model needs.
-func (c *Checkpoint) bind() (faults []string, err error) {
+// matchTensors compares the tensors of the files with the tensors that the model needs.
+func (c *Checkpoint) matchTensors() (faults []string, err error) {
 	i := slices.IndexFunc(families,
 		func(f family) bool { return f.architecture == c.Config.Architecture })
-	list, err := families[i].bind(c.Config.Settings)
+	list, err := families[i].layout(c.Config.Settings)
 	if err != nil {
 		return nil, err
 	}
@@ -146,16 +146,16 @@ func (c *Checkpoint) bind() (faults []string, err error) {
 		return slices.ContainsFunc(infos, func(info safetensors.Info) bool { return info.Name == name })
 	}
 	tied := c.Config.Settings.Head == "tied"
-	if embedding := &list[0].pieces[0]; tied && has(headTensor) {
-		c.headIsCopy = has(embedding.tensor)
+	if embedding := &list[0]; tied && has(headTensor) {
+		c.headIsCopy = has(embedding.Tensor)
 		if !c.headIsCopy {
-			embedding.tensor = headTensor
+			embedding.Tensor = headTensor
 		}
 	}
 	c.Report = compare(list, infos, tied)
-	c.bindings = map[string]binding{}
-	for _, b := range list {
-		c.bindings[b.param.Name] = b
+	c.mappings = map[string][]Mapping{}
+	for _, p := range list {
+		c.mappings[p.Param.Name] = append(c.mappings[p.Param.Name], p)
 	}
 	return c.Report.faults(), nil
 }
