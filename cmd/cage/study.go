@@ -31,11 +31,9 @@ configuration, axes of settings and what to report (docs/guide/studies.md):
   cage study cell FILE      train and evaluate one of them
   cage study status FILE    how far each cell is
   cage study report FILE    tables, figures and a page of what is done
-  cage study keep FILE      its numbers in one small file, to be committed
-  cage study check FILE     whether kept results came out again`,
+  cage study keep FILE      its numbers in one small file, to be committed`,
 	}, surviveSIGPIPE(newStudyRun()), newStudyPlan(), surviveSIGPIPE(newStudyCell()),
-		newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()),
-		surviveSIGPIPE(newStudyCheck()))
+		newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()))
 }
 
 func newStudyRun() *cobra.Command {

@@ -237,19 +237,3 @@ func TestBestOfFew(t *testing.T) {
 		}
 	}
 }
-
-// TestAgreeOnChoices: another choice is a deviation that no interval excuses.
-func TestAgreeOnChoices(t *testing.T) {
-	s := parse(t, rates, "")
-	a := report.Agree(s, ended(s, tuned), ended(s, with(map[string][]float64{"SOAP 1e-3": {1, 1, 2.9, 2.9}})))
-	i := slices.IndexFunc(a.Others, func(d report.Deviation) bool { return d.Choice })
-	if i < 0 {
-		t.Fatalf("%+v", a.Others)
-	}
-	if d := a.Others[i]; d.Before != "1e-1†" || d.Again != "1e-3†" || d.Relation != report.Unknown || d.Labels["optimizer"] != "SOAP" {
-		t.Errorf("%+v", d)
-	}
-	if a = report.Agree(s, ended(s, tuned), ended(s, tuned)); len(a.Others) > 0 {
-		t.Errorf("%+v", a.Others)
-	}
-}

@@ -119,13 +119,14 @@ func Take(
 	})
 	moved := map[int]int{} // index in before.Sources to index in out.Sources
 	for _, c := range older {
-		to, ok := moved[c.Source]
-		if !ok {
-			to = len(out.Sources)
-			moved[c.Source] = to
-			out.Sources = append(out.Sources, before.Sources[c.Source])
-		}
-		c.Source = to
+		moved[c.Source] = 0
+	}
+	for _, i := range slices.Sorted(maps.Keys(moved)) { // in their old order: newest first
+		moved[i] = len(out.Sources)
+		out.Sources = append(out.Sources, before.Sources[i])
+	}
+	for _, c := range older {
+		c.Source = moved[c.Source]
 		out.Cells = append(out.Cells, c)
 	}
 	order := map[string]int{}
