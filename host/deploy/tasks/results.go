@@ -11,7 +11,6 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -130,22 +129,24 @@ func WriteSamples(path vfs.Path, samples []Sample) error {
 	return atomicfile.WriteBytes(path, text.Bytes())
 }
 
-// ReadSamples reads a file of [WriteSamples], except the values of metrics, which Judge computes.
-func ReadSamples(path vfs.Path) (items []Item, answers []Answer, err error) {
+// ReadSamples reads a file of [WriteSamples].
+func ReadSamples(path vfs.Path) (list []Sample, err error) {
 	for s, err := range jsonlines.Read[Sample](path) {
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		items, answers = append(items, s.Value.Item), append(answers, s.Value.Answer)
+		list = append(list, s.Value)
 	}
-	if len(items) == 0 {
-		return nil, nil, fmt.Errorf("%s has no samples", path)
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s has no samples", path)
 	}
-	return items, answers, nil
+	return list, nil
 }
 
+const samplesPrefix = "samples_"
+
 func samplesFile(dir vfs.Path, task string) vfs.Path {
-	return dir.Join("samples_" + task + ".jsonl")
+	return dir.Join(samplesPrefix + task + ".jsonl")
 }
 
 // Table returns results as a table with a row for each metric.
@@ -167,47 +168,6 @@ func Table(list []*Result) [][]string {
 		}
 	}
 	return rows
-}
-
-// LoadResults reads the samples of all tasks in a folder written by [WriteResults], and judges
-// their answers again. Tasks that are not built in are looked up in own.
-func LoadResults(dir vfs.Path, own []*Task) ([]*Result, error) {
-	entries, err := dir.ReadDir()
-	if err != nil {
-		return nil, err
-	}
-	var list []*Result
-	results, err := readResults(dir)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		name, ok := strings.CutPrefix(strings.TrimSuffix(e.Name(), ".jsonl"), "samples_")
-		if !ok || e.Name() == name {
-			continue
-		}
-		var t *Task
-		if i := slices.IndexFunc(own, func(t *Task) bool { return t.Name == name }); i >= 0 {
-			t = own[i]
-		} else if t, err = Open(name); err != nil {
-			return nil, err
-		}
-		items, answers, err := ReadSamples(samplesFile(dir, name))
-		if err != nil {
-			return nil, err
-		}
-		r, err := Judge(t, items, answers)
-		if err != nil {
-			return nil, err
-		}
-		r.All = results.Samples[name]["original"]
-		list = append(list, r)
-	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("%s has no samples of a task: want the --out of a finished evaluation",
-			dir)
-	}
-	return list, nil
 }
 
 // AnswersDir returns the directory of the answers in the folder of an evaluation.

@@ -9,7 +9,6 @@ package tasks
 
 import (
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -107,9 +106,6 @@ func Names() []string {
 	return names
 }
 
-// ErrNone is wrapped by the error of [Open] for an unknown task.
-var ErrNone = errors.New("there is no task")
-
 // Open returns the task with the given name or, if spec ends in .toml, the task described by that
 // file.
 func Open(spec string) (*Task, error) {
@@ -122,8 +118,8 @@ func Open(spec string) (*Task, error) {
 	}
 	text, err := definitions.ReadFile("definitions/" + spec + ".toml")
 	if err != nil {
-		return nil, fmt.Errorf("%w %q: want one of %s, or a file that ends in .toml",
-			ErrNone, spec, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("there is no task %q: want one of %s, or a file that ends in .toml",
+			spec, strings.Join(Names(), ", "))
 	}
 	return Parse(spec+".toml", text)
 }
