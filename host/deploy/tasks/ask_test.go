@@ -257,7 +257,7 @@ func FuzzAnswers(f *testing.F) {
 		if evaluate(dir, &model{left: 100}, a) != nil {
 			return
 		}
-		if list, err := tasks.ReadSamples(dir.Join("samples_"+a.Task.Name+".jsonl")); err != nil || len(list) != 7 {
+		if list, err := tasks.ReadSamples(dir.Join("samples_" + a.Task.Name + ".jsonl")); err != nil || len(list) != 7 {
 			t.Fatal(err)
 		}
 	})

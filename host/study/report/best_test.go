@@ -192,11 +192,11 @@ func TestBestIsShown(t *testing.T) {
 			}
 		}
 	}
-	json := r.Results().Tables[1]
-	if diff := cmp.Diff(&study.Best{Axis: "rate", Metric: "val_loss", Better: "lower", On: map[string][]string{"seed": {"0", "1"}}}, json.Best); diff != "" {
+	table := r.Results()["tables"].([]map[string]any)[1]
+	if diff := cmp.Diff(&study.Best{Axis: "rate", Metric: "val_loss", Better: "lower", On: map[string][]string{"seed": {"0", "1"}}}, table["best"]); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(&report.Choice{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, json.Entries[1].Choice); diff != "" {
+	if diff := cmp.Diff(&report.Choice{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, table["entries"].([]map[string]any)[1]["choice"]); diff != "" {
 		t.Error(diff)
 	}
 	if p, err := own.Find(map[string]string{"optimizer": "SOAP"}); err != nil || p.Choice != "1e-1†" {
