@@ -2,7 +2,6 @@ package export
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
@@ -67,12 +66,6 @@ type part struct {
 	rows  []int // row indices of the parameter
 }
 
-func (p part) shape() []int {
-	shape := slices.Clone(p.param.Dims)
-	shape[0] = len(p.rows)
-	return shape
-}
-
 // partsOf lists the tensors of a model with the names and row order of Hugging Face.
 func partsOf(m *Model) (list []part, err error) {
 	tensors, err := huggingface.Layout(m.Settings)
@@ -109,14 +102,6 @@ type weight struct {
 	settings  string // see Quantized
 	grid      *Grid  // nil if there is none
 	noGrid    error  // why there is none
-}
-
-// key returns a text that is equal for weights that are stored in the same type.
-func (w weight) key() string {
-	if w.grid == nil {
-		return w.settings
-	}
-	return w.settings + fmt.Sprint(w.grid.Numbers)
 }
 
 func (s *source) weight(p architecture.Param) (weight, error) {
