@@ -53,31 +53,19 @@ func Judge(t *Task, items []Item, answers []Answer) (*Result, error) {
 	return r, nil
 }
 
-// Results holds the results of several tasks. Names and values are as in lm-eval's results, so that
-// programs that read those can also read these.
-type Results struct {
-	Results  map[string]map[string]any  `json:"results"`
-	Shots    map[string]int             `json:"n-shot"`
-	Samples  map[string]map[string]int  `json:"n-samples"`
-	Versions map[string]any             `json:"versions"`
-	Groups   map[string][]string        `json:"group_subtasks"`
-	Configs  map[string]map[string]any  `json:"configs"`
-	Higher   map[string]map[string]bool `json:"higher_is_better"`
-	Config   map[string]string          `json:"config"`
-}
-
-func newResults(config map[string]string) *Results {
-	return &Results{Results: map[string]map[string]any{}, Shots: map[string]int{},
-		Samples: map[string]map[string]int{}, Versions: map[string]any{},
-		Groups: map[string][]string{}, Configs: map[string]map[string]any{},
-		Higher: map[string]map[string]bool{}, Config: config}
-}
+// Results holds the results of several tasks: values by section and task. Sections, names and values
+// are as in lm-eval's results, so that programs that read those can also read these. The section
+// "config" has the settings of the model instead.
+type Results map[string]map[string]any
 
 // Summarize summarizes results; config describes the model and its settings.
-func Summarize(list []*Result, config map[string]string) *Results {
-	out := newResults(config)
+func Summarize(list []*Result, config map[string]string) Results {
+	out := Results{"results": {}, "config": {}}
+	for key, value := range config {
+		out["config"][key] = value
+	}
 	for _, r := range list {
-		name, v, asked := r.Task.Name, version(r.Task.Version), len(r.Samples)
+		name, asked := r.Task.Name, len(r.Samples)
 		values, higher := map[string]any{"alias": name}, map[string]bool{}
 		for _, m := range r.Metrics {
 			metric, filter := cut(m.Name)
@@ -88,11 +76,22 @@ func Summarize(list []*Result, config map[string]string) *Results {
 			}
 			higher[metric] = HigherIsBetter(metric)
 		}
-		out.Results[name], out.Higher[name], out.Shots[name] = values, higher, r.Shots
-		out.Samples[name] = map[string]int{"original": max(r.All, asked), "effective": asked}
-		out.Versions[name], out.Groups[name] = v, []string{}
-		out.Configs[name] = map[string]any{"task": name, "num_fewshot": r.Shots,
-			"metadata": map[string]any{"version": v}}
+		var version any = "N/A" // a number if it is one
+		if v, err := strconv.ParseFloat(r.Task.Version, 64); err == nil {
+			version = v
+		}
+		for section, value := range map[string]any{
+			"results": values, "n-shot": r.Shots, "versions": version, "higher_is_better": higher,
+			"n-samples":      map[string]int{"original": max(r.All, asked), "effective": asked},
+			"group_subtasks": []string{},
+			"configs": map[string]any{"task": name, "num_fewshot": r.Shots,
+				"metadata": map[string]any{"version": version}},
+		} {
+			if out[section] == nil {
+				out[section] = map[string]any{}
+			}
+			out[section][name] = value
+		}
 	}
 	return out
 }
@@ -103,14 +102,6 @@ func finite(v float64) any {
 		return fmt.Sprint(v)
 	}
 	return v
-}
-
-// version returns a version as a number if it is one, as in lm-eval's files.
-func version(s string) any {
-	if v, err := strconv.ParseFloat(s, 64); err == nil {
-		return v
-	}
-	return "N/A"
 }
 
 func cut(name string) (metric, filter string) {
@@ -224,7 +215,7 @@ func CheckOurs(dir vfs.Path, task string) error {
 
 // WriteResults writes the samples of tasks, and merges results into results.json, which keeps the
 // results of other tasks in the folder.
-func WriteResults(dir vfs.Path, list []*Result, results *Results) error {
+func WriteResults(dir vfs.Path, list []*Result, results Results) error {
 	for _, r := range list {
 		if err := WriteSamples(samplesFile(dir, r.Task.Name), r.Samples); err != nil {
 			return err
@@ -234,25 +225,22 @@ func WriteResults(dir vfs.Path, list []*Result, results *Results) error {
 	if err != nil {
 		return err
 	}
-	maps.Copy(all.Results, results.Results)
-	maps.Copy(all.Shots, results.Shots)
-	maps.Copy(all.Samples, results.Samples)
-	maps.Copy(all.Versions, results.Versions)
-	maps.Copy(all.Groups, results.Groups)
-	maps.Copy(all.Configs, results.Configs)
-	maps.Copy(all.Higher, results.Higher)
-	all.Config = results.Config
+	for section, values := range results {
+		if section == "config" || all[section] == nil {
+			all[section] = map[string]any{}
+		}
+		maps.Copy(all[section], values)
+	}
 	return atomicfile.WriteJSON(resultsFile(dir), all)
 }
 
 // readResults reads the results of a folder; they are empty if there are none. A file that
 // WriteResults did not write is an error.
-func readResults(dir vfs.Path) (*Results, error) {
-	out := newResults(nil)
+func readResults(dir vfs.Path) (Results, error) {
+	out := Results{}
 	err := atomicfile.CheckOurs(resultsFile(dir), func(text io.Reader) bool {
-		d := json.NewDecoder(text)
-		d.DisallowUnknownFields()
-		return d.Decode(out) == nil
+		err := json.NewDecoder(text).Decode(&out)
+		return err == nil && out["results"] != nil && out["config"] != nil
 	})
 	return out, err
 }

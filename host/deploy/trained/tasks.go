@@ -110,7 +110,7 @@ func (e *Tasks) one(ctx context.Context, t *tasks.Task) (*tasks.Result, error) {
 }
 
 // Summarize returns the results as lm-eval writes them, and writes them to Out if that is set.
-func (e *Tasks) Summarize(list []*tasks.Result) (*tasks.Results, error) {
+func (e *Tasks) Summarize(list []*tasks.Result) (tasks.Results, error) {
 	model := map[string]string{"model": "cage", "model_args": "pretrained=" + e.Dir,
 		"step": strconv.Itoa(e.Model.Step())}
 	if e.Quantizer != nil {
