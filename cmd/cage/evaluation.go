@@ -39,7 +39,7 @@ one where there was none, without any training for it; with none, in full precis
   cage eval SmolLM2-135M --data web.tokens --quantizer mxfp4
 
 With --tasks the model answers the questions of published benchmarks, which lie as JSONL
-or Parquet in the folder --data. Prompts, scores and errors are those of lm-eval 0.4.13:
+or Parquet in the directory --data. Prompts, scores and errors are those of lm-eval 0.4.13:
 
   cage eval runs/run --tasks hellaswag,arc_easy --data benchmarks --fewshot 5 --out eval
 
@@ -199,7 +199,7 @@ type taskFlags struct {
 
 func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
 	if f.Data == "" {
-		return nil, usagef("--data is missing: want the folder with the rows of the tasks")
+		return nil, usagef("--data is missing: want the directory with the rows of the tasks")
 	}
 	if err := checkKeys(cmd, f.Keys()); err != nil {
 		return nil, err

@@ -309,7 +309,7 @@ func (t *table) tasks() *taskQuestions {
 			t.report(key, "", "%s", safetext.Line(err.Error()))
 			continue
 		}
-		if err := e.Source.Possible(task); err != nil {
+		if err := e.Source.CheckExamples(task); err != nil {
 			t.report(key, "", "%s: %v", name, err)
 		}
 		e.List = append(e.List, task)

@@ -150,7 +150,7 @@ func (s *Study) claim(
 		return nil, err
 	}
 	lock, err := file.Lock()
-	if errors.Is(err, vfs.ErrLocked) && !share { // nobody else claims cells, but somebody may check them
+	if errors.Is(err, vfs.ErrLocked) && !share { // another process may check whether it is locked
 		lock, err = awaitChecks(ctx, file)
 	}
 	if err != nil {

@@ -63,7 +63,8 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 	tried := map[string]int{} // index of the type that is tried, by settings and grid
 	chosen := map[string]string{}
 	keys, checked := map[string]string{}, map[string]int{} // of the last check of each weight
-	for again := true; again; {                            // a changed type requires new checks of earlier weights
+	// A changed type requires new checks of earlier weights.
+	for again := true; again; {
 		again = false
 		for _, p := range packed {
 			if key, ok := keys[p.name]; ok && checked[p.name] == tried[key] {

@@ -140,7 +140,7 @@ func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained,
 	}
 	run.Weights, run.Activations = programs.Weights, programs.Activations
 	if o.Plugin == "" {
-		run.Trained = s.trained
+		run.ReadInput = s.readInput
 	}
 	if run.Device, err = build.Device(s.cfg, o.Logger.Warn); err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained,
 	result := &trained.Posttrained{Settings: o.Settings, Calibration: texts.Calibration,
 		Activations: o.Activations}
 	record := provenance.Record{Build: run.Device.BuildInfo(), Initial: s.origin,
-		Tokenizer: s.made.Tokenizer, Plugins: programs.Used, Directory: s.made.Directory,
+		Tokenizer: s.record.Tokenizer, Plugins: programs.Used, Directory: s.record.Directory,
 		Programs: (&build.Programs{Weights: programs.Weights}).Hashes()}
 	w := &quantizedRun{source: s, record: &trained.Record{Posttrained: result, Record: record},
 		log: o.Logger, ready: map[string][]safetensors.Tensor{}}
@@ -201,7 +201,7 @@ func (s *source) withValidation(o Options) (*config.Config, error) {
 		return nil, err
 	}
 	path := o.Validation
-	if here, err := os.Getwd(); err != nil || s.made.Directory != "" && s.made.Directory != here {
+	if here, err := os.Getwd(); err != nil || s.record.Directory != "" && s.record.Directory != here {
 		// Paths of the result are relative to the same directory as those of its source.
 		if path, err = filepath.Abs(path); err != nil {
 			return nil, err

@@ -16,7 +16,7 @@ type Comparison struct {
 	First, Second []float64 // by item; for perplexity: log-probabilities
 }
 
-// Compare returns the values of all metrics of the tasks that are in both folders, which were
+// Compare returns the values of all metrics of the tasks that are in both directories, which were
 // written by [WriteResults]. Tasks of whole texts are left out: their metrics are not means over
 // texts.
 func Compare(first, second vfs.Path) (list []Comparison, err error) {
@@ -30,11 +30,11 @@ func Compare(first, second vfs.Path) (list []Comparison, err error) {
 			continue
 		}
 		task = strings.TrimSuffix(task, ".jsonl")
-		there, err := samplesFile(second, task).Exists()
+		exists, err := samplesFile(second, task).Exists()
 		if err != nil {
 			return nil, err
 		}
-		if !there {
+		if !exists {
 			continue
 		}
 		a, errA := ReadSamples(samplesFile(first, task))

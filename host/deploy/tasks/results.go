@@ -53,9 +53,9 @@ func Judge(t *Task, items []Item, answers []Answer) (*Result, error) {
 	return r, nil
 }
 
-// Results holds the results of several tasks: values by section and task. Sections, names and values
-// are as in lm-eval's results, so that programs that read those can also read these. The section
-// "config" has the settings of the model instead.
+// Results holds the results of several tasks: values by section and task. Sections, names and
+// values are as in lm-eval's results, so that programs that read those can also read these. The
+// section "config" has the settings of the model instead.
 type Results map[string]map[string]any
 
 // Summarize summarizes results; config describes the model and its settings.
@@ -68,7 +68,7 @@ func Summarize(list []*Result, config map[string]string) Results {
 		name, asked := r.Task.Name, len(r.Samples)
 		values, higher := map[string]any{"alias": name}, map[string]bool{}
 		for _, m := range r.Metrics {
-			metric, filter := cut(m.Name)
+			metric, filter := splitMetric(m.Name)
 			values[m.Name] = finite(m.Value)
 			values[metric+"_stderr,"+filter] = "N/A"
 			if m.Error != nil {
@@ -104,7 +104,7 @@ func finite(v float64) any {
 	return v
 }
 
-func cut(name string) (metric, filter string) {
+func splitMetric(name string) (metric, filter string) {
 	metric, filter, _ = strings.Cut(name, ",")
 	return metric, filter
 }
@@ -146,7 +146,7 @@ func Table(list []*Result) [][]string {
 		{"task", "version", "shots", "items", "metric", "filter", "value", "± error", "chance"}}
 	for _, r := range list {
 		for _, m := range r.Metrics {
-			metric, filter := cut(m.Name)
+			metric, filter := splitMetric(m.Name)
 			row := []string{r.Task.Name, cmp.Or(r.Task.Version, "–"), fmt.Sprint(r.Shots),
 				fmt.Sprint(len(r.Samples)), metric, filter, fmt.Sprintf("%.4f", m.Value), "–", "–"}
 			if m.Error != nil {
@@ -161,7 +161,7 @@ func Table(list []*Result) [][]string {
 	return rows
 }
 
-// AnswersDir returns the directory of the answers in the folder of an evaluation.
+// AnswersDir returns the directory of the answers in the directory of an evaluation.
 func AnswersDir(dir vfs.Path) vfs.Path { return dir.Join("answers") }
 
 // AnswersFile returns the path of the answers to a task.
@@ -171,9 +171,9 @@ func AnswersFile(dir vfs.Path, task string) vfs.Path {
 
 func resultsFile(dir vfs.Path) vfs.Path { return dir.Join("results.json") }
 
-// OneModel returns an error if a folder has answers of another model, to any task: results of both
-// would be mixed. model is the setting "model" of [Asking].
-func OneModel(dir vfs.Path, model string) error {
+// CheckModel returns an error if a directory has answers of another model, to any task: results of
+// both would be mixed. model is the setting "model" of [Questions].
+func CheckModel(dir vfs.Path, model string) error {
 	entries, err := AnswersDir(dir).ReadDir()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -214,7 +214,7 @@ func CheckOurs(dir vfs.Path, task string) error {
 }
 
 // WriteResults writes the samples of tasks, and merges results into results.json, which keeps the
-// results of other tasks in the folder.
+// results of other tasks in the directory.
 func WriteResults(dir vfs.Path, list []*Result, results Results) error {
 	for _, r := range list {
 		if err := WriteSamples(samplesFile(dir, r.Task.Name), r.Samples); err != nil {
@@ -234,7 +234,7 @@ func WriteResults(dir vfs.Path, list []*Result, results Results) error {
 	return atomicfile.WriteJSON(resultsFile(dir), all)
 }
 
-// readResults reads the results of a folder; they are empty if there are none. A file that
+// readResults reads the results of a directory; they are empty if there are none. A file that
 // WriteResults did not write is an error.
 func readResults(dir vfs.Path) (Results, error) {
 	out := Results{}

@@ -49,7 +49,7 @@ func TestCompareFolders(t *testing.T) {
 
 // TestImpossible: numbers that JSON does not have stop an evaluation with a reason, or are texts in the results.
 func TestImpossible(t *testing.T) {
-	a := asking(t, "piqa")
+	a := questions(t, "piqa")
 	err := evaluate(vfs.At(t.TempDir()), broken{}, a)
 	if err == nil || !strings.Contains(err.Error(), "item 0: the model's log-probability is NaN") {
 		t.Errorf("%v", err)

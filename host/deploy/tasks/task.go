@@ -46,14 +46,15 @@ type Task struct {
 	Paper   string
 	Chance  float64 // expected result of random guessing
 	Kind    string
-	// Dataset is the folder of the rows, and Columns lists the columns that they must have.
+	// Dataset is the directory of the rows, and Columns lists the columns that they must have.
 	Dataset string
 	Columns []string
 	Split   string // the split with the questions
-	From    string // the split from which examples are drawn
-	Shots   int    // default number of few-shot examples
-	Spare   bool   // one more example is drawn, as lm-eval does for this task
-	Fixed   bool   // examples come from a file; all questions get the first ones in it
+	// ExampleSplit is the split from which few-shot examples are drawn.
+	ExampleSplit  string
+	Shots         int  // default number of few-shot examples
+	ExtraExample  bool // an additional example is drawn, as lm-eval does for this task
+	FixedExamples bool // examples come from a file; all questions get the first ones in it
 
 	// Templates, in the language of package jinja. There may be a question for each choice.
 	Question  []string
@@ -67,12 +68,12 @@ type Task struct {
 	Strip bool        // remove white space around questions and choices
 	Clean [][2]string // patterns in questions and choices with their replacements, applied in order
 
-	Metrics   []string
-	Until     []string // strings that end an answer
-	MaxTokens int
-	Filters   []Filter
-	Ignore    []string // patterns removed from texts before they are compared, in order
-	AnyCase   bool     // ignore case when comparing
+	Metrics    []string
+	Until      []string // strings that end an answer
+	MaxTokens  int
+	Filters    []Filter
+	Ignore     []string // patterns removed from texts before they are compared, in order
+	IgnoreCase bool     // ignore case when comparing
 
 	clean, ignore []*regexp.Regexp
 	hash          string // hash of the file

@@ -1,6 +1,6 @@
 // Package serve shows runs while they train, as web pages for one person on one machine: a table of
-// the runs below some directories with their curves, and for each run its configuration, results and
-// texts.
+// the runs below some directories with their curves, and for each run its configuration, results
+// and texts.
 //
 // The pages are rendered by the server and work without scripts; the script in page/live.js only
 // keeps them up to date. They load nothing from other sites and change nothing. Curves look as in
