@@ -163,7 +163,8 @@ func (t *Task) newPrompter(examples []Doc, o Options) (*prompter, error) {
 }
 
 // drawsExtra reports whether an additional example is drawn, because one may be the question
-// itself. lm-eval also does so if a task has no test split and no few-shot split (lm_eval/api/task.py).
+// itself. lm-eval also does so if a task has neither a test split nor a few-shot split
+// (lm_eval/api/task.py).
 func (t *Task) drawsExtra() bool { return t.ExtraExample || t.ExampleSplit == t.Split }
 
 // draw chooses the examples of the next question. Each call advances the random generator.
