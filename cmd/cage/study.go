@@ -86,11 +86,11 @@ that was killed leaves is taken over by another one.`,
 		}
 		kept := map[string]bool{}
 		if *keptFile != "" {
-			if opts.Elsewhere, err = keptResults(cmd, s, *keptFile); err != nil {
+			if opts.Stored, err = keptResults(cmd, s, *keptFile); err != nil {
 				return nil, err
 			}
-			for _, r := range opts.Elsewhere {
-				if r.Known() {
+			for _, r := range opts.Stored {
+				if r.HasOutcome() {
 					kept[r.Cell.ID] = true
 				}
 			}
@@ -100,7 +100,7 @@ that was killed leaves is taken over by another one.`,
 		}
 		if *keptFile != "" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d cells are kept in %s and not trained again\n",
-				len(kept), study.Count(opts.Elsewhere).Cells, *keptFile)
+				len(kept), study.Count(opts.Stored).Cells, *keptFile)
 		}
 		out, err := runStudy(cmd, s, opts)
 		if err != nil && !errors.Is(err, study.ErrInterrupted) {
@@ -293,7 +293,7 @@ func listCells(s *study.Study, results []study.Result) []cellListing {
 		c := r.Cell
 		list[i] = cellListing{
 			Index: i, ID: c.ID, Labels: c.Labels, Hash: c.Hash, Dir: c.Dir, State: r.State,
-			Error: r.Err, Waits: waiting[c.ID] && !r.Known(), Unneeded: unneeded[c.ID] && !r.Known(),
+			Error: r.Err, Waits: waiting[c.ID] && !r.HasOutcome(), Unneeded: unneeded[c.ID] && !r.HasOutcome(),
 			Set: c.Set, Summary: map[string]metrics.Number{},
 		}
 		for name, x := range r.Summary {
@@ -357,14 +357,14 @@ docs/guide/studies.md. Cells that no table needs are not listed.`,
 				last = "on " + cell.Holder.Text(time.Now())
 			case r.Err != "":
 				last = strings.ReplaceAll(r.Err, "\n", "; ")
-			case keptFile != "" && r.Known():
+			case keptFile != "" && r.HasOutcome():
 				last = "kept in " + keptFile
 			}
 			list = append(list, cell)
 			rows = append(rows, slices.Concat([]string{strconv.Itoa(i)}, r.Cell.Of(s.AxisNames()),
 				[]string{state, loss, last}))
 		}
-		total := study.Count(s.Wanted(results))
+		total := study.Count(s.Needed(results))
 		value := map[string]any{"study": s.Name, "out": s.Out, "counts": total, "cells": list}
 		return &answer{value, func(w io.Writer) {
 			table(w, rows)

@@ -42,7 +42,7 @@ a plugin or of data that has changed since; the exit code is 1 then.`,
 			if err != nil {
 				return nil, err
 			}
-			r, err := report.New(s, s.Wanted(results))
+			r, err := report.New(s, s.Needed(results))
 			if err != nil {
 				return nil, err
 			}

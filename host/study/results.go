@@ -53,8 +53,8 @@ type Result struct {
 // state of its evaluations.
 func (r Result) Trained() bool { return r.Summary != nil }
 
-// Known reports whether the outcome of the cell is known: it is done, or it diverged.
-func (r Result) Known() bool { return r.State == Done || r.Diverged }
+// HasOutcome reports whether the outcome of the cell is known: it is done, or it diverged.
+func (r Result) HasOutcome() bool { return r.State == Done || r.Diverged }
 
 // Results reads the progress of every cell from disk. It may be called at any time, even while the
 // study runs in this or another process.

@@ -58,9 +58,9 @@ type Cell struct {
 	// model.init; nil if it is trained.
 	Quantize *Quantize
 
-	start    int    // index plus 1 of the cell whose model this one is initialized from; 0: none
-	madeFrom int    // index plus 1 of the cell from whose model this one is made; 0: none
-	source   string // the run directory, or checkpoint, that is quantized
+	initIndex   int    // index plus 1 of the cell whose model this one is initialized from; 0: none
+	sourceIndex int    // index plus 1 of the cell from whose model this one is made; 0: none
+	source      string // the run directory, or checkpoint, that is quantized
 
 	environment []string // added to the environment of its processes
 }

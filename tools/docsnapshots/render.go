@@ -94,7 +94,7 @@ func (r *renderer) results(ctx context.Context, name string) (*results, error) {
 			r.Warn(fmt.Errorf("%s: %w", path, err))
 		}
 	}
-	s.cells = s.study.Wanted(s.cells)
+	s.cells = s.study.Needed(s.cells)
 	if r.studies == nil {
 		r.studies = map[string]*results{}
 	}
@@ -253,7 +253,7 @@ func (s *results) source(where map[string][]string) string {
 			continue
 		}
 		all[r.Cell.ID] = true
-		if r.Known() {
+		if r.HasOutcome() {
 			used[r.Cell.ID] = true
 		}
 	}

@@ -95,7 +95,7 @@ func (t *Table) choiceNotes() []string {
 	if t.Best.Better == "higher" {
 		mean = "highest"
 	}
-	note := fmt.Sprintf("With each value: the %s of its place, chosen by the %s mean of %s",
+	note := fmt.Sprintf("With each value: its %s, chosen by the %s mean of %s",
 		t.Best.Axis, mean, metricPhrase(t.Best.Metric))
 	switch {
 	case t.Best.On != nil:

@@ -184,7 +184,7 @@ func TestBestIsShown(t *testing.T) {
 			}
 		}
 		for _, want := range []string{
-			"With each value: the rate of its place, chosen by the lowest mean of validation loss with seed 0, 1; reported are the others.",
+			"With each value: its rate, chosen by the lowest mean of validation loss with seed 0, 1; reported are the others.",
 			"the first or last rate that was tried: a better one may lie beyond.",
 		} {
 			if !strings.Contains(c.text, want) {

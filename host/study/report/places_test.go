@@ -61,7 +61,7 @@ func TestOneRunOnce(t *testing.T) {
 	if e := r.Tables[0].Entries[1][0]; e.N != 1 || e.Expected != 1 || e.Mean != 1.5 {
 		t.Errorf("the reference: %+v", e)
 	}
-	if e := r.Tables[1].Entries[0][0]; e.N != 3 || e.Difference.N != 1 || e.Difference.Known() {
+	if e := r.Tables[1].Entries[0][0]; e.N != 3 || e.Difference.N != 1 || e.Difference.HasInterval() {
 		t.Errorf("compared with it: %+v, %+v", e, e.Difference)
 	}
 	if text := string(r.LaTeX()); !strings.Contains(text, "\n{}[a] & ") {

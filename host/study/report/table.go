@@ -108,7 +108,7 @@ func (t *Table) entries(groups [][]replicate) []Entry {
 		a, b := pairValues(groups[c], groups[best], t.Metric)
 		switch d := study.Pair(a, b, study.Level); {
 		case math.IsInf(d.Mean, 0): // it diverged and the best did not
-		case !d.Known(), d.Clear() && study.Better(t.Better, d.Mean, 0):
+		case !d.HasInterval(), d.Clear() && study.Better(t.Better, d.Mean, 0):
 			// If replicates of the best are missing, the common ones may contradict the means.
 			row[c].Mark = Untested
 		case !d.Clear():

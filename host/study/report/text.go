@@ -110,7 +110,7 @@ func differenceFormat(format string, entries [][]Entry) string {
 		for _, e := range row {
 			if d := e.Difference; d != nil {
 				half := math.Abs(d.Mean)
-				if d.Known() {
+				if d.HasInterval() {
 					half = (d.High - d.Low) / 2
 				}
 				if half > 0 && !math.IsInf(half, 0) {
@@ -171,7 +171,7 @@ func (t *Table) mean(e Entry) string {
 // intervalText formats a mean with its confidence interval, if it has one.
 func intervalText(write func(float64) string, d study.Difference) string {
 	s := write(d.Mean)
-	if d.Known() {
+	if d.HasInterval() {
 		s += fmt.Sprintf(" [%s, %s]", write(d.Low), write(d.High))
 	}
 	return s
@@ -252,7 +252,7 @@ func (t *Table) differenceNotes() []string {
 	case bold && t.intervals > 1:
 		notes = append(notes, "With Holm's correction for their number none would.")
 	}
-	if has(func(_ Entry, d *study.Difference) bool { return !d.Known() }) {
+	if has(func(_ Entry, d *study.Difference) bool { return !d.HasInterval() }) {
 		notes = append(notes, "Without an interval: one pair, "+
 			"or differences that are all the same or not finite.")
 	}

@@ -90,7 +90,7 @@ func Take(
 			continue
 		}
 		seen[r.Cell.ID] = true
-		if !r.Known() {
+		if !r.HasOutcome() {
 			if c, ok := kept[configuration(r.Cell.ID)]; ok {
 				c.ID = r.Cell.ID
 				older = append(older, c)
@@ -314,7 +314,7 @@ func (f *File) FindStale(
 	defer s.FindRemade(results)
 	kept := f.byConfiguration()
 	compared := func(r study.Result) bool {
-		return r.Known() && kept[configuration(r.Cell.ID)].Programs != ""
+		return r.HasOutcome() && kept[configuration(r.Cell.ID)].Programs != ""
 	}
 	stale := func(r study.Result, now config.Finding) string {
 		c := kept[configuration(r.Cell.ID)]
