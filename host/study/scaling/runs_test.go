@@ -148,3 +148,16 @@ func TestStaleRuns(t *testing.T) {
 		t.Errorf("%d points %v, left out %v, %v", len(points), points, left, err)
 	}
 }
+
+// TestQuantizedAfterTraining: a run that was quantized after its training gives no point, even if it has a loss.
+func TestQuantizedAfterTraining(t *testing.T) {
+	dir := t.TempDir()
+	writeRun(t, dir, "", "", summaryText(1000, 3))
+	if err := os.WriteFile(filepath.Join(dir, rundir.ProvenanceFile), []byte(`{"plugins": [], "posttrained": {}}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	points, left, err := ReadRuns(dir, Labels{})
+	if err != nil || len(points) > 0 || len(left) != 1 || left[0].Why != "it was quantized after its training" {
+		t.Errorf("%v, %v, %v", points, left, err)
+	}
+}
