@@ -71,8 +71,9 @@ func (g *grouped) choose(b *study.Best, row, column []string) (*Choice, []replic
 	return choice, reported(choice.Label)
 }
 
-// chosen returns the note on the choice of an entry: "1e-2", with a dagger at an end of the axis.
-func (e Entry) chosen() string {
+// ChoiceText formats the choice of an entry: "1e-2", with a dagger at an end of the axis; "" if
+// there is none.
+func (e Entry) ChoiceText() string {
 	c := e.Choice
 	if c == nil {
 		return ""

@@ -199,7 +199,7 @@ func TestBestIsShown(t *testing.T) {
 	if diff := cmp.Diff(&report.Choice{Label: "1e-1", AtEnd: true, Tried: 3, Of: 3}, table["entries"].([]map[string]any)[1]["choice"]); diff != "" {
 		t.Error(diff)
 	}
-	if p, err := own.Find(map[string]string{"optimizer": "SOAP"}); err != nil || p.Choice != "1e-1†" {
+	if p, err := own.Find(map[string]string{"optimizer": "SOAP"}); err != nil || p.ChoiceText() != "1e-1†" {
 		t.Errorf("%+v, %v", p, err)
 	}
 }

@@ -83,7 +83,7 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 	tables := report.Tables(s, list)
-	if p, err := tables[0].Find(map[string]string{"method": "full"}); err != nil || p.N != 1 || !strings.HasPrefix(p.Mean, "1.5") {
+	if p, err := tables[0].Find(map[string]string{"method": "full"}); err != nil || p.N != 1 || !strings.HasPrefix(tables[0].MeanText(p), "1.5") {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if p, err := tables[0].Find(map[string]string{"method": "[a]"}); err == nil || !strings.Contains(err.Error(), "there is no result yet") {
@@ -107,7 +107,7 @@ func TestCorrected(t *testing.T) {
 	} {
 		losses := map[string][]float64{"QuEST": {2, 2, 2}, "CAGE": {1 + test.cage, 1, 1 - test.cage}, "other": {1 + test.other, 1, 1 - test.other}}
 		tables := report.Tables(s, trained(s, losses))
-		if got := string(tables[0].Markdown()); !strings.Contains(got, test.want) {
+		if got := string(tables[0].Markdown(false)); !strings.Contains(got, test.want) {
 			t.Errorf("without %q:\n%s", test.want, got)
 		}
 	}

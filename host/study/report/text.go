@@ -160,12 +160,22 @@ func isZero(s string) bool { return !strings.ContainsAny(s, "123456789∞") }
 // minus replaces hyphens by minus signs, also in an exponent.
 func minus(s string) string { return strings.ReplaceAll(s, "-", "−") }
 
-func (t *Table) mean(e Entry) string {
+// MeanText formats the mean of an entry, with its standard deviation if it has several replicates.
+func (t *Table) MeanText(e Entry) string {
 	s := t.number(e.Mean)
 	if !math.IsNaN(e.SD) {
 		s += " ± " + t.number(e.SD)
 	}
 	return s
+}
+
+// DifferenceText formats the difference of an entry from the baseline, with its confidence interval
+// if it has one; "" if the entry has no difference.
+func (t *Table) DifferenceText(e Entry) string {
+	if e.Difference == nil {
+		return ""
+	}
+	return intervalText(t.signed, *e.Difference)
 }
 
 // intervalText formats a mean with its confidence interval, if it has one.
