@@ -70,7 +70,7 @@ go tool pprof -tagfocus executable=gradient cage FILE`,
 	sets := m.runFlags(flags)
 	flags.IntVar(&o.Rounds, "steps", 12, "rounds to count, after a warm-up of a quarter as many")
 	flags.StringVar(&profile, "cpuprofile", "", "write a CPU profile to `FILE`, for go tool pprof")
-	flags.BoolVar(&o.Alone, "alone", false,
+	flags.BoolVar(&o.ConfiguredOnly, "alone", false,
 		"measure the configured step only, and print one line of JSON")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (a *answer, err error) {
 		cfg, err := m.config(args, *sets)
@@ -98,7 +98,7 @@ go tool pprof -tagfocus executable=gradient cage FILE`,
 		if err != nil {
 			return nil, err
 		}
-		if o.Alone {
+		if o.ConfiguredOnly {
 			value := map[string]any{
 				"seconds": report.Seconds, "first_step_seconds": report.Steps[0].Compile, "batch": cfg.Train.Batch,
 				"gflops": report.FLOPs / report.Seconds / 1e9, "flops": report.FLOPs,

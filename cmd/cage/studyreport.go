@@ -70,7 +70,7 @@ a plugin or of data that has changed since; the exit code is 1 then.`,
 // damaged or stale; nil if there are none.
 func leftOutError(r *report.Report) error {
 	var errs []error
-	add := func(what string, list []report.Damage) {
+	add := func(what string, list []report.OmittedRun) {
 		for _, d := range list {
 			what += fmt.Sprintf("\n  %s: %s", d.Run, d.Err)
 		}
@@ -79,7 +79,7 @@ func leftOutError(r *report.Report) error {
 		}
 	}
 	const run = "trained again by 'cage study run'"
-	add("left out of the report, and "+run+" when the directory is deleted:", r.Damages)
+	add("left out of the report, and "+run+" when the directory is deleted:", r.Unreadable)
 	add("left out of the report as stale, and "+run+":", r.Stale)
 	return errors.Join(errs...)
 }

@@ -59,7 +59,7 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 		p.add(Stored{Name: "rope_freqs.weight", Shape: []int{len(factors)}, Type: floatF32}, factors)
 	}
 	rotated := func(w weight) error { // why it is stored as floats
-		if r, ok := errors.AsType[*RotatedError](w.noGrid); ok && o.Type == "" {
+		if r, ok := errors.AsType[*RotatedError](w.gridErr); ok && o.Type == "" {
 			return r
 		}
 		return nil

@@ -101,7 +101,7 @@ type weight struct {
 	quantized bool
 	settings  string // see Quantized
 	grid      *Grid  // nil if there is none
-	noGrid    error  // why there is none
+	gridErr   error  // why there is none
 }
 
 func (s *source) weight(p architecture.Param) (weight, error) {
@@ -128,7 +128,7 @@ func (s *source) read(p architecture.Param) (w weight, err error) {
 		}
 		if q != nil {
 			w.values, w.quantized, w.settings = q.Value, true, q.Settings
-			w.grid, w.noGrid = NewGrid(q, p.Dims)
+			w.grid, w.gridErr = NewGrid(q, p.Dims)
 		}
 	}
 	if w.values == nil {

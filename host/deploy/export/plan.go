@@ -44,7 +44,7 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 		}
 		switch pack := w.quantized && reason == nil; {
 		case pack && w.grid == nil && l.needsGrid:
-			refused.add(p.name, true, w.noGrid)
+			refused.add(p.name, true, w.gridErr)
 		case pack:
 			packed = append(packed, p)
 		case reason != nil && !o.Inexact && !holds(t.Type, w.values):

@@ -70,10 +70,10 @@ type Timing struct {
 
 // Options are the options of [Run].
 type Options struct {
-	Rounds  int
-	Alone   bool // measure only the configured step
-	Finder  *plugin.Finder
-	Plugins plugin.Options
+	Rounds         int
+	ConfiguredOnly bool // measure only the configured step
+	Finder         *plugin.Finder
+	Plugins        plugin.Options
 }
 
 // Run measures the configured step without and with the correction, on random tokens. It only
@@ -131,10 +131,10 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 			configured = 1
 		}
 	}
-	if o.Alone {
+	if o.ConfiguredOnly {
 		list, configured = list[configured:configured+1], 0
 	}
-	timings, err := timeInTurn(ctx, dev, list, cfg.Model.Vocab, o.Rounds)
+	timings, err := timeVariants(ctx, dev, list, cfg.Model.Vocab, o.Rounds)
 	if err != nil {
 		return nil, err
 	}
@@ -153,10 +153,10 @@ type variant struct {
 	lambda float64 // λ_t of every step; 0 runs without correction
 }
 
-// timeInTurn compiles the variants, and runs rounds of one step of each. The first rounds, a
+// timeVariants compiles the variants, and runs rounds of one step of each. The first rounds, a
 // quarter of the number but at least two, warm up and are not counted. All variants start from the
 // same parameters and use the same tokens.
-func timeInTurn(
+func timeVariants(
 	ctx context.Context, dev *engine.Device, list []variant, vocab, rounds int,
 ) ([]Timing, error) {
 	compiled, states := make([]*step.Compiled, len(list)), make([]*step.State, len(list))

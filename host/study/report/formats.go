@@ -54,7 +54,7 @@ func (r *Report) Progress() string {
 		}
 	}
 	are := func(n int) string { return map[bool]string{true: "is", false: "are"}[n == 1] }
-	if n := len(r.Damages); n > 0 {
+	if n := len(r.Unreadable); n > 0 {
 		s += fmt.Sprintf("; %d cannot be read and %s left out", n, are(n))
 	}
 	if n := len(r.Stale); n > 0 {

@@ -35,8 +35,8 @@ func (r *Report) Results() map[string]any {
 		tables = append(tables, table)
 	}
 	out := map[string]any{"study": r.Name, "cells": r.Cells, "states": r.States, "tables": tables}
-	if len(r.Damages) > 0 {
-		out["unreadable"] = r.Damages
+	if len(r.Unreadable) > 0 {
+		out["unreadable"] = r.Unreadable
 	}
 	if len(r.Stale) > 0 {
 		out["stale"] = r.Stale

@@ -104,7 +104,7 @@ func Run(ctx context.Context, points []Point, o Options) (*Fit, error) {
 			return nil, err
 		}
 	}
-	fit.Warnings = append(f.design(), f.unknown(fit, k)...)
+	fit.Warnings = append(f.warnDesign(), f.warnUndetermined(fit, k)...)
 	return fit, f.compare(fit, samples, k)
 }
 
