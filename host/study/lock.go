@@ -229,8 +229,8 @@ func (h Holder) write(file vfs.Path, flag int) ([]byte, error) {
 	return text, errors.Join(err, f.Close()) // closing makes it visible to other machines
 }
 
-// isHolder reports whether content is what Holder.write writes, or what a loss of power leaves of
-// that.
+// isHolder reports whether content was written by Holder.write, or is zeros, which a loss of power
+// may leave.
 func isHolder(content io.Reader) bool {
 	text, err := io.ReadAll(io.LimitReader(content, maxHolder+1))
 	if err != nil || len(text) > maxHolder {

@@ -35,7 +35,7 @@ type Result struct {
 	Cell  Cell
 	State State
 	// Err is, for a failed cell, the last error of its training, or the file that cannot be read;
-	// for a stale cell, what has changed.
+	// for a stale cell, the change that made it stale.
 	Err string
 	// Diverged reports whether a failed cell's loss or gradient was not finite: the cell has no
 	// results, but is not left out of means.

@@ -34,7 +34,7 @@ type Options struct {
 	// the run.
 	Plugin string
 	Params map[string]any
-	// Activations says whether to quantize activations with the same quantizer, during calibration
+	// Activations also quantizes activations, with the same quantizer, during calibration
 	// and in the result.
 	Activations bool
 	Out         string // run directory to create

@@ -27,7 +27,7 @@ type Plan struct {
 	Lengths []int
 	Samples int
 	Batch   int // prompts answered at once
-	// Settings holds what affects the prompts besides the inputs, such as the tokenizer.
+	// Settings affect the prompts besides the inputs, such as the tokenizer.
 	Settings map[string]string
 	Model    ModelName
 	// Progress is called with the numbers of finished and of all answers to a task at a length.
@@ -55,7 +55,7 @@ type Manifest struct {
 	Seed   uint32 `json:"seed"`
 	// Samples is the number of samples for each task and length.
 	Samples int `json:"samples"`
-	// Settings holds what affects the prompts: tokenizer, template, inputs.
+	// Settings affect the prompts: tokenizer, template, inputs.
 	Settings map[string]string `json:"settings"`
 	Model    *ModelName        `json:"model,omitempty"`
 	// Substitutions lists the differences from RULER's own inputs.

@@ -33,7 +33,7 @@ type Questions struct {
 	Task  *Task
 	Items []Item
 	Until []string
-	// Settings hold what affects the answers besides the items, above all the model. Stored answers
+	// Settings affect the answers besides the items, above all the model. Stored answers
 	// with other settings are not used.
 	Settings map[string]string
 	Batch    int // number of prompts that are continued at once

@@ -34,7 +34,7 @@ type RequestText struct {
 // Answer is a model's answer to an item.
 type Answer struct {
 	LogProbs []float64 `json:"logprobs,omitempty"` // for each scored request
-	// Greedy says whether greedy decoding would generate each continuation.
+	// Greedy reports for each continuation whether greedy decoding would generate it.
 	Greedy []bool  `json:"greedy,omitempty"`
 	Text   *string `json:"text,omitempty"` // the generated text, up to its end marker
 }

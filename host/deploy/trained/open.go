@@ -29,7 +29,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Options say which parts of a run to open, and for what purpose.
+// Options are the options of [Open]: which parts of a run to open, and for which purpose.
 type Options struct {
 	// Step is the checkpoint's step; 0 means the newest one.
 	Step int

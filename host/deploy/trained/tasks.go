@@ -19,7 +19,7 @@ type Tasks struct {
 	Quantizer *Quantizer // the quantizer with which the model was opened; nil: its own
 	tasks.Settings
 	Out string // directory for answers, samples and results; "": nothing is saved
-	// Progress is called for each task, and what it returns while the task is asked.
+	// Progress is called for each task; the returned function is called as answers arrive.
 	Progress func(task string) func(done, of int)
 
 	tok      tokenizer.Tokenizer

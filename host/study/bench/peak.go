@@ -117,7 +117,7 @@ func Peaks(ctx context.Context, o PeakOptions) (*PeakReport, error) {
 		timed = append(timed, operation{
 			work: repetitions * float64(p.Operations), rates: &r.Instructions[i].Rates,
 			perThread: true,
-			once: func(int) error { p.Run(repetitions); return nil },
+			once:      func(int) error { p.Run(repetitions); return nil },
 		})
 	}
 	products, err := r.addProducts(tier, o)
@@ -191,7 +191,8 @@ func (s operation) run(threads int, least time.Duration) (float64, error) {
 	return float64(calls) * s.work / max(seconds, 1e-9), nil
 }
 
-// A productShape is a product of tensors with axes [batch, rows, columns], of which one is contracted.
+// A productShape is a product of tensors with axes [batch, rows, columns], one of which is
+// contracted.
 type productShape struct {
 	name           string
 	batch, m, n, k int

@@ -396,8 +396,8 @@ func (o Options) Check() error {
 	return nil
 }
 
-// reference chooses the group with eff = 1; the second result is false if there is none and none is
-// needed, because A is given.
+// reference chooses the group with eff = 1; the second result is false if no group can be the
+// reference and none is needed, because A is given.
 func (o Options) reference(all []Group) (Group, bool, error) {
 	var found []Group
 	for _, g := range all {
