@@ -422,7 +422,8 @@ func (o Options) reference(all []Group) (Group, bool, error) {
 		return Group{}, false, nil
 	}
 	return Group{}, false, fmt.Errorf("no reference: no points of 16 bits or more, and without "+
-		"a method whose eff is 1 no eff can be told from A; there are %s: name one of them, or fix A",
+		"a method with eff = 1, the efficiencies and A are not separable; there are %s: "+
+		"name one of them, or fix A",
 		quotedGroups(all))
 }
 
