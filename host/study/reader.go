@@ -13,8 +13,8 @@ type reader struct {
 	*plaintoml.Reader
 	dir string // directory of the file; other paths in the file are relative to it
 
-	// vague: an axis has no name, or some of its labels could not be read. Names of axes and labels
-	// are not checked then, because they may be right.
+	// incomplete reports whether an axis has no name, or labels that could not be read. Names of axes
+	// and labels are then not checked, because they may be right.
 	incomplete bool
 }
 

@@ -34,7 +34,7 @@ type RunOptions struct {
 	// directory, run the study at the same time. Each cell is trained by one of them. Run returns
 	// when all cells are done, whichever process has trained them.
 	Share bool
-	// Elsewhere holds results of all cells from another source, such as a snapshot, in the study's
+	// Stored holds results of all cells from another source, such as a snapshot, in the study's
 	// order. Cells with a known result there are not trained, unless another cell starts from their
 	// model. Tables select from these results as well ([Study.Prune]). Nil means none.
 	Stored []Result

@@ -39,8 +39,8 @@ const (
 	scaleOutput
 )
 
-// newQuantizer prepares the quantizer of a weight. own reads its trained parameters and state, by
-// the names of the program's inputs; nil: they get their initial values.
+// newQuantizer prepares the quantizer of a weight. inputs reads its trained parameters and state,
+// by the names of the program's inputs; nil: they get their initial values.
 func newQuantizer(dev *engine.Device, p spec.Quantizer, w []float32,
 	inputs func(input string) ([]float32, error)) (*quantizer, error) {
 	p = p.ForEvaluation()

@@ -2,7 +2,6 @@ package figure
 
 import (
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -112,14 +111,6 @@ func fitLabels(p *plot.Plot, c draw.Canvas) {
 	if y != "" {
 		p.Y.Label.Text = fit(y, p.Y.Label.TextStyle, 0.9*size.Y)
 	}
-}
-
-func coordinates(points []Point) plotter.XYs {
-	out := make(plotter.XYs, len(points))
-	for i, p := range points {
-		out[i] = plotter.XY{X: p.X, Y: p.Y}
-	}
-	return out
 }
 
 // legend lists the series above the data area, where it hides no data.

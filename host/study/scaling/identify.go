@@ -14,8 +14,8 @@ import (
 // bound.
 type identification struct {
 	indices []int
-	// weak holds the indices of parameters that are determined more by the priors than by the points,
-	// or not at all. They have no interval: it would only show the width of the prior.
+	// priorDominated holds the indices of parameters that are determined more by the priors than by
+	// the points, or not at all. They have no interval: it would only show the width of the prior.
 	priorDominated map[int]bool
 }
 

@@ -152,8 +152,8 @@ func (s *descent) linearize() {
 	}
 }
 
-// step returns the point after the damped step, or nil if it cannot be computed; promised is the
-// decrease of the cost that the linear model predicts.
+// step returns the point after the damped step, or nil if it cannot be computed; predicted is the
+// decrease of the cost by the linear model.
 func (s *descent) step(damping float64) (trial []float64, predicted float64) {
 	n := len(s.free)
 	if n == 0 {

@@ -34,9 +34,13 @@ func (s *Server) runPage(run *rundir.Run) any {
 // part returns a handler that shows a run, or a part of its page, by a template.
 func (s *Server) part(name string, of func(*rundir.Run) any) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		list, err := s.runsNamed([]string{r.URL.Query().Get("run")})
+		run := r.URL.Query().Get("run")
+		list, _, err := s.find([]string{run})
 		if err != nil {
 			return err
+		}
+		if len(list) == 0 {
+			return clientErrorf(http.StatusNotFound, "there is no run %q", run)
 		}
 		return show(w, r, name, of(list[0]))
 	}
@@ -48,32 +52,25 @@ func factsOf(run *rundir.Run) factsView {
 	if list, err := checkpoint.List(rundir.At(run.Dir).Checkpoints()); err == nil {
 		v.Checkpoints = checkpoint.Steps(list)
 	}
-	for _, name := range resultNames(run) {
-		v.Results = append(v.Results, resultView{name, metrics.Label(name), quantity(run, name)})
+	for _, x := range run.Results() {
+		if !metrics.Configured(x.Name) {
+			label := metrics.Label(x.Name)
+			v.Results = append(v.Results, resultView{x.Name, label, quantity(run, x.Name)})
+		}
 	}
+	first := []string{"val_loss", "val_ppl", "train_loss", "error_rel", "error_norm2", "distance"}
+	order := func(r resultView) int {
+		if i := slices.Index(first, r.Name); i >= 0 {
+			return i
+		}
+		return len(first)
+	}
+	slices.SortStableFunc(v.Results, func(a, b resultView) int { return order(a) - order(b) })
 	return v
 }
 
 // resultView is a displayed result: its name in filters, its label, and its value.
 type resultView struct{ Name, Label, Value string }
-
-// resultNames returns the names of the results of a run, the most important first.
-func resultNames(run *rundir.Run) (names []string) {
-	first := []string{"val_loss", "val_ppl", "train_loss", "error_rel", "error_norm2", "distance"}
-	for _, x := range run.Results() {
-		if !metrics.Configured(x.Name) {
-			names = append(names, x.Name)
-		}
-	}
-	order := func(name string) int {
-		if i := slices.Index(first, name); i >= 0 {
-			return i
-		}
-		return len(first)
-	}
-	slices.SortStableFunc(names, func(a, b string) int { return order(a) - order(b) })
-	return names
-}
 
 // number formats a result with six significant digits, or with all digits if it is an integer.
 func number(r *rundir.Run, name string) string {

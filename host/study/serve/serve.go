@@ -125,14 +125,6 @@ func (s *Server) runs() ([]*rundir.Run, error) {
 	return list, nil
 }
 
-func (s *Server) runsNamed(names []string) ([]*rundir.Run, error) {
-	runs, missing, err := s.find(names)
-	if err == nil && len(missing) > 0 {
-		err = clientErrorf(http.StatusNotFound, "there is no run %q", missing[0])
-	}
-	return runs, err
-}
-
 func (s *Server) find(names []string) (runs []*rundir.Run, missing []string, err error) {
 	list, err := s.runs()
 	if err != nil {

@@ -65,9 +65,9 @@ type Cell struct {
 	// Programs is a hash of the programs that its plugins returned; empty if it is unknown, which
 	// is possible for a model that was quantized after training.
 	Programs string `json:"programs,omitempty"`
-	// Asked holds the evaluations of its model; see [study.Study.Evaluated]. It is nil if there are
-	// none, and in files of versions that did not record them; such cells are assumed to have the
-	// study's current evaluations.
+	// Evaluations holds the evaluations of its model; see [study.Study.Evaluated]. It is nil if there
+	// are none, and in files of versions that did not record them; such cells are assumed to have
+	// the study's current evaluations.
 	Evaluations map[string]string `json:"asked,omitempty"`
 	// Metrics has no times and speeds. It is empty if the training diverged.
 	Metrics map[string]metrics.Number `json:"metrics"`
