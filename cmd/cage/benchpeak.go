@@ -63,7 +63,7 @@ of peak      that, as a part of the peak of the instruction that multiplies, on 
 
 func printPeak(w io.Writer, r *bench.PeakReport, o bench.PeakOptions) {
 	fmt.Fprintf(w, "%s kernels=%s\nfastest of %d runs of %v\n\n", r.Build, r.Kernels, o.Runs, o.Time)
-	named := func(title, unit string, list []bench.Named) {
+	named := func(title, unit string, list []bench.InstructionRates) {
 		rows := [][]string{{title}}
 		for _, n := range r.Threads {
 			rows[0] = append(rows[0], onThreads(unit, n))

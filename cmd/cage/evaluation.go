@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -15,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/generate"
+	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -39,7 +39,7 @@ one where there was none, without any training for it; with none, in full precis
   cage eval SmolLM2-135M --data web.tokens --quantizer mxfp4
 
 With --tasks the model answers the questions of published benchmarks, which lie as JSONL
-or Parquet in the folder --data. Prompts, scores and errors are those of lm-eval 0.4.13:
+or Parquet in the directory --data. Prompts, scores and errors are those of lm-eval 0.4.13:
 
   cage eval runs/run --tasks hellaswag,arc_easy --data benchmarks --fewshot 5 --out eval
 
@@ -199,7 +199,7 @@ type taskFlags struct {
 
 func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
 	if f.Data == "" {
-		return nil, usagef("--data is missing: want the folder with the rows of the tasks")
+		return nil, usagef("--data is missing: want the directory with the rows of the tasks")
 	}
 	if err := checkKeys(cmd, f.Keys()); err != nil {
 		return nil, err
@@ -264,66 +264,44 @@ func taskProgress(cmd *cobra.Command, name string) func(done, of int) {
 }
 
 func newEvalCompare() *cobra.Command {
-	var own []string
 	cmd := &cobra.Command{
 		Use:   "compare DIR DIR",
 		Short: "Compare the answers of two models to the same questions",
-		Long: `Compare two evaluations of tasks, each by its --out: the difference of each metric with
-a 95 % interval (bootstrap over the questions, both models on the same ones), how many
-questions one model alone has right, and how probable it is that chance divides them as
-unevenly (McNemar, exact).`,
+		Long: `Compare two evaluations of tasks, each by its --out: the means of each metric, their
+difference with a 95 % interval (Student's t of the paired differences), and the number of
+questions on which one model alone is better. In place of perplexity, the mean
+log-probability is compared. Tasks of whole texts are left out.`,
 		Args: exactly(2, "two --out of evaluations"),
 	}
-	cmd.Flags().StringSliceVar(&own, "tasks", nil,
-		"files (.toml) that describe tasks which do not come with cage")
 	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
-		first, err := loadSamples(args[0], own)
+		list, err := tasks.Compare(vfs.At(args[0]), vfs.At(args[1]))
 		if err != nil {
 			return nil, err
-		}
-		second, err := loadSamples(args[1], own)
-		if err != nil {
-			return nil, err
-		}
-		list, leftOut, err := tasks.CompareAll(first, second)
-		if err != nil {
-			return nil, fmt.Errorf("%s and %s: %w", args[0], args[1], err)
-		}
-		if leftOut != nil {
-			fmt.Fprintln(cmd.ErrOrStderr(), leftOut)
 		}
 		var value []map[string]any
 		rows := [][]string{{"task", "metric", "items", "first", "second", "difference",
-			"95 % interval", "only first", "only second", "McNemar p"}}
+			"95 % interval", "only first", "only second"}}
 		for _, c := range list {
-			m := map[string]any{"task": c.Task, "metric": c.Metric, "items": c.Items,
-				"only_first": c.OnlyFirst, "only_second": c.OnlySecond}
-			for name, x := range map[string]float64{"first": c.First, "second": c.Second,
-				"difference": c.Difference, "low": c.Low, "high": c.High} {
-				m[name] = metrics.Number(x)
+			d := study.Pair(c.First, c.Second, study.Level)
+			first, second := study.Describe(c.First).Mean, study.Describe(c.Second).Mean
+			onlyFirst, onlySecond := 0, 0
+			for i, x := range c.First {
+				if x > c.Second[i] {
+					onlyFirst++
+				} else if x < c.Second[i] {
+					onlySecond++
+				}
 			}
-			p := "–"
-			if !math.IsNaN(c.McNemar) {
-				m["mcnemar"], p = c.McNemar, fmt.Sprintf("%.3g", c.McNemar)
-			}
-			value = append(value, m)
-			rows = append(rows, []string{c.Task, c.Metric, fmt.Sprint(c.Items),
-				fmt.Sprintf("%.4f", c.First), fmt.Sprintf("%.4f", c.Second),
-				fmt.Sprintf("%+.4f", c.Difference), fmt.Sprintf("[%+.4f, %+.4f]", c.Low, c.High),
-				fmt.Sprint(c.OnlyFirst), fmt.Sprint(c.OnlySecond), p})
+			metric := strings.Replace(c.Metric, tasks.Perplexity, "logprob", 1)
+			value = append(value, map[string]any{"task": c.Task, "metric": metric, "items": d.N,
+				"first": metrics.Number(first), "second": metrics.Number(second),
+				"difference": metrics.Number(d.Mean), "low": metrics.Number(d.Low),
+				"high": metrics.Number(d.High), "only_first": onlyFirst, "only_second": onlySecond})
+			rows = append(rows, []string{c.Task, metric, fmt.Sprint(d.N), fmt.Sprintf("%.4f", first),
+				fmt.Sprintf("%.4f", second), fmt.Sprintf("%+.4f", d.Mean),
+				fmt.Sprintf("[%+.4f, %+.4f]", d.Low, d.High),
+				fmt.Sprint(onlyFirst), fmt.Sprint(onlySecond)})
 		}
 		return tableAnswer(value, rows), nil
 	})
-}
-
-func loadSamples(dir string, own []string) ([]*tasks.Result, error) {
-	list, err := openTasks(own)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	loaded, err := tasks.LoadResults(vfs.At(dir), list)
-	if errors.Is(err, tasks.ErrNone) {
-		err = fmt.Errorf("%w; name the file of a task of your own with --tasks", err)
-	}
-	return loaded, err
 }

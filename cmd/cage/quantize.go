@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -45,8 +44,6 @@ func newQuantize() *cobra.Command {
 	flags.StringVar(&o.Out, "out", "", "`RUN` directory to make")
 	flags.BoolVar(&o.Activations, "activations", false,
 		"quantize activations, too, with the same quantizer")
-	flags.BoolVar(&o.Evaluate, "evaluate", false,
-		"evaluate the result on its validation set, for its summary")
 	flags.StringVar(&o.Validation, "validation", "", "token file or chat file `FILE` that becomes "+
 		"the validation set of the result; default: that of the run")
 	flags.StringVar(&o.Device, "device", "", "`KIND` of device: cpu or cuda; default: that of the run")
@@ -101,10 +98,6 @@ func printQuantized(w io.Writer, out string, p *trained.Posttrained) {
 	table(w, rows)
 	if c := p.Calibration; c != nil {
 		fmt.Fprintf(w, "\ncalibrated with %s\n", c)
-	}
-	if p.Loss != nil {
-		loss := float64(*p.Loss)
-		fmt.Fprintf(w, "validation loss %.4f, perplexity %.3f\n", loss, math.Exp(loss))
 	}
 	fmt.Fprintf(w, "%s holds the quantized model: try cage eval, cage generate or cage export\n", out)
 }

@@ -93,7 +93,7 @@ float32, written with as many digits as identify it.
 type scoreFlags struct{ ids, texts, out string }
 
 func (f *scoreFlags) read(cmd *cobra.Command, model *trained.Model) (list [][]int32, err error) {
-	s := trained.Reader{Most: model.Context() + 1}
+	s := trained.Reader{MaxTokens: model.Context() + 1}
 	if s.Vocab, err = model.Vocab(); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -27,15 +28,12 @@ func newStudy() *cobra.Command {
 configuration, axes of settings and what to report (docs/guide/studies.md):
 
   cage study run FILE       train and evaluate the cells that are not done
-  cage study plan FILE      the cells in their order
+  cage study status FILE    the cells with their indices and states
   cage study cell FILE      train and evaluate one of them
-  cage study status FILE    how far each cell is
   cage study report FILE    tables, figures and a page of what is done
-  cage study keep FILE      its numbers in one small file, to be committed
-  cage study check FILE     whether kept results came out again`,
-	}, surviveSIGPIPE(newStudyRun()), newStudyPlan(), surviveSIGPIPE(newStudyCell()),
-		newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()),
-		surviveSIGPIPE(newStudyCheck()))
+  cage study keep FILE      its numbers in one small file, to be committed`,
+	}, surviveSIGPIPE(newStudyRun()), surviveSIGPIPE(newStudyCell()),
+		newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()))
 }
 
 func newStudyRun() *cobra.Command {
@@ -88,11 +86,11 @@ that was killed leaves is taken over by another one.`,
 		}
 		kept := map[string]bool{}
 		if *keptFile != "" {
-			if opts.Elsewhere, err = keptResults(cmd, s, *keptFile); err != nil {
+			if opts.Stored, err = keptResults(cmd, s, *keptFile); err != nil {
 				return nil, err
 			}
-			for _, r := range opts.Elsewhere {
-				if r.Known() {
+			for _, r := range opts.Stored {
+				if r.HasOutcome() {
 					kept[r.Cell.ID] = true
 				}
 			}
@@ -102,7 +100,7 @@ that was killed leaves is taken over by another one.`,
 		}
 		if *keptFile != "" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d cells are kept in %s and not trained again\n",
-				len(kept), study.Count(opts.Elsewhere).Cells, *keptFile)
+				len(kept), study.Count(opts.Stored).Cells, *keptFile)
 		}
 		out, err := runStudy(cmd, s, opts)
 		if err != nil && !errors.Is(err, study.ErrInterrupted) {
@@ -247,9 +245,10 @@ func dryRun(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer,
 	if err != nil {
 		return nil, err
 	}
-	list, rows := []cellListing{}, [][]string{append(s.AxisNames(), "settings")}
+	list, rows := []map[string]any{}, [][]string{append(s.AxisNames(), "settings")}
 	for _, c := range plan.Run {
-		list = append(list, cellListing{ID: c.ID, Labels: c.Labels, Dir: c.Dir, Set: c.Set})
+		list = append(list,
+			map[string]any{"id": c.ID, "labels": c.Labels, "dir": c.Dir, "set": c.Set})
 		var sets []string
 		for _, set := range c.Set {
 			sets = append(sets, set.Key+"="+set.Value)
@@ -272,26 +271,56 @@ func dryRun(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer,
 }
 
 type cellListing struct {
-	ID      string                    `json:"id"`
-	Labels  map[string]string         `json:"labels"`
-	Dir     string                    `json:"dir"`
-	State   study.State               `json:"state,omitempty"`
-	Error   string                    `json:"error,omitempty"`
-	Set     []study.Setting           `json:"set,omitempty"`
-	Summary map[string]metrics.Number `json:"summary,omitempty"`
-	Holder  *study.Holder             `json:"holder,omitempty"` // the process that works on it
+	Index    int                       `json:"index"` // in the study's order
+	ID       string                    `json:"id"`
+	Labels   map[string]string         `json:"labels"`
+	Hash     string                    `json:"hash"` // of its configuration
+	Dir      string                    `json:"dir"`
+	State    study.State               `json:"state"`
+	Error    string                    `json:"error,omitempty"`
+	Waits    bool                      `json:"waits,omitempty"`  // for the choice of a table
+	Unneeded bool                      `json:"spared,omitempty"` // no table includes it
+	Set      []study.Setting           `json:"set,omitempty"`
+	Summary  map[string]metrics.Number `json:"summary,omitempty"`
+	Holder   *study.Holder             `json:"holder,omitempty"` // the process that works on it
+}
+
+// listCells describes all cells of a study in their order.
+func listCells(s *study.Study, results []study.Result) []cellListing {
+	unneeded, waiting := s.Prune(results)
+	list := make([]cellListing, len(results))
+	for i, r := range results {
+		c := r.Cell
+		list[i] = cellListing{
+			Index: i, ID: c.ID, Labels: c.Labels, Hash: c.Hash, Dir: c.Dir, State: r.State,
+			Error: r.Err, Waits: waiting[c.ID] && !r.HasOutcome(), Unneeded: unneeded[c.ID] && !r.HasOutcome(),
+			Set: c.Set, Summary: map[string]metrics.Number{},
+		}
+		for name, x := range r.Summary {
+			list[i].Summary[name] = metrics.Number(x)
+		}
+		if r.State == study.Running {
+			list[i].Holder = &results[i].Holder
+		}
+	}
+	return list
 }
 
 func newStudyStatus() *cobra.Command {
 	var keptFile string
 	cmd := &cobra.Command{
 		Use:   "status FILE",
-		Short: "Show how far each cell of a study is",
-		Long: `Show how far each cell of a study is: done, running, interrupted, failed (with its
-error), missing, or stale: made by a plugin or of data that has changed since. It may
-be asked at any time, also while the study runs: of a running cell it tells the machine,
-and since when it is worked on there. With --kept it is the results in a
-file of 'cage study keep' that are shown, and which of them are stale.`,
+		Short: "List the cells of a study with their states",
+		Long: `List the cells of a study with their states: done, running, interrupted, failed (with
+the error), missing, or stale: made with a plugin or data that has changed since. This
+works at any time, also while the study runs: for a running cell it shows the machine,
+and since when it works on the cell. With --kept, the results in a file of 'cage study
+keep' are shown instead, and which of them are stale.
+
+The index is the number by which 'cage study cell FILE --index N' trains a cell, as a
+task of a job array of a cluster does. It depends only on the study file. A cell that
+waits is not needed until a table has chosen a label: see best and spare in
+docs/guide/studies.md. Cells that no table needs are not listed.`,
 		Args: exactly(1, "one study file"),
 	}
 	cmd.Flags().StringVar(&keptFile, "kept", "", "`FILE` of kept results to show in place of the runs")
@@ -309,32 +338,33 @@ file of 'cage study keep' that are shown, and which of them are stale.`,
 		if err != nil {
 			return nil, err
 		}
-		results = s.Wanted(results)
-		list := []cellListing{}
-		rows := [][]string{append(s.AxisNames(), "state", "val loss", "error, machine or directory")}
-		for _, r := range results {
-			c := r.Cell
-			cell := cellListing{ID: c.ID, Labels: c.Labels, Dir: c.Dir, State: r.State, Error: r.Err,
-				Set: c.Set, Summary: map[string]metrics.Number{}}
-			for name, x := range r.Summary {
-				cell.Summary[name] = metrics.Number(x)
+		list, rows := []cellListing{}, [][]string{slices.Concat([]string{"index"}, s.AxisNames(),
+			[]string{"state", "val loss", "error, machine or directory"})}
+		for i, cell := range listCells(s, results) {
+			if cell.Unneeded {
+				continue
 			}
-			loss, last := "–", r.Cell.Dir
+			r, state := results[i], string(cell.State)
+			if cell.Waits {
+				state += ", waits"
+			}
+			loss, last := "–", cell.Dir
 			if x, ok := r.Summary["val_loss"]; ok {
 				loss = fmt.Sprintf("%.4f", x)
 			}
 			switch {
-			case r.State == study.Running:
-				cell.Holder, last = &r.Holder, "on "+r.Holder.Text(time.Now())
+			case cell.Holder != nil:
+				last = "on " + cell.Holder.Text(time.Now())
 			case r.Err != "":
 				last = strings.ReplaceAll(r.Err, "\n", "; ")
-			case keptFile != "" && r.Known():
+			case keptFile != "" && r.HasOutcome():
 				last = "kept in " + keptFile
 			}
 			list = append(list, cell)
-			rows = append(rows, append(r.Cell.Of(s.AxisNames()), string(r.State), loss, last))
+			rows = append(rows, slices.Concat([]string{strconv.Itoa(i)}, r.Cell.Of(s.AxisNames()),
+				[]string{state, loss, last}))
 		}
-		total := study.Count(results)
+		total := study.Count(s.Needed(results))
 		value := map[string]any{"study": s.Name, "out": s.Out, "counts": total, "cells": list}
 		return &answer{value, func(w io.Writer) {
 			table(w, rows)

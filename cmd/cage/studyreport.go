@@ -35,13 +35,14 @@ a plugin or of data that has changed since; the exit code is 1 then.`,
 		if out != "" && len(args) > 1 {
 			return nil, usagef("--out %s is one directory, for one study, not %d", out, len(args))
 		}
-		var reports []writtenReport
+		var values []map[string]any
+		var leftOut error
 		for _, file := range args {
 			s, results, err := loadResults(cmd, file)
 			if err != nil {
 				return nil, err
 			}
-			r, err := report.New(s, s.Wanted(results))
+			r, err := report.New(s, s.Needed(results))
 			if err != nil {
 				return nil, err
 			}
@@ -50,24 +51,26 @@ a plugin or of data that has changed since; the exit code is 1 then.`,
 			if err != nil {
 				return nil, err
 			}
-			reports = append(reports, writtenReport{dir, files, r.Results()})
+			value := r.Results()
+			value["dir"], value["files"] = dir, files
+			values = append(values, value)
+			leftOut = errors.Join(leftOut, leftOutError(r))
 			if !wantsJSON(cmd) {
 				printReport(cmd.OutOrStdout(), dir, r)
 			}
 		}
-		var value any = reports
-		if len(reports) == 1 {
-			value = reports[0]
+		if len(values) == 1 {
+			return textAnswer(values[0], ""), leftOut
 		}
-		return textAnswer(value, ""), leftOutError(reports)
+		return textAnswer(values, ""), leftOut
 	})
 }
 
-// leftOutError returns an error that names the runs which reports leave out because they are
+// leftOutError returns an error that names the runs which a report leaves out because they are
 // damaged or stale; nil if there are none.
-func leftOutError(reports []writtenReport) error {
+func leftOutError(r *report.Report) error {
 	var errs []error
-	add := func(what string, list []report.Damage) {
+	add := func(what string, list []report.OmittedRun) {
 		for _, d := range list {
 			what += fmt.Sprintf("\n  %s: %s", d.Run, d.Err)
 		}
@@ -75,18 +78,10 @@ func leftOutError(reports []writtenReport) error {
 			errs = append(errs, errors.New(what))
 		}
 	}
-	for _, r := range reports {
-		const run = "trained again by 'cage study run'"
-		add("left out of the report, and "+run+" when the directory is deleted:", r.Damages)
-		add("left out of the report as stale, and "+run+":", r.Stale)
-	}
+	const run = "trained again by 'cage study run'"
+	add("left out of the report, and "+run+" when the directory is deleted:", r.Unreadable)
+	add("left out of the report as stale, and "+run+":", r.Stale)
 	return errors.Join(errs...)
-}
-
-type writtenReport struct {
-	Dir   string   `json:"dir"`
-	Files []string `json:"files"`
-	report.Results
 }
 
 func printReport(w io.Writer, dir string, r *report.Report) {

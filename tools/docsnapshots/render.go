@@ -94,7 +94,7 @@ func (r *renderer) results(ctx context.Context, name string) (*results, error) {
 			r.Warn(fmt.Errorf("%s: %w", path, err))
 		}
 	}
-	s.cells = s.study.Wanted(s.cells)
+	s.cells = s.study.Needed(s.cells)
 	if r.studies == nil {
 		r.studies = map[string]*results{}
 	}
@@ -181,38 +181,37 @@ func (s *results) render(m mark) (string, error) {
 	one.Tables = []study.Table{t}
 	tables := report.Tables(&one, s.cells)
 	if m.alone {
-		text := tables[0].Markdown()
-		if m.Show == differences {
-			if text = tables[0].MarkdownDifferences(); len(text) == 0 {
-				return "", fmt.Errorf("the table %q has no differences", tables[0].Title)
-			}
+		text := tables[0].Markdown(m.Show == differences)
+		if len(text) == 0 {
+			return "", fmt.Errorf("the table %q has no differences", tables[0].Title)
 		}
 		return "\n" + string(text) + "\n" + s.source(t.Where) + "\n", nil
 	}
-	p, err := tables[0].Find(m.At)
+	e, err := tables[0].Find(m.At)
+	choice, difference := e.ChoiceText(), tables[0].DifferenceText(e)
 	switch {
 	case err != nil:
 		return "", err
 	case m.Show == "n":
-		return fmt.Sprint(p.N), nil
+		return fmt.Sprint(e.N), nil
 	case m.Show == "mean":
-		return p.Mean + s.caveat(p), nil
-	case m.Show == "choice" && p.Choice == "":
+		return tables[0].MeanText(e) + s.caveat(e), nil
+	case m.Show == "choice" && choice == "":
 		return "", fmt.Errorf("the table %q chooses nothing", tables[0].Title)
 	case m.Show == "choice":
-		return p.Choice + s.caveat(p), nil
-	case p.Difference == "":
+		return choice + s.caveat(e), nil
+	case difference == "":
 		return "", fmt.Errorf("%v of the table %q has no difference", m.At, tables[0].Title)
 	}
-	return p.Difference + s.caveat(p), nil
+	return difference + s.caveat(e), nil
 }
 
 // caveat says behind a number within a sentence what stands below tables: that replicates are
 // missing, and that results are stale.
-func (s *results) caveat(p report.EntryText) string {
+func (s *results) caveat(e report.Entry) string {
 	text := ""
-	if p.N < p.Expected {
-		text = fmt.Sprintf(" (%d of %d replicates)", p.N, p.Expected)
+	if e.N < e.Expected {
+		text = fmt.Sprintf(" (%d of %d replicates)", e.N, e.Expected)
 	}
 	if s.stale > 0 {
 		text += " (**stale**)"
@@ -253,7 +252,7 @@ func (s *results) source(where map[string][]string) string {
 			continue
 		}
 		all[r.Cell.ID] = true
-		if r.Known() {
+		if r.HasOutcome() {
 			used[r.Cell.ID] = true
 		}
 	}

@@ -142,7 +142,7 @@ func (r *reader) essay(path string) string {
 		text = file.Text
 	}
 	if !utf8.ValidString(text) || strings.TrimFunc(text, isSpace) == "" {
-		r.fail(path, errors.New("want text in UTF-8, and some of it"))
+		r.fail(path, errors.New("want non-empty text in UTF-8"))
 	}
 	return text
 }

@@ -48,11 +48,11 @@ func Import(ctx context.Context, dir, out string, context int) (*huggingface.Che
 	err = c.Verify()
 	if err == nil && out != "" {
 		err = atomicfile.WriteDir(vfs.At(out), func(to vfs.Path) error {
-			made := &Record{}
-			if made.Initial, err = provenance.HubOrigin(vfs.At(dir), c); err != nil {
+			record := &Record{}
+			if record.Initial, err = provenance.HubOrigin(vfs.At(dir), c); err != nil {
 				return err
 			}
-			if made.Tokenizer, err = hubTokenizer(vfs.At(dir)); err != nil {
+			if record.Tokenizer, err = hubTokenizer(vfs.At(dir)); err != nil {
 				return err
 			}
 			device, err := engine.Open(device.CPU, engine.Options{})
@@ -60,8 +60,8 @@ func Import(ctx context.Context, dir, out string, context int) (*huggingface.Che
 				return err
 			}
 			defer device.Close()
-			made.Build = device.BuildInfo()
-			run := &ModelRun{Config: cfg, Method: cfg.Method, Record: made,
+			record.Build = device.BuildInfo()
+			run := &ModelRun{Config: cfg, Method: cfg.Method, Record: record,
 				Params: c.Params(), Values: c.Values, From: dir}
 			return run.Write(ctx, rundir.Dir{Path: to})
 		})
@@ -137,9 +137,10 @@ type ModelRun struct {
 	Params []architecture.Param
 	// Values reads a parameter when it is written.
 	Values func(param string) ([]float32, error)
-	// Ready holds the tensors of parameters that are not read with Values.
-	Ready map[string][]safetensors.Tensor
-	From  string // directory of the model, which may have tokenizer files and a checkpoint description
+	// Precomputed holds the tensors of parameters that are not read with Values.
+	Precomputed map[string][]safetensors.Tensor
+	// From is the directory of the model, which may have tokenizer files and a description.
+	From string
 }
 
 // Write writes the run to a directory, which is renamed to train.out once it is complete. run.toml,
@@ -184,7 +185,7 @@ func (r *ModelRun) save(ctx context.Context, to rundir.Dir) error {
 	}
 	state := checkpoint.State{Meta: meta}
 	for _, p := range r.Params {
-		if ready := r.Ready[p.Name]; ready != nil {
+		if ready := r.Precomputed[p.Name]; ready != nil {
 			state.Tensors = append(state.Tensors, ready...)
 			continue
 		}
