@@ -70,7 +70,7 @@ type merge struct {
 	done []int  // deflated rows
 }
 
-// kind says which elements of a row are nonzero.
+// kind is the part of a row that can be nonzero.
 type kind int
 
 const (

@@ -60,23 +60,23 @@ func kernelsOf[T Float]() *vectors[T] {
 	return any(&active.single).(*vectors[T])
 }
 
-// tools are reusable memory of an element type: allocating memory costs more than many operations
-// on it.
-type tools[T Float] struct {
-	spare sync.Pool // of *[]T, for temporary matrices
+// pools holds reusable memory for an element type: allocating memory costs more than many
+// operations on it.
+type pools[T Float] struct {
+	matrices sync.Pool // of *[]T, for temporary matrices
 	packs sync.Pool // of *packed[T]
 }
 
 var (
-	toolsDouble tools[float64]
-	toolsSingle tools[float32]
+	poolsDouble pools[float64]
+	poolsSingle pools[float32]
 )
 
-func toolsOf[T Float]() *tools[T] {
-	if t, ok := any(&toolsDouble).(*tools[T]); ok {
+func poolsOf[T Float]() *pools[T] {
+	if t, ok := any(&poolsDouble).(*pools[T]); ok {
 		return t
 	}
-	return any(&toolsSingle).(*tools[T])
+	return any(&poolsSingle).(*pools[T])
 }
 
 var portable = kernels{

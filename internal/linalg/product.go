@@ -41,7 +41,7 @@ func (m MatrixOf[T]) row(i int) []T {
 // temporary returns a zero matrix that must be released.
 func temporary[T Float](rows, cols int) MatrixOf[T] {
 	size := rows * cols
-	if data, ok := toolsOf[T]().spare.Get().(*[]T); ok && cap(*data) >= size {
+	if data, ok := poolsOf[T]().matrices.Get().(*[]T); ok && cap(*data) >= size {
 		m := RowMajor((*data)[:size], rows, cols)
 		clear(m.Data)
 		return m
@@ -50,7 +50,7 @@ func temporary[T Float](rows, cols int) MatrixOf[T] {
 }
 
 // release returns the memory of a temporary matrix to the pool.
-func (m MatrixOf[T]) release() { toolsOf[T]().spare.Put(&m.Data) }
+func (m MatrixOf[T]) release() { poolsOf[T]().matrices.Put(&m.Data) }
 
 // The block sizes of a product: a strip of B stays in the L1 cache, a block of A in the L2 cache.
 const (
@@ -101,12 +101,12 @@ func mulAdd[T Float](c MatrixOf[T], alpha T, a, b MatrixOf[T], lower bool) {
 	if c.Rows == 0 || c.Cols == 0 {
 		return
 	}
-	tools, kernels := toolsOf[T](), kernelsOf[T]()
-	buf, ok := tools.packs.Get().(*packed[T])
+	pools, kernels := poolsOf[T](), kernelsOf[T]()
+	buf, ok := pools.packs.Get().(*packed[T])
 	if !ok {
 		buf = &packed[T]{a: make([]T, blockRows*blockInner), b: make([]T, blockInner*blockCols)}
 	}
-	defer tools.packs.Put(buf)
+	defer pools.packs.Put(buf)
 	for j := 0; j < c.Cols; j += blockCols {
 		cols := min(blockCols, c.Cols-j)
 		for p := 0; p < a.Cols; p += blockInner {
