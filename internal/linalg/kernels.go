@@ -25,8 +25,7 @@ type kernels struct {
 	four func(a0, a1, a2, a3, x, y []float64, alpha *[4]float64) [4]float64
 	// few is FewTimes, and fewHalves FewTimesHalves.
 	few       func(y, x, w MatrixOf[float32])
-	fewHalves func(y, x MatrixOf[float32], w Halves)
-	halves    bool                                      // fewHalves is faster than few
+	fewHalves func(y, x MatrixOf[float32], w Halves)    // nil without instructions for bfloat16
 	mix       func(y, x []float32, m MatrixOf[float32]) // VectorTimes
 	// secular sums z²/(d−μ) and z²/(d−μ)² with d = poles−origin.
 	secular func(poles, z []float64, origin, mu float64) (value, slope float64)
@@ -64,7 +63,7 @@ func kernelsOf[T Float]() *vectors[T] {
 // operations on it.
 type pools[T Float] struct {
 	matrices sync.Pool // of *[]T, for temporary matrices
-	packs sync.Pool // of *packed[T]
+	packs    sync.Pool // of *packed[T]
 }
 
 var (
@@ -85,9 +84,6 @@ var portable = kernels{
 	single: vectorsPortable[float32](),
 	four:   fourPortable,
 	few:    func(y, x, w MatrixOf[float32]) { fewByRows(y, x, w, dotPortable[float32]) },
-	fewHalves: func(y, x MatrixOf[float32], w Halves) {
-		fewHalvesByRows(y, x, w, dotPortable[float32])
-	},
 	mix: func(y, x []float32, m MatrixOf[float32]) {
 		mixFrom(0, y, x, m, axpyPortable[float32])
 	},

@@ -16,11 +16,11 @@ func supported() []kernels {
 	k := kernels{
 		"AVX2", vectors[float64]{fourRows, 8, tile256, dot256, axpyDouble},
 		vectors[float32]{fourRows, 16, tile256Single, dot256Single, axpySingle},
-		fourVectors, few256, fewHalves256, false, mixVectors, secularVectors, gapsVectors,
+		fourVectors, few256, nil, mixVectors, secularVectors, gapsVectors,
 		quotientsVectors,
 	}
 	if archsimd.X86.AVX512() {
-		k.name, k.few, k.fewHalves, k.halves = "AVX-512", few512, fewHalves512, true
+		k.name, k.few, k.fewHalves = "AVX-512", few512, fewHalves512
 		k.double.tileRows, k.double.tileCols, k.double.tile = 8, 16, tile512
 		k.double.dot, k.single.dot = dot512, dot512Single
 		k.single.tileRows, k.single.tileCols, k.single.tile = 8, 32, tile512Single
@@ -163,5 +163,3 @@ func mixVectors(y, x []float32, m MatrixOf[float32]) {
 }
 
 func few256(y, x, w MatrixOf[float32]) { fewByRows(y, x, w, dot256Single) }
-
-func fewHalves256(y, x MatrixOf[float32], w Halves) { fewHalvesByRows(y, x, w, dot256Single) }

@@ -147,23 +147,8 @@ func pack[T Float](to []T, m MatrixOf[T], alpha T, height int) {
 
 // packColumns packs a strip whose columns are contiguous.
 func packColumns[T Float](strip []T, m MatrixOf[T], alpha T, height int) {
-	switch { // constant sizes compile to one move for each column, where copy would be a call
-	case m.Rows == 8 && height == 8:
-		for j := range m.Cols {
-			*(*[8]T)(strip[j*8:]) = *(*[8]T)(m.Data[j*m.ColStride:])
-		}
-	case m.Rows == 16 && height == 16:
-		for j := range m.Cols {
-			*(*[16]T)(strip[j*16:]) = *(*[16]T)(m.Data[j*m.ColStride:])
-		}
-	case m.Rows == 32 && height == 32:
-		for j := range m.Cols {
-			*(*[32]T)(strip[j*32:]) = *(*[32]T)(m.Data[j*m.ColStride:])
-		}
-	default:
-		for j := range m.Cols {
-			copy(strip[j*height:], m.Data[j*m.ColStride:][:m.Rows])
-		}
+	for j := range m.Cols {
+		copy(strip[j*height:], m.Data[j*m.ColStride:][:m.Rows])
 	}
 	if alpha == 1 {
 		return

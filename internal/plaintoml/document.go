@@ -188,7 +188,7 @@ func (d *Document) Settings(table string, values map[string]any) []Setting {
 // Positions holds the position of every key of a document.
 type Positions struct {
 	file string
-	line int              // first line of the text, for a key that is not in it
+	line int                 // first line of the text, for a key that is not in it
 	keys map[string]position // by full dotted key; tables at their first mention
 }
 

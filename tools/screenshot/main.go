@@ -15,7 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/chromium"
+	"github.com/cage-qat/cage/internal/testing/chromium"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 

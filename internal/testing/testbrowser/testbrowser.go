@@ -20,7 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/internal/chromium"
+	"github.com/cage-qat/cage/internal/testing/chromium"
 )
 
 // Browser is a page in Chromium, with all its violations.
