@@ -17,7 +17,7 @@ import (
 
 // TestConformance also takes a matrix in blocks, and an update without memory.
 func TestConformance(t *testing.T) {
-	sdktest.Optimizer(t, muon{}, plugintest.Kit(t, "muon")...)
+	sdktest.Optimizer(t, muon{}, plugintest.Kit(t, "kit")...)
 	for name, given := range map[string]map[string]any{"no momentum": {"momentum": 0.0}} {
 		t.Run(name, func(t *testing.T) { sdktest.Optimizer(t, muon{}, plugintest.With(t, given)...) })
 	}

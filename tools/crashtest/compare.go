@@ -189,14 +189,16 @@ func withoutPairs(
 // same run.
 func olderCheckpoint(name string, list []string) bool {
 	return filepath.Ext(name) == ".safetensors" && slices.ContainsFunc(list, func(other string) bool {
-		return filepath.Dir(other) == filepath.Dir(name) && filepath.Ext(other) == ".safetensors" && other > name
+		return filepath.Dir(other) == filepath.Dir(name) && filepath.Ext(other) == ".safetensors" &&
+			other > name
 	})
 }
 
 // equal compares two files of the same name.
 func equal(a, b string) (bool, error) {
 	claim := filepath.Base(filepath.Dir(a)) == ".claims" // which process worked on a cell last
-	if claim || filepath.Ext(a) == ".log" {              // output of processes, before and after the kill
+	// output of processes, before and after the kill
+	if claim || filepath.Ext(a) == ".log" {
 		return true, nil
 	}
 	x, err := essence(a)

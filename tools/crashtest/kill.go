@@ -28,8 +28,9 @@ func (k Key) String() string { return fmt.Sprintf("%s:%d:%d", k.Scenario, k.Roun
 
 // Killed describes a kill.
 type Killed struct {
-	Call string `json:"call"`           // name of the system call
-	Path string `json:"path"`           // file of the call, relative to the working directory, with # for random digits
+	Call string `json:"call"` // name of the system call
+	// file of the call, relative to the working directory, with # for random digits
+	Path string `json:"path"`
 	All  bool   `json:"all"`            // all processes were killed, not only the one that called
 	Torn bool   `json:"torn,omitempty"` // in the middle of a write
 	Root bool   `json:"root"`           // the caller was the command itself
@@ -117,7 +118,12 @@ func (w workplace) clean(template string) error {
 
 // undisturbed runs a command that must succeed, and counts its calls.
 func (w workplace) undisturbed(ctx context.Context, args []string) (calls int, err error) {
-	r, err := w.command(ctx, args, func(n int, _ syscallfault.Call) syscallfault.Decision { calls = n; return syscallfault.Decision{} })
+	r, err := w.command(ctx, args,
+		func(n int,
+			_ syscallfault.Call) syscallfault.Decision {
+			calls = n
+			return syscallfault.Decision{}
+		})
 	if err == nil && (r.Code != 0 || len(r.Orphans) > 0) {
 		said, _ := os.ReadFile(w.log)
 		err = fmt.Errorf("cage %s: %s, orphans %v\n%s", strings.Join(args, " "), r.State, r.Orphans, said)
@@ -186,7 +192,8 @@ func (e *experiment) run(ctx context.Context, p plan) error {
 
 // disturb runs a command, kills it at a call, and looks at what it leaves. It returns the
 // command that goes on. A command that is not killed must succeed.
-func (e *experiment) disturb(ctx context.Context, args []string, at int, p plan) (next []string, err error) {
+func (e *experiment) disturb(ctx context.Context, args []string, at int, p plan) (next []string,
+	err error) {
 	var kill *Killed
 	r, err := e.command(ctx, args, func(n int, c syscallfault.Call) syscallfault.Decision {
 		if n != at {

@@ -29,8 +29,9 @@ import (
 
 // options say which conversations to make.
 type options struct {
-	root    string // directory of packages, such as $(go env GOROOT)/src
-	longest int    // most characters of an answer; longer doc comments are cut after the last sentence that fits
+	root string // directory of packages, such as $(go env GOROOT)/src
+	// most characters of an answer; longer doc comments are cut after the last sentence that fits
+	longest int
 }
 
 // message is a turn of a conversation.
@@ -82,7 +83,8 @@ func packages(root string) ([]string, error) {
 		switch name := entry.Name(); {
 		case path == root:
 			return nil
-		case name == "internal" || name == "vendor" || name == "testdata" || name == "cmd" || strings.HasPrefix(name, "."):
+		case name == "internal" || name == "vendor" || name == "testdata" || name == "cmd" ||
+			strings.HasPrefix(name, "."):
 			return filepath.SkipDir
 		}
 		dirs = append(dirs, path)

@@ -81,7 +81,9 @@ func (r *renderer) results(ctx context.Context, name string) (*results, error) {
 		return nil, fmt.Errorf("%s: the study file: %w", path, err)
 	}
 	if unknown := file.Unknown(s.study); len(unknown) > 0 {
-		return nil, fmt.Errorf("%s has results that %s no longer asks for, the first of cell %s: run it again, and 'cage study keep'", path, file.From, unknown[0])
+		return nil,
+			fmt.Errorf("%s has results that %s no longer asks for, the first of cell %s: run it again, "+
+				"and 'cage study keep'", path, file.From, unknown[0])
 	}
 	s.cells = file.Results(s.study)
 	if r.Survey != nil {
@@ -263,7 +265,8 @@ func (s *results) source(where map[string][]string) string {
 	}
 	text += "."
 	if s.stale > 0 {
-		text += fmt.Sprintf(" **Stale:** %d of the study's runs would be made of other programs or data now.", s.stale)
+		text += fmt.Sprintf(" **Stale:** %d of the study's runs would be made of other programs or "+
+			"data now.", s.stale)
 	}
 	return text + "\n"
 }

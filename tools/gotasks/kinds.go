@@ -118,7 +118,8 @@ func clozes(r *rand.Rand, sources []string, n int) (list []item) {
 			}
 			p := places[r.IntN(len(places))]
 			before := sources[k][max(0, p.at-clozeBytes):p.at]
-			if p.at < clozeBytes || !strings.Contains(before, p.name) || strings.ContainsFunc(before, func(c rune) bool { return c >= 0x80 }) {
+			if p.at < clozeBytes || !strings.Contains(before, p.name) ||
+				strings.ContainsFunc(before, func(c rune) bool { return c >= 0x80 }) {
 				continue
 			}
 			var wrong []string

@@ -144,11 +144,13 @@ func (m *corpus) write(create func(path string, write func(io.Writer) error) err
 		})
 	}
 	for name, items := range m.Tasks {
-		if err := lines(filepath.Join(name, "test.jsonl"), len(items), func(i int) any { return items[i] }); err != nil {
+		if err := lines(filepath.Join(name, "test.jsonl"), len(items),
+			func(i int) any { return items[i] }); err != nil {
 			return err
 		}
 	}
-	return lines("train.jsonl", len(m.Documents), func(i int) any { return map[string]string{"text": m.Documents[i]} })
+	return lines("train.jsonl", len(m.Documents),
+		func(i int) any { return map[string]string{"text": m.Documents[i]} })
 }
 
 func main() {
@@ -168,7 +170,8 @@ func main() {
 
 func run(o options, out string) error {
 	if o.Root == "" || out == "" {
-		return fmt.Errorf("-root and -out are required: the directory of source and the one to write into")
+		return fmt.Errorf("-root and -out are required: the directory of source and the one to write " +
+			"into")
 	}
 	made, err := newCorpus(o)
 	if err != nil {

@@ -71,11 +71,14 @@ func acrossAll(w *writer) {
 	loads := func(instruction string) func(w *writer, at, to string) {
 		return func(w *writer, at, to string) { w.line("%s %s, %s", instruction, at, to) }
 	}
-	float32s, bfloat16s, bytes, signed := loads("VMOVDQU"), loads("VPMOVZXWD"), loads("VPMOVZXBD"), loads("VPMOVSXBD")
+	float32s, bfloat16s, bytes, signed := loads("VMOVDQU"), loads("VPMOVZXWD"), loads("VPMOVZXBD"),
+		loads("VPMOVSXBD")
 	for _, a := range []across{
-		{name: "acrossRounded", size: 4, per: 1, rounds: true, load: float32s, combine: func(w *writer) { round(w, "Y0", "Y4", "Y5") }},
+		{name: "acrossRounded", size: 4, per: 1, rounds: true, load: float32s,
+			combine: func(w *writer) { round(w, "Y0", "Y4", "Y5") }},
 		{name: "acrossSingles", size: 4, per: 1, load: float32s, combine: func(*writer) {}},
-		{name: "acrossWidened", size: 2, per: 1, load: bfloat16s, combine: func(w *writer) { w.line("VPSLLD $16, Y0, Y0") }},
+		{name: "acrossWidened", size: 2, per: 1, load: bfloat16s,
+			combine: func(w *writer) { w.line("VPSLLD $16, Y0, Y0") }},
 		{name: "acrossPairs", size: 1, per: 2, load: signed, combine: func(w *writer) {
 			w.line("VPSLLD $16, Y1, Y1")
 			w.line("VPBLENDW $0xaa, Y1, Y0, Y0")

@@ -103,8 +103,9 @@ type amxKernel struct {
 }
 
 const (
-	amxArguments = "(steps, tiles int, left *uint32, apart int, right *uint32, from *uint32, fromStride int, to unsafe.Pointer, stride int, short *uint32, ahead *uint32, aheadWords int)"
-	amxSize      = 96
+	amxArguments = "(steps, tiles int, left *uint32, apart int, right *uint32, from *uint32, " +
+		"fromStride int, to unsafe.Pointer, stride int, short *uint32, ahead *uint32, aheadWords int)"
+	amxSize = 96
 )
 
 // write: a step is 16 words along the sums. SI and BX walk along the panels of the left and the
@@ -291,7 +292,8 @@ func alongTiled(w *writer, name string, bytes int, prepare func(*writer), words 
 // those of the rows of the last panel, and the rows of others are all there.
 func (a across512) writeTiled(w *writer) {
 	name := a.name + "Tiled"
-	w.function(name+"(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, blocks int)", name, 56)
+	w.function(name+"(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, "+
+		"blocks int)", name, 56)
 	w.line("MOVQ dst+0(FP), DI")
 	w.line("MOVQ panel+8(FP), R8")
 	w.line("MOVL columns+24(FP), AX")

@@ -177,14 +177,16 @@ func kernel256(name string) kernel {
 // would need more words of the right operand a product.
 func kernel512(name string) kernel {
 	return kernel{name: name, rows: 12, register: "Z", bytes: 64, sum: 0, right: 24,
-		left: []int{26, 27, 28, 29}, load: "VMOVDQU32", zero: "VPXORD", add: "VPADDD", unrolled: 4, strips: true}
+		left: []int{26, 27, 28, 29}, load: "VMOVDQU32", zero: "VPXORD", add: "VPADDD", unrolled: 4,
+		strips: true}
 }
 
 // stripArguments are those of kernels for strips, and their size in bytes. What is added may be
 // nil; ahead is a panel that is asked for.
 const (
-	stripArguments = "(words, tiles int, left *uint32, apart int, right *uint32, from *uint32, fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)"
-	stripSize      = 96
+	stripArguments = "(words, tiles int, left *uint32, apart int, right *uint32, from *uint32, " +
+		"fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)"
+	stripSize = 96
 )
 
 // writeStrip: SI and BX walk along the panels of the left and the right operand, CX counts words,
@@ -374,7 +376,10 @@ func quads512(w *writer) {
 // vdpbf16ps is VDPBF16PS sum, left, right on registers of 512 bits, EVEX.512.F3.0F38.W0 52 /r
 // (Intel, Architecture Instruction Set Extensions Programming Reference): Go's assembler does not
 // know it.
-func vdpbf16ps(sum, left, right int) string { return evex512("VDPBF16PS", 2, 0x52, sum, left, right) }
+func vdpbf16ps(sum, left, right int) string {
+	return evex512("VDPBF16PS", 2, 0x52, sum, left,
+		right)
+}
 
 // vcvtne2ps2bf16 is VCVTNE2PS2BF16 to, high, low on registers of 512 bits, EVEX.512.F2.0F38.W0 72
 // /r (in the same place). It takes subnormal numbers for zero.

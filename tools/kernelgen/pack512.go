@@ -61,16 +61,18 @@ func transpositions512(w *writer) {
 	for _, shape := range shapes512 {
 		for _, t := range []transposition512{
 			{name: "alongWords", size: 16, load: loadWords, prepare: func(*writer) {}, finish: asItIs},
-			{name: "alongRounded", size: 16, load: loadWords, prepare: roundingConstants512, finish: func(w *writer, x string, store func(string)) {
-				round512(w, x, "Z16")
-				store(x)
-			}},
-			{name: "alongWidened", size: 16, load: loadWords, prepare: roundingConstants512, finish: func(w *writer, x string, store func(string)) {
-				w.line("VPSLLD $16, %s, Z16", x)
-				store("Z16")
-				w.line("VPANDD %s, %s, %[2]s", upper512, x)
-				store(x)
-			}},
+			{name: "alongRounded", size: 16, load: loadWords, prepare: roundingConstants512,
+				finish: func(w *writer, x string, store func(string)) {
+					round512(w, x, "Z16")
+					store(x)
+				}},
+			{name: "alongWidened", size: 16, load: loadWords, prepare: roundingConstants512,
+				finish: func(w *writer, x string, store func(string)) {
+					w.line("VPSLLD $16, %s, Z16", x)
+					store("Z16")
+					w.line("VPANDD %s, %s, %[2]s", upper512, x)
+					store(x)
+				}},
 			{name: "alongRoundedHalves", size: 32, load: loadHalves, prepare: halvesConstants512,
 				finish: asItIs},
 		} {
@@ -189,7 +191,8 @@ type across512 struct {
 // the others become zero. For panels of 12, K3 is those of a panel in the end.
 func (a across512) write(w *writer, shape shape512) {
 	name := fmt.Sprintf("%s%d", a.name, shape.width)
-	w.function(name+"(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)", name, 56)
+	w.function(name+"(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words "+
+		"int)", name, 56)
 	w.line("MOVQ dst+0(FP), DI")
 	w.line("MOVQ panel+8(FP), R8")
 	w.line("MOVL columns+24(FP), AX")
@@ -202,7 +205,8 @@ func (a across512) write(w *writer, shape shape512) {
 	w.line("SHLQ $2, R8")
 	w.line("LEAQ (R10)(R10*2), R11")
 	w.line("MOVQ R10, R13")
-	w.line("SHLQ $4, R13") // 16 rows ahead: rows that lie 1024 bytes apart share a set of the first cache, which 32 would fill
+	// 16 rows ahead: rows that lie 1024 bytes apart share a set of the first cache, which 32 would fill
+	w.line("SHLQ $4, R13")
 	a.prepare(w)
 	if shape.width == 12 {
 		a.fours(w)
@@ -311,28 +315,34 @@ func (a across512) fours(w *writer) {
 }
 
 var acrosses512 = []across512{
-	{name: "acrossWords", size: 4, per: 1, load: "VMOVDQU32", prepare: func(*writer) {}, combine: func(*writer, []string, string) {}},
-	{name: "acrossRounded", size: 4, per: 1, load: "VMOVDQU32", prepare: roundingConstants512, combine: func(w *writer, in []string, _ string) { round512(w, in[0], "Z16") }},
-	{name: "acrossWidened", size: 2, per: 1, load: "VPMOVZXWD", prepare: func(*writer) {}, combine: func(w *writer, in []string, to string) {
-		w.line("VPSLLD $16, %s, %s", in[0], to)
-	}},
-	{name: "acrossRoundedHalves", size: 4, per: 2, load: "VMOVDQU32", prepare: roundingConstants512, combine: func(w *writer, in []string, to string) {
-		roundUpper512(w, in[0], "Z16")
-		roundUpper512(w, in[1], "Z17")
-		w.line("VPSRLD $16, Z16, %s", to)
-		w.line("VPTERNLOGD $0xf8, %s, Z17, %s", upper512, to) // to or Z17 and upper
-	}},
-	{name: "acrossHalves", size: 2, per: 2, load: "VPMOVZXWD", prepare: func(*writer) {}, combine: func(w *writer, in []string, to string) {
-		w.line("VPSLLD $16, %s, %[1]s", in[1])
-		w.line("VPORD %s, %s, %s", in[1], in[0], to)
-	}},
-	{name: "acrossQuads", size: 1, per: 4, load: "VPMOVZXBD", prepare: func(*writer) {}, combine: func(w *writer, in []string, to string) {
-		for i := 1; i < 4; i++ {
-			w.line("VPSLLD $%d, %s, %[2]s", 8*i, in[i])
-		}
-		w.line("VPORD %s, %s, %s", in[1], in[0], to)
-		w.line("VPTERNLOGD $0xfe, %s, %s, %s", in[2], in[3], to) // or
-	}},
+	{name: "acrossWords", size: 4, per: 1, load: "VMOVDQU32", prepare: func(*writer) {},
+		combine: func(*writer, []string, string) {}},
+	{name: "acrossRounded", size: 4, per: 1, load: "VMOVDQU32", prepare: roundingConstants512,
+		combine: func(w *writer, in []string, _ string) { round512(w, in[0], "Z16") }},
+	{name: "acrossWidened", size: 2, per: 1, load: "VPMOVZXWD", prepare: func(*writer) {},
+		combine: func(w *writer, in []string, to string) {
+			w.line("VPSLLD $16, %s, %s", in[0], to)
+		}},
+	{name: "acrossRoundedHalves", size: 4, per: 2, load: "VMOVDQU32", prepare: roundingConstants512,
+		combine: func(w *writer, in []string, to string) {
+			roundUpper512(w, in[0], "Z16")
+			roundUpper512(w, in[1], "Z17")
+			w.line("VPSRLD $16, Z16, %s", to)
+			w.line("VPTERNLOGD $0xf8, %s, Z17, %s", upper512, to) // to or Z17 and upper
+		}},
+	{name: "acrossHalves", size: 2, per: 2, load: "VPMOVZXWD", prepare: func(*writer) {},
+		combine: func(w *writer, in []string, to string) {
+			w.line("VPSLLD $16, %s, %[1]s", in[1])
+			w.line("VPORD %s, %s, %s", in[1], in[0], to)
+		}},
+	{name: "acrossQuads", size: 1, per: 4, load: "VPMOVZXBD", prepare: func(*writer) {},
+		combine: func(w *writer, in []string, to string) {
+			for i := 1; i < 4; i++ {
+				w.line("VPSLLD $%d, %s, %[2]s", 8*i, in[i])
+			}
+			w.line("VPORD %s, %s, %s", in[1], in[0], to)
+			w.line("VPTERNLOGD $0xfe, %s, %s, %s", in[2], in[3], to) // or
+		}},
 }
 
 func acrossAll512(w *writer) {
@@ -386,7 +396,9 @@ func columnSums512(w *writer) {
 // finish512 writes [finish] for 32 columns, each with a correction and a scale. Results are
 // float32, or if short is set, rounded to bfloat16.
 func finish512(w *writer) {
-	w.function("finishCodes512(rows int, sums *uint32, sumStride int, out unsafe.Pointer, outStride int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32, short bool)", "finishCodes512", 73)
+	w.function("finishCodes512(rows int, sums *uint32, sumStride int, out unsafe.Pointer, outStride "+
+		"int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32, short "+
+		"bool)", "finishCodes512", 73)
 	w.line("MOVQ rows+0(FP), CX")
 	w.line("MOVQ sums+8(FP), SI")
 	w.line("MOVQ sumStride+16(FP), R8")

@@ -14,7 +14,8 @@ type transposition struct {
 
 func transpositions(w *writer) {
 	for _, t := range []transposition{
-		{name: "transpose8", bytes: 32, load: func(w *writer, at, to string) { w.line("VMOVUPS %s, %s", at, to) }},
+		{name: "transpose8", bytes: 32,
+			load: func(w *writer, at, to string) { w.line("VMOVUPS %s, %s", at, to) }},
 		{name: "transposeRounded8", bytes: 32, rounded: true, load: func(w *writer, at, to string) {
 			w.line("VMOVUPS %s, %s", at, to)
 			round(w, to, "Y8", "Y9")
@@ -23,7 +24,8 @@ func transpositions(w *writer) {
 			w.line("VPMOVZXWD %s, %s", at, to)
 			w.line("VPSLLD $16, %s, %[1]s", to)
 		}},
-		{name: "transposePairs8", bytes: 16, load: func(w *writer, at, to string) { w.line("VPMOVSXBW %s, %s", at, to) }},
+		{name: "transposePairs8", bytes: 16,
+			load: func(w *writer, at, to string) { w.line("VPMOVSXBW %s, %s", at, to) }},
 	} {
 		t.write(w)
 	}
@@ -144,7 +146,9 @@ func prefetch(w *writer) {
 // column, times the scale of its row, times that of its column. What has no correction or scales is
 // given a pointer to zeros or ones that does not move.
 func finish(w *writer) {
-	w.function("finishCodes(rows, vectors int, sums *uint32, sumStride int, out *float32, outStride int, correction *int32, correctionStep int, rowScales *float32, rowStep int, columnScales *float32, columnStep int)", "finishCodes", 96)
+	w.function("finishCodes(rows, vectors int, sums *uint32, sumStride int, out *float32, outStride "+
+		"int, correction *int32, correctionStep int, rowScales *float32, rowStep int, columnScales "+
+		"*float32, columnStep int)", "finishCodes", 96)
 	w.line("MOVQ vectors+8(FP), CX")
 	w.line("MOVQ sums+16(FP), SI")
 	w.line("MOVQ sumStride+24(FP), R8")

@@ -85,7 +85,8 @@ func linkedComponents() ([]component, error) {
 	}
 	for _, build := range builds {
 		cmd := exec.Command("go", "list", "-deps", "-f",
-			"{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Version}}\t{{.Dir}}\t{{$.Dir}}{{end}}{{end}}", "./cmd/cage", "./plugins/...")
+			"{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Version}}\t{{.Dir}}\t{{$.Dir}}{{end}}{{end}}",
+			"./cmd/cage", "./plugins/...")
 		cmd.Env = append(os.Environ(), strings.Fields(build)...)
 		cmd.Stderr = os.Stderr
 		list, err := cmd.Output()

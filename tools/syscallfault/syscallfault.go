@@ -55,13 +55,15 @@ type Command struct {
 
 // Report says how a command ended.
 type Report struct {
-	Code    int    // exit code; -1 if it was killed
-	Killed  bool   // whether it was killed by SIGKILL
-	Orphans []int  // processes that outlived the command by more than Command.Grace, and were killed then
+	Code   int  // exit code; -1 if it was killed
+	Killed bool // whether it was killed by SIGKILL
+	// processes that outlived the command by more than Command.Grace, and were killed then
+	Orphans []int
 	Calls   int    // number of calls that were decided on
 	State   string // how it ended, as described by the system
 }
 
 // ErrUnsupported is returned if the kernel has no such notifications, or a sandbox
 // forbids them.
-var ErrUnsupported = errors.New("this system does not pass system calls to another process (Linux 5.19 or later does, unless a sandbox forbids it)")
+var ErrUnsupported = errors.New("this system does not pass system calls to another process " +
+	"(Linux 5.19 or later does, unless a sandbox forbids it)")

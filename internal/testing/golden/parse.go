@@ -108,7 +108,9 @@ func parseCases(v any) ([]map[string]any, error) {
 			switch key {
 			case "id", "params", "inputs", "expected":
 			default:
-				return nil, fmt.Errorf("cases[%d] (%s): unknown key %q, known are id, params, inputs, expected", i, id, key)
+				return nil,
+					fmt.Errorf("cases[%d] (%s): unknown key %q, known are id, params, inputs, expected", i, id,
+						key)
 			}
 		}
 		cases[i] = m

@@ -36,7 +36,8 @@ func (m Bench) Follow(t testing.TB, o sdk.Optimizer, c golden.Case, single float
 	size := len(x.Data) / len(runs)
 	part := func(data []float64, i int) []float64 { return data[i*size : (i+1)*size] }
 	for i := range runs {
-		runs[i] = m.Train(t, o, caseSettings(o.Describe(), c), Matrix(x.Shape[0]/len(runs), x.Shape[1]), part(x.Data, i))
+		runs[i] = m.Train(t, o, caseSettings(o.Describe(), c), Matrix(x.Shape[0]/len(runs), x.Shape[1]),
+			part(x.Data, i))
 		runs[i].RunSteps = len(rates)
 		if c.Inputs.Has("steps") {
 			runs[i].RunSteps = c.Inputs.Int("steps")
@@ -49,7 +50,8 @@ func (m Bench) Follow(t testing.TB, o sdk.Optimizer, c golden.Case, single float
 			for i, r := range runs {
 				slopes, constant := part(c.Inputs.Array("slopes").Data, i), slices.Clone(part(gradient, i))
 				r.Slope = func(x []float64) []float64 {
-					return floats.AddTo(make([]float64, len(x)), floats.MulTo(make([]float64, len(x)), slopes, x), constant)
+					return floats.AddTo(make([]float64, len(x)), floats.MulTo(make([]float64, len(x)), slopes, x),
+						constant)
 				}
 				copy(part(gradient, i), r.Slope(r.X()))
 			}
