@@ -35,7 +35,7 @@ func newVersion() *cobra.Command {
 	cmd := &cobra.Command{Use: "version", Short: "Print the version and how it was built",
 		Args: exactly(0, "no arguments")}
 	kind := cmd.Flags().String("device", device.CPU, "device to open and describe: cpu or cuda")
-	return withAnswer(cmd, func(*cobra.Command, []string) (*answer, error) {
+	return withOutput(cmd, func(*cobra.Command, []string) (*output, error) {
 		var warnings []string
 		dev, err := engine.Open(*kind, engine.Options{Warn: func(message string, details ...any) {
 			for i := 1; i < len(details); i += 2 { // details are keys and values
@@ -59,7 +59,7 @@ func newVersion() *cobra.Command {
 		for _, what := range v.Missing {
 			missing += "missing: " + what + "\n"
 		}
-		return textAnswer(v, "cage %s\n%s\ndevices: %v\ndevice: %s\n%s",
+		return textOutput(v, "cage %s\n%s\ndevices: %v\ndevice: %s\n%s",
 			v.Version, v.Build, v.Devices, v.Device, missing), nil
 	})
 }

@@ -59,7 +59,7 @@ go tool pprof -tagfocus executable=gradient cage FILE`,
 	flags.StringVar(&profile, "cpuprofile", "", "write a CPU profile to `FILE`, for go tool pprof")
 	flags.BoolVar(&o.Alone, "alone", false,
 		"measure the configured step only, and print one line of JSON")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (a *answer, err error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (a *output, err error) {
 		cfg, err := benchConfig(args, *sets)
 		if err != nil {
 			return nil, err
@@ -91,9 +91,9 @@ go tool pprof -tagfocus executable=gradient cage FILE`,
 				"gflops":             report.FLOPs / report.Seconds / 1e9, "flops": report.FLOPs,
 				"peak_memory_bytes": report.PeakMemory}
 			line, err := json.Marshal(value)
-			return textAnswer(value, "%s\n", line), err
+			return textOutput(value, "%s\n", line), err
 		}
-		return &answer{report, func(w io.Writer) { printBench(w, report) }}, nil
+		return &output{report, func(w io.Writer) { printBench(w, report) }}, nil
 	})
 }
 

@@ -44,7 +44,7 @@ of peak      GOP/s relative to the peak of the instruction on as many threads`,
 		"sizes of square matrices")
 	flags.IntSliceVar(&o.Widths, "widths", []int{128, 256, 512}, "widths of the models")
 	flags.IntVar(&o.Tokens, "tokens", 2048, "tokens per step of the models")
-	return withAnswer(cmd, func(cmd *cobra.Command, _ []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, _ []string) (*output, error) {
 		if err := o.Check(); err != nil {
 			return nil, usageError{err}
 		}
@@ -52,7 +52,7 @@ of peak      GOP/s relative to the peak of the instruction on as many threads`,
 		if err != nil {
 			return nil, err
 		}
-		return &answer{report, func(w io.Writer) { printPeak(w, report, o) }}, nil
+		return &output{report, func(w io.Writer) { printPeak(w, report, o) }}, nil
 	})
 }
 

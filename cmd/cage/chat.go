@@ -36,7 +36,7 @@ prints as JSON. The model can also be the directory of a Hugging Face checkpoint
 	flags.StringVar(&template, "template", "", "chat template: "+
 		strings.Join(chat.BuiltIn(), ", ")+" or a `FILE`; default: the model's own")
 	addSamplingFlags(flags, &opts)
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		single := cmd.Flags().Changed("message")
 		if wantsJSON(cmd) && !single {
 			return nil, usagef("--json prints a single answer: want --message TEXT with it")
@@ -60,7 +60,7 @@ prints as JSON. The model can also be the directory of a Hugging Face checkpoint
 		}
 		result := map[string]any{
 			"run": args[0], "step": model.Step(), "message": message, "answer": text}
-		return textAnswer(result, "\n"), nil
+		return textOutput(result, "\n"), nil
 	})
 }
 

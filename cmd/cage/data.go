@@ -35,7 +35,7 @@ pre-tokenizer and the special tokens of Llama 3. --tokenizer takes its directory
 	}
 	cmd.Flags().IntVar(&tokens, "tokens", 4096, "size of the vocabulary")
 	cmd.Flags().StringVar(&out, "out", "", "`DIR` to write the tokenizer to (required)")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		if out == "" {
 			return nil, usagef("--out is missing: want the directory of the tokenizer")
 		}
@@ -48,33 +48,26 @@ pre-tokenizer and the special tokens of Llama 3. --tokenizer takes its directory
 		if err != nil {
 			return nil, err
 		}
-		return textAnswer(info, "%s: %d tokens\n", out, info.VocabSize), nil
+		return textOutput(info, "%s: %d tokens\n", out, info.VocabSize), nil
 	})
 }
 
 func newDataShow() *cobra.Command {
-	var verify bool
 	var rows, length int
 	cmd := &cobra.Command{
 		Use:   "show FILE",
 		Short: "Describe a token file, or print rows of a chat file",
 		Args:  exactly(1, "one token file or chat file"),
 	}
-	cmd.Flags().BoolVar(&verify, "verify", false, "read the whole file and check its hash")
 	cmd.Flags().IntVar(&rows, "rows", 2, "chat file: number of rows to print")
 	cmd.Flags().IntVar(&length, "length", 0,
 		"chat file: tokens per row; 0: the length of the longest document, at most 2048")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(_ *cobra.Command, args []string) (*output, error) {
 		f, err := dataset.Open(args[0])
 		if err != nil {
 			return nil, err
 		}
 		defer f.Close()
-		if verify {
-			if err := f.Verify(cmd.Context()); err != nil {
-				return nil, err
-			}
-		}
 		if f.Conversations() {
 			if length == 0 {
 				length = int(min(f.Header().Longest, maxDefaultRow))
@@ -85,7 +78,7 @@ func newDataShow() *cobra.Command {
 					return nil, err
 				}
 			}
-			return &answer{listing, listing.print}, nil
+			return &output{listing, listing.print}, nil
 		}
 		h := f.Header()
 		tokenName := func(id int32) string {
@@ -95,7 +88,7 @@ func newDataShow() *cobra.Command {
 			return fmt.Sprint(id)
 		}
 		t := h.Tokenizer
-		return tableAnswer(h, [][]string{
+		return tableOutput(h, [][]string{
 			{"tokens", fmt.Sprint(h.Tokens)}, {"documents", fmt.Sprint(h.Documents)},
 			{"bytes per token", fmt.Sprint(h.TokenBytes)},
 			{"tokenizer", t.Name}, {"vocabulary", fmt.Sprint(t.VocabSize)},
@@ -113,7 +106,7 @@ their sizes, hashes, vocabularies and manifests. The exit code is 1 if a file is
 or missing. Training verifies its files, too.`,
 		Args: atLeastOne("token file or directory of a dataset"),
 	}
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		files, rows, damaged := []verifiedFile{}, [][]string{}, 0
 		for _, path := range args {
 			found, err := dataset.Verify(cmd.Context(), path)
@@ -139,7 +132,7 @@ or missing. Training verifies its files, too.`,
 		if damaged > 0 {
 			err = fmt.Errorf("%d of %d files are damaged or missing", damaged, len(files))
 		}
-		return tableAnswer(files, rows), err
+		return tableOutput(files, rows), err
 	})
 }
 

@@ -74,7 +74,7 @@ func newDataPrepare() *cobra.Command {
 	flags.Int64Var(&opts.MaxBytes, "max-bytes", 0,
 		"use at most this many bytes of text, chosen at random; 0: all")
 	conversations.add(cmd)
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		if err := conversations.check(cmd); err != nil {
 			return nil, err
 		}
@@ -113,7 +113,7 @@ func newDataPrepare() *cobra.Command {
 			return nil, err
 		}
 		result := preparedTexts{m, float64(m.Train.Bytes+m.Val.Bytes) / 1e6 / m.Seconds}
-		return &answer{result, func(w io.Writer) { result.print(w, opts.Out) }}, nil
+		return &output{result, func(w io.Writer) { result.print(w, opts.Out) }}, nil
 	})
 }
 
@@ -226,7 +226,7 @@ func (c *chatFlags) check(cmd *cobra.Command) error {
 // the name or path of the tokenizer.
 func (c *chatFlags) prepare(
 	cmd *cobra.Command, opts data.PrepareOptions, spec string,
-) (*answer, error) {
+) (*output, error) {
 	files, err := data.FindRows(opts, dataset.Conversations, chat.Columns)
 	if err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)
@@ -262,7 +262,7 @@ func (c *chatFlags) prepare(
 	if err != nil {
 		return nil, err
 	}
-	return &answer{preparedChat{m, files.LeftOut}, func(w io.Writer) {
+	return &output{preparedChat{m, files.LeftOut}, func(w io.Writer) {
 		printChat(w, opts.Out, m)
 		printLeftOut(w, files.LeftOut)
 	}}, nil

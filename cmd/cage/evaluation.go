@@ -71,7 +71,7 @@ func newEval() *cobra.Command {
 	cmd.Flags().StringVar(&f.out, "out", "",
 		"`DIR` for the answers and results of tasks; the same command resumes there")
 	cmd.AddCommand(newEvalCompare())
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		watchParent(f.parentPipe)
 		var err error
 		if f.quantizer, err = quantizer.replacement(); err != nil {
@@ -100,10 +100,10 @@ func newEval() *cobra.Command {
 			result["average"], label = kind, label+fmt.Sprintf(" (weights averaged: %s)", kind)
 		}
 		if tokens == 0 { // a problem without data
-			return textAnswer(result, "%s: loss %.6g\n", label, loss), nil
+			return textOutput(result, "%s: loss %.6g\n", label, loss), nil
 		}
 		result["perplexity"] = metrics.Number(math.Exp(loss)) // may be infinite, unlike JSON's numbers
-		return textAnswer(result, "%s: loss %.4f, perplexity %.3f over %d tokens\n",
+		return textOutput(result, "%s: loss %.4f, perplexity %.3f over %d tokens\n",
 			label, loss, math.Exp(loss), tokens), nil
 	})
 }
@@ -145,7 +145,7 @@ the directory of a Hugging Face checkpoint.`,
 	flags.StringVar(&prompt, "prompt", "", "text to continue; default: the start of a document")
 	flags.BoolVar(&endless, "endless", false, "continue after the end of the document")
 	addSamplingFlags(flags, &opts)
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		o := trained.Options{Step: step, Generate: 1, NoData: true, Context: context}
 		model, err := openRun(cmd, args[0], o)
 		if err != nil {
@@ -164,7 +164,7 @@ the directory of a Hugging Face checkpoint.`,
 			return nil, err
 		}
 		result := map[string]any{"run": args[0], "step": model.Step(), "prompt": prompt, "text": text}
-		return textAnswer(result, "\n"), nil
+		return textOutput(result, "\n"), nil
 	})
 }
 
@@ -198,7 +198,7 @@ type taskFlags struct {
 	quantizer     *trained.Quantizer // replaces the run's own quantizer; nil: no replacement
 }
 
-func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
+func (f *taskFlags) run(cmd *cobra.Command, dir string) (*output, error) {
 	if f.Data == "" {
 		return nil, usagef("--data is missing: want the directory with the files of the tasks")
 	}
@@ -229,7 +229,7 @@ func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &answer{results, func(w io.Writer) { table(w, tasks.Table(answered)) }}, nil
+	return &output{results, func(w io.Writer) { table(w, tasks.Table(answered)) }}, nil
 }
 
 func openTasks(names []string) (list []*tasks.Task, err error) {
@@ -278,7 +278,7 @@ exact test.`,
 	}
 	cmd.Flags().StringSliceVar(&own, "tasks", nil,
 		"files (.toml) that describe your own tasks")
-	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(_ *cobra.Command, args []string) (*output, error) {
 		first, err := loadSamples(args[0], own)
 		if err != nil {
 			return nil, err
@@ -314,7 +314,7 @@ exact test.`,
 				fmt.Sprintf("%+.4f", c.Difference), fmt.Sprintf("[%+.4f, %+.4f]", c.Low, c.High),
 				fmt.Sprint(c.OnlyFirst), fmt.Sprint(c.OnlySecond), p})
 		}
-		return tableAnswer(value, rows), nil
+		return tableOutput(value, rows), nil
 	})
 }
 

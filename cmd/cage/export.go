@@ -60,7 +60,7 @@ not exist. It receives the weights, the tokenizer, a model card (README.md) and 
 		"round weights that the format cannot represent exactly")
 	flags.BoolVar(&o.Floats, "allow-floats", false,
 		"store quantized weights that the format cannot pack as floats, such as rotated ones")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		switch {
 		case !slices.Contains(export.Formats(), to):
 			return nil, usagef("--to %q: want one of %s", to, strings.Join(export.Formats(), ", "))
@@ -94,7 +94,7 @@ not exist. It receives the weights, the tokenizer, a model card (README.md) and 
 		for _, w := range report.Warnings {
 			newLogger(cmd).Warn(w)
 		}
-		return &answer{report, func(w io.Writer) {
+		return &output{report, func(w io.Writer) {
 			fmt.Fprintf(w, "%s, step %d, as %s in %s\n", args[0], model.Step(), report.Format, report.Path)
 			for _, line := range report.Summary() {
 				fmt.Fprintln(w, "  "+line)
@@ -122,7 +122,7 @@ model.init.`,
 	cmd.Flags().StringVar(&out, "out", "", "run directory to create; default: none")
 	contextFlag(cmd, &context)
 	parentPipeFlag(cmd, &parentPipe)
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		watchParent(parentPipe)
 		c, err := trained.Import(cmd.Context(), args[0], out, context)
 		if run, _ := rundir.At(args[0]).Config().Exists(); run && errors.Is(err, fs.ErrNotExist) {
@@ -159,7 +159,7 @@ model.init.`,
 			"architecture": c.Config.Architecture, "parameters": parameters, "tokens": tokens,
 			"max_positions": c.Config.MaxPositions, "warnings": c.Config.Warnings,
 			"tensors": c.Report}
-		return &answer{value, func(w io.Writer) {
+		return &output{value, func(w io.Writer) {
 			table(w, rows)
 			if out != "" {
 				fmt.Fprintf(w, "\nwrote this model to %[1]s: use it with cage eval --data FILE, "+

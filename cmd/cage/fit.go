@@ -52,7 +52,7 @@ size, eff·16/P, and the Pareto front of loss against bytes.`,
 	flags.StringToStringVar(&bits, "bits", nil,
 		"bits per weight of quantizers that do not declare them: `PLUGIN=BITS,...`")
 	flags.StringVar(&out, "out", "", "`DIR` to write the result and its figures to")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (_ *answer, err error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (_ *output, err error) {
 		if o.Fixed, err = assignments("fix", fixed); err != nil {
 			return nil, err
 		}
@@ -79,7 +79,7 @@ size, eff·16/P, and the Pareto front of loss against bytes.`,
 		if damaged > 0 {
 			err = fmt.Errorf("%d runs cannot be read and are not part of the fit", damaged)
 		}
-		return &answer{fit, func(w io.Writer) { _ = fit.Write(w, false) }}, err
+		return &output{fit, func(w io.Writer) { _ = fit.Write(w, false) }}, err
 	})
 }
 

@@ -24,25 +24,25 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// answer is the output of a command: value is printed with --json, otherwise text. Callers need not
+// output is the output of a command: value is printed with --json, otherwise text. Callers need not
 // handle write errors, because [stdStream] records them.
-type answer struct {
+type output struct {
 	value any
 	text  func(w io.Writer)
 }
 
-func tableAnswer(value any, rows [][]string) *answer {
-	return &answer{value, func(w io.Writer) { table(w, rows) }}
+func tableOutput(value any, rows [][]string) *output {
+	return &output{value, func(w io.Writer) { table(w, rows) }}
 }
 
-func textAnswer(value any, format string, args ...any) *answer {
-	return &answer{value, func(w io.Writer) { fmt.Fprintf(w, format, args...) }}
+func textOutput(value any, format string, args ...any) *output {
+	return &output{value, func(w io.Writer) { fmt.Fprintf(w, format, args...) }}
 }
 
-// withAnswer adds the flag --json to a command, and makes the command print the output that run
+// withOutput adds the flag --json to a command, and makes the command print the output that run
 // returns, even together with an error.
-func withAnswer(
-	cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (*answer, error),
+func withOutput(
+	cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (*output, error),
 ) *cobra.Command {
 	cmd.Flags().Bool("json", false, "print the result as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -36,7 +36,7 @@ or within CAGE_PLUGIN_TIMEOUT (such as 1m).`,
 func newPluginsList() *cobra.Command {
 	cmd := &cobra.Command{Use: "list", Short: "List the plugins that are found by name",
 		Args: exactly(0, "no arguments")}
-	return withAnswer(cmd, func(cmd *cobra.Command, _ []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, _ []string) (*output, error) {
 		finder, opts, err := newFinder(cmd)
 		if err != nil {
 			return nil, err
@@ -57,14 +57,14 @@ func newPluginsList() *cobra.Command {
 		if len(list) == 0 && !wantsJSON(cmd) {
 			return nil, fmt.Errorf("there are no plugins in %s", strings.Join(finder.Dirs, ", "))
 		}
-		return tableAnswer(list, rows), nil
+		return tableOutput(list, rows), nil
 	})
 }
 
 func newPluginsShow() *cobra.Command {
 	cmd := &cobra.Command{Use: "show NAME", Short: "Describe a plugin and its parameters",
 		Args: exactly(1, "the name or path of one plugin")}
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		var list []pluginListing
 		var texts []string
 		err := startAsEach(cmd, args[0], kinds, false, func(client *plugin.Client) error {
@@ -77,7 +77,7 @@ func newPluginsShow() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		return textAnswer(list, "%s", strings.Join(texts, "\n")), nil
+		return textOutput(list, "%s", strings.Join(texts, "\n")), nil
 	})
 }
 

@@ -63,7 +63,7 @@ part of each program becomes one GPU kernel.
 	flags.StringArrayVar(&p.sets, "set", nil,
 		"set a parameter of the plugin: `KEY=VALUE` (repeatable)")
 	flags.BoolVar(&p.backward, "backward", false, "also show the backward pass of a quantizer")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (a *answer, err error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (a *output, err error) {
 		if siteNames[sdk.Role(p.role)] == "" {
 			return nil, usagef("--role %q: want weight, activation, gradient, key, value or query", p.role)
 		}
@@ -88,7 +88,7 @@ part of each program becomes one GPU kernel.
 // describe returns the programs that a plugin writes for a tensor of the shape.
 func (p *programFlags) describe(
 	ctx context.Context, client *plugin.Client, shape []int,
-) (*answer, error) {
+) (*output, error) {
 	settings, err := pluginSettings(p.sets, client.Description())
 	if err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (p *programFlags) describe(
 			add(name, program, "") // updates are compiled differently
 		}
 	}
-	return &answer{list, func(w io.Writer) {
+	return &output{list, func(w io.Writer) {
 		rows := [][]string{{"program", "becomes"}}
 		for _, part := range list {
 			fmt.Fprint(w, part.Program)

@@ -49,7 +49,7 @@ docs/reference/sdk.md. A directory stands for all *.json files in it.`,
 		strings.Join(engine.Kinds(), ", ")+" or none")
 	flags.StringArrayVar(&p.sets, "set", nil,
 		"fix a parameter of the plugin: `KEY=VALUE` (repeatable)")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		reports, err := p.run(cmd, args[0])
 		if err != nil {
 			return nil, err
@@ -65,7 +65,7 @@ docs/reference/sdk.md. A directory stands for all *.json files in it.`,
 		if len(failed) > 0 {
 			err = fmt.Errorf("plugin %s: failed: %s", args[0], strings.Join(failed, ", "))
 		}
-		return &answer{reports, func(w io.Writer) {
+		return &output{reports, func(w io.Writer) {
 			for _, r := range reports {
 				fmt.Fprint(w, r)
 			}

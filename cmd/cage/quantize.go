@@ -51,7 +51,7 @@ func newQuantize() *cobra.Command {
 		"the validation set of the result; default: the run's own")
 	flags.StringVar(&o.Device, "device", "", "`KIND` of device: cpu or cuda; default: the run's own")
 	parentPipeFlag(cmd, &parentPipe)
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		if err := checkKeys(cmd, o.Keys()); err != nil {
 			return nil, err
 		}
@@ -72,7 +72,7 @@ func newQuantize() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		return &answer{result, func(w io.Writer) { printQuantized(w, o.Out, result) }}, nil
+		return &output{result, func(w io.Writer) { printQuantized(w, o.Out, result) }}, nil
 	})
 }
 

@@ -51,7 +51,7 @@ them. Words are generated, unless --words gives lists.
 		"0: the largest --length"
 	parentPipeFlag(cmd, &parentPipe)
 	cmd.AddCommand(newRulerScore())
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		watchParent(parentPipe)
 		plan, g, err := f.plan(cmd)
 		if err != nil {
@@ -82,17 +82,17 @@ func newRulerScore() *cobra.Command {
 4096/pred/vt.jsonl, as RULER's scripts write them. No model is needed.`,
 		Args: exactly(1, "one directory with answers"),
 	}
-	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(_ *cobra.Command, args []string) (*output, error) {
 		return rulerReport(ruler.At(vfs.At(args[0])))
 	})
 }
 
-func rulerReport(d ruler.Directory) (*answer, error) {
+func rulerReport(d ruler.Directory) (*output, error) {
 	r, err := d.Report()
 	if err != nil {
 		return nil, err
 	}
-	return &answer{r, func(w io.Writer) {
+	return &output{r, func(w io.Writer) {
 		table(w, r.Table())
 		fmt.Fprint(w, r.Words())
 	}}, nil

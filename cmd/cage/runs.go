@@ -52,7 +52,7 @@ A condition is NAME=VALUE, or != < <= > >= in place of =, or ~ for "contains".`,
 	flags.StringVar(&by, "sort", "run", "sort by `NAME`, or by -NAME in descending order")
 	flags.StringSliceVar(&columns, "columns", nil, "columns to show: `NAME,...`")
 	flags.IntVar(&limit, "limit", 0, "show at most this many runs; 0: all")
-	return withAnswer(cmd, func(cmd *cobra.Command, dirs []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, dirs []string) (*output, error) {
 		if len(dirs) == 0 {
 			dirs = slices.DeleteFunc(slices.Clone(roots), func(dir string) bool {
 				_, err := os.Stat(dir)
@@ -113,7 +113,7 @@ A condition is NAME=VALUE, or != < <= > >= in place of =, or ~ for "contains".`,
 			}
 			value, rows = append(value, listingOf(r)), append(rows, row)
 		}
-		return tableAnswer(value, rows), nil
+		return tableOutput(value, rows), nil
 	})
 }
 

@@ -26,7 +26,7 @@ func newRunsShow() *cobra.Command {
 (train.samples) and the configuration of a run.`,
 		Args: exactly(1, "one run directory"),
 	}
-	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(_ *cobra.Command, args []string) (*output, error) {
 		r, err := rundir.Open(args[0])
 		if err != nil {
 			return nil, err
@@ -70,7 +70,7 @@ func newRunsShow() *cobra.Command {
 		if len(samples) > 0 {
 			newest = &samples[len(samples)-1]
 		}
-		return &answer{struct {
+		return &output{struct {
 			runListing
 			Checkpoints []int           `json:"checkpoints"` // steps
 			Samples     *metrics.Sample `json:"samples,omitempty"`

@@ -43,7 +43,7 @@ shortest form that identifies the value.
 		"read texts, as JSON strings, from the lines of `FILE`; -: standard input")
 	flags.StringVar(&f.out, "out", "", "write to `FILE`; default: standard output")
 	quantizer.addReplacement(flags)
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		switch {
 		case (f.ids == "") == (f.texts == ""):
 			return nil, usagef("want either --ids FILE or --texts FILE")
@@ -84,7 +84,7 @@ shortest form that identifies the value.
 		mean, tokens := trained.MeanLogProb(logProbs)
 		result := map[string]any{"run": args[0], "step": model.Step(), "out": f.out,
 			"sequences": len(sequences), "tokens": tokens, "mean_log_prob": metrics.Number(mean)}
-		return textAnswer(result,
+		return textOutput(result,
 			"%s, step %d: %d sequences in %s, mean log-probability %.6g of %d tokens\n",
 			args[0], model.Step(), len(sequences), f.out, mean, tokens), nil
 	})

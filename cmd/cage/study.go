@@ -74,7 +74,7 @@ process is killed, another one resumes its cell.`,
 	only := flags.StringArray("only", nil,
 		"train only cells with these labels: `AXIS=LABEL[,LABEL...]` (repeatable)")
 	dry := flags.Bool("dry-run", false, "print the cells that would be trained, without training")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		s, err := study.Load(args[0])
 		if err != nil {
 			return nil, err
@@ -112,7 +112,7 @@ process is killed, another one resumes its cell.`,
 				out.Failed, out.Cells, s.File)
 			err = errors.Join(err, failed)
 		}
-		return textAnswer(struct {
+		return textOutput(struct {
 			Study string `json:"study"`
 			Out   string `json:"out"`
 			study.Outcome
@@ -241,7 +241,7 @@ func countsLine(s *study.Study, out study.Outcome) string {
 	return text + "\n"
 }
 
-func dryRun(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer, error) {
+func dryRun(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*output, error) {
 	plan, err := s.Plan(cmd.Context(), opts)
 	if err != nil {
 		return nil, err
@@ -257,7 +257,7 @@ func dryRun(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer,
 	}
 	value := map[string]any{"study": s.Name, "out": s.Out, "parallel": plan.AtOnce,
 		"threads": plan.Threads, "cells": list}
-	return &answer{value, func(w io.Writer) {
+	return &output{value, func(w io.Writer) {
 		printStale(w, s, plan, opts.KeepStale)
 		fmt.Fprintf(w, "%d of %d cells would be trained, %d at once, with %d threads each\n",
 			len(plan.Run), len(plan.Results), plan.AtOnce, plan.Threads)
@@ -294,7 +294,7 @@ file of 'cage study keep', and which of them are stale.`,
 	}
 	cmd.Flags().StringVar(&keptFile, "kept", "",
 		"show the results in this `FILE` of 'cage study keep' instead")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		s, err := study.Load(args[0])
 		if err != nil {
 			return nil, err
@@ -335,7 +335,7 @@ file of 'cage study keep', and which of them are stale.`,
 		}
 		total := study.Count(results)
 		value := map[string]any{"study": s.Name, "out": s.Out, "counts": total, "cells": list}
-		return &answer{value, func(w io.Writer) {
+		return &output{value, func(w io.Writer) {
 			table(w, rows)
 			fmt.Fprint(w, countsLine(s, total))
 		}}, nil

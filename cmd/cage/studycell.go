@@ -48,7 +48,7 @@ cell. A waiting cell is not needed before a table has chosen its best setting, a
 is not needed at all (see best and spare in docs/guide/studies.md).`,
 		Args: exactly(1, "one study file"),
 	}
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		s, results, err := loadResults(cmd, args[0])
 		if err != nil {
 			return nil, err
@@ -67,7 +67,7 @@ is not needed at all (see best and spare in docs/guide/studies.md).`,
 			rows = append(rows,
 				slices.Concat([]string{strconv.Itoa(i)}, labels, []string{state, p.ID}))
 		}
-		return tableAnswer(map[string]any{"study": s.Name, "out": s.Out, "cells": list}, rows), nil
+		return tableOutput(map[string]any{"study": s.Name, "out": s.Out, "cells": list}, rows), nil
 	})
 }
 
@@ -95,7 +95,7 @@ best setting: then run the same command again (requeue the task).`,
 	flags.BoolVar(&opts.Retry, "retry", false, "resume the cell if it has failed")
 	flags.BoolVar(&opts.KeepStale, "keep-stale", false,
 		"do not replace a stale run")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		if flags.Changed("index") == flags.Changed("id") {
 			return nil, usagef("want either --index or --id")
 		}
@@ -134,6 +134,6 @@ best setting: then run the same command again (requeue the task).`,
 		case cell.Pruned:
 			text = "not needed: a table has chosen another cell"
 		}
-		return textAnswer(cell, "%s: %s\n", label, text), err
+		return textOutput(cell, "%s: %s\n", label, text), err
 	})
 }

@@ -35,7 +35,7 @@ the study file.`,
 		"drop results of cells that are no longer in the study file")
 	cmd.Flags().StringVar(&out, "out", "",
 		"`FILE` to write or update (default: the study's name and .json)")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		s, results, err := loadResults(cmd, args[0])
 		if err != nil {
 			return nil, err
@@ -45,7 +45,7 @@ the study file.`,
 		if err != nil {
 			return nil, err
 		}
-		return textAnswer(map[string]any{"file": path, "cells": len(file.Cells)},
+		return textOutput(map[string]any{"file": path, "cells": len(file.Cells)},
 			"%s: %d of %d cells\n", path, len(file.Cells), study.Count(results).Cells), nil
 	})
 }
@@ -78,7 +78,7 @@ because there are fewer than two replicates.`,
 	}
 	cmd.Flags().StringVar(&keptFile, "kept", "",
 		"`FILE` of 'cage study keep' to compare with (required)")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		if keptFile == "" {
 			return nil, usagef("--kept is missing: want a file of 'cage study keep'")
 		}
@@ -103,7 +103,7 @@ because there are fewer than two replicates.`,
 			err = fmt.Errorf("%d of %d values are outside the intervals of the file, and %d "+
 				"values without an interval differ", outside, a.Values, unknown)
 		}
-		return &answer{a, func(w io.Writer) { printAgreement(w, a, s, keptFile) }}, err
+		return &output{a, func(w io.Writer) { printAgreement(w, a, s, keptFile) }}, err
 	})
 }
 

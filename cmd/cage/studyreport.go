@@ -31,7 +31,7 @@ named, and the exit code is 1.`,
 	}
 	cmd.Flags().StringVar(&out, "out", "",
 		"`DIR` to write to (default: report, in the study's directory)")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		if out != "" && len(args) > 1 {
 			return nil, usagef("--out %s: want a single study with it, got %d", out, len(args))
 		}
@@ -59,7 +59,7 @@ named, and the exit code is 1.`,
 		if len(reports) == 1 {
 			value = reports[0]
 		}
-		return textAnswer(value, ""), leftOutError(reports)
+		return textOutput(value, ""), leftOutError(reports)
 	})
 }
 

@@ -73,7 +73,7 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	parentPipeFlag(cmd, &parentPipe)
 	flags.IntVar(&opts.StopAfter, "stop-after", 0,
 		"stop after this many steps of the run, with a checkpoint; 0: never")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		place := processes.Place{Size: 1}
 		// An empty SOURCE is an error: an unset variable must not start a training with one process.
 		if cmd.Flags().Changed("processes") {
@@ -92,7 +92,7 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 			if err != nil {
 				return nil, err
 			}
-			return &answer{report, func(w io.Writer) { printMemory(w, cfg, report) }}, nil
+			return &output{report, func(w io.Writer) { printMemory(w, cfg, report) }}, nil
 		}
 		watchParent(parentPipe)
 		var group *processes.Group
@@ -114,7 +114,7 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 		if summary == nil || place.Rank > 0 {
 			return nil, err
 		}
-		return &answer{summary, func(w io.Writer) { printSummary(w, summary) }}, err
+		return &output{summary, func(w io.Writer) { printSummary(w, summary) }}, err
 	})
 }
 
@@ -271,7 +271,7 @@ is 1 if one is damaged or cannot be read; the damaged tensors are named. Trainin
 the checkpoints that it keeps and the one that it resumes from.`,
 		Args: atLeastOne("checkpoint or run directory"),
 	}
-	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(_ *cobra.Command, args []string) (*output, error) {
 		var list []verifiedCheckpoint
 		var rows [][]string
 		damaged, unread := 0, 0
@@ -305,7 +305,7 @@ the checkpoints that it keeps and the one that it resumes from.`,
 			err = errors.Join(err, fmt.Errorf(
 				"%d of %d checkpoints could not be read and may be intact", unread, len(list)))
 		}
-		return tableAnswer(list, rows), err
+		return tableOutput(list, rows), err
 	})
 }
 

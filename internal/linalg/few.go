@@ -68,17 +68,8 @@ func Dot[T Float](x, y []T) T { return kernelsOf[T]().dot(x, y) }
 // VectorTimes sets y to xᵀ·m for a matrix with contiguous rows. y has an element for each column
 // of m.
 func VectorTimes(y, x []float32, m MatrixOf[float32]) {
-	active.mix(y[:m.Cols], x[:m.Rows], m)
-}
-
-// mixFrom computes the columns of VectorTimes from the given one on.
-func mixFrom(from int, y, x []float32, m MatrixOf[float32],
-	axpy func(alpha float32, x, y []float32)) {
-	if from == len(y) {
-		return
-	}
-	clear(y[from:])
-	for i, v := range x {
-		axpy(v, m.row(i)[from:], y[from:])
+	clear(y[:m.Cols])
+	for i, v := range x[:m.Rows] {
+		active.single.axpy(v, m.row(i), y)
 	}
 }

@@ -314,15 +314,6 @@ func inline(v any) string {
 		return inlineList(v)
 	case []any:
 		return inlineList(v)
-	case string:
-		escaped := func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }
-		if !strings.ContainsFunc(v, escaped) {
-			return `"` + v + `"`
-		}
-	case bool:
-		return strconv.FormatBool(v)
-	case int64:
-		return strconv.FormatInt(v, 10)
 	}
 	line, err := toml.Marshal(map[string]any{"v": v})
 	if err != nil { // not a TOML value

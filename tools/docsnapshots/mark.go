@@ -122,7 +122,8 @@ func (m *mark) check() error {
 	case m.Study == "":
 		return fmt.Errorf(`study: want the name of kept results, such as "effect"`)
 	case m.Figure != 0 && (m.Table != 0 || m.Figure < 1):
-		return fmt.Errorf("figure: found %d, want the number of a figure of the study, from 1, and no table", m.Figure)
+		return fmt.Errorf("figure: found %d, want a figure of the study, from 1, and no table",
+			m.Figure)
 	case m.Figure > 0 && !m.alone:
 		return fmt.Errorf("figure: want the comment on a line of its own")
 	case m.Figure > 0 && (m.Show != "" || len(m.At) > 0):

@@ -205,7 +205,7 @@ func (a across512) write(w *writer, shape shape512) {
 	w.line("SHLQ $2, R8")
 	w.line("LEAQ (R10)(R10*2), R11")
 	w.line("MOVQ R10, R13")
-	// 16 rows ahead: rows that lie 1024 bytes apart share a set of the first cache, which 32 would fill
+	// 16 rows ahead: rows 1024 bytes apart share a set of the L1 cache, which 32 would fill
 	w.line("SHLQ $4, R13")
 	a.prepare(w)
 	if shape.width == 12 {

@@ -15,14 +15,14 @@ import (
 //
 //	x0        the matrix at the start
 //	grads     the gradient of each update
-//	slopes    if there are any, the gradient is linear in the matrix: that of grads plus slopes times the
-//	          matrix, element by element
+//	slopes    if present, the gradient is linear in the matrix: grads plus the elementwise product of
+//	          slopes and the matrix
 //	sampled   the gradient with drawn labels at each update, times √n, if the optimizer takes one
 //	rates     the schedule's rate of each update
 //	steps     the length of the run; the number of rates if absent
 //	losses    the loss of each update, if the optimizer reads it
-//	matrices  the number of matrices among which the rows are divided, and over which the optimizer sums
-//	          what it collects; 1 if absent
+//	matrices  the number of matrices into which the rows are divided, and over which the optimizer
+//	          sums collected values; 1 if absent
 //
 // and it expects x, the matrix after each update, and, if present, evaluated, the parameters with
 // which the model is evaluated. The tolerance is that of [Bench.Close].
