@@ -16,7 +16,6 @@ import (
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // programFlags describes the tensor for which programs are requested.
@@ -102,7 +101,18 @@ func (p *programFlags) describe(
 		list = append(list, programPart{name, kernel, program.String()})
 	}
 	if client.Kind() == sdk.KindQuantizer {
-		q, err := p.quantizer(ctx, client, shape, values)
+		role := sdk.Role(p.role)
+		site := sdk.Site{Role: role, Name: siteNames[role], Layers: 1, Shape: shape, Values: values}
+		if role != sdk.RoleWeight {
+			site.Context = cmp.Or(p.context, shape[0])
+			if site.Context < 1 || shape[0]%site.Context != 0 {
+				return nil, usagef("--context %d: want a divisor of the %d rows", p.context, shape[0])
+			}
+		}
+		if slices.Contains([]sdk.Role{sdk.RoleKey, sdk.RoleValue, sdk.RoleQuery}, role) {
+			site.Heads = 1
+		}
+		q, err := client.Quantize(ctx, site)
 		if err != nil {
 			return nil, err
 		}
@@ -173,20 +183,4 @@ func becomes(p *program.Program, rows int) string {
 		return "one kernel, and operations for one scalar"
 	}
 	return fmt.Sprintf("one kernel, and operations for %d scalars", len(d.Whole.Outputs))
-}
-
-func (p *programFlags) quantizer(
-	ctx context.Context, client *plugin.Client, shape []int, values sdk.Values,
-) (q spec.Quantizer, err error) {
-	role := sdk.Role(p.role)
-	site := sdk.Site{Role: role, Name: siteNames[role], Layers: 1, Shape: shape, Values: values}
-	if role != sdk.RoleWeight {
-		if site.Context = cmp.Or(p.context, shape[0]); site.Context < 1 || shape[0]%site.Context != 0 {
-			return q, usagef("--context %d: want a divisor of the %d rows", p.context, shape[0])
-		}
-	}
-	if slices.Contains([]sdk.Role{sdk.RoleKey, sdk.RoleValue, sdk.RoleQuery}, role) {
-		site.Heads = 1
-	}
-	return client.Quantize(ctx, site)
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/cage-qat/cage/host/study/snapshot"
 )
 
-// renderer writes the results in one folder into documents.
+// renderer writes the results in a directory into documents.
 type renderer struct {
-	Dir string // folder of files of kept results
-	// Survey finds results that would be made with other programs or data now; nil means
-	// that they are not looked for.
+	Dir string // directory of the files of kept results
+	// Survey finds stale results, whose programs or data have changed since; nil: they are not
+	// detected.
 	Survey study.Survey
-	// Warn is called with errors about results that could not be compared; nil: it is not called.
+	// Warn, unless nil, is called with errors about results that could not be compared.
 	Warn func(error)
 
 	// Pictures holds the SVG files of figures, by the names that the documents use for them; Render
@@ -33,7 +33,7 @@ type renderer struct {
 	studies map[string]*results
 }
 
-// results are those of one study.
+// results holds the results of a study.
 type results struct {
 	file  *snapshot.File
 	study *study.Study
@@ -66,7 +66,7 @@ func (r *renderer) Render(ctx context.Context, text []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// results reads those of a study, once.
+// results returns the results of a study, which it reads once.
 func (r *renderer) results(ctx context.Context, name string) (*results, error) {
 	if s, ok := r.studies[name]; ok {
 		return s, nil
@@ -104,7 +104,7 @@ func (r *renderer) results(ctx context.Context, name string) (*results, error) {
 	return s, nil
 }
 
-// countStale counts the stale results. They stay in the tables, and are said below them.
+// countStale counts the stale results. They stay in the tables, with a note below.
 func (s *results) countStale(ctx context.Context, survey study.Survey) (int, error) {
 	compared := slices.Clone(s.cells)
 	err := s.file.FindStale(ctx, s.study, compared, survey)
@@ -129,8 +129,8 @@ func (r *renderer) render(s *results, m mark) (string, error) {
 	return text, err
 }
 
-// figure is the text for a figure, and its files by their names in the text. The name has the
-// number of the figure and a hash of what it is restricted to.
+// figure returns the text for a figure, and its files by their names in the text. A name consists
+// of the number of the figure and a hash of its restrictions.
 func (s *results) figure(m mark) (text string, files map[string][]byte, err error) {
 	if m.Figure > len(s.study.Figures) {
 		return "", nil, fmt.Errorf("figure: found %d, and the study %s has %d", m.Figure, m.Study,
@@ -169,7 +169,7 @@ func (s *results) figure(m mark) (text string, files map[string][]byte, err erro
 	return b.String() + "\n" + s.source(f.Where) + "\n", files, nil
 }
 
-// render is the text for one mark.
+// render returns the text for a mark.
 func (s *results) render(m mark) (string, error) {
 	if m.Table > len(s.study.Tables) {
 		return "", fmt.Errorf("table: found %d, and the study %s has %d", m.Table, m.Study,
@@ -209,8 +209,8 @@ func (s *results) render(m mark) (string, error) {
 	return p.Difference + s.caveat(p), nil
 }
 
-// caveat says behind a number within a sentence what stands below tables: that replicates are
-// missing, and that results are stale.
+// caveat returns the note after a number in a sentence, which tables have below them: that
+// replicates are missing, or that results are stale.
 func (s *results) caveat(p report.EntryText) string {
 	text := ""
 	if p.N < p.Expected {
@@ -222,7 +222,7 @@ func (s *results) caveat(p report.EntryText) string {
 	return text
 }
 
-// restricted are the labels that both a table of the study file and a comment allow.
+// restricted returns the labels that both a table of the study file and a comment allow.
 func (s *results) restricted(table, comment map[string][]string) (map[string][]string, error) {
 	out := maps.Clone(table)
 	if out == nil {
@@ -247,9 +247,9 @@ func (s *results) restricted(table, comment map[string][]string) (map[string][]s
 	return out, nil
 }
 
-// source says where a table's numbers come from, and whether they are stale.
+// source describes the origin of a table's numbers, and whether they are stale.
 func (s *results) source(where map[string][]string) string {
-	all, used := map[string]bool{}, map[string]bool{} // by ID: a cell may stand in several places
+	all, used := map[string]bool{}, map[string]bool{} // by ID: a cell can be in several entries
 	for _, r := range s.cells {
 		if !r.Cell.Matches(where) {
 			continue
@@ -271,7 +271,7 @@ func (s *results) source(where map[string][]string) string {
 	return text + "\n"
 }
 
-// origin writes revisions with their dates, and the builds that several have once for all of them.
+// origin formats revisions with their dates, and lists a build that several share only once.
 func origin(sources []snapshot.Source) string {
 	var builds []string
 	dated := map[string][]string{}

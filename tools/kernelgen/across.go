@@ -7,16 +7,16 @@ import "fmt"
 type across struct {
 	name string
 	size int // of an element, in bytes
-	per  int // rows in a word
+	per  int // rows per word
 	load func(w *writer, at, to string)
 	// combine makes a word in Y0 of Y0 … Y3, which load has filled.
 	combine func(w *writer)
 	rounds  bool
 }
 
-// Registers: SI is the row, DI the word along the sums in the first panel. What is read beyond the
-// columns of a panel whose height is no multiple of eight is overwritten by the next word. The rows
-// of the next words but three are prefetched.
+// Registers: SI is the row, DI the word along the sums in the first panel. If the height of a panel
+// is not a multiple of eight, words beyond its columns are overwritten by the next word. Rows are
+// prefetched four words ahead.
 func (a across) write(w *writer) {
 	w.function(a.name+"(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)",
 		a.name, 56)

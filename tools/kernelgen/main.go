@@ -1,6 +1,6 @@
 // Command kernelgen writes the assembler of host/compute/matmul: kernels that multiply panels of
-// words, a transposition, and loops that measure instructions. The kernels are one loop with other
-// instructions in it, and some instructions are unknown to Go's assembler.
+// words, a transposition, and loops that measure instructions. The kernels are one loop with
+// different instructions, some of which Go's assembler does not support.
 //
 //	go run ./tools/kernelgen host/compute/matmul
 package main

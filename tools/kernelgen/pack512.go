@@ -4,9 +4,9 @@ import "fmt"
 
 // Packers with AVX-512 write panels of 12 or of 32 rows. They read no more than these rows.
 
-// A shape512 is that of a panel: what its words are made of.
+// A shape512 describes the layout of a panel.
 type shape512 struct {
-	rows  int // that a packer takes at a time: 12, or 16 for one half of 32
+	rows  int // rows that a packer processes at a time: 12, or 16 for one half of 32
 	width int // words of a panel for each word along the sums
 }
 
@@ -27,8 +27,8 @@ func roundingConstants512(w *writer) {
 	}
 }
 
-// round512 rounds the words of a register to bfloat16, as round does. VFIXUPIMMPS puts x, quiet,
-// where x is a quiet or signaling NaN, as two digits of its table say. It uses the mask register
+// round512 rounds the words of a register to bfloat16, as round does. VFIXUPIMMPS replaces results
+// by the quiet x if x is a quiet or signaling NaN (two digits of its table). It uses mask register
 // K6.
 func round512(w *writer, x, t string) {
 	roundUpper512(w, x, t)
@@ -44,14 +44,14 @@ func roundUpper512(w *writer, x, t string) {
 	w.line("VFIXUPIMMPS $0, %s, %s, %s", quiet512, x, t)
 }
 
-// A transposition512 transposes blocks of four words of 12 or 16 rows that lie ld bytes apart.
+// A transposition512 transposes blocks of four words of 12 or 16 rows with a stride of ld bytes.
 type transposition512 struct {
 	name string
-	size int // of what is loaded of a row, in bytes
+	size int // bytes loaded from a row
 	// load makes four words of each of some rows, a lane of 128 bits for each, in a register.
 	load func(w *writer, rows []string, to int)
-	// prepare fills registers from Z16 on; finish changes a vector of words of all rows, and stores
-	// what becomes of it.
+	// prepare fills registers from Z16 on; finish transforms and stores a vector of words of all
+	// rows.
 	prepare func(w *writer)
 	finish  func(w *writer, x string, store func(x string))
 }
@@ -131,8 +131,7 @@ func (t transposition512) write(w *writer, shape shape512) {
 	w.line("RET")
 }
 
-// loadWords loads words as they lie in memory. The masks K1 … K3 are those of the lanes but the
-// first.
+// loadWords loads words unchanged. The masks K1 … K3 select the lanes except the first.
 func loadWords(w *writer, rows []string, to int) {
 	for i, row := range rows {
 		if i == 0 {
@@ -144,7 +143,7 @@ func loadWords(w *writer, rows []string, to int) {
 }
 
 // loadHalves loads eight float32 of each row and makes words of two bfloat16. VCVTNE2PS2BF16 would
-// do it at once, but takes subnormal numbers for zero, also those that are rounded to a normal one.
+// do both at once, but it treats subnormal numbers as zero, even if they round to a normal one.
 func loadHalves(w *writer, rows []string, to int) {
 	for i, row := range rows {
 		if i%2 == 0 {
@@ -167,7 +166,7 @@ func halvesConstants512(w *writer) {
 	w.line("VMOVDQU16 upperHalves<>+0(SB), %s", upperHalves512)
 }
 
-// upperHalves writes what halvesConstants512 loads.
+// upperHalves writes the data for halvesConstants512.
 func upperHalves(w *writer) {
 	w.WriteString("\n")
 	for i := range 16 {
@@ -181,14 +180,14 @@ func upperHalves(w *writer) {
 type across512 struct {
 	name    string
 	size    int // of an element, in bytes
-	per     int // rows in a word
+	per     int // rows per word
 	load    string
 	prepare func(w *writer)
 	combine func(w *writer, in []string, to string) // makes words of registers; it uses Z16 and Z17
 }
 
-// Registers are those of an [across]. The masks K1 and K2 say which columns of a vector are there;
-// the others become zero. For panels of 12, K3 is those of a panel in the end.
+// It uses the registers of an [across]. The masks K1 and K2 select the existing columns of a
+// vector; the others become zero. For panels of 12, K3 is the mask of a panel.
 func (a across512) write(w *writer, shape shape512) {
 	name := fmt.Sprintf("%s%d", a.name, shape.width)
 	w.function(name+"(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words "+

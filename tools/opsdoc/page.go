@@ -21,7 +21,7 @@ type section struct {
 	Title, Intro string
 }
 
-// sections are the classes in the order of the page.
+// sections lists the classes in the order of the page.
 var sections = []section{
 	{program.ClassSource, "Sources",
 		"They take no tensor, except for the key of `random_bits`. The stated type of the node is the " +
@@ -84,7 +84,7 @@ func page() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Ops are the operations of the class.
+// Ops returns the operations of the class.
 func (s section) Ops() []program.OpInfo {
 	return slices.DeleteFunc(program.Ops(),
 		func(info program.OpInfo) bool { return info.Class != s.class })
@@ -98,7 +98,7 @@ func cell(text string) string {
 var superscript = strings.NewReplacer("0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5",
 	"⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹")
 
-// power writes 2ⁿ or 2ⁿ−1 for such numbers, and others in full.
+// power formats 2ⁿ and 2ⁿ−1 as powers, and other numbers in full.
 func power(n int64) string {
 	exponent := func(n int64) string {
 		return superscript.Replace(fmt.Sprint(bits.TrailingZeros64(uint64(n))))
@@ -112,7 +112,7 @@ func power(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// example is a fake quantization to 15 levels, as the text form shows it.
+// example returns the text form of a fake quantization to 15 levels.
 func example() (string, error) {
 	b := program.NewBuilder("absmax/example")
 	x := b.Input("x", program.FloatType(4, 64))
