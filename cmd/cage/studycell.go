@@ -44,8 +44,8 @@ func newStudyPlan() *cobra.Command {
 		Long: `List all cells of a study in order, with their states. The first column is the index N for
 'cage study cell FILE --index N', for example in a job array on a cluster; it depends on
 the study file alone. --json adds the labels and the hash of the configuration of each
-cell. A waiting cell is not needed before a table has chosen its best setting, a spared one
-is not needed at all (see best and spare in docs/guide/studies.md).`,
+cell. A waiting cell is not needed before a table has chosen its best setting, a spared
+one is not needed at all (see best and spare in docs/guide/studies.md).`,
 		Args: exactly(1, "one study file"),
 	}
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {

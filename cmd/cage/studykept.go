@@ -66,9 +66,9 @@ func newStudyCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Compare the results of a study with a snapshot",
-		Long: `Compare the results of a study with those in a file of 'cage study keep', for example after
-training it on another machine, with another build or with a changed plugin. Only cells
-that are done in both are compared. The command counts the cells with bitwise equal
+		Long: `Compare the results of a study with those in a file of 'cage study keep', for example
+after training it on another machine, with another build or with a changed plugin. Only
+cells that are done in both are compared. The command counts the cells with bitwise equal
 results, and lists the means, differences and choices in the study's tables that are
 printed differently now, with the 95 % confidence interval of the result in the file.
 

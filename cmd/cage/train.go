@@ -42,7 +42,8 @@ configuration, metrics, checkpoints and a summary. On Ctrl-C, SIGTERM, SIGQUIT o
 training finishes the current step, saves a checkpoint and stops; --resume continues the
 run, on the CPU with the same bits as without a stop. A run can be extended with a larger
 train.steps, or data.epochs of conversations, if that does not change the learning rate
-and λ of past steps: with the schedule "constant" at any time, with "wsd" before its decay.
+and λ of past steps: with the schedule "constant" at any time, with "wsd" before its
+decay.
 
 With --estimate, nothing is trained: the memory that the run would need is printed by
 part, and the memory that is available.
