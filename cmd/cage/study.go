@@ -24,14 +24,15 @@ func newStudy() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "study",
 		Short: "Run many trainings from one file, and report on them",
-		Long: `Run many trainings from one file, and report on them. A study file names a base
-configuration, axes of settings and what to report (docs/guide/studies.md):
+		Long: `Run many trainings from one file, and report on them. A study file gives a base
+configuration, axes of settings, and tables and figures (docs/guide/studies.md). Each
+combination of settings is a cell of the study.
 
   cage study run FILE       train and evaluate the cells that are not done
-  cage study status FILE    the cells with their indices and states
-  cage study cell FILE      train and evaluate one of them
-  cage study report FILE    tables, figures and a page of what is done
-  cage study keep FILE      its numbers in one small file, to be committed`,
+  cage study status FILE    list the cells with their indices and states
+  cage study cell FILE      train and evaluate one cell
+  cage study report FILE    write tables, figures and a page of the results
+  cage study keep FILE      write the results to a small file, a snapshot`,
 	}, surviveSIGPIPE(newStudyRun()), surviveSIGPIPE(newStudyCell()),
 		newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()))
 }
@@ -41,39 +42,37 @@ func newStudyRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Train the cells of a study that are not done",
-		Long: `Train the cells of a study that are not done, several at once. Each is a run of
-'cage train' in a process of its own; one that was interrupted continues from its last
-checkpoint, one that is done is not run again, and one that has failed stays as it is,
-with its error, unless --retry is given. A run of which a plugin or the data has
-changed since is stale: it is put aside, into the directory stale of the study, and the
-cell is trained again, unless --keep-stale is given. Where the study file has
-evaluations, each trained cell is asked their questions, by 'cage eval'.
+		Long: `Train the cells of a study that are not done, several at once. Each is a separate process
+'cage train'. An interrupted cell is resumed from its last checkpoint, a failed cell only
+with --retry. A run whose plugins or data have changed since is stale: it is
+moved to the directory stale of the study, and the cell is trained again, unless
+--keep-stale is given. If the study file has evaluations, each trained cell is evaluated
+by 'cage eval'.
 
-Without --parallel and study.parallel the cores decide: small models run side by
-side, one on each core, large ones one after the other on all cores. On GPUs each cell
-gets one of its own, or device.count of them, and all GPUs are used. Ctrl-C ends the
-study with checkpoints, and the same command continues. The exit code is 1 when a cell
-has failed.
+Without --parallel and study.parallel, small models are trained in parallel, one on each
+core, and large ones one after the other on all cores. On GPUs, each cell gets one GPU, or
+device.count GPUs, and all GPUs are used. Ctrl-C stops the study with checkpoints, and the
+same command resumes it. The exit code is 1 if a cell has failed.
 
-With --share several such commands train one study together, on one machine or on
-several that see its directory. Each cell is trained by one of them; what a process
-that was killed leaves is taken over by another one.`,
+With --share, several of these commands train one study together, on one machine or on
+several machines that share its directory. Each cell is trained by one of them. If a
+process is killed, another one resumes its cell.`,
 		Args: notNegative(exactly(1, "one study file"), "parallel"),
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&opts.Parallel, "parallel", 0,
-		"cells at once; 0: as the study file says, else as the cores or GPUs allow")
-	flags.BoolVar(&opts.Retry, "retry", false, "train failed cells, too, from where they stopped")
+		"cells at once; 0: as in the study file, or as the cores or GPUs allow")
+	flags.BoolVar(&opts.Retry, "retry", false, "resume failed cells, too")
 	flags.BoolVar(&opts.KeepStale, "keep-stale", false,
-		"leave runs of changed plugins or data as they are; reports leave them out")
+		"do not replace stale runs; reports leave them out")
 	flags.BoolVar(&opts.Share, "share", false,
-		"train the study together with other processes that have this flag")
+		"train the study together with other processes with this flag")
 	keptFile := flags.String("kept", "",
-		"leave out cells whose results are in this `FILE` of 'cage study keep'")
+		"do not train cells with results in this `FILE` of 'cage study keep'")
 	only := flags.StringArray("only", nil,
-		"only the cells with these labels: `AXIS=LABEL[,LABEL...]` (repeatable)")
-	dry := flags.Bool("dry-run", false, "print what would be trained, and train nothing")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		"train only cells with these labels: `AXIS=LABEL[,LABEL...]` (repeatable)")
+	dry := flags.Bool("dry-run", false, "print the cells that would be trained, without training")
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		s, err := study.Load(args[0])
 		if err != nil {
 			return nil, err
@@ -99,7 +98,7 @@ that was killed leaves is taken over by another one.`,
 			return dryRun(cmd, s, opts)
 		}
 		if *keptFile != "" {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d cells are kept in %s and not trained again\n",
+			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d cells have results in %s and are not trained\n",
 				len(kept), study.Count(opts.Stored).Cells, *keptFile)
 		}
 		out, err := runStudy(cmd, s, opts)
@@ -107,11 +106,11 @@ that was killed leaves is taken over by another one.`,
 			return nil, err
 		}
 		if out.Failed > 0 {
-			failed := fmt.Errorf("%d of %d cells failed; see 'cage study status %s', and --retry",
+			failed := fmt.Errorf("%d of %d cells failed: see 'cage study status %s' and --retry",
 				out.Failed, out.Cells, s.File)
 			err = errors.Join(err, failed)
 		}
-		return textAnswer(struct {
+		return textOutput(struct {
 			Study string `json:"study"`
 			Out   string `json:"out"`
 			study.Outcome
@@ -127,7 +126,7 @@ func runStudy(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (study.
 	return study.Run(cmd.Context(), s, opts)
 }
 
-// newSurvey returns a survey, which checks configurations against the local plugins and data.
+// newSurvey returns a function that checks configurations against the plugins and the data.
 func newSurvey(cmd *cobra.Command) (study.Survey, error) {
 	finder, opts, err := newFinder(cmd)
 	if err != nil {
@@ -139,9 +138,9 @@ func newSurvey(cmd *cobra.Command) (study.Survey, error) {
 }
 
 func printStale(w io.Writer, s *study.Study, p study.Plan, keep bool) {
-	what := "is put aside, into " + s.StaleDir() + ", and trained again"
+	what := "is moved to " + s.StaleDir() + " and trained again"
 	if keep {
-		what = "stays as it is"
+		what = "is not trained again"
 	}
 	for _, r := range p.Results {
 		if r.State == study.Stale {
@@ -170,8 +169,8 @@ func runResults(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
 	})
 }
 
-// findStale marks the results that were made with other plugins or data than the current ones, and
-// prints those that could not be compared to standard error.
+// findStale marks results whose plugins or data have changed since, and prints to standard error
+// which results could not be compared.
 func findStale(
 	cmd *cobra.Command, s *study.Study, find func(context.Context, study.Survey) error,
 ) error {
@@ -202,7 +201,7 @@ func parseOnly(s *study.Study, only []string) (map[string][]string, error) {
 		}
 		axis, ok := s.Axis(name)
 		if !ok {
-			return nil, fail("there is no axis %q; the axes are %s", name, schema.Quoted(s.AxisNames()))
+			return nil, fail("unknown axis %q; want one of %s", name, schema.Quoted(s.AxisNames()))
 		}
 		list := strings.Split(labels, ",")
 		if slices.Contains(axis.Labels, labels) { // one label that contains commas
@@ -210,14 +209,14 @@ func parseOnly(s *study.Study, only []string) (map[string][]string, error) {
 		}
 		for _, label := range list {
 			if !slices.Contains(axis.Labels, label) {
-				return nil, fail("the axis %q has no label %q; it has %s",
+				return nil, fail("axis %q has no label %q; want one of %s",
 					name, label, schema.Quoted(axis.Labels))
 			}
 		}
 		where[name] = append(where[name], list...)
 	}
 	if !slices.ContainsFunc(s.Cells, func(c study.Cell) bool { return c.Matches(where) }) {
-		return nil, usagef("--only %s: no cell of %s has these labels together",
+		return nil, usagef("--only %s: no cell of %s has all of these labels",
 			strings.Join(only, " --only "), s.File)
 	}
 	return where, nil
@@ -225,13 +224,13 @@ func parseOnly(s *study.Study, only []string) (map[string][]string, error) {
 
 func countsLine(s *study.Study, out study.Outcome) string {
 	if out.Cells == 0 { // all cells have results
-		return s.Out + ": no cell is left to train\n"
+		return s.Out + ": there are no cells to train\n"
 	}
 	text := fmt.Sprintf("%s: %d of %d cells done", s.Out, out.Done, out.Cells)
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{out.Failed, "failed"}, {out.Running, "running"}, {out.Unevaluated, "to be evaluated"},
+	}{{out.Failed, "failed"}, {out.Running, "running"}, {out.Unevaluated, "not evaluated"},
 		{out.Stale, "stale"}, {out.Interrupted, "interrupted"}, {out.Missing, "missing"}} {
 		if c.n > 0 {
 			text += fmt.Sprintf(", %d %s", c.n, c.what)
@@ -240,7 +239,7 @@ func countsLine(s *study.Study, out study.Outcome) string {
 	return text + "\n"
 }
 
-func dryRun(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer, error) {
+func dryRun(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*output, error) {
 	plan, err := s.Plan(cmd.Context(), opts)
 	if err != nil {
 		return nil, err
@@ -257,15 +256,15 @@ func dryRun(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer,
 	}
 	value := map[string]any{"study": s.Name, "out": s.Out, "parallel": plan.AtOnce,
 		"threads": plan.Threads, "cells": list}
-	return &answer{value, func(w io.Writer) {
+	return &output{value, func(w io.Writer) {
 		printStale(w, s, plan, opts.KeepStale)
-		fmt.Fprintf(w, "%d of %d runs would be trained, %d at once, threads of each: %d\n",
+		fmt.Fprintf(w, "%d of %d cells would be trained, %d at once, with %d threads each\n",
 			len(plan.Run), len(plan.Results), plan.AtOnce, plan.Threads)
 		if len(plan.Run) > 0 {
 			table(w, rows)
 		}
 		if n := len(plan.Waiting); n > 0 {
-			fmt.Fprintf(w, "%d more wait for what a table chooses\n", n)
+			fmt.Fprintf(w, "%d cells wait until a table has chosen its best setting\n", n)
 		}
 	}}, nil
 }
@@ -311,20 +310,20 @@ func newStudyStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status FILE",
 		Short: "List the cells of a study with their states",
-		Long: `List the cells of a study with their states: done, running, interrupted, failed (with
-the error), missing, or stale: made with a plugin or data that has changed since. This
-works at any time, also while the study runs: for a running cell it shows the machine,
-and since when it works on the cell. With --kept, the results in a file of 'cage study
-keep' are shown instead, and which of them are stale.
+		Long: `List the cells of a study with their indices and states: done, running (with its machine
+and start time), interrupted, failed (with its error), missing, or stale (its plugins or
+data have changed since). The command also works while the study runs. With --kept, show
+the results in a file of 'cage study keep', and which of them are stale.
 
-The index is the number by which 'cage study cell FILE --index N' trains a cell, as a
-task of a job array of a cluster does. It depends only on the study file. A cell that
-waits is not needed until a table has chosen a label: see best and spare in
-docs/guide/studies.md. Cells that no table needs are not listed.`,
+The index is the N of 'cage study cell FILE --index N', for example in a job array on a
+cluster; it depends on the study file alone. A waiting cell is not needed before a table
+has chosen its best setting (see best and spare in docs/guide/studies.md). Cells that no
+table needs are not listed.`,
 		Args: exactly(1, "one study file"),
 	}
-	cmd.Flags().StringVar(&keptFile, "kept", "", "`FILE` of kept results to show in place of the runs")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	cmd.Flags().StringVar(&keptFile, "kept", "",
+		"show the results in this `FILE` of 'cage study keep' instead")
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		s, err := study.Load(args[0])
 		if err != nil {
 			return nil, err
@@ -358,7 +357,7 @@ docs/guide/studies.md. Cells that no table needs are not listed.`,
 			case r.Err != "":
 				last = strings.ReplaceAll(r.Err, "\n", "; ")
 			case keptFile != "" && r.HasOutcome():
-				last = "kept in " + keptFile
+				last = "in " + keptFile
 			}
 			list = append(list, cell)
 			rows = append(rows, slices.Concat([]string{strconv.Itoa(i)}, r.Cell.Of(s.AxisNames()),
@@ -366,7 +365,7 @@ docs/guide/studies.md. Cells that no table needs are not listed.`,
 		}
 		total := study.Count(s.Needed(results))
 		value := map[string]any{"study": s.Name, "out": s.Out, "counts": total, "cells": list}
-		return &answer{value, func(w io.Writer) {
+		return &output{value, func(w io.Writer) {
 			table(w, rows)
 			fmt.Fprint(w, countsLine(s, total))
 		}}, nil

@@ -10,7 +10,8 @@ import (
 	"github.com/cage-qat/cage/host/study"
 )
 
-var errWaits = errors.New("the cell waits for what a table chooses: others are to be trained first")
+var errWaits = errors.New("the cell waits until a table has chosen its best setting: " +
+	"other cells must be trained first")
 
 func newStudyCell() *cobra.Command {
 	opts := study.RunOptions{Share: true, Parallel: 1}
@@ -19,26 +20,26 @@ func newStudyCell() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cell FILE",
 		Short: "Train one cell of a study",
-		Long: `Train and evaluate one cell of a study, named by its index in the list of 'cage study
-status' or by its ID: for a task of a job array on a cluster. Other such processes may
-train other cells meanwhile, and so may 'cage study run --share'. One that has the same
-cell is waited for. A cell that is quantized from the model of another one has that
+		Long: `Train and evaluate one cell of a study, given by its index in 'cage study status' or by its
+ID, for example in a job array on a cluster. Other processes, including 'cage study run
+--share', can train other cells at the same time. If another process trains this cell,
+the command waits for it. If the cell quantizes the model of another cell, that one is
 trained first.
 
-The exit code is 0 when the cell is done, now or before, and 1 when it has failed. It is
-130 when the cell has been stopped, by SIGTERM or Ctrl-C, with a checkpoint, or waits for
-what a table chooses: then the same command continues, and the task is to be requeued.`,
+The exit code is 0 if the cell is done, and 1 if it has failed. It is 130 if the cell was
+stopped with a checkpoint, by SIGTERM or Ctrl-C, or waits until a table has chosen its
+best setting: then run the same command again (requeue the task).`,
 		Args: exactly(1, "one study file"),
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&index, "index", 0, "index of the cell, from 0")
-	flags.StringVar(&id, "id", "", "its `ID`, in place of --index")
-	flags.BoolVar(&opts.Retry, "retry", false, "train it also if it has failed, from where it stopped")
+	flags.StringVar(&id, "id", "", "`ID` of the cell, instead of --index")
+	flags.BoolVar(&opts.Retry, "retry", false, "resume the cell if it has failed")
 	flags.BoolVar(&opts.KeepStale, "keep-stale", false,
-		"leave a run of changed plugins or data as it is")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		"do not replace a stale run")
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		if flags.Changed("index") == flags.Changed("id") {
-			return nil, usagef("want --index or --id: which cell")
+			return nil, usagef("want either --index or --id")
 		}
 		s, err := study.Load(args[0])
 		if err != nil {
@@ -49,7 +50,7 @@ what a table chooses: then the same command continues, and the task is to be req
 		}
 		switch {
 		case index < 0 && id != "":
-			return nil, usagef("--id %s: there is no such cell; 'cage study status %s' lists them", id, s.File)
+			return nil, usagef("--id %s: unknown cell; 'cage study status %s' lists the cells", id, s.File)
 		case index < 0 || index >= len(s.Cells):
 			return nil, usagef("--index %d: want 0 to %d; 'cage study status %s' lists the cells",
 				index, len(s.Cells)-1, s.File)
@@ -73,8 +74,8 @@ what a table chooses: then the same command continues, and the task is to be req
 		case cell.State == study.Failed:
 			err = fmt.Errorf("%s: failed: %s", label, cell.Error)
 		case cell.Unneeded:
-			text = "not needed: a table has chosen another one"
+			text = "not needed: a table has chosen another cell"
 		}
-		return textAnswer(cell, "%s: %s\n", label, text), err
+		return textOutput(cell, "%s: %s\n", label, text), err
 	})
 }

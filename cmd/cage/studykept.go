@@ -16,23 +16,22 @@ func newStudyKeep() *cobra.Command {
 	var forget bool
 	cmd := &cobra.Command{
 		Use:   "keep FILE",
-		Short: "Keep the results of a study in one small file",
-		Long: `Write the numbers of all cells that are done into one small JSON file, with what they
-were made with: builds, plugins, hashes of programs and of data, the revision of cage,
-the date. The file can be committed when the runs are too large for it: 'cage study
-run' and 'status' take it with --kept.
+		Short: "Write the results of a study to a small file",
+		Long: `Write the results of all cells that are done to a small JSON file, with their provenance:
+builds, plugins, hashes of programs and data, the revision of cage, the date. The file can
+be committed in place of the runs; 'cage study run' and 'status' read it with --kept.
 
-Results that stand in the file already stay there unless their cells were trained
-again, so a study may be run on one machine after another. Stale ones are left out, and
-so are kept ones of other tokens than those trained on now. Where the file has results of
-cells that the study file does not name any more, --forget drops them.`,
+Results that are already in the file are kept unless their cells were trained again, so
+that parts of a study can be run on different machines. Stale results are left out, and
+results on other tokens are dropped. --forget drops results of cells that are no longer in
+the study file.`,
 		Args: exactly(1, "one study file"),
 	}
 	cmd.Flags().BoolVar(&forget, "forget", false,
-		"drop results of cells that the study file does not name any more")
+		"drop results of cells that are no longer in the study file")
 	cmd.Flags().StringVar(&out, "out", "",
-		"`FILE` to write, or to add to (default: the study's name and .json)")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		"`FILE` to write or update (default: the study's name and .json)")
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		s, results, err := loadResults(cmd, args[0])
 		if err != nil {
 			return nil, err
@@ -42,7 +41,7 @@ cells that the study file does not name any more, --forget drops them.`,
 		if err != nil {
 			return nil, err
 		}
-		return textAnswer(map[string]any{"file": path, "cells": len(file.Cells)},
+		return textOutput(map[string]any{"file": path, "cells": len(file.Cells)},
 			"%s: %d of %d cells\n", path, len(file.Cells), study.Count(results).Cells), nil
 	})
 }

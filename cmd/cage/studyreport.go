@@ -18,22 +18,22 @@ func newStudyReport() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "report FILE...",
-		Short: "Write tables, figures and a page of what is done",
-		Long: `Write the tables and figures that a study file asks for, of the cells that are done
-by now: means and standard deviations over replicates, paired differences to the
-baseline with their 95 % confidence interval, in Markdown and LaTeX; figures as SVG,
-PNG and PDF; and index.html, one page with all of it that needs no network.
+		Short: "Write tables, figures and a page of the results",
+		Long: `Write the tables and figures of a study file for the cells that are done: means and
+standard deviations over replicates, and paired differences to the baseline with 95 %
+confidence intervals, in Markdown and LaTeX; figures as SVG, PNG and PDF; and a page with
+all of them, index.html, which needs no network.
 
-The same results make the same bytes: there is no time, speed or path in a report.
-A run with a damaged file is left out and named, and so is one that is stale, made by
-a plugin or of data that has changed since; the exit code is 1 then.`,
+Equal results give equal bytes: a report contains no times, speeds or paths. Runs with a
+damaged file, and stale runs, whose plugins or data have changed since, are left out and
+named, and the exit code is 1.`,
 		Args: atLeastOne("study file"),
 	}
 	cmd.Flags().StringVar(&out, "out", "",
-		"`DIR` to write into (default: report, in the study's directory)")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		"`DIR` to write to (default: report, in the study's directory)")
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		if out != "" && len(args) > 1 {
-			return nil, usagef("--out %s is one directory, for one study, not %d", out, len(args))
+			return nil, usagef("--out %s: want a single study with it, got %d", out, len(args))
 		}
 		var values []map[string]any
 		var leftOut error
@@ -60,14 +60,14 @@ a plugin or of data that has changed since; the exit code is 1 then.`,
 			}
 		}
 		if len(values) == 1 {
-			return textAnswer(values[0], ""), leftOut
+			return textOutput(values[0], ""), leftOut
 		}
-		return textAnswer(values, ""), leftOut
+		return textOutput(values, ""), leftOut
 	})
 }
 
-// leftOutError returns an error that names the runs which a report leaves out because they are
-// damaged or stale; nil if there are none.
+// leftOutError returns an error that names the damaged and stale runs, which the report leaves out;
+// nil if there are none.
 func leftOutError(r *report.Report) error {
 	var errs []error
 	add := func(what string, list []report.OmittedRun) {
@@ -78,9 +78,9 @@ func leftOutError(r *report.Report) error {
 			errs = append(errs, errors.New(what))
 		}
 	}
-	const run = "trained again by 'cage study run'"
-	add("left out of the report, and "+run+" when the directory is deleted:", r.Unreadable)
-	add("left out of the report as stale, and "+run+":", r.Stale)
+	add("damaged runs are not in the report; delete their directories to have 'cage study run' "+
+		"train them again:", r.Unreadable)
+	add("stale runs are not in the report; 'cage study run' trains them again:", r.Stale)
 	return errors.Join(errs...)
 }
 

@@ -19,7 +19,7 @@ import (
 // both surrogates.
 func TestConformance(t *testing.T) {
 	straight := sdktest.With(map[string]any{"surrogate": surrogateStraight})
-	sdktest.Quantizer(t, lsq{}, plugintest.Kit(t, "baselines", straight)...)
+	sdktest.Quantizer(t, lsq{}, plugintest.Kit(t, "kit", straight)...)
 	sine := map[string]any{"surrogate": surrogateSine, "form": formStableQAT, "variant": variantLSQ, "levels": levelsSigned, "granularity": perRow}
 	t.Run(surrogateSine, func(t *testing.T) {
 		sdktest.Quantizer(t, lsq{}, plugintest.With(t, sine, sdktest.GoldenFile(t, "testdata/stableqat.json"))...)

@@ -22,7 +22,7 @@ var rules = []string{ruleOCP, ruleRound, ruleAbsMax34, ruleCeil, ruleQuest}
 // TestConformance covers each scale rule with each mask and each rule for ties, and each
 // rule with a rotation, beside what the kit combines by itself.
 func TestConformance(t *testing.T) {
-	sdktest.Quantizer(t, mxfp4{}, plugintest.Kit(t, "mxfp4")...)
+	sdktest.Quantizer(t, mxfp4{}, plugintest.Kit(t, "kit")...)
 	if testing.Short() {
 		return // the tests below compare what other settings compute
 	}

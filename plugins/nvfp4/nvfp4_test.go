@@ -36,7 +36,7 @@ func with(given map[string]any) map[string]any {
 // long rotation. The scale of the tensor is rounded to binary32 on the oracle too, so
 // that there only powers of two scale exactly, as ties claims.
 func TestConformance(t *testing.T) {
-	sdktest.Quantizer(t, nvfp4{}, plugintest.Kit(t, "nvfp4", sdktest.With(forward),
+	sdktest.Quantizer(t, nvfp4{}, plugintest.Kit(t, "kit", sdktest.With(forward),
 		sdktest.GoldenFile(t, "testdata/fouroversix.json"), sdktest.GoldenFile(t, "testdata/training.json"))...)
 	var list []map[string]any
 	for _, ties := range microscaling.TiesNames() {

@@ -60,12 +60,11 @@ var parsers = []struct{ what, pkg, targets string }{
 
 // unfuzzed are packages that decode something, and need no target.
 var unfuzzed = map[string]string{
-	"host/train/plugin/scaffold":  "what the go command says of a module that it has fetched",
-	"internal/testing/plugintest": "files of this repository",
-	"internal/testing/testfile":   "for tests only",
-	"internal/testing/testgguf":   "files of this repository",
-	"tools/crashtest":             "reads what its own processes have just written",
-	"tools/protogen":              "a generator of this repository",
+	"host/train/plugin/scaffold": "what the go command says of a module that it has fetched",
+	"internal/testing/testfile":  "for tests only",
+	"internal/testing/testgguf":  "files of this repository",
+	"tools/crashtest":            "reads what its own processes have just written",
+	"tools/protogen":             "a generator of this repository",
 }
 
 // TestParsersHaveTargets: every package that decodes bytes has a fuzz target, the table

@@ -37,13 +37,13 @@ func TestParseRow(t *testing.T) {
 
 func TestParseRowMistakes(t *testing.T) {
 	for _, c := range []struct{ row, want string }{
-		{``, "not valid JSON: there is nothing"},
+		{``, "not valid JSON: it is empty"},
 		{`{"messages": `, "not valid JSON: it ends in the middle"},
 		{`{"messages": [}`, "not valid JSON: invalid character '}' at start of value (byte 15)"},
 		{`{"messages": [{"role": "user", "content": "\ud800"}]}`, "not valid JSON: invalid surrogate pair"},
 		{`{"messages": [{"role": "user", "content": "` + "\xff" + `"}]}`, "not valid JSON: invalid UTF-8 (byte 44)"},
-		{`{"messages": [{"role": "user", "content": "a", "content": "b"}]}`, "messages.0.content: the key is there twice"},
-		{`{"messages": [{"role": "user", "content": "a"}], "messages": []}`, "messages: the key is there twice"},
+		{`{"messages": [{"role": "user", "content": "a", "content": "b"}]}`, "messages.0.content: duplicate key"},
+		{`{"messages": [{"role": "user", "content": "a"}], "messages": []}`, "messages: duplicate key"},
 		{`{"messages": [{"role": "user", "content": "a"}]} {}`, "more text follows"},
 		{`{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b\u0000"}]}`, "messages[1]: the text has a zero byte"},
 		{`{"messages": [{"role": "user", "content": "a", "thinking": [{"text": "\u0000"}]}]}`, "messages[0]: the text has a zero byte"},

@@ -84,7 +84,7 @@ func TestParseHeaderRefuses(t *testing.T) {
 		"no text":           {text(""), headerSize + payload, "header text"},
 		"no object":         {text("[]"), headerSize + payload, "header text"},
 		"unknown field":     {text(`{"colour":1}`), headerSize + payload, "colour: unknown key"},
-		"two objects":       {text(`{}{}`), headerSize + payload, "something follows the end"},
+		"two objects":       {text(`{}{}`), headerSize + payload, "after top-level value"},
 		"empty object":      {text(`{}`), headerSize + payload, "vocab_size 0"},
 		"truncated":         {edit(func(*Header) {}), headerSize + payload - 1, "truncated"},
 		"too long":          {edit(func(*Header) {}), headerSize + payload + 2, "truncated or unfinished"},

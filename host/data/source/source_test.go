@@ -140,7 +140,7 @@ func TestJSONL(t *testing.T) {
 	if diff := cmp.Diff(want, got[:11]); diff != "" {
 		t.Error(diff)
 	}
-	for i, part := range []string{"<line 14: text: the key is there twice", "<line 15: not valid JSON: ", "<line 16: not valid JSON: ", "17 ", "18 last"} {
+	for i, part := range []string{"<line 14: text: duplicate key", "<line 15: not valid JSON: ", "<line 16: not valid JSON: ", "17 ", "18 last"} {
 		if !strings.HasPrefix(got[11+i], part) {
 			t.Errorf("row %d: %q, want %q", 11+i, got[11+i], part)
 		}

@@ -9,9 +9,9 @@
 package tokenizer
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	jsonv2 "encoding/json/v2"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -57,9 +57,7 @@ func (i Info) MarshalJSON() ([]byte, error) {
 func (i *Info) UnmarshalJSON(text []byte) error {
 	type plain Info
 	stored := plain{EOS: NoToken}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(&stored)
+	err := jsonv2.Unmarshal(text, &stored, jsonv2.RejectUnknownMembers(true))
 	*i = Info(stored)
 	return plainjson.Explain(nil, err)
 }

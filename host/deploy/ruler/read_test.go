@@ -62,7 +62,7 @@ func TestBadInputs(t *testing.T) {
 	for want, f := range map[string]Files{
 		nounFile:                                {Words: t.TempDir()},
 		verbFile + ": it has no words":          {Words: files(t, empty)},
-		englishFile + `: key "1": `:             {Words: files(t, broken)},
+		englishFile + `: 1: found an array`:     {Words: files(t, broken)},
 		"e.txt: want non-empty text in UTF-8":   {Essay: filepath.Join(files(t, map[string]string{"e.txt": " \n"}), "e.txt")},
 		"e.json: want an object like":           {Essay: filepath.Join(files(t, map[string]string{"e.json": "[]"}), "e.json")},
 		"s.json: no questions":                  {Squad: filepath.Join(files(t, map[string]string{"s.json": `{"data":[]}`}), "s.json")},

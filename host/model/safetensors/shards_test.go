@@ -116,7 +116,7 @@ func TestOpenShardsRefuses(t *testing.T) {
 		"cut":                  {`{"weight_map":{`, []string{"index"}},
 		"no map":               {`{"metadata":{}}`, []string{"has no weight_map"}},
 		"map of numbers":       {`{"weight_map":{"a":1}}`, []string{"weight_map"}},
-		"tensor twice":         {`{"weight_map":{"a":"x","a":"y"}}`, []string{"weight_map.a: the key is there twice"}},
+		"tensor twice":         {`{"weight_map":{"a":"x","a":"y"}}`, []string{"weight_map.a: duplicate key"}},
 		"names with paths":     {`{"weight_map":{"a":"../x","b":"/etc/passwd","c":"d/e","d":"","e":"..","f":"C:x","g":"d\\e","h":"."}}`, []string{`"../x"`, `"/etc/passwd"`, `"d/e"`, `""`, `".."`, `"C:x"`, `"d\\e"`, `"."`}},
 		"no such file":         {`{"weight_map":{"a":"absent","b":"` + one + `"}}`, []string{"no file absent", `has the tensor "a", which weight_map assigns to absent`}},
 		"file of another sort": {`{"weight_map":{"a":"` + safetensors.IndexName + `"}}`, []string{"malformed"}},

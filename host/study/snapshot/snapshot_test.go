@@ -294,7 +294,7 @@ func TestReadRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"study": "s", "more": 1}`: "more: unknown key",
 		`{"cells": []}`:             "names no study",
-		`{"study": "s"} {}`:         "something follows",
+		`{"study": "s"} {}`:         "after top-level value",
 		`{"study": "s", ` + sources + `, "cells": [{"source": 0}]}`:                                          "has no ID",
 		`{"study": "s", ` + sources + `, "cells": [{"id": "a", "source": -1}]}`:                              "has the source -1",
 		`{"study": "s", ` + sources + `, "cells": [{"id": "a", "source": 1}]}`:                               "has the source 1 of 1",

@@ -222,8 +222,9 @@ func TestFirstContact(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t, parts)
 			c.inject(t, m)
-			arguments := append([]string{"bench", "step", "--alone", "--steps", "1", "--device", "cuda", "--precision", "bfloat16",
-				"--layers", "1", "--width", "128", "--heads", "2", "--context", "32", "--batch", "2"}, c.flags...)
+			arguments := append([]string{"bench", "step", "--alone", "--steps", "1",
+				"--set", `device={kind="cuda", precision="bfloat16"}`, "--set", "train.batch=2",
+				"--set", "model={layers=1, width=128, heads=2, context=32, vocab=256}"}, c.flags...)
 			if !strings.HasSuffix(c.name, "refused") { // trials take seconds
 				arguments = append(arguments, "--set", `device.kernels="graph"`, "--set", `device.attention="plain"`)
 			}

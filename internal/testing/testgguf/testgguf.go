@@ -1,5 +1,5 @@
-// Package testgguf reads GGUF files in tests. It expects well-formed files of version 3: a mistake in
-// one ends the test.
+// Package testgguf reads GGUF files in tests. It expects well-formed files of version 3: a mistake
+// in one ends the test.
 package testgguf
 
 import (
@@ -39,9 +39,12 @@ func (f *File) Value(key string) any {
 
 // kinds are the Go types of values, by their numbers in the format.
 var kinds = []reflect.Type{
-	reflect.TypeFor[uint8](), reflect.TypeFor[int8](), reflect.TypeFor[uint16](), reflect.TypeFor[int16](),
-	reflect.TypeFor[uint32](), reflect.TypeFor[int32](), reflect.TypeFor[float32](), reflect.TypeFor[bool](),
-	reflect.TypeFor[string](), nil, reflect.TypeFor[uint64](), reflect.TypeFor[int64](), reflect.TypeFor[float64](),
+	reflect.TypeFor[uint8](), reflect.TypeFor[int8](), reflect.TypeFor[uint16](),
+	reflect.TypeFor[int16](),
+	reflect.TypeFor[uint32](), reflect.TypeFor[int32](), reflect.TypeFor[float32](),
+	reflect.TypeFor[bool](),
+	reflect.TypeFor[string](), nil, reflect.TypeFor[uint64](), reflect.TypeFor[int64](),
+	reflect.TypeFor[float64](),
 }
 
 const kindArray = 9

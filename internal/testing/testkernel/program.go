@@ -47,7 +47,8 @@ func CompileLone(p *program.Program, rows int, stored map[string]passes.Storage)
 	return compile(p, rows, triton.LargestLoneRow, stored)
 }
 
-func compile(p *program.Program, rows, largest int, stored map[string]passes.Storage) (*Program, error) {
+func compile(p *program.Program, rows, largest int, stored map[string]passes.Storage) (*Program,
+	error) {
 	d, err := triton.Divide(p, rows)
 	if err != nil {
 		return nil, err
@@ -79,7 +80,8 @@ func (p *Program) Run(inputs map[string]reference.Tensor) (map[string]reference.
 			return nil, err
 		}
 		for name, t := range out {
-			if strings.HasPrefix(name, passes.NumberPrefix) { // outputs of the program may have names of inputs
+			// outputs of the program may have names of inputs
+			if strings.HasPrefix(name, passes.NumberPrefix) {
 				known[name] = t
 			}
 		}

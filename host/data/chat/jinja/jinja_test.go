@@ -253,8 +253,8 @@ func TestFromJSONMistakes(t *testing.T) {
 		{`[1e999]`, "overflows 64 bits"},
 		{strings.Repeat("[", 200), "values are nested more than"},
 		{"\"\xff\"", "invalid UTF-8"},
-		{"", "not valid JSON: there is nothing"},
-		{`{"a": {"b": 1, "b": 1}}`, "a.b: the key is there twice"},
+		{"", "not valid JSON: it is empty"},
+		{`{"a": {"b": 1, "b": 1}}`, "a.b: duplicate key"},
 	} {
 		if value, err := jinja.FromJSON([]byte(c.text)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, %v, want an error with %q", c.text, value, err, c.want)
