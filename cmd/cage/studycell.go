@@ -21,17 +21,17 @@ type plannedCell struct {
 	State  study.State       `json:"state"`
 	Error  string            `json:"error,omitempty"`
 	Waits  bool              `json:"waits,omitempty"`  // for the choice of a table
-	Spared bool              `json:"spared,omitempty"` // no table includes it
+	Pruned bool              `json:"spared,omitempty"` // no table includes it
 }
 
 func plannedCells(s *study.Study, results []study.Result) []plannedCell {
-	spared, waiting := s.Prune(results)
+	pruned, waiting := s.Prune(results)
 	list := make([]plannedCell, len(results))
 	for i, r := range results {
 		c := r.Cell
 		list[i] = plannedCell{
 			Index: i, ID: c.ID, Labels: c.Labels, Hash: c.Hash, State: r.State, Error: r.Err,
-			Waits: waiting[c.ID] && !r.Known(), Spared: spared[c.ID] && !r.Known()}
+			Waits: waiting[c.ID] && !r.Known(), Pruned: pruned[c.ID] && !r.Known()}
 	}
 	return list
 }
@@ -44,7 +44,7 @@ func newStudyPlan() *cobra.Command {
 number by which 'cage study cell FILE --index N' trains a cell, as a task of a job array
 of a cluster does. It depends on the study file alone. With --json each cell has its ID,
 its labels and the hash of its configuration, too. A cell that waits is not needed until
-a table has chosen, see best and spare in docs/guide/studies.md; one that is spared is not
+a table has chosen, see best and spare in docs/guide/studies.md; one that is pruned is not
 needed at all.`,
 		Args: exactly(1, "one study file"),
 	}
@@ -60,8 +60,8 @@ needed at all.`,
 			switch {
 			case p.Waits:
 				state += ", waits"
-			case p.Spared:
-				state += ", spared"
+			case p.Pruned:
+				state += ", pruned"
 			}
 			labels := results[i].Cell.Of(axes)
 			rows = append(rows,
@@ -131,7 +131,7 @@ what a table chooses: then the same command continues, and the task is to be req
 			err = fmt.Errorf("%s: %w", label, errWaits)
 		case cell.State == study.Failed:
 			err = fmt.Errorf("%s: failed: %s", label, cell.Error)
-		case cell.Spared:
+		case cell.Pruned:
 			text = "not needed: a table has chosen another one"
 		}
 		return textAnswer(cell, "%s: %s\n", label, text), err

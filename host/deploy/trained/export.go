@@ -78,7 +78,7 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 		return nil, nil
 	}
 	programs := t.built.Programs
-	one := build.Programs{From: programs.From,
+	one := build.Programs{After: programs.After,
 		Weights: map[string]spec.Quantizer{param: programs.Weights[param]}}
 	if changed := build.Changed(t.made.Programs, one.Hashes()); len(changed) > 0 {
 		return nil, fmt.Errorf("the quantizer has changed since the run, so that Q(x) is not what was " +

@@ -21,7 +21,6 @@ type collector struct {
 	effective map[string]bool           // tables of overrides and groups that had an effect
 	requested map[string]bool           // tables of optimizers that were asked for a program
 	out       *Programs
-	quantizer *config.Quantizer // at the step of the request
 }
 
 func newCollector(req Request, running *pool) *collector {
@@ -39,7 +38,7 @@ func newCollector(req Request, running *pool) *collector {
 func (c *collector) tables() []*config.Plugin {
 	q, o := &c.Config.Quantizer, &c.Config.Optimizer
 	if c.Forward {
-		return c.quantizer.Forward().Plugins()
+		return q.Forward().Plugins()
 	}
 	list := q.Plugins()
 	if q.Unused != nil {

@@ -210,11 +210,11 @@ func (c *collector) checkUnused() error {
 	}
 	overrides := c.Config.Quantizer.Overrides
 	if c.Forward {
-		overrides = c.quantizer.Forward().Overrides
+		overrides = c.Config.Quantizer.Forward().Overrides
 	}
 	for _, o := range overrides {
 		matches := len(c.matched(&o)) > 0
-		if !c.effective[o.Table] && !(c.Forward && matches) { // its steps may be others (from, to)
+		if !c.effective[o.Table] && !(c.Forward && matches) { // a training may use it
 			any := o
 			any.Match, any.Layers = nil, nil
 			report(o.Table, o.Match, matches, "quantized weights and activations",

@@ -64,9 +64,6 @@ func surveyKey(cfg *config.Config) (string, error) {
 	c.Seed = 0
 	t := c.Train
 	c.Train = config.Train{Batch: t.Batch, Clip: t.Clip, Distillation: t.Distillation}
-	if len(c.Quantizer.Phases(t.Steps)) > 1 { // which is refused
-		c.Train.Steps = t.Steps
-	}
 	if c.Data.Kind == config.KindChat { // packing of conversations determines the number of steps
 		c.Train.Accumulate, c.Train.Steps = t.Accumulate, t.Steps
 	} else {
@@ -102,12 +99,12 @@ func check(ctx context.Context, cfg *config.Config, running *pool) (f config.Fin
 
 // Hashes returns the SHA-256 of every program, by role and name. A run depends on these, not on the
 // executables that returned the programs: it can be resumed with a rebuilt plugin that returns the
-// same programs. The names include the first step with the programs, if that is not 1.
+// same programs. The names include After, if it is not 0.
 func (p *Programs) Hashes() map[string]string {
 	hashes := map[string]string{}
 	since := ""
-	if p.From > 1 {
-		since = fmt.Sprintf(" from step %d", p.From)
+	if p.After > 0 {
+		since = fmt.Sprintf(" from step %d", p.After+1)
 	}
 	add := func(owner string, programs iter.Seq2[string, *program.Program]) {
 		for which, q := range programs {

@@ -95,13 +95,12 @@ func (c *Config) Changed(change func(*Config) error) (*Config, error) {
 func (c *Config) Untrained() bool { return c.untrained }
 
 // WithoutTraining returns the configuration of a run in directory out that only contains this
-// model: it has no steps or method, the quantizer of the last step, and the validation set, if any.
+// model: it has no steps or method, the forward quantizers, and the validation set, if any.
 func (c *Config) WithoutTraining(out string) *Config {
-	last := *c.Quantizer.At(c.Train.Steps, c.Train.Steps).Forward()
 	held, _ := c.Changed(func(c *Config) error {
 		c.untrained, c.Train.Steps, c.Train.Out = true, 0, out
 		c.Data.Train, c.Data.Mixture, c.Data.TrainSHA256 = nil, nil, ""
-		c.Train.Distillation, c.Quantizer = Distillation{}, last
+		c.Train.Distillation, c.Quantizer = Distillation{}, *c.Quantizer.Forward()
 		c.Train.Average, c.Train.AverageDecay, c.Train.AverageFrom = averageOff, defaultAverageDecay, 0
 		c.Method.Name, c.Method.CAGE.Form = cage.NameOff, cage.Off
 		return nil

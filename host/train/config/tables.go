@@ -426,8 +426,8 @@ func overrideTable(o *Override, p *Plugin) table {
 	return table{name: "quantizer.overrides", list: true, plugin: p, example: `"absmax"`,
 		sample: overrideSample,
 		doc: "Another quantizer, or none, for some weights and activations, instead of those of the\n" +
-			"tables above. At least one of match and layers is required, or, in runs of earlier versions,\n" +
-			"from or to. The last matching override wins. " + aboutParams,
+			"tables above. At least one of match and layers is required. The last matching override\n" +
+			"wins. " + aboutParams,
 		keys: append([]schema.Key{
 			{Name: "match", To: &o.Match, Is: schema.Patterns(), Optional: "all",
 				Doc: "names of parameters (weights) and sites (activations); `*` matches any number of " +
@@ -440,12 +440,11 @@ func overrideTable(o *Override, p *Plugin) table {
 					"as in the tables of these names; gradients: of the outputs of layers, by the names of the " +
 					"weights; backward: weights and activations in the products of the backward pass; all: all " +
 					"of these"},
-			{Name: "from", To: &o.From, Is: schema.From(1, schema.Most), Default: 1,
-				Doc: "first step of the override, in runs of earlier versions, in which quantizers " +
-					"changed during training. Now training uses the same quantizers at all steps, and " +
-					"only evaluations of such runs use from and to"},
-			{Name: "to", To: &o.To, Is: schema.From(0, schema.Most), Default: 0,
-				Doc: "last step of the override; 0: the last step of the run"},
+			{Name: "from", To: &o.from, Is: schema.From(1, schema.Most), Default: 1,
+				Doc: "a former experiment: the first step of the override. Training uses the same " +
+					"quantizers at all steps, and refuses other values"},
+			{Name: "to", To: &o.to, Is: schema.From(0, schema.Most), Default: 0,
+				Doc: "the same: the last step of the override; 0: the last step of the run"},
 		}, quantizerKeys(p)...)}
 }
 
