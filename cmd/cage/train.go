@@ -177,12 +177,8 @@ func printMemory(w io.Writer, cfg *config.Config, r *build.Report) {
 func joinOthers(
 	cmd *cobra.Command, cfg *config.Config, place processes.Place,
 ) (*processes.Group, error) {
-	digest, err := cfg.Fingerprint()
-	if err != nil {
-		return nil, err
-	}
 	return processes.Join(cmd.Context(), place, processes.Run{
-		Dir: rundir.At(cfg.Train.Out).Checkpoints(), Digest: digest,
+		Dir: rundir.At(cfg.Train.Out).Checkpoints(),
 		Tell: func(message string) { newLogger(cmd).Info(message) },
 	})
 }

@@ -164,7 +164,7 @@ func (r *run) instead(separator string) string {
 // newState returns the state before the first step, with weights that are drawn or come from
 // another model. The first batch calibrates quantizers with trained parameters.
 func (r *run) newState() (*step.State, error) {
-	tokens := make([]int32, r.batches.BatchLen())
+	tokens := make([]int32, r.batches.Len)
 	if err := r.batches.At(0, tokens); err != nil {
 		return nil, err
 	}

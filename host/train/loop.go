@@ -262,7 +262,7 @@ func startFeed(source build.Batches, accumulate int, load func([][]int32) (*step
 			list := make([][]int32, accumulate)
 			for i := range list {
 				if d.err == nil {
-					list[i] = make([]int32, source.BatchLen())
+					list[i] = make([]int32, source.Len)
 					d.err = source.At(int64(t-1)*int64(accumulate)+int64(i), list[i])
 				}
 			}

@@ -133,21 +133,18 @@ func (c *collector) optimizer(ctx context.Context, t *TrainedTensor) error {
 			p, own = g.Plugin, true
 		}
 	}
-	accepted, err := c.requestOptimizer(ctx, p, t)
-	if err != nil {
-		return err
-	}
-	if accepted {
-		return c.delay(t, g, p)
-	}
+	candidates := []*config.Plugin{p}
 	if !own && o.Rest != nil {
-		p = o.Rest
-		if c.clients[p.Table] == nil {
+		candidates = append(candidates, o.Rest)
+	}
+	for _, p = range candidates {
+		if c.clients[p.Table] == nil { // Rest is only started when a tensor needs it
 			if err := c.start(ctx, []*config.Plugin{p}); err != nil {
 				return err
 			}
 		}
-		if accepted, err = c.requestOptimizer(ctx, p, t); err != nil {
+		accepted, err := c.requestOptimizer(ctx, p, t)
+		if err != nil {
 			return err
 		}
 		if accepted {

@@ -63,9 +63,6 @@ type Run struct {
 	// Dir is the directory into which each process writes its parts of checkpoints. Processes with
 	// another directory are refused.
 	Dir vfs.Path
-	// Digest is the digest of the configuration. A process that knows it, but not the token, may
-	// only report to process 0 that its directory differs.
-	Digest string
 	// Tell receives progress messages about waiting; nil discards them.
 	Tell func(message string)
 }

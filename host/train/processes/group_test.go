@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 		place, err := Find(source, os.Getenv)
 		if err == nil {
-			_, err = Join(ctx, place, Run{vfs.At(os.Getenv(runVariable)), "digest", func(message string) { fmt.Println(message) }})
+			_, err = Join(ctx, place, Run{vfs.At(os.Getenv(runVariable)), func(message string) { fmt.Println(message) }})
 		}
 		stop()
 		if err != nil {
@@ -58,7 +58,7 @@ func address(t *testing.T) string {
 
 // newRun is a run with a directory of its own.
 func newRun(t *testing.T) Run {
-	return Run{Dir: vfs.At(filepath.Join(t.TempDir(), "run")), Digest: "digest"}
+	return Run{Dir: vfs.At(filepath.Join(t.TempDir(), "run"))}
 }
 
 // start starts a process of a group.

@@ -294,18 +294,6 @@ func (s *server) check(w *wire.Word) error {
 	return status.Errorf(codes.FailedPrecondition, "%s is refused: %s", name, refused)
 }
 
-func (s *server) Unseen(_ context.Context, w *wire.Word) (*wire.Done, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.check(w); err != nil {
-		return nil, err
-	}
-	name, path := s.g.name(int(w.GetRank()), w.GetHost()), s.g.run.Dir.Join(tokenFile)
-	s.g.lose(fmt.Errorf("%s cannot read the token that process 0 has written to %s on %s: %s. %s",
-		name, path, s.g.host, shown(w.GetFailure()), advice))
-	return nil, status.Error(codes.FailedPrecondition, s.g.Err().Error())
-}
-
 func (s *server) last(stream wire.Processes_AttendServer) error {
 	if err := s.g.Err(); err != nil {
 		return stream.Send(&wire.Notice{Gone: err.Error()})

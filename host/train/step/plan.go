@@ -95,8 +95,9 @@ func (p *Plan) check() error {
 		return err
 	}
 	_, language := p.Model.(model.Language)
+	sampled := func(r cage.Rule) bool { return r.Optimizer.ProbeDue.First > 0 && r.Optimizer.Sampled }
 	switch {
-	case p.probesEver(true) && !language:
+	case slices.ContainsFunc(p.Rules, sampled) && !language:
 		return errors.New("step: an optimizer draws labels from a model's predictions, " +
 			"and this model reads no sequences")
 	case p.FullPrecision && len(p.Backward) > 0:

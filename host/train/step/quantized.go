@@ -69,7 +69,7 @@ type quantizedWeight struct {
 func (c *Compiled) quantizedWeight(name string) (w quantizedWeight, err error) {
 	i := slices.IndexFunc(c.plan.Rules, func(r cage.Rule) bool { return r.Name == name })
 	if i < 0 || c.plan.Rules[i].Quantizer == nil {
-		return w, fmt.Errorf("step: %s is no quantized weight", name)
+		return w, fmt.Errorf("step: %s is not a quantized weight", name)
 	}
 	r := c.plan.Rules[i]
 	tensors := []Tensor{{Name: program.KindParam.Of(name), Dims: r.Shape}}
@@ -95,17 +95,6 @@ func (w quantizedWeight) evaluate(in update.Nodes, outputs ...string) update.Nod
 		out[spec.OutputCodes] = graph.ConvertDType(codes, dtypes.Int32)
 	}
 	return out
-}
-
-// QuantizedActivation quantizes x, an activation of shape [site.Tokens, site.Width], as in
-// evaluation, by a quantizer without trained parameters and state. The number of tokens must be one
-// of [Plan.Pieces].
-func (c *Compiled) QuantizedActivation(site model.ActivationSite, x []float32) ([]float32, error) {
-	if c.evaluationPlan.Pieces[site.Tokens][site.Name] == nil {
-		return nil, fmt.Errorf("step: %s has no quantizer for %d tokens", site.Name, site.Tokens)
-	}
-	value := slices.Clone(x)
-	return value, c.quantizeActivation(nil, site, site.Tokens, value)
 }
 
 // quantizeActivation quantizes x, an activation of this many tokens, in place, if it has a
