@@ -178,7 +178,7 @@ func joinOthers(
 	cmd *cobra.Command, cfg *config.Config, place processes.Place,
 ) (*processes.Group, error) {
 	return processes.Join(cmd.Context(), place, processes.Run{
-		Dir: rundir.At(cfg.Train.Out).Checkpoints(),
+		Dir:  rundir.At(cfg.Train.Out).Checkpoints(),
 		Tell: func(message string) { newLogger(cmd).Info(message) },
 	})
 }

@@ -123,7 +123,7 @@ func FindPlugins(
 			return err
 		})
 		switch name := filepath.Base(p.Name); {
-		case err != nil && finder.Has(name):
+		case err != nil && slices.Contains(finder.Names(), name):
 			p.Name = name
 		case err != nil:
 			return cfg.ErrorAt(p.Path("plugin"), "%w\nand no plugin has the name %s; "+

@@ -145,12 +145,6 @@ func (f *Finder) at(ctx context.Context, name, path string) (Executable, error) 
 	return Executable{Name: name, Path: path}, nil
 }
 
-// Has reports whether the directories contain a plugin with that name. Nothing is built.
-func (f *Finder) Has(name string) bool { return slices.Contains(f.Names(), name) }
-
-// Any reports whether the directories contain any plugin. Nothing is built.
-func (f *Finder) Any() bool { return len(f.Names()) > 0 }
-
 // Names lists the plugins that Find can find by name, without building anything.
 func (f *Finder) Names() []string {
 	var names []string
