@@ -76,7 +76,7 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	flags.IntVar(&opts.StopAfter, "stop-after", 0,
 		"stop after this many steps of the run, with a checkpoint; 0: do not")
 	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
-		place := processes.Place{Size: 1}
+		place := processes.Position{Size: 1}
 		// An empty SOURCE is an error: an unset variable does not mean to train with one process.
 		if cmd.Flags().Changed("processes") {
 			var err error
@@ -175,7 +175,7 @@ func printMemory(w io.Writer, cfg *config.Config, r *build.Report) {
 }
 
 func joinOthers(
-	cmd *cobra.Command, cfg *config.Config, place processes.Place,
+	cmd *cobra.Command, cfg *config.Config, place processes.Position,
 ) (*processes.Group, error) {
 	return processes.Join(cmd.Context(), place, processes.Run{
 		Dir:  rundir.At(cfg.Train.Out).Checkpoints(),

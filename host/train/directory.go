@@ -66,7 +66,7 @@ func (r *run) open() error {
 	}
 	warn := func(path vfs.Path, err error) {
 		if errors.Is(err, checkpoint.ErrNotFinite) {
-			r.log.Warn("a checkpoint was skipped and renamed: its numbers are not finite", "path", path)
+			r.log.Warn("a checkpoint that is not finite was skipped and renamed", "path", path)
 			return
 		}
 		r.log.Warn("a damaged checkpoint was skipped and renamed", "path", path, "error", err)
@@ -214,7 +214,7 @@ func (r *run) begin() error {
 		return err
 	}
 	r.identity = provenance.NewIdentity()
-	if _, err = r.told(startStep, newRun); err != nil {
+	if _, err = r.broadcast(startStep, newRun); err != nil {
 		return err
 	}
 	if r.state, err = r.newState(); err != nil {
@@ -256,18 +256,18 @@ func (r *run) resume(previous *config.Config) error {
 		}
 		// The other processes read the checkpoint at the same time. If it is damaged, they get an
 		// older step next, or learn that this process has failed.
-		if _, err := r.told(startStep, f.Step); err != nil {
+		if _, err := r.broadcast(startStep, f.Step); err != nil {
 			return err
 		}
 		err = r.restore(f)
-		if _, lost := r.told(startRead, int(engine.Vote(err == nil))); lost != nil {
+		if _, lost := r.broadcast(startRead, int(engine.Vote(err == nil))); lost != nil {
 			return lost
 		}
 		return err
 	})
 	switch {
 	case errors.Is(err, checkpoint.ErrNone):
-		if _, err = r.told(startStep, newRun); err == nil {
+		if _, err = r.broadcast(startStep, newRun); err == nil {
 			r.state, err = r.newState()
 		}
 		if err != nil {
@@ -305,7 +305,7 @@ func (r *run) resume(previous *config.Config) error {
 		return err
 	}
 	if meta != nil {
-		if _, err := r.told(startEvaluate, r.evaluated); err != nil {
+		if _, err := r.broadcast(startEvaluate, r.evaluated); err != nil {
 			return err
 		}
 	}

@@ -81,7 +81,7 @@ func (r *run) steps(ctx context.Context) error {
 		}
 	}
 	for r.done.Step < stop {
-		if err := r.stops(ctx); err != nil {
+		if err := r.checkStop(ctx); err != nil {
 			return err
 		}
 		if err := r.verification.Failed(); err != nil {
@@ -117,7 +117,7 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 		return err
 	}
 	set := r.settings(t)
-	r.ask(t)
+	r.voteToStop(t)
 	began = time.Now().Add(-waited)
 	res, err := r.Compiled.Run(r.state, next.batches, set)
 	if err != nil {

@@ -126,8 +126,8 @@ func Run(ctx context.Context, cfg *config.Config,
 	if err := open(); err != nil {
 		return nil, r.Explain(err)
 	}
-	summary, err = r.train(r.together(ctx))
-	err = r.Explain(r.part(err))
+	summary, err = r.train(r.stopContext(ctx))
+	err = r.Explain(r.awaitOthers(err))
 	if err != nil && summary == nil && !r.follows() {
 		r.recordError(err)
 	}
@@ -144,7 +144,7 @@ type run struct {
 	model   model.Model
 	rates   cage.Schedule
 	batches build.Batches
-	build.Built
+	build.Runtime
 
 	verification *build.Verification // of the data, in the background
 	verified     []provenance.File   // set once verification has finished
@@ -168,7 +168,7 @@ type run struct {
 	initial  *provenance.Origin // source of the initial weights; nil if they were drawn
 	teacher  *provenance.Origin // source of the teacher's weights; nil without a teacher
 	saving   saving
-	wishes   wishes
+	stopVote stopVote
 	// startedFrom is the directory that model.init names, if this process has read it.
 	startedFrom string
 	// summarized is set if the run was finished before, with a complete summary.
@@ -225,7 +225,7 @@ func (r *run) prepare(ctx context.Context) error {
 	if err := r.Build(ctx, request, r.log.Warn, ""); err != nil {
 		return err
 	}
-	if err := r.sameBuilt(); err != nil {
+	if err := r.sameRuntime(); err != nil {
 		return err
 	}
 	r.cfg = r.Programs.Pinned(r.cfg)
@@ -268,7 +268,7 @@ func (r *run) close() {
 	if r.state != nil {
 		r.state.Close()
 	}
-	r.Built.Close()
+	r.Runtime.Close()
 	r.verification.Close()
 	if r.data != nil {
 		r.data.Close()

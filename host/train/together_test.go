@@ -31,7 +31,7 @@ func TestProcessesRefuse(t *testing.T) {
 		var wait sync.WaitGroup
 		for rank := range errs {
 			wait.Go(func() {
-				group, err := processes.Join(t.Context(), processes.Place{Rank: rank, Size: 2, Address: address, Local: -1}, processes.Run{Dir: vfs.At(c[rank].Train.Out)})
+				group, err := processes.Join(t.Context(), processes.Position{Rank: rank, Size: 2, Address: address, Local: -1}, processes.Run{Dir: vfs.At(c[rank].Train.Out)})
 				if err == nil {
 					_, err = train.Run(t.Context(), c[rank], train.Options{Finder: testrun.Finder(t), Processes: group})
 					group.Leave(err)

@@ -244,7 +244,7 @@ func TestOtherTokens(t *testing.T) {
 		want      string
 		overrides []string
 	}{
-		"bytes for a checkpoint":  {"model.init: .* bytes, that of the model is llama32 .*data.tokenizer_mismatch = \"allow\" trains all the same", []string{fromHub}},
+		"bytes for a checkpoint":  {"model.init: .* bytes, that of the model is llama32 .*data.tokenizer_mismatch = \"allow\" disables this check", []string{fromHub}},
 		"conversations for a run": {`model.init: .* bytes \(00000000\), that of the model is bytes \(`, []string{fromRun, chat}},
 		"conversations for a teacher": {`train.distillation.teacher: .* bytes \(00000000\), that of the model is bytes \(`,
 			[]string{own256, chat, fmt.Sprintf("train.distillation={teacher=%q}", own.Train.Out)}},

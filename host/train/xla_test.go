@@ -291,7 +291,7 @@ func TestXLAMemory(t *testing.T) {
 	if little := estimate(cfg); little.Fits || len(little.Changes) == 0 {
 		t.Errorf("less than it needs: %+v", little)
 	}
-	refused(t, "too little", cfg, train.Options{}, "of each GPU's memory", "device.memory_fraction = 0.75 of each GPU", "what needs less: ", `train.memory_check = "off"`)
+	refused(t, "too little", cfg, train.Options{}, "of each GPU's memory", "device.memory_fraction = 0.75 of each GPU", "to use less memory: ", `train.memory_check = "off"`)
 	recorder.Memory(t, int64(2*report.Bytes))
 	for at, event := range map[string]pjrtrecord.Fault{
 		"a step":    {At: pjrtrecord.Execute, Contains: "module @step", After: 1},

@@ -64,7 +64,7 @@ type Model struct {
 	data   *dataset.File           // data to evaluate on; nil for a problem without data
 	state  *step.State
 	other  bool // whether the quantizers are not those of the training
-	built  build.Built
+	built  build.Runtime
 
 	ends      []int32         // tokens that end a text; nil until needed
 	sequences int             // number of sequences that are continued at once

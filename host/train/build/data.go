@@ -94,7 +94,7 @@ func openPart(cfg *config.Config, key, pin string, paths ...string) (*dataset.Fi
 func checkPin(cfg *config.Config, pinKey, pin string, f *dataset.File) error {
 	if got := f.SHA256(); pin != "" && pin != got {
 		f.Close()
-		return cfg.ErrorAt(pinKey, "%s has the hash %s, the configuration pins %s",
+		return cfg.ErrorAt(pinKey, "%s has the hash %s, want %s as in the configuration",
 			strings.Join(f.Paths(), ", "), got, pin)
 	}
 	return nil

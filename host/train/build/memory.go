@@ -109,18 +109,18 @@ func (r *Report) Says() string {
 }
 
 // NeedsLess returns a phrase with the settings that would use less memory.
-func (r *Report) NeedsLess() string { return "what needs less: " + strings.Join(r.less, "; or ") }
+func (r *Report) NeedsLess() string { return "to use less memory: " + strings.Join(r.less, "; or ") }
 
 // MemoryError reports that memory is insufficient, and suggests settings that would use less.
 type MemoryError struct{ *Report }
 
 func (e *MemoryError) Error() string {
-	limit := "more than any machine has"
+	limit := "no machine has that much"
 	if e.Available != nil {
 		limit = e.Available.String()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "this needs %s, %s", e.Says(), limit)
+	fmt.Fprintf(&b, "the run needs %s; %s", e.Says(), limit)
 	for _, p := range e.Parts {
 		if p.Bytes >= 0.01*e.Bytes {
 			fmt.Fprintf(&b, "\n  %s", p)
@@ -132,7 +132,7 @@ func (e *MemoryError) Error() string {
 
 // String returns the available memory and the limiting resource.
 func (a Available) String() string {
-	return fmt.Sprintf("%s are there (%s)", Bytes(float64(a.Bytes)), a.Limit)
+	return fmt.Sprintf("%s are available (%s)", Bytes(float64(a.Bytes)), a.Limit)
 }
 
 // Bytes formats a number of bytes with a unit.
@@ -240,7 +240,7 @@ func compiledReport(
 }
 
 // report returns the memory that the compiled step needs; nil if it is not known.
-func (b *Built) report() *Report {
+func (b *Runtime) report() *Report {
 	if b.Compiled == nil {
 		return nil
 	}
@@ -252,7 +252,7 @@ func (b *Built) report() *Report {
 }
 
 // checkDevice refuses a run that, according to XLA, needs more memory than its GPU has.
-func (b *Built) checkDevice() error {
+func (b *Runtime) checkDevice() error {
 	if b.req.Config.Train.MemoryCheck == "off" || b.Device.SharesMemory() {
 		return nil
 	}
@@ -264,7 +264,7 @@ func (b *Built) checkDevice() error {
 
 // Explain adds to an out-of-memory error of a GPU the memory that the run needs, and settings that
 // would use less.
-func (b *Built) Explain(err error) error {
+func (b *Runtime) Explain(err error) error {
 	_, full := errors.AsType[*engine.MemoryError](err)
 	if !full || b.Device == nil || b.Device.SharesMemory() {
 		return err

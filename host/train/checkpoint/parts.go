@@ -55,7 +55,7 @@ func listParts(dir vfs.Path) ([]Entry, error) { return list(dir, partStep) }
 func SavePart(ctx context.Context, dir vfs.Path, name string, tensors []safetensors.Tensor) error {
 	step, ok := partStep(name)
 	if !ok {
-		return fmt.Errorf("save part of a checkpoint: %s is no name of a part", name)
+		return fmt.Errorf("save part of a checkpoint: %s is not the name of a part", name)
 	}
 	if err := dir.MkdirAll(); err != nil {
 		return fmt.Errorf("save part of a checkpoint: %w", err)

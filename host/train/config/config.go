@@ -336,7 +336,7 @@ func (d *Data) Hashes() map[string]string {
 func ChangedData(recorded, now map[string]string) string {
 	for _, path := range slices.Sorted(maps.Keys(recorded)) {
 		if hash, ok := now[path]; ok && hash != recorded[path] {
-			return fmt.Sprintf("%s contains other tokens now: their SHA-256 is %.12s…, was %.12s…",
+			return fmt.Sprintf("the tokens in %s have changed: their SHA-256 is %.12s…, was %.12s…",
 				path, hash, recorded[path])
 		}
 	}

@@ -104,7 +104,7 @@ func (f *Finder) Find(ctx context.Context, name string) (Executable, error) {
 		if _, statErr := os.Stat(dir); statErr != nil {
 			note += " (no such directory)"
 		} else if typed, ok := errors.AsType[*Error](err); ok && !errors.Is(err, os.ErrNotExist) {
-			note += fmt.Sprintf(" (there is one, but %v)", typed.Err)
+			note += fmt.Sprintf(" (exists, but %v)", typed.Err)
 		}
 		looked = append(looked, note)
 	}

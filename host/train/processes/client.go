@@ -29,15 +29,15 @@ import (
 // attend connects to process 0, which may not listen yet, and waits until all have joined.
 func (g *Group) attend(ctx context.Context) error {
 	known := &credential{dir: g.run.Dir}
-	conn, err := grpc.NewClient("passthrough:///"+g.place.Address, grpc.WithNoProxy(),
+	conn, err := grpc.NewClient("passthrough:///"+g.position.Address, grpc.WithNoProxy(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(known),
 		grpc.WithContextDialer(known.dial),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retries, MinConnectTimeout: silence}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retries, MinConnectTimeout: keepaliveInterval}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
-			Time: 2 * silence, Timeout: reply, PermitWithoutStream: true,
+			Time: 2 * keepaliveInterval, Timeout: keepaliveTimeout, PermitWithoutStream: true,
 		}))
 	if err != nil {
-		return fmt.Errorf("process 0 at %s: %w", g.place.Address, err)
+		return fmt.Errorf("process 0 at %s: %w", g.position.Address, err)
 	}
 	g.rpc = wire.NewProcessesClient(conn)
 	// The stream outlives the call of Join.
@@ -49,18 +49,18 @@ func (g *Group) attend(ctx context.Context) error {
 	}
 	remind := time.AfterFunc(reminder, func() {
 		g.run.Tell(fmt.Sprintf("process %d of %d waits for process 0 at %s%s",
-			g.place.Rank, g.place.Size, g.place.Address, known.trouble()))
+			g.position.Rank, g.position.Size, g.position.Address, known.trouble()))
 	})
 	defer remind.Stop()
 	began := time.Now()
 	stream, err := g.enter(lasting)
 	for status.Code(err) == codes.Unauthenticated && ctx.Err() == nil {
 		failed := known.refused()
-		if time.Since(began) > visible {
+		if time.Since(began) > tokenTimeout {
 			err = status.Errorf(codes.FailedPrecondition,
 				"%s cannot read the token of process 0 at %s: %v. All processes must have the same run "+
 					"directory: put it on a file system that their machines share, and give its absolute "+
-					"path in train.out", g.name(g.place.Rank, g.host), g.place.Address, failed)
+					"path in train.out", g.name(g.position.Rank, g.host), g.position.Address, failed)
 			break
 		}
 		select {
@@ -79,14 +79,14 @@ func (g *Group) attend(ctx context.Context) error {
 	switch {
 	case !stop(): // ctx has ended
 		leave()
-		return fmt.Errorf("process %d of %d has waited for the others at %s: %w",
-			g.place.Rank, g.place.Size, g.place.Address, over(ctx))
+		return fmt.Errorf("process %d of %d waited for process 0 at %s: %w",
+			g.position.Rank, g.position.Size, g.position.Address, over(ctx))
 	case status.Code(err) == codes.FailedPrecondition:
 		leave()
 		return errors.New(shown(status.Convert(err).Message()))
 	case err != nil:
 		leave()
-		return fmt.Errorf("process 0 at %s: %w", g.place.Address, err)
+		return fmt.Errorf("process 0 at %s: %w", g.position.Address, err)
 	case notice.GetGone() != "":
 		leave()
 		return errors.New(shown(notice.GetGone()))
@@ -102,7 +102,7 @@ func (g *Group) attend(ctx context.Context) error {
 		case isClosed(leaves):
 		default:
 			g.lose(fmt.Errorf("process 0 of %d (at %s) is gone: its connection has ended",
-				g.place.Size, g.place.Address))
+				g.position.Size, g.position.Address))
 		}
 	}()
 	var once sync.Once
@@ -119,7 +119,7 @@ func (g *Group) attend(ctx context.Context) error {
 			}
 			select {
 			case <-ended:
-			case <-time.After(farewell):
+			case <-time.After(leaveTimeout):
 			}
 		})
 	}
@@ -131,7 +131,7 @@ func (g *Group) enter(ctx context.Context) (wire.Processes_AttendClient, error) 
 	if err != nil {
 		return nil, err
 	}
-	word := &wire.Word{Rank: int32(g.place.Rank), Size: int32(g.place.Size), Host: g.host}
+	word := &wire.Word{Rank: int32(g.position.Rank), Size: int32(g.position.Size), Host: g.host}
 	// After io.EOF, Recv returns the reason.
 	if err := stream.Send(word); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
@@ -166,7 +166,7 @@ func writeToken(dir vfs.Path) (token string, err error) {
 		text, err := readFile(path)
 		incomplete := strings.HasPrefix(tokenMark, text)
 		if err == nil && !incomplete && !strings.HasPrefix(text, tokenMark) {
-			err = fmt.Errorf("%s is in the way: cage did not write it", path)
+			err = fmt.Errorf("%s already exists, and was not written by cage", path)
 		}
 		if err != nil {
 			return "", err

@@ -25,7 +25,7 @@ import (
 )
 
 // begin begins to join, and returns where the outcome will be.
-func begin(ctx context.Context, place Place, run Run) <-chan outcome {
+func begin(ctx context.Context, position Position, run Run) <-chan outcome {
 	joined := make(chan outcome, 1)
 	go func() {
 		g, err := Join(ctx, place, run)
@@ -65,7 +65,7 @@ func dial(t *testing.T, at string) wire.ProcessesClient {
 // TestStrangers: who does not have the token can neither take a place nor vote, keep anything or end the attempt of others.
 func TestStrangers(t *testing.T) {
 	at, run := address(t), newRun(t)
-	zero := begin(t.Context(), Place{0, 2, at, -1}, run)
+	zero := begin(t.Context(), Position{0, 2, at, -1}, run)
 	token := awaitToken(t, run)
 	calls := func(when string) {
 		t.Helper()
@@ -92,7 +92,7 @@ func TestStrangers(t *testing.T) {
 		}
 	}
 	calls("before")
-	one := begin(t.Context(), Place{1, 2, at, -1}, run)
+	one := begin(t.Context(), Position{1, 2, at, -1}, run)
 	groups := []outcome{<-zero, <-one}
 	for rank, o := range groups {
 		if o.err != nil {
@@ -125,7 +125,7 @@ func vote(t *testing.T, groups ...*Group) {
 func TestSilentStrangers(t *testing.T) {
 	t.Parallel()
 	at, run := address(t), newRun(t)
-	zero := begin(t.Context(), Place{0, 2, at, -1}, run)
+	zero := begin(t.Context(), Position{0, 2, at, -1}, run)
 	awaitToken(t, run)
 	for range 60 {
 		conn, err := net.Dial("tcp", at)
@@ -134,7 +134,7 @@ func TestSilentStrangers(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	one := <-begin(t.Context(), Place{1, 2, at, -1}, run)
+	one := <-begin(t.Context(), Position{1, 2, at, -1}, run)
 	if one.err != nil {
 		t.Fatal(one.err)
 	}
@@ -166,7 +166,7 @@ func TestUnseen(t *testing.T) {
 			at, run := address(t), newRun(t)
 			other, says := elsewhere(t)
 			ctx, cancel := context.WithCancel(t.Context())
-			zero := begin(ctx, Place{0, 2, at, -1}, run)
+			zero := begin(ctx, Position{0, 2, at, -1}, run)
 			cmd, output := start(t, 1, 2, at, other)
 			cmd.Wait()
 			host, _ := os.Hostname()
@@ -193,7 +193,7 @@ func TestUnseen(t *testing.T) {
 func TestEarlierAttempt(t *testing.T) {
 	at, run := address(t), newRun(t)
 	first, _ := start(t, 0, 2, at, run)
-	old := <-begin(t.Context(), Place{1, 2, at, -1}, run)
+	old := <-begin(t.Context(), Position{1, 2, at, -1}, run)
 	if old.err != nil {
 		t.Fatal(old.err)
 	}
@@ -201,8 +201,8 @@ func TestEarlierAttempt(t *testing.T) {
 	first.Wait()
 	<-old.Gone()
 
-	zero := begin(t.Context(), Place{0, 2, at, -1}, run)
-	one := <-begin(t.Context(), Place{1, 2, at, -1}, run)
+	zero := begin(t.Context(), Position{0, 2, at, -1}, run)
+	one := <-begin(t.Context(), Position{1, 2, at, -1}, run)
 	next := <-zero
 	if one.err != nil || next.err != nil {
 		t.Fatal(one.err, next.err)
@@ -230,9 +230,9 @@ func TestKilledWhileJoining(t *testing.T) {
 	token := awaitToken(t, run)
 	killed.Process.Kill()
 	killed.Wait()
-	one := begin(t.Context(), Place{1, 2, at, -1}, run)
+	one := begin(t.Context(), Position{1, 2, at, -1}, run)
 	time.Sleep(200 * time.Millisecond)
-	zero := <-begin(t.Context(), Place{0, 2, at, -1}, run)
+	zero := <-begin(t.Context(), Position{0, 2, at, -1}, run)
 	joined := <-one
 	if zero.err != nil || joined.err != nil {
 		t.Fatal(zero.err, joined.err)
@@ -325,7 +325,7 @@ func TestTokenFile(t *testing.T) {
 // TestForgedNames: what a process says of itself stays within its line.
 func TestForgedNames(t *testing.T) {
 	at, run := address(t), newRun(t)
-	zero := begin(t.Context(), Place{0, 2, at, -1}, run)
+	zero := begin(t.Context(), Position{0, 2, at, -1}, run)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), tokenKey, awaitToken(t, run))
 	stream, err := dial(t, at).Attend(ctx)
 	if err != nil {
@@ -434,7 +434,7 @@ func TestLargeValues(t *testing.T) {
 func TestListen(t *testing.T) {
 	t.Parallel()
 	host, _ := os.Hostname()
-	if err := (<-begin(t.Context(), Place{0, 2, "192.0.2.1:29500", -1}, newRun(t))).err; err == nil || !strings.Contains(err.Error(), "cannot listen at 192.0.2.1:29500") || !strings.Contains(err.Error(), "want an address of this machine ("+host) {
+	if err := (<-begin(t.Context(), Position{0, 2, "192.0.2.1:29500", -1}, newRun(t))).err; err == nil || !strings.Contains(err.Error(), "cannot listen at 192.0.2.1:29500") || !strings.Contains(err.Error(), "want an address of this machine ("+host) {
 		t.Errorf("an address of no machine: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -442,7 +442,7 @@ func TestListen(t *testing.T) {
 	var told sync.Map
 	run := newRun(t)
 	run.Tell = func(message string) { told.Store(message, true) }
-	if err := (<-begin(ctx, Place{0, 2, "nobody.invalid:29500", -1}, run)).err; err == nil || !strings.Contains(err.Error(), "nobody.invalid") {
+	if err := (<-begin(ctx, Position{0, 2, "nobody.invalid:29500", -1}, run)).err; err == nil || !strings.Contains(err.Error(), "nobody.invalid") {
 		t.Errorf("a name of no machine: %v", err)
 	}
 	if _, there := told.Load("process 0 of 2 waits until the name nobody.invalid has an address"); !there {
@@ -451,7 +451,7 @@ func TestListen(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // others have one loopback address
 	}
-	g := &Group{place: Place{0, 2, "127.0.0.2:0", -1}}
+	g := &Group{place: Position{0, 2, "127.0.0.2:0", -1}}
 	l, err := g.listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -466,8 +466,8 @@ func TestListen(t *testing.T) {
 func TestVoteReminder(t *testing.T) {
 	t.Parallel()
 	told := make(chan string, 1)
-	g := &Group{place: Place{0, 3, "", -1}, run: Run{Tell: func(message string) { told <- message }}, gone: make(chan struct{})}
-	g.store = newStore(3, voteLimit, g.gone)
+	g := &Group{place: Position{0, 3, "", -1}, run: Run{Tell: func(message string) { told <- message }}, gone: make(chan struct{})}
+	g.store = newStore(3, voteTimeout, g.gone)
 	voted := make(chan error, 1)
 	go func() {
 		_, err := g.Agree("x", 0)
@@ -491,7 +491,7 @@ func TestReminders(t *testing.T) {
 	wait := func(rank int) <-chan outcome {
 		told[rank] = make(chan string, 10)
 		run.Tell = func(message string) { told[rank] <- message }
-		return begin(ctx, Place{rank, 3, at, -1}, run)
+		return begin(ctx, Position{rank, 3, at, -1}, run)
 	}
 	expect := func(rank int, texts ...string) {
 		t.Helper()
@@ -509,8 +509,8 @@ func TestReminders(t *testing.T) {
 	one := wait(1)
 	expect(1, "process 1 of 3 waits for process 0 at "+at, "connection refused")
 	zero := wait(0)
-	expect(0, "have not come to "+at+" yet")
-	expect(1, "[2] have not come to "+at+" yet")
+	expect(0, "have not joined at "+at+" yet")
+	expect(1, "[2] have not joined at "+at+" yet")
 	cancel()
 	for rank, o := range []outcome{<-zero, <-one} {
 		if !errors.Is(o.err, context.Canceled) {

@@ -342,7 +342,7 @@ func (s Search) Find(path string, use func(place string) error) (string, error) 
 		}
 		missing.text += "\n  " + absolute(place)
 		if !errors.Is(err, fs.ErrNotExist) {
-			missing.text += fmt.Sprintf(" (there is one, but: %v)", err)
+			missing.text += fmt.Sprintf(" (exists, but: %v)", err)
 		}
 		missing.reasons = append(missing.reasons, err)
 	}
