@@ -59,7 +59,7 @@ func withSource(dir string, o Options, use func(*source) error) error {
 		return fmt.Errorf("%s was quantized after its training already: quantize the run that it was "+
 			"made from", dir)
 	}
-	s := &source{dir: dir, cfg: cfg, made: made, search: rundir.Search{Run: dir, Made: made.Directory}}
+	s := &source{dir: dir, cfg: cfg, made: made, search: rundir.Search{Run: dir, WorkDir: made.Directory}}
 	from := func(f *checkpoint.File) error {
 		if err := s.openCheckpoint(f); err != nil {
 			return err

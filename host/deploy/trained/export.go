@@ -181,12 +181,12 @@ func (t *Model) tokenizerFiles(tok tokenizer.Tokenizer) (map[string][]byte, erro
 func (t *Model) tokenizerFolders() []vfs.Path {
 	folders := []vfs.Path{vfs.At(t.dir)}
 	if path := t.cfg.Data.Tokenizer; path != "" {
-		for _, file := range t.search.Places(path) {
+		for _, file := range t.search.Candidates(path) {
 			folders = append(folders, vfs.At(file), vfs.At(filepath.Dir(file)))
 		}
 	}
 	for _, path := range t.cfg.Data.Files() {
-		for _, file := range t.search.Places(path) {
+		for _, file := range t.search.Candidates(path) {
 			folders = append(folders, vfs.At(filepath.Dir(file)))
 		}
 	}

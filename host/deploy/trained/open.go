@@ -121,7 +121,7 @@ func CheckSaved(dir string, step int) error {
 }
 
 func (t *Model) open(ctx context.Context, o Options) (*Model, error) {
-	t.search = rundir.Search{Run: t.dir, Made: t.made.Directory}
+	t.search = rundir.Search{Run: t.dir, WorkDir: t.made.Directory}
 	t.other, t.sequences = o.Quantizer != nil, o.Generate
 	if err := t.load(ctx, o); err != nil {
 		t.Close()

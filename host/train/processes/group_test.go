@@ -31,9 +31,9 @@ func TestMain(m *testing.M) {
 	reminder, tokenTimeout, voteReminder = time.Second, 500*time.Millisecond, 5*time.Second
 	if source := os.Getenv(partVariable); source != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-		place, err := Find(source, os.Getenv)
+		position, err := Find(source, os.Getenv)
 		if err == nil {
-			_, err = Join(ctx, place, Run{vfs.At(os.Getenv(runVariable)), func(message string) { fmt.Println(message) }})
+			_, err = Join(ctx, position, Run{vfs.At(os.Getenv(runVariable)), func(message string) { fmt.Println(message) }})
 		}
 		stop()
 		if err != nil {
@@ -182,7 +182,7 @@ func TestKilled(t *testing.T) { lose(t, syscall.SIGKILL, 5*time.Second) }
 // TestSilent: so is, a little later, one that says nothing any more, as on a machine that has lost its power.
 func TestSilent(t *testing.T) {
 	testlevel.Long(t, "waits for an answer that never comes")
-	lose(t, syscall.SIGSTOP, 2*keepaliveInterval+reply+10*time.Second)
+	lose(t, syscall.SIGSTOP, 2*keepaliveInterval+keepaliveTimeout+10*time.Second)
 }
 
 // lose sends one of two processes a signal, and expects that the other notices the loss.
@@ -225,9 +225,9 @@ func TestJoinRefuses(t *testing.T) {
 		_, err := Join(ctx, Position{0, 3, at, -1}, run)
 		first <- err
 	}()
-	for want, place := range map[string]Position{"it counts 2 processes, and process 0 counts 3": {1, 2, at, -1}} {
-		if _, err := Join(t.Context(), place, run); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, want %q", place, err, want)
+	for want, position := range map[string]Position{"it expects 2 processes, and process 0 expects 3": {1, 2, at, -1}} {
+		if _, err := Join(t.Context(), position, run); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", position, err, want)
 		}
 	}
 	one := make(chan error, 1)

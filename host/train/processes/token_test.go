@@ -28,7 +28,7 @@ import (
 func begin(ctx context.Context, position Position, run Run) <-chan outcome {
 	joined := make(chan outcome, 1)
 	go func() {
-		g, err := Join(ctx, place, run)
+		g, err := Join(ctx, position, run)
 		joined <- outcome{g, err}
 	}()
 	return joined
@@ -62,7 +62,7 @@ func dial(t *testing.T, at string) wire.ProcessesClient {
 	return wire.NewProcessesClient(conn)
 }
 
-// TestStrangers: who does not have the token can neither take a place nor vote, keep anything or end the attempt of others.
+// TestStrangers: who does not have the token can neither take a position nor vote, keep anything or end the attempt of others.
 func TestStrangers(t *testing.T) {
 	at, run := address(t), newRun(t)
 	zero := begin(t.Context(), Position{0, 2, at, -1}, run)
@@ -369,7 +369,7 @@ func TestBounds(t *testing.T) {
 	if err := s.put("more", []byte{1}); err == nil {
 		t.Error("more bytes are kept than there may be")
 	}
-	for range 3 { // one that takes the place of another counts once
+	for range 3 { // one that takes the position of another counts once
 		if err := s.put("0", full[:1]); err != nil {
 			t.Error(err)
 		}
@@ -451,7 +451,7 @@ func TestListen(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // others have one loopback address
 	}
-	g := &Group{place: Position{0, 2, "127.0.0.2:0", -1}}
+	g := &Group{position: Position{0, 2, "127.0.0.2:0", -1}}
 	l, err := g.listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -466,7 +466,7 @@ func TestListen(t *testing.T) {
 func TestVoteReminder(t *testing.T) {
 	t.Parallel()
 	told := make(chan string, 1)
-	g := &Group{place: Position{0, 3, "", -1}, run: Run{Tell: func(message string) { told <- message }}, gone: make(chan struct{})}
+	g := &Group{position: Position{0, 3, "", -1}, run: Run{Tell: func(message string) { told <- message }}, gone: make(chan struct{})}
 	g.store = newStore(3, voteTimeout, g.gone)
 	voted := make(chan error, 1)
 	go func() {

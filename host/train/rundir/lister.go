@@ -57,7 +57,7 @@ func (l *Lister) List(ctx context.Context, roots ...string) ([]*Run, error) {
 	var all []*Run
 	for _, e := range found {
 		r := *e.run
-		r.lookWhetherRunning()
+		r.checkRunning()
 		all = append(all, &r)
 	}
 	slices.SortFunc(all, func(a, b *Run) int { return strings.Compare(a.Dir, b.Dir) })
@@ -207,8 +207,8 @@ func (r *Run) read() error {
 		if err != nil {
 			return err
 		}
-		// Where both have a number, that of the later step counts: records need not be of the last
-		// step, and a run may have gone on since its summary.
+		// If both have a number, the one of the later step counts: the records may lack the last step,
+		// and the run may have been resumed since its summary.
 		first, second := numbers, newest
 		if numbers["steps"] >= newest["steps"] {
 			first, second = newest, numbers
