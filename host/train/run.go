@@ -19,7 +19,6 @@
 //	provenance   the origin of a run and of its weights
 //	build        assembles a run from its configuration: data, programs, a compiled step
 //	step         one step as a compiled graph, with its state; evaluation and decoding of a model
-//	memory       the memory that a training needs, estimated from sizes alone
 //	plugin       plugins as processes
 //	processes    several processes that train one model, and their rendezvous
 //	checkpoint   named tensors in files
@@ -232,7 +231,7 @@ func (r *run) prepare(ctx context.Context) error {
 	if err := r.Prepare(r.cfg.Method.ParetoEvery > 0); err != nil {
 		return err
 	}
-	plain := r.cfg.Device.Kind == device.CPU && !r.cfg.Given("device.precision")
+	plain := r.cfg.Device.Kind == device.CPU && !r.cfg.IsSet("device.precision")
 	if plain && engine.MultipliesBFloat16() {
 		r.log.Info("this processor is faster in bfloat16", "set", `device.precision = "bfloat16"`)
 	}

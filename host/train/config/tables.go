@@ -458,7 +458,7 @@ func (o *Optimizer) table(p *Plugin) table {
 }
 
 func (o *Optimizer) restTable(p *Plugin) table {
-	return table{name: "optimizer.rest", plugin: p, short: true, example: `"adamw"`,
+	return table{name: "optimizer.rest", plugin: p, example: `"adamw"`,
 		keys: optimizerKeys(p, &o.RestRefreshDelay),
 		doc: "The optimizer of the tensors that [optimizer] does not accept, such as embedding, head\n" +
 			"and vectors for Muon. `rest = \"sgd\"` in [optimizer] is short for a table of that plugin.\n" +

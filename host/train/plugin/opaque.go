@@ -47,8 +47,8 @@ func NewStepper(ctx context.Context, c *Client, list []OpaqueTensor) (*Stepper, 
 	return s, nil
 }
 
-// Given returns the buffers for x and the gradient of a tensor, to be filled before a step.
-func (s *Stepper) Given(tensor string) (x, gradient []float32) {
+// Inputs returns the buffers for x and the gradient of a tensor, to be filled before a step.
+func (s *Stepper) Inputs(tensor string) (x, gradient []float32) {
 	t := s.tensors[tensor]
 	return s.view(t.X, t.Shape), s.view(t.Gradient, t.Shape)
 }
@@ -80,7 +80,7 @@ func place(places [2]int64, odd bool) int64 {
 	return places[0]
 }
 
-// Step computes one update from the buffers of Given and State. After a crash or a timeout, it
+// Step computes one update from the buffers of Inputs and State. After a crash or a timeout, it
 // restarts the plugin and repeats the step, at most twice. Errors are [*Error]; the states are then
 // unchanged.
 func (s *Stepper) Step(step, steps int, rate, loss float64) error {

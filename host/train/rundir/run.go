@@ -365,26 +365,23 @@ func Names(dirs []string) []string {
 			paths[i] = abs // of "." and ".." as well
 		}
 	}
-	for i, path := range paths {
-		names[i] = lastParts(path, 1)
-	}
-	for parts := 2; ; parts++ { // whole paths differ
-		owner, shared := map[string]string{}, map[string]bool{}
+	shared := map[string]bool{"": true} // names of several directories
+	for parts := 1; len(shared) > 0; parts++ {
+		for i, path := range paths {
+			if shared[names[i]] {
+				names[i] = lastParts(path, parts)
+			}
+		}
+		clear(shared)
+		owner := map[string]string{}
 		for i, name := range names {
 			if other, taken := owner[name]; taken && other != paths[i] {
 				shared[name] = true
 			}
 			owner[name] = paths[i]
 		}
-		if len(shared) == 0 {
-			return names
-		}
-		for i, path := range paths {
-			if shared[names[i]] {
-				names[i] = lastParts(path, parts)
-			}
-		}
 	}
+	return names
 }
 
 func lastParts(path string, n int) string {

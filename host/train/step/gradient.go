@@ -114,7 +114,7 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 		if quantize := activationQuantizer(p.Activations, in); quantize != nil {
 			hook = func(site model.ActivationSite, x *graph.Node) *graph.Node {
 				if q, ok := p.Activations[site.Name]; ok {
-					setNext(next, q, site.Name, q.Next(x, given(q, site.Name, in)), sumName)
+					setNext(next, q, site.Name, q.Next(x, quantizerInputs(q, site.Name, in)), sumName)
 				}
 				value := quantize(site, x)
 				if p.Unquantized {
@@ -280,7 +280,7 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 		}
 		if _, quantized := p.Weights[t.Name]; quantized && !p.FullPrecision {
 			q := p.Weights[t.Name] // its backward pass may be nonlinear
-			at := lower.Point{X: in[program.KindParam.Of(t.Name)], Given: given(q, t.Name, in),
+			at := lower.Point{X: in[program.KindParam.Of(t.Name)], Given: quantizerInputs(q, t.Name, in),
 				Value: in[program.KindValue.Of(t.Name)]}
 			dx, dTrained := q.Backward(at, numberedNodes(in, residualName, t.Name), mean)
 			out[program.KindGradient.Of(t.Name)] = dx

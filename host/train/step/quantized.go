@@ -113,7 +113,7 @@ func (c *Compiled) quantizeActivation(
 			inputSpecs(parametersOf(q, site.Name), program.KindParam.Of, false),
 			inputSpecs(statesOf(q, site.Name), asNamed, false))
 		return update.Stage{Name: activation, Inputs: inputs, Build: func(in update.Nodes) update.Nodes {
-			return update.Nodes{value: lower.Quantize(in[activation], given(q, site.Name, in), q)}
+			return update.Nodes{value: lower.Quantize(in[activation], quantizerInputs(q, site.Name, in), q)}
 		}}
 	}
 	exec, err := c.compileOnce(fmt.Sprintf("activation %d %s", tokens, site.Name), stage)
