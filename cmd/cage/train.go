@@ -154,10 +154,10 @@ func loadRun(path string, sets []string) (*config.Config, error) {
 func printMemory(w io.Writer, cfg *config.Config, r *build.Report) {
 	switch {
 	case r.By == build.ByXLA:
-		fmt.Fprintf(w, "%s, which has compiled the step in %.0f s:\n", r.Says(), r.Seconds)
+		fmt.Fprintf(w, "%s, which has compiled the step in %.0f s:\n", r.Summary(), r.Seconds)
 	default:
 		fmt.Fprintf(w, "%s, by an estimate that may be off by %.0f %%:\n",
-			strings.TrimPrefix(r.Says(), "about "), 100*r.Accuracy)
+			strings.TrimPrefix(r.Summary(), "about "), 100*r.Accuracy)
 	}
 	for _, p := range r.Parts {
 		fmt.Fprintf(w, "  %s\n", p)
@@ -168,7 +168,7 @@ func printMemory(w io.Writer, cfg *config.Config, r *build.Report) {
 	case r.Available == nil:
 		fmt.Fprintf(w, "what %s has is not known before the run begins\n", cfg.Device.Kind)
 	case !r.Fits:
-		fmt.Fprintf(w, "%s, which is too little\n%s\n", r.Available, r.NeedsLess())
+		fmt.Fprintf(w, "%s, which is too little\n%s\n", r.Available, r.Remedies())
 	default:
 		fmt.Fprintln(w, r.Available)
 	}

@@ -100,16 +100,16 @@ func (r *Report) Err() error {
 	return &MemoryError{r}
 }
 
-// Says returns the memory that a run needs as a phrase, for messages.
-func (r *Report) Says() string {
+// Summary returns the memory that a run needs as a phrase, for messages.
+func (r *Report) Summary() string {
 	if r.By == ByXLA {
 		return fmt.Sprintf("%s of each GPU's memory, as XLA estimates", Bytes(r.Bytes))
 	}
 	return fmt.Sprintf("about %s of memory", Bytes(r.Bytes))
 }
 
-// NeedsLess returns a phrase with the settings that would use less memory.
-func (r *Report) NeedsLess() string { return "to use less memory: " + strings.Join(r.less, "; or ") }
+// Remedies returns a phrase with the settings that would use less memory.
+func (r *Report) Remedies() string { return "to use less memory: " + strings.Join(r.less, "; or ") }
 
 // MemoryError reports that memory is insufficient, and suggests settings that would use less.
 type MemoryError struct{ *Report }
@@ -120,13 +120,13 @@ func (e *MemoryError) Error() string {
 		limit = e.Available.String()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "the run needs %s; %s", e.Says(), limit)
+	fmt.Fprintf(&b, "the run needs %s; %s", e.Summary(), limit)
 	for _, p := range e.Parts {
 		if p.Bytes >= 0.01*e.Bytes {
 			fmt.Fprintf(&b, "\n  %s", p)
 		}
 	}
-	fmt.Fprintf(&b, "\n%s", e.NeedsLess())
+	fmt.Fprintf(&b, "\n%s", e.Remedies())
 	return b.String()
 }
 
@@ -278,7 +278,7 @@ func (b *Runtime) Explain(err error) error {
 		available = r.Available.String()
 	}
 	return fmt.Errorf("%w\nThe GPU had no memory left. The run needs %s; %s.\n%s",
-		err, r.Says(), available, r.NeedsLess())
+		err, r.Summary(), available, r.Remedies())
 }
 
 // decide resolves train.recompute = "auto" and returns the configuration and its model: the setting

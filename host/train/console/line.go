@@ -102,8 +102,7 @@ func truncate(text string, width int) string {
 	return string(runes[:max(0, width)])
 }
 
-// significant formats a number so that its width changes little: four digits, or an
-// exponent for very large and very small numbers.
+// significant formats a number with four digits, or an exponent.
 func significant(x float64) string {
 	switch abs := math.Abs(x); {
 	case x == 0:

@@ -26,8 +26,7 @@ type RunOptions struct {
 	Now func() time.Time
 }
 
-// redrawInterval is the least time between redraws of the live line: short enough
-// to look live, long enough to cost nothing.
+// redrawInterval is the least time between redraws of the live line.
 const redrawInterval = 100 * time.Millisecond
 
 // Run displays the progress of one run. It is safe for concurrent use; a log writer
@@ -63,9 +62,8 @@ func (d *Run) SetTotal(steps int) {
 	d.opts.Total = steps
 }
 
-// Update adds a record and shows it when due. If a record lacks a value (such as a
-// quantization error that is not measured at every step), the last measured value is
-// shown. An evaluation gets a separate, permanent line.
+// Update adds a record and shows it when due. If it lacks a value that is not measured at every
+// step, the last one is shown. An evaluation gets a separate, permanent line.
 func (d *Run) Update(r metrics.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,8 +103,8 @@ func (d *Run) plainLine() {
 	d.shown, d.stale = d.last.Step, false
 }
 
-// Write prints log lines, above the live line if there is one. An incomplete line is
-// buffered until it is complete. With this method, a Run can be the output of a logger.
+// Write prints log lines, above the live line if there is one, so that a Run can be the output of a
+// logger. An incomplete line is buffered.
 func (d *Run) Write(p []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,8 +123,7 @@ func (d *Run) Write(p []byte) (int, error) {
 	return len(p), d.err
 }
 
-// draw redraws the live line, with log lines above it, in a single write, so that
-// nothing flickers.
+// draw redraws the live line, with log lines above it, in a single write to avoid flicker.
 func (d *Run) draw(log string, now time.Time) {
 	text := startOfLine
 	if log != "" {
@@ -144,8 +141,8 @@ func (d *Run) draw(log string, now time.Time) {
 	d.drawn, d.stale = now, false
 }
 
-// Close shows the final state, ends the live line, and prints a buffered incomplete log
-// line. It returns the first write error. Log lines can still be written afterwards.
+// Close shows the newest record and ends the live line. It returns the first write error. Log lines
+// can still be written afterwards.
 func (d *Run) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
