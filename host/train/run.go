@@ -90,13 +90,12 @@ func (o Options) withDefaults() (_ Options, err error) {
 // checkpoint has been saved, and the summary so far is also returned.
 var ErrInterrupted = errors.New("training was interrupted")
 
-// ErrNotFinite is wrapped by the error of a run that ended because its loss or
-// gradient was not finite more often than train.max_skipped and train.nan_policy
-// allow. A checkpoint of the previous step has been saved.
+// ErrNotFinite is wrapped by the error of a run whose loss or gradient was not finite more often
+// than train.max_skipped and train.nan_policy allow. The previous step has been saved.
 var ErrNotFinite = errors.New("not finite")
 
-// Run trains a model as configured. When ctx ends, the current step is finished, a
-// checkpoint is saved, and the error is [ErrInterrupted].
+// Run trains a model as configured. When ctx ends, Run finishes the current step, saves a
+// checkpoint, and returns [ErrInterrupted].
 func Run(ctx context.Context, cfg *config.Config,
 	opts Options) (summary *metrics.Summary, err error) {
 	began := time.Now()
@@ -195,12 +194,11 @@ func (r *run) prepare(ctx context.Context) error {
 	if r.batches, err = build.OpenBatches(r.cfg, r.model, r.data); err != nil {
 		return err
 	}
-	if r.data != nil { // fail now, and not only after training
+	if r.data != nil { // otherwise errors would only occur after training
 		if _, err := build.OpenSequence(r.cfg, r.data.Validation, 1); err != nil {
 			return r.cfg.ErrorAt("data.validation", "%w", err)
 		}
-		// Tokenize the prompts before there is a run directory, so that a failure leaves nothing
-		// behind.
+		// Tokenize the prompts before a run directory is created.
 		if asked := r.cfg.Train.Samples; len(asked) > 0 {
 			tok, err := r.openTokenizer()
 			if err != nil {

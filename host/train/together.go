@@ -167,8 +167,7 @@ func (r *run) follow() error {
 	}
 }
 
-// stopVote lets the processes agree to stop after the same step: each votes while the step is
-// computed.
+// stopVote is the vote of all processes, while a step is computed, whether to stop after it.
 type stopVote struct {
 	ctx    context.Context // ends when this process is asked to stop
 	answer chan voteResult
@@ -196,7 +195,7 @@ func (r *run) voteToStop(t int) {
 	answer := make(chan voteResult, 1)
 	r.stopVote.answer = answer
 	go func() {
-		values, err := r.opts.Processes.Agree(fmt.Sprint("what to do after step ", t), stop)
+		values, err := r.opts.Processes.Agree(fmt.Sprint("whether to stop after step ", t), stop)
 		answer <- voteResult{slices.Contains(values, 1), err}
 	}()
 }
@@ -285,8 +284,8 @@ func (r *run) savePart(state checkpoint.State, mark uint32, failed error) ([]str
 	return names, failed
 }
 
-// awaitOthers waits until the other processes are done, too: until then they may need the device of this
-// process. err is the result of this process.
+// awaitOthers waits until the other processes are done, which may need the device of this process.
+// err is the result of this process.
 func (r *run) awaitOthers(err error) error {
 	if r.opts.Processes == nil || err != nil && !errors.Is(err, ErrInterrupted) {
 		return err
@@ -302,8 +301,8 @@ func (r *run) awaitOthers(err error) error {
 const peerFailureGrace = time.Second
 
 // leave reports to the others how this process ended, before it closes resources that they may
-// need. It returns err, or the loss of another process if that is the cause. summary reports
-// whether the run got far enough to have a summary.
+// need. It returns err, or the loss of another process if that is the cause. summary is set if the
+// run has a summary.
 func (r *run) leave(summary bool, err error) error {
 	p := r.opts.Processes
 	switch {
