@@ -243,8 +243,7 @@ func whole(x *graph.Node, divided bool) *graph.Node {
 
 // finishStage maps the summed gradients to the mean gradients of all trained tensors, through the
 // backward passes of the weight quantizers, and to the vector of their squared norms. It also maps
-// the summed states of activation quantizers to their means. It reads the values and residuals that
-// the stage quantize computed.
+// the summed states of activation quantizers to their means.
 func (p *Plan) finishStage(quantize *update.Executable) update.Stage {
 	specs := inputSpecs(p.summed(p.FullPrecision), asNamed, true)
 	if quantize != nil && !p.FullPrecision { // otherwise already gradients of the parameters

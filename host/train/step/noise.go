@@ -22,8 +22,8 @@ import (
 
 // Quantizers may take per-step inputs: the step number, and keys of random bits. The host derives
 // the keys from the seed of the run, the step, the micro-batch and the name of the quantized
-// tensor, and uploads one tensor of keys for all weights and one for all activations. A resumed run
-// therefore draws the same numbers, and a run whose quantizers take no such input is unaffected.
+// tensor, so that a resumed run draws the same numbers. It uploads one tensor of keys for all
+// weights and one for all activations.
 
 // Names of the tensors that are uploaded for quantizers.
 const (
