@@ -174,8 +174,8 @@ func (r *run) newState() (*step.State, error) {
 	return r.Compiled.NewState(uint64(r.cfg.Seed), tokens)
 }
 
-// begin begins a run, and fails if the directory has files of another run, which would be mixed with
-// those of the new one.
+// begin begins a run, and fails if the directory has files of another run, which would be mixed
+// with those of the new one.
 func (r *run) begin() error {
 	fail := func(what string) error {
 		e := r.cfg.ErrorAt("train.out", "%s has %s, but no %s", r.cfg.Train.Out, what, rundir.ConfigFile)

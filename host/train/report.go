@@ -265,8 +265,8 @@ func (r *run) addTensors(rec *metrics.Record, set step.Settings, res step.Result
 	}
 }
 
-// reopen removes the outdated summary of a run that is resumed. The summary of a finished run is kept
-// until another complete one replaces it.
+// reopen removes the outdated summary of a run that is resumed. The summary of a finished run is
+// kept until another complete one replaces it.
 func (r *run) reopen() error {
 	path := r.dir.Summary()
 	s, err := metrics.ReadSummary(path)

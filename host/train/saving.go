@@ -178,8 +178,8 @@ func (r *run) save(due bool) error {
 // beginSave starts to write a checkpoint of the current step if it is due and not yet saved, and to
 // prune old ones. The records are synced first; if that fails, the error is returned in recorded,
 // and the checkpoint has the missing records. The tensors are read while the next step computes its
-// gradients; that step waits before it replaces them. If other processes have rows of the state, due
-// of the first process decides for all, and each process writes its own part.
+// gradients; that step waits before it replaces them. If other processes have rows of the state,
+// due of the first process decides for all, and each process writes its own part.
 func (r *run) beginSave(due bool) (recorded, err error) {
 	if due { // only after the previous checkpoint is written and the data is verified
 		r.collect(true)

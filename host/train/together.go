@@ -186,7 +186,8 @@ func (r *run) stopContext(ctx context.Context) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// voteToStop sends the others, while step t is computed, this process's vote whether to stop after it.
+// voteToStop sends the others, while step t is computed, this process's vote whether to stop after
+// it.
 func (r *run) voteToStop(t int) {
 	if r.opts.Processes == nil {
 		return

@@ -36,7 +36,7 @@ func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
 		return normalize(list, context, cfg.Train.LossMean == config.MeanOfMicroBatches)
 	}
 	if d.Train.Conversations() {
-		s := d.counted // reused if it matches: packing all epochs of a large file takes long
+		s := d.counted // reused, because packing all epochs of a large file takes long
 		d.counted = nil
 		if s == nil || s.Config() != trainRows(cfg) {
 			var err error
@@ -101,16 +101,16 @@ func (d *Data) MixtureEpochs(batches int64) []float64 {
 	return d.mixture.Epochs(batches)
 }
 
-// normalize counts the targets of a step and normalizes their weights. With each, the means of
-// micro-batches are averaged, without those that have no targets.
-func normalize(batches [][]int32, context int, each bool) (sum int64) {
+// normalize counts the targets of a step and normalizes their weights. If perBatch is set, all
+// micro-batches with targets have the same weight.
+func normalize(batches [][]int32, context int, perBatch bool) (sum int64) {
 	var used [][]int32
 	for _, b := range batches {
 		if count := targets(b, context); count > 0 {
 			sum, used = sum+count, append(used, b)
 		}
 	}
-	if !each {
+	if !perBatch {
 		model.NormalizeWeights(batches, context)
 		return sum
 	}

@@ -1,10 +1,8 @@
 // Package build turns a checked configuration into the parts used by training, evaluation and
-// benchmarks: token files, the model, the programs of the plugins, and the plan of a step.
-//
-// Some mistakes, such as an unknown parameter of a plugin or a token file with another vocabulary,
-// are only detected when these parts are built. They are reported with the line of the
-// configuration. Nothing is computed here, and the plugins are stopped once their programs have
-// been collected. Only opaque optimizers and quantizers that search are restarted, for a training.
+// benchmarks: token files, the model, the programs of the plugins, and the plan of a step. Mistakes
+// that are only detected here, such as an unknown parameter of a plugin, are reported with the line
+// of the configuration. The plugins are stopped once their programs have been collected; only
+// opaque optimizers and quantizers that search are restarted, for a training.
 package build
 
 import (
@@ -98,8 +96,8 @@ type Runtime struct {
 	processes []interface{ Close() }
 }
 
-// Build fills b, which must be closed even after an error. file names the configuration in which
-// the memory check can be turned off; empty means the user's.
+// Build fills b, which must be closed even after an error. file is the configuration in which the
+// memory check can be disabled; empty: the user's.
 func (b *Runtime) Build(ctx context.Context, req Request, warn Warn, file string) (err error) {
 	if b.Programs, err = Collect(ctx, req); err != nil {
 		return err
@@ -167,7 +165,7 @@ func refusal(err error, file string) error {
 	return fmt.Errorf("%w\n%strain.memory_check = \"off\"%s disables this check", err, off, file)
 }
 
-// Computing reports whether the processes of plugins compute a part of the step.
+// Computing reports whether plugins compute a part of the step in their processes.
 func (b *Runtime) Computing() bool { return len(b.processes) > 0 }
 
 // Close frees everything. States must be closed first, because opaque optimizers hold parts of them

@@ -32,9 +32,9 @@ func newCollector(req Request, running *pool) *collector {
 	}
 }
 
-// tables lists the tables of the configuration that name a plugin for this request. It includes
-// configured tables that may have no effect, so that their mistakes are found. If the optimizer for
-// the rest was not configured, it is only started when some tensor needs it.
+// tables lists the tables of the configuration that name a plugin for this request, including those
+// without effect, so that their mistakes are found. If the optimizer for the rest was not
+// configured, it is only started when a tensor needs it.
 func (c *collector) tables() []*config.Plugin {
 	q, o := &c.Config.Quantizer, &c.Config.Optimizer
 	if c.Forward {
@@ -142,9 +142,8 @@ func newPool(finder *plugin.Finder, options plugin.Options) *pool {
 	return &pool{finder: finder, options: options, known: map[pluginKey]*startOutcome{}}
 }
 
-// start starts, in parallel, those of the plugins that are not running, and stores the outcome of
-// each in known. A plugin that has exited is restarted, so that a crash affects only the request
-// that caused it.
+// start starts, in parallel, the plugins that are not running, and stores the outcome of each in
+// known. A plugin that has exited is restarted.
 func (p *pool) start(ctx context.Context, list []pluginKey) {
 	missing := map[pluginKey]*startOutcome{} // without duplicates
 	for _, w := range list {

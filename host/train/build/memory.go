@@ -42,8 +42,8 @@ type Report struct {
 	less []string // settings that would use less memory
 }
 
-// Accuracy is the relative error of the estimate. A run that would fit if the estimate is too high
-// by that share is not refused.
+// Accuracy is the relative error of the estimate. A run is refused if it needs too much even if the
+// estimate is too high by that share.
 const Accuracy = 0.25
 
 // addressable exceeds the address space of a process on current machines: half of a 48-bit address
@@ -148,9 +148,9 @@ func Bytes(n float64) string {
 	return fmt.Sprintf("%.3g %cB", n, units[at-1])
 }
 
-// CheckMemory refuses a run on the CPU that is estimated to need more memory than is available,
-// before anything large is allocated. With train.memory_check = "off" it refuses only runs that no
-// machine could hold. On a GPU, memory is checked after steps are compiled.
+// CheckMemory refuses a run on the CPU that is estimated to need more memory than is available or,
+// with train.memory_check = "off", than any machine has. Memory of a GPU is checked after
+// compilation.
 func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
 	if cfg.Device.Kind != device.CPU {
 		return nil
@@ -163,8 +163,8 @@ func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
 	if err := r.Err(); err != nil {
 		return err
 	}
-	// The garbage collector works harder as the memory of this process approaches the available
-	// memory. A limit set by the user (GOMEMLIMIT) is kept.
+	// Let the garbage collector run more often near the available memory. A limit set by the user
+	// (GOMEMLIMIT) is kept.
 	if available != nil && debug.SetMemoryLimit(-1) == math.MaxInt64 {
 		debug.SetMemoryLimit(int64(0.9 * float64(available.Bytes)))
 	}
@@ -311,9 +311,8 @@ func decide(
 	return &decided, m, nil
 }
 
-// Memory returns the memory that a run needs, even if that is not available: on the CPU the
-// estimate of [CheckMemory], on a GPU the memory of the step as compiled by XLA. warn is as for
-// [Device].
+// Memory returns the memory that a run needs, even if it is not available: on the CPU the estimate,
+// on a GPU the memory of the step as compiled by XLA. warn is as for [Device].
 func Memory(
 	cfg *config.Config, m model.Model, programs *Programs, warn Warn,
 ) (_ *Report, err error) {

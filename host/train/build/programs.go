@@ -50,13 +50,13 @@ type Programs struct {
 	// quantizers that search, by weight name.
 	computing   []*computing
 	executables map[string]string
-	// Start is the time in which the plugins started, in parallel; Handover is the time until all
-	// programs had arrived.
+	// Start is the time in which the plugins started, Handover the time in which they returned all
+	// programs.
 	Start, Handover time.Duration
 }
 
 // computing is a plugin that computes itself: an opaque optimizer or a quantizer that searches. It
-// is stopped like all others when the programs have been collected, and restarted for the training.
+// is stopped when the programs have been collected, and restarted for the training.
 type computing struct {
 	key     string // of the plugin in the configuration
 	client  *plugin.Client
@@ -136,8 +136,7 @@ type Request struct {
 }
 
 // Collect starts the configured plugins, checks their parameters, collects the programs for every
-// tensor and site of the model, and stops the plugins, which are not needed later. [Programs.Used]
-// has their hashes.
+// tensor and site of the model, and stops the plugins.
 func Collect(ctx context.Context, req Request) (*Programs, error) {
 	running := newPool(req.Finder, req.Options)
 	defer running.close()

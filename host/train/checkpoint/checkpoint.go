@@ -62,7 +62,8 @@ func stepOf(name string) (step int, ok bool) {
 }
 
 // Save writes a state into dir, which it creates if necessary, and returns the path of the file. It
-// is atomic, also if ctx is cancelled. parts are the names of the files that [SavePart] has written.
+// is atomic, also if ctx is cancelled. parts are the names of the files that [SavePart] has
+// written.
 func Save(ctx context.Context, dir vfs.Path, s State, parts ...string) (vfs.Path, error) {
 	path, _, err := save(ctx, dir, s, parts)
 	return path, err

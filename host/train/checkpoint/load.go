@@ -28,8 +28,8 @@ type File struct {
 	finite *bool                           // nil: not known yet
 }
 
-// Open opens a checkpoint. Its error, like those of the File's methods and tensors, wraps ErrDamaged
-// if the content is damaged, and not if the file cannot be read.
+// Open opens a checkpoint. Its error, like those of the File's methods and tensors, wraps
+// ErrDamaged if the content is damaged, and not if the file cannot be read.
 func Open(path vfs.Path) (*File, error) {
 	file, err := safetensors.Open(path)
 	if isContent(err) {
@@ -171,10 +171,10 @@ func Use(dir vfs.Path, step int, use func(*File) error) error {
 	return fmt.Errorf("%w; no checkpoint of the run is intact", err)
 }
 
-// Latest passes the newest checkpoint in dir to use. If it is damaged or not finite, it is passed to
-// warn (unless that is nil), and the previous one to use. If no intact checkpoint is finite, use
-// gets the newest intact one. The error wraps ErrNone if there are no checkpoints, and ErrDamaged if
-// there are only damaged ones: a run must then not start from scratch.
+// Latest passes the newest checkpoint in dir to use. If it is damaged or not finite, it is passed
+// to warn (unless that is nil), and the previous one to use. If no intact checkpoint is finite, use
+// gets the newest intact one. The error wraps ErrNone if there are no checkpoints, and ErrDamaged
+// if there are only damaged ones: a run must then not start from scratch.
 func Latest(dir vfs.Path, warn func(path vfs.Path, err error), use func(*File) error) error {
 	entries, err := List(dir)
 	if err != nil {

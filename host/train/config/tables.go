@@ -160,7 +160,7 @@ func (d *Device) keys() []schema.Key {
 			Doc: "cuda only: share of a GPU's memory that XLA may allocate; 0: its default, three quarters"},
 		{Name: "cache", To: &d.Cache, Is: schema.Anything("that names a directory, or empty"),
 			Default: "",
-			Doc:     "cuda only: directory in which XLA caches its choices of the fastest kernels; empty: none"},
+			Doc:     "cuda only: directory where XLA caches its choices of the fastest kernels; empty: none"},
 		{Name: "timeout_minutes", To: &d.TimeoutMinutes, Is: schema.Between(0, 1e6), Default: 30.0,
 			Doc: "cuda only: time limit of one execution on a GPU, such as a step, without its " +
 				"compilation. When it is exceeded, the run ends with an error; 0: no limit"},
@@ -384,7 +384,7 @@ func roleTable(role string, p *Plugin) table {
 	case RoleHead:
 		t.doc = "The quantizer of the output head: of its weight, named head, or embedding if they\n" +
 			"are tied, and of its input, head.input. A tied embedding is quantized as well. An override\n" +
-			"with role = \"head\" and plugin = \"none\" leaves one of the two unquantized. The products of\n" +
+			"with role = \"head\" and plugin = \"none\" leaves one of them unquantized. The products of\n" +
 			"the head's backward pass are not quantized."
 		t.absent = "the head is not quantized"
 	case RoleGradients:
@@ -396,8 +396,9 @@ func roleTable(role string, p *Plugin) table {
 	case RoleBackward:
 		t.doc = "The quantizer of the other operands of these two products, Wᵀ and xᵀ, along the axes\n" +
 			"that they sum over. It quantizes the operands of the forward product, which may be\n" +
-			"quantized and rotated already; or x and W themselves, with train.requantize = \"off\". If both tables name\n" +
-			"a plugin that rotates at random, both operands of a product are rotated in the same way."
+			"quantized and rotated already; or x and W themselves, with train.requantize = \"off\". If\n" +
+			"both tables name a plugin that rotates at random, both operands of a product are rotated in\n" +
+			"the same way."
 		t.absent = "the products of the backward pass use the operands of the forward product unchanged"
 	default:
 		t.example, t.models, t.absent = `"quest"`, nil, "as [quantizer]"

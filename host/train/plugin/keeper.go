@@ -17,8 +17,8 @@ import (
 //
 // The plugin can write to the shared memory at any time, even after it has answered. So the host
 // works on a private copy with the same layout, which is copied to the plugin before each call, and
-// from which only checked results are copied back. The host accesses the shared memory by file reads
-// and writes, which fail instead of raising a signal if a plugin truncates it.
+// from which only checked results are copied back. The host accesses the shared memory by file
+// reads and writes, which fail instead of raising a signal if a plugin truncates it.
 type keeper struct {
 	origin   *Client // restarted to start the process; it may be closed
 	running  *Client // nil: not running

@@ -12,8 +12,8 @@ import (
 // OpaqueTensor is a tensor that an opaque optimizer updates, without its offsets.
 type OpaqueTensor = client.Placed
 
-// Stepper runs the steps of an opaque optimizer in its process. A crash changes no result, because a
-// step reads one copy of the states and writes another. It must not be used concurrently.
+// Stepper runs the steps of an opaque optimizer in its process. A crash changes no result, because
+// a step reads one copy of the states and writes another. It must not be used concurrently.
 type Stepper struct {
 	keeper
 	layout  client.Layout
@@ -86,7 +86,8 @@ func (s *Stepper) Step(step, steps int, rate, loss float64) error {
 	for _, t := range s.layout.Tensors {
 		list = append(list, result{t.Direction, t.Shape, t.Name, "the direction"})
 		for i, st := range t.State {
-			list = append(list, result{offset(t.States[i], !s.odd), st.Shape, t.Name, "the state " + st.Name})
+			at := offset(t.States[i], !s.odd)
+			list = append(list, result{at, st.Shape, t.Name, "the state " + st.Name})
 		}
 	}
 	ask := client.Step{Step: step, Steps: steps, Rate: rate, Loss: loss, Odd: s.odd}

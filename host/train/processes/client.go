@@ -32,7 +32,9 @@ func (g *Group) attend(ctx context.Context) error {
 	conn, err := grpc.NewClient("passthrough:///"+g.position.Address, grpc.WithNoProxy(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(known),
 		grpc.WithContextDialer(known.dial),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retries, MinConnectTimeout: keepaliveInterval}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: retries, MinConnectTimeout: keepaliveInterval,
+		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
 			Time: 2 * keepaliveInterval, Timeout: keepaliveTimeout, PermitWithoutStream: true,
 		}))

@@ -38,8 +38,8 @@ const (
 	// for minutes, write its part of a checkpoint, or read all data to verify it, for hours if the
 	// disk is slow. The loss of its machine is detected much earlier, by keepalive pings.
 	voteTimeout = 6 * time.Hour
-	// resolveTimeout is the time limit for process 0 to resolve its host name: DNS knows a new pod only
-	// some time after it has started.
+	// resolveTimeout is the time limit for process 0 to resolve its host name: DNS knows a new pod
+	// only some time after it has started.
 	resolveTimeout = time.Minute
 )
 

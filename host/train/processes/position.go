@@ -30,13 +30,15 @@ const defaultPort = "29500"
 
 var explicit = regexp.MustCompile(`^(\d+)/(\d+)@(.+)$`)
 
-// Find returns the position of this process, from the launcher's environment variables or from source.
+// Find returns the position of this process, from the launcher's environment variables or from
+// source.
 func Find(source string, getenv func(string) string) (Position, error) {
 	e := environment{source: source, get: getenv}
 	var p Position
 	switch at := explicit.FindStringSubmatch(source); {
 	case at != nil:
-		p = Position{Rank: e.number("RANK", at[1]), Size: e.number("SIZE", at[2]), Address: at[3], Local: -1}
+		p = Position{Rank: e.number("RANK", at[1]), Size: e.number("SIZE", at[2]),
+			Address: at[3], Local: -1}
 	case source == "slurm":
 		p = e.slurm()
 	case source == "torchrun":

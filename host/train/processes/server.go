@@ -35,7 +35,7 @@ type server struct {
 func (g *Group) serve(ctx context.Context) error {
 	listener, err := g.listen(ctx)
 	if err != nil {
-		return fmt.Errorf("process 0 of %d cannot listen at %s: %w", g.position.Size, g.position.Address, err)
+		return fmt.Errorf("process 0 cannot listen at %s: %w", g.position.Address, err)
 	}
 	// The token is written before any call is answered, and only if this process owns the address.
 	token, err := writeToken(g.run.Dir)

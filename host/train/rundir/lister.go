@@ -31,9 +31,8 @@ type Lister struct {
 	known map[string]entry // by directory
 }
 
-// List returns the runs below the roots, sorted by directory. A root may be a run itself;
-// a root that does not exist is an error. Runs that cannot be read are listed with the
-// reason. It ends early with the context. The returned runs belong to the caller.
+// List returns the runs below the roots, sorted by directory. A root may be a run itself, and must
+// exist. Runs that cannot be read are listed with the reason.
 func (l *Lister) List(ctx context.Context, roots ...string) ([]*Run, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -323,9 +322,9 @@ func differing(list []*Run) map[string][]string {
 	return values
 }
 
-// Varying returns at most the given number of keys that distinguish runs, those with the
-// fewest values first. Hashes are left out, and so are keys that have the same values as a listed
-// key in all runs. Keys that only some runs have, with a single value, come last.
+// Varying returns at most the given number of keys that distinguish runs, those with the fewest
+// values first. Hashes are left out, and so are keys whose values equal those of a listed key. Keys
+// that only some runs have, with a single value, come last.
 func Varying(list []*Run, most int) (names []string) {
 	list = slices.DeleteFunc(slices.Clone(list), func(r *Run) bool { return r.State == Unreadable })
 	const activations, weights = "quantizer.activations.", "quantizer.weights."

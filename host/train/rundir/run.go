@@ -46,9 +46,8 @@ type Run struct {
 // Entry is a key of a run's configuration with its value in TOML.
 type Entry struct{ Key, Value string }
 
-// Result is a number of a run's summary, by its name there. The results of a run that is
-// not done come from its newest record, its newest evaluation, and the summary written
-// when it stopped.
+// Result is a number of a run's summary or, if the run is not done, of its newest records, under
+// its name in a summary.
 type Result struct {
 	Name  string
 	Value float64
@@ -79,10 +78,9 @@ const (
 	modifiedName = "modified"
 )
 
-// Lookup returns the value of a name: "run", "state" or "modified", the name of a result, or
-// a key of the configuration; strings are returned without quotes. A key such as
-// quantizer.bits gives the value for weights and activations if both have the same, or the
-// value for the only one of them that is quantized.
+// Lookup returns the value of a name: "run", "state" or "modified", the name of a result, or a key
+// of the configuration, as text without quotes. The value of a key such as quantizer.bits is the
+// common value for weights and activations, or the only one.
 func (r *Run) Lookup(name string) (text string, ok bool) {
 	switch name {
 	case dirName:

@@ -18,6 +18,6 @@
 //
 // On other devices the same stages are parts of one executable, with a loop over the micro-batches,
 // which selects each output between the new and the old value. Steps in which the host takes part
-// run as the chain on these devices, too. A device with several replicas gives each an equal part of
-// a micro-batch.
+// run as the chain on these devices, too. A device with several replicas gives each an equal part
+// of a micro-batch.
 package step

@@ -136,9 +136,9 @@ func (c *Compiled) quantizeActivation(
 // CodeReader reads the codes and residuals of chosen elements of quantized weights. It
 // quantizes the weights anew and copies only those elements to the host.
 //
-// The codes are the integers that the quantizer's evaluation program returns; with a rotation, those
-// of the rotated weight. If the quantizer returns no codes, the bits of Q(x) replace them, which also
-// change when only the scale does. Residuals are x − Q(x) of the unrotated weight.
+// The codes are the integers that the quantizer's evaluation program returns; with a rotation,
+// those of the rotated weight. If the quantizer returns no codes, the bits of Q(x) replace them,
+// which also change when only the scale does. Residuals are x − Q(x) of the unrotated weight.
 type CodeReader struct{ exec *update.Executable }
 
 // WeightElements selects elements of a weight by their flat indices.

@@ -37,12 +37,13 @@ type State struct {
 	held         <-chan struct{} // see Hold; nil if no one reads
 }
 
-// Hold makes the next step wait until done is closed before it replaces a tensor, so that the tensors
-// of [Compiled.Stored] can be read while it computes gradients. A step that is one executable waits
-// before it starts.
+// Hold makes the next step wait until done is closed before it replaces a tensor, so that the
+// tensors of [Compiled.Stored] can be read while it computes gradients. A step that is one
+// executable waits before it starts.
 func (s *State) Hold(done <-chan struct{}) { s.held = done }
 
-// replace waits for readers of the state, and marks it as inconsistent until its tensors are replaced.
+// replace waits for readers of the state, and marks it as inconsistent until its tensors are
+// replaced.
 func (s *State) replace() {
 	s.wait()
 	s.inconsistent = true
@@ -295,8 +296,8 @@ func (c *Compiled) NewStateFrom(load LoadFunc, tokens []int32) (*State, error) {
 func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 	list := append(c.plan.activationQuantizerParameters(), c.plan.activationQuantizerStates()...)
 	if len(list) > 0 {
-		return nil, fmt.Errorf("%s is trained: this quantizer of activations cannot be used with a model "+
-			"that was not trained with it", list[0].Name)
+		return nil, fmt.Errorf("%s is trained: this quantizer of activations cannot be used with a "+
+			"model that was not trained with it", list[0].Name)
 	}
 	if groups := c.plan.calibratedGroups(); len(groups) > 0 {
 		return nil, fmt.Errorf("the quantizer of %s takes statistics of activations, which need a text: "+
