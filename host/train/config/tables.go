@@ -160,7 +160,7 @@ func (d *Device) keys() []schema.Key {
 			Doc: "cuda only: share of a GPU's memory that XLA may allocate; 0: its default, three quarters"},
 		{Name: "cache", To: &d.Cache, Is: schema.Anything("that names a directory, or empty"),
 			Default: "",
-			Doc:     "cuda only: directory where XLA caches its choices of the fastest kernels; empty: none"},
+			Doc:     "cuda only: directory for XLA's choices of the fastest kernels; empty: none"},
 		{Name: "timeout_minutes", To: &d.TimeoutMinutes, Is: schema.Between(0, 1e6), Default: 30.0,
 			Doc: "cuda only: time limit of one execution on a GPU, such as a step, without its " +
 				"compilation. When it is exceeded, the run ends with an error; 0: no limit"},
