@@ -304,7 +304,7 @@ func TestXLAMemory(t *testing.T) {
 			defer recorder.Fail(t)
 			says := []string{"allocate 1234567 bytes", "train.batch", `train.recompute = "blocks"`, "device.memory_fraction"}
 			if at != "compiling" { // before, it is not known what the run needs
-				says = append(says, "The GPU had no memory left. The run needs", "are there (device.memory_fraction")
+				says = append(says, "The GPU had no memory left. The run needs", "are available (device.memory_fraction")
 			}
 			refused(t, at, testrun.Elsewhere(t, cfg), train.Options{}, says...)
 		})
