@@ -19,7 +19,7 @@ func TestProcessesRefuse(t *testing.T) {
 	another := testrun.Again(t, one, "schedule.rate=1e-3")
 	for want, c := range map[string][2]*config.Config{
 		"processes 0 and 1 do not have the same configuration": {one, another},
-		"device.count: found 1, for 2 processes":               {one, one},
+		"device.count: found 1 with 2 processes":               {one, one},
 	} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {

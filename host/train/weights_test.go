@@ -159,7 +159,7 @@ func TestInitChanged(t *testing.T) {
 	}
 	_, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Resume: true, Finder: testrun.Finder(t)})
 	e, ok := errors.AsType[*plaintoml.Error](err)
-	if !ok || e.Key != "model.init" || !strings.Contains(e.Msg, "step 4) than those that the run started from ("+first.Train.Out+", step 2)") {
+	if !ok || e.Key != "model.init" || !strings.Contains(e.Msg, "step 4) are not those that the run started from ("+first.Train.Out+", step 2)") {
 		t.Errorf("error %v, want one that names both weights", err)
 	}
 	if err := os.Remove(newest); err != nil {
