@@ -50,7 +50,7 @@ type inProcess struct {
 	steps   int
 }
 
-func (p *inProcess) Given(tensor string) (x, gradient []float32) {
+func (p *inProcess) Inputs(tensor string) (x, gradient []float32) {
 	return p.tensors[tensor].X, p.tensors[tensor].Gradient
 }
 
