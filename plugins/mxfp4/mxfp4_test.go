@@ -48,6 +48,7 @@ func TestConformance(t *testing.T) {
 
 // TestStochastic runs the kit on stochastic rounding with and without random signs. It is unbiased where nothing saturates.
 func TestStochastic(t *testing.T) {
+	testlevel.Long(t, "checks all that a plugin promises, twice")
 	unbiased := map[string]any{"scale_rule": ruleAbsMax34, "rounding": microscaling.RoundStochastic, "mask": maskNone, "ties": "even", "rotation": microscaling.NoRotation, "signs": microscaling.SignsFixed}
 	sdktest.Quantizer(t, mxfp4{}, plugintest.With(t, unbiased)...)
 	turned := maps.Clone(unbiased)
