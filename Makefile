@@ -57,7 +57,7 @@ test: plugins ## Run all tests (some: PACKAGES=./host/data/...)
 	scripts/in-memory.sh $(GO) test -vet=off $(AT_A_TIME) -timeout 18m $(PACKAGES)
 
 .PHONY: quick
-quick: PACKAGES = ./cmd/... ./host/... ./internal/... ./plugins/... ./sdk/... ./tools/repocheck
+quick: PACKAGES = ./host/... ./cmd/... $(patsubst %,./%/...,$(filter-out internal/testing,$(wildcard internal/*))) ./plugins/... ./sdk/... ./tools/repocheck
 quick: plugins ## Run what tests the product, but for tests that take long (some: PACKAGES=./host/data/...)
 	scripts/in-memory.sh $(GO) test -vet=off $(AT_A_TIME) -short $(PACKAGES)
 
