@@ -108,8 +108,7 @@ func scriptEnvironment(t *testing.T) []string {
 	if !racing.Enabled { // which sees more where goroutines run at the same time
 		list = append(list, "GOMAXPROCS=1", "GOGC=400")
 	}
-	// With the CGO_ENABLED of the tests the scripts build what the tests have built.
-	names := []string{"GOPATH", "GOTOOLCHAIN", "GOSUMDB", "GOEXPERIMENT", "GOCACHE", "CGO_ENABLED"}
+	names := []string{"GOPATH", "GOTOOLCHAIN", "GOSUMDB", "GOEXPERIMENT", "GOCACHE"}
 	values := strings.Split(goOut(t, append([]string{"env"}, names...)...), "\n")
 	for i, name := range names {
 		list = append(list, name+"="+values[i])
