@@ -399,7 +399,7 @@ func TestSameBits(t *testing.T) {
 		r := rand.New(rand.NewPCG(11, 12))
 		for _, s := range []shape{square(150, 130, 1500), square(7, 4200, 300), square(3000, 9, 40), {batch: []int{5}, m: []int{520}, n: []int{20}, k: []int{5000}}, {batch: []int{20}, m: []int{64}, n: []int{48}, k: []int{30}}, {batch: []int{3}, m: []int{200}, n: []int{100}, k: []int{300}}} {
 			if tier.IsPortable() && !testlevel.All() {
-				s.k = []int{min(s.k[0], 3*cutForVectors.block)}
+				s.k = []int{min(s.k[0], 3*blocksForVectors.block)}
 			}
 			l, rl := s.layouts()
 			for _, a := range []Arithmetic{BFloat16, Float32, Int8} {
