@@ -54,7 +54,7 @@ correction in turn. Ratios are taken round by round, so that other load on the m
 affects both alike.
 
 The settings are those of a run's TOML file or, without one, a small Llama with AdamW and
-QuEST. --set changes them:
+QuEST. --set changes them, and short flags such as --layers do the same:
 
   cage bench step --set model.layers=6 --set model.width=512 --set train.batch=4
   cage bench step --set 'model.preset="30M"' --set 'device.precision="bfloat16"'

@@ -287,14 +287,7 @@ texts are left out.`,
 		for _, c := range list {
 			d := study.Pair(c.First, c.Second, study.Level)
 			first, second := study.Describe(c.First).Mean, study.Describe(c.Second).Mean
-			onlyFirst, onlySecond := 0, 0
-			for i, x := range c.First {
-				if x > c.Second[i] {
-					onlyFirst++
-				} else if x < c.Second[i] {
-					onlySecond++
-				}
-			}
+			onlyFirst, onlySecond := c.OnlyBetter()
 			metric := strings.Replace(c.Metric, tasks.Perplexity, "logprob", 1)
 			value = append(value, map[string]any{"task": c.Task, "metric": metric, "items": d.N,
 				"first": metrics.Number(first), "second": metrics.Number(second),

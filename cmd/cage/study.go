@@ -337,6 +337,7 @@ table needs are not listed.`,
 		if err != nil {
 			return nil, err
 		}
+		var needed []study.Result
 		list, rows := []cellListing{}, [][]string{slices.Concat([]string{"index"}, s.AxisNames(),
 			[]string{"state", "val loss", "error, machine or directory"})}
 		for i, cell := range listCells(s, results) {
@@ -359,11 +360,11 @@ table needs are not listed.`,
 			case keptFile != "" && r.HasOutcome():
 				last = "in " + keptFile
 			}
-			list = append(list, cell)
+			list, needed = append(list, cell), append(needed, r)
 			rows = append(rows, slices.Concat([]string{strconv.Itoa(i)}, r.Cell.Of(s.AxisNames()),
 				[]string{state, loss, last}))
 		}
-		total := study.Count(s.Needed(results))
+		total := study.Count(needed)
 		value := map[string]any{"study": s.Name, "out": s.Out, "counts": total, "cells": list}
 		return &output{value, func(w io.Writer) {
 			table(w, rows)

@@ -22,8 +22,8 @@ type CAGE struct {
 	Ramp    Ramp
 }
 
-// Default is the method if the configuration names none, with the paper's setting for pre-training:
-// decoupled, λ = 2, s = 0.9.
+// Default has the paper's setting for pre-training: decoupled, λ = 2, s = 0.9. Configurations have
+// [DefaultStrength] in the place of λ.
 var Default = CAGE{Form: Decoupled, Variant: Paper, Lambda: 2, Silence: 0.9, Ramp: Linear}
 
 // Form selects how the correction enters the step.
@@ -138,17 +138,16 @@ func (m CAGE) gradient(s *step, g program.Value) program.Value {
 // residual returns, for the decoupled form, the residual and the factor of the step along it. A
 // tensor whose residual is not finite gets no correction.
 func (m CAGE) residual(s *step, x, y program.Value) (e, αλ program.Value) {
-	switch {
-	case m.Form != Decoupled:
+	if m.Form != Decoupled {
 		return e, αλ
-	case m.Variant == Official: // after the optimizer's step, with the next rate
-		αλ = m.rate(s).Mul(s.λ)
-		return s.ifFinite(y.Sub(s.quantize(y))), αλ
-	case !s.rule.forwardErrorServes():
-		αλ = m.rate(s).Mul(s.λ)
-		return s.ifFinite(x.Sub(s.quantize(x))), αλ
 	}
 	αλ = m.rate(s).Mul(s.λ)
+	switch {
+	case m.Variant == Official: // after the optimizer's step, with the next rate
+		return s.ifFinite(y.Sub(s.quantize(y))), αλ
+	case !s.rule.forwardErrorServes():
+		return s.ifFinite(x.Sub(s.quantize(x))), αλ
+	}
 	e = s.finiteForwardError()
 	if s.rule.decaysFirst() {
 		αλ = αλ.Mul(s.decayFactor())

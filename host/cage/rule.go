@@ -15,7 +15,7 @@ const (
 	InputQuantized      = "quantized" // Q(x_t), as used in the forward pass; see Rule.Rotation
 	InputClip           = "clip"      // factor on the gradient: min(1, c/‖g‖)
 	InputNextRate       = "next_rate" // α_{t+1}, for the official variant
-	InputLambda         = "lambda"    // λ_t, the strength of the method
+	InputLambda         = "lambda"    // λ_t, the coefficient of the method
 	InputOptimizerNoise = "optimizer_noise"
 	InputSampledFactor  = "sampled_factor" // on a gradient with labels drawn from the model
 

@@ -106,7 +106,8 @@ func (s *Settings) Keys(quantized func() bool) []schema.Key {
 		Is: schema.From(0, schema.Most),
 		Doc: "steps between measurements of ‖P_λ‖, the norm of ∇f(x) + λ·(x − Q(x)) and the paper's " +
 			"measure of stationarity, each of which costs a full-precision forward and backward " +
-			"pass; 0: never"}
+			"pass; 0: never. λ is lambda, or follows from strength: give lambda to compare with runs " +
+			"without a correction"}
 	// A configuration's fingerprint depends on the order of the keys: append new ones.
 	return slices.Concat([]schema.Key{name}, slices.Insert(s.CAGE.keys(form), 1, gradient),
 		[]schema.Key{pareto}, s.LOTION.keys(), s.OsciReset.keys(), s.PARQ.keys(),

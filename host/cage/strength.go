@@ -1,6 +1,7 @@
 package cage
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/cage-qat/cage/internal/schema"
@@ -13,7 +14,7 @@ const DefaultStrength = 0.24
 func (m *CAGE) strengthKey() schema.Key {
 	return schema.Key{Name: "strength", To: &m.Strength, Is: schema.Between(0, 1e3),
 		For:      []string{NameCAGE},
-		Optional: "`0.24` in the decoupled form; none with lambda",
+		Optional: fmt.Sprintf("`%v` in the decoupled form; none with lambda", DefaultStrength),
 		Doc: "strength S of the correction: λ is chosen so that Σ α·λ over the run is S, whatever " +
 			"the rates and the number of steps; a weight that nothing else moves keeps the share " +
 			"e^(−S) of its quantization error. Tensors with a rate of their own " +

@@ -8,8 +8,8 @@ import (
 	"github.com/cage-qat/cage/internal/parallel"
 )
 
-// batchBytes is the amount of text that one processor encodes at a time. A longer document is a
-// batch of its own.
+// batchBytes is the amount of text that one processor encodes at a time; the last document of a
+// batch may exceed it.
 const batchBytes = 256 << 10
 
 // maxDocument bounds the bytes of a document, which is in memory as a whole while it is encoded.

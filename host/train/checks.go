@@ -91,7 +91,8 @@ func (r *run) reportPull() {
 		return
 	}
 	own := slices.ContainsFunc(r.Programs.Tensors, func(t build.TrainedTensor) bool {
-		return t.Optimizer.Rate != nil
+		_, quantized := r.Programs.Weights[t.Name]
+		return quantized && t.Optimizer.Rate != nil
 	})
 	switch {
 	case m.Form == cage.Coupled:
@@ -112,15 +113,19 @@ func (r *run) reportPull() {
 	for t := 1; t <= r.done.Step; t++ {
 		r.applied += m.PullOf(t, r.rates)
 	}
-	r.log.Info(fmt.Sprintf("the correction removes up to %.2g %% of the quantization error of a "+
-		"weight that nothing else moves", 100*p.Removed), "strength", short(p.Strength), "lambda", short(m.Lambda))
+	if p.Largest <= 1 {
+		r.log.Info(fmt.Sprintf("the correction removes up to %.2g %% of the quantization error of a "+
+			"weight that nothing else moves", 100*p.Removed),
+			"strength", short(p.Strength), "lambda", short(m.Lambda))
+	}
 	set := fmt.Sprintf("method.strength = %v", cage.DefaultStrength)
 	switch {
 	case p.Strength < weakStrength:
 		r.log.Warn("the correction hardly moves weights", "strength", short(p.Strength), "set", set)
 	case p.Largest > 1:
 		r.log.Warn("a step of the correction moves weights past their quantized values",
-			"largest α·λ", short(p.Largest), "set", set)
+			"largest α·λ", short(p.Largest),
+			"strength", short(p.Strength), "set", set)
 	case p.Strength > strongStrength:
 		r.log.Warn("the correction moves weights to their quantized values before the run ends",
 			"strength", short(p.Strength), "set", set)
@@ -128,7 +133,7 @@ func (r *run) reportPull() {
 }
 
 // A run can be extended, that is resumed with a larger train.steps, if the steps that are done stay
-// the same: the learning rate and the method's strength and mode follow schedules over all steps,
+// the same: the learning rate and the method's coefficient and mode follow schedules over all steps,
 // and must have had the values that the longer run gives them. A constant rate allows that at any
 // time, WSD before its decay.
 
@@ -182,7 +187,7 @@ func (r *run) checkExtension(previous *config.Config) error {
 		a, b := was.Coefficient(t, total), is.Coefficient(t, longer)
 		modeA := was.Mode(cage.At{Step: t, Steps: total, Coefficient: a})
 		modeB := is.Mode(cage.At{Step: t, Steps: longer, Coefficient: b})
-		// Steps use strengths in float32. In float64 they may differ: a fraction of the run that was
+		// Steps use coefficients in float32. In float64 they may differ: a fraction of the run that was
 		// divided by three is not exactly a third.
 		switch different := float32(a) != float32(b); {
 		case different && r.cfg.Method.Name == cage.NameCAGE:
@@ -191,7 +196,7 @@ func (r *run) checkExtension(previous *config.Config) error {
 				"λ of step %d was %v, and would have been %v", t, a, b)
 		case different:
 			return refuse("method.name", fractions,
-				"the strength of the method at step %d was %v, and would have been %v", t, a, b)
+				"the coefficient of the method at step %d was %v, and would have been %v", t, a, b)
 		case modeA != modeB:
 			return refuse("method.name", fractions,
 				"the mode of the method at step %d was %v, and would have been %v", t, modeA, modeB)

@@ -177,7 +177,10 @@ func (r *run) summary() *metrics.Summary {
 	}
 	settings := r.method.Own()
 	if r.pull != nil {
-		settings["strength"], settings["lambda"] = r.pull.Strength, r.method.CAGE.Lambda
+		settings["lambda"] = r.method.CAGE.Lambda
+		if r.method.CAGE.Strength == nil {
+			settings["strength"] = r.pull.Strength
+		}
 	}
 	return &metrics.Summary{
 		Name: filepath.Base(c.Train.Out), Dir: c.Train.Out,

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -121,7 +122,10 @@ func (b *Builder) Apply(op Op, attr Attr, t Type, args ...Value) Value {
 			return v
 		}
 	}
-	t, err := infer(op, types, attr, t)
+	err := Type{cmp.Or(t.DType, Float), t.Shape}.check() // first: infer multiplies sizes
+	if err == nil {
+		t, err = infer(op, types, attr, t)
+	}
 	if err == nil {
 		err = t.check()
 	}

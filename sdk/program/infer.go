@@ -23,9 +23,6 @@ func infer(op Op, args []Type, attr Attr, want Type) (Type, error) {
 	if err := attr.check(r.uses); err != nil {
 		return Type{}, err
 	}
-	if err := FloatType(want.Shape...).check(); err != nil {
-		return Type{}, err
-	}
 	return r.infer(args, attr, want)
 }
 

@@ -12,11 +12,14 @@ import (
 
 // opFunction, plus the number of an operation of programs, is that operation on floats by its
 // function of numbers ([program.Op.Scalar]), for operations without a loop.
-const opFunction = loops.Count
+const (
+	opFunction = loops.Count
+	functions  = 1 << 7 // operations of programs that can be numbered so
+)
 
 // Operations in addition to those of package loops.
 const (
-	opInput      loops.Op = opFunction + 1<<7 + iota
+	opInput      loops.Op = opFunction + functions + iota
 	opTable               // the same for all rows
 	opFill                // a scalar in every element
 	opSpread              // repeats elements

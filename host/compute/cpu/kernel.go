@@ -88,7 +88,7 @@ func CompileFlat(p *program.Program) (k *Kernel, err error) {
 		block = max(block, n.Attr.Block)
 	}
 	k, err = compile(&analysis{p: p, rows: max(1, size/block), flat: true}, nil)
-	if refused := (*passes.Refusal)(nil); errors.As(err, &refused) {
+	if _, refused := errors.AsType[*passes.Refusal](err); refused {
 		if byRows, err := compile(&analysis{p: p, rows: size / last}, nil); err == nil {
 			return byRows, nil
 		}

@@ -56,7 +56,7 @@ func (a *analysis) operation(n *program.Node) (op loops.Op, swapped bool, err er
 		return conversion(from, n.Type.DType), false, nil
 	}
 	if floats, _ := n.Op.Scalar(); operations[n.Op] == (byType{}) && floats != nil &&
-		from == program.Float {
+		from == program.Float && n.Op < functions {
 		return opFunction + loops.Op(n.Op), false, nil
 	}
 	if op = operations[n.Op].of(from); op == loops.None {

@@ -2,6 +2,7 @@ package lower
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -164,7 +165,8 @@ func tritonKernel(
 	if replicas > 1 {
 		var ok bool
 		if local, ok = shardOfRows(p, rows, replicas); !ok {
-			return nil, &passes.Refusal{Program: p.Name, Reason: "its rows cannot be sharded"}
+			return nil, &passes.Refusal{Program: p.Name,
+				Reason: fmt.Sprintf("its %d rows cannot be sharded over %d replicas", rows, replicas)}
 		}
 	}
 	k, err := triton.New(local, rows/replicas, largest, at)

@@ -79,8 +79,9 @@ func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, e
 				continue
 			}
 			kernel, err := cpu.CompileFlat(j.Program)
-			switch refusal := (*passes.Refusal)(nil); {
-			case errors.As(err, &refusal):
+			_, refused := errors.AsType[*passes.Refusal](err)
+			switch {
+			case refused:
 				rest = append(rest, j)
 			case err != nil:
 				return nil, err

@@ -16,11 +16,27 @@ type Comparison struct {
 	First, Second []float64 // by item; for perplexity: log-probabilities
 }
 
+// OnlyBetter counts the items for which only the first model, and only the second one, has the
+// larger value.
+func (c *Comparison) OnlyBetter() (first, second int) {
+	for i, x := range c.First {
+		if x > c.Second[i] {
+			first++
+		} else if x < c.Second[i] {
+			second++
+		}
+	}
+	return first, second
+}
+
 // Compare returns the values of all metrics of the tasks that are in both directories, which were
 // written by [WriteResults]. Tasks of whole texts are left out: their metrics are not means over
 // texts.
 func Compare(first, second vfs.Path) (list []Comparison, err error) {
 	entries, err := first.ReadDir()
+	if err == nil {
+		_, err = second.ReadDir()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +69,8 @@ func Compare(first, second vfs.Path) (list []Comparison, err error) {
 			}
 		}
 		for _, metric := range slices.Sorted(maps.Keys(a[0].Values)) {
-			if !strings.Contains(metric, ",") { // a count of a whole text
+			_, both := b[0].Values[metric]
+			if !both || !strings.Contains(metric, ",") { // without a comma: a count of a whole text
 				continue
 			}
 			c := Comparison{Task: task, Metric: metric}

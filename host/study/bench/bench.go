@@ -126,7 +126,9 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	}
 	list, configured := []variant{{Plain, plan, 0}}, 0
 	if correctable && len(plan.Weights) > 0 {
-		list = append(list, variant{WithCAGE, plan, cfg.ResolvedMethod().CAGE.Lambda})
+		// The steps have a rate of their own, at which the run's λ could be far too large.
+		λ := min(cfg.ResolvedMethod().CAGE.Lambda, cage.Default.Lambda)
+		list = append(list, variant{WithCAGE, plan, λ})
 		if isCAGE && cfg.Method.CAGE.Form != cage.Off {
 			configured = 1
 		}

@@ -62,13 +62,13 @@ func build(s *study.Study, results []study.Result) (*Report, error) {
 	left := map[string]bool{} // omitted runs, by ID: cells may share a run
 	for _, result := range results {
 		r.States[string(result.State)]++
-		damage := OmittedRun{result.Cell.Dir, result.Err}
+		omitted := OmittedRun{result.Cell.Dir, result.Err}
 		switch {
 		case left[result.Cell.ID]:
 		case result.Unreadable:
-			r.Unreadable, left[result.Cell.ID] = append(r.Unreadable, damage), true
+			r.Unreadable, left[result.Cell.ID] = append(r.Unreadable, omitted), true
 		case result.State == study.Stale:
-			r.Stale, left[result.Cell.ID] = append(r.Stale, damage), true
+			r.Stale, left[result.Cell.ID] = append(r.Stale, omitted), true
 		}
 	}
 	r.Tables = Tables(s, results)

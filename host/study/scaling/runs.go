@@ -85,7 +85,7 @@ func ReadRuns(dir string, l Labels) ([]Point, []SkippedRun, error) {
 
 func (l *SkippedRun) Error() string { return l.Dir + ": left out: " + l.Reason }
 
-// readRun reads the point of one run. The error is a *LeftOut if it yields none.
+// readRun reads the point of one run. The error is a *SkippedRun if it yields none.
 func readRun(dir string, l Labels) (p Point, err error) {
 	damaged := func(err error) error {
 		return &SkippedRun{dir, "it cannot be read: " + err.Error(), true}

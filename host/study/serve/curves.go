@@ -31,7 +31,7 @@ var panels = []panel{
 	{"divergence", "Divergence from the teacher, nats per token", []string{"divergence"}, false, true},
 	{"error_rel", "Quantization error, Σ‖x − Q(x)‖² / Σ‖x‖²", []string{"error_rel"}, true, false},
 	{"lambda", "Weight of the correction, λ", []string{"lambda"}, false, false},
-	{"strength", "Strength of the correction so far, Σ α·λ", []string{"strength"}, false, false},
+	{"strength", "Strength: Σ α·λ so far (CAGE), degree of quantization (PARQ)", []string{"strength"}, false, false},
 	{"lr", "Learning rate", []string{"lr"}, false, false},
 	{"grad_norm", "Norm of the gradient", []string{"grad_norm"}, true, true},
 	{"pareto", "Stationarity, ‖∇f + λ(x − Q(x))‖", []string{"pareto", "pareto_ste"}, true, false},

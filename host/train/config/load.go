@@ -78,7 +78,8 @@ func Resolve(doc *plaintoml.Document, settings []plaintoml.Setting,
 }
 
 // change changes the document, and records the problem with it, if there is one. A setting of
-// method.strength replaces lambda, and settings of lambda and of another form replace strength.
+// method.strength replaces lambda, and settings of lambda, and of another form or name, replace
+// strength.
 func (d *decoder) change(apply func() *plaintoml.Error) {
 	method, _ := d.raw("method").(map[string]any)
 	before := maps.Clone(method)
@@ -92,11 +93,12 @@ func (d *decoder) change(apply func() *plaintoml.Error) {
 		old, was := before[key]
 		return found && !(was && reflect.DeepEqual(value, old))
 	}
-	form := isNew("form") && method["form"] != string(cage.Decoupled)
+	other := isNew("form") && method["form"] != string(cage.Decoupled) ||
+		isNew("name") && method["name"] != cage.NameCAGE
 	switch strength, lambda := isNew("strength"), isNew("lambda"); {
 	case strength && !lambda:
 		delete(method, "lambda")
-	case !strength && (lambda || form):
+	case !strength && (lambda || other):
 		delete(method, "strength")
 	}
 }

@@ -85,7 +85,7 @@ func (d *decoder) strength() {
 				`moves a weight; or method.form = "decoupled"`
 		}
 		d.Report(key, fmt.Sprintf("found with method.form = %q", m.Form), hint)
-	case !decoupled: // no weight is quantized
+	case !decoupled: // another method, no quantized weight, or no training
 		m.Strength = nil
 	case !given && !d.Given("method.lambda"):
 		s := cage.DefaultStrength
@@ -99,9 +99,10 @@ func (c *Config) strengthProblems() (out schema.Problems) {
 	if _, found := c.Schedule.Problem(c.Train.Steps); found || c.Train.Steps == 0 {
 		return nil
 	}
-	out.Unless(!math.IsInf(c.ResolvedMethod().CAGE.Lambda, 1), schema.Problem{Key: "method.strength",
-		Found: "a learning rate of 0 in all steps of the correction",
-		Hint:  "want a smaller method.silence, or a schedule.floor above 0"})
+	// Steps compute with λ in float32.
+	out.Unless(c.ResolvedMethod().CAGE.Lambda <= math.MaxFloat32, schema.Problem{
+		Key: "method.strength", Found: "a learning rate of 0, or nearly, in all steps of the correction",
+		Hint: "want a smaller method.silence, or a schedule.floor above 0"})
 	return out
 }
 

@@ -61,7 +61,7 @@ func TestStrengthProblems(t *testing.T) {
 		"[method]\nstrength = nan\n":                         "method.strength: found the float nan; want a number from 0 to 1000",
 		"[method]\nname = \"lotion\"\nstrength = 0.5\n":      `method.strength: a key of method.name = "cage"`,
 		"[method]\nstrength = 0.5\nsilence = 0.999\n":        "",
-		"[method]\nsilence = 0.999999\nstrength = 0.5\n#0\n": "method.strength: found a learning rate of 0 in all steps of the correction; want a smaller method.silence",
+		"[method]\nsilence = 0.999999\nstrength = 0.5\n#0\n": "method.strength: found a learning rate of 0, or nearly, in all steps of the correction; want a smaller method.silence",
 	} {
 		base := small
 		if strings.HasSuffix(text, "#0\n") {

@@ -73,8 +73,8 @@ type Record struct {
 	Loss Number `json:"loss"`
 	LR   Number `json:"lr"` // α_t, the learning rate of the step
 	// Lambda is λ_t, the weight of CAGE's correction in the step: 0 while silent or off, and if no
-	// weight is quantized. Strength is Σ α·λ of the steps so far for CAGE's decoupled correction,
-	// and the degree of quantization for PARQ.
+	// weight is quantized. Strength is Σ α·λ of the steps so far, skipped ones included, for CAGE's
+	// decoupled correction, and the degree of quantization for PARQ.
 	Lambda   *Number `json:"lambda,omitempty"`
 	Strength *Number `json:"strength,omitempty"`
 	Tokens   int64   `json:"tokens"` // target tokens since the start of training, resumes included

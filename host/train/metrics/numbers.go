@@ -96,7 +96,7 @@ var names = map[string]struct{ label, tag string }{
 	"memory_bytes":      {"memory, bytes", "speed/memory, bytes"},
 	"seconds":           {"seconds of training", "speed/seconds"},
 	"lambda":            {"λ", "correction/λ"},
-	"strength":          {"strength of the correction so far, Σ α·λ", "correction/strength so far"},
+	"strength":          {"strength: Σ α·λ so far (CAGE), degree of quantization (PARQ)", "correction/strength"},
 	"avg_err_norm":      {"mean norm of x − Q(x) of a weight", "correction/mean norm of x − Q(x)"},
 	"avg_corr_norm": {"mean norm of the correction of a weight",
 		"correction/mean norm of λ(x − Q(x))"},

@@ -54,11 +54,11 @@ func (g *Group) attend(ctx context.Context) error {
 			g.position.Rank, g.position.Size, g.position.Address, known.trouble()))
 	})
 	defer remind.Stop()
-	began := time.Now()
 	stream, err := g.enter(lasting)
+	reached := time.Now() // process 0 has answered
 	for status.Code(err) == codes.Unauthenticated && ctx.Err() == nil {
 		failed := known.refused()
-		if time.Since(began) > tokenTimeout {
+		if time.Since(reached) > tokenTimeout {
 			err = status.Errorf(codes.FailedPrecondition,
 				"%s cannot read the token of process 0 at %s: %v. All processes must have the same run "+
 					"directory: put it on a file system that their machines share, and give its absolute "+

@@ -86,11 +86,13 @@ const (
 
 // Prepare compiles the programs that training runs, with correction, statistics and evaluation, and
 // the stationarity measures if pareto is set. Compilation errors then occur before the first step,
-// and no step waits for a compiler. Only programs with probes are compiled when one is due.
+// and no step waits for a compiler. Programs with other probes than those of the first two steps are
+// compiled when they are due.
 func (c *Compiled) Prepare(pareto bool) error {
 	p := &c.plan
 	quantized, refreshes := len(p.quantizedParams()) > 0, c.refresher.Any()
-	chain := !c.isSingle() || refreshes || pareto
+	probes := slices.Compact([]dues{p.probesDue(1), p.probesDue(2)})
+	chain := !c.isSingle() || refreshes || pareto || probes[0] != ""
 	for _, mode := range append(cage.Of(p.Rules).Modes(), cage.Idle) {
 		if c.isSingle() {
 			if _, err := c.single(mode); err != nil {
@@ -104,15 +106,20 @@ func (c *Compiled) Prepare(pareto bool) error {
 		if refreshes {
 			kinds = append(kinds, updateKind{mode: mode, part: cage.Observing})
 		}
-		update := updateKind{mode: mode, part: cage.Updating}
-		for _, update.statistics = range []bool{false, quantized} {
-			// If steps are one executable, the chain still runs the steps with refreshes, and the
-			// steps between a refresh and its late effect.
-			if update.observed = false; !c.isSingle() || c.refresher.Late() || pareto {
-				kinds = append(kinds, update)
+		for _, due := range probes {
+			if due != "" {
+				kinds = append(kinds, updateKind{mode: mode, part: cage.Probing, probes: due})
 			}
-			if update.observed = true; refreshes {
-				kinds = append(kinds, update)
+			update := updateKind{mode: mode, part: cage.Updating, probes: due}
+			for _, update.statistics = range []bool{false, quantized} {
+				// If steps are one executable, the chain still runs the steps with probes or
+				// refreshes, and the steps between a refresh and its late effect.
+				if update.observed = false; !c.isSingle() || c.refresher.Late() || pareto || due != "" {
+					kinds = append(kinds, update)
+				}
+				if update.observed = true; refreshes {
+					kinds = append(kinds, update)
+				}
 			}
 		}
 		for _, kind := range kinds {

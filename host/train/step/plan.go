@@ -223,7 +223,7 @@ type Settings struct {
 	Step           int     // t, from 1
 	Steps          int     // T, of the whole run
 	Rate, NextRate float64 // α_t and α_{t+1}
-	Lambda         float64 // λ_t, the strength of the method
+	Lambda         float64 // λ_t, the coefficient of the method
 	// Statistics requests the error statistics, which cost two passes over the quantized
 	// parameters.
 	Statistics bool
