@@ -30,6 +30,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"checkpoints and their metadata", "host/train/checkpoint", "FuzzLoad FuzzMetadata"},
 	{"safetensors files, and the index of several", "host/model/safetensors", "FuzzIndex FuzzReader"},
 	{"tokenizer files, packed codes and scales, and directories of exports", "host/deploy/export", "FuzzBlocks FuzzDirectory FuzzTokenizer FuzzWords"},
+	{"GGUF files", "host/model/gguf", "FuzzReader"},
 	{"config.json of a Hugging Face checkpoint", "host/model/huggingface", "FuzzConfig"},
 	{"text and the patterns of data prepare", "host/data", "FuzzInclude FuzzScan"},
 	{"token files, dataset.json, chat.json", "host/data/dataset", "FuzzFile FuzzManifest FuzzParseHeader"},
@@ -63,7 +64,6 @@ var unfuzzed = map[string]string{
 	"host/train/plugin/scaffold":  "what the go command says of a module that it has fetched",
 	"internal/testing/plugintest": "files of this repository",
 	"internal/testing/testfile":   "for tests only",
-	"internal/testing/testgguf":   "files of this repository",
 	"tools/crashtest":             "reads what its own processes have just written",
 	"tools/protogen":              "a generator of this repository",
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"reflect"
 	"slices"
 
 	"github.com/cage-qat/cage/host/model/gguf"
@@ -185,11 +186,24 @@ func (p *ggufPlan) write(ctx context.Context, dir vfs.Path) error {
 }
 
 func (p *ggufPlan) read(dir vfs.Path, each func(name string, values []float32) error) (err error) {
-	var tensors []gguf.Tensor
-	for _, t := range p.tensors {
-		tensors = append(tensors, gguf.Tensor{Name: t.Name, Type: t.typ, Shape: t.Shape})
+	f, err := gguf.Open(dir.Join(ggufFile))
+	if err != nil {
+		return err
 	}
-	return gguf.ReadFile(dir.Join(ggufFile), p.entries, tensors, each)
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if !reflect.DeepEqual(f.Entries, p.entries) {
+		return fmt.Errorf("%s: the entries are not those that were written", dir.Join(ggufFile))
+	}
+	for _, t := range f.Tensors {
+		values, err := f.Values(t)
+		if err == nil {
+			err = each(t.Name, values)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: tensor %q: %w", dir.Join(ggufFile), t.Name, err)
+		}
+	}
+	return nil
 }
 
 // ggufCodes returns an error if a type does not have all codes of a grid of integers.

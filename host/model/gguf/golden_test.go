@@ -38,12 +38,12 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-func rewritten(t *testing.T, f *testgguf.File) []byte {
+func rewritten(t *testing.T, f *gguf.File) []byte {
 	t.Helper()
 	var tensors []gguf.Tensor
 	for _, info := range f.Tensors {
 		tensors = append(tensors, gguf.Tensor{Name: info.Name, Type: info.Type, Shape: info.Shape, Write: func(w io.Writer) error {
-			_, err := w.Write(info.Data)
+			_, err := w.Write(testgguf.Data(t, f, info))
 			return err
 		}})
 	}
@@ -83,7 +83,7 @@ func TestValues(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := gguf.Decode(info.Type, info.Data)
+			got, err := f.Values(info)
 			if err != nil || !slices.Equal(got, expected) || !slices.Equal(info.Shape, tensor.Shape) {
 				t.Errorf("%s: %s differs, error %v", kind, info.Name, err)
 			}
