@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
@@ -31,17 +34,30 @@ import (
 // usualContext is the default context of a model, if it has as many positions.
 const usualContext = 2048
 
-// Import converts the Hugging Face checkpoint in dir to a run directory: a run of zero training
-// steps, with the model as its state. context is the number of tokens in a sequence; 0 means the
-// model's number of positions, but at most 2048. If out is empty, the checkpoint is only checked
-// and nothing is written.
-func Import(ctx context.Context, dir, out string, context int) (*huggingface.Checkpoint, error) {
+// Import converts a Hugging Face checkpoint, which is a directory, or a GGUF file to a run
+// directory: a run of zero training steps, with the model as its state. context is the number of
+// tokens in a sequence; 0 means the model's number of positions, but at most 2048. If out is empty,
+// the checkpoint is only checked and nothing is written.
+func Import(ctx context.Context, from, out string, context int) (*huggingface.Checkpoint, error) {
 	if out != "" {
 		if err := atomicfile.CheckDir(vfs.At(out)); err != nil {
 			return nil, err
 		}
 	}
-	c, cfg, err := openHub(dir, out, context)
+	open, dir := openHub, from // dir has the files that are copied
+	if info, err := os.Stat(from); filepath.Ext(from) == ".gguf" && (err != nil || !info.IsDir()) {
+		temporary, err := os.MkdirTemp("", "cage-import-")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(temporary)
+		dir = filepath.Join(temporary, strings.TrimSuffix(filepath.Base(from), ".gguf"))
+		open = func(file, out string, context int) (
+			*huggingface.Checkpoint, *config.Config, error) {
+			return openGGUF(file, dir, out, context)
+		}
+	}
+	c, cfg, err := open(from, out, context)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +65,7 @@ func Import(ctx context.Context, dir, out string, context int) (*huggingface.Che
 	if err == nil && out != "" {
 		err = atomicfile.WriteDir(vfs.At(out), func(to vfs.Path) error {
 			made := &Record{}
-			if made.Initial, err = provenance.HubOrigin(vfs.At(dir), c); err != nil {
+			if made.Initial, err = provenance.HubOrigin(vfs.At(from), c); err != nil {
 				return err
 			}
 			if made.Tokenizer, err = hubTokenizer(vfs.At(dir)); err != nil {
@@ -108,8 +124,28 @@ func openHub(dir, out string, context int) (*huggingface.Checkpoint, *config.Con
 	if err != nil {
 		return nil, nil, err
 	}
+	return configure(c, dir, out, context)
+}
+
+// openGGUF opens the model in a GGUF file, and writes the files that describe it and its tokenizer
+// to the new directory dir.
+func openGGUF(file, dir, out string, context int) (
+	*huggingface.Checkpoint, *config.Config, error) {
+	c, files, err := export.OpenGGUF(vfs.At(file), context)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := rundir.WriteFiles(rundir.At(dir), files); err != nil {
+		return nil, nil, errors.Join(err, c.Close())
+	}
+	return configure(c, file, out, context)
+}
+
+func configure(c *huggingface.Checkpoint, from, out string, context int) (
+	*huggingface.Checkpoint, *config.Config, error) {
 	context = cmp.Or(context, min(usualContext, c.Config.MaxPositions))
-	cfg, err := config.Imported(dir, context, cmp.Or(out, dir))
+	cfg, err := config.Imported(&config.Initial{Dir: from, Settings: c.Config.Settings,
+		MaxPositions: c.Config.MaxPositions}, context, cmp.Or(out, from))
 	if err != nil {
 		return nil, nil, errors.Join(err, c.Close())
 	}

@@ -28,11 +28,20 @@ type Checkpoint struct {
 	Config *Config
 	Report Report
 
-	dir        vfs.Path
-	shards     *safetensors.Shards
+	path       vfs.Path // for messages
+	files      []vfs.Path
+	tensors    Tensors
 	bindings   map[string]binding // by parameter
 	headIsCopy bool               // a copy of the tied head is in the file
 	faults     []string           // faults in values
+}
+
+// Tensors are the tensors of a checkpoint.
+type Tensors interface {
+	Tensors() []safetensors.Info
+	// Values reads a tensor as float32, without loss.
+	Values(name string) ([]float32, error)
+	Close() error
 }
 
 // Options are options for the use of a checkpoint.
@@ -59,8 +68,7 @@ func Hint(path string) string {
 	ext := filepath.Ext(path)
 	switch {
 	case ext == ".gguf" && (err != nil || !info.IsDir()):
-		return "; a GGUF file is not read: want the directory of the Hugging Face checkpoint " +
-			"(config.json, *.safetensors) that it was made of"
+		return fmt.Sprintf("; `cage import %s --out RUN` makes a run directory of a GGUF file", path)
 	case err == nil && !info.IsDir() && (ext == ".safetensors" || ext == ".json"):
 		return "; want the directory that holds config.json and *.safetensors"
 	case err != nil && noParent != nil && repository.MatchString(path):
@@ -101,8 +109,13 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 			faults = append(faults, filepath.Base(fault.Path)+": "+f)
 		}
 	}
-	c := &Checkpoint{Config: config, dir: dir}
-	if c.shards, err = safetensors.OpenShards(dir); err != nil {
+	c := &Checkpoint{Config: config, path: dir, files: []vfs.Path{dir.Join(ConfigName)}}
+	if opened, err := safetensors.OpenShards(dir); err == nil {
+		c.tensors = shards{opened}
+		for _, name := range opened.Names() {
+			c.files = append(c.files, dir.Join(name))
+		}
+	} else {
 		if !errors.Is(err, safetensors.ErrFormat) && !errors.Is(err, safetensors.ErrChecksum) &&
 			!errors.Is(err, fs.ErrNotExist) {
 			return nil, err // a read error
@@ -117,15 +130,35 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 		}
 		faults = append(faults, fault)
 	}
+	return c.match(faults, o)
+}
+
+// Convert makes a checkpoint of a model in a file of another format, which has the given
+// description and tensors. The error is as that of [Open]. If it fails, it closes t.
+func Convert(file vfs.Path, d Description, t Tensors, o Options) (*Checkpoint, error) {
+	config, err := d.parse(o.Context)
+	if fault, ok := errors.AsType[*Error](err); ok {
+		fault.Path = file.Name
+	}
+	if err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	c := &Checkpoint{Config: config, path: file, files: []vfs.Path{file}, tensors: t}
+	return c.match(nil, o)
+}
+
+// match binds the tensors to parameters unless there are faults already. If it fails, it closes the
+// checkpoint.
+func (c *Checkpoint) match(faults []string, o Options) (_ *Checkpoint, err error) {
 	if len(faults) == 0 {
 		if o.Pairs != "" {
-			config.Settings.RopePairs = o.Pairs
+			c.Config.Settings.RopePairs = o.Pairs
 		}
 		faults, err = c.bind()
 	}
 	if len(faults) > 0 {
 		slices.Sort(faults)
-		err = &Error{Path: dir.Name, Faults: faults}
+		err = &Error{Path: c.path.Name, Faults: faults}
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -141,7 +174,7 @@ func (c *Checkpoint) bind() (faults []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	infos := c.shards.Tensors()
+	infos := c.tensors.Tensors()
 	has := func(name string) bool {
 		return slices.ContainsFunc(infos, func(info safetensors.Info) bool { return info.Name == name })
 	}
@@ -175,7 +208,7 @@ func (c *Checkpoint) Err() error {
 		return nil
 	}
 	slices.Sort(c.faults)
-	return &Error{Path: c.dir.Name, Faults: c.faults}
+	return &Error{Path: c.path.Name, Faults: c.faults}
 }
 
 // Verify reads all values. It returns the error of [Checkpoint.Err], or a read error.
@@ -197,8 +230,8 @@ type Part struct {
 // Parts reads the files that contain the configuration and the weights, and returns their digests.
 func (c *Checkpoint) Parts() ([]Part, error) {
 	var list []Part
-	for _, name := range append([]string{ConfigName}, c.shards.Names()...) {
-		f, err := c.dir.Join(name).Open()
+	for _, path := range c.files {
+		f, err := path.Open()
 		if err != nil {
 			return nil, err
 		}
@@ -207,15 +240,15 @@ func (c *Checkpoint) Parts() ([]Part, error) {
 		if err = errors.Join(err, f.Close()); err != nil {
 			return nil, err
 		}
-		list = append(list, Part{name, hex.EncodeToString(sum.Sum(nil))})
+		list = append(list, Part{path.Base(), hex.EncodeToString(sum.Sum(nil))})
 	}
 	return list, nil
 }
 
 // Close closes the files.
 func (c *Checkpoint) Close() error {
-	if c.shards == nil {
+	if c.tensors == nil {
 		return nil
 	}
-	return c.shards.Close()
+	return c.tensors.Close()
 }

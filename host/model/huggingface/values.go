@@ -16,7 +16,7 @@ import (
 func (c *Checkpoint) Values(param string) ([]float32, error) {
 	b, ok := c.bindings[param]
 	if !ok {
-		return nil, fmt.Errorf("%s: there is no parameter %s", c.dir, param)
+		return nil, fmt.Errorf("%s: there is no parameter %s", c.path, param)
 	}
 	var values []float32
 	for _, p := range b.pieces {
@@ -64,18 +64,27 @@ func (c *Checkpoint) Values(param string) ([]float32, error) {
 // embeddingParam is the parameter that is also a tied head.
 const embeddingParam = "embedding"
 
-func (c *Checkpoint) read(tensor string) (values []float32, err error) {
-	t, err := c.shards.Tensor(tensor)
-	if err == nil {
-		var data []byte
-		if data, err = t.Bytes(); err == nil {
-			values, err = widen(t.DType, data)
-		}
-	}
+func (c *Checkpoint) read(tensor string) ([]float32, error) {
+	values, err := c.tensors.Values(tensor)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.dir, err)
+		return nil, fmt.Errorf("%s: %w", c.path, err)
 	}
 	return values, nil
+}
+
+// shards are the tensors of a directory.
+type shards struct{ *safetensors.Shards }
+
+func (s shards) Values(name string) ([]float32, error) {
+	t, err := s.Tensor(name)
+	if err != nil {
+		return nil, err
+	}
+	data, err := t.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	return widen(t.DType, data)
 }
 
 // widen converts elements of a type to float32, which is exact.
