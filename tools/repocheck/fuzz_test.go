@@ -29,7 +29,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"curves and provenance in a study's report", "host/study/report", "FuzzCurve FuzzProvenance"},
 	{"checkpoints and their metadata", "host/train/checkpoint", "FuzzLoad FuzzMetadata"},
 	{"safetensors files, and the index of several", "host/model/safetensors", "FuzzIndex FuzzReader"},
-	{"tokenizer files, packed codes and scales, and directories of exports", "host/deploy/export", "FuzzBlocks FuzzDirectory FuzzTokenizer FuzzWords"},
+	{"tokenizer files, packed codes and scales, and directories of exports, models in GGUF files", "host/deploy/export", "FuzzBlocks FuzzDirectory FuzzGGUF FuzzTokenizer FuzzWords"},
 	{"GGUF files", "host/model/gguf", "FuzzReader"},
 	{"config.json of a Hugging Face checkpoint", "host/model/huggingface", "FuzzConfig"},
 	{"text and the patterns of data prepare", "host/data", "FuzzInclude FuzzScan"},

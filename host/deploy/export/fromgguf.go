@@ -100,7 +100,7 @@ func (r *ggufReader) config() (c huggingface.Config) {
 	r.heads(s)
 	r.onlyKnown()
 	r.nameTensors(s)
-	r.scaledPositions(s, c.MaxPositions)
+	r.scaledPositions(s)
 	return c
 }
 
@@ -111,22 +111,23 @@ var ggufDefaults = map[string]float64{"attention.head_count_kv": 0, "rope.freq_b
 func (r *ggufReader) read(k ggufKey) {
 	r.known[k.name] = true
 	key := string(r.family) + "." + k.name
-	x, ok := number(r.Value(key))
-	if !ok && r.Value(key) == nil {
+	v := r.Value(key)
+	x, ok := number(v)
+	if v == nil {
 		if x, ok = ggufDefaults[k.name]; !ok {
 			r.fault("%s: missing, want a number", key)
 		}
 	} else if !ok {
-		r.fault("%s: found %v, want one number for all layers", key, shortened(r.Value(key)))
+		r.fault("%s: found %v, want one number for all layers", key, shortened(v))
 	}
 	switch to := k.to.(type) {
 	case *int:
-		if *to = int(x); float64(*to) != x || x < 0 || x > math.MaxInt32 {
+		if *to = int(x); ok && v != nil && (float64(*to) != x || x < 1 || x > math.MaxInt32) {
 			r.fault("%s: found %v, want an integer above 0", key, x)
 			*to = 0
 		}
 	case *float64:
-		if *to = x; !(x > 0 && x <= math.MaxFloat32) {
+		if *to = x; ok && !(x > 0 && x <= math.MaxFloat32) {
 			r.fault("%s: found %v, want a number above 0", key, x)
 		}
 	}
@@ -224,7 +225,7 @@ func (r *ggufReader) nameTensors(s *architecture.Settings) {
 }
 
 // scaledPositions finds the settings by which the file's divisors of rotary frequencies were made.
-func (r *ggufReader) scaledPositions(s *architecture.Settings, positions int) {
+func (r *ggufReader) scaledPositions(s *architecture.Settings) {
 	const name = "rope_freqs.weight"
 	t, ok := r.tensors[name]
 	if !ok {
@@ -244,14 +245,20 @@ func (r *ggufReader) scaledPositions(s *architecture.Settings, positions int) {
 	if s.RopeFactor == 1 && slices.Max(factors) == 1 && slices.Min(factors) == 1 {
 		return
 	}
-	s.RopeLow, s.RopeHigh = 1, 4 // of all models of Meta
-	for _, s.RopeOriginal = range []int{8192, int(float64(positions) / s.RopeFactor), positions} {
-		made := ropeFactors(*s)
-		if slices.EqualFunc(made, factors, func(a, b float32) bool {
-			return math.Abs(float64(a-b)) <= 1e-4*float64(a) // others compute with fewer digits
-		}) {
-			return
+	s.RopeLow, s.RopeHigh, s.RopeOriginal = 1, 4, 8192 // as in all models of Meta
+	nearest := 0.499
+	for i, f := range factors { // the factor halfway between both bounds tells the original positions
+		share := (1/float64(f) - 1/s.RopeFactor) / (1 - 1/s.RopeFactor)
+		if d := math.Abs(share - 0.5); d < nearest {
+			nearest = d
+			wavelength := 2 * math.Pi * math.Pow(s.RopeTheta, 2*float64(i)/float64(s.HeadSize))
+			s.RopeOriginal = int(math.Round((s.RopeLow + share*(s.RopeHigh-s.RopeLow)) * wavelength))
 		}
+	}
+	if slices.EqualFunc(ropeFactors(*s), factors, func(a, b float32) bool {
+		return math.Abs(float64(a-b)) <= 1e-4*float64(a) // others compute with fewer digits
+	}) {
+		return
 	}
 	r.fault("tensor %s: want frequency factors by the rule of Llama 3, with the bounds 1 and 4", name)
 }

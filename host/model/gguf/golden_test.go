@@ -95,6 +95,38 @@ func TestValues(t *testing.T) {
 	}
 }
 
+// TestBlocks: of random bytes of every type, the numbers are those of the package gguf, to the bit.
+func TestBlocks(t *testing.T) {
+	f := testgguf.Open(t, "testdata/blocks.gguf")
+	want, err := safetensors.Open(vfs.At("testdata/blocks.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer want.Close()
+	if len(f.Tensors) != 7 || len(want.Tensors()) != 7 {
+		t.Fatalf("%d tensors, and %d decoded ones", len(f.Tensors), len(want.Tensors()))
+	}
+	for _, info := range f.Tensors {
+		tensor, err := want.Tensor(info.Type.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		expected, err := safetensors.Values[float32](tensor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := f.Values(info)
+		if err != nil || len(got) != len(expected) || len(got) != 4*64 {
+			t.Fatalf("%s: %d values, want %d, error %v", info.Type, len(got), len(expected), err)
+		}
+		for i := range got {
+			if math.Float32bits(got[i]) != math.Float32bits(expected[i]) {
+				t.Fatalf("%s: element %d is %v, want %v", info.Type, i, got[i], expected[i])
+			}
+		}
+	}
+}
+
 // TestHalf decodes all 65,536 half floats.
 func TestHalf(t *testing.T) {
 	for bits := range 1 << 16 {
