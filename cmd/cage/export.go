@@ -108,16 +108,19 @@ func newImport() *cobra.Command {
 	var context int
 	var parentPipe time.Duration
 	cmd := &cobra.Command{
-		Use:   "import CHECKPOINT [--out RUN]",
-		Short: "Make a run directory of a Hugging Face checkpoint",
+		Use:   "import CHECKPOINT|FILE.gguf [--out RUN]",
+		Short: "Make a run directory of a Hugging Face checkpoint or a GGUF file",
 		Long: `Read the directory of a Hugging Face checkpoint (Llama, Mistral without window, OLMo 2,
-Qwen3; safetensors, one file or several) and show how it is understood: the model, and
-what becomes of each tensor. Everything that is wrong is said at once.
+Qwen3; safetensors, one file or several), or a GGUF file of such a model (tensors in F32,
+F16, BF16, Q8_0, Q4_0, Q4_1, MXFP4), and show how it is understood: the model, and what
+becomes of each tensor. Everything that is wrong is said at once.
 
 With --out, a run directory is made that holds the model as it is, without a step of
 training: it can be evaluated, sampled from and exported. A training can start from it, or
-from the checkpoint itself, with model.init.`,
-		Args: notNegative(exactly(1, "one directory of a Hugging Face checkpoint"), "context"),
+from the checkpoint itself, with model.init. Weights of a quantized GGUF file stay as
+rounded as they are: their precision before is lost.`,
+		Args: notNegative(exactly(1, "one directory of a Hugging Face checkpoint, or a GGUF file"),
+			"context"),
 	}
 	cmd.Flags().StringVar(&out, "out", "", "run directory to make; empty: none")
 	contextFlag(cmd, &context)

@@ -150,15 +150,41 @@ func (t *ggufVocabulary) readTokens(vocab int) error {
 func (t *ggufVocabulary) definition(normalizer, words, decoder any, model object) object {
 	added := []object{}
 	for id, typ := range t.types {
-		if typ == tokenControl || typ == tokenUnknown || typ == tokenUser {
+		if isAdded(typ) {
 			added = append(added, object{"id": id, "content": t.tokens[id], "special": typ != tokenUser,
 				"single_word": false, "lstrip": false, "rstrip": false, "normalized": false})
 		}
 	}
-	maps.Copy(model, object{"type": "BPE", "vocab": t.ids, "dropout": nil,
+	maps.Copy(model, object{"type": "BPE", "vocab": t.vocab(), "dropout": nil,
 		"continuing_subword_prefix": nil, "end_of_word_suffix": nil})
 	return object{"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": added,
 		"normalizer": normalizer, "pre_tokenizer": words, "decoder": decoder, "model": model}
+}
+
+func isAdded(typ int32) bool {
+	return typ == tokenControl || typ == tokenUnknown || typ == tokenUser
+}
+
+// vocab returns the tokens of the model by id. Added tokens behind all others are left out, as in
+// most published files, so that data prepared with such a file has the same tokenizer; the library
+// of Hugging Face numbers them from the size of the vocabulary on, without gaps.
+func (t *ggufVocabulary) vocab() map[string]int32 {
+	own := len(t.types)
+	for own > 0 && (isAdded(t.types[own-1]) || t.types[own-1] == tokenUnused) {
+		own--
+	}
+	behind := 0 // added tokens behind the last other one, without gaps
+	for own+behind < len(t.types) && isAdded(t.types[own+behind]) {
+		behind++
+	}
+	if len(t.ids) != own+behind { // there are gaps, or unused tokens
+		return t.ids
+	}
+	list := maps.Clone(t.ids)
+	for _, token := range t.tokens[own : own+behind] {
+		delete(list, token)
+	}
+	return list
 }
 
 func (t *ggufVocabulary) byteLevel() (object, error) {
@@ -199,7 +225,9 @@ func (w byteLevelWords) section() object {
 		steps = append(steps, object{"type": "Split", "pattern": object{"Regex": w.pattern},
 			"behavior": "Isolated", "invert": false})
 	}
-	steps = append(steps, byteLevelSection(w.pattern == ""))
+	if steps = append(steps, byteLevelSection(w.pattern == "")); len(steps) == 1 {
+		return steps[0]
+	}
 	return object{"type": "Sequence", "pretokenizers": steps}
 }
 

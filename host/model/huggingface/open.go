@@ -68,7 +68,8 @@ func Hint(path string) string {
 	ext := filepath.Ext(path)
 	switch {
 	case ext == ".gguf" && (err != nil || !info.IsDir()):
-		return fmt.Sprintf("; `cage import %s --out RUN` makes a run directory of a GGUF file", path)
+		return fmt.Sprintf("; a GGUF file is not read here: `cage import %s --out RUN` makes a run of it, "+
+			"which is", path)
 	case err == nil && !info.IsDir() && (ext == ".safetensors" || ext == ".json"):
 		return "; want the directory that holds config.json and *.safetensors"
 	case err != nil && noParent != nil && repository.MatchString(path):
