@@ -78,7 +78,7 @@ func tokenizerOf(f *gguf.File, vocab int) (
 	if err := errors.Join(errA, errB); err != nil {
 		return nil, special, err
 	}
-	if _, err = tokenizer.ParseHuggingFace(a); err != nil {
+	if _, err = tokenizer.ReadHuggingFace(a, b); err != nil {
 		err = fmt.Errorf("tokenizer.ggml: as a %s: %w", tokenizer.DefinitionFile, err)
 	}
 	return files, special, err

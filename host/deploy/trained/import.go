@@ -44,20 +44,18 @@ func Import(ctx context.Context, from, out string, context int) (*huggingface.Ch
 			return nil, err
 		}
 	}
-	open, dir := openHub, from // dir has the files that are copied
-	if info, err := os.Stat(from); filepath.Ext(from) == ".gguf" && (err != nil || !info.IsDir()) {
-		temporary, err := os.MkdirTemp("", "cage-import-")
-		if err != nil {
-			return nil, err
+	var c *huggingface.Checkpoint
+	var cfg *config.Config
+	var files map[string][]byte // nil: those in the directory
+	var err error
+	info, missing := os.Stat(from)
+	if filepath.Ext(from) == ".gguf" && (missing != nil || !info.IsDir()) {
+		if c, files, err = export.OpenGGUF(vfs.At(from), context); err == nil {
+			c, cfg, err = configure(c, from, out, context)
 		}
-		defer os.RemoveAll(temporary)
-		dir = filepath.Join(temporary, strings.TrimSuffix(filepath.Base(from), ".gguf"))
-		open = func(file, out string, context int) (
-			*huggingface.Checkpoint, *config.Config, error) {
-			return openGGUF(file, dir, out, context)
-		}
+	} else {
+		c, cfg, err = openHub(from, out, context)
 	}
-	c, cfg, err := open(from, out, context)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +66,12 @@ func Import(ctx context.Context, from, out string, context int) (*huggingface.Ch
 			if made.Initial, err = provenance.HubOrigin(vfs.At(from), c); err != nil {
 				return err
 			}
-			if made.Tokenizer, err = hubTokenizer(vfs.At(dir)); err != nil {
+			if files == nil {
+				made.Tokenizer, err = hubTokenizer(vfs.At(from))
+			} else {
+				made.Tokenizer, err = ggufTokenizer(from, files)
+			}
+			if err != nil {
 				return err
 			}
 			device, err := engine.Open(device.CPU, engine.Options{})
@@ -78,7 +81,7 @@ func Import(ctx context.Context, from, out string, context int) (*huggingface.Ch
 			defer device.Close()
 			made.Build = device.BuildInfo()
 			run := &ModelRun{Config: cfg, Method: cfg.Method, Record: made,
-				Params: c.Params(), Values: c.Values, From: dir}
+				Params: c.Params(), Values: c.Values, From: from, Files: files}
 			return run.Write(ctx, rundir.Dir{Path: to})
 		})
 	}
@@ -127,20 +130,7 @@ func openHub(dir, out string, context int) (*huggingface.Checkpoint, *config.Con
 	return configure(c, dir, out, context)
 }
 
-// openGGUF opens the model in a GGUF file, and writes the files that describe it and its tokenizer
-// to the new directory dir.
-func openGGUF(file, dir, out string, context int) (
-	*huggingface.Checkpoint, *config.Config, error) {
-	c, files, err := export.OpenGGUF(vfs.At(file), context)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := rundir.WriteFiles(rundir.At(dir), files); err != nil {
-		return nil, nil, errors.Join(err, c.Close())
-	}
-	return configure(c, file, out, context)
-}
-
+// configure returns the configuration of a run that holds a checkpoint.
 func configure(c *huggingface.Checkpoint, from, out string, context int) (
 	*huggingface.Checkpoint, *config.Config, error) {
 	context = cmp.Or(context, min(usualContext, c.Config.MaxPositions))
@@ -165,6 +155,21 @@ func hubTokenizer(dir vfs.Path) (*tokenizer.Info, error) {
 	return &info, nil
 }
 
+// ggufTokenizer describes the tokenizer of a GGUF file, which has become files; nil if it has none.
+func ggufTokenizer(path string, files map[string][]byte) (*tokenizer.Info, error) {
+	if files[tokenizer.DefinitionFile] == nil {
+		return nil, nil
+	}
+	tok, err := tokenizer.ReadHuggingFace(files[tokenizer.DefinitionFile],
+		files[tokenizer.ConfigFile])
+	if err != nil {
+		return nil, fmt.Errorf("%s: tokenizer: %w", path, err)
+	}
+	info := tok.Info()
+	info.Name = strings.TrimSuffix(filepath.Base(path), ".gguf")
+	return &info, nil
+}
+
 // ModelRun is a run without training steps, whose state is an existing model.
 type ModelRun struct {
 	Config *config.Config
@@ -175,7 +180,8 @@ type ModelRun struct {
 	Values func(param string) ([]float32, error)
 	// Ready holds the tensors of parameters that are not read with Values.
 	Ready map[string][]safetensors.Tensor
-	From  string // directory of the model, which may have tokenizer files and a checkpoint description
+	From  string            // directory of the model, which may have tokenizer files and a checkpoint description
+	Files map[string][]byte // such files if From is no directory
 }
 
 // Write writes the run to a directory, which is renamed to train.out once it is complete. run.toml,
@@ -189,8 +195,13 @@ func (r *ModelRun) Write(ctx context.Context, to rundir.Dir) error {
 	if err := r.save(ctx, to); err != nil {
 		return err
 	}
-	files := slices.Concat(tokenizer.Files, huggingface.DescriptionFiles)
-	if err := rundir.CopyFiles(to, vfs.At(r.From), files); err != nil {
+	if r.Files != nil {
+		err = rundir.WriteFiles(to, r.Files)
+	} else {
+		files := slices.Concat(tokenizer.Files, huggingface.DescriptionFiles)
+		err = rundir.CopyFiles(to, vfs.At(r.From), files)
+	}
+	if err != nil {
 		return err
 	}
 	if r.Record.Directory == "" {
