@@ -163,9 +163,9 @@ demo() {
 # model SIZE prints the flags of a preset, or of a model that takes no time.
 model() {
 	if [ "$1" = toy ]; then
-		echo --layers 1 --width 128 --heads 2
+		echo --set model.layers=1 --set model.width=128 --set model.heads=2
 	else
-		echo --preset "$1"
+		echo "--set model.preset=\"$1\""
 	fi
 }
 
@@ -180,8 +180,8 @@ step() {
 	nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits -lms 500 >"$work/memory-$name" 2>/dev/null & # until killed
 	watch=$!
 	# shellcheck disable=SC2046,SC2086 # they hold words
-	stage "bench-$name" "${name#"$preset-"}" "$work/cage" bench step --alone --device "$device" --precision "$precision" $(model "$preset") \
-		--batch "$batch" --context "${CONTEXT:-512}" --steps "${STEPS:-20}" "$@" ${STEP:-}
+	stage "bench-$name" "${name#"$preset-"}" "$work/cage" bench step --alone --set "device.kind=\"$device\"" --set "device.precision=\"$precision\"" $(model "$preset") \
+		--set "train.batch=$batch" --set "model.context=${CONTEXT:-512}" --steps "${STEPS:-20}" "$@" ${STEP:-}
 	kill "$watch" 2>/dev/null || true
 	wait "$watch" 2>/dev/null || true
 }
@@ -195,7 +195,7 @@ works() {
 		precision=bfloat16
 		set -- "$@" --set device.timeout_minutes=0.4
 	fi
-	stage "$name" trials "$work/cage" bench step --alone --steps 1 --device "$device" --precision "$precision" --layers 1 --width 128 --heads 2 --context 128 --batch 2 "$@"
+	stage "$name" trials "$work/cage" bench step --alone --steps 1 --set "device.kind=\"$device\"" --set "device.precision=\"$precision\"" $(model toy) --set model.context=128 --set train.batch=2 "$@"
 	grep -q "^$name	0	" "$work/stages"
 }
 

@@ -172,7 +172,7 @@ def next_steps(report):
     for name, entry in bench.items():
         if entry.get("times_predicted", 0) > 1.15:
             steps.append(f"{name} takes {entry['times_predicted']:.2f} times the upper prediction: "
-                         f"`nsys profile bin/cage bench step --device cuda --precision bfloat16 --preset {name.partition('-')[0]} …` names all kernels")
+                         f"`nsys profile bin/cage bench step --set 'device.kind=\"cuda\"' --set 'model.preset=\"{name.partition('-')[0]}\"' …` names all kernels")
     for name, entry in bench.items():
         fused, graph = entry["bench"], bench.get(name.removesuffix("-fused") + "-graph", {}).get("bench")
         if name.endswith("-fused") and fused and graph and fused["seconds"] > 1.02 * graph["seconds"]:

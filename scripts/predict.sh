@@ -87,8 +87,8 @@ predict() {
 	rm -rf "$dir"
 	mkdir -p "$dir"
 	# shellcheck disable=SC2086 # STEP holds words
-	CAGE_RECORD_DIR=$dir "$work/cage" bench step --alone --steps 1 --device cuda --precision bfloat16 --set 'device.attention="fused"' --set "device.kernels=\"${KERNELS:-fused}\"" --set "device.count=${DEVICES:-1}" \
-		--preset "$1" --batch "$2" --context "${CONTEXT:-512}" ${STEP:-} >"$dir/bench.json"
+	CAGE_RECORD_DIR=$dir "$work/cage" bench step --alone --steps 1 --set 'device.kind="cuda"' --set 'device.precision="bfloat16"' --set 'device.attention="fused"' --set "device.kernels=\"${KERNELS:-fused}\"" --set "device.count=${DEVICES:-1}" \
+		--set "model.preset=\"$1\"" --set "train.batch=$2" --set "model.context=${CONTEXT:-512}" ${STEP:-} >"$dir/bench.json"
 	"$python" scripts/predict.py compile "$(grep -l '^module @step' "$dir"/*.mlir)" "$dir/dump" ${GPU:+"$GPU"} >"$dir/compiled.json"
 	rm -rf "$dir/dump"
 }

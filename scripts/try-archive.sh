@@ -26,7 +26,7 @@ unset CAGE_PLUGIN_PATH
 "$root/cage" plugins list
 "$root/cage" train "$root/examples/toy.toml" --quiet --set 'train.out="run"'
 "$root/cage" eval run
-if "$root/cage" version | grep '^lacks:'; then
+if "$root/cage" version | grep '^missing:'; then
 	exit 1
 fi
 echo "the archive works"

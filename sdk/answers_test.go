@@ -15,6 +15,7 @@ import (
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/client"
+	"github.com/cage-qat/cage/sdk/internal/wire"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -39,7 +40,7 @@ func (replay) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallO
 // optimizerAnswer is what the SDK sends for an optimizer's programs.
 func optimizerAnswer(t testing.TB, o spec.Optimizer) *pb.ProgramResponse {
 	t.Helper()
-	m, err := sdk.ToOptimizerProgram(o)
+	m, err := wire.ToOptimizer(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func optimizerAnswer(t testing.TB, o spec.Optimizer) *pb.ProgramResponse {
 
 func quantizerAnswer(t testing.TB, q spec.Quantizer) *pb.QuantizeResponse {
 	t.Helper()
-	m, err := sdk.ToQuantizerProgram(q)
+	m, err := wire.ToQuantizer(q)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,8 +115,8 @@ func TestOptimizerAnswersRefused(t *testing.T) {
 		{"no update", func(m *pb.OptimizerProgram) { m.Update = nil }, "the update program is absent"},
 		{"an empty observe", func(m *pb.OptimizerProgram) { m.Observe = &pb.Program{} }, "observe: program"},
 		{"a refresh where an update belongs", func(m *pb.OptimizerProgram) { m.Update = m.FirstRefresh }, "update: program \"o/first_refresh/layers.0.wq\": %3 = eigh_vectors: factorizations are for refresh programs only"},
-		{"a schedule without programs", func(m *pb.OptimizerProgram) { m.FirstRefresh, m.Refresh = nil, nil }, "the first refresh program must be there exactly when one is due"},
-		{"programs without a schedule", func(m *pb.OptimizerProgram) { m.Due = nil }, "the first refresh program must be there exactly when one is due"},
+		{"a schedule without programs", func(m *pb.OptimizerProgram) { m.FirstRefresh, m.Refresh = nil, nil }, "the first refresh program is required exactly when one is due"},
+		{"programs without a schedule", func(m *pb.OptimizerProgram) { m.Due = nil }, "the first refresh program is required exactly when one is due"},
 		{"a contradictory schedule", func(m *pb.OptimizerProgram) { m.Due.First = 0 }, "First = 0 means never"},
 		{"a schedule that overflows", func(m *pb.OptimizerProgram) { m.Due.Every = 1 << 31 }, "due: one number is 2147483648"},
 		{"a state of no elements", func(m *pb.OptimizerProgram) { m.State[1].Shape = []uint32{2, 0} }, `state tensors: 1 ("left"): the shape has no elements`},
@@ -149,7 +150,7 @@ func TestQuantizerAnswersRefused(t *testing.T) {
 		says   string
 	}{
 		{"no program", func(m *pb.QuantizerProgram) { m.Program = nil }, "the program is absent"},
-		{"no init", func(m *pb.QuantizerProgram) { m.Init = nil }, "the init program must be there exactly when there are trained parameters"},
+		{"no init", func(m *pb.QuantizerProgram) { m.Init = nil }, "the init program is required exactly when there are trained parameters"},
 		{"an empty unpack", func(m *pb.QuantizerProgram) { m.Unpack = &pb.Program{} }, "unpack: program"},
 		{"init for unpack", func(m *pb.QuantizerProgram) { m.Unpack = m.Init }, "the unpack program must take codes"},
 		{"homogeneous", func(m *pb.QuantizerProgram) { m.Homogeneous = true }, "cannot hold with the trained parameter offset"},

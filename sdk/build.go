@@ -18,15 +18,17 @@ import (
 
 // build calls the code of an author. Its errors and panics become a [*SiteError].
 func build[T any](
-	kind Kind, site string, describe func() Description, f func(*authoring) (T, error),
+	kind Kind, site string, describe func() Description, f func(*authoring) T,
 ) (out T, err error) {
 	var a authoring
 	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("panic: %v%s", r, panicSite())
-		}
-		if err == nil {
+		switch r := recover().(type) {
+		case nil:
 			return
+		case failed:
+			err = r.err
+		default:
+			err = fmt.Errorf("panic: %v%s", r, panicSite())
 		}
 		// After a mistake in a program all shapes are empty, so a later error or panic of the
 		// author's code is only a consequence: report the mistake instead.
@@ -37,10 +39,19 @@ func build[T any](
 			}
 		}
 		err = &SiteError{Kind: kind, Plugin: a.plugin, Site: site, Err: err}
-		out = *new(T)
 	}()
 	a.plugin = describe().Name
-	return f(&a)
+	return f(&a), nil
+}
+
+// failed is the panic value of [must].
+type failed struct{ err error }
+
+// must ends the enclosing [build] with err, unless err is nil.
+func must(err error) {
+	if err != nil {
+		panic(failed{err})
+	}
 }
 
 // authoring is one call of an author's code, with the builders of the programs that it writes.
@@ -60,7 +71,6 @@ type output struct {
 	value program.Value
 }
 
-// outputsOf lists the values of a state as outputs, sorted by name.
 func outputsOf(prefix string, state State) (list []output) {
 	for _, name := range slices.Sorted(maps.Keys(state)) {
 		list = append(list, output{prefix + name, state[name]})
@@ -86,22 +96,23 @@ func inputState(b *program.Builder, prefix string, list []spec.Tensor) State {
 // body writes a program, by a method of the author, and returns its outputs.
 type body func(b *program.Builder) ([]output, error)
 
-// write builds one program of an answer; without outputs there is no program (nil). Unused
+// write builds one program of an answer; it returns nil if call returns no outputs. Unused
 // optional inputs are left out.
 func (a *authoring) write(
 	which, site string, author any, method string, optional []program.Input, call body,
-) (*program.Program, error) {
+) *program.Program {
 	b := a.builder(which + "/" + site)
 	outputs, err := call(b)
-	if err = cmp.Or(err, b.Err()); err != nil || len(outputs) == 0 {
-		return nil, err
+	must(cmp.Or(err, b.Err()))
+	if len(outputs) == 0 {
+		return nil
 	}
 	for _, o := range outputs {
 		b.Output(o.name, o.value)
 	}
 	p, err := b.Build()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", which, returnedBy(author, method, err))
+		must(fmt.Errorf("%s: %w", which, returnedBy(author, method, err)))
 	}
 	return onlyOutputs(p, p.Name, p.Outputs, optional)
 }
@@ -110,7 +121,7 @@ func (a *authoring) write(
 // that none of them needs: the program, and hash, that p would have if these inputs did not exist.
 func onlyOutputs(
 	p *program.Program, name string, outputs []program.Output, optional []program.Input,
-) (*program.Program, error) {
+) *program.Program {
 	needed := transform.Needs(p, outputs)
 	var keep []program.Output
 	for i, in := range transform.Arguments(p) {
@@ -119,7 +130,9 @@ func onlyOutputs(
 			keep = append(keep, in)
 		}
 	}
-	return transform.Extract(p, name, keep, outputs)
+	part, err := transform.Extract(p, name, keep, outputs)
+	must(err)
+	return part
 }
 
 // returnedBy adds to an error the file and line of the author's method that caused it.

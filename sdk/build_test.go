@@ -99,11 +99,11 @@ func TestBuildQuantizerRefuses(t *testing.T) {
 		{"a panic in Describe", panicsInDescribe{}, "panic: who am I"},
 		{"a grid without codes", answer(func(_ *program.Builder, x program.Value) sdk.Quantized {
 			return sdk.Quantized{Value: x, Grid: sdk.E2M1(32)}
-		}), "no codes and scales whose numbers it says"},
+		}), "a Grid without Codes and Scale"},
 		{"nothing", answer(func(*program.Builder, program.Value) sdk.Quantized { return sdk.Quantized{} }), `output "value": is absent`},
 		{"a mistake", answer(func(b *program.Builder, x program.Value) sdk.Quantized {
 			return sdk.Quantized{Value: x.Add(b.Zeros(3))}
-		}), "shapes [2 8] and [3] do not go together"},
+		}), "shapes [2 8] and [3] do not match"},
 		{"another shape", answer(func(_ *program.Builder, x program.Value) sdk.Quantized { return sdk.Quantized{Value: x.Reshape(16)} }), "output value is float[16]: it must have the type of x, float[2,8]"},
 		{"another type", answer(func(_ *program.Builder, x program.Value) sdk.Quantized {
 			return sdk.Quantized{Value: x.Convert(program.Int)}

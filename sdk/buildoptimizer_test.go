@@ -116,8 +116,8 @@ func TestOptimizerCheck(t *testing.T) {
 		says   string
 	}{
 		{"no update", func(o *spec.Optimizer) { o.Update = nil }, "the update program is absent"},
-		{"no init", func(o *spec.Optimizer) { o.Init = nil }, "the init program must be there exactly when there are state tensors"},
-		{"no state", func(o *spec.Optimizer) { o.State = nil }, "the init program must be there exactly when"},
+		{"no init", func(o *spec.Optimizer) { o.Init = nil }, "the init program is required exactly when there are state tensors"},
+		{"no state", func(o *spec.Optimizer) { o.State = nil }, "the init program is required exactly when"},
 		{"state out of order", func(o *spec.Optimizer) { o.State = []spec.Tensor{o.State[1], o.State[0]} }, "not sorted by name"},
 		{"state twice", func(o *spec.Optimizer) { o.State = []spec.Tensor{o.State[0], o.State[0]} }, "not sorted by name"},
 		{"init for update", func(o *spec.Optimizer) { o.Update = o.Init }, "the update program must take x: float[2,8], gradient: float[2,8], step: float, state.m: float[2,8]"},

@@ -42,8 +42,8 @@ const (
 	// ClaimOwnLoss allows the quantizer's own backward pass to give nonzero gradients where dy is
 	// zero, such as those of a regularization loss that it adds.
 	ClaimOwnLoss ClaimName = "own_loss"
-	// ClaimTies is for grids that put some entries of any tensor, such as the largest, exactly
-	// half way between two levels. Homogeneity is then tried with powers of two only.
+	// ClaimTies is for grids that put some entries of every tensor, such as the largest, exactly
+	// halfway between two levels. Homogeneity is then tested with powers of two only.
 	ClaimTies ClaimName = "ties"
 	// ClaimScaleScope declares which elements may share a scale. Without it, a row or a part of a
 	// row may share one, and in a weight also the whole tensor.
@@ -92,11 +92,10 @@ func ClaimNames(kind Kind) []ClaimName {
 		ClaimOwnLoss, ClaimTies, ClaimScaleScope, ClaimKeyScope, ClaimAnyZeroCode, ClaimPrunes}
 }
 
-// check verifies a claim of a plugin whose parameters are valid.
 func (c Claim) check(d Description) error {
 	names := slices.Concat(ClaimNames(KindQuantizer), ClaimNames(KindOptimizer))
 	if !slices.Contains(names, c.Name) {
-		return fmt.Errorf("there is no such claim: want one of %q", names)
+		return fmt.Errorf("unknown claim: want one of %q", names)
 	}
 	switch c.Name {
 	case ClaimScaleScope, ClaimKeyScope:
@@ -109,16 +108,16 @@ func (c Claim) check(d Description) error {
 		}
 	default:
 		if c.Value != nil {
-			return errors.New("it has a value: only scale_scope, key_scope and descent have one")
+			return errors.New("its Value is set: only scale_scope, key_scope and descent take one")
 		}
 	}
 	for name, v := range c.When {
 		i := slices.IndexFunc(d.Parameters, func(p Parameter) bool { return p.Name == name })
 		if i < 0 {
-			return fmt.Errorf("it holds for some values of %s, which is no parameter", name)
+			return fmt.Errorf("its When names %s, which is not a parameter", name)
 		}
 		if _, err := d.Parameters[i].Convert(v); err != nil {
-			return fmt.Errorf("it holds for a value of %s: %w", name, err)
+			return fmt.Errorf("its When: %s: %w", name, err)
 		}
 	}
 	return nil
@@ -137,7 +136,7 @@ func (d Description) Claimed(name ClaimName, settings Values) (value any, ok boo
 
 func (c Claim) holds(settings Values) bool {
 	for name, v := range c.When {
-		if n, whole := v.(int); whole && settings.m[name] == float64(n) { // an integer for a float
+		if n, isInt := v.(int); isInt && settings.m[name] == float64(n) { // an integer for a float
 			continue
 		}
 		if settings.m[name] != v {
@@ -147,7 +146,7 @@ func (c Claim) holds(settings Values) bool {
 	return true
 }
 
-// String writes the claim for a person, such as ties where grid = "full".
+// String formats the claim, for example: ties where grid = "full".
 func (c Claim) String() string {
 	text := string(c.Name)
 	if c.Value != nil {
@@ -155,7 +154,7 @@ func (c Claim) String() string {
 	}
 	var when []string
 	for _, name := range slices.Sorted(maps.Keys(c.When)) {
-		when = append(when, name+" = "+written(c.When[name]))
+		when = append(when, name+" = "+literal(c.When[name]))
 	}
 	if len(when) > 0 {
 		text += " where " + strings.Join(when, " and ")

@@ -48,7 +48,7 @@ func TestCollector(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.p.Name, got, c.want)
 		}
 	}
-	if !out.Reads(spec.InputLoss) || !out.Reads("global.along") || out.Reads("global.x") {
+	if !out.HasInput(spec.InputLoss) || !out.HasInput("global.along") || out.HasInput("global.x") {
 		t.Error("what the programs read is not reported")
 	}
 	nothing := sums

@@ -57,7 +57,7 @@ func Int(name string, def, min, max int, doc string) Parameter {
 		Min: float64(min), Max: float64(max), Doc: doc}
 }
 
-// Float declares a number between min and max; use math.Inf for an open side.
+// Float declares a number between min and max; an infinite bound means no bound.
 func Float(name string, def, min, max float64, doc string) Parameter {
 	return Parameter{Name: name, Type: TypeFloat, Default: def, Min: min, Max: max, Doc: doc}
 }
@@ -105,9 +105,9 @@ func (p Parameter) Range() string {
 	return bound(p.Min) + " to " + bound(p.Max)
 }
 
-// Convert checks v against the declaration and returns it in the Go type of the
-// default: int, float64, bool or string. An integer is accepted for a float. The
-// error describes the accepted values, without naming the parameter.
+// Convert checks v against the declaration and returns it as an int, float64, bool or string. An
+// integer is accepted for a float. The error describes the accepted values, without naming the
+// parameter.
 func (p Parameter) Convert(v any) (any, error) {
 	want := "a " + string(p.Type)
 	switch p.Type {
@@ -118,7 +118,7 @@ func (p Parameter) Convert(v any) (any, error) {
 		}
 	case TypeFloat:
 		n, ok := v.(float64)
-		if i, whole := integer(v); whole {
+		if i, isInt := integer(v); isInt {
 			n, ok = float64(i), true
 		}
 		if ok && n >= p.Min && n <= p.Max { // NaN is in no range
@@ -133,11 +133,11 @@ func (p Parameter) Convert(v any) (any, error) {
 			return s, nil
 		}
 	}
-	return nil, fmt.Errorf("got %s, want %s: %s", written(v), want, p.Range())
+	return nil, fmt.Errorf("got %s, want %s: %s", literal(v), want, p.Range())
 }
 
-// written formats a value so that its type shows: 4.0 is a float, "4" a string.
-func written(v any) string {
+// literal formats a value as in TOML: 4.0 is a float, "4" a string.
+func literal(v any) string {
 	switch v := v.(type) {
 	case string:
 		return strconv.Quote(v)
@@ -161,8 +161,8 @@ func integer(v any) (int, bool) {
 	return 0, false
 }
 
-// Check verifies that a description is complete and consistent: names are well
-// formed and unique, defaults are within their ranges.
+// Check returns an error unless names are well formed and unique, defaults are within their
+// ranges, and claims are valid.
 func (d Description) Check() error {
 	if !wellFormed(d.Name) {
 		return fmt.Errorf("plugin name %q: %s", d.Name, nameRule)
@@ -173,11 +173,11 @@ func (d Description) Check() error {
 			return fmt.Errorf("plugin %s: parameter name %q: %s", d.Name, p.Name, nameRule)
 		}
 		if seen[p.Name] || slices.Contains(reserved, p.Name) {
-			return fmt.Errorf("plugin %s: parameter %s: the name is taken", d.Name, p.Name)
+			return fmt.Errorf("plugin %s: parameter %s: the name is used twice or reserved", d.Name, p.Name)
 		}
 		seen[p.Name] = true
 		if number := p.Type == TypeInt || p.Type == TypeFloat; number && !(p.Min <= p.Max) {
-			return fmt.Errorf("plugin %s: parameter %s: no number lies between %v and %v",
+			return fmt.Errorf("plugin %s: parameter %s: the range from %v to %v is empty",
 				d.Name, p.Name, p.Min, p.Max)
 		}
 		if _, err := p.Convert(p.Default); err != nil {
@@ -192,8 +192,7 @@ func (d Description) Check() error {
 	return nil
 }
 
-// reserved are the keys of a plugin's TOML table that belong to the host; match and
-// role are keys of overrides.
+// reserved lists the keys of a plugin's TOML table, and of its overrides, that belong to the host.
 var reserved = []string{"plugin", "sha256", "weights", "activations", "gradients", "backward",
 	"requantize", "overrides", "rest", "groups", "refresh_delay", "match", "role"}
 
@@ -208,8 +207,8 @@ func wellFormed(name string) bool {
 	}) < 0
 }
 
-// Resolve checks given settings against the declaration and fills in the
-// defaults. Errors are [*ParameterError], joined when there are several.
+// Resolve checks settings against the declaration and fills in the defaults. Errors are
+// [*ParameterError], joined when there are several.
 func (d Description) Resolve(given map[string]any) (Values, error) {
 	values := make(map[string]any, len(d.Parameters))
 	var errs []error
@@ -240,8 +239,7 @@ func (d Description) Resolve(given map[string]any) (Values, error) {
 	return Values{values}, errors.Join(errs...)
 }
 
-// String writes the description for a person: version, doc, claims, and a table of the
-// parameters.
+// String formats the description: version, doc, claims, and a table of the parameters.
 func (d Description) String() string {
 	var s strings.Builder
 	if d.Version != "" {
@@ -275,15 +273,12 @@ func (d Description) Names() []string {
 	return names
 }
 
-// Values are the settings of a plugin for one site or tensor: one value for each
-// declared parameter. Reading a name that is not declared, or reading it as another type,
-// is a mistake of the plugin's author and panics; the SDK turns the panic into an error
-// that names the parameter.
+// Values holds the settings of a plugin for one site or tensor: an int, float64, bool or string for
+// each declared parameter. Reading an undeclared name, or a value as another type, is a mistake in
+// the plugin and panics; the SDK turns the panic into an error that names the parameter.
 type Values struct{ m map[string]any }
 
-// NewValues makes Values from a map of int, float64, bool and string. It does not check
-// them: it is for tests and for values that come over the wire. Hosts use
-// [Description.Resolve], which checks.
+// NewValues returns values that are not checked, for tests. Hosts use [Description.Resolve].
 func NewValues(m map[string]any) Values { return Values{maps.Clone(m)} }
 
 // Map returns a copy of all values by name.

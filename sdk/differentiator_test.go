@@ -46,7 +46,7 @@ func TestDifferentiator(t *testing.T) {
 	if in, o := inputNames(out.Backward), outputNames(out.Backward); in != "x trained.step d.value noise" || o != "d.x d.trained.step" {
 		t.Errorf("backward takes %s and returns %s", in, o)
 	}
-	if !out.Takes(spec.InputNoise) || out.Takes(spec.InputStep) {
+	if !out.HasInput(spec.InputNoise) || out.HasInput(spec.InputStep) {
 		t.Error("the noise of the backward pass is not seen, or a step that nothing takes is")
 	}
 	if e := out.ForEvaluation(); e.Backward != nil || e.Program != out.Program {
@@ -100,10 +100,10 @@ func TestDifferentiatorMistakes(t *testing.T) {
 		}, "d.x"},
 		"none of the step": {func(_ *program.Builder, _, dy program.Value) sdk.Gradients {
 			return sdk.Gradients{X: dy}
-		}, "Gradients.Trained has no step, which InitTrained returns"},
+		}, "Gradients.Trained lacks step, which InitTrained returns"},
 		"another shape": {func(_ *program.Builder, _, dy program.Value) sdk.Gradients {
 			return sdk.Gradients{X: dy, Trained: sdk.State{"step": dy}}
-		}, "Gradients.Trained has step in the shape [2 8], InitTrained in []"},
+		}, "Gradients.Trained has step with the shape [2 8], but InitTrained returns it with the shape []"},
 		"one too many": {func(_ *program.Builder, _, dy program.Value) sdk.Gradients {
 			return sdk.Gradients{X: dy, Trained: sdk.State{"step": dy.SumAll(), "more": dy}}
 		}, "Gradients.Trained has more, which InitTrained does not return"},

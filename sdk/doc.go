@@ -6,15 +6,15 @@
 //
 //	func main() { sdk.ServeQuantizer(absmax{}) }
 //
-// A plugin never sees a tensor. A host is the program that trains, and a site is a
-// place in the model where a tensor is quantized. The host asks a quantizer once for
-// each site, and an optimizer once for each trained tensor. The plugin answers with a
-// program of tensor operations (package program), which becomes part of the training step.
+// A plugin never sees a tensor. A host is the program that trains, and a site is a tensor of the
+// model that is quantized. The host calls a quantizer once for each site, and an optimizer once for
+// each trained tensor. The plugin returns a program of tensor operations (package program), which
+// becomes part of the training step.
 //
-// Some algorithms need more. For each need there is an optional interface, which an author
-// implements on the same type. For quantizers: trained parameters ([Trainable]), state carried
+// Some algorithms need more. Optional interfaces, which an author implements on the same type, are
+// for quantizers: trained parameters ([Trainable]), state carried
 // from step to step ([Stateful]), a custom backward pass ([Differentiator]), codes for export
-// ([Packer]). For optimizers: some tensors only ([Selective]), factorizations every few updates
+// ([Packer]); for optimizers: some tensors only ([Selective]), factorizations every few updates
 // ([Refresher]), state in fewer bits ([Compact]). Interfaces that few algorithms need are in
 // package ext. The form of a plugin's answers, as hosts read them, is in package spec.
 //

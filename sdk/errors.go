@@ -67,9 +67,8 @@ func (e *ParameterError) Error() string {
 // Unwrap returns the cause.
 func (e *ParameterError) Unwrap() error { return e.Err }
 
-// panicSite returns the file and line of the author's code that panicked, while
-// the panic is being recovered: the innermost frame that is neither the runtime's
-// nor the SDK's.
+// panicSite returns the file and line of the author's code that panicked: the innermost frame
+// outside the runtime and the SDK. It must be called while the panic is being recovered.
 func panicSite() string {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])

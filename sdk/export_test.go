@@ -8,9 +8,7 @@ var (
 	NewLogger = newLogger
 	ByHand    = byHand
 
-	ToQuantizerProgram = toQuantizerProgram
-	ToOptimizerProgram = toOptimizerProgram
-	DescribeResponse   = describeResponse
+	DescribeResponse = describeResponse
 )
 
 // NewQuantizerServer is the service of a quantizer, without a connection.

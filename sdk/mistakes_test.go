@@ -45,7 +45,7 @@ func TestFirstMistake(t *testing.T) {
 			at = here() + 1
 			v := x.Add(b.Zeros(3))
 			return v.Scale(float64(v.Shape()[0]))
-		}), "add: shapes [2 8] and [3] do not go together: ranks must be equal and axes equal or 1 (reshape or broadcast one operand) (mistakes_test.go:%d)"},
+		}), "add: shapes [2 8] and [3] do not match: ranks must be equal and axes equal or 1 (reshape or broadcast one operand) (mistakes_test.go:%d)"},
 		{"a division by a size after a mistake", quantize(func(_ *program.Builder, x program.Value, _ sdk.Site) program.Value {
 			at = here() + 1
 			blocks := x.Reshape(4, 5)
@@ -54,11 +54,11 @@ func TestFirstMistake(t *testing.T) {
 		{"a parameter of another name", quantize(func(b *program.Builder, x program.Value, site sdk.Site) program.Value {
 			at = here() + 1
 			return x.Div(site.Trained["stepp"])
-		}), "div: operand 1 is absent: a zero Value, such as a map gives for a wrong name (mistakes_test.go:%d)"},
+		}), "div: operand 1 is absent: a zero Value, such as that of a wrong map key (mistakes_test.go:%d)"},
 		{"an operation on it", quantize(func(b *program.Builder, x program.Value, site sdk.Site) program.Value {
 			at = here() + 1
 			return x.Div(site.Trained["stepp"].Abs())
-		}), `operation on an absent value: a zero Value, such as a map gives for a wrong name (mistakes_test.go:%d)`},
+		}), `operation on an absent value: a zero Value, such as that of a wrong map key (mistakes_test.go:%d)`},
 		{"its shape", quantize(func(b *program.Builder, x program.Value, site sdk.Site) program.Value {
 			at = here() + 1
 			return b.Zeros(site.Trained["stepp"].Shape()[0])
@@ -78,7 +78,7 @@ func TestFirstMistake(t *testing.T) {
 			return err
 		}, "(mistakes_test.go:%d)"},
 		{"no value", func() error { _, err := sdk.BuildQuantizer(forgetful{}, weight); at = forgetfulQuantize; return err },
-			`output "value": is absent: a zero Value, such as a map gives for a wrong name (returned by Quantize at mistakes_test.go:%d)`},
+			`output "value": is absent: a zero Value, such as that of a wrong map key (returned by Quantize at mistakes_test.go:%d)`},
 		{"a value of another shape", func() error {
 			_, err := sdk.BuildQuantizer(forgetful{wrong: true}, weight)
 			at = forgetfulQuantize
@@ -94,7 +94,7 @@ func TestFirstMistake(t *testing.T) {
 			at = here() + 1
 			m := in.State["mm"].Scale(0.9).Add(in.Gradient)
 			return m, sdk.State{"m": m, "v": in.State["v"]}
-		}), "operation on an absent value: a zero Value, such as a map gives for a wrong name (mistakes_test.go:%d)"},
+		}), "operation on an absent value: a zero Value, such as that of a wrong map key (mistakes_test.go:%d)"},
 		{"a state that is not returned", update(func(in sdk.UpdateInput) (program.Value, sdk.State) {
 			return in.Gradient, sdk.State{"m": in.State["n"], "v": in.State["v"]}
 		}), `update: program "o/update/layers.0.wq": output "state.m": is absent`},

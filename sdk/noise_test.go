@@ -33,7 +33,7 @@ func TestNoise(t *testing.T) {
 		t.Errorf("the program of evaluation takes %s", got)
 	}
 	e := out.ForEvaluation()
-	if e.Program != out.Evaluate || e.Evaluate != nil || e.Check(weight.Shape) != nil || e.Takes(spec.InputNoise) || !out.Takes(spec.InputNoise) {
+	if e.Program != out.Evaluate || e.Evaluate != nil || e.Check(weight.Shape) != nil || e.HasInput(spec.InputNoise) || !out.HasInput(spec.InputNoise) {
 		t.Errorf("for evaluation: %+v", e)
 	}
 	if again := e.ForEvaluation(); again.Program != e.Program {

@@ -12,21 +12,13 @@ import (
 // StateTensor is the name and shape of a state tensor; its other fields are empty.
 type StateTensor = spec.Tensor
 
-// OpaqueStep is one update of one tensor. Tensors are in row-major order. X, Gradient and State are
-// read-only memory: writing to them faults.
+// OpaqueStep is one update of one tensor. Tensors are in row-major order. X, Gradient, Step, Steps,
+// Rate and Loss are as in [UpdateInput]. X, Gradient and State are read-only memory: writing to
+// them faults.
 type OpaqueStep struct {
-	// X is the parameter before the step. Weight decay has already been applied, unless
-	// the run applies it last.
-	X []float32
-	// Gradient has the tensor's shape; it is already clipped.
-	Gradient []float32
-	// Step is the number t of this update, counted from 1; Steps is the total of the run.
+	X, Gradient []float32
 	Step, Steps int
-	// Rate is the learning rate α_t of the schedule times the factor of the tensor's group: the
-	// host multiplies u by it. It may be 0.
-	Rate float64
-	// Loss is the training loss of this step.
-	Loss float64
+	Rate, Loss  float64
 	// State is the Next that the previous update wrote; zeros in the first update.
 	State map[string][]float32
 
@@ -55,15 +47,14 @@ func (opaque) Update(*program.Builder, UpdateInput, Tensor) (program.Value, Stat
 	return program.Value{}, nil, errOpaque
 }
 
-func (o opaque) build(t Tensor) (out spec.Optimizer, err error) {
+func (o opaque) build(t Tensor) (out spec.Optimizer) {
 	if s, ok := o.OpaqueOptimizer.(Selective); ok && !s.Accepts(t) {
-		return out, nil
+		return out
 	}
-	out.Accepts, out.Opaque = true, true
-	if out.State, err = o.State(t); err != nil {
-		return out, err
-	}
-	out.State = slices.Clone(out.State)
+	state, err := o.State(t)
+	must(err)
+	out = spec.Optimizer{Accepts: true, Opaque: true, State: slices.Clone(state)}
 	slices.SortFunc(out.State, func(x, y StateTensor) int { return strings.Compare(x.Name, y.Name) })
-	return out, out.Check(t.Shape)
+	must(out.Check(t.Shape))
+	return out
 }

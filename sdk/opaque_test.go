@@ -143,8 +143,8 @@ func TestOpaqueMistakes(t *testing.T) {
 	for wrong, want := range map[string]string{
 		"error":    "no luck",
 		"panic":    "panic: no luck (opaque_test.go",
-		"state":    "can only be read (opaque_test.go",
-		"gradient": "can only be read (opaque_test.go",
+		"state":    "are read-only (opaque_test.go",
+		"gradient": "are read-only (opaque_test.go",
 	} {
 		t.Run(wrong, func(t *testing.T) {
 			o := opaqueOptimizer(t, heavyBall{wrong})
@@ -190,9 +190,9 @@ func TestOpaqueOrder(t *testing.T) {
 	}
 	l, f := attach(t, o)
 	for want, change := range map[string]func(l *client.Layout){
-		"not within":                func(l *client.Layout) { l.Tensors[0].X = l.Bytes - 4 },
-		"does not have":             func(l *client.Layout) { l.Bytes *= 2 },
-		"1 state tensors are attac": func(l *client.Layout) { l.Tensors[0].States = l.Tensors[0].States[:1] },
+		"not within":               func(l *client.Layout) { l.Tensors[0].X = l.Bytes - 4 },
+		"fewer than":               func(l *client.Layout) { l.Bytes *= 2 },
+		"attached 1 state tensors": func(l *client.Layout) { l.Tensors[0].States = l.Tensors[0].States[:1] },
 	} {
 		changed := client.Layout{Bytes: l.Bytes, Tensors: slices.Clone(l.Tensors)}
 		change(&changed)

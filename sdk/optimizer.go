@@ -1,15 +1,15 @@
 package sdk
 
 import (
+	"math"
+
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Optimizer writes the update direction for a parameter tensor as two pure
-// functions: state in, state out.
-//
-// A method refuses what it does not support with [Refuse]; any other error counts as a
-// mistake in the plugin.
+// Optimizer writes the update direction for a parameter tensor as two pure functions: state in,
+// state out. A method refuses unsupported settings or tensors with [Refuse]; any other error counts
+// as a mistake in the plugin.
 type Optimizer interface {
 	// Describe names the plugin and declares its parameters.
 	Describe() Description
@@ -21,12 +21,10 @@ type Optimizer interface {
 	Update(b *program.Builder, in UpdateInput, t Tensor) (u program.Value, next State, err error)
 }
 
-// Selective is an optimizer that is meant for some tensors only, as Muon is for the
-// matrices of hidden layers. The host gives the remaining tensors to a second optimizer,
-// which the table [optimizer.rest] of the configuration names.
+// Selective is an optimizer for some tensors only, as Muon is for the matrices of hidden layers.
+// The optimizer of the table [optimizer.rest] of the configuration updates the other tensors.
 type Selective interface {
-	// Accepts reports whether the optimizer is meant for tensors like t. It may
-	// depend on role and shape.
+	// Accepts reports whether the optimizer updates t. It may depend on role and shape.
 	Accepts(t Tensor) bool
 }
 
@@ -47,8 +45,8 @@ type Tensor struct {
 	Role  TensorRole
 	Shape []int
 	// Parts lists the matrices that a fused weight stacks along its rows, such as those of
-	// queries, keys and values, in order of their rows. Together they cover all rows. Parts
-	// is empty for a weight that is a single matrix.
+	// queries, keys and values, in order; together they cover all rows. It is empty for a weight
+	// that is a single matrix.
 	Parts []Part
 	// Values holds the declared parameters of the optimizer, checked and complete.
 	Values
@@ -76,8 +74,7 @@ type UpdateInput struct {
 	Step program.Value
 	// State is the state that the previous update, or Init, returned.
 	State State
-	// The inputs below are for the few algorithms that need them. An input that a program does not
-	// use is left out of it.
+	// Few algorithms need the inputs below. A program has only those that it uses.
 
 	// Rate is the learning rate α_t of the schedule times the factor of the tensor's group, a scalar
 	// float: the host multiplies u by it, unless the optimizer is a [Pacer]. It may be 0.
@@ -93,10 +90,10 @@ type UpdateInput struct {
 	Noise program.Value
 	// Global holds the sums of the values that a [Collector] collects, by name; nil in Collect.
 	Global State
-	// Probed and Probing are for the Update of a [Prober] or a [Sampler]. If a probe is due, the
-	// scalar float Probing is 1, and Probed is the second gradient, in the tensor's shape: of a
-	// Prober, the gradient at the offset point, times the clipping factor of Gradient; of a
-	// Sampler, see there. In all other updates Probing is 0, and Probed is Gradient.
+	// Probed and Probing are for the Update of a [Prober] or a [Sampler]. If a probe or sample is
+	// due, the scalar float Probing is 1, and Probed is the second gradient, in the tensor's shape:
+	// for a Prober, the gradient at the offset point, times the clipping factor of Gradient. In all
+	// other updates Probing is 0, and Probed is Gradient.
 	Probed, Probing program.Value
 }
 
@@ -106,6 +103,16 @@ type Compact interface {
 	// Storage returns the storage types of state tensors of t, by name. Tensors that it does not
 	// name are stored as float32. An optimizer with refreshes must store all its state as float32.
 	Storage(t Tensor) map[string]Storage
+}
+
+// BiasCorrection returns 1 − βᵗ for step t: the divisor of a moving average with decay rate β that
+// started at zero. For β = 0, and for β = 1, a sum, it returns 1. It is computed as −expm1(t·log
+// β), because βᵗ in binary32 would lose the digits of 1 − βᵗ for β close to 1 and small t.
+func BiasCorrection(step program.Value, beta float64) program.Value {
+	if beta == 0 || beta == 1 {
+		return step.Builder().Const(1)
+	}
+	return step.Scale(math.Log(beta)).Expm1().Neg()
 }
 
 // Storage is the type in which a state tensor is stored between programs.
@@ -120,21 +127,19 @@ const (
 	StoreBFloat16 = spec.StoreBFloat16
 )
 
-// Refresher is an optimizer with preconditioners: parts of its state that need
-// factorizations, which are too costly for every update. The host runs a refresh program
-// every few updates, and only there are factorizations and sorting possible
-// (program.OpQR, OpEighValues, OpEighVectors, OpSortColumns).
+// Refresher is an optimizer with preconditioners: parts of its state that need factorizations,
+// which are too costly for every update. The host runs a refresh program every few updates; only
+// there are factorizations and sorting possible (program.OpQR, OpEighValues, OpEighVectors,
+// OpSortColumns).
 //
-// Update t of a tensor runs Observe; then Refresh, if one is due at t; then Update. Each
-// reads the state that the preceding one left.
+// Update t of a tensor runs Observe; then Refresh, if one is due at t; then Update. Each reads the
+// state that the preceding one wrote.
 type Refresher interface {
-	// Observe builds the statistics of this update's gradient that a refresh reads. It
-	// returns only the state tensors that it changes, possibly none. It is part of
-	// every update, even if no refresh is ever due.
+	// Observe builds the statistics of this update's gradient that a refresh reads. It returns only
+	// the state tensors that it changes, possibly none, and runs even if no refresh is ever due.
 	Observe(b *program.Builder, in UpdateInput, t Tensor) (State, error)
-	// Refresh builds the renewed state tensors and returns only those, at least one.
-	// The program of the first refresh may differ from that of later ones; first is
-	// true when the first one is requested.
+	// Refresh builds the renewed state tensors and returns only those, at least one. It is called
+	// once for the program of the first refresh (first is true) and once for that of later ones.
 	Refresh(b *program.Builder, in RefreshInput, first bool, t Tensor) (State, error)
 	// RefreshAt returns the updates of the tensor at which a refresh is due.
 	RefreshAt(t Tensor) Due

@@ -14,19 +14,18 @@ import (
 // accept the tensor, there are none, and Accepts is false. Errors and panics of the
 // author's code are returned as errors that name the tensor.
 func BuildOptimizer(o Optimizer, t Tensor) (spec.Optimizer, error) {
-	return build(KindOptimizer, t.Name, o.Describe, func(a *authoring) (spec.Optimizer, error) {
+	return build(KindOptimizer, t.Name, o.Describe, func(a *authoring) spec.Optimizer {
 		if o, ok := o.(opaque); ok {
 			return o.build(t)
 		}
 		if s, ok := o.(Selective); ok && !s.Accepts(t) {
-			return spec.Optimizer{}, nil
+			return spec.Optimizer{}
 		}
 		b := &optimizerBuilder{authoring: a, author: o, tensor: t, optional: spec.UpdateInputs()}
 		b.out.Accepts = true
-		if err := b.build(); err != nil {
-			return b.out, err
-		}
-		return b.out, b.out.Check(t.Shape)
+		b.build()
+		must(b.out.Check(t.Shape))
+		return b.out
 	})
 }
 
@@ -38,98 +37,99 @@ type optimizerBuilder struct {
 	optional []program.Input // inputs that an update program has only if it uses them
 }
 
-func (o *optimizerBuilder) build() (err error) {
+func (o *optimizerBuilder) build() {
 	t, tensor := o.tensor, program.FloatType(o.tensor.Shape...)
-	o.out.Init, err = o.write("init", "Init", func(b *program.Builder) ([]output, error) {
+	o.out.Init = o.write("init", "Init", func(b *program.Builder) ([]output, error) {
 		state, err := o.author.Init(b, b.Input(spec.InputX, tensor), t)
 		o.out.State = tensorsOf(state)
 		return outputsOf(spec.StatePrefix, state), err
 	})
-	if err != nil {
-		return err
-	}
 	if c, ok := o.author.(Compact); ok {
 		for name, storage := range c.Storage(t) {
 			i := slices.IndexFunc(o.out.State, func(s spec.Tensor) bool { return s.Name == name })
 			if i < 0 {
-				return fmt.Errorf("Storage names the state tensor %s, which Init does not return", name)
+				must(fmt.Errorf("Storage names the state tensor %s, which Init does not return", name))
 			}
 			o.out.State[i].Storage = storage
 		}
 	}
 	if c, ok := o.author.(Collector); ok {
-		o.out.Collect, err = o.write("collect", "Collect", func(b *program.Builder) ([]output, error) {
+		o.out.Collect = o.write("collect", "Collect", func(b *program.Builder) ([]output, error) {
 			sums, err := c.Collect(b, o.updateInput(b), t)
 			return outputsOf(spec.GlobalPrefix, sums), err
 		})
-		if err != nil {
-			return err
-		}
 		collected, _ := o.out.Collected() // Check reports the error
 		o.optional = spec.UpdateInputs(collected...)
 	}
 	if p, ok := o.author.(Prober); ok {
 		o.out.ProbeDue = p.ProbeAt(t)
 		if err := o.out.ProbeDue.Check(); err != nil {
-			return fmt.Errorf("probes are due at %w", err)
+			must(fmt.Errorf("ProbeAt: %w", err))
 		}
 		if o.out.ProbeDue.First > 0 {
-			o.out.Probe, err = o.write("probe", "Probe", func(b *program.Builder) ([]output, error) {
+			o.out.Probe = o.write("probe", "Probe", func(b *program.Builder) ([]output, error) {
 				offset, err := p.Probe(b, o.updateInput(b), t)
 				return []output{{spec.OutputOffset, offset}}, err
 			})
-			if err != nil {
-				return err
-			}
 		}
 	}
 	if s, ok := o.author.(Sampler); ok {
 		due := s.SampleAt(t)
 		switch err := due.Check(); {
 		case err != nil:
-			return fmt.Errorf("labels are drawn at %w", err)
+			must(fmt.Errorf("SampleAt: %w", err))
 		case due == Due{}:
 		case o.out.ProbeDue.First > 0:
-			return errors.New("there is one second gradient, but ProbeAt and SampleAt are both ever " +
-				"due: let one of them return Due{}")
+			must(errors.New("probes and samples are both due at some time, but there is only one " +
+				"second gradient: let ProbeAt or SampleAt return Due{}"))
 		default:
 			o.out.ProbeDue, o.out.Sampled = due, true
 		}
 	}
-	if err := o.update(); err != nil {
-		return err
+	var probe []program.Input
+	if o.out.ProbeDue.First > 0 {
+		probe = spec.ProbeInputs(t.Shape)
 	}
+	optional := slices.Concat(o.optional, probe)
+	update := func(b *program.Builder) ([]output, error) {
+		in := o.updateInput(b)
+		if probe != nil {
+			in.Probed = b.Input(probe[0].Name, probe[0].Type)
+			in.Probing = b.Input(probe[1].Name, probe[1].Type)
+		}
+		u, next, err := o.author.Update(b, in, t)
+		return append([]output{{spec.OutputDirection, u}}, outputsOf(spec.StatePrefix, next)...), err
+	}
+	o.out.Update = o.authoring.write("update", t.Name, o.author, "Update", optional, update)
 	if r, ok := o.author.(Refresher); ok {
-		o.out.Observe, err = o.write("observe", "Observe", func(b *program.Builder) ([]output, error) {
+		o.out.Observe = o.write("observe", "Observe", func(b *program.Builder) ([]output, error) {
 			seen, err := r.Observe(b, o.updateInput(b), t)
 			return outputsOf(spec.StatePrefix, seen), err
 		})
-		if err != nil {
-			return err
+		refresh := func(which string, first bool) *program.Program {
+			return o.write(which, "Refresh", func(b *program.Builder) ([]output, error) {
+				in := RefreshInput{Step: b.Input(spec.InputStep, program.FloatType())}
+				in.State = inputState(b, spec.StatePrefix, o.out.State)
+				renewed, err := r.Refresh(b, in, first, t)
+				return outputsOf(spec.StatePrefix, renewed), err
+			})
 		}
 		o.out.Due = r.RefreshAt(t)
 		if o.out.Due.First > 0 {
-			if o.out.FirstRefresh, err = o.refresh(r, "first_refresh", true); err != nil {
-				return err
-			}
+			o.out.FirstRefresh = refresh("first_refresh", true)
 		}
 		if o.out.Due.Every > 0 {
-			if o.out.Refresh, err = o.refresh(r, "refresh", false); err != nil {
-				return err
-			}
+			o.out.Refresh = refresh("refresh", false)
 		}
 	}
 	if p, ok := o.author.(Pacer); ok {
-		o.out.Rate, err = o.write("rate", "Rate", func(b *program.Builder) ([]output, error) {
+		o.out.Rate = o.write("rate", "Rate", func(b *program.Builder) ([]output, error) {
 			rate, err := p.Rate(b, o.updateInput(b), t)
 			return []output{{spec.OutputRate, rate}}, err
 		})
-		if err != nil {
-			return err
-		}
 	}
 	if a, ok := o.author.(Averaged); ok {
-		o.out.Evaluate, err = o.write("evaluate", "Evaluate", func(b *program.Builder) ([]output, error) {
+		o.out.Evaluate = o.write("evaluate", "Evaluate", func(b *program.Builder) ([]output, error) {
 			x := b.Input(spec.InputX, tensor)
 			weights, err := a.Evaluate(b, x, inputState(b, spec.StatePrefix, o.out.State), t)
 			return []output{{spec.OutputWeights, weights}}, err
@@ -138,41 +138,10 @@ func (o *optimizerBuilder) build() (err error) {
 	if r, ok := o.author.(Rounded); ok {
 		o.out.Rounded = r.RoundTo(t)
 	}
-	return err
 }
 
-func (o *optimizerBuilder) write(which, method string, call body) (*program.Program, error) {
+func (o *optimizerBuilder) write(which, method string, call body) *program.Program {
 	return o.authoring.write(which, o.tensor.Name, o.author, method, o.optional, call)
-}
-
-func (o *optimizerBuilder) update() (err error) {
-	probe := []program.Input(nil)
-	if o.out.ProbeDue.First > 0 {
-		probe = spec.ProbeInputs(o.tensor.Shape)
-	}
-	optional := slices.Concat(o.optional, probe)
-	call := func(b *program.Builder) ([]output, error) {
-		in := o.updateInput(b)
-		if probe != nil {
-			in.Probed = b.Input(probe[0].Name, probe[0].Type)
-			in.Probing = b.Input(probe[1].Name, probe[1].Type)
-		}
-		u, next, err := o.author.Update(b, in, o.tensor)
-		return append([]output{{spec.OutputDirection, u}}, outputsOf(spec.StatePrefix, next)...), err
-	}
-	o.out.Update, err = o.authoring.write("update", o.tensor.Name, o.author, "Update", optional, call)
-	return err
-}
-
-func (o *optimizerBuilder) refresh(
-	r Refresher, which string, first bool,
-) (*program.Program, error) {
-	return o.write(which, "Refresh", func(b *program.Builder) ([]output, error) {
-		in := RefreshInput{Step: b.Input(spec.InputStep, program.FloatType())}
-		in.State = inputState(b, spec.StatePrefix, o.out.State)
-		renewed, err := r.Refresh(b, in, first, o.tensor)
-		return outputsOf(spec.StatePrefix, renewed), err
-	})
 }
 
 func (o *optimizerBuilder) updateInput(b *program.Builder) UpdateInput {

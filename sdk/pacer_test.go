@@ -40,8 +40,8 @@ func TestInputsThatAreUsed(t *testing.T) {
 			t.Errorf("inputs %s, want %s", got, want)
 		}
 		for _, name := range []string{spec.InputRate, spec.InputSteps, spec.InputLoss} {
-			if out.Reads(name) != strings.Contains(used, name) {
-				t.Errorf("%q: reads %s: %v", used, name, out.Reads(name))
+			if out.HasInput(name) != strings.Contains(used, name) {
+				t.Errorf("%q: reads %s: %v", used, name, out.HasInput(name))
 			}
 		}
 	}

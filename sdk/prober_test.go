@@ -49,7 +49,7 @@ func TestProber(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.p.Name, got, c.want)
 		}
 	}
-	if out.ProbeDue != (sdk.Due{First: 1, Next: 1, Every: 10}) || !out.Reads(spec.InputNoise) || !out.Reads("global.norm2") {
+	if out.ProbeDue != (sdk.Due{First: 1, Next: 1, Every: 10}) || !out.HasInput(spec.InputNoise) || !out.HasInput("global.norm2") {
 		t.Error("what the programs read, or when they are due, is not reported")
 	}
 	never := probes()
@@ -71,7 +71,7 @@ func TestProberRefuses(t *testing.T) {
 		"a probe of the probed": {func(p *prober) {
 			p.probe = func(_ *program.Builder, in sdk.UpdateInput) program.Value { return in.Probed }
 		}, "absent"},
-		"an impossible schedule": {func(p *prober) { p.due = sdk.Due{Every: 2} }, "probes are due at"},
+		"an impossible schedule": {func(p *prober) { p.due = sdk.Due{Every: 2} }, "ProbeAt: "},
 		"probed without a probe": {func(p *prober) { p.due = sdk.Due{} }, "absent"},
 		"collects what is probed": {func(p *prober) {
 			p.collect = func(in sdk.UpdateInput) sdk.State { return sdk.State{"norm2": in.Probing} }
@@ -92,7 +92,7 @@ func TestProbeAnswers(t *testing.T) {
 		says   string
 	}{
 		"no schedule":         {func(m *pb.OptimizerProgram) { m.ProbeDue = nil }, "the update program must take"},
-		"no program":          {func(m *pb.OptimizerProgram) { m.Probe = nil }, "the probe program must be there exactly when one is due and labels are not drawn"},
+		"no program":          {func(m *pb.OptimizerProgram) { m.Probe = nil }, "the probe program is required exactly when one is due and labels are not drawn"},
 		"a schedule too long": {func(m *pb.OptimizerProgram) { m.ProbeDue.Every = 1 << 31 }, "probe"},
 		"another output":      {func(m *pb.OptimizerProgram) { m.Probe.Outputs[0].Name = "point" }, "the probe program must return offset"},
 	} {
@@ -132,7 +132,7 @@ func TestSampler(t *testing.T) {
 func TestSamplerRefuses(t *testing.T) {
 	both := sampler{prober: probes(), sampled: sdk.Due{First: 1}}
 	bad := sampler{prober: probes(), sampled: sdk.Due{Every: 1}}
-	for says, o := range map[string]sdk.Optimizer{"let one of them return Due{}": both, "labels are drawn at": bad} {
+	for says, o := range map[string]sdk.Optimizer{"let ProbeAt or SampleAt return Due{}": both, "SampleAt: ": bad} {
 		if _, err := sdk.BuildOptimizer(o, matrix); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, want %q", err, says)
 		}
@@ -144,7 +144,7 @@ func TestSamplerRefuses(t *testing.T) {
 	}
 	m = optimizerAnswer(t, build(t, sums))
 	m.GetProgram().Sampled = true
-	if _, err := client.NewOptimizer(encode(t, m)).Program(t.Context(), matrix, program.Limits{}); err == nil || !strings.Contains(err.Error(), "but never") {
+	if _, err := client.NewOptimizer(encode(t, m)).Program(t.Context(), matrix, program.Limits{}); err == nil || !strings.Contains(err.Error(), "no sample is ever due") {
 		t.Errorf("labels that are never drawn: %v", err)
 	}
 }

@@ -9,11 +9,10 @@ import (
 type Quantizer interface {
 	// Describe names the plugin and declares its parameters.
 	Describe() Description
-	// Quantize builds Q(x) for one site of the model. x has the site's shape.
-	// It is called twice for each site, for the training program and for the evaluation
-	// program ([Site.Training]), and must be pure: for equal sites it writes equal
-	// programs. It refuses what it does not support with [Refuse]; any other error counts
-	// as a mistake in the plugin.
+	// Quantize builds Q(x) for one site of the model. x has the site's shape. It is called twice
+	// for each site, for the training program and for the evaluation program ([Site.Training]), and
+	// must be pure: for equal sites it writes equal programs. It refuses unsupported settings or
+	// sites with [Refuse]; any other error counts as a mistake in the plugin.
 	Quantize(b *program.Builder, x program.Value, site Site) (Quantized, error)
 }
 
@@ -120,7 +119,7 @@ const (
 	ProductWeightGradient Product = "weight_gradient"
 )
 
-// Site is a place in the model where a tensor is quantized.
+// Site is a tensor of the model that a quantizer quantizes.
 type Site struct {
 	// Role is weight, activation, gradient, key, value or query.
 	Role Role
@@ -132,8 +131,8 @@ type Site struct {
 	// gradient has the name of the weight of its layer, and the operands of attention are
 	// named after their block, as in layers.0.attn.keys.
 	Name string
-	// Layer is the index of the transformer block that the tensor is in, from 0; -1 if it
-	// is in none. Layers is the number of blocks of the model; 0 if it is not known.
+	// Layer is the index of the tensor's transformer block, from 0, or -1. Layers is the number of
+	// blocks of the model, or 0 if it is unknown.
 	Layer, Layers int
 	// Shape is the shape of the tensor, with at least one axis. The last axis is the one that the
 	// matrix product contracts. In the forward product a row is one output channel of a weight, one
@@ -157,24 +156,22 @@ type Site struct {
 	// State is the state of a [Stateful] quantizer, or of a [Searcher], in Quantize and Backward,
 	// as the last step left it; elsewhere it is empty.
 	State State
-	// Training selects the program that Quantize is to build: true for training, false for
-	// evaluation, export and use of the model. Most quantizers build the same program for
-	// both. It is true in Backward.
+	// Training selects the program that Quantize builds: true for training, false for evaluation,
+	// export and use of the model. For most quantizers both are the same. It is true in Backward.
 	Training bool
 	// Noise, SharedNoise and Step are per-step inputs. They are set when Quantize builds the
-	// training program, and in Backward, and absent elsewhere. An input that a program does
-	// not use is left out of it, and costs nothing.
+	// training program, and in Backward, and absent elsewhere. A program has only those that it
+	// uses; the others cost nothing.
 	//
 	// Noise is a key for [program.Builder.RandomBits], uint[2], of this site alone: a new
 	// one in each step, and for an activation in each micro-batch. SharedNoise is a key,
 	// new in each step, that both operands of a product share, for example for a random
 	// rotation of both. Step is the number of the training step, a scalar float, from 1.
 	Noise, SharedNoise, Step program.Value
-	// Activations and Weights are statistics of both operands of the product in InitTrained
-	// and InitState, and absent elsewhere. Both sites of a product get the same ones. An
-	// input that a program does not use is left out of it, and costs nothing. Operands of
-	// attention are not multiplied by a weight: for a key, a value or a query the host
-	// refuses a program that uses these statistics.
+	// Activations and Weights are statistics of both operands of the product in InitTrained and
+	// InitState, and absent elsewhere. Both sites of a product get the same ones. Unused inputs are
+	// left out, as above. Operands of attention are not multiplied by a weight: for a key, a value
+	// or a query the host refuses a program that uses these statistics.
 	Activations, Weights Columns
 	// Values holds the declared parameters, checked and complete.
 	Values
@@ -199,7 +196,7 @@ func (s Site) RowLen() int {
 	return s.Shape[len(s.Shape)-1]
 }
 
-// Grid defines the numbers that codes stand for and the groups that share a scale; see [Integers],
+// Grid defines the numbers that codes represent and the groups that share a scale; see [Integers],
 // [OddIntegers] and [E2M1].
 type Grid = spec.Grid
 
@@ -217,7 +214,7 @@ func OddIntegers(max, group int) Grid {
 // E2M1 returns the grid of the four-bit floats E2M1.
 func E2M1(group int) Grid { return Grid{Format: spec.FormatE2M1, Group: group} }
 
-// Quantized is a quantizer's answer.
+// Quantized is the result of Quantize.
 type Quantized struct {
 	// Value is Q(x): on the grid, in the shape of x, and in the original domain, which means that a
 	// rotation has been undone. Required.
@@ -226,10 +223,10 @@ type Quantized struct {
 	// forward value stays Value bit for bit. If it is absent, x is used: the plain
 	// straight-through estimator. A [Differentiator] leaves it absent.
 	Surrogate program.Value
-	// Codes, Scale and Mask describe the quantization for export and diagnostics. Each
-	// may be absent. Codes are integers, as int or float, in the shape of x; for a
-	// quantizer that rotates, they are those of the rotated tensor. Scale has the scale
-	// of each group. Mask is a bool in the shape of x, true where the gradient passes.
+	// Codes, Scale and Mask describe the quantization for export and diagnostics. Each may be
+	// absent. Codes are integers, as int or float, in the shape of x, of the rotated tensor if the
+	// quantizer rotates. Scale has the scale of each group. Mask is a bool in the shape of x, true
+	// where the gradient passes.
 	Codes, Scale, Mask program.Value
 	// Grid defines the numbers that Codes and Scale encode, so that exports know how to store a
 	// weight. It depends on the settings, never on the tensor. An export checks that the values are

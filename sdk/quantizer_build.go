@@ -16,19 +16,17 @@ import (
 // of the author's code are returned as errors that name the site.
 func BuildQuantizer(q Quantizer, site Site) (spec.Quantizer, error) {
 	site.Product = cmp.Or(site.Product, ProductForward)
-	return build(KindQuantizer, site.Name, q.Describe, func(a *authoring) (spec.Quantizer, error) {
-		if len(site.Shape) == 0 { // so that authors can count on rows
-			return spec.Quantizer{}, Refuse("a single number without axes has no rows: " +
-				"give the tensor at least one axis")
+	return build(KindQuantizer, site.Name, q.Describe, func(a *authoring) spec.Quantizer {
+		if len(site.Shape) == 0 {
+			must(Refuse("a scalar cannot be quantized: give the tensor at least one axis"))
 		}
 		site.Trained, site.State, site.Training = nil, nil, false
 		site.Noise, site.SharedNoise, site.Step = program.Value{}, program.Value{}, program.Value{}
 		site.Activations, site.Weights = Columns{}, Columns{}
 		b := &quantizerBuilder{authoring: a, author: q, site: site}
-		if err := b.build(); err != nil {
-			return b.out, err
-		}
-		return b.out, b.out.Check(site.Shape)
+		b.build()
+		must(b.out.Check(site.Shape))
+		return b.out
 	})
 }
 
@@ -39,25 +37,17 @@ type quantizerBuilder struct {
 	out    spec.Quantizer
 }
 
-func (q *quantizerBuilder) build() (err error) {
+func (q *quantizerBuilder) build() {
 	if t, ok := q.author.(Trainable); ok {
-		q.out.Trained, q.out.Init, err =
+		q.out.Trained, q.out.Init =
 			q.initial("init", "InitTrained", spec.TrainedPrefix, t.InitTrained)
-		if err != nil {
-			return err
-		}
 		for i := range q.out.Trained {
-			if err := q.capabilities(&q.out.Trained[i]); err != nil {
-				return err
-			}
+			q.capabilities(&q.out.Trained[i])
 		}
 	}
 	if s, ok := q.author.(Stateful); ok {
-		q.out.State, q.out.InitState, err =
+		q.out.State, q.out.InitState =
 			q.initial("init_state", "InitState", spec.KeptPrefix, s.InitState)
-		if err != nil {
-			return err
-		}
 		if m, ok := q.author.(Maximal); ok {
 			for i := range q.out.State {
 				q.out.State[i].Maximum = m.Maximum(q.out.State[i].Name, q.site)
@@ -66,52 +56,43 @@ func (q *quantizerBuilder) build() (err error) {
 	}
 	weight := q.site.Role == RoleWeight && q.site.Product == ProductForward
 	if s, ok := q.author.(Searcher); ok && weight {
-		if err := q.searches(s); err != nil {
-			return err
-		}
+		q.searches(s)
 	}
 	var trained, evaluated Quantized
-	if q.out.Program, trained, err = q.program(true); err != nil {
-		return err
-	}
+	var err error
+	q.out.Program, trained, err = q.program(true)
+	must(err)
 	q.out.Evaluate, evaluated, err = q.program(false)
 	if err != nil {
-		return fmt.Errorf("for evaluation, without Noise, SharedNoise and Step: %w", err)
+		must(fmt.Errorf("for evaluation, without Noise, SharedNoise and Step: %w", err))
 	}
 	if q.out.Evaluate.Hash() == q.out.Program.Hash() {
 		q.out.Evaluate = nil
 	}
 	q.out.Homogeneous, q.out.Grid = trained.Homogeneous && evaluated.Homogeneous, evaluated.Grid
 	if d, ok := q.author.(Differentiator); ok {
-		if q.out.Backward, err = q.backward(d); err != nil {
-			return err
+		q.out.Backward = q.backward(d)
+	}
+	if p, ok := q.author.(Packer); ok {
+		packed, err := spec.PackedPorts(q.out.Program)
+		must(err)
+		unpack := func(b *program.Builder) ([]output, error) {
+			codes := b.Input(packed[0].Name, packed[0].Type)
+			scale := b.Input(packed[1].Name, packed[1].Type)
+			value, err := p.Unpack(b, codes, scale, q.site)
+			return []output{{spec.OutputValue, value}}, err
 		}
+		q.out.Unpack = q.write("unpack", q.site.Name, q.author, "Unpack", nil, unpack)
 	}
-	p, ok := q.author.(Packer)
-	if !ok {
-		return nil
-	}
-	packed, err := spec.PackedPorts(q.out.Program)
-	if err != nil {
-		return err
-	}
-	unpack := func(b *program.Builder) ([]output, error) {
-		codes := b.Input(packed[0].Name, packed[0].Type)
-		scale := b.Input(packed[1].Name, packed[1].Type)
-		value, err := p.Unpack(b, codes, scale, q.site)
-		return []output{{spec.OutputValue, value}}, err
-	}
-	q.out.Unpack, err = q.write("unpack", q.site.Name, q.author, "Unpack", nil, unpack)
-	return err
 }
 
 // initial builds the program that computes the initial trained parameters or the initial state,
 // and lists the tensors that it computes.
 func (q *quantizerBuilder) initial(
 	which, method, prefix string, init func(*program.Builder, program.Value, Site) (State, error),
-) (list []spec.Tensor, p *program.Program, err error) {
+) (list []spec.Tensor, p *program.Program) {
 	site, statistics := q.site, spec.ColumnInputs(q.site.Shape)
-	p, err = q.write(which, site.Name, q.author, method, statistics,
+	p = q.write(which, site.Name, q.author, method, statistics,
 		func(b *program.Builder) ([]output, error) {
 			x := b.Input(spec.InputX, program.FloatType(site.Shape...))
 			for k, v := range []*program.Value{&site.Activations.Max, &site.Activations.Mean,
@@ -122,17 +103,16 @@ func (q *quantizerBuilder) initial(
 			list = tensorsOf(state)
 			return outputsOf(prefix, state), err
 		})
-	return list, p, err
+	return list, p
 }
 
-// capabilities sets the name under which a trained parameter is shared, and its constraint.
-func (q *quantizerBuilder) capabilities(t *spec.Tensor) (err error) {
+func (q *quantizerBuilder) capabilities(t *spec.Tensor) {
 	if s, ok := q.author.(Sharer); ok {
 		t.Shared = s.Shared(t.Name, q.site)
 	}
 	c, ok := q.author.(Constrained)
 	if !ok {
-		return nil
+		return
 	}
 	at, name := cmp.Or(t.Shared, q.site.Name)+"/"+t.Name, spec.TrainedPrefix+t.Name
 	constrain := func(b *program.Builder) ([]output, error) {
@@ -143,32 +123,30 @@ func (q *quantizerBuilder) capabilities(t *spec.Tensor) (err error) {
 		}
 		return []output{{name, out}}, err
 	}
-	t.Constrain, err = q.write("constrain", at, q.author, "Constrain", nil, constrain)
-	return err
+	t.Constrain = q.write("constrain", at, q.author, "Constrain", nil, constrain)
 }
 
 // searches sets the state tensors that searches compute, and the interval of the searches.
-func (q *quantizerBuilder) searches(s Searcher) error {
+func (q *quantizerBuilder) searches(s Searcher) {
 	list, every, err := s.SearchState(q.site)
-	if err != nil || len(list) == 0 {
-		return err
-	}
-	if len(q.out.State) > 0 {
-		return fmt.Errorf("InitState gives the state %s, and SearchState %s: "+
-			"if a quantizer searches, SearchState must declare all of its state",
-			q.out.State[0].Name, list[0].Name)
-	}
-	if every < 1 {
-		return fmt.Errorf("SearchState says that a search follows after %d steps: want at least 1", every)
+	must(err)
+	switch {
+	case len(list) == 0:
+		return
+	case len(q.out.State) > 0:
+		must(fmt.Errorf("InitState returns the state %s, and SearchState the state %s: "+
+			"a quantizer that searches must return all of its state from SearchState",
+			q.out.State[0].Name, list[0].Name))
+	case every < 1:
+		must(fmt.Errorf("SearchState returns an interval of %d steps: want at least 1", every))
 	}
 	q.out.SearchEvery, q.out.State = every, slices.Clone(list)
 	slices.SortFunc(q.out.State, func(x, y StateTensor) int { return strings.Compare(x.Name, y.Name) })
 	for i, s := range q.out.State {
 		if i > 0 && s.Name == q.out.State[i-1].Name {
-			return fmt.Errorf("SearchState gives %q twice", s.Name)
+			must(fmt.Errorf("SearchState returns %q twice", s.Name))
 		}
 	}
-	return nil
 }
 
 func (q *quantizerBuilder) inputs(b *program.Builder, site *Site) {
@@ -208,10 +186,10 @@ func (q *quantizerBuilder) program(training bool) (p *program.Program, res Quant
 			b.Output(o.name, o.value)
 		}
 	}
-	next := 0 // number of outputs that are the next state
+	next := 0 // number of outputs of the next state
 	switch {
 	case training && q.out.SearchEvery > 0 && len(res.Next) > 0:
-		err = errors.New("there is a Next, but searches find the state")
+		err = errors.New("there is a Next, but searches compute the state: leave it empty")
 	case training && q.out.SearchEvery == 0:
 		next = len(q.out.State)
 		if err = sameState("the state Next", res.Next, "InitState", q.out.State); err == nil {
@@ -228,21 +206,19 @@ func (q *quantizerBuilder) program(training bool) (p *program.Program, res Quant
 		return nil, res, returnedBy(q.author, "Quantize", err)
 	}
 	at := len(whole.Outputs) - next
-	if p, err = onlyOutputs(whole, whole.Name, whole.Outputs[:at], spec.StepInputs); err != nil {
-		return nil, res, err
-	}
+	p = onlyOutputs(whole, whole.Name, whole.Outputs[:at], spec.StepInputs)
 	if err := spec.CheckOutputs(p, site.Shape); err != nil {
 		return nil, res, returnedBy(q.author, "Quantize", err)
 	}
 	if next > 0 {
 		name := q.plugin + "/next/" + site.Name
-		q.out.Next, err = onlyOutputs(whole, name, whole.Outputs[at:], spec.StepInputs)
+		q.out.Next = onlyOutputs(whole, name, whole.Outputs[at:], spec.StepInputs)
 	}
-	return p, res, err
+	return p, res, nil
 }
 
-// backward builds the custom backward pass; nil if the site has a surrogate instead.
-func (q *quantizerBuilder) backward(author Differentiator) (*program.Program, error) {
+// backward builds the custom backward pass. It returns nil if the site has a surrogate instead.
+func (q *quantizerBuilder) backward(author Differentiator) *program.Program {
 	return q.write("backward", q.site.Name, author, "Backward", spec.StepInputs, func(
 		b *program.Builder,
 	) ([]output, error) {
@@ -263,15 +239,15 @@ func (q *quantizerBuilder) backward(author Differentiator) (*program.Program, er
 	})
 }
 
-// sameState fails unless got has the names and shapes of the list, which a method returned.
+// sameState returns an error unless got has the names and shapes of list, which method returned.
 func sameState(what string, got State, method string, list []spec.Tensor) error {
 	for _, s := range list {
 		v, ok := got[s.Name]
 		if !ok {
-			return fmt.Errorf("%s has no %s, which %s returns", what, s.Name, method)
+			return fmt.Errorf("%s lacks %s, which %s returns", what, s.Name, method)
 		}
 		if v.Valid() && !slices.Equal(v.Shape(), s.Shape) {
-			return fmt.Errorf("%s has %s in the shape %v, %s in %v",
+			return fmt.Errorf("%s has %s with the shape %v, but %s returns it with the shape %v",
 				what, s.Name, v.Shape(), method, s.Shape)
 		}
 	}

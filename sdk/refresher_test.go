@@ -221,13 +221,13 @@ func TestBuildRefresherRefuses(t *testing.T) {
 				return nil, nil
 			}
 			return rotated.refresh(b, in, first)
-		}), "the first refresh program must be there exactly when one is due"},
+		}), "the first refresh program is required exactly when one is due"},
 		{"a later refresh of nothing", refreshing(func(b *program.Builder, in sdk.RefreshInput, first bool) (sdk.State, error) {
 			if first {
 				return rotated.refresh(b, in, first)
 			}
 			return sdk.State{}, nil
-		}), "the refresh program must be there exactly when more than one is due"},
+		}), "the refresh program is required exactly when more than one is due"},
 		{"a negative schedule", due(1, -1, 10), "refreshes are due at {First:1 Next:-1 Every:10}: each must be 0 to 2147483647"},
 		{"an endless schedule", due(1, 0, math.MaxInt), "each must be 0 to 2147483647"},
 		{"a schedule without a first", due(0, 10, 10), "First = 0 means never"},
@@ -266,10 +266,10 @@ func TestRefresherCheck(t *testing.T) {
 		says   string
 	}{
 		{"declined with programs", func(o *spec.Optimizer) { o.Accepts = false }, "the tensor is not accepted, but there is a program init for it"},
-		{"never due", func(o *spec.Optimizer) { o.Due = sdk.Due{} }, "the first refresh program must be there exactly when one is due"},
-		{"due once", func(o *spec.Optimizer) { o.Due = sdk.Due{First: 1} }, "the refresh program must be there exactly when more than one is due"},
-		{"no first refresh", func(o *spec.Optimizer) { o.FirstRefresh = nil }, "the first refresh program must be there"},
-		{"no refresh", func(o *spec.Optimizer) { o.Refresh = nil }, "the refresh program must be there"},
+		{"never due", func(o *spec.Optimizer) { o.Due = sdk.Due{} }, "the first refresh program is required exactly when one is due"},
+		{"due once", func(o *spec.Optimizer) { o.Due = sdk.Due{First: 1} }, "the refresh program is required exactly when more than one is due"},
+		{"no first refresh", func(o *spec.Optimizer) { o.FirstRefresh = nil }, "the first refresh program is required"},
+		{"no refresh", func(o *spec.Optimizer) { o.Refresh = nil }, "the refresh program is required"},
 		{"update for observe", func(o *spec.Optimizer) { o.Observe = o.Update }, "the observe program must return one or more of state.basis, state.left"},
 		{"observe for refresh", func(o *spec.Optimizer) { o.Refresh = o.Observe }, "the refresh program must take step: float, state.basis: float[2,2], state.left: float[2,2]"},
 		{"observe without state", func(o *spec.Optimizer) { *o, o.Observe = plain, plain.Update }, "there is a program observe, but no state that it could return"},

@@ -19,14 +19,12 @@ import (
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 )
 
-// ServeQuantizer is the main function of a quantizer plugin. It returns when the host is
-// done with the plugin. If the host has died, it exits the process.
+// ServeQuantizer is the main function of a quantizer plugin. It returns when the host closes the
+// plugin. If the host has died, it exits the process.
 //
-// Print nothing to standard output before the call: the host reads the first line there
-// as the handshake. Afterwards, whatever the plugin prints, on either stream, goes to the
-// host's log. So does what it logs with log/slog, with level and attributes.
-//
-// When a person starts the plugin, it prints a hint and exits.
+// Print nothing to standard output before the call: the host reads the first line there as the
+// handshake. Later output on either stream goes to the host's log, as do records of log/slog with
+// level and attributes. Started by a user instead of a host, the plugin prints a hint and exits.
 func ServeQuantizer(q Quantizer) { serve(q, nil) }
 
 // ServeOptimizer is the main function of an optimizer plugin; see [ServeQuantizer].
@@ -44,8 +42,8 @@ func serve(q Quantizer, o Optimizer) {
 	}
 	output := os.Stderr // go-plugin replaces the variable
 	logger := newLogger(output)
-	if err != nil { // the host reports it properly when it requests the description
-		logger.Warn("the description is not valid", "error", err)
+	if err != nil { // the host also reports it when it requests the description
+		logger.Warn("the description is invalid", "error", err)
 	}
 	watchHost()
 	goplugin.Serve(&goplugin.ServeConfig{
@@ -87,51 +85,31 @@ func describe(q Quantizer, o Optimizer) (out map[Kind]Description, err error) {
 func servers(q Quantizer, o Optimizer) goplugin.PluginSet {
 	set := goplugin.PluginSet{}
 	if q != nil {
-		var server pb.QuantizerServer = &quantizerServer{q: q}
-		if s, ok := q.(Searcher); ok {
-			server = &searchServer{quantizerServer: quantizerServer{q: q}, author: s}
-		}
-		register := func(s *grpc.Server) { pb.RegisterQuantizerServer(s, server) }
-		set[string(KindQuantizer)] = &registration{register: register}
+		register := func(s *grpc.Server) { pb.RegisterQuantizerServer(s, &quantizerServer{q: q}) }
+		set[string(KindQuantizer)] = wire.Plugin{Register: register}
 	}
 	if o != nil {
-		var server pb.OptimizerServer = &optimizerServer{o: o}
-		if o, ok := o.(opaque); ok {
-			server = &opaqueServer{optimizerServer: optimizerServer{o: o}, author: o.OpaqueOptimizer}
-		}
-		register := func(s *grpc.Server) { pb.RegisterOptimizerServer(s, server) }
-		set[string(KindOptimizer)] = &registration{register: register}
+		register := func(s *grpc.Server) { pb.RegisterOptimizerServer(s, &optimizerServer{o: o}) }
+		set[string(KindOptimizer)] = wire.Plugin{Register: register}
 	}
 	return set
 }
 
-// registration is the server side of a go-plugin plugin; the client side is in
-// package client.
-type registration struct {
-	goplugin.NetRPCUnsupportedPlugin
-	register func(*grpc.Server)
-}
-
-func (r *registration) GRPCServer(_ *goplugin.GRPCBroker, s *grpc.Server) error {
-	r.register(s)
-	return nil
-}
-
-func (r *registration) GRPCClient(
-	context.Context, *goplugin.GRPCBroker, *grpc.ClientConn,
-) (any, error) {
-	return nil, errors.New("a plugin is no client: GRPCClient is for the host")
-}
-
+// quantizerServer serves a quantizer. Only a host that searches calls AttachSites and Search.
 type quantizerServer struct {
 	pb.UnimplementedQuantizerServer
-	q Quantizer
+	q                          Quantizer
+	attachments[*attachedSite] // in the order of the host's indices
 }
 
 func (s *quantizerServer) Describe(
 	context.Context, *pb.DescribeRequest,
 ) (*pb.DescribeResponse, error) {
-	return describeResponse(s.q.Describe())
+	var capabilities []string
+	if _, ok := s.q.(Searcher); ok {
+		capabilities = []string{wire.SearchCapability}
+	}
+	return describeResponse(s.q.Describe(), capabilities...)
 }
 
 func (s *quantizerServer) Quantize(
@@ -145,22 +123,28 @@ func (s *quantizerServer) Quantize(
 	if err != nil {
 		return nil, failure(err)
 	}
-	answer, err := toQuantizerProgram(built)
+	answer, err := wire.ToQuantizer(built)
 	if err != nil {
 		return nil, failure(err)
 	}
 	return &pb.QuantizeResponse{Answer: &pb.QuantizeResponse_Program{Program: answer}}, nil
 }
 
+// optimizerServer serves an optimizer. Attach and Step are called for opaque ones only.
 type optimizerServer struct {
 	pb.UnimplementedOptimizerServer
 	o Optimizer
+	attachments[*attachedTensor]
 }
 
 func (s *optimizerServer) Describe(
 	context.Context, *pb.DescribeRequest,
 ) (*pb.DescribeResponse, error) {
-	return describeResponse(s.o.Describe())
+	var capabilities []string
+	if _, ok := s.o.(opaque); ok {
+		capabilities = []string{wire.OpaqueCapability}
+	}
+	return describeResponse(s.o.Describe(), capabilities...)
 }
 
 func (s *optimizerServer) Program(
@@ -178,14 +162,14 @@ func (s *optimizerServer) Program(
 		return &pb.ProgramResponse{Answer: &pb.ProgramResponse_Declined{Declined: &pb.Declined{}}}, nil
 	}
 	if built.Opaque {
-		state, err := toStateTensors(built.State)
+		state, err := wire.ToTensors(built.State)
 		if err != nil {
 			return nil, failure(fmt.Errorf("state %w", err))
 		}
 		answer := &pb.OpaqueOptimizer{State: state}
 		return &pb.ProgramResponse{Answer: &pb.ProgramResponse_Opaque{Opaque: answer}}, nil
 	}
-	answer, err := toOptimizerProgram(built)
+	answer, err := wire.ToOptimizer(built)
 	if err != nil {
 		return nil, failure(err)
 	}
@@ -226,27 +210,23 @@ func guard(output *os.File, logger hclog.Logger) grpc.UnaryServerInterceptor {
 	}
 }
 
-// byHand answers a person who started the plugin. err is the error of describe.
 func byHand(out io.Writer, program string, descriptions map[Kind]Description, err error) {
 	if err != nil {
-		fmt.Fprintf(out, "this plugin cannot work: %v\n", err)
+		fmt.Fprintf(out, "the plugin is invalid: %v\n", err)
 		return
 	}
 	for _, kind := range []Kind{KindQuantizer, KindOptimizer} {
 		if d, ok := descriptions[kind]; ok {
-			fmt.Fprintf(out, "%s is a plugin of cage: the %s %s. The host starts it by itself; "+
-				"name it in a run's TOML file.\n", filepath.Base(program), kind, d.Name)
+			fmt.Fprintf(out, "%s is a plugin of cage: the %s %s. Name it in a run's TOML file, and cage "+
+				"starts it.\n", filepath.Base(program), kind, d.Name)
 		}
 	}
 	fmt.Fprintf(out, "To see its parameters: cage plugins show %s\n", program)
 }
 
-// parentPoll is the interval at which a plugin checks that its parent process is still the same.
-const parentPoll = 500 * time.Millisecond
-
-// watchHost exits the process when the host has ended, in whatever way. It detects this by the
-// pipe on standard input, which closes; if another process still holds the pipe open, by the
-// change of the plugin's parent process.
+// watchHost exits the process when the host has ended. It detects this by the pipe on standard
+// input, which closes, or, if another process still holds the pipe open, by a change of the parent
+// process.
 func watchHost() {
 	if os.Getenv(wire.ParentPipeKey) == wire.ParentPipeStdin {
 		go func() {
@@ -255,7 +235,7 @@ func watchHost() {
 		}()
 	}
 	go func() {
-		for parent := os.Getppid(); ; time.Sleep(parentPoll) {
+		for parent := os.Getppid(); ; time.Sleep(500 * time.Millisecond) {
 			if os.Getppid() != parent {
 				os.Exit(0)
 			}

@@ -17,7 +17,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// attachments holds the tensors or sites in the memory that a host shares.
+// attachments holds the tensors or sites in the host's shared memory.
 type attachments[T any] struct {
 	mu     sync.Mutex // held during a call: calls are serialized
 	memory *sharedMemory
@@ -33,7 +33,7 @@ func attach[M, T any](
 	defer a.mu.Unlock()
 	memory, err := openShared(path, bytes)
 	if err != nil {
-		return nil, failure(fmt.Errorf("the memory that the host shares: %w", err))
+		return nil, failure(fmt.Errorf("shared memory: %w", err))
 	}
 	list := make([]T, len(messages))
 	for i, m := range messages {
@@ -75,8 +75,8 @@ func (f *finder) find(memory []byte, at uint64, shape []int) []float32 {
 	return list
 }
 
-// inParallel calls f for all elements of a list concurrently, started in order, at most GOMAXPROCS
-// at a time. After an error it starts no further calls.
+// inParallel calls f for the elements of a list, in order, at most GOMAXPROCS at a time. After an
+// error it starts no further calls.
 func inParallel[T any](list []T, f func(T) error) error {
 	errs := make([]error, len(list))
 	var failed atomic.Bool
@@ -99,8 +99,7 @@ func inParallel[T any](list []T, f func(T) error) error {
 }
 
 // guarded calls the author's code f for one tensor and names the tensor in its errors. A panic
-// becomes an error; so does a write to read-only memory, whose error names the read-only fields,
-// given in readOnly.
+// becomes an error, and so does a write to read-only memory, that is, to the fields in readOnly.
 func guarded(tensor string, memory *sharedMemory, readOnly string, f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -109,7 +108,7 @@ func guarded(tensor string, memory *sharedMemory, readOnly string, f func() erro
 			return
 		}
 		if fault, ok := p.(interface{ Addr() uintptr }); ok && memory.protects(fault.Addr()) {
-			p = "it writes to " + readOnly + ", which can only be read"
+			p = "it writes to " + readOnly + ", which are read-only"
 		}
 		err = fmt.Errorf("%s: panic: %v%s", tensor, p, panicSite())
 	}()
@@ -117,12 +116,6 @@ func guarded(tensor string, memory *sharedMemory, readOnly string, f func() erro
 		return fmt.Errorf("%s: %w", tensor, err)
 	}
 	return nil
-}
-
-type opaqueServer struct {
-	optimizerServer
-	author OpaqueOptimizer
-	attachments[*attachedTensor]
 }
 
 // attachedTensor is a tensor in shared memory. Each state tensor has two buffers: even, then odd.
@@ -133,18 +126,10 @@ type attachedTensor struct {
 	read, write            map[string][2][]float32
 }
 
-func (s *opaqueServer) Describe(
-	context.Context, *pb.DescribeRequest,
-) (*pb.DescribeResponse, error) {
-	r, err := describeResponse(s.author.Describe())
-	if err == nil {
-		r.Description.Capabilities = []string{wire.OpaqueCapability}
-	}
-	return r, err
-}
-
 // Attach maps the memory.
-func (s *opaqueServer) Attach(_ context.Context, r *pb.AttachRequest) (*pb.AttachResponse, error) {
+func (s *optimizerServer) Attach(
+	_ context.Context, r *pb.AttachRequest,
+) (*pb.AttachResponse, error) {
 	name := func(m *pb.AttachedTensor) string { return m.GetTensor().GetName() }
 	out, err := attach(&s.attachments, r.GetPath(), r.GetBytes(), r.GetTensors(), name, s.find)
 	s.mu.Lock()
@@ -154,17 +139,17 @@ func (s *opaqueServer) Attach(_ context.Context, r *pb.AttachRequest) (*pb.Attac
 	return out, err
 }
 
-func (s *opaqueServer) find(f *finder, m *pb.AttachedTensor) (*attachedTensor, error) {
+func (s *optimizerServer) find(f *finder, m *pb.AttachedTensor) (*attachedTensor, error) {
 	t, err := fromTensor(m.GetTensor())
 	if err != nil {
 		return nil, err
 	}
-	built, err := BuildOptimizer(opaque{s.author}, t)
+	built, err := BuildOptimizer(s.o, t)
 	if err != nil {
 		return nil, err
 	}
 	if len(built.State) != len(m.GetState()) {
-		return nil, fmt.Errorf("%d state tensors are attached, and the plugin has %d",
+		return nil, fmt.Errorf("the host attached %d state tensors, but the plugin has %d",
 			len(m.GetState()), len(built.State))
 	}
 	a := &attachedTensor{tensor: t, rateFactor: m.GetRateFactor(),
@@ -180,11 +165,11 @@ func (s *opaqueServer) find(f *finder, m *pb.AttachedTensor) (*attachedTensor, e
 }
 
 // Step computes an update of all tensors, concurrently.
-func (s *opaqueServer) Step(_ context.Context, r *pb.StepRequest) (*pb.StepResponse, error) {
+func (s *optimizerServer) Step(_ context.Context, r *pb.StepRequest) (*pb.StepResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.memory == nil {
-		return nil, wire.ToStatus(wire.Unreadable, "a step before Attach")
+		return nil, wire.ToStatus(wire.Unreadable, "Step was called before Attach")
 	}
 	from, to := 0, 1
 	if r.GetOdd() {
@@ -200,19 +185,13 @@ func (s *opaqueServer) Step(_ context.Context, r *pb.StepRequest) (*pb.StepRespo
 		for name := range a.read {
 			in.State[name], in.Next[name] = a.read[name][from], a.write[name][to]
 		}
-		step := func() error { return s.author.Step(in, a.tensor) }
+		step := func() error { return s.o.(OpaqueOptimizer).Step(in, a.tensor) }
 		return guarded(a.tensor.Name, s.memory, "X, Gradient or State", step)
 	})
 	if err != nil {
 		return nil, failure(err)
 	}
 	return &pb.StepResponse{}, nil
-}
-
-type searchServer struct {
-	quantizerServer
-	author                     Searcher
-	attachments[*attachedSite] // in the order of the host's indices
 }
 
 // attachedSite is a weight in shared memory.
@@ -222,25 +201,15 @@ type attachedSite struct {
 	trained, state, next map[string][]float32
 }
 
-func (s *searchServer) Describe(
-	context.Context, *pb.DescribeRequest,
-) (*pb.DescribeResponse, error) {
-	r, err := describeResponse(s.q.Describe())
-	if err == nil {
-		r.Description.Capabilities = []string{wire.SearchCapability}
-	}
-	return r, err
-}
-
 // AttachSites maps the memory.
-func (s *searchServer) AttachSites(
+func (s *quantizerServer) AttachSites(
 	_ context.Context, r *pb.AttachSitesRequest,
 ) (*pb.AttachResponse, error) {
 	name := func(m *pb.AttachedSite) string { return m.GetSite().GetName() }
 	return attach(&s.attachments, r.GetPath(), r.GetBytes(), r.GetSites(), name, s.find)
 }
 
-func (s *searchServer) find(f *finder, m *pb.AttachedSite) (*attachedSite, error) {
+func (s *quantizerServer) find(f *finder, m *pb.AttachedSite) (*attachedSite, error) {
 	site, err := fromSite(m.GetSite())
 	if err != nil {
 		return nil, err
@@ -252,8 +221,8 @@ func (s *searchServer) find(f *finder, m *pb.AttachedSite) (*attachedSite, error
 	attached := []int{len(m.GetTrained()), len(m.GetState()), len(m.GetNext())}
 	states := len(built.State)
 	if want := []int{len(built.Trained), states, states}; !slices.Equal(attached, want) {
-		return nil, fmt.Errorf("%d trained parameters, state tensors and next ones are attached, "+
-			"and the plugin has %d", attached, want)
+		return nil, fmt.Errorf("the host attached %d trained parameters, state tensors and next state "+
+			"tensors, but the plugin has %d", attached, want)
 	}
 	a := &attachedSite{site: site, x: f.input(m.GetX(), site.Shape), trained: map[string][]float32{},
 		state: map[string][]float32{}, next: map[string][]float32{}}
@@ -268,14 +237,16 @@ func (s *searchServer) find(f *finder, m *pb.AttachedSite) (*attachedSite, error
 }
 
 // Search computes the state of the requested sites, concurrently.
-func (s *searchServer) Search(_ context.Context, r *pb.SearchRequest) (*pb.SearchResponse, error) {
+func (s *quantizerServer) Search(
+	_ context.Context, r *pb.SearchRequest,
+) (*pb.SearchResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []*attachedSite
 	for _, i := range r.GetSites() {
 		if int64(i) >= int64(len(s.list)) {
 			return nil, wire.ToStatus(wire.Unreadable,
-				fmt.Sprintf("a search of site %d, where %d are attached", i, len(s.list)))
+				fmt.Sprintf("Search names site %d, but %d are attached", i, len(s.list)))
 		}
 		list = append(list, s.list[i])
 	}
@@ -285,7 +256,7 @@ func (s *searchServer) Search(_ context.Context, r *pb.SearchRequest) (*pb.Searc
 		// Cloned, because the author may change the maps.
 		in := SearchInput{X: a.x, Trained: maps.Clone(a.trained), State: maps.Clone(a.state),
 			Next: maps.Clone(a.next), Step: int(r.GetStep()), Steps: int(r.GetSteps())}
-		search := func() error { return s.author.Search(in, a.site) }
+		search := func() error { return s.q.(Searcher).Search(in, a.site) }
 		return guarded(a.site.Name, s.memory, "X, Trained or State", search)
 	})
 	if err != nil {

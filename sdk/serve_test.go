@@ -197,7 +197,7 @@ func TestStartedByHand(t *testing.T) {
 		{nil, "quest is a plugin of cage: the quantizer quest-2."},
 		{nil, "the optimizer sgd."},
 		{nil, "cage plugins show /p/quest\n"},
-		{errors.New("no name"), "this plugin cannot work: no name"},
+		{errors.New("no name"), "the plugin is invalid: no name"},
 	} {
 		var out strings.Builder
 		if sdk.ByHand(&out, "/p/quest", both, c.err); !strings.Contains(out.String(), c.say) {
@@ -237,7 +237,7 @@ func TestUnknownRequests(t *testing.T) {
 	conn := dial(t, quantizer(nil), momentum)
 	q, o := pb.NewQuantizerClient(conn), pb.NewOptimizerClient(conn)
 	for says, site := range map[string]*pb.Site{
-		"no site":                     nil,
+		"site : role 0":               nil,
 		"site s: role 9 is unknown":   {Name: "s", Role: 9},
 		"site s: product 9 is unkno":  {Name: "s", Role: 1, Product: 9},
 		"an axis that is 4294967295":  {Role: pb.SiteRole_SITE_ROLE_WEIGHT, Shape: []uint32{1<<32 - 1}},
@@ -248,7 +248,7 @@ func TestUnknownRequests(t *testing.T) {
 		}
 	}
 	for says, tensor := range map[string]*pb.Tensor{
-		"no tensor":                   nil,
+		"tensor : role 0":             nil,
 		"tensor t: role 9 is unknown": {Name: "t", Role: 9},
 		"no elements on axis 1":       {Role: pb.TensorRole_TENSOR_ROLE_HEAD, Shape: []uint32{1, 0}},
 		"the parts have 3 rows":       {Role: 1, Shape: []uint32{4, 2}, Parts: []*pb.Part{{Name: "q", Rows: 1}, {Name: "k", Rows: 2}}},

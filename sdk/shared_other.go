@@ -4,7 +4,6 @@ package sdk
 
 import "errors"
 
-// openShared fails: shared memory is not implemented for this system.
 func openShared(string, uint64) (*sharedMemory, error) {
 	return nil, errors.New("memory cannot be shared on this system")
 }

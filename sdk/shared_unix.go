@@ -19,7 +19,7 @@ func openShared(path string, size uint64) (*sharedMemory, error) {
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil || size == 0 || size > math.MaxInt || uint64(info.Size()) < size {
-		return nil, errors.Join(err, fmt.Errorf("%s does not have %d bytes", path, size))
+		return nil, errors.Join(err, fmt.Errorf("%s has fewer than %d bytes", path, size))
 	}
 	m := &sharedMemory{}
 	mapped := func(protection int) ([]byte, error) {

@@ -63,7 +63,7 @@ func TestStateful(t *testing.T) {
 			t.Errorf("%s takes %s and returns %s, want %s and %s", c.p.Name, in, o, c.takes, c.returns)
 		}
 	}
-	if !out.Takes(spec.InputNoise) || out.Takes(spec.InputStep) {
+	if !out.HasInput(spec.InputNoise) || out.HasInput(spec.InputStep) {
 		t.Error("the noise of the next state is not seen, or a step that nothing takes is")
 	}
 	if out.Evaluate != nil {
@@ -89,9 +89,9 @@ func TestStatefulMistakes(t *testing.T) {
 		next func(b *program.Builder, x program.Value) sdk.State
 		says string
 	}{
-		"no next state":   {func(*program.Builder, program.Value) sdk.State { return nil }, "Next has no scale, which InitState returns"},
+		"no next state":   {func(*program.Builder, program.Value) sdk.State { return nil }, "Next lacks scale, which InitState returns"},
 		"an absent value": {func(*program.Builder, program.Value) sdk.State { return sdk.State{"scale": {}} }, "scale"},
-		"another shape":   {func(b *program.Builder, _ program.Value) sdk.State { return sdk.State{"scale": b.Zeros(3)} }, "Next has scale in the shape [3], InitState in []"},
+		"another shape":   {func(b *program.Builder, _ program.Value) sdk.State { return sdk.State{"scale": b.Zeros(3)} }, "Next has scale with the shape [3], but InitState returns it with the shape []"},
 		"another type":    {func(b *program.Builder, _ program.Value) sdk.State { return sdk.State{"scale": b.ConstInt(3)} }, "next: output kept.scale is int, must be float"},
 		"one too many": {func(b *program.Builder, _ program.Value) sdk.State {
 			return sdk.State{"scale": b.Const(1), "more": b.Const(2)}
@@ -139,8 +139,8 @@ func TestStatefulAnswersRefused(t *testing.T) {
 		change func(*pb.QuantizerProgram)
 		says   string
 	}{
-		"no init_state": {func(m *pb.QuantizerProgram) { m.InitState = nil }, "the init_state program must be there exactly when there is state"},
-		"no next":       {func(m *pb.QuantizerProgram) { m.Next = nil }, "the next program must be there exactly when there is state"},
+		"no init_state": {func(m *pb.QuantizerProgram) { m.InitState = nil }, "the init_state program is required exactly when there is state"},
+		"no next":       {func(m *pb.QuantizerProgram) { m.Next = nil }, "the next program is required exactly when there is state"},
 		"no list":       {func(m *pb.QuantizerProgram) { m.State = nil }, "the quantizer's program must take x: float[2,8]"},
 		"another order": {func(m *pb.QuantizerProgram) { m.State[0], m.State[1] = m.State[1], m.State[0] }, "state tensors are not sorted by name"},
 		"init for next": {func(m *pb.QuantizerProgram) { m.Next = m.InitState }, "the next program must take x: float[2,8], kept.mean: float, kept.scale: float"},

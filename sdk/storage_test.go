@@ -73,7 +73,7 @@ func TestKept(t *testing.T) {
 		{sdk.StoreBFloat16, 1e39, inf}, {sdk.StoreBFloat16, inf, inf}, {sdk.StoreBFloat16, nan, nan}, {sdk.StoreBFloat16, 0x1p-133, 0x1p-133},
 		{sdk.StoreBFloat16, 0x1.fffffep127, inf},
 	} {
-		if got := c.s.Kept(c.v); got != c.wanted && !(math.IsNaN(got) && math.IsNaN(c.wanted)) {
+		if got := c.s.Round(c.v); got != c.wanted && !(math.IsNaN(got) && math.IsNaN(c.wanted)) {
 			t.Errorf("%s keeps %v as %v, want %v", c.s, c.v, got, c.wanted)
 		}
 	}

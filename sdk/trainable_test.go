@@ -249,7 +249,7 @@ func TestTrainableCheck(t *testing.T) {
 		change func(*spec.Quantizer)
 		says   string
 	}{
-		{"no init", func(q *spec.Quantizer) { q.Init = nil }, "the init program must be there exactly when there are trained parameters"},
+		{"no init", func(q *spec.Quantizer) { q.Init = nil }, "the init program is required exactly when there are trained parameters"},
 		{"no list", func(q *spec.Quantizer) { q.Trained = nil }, "the quantizer's program must take x: float[2,8]"},
 		{"out of order", func(q *spec.Quantizer) { q.Trained = []spec.Tensor{q.Trained[1], q.Trained[0]} }, "trained parameters are not sorted by name"},
 		{"another shape", func(q *spec.Quantizer) {

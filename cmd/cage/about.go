@@ -19,7 +19,7 @@ import (
 func newConfig() *cobra.Command {
 	return &cobra.Command{
 		Use:   "config",
-		Short: "Document every key of a run's TOML file",
+		Short: "Document all keys of a run's TOML file",
 		Args:  exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprint(cmd.OutOrStdout(), config.Reference())
@@ -28,14 +28,14 @@ func newConfig() *cobra.Command {
 	}
 }
 
-// version is set by the linker for releases.
+// version is the version of a release, set by the linker.
 var version = ""
 
 func newVersion() *cobra.Command {
 	cmd := &cobra.Command{Use: "version", Short: "Print the version and how it was built",
 		Args: exactly(0, "no arguments")}
 	kind := cmd.Flags().String("device", device.CPU, "device to open and describe: cpu or cuda")
-	return withAnswer(cmd, func(*cobra.Command, []string) (*answer, error) {
+	return withOutput(cmd, func(*cobra.Command, []string) (*output, error) {
 		var warnings []string
 		dev, err := engine.Open(*kind, engine.Options{Warn: func(message string, details ...any) {
 			for i := 1; i < len(details); i += 2 { // details are keys and values
@@ -52,19 +52,19 @@ func newVersion() *cobra.Command {
 			Build   engine.BuildInfo `json:"build"`
 			Devices []string         `json:"devices"`
 			Device  string           `json:"device"`
-			Lacks   []string         `json:"lacks,omitempty"`
+			Missing []string         `json:"lacks,omitempty"`
 		}{buildVersion(), dev.BuildInfo(), engine.Built(), dev.Description(),
 			append(missingParts(), warnings...)}
-		lacks := ""
-		for _, what := range v.Lacks {
-			lacks += "lacks: " + what + "\n"
+		missing := ""
+		for _, what := range v.Missing {
+			missing += "missing: " + what + "\n"
 		}
-		return textAnswer(v, "cage %s\n%s\ndevices: %v\ndevice: %s\n%s",
-			v.Version, v.Build, v.Devices, v.Device, lacks), nil
+		return textOutput(v, "cage %s\n%s\ndevices: %v\ndevice: %s\n%s",
+			v.Version, v.Build, v.Devices, v.Device, missing), nil
 	})
 }
 
-// buildVersion returns the release, or the revision of the source.
+// buildVersion returns the version of the release, or the revision of the source.
 func buildVersion() string {
 	if version != "" {
 		return version
@@ -94,27 +94,29 @@ const releases = "https://" + scaffold.Module + "/releases"
 // has no plugins, and no vector instructions unless GOEXPERIMENT=simd was set.
 func missingParts() (list []string) {
 	if engine.LacksSIMD() {
-		list = append(list, "this cage was built without vector instructions (SIMD): on the CPU it "+
-			"computes several times slower. Build it with 'make build', or with GOEXPERIMENT=simd set "+
-			"for go install, or take an archive from "+releases)
+		list = append(list, "this cage was built without vector instructions (SIMD) and is several "+
+			"times slower on the CPU. Build it with 'make build', or with GOEXPERIMENT=simd set "+
+			"for go install, or download a release from "+releases)
 	}
 	if finder, err := plugin.NewFinder(); err == nil && !finder.Any() {
-		list = append(list, "there are no plugins beside this cage or in "+plugin.PathVariable+": "+
-			"build them with 'make build' in cage's source, or take an archive from "+releases)
+		list = append(list, "there are no plugins beside this executable or in "+
+			plugin.PathVariable+": build them with 'make build' in cage's source, or download a "+
+			"release from "+releases)
 	}
 	return list
 }
 
+// warnedCommands are the commands that need plugins, or are slow without vector instructions.
 var warnedCommands = []string{
 	"train", "study run", "eval", "generate", "chat", "bench", "plugins list",
 }
 
-// prepare checks the flags that all commands share. It warns of missing parts before commands that
-// compute or need plugins.
+// prepare runs before every command: it checks the flags that all commands share, and warns about
+// missing parts before warnedCommands.
 func prepare(cmd *cobra.Command, _ []string) error {
 	level, _ := cmd.Flags().GetString("log-level")
 	if hclog.LevelFromString(level) == hclog.NoLevel {
-		return usagef("--log-level %q: use trace, debug, info, warn, error or off", level)
+		return usagef("--log-level %q: want trace, debug, info, warn, error or off", level)
 	}
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
 	warned := func(c string) bool { return path == c || strings.HasPrefix(path, c+" ") }

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/cage-qat/cage/host/study/bench"
 	"github.com/cage-qat/cage/host/train/build"
@@ -22,37 +21,20 @@ func newBench() *cobra.Command {
 		surviveSIGPIPE(newBenchStep()), surviveSIGPIPE(newBenchPeak()))
 }
 
-type benchModel struct {
-	layers, width, heads, context, batch, vocab, bits int
-	quantizer, optimizer, device, precision           string
-	preset                                            string // "": the flags give the sizes
-	given                                             func(flag string) bool
-}
+// benchSizes are the sizes of the measured model, unless --set gives a preset.
+const benchSizes = "model = {layers = 4, width = 256, heads = 4, context = 256, vocab = 256}\n"
 
-// runFlags adds the size flags to a command that also accepts a run's TOML file. It returns the
-// overrides of that file's keys.
-func (m *benchModel) runFlags(flags *pflag.FlagSet) (sets *[]string) {
-	flags.IntVar(&m.layers, "layers", 4, "transformer blocks")
-	flags.IntVar(&m.width, "width", 256, "width of the residual stream")
-	flags.IntVar(&m.heads, "heads", 4, "attention heads")
-	flags.IntVar(&m.context, "context", 256, "tokens per sequence")
-	flags.IntVar(&m.batch, "batch", 8, "sequences per step")
-	flags.IntVar(&m.vocab, "vocab", 256, "size of the vocabulary")
-	flags.StringVar(&m.quantizer, "quantizer", "quest",
-		"quantizer plugin of weights and activations, or none")
-	flags.IntVar(&m.bits, "bits", 0, "bits of the quantizer; 0: its own default")
-	flags.StringVar(&m.optimizer, "optimizer", "adamw", "optimizer plugin")
-	flags.StringVar(&m.device, "device", "cpu", "device: cpu or cuda")
-	flags.StringVar(&m.precision, "precision", "float32",
-		"type of the model's matrix products: float32 or bfloat16")
-	flags.StringVar(&m.preset, "preset", "", "a named size, such as 30M: its layers, width, heads, "+
-		"context and vocabulary in place of those of the flags not given")
-	m.given = flags.Changed
-	return flags.StringArray("set", nil, "override a key of the TOML: KEY=VALUE (repeatable)")
-}
+// benchRun holds the other settings of the measured step.
+const benchRun = `data = {train = "random", validation = "random"}
+train = {steps = 1000, batch = 8, accumulate = 1}
+schedule = {rate = 1e-3}
+device = {kind = "cpu", precision = "float32"}
+optimizer = {plugin = "adamw"}
+quantizer = {plugin = "quest"}
+`
 
 func newBenchStep() *cobra.Command {
-	m, o, profile := benchModel{}, bench.Options{}, ""
+	o, profile := bench.Options{}, ""
 	cmd := &cobra.Command{
 		Use:   "step [RUN.toml]",
 		Short: "Time a training step: with and without CAGE",
@@ -60,26 +42,29 @@ func newBenchStep() *cobra.Command {
 correction in turn. Ratios are taken round by round, so that other load on the machine
 affects both alike.
 
-The sizes come from the flags, or from a run's TOML file, as do device and precision.
+The settings are those of a run's TOML file or, without one, a small Llama with AdamW and
+QuEST. --set changes them:
 
-"of peak" compares the step with one large product of matrices on the same device. In
-a profile (--cpuprofile) the label "executable" names the part of the step:
+  cage bench step --set model.layers=6 --set model.width=512 --set train.batch=4
+  cage bench step --set 'model.preset="30M"' --set 'device.precision="bfloat16"'
+
+In a profile (--cpuprofile) the label "executable" names the part of the step:
 go tool pprof -tagfocus executable=gradient cage FILE`,
 		Args: arguments(0, 1, "at most one TOML file"),
 	}
 	flags := cmd.Flags()
-	sets := m.runFlags(flags)
+	sets := flags.StringArray("set", nil, "override a key of the TOML: `KEY=VALUE` (repeatable)")
 	flags.IntVar(&o.Rounds, "steps", 12, "rounds to count, after a warm-up of a quarter as many")
 	flags.StringVar(&profile, "cpuprofile", "", "write a CPU profile to `FILE`, for go tool pprof")
-	flags.BoolVar(&o.Alone, "alone", false,
+	flags.BoolVar(&o.ConfiguredOnly, "alone", false,
 		"measure the configured step only, and print one line of JSON")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (a *answer, err error) {
-		cfg, err := m.config(args, *sets)
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (a *output, err error) {
+		cfg, err := benchConfig(args, *sets)
 		if err != nil {
 			return nil, err
 		}
 		if o.Rounds < 1 {
-			return nil, usagef("--steps %d: at least 1", o.Rounds)
+			return nil, usagef("--steps %d: want 1 or more", o.Rounds)
 		}
 		if o.Finder, o.Plugins, err = newFinder(cmd); err != nil {
 			return nil, err
@@ -99,65 +84,46 @@ go tool pprof -tagfocus executable=gradient cage FILE`,
 		if err != nil {
 			return nil, err
 		}
-		if o.Alone {
-			value := map[string]any{
-				"seconds": report.Seconds, "first_step_seconds": report.Steps[0].Compile, "batch": cfg.Train.Batch,
-				"gflops": report.FLOPs / report.Seconds / 1e9, "flops": report.FLOPs,
-				"peak_memory_bytes": report.PeakMemory,
-			}
+		if o.ConfiguredOnly {
+			value := map[string]any{"seconds": report.Seconds, "batch": cfg.Train.Batch,
+				"first_step_seconds": report.Steps[0].Compile,
+				"gflops":             report.FLOPs / report.Seconds / 1e9, "flops": report.FLOPs,
+				"peak_memory_bytes": report.PeakMemory}
 			line, err := json.Marshal(value)
-			return textAnswer(value, "%s\n", line), err
+			return textOutput(value, "%s\n", line), err
 		}
-		return &answer{report, func(w io.Writer) { printBench(w, report) }}, nil
+		return &output{report, func(w io.Writer) { printBench(w, report) }}, nil
 	})
 }
 
-// config reads the TOML file, or builds a configuration from the flags.
-func (m benchModel) config(args, sets []string) (*config.Config, error) {
-	if len(args) == 1 {
-		cfg, err := config.Load(args[0], sets)
-		if err == nil && cfg.Model.Language() && cfg.Model.Vocab == 0 && !cfg.Data.Separate() {
-			return build.PinnedToData(cfg) // the data determine the vocabulary
+// benchConfig returns the configuration of a TOML file, or else the default one.
+func benchConfig(args, sets []string) (*config.Config, error) {
+	if len(args) == 0 {
+		text := benchSizes + benchRun
+		for _, set := range sets {
+			if strings.HasPrefix(set, "model.preset") {
+				text = benchRun
+			}
 		}
-		return cfg, err
+		return config.Parse("cage bench step", []byte(text), sets)
 	}
-	var text strings.Builder
-	text.WriteString("[model]\n")
-	if m.preset != "" {
-		fmt.Fprintf(&text, "preset = %q\n", m.preset)
+	cfg, err := config.Load(args[0], sets)
+	if err == nil && cfg.Model.Language() && cfg.Model.Vocab == 0 && !cfg.Data.Separate() {
+		return build.PinnedToData(cfg) // the data determine the vocabulary
 	}
-	for _, size := range []struct {
-		flag  string
-		value int
-	}{{"layers", m.layers}, {"width", m.width}, {"heads", m.heads}, {"context", m.context},
-		{"vocab", m.vocab}} {
-		if m.preset == "" || m.given(size.flag) {
-			fmt.Fprintf(&text, "%s = %d\n", size.flag, size.value)
-		}
-	}
-	fmt.Fprintf(&text, "[data]\ntrain = \"random\"\nvalidation = \"random\"\n")
-	fmt.Fprintf(&text, "[train]\nsteps = 1000\nbatch = %d\naccumulate = 1\n", m.batch)
-	fmt.Fprintf(&text, "[schedule]\nrate = 1e-3\n")
-	fmt.Fprintf(&text, "[device]\nkind = %q\nprecision = %q\n", m.device, m.precision)
-	fmt.Fprintf(&text, "[optimizer]\nplugin = %q\n", m.optimizer)
-	fmt.Fprintf(&text, "[quantizer]\nplugin = %q\n", m.quantizer)
-	if m.quantizer != "none" && m.bits > 0 {
-		fmt.Fprintf(&text, "bits = %d\n", m.bits)
-	}
-	return config.Parse("flags", []byte(text.String()), sets)
+	return cfg, err
 }
 
 func printBench(w io.Writer, r *bench.Report) {
-	fmt.Fprintf(w, "%s\n%d parameters, %d tokens and %.1f GFLOP per step, peak memory %.0f MiB\n",
+	fmt.Fprintf(w, "%s\n%d parameters, %d tokens and %.1f GFLOP per step, peak memory %.0f MiB\n\n",
 		r.Build, r.Parameters, r.Tokens, r.FLOPs/1e9, float64(r.PeakMemory)/(1<<20))
-	fmt.Fprintf(w, "a large matrix product runs at %.0f GFLOP/s\n\n", r.PeakFLOPS/1e9)
-	rows := [][]string{{"step", "ms", "tokens/s", "GFLOP/s", "of peak", "ratio", "quartiles",
+	rows := [][]string{{"step", "ms", "tokens/s", "GFLOP/s", "ratio", "quartiles",
 		"cpu ratio", "first step ms"}}
 	for _, t := range r.Steps {
 		flops := r.FLOPs / t.Seconds
 		rows = append(rows, []string{t.Name, fmt.Sprintf("%.1f", 1e3*t.Seconds),
 			fmt.Sprintf("%.0f", float64(r.Tokens)/t.Seconds), fmt.Sprintf("%.1f", flops/1e9),
-			fmt.Sprintf("%.0f %%", 100*flops/r.PeakFLOPS), fmt.Sprintf("%.3f", t.Ratio),
+			fmt.Sprintf("%.3f", t.Ratio),
 			fmt.Sprintf("%.3f–%.3f", t.Low, t.High), fmt.Sprintf("%.3f", t.CPURatio),
 			fmt.Sprintf("%.0f", 1e3*t.Compile)})
 	}

@@ -15,41 +15,36 @@ func newBenchPeak() *cobra.Command {
 	o := bench.PeakOptions{}
 	cmd := &cobra.Command{
 		Use:   "peak",
-		Short: "Measure peaks of this processor, and what products reach of them",
-		Long: `Measure the peak of each instruction with which products of matrices are computed on
-this processor, and what part of the peaks the products reach: on one thread, and on as
-many as Go uses (GOMAXPROCS).
+		Short: "Measure the peak speed of this processor and of matrix products",
+		Long: `Measure the peak speed of each instruction that matrix products use on this processor,
+and the fraction of it that the products reach, on one thread and on GOMAXPROCS threads.
 
-Everything is timed in turn, --runs times for --time each after a run that warms up,
-and the fastest run counts: other load on the machine only makes runs slower. --json
-has the medians, too. On a machine that is busy with something else, or changes its
-clock, a share may still be wrong, and even exceed 100 %.
+After a warm-up, each measurement is run --runs times for at least --time. The fastest
+run counts, because other load only makes runs slower; --json also has the medians. If
+the machine is busy or changes its clock, a fraction can be wrong, and even exceed 100 %.
 
-instruction  groups of independent instructions that read no memory: GOP/s are
-             billions of multiplications and additions per second (GFLOP/s, where
-             the numbers are floats). Where a product needs two instructions, both
-             are executed, and the multiplications and additions of the product count.
-product      square matrices, and the products of models' layers: x·Wᵀ of a
+instruction  independent instructions that read no memory, in billions of additions and
+             multiplications per second (GOP/s). If a product needs two instructions,
+             both are executed, and the operations of the product count.
+product      square matrices, and the products of a model's layers: x·Wᵀ of a
              feed-forward layer, the gradients of its input (dy·W) and of its weight
-             (dyᵀ·x), and scores (q·kᵀ) and values (p·v) of attention, for sequences
-             of 256 and heads of 64.
-size         M×N×K of matrices M×K and K×N, and how many of them in a batch.
-numbers      float32, bfloat16 and integers of 8 bits, from float32 and int8 in memory,
-             with rounding and packing; 4-bit and 8-bit are such integers up to 7 and
-             127
-GOP/s        2·M·N·K for each product of the batch, in a second
-of peak      that, as a part of the peak of the instruction that multiplies, on as
-             many threads`,
+             (dyᵀ·x), and q·kᵀ and p·v of attention, for sequences of 256 tokens and
+             heads of 64.
+size         M×N×K for an M×K matrix times a K×N matrix, and the size of the batch
+numbers      float32, bfloat16 or 8-bit integers, computed from float32 or int8 in
+             memory, including rounding and packing; 4-bit means 8-bit integers up to 7
+GOP/s        2·M·N·K operations for each product of the batch, per second
+of peak      GOP/s relative to the peak of the instruction on as many threads`,
 		Args: exactly(0, "no arguments"),
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&o.Runs, "runs", 20, "runs of each measurement that count")
-	flags.DurationVar(&o.Time, "time", 5*time.Millisecond, "least duration of a run")
+	flags.IntVar(&o.Runs, "runs", 20, "runs of each measurement after the warm-up")
+	flags.DurationVar(&o.Time, "time", 5*time.Millisecond, "minimum duration of a run")
 	flags.IntSliceVar(&o.Squares, "squares", []int{128, 256, 512, 1024, 2048},
 		"sizes of square matrices")
-	flags.IntSliceVar(&o.Widths, "widths", []int{128, 256, 512}, "widths of models")
-	flags.IntVar(&o.Tokens, "tokens", 2048, "tokens in a step of the models")
-	return withAnswer(cmd, func(cmd *cobra.Command, _ []string) (*answer, error) {
+	flags.IntSliceVar(&o.Widths, "widths", []int{128, 256, 512}, "widths of the models")
+	flags.IntVar(&o.Tokens, "tokens", 2048, "tokens per step of the models")
+	return withOutput(cmd, func(cmd *cobra.Command, _ []string) (*output, error) {
 		if err := o.Check(); err != nil {
 			return nil, usageError{err}
 		}
@@ -57,13 +52,13 @@ of peak      that, as a part of the peak of the instruction that multiplies, on 
 		if err != nil {
 			return nil, err
 		}
-		return &answer{report, func(w io.Writer) { printPeak(w, report, o) }}, nil
+		return &output{report, func(w io.Writer) { printPeak(w, report, o) }}, nil
 	})
 }
 
 func printPeak(w io.Writer, r *bench.PeakReport, o bench.PeakOptions) {
 	fmt.Fprintf(w, "%s kernels=%s\nfastest of %d runs of %v\n\n", r.Build, r.Kernels, o.Runs, o.Time)
-	named := func(title, unit string, list []bench.Named) {
+	named := func(title, unit string, list []bench.InstructionRates) {
 		rows := [][]string{{title}}
 		for _, n := range r.Threads {
 			rows[0] = append(rows[0], onThreads(unit, n))

@@ -23,23 +23,23 @@ func newChat() *cobra.Command {
 	opts := generate.Options{}
 	cmd := &cobra.Command{
 		Use:   "chat RUN|CHECKPOINT",
-		Short: "Talk with a model that was trained on conversations",
-		Long: `Talk with a model that was trained on conversations, in its own chat template:
-each line of the standard input is a message, whose answer appears as it grows. The end of
-the input ends the conversation. With --message there is one message and one answer,
-which --json prints as JSON. The directory of a Hugging Face checkpoint is used as it is.`,
+		Short: "Chat with a model that was trained on conversations",
+		Long: `Chat with a model that was trained on conversations, in its own chat template. Each line
+of standard input is a message; the answer is printed token by token. The end of the
+input ends the conversation. With --message there is one message and one answer, which
+--json prints as JSON. The model can also be the directory of a Hugging Face checkpoint.`,
 	}
 	modelFlags(cmd, &step, &context, samplingFlags...)
 	flags := cmd.Flags()
 	flags.StringVar(&system, "system", "", "`TEXT` of a system message before the conversation")
 	flags.StringVar(&message, "message", "", "`TEXT` of the only message")
 	flags.StringVar(&template, "template", "", "chat template: "+
-		strings.Join(chat.BuiltIn(), ", ")+" or a `FILE`; the model's own if not given")
+		strings.Join(chat.BuiltIn(), ", ")+" or a `FILE`; default: the model's own")
 	addSamplingFlags(flags, &opts)
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		single := cmd.Flags().Changed("message")
 		if wantsJSON(cmd) && !single {
-			return nil, usagef("--json prints one answer: want --message TEXT with it")
+			return nil, usagef("--json prints a single answer: want --message TEXT with it")
 		}
 		o := trained.Options{Step: step, Generate: 1, NoData: true, Context: context}
 		model, err := openRun(cmd, args[0], o)
@@ -60,7 +60,7 @@ which --json prints as JSON. The directory of a Hugging Face checkpoint is used 
 		}
 		result := map[string]any{
 			"run": args[0], "step": model.Step(), "message": message, "answer": text}
-		return textAnswer(result, "\n"), nil
+		return textOutput(result, "\n"), nil
 	})
 }
 
@@ -96,7 +96,7 @@ func converse(cmd *cobra.Command, d *trained.Dialogue) error {
 	}
 }
 
-// maxMessage is the maximal length of an input line, in bytes.
+// maxMessage is the maximum length of an input line, in bytes.
 const maxMessage = 1 << 20
 
 type inputLine struct {
@@ -116,8 +116,8 @@ func linesOf(ctx context.Context, in io.Reader) <-chan inputLine {
 			if from.Scan() {
 				next.text = from.Text()
 			} else if next.err = cmp.Or(from.Err(), io.EOF); errors.Is(next.err, bufio.ErrTooLong) {
-				next.err = fmt.Errorf("a line of the standard input is longer than %d bytes: "+
-					"write the message in several lines", maxMessage)
+				next.err = fmt.Errorf("a line of standard input is longer than %d bytes: "+
+					"want a shorter message", maxMessage)
 			}
 			select {
 			case lines <- next:

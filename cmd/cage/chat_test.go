@@ -50,7 +50,7 @@ func TestInputOfAChat(t *testing.T) {
 		t.Error(err)
 	}
 	err := <-startConversation(t.Context(), strings.NewReader("\n"+strings.Repeat("x", 1<<20)+"\n"))
-	if err == nil || !strings.Contains(err.Error(), "longer than 1048576 bytes: write the message in several lines") {
+	if err == nil || !strings.Contains(err.Error(), "longer than 1048576 bytes: want a shorter message") {
 		t.Errorf("a long line: %v", err)
 	}
 	broken := errors.New("broken")

@@ -60,7 +60,7 @@ func TestCheckpointInParts(t *testing.T) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	if err == nil || err.Error() != "1 of 1 checkpoints could not be read, and may be intact" {
+	if err == nil || err.Error() != "1 of 1 checkpoints could not be read and may be intact" {
 		t.Errorf("a checkpoint that cannot be read: %v", err)
 	}
 	if err := dir.Join(names[1]).Remove(); err != nil {

@@ -24,20 +24,20 @@ func newDataTokenizer() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "tokenizer FILE",
-		Short: "Learn a tokenizer from a token file of bytes",
-		Long: `Learn a tokenizer from the documents of a token file of bytes: byte-level BPE with the
-words and the special tokens of Llama 3. Its directory is what --tokenizer wants.
+		Short: "Train a tokenizer on a token file of bytes",
+		Long: `Train a tokenizer on the documents of a token file of bytes: byte-level BPE with the
+pre-tokenizer and the special tokens of Llama 3. --tokenizer takes its directory.
 
   cage data prepare texts --out data/bytes
   cage data tokenizer data/bytes/train.tokens --tokens 4096 --out data/tokenizer
   cage data prepare texts --tokenizer data/tokenizer --out data/texts`,
 		Args: notNegative(exactly(1, "one token file"), "tokens"),
 	}
-	cmd.Flags().IntVar(&tokens, "tokens", 4096, "tokens of the tokenizer")
-	cmd.Flags().StringVar(&out, "out", "", "directory `DIR` of the tokenizer (required)")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	cmd.Flags().IntVar(&tokens, "tokens", 4096, "size of the vocabulary")
+	cmd.Flags().StringVar(&out, "out", "", "`DIR` to write the tokenizer to (required)")
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		if out == "" {
-			return nil, usagef("--out is required: the directory of the tokenizer")
+			return nil, usagef("--out is missing: want the directory of the tokenizer")
 		}
 		f, err := dataset.Open(args[0])
 		if err != nil {
@@ -48,33 +48,26 @@ words and the special tokens of Llama 3. Its directory is what --tokenizer wants
 		if err != nil {
 			return nil, err
 		}
-		return textAnswer(info, "%s: %d tokens\n", out, info.VocabSize), nil
+		return textOutput(info, "%s: %d tokens\n", out, info.VocabSize), nil
 	})
 }
 
 func newDataShow() *cobra.Command {
-	var verify bool
 	var rows, length int
 	cmd := &cobra.Command{
 		Use:   "show FILE",
-		Short: "Describe a token file, or show rows of a chat file",
+		Short: "Describe a token file, or print rows of a chat file",
 		Args:  exactly(1, "one token file or chat file"),
 	}
-	cmd.Flags().BoolVar(&verify, "verify", false, "read the whole file and compare it with its hash")
-	cmd.Flags().IntVar(&rows, "rows", 2, "chat file: how many rows to print")
+	cmd.Flags().IntVar(&rows, "rows", 2, "chat file: number of rows to print")
 	cmd.Flags().IntVar(&length, "length", 0,
-		"chat file: tokens of a row; 0: those of the longest document, at most 2048")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		"chat file: tokens per row; 0: the length of the longest document, at most 2048")
+	return withOutput(cmd, func(_ *cobra.Command, args []string) (*output, error) {
 		f, err := dataset.Open(args[0])
 		if err != nil {
 			return nil, err
 		}
 		defer f.Close()
-		if verify {
-			if err := f.Verify(cmd.Context()); err != nil {
-				return nil, err
-			}
-		}
 		if f.Conversations() {
 			if length == 0 {
 				length = int(min(f.Header().Longest, maxDefaultRow))
@@ -85,7 +78,7 @@ func newDataShow() *cobra.Command {
 					return nil, err
 				}
 			}
-			return &answer{listing, listing.print}, nil
+			return &output{listing, listing.print}, nil
 		}
 		h := f.Header()
 		tokenName := func(id int32) string {
@@ -95,11 +88,11 @@ func newDataShow() *cobra.Command {
 			return fmt.Sprint(id)
 		}
 		t := h.Tokenizer
-		return tableAnswer(h, [][]string{
+		return tableOutput(h, [][]string{
 			{"tokens", fmt.Sprint(h.Tokens)}, {"documents", fmt.Sprint(h.Documents)},
 			{"bytes per token", fmt.Sprint(h.TokenBytes)},
 			{"tokenizer", t.Name}, {"vocabulary", fmt.Sprint(t.VocabSize)},
-			{"begin token", tokenName(t.BOS)}, {"end token", tokenName(t.EOS)}, {"sha256", h.SHA256},
+			{"BOS token", tokenName(t.BOS)}, {"EOS token", tokenName(t.EOS)}, {"sha256", h.SHA256},
 		}), nil
 	})
 }
@@ -107,13 +100,13 @@ func newDataShow() *cobra.Command {
 func newDataVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify PATH...",
-		Short: "Read token files and datasets, and compare them with their hashes",
-		Long: `Read token files, or the files of datasets that 'cage data prepare' made, and compare
-them with their sizes and hashes, with the vocabulary and with the manifest. The exit
-code is 1 when a file is damaged or missing. Training verifies its files by itself.`,
+		Short: "Check token files and datasets against their hashes",
+		Long: `Read token files, or the files of datasets written by 'cage data prepare', and check
+their sizes, hashes, vocabularies and manifests. The exit code is 1 if a file is damaged
+or missing. Training verifies its files, too.`,
 		Args: atLeastOne("token file or directory of a dataset"),
 	}
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		files, rows, damaged := []verifiedFile{}, [][]string{}, 0
 		for _, path := range args {
 			found, err := dataset.Verify(cmd.Context(), path)
@@ -139,7 +132,7 @@ code is 1 when a file is damaged or missing. Training verifies its files by itse
 		if damaged > 0 {
 			err = fmt.Errorf("%d of %d files are damaged or missing", damaged, len(files))
 		}
-		return tableAnswer(files, rows), err
+		return tableOutput(files, rows), err
 	})
 }
 
@@ -155,11 +148,11 @@ type chatListing struct {
 	dataset.Header
 	Length   int       `json:"row_length"` // in tokens
 	RowCount int64     `json:"row_count"`
-	LeftOut  int       `json:"left_out"` // documents without a target token within the length of a row
-	Rows     []chatRow `json:"rows"`     // the first rows
+	LeftOut  int       `json:"left_out"` // documents without a token in the loss
+	Rows     []chatRow `json:"rows"`     // the first ones
 }
 
-// chatRow is a row of a training batch: documents packed one after another.
+// chatRow is a row of a training batch: packed documents.
 type chatRow struct {
 	Documents []chatDocument `json:"documents"`
 	Free      int            `json:"free"` // unused positions
@@ -170,19 +163,19 @@ type chatDocument struct {
 	Parts  []chatPart `json:"parts"`
 }
 
-// chatPart is a contiguous part of a document whose tokens all count in the loss, or all do not.
+// chatPart is a contiguous part of a document with all or none of its tokens in the loss.
 type chatPart struct {
-	Text    string `json:"text"`
-	Learned bool   `json:"learned"`
+	Text   string `json:"text"`
+	InLoss bool   `json:"learned"`
 }
 
-// Delimiters of text that is learned.
+// Delimiters of text in the loss.
 const (
-	learnedBegin = "⟦"
-	learnedEnd   = "⟧"
+	lossBegin = "⟦"
+	lossEnd   = "⟧"
 )
 
-// maxDefaultRow is the maximal length of the rows shown if no length is given, in tokens.
+// maxDefaultRow is the maximum default length of a row, in tokens.
 const maxDefaultRow = 2048
 
 func (s *chatListing) read(f *dataset.File, count int) error {
@@ -224,16 +217,16 @@ func readRow(row dataset.Row, tok tokenizer.Tokenizer) (chatRow, error) {
 		d := chatDocument{Tokens: end - at}
 		for from := at; from < end; {
 			// The weight at a position is the weight of its target, the next token.
-			learned := from > at && row.Weights[from-1] > 0
+			inLoss := from > at && row.Weights[from-1] > 0
 			to := from + 1
-			for to < end && (row.Weights[to-1] > 0) == learned {
+			for to < end && (row.Weights[to-1] > 0) == inLoss {
 				to++
 			}
 			text, err := tok.Decode(row.Tokens[from:to])
 			if err != nil {
 				return out, err
 			}
-			d.Parts = append(d.Parts, chatPart{strings.ToValidUTF8(text, "\uFFFD"), learned})
+			d.Parts = append(d.Parts, chatPart{strings.ToValidUTF8(text, "\uFFFD"), inLoss})
 			from = to
 		}
 		out.Documents = append(out.Documents, d)
@@ -245,24 +238,25 @@ func readRow(row dataset.Row, tok tokenizer.Tokenizer) (chatRow, error) {
 func (s *chatListing) print(w io.Writer) {
 	table(w, [][]string{
 		{"documents", fmt.Sprint(s.Documents)}, {"tokens", fmt.Sprint(s.Tokens)},
-		{"learned", fmt.Sprint(s.Learned)}, {"longest", fmt.Sprint(s.Longest)},
+		{"tokens in the loss", fmt.Sprint(s.Learned)},
+		{"longest document", fmt.Sprint(s.Longest)},
 		{"template", s.Template}, {"loss on", s.TrainOn}, {"tokenizer", s.Tokenizer.Name},
 		{"vocabulary", fmt.Sprint(s.Tokenizer.VocabSize)}, {"sha256", s.SHA256},
 	})
 	if len(s.Rows) > 0 {
-		fmt.Fprintf(w, "\nrows of %d tokens: %d, of which the first; %s learned %s\n",
-			s.Length, s.RowCount, learnedBegin, learnedEnd)
+		fmt.Fprintf(w, "\nthe first of %d rows of %d tokens; text in the loss is in %s %s\n",
+			s.RowCount, s.Length, lossBegin, lossEnd)
 		if s.LeftOut > 0 {
-			fmt.Fprintf(w, "%d documents have nothing to learn in that length, and are left out\n",
-				s.LeftOut)
+			fmt.Fprintf(w, "%d documents are left out: none of their first %d tokens is in the loss\n",
+				s.LeftOut, s.Length)
 		}
 	}
 	for i, row := range s.Rows {
 		for j, d := range row.Documents {
 			text := ""
 			for _, p := range d.Parts {
-				if p.Learned {
-					text += learnedBegin + p.Text + learnedEnd
+				if p.InLoss {
+					text += lossBegin + p.Text + lossEnd
 				} else {
 					text += p.Text
 				}

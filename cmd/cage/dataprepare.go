@@ -19,24 +19,24 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 )
 
-const prepareHelp = `Turn texts into a dataset: a directory with train.tokens, val.tokens, the
-tokenizer and a manifest. An input is a file, or a directory, which is searched to any
-depth.
+const prepareHelp = `Tokenize texts into a dataset: a directory with train.tokens, val.tokens, the
+tokenizer and a manifest. An INPUT is a file or a directory, which is searched
+recursively.
 
-By their names, files are Parquet (.parquet), or JSONL (.jsonl, .jsonlines, .ndjson) or
-plain text, also compressed (.gz, .zst); --format says it of all. Every plain text
-is a document, unless --separator divides it; of the other formats every row is one,
-with its text in --field. Documents are split at random, by seed, into training and
-validation; the same files and options give the same bytes. Each document has the
-tokenizer's begin token before it and its end token behind it, where there are such
-tokens.
+The name of a file determines its format: Parquet (.parquet), JSONL (.jsonl,
+.jsonlines, .ndjson) or plain text, the latter two also compressed (.gz, .zst);
+--format overrides it for all files. A plain text file is one document, or several
+divided by --separator. In JSONL and Parquet each row is a document, with its text in
+--field. Documents are split at random, by --seed, into training and validation. The
+same files and options give the same bytes. Each document begins with the tokenizer's
+BOS token and ends with its EOS token, if it has these.
 
-Plain text that is not in UTF-8, hidden files and symbolic links are left out, and
-listed with the reason. A row without text and a damaged file are errors. The text of
-rows and of compressed files lies in a temporary file in DIR meanwhile.
+Text that is not valid UTF-8, hidden files and symbolic links are left out and listed
+with the reason. A row without text and a damaged file are errors. The text of rows
+and of compressed files is stored in a temporary file in DIR while the command runs.
 
-With --kind chat the rows of JSONL and Parquet are conversations, of which a model is to
-learn what the assistant says.
+With --kind chat, rows of JSONL and Parquet are conversations, and the loss is over the
+tokens of the assistant's messages.
 
   cage data prepare "$(go env GOROOT)/src" --include '*.go' --out data/go
   cage data prepare web --include '*.jsonl.zst' --tokenizer tokenizer.json --out data/web
@@ -48,36 +48,38 @@ func newDataPrepare() *cobra.Command {
 	var conversations chatFlags
 	cmd := &cobra.Command{
 		Use:   "prepare INPUT...",
-		Short: "Turn texts into token files",
+		Short: "Tokenize texts into token files",
 		Long:  prepareHelp,
 		Args:  atLeastOne("file or directory"),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&opts.Out, "out", "", "directory `DIR` of the dataset (required)")
+	flags.StringVar(&opts.Out, "out", "", "`DIR` to write the dataset to (required)")
 	flags.StringVar(&spec, "tokenizer", "bytes",
 		`"bytes", or the path of a Hugging Face tokenizer.json or of its directory`)
 	flags.StringVar((*string)(&opts.Format), "format", "",
-		"text, jsonl or parquet, whatever the names of the files say")
+		"format of all files: text, jsonl or parquet; default: by their names")
 	flags.StringVar(&opts.Field, "field", data.DefaultField,
-		"field of JSONL, or column of Parquet, that has the text")
+		"field of JSONL or column of Parquet with the text")
 	flags.BoolVar(&opts.SkipBad, "skip-bad", false,
-		"leave out rows without text and count them, instead of stopping at the first")
+		"skip and count rows without text, instead of failing at the first")
 	flags.StringArrayVar(&opts.Include, "include", nil,
-		"take only files of directories whose name matches `PATTERN` (repeatable)")
-	flags.StringVar(&opts.Separator, "separator", "", "text between the documents of a plain text")
+		"in directories, read only files whose name matches `PATTERN` (repeatable)")
+	flags.StringVar(&opts.Separator, "separator", "",
+		"text between the documents of a plain text file")
 	flags.Float64Var(&opts.ValFraction, "validation", data.DefaultValFraction,
-		"share of the documents for validation")
+		"fraction of the documents used for validation")
 	flags.StringArrayVar(&opts.ValInputs, "validation-text", nil,
-		"validation text: `INPUT`, instead of a share (repeatable)")
+		"take the validation documents from `INPUT` instead (repeatable)")
 	flags.Uint64Var(&opts.Seed, "seed", data.DefaultSplitSeed, "seed of the split")
-	flags.Int64Var(&opts.MaxBytes, "max-bytes", 0, "take at most this much text, at random; 0: all")
+	flags.Int64Var(&opts.MaxBytes, "max-bytes", 0,
+		"use at most this many bytes of text, chosen at random; 0: all")
 	conversations.add(cmd)
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		if err := conversations.check(cmd); err != nil {
 			return nil, err
 		}
 		if opts.Out == "" {
-			return nil, usagef("--out is required: the directory of the dataset")
+			return nil, usagef("--out is missing: want the directory of the dataset")
 		}
 		if _, err := source.ParseFormat(string(opts.Format)); err != nil {
 			return nil, usagef("--format: %w", err)
@@ -86,7 +88,7 @@ func newDataPrepare() *cobra.Command {
 			return nil, usagef("--field is empty: want the name of a field or column")
 		}
 		if flags.Changed("validation") && opts.ValFraction == 0 {
-			return nil, usagef("--validation 0: want a share above 0, or --validation-text")
+			return nil, usagef("--validation 0: want a fraction above 0, or --validation-text")
 		}
 		if len(opts.ValInputs) > 0 && !flags.Changed("validation") {
 			opts.ValFraction = 0
@@ -111,7 +113,7 @@ func newDataPrepare() *cobra.Command {
 			return nil, err
 		}
 		result := preparedTexts{m, float64(m.Train.Bytes+m.Val.Bytes) / 1e6 / m.Seconds}
-		return &answer{result, func(w io.Writer) { result.print(w, opts.Out) }}, nil
+		return &output{result, func(w io.Writer) { result.print(w, opts.Out) }}, nil
 	})
 }
 
@@ -183,19 +185,19 @@ type chatFlags struct {
 func (c *chatFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&c.kind, "kind", config.KindText,
-		`"text", or "chat": conversations, of which the assistant's part is learned`)
-	flags.StringVar(&c.template, "template", "", "chat: chat template: "+
-		strings.Join(chat.BuiltIn(), ", ")+" or a `FILE`; the model's own if not given")
+		`"text", or "chat" for conversations, with the loss on the assistant's messages`)
+	flags.StringVar(&c.template, "template", "", "chat: template: "+
+		strings.Join(chat.BuiltIn(), ", ")+" or a `FILE`; default: the model's own")
 	flags.StringVar(&c.trainOn, "train-on", string(chat.AllTurns),
-		"chat: all_turns or last_turn of the assistant")
+		"chat: messages of the assistant in the loss: all_turns or last_turn")
 	flags.BoolVar(&c.addTokens, "add-tokens", false, "chat: add delimiters of the template that "+
 		"are not tokens, such as <|im_end|>, to the tokenizer")
-	flags.BoolVar(&c.plainMarks, "plain-marks", false, "chat: delimiters of the template that are "+
-		"not tokens are ordinary text, instead of an error")
+	flags.BoolVar(&c.plainMarks, "plain-marks", false, "chat: treat delimiters of the template "+
+		"that are not tokens as ordinary text, instead of failing")
 	flags.StringVar(&c.date, "template-date", chat.DefaultTime.Format(time.DateOnly),
-		"chat: the `DATE` that templates take for today")
+		"chat: current `DATE` for templates that print it")
 	flags.StringToStringVar(&c.variables, "template-var", nil,
-		"chat: variable of the template, `NAME=TEXT` (repeatable)")
+		"chat: set a variable of the template: `NAME=TEXT` (repeatable)")
 }
 
 func (c *chatFlags) check(cmd *cobra.Command) error {
@@ -211,20 +213,20 @@ func (c *chatFlags) check(cmd *cobra.Command) error {
 	}
 	for _, name := range wrong {
 		if cmd.Flags().Changed(name) {
-			return usagef("--%s has no meaning with --kind %s", name, c.kind)
+			return usagef("--%s cannot be used with --kind %s", name, c.kind)
 		}
 	}
 	if c.addTokens && c.plainMarks {
-		return usagef("--add-tokens and --plain-marks exclude each other: delimiters become tokens, " +
-			"or stay text")
+		return usagef("--add-tokens and --plain-marks cannot be combined: want one of them")
 	}
 	return nil
 }
 
-// prepare creates a dataset of conversations. opts are the shared flags; spec names the tokenizer.
+// prepare creates a dataset of conversations. opts holds the flags of both kinds of data; spec is
+// the name or path of the tokenizer.
 func (c *chatFlags) prepare(
 	cmd *cobra.Command, opts data.PrepareOptions, spec string,
-) (*answer, error) {
+) (*output, error) {
 	files, err := data.FindRows(opts, dataset.Conversations, chat.Columns)
 	if err != nil {
 		return nil, fmt.Errorf("prepare: %w", err)
@@ -260,7 +262,7 @@ func (c *chatFlags) prepare(
 	if err != nil {
 		return nil, err
 	}
-	return &answer{preparedChat{m, files.LeftOut}, func(w io.Writer) {
+	return &output{preparedChat{m, files.LeftOut}, func(w io.Writer) {
 		printChat(w, opts.Out, m)
 		printLeftOut(w, files.LeftOut)
 	}}, nil
@@ -271,7 +273,8 @@ type preparedChat struct {
 	LeftOut []data.LeftOut `json:"left_out"` // files found but not used
 }
 
-// openTemplate opens and configures the chat template, by default that of the tokenizer at spec.
+// openTemplate opens and configures the chat template, by default the one stored with the tokenizer
+// at spec.
 func (c *chatFlags) openTemplate(spec string, tok tokenizer.Tokenizer) (*chat.Template, error) {
 	t, err := chat.OpenTemplate(c.template, spec, tokenizer.AddsBOS(tok))
 	if err != nil {
@@ -292,17 +295,17 @@ func printChat(w io.Writer, dir string, m *chat.Manifest) {
 		return []string{name, fmt.Sprint(p.Documents), fmt.Sprint(p.Tokens),
 			fmt.Sprint(p.Learned), fmt.Sprint(p.Longest), filepath.Join(dir, file)}
 	}
-	table(w, [][]string{{"", "documents", "tokens", "learned", "longest", "file"},
+	table(w, [][]string{{"", "documents", "tokens", "in the loss", "longest", "file"},
 		row("training", dataset.Conversations.Train, m.Train),
 		row("validation", dataset.Conversations.Val, m.Val)})
 	fmt.Fprintf(w, "template %s, loss on %s; tokenizer %s, vocabulary %d, %.1f s\n",
 		m.Template, m.TrainOn, m.Tokenizer.Name, m.Tokenizer.VocabSize, m.Seconds)
 	if d := m.Divided; d.Conversations > 0 {
 		fmt.Fprintf(w, "conversations with several documents: %d (documents %+d, tokens %+d): "+
-			"the template writes earlier turns differently\n"+
-			"when others follow, so each answer is learned in the text in which it was the last. "+
-			"Ways to one document each:\n--train-on last_turn, another --template, "+
-			"or the template with {%% generation %%} blocks around what is learned\n",
+			"the template renders a turn\n"+
+			"differently when more turns follow, so each answer is trained in the text that it ends. "+
+			"To have one document each,\nuse --train-on last_turn, another --template, "+
+			"or {%% generation %%} blocks around the assistant's text in the template\n",
 			d.Conversations, d.Documents, d.Tokens)
 	}
 	if len(m.AddedTokens) > 0 {
@@ -311,10 +314,10 @@ func printChat(w io.Writer, dir string, m *chat.Manifest) {
 			list = append(list, fmt.Sprintf("%s (%d)", token.Content, token.ID))
 		}
 		fmt.Fprintf(w, "added to the tokenizer: %s; "+
-			"a model with fewer than %d token ids needs model.new_tokens\n",
+			"a model with a vocabulary of fewer than %d tokens needs model.new_tokens\n",
 			strings.Join(list, ", "), m.Tokenizer.VocabSize)
 	}
-	left := [][]string{{"left out", "rows", "the first"}}
+	left := [][]string{{"left out", "rows", "first"}}
 	for _, d := range m.Dropped {
 		left = append(left, []string{string(d.Reason), fmt.Sprint(d.Rows), d.First})
 	}
@@ -325,7 +328,7 @@ func printChat(w io.Writer, dir string, m *chat.Manifest) {
 		table(w, left)
 	}
 	if len(m.Ignored) > 0 {
-		ignored := [][]string{{"ignored key", "rows", "the first"}}
+		ignored := [][]string{{"ignored key", "rows", "first"}}
 		for _, k := range m.Ignored {
 			ignored = append(ignored, []string{k.Key, fmt.Sprint(k.Rows), k.First})
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -15,35 +14,37 @@ import (
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/generate"
+	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-var evalHelp = `Evaluate the newest checkpoint of a run directory on its validation set, with
-the run's quantizers: the mean loss per token and the perplexity. Of a problem
-without data, the loss of its quantized point.
+var evalHelp = `Evaluate the newest checkpoint of a run directory on its validation set,
+with the run's quantizers, and print the mean loss per token and the perplexity. For a
+problem without data, print the loss at the quantized point.
 
-A run directory may be moved or copied. The validation set and plugins that it names
-by a path are looked for at that path, then where the run was trained, then in the run
-directory; --data needs neither the training nor the validation set.
+A run directory may be moved or copied. If the run names its validation set or plugins by
+relative paths, these are resolved in the working directory, then where the run was
+trained, then in the run directory.
 
---data names a token file or a chat file, whichever of the two the run was trained on. On
-conversations the loss is that of a training's validation: over the tokens with loss.
+--data names another token file, or a chat file if the run was trained on conversations.
+The run's own data is then not needed. On conversations, the loss is the mean over the
+tokens that training includes in its loss.
 
-The directory of a Hugging Face checkpoint is evaluated as it is, in full precision, on
-the file that --data names.
+A Hugging Face checkpoint is evaluated in full precision on the file given by --data.
 
---quantizer evaluates the same weights under another quantizer than the run's, or under
-one where there was none, without any training for it; with none, in full precision:
+--quantizer evaluates the same weights with another quantizer, for which they were not
+trained; "none" evaluates them in full precision:
 
   cage eval SmolLM2-135M --data web.tokens --quantizer mxfp4
 
-With --tasks the model answers the questions of published benchmarks, which lie as JSONL
-or Parquet in the folder --data. Prompts, scores and errors are those of lm-eval 0.4.13:
+With --tasks the model answers the questions of published benchmarks, which are JSONL or
+Parquet files in the directory --data. Prompts and scores are the same as those of
+lm-eval 0.4.13:
 
   cage eval runs/run --tasks hellaswag,arc_easy --data benchmarks --fewshot 5 --out eval
 
-There are:
+The tasks are:
 ` + taskNames()
 
 func taskNames() (lines string) {
@@ -59,7 +60,7 @@ func newEval() *cobra.Command {
 	var quantizer quantizerFlags
 	cmd := &cobra.Command{
 		Use:   "eval RUN|CHECKPOINT",
-		Short: "Evaluate a run's newest checkpoint, or one of the Hugging Face hub",
+		Short: "Evaluate a run's newest checkpoint, or a Hugging Face checkpoint",
 		Long:  evalHelp,
 	}
 	modelFlags(cmd, &f.step, &f.context, "batches", "limit", "max-tokens")
@@ -68,9 +69,9 @@ func newEval() *cobra.Command {
 	addKeys(cmd, f.Keys())
 	parentPipeFlag(cmd, &f.parentPipe)
 	cmd.Flags().StringVar(&f.out, "out", "",
-		"`DIR` for answers, samples and results of tasks; the same command continues there")
+		"`DIR` for the answers and results of tasks; the same command resumes there")
 	cmd.AddCommand(newEvalCompare())
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		watchParent(f.parentPipe)
 		var err error
 		if f.quantizer, err = quantizer.replacement(); err != nil {
@@ -94,21 +95,21 @@ func newEval() *cobra.Command {
 		if f.quantizer != nil {
 			result["quantizer"] = f.quantizer.String()
 		}
-		of := fmt.Sprintf("%s, step %d", args[0], model.Step())
+		label := fmt.Sprintf("%s, step %d", args[0], model.Step())
 		if kind := model.Average(); kind != "" {
-			result["average"], of = kind, of+fmt.Sprintf(" (weights averaged: %s)", kind)
+			result["average"], label = kind, label+fmt.Sprintf(" (weights averaged: %s)", kind)
 		}
 		if tokens == 0 { // a problem without data
-			return textAnswer(result, "%s: loss %.6g\n", of, loss), nil
+			return textOutput(result, "%s: loss %.6g\n", label, loss), nil
 		}
 		result["perplexity"] = metrics.Number(math.Exp(loss)) // may be infinite, unlike JSON's numbers
-		return textAnswer(result, "%s: loss %.4f, perplexity %.3f over %d tokens\n",
-			of, loss, math.Exp(loss), tokens), nil
+		return textOutput(result, "%s: loss %.4f, perplexity %.3f over %d tokens\n",
+			label, loss, math.Exp(loss), tokens), nil
 	})
 }
 
-// modelFlags adds the flags of a command whose argument is a model. Values of step, context and the
-// flags named last must not be negative.
+// modelFlags adds the flags of a command whose argument is a model. Values of --step, --context and
+// notNegativeFlags must not be negative.
 func modelFlags(cmd *cobra.Command, step, context *int, notNegativeFlags ...string) {
 	one := exactly(1, "one run directory or Hugging Face checkpoint")
 	cmd.Args = notNegative(one, append(notNegativeFlags, "step", "context")...)
@@ -117,8 +118,8 @@ func modelFlags(cmd *cobra.Command, step, context *int, notNegativeFlags ...stri
 }
 
 func contextFlag(cmd *cobra.Command, context *int) {
-	cmd.Flags().IntVar(context, "context", 0, "tokens of a sequence of a Hugging Face checkpoint; "+
-		"0: as many as it has positions, 2048 at most")
+	cmd.Flags().IntVar(context, "context", 0,
+		"context length for a Hugging Face checkpoint, in tokens; 0: its own, at most 2048")
 }
 
 func openRun(cmd *cobra.Command, dir string, o trained.Options) (model *trained.Model, err error) {
@@ -135,16 +136,16 @@ func newGenerate() *cobra.Command {
 		Use:   "generate RUN|CHECKPOINT",
 		Short: "Continue a prompt with a trained model",
 		Long: `Continue a prompt with a checkpoint of a run directory, with the run's quantizers,
-until the document ends, or a turn of a conversation. The text appears as it grows. Equal
-seeds give equal text. The data of the training is not needed. The directory of a Hugging
-Face checkpoint is used as it is.`,
+until the end of the document or of a turn of a conversation. The text is printed token by
+token. Equal seeds give equal text. The training data is not needed. The model can also be
+the directory of a Hugging Face checkpoint.`,
 	}
 	modelFlags(cmd, &step, &context, samplingFlags...)
 	flags := cmd.Flags()
-	flags.StringVar(&prompt, "prompt", "", "text to continue; empty: the start of a document")
+	flags.StringVar(&prompt, "prompt", "", "text to continue; default: the start of a document")
 	flags.BoolVar(&endless, "endless", false, "continue after the end of the document")
 	addSamplingFlags(flags, &opts)
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		o := trained.Options{Step: step, Generate: 1, NoData: true, Context: context}
 		model, err := openRun(cmd, args[0], o)
 		if err != nil {
@@ -163,22 +164,22 @@ Face checkpoint is used as it is.`,
 			return nil, err
 		}
 		result := map[string]any{"run": args[0], "step": model.Step(), "prompt": prompt, "text": text}
-		return textAnswer(result, "\n"), nil
+		return textOutput(result, "\n"), nil
 	})
 }
 
 var samplingFlags = []string{"tokens", "temperature", "top-k", "top-p"}
 
 func addSamplingFlags(flags *pflag.FlagSet, o *generate.Options) {
-	flags.IntVar(&o.Tokens, "tokens", 200, "tokens to generate at most")
-	flags.Float64Var(&o.Temperature, "temperature", 0.8, "temperature; 0 takes the likeliest token")
-	flags.IntVar(&o.TopK, "top-k", 0, "draw from the K likeliest tokens only; 0: all")
+	flags.IntVar(&o.Tokens, "tokens", 200, "maximum number of tokens to generate")
+	flags.Float64Var(&o.Temperature, "temperature", 0.8, "temperature; 0: the most likely token")
+	flags.IntVar(&o.TopK, "top-k", 0, "sample from the K most likely tokens only; 0: all")
 	flags.Float64Var(&o.TopP, "top-p", 0,
-		"draw from the fewest likeliest tokens with this share of the probability; 0: all")
-	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the draws")
+		"sample from the most likely tokens with this total probability; 0: all")
+	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
 }
 
-// textPrinter returns a function that prints growing text incrementally, unless --json is set.
+// textPrinter returns a function that prints pieces of text, unless --json is set.
 func textPrinter(cmd *cobra.Command) func(text string) error {
 	return func(text string) error {
 		if wantsJSON(cmd) {
@@ -197,9 +198,9 @@ type taskFlags struct {
 	quantizer     *trained.Quantizer // replaces the run's own quantizer; nil: no replacement
 }
 
-func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
+func (f *taskFlags) run(cmd *cobra.Command, dir string) (*output, error) {
 	if f.Data == "" {
-		return nil, usagef("--data is missing: want the folder with the rows of the tasks")
+		return nil, usagef("--data is missing: want the directory with the files of the tasks")
 	}
 	if err := checkKeys(cmd, f.Keys()); err != nil {
 		return nil, err
@@ -220,15 +221,15 @@ func (f *taskFlags) run(cmd *cobra.Command, dir string) (*answer, error) {
 	defer model.Close()
 	e := trained.Tasks{Model: model, Dir: dir, Quantizer: f.quantizer, Settings: f.Settings,
 		Out: f.out, Progress: func(task string) func(done, of int) { return taskProgress(cmd, task) }}
-	asked, err := e.Ask(cmd.Context(), list)
+	answered, err := e.Ask(cmd.Context(), list)
 	if err != nil {
 		return nil, err
 	}
-	results, err := e.Summarize(asked)
+	results, err := e.Summarize(answered)
 	if err != nil {
 		return nil, err
 	}
-	return &answer{results, func(w io.Writer) { table(w, tasks.Table(asked)) }}, nil
+	return &output{results, func(w io.Writer) { table(w, tasks.Table(answered)) }}, nil
 }
 
 func openTasks(names []string) (list []*tasks.Task, err error) {
@@ -239,7 +240,7 @@ func openTasks(names []string) (list []*tasks.Task, err error) {
 			return nil, fmt.Errorf("--tasks: %w", err)
 		}
 		if seen[t.Name] {
-			return nil, fmt.Errorf("--tasks: there are two of the name %q", t.Name)
+			return nil, fmt.Errorf("--tasks: %q is named twice", t.Name)
 		}
 		seen[t.Name] = true
 		list = append(list, t)
@@ -247,7 +248,8 @@ func openTasks(names []string) (list []*tasks.Task, err error) {
 	return list, nil
 }
 
-// taskProgress logs every ten seconds how many questions are answered, and the estimated time left.
+// taskProgress returns a function that logs, every ten seconds, the number of answered questions
+// and the estimated time left.
 func taskProgress(cmd *cobra.Command, name string) func(done, of int) {
 	begun, due, first := time.Now(), throttle(10*time.Second), -1
 	return func(done, of int) {
@@ -264,66 +266,45 @@ func taskProgress(cmd *cobra.Command, name string) func(done, of int) {
 }
 
 func newEvalCompare() *cobra.Command {
-	var own []string
 	cmd := &cobra.Command{
 		Use:   "compare DIR DIR",
 		Short: "Compare the answers of two models to the same questions",
-		Long: `Compare two evaluations of tasks, each by its --out: the difference of each metric with
-a 95 % interval (bootstrap over the questions, both models on the same ones), how many
-questions one model alone has right, and how probable it is that chance divides them as
-unevenly (McNemar, exact).`,
-		Args: exactly(2, "two --out of evaluations"),
+		Long: `Compare two evaluations of tasks, given by their --out directories: the means of each
+metric, their difference with a 95 % confidence interval (Student's t of the paired
+differences), and the number of questions on which only one of the models is better. In
+place of perplexity, the mean log-probability is compared. Tasks whose items are whole
+texts are left out.`,
+		Args: exactly(2, "the --out directories of two evaluations"),
 	}
-	cmd.Flags().StringSliceVar(&own, "tasks", nil,
-		"files (.toml) that describe tasks which do not come with cage")
-	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
-		first, err := loadSamples(args[0], own)
+	return withOutput(cmd, func(_ *cobra.Command, args []string) (*output, error) {
+		list, err := tasks.Compare(vfs.At(args[0]), vfs.At(args[1]))
 		if err != nil {
 			return nil, err
-		}
-		second, err := loadSamples(args[1], own)
-		if err != nil {
-			return nil, err
-		}
-		list, leftOut, err := tasks.CompareAll(first, second)
-		if err != nil {
-			return nil, fmt.Errorf("%s and %s: %w", args[0], args[1], err)
-		}
-		if leftOut != nil {
-			fmt.Fprintln(cmd.ErrOrStderr(), leftOut)
 		}
 		var value []map[string]any
 		rows := [][]string{{"task", "metric", "items", "first", "second", "difference",
-			"95 % interval", "only first", "only second", "McNemar p"}}
+			"95 % interval", "only first", "only second"}}
 		for _, c := range list {
-			m := map[string]any{"task": c.Task, "metric": c.Metric, "items": c.Items,
-				"only_first": c.OnlyFirst, "only_second": c.OnlySecond}
-			for name, x := range map[string]float64{"first": c.First, "second": c.Second,
-				"difference": c.Difference, "low": c.Low, "high": c.High} {
-				m[name] = metrics.Number(x)
+			d := study.Pair(c.First, c.Second, study.Level)
+			first, second := study.Describe(c.First).Mean, study.Describe(c.Second).Mean
+			onlyFirst, onlySecond := 0, 0
+			for i, x := range c.First {
+				if x > c.Second[i] {
+					onlyFirst++
+				} else if x < c.Second[i] {
+					onlySecond++
+				}
 			}
-			p := "–"
-			if !math.IsNaN(c.McNemar) {
-				m["mcnemar"], p = c.McNemar, fmt.Sprintf("%.3g", c.McNemar)
-			}
-			value = append(value, m)
-			rows = append(rows, []string{c.Task, c.Metric, fmt.Sprint(c.Items),
-				fmt.Sprintf("%.4f", c.First), fmt.Sprintf("%.4f", c.Second),
-				fmt.Sprintf("%+.4f", c.Difference), fmt.Sprintf("[%+.4f, %+.4f]", c.Low, c.High),
-				fmt.Sprint(c.OnlyFirst), fmt.Sprint(c.OnlySecond), p})
+			metric := strings.Replace(c.Metric, tasks.Perplexity, "logprob", 1)
+			value = append(value, map[string]any{"task": c.Task, "metric": metric, "items": d.N,
+				"first": metrics.Number(first), "second": metrics.Number(second),
+				"difference": metrics.Number(d.Mean), "low": metrics.Number(d.Low),
+				"high": metrics.Number(d.High), "only_first": onlyFirst, "only_second": onlySecond})
+			rows = append(rows, []string{c.Task, metric, fmt.Sprint(d.N), fmt.Sprintf("%.4f", first),
+				fmt.Sprintf("%.4f", second), fmt.Sprintf("%+.4f", d.Mean),
+				fmt.Sprintf("[%+.4f, %+.4f]", d.Low, d.High),
+				fmt.Sprint(onlyFirst), fmt.Sprint(onlySecond)})
 		}
-		return tableAnswer(value, rows), nil
+		return tableOutput(value, rows), nil
 	})
-}
-
-func loadSamples(dir string, own []string) ([]*tasks.Result, error) {
-	list, err := openTasks(own)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	loaded, err := tasks.LoadResults(vfs.At(dir), list)
-	if errors.Is(err, tasks.ErrNone) {
-		err = fmt.Errorf("%w; name the file of a task of your own with --tasks", err)
-	}
-	return loaded, err
 }

@@ -38,34 +38,34 @@ func newExport() *cobra.Command {
   compressed-tensors  packed weights for vLLM and transformers: int4, int8, mxfp4, nvfp4
   gguf                for llama.cpp: q4_0, q4_1, q8_0, mxfp4, f16, bf16, f32
 
-The weights are those that training computed with, Q(x), bit for bit. What was written is
-read back and compared. A weight that the format cannot hold exactly is refused with the
-reason; --inexact stores what comes near, and says how near. A quantized weight that
-would leave as floats, as rotated ones do, is refused without --allow-floats. DIR must
-not exist. It gets the weights, the tokenizer, a model card (README.md) and a report
+The weights are the values Q(x) that training computed with, bit for bit. The files are
+read back and compared. If the format cannot represent a weight exactly, export fails;
+with --inexact it rounds the weight and reports the error. If quantized weights would be
+stored as floats, as rotated weights are, export fails without --allow-floats. DIR must
+not exist. It receives the weights, the tokenizer, a model card (README.md) and a report
 (export.json).`,
 		Args: notNegative(exactly(1, "one run directory"), "step"),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&to, "to", "", "`FORMAT`: "+strings.Join(export.Formats(), ", "))
-	flags.StringVar(&out, "out", "", "`DIR`ectory to make")
+	flags.StringVar(&out, "out", "", "`DIR` to create (required)")
 	flags.StringVar(&o.Type, "type", "",
-		"`TYPE` of quantized weights; default: the smallest that is exact")
+		"`TYPE` of quantized weights; default: the smallest exact one")
 	flags.StringVar(&o.Float, "dtype", "f32",
-		"type of all other weights: f32, bf16 or f16; with --to hf of quantized ones too")
+		"type of all other weights: f32, bf16 or f16; with --to hf also of quantized weights")
 	flags.StringVar(&weights, "weights", weightsQuantized,
-		"quantized: Q(x); latent: x, which the optimizer updates")
+		"quantized: Q(x); latent: x, the weights that the optimizer updates")
 	flags.IntVar(&step, "step", 0, "export the checkpoint of this step instead of the newest")
 	flags.BoolVar(&o.Inexact, "inexact", false,
-		"round what the format cannot represent exactly")
+		"round weights that the format cannot represent exactly")
 	flags.BoolVar(&o.Floats, "allow-floats", false,
 		"store quantized weights that the format cannot pack as floats, such as rotated ones")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		switch {
 		case !slices.Contains(export.Formats(), to):
 			return nil, usagef("--to %q: want one of %s", to, strings.Join(export.Formats(), ", "))
 		case out == "":
-			return nil, usagef("--out is missing: want the directory to make")
+			return nil, usagef("--out is missing: want the directory to create")
 		case weights != weightsQuantized && weights != weightsLatent:
 			return nil, usagef("--weights %q: want %s or %s",
 				weights, weightsQuantized, weightsLatent)
@@ -94,7 +94,7 @@ not exist. It gets the weights, the tokenizer, a model card (README.md) and a re
 		for _, w := range report.Warnings {
 			newLogger(cmd).Warn(w)
 		}
-		return &answer{report, func(w io.Writer) {
+		return &output{report, func(w io.Writer) {
 			fmt.Fprintf(w, "%s, step %d, as %s in %s\n", args[0], model.Step(), report.Format, report.Path)
 			for _, line := range report.Summary() {
 				fmt.Fprintln(w, "  "+line)
@@ -109,27 +109,26 @@ func newImport() *cobra.Command {
 	var parentPipe time.Duration
 	cmd := &cobra.Command{
 		Use:   "import CHECKPOINT|FILE.gguf [--out RUN]",
-		Short: "Make a run directory of a Hugging Face checkpoint or a GGUF file",
-		Long: `Read the directory of a Hugging Face checkpoint (Llama, Mistral without window, OLMo 2,
-Qwen3; safetensors, one file or several), or a GGUF file of such a model (tensors in F32,
-F16, BF16, Q8_0, Q4_0, Q4_1, MXFP4), and show how it is understood: the model, and what
-becomes of each tensor. Everything that is wrong is said at once.
+		Short: "Convert a Hugging Face checkpoint or a GGUF file to a run directory",
+		Long: `Read the directory of a Hugging Face checkpoint (Llama, Mistral without sliding window,
+OLMo 2, Qwen3; one or several safetensors files), or a GGUF file of such a model (tensors
+in F32, F16, BF16, Q8_0, Q4_0, Q4_1, MXFP4), and print the model's settings and the
+parameter that each tensor becomes. All problems are reported at once.
 
-With --out, a run directory is made that holds the model as it is, without a step of
-training: it can be evaluated, sampled from and exported. A training can start from it, or
-from the checkpoint itself, with model.init. Weights of a quantized GGUF file stay as
-rounded as they are: their precision before is lost.`,
+With --out, write a run directory with the unchanged model, which can be evaluated,
+sampled from and exported. Training can start from it, or from the checkpoint itself, with
+model.init. Weights of a quantized GGUF file are rounded: their precision is lost.`,
 		Args: notNegative(exactly(1, "one directory of a Hugging Face checkpoint, or a GGUF file"),
 			"context"),
 	}
-	cmd.Flags().StringVar(&out, "out", "", "run directory to make; empty: none")
+	cmd.Flags().StringVar(&out, "out", "", "run directory to create; default: none")
 	contextFlag(cmd, &context)
 	parentPipeFlag(cmd, &parentPipe)
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		watchParent(parentPipe)
 		c, err := trained.Import(cmd.Context(), args[0], out, context)
 		if run, _ := rundir.At(args[0]).Config().Exists(); run && errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%s is a run directory already: want the directory of a Hugging Face "+
+			return nil, fmt.Errorf("%s is already a run directory: want the directory of a Hugging Face "+
 				"checkpoint", args[0])
 		}
 		if err != nil {
@@ -147,11 +146,11 @@ rounded as they are: their precision before is lost.`,
 		parameters, tokens := architecture.CountParams(c.Params(), nil), c.Config.Tokens
 		rows = append(rows, []string{"parameters", fmt.Sprint(parameters)},
 			[]string{"max. positions", fmt.Sprint(c.Config.MaxPositions)},
-			[]string{"begin, end, padding", fmt.Sprint(tokens.Begin, tokens.End, tokens.Pad)})
+			[]string{"BOS, EOS, padding", fmt.Sprint(tokens.Begin, tokens.End, tokens.Pad)})
 		for _, warning := range c.Config.Warnings {
 			rows = append(rows, []string{"warning", warning})
 		}
-		rows = append(rows, nil, []string{"tensor", "type", "shape", "becomes"})
+		rows = append(rows, nil, []string{"tensor", "type", "shape", "parameter"})
 		for _, a := range c.Report.Applied {
 			rows = append(rows, []string{a.Tensor, string(a.Type), fmt.Sprint(a.Shape), a.Parameter})
 		}
@@ -162,11 +161,11 @@ rounded as they are: their precision before is lost.`,
 			"architecture": c.Config.Architecture, "parameters": parameters, "tokens": tokens,
 			"max_positions": c.Config.MaxPositions, "warnings": c.Config.Warnings,
 			"tensors": c.Report}
-		return &answer{value, func(w io.Writer) {
+		return &output{value, func(w io.Writer) {
 			table(w, rows)
 			if out != "" {
-				fmt.Fprintf(w, "\n%[1]s holds this model: try cage eval --data FILE, cage generate, or a "+
-					"training with model.init = %[1]q\n", out)
+				fmt.Fprintf(w, "\nwrote this model to %[1]s: use it with cage eval --data FILE, "+
+					"cage generate, or in training with model.init = %[1]q\n", out)
 			}
 		}}, nil
 	})

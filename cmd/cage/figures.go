@@ -22,14 +22,14 @@ func newPlot() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plot RUN...",
 		Short: "Draw loss, λ_t and quantization error of runs",
-		Long: `Draw the curves of one or several runs: training and validation loss, the
-quantization error and λ_t over the steps. The ending of each --out chooses PNG or
-SVG; without --out both are written into the first run directory.`,
+		Long: `Draw training and validation loss, quantization error and λ_t of one or several runs
+over the steps. The extension of each --out selects PNG, SVG or PDF. Without --out, PNG
+and SVG are written to the first run directory.`,
 		Args: atLeastOne("run directory"),
 	}
-	cmd.Flags().StringArrayVar(&out, "out", nil, "`FILE` to write, .png, .svg or .pdf (repeatable)")
-	cmd.Flags().StringVar(&title, "title", "", "title above the figure")
-	cmd.Flags().IntVar(&from, "from", 0, "draw the records from this `STEP` on: the end in detail")
+	cmd.Flags().StringArrayVar(&out, "out", nil, "`FILE` to write (.png, .svg or .pdf; repeatable)")
+	cmd.Flags().StringVar(&title, "title", "", "title of the figure")
+	cmd.Flags().IntVar(&from, "from", 0, "first `STEP` to draw")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		runs, err := readRuns(args)
 		if err != nil {
@@ -63,7 +63,7 @@ func readRuns(dirs []string) ([]figure.Run, error) {
 			return nil, fmt.Errorf("there is no run directory %s", dir)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%s: it has no metrics", dir)
+			return nil, fmt.Errorf("%s has no metrics", dir)
 		}
 		if err != nil {
 			return nil, err

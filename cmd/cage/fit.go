@@ -15,44 +15,44 @@ func newFit() *cobra.Command {
 	o := scaling.Defaults()
 	var fixed, bits map[string]string
 	var labels []string
-	markdown, out := false, ""
+	out := ""
 	cmd := &cobra.Command{
 		Use:   "fit SOURCE...",
 		Short: "Fit the precision scaling law to losses",
 		Long: `Fit L(N, D, P) = A/(N·eff)^α + B/D^β + E to final validation losses: N parameters
-outside the embeddings, D tokens, and one parameter efficiency eff for each method and
-number of bits. Each SOURCE is a run directory, a directory of runs such as that of a
-study, or a .csv file with the columns n, d, method, bits, and loss or ppl.
+outside the embeddings, D tokens, and a parameter efficiency eff for each method and
+number of bits. Each SOURCE is a run directory, a directory of runs (such as a study's),
+or a .csv file with the columns n, d, method, bits, and loss or ppl.
 
-The reference with eff = 1 is the method of 16 bits or more, unless --reference names
-another. What the points cannot tell apart is said in warnings; --fix holds parameters
-at values known from elsewhere, such as the fit published with QuEST:
+eff is 1 for the method with 16 bits or more, or the one that --reference names. A
+warning names parameters that the points do not determine; --fix fixes parameters at
+known values, such as those published with QuEST:
 
   cage fit runs --fix A=8.13403,alpha=0.0627265,B=86.4119,beta=0.241288,E=0.00142329
 
-With --out, the result is written as fit.md and fit.json, with figures: loss against
+With --out, the result is written to fit.md and fit.json, with figures: loss against
 size, eff·16/P, and the Pareto front of loss against bytes.`,
 		Args: notNegative(atLeastOne("run directory, directory of runs or .csv file"),
 			"bootstrap", "huber", "prior"),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Reference, "reference", "", "`METHOD` whose eff is 1")
-	flags.StringVar(&o.Baseline, "baseline", "", "`METHOD` to compare the others with, bits by bits")
+	flags.StringVar(&o.Reference, "reference", "", "`METHOD` with eff = 1")
+	flags.StringVar(&o.Baseline, "baseline", "", "`METHOD` to compare the others with, at equal bits")
 	flags.StringToStringVar(&fixed, "fix", nil,
-		"hold A, alpha, B, beta or E at a value: `NAME=VALUE,...`")
+		"fix A, alpha, B, beta or E: `NAME=VALUE,...`")
 	flags.Float64Var(&o.Huber, "huber", o.Huber,
-		"residual of log L beyond which it counts linearly; 0: plain squares")
+		"δ of the Huber loss of the residuals of log L; 0: least squares")
 	flags.Float64Var(&o.Prior, "prior", o.Prior,
 		"`WEIGHT` of the priors on log alpha and log beta; 0: none")
-	flags.IntVar(&o.Bootstrap, "bootstrap", o.Bootstrap, "replicates for the intervals; 0: linearize")
+	flags.IntVar(&o.Bootstrap, "bootstrap", o.Bootstrap,
+		"bootstrap replicates for the intervals; 0: linear approximation")
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the bootstrap")
 	flags.StringSliceVar(&labels, "label", nil,
 		"keys of run.toml whose values name the method of a run: `KEY,...`")
 	flags.StringToStringVar(&bits, "bits", nil,
-		"bits per weight of quantizers that do not say: `PLUGIN=BITS,...`")
-	flags.BoolVar(&markdown, "markdown", false, "print Markdown")
+		"bits per weight of quantizers that do not declare them: `PLUGIN=BITS,...`")
 	flags.StringVar(&out, "out", "", "`DIR` to write the result and its figures to")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (_ *answer, err error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (_ *output, err error) {
 		if o.Fixed, err = assignments("fix", fixed); err != nil {
 			return nil, err
 		}
@@ -77,9 +77,9 @@ size, eff·16/P, and the Pareto front of loss against bytes.`,
 			}
 		}
 		if damaged > 0 {
-			err = fmt.Errorf("%d of the runs cannot be read; the fit is without them", damaged)
+			err = fmt.Errorf("%d runs cannot be read and are not part of the fit", damaged)
 		}
-		return &answer{fit, func(w io.Writer) { _ = fit.Write(w, markdown) }}, err
+		return &output{fit, func(w io.Writer) { _ = fit.Write(w, false) }}, err
 	})
 }
 

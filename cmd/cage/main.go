@@ -1,9 +1,10 @@
 // Command cage trains language models so that they survive quantization. It is the host
-// of quantizer and optimizer plugins. Each file defines the subcommands of one subject, with their
-// flags and output. The packages under host/ do the work.
+// of quantizer and optimizer plugins. Each file defines subcommands with their flags and output;
+// the packages under host/ do the work.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,10 +59,10 @@ func explain(cmd *cobra.Command, err, stopped error) (code int, message string) 
 	var usage usageError
 	switch {
 	case errors.Is(err, train.ErrStoppedElsewhere):
-		return exitInterrupted, "stopped, because another process of this training was asked to; " +
+		return exitInterrupted, "stopped, because another process of this training was told to stop; " +
 			"continue with --resume"
 	case errors.Is(err, train.ErrInterrupted) && stopped == nil:
-		return 0, "stopped as --stop-after says; continue with --resume"
+		return 0, "stopped after the steps of --stop-after; continue with --resume"
 	case errors.Is(err, study.ErrInterrupted):
 		return exitInterrupted, fmt.Sprintf("%v; run the same command again to resume it", err)
 	case errors.Is(err, errWaits):
@@ -84,9 +85,9 @@ func newRoot() *cobra.Command {
 		Short: "Quantization-aware training with curvature-aware gradient estimation",
 		Long: `cage trains language models so that they survive 4-bit quantization.
 
-Quantizers and optimizers are plugins: programs of their own that hand their
-algorithms to the host when a run starts. Any quantizer runs with any optimizer,
-with or without the CAGE correction, from one TOML file.
+Quantizers and optimizers are plugins: separate programs that describe their
+algorithms to cage when a run starts. Any quantizer works with any optimizer,
+with or without the CAGE correction. One TOML file configures a run.
 
   cage data prepare TEXT... --out DIR    make token files
   cage train RUN.toml                    train, with checkpoints and metrics
@@ -94,27 +95,28 @@ with or without the CAGE correction, from one TOML file.
   cage serve                             show runs in a web browser while they train
   cage export RUN --to FORMAT --out DIR  write a model for other programs
   cage quantize RUN --out RUN            quantize a trained model without training
-  cage plugins list                      what can be named in the TOML
-  cage config                            every key of the TOML, with its default`,
+  cage plugins list                      list quantizers and optimizers
+  cage config                            document the keys of the TOML file`,
 		Version:           buildVersion(),
 		SilenceErrors:     true,
 		PersistentPreRunE: prepare,
 		SilenceUsage:      true,
 	})
 	root.SetFlagErrorFunc(flagError)
-	// Flags wrap at 80 columns; a command that only has subcommands has no usage line of its own.
+	// Flags wrap at 80 columns. Commands that only have subcommands show no usage line.
 	root.SetUsageTemplate(strings.NewReplacer(
 		"FlagUsages ", "FlagUsagesWrapped 80 ",
 		"{{if .Runnable}}", "{{if and .Runnable (or (not .HasAvailableSubCommands) (ne .Use .Name))}}",
 	).Replace(root.UsageTemplate()))
 	root.PersistentFlags().String("log-level", "info",
-		"least important messages to show: trace, debug, info, warn, error or off")
+		"lowest level of messages shown: trace, debug, info, warn, error or off")
 	root.AddCommand(surviveSIGPIPE(newTrain()), newImport(), surviveSIGPIPE(newQuantize()),
 		newEval(), newScore(), surviveSIGPIPE(newRuler()), newGenerate(), newChat(), newExport(),
 		surviveSIGPIPE(newPlot()), surviveSIGPIPE(newFit()), newData(), newPlugins(), newConfig(),
 		newStudy(), newRuns(), newServe(), newCheckpoint(), newBench(),
 		newVersion())
-	root.InitDefaultCompletionCmd() // created here because cobra's own accepts unknown shells
+	// Created here, because the one that cobra adds accepts unknown shells.
+	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		group(completion)
 	}
@@ -124,8 +126,8 @@ with or without the CAGE correction, from one TOML file.
 // interruptible returns a context that is cancelled by the first signal to stop: SIGINT, SIGTERM,
 // SIGQUIT or SIGHUP, unless SIGHUP was ignored at the start, as under nohup. A second SIGINT or
 // SIGTERM ends the process at once. So does a second SIGQUIT, which also prints the stacks of all
-// goroutines, to show why the process did not stop. A second SIGHUP has no effect, because when a
-// session closes, the kernel and the shell each send one.
+// goroutines, to show why the process did not stop. A second SIGHUP has no effect, because both
+// the kernel and the shell send one when a session closes.
 func interruptible() (context.Context, func()) {
 	ctx, stop := signal.NotifyContext(context.Background(),
 		os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
@@ -146,15 +148,15 @@ func interruptible() (context.Context, func()) {
 	return ctx, func() { hangUp(); stop() }
 }
 
-// parentPipeFlag adds --lifeline to a command that other programs start: it stops when standard
-// input, a pipe from the parent, ends. The value is the time that stopping may take; 0: disabled.
+// parentPipeFlag adds --lifeline: the command stops when standard input, a pipe from the program
+// that started it, is closed. The value is the time that stopping may take; 0 disables the flag.
 func parentPipeFlag(cmd *cobra.Command, parentPipe *time.Duration) {
 	cmd.Flags().DurationVar(parentPipe, "lifeline", 0, "stop as on Ctrl-C when standard input "+
-		"ends, within this `TIME`: for a program that starts this one")
+		"is closed, within this `TIME` (for programs that start this one)")
 	cmd.Flags().Lookup("lifeline").NoOptDefVal = time.Minute.String()
 }
 
-// watchParent interrupts this process when standard input ends, if --lifeline is set. A second
+// watchParent interrupts this process when standard input is closed, if --lifeline is set. A second
 // signal then has no effect, because Slurm signals all processes of a task while the parent also
 // closes the pipe.
 func watchParent(parentPipe time.Duration) {
@@ -175,8 +177,8 @@ type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// group completes a command that only has subcommands. Without arguments it prints its help; any
-// argument is an unknown command.
+// group adds subcommands to a command that does nothing itself: without arguments it prints its
+// help, and any argument is reported as an unknown command.
 func group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(subcommands...)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -205,7 +207,8 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return usageError{err}
 }
 
-// flagError rewrites an error of pflag to state the value that a flag takes, or the nearest flag.
+// flagError rewrites an error of pflag: it states the values that the flag accepts, or suggests the
+// flag that was probably meant.
 func flagError(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string
@@ -215,26 +218,27 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 	}
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		wants := map[string]string{"bool": "true or false", "float64": "a number",
+			"uint32": "an integer from 0 to 4294967295", "uint64": "an integer of at least 0",
+			"duration": "a time such as 30s or 2m", "intSlice": "integers separated by commas",
+			"stringToString": "NAME=VALUE, or several separated by commas"}
 		f := bad.GetFlag()
-		err = fmt.Errorf("--%s %q: not a valid %s", f.Name, bad.GetValue(), f.Value.Type())
-		if f.Value.Type() == "stringToString" {
-			err = fmt.Errorf("--%s %q: want NAME=VALUE, or several with commas between them",
-				f.Name, bad.GetValue())
-		}
+		want := cmp.Or(wants[f.Value.Type()], "an integer")
+		err = fmt.Errorf("--%s %q: want %s", f.Name, bad.GetValue(), want)
 	}
 	return usageError{err}
 }
 
-// arguments returns a check that there are min to max arguments, which want describes.
+// arguments returns a check that the number of arguments is from min to max; want describes them.
 func arguments(min, max int, want string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch n := len(args); {
 		case n >= min && n <= max:
 			return nil
 		case n == 0:
-			return usagef("expected %s", want)
+			return usagef("want %s", want)
 		}
-		return usagef("expected %s, got %d arguments: %q", want, len(args), args)
+		return usagef("want %s, got %d arguments: %q", want, len(args), args)
 	}
 }
 
@@ -244,7 +248,7 @@ func atLeastOne(what string) cobra.PositionalArgs {
 	return arguments(1, math.MaxInt, "at least one "+what)
 }
 
-// notNegative extends checkArgs: it also rejects negative values of the named flags.
+// notNegative returns a check that calls checkArgs and rejects negative values of the named flags.
 func notNegative(checkArgs cobra.PositionalArgs, flags ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := checkArgs(cmd, args); err != nil {

@@ -24,25 +24,25 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// answer is the result of a command: value is printed with --json, otherwise text. Callers need not
+// output is the output of a command: value is printed with --json, otherwise text. Callers need not
 // handle write errors, because [stdStream] records them.
-type answer struct {
+type output struct {
 	value any
 	text  func(w io.Writer)
 }
 
-func tableAnswer(value any, rows [][]string) *answer {
-	return &answer{value, func(w io.Writer) { table(w, rows) }}
+func tableOutput(value any, rows [][]string) *output {
+	return &output{value, func(w io.Writer) { table(w, rows) }}
 }
 
-func textAnswer(value any, format string, args ...any) *answer {
-	return &answer{value, func(w io.Writer) { fmt.Fprintf(w, format, args...) }}
+func textOutput(value any, format string, args ...any) *output {
+	return &output{value, func(w io.Writer) { fmt.Fprintf(w, format, args...) }}
 }
 
-// withAnswer adds the flag --json to a command, and makes it print the result of run, even if run
-// also returns an error.
-func withAnswer(
-	cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (*answer, error),
+// withOutput adds the flag --json to a command, and makes the command print the output that run
+// returns, even together with an error.
+func withOutput(
+	cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (*output, error),
 ) *cobra.Command {
 	cmd.Flags().Bool("json", false, "print the result as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -68,7 +68,7 @@ func wantsJSON(cmd *cobra.Command) bool {
 	return asJSON
 }
 
-// table writes rows in aligned columns, with their text escaped; the first row is the heading.
+// table writes escaped rows in aligned columns; the first row is the heading.
 func table(w io.Writer, rows [][]string) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
@@ -92,8 +92,8 @@ func throttle(interval time.Duration) (due func() bool) {
 	}
 }
 
-// newLogger returns the logger of a command, which writes to its standard error. Messages may quote
-// untrusted text, which is escaped.
+// newLogger returns a logger that writes to the command's standard error. It escapes messages,
+// which may quote untrusted text.
 func newLogger(cmd *cobra.Command) hclog.Logger { return newLoggerOn(cmd, cmd.ErrOrStderr()) }
 
 func newLoggerOn(cmd *cobra.Command, out io.Writer) hclog.Logger {
@@ -104,10 +104,10 @@ func newLoggerOn(cmd *cobra.Command, out io.Writer) hclog.Logger {
 	})
 }
 
-// stdStream is the standard output or error of this process. All text except progress displays
-// is written through it, escaped as package safetext describes.
+// stdStream is the standard output or standard error of this process. All text except progress
+// displays is written through it, escaped as described in package safetext.
 //
-// A closed reader is not a failure: it has read what it wanted. This concerns commands that outlive
+// A closed pipe is not an error: its reader needs no more. This concerns commands that outlive
 // their readers (see [surviveSIGPIPE]); SIGPIPE ends all other commands silently.
 type stdStream struct {
 	file *os.File
@@ -129,8 +129,8 @@ func (o *stdStream) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// firstError returns the first write error. Most callers ignore write errors, so it is reported
-// when the command has ended.
+// firstError returns the first write error, which is reported when the command has ended, because
+// most callers ignore write errors.
 func (o *stdStream) firstError() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -146,9 +146,9 @@ func unescaped(w io.Writer) io.Writer {
 	return w
 }
 
-// surviveSIGPIPE lets a command continue after its reader is gone, as with `| head`, or if Ctrl-C
-// has ended a tee behind it. It is for commands whose work matters more than their output. SIGPIPE
-// is caught, so that writing to a closed pipe returns an error. It is not ignored, because child
+// surviveSIGPIPE lets a command continue after the reader of its output has exited, such as head,
+// or tee after Ctrl-C. It is for commands whose work matters more than their output. SIGPIPE is
+// caught, so that writing to a closed pipe returns an error. It is not ignored, because child
 // processes such as plugins would inherit that.
 func surviveSIGPIPE(cmd *cobra.Command) *cobra.Command {
 	cmd.PreRun = func(*cobra.Command, []string) {
@@ -179,7 +179,7 @@ func addKeys(cmd *cobra.Command, keys []schema.Key) {
 		case *[]int:
 			flags.IntSliceVar(to, k.FlagName(), *to, k.Doc)
 		default:
-			panic(fmt.Sprintf("no flag can be a %T", to))
+			panic(fmt.Sprintf("there is no flag type for %T", to))
 		}
 	}
 }
@@ -208,20 +208,20 @@ type quantizerFlags struct {
 func (f *quantizerFlags) add(flags *pflag.FlagSet, usage string) {
 	flags.StringVar(&f.plugin, "quantizer", "", usage)
 	flags.StringArrayVar(&f.sets, "set", nil,
-		"give a parameter of the quantizer: `KEY=VALUE` (repeatable)")
+		"set a parameter of the quantizer: `KEY=VALUE` (repeatable)")
 }
 
-// addReplacement adds the flags of commands that can use a run's weights with another quantizer.
+// addReplacement adds the flags of commands that can replace the quantizers of a run.
 func (f *quantizerFlags) addReplacement(flags *pflag.FlagSet) {
 	f.add(flags, "quantize weights and activations with the plugin `NAME`, or a path, instead of "+
-		"the run's quantizers; none: nothing")
+		"the run's quantizers; none: full precision")
 	flags.BoolVar(&f.weightsOnly, "weights-only", false,
 		"with --quantizer: leave activations in full precision")
 }
 
 func (f *quantizerFlags) params() (map[string]any, error) {
 	if f.plugin == "" && len(f.sets) > 0 {
-		return nil, usagef("--set gives parameters to a quantizer: name it with --quantizer")
+		return nil, usagef("--set sets parameters of a quantizer: want --quantizer NAME with it")
 	}
 	for _, set := range f.sets {
 		if _, value, _ := strings.Cut(set, "="); strings.TrimSpace(value) == "" {
@@ -238,11 +238,11 @@ func (f *quantizerFlags) replacement() (*trained.Quantizer, error) {
 	case err != nil:
 		return nil, err
 	case f.plugin == "" && f.weightsOnly:
-		return nil, usagef("--weights-only needs a quantizer: name it with --quantizer")
+		return nil, usagef("--weights-only needs a quantizer: want --quantizer NAME with it")
 	case f.plugin == "":
 		return nil, nil
 	case f.plugin == trained.NoQuantizer && (f.weightsOnly || len(params) > 0):
-		return nil, usagef("--quantizer none: leave --set and --weights-only out")
+		return nil, usagef("--quantizer none cannot be combined with --set or --weights-only")
 	}
 	return &trained.Quantizer{Plugin: f.plugin, Params: params, WeightsOnly: f.weightsOnly}, nil
 }

@@ -24,25 +24,25 @@ func newPlugins() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "plugins",
 		Short: "List, describe, test and write quantizer and optimizer plugins",
-		Long: `List and describe plugins. A plugin is found by a path given directly, in the
-directories of CAGE_PLUGIN_PATH, in plugins/ beside the cage executable, and in
-plugins/ in the working directory. A directory that holds a Go main package is built
-on demand. A plugin is a program that runs with your rights. It has 10 s to start and for
-each answer, or as long as CAGE_PLUGIN_TIMEOUT says, such as 1m.`,
+		Long: `List and describe plugins. A plugin is given by a path, or by a name that is looked up in
+the directories of CAGE_PLUGIN_PATH, in plugins/ next to the cage executable, and in
+plugins/ in the working directory. The directory of a Go main package is built on demand.
+Plugins run with your permissions. They must start, and answer each request, within 10 s,
+or within CAGE_PLUGIN_TIMEOUT (such as 1m).`,
 	}, newPluginsList(), newPluginsShow(), newPluginsNew(), surviveSIGPIPE(newPluginsTest()),
 		newPluginsProgram())
 }
 
 func newPluginsList() *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List the plugins that can be found",
+	cmd := &cobra.Command{Use: "list", Short: "List the plugins that are found by name",
 		Args: exactly(0, "no arguments")}
-	return withAnswer(cmd, func(cmd *cobra.Command, _ []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, _ []string) (*output, error) {
 		finder, opts, err := newFinder(cmd)
 		if err != nil {
 			return nil, err
 		}
 		var list []pluginListing
-		rows := [][]string{{"name", "kind", "what it is"}}
+		rows := [][]string{{"name", "kind", "description"}}
 		for _, l := range finder.List(cmd.Context(), opts) {
 			item := pluginListing{Name: l.Name, Path: l.Path, Kind: l.Kind}
 			row := []string{l.Name, string(l.Kind), firstSentence(l.Description.Doc)}
@@ -55,16 +55,16 @@ func newPluginsList() *cobra.Command {
 			list, rows = append(list, item), append(rows, row)
 		}
 		if len(list) == 0 && !wantsJSON(cmd) {
-			return nil, fmt.Errorf("no plugins found; looked in %s", strings.Join(finder.Dirs, ", "))
+			return nil, fmt.Errorf("there are no plugins in %s", strings.Join(finder.Dirs, ", "))
 		}
-		return tableAnswer(list, rows), nil
+		return tableOutput(list, rows), nil
 	})
 }
 
 func newPluginsShow() *cobra.Command {
 	cmd := &cobra.Command{Use: "show NAME", Short: "Describe a plugin and its parameters",
 		Args: exactly(1, "the name or path of one plugin")}
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		var list []pluginListing
 		var texts []string
 		err := startAsEach(cmd, args[0], kinds, false, func(client *plugin.Client) error {
@@ -77,13 +77,13 @@ func newPluginsShow() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		return textAnswer(list, "%s", strings.Join(texts, "\n")), nil
+		return textOutput(list, "%s", strings.Join(texts, "\n")), nil
 	})
 }
 
-// startAsEach finds a plugin by name or path, starts it as each of these kinds that it serves, and
-// calls do. It fails if the plugin serves none of them, or fails to start as one of them.
-// With quiet the plugin logs errors only, unless there is --log-level.
+// startAsEach finds a plugin by name or path, and calls do with the plugin started as each of the
+// kinds that it implements. It is an error if there are none, or if a start fails. If quiet is set,
+// the plugin logs errors only, unless --log-level is given.
 func startAsEach(cmd *cobra.Command, name string, kinds []sdk.Kind, quiet bool,
 	do func(*plugin.Client) error) error {
 	ctx := cmd.Context()
@@ -141,8 +141,8 @@ func escapedParameters(d sdk.Description) sdk.Description {
 	return d
 }
 
-// newFinder returns a finder of plugins, and the options to start them with. Both log to the
-// standard error of the command.
+// newFinder returns a finder of plugins, and options to start them; both log to the command's
+// standard error.
 func newFinder(cmd *cobra.Command) (*plugin.Finder, plugin.Options, error) {
 	log := newLogger(cmd)
 	finder, err := plugin.NewFinder()
@@ -153,7 +153,7 @@ func newFinder(cmd *cobra.Command) (*plugin.Finder, plugin.Options, error) {
 	return finder, plugin.Options{Logger: log}, nil
 }
 
-// firstSentence returns the text up to its first full stop; that of "et al." does not count.
+// firstSentence returns the text up to its first full stop that does not belong to "et al.".
 func firstSentence(text string) string {
 	for i := range len(text) - 1 {
 		if text[i:i+2] == ". " && !strings.HasSuffix(text[:i], " al") {
@@ -174,8 +174,7 @@ type pluginListing struct {
 	Error      string      `json:"error,omitempty"`
 }
 
-// parameter is a plugin parameter as printed in JSON. JSON has no infinity, so an infinite bound is
-// left out.
+// parameter is a plugin parameter in JSON. Infinite bounds are left out, as JSON has no infinity.
 type parameter struct {
 	Name    string   `json:"name"`
 	Type    sdk.Type `json:"type"`
@@ -206,18 +205,18 @@ func newPluginsNew() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new KIND NAME",
 		Short: "Write a small complete plugin with its test, to start from",
-		Long: `Write the source of a small complete plugin and of its test into a new directory
-NAME. KIND is quantizer or optimizer. The language is Go, or Python with --language
-python or jax, which needs the package of sdk/python. Inside a Go module that requires
-github.com/cage-qat/cage the directory becomes a package of it; elsewhere it becomes a
-module of its own, with a go.mod.`,
+		Long: `Write the source of a small complete plugin and its test to a new directory NAME. KIND is
+quantizer or optimizer. The language is Go, or with --language python or jax Python,
+which needs the package in sdk/python. Inside a Go module that requires
+github.com/cage-qat/cage the directory is a package of that module; elsewhere it becomes a
+module with its own go.mod.`,
 		Args: exactly(2, "quantizer or optimizer, and a name"),
 	}
-	dir := cmd.Flags().String("dir", ".", "existing directory in which NAME is made")
+	dir := cmd.Flags().String("dir", ".", "existing directory in which NAME is created")
 	language := cmd.Flags().String("language", scaffold.Languages[0],
-		"of the plugin: go, python or jax")
+		"language of the plugin: go, python or jax")
 	source := cmd.Flags().String("sdk", "",
-		"make a module of its own that takes the sdk from this directory, a copy of cage's source")
+		"create a separate module that uses the sdk in this directory, a copy of cage's source")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		s := scaffold.Plugin{
 			Kind: args[0], Name: args[1], Parent: *dir, Source: *source, Language: *language}
@@ -232,11 +231,11 @@ module of its own, with a go.mod.`,
 			return err
 		}
 		if notice != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "go mod tidy is still to be run in %s; or remove it and "+
-				"give --sdk DIR, a copy of cage's source: %v\n", s.Path(), notice)
+			fmt.Fprintf(cmd.ErrOrStderr(), "go mod tidy failed in %s: run it again there, or remove the "+
+				"directory and give --sdk DIR, a copy of cage's source: %v\n", s.Path(), notice)
 		}
-		// These are the settings with which cage builds plugins and the Makefile builds cage. With
-		// other settings, go test would recompile all libraries.
+		// cage builds plugins with these settings, and the Makefile builds cage with them. With other
+		// settings, go test would recompile all libraries.
 		test := fmt.Sprintf("%s go -C %s test -trimpath .", settings, named(s.Path()))
 		if s.Language != scaffold.Languages[0] {
 			test = fmt.Sprintf("pytest %s && cage plugins test %s",
@@ -252,7 +251,7 @@ In the TOML file of a run: %[2]s = {plugin = "%[4]s"}
 	return cmd
 }
 
-// named returns path with a slash, because without one it would be parsed as a plugin's name.
+// named returns path with a slash; without one it would be taken for the name of a plugin.
 func named(path string) string {
 	if filepath.IsAbs(path) {
 		return path

@@ -12,22 +12,22 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
-	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// programFlags describes the tensor for which `cage plugins program` requests programs.
+// programFlags describes the tensor for which programs are requested.
 type programFlags struct {
-	shape, role          string
-	sets                 []string
-	backward, evaluation bool
-	heads, context       int
+	shape, role string
+	sets        []string
+	backward    bool
+	context     int
 }
 
-// siteNames maps each role of a quantizer to the name of an example site.
+// siteNames maps each role to the name of an example site.
 var siteNames = map[sdk.Role]string{
 	sdk.RoleWeight: "layers.0.attn.qkv", sdk.RoleActivation: "layers.0.attn.qkv.input",
 	sdk.RoleGradient: "layers.0.attn.qkv", sdk.RoleKey: "layers.0.attn.keys",
@@ -39,7 +39,7 @@ const maxElements = 1 << 24
 
 type programPart struct {
 	Name    string `json:"name"`
-	Kernel  string `json:"kernel,omitempty"` // what becomes one GPU kernel; empty for an optimizer
+	Kernel  string `json:"kernel,omitempty"` // see becomes; empty for an optimizer
 	Program string `json:"program,omitempty"`
 }
 
@@ -48,8 +48,8 @@ func newPluginsProgram() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "program NAME",
 		Short: "Show the programs that a plugin writes",
-		Long: `Show the programs that a plugin writes for one tensor. For a quantizer, a table shows
-what part of each pass becomes one kernel on a GPU.
+		Long: `Show the programs that a plugin writes for one tensor. For a quantizer, also show which
+part of each program becomes one GPU kernel.
 
   cage plugins program ./my-quantizer --shape 32x384 --set bits=3 --backward`,
 		Args: exactly(1, "the name or path of one plugin"),
@@ -58,17 +58,12 @@ what part of each pass becomes one kernel on a GPU.
 	flags.StringVar(&p.shape, "shape", "32x384", "`SHAPE` of the tensor, rows first")
 	flags.StringVar(&p.role, "role", string(sdk.RoleWeight),
 		"`ROLE` of the site of a quantizer: weight, activation, gradient, key, value or query")
-	flags.IntVar(&p.heads, "heads", 1,
-		"`NUMBER` of heads that the columns of a key, value or query belong to")
 	flags.IntVar(&p.context, "context", 0,
-		"`NUMBER` of tokens of a sequence that follow each other in the rows of anything but a weight; "+
-			"0: all rows")
+		"rows of an activation, key, value or query that are one sequence; 0: all")
 	flags.StringArrayVar(&p.sets, "set", nil,
-		"give a parameter of the plugin: `KEY=VALUE` (repeatable)")
-	flags.BoolVar(&p.evaluation, "evaluation", false,
-		"the program of evaluation, where it is another one than that of training")
-	flags.BoolVar(&p.backward, "backward", false, "list the backward pass of a quantizer, too")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (a *answer, err error) {
+		"set a parameter of the plugin: `KEY=VALUE` (repeatable)")
+	flags.BoolVar(&p.backward, "backward", false, "also show the backward pass of a quantizer")
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (a *output, err error) {
 		if siteNames[sdk.Role(p.role)] == "" {
 			return nil, usagef("--role %q: want weight, activation, gradient, key, value or query", p.role)
 		}
@@ -77,8 +72,8 @@ what part of each pass becomes one kernel on a GPU.
 		for text := range strings.SplitSeq(p.shape, "x") {
 			n, err := strconv.Atoi(text)
 			if err != nil || n < 1 || size > maxElements/n {
-				return nil, usagef("--shape %q: want sizes of axes such as 32x384, with at most %d "+
-					"elements", p.shape, maxElements)
+				return nil, usagef("--shape %q: want a shape such as 32x384, with at most %d elements",
+					p.shape, maxElements)
 			}
 			shape, size = append(shape, n), size*n
 		}
@@ -93,7 +88,7 @@ what part of each pass becomes one kernel on a GPU.
 // describe returns the programs that a plugin writes for a tensor of the shape.
 func (p *programFlags) describe(
 	ctx context.Context, client *plugin.Client, shape []int,
-) (*answer, error) {
+) (*output, error) {
 	settings, err := pluginSettings(p.sets, client.Description())
 	if err != nil {
 		return nil, err
@@ -107,15 +102,24 @@ func (p *programFlags) describe(
 		list = append(list, programPart{name, kernel, program.String()})
 	}
 	if client.Kind() == sdk.KindQuantizer {
-		q, err := p.quantizer(ctx, client, shape, values)
+		role := sdk.Role(p.role)
+		site := sdk.Site{Role: role, Name: siteNames[role], Layers: 1, Shape: shape, Values: values}
+		if role != sdk.RoleWeight {
+			site.Context = cmp.Or(p.context, shape[0])
+			if site.Context < 1 || shape[0]%site.Context != 0 {
+				return nil, usagef("--context %d: want a divisor of the %d rows", p.context, shape[0])
+			}
+		}
+		if slices.Contains([]sdk.Role{sdk.RoleKey, sdk.RoleValue, sdk.RoleQuery}, role) {
+			site.Heads = 1
+		}
+		q, err := client.Quantize(ctx, site)
 		if err != nil {
 			return nil, err
 		}
 		rows := int(program.FloatType(shape...).Size()) / shape[len(shape)-1]
 		for name, program := range q.Programs() {
-			if name != "evaluate" {
-				add(name, program, becomes(program, rows))
-			}
+			add(name, program, becomes(program, rows))
 		}
 		passes, err := q.Split()
 		if err != nil {
@@ -136,13 +140,14 @@ func (p *programFlags) describe(
 			return nil, err
 		}
 		if !optimizer.Accepts {
-			return nil, fmt.Errorf("%s is not for matrices of shape %v", client.Description().Name, shape)
+			return nil, fmt.Errorf("%s does not accept a matrix of shape %v",
+				client.Description().Name, shape)
 		}
 		for name, program := range optimizer.Programs() {
 			add(name, program, "") // updates are compiled differently
 		}
 	}
-	return &answer{list, func(w io.Writer) {
+	return &output{list, func(w io.Writer) {
 		rows := [][]string{{"program", "becomes"}}
 		for _, part := range list {
 			fmt.Fprint(w, part.Program)
@@ -154,10 +159,10 @@ func (p *programFlags) describe(
 	}}, nil
 }
 
-// becomes describes the part of a quantizer's program that becomes one GPU kernel, or the reason
-// why none does.
+// becomes describes the part of a quantizer's program that is compiled to one GPU kernel; the rest
+// is computed operation by operation.
 func becomes(p *program.Program, rows int) string {
-	const whole = "operations, because all of it needs whole tensors"
+	const whole = "operations, because each needs the whole tensor"
 	d, err := triton.Divide(p, rows)
 	if err == nil && d.Rows == nil {
 		return whole
@@ -165,7 +170,7 @@ func becomes(p *program.Program, rows int) string {
 	if err == nil {
 		_, err = triton.New(d.Rows, rows, triton.LargestRow, nil)
 	}
-	refusal, ok := errors.AsType[*triton.Refusal](err)
+	refusal, ok := errors.AsType[*passes.Refusal](err)
 	switch {
 	case ok && refusal.Node == "":
 		return "operations, because " + refusal.Reason
@@ -176,29 +181,7 @@ func becomes(p *program.Program, rows int) string {
 	case d.Whole == nil:
 		return "one kernel"
 	case len(d.Whole.Outputs) == 1:
-		return "one kernel, and operations for one number"
+		return "one kernel, and operations for one scalar"
 	}
-	return fmt.Sprintf("one kernel, and operations for %d numbers", len(d.Whole.Outputs))
-}
-
-func (p *programFlags) quantizer(
-	ctx context.Context, client *plugin.Client, shape []int, values sdk.Values,
-) (q spec.Quantizer, err error) {
-	role := sdk.Role(p.role)
-	site := sdk.Site{Role: role, Name: siteNames[role], Layers: 1, Shape: shape, Values: values}
-	if role != sdk.RoleWeight {
-		if site.Context = cmp.Or(p.context, shape[0]); site.Context < 1 || shape[0]%site.Context != 0 {
-			return q, usagef("--context %d: want a number that divides the %d rows", p.context, shape[0])
-		}
-	}
-	if slices.Contains([]sdk.Role{sdk.RoleKey, sdk.RoleValue, sdk.RoleQuery}, role) {
-		if site.Heads = p.heads; site.Heads < 1 || site.RowLen()%site.Heads != 0 {
-			return q, usagef("--heads %d: want a number that divides the %d columns", p.heads, site.RowLen())
-		}
-	}
-	q, err = client.Quantize(ctx, site)
-	if err == nil && p.evaluation {
-		q = q.ForEvaluation()
-	}
-	return q, err
+	return fmt.Sprintf("one kernel, and operations for %d scalars", len(d.Whole.Outputs))
 }

@@ -20,36 +20,36 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// noDevice is the value of --device with which programs run on the reference implementation only.
+// noDevice is the value of --device for running programs on the reference implementation only.
 const noDevice = "none"
 
 func newPluginsTest() *cobra.Command {
 	p := pluginTest{}
 	cmd := &cobra.Command{
 		Use:   "test NAME",
-		Short: "Check that a plugin keeps what every plugin promises",
-		Long: `Run the conformance kit on a plugin, written in whatever language: its parameters and
-their ranges, its programs at many shapes, what they make of zeros, extremes and NaN,
-gradients, packing, the descent of optimizers; in float64, and compiled for a device;
-and what its description claims. The exit code is 1 when a check fails.
+		Short: "Run the conformance tests on a plugin",
+		Long: `Run the conformance tests on a plugin in any language. They check its parameters and
+their ranges, its programs at many shapes (zeros, extreme values, NaN, gradients, packing,
+the descent of optimizers), in float64 and compiled for a device, and the claims in its
+description. The exit code is 1 if a check fails.
 
   cage plugins test quest
   cage plugins test ./my-quantizer --set bits=3
   cage plugins test ./my-optimizer --golden values.json
 
-A golden file holds values of an independent implementation: for each case settings,
-inputs, and the outputs and gradients that are expected. docs/reference/sdk.md
-describes the format. Of a directory all files *.json are tried.`,
+A golden file holds the results of an independent implementation: for each case the
+settings, the inputs, and the expected outputs and gradients, in the format described in
+docs/reference/sdk.md. A directory stands for all *.json files in it.`,
 		Args: exactly(1, "the name or path of one plugin"),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&p.golden, "golden", "",
-		"also run the cases of a golden `FILE`, or of those of a directory")
-	flags.StringVar(&p.device, "device", device.CPU, "`KIND` of device for compiled programs: "+
+		"also run the cases of a golden `FILE`, or of all in a directory")
+	flags.StringVar(&p.device, "device", device.CPU, "`KIND` of device to run compiled programs on: "+
 		strings.Join(engine.Kinds(), ", ")+" or none")
 	flags.StringArrayVar(&p.sets, "set", nil,
 		"fix a parameter of the plugin: `KEY=VALUE` (repeatable)")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		reports, err := p.run(cmd, args[0])
 		if err != nil {
 			return nil, err
@@ -65,7 +65,7 @@ describes the format. Of a directory all files *.json are tried.`,
 		if len(failed) > 0 {
 			err = fmt.Errorf("plugin %s: failed: %s", args[0], strings.Join(failed, ", "))
 		}
-		return &answer{reports, func(w io.Writer) {
+		return &output{reports, func(w io.Writer) {
 			for _, r := range reports {
 				fmt.Fprint(w, r)
 			}
@@ -80,7 +80,7 @@ type pluginTest struct {
 
 func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, error) {
 	if known := append(engine.Kinds(), noDevice); !slices.Contains(known, p.device) {
-		return nil, usagef("--device %q: use %s", p.device, strings.Join(known, ", "))
+		return nil, usagef("--device %q: want one of %s", p.device, strings.Join(known, ", "))
 	}
 	// Checks the syntax before the plugin starts.
 	if _, err := pluginSettings(p.sets, sdk.Description{}); err != nil {
@@ -101,7 +101,7 @@ func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, err
 		options = append(options, sdktest.On(machine))
 	}
 	var reports []sdktest.Report
-	// The test includes invalid requests, which would be logged.
+	// Quiet, because the plugin would log the invalid requests of the tests.
 	err = startAsEach(cmd, name, kinds, true, func(client *plugin.Client) error {
 		settings, err := pluginSettings(p.sets, client.Description())
 		if err != nil {
@@ -114,8 +114,8 @@ func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, err
 	return reports, err
 }
 
-// goldens returns the cases of the golden files, and the kinds of plugins to test: all kinds, or
-// with golden files the one kind that they are for.
+// goldens returns the cases of the golden files, and the kinds of plugins to test: the kind that
+// the files are for, or all kinds if there are no files.
 func (p *pluginTest) goldens() ([]sdktest.Option, []sdk.Kind, error) {
 	var options []sdktest.Option
 	if p.golden == "" {
@@ -124,10 +124,10 @@ func (p *pluginTest) goldens() ([]sdktest.Option, []sdk.Kind, error) {
 	files := []string{p.golden}
 	if info, err := os.Stat(p.golden); err == nil && info.IsDir() {
 		if files, err = filepath.Glob(filepath.Join(p.golden, "*.json")); err != nil || len(files) == 0 {
-			return nil, nil, fmt.Errorf("--golden: %s holds no file *.json", p.golden)
+			return nil, nil, fmt.Errorf("--golden %s: the directory has no *.json files", p.golden)
 		}
 	}
-	var of []sdk.Kind
+	var found []sdk.Kind
 	for _, name := range files {
 		file, err := vfs.ReadRegular(name)
 		if err != nil {
@@ -138,18 +138,18 @@ func (p *pluginTest) goldens() ([]sdktest.Option, []sdk.Kind, error) {
 			return nil, nil, fmt.Errorf("--golden %s: %w", name, err)
 		}
 		options = append(options, sdktest.Golden(v))
-		of = append(of, v.Kind)
+		found = append(found, v.Kind)
 	}
-	slices.Sort(of)
-	if of = slices.Compact(of); len(of) > 1 {
-		return nil, nil, fmt.Errorf("--golden: %s holds values of quantizers and of optimizers: "+
-			"give them one at a time", p.golden)
+	slices.Sort(found)
+	if found = slices.Compact(found); len(found) > 1 {
+		return nil, nil, fmt.Errorf("--golden %s: the files are for quantizers and for optimizers: "+
+			"want files for one kind", p.golden)
 	}
-	return options, of, nil
+	return options, found, nil
 }
 
-// pluginSettings parses KEY=VALUE settings of a plugin. A value is TOML, or else plain text; the
-// value of a declared string parameter is always plain text.
+// pluginSettings parses KEY=VALUE settings of a plugin. A value is parsed as TOML; it is plain text
+// if that fails, or if the plugin declares a string parameter KEY.
 func pluginSettings(sets []string, d sdk.Description) (map[string]any, error) {
 	settings := map[string]any{}
 	for _, set := range sets {

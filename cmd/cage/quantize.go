@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -14,20 +13,20 @@ import (
 	"github.com/cage-qat/cage/host/deploy/trained"
 )
 
-const quantizeHelp = `Quantize the weights of a trained model, the baseline that training with
-quantization is compared with. The model is that of a run directory or of a Hugging Face
-checkpoint; the quantizer is any plugin, or the run's own.
+const quantizeHelp = `Quantize the weights of a trained model without training, as a baseline for
+quantization-aware training. The model is a run directory or a Hugging Face checkpoint;
+the quantizer is any plugin, or the run's own.
 
-  rtn   each weight becomes the nearest number that the quantizer has: Q of each matrix
-  gptq  column by column, where those that follow make up for the error of those before
-        (Frantar et al. 2023), for the inputs that a calibration text gives each layer
+  rtn   round to nearest: each matrix W becomes Q(W)
+  gptq  round column by column, and compensate the errors in the columns that follow, for
+        the inputs of each layer on a calibration text (Frantar et al. 2023)
 
   cage quantize runs/full --quantizer absmax --set granularity=group --out runs/gptq
   cage quantize llama-3.2-1b --quantizer mxfp4 --data web.tokens --out runs/mxfp4
 
-The result is a run directory whose weights are the quantized ones. It can be evaluated,
-sampled from and exported. The report compares the outputs of each layer on the text of
-the calibration with those of the original weights.`
+The result is a run directory with the quantized weights. It can be evaluated, sampled
+from and exported. The report compares the outputs of each layer on the calibration text
+with those of the original weights.`
 
 func newQuantize() *cobra.Command {
 	var o quantize.Options
@@ -41,17 +40,15 @@ func newQuantize() *cobra.Command {
 	modelFlags(cmd, &o.Step, &o.Context, "windows", "seed")
 	addKeys(cmd, o.Keys())
 	flags := cmd.Flags()
-	quantizer.add(flags, "`NAME` or path of the quantizer plugin; default: that of the run")
-	flags.StringVar(&o.Out, "out", "", "`RUN` directory to make")
+	quantizer.add(flags, "`NAME` or path of the quantizer plugin; default: the run's own")
+	flags.StringVar(&o.Out, "out", "", "`RUN` directory to create (required)")
 	flags.BoolVar(&o.Activations, "activations", false,
-		"quantize activations, too, with the same quantizer")
-	flags.BoolVar(&o.Evaluate, "evaluate", false,
-		"evaluate the result on its validation set, for its summary")
-	flags.StringVar(&o.Validation, "validation", "", "token file or chat file `FILE` that becomes "+
-		"the validation set of the result; default: that of the run")
-	flags.StringVar(&o.Device, "device", "", "`KIND` of device: cpu or cuda; default: that of the run")
+		"also quantize activations, with the same quantizer")
+	flags.StringVar(&o.Validation, "validation", "", "token file or chat file `FILE` to use as "+
+		"the validation set of the result; default: the run's own")
+	flags.StringVar(&o.Device, "device", "", "`KIND` of device: cpu or cuda; default: the run's own")
 	parentPipeFlag(cmd, &parentPipe)
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		if err := checkKeys(cmd, o.Keys()); err != nil {
 			return nil, err
 		}
@@ -59,7 +56,7 @@ func newQuantize() *cobra.Command {
 			return nil, usagef("--%s: found %s; %s", p.Key, p.Found, p.Hint)
 		}
 		if o.Out == "" {
-			return nil, usagef("--out is missing: want the run directory to make")
+			return nil, usagef("--out is missing: want the run directory to create")
 		}
 		watchParent(parentPipe)
 		o.Plugin = quantizer.plugin
@@ -72,7 +69,7 @@ func newQuantize() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
-		return &answer{result, func(w io.Writer) { printQuantized(w, o.Out, result) }}, nil
+		return &output{result, func(w io.Writer) { printQuantized(w, o.Out, result) }}, nil
 	})
 }
 
@@ -86,10 +83,10 @@ func printQuantized(w io.Writer, out string, p *trained.Posttrained) {
 	for _, m := range p.Matrices {
 		var notes []string
 		if m.Fallback {
-			notes = append(notes, "rounded: the Hessian is not positive definite")
+			notes = append(notes, "rounded to nearest: the Hessian is not positive definite")
 		}
 		if m.Dead > 0 {
-			notes = append(notes, fmt.Sprintf("%d columns without inputs", m.Dead))
+			notes = append(notes, fmt.Sprintf("%d columns with zero inputs", m.Dead))
 		}
 		row := []string{m.Name, fmt.Sprint(m.Shape), percent(m.WeightError)}
 		if m.OutputErrors != nil {
@@ -102,9 +99,6 @@ func printQuantized(w io.Writer, out string, p *trained.Posttrained) {
 	if c := p.Calibration; c != nil {
 		fmt.Fprintf(w, "\ncalibrated with %s\n", c)
 	}
-	if p.Loss != nil {
-		loss := float64(*p.Loss)
-		fmt.Fprintf(w, "validation loss %.4f, perplexity %.3f\n", loss, math.Exp(loss))
-	}
-	fmt.Fprintf(w, "%s holds the quantized model: try cage eval, cage generate or cage export\n", out)
+	fmt.Fprintf(w, "wrote the quantized model to %s: "+
+		"use it with cage eval, cage generate or cage export\n", out)
 }

@@ -24,14 +24,14 @@ func newRuler() *cobra.Command {
 	var parentPipe time.Duration
 	cmd := &cobra.Command{
 		Use:   "ruler RUN|CHECKPOINT",
-		Short: "Measure how long a text may be for a model to work with it (RULER)",
-		Long: `Let a model answer the 13 tasks of RULER, which hide something in a text of a given
-length, and score its answers. The prompts are those that RULER's scripts make, the
-answers are the likeliest tokens. Answers are in --out, in RULER's own format; killed at
-any moment, the same command continues.
+		Short: "Evaluate a model on long contexts (RULER)",
+		Long: `Evaluate a model on the 13 tasks of RULER, which hide information in a text of a given
+length. The prompts are those of RULER's scripts; the answers are decoded greedily. They
+are written to --out, in RULER's format. If the command is stopped or killed, the same
+command resumes.
 
-Some tasks are made of texts of others, and are left out without them: --essay, --squad,
---hotpot. Words are made up unless --words has lists.
+Some tasks need published texts (--essay, --squad, --hotpot), and are left out without
+them. Words are generated, unless --words gives lists.
 
   cage ruler runs/long --length 4096,8192 --samples 100 --out ruler/long`,
 	}
@@ -45,13 +45,13 @@ Some tasks are made of texts of others, and are left out without them: --essay, 
 	addKeys(cmd, keys)
 	flags := cmd.Flags()
 	flags.Uint32Var(&f.seed, "seed", ruler.DefaultSeed, "seed of the prompts")
-	flags.StringVar(&f.out, "out", "", "directory `DIR` of the answers (required)")
-	flags.IntVar(&m.batch, "batch", ruler.DefaultBatch, "prompts that are answered at once")
-	flags.Lookup("context").Usage = "tokens of a sequence of a Hugging Face checkpoint; " +
-		"0: the largest length"
+	flags.StringVar(&f.out, "out", "", "`DIR` to write the answers to (required)")
+	flags.IntVar(&m.batch, "batch", ruler.DefaultBatch, "prompts answered at once")
+	flags.Lookup("context").Usage = "context length for a Hugging Face checkpoint, in tokens; " +
+		"0: the largest --length"
 	parentPipeFlag(cmd, &parentPipe)
 	cmd.AddCommand(newRulerScore())
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		watchParent(parentPipe)
 		plan, g, err := f.plan(cmd)
 		if err != nil {
@@ -77,22 +77,22 @@ Some tasks are made of texts of others, and are left out without them: --essay, 
 func newRulerScore() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "score DIR",
-		Short: "Score answers to RULER's prompts",
-		Long: `Score the answers in a directory: LENGTH/pred/TASK.jsonl in it, as in 4096/pred/vt.jsonl.
-RULER's own scripts put the answers of a model so, too. No model is needed.`,
+		Short: "Score answers to the prompts of RULER",
+		Long: `Score the answers in a directory: its files LENGTH/pred/TASK.jsonl, such as
+4096/pred/vt.jsonl, as RULER's scripts write them. No model is needed.`,
 		Args: exactly(1, "one directory with answers"),
 	}
-	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(_ *cobra.Command, args []string) (*output, error) {
 		return rulerReport(ruler.At(vfs.At(args[0])))
 	})
 }
 
-func rulerReport(d ruler.Directory) (*answer, error) {
+func rulerReport(d ruler.Directory) (*output, error) {
 	r, err := d.Report()
 	if err != nil {
 		return nil, err
 	}
-	return &answer{r, func(w io.Writer) {
+	return &output{r, func(w io.Writer) {
 		table(w, r.Table())
 		fmt.Fprint(w, r.Words())
 	}}, nil
@@ -110,7 +110,7 @@ func (f *rulerFlags) plan(cmd *cobra.Command) (plan ruler.Plan, g *ruler.Generat
 	case err != nil:
 		return plan, nil, usagef("--tasks: %w", err)
 	case f.out == "":
-		return plan, nil, usagef("--out is required: the directory of the answers")
+		return plan, nil, usagef("--out is missing: want the directory of the answers")
 	}
 	if err := checkKeys(cmd, f.Keys()); err != nil {
 		return plan, nil, err
@@ -130,8 +130,9 @@ func (f *rulerFlags) plan(cmd *cobra.Command) (plan ruler.Plan, g *ruler.Generat
 	return plan, g, nil
 }
 
-// tokenize makes the generator count tokens with a tokenizer, and finds what the chat template adds
-// around a question. The plan records both, as prompts depend on them. spec locates the model.
+// tokenize makes the generator count tokens with the tokenizer, and add the text of the chat
+// template around each question. It records both in the plan, because prompts depend on them. spec
+// is the path of the model.
 func (f *rulerFlags) tokenize(
 	plan *ruler.Plan, g *ruler.Generator, tok tokenizer.Tokenizer, spec string,
 ) error {
@@ -158,7 +159,7 @@ func (f *rulerFlags) tokenize(
 	}
 	at := strings.LastIndex(r.Text, question)
 	if at < 0 {
-		return fmt.Errorf("--template %s: it does not print the messages of users", f.Template)
+		return fmt.Errorf("--template %s: want a template that renders messages of users", f.Template)
 	}
 	g.Before, g.After = r.Text[:at], r.Text[at+len(question):]
 	plan.Settings["template"] = g.Before + "…" + g.After
@@ -191,7 +192,7 @@ func (m *rulerModel) open(cmd *cobra.Command, dir string, lengths []int) error {
 	}
 	m.tok, err = m.model.Tokenizer()
 	if context := m.model.Context(); err == nil && context < longest {
-		err = fmt.Errorf("%s has a context of %d tokens: want a --length of at most that, not %d",
+		err = fmt.Errorf("%s has a context of %d tokens: want a --length of at most that, got %d",
 			dir, context, longest)
 	}
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 func newRuns() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "runs",
-		Short: "List and show run directories",
-		Long: `List and show run directories, those of studies included. What a run is
-known by is any key of its configuration (quantizer.bits), any number of its
-summary.json (val_loss), and run, state and modified. Of a run that is not done the
-numbers are those of its newest records, and val_loss is that of its newest evaluation.
-The state is done, running, interrupted (stopped or killed, and can go on), diverged,
-failed or unreadable.`,
+		Short: "List and describe run directories",
+		Long: `List and describe run directories, including those of studies. A run is described by
+the keys of its configuration (quantizer.bits), by the numbers of its summary.json
+(val_loss), and by run, state and modified. While a run is not done, the numbers are those
+of its newest record, and val_loss is that of its newest evaluation. The state is done,
+running, interrupted (stopped or killed; it can be resumed), diverged, failed or
+unreadable.`,
 	}, newRunsList(), newRunsShow())
 }
 
-// roots are the directories searched for runs if none is named: the defaults of train.out and
+// roots are the directories searched for runs by default: the parents of the default train.out and
 // study.out.
 var roots = []string{"runs", "studies"}
 
@@ -38,8 +38,8 @@ func newRunsList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [DIR...]",
 		Short: "List runs, filtered and sorted",
-		Long: `List the runs below the given directories, by default runs and studies: their state,
-steps and validation loss, and the keys of their configurations that tell them apart.
+		Long: `List the runs below the given directories, by default runs and studies, with their state,
+steps, validation loss, and the keys of their configurations that differ.
 
   cage runs list --where quantizer.bits=4 --where 'val_loss<3' --sort val_loss
   cage runs list studies/main --columns run,method.lambda,val_ppl
@@ -48,18 +48,18 @@ A condition is NAME=VALUE, or != < <= > >= in place of =, or ~ for "contains".`,
 		Args: notNegative(cobra.ArbitraryArgs, "limit"),
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&where, "where", nil, "only runs that fulfil the `CONDITION` (repeatable)")
-	flags.StringVar(&by, "sort", "run", "sort by this `NAME`; with - in front of it from the largest")
-	flags.StringSliceVar(&columns, "columns", nil, "`NAME`s to show, separated by commas")
+	flags.StringArrayVar(&where, "where", nil, "only runs that satisfy the `CONDITION` (repeatable)")
+	flags.StringVar(&by, "sort", "run", "sort by `NAME`, or by -NAME in descending order")
+	flags.StringSliceVar(&columns, "columns", nil, "columns to show: `NAME,...`")
 	flags.IntVar(&limit, "limit", 0, "show at most this many runs; 0: all")
-	return withAnswer(cmd, func(cmd *cobra.Command, dirs []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, dirs []string) (*output, error) {
 		if len(dirs) == 0 {
 			dirs = slices.DeleteFunc(slices.Clone(roots), func(dir string) bool {
 				_, err := os.Stat(dir)
 				return errors.Is(err, fs.ErrNotExist)
 			})
 			if len(dirs) == 0 {
-				return nil, errors.New("there is neither a directory runs nor studies here; name one")
+				return nil, errors.New("there is no directory runs or studies here: name a directory")
 			}
 		}
 		list, err := new(rundir.Lister).List(cmd.Context(), dirs...)
@@ -113,7 +113,7 @@ A condition is NAME=VALUE, or != < <= > >= in place of =, or ~ for "contains".`,
 			}
 			value, rows = append(value, listingOf(r)), append(rows, row)
 		}
-		return tableAnswer(value, rows), nil
+		return tableOutput(value, rows), nil
 	})
 }
 

@@ -21,12 +21,12 @@ import (
 func newRunsShow() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show RUN",
-		Short: "Show everything about a run",
-		Long: `Show everything about a run: its results, its checkpoints, what it was made with, the
-texts that it wrote last (train.samples), and its configuration.`,
+		Short: "Describe a run",
+		Long: `Print the results, the checkpoints, the build and plugins, the newest samples
+(train.samples) and the configuration of a run.`,
 		Args: exactly(1, "one run directory"),
 	}
-	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(_ *cobra.Command, args []string) (*output, error) {
 		r, err := rundir.Open(args[0])
 		if err != nil {
 			return nil, err
@@ -70,7 +70,7 @@ texts that it wrote last (train.samples), and its configuration.`,
 		if len(samples) > 0 {
 			newest = &samples[len(samples)-1]
 		}
-		return &answer{struct {
+		return &output{struct {
 			runListing
 			Checkpoints []int           `json:"checkpoints"` // steps
 			Samples     *metrics.Sample `json:"samples,omitempty"`
@@ -78,7 +78,7 @@ texts that it wrote last (train.samples), and its configuration.`,
 		}{listingOf(r), steps, newest, provenance}, func(w io.Writer) {
 			table(w, rows)
 			if newest != nil {
-				fmt.Fprintf(w, "\nsamples after step %d\n", newest.Step)
+				fmt.Fprintf(w, "\nsamples at step %d\n", newest.Step)
 				for _, t := range newest.Texts {
 					text := strings.TrimRight(t.Prompt+t.Text, "\n")
 					fmt.Fprintf(w, "\n    %s\n", strings.ReplaceAll(text, "\n", "\n    "))

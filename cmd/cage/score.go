@@ -20,17 +20,17 @@ func newScore() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "score RUN|CHECKPOINT",
 		Short: "Compute the log-probability of each token of texts",
-		Long: `Compute the log-probability of each token given those before it, with the run's
-quantizers, to compare a model with what other programs make of it. A line of the input is
-a sequence:
+		Long: `Compute the log-probability of each token given the tokens before it, with the run's
+quantizers, to compare a model with its exports in other programs. Each line of the input
+is a sequence:
 
-  --ids FILE     a list of token ids, as [128000, 9906, 1917]
-  --texts FILE   a text as a JSON string, as "Hello world", for the model's tokenizer; it
-                 gets a begin token where the tokenizer puts one before every text
+  --ids FILE     a list of token ids, such as [128000, 9906, 1917]
+  --texts FILE   a text as a JSON string, such as "Hello world", which is tokenized with
+                 a BOS token if the tokenizer adds one to every text
 
-A line of the output is {"ids": [...], "log_probs": [...]}, in the order of the input: of
-n ids the n−1 log-probabilities (natural logarithms) of all but the first. Each is a
-float32, written with as many digits as identify it.
+Each line of the output is {"ids": [...], "log_probs": [...]}, in the order of the input.
+For n ids there are n−1 natural logarithms, of all tokens but the first, as float32 in the
+shortest form that identifies the value.
 
   cage score runs/run --ids ids.jsonl > scores.jsonl
   echo '"func main() {"' | cage score runs/run --texts - --out scores.jsonl`,
@@ -38,18 +38,18 @@ float32, written with as many digits as identify it.
 	modelFlags(cmd, &o.Step, &o.Context)
 	flags := cmd.Flags()
 	flags.StringVar(&f.ids, "ids", "",
-		"read lists of token ids from the lines of `FILE`; -: the standard input")
+		"read lists of token ids from the lines of `FILE`; -: standard input")
 	flags.StringVar(&f.texts, "texts", "",
-		"read texts, as JSON strings, from the lines of `FILE`; -: the standard input")
-	flags.StringVar(&f.out, "out", "", "write to `FILE`; default: the standard output")
+		"read texts, as JSON strings, from the lines of `FILE`; -: standard input")
+	flags.StringVar(&f.out, "out", "", "write to `FILE`; default: standard output")
 	quantizer.addReplacement(flags)
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		switch {
 		case (f.ids == "") == (f.texts == ""):
-			return nil, usagef("want --ids FILE or --texts FILE, one of them")
+			return nil, usagef("want either --ids FILE or --texts FILE")
 		case wantsJSON(cmd) && f.out == "":
-			return nil, usagef("--json describes what --out FILE gets: name a file; " +
-				"the standard output has JSON lines without --json")
+			return nil, usagef("--json prints a summary of --out FILE: want --out with it; " +
+				"without --json the scores are printed as JSON lines")
 		}
 		var err error
 		if o.Quantizer, err = quantizer.replacement(); err != nil {
@@ -84,7 +84,7 @@ float32, written with as many digits as identify it.
 		mean, tokens := trained.MeanLogProb(logProbs)
 		result := map[string]any{"run": args[0], "step": model.Step(), "out": f.out,
 			"sequences": len(sequences), "tokens": tokens, "mean_log_prob": metrics.Number(mean)}
-		return textAnswer(result,
+		return textOutput(result,
 			"%s, step %d: %d sequences in %s, mean log-probability %.6g of %d tokens\n",
 			args[0], model.Step(), len(sequences), f.out, mean, tokens), nil
 	})
@@ -93,7 +93,7 @@ float32, written with as many digits as identify it.
 type scoreFlags struct{ ids, texts, out string }
 
 func (f *scoreFlags) read(cmd *cobra.Command, model *trained.Model) (list [][]int32, err error) {
-	s := trained.Reader{Most: model.Context() + 1}
+	s := trained.Reader{MaxTokens: model.Context() + 1}
 	if s.Vocab, err = model.Vocab(); err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (f *scoreFlags) read(cmd *cobra.Command, model *trained.Model) (list [][]in
 	}
 	in := cmd.InOrStdin()
 	if name == "-" {
-		name = "the standard input"
+		name = "standard input"
 	} else {
 		file, err := vfs.OpenRegular(name)
 		if err != nil {

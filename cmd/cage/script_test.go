@@ -19,7 +19,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/cage-qat/cage/internal/racing"
+	"github.com/cage-qat/cage/internal/testing/racing"
 )
 
 var update = flag.Bool("update", false, "write what was found into testdata/script and docs")

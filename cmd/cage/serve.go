@@ -22,17 +22,17 @@ func newServe() *cobra.Command {
 	var listen string
 	cmd := &cobra.Command{
 		Use:   "serve [DIR...]",
-		Short: "Show runs as they train, in a web browser",
-		Long: `Show the runs below the given directories, by default runs and studies, in a web
-browser on this machine: a table that can be filtered and sorted, curves that grow
-while runs train, those of studies too (docs/guide/live-pages.md). It serves until Ctrl-C.
+		Short: "Show runs in a web browser while they train",
+		Long: `Serve web pages that show the runs below the given directories, by default runs and
+studies: a table to filter and sort, and curves that are updated while runs train
+(docs/guide/live-pages.md). It serves until Ctrl-C.
 
-Only this machine can reach the pages. With --listen others can, too: whoever reaches
-the address sees the runs. They load nothing from any network.`,
+By default, only this machine can reach the pages; with --listen, everybody who can reach
+the address sees the runs. The pages load nothing from other servers.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	cmd.Flags().StringVar(&listen, "listen", defaultListen,
-		"`ADDRESS` and port of the pages; port 0: one that is free")
+		"`ADDRESS` and port of the pages; port 0: any free port")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for _, dir := range args {
 			if info, err := os.Stat(dir); err != nil || !info.IsDir() {
@@ -55,11 +55,11 @@ func serveRuns(cmd *cobra.Command, listen string, dirs []string) error {
 	}
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
-		return fmt.Errorf("--listen %s: %w; with port 0 a free one is taken", listen, err)
+		return fmt.Errorf("--listen %s: %w; port 0 selects a free port", listen, err)
 	}
 	address := l.Addr().(*net.TCPAddr)
 	if !address.IP.IsLoopback() {
-		fmt.Fprintf(cmd.ErrOrStderr(), "everybody who can reach %s sees these runs\n", l.Addr())
+		fmt.Fprintf(cmd.ErrOrStderr(), "everybody who can reach %s can see these runs\n", l.Addr())
 	}
 	server := &http.Server{
 		Handler:           serve.New(host, dirs...).Handler(),
@@ -77,10 +77,10 @@ func serveRuns(cmd *cobra.Command, listen string, dirs []string) error {
 		return err
 	case <-cmd.Context().Done():
 	}
-	// The timeout is short, because pages poll again.
-	last, cancel := context.WithTimeout(context.Background(), time.Second)
+	// The timeout is short, because pages repeat their requests.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if err := server.Shutdown(last); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+	if err := server.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return server.Close()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,19 +24,17 @@ func newStudy() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "study",
 		Short: "Run many trainings from one file, and report on them",
-		Long: `Run many trainings from one file, and report on them. A study file names a base
-configuration, axes of settings and what to report (docs/guide/studies.md):
+		Long: `Run many trainings from one file, and report on them. A study file gives a base
+configuration, axes of settings, and tables and figures (docs/guide/studies.md). Each
+combination of settings is a cell of the study.
 
   cage study run FILE       train and evaluate the cells that are not done
-  cage study plan FILE      the cells in their order
-  cage study cell FILE      train and evaluate one of them
-  cage study status FILE    how far each cell is
-  cage study report FILE    tables, figures and a page of what is done
-  cage study keep FILE      its numbers in one small file, to be committed
-  cage study check FILE     whether kept results came out again`,
-	}, surviveSIGPIPE(newStudyRun()), newStudyPlan(), surviveSIGPIPE(newStudyCell()),
-		newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()),
-		surviveSIGPIPE(newStudyCheck()))
+  cage study status FILE    list the cells with their indices and states
+  cage study cell FILE      train and evaluate one cell
+  cage study report FILE    write tables, figures and a page of the results
+  cage study keep FILE      write the results to a small file, a snapshot`,
+	}, surviveSIGPIPE(newStudyRun()), surviveSIGPIPE(newStudyCell()),
+		newStudyStatus(), surviveSIGPIPE(newStudyReport()), surviveSIGPIPE(newStudyKeep()))
 }
 
 func newStudyRun() *cobra.Command {
@@ -43,39 +42,37 @@ func newStudyRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run FILE",
 		Short: "Train the cells of a study that are not done",
-		Long: `Train the cells of a study that are not done, several at once. Each is a run of
-'cage train' in a process of its own; one that was interrupted continues from its last
-checkpoint, one that is done is not run again, and one that has failed stays as it is,
-with its error, unless --retry is given. A run of which a plugin or the data has
-changed since is stale: it is put aside, into the directory stale of the study, and the
-cell is trained again, unless --keep-stale is given. Where the study file has
-evaluations, each trained cell is asked their questions, by 'cage eval'.
+		Long: `Train the cells of a study that are not done, several at once. Each is a separate process
+'cage train'. An interrupted cell is resumed from its last checkpoint, a failed cell only
+with --retry. A run whose plugins or data have changed since is stale: it is
+moved to the directory stale of the study, and the cell is trained again, unless
+--keep-stale is given. If the study file has evaluations, each trained cell is evaluated
+by 'cage eval'.
 
-Without --parallel and study.parallel the cores decide: small models run side by
-side, one on each core, large ones one after the other on all cores. On GPUs each cell
-gets one of its own, or device.count of them, and all GPUs are used. Ctrl-C ends the
-study with checkpoints, and the same command continues. The exit code is 1 when a cell
-has failed.
+Without --parallel and study.parallel, small models are trained in parallel, one on each
+core, and large ones one after the other on all cores. On GPUs, each cell gets one GPU, or
+device.count GPUs, and all GPUs are used. Ctrl-C stops the study with checkpoints, and the
+same command resumes it. The exit code is 1 if a cell has failed.
 
-With --share several such commands train one study together, on one machine or on
-several that see its directory. Each cell is trained by one of them; what a process
-that was killed leaves is taken over by another one.`,
+With --share, several of these commands train one study together, on one machine or on
+several machines that share its directory. Each cell is trained by one of them. If a
+process is killed, another one resumes its cell.`,
 		Args: notNegative(exactly(1, "one study file"), "parallel"),
 	}
 	flags := cmd.Flags()
 	flags.IntVar(&opts.Parallel, "parallel", 0,
-		"cells at once; 0: as the study file says, else as the cores or GPUs allow")
-	flags.BoolVar(&opts.Retry, "retry", false, "train failed cells, too, from where they stopped")
+		"cells at once; 0: as in the study file, or as the cores or GPUs allow")
+	flags.BoolVar(&opts.Retry, "retry", false, "resume failed cells, too")
 	flags.BoolVar(&opts.KeepStale, "keep-stale", false,
-		"leave runs of changed plugins or data as they are; reports leave them out")
+		"do not replace stale runs; reports leave them out")
 	flags.BoolVar(&opts.Share, "share", false,
-		"train the study together with other processes that have this flag")
+		"train the study together with other processes with this flag")
 	keptFile := flags.String("kept", "",
-		"leave out cells whose results are in this `FILE` of 'cage study keep'")
+		"do not train cells with results in this `FILE` of 'cage study keep'")
 	only := flags.StringArray("only", nil,
-		"only the cells with these labels: `AXIS=LABEL[,LABEL...]` (repeatable)")
-	dry := flags.Bool("dry-run", false, "print what would be trained, and train nothing")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		"train only cells with these labels: `AXIS=LABEL[,LABEL...]` (repeatable)")
+	dry := flags.Bool("dry-run", false, "print the cells that would be trained, without training")
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		s, err := study.Load(args[0])
 		if err != nil {
 			return nil, err
@@ -88,11 +85,11 @@ that was killed leaves is taken over by another one.`,
 		}
 		kept := map[string]bool{}
 		if *keptFile != "" {
-			if opts.Elsewhere, err = keptResults(cmd, s, *keptFile); err != nil {
+			if opts.Stored, err = keptResults(cmd, s, *keptFile); err != nil {
 				return nil, err
 			}
-			for _, r := range opts.Elsewhere {
-				if r.Known() {
+			for _, r := range opts.Stored {
+				if r.HasOutcome() {
 					kept[r.Cell.ID] = true
 				}
 			}
@@ -101,19 +98,19 @@ that was killed leaves is taken over by another one.`,
 			return dryRun(cmd, s, opts)
 		}
 		if *keptFile != "" {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d cells are kept in %s and not trained again\n",
-				len(kept), study.Count(opts.Elsewhere).Cells, *keptFile)
+			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d cells have results in %s and are not trained\n",
+				len(kept), study.Count(opts.Stored).Cells, *keptFile)
 		}
 		out, err := runStudy(cmd, s, opts)
 		if err != nil && !errors.Is(err, study.ErrInterrupted) {
 			return nil, err
 		}
 		if out.Failed > 0 {
-			failed := fmt.Errorf("%d of %d cells failed; see 'cage study status %s', and --retry",
+			failed := fmt.Errorf("%d of %d cells failed: see 'cage study status %s' and --retry",
 				out.Failed, out.Cells, s.File)
 			err = errors.Join(err, failed)
 		}
-		return textAnswer(struct {
+		return textOutput(struct {
 			Study string `json:"study"`
 			Out   string `json:"out"`
 			study.Outcome
@@ -129,7 +126,7 @@ func runStudy(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (study.
 	return study.Run(cmd.Context(), s, opts)
 }
 
-// newSurvey returns a survey, which checks configurations against the local plugins and data.
+// newSurvey returns a function that checks configurations against the plugins and the data.
 func newSurvey(cmd *cobra.Command) (study.Survey, error) {
 	finder, opts, err := newFinder(cmd)
 	if err != nil {
@@ -141,9 +138,9 @@ func newSurvey(cmd *cobra.Command) (study.Survey, error) {
 }
 
 func printStale(w io.Writer, s *study.Study, p study.Plan, keep bool) {
-	what := "is put aside, into " + s.StaleDir() + ", and trained again"
+	what := "is moved to " + s.StaleDir() + " and trained again"
 	if keep {
-		what = "stays as it is"
+		what = "is not trained again"
 	}
 	for _, r := range p.Results {
 		if r.State == study.Stale {
@@ -172,8 +169,8 @@ func runResults(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
 	})
 }
 
-// findStale marks the results that were made with other plugins or data than the current ones, and
-// prints those that could not be compared to standard error.
+// findStale marks results whose plugins or data have changed since, and prints to standard error
+// which results could not be compared.
 func findStale(
 	cmd *cobra.Command, s *study.Study, find func(context.Context, study.Survey) error,
 ) error {
@@ -204,7 +201,7 @@ func parseOnly(s *study.Study, only []string) (map[string][]string, error) {
 		}
 		axis, ok := s.Axis(name)
 		if !ok {
-			return nil, fail("there is no axis %q; the axes are %s", name, schema.Quoted(s.AxisNames()))
+			return nil, fail("unknown axis %q; want one of %s", name, schema.Quoted(s.AxisNames()))
 		}
 		list := strings.Split(labels, ",")
 		if slices.Contains(axis.Labels, labels) { // one label that contains commas
@@ -212,14 +209,14 @@ func parseOnly(s *study.Study, only []string) (map[string][]string, error) {
 		}
 		for _, label := range list {
 			if !slices.Contains(axis.Labels, label) {
-				return nil, fail("the axis %q has no label %q; it has %s",
+				return nil, fail("axis %q has no label %q; want one of %s",
 					name, label, schema.Quoted(axis.Labels))
 			}
 		}
 		where[name] = append(where[name], list...)
 	}
 	if !slices.ContainsFunc(s.Cells, func(c study.Cell) bool { return c.Matches(where) }) {
-		return nil, usagef("--only %s: no cell of %s has these labels together",
+		return nil, usagef("--only %s: no cell of %s has all of these labels",
 			strings.Join(only, " --only "), s.File)
 	}
 	return where, nil
@@ -227,13 +224,13 @@ func parseOnly(s *study.Study, only []string) (map[string][]string, error) {
 
 func countsLine(s *study.Study, out study.Outcome) string {
 	if out.Cells == 0 { // all cells have results
-		return s.Out + ": no cell is left to train\n"
+		return s.Out + ": there are no cells to train\n"
 	}
 	text := fmt.Sprintf("%s: %d of %d cells done", s.Out, out.Done, out.Cells)
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{out.Failed, "failed"}, {out.Running, "running"}, {out.Unevaluated, "to be evaluated"},
+	}{{out.Failed, "failed"}, {out.Running, "running"}, {out.Unevaluated, "not evaluated"},
 		{out.Stale, "stale"}, {out.Interrupted, "interrupted"}, {out.Missing, "missing"}} {
 		if c.n > 0 {
 			text += fmt.Sprintf(", %d %s", c.n, c.what)
@@ -242,14 +239,15 @@ func countsLine(s *study.Study, out study.Outcome) string {
 	return text + "\n"
 }
 
-func dryRun(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer, error) {
+func dryRun(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*output, error) {
 	plan, err := s.Plan(cmd.Context(), opts)
 	if err != nil {
 		return nil, err
 	}
-	list, rows := []cellListing{}, [][]string{append(s.AxisNames(), "settings")}
+	list, rows := []map[string]any{}, [][]string{append(s.AxisNames(), "settings")}
 	for _, c := range plan.Run {
-		list = append(list, cellListing{ID: c.ID, Labels: c.Labels, Dir: c.Dir, Set: c.Set})
+		list = append(list,
+			map[string]any{"id": c.ID, "labels": c.Labels, "dir": c.Dir, "set": c.Set})
 		var sets []string
 		for _, set := range c.Set {
 			sets = append(sets, set.Key+"="+set.Value)
@@ -258,44 +256,74 @@ func dryRun(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*answer,
 	}
 	value := map[string]any{"study": s.Name, "out": s.Out, "parallel": plan.AtOnce,
 		"threads": plan.Threads, "cells": list}
-	return &answer{value, func(w io.Writer) {
+	return &output{value, func(w io.Writer) {
 		printStale(w, s, plan, opts.KeepStale)
-		fmt.Fprintf(w, "%d of %d runs would be trained, %d at once, threads of each: %d\n",
+		fmt.Fprintf(w, "%d of %d cells would be trained, %d at once, with %d threads each\n",
 			len(plan.Run), len(plan.Results), plan.AtOnce, plan.Threads)
 		if len(plan.Run) > 0 {
 			table(w, rows)
 		}
 		if n := len(plan.Waiting); n > 0 {
-			fmt.Fprintf(w, "%d more wait for what a table chooses\n", n)
+			fmt.Fprintf(w, "%d cells wait until a table has chosen its best setting\n", n)
 		}
 	}}, nil
 }
 
 type cellListing struct {
-	ID      string                    `json:"id"`
-	Labels  map[string]string         `json:"labels"`
-	Dir     string                    `json:"dir"`
-	State   study.State               `json:"state,omitempty"`
-	Error   string                    `json:"error,omitempty"`
-	Set     []study.Setting           `json:"set,omitempty"`
-	Summary map[string]metrics.Number `json:"summary,omitempty"`
-	Holder  *study.Holder             `json:"holder,omitempty"` // the process that works on it
+	Index    int                       `json:"index"` // in the study's order
+	ID       string                    `json:"id"`
+	Labels   map[string]string         `json:"labels"`
+	Hash     string                    `json:"hash"` // of its configuration
+	Dir      string                    `json:"dir"`
+	State    study.State               `json:"state"`
+	Error    string                    `json:"error,omitempty"`
+	Waits    bool                      `json:"waits,omitempty"`  // for the choice of a table
+	Unneeded bool                      `json:"spared,omitempty"` // no table includes it
+	Set      []study.Setting           `json:"set,omitempty"`
+	Summary  map[string]metrics.Number `json:"summary,omitempty"`
+	Holder   *study.Holder             `json:"holder,omitempty"` // the process that works on it
+}
+
+// listCells describes all cells of a study in their order.
+func listCells(s *study.Study, results []study.Result) []cellListing {
+	unneeded, waiting := s.Prune(results)
+	list := make([]cellListing, len(results))
+	for i, r := range results {
+		c := r.Cell
+		list[i] = cellListing{
+			Index: i, ID: c.ID, Labels: c.Labels, Hash: c.Hash, Dir: c.Dir, State: r.State,
+			Error: r.Err, Waits: waiting[c.ID] && !r.HasOutcome(), Unneeded: unneeded[c.ID] && !r.HasOutcome(),
+			Set: c.Set, Summary: map[string]metrics.Number{},
+		}
+		for name, x := range r.Summary {
+			list[i].Summary[name] = metrics.Number(x)
+		}
+		if r.State == study.Running {
+			list[i].Holder = &results[i].Holder
+		}
+	}
+	return list
 }
 
 func newStudyStatus() *cobra.Command {
 	var keptFile string
 	cmd := &cobra.Command{
 		Use:   "status FILE",
-		Short: "Show how far each cell of a study is",
-		Long: `Show how far each cell of a study is: done, running, interrupted, failed (with its
-error), missing, or stale: made by a plugin or of data that has changed since. It may
-be asked at any time, also while the study runs: of a running cell it tells the machine,
-and since when it is worked on there. With --kept it is the results in a
-file of 'cage study keep' that are shown, and which of them are stale.`,
+		Short: "List the cells of a study with their states",
+		Long: `List the cells of a study with their indices and states: done, running (with its machine
+and start time), interrupted, failed (with its error), missing, or stale (its plugins or
+data have changed since). The command also works while the study runs. With --kept, show
+the results in a file of 'cage study keep', and which of them are stale.
+
+The index is the N of 'cage study cell FILE --index N', for example in a job array on a
+cluster; it depends on the study file alone. A waiting cell is not needed before a table
+has chosen its best setting (see best and spare in docs/guide/studies.md). Cells that no
+table needs are not listed.`,
 		Args: exactly(1, "one study file"),
 	}
-	cmd.Flags().StringVar(&keptFile, "kept", "", "`FILE` of kept results to show in place of the runs")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+	cmd.Flags().StringVar(&keptFile, "kept", "",
+		"show the results in this `FILE` of 'cage study keep' instead")
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		s, err := study.Load(args[0])
 		if err != nil {
 			return nil, err
@@ -309,34 +337,35 @@ file of 'cage study keep' that are shown, and which of them are stale.`,
 		if err != nil {
 			return nil, err
 		}
-		results = s.Wanted(results)
-		list := []cellListing{}
-		rows := [][]string{append(s.AxisNames(), "state", "val loss", "error, machine or directory")}
-		for _, r := range results {
-			c := r.Cell
-			cell := cellListing{ID: c.ID, Labels: c.Labels, Dir: c.Dir, State: r.State, Error: r.Err,
-				Set: c.Set, Summary: map[string]metrics.Number{}}
-			for name, x := range r.Summary {
-				cell.Summary[name] = metrics.Number(x)
+		list, rows := []cellListing{}, [][]string{slices.Concat([]string{"index"}, s.AxisNames(),
+			[]string{"state", "val loss", "error, machine or directory"})}
+		for i, cell := range listCells(s, results) {
+			if cell.Unneeded {
+				continue
 			}
-			loss, last := "–", r.Cell.Dir
+			r, state := results[i], string(cell.State)
+			if cell.Waits {
+				state += ", waits"
+			}
+			loss, last := "–", cell.Dir
 			if x, ok := r.Summary["val_loss"]; ok {
 				loss = fmt.Sprintf("%.4f", x)
 			}
 			switch {
-			case r.State == study.Running:
-				cell.Holder, last = &r.Holder, "on "+r.Holder.Text(time.Now())
+			case cell.Holder != nil:
+				last = "on " + cell.Holder.Text(time.Now())
 			case r.Err != "":
 				last = strings.ReplaceAll(r.Err, "\n", "; ")
-			case keptFile != "" && r.Known():
-				last = "kept in " + keptFile
+			case keptFile != "" && r.HasOutcome():
+				last = "in " + keptFile
 			}
 			list = append(list, cell)
-			rows = append(rows, append(r.Cell.Of(s.AxisNames()), string(r.State), loss, last))
+			rows = append(rows, slices.Concat([]string{strconv.Itoa(i)}, r.Cell.Of(s.AxisNames()),
+				[]string{state, loss, last}))
 		}
-		total := study.Count(results)
+		total := study.Count(s.Needed(results))
 		value := map[string]any{"study": s.Name, "out": s.Out, "counts": total, "cells": list}
-		return &answer{value, func(w io.Writer) {
+		return &output{value, func(w io.Writer) {
 			table(w, rows)
 			fmt.Fprint(w, countsLine(s, total))
 		}}, nil

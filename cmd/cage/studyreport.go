@@ -18,30 +18,31 @@ func newStudyReport() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "report FILE...",
-		Short: "Write tables, figures and a page of what is done",
-		Long: `Write the tables and figures that a study file asks for, of the cells that are done
-by now: means and standard deviations over replicates, paired differences to the
-baseline with their 95 % confidence interval, in Markdown and LaTeX; figures as SVG,
-PNG and PDF; and index.html, one page with all of it that needs no network.
+		Short: "Write tables, figures and a page of the results",
+		Long: `Write the tables and figures of a study file for the cells that are done: means and
+standard deviations over replicates, and paired differences to the baseline with 95 %
+confidence intervals, in Markdown and LaTeX; figures as SVG, PNG and PDF; and a page with
+all of them, index.html, which needs no network.
 
-The same results make the same bytes: there is no time, speed or path in a report.
-A run with a damaged file is left out and named, and so is one that is stale, made by
-a plugin or of data that has changed since; the exit code is 1 then.`,
+Equal results give equal bytes: a report contains no times, speeds or paths. Runs with a
+damaged file, and stale runs, whose plugins or data have changed since, are left out and
+named, and the exit code is 1.`,
 		Args: atLeastOne("study file"),
 	}
 	cmd.Flags().StringVar(&out, "out", "",
-		"`DIR` to write into (default: report, in the study's directory)")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		"`DIR` to write to (default: report, in the study's directory)")
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		if out != "" && len(args) > 1 {
-			return nil, usagef("--out %s is one directory, for one study, not %d", out, len(args))
+			return nil, usagef("--out %s: want a single study with it, got %d", out, len(args))
 		}
-		var reports []writtenReport
+		var values []map[string]any
+		var leftOut error
 		for _, file := range args {
 			s, results, err := loadResults(cmd, file)
 			if err != nil {
 				return nil, err
 			}
-			r, err := report.New(s, s.Wanted(results))
+			r, err := report.New(s, s.Needed(results))
 			if err != nil {
 				return nil, err
 			}
@@ -50,24 +51,26 @@ a plugin or of data that has changed since; the exit code is 1 then.`,
 			if err != nil {
 				return nil, err
 			}
-			reports = append(reports, writtenReport{dir, files, r.Results()})
+			value := r.Results()
+			value["dir"], value["files"] = dir, files
+			values = append(values, value)
+			leftOut = errors.Join(leftOut, leftOutError(r))
 			if !wantsJSON(cmd) {
 				printReport(cmd.OutOrStdout(), dir, r)
 			}
 		}
-		var value any = reports
-		if len(reports) == 1 {
-			value = reports[0]
+		if len(values) == 1 {
+			return textOutput(values[0], ""), leftOut
 		}
-		return textAnswer(value, ""), leftOutError(reports)
+		return textOutput(values, ""), leftOut
 	})
 }
 
-// leftOutError returns an error that names the runs which reports leave out because they are
-// damaged or stale; nil if there are none.
-func leftOutError(reports []writtenReport) error {
+// leftOutError returns an error that names the damaged and stale runs, which the report leaves out;
+// nil if there are none.
+func leftOutError(r *report.Report) error {
 	var errs []error
-	add := func(what string, list []report.Damage) {
+	add := func(what string, list []report.OmittedRun) {
 		for _, d := range list {
 			what += fmt.Sprintf("\n  %s: %s", d.Run, d.Err)
 		}
@@ -75,18 +78,10 @@ func leftOutError(reports []writtenReport) error {
 			errs = append(errs, errors.New(what))
 		}
 	}
-	for _, r := range reports {
-		const run = "trained again by 'cage study run'"
-		add("left out of the report, and "+run+" when the directory is deleted:", r.Damages)
-		add("left out of the report as stale, and "+run+":", r.Stale)
-	}
+	add("damaged runs are not in the report; delete their directories to have 'cage study run' "+
+		"train them again:", r.Unreadable)
+	add("stale runs are not in the report; 'cage study run' trains them again:", r.Stale)
 	return errors.Join(errs...)
-}
-
-type writtenReport struct {
-	Dir   string   `json:"dir"`
-	Files []string `json:"files"`
-	report.Results
 }
 
 func printReport(w io.Writer, dir string, r *report.Report) {

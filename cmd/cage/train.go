@@ -34,30 +34,29 @@ func newTrain() *cobra.Command {
 	var together string
 	cmd := &cobra.Command{
 		Use:   "train RUN.toml",
-		Short: "Train a model as a TOML file says",
-		Long: `Train a model as a TOML file says.
+		Short: "Train a model",
+		Long: `Train the model that a TOML file configures.
 
-The run directory (train.out, by default runs/NAME for NAME.toml) receives the
-resolved configuration, metrics, checkpoints and a summary. Training stops cleanly
-on Ctrl-C, SIGTERM, SIGQUIT or SIGHUP: the step under way is finished and a checkpoint
-saved; with --resume the run continues, bit for bit as if it had not stopped (on the CPU).
-With a larger train.steps, or data.epochs of conversations, a run continues beyond its
-end, finished or not, where the learning rate and λ of the steps that are done stay what
-they were: with the schedule "constant" at any time, with "wsd" before its decay.
+The run directory (train.out, by default runs/NAME for NAME.toml) receives the resolved
+configuration, metrics, checkpoints and a summary. On Ctrl-C, SIGTERM, SIGQUIT or SIGHUP,
+training finishes the current step, saves a checkpoint and stops; --resume continues the
+run, on the CPU with the same bits as without a stop. A run can be extended with a larger
+train.steps, or data.epochs of conversations, if that does not change the learning rate
+and λ of past steps: with the schedule "constant" at any time, with "wsd" before its
+decay.
 
-With --estimate nothing is trained: the memory that the run would need is printed, part
-by part, and what there is.
+With --estimate, nothing is trained: the memory that the run would need is printed by
+part, and the memory that is available.
 
 With --processes, several processes train one model, each on some of the GPUs: start the
-same command for each of them, on one machine or several. The numbers of the processes,
-and where the first listens, come from Slurm (slurm: srun), torchrun, an indexed Job of
+same command for each process, on one machine or several. The ranks of the processes, and
+the address of the first, come from Slurm (slurm: srun), torchrun, an indexed Job of
 Kubernetes with WORLD_SIZE and MASTER_ADDR (kubernetes), or are given as
-RANK/SIZE@HOST:PORT. device.count is the number of GPUs of all processes. The first
-writes the run directory, which the others read: they must have the same one, on a file
-system that their machines share. Without --processes, a process trains alone, whatever
-is in its environment.
+RANK/SIZE@HOST:PORT. device.count is the number of GPUs of all processes. All processes
+need the same run directory, on a shared file system; the first one writes it. Without
+--processes, a single process trains, whatever is in its environment.
 
-Every key can be overridden with --set, values as in TOML:
+Every key can be overridden with --set, with values in TOML:
 
   cage train examples/demo.toml --set train.steps=50 --set 'quantizer.plugin="absmax"'
 
@@ -65,19 +64,19 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 		Args: notNegative(exactly(1, "one TOML file"), "stop-after"),
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&opts.Resume, "resume", false, "go on with the run in train.out, or begin it")
+	flags.BoolVar(&opts.Resume, "resume", false, "continue the run in train.out, or start it")
 	flags.StringArrayVar(&sets, "set", nil, "override a key of the file: `KEY=VALUE` (repeatable)")
-	flags.BoolVar(&quiet, "quiet", false, "show messages, but no progress")
+	flags.BoolVar(&quiet, "quiet", false, "print messages, but no progress")
 	flags.BoolVar(&estimate, "estimate", false,
-		"only print how much memory the run needs: an estimate, or what XLA says on a GPU")
+		"only print the memory that the run needs: an estimate, or on a GPU the report of XLA")
 	flags.StringVar(&together, "processes", "",
-		"train together with other processes, whose numbers come from `SOURCE`: "+processes.Sources)
+		"train together with other processes; the ranks come from `SOURCE`: "+processes.Sources)
 	parentPipeFlag(cmd, &parentPipe)
 	flags.IntVar(&opts.StopAfter, "stop-after", 0,
-		"stop after this many steps of the run, with a checkpoint; 0: do not")
-	return withAnswer(cmd, func(cmd *cobra.Command, args []string) (*answer, error) {
+		"stop after this many steps of the run, with a checkpoint; 0: never")
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		place := processes.Place{Size: 1}
-		// An empty SOURCE is an error: an unset variable does not mean to train with one process.
+		// An empty SOURCE is an error: an unset variable must not start a training with one process.
 		if cmd.Flags().Changed("processes") {
 			var err error
 			if place, err = processes.Find(together, os.Getenv); err != nil {
@@ -94,7 +93,7 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 			if err != nil {
 				return nil, err
 			}
-			return &answer{report, func(w io.Writer) { printMemory(w, cfg, report) }}, nil
+			return &output{report, func(w io.Writer) { printMemory(w, cfg, report) }}, nil
 		}
 		watchParent(parentPipe)
 		var group *processes.Group
@@ -116,12 +115,12 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 		if summary == nil || place.Rank > 0 {
 			return nil, err
 		}
-		return &answer{summary, func(w io.Writer) { printSummary(w, summary) }}, err
+		return &output{summary, func(w io.Writer) { printSummary(w, summary) }}, err
 	})
 }
 
-// loadRun loads a configuration. It rejects that of a run directory which was moved or copied: its
-// train.out still names the old directory, and the new run would be trained there.
+// loadRun loads a configuration. It rejects the configuration of a run directory that was moved or
+// copied: its train.out is still the old directory, where the new run would be trained.
 func loadRun(path string, sets []string) (*config.Config, error) {
 	cfg, err := config.Load(path, sets)
 	overridesOut := func(set string) bool {
@@ -144,10 +143,10 @@ func loadRun(path string, sets []string) (*config.Config, error) {
 	if there, err := filepath.Abs(cfg.Train.Out); err != nil || there == here {
 		return cfg, err
 	}
-	e := cfg.ErrorAt("train.out", "this is the configuration of the run in %s, and says %q",
+	e := cfg.ErrorAt("train.out", "this is the configuration of the run in %s, but its value is %q",
 		dir, cfg.Train.Out)
-	e.Hint = fmt.Sprintf("give --set 'train.out=%q' to continue that run, or another directory for "+
-		"a new one", dir)
+	e.Hint = fmt.Sprintf("want --set 'train.out=%q' to continue that run, or another directory for "+
+		"a new run", dir)
 	return nil, e
 }
 
@@ -164,9 +163,9 @@ func printMemory(w io.Writer, cfg *config.Config, r *build.Report) {
 	}
 	switch {
 	case r.Available == nil && !r.Fits:
-		fmt.Fprintln(w, "no machine has that")
+		fmt.Fprintln(w, "no machine has that much")
 	case r.Available == nil:
-		fmt.Fprintf(w, "what %s has is not known before the run begins\n", cfg.Device.Kind)
+		fmt.Fprintf(w, "the memory of %s is not known before the run starts\n", cfg.Device.Kind)
 	case !r.Fits:
 		fmt.Fprintf(w, "%s, which is too little\n%s\n", r.Available, r.NeedsLess())
 	default:
@@ -208,13 +207,13 @@ func printSummary(w io.Writer, s *metrics.Summary) {
 		fmt.Fprintln(w)
 	}
 	if s.Skipped > 0 {
-		fmt.Fprintf(w, "%d steps were not finite and skipped\n", s.Skipped)
+		fmt.Fprintf(w, "%d steps were skipped, because a value was not finite\n", s.Skipped)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Counts)) {
 		fmt.Fprintf(w, "%s: %s %d\n", s.Method, strings.ReplaceAll(name, "_", " "), s.Counts[name])
 	}
 	if s.Uncorrected > 0 {
-		fmt.Fprintf(w, "%d corrections of single weights were left out, as x − Q(x) was not finite\n",
+		fmt.Fprintf(w, "%d corrections of a tensor were skipped, because x − Q(x) was not finite\n",
 			s.Uncorrected)
 	}
 }
@@ -223,7 +222,7 @@ func printSummary(w io.Writer, s *metrics.Summary) {
 func checkpointsAt(path string) ([]vfs.Path, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is neither a checkpoint nor a run directory %s", path)
+		return nil, fmt.Errorf("there is no checkpoint or run directory %s", path)
 	}
 	if err != nil {
 		return nil, err
@@ -236,8 +235,8 @@ func checkpointsAt(path string) ([]vfs.Path, error) {
 		return nil, err
 	}
 	if len(entries) == 0 {
-		return nil, fmt.Errorf("%s has no checkpoints: name a run directory, or a file in its "+
-			"directory of checkpoints", path)
+		return nil, fmt.Errorf("%s has no checkpoints: want a run directory with checkpoints, or a "+
+			"checkpoint file", path)
 	}
 	var list []vfs.Path
 	for _, e := range entries {
@@ -249,7 +248,7 @@ func checkpointsAt(path string) ([]vfs.Path, error) {
 type verifiedCheckpoint struct {
 	File    string `json:"file"`
 	Intact  bool   `json:"intact"`
-	Unread  bool   `json:"unread,omitempty"` // whether it is intact is unknown
+	Unread  bool   `json:"unread,omitempty"` // could not be read, and may be intact
 	Finite  bool   `json:"finite"`
 	Step    *int   `json:"step,omitempty"`
 	Tensors int    `json:"tensors,omitempty"`
@@ -266,14 +265,14 @@ func newCheckpoint() *cobra.Command {
 func newCheckpointVerify() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify FILE|RUN...",
-		Short: "Read checkpoints and compare them with their hashes",
-		Long: `Read checkpoints, or all those of run directories, to the last byte and compare them
-with the hashes that they carry; those of a run directory must be of that run. The exit
-code is 1 when one is damaged or cannot be read; of a damaged one, the tensors that
-differ are named. Training verifies the checkpoints that it resumes from and keeps.`,
+		Short: "Check checkpoints against their hashes",
+		Long: `Read checkpoints, or all checkpoints of run directories, and check them against the hashes
+that they contain. Checkpoints in a run directory must belong to that run. The exit code
+is 1 if one is damaged or cannot be read; the damaged tensors are named. Training verifies
+the checkpoints that it keeps and the one that it resumes from.`,
 		Args: atLeastOne("checkpoint or run directory"),
 	}
-	return withAnswer(cmd, func(_ *cobra.Command, args []string) (*answer, error) {
+	return withOutput(cmd, func(_ *cobra.Command, args []string) (*output, error) {
 		var list []verifiedCheckpoint
 		var rows [][]string
 		damaged, unread := 0, 0
@@ -289,7 +288,7 @@ differ are named. Training verifies the checkpoints that it resumes from and kee
 				case v.Intact:
 					result = fmt.Sprintf("intact: step %d, %d tensors, %d bytes", *v.Step, v.Tensors, v.Bytes)
 					if !v.Finite {
-						result += "; a parameter is not finite or a state is NaN: no run can go on from it"
+						result += "; a parameter is not finite or a state is NaN: it cannot be resumed from"
 					}
 				case v.Unread:
 					unread++
@@ -305,14 +304,14 @@ differ are named. Training verifies the checkpoints that it resumes from and kee
 		}
 		if unread > 0 {
 			err = errors.Join(err, fmt.Errorf(
-				"%d of %d checkpoints could not be read, and may be intact", unread, len(list)))
+				"%d of %d checkpoints could not be read and may be intact", unread, len(list)))
 		}
-		return tableAnswer(list, rows), err
+		return tableOutput(list, rows), err
 	})
 }
 
-// verifyCheckpoint reads a checkpoint completely. arg is the command's argument, the file itself or
-// its run directory; the checkpoint must belong to that run.
+// verifyCheckpoint reads a checkpoint completely. arg is the command's argument: the checkpoint
+// itself, or the run directory that it must belong to.
 func verifyCheckpoint(arg string, path vfs.Path) verifiedCheckpoint {
 	v := verifiedCheckpoint{File: path.Name}
 	f, err := checkpoint.Open(path)
@@ -332,7 +331,7 @@ func verifyCheckpoint(arg string, path vfs.Path) verifiedCheckpoint {
 		v.Error = err.Error()
 		_, v.Unread = errors.AsType[syscall.Errno](err)
 		if errors.Is(err, syscall.EMFILE) {
-			v.Error += ": this process may open no more files; raise the limit (ulimit -n)"
+			v.Error += ": this process has too many open files; raise the limit (ulimit -n)"
 		}
 		return v
 	}

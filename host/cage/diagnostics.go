@@ -26,22 +26,22 @@ func (s *Diagnostics) Keys() []schema.Key {
 	return []schema.Key{
 		{Name: "every", To: &s.Every, Is: schema.From(0, schema.Most), Default: 0,
 			Doc: "steps between samples, each of which costs one more quantization of the weights " +
-				"and a pass over the samples in the window; 0: none are taken"},
+				"and a pass over the samples in the window; 0: no samples"},
 		{Name: "coordinates", To: &s.Coordinates, Is: schema.From(1, 1<<22), Default: 4096,
-			Doc: "coordinates followed, a random choice among all quantized weights"},
+			Doc: "coordinates (single weights) that are tracked, a random sample of all quantized weights"},
 		{Name: "window", To: &s.Window, Is: schema.From(2, 1<<16), Default: 32,
-			Doc: "samples over which dwell times and coherence are taken; " +
+			Doc: "samples over which dwell times and coherence are computed; " +
 				"independent residuals have a coherence of about 1/√window"},
 		{Name: "seed", To: &s.Seed, Is: schema.From(0, math.MaxInt64), Default: 0,
-			Doc: "seed of the choice of coordinates"},
+			Doc: "seed for sampling the coordinates"},
 		{Name: "tensors", To: &s.Tensors, Default: false,
 			Doc: "record for each tensor the norm of its gradient, its learning rate and, " +
 				"where it is quantized, its relative error"},
 	}
 }
 
-// Tracker tracks a fixed set of coordinates, divided into groups, one per weight, through samples
-// taken at a fixed interval, which is its unit of time. It keeps the most recent samples, the
+// Tracker tracks a fixed set of coordinates (single weights), with a group for each weight matrix,
+// in samples at a fixed interval, which is its unit of time. It keeps the most recent samples, the
 // window. Of older ones it keeps only the durations of the visits that have not ended, and the sums
 // of residuals over them. The measures therefore do not depend on how often a run was stopped and
 // resumed.

@@ -12,13 +12,13 @@ type Part string
 
 // The values of Part.
 const (
-	Initializing Part = "init"     // writes the initial states, from the parameter
-	Evaluating   Part = "evaluate" // writes the tensor that evaluation uses
-	Collecting   Part = "collect"  // computes scalars that are summed over tensors
-	Probing      Part = "probe"    // writes the point at which a second gradient is computed
-	Giving       Part = "given"    // writes the inputs of an opaque optimizer
-	Observing    Part = "observe"  // replaces states, before a refresh
-	Updating     Part = "update"   // replaces the parameter and the states, and donates gradients
+	Initializing  Part = "init"     // writes the initial states, from the parameter
+	Evaluating    Part = "evaluate" // writes the tensor that evaluation uses
+	Collecting    Part = "collect"  // computes scalars that are summed over tensors
+	Probing       Part = "probe"    // writes the point at which a second gradient is computed
+	FeedingOpaque Part = "given"    // writes the inputs of an opaque optimizer
+	Observing     Part = "observe"  // replaces states, before a refresh
+	Updating      Part = "update"   // replaces the parameter and the states, and donates gradients
 )
 
 // Jobs returns the programs of a part for all rules, bound to tensors. Most rules have no program
@@ -66,7 +66,7 @@ func (r Rule) others(of Part) (list []*program.Program, err error) {
 	case of == Evaluating:
 		p = o.Evaluate
 	case of == Collecting && o.Collect != nil, of == Probing && r.Probing && o.Probe != nil,
-		of == Giving && o.Opaque, of == Observing && o.Observe != nil:
+		of == FeedingOpaque && o.Opaque, of == Observing && o.Observe != nil:
 		p, err = r.before(of)
 	}
 	if p != nil {
@@ -89,7 +89,7 @@ func (r Rule) before(of Part) (*program.Program, error) {
 		r.Probing = false // the second gradient is not computed yet
 	}
 	inputs := r.Inputs()
-	if of == Collecting || of == Giving {
+	if of == Collecting || of == FeedingOpaque {
 		inputs = r.inputs()
 	}
 	s := r.begin(string(of)+"/", inputs)
@@ -103,7 +103,7 @@ func (r Rule) before(of Part) (*program.Program, error) {
 		}
 	case Probing:
 		s.b.Output(OutputPoint, s.x.Add(s.optimize(o.Probe, s.x, g)[spec.OutputOffset]))
-	case Giving: // x, after weight decay if that is applied first, and the gradient
+	case FeedingOpaque: // x, after weight decay if that is applied first, and the gradient
 		s.setRate(g)
 		s.b.Output(OutputOpaqueX, s.decayFirst(s.x))
 		s.b.Output(OutputOpaqueGradient, g)

@@ -50,7 +50,7 @@ func (m *LOTION) keys() []schema.Key {
 			Default: DefaultLOTION.FisherDecay,
 			Doc:     "decay of F, the moving average of squared gradients, which is not bias-corrected"},
 		{Name: "bits", To: &m.Bits, Is: schema.From(2, 16), For: of, Default: DefaultLOTION.Bits,
-			Doc: "bits of the grid of the regularizer; those of the quantizer of weights, as a rule"},
+			Doc: "bits of the regularizer's grid, usually equal to those of the weight quantizer"},
 		{Name: "denom", To: &m.Denom, Is: schema.OneOf("power", "symmetric"), For: of,
 			Default: DefaultLOTION.Denom,
 			Doc: "the grid's step is the largest magnitude of the tensor over 2^(bits−1) " +

@@ -64,9 +64,9 @@ func (m *OsciReset) keys() []schema.Key {
 			Doc:     "minimum ratio of the path length of Q(x) to that of x at which a weight is reset"},
 		{Name: "reset_by", To: &m.By, Is: schema.OneOf(byRatio, byEdge), For: of, Default: d.By,
 			Doc: "which weights are reset: those whose Q(x) moves farther than x in a window of steps " +
-				"(distance_ratio); bin_edge cannot be trained any more"},
+				"(distance_ratio); bin_edge is no longer supported"},
 		{Name: "reset_edge", To: &m.Edge, Is: schema.Between(0, 1), For: of, Default: d.Edge,
-			Doc: "has no effect any more"},
+			Doc: "no longer has an effect"},
 	}
 }
 
@@ -115,10 +115,10 @@ func (OsciReset) State(shape []int) []spec.Tensor {
 // values of Q(x) is no measure of oscillation.
 func (m OsciReset) Forward(w *Weight, _ int) (spec.Quantizer, error) {
 	if m.By == byEdge {
-		return w.Quantizer, fmt.Errorf("reset_by = %q is not supported any more: use %q", byEdge, byRatio)
+		return w.Quantizer, fmt.Errorf("reset_by = %q is no longer supported: want %q", byEdge, byRatio)
 	}
 	if w.Quantizer.Draws() {
-		return w.Quantizer, errors.New("its quantizer draws noise, which moves Q(x) where x does not")
+		return w.Quantizer, errors.New("its quantizer is stochastic, so Q(x) moves even if x does not")
 	}
 	return w.Quantizer, nil
 }

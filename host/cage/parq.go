@@ -48,18 +48,18 @@ func (m *PARQ) keys() []schema.Key {
 	of, d := []string{NamePARQ}, DefaultPARQ
 	return []schema.Key{
 		{Name: "map", To: &m.Map, Is: schema.OneOf("parq", "binary_relax"), For: of, Default: d.Map,
-			Doc: "values between x and Q(x): steeper and steeper lines between the levels of the grid " +
-				"(parq), or a mean of the two (binary_relax)"},
+			Doc: "map from x to values between x and Q(x): piecewise linear with a growing slope (parq), " +
+				"or a weighted mean of both (binary_relax)"},
 		{Name: "anneal_start", To: &m.AnnealStart, Is: schema.Below(0, 1), For: of,
 			Default: d.AnnealStart,
-			Doc:     "fraction of the run before weights begin to be quantized"},
+			Doc:     "fraction of the run before the annealing starts"},
 		{Name: "anneal_end", To: &m.AnnealEnd, Is: schema.Between(0, 1), For: of, Default: d.AnnealEnd,
-			Doc: "fraction of the run from which they are quantized"},
+			Doc: "fraction of the run at which the annealing ends, with quantized weights"},
 		{Name: "steepness", To: &m.Steepness, Is: schema.Between(1e-3, 100), For: of,
 			Default: d.Steepness,
-			Doc:     "of the sigmoid along which the inverse slope falls; almost a line below 1"},
+			Doc:     "steepness of the sigmoid schedule of the inverse slope; almost linear below 1"},
 		{Name: "center", To: &m.Center, Is: schema.Between(-1, 2), For: of, Default: d.Center,
-			Doc: "progress of the annealing at which that sigmoid is in its middle"},
+			Doc: "progress of the annealing at the center of that sigmoid"},
 	}
 }
 
@@ -86,16 +86,16 @@ func (PARQ) Softens() bool { return true }
 func (m PARQ) Forward(w *Weight, total int) (spec.Quantizer, error) {
 	q := w.Quantizer
 	if q.Draws() {
-		return q, errors.New("its quantizer draws noise, and the map needs one Q(x)")
+		return q, errors.New("its quantizer is stochastic, and the map needs a deterministic Q(x)")
 	}
 	if len(q.Trained)+len(q.State) > 0 || q.Backward != nil {
 		return q, errors.New("its quantizer has trained parameters, state or a backward pass of its " +
-			"own, which do not apply to the map")
+			"own, which the map does not support")
 	}
 	b := program.NewBuilder("parq/" + q.Program.Name)
 	var args []program.Value
 	inputs := q.Program.Inputs
-	if !q.Takes(spec.InputStep) {
+	if !q.HasInput(spec.InputStep) {
 		inputs = append(slices.Clone(inputs), floatInput(spec.InputStep))
 	}
 	for _, in := range inputs {
@@ -110,8 +110,8 @@ func (m PARQ) Forward(w *Weight, total int) (spec.Quantizer, error) {
 	if m.Map == "parq" {
 		l, err := w.levels()
 		if err != nil {
-			return q, fmt.Errorf("the map parq needs the levels of the grid, and %w: "+
-				`use map = "binary_relax", or another quantizer`, err)
+			return q, fmt.Errorf("the map parq needs the levels of the grid, but %w: "+
+				`want map = "binary_relax", or another quantizer`, err)
 		}
 		one := b.Const(1)
 		sigmoid := func(f program.Value) program.Value {
@@ -121,7 +121,7 @@ func (m PARQ) Forward(w *Weight, total int) (spec.Quantizer, error) {
 		ρ := sigmoid(f.Shift(-m.Center)).Shift(-s1).Scale(1 / (s0 - s1)).Max(b.Const(smallest))
 		scale := w.scale(b, l, out)
 		r := w.rotate(x).Div(scale) // a final rotation is applied after rounding to the grid
-		lower, upper := neighbours(b, l, r)
+		lower, upper := adjacentLevels(b, l, r)
 		middle := lower.Add(upper).Scale(0.5)
 		y := middle.Add(r.Sub(middle).Div(ρ)).Max(lower).Min(upper).Mul(scale)
 		soft = w.rotate(scale.Ne(b.Const(0)).Select(y, b.Const(0)))
@@ -141,8 +141,8 @@ func (m PARQ) Forward(w *Weight, total int) (spec.Quantizer, error) {
 	return q, err
 }
 
-// neighbours returns the levels below and above r; outside the grid both are its nearest end.
-func neighbours(b *program.Builder, l Levels, r program.Value) (lower, upper program.Value) {
+// adjacentLevels returns the levels below and above r; outside the grid both are the nearest level.
+func adjacentLevels(b *program.Builder, l Levels, r program.Value) (lower, upper program.Value) {
 	n := len(l.Numbers)
 	if l.Uniform() {
 		step := (l.Numbers[n-1] - l.Numbers[0]) / float64(n-1)

@@ -100,7 +100,7 @@ func TestPARQGolden(t *testing.T) {
 func TestPARQRefuses(t *testing.T) {
 	q := testQuantizer(t, "fixed grid 0.25", []int{2, 8})
 	_, err := DefaultPARQ.Forward(&Weight{Quantizer: q, Unpack: q.Unpack}, 10)
-	if err == nil || !strings.Contains(err.Error(), "does not declare which numbers") || !strings.Contains(err.Error(), `map = "binary_relax"`) {
+	if err == nil || !strings.Contains(err.Error(), "does not declare the values") || !strings.Contains(err.Error(), `map = "binary_relax"`) {
 		t.Errorf("error %v", err)
 	}
 	m := DefaultPARQ

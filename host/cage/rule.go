@@ -27,7 +27,7 @@ const (
 	OutputNorm2 = "norm2" // of [ParetoNorm2]
 	OutputPoint = "point" // of the part [Probing]
 
-	// Outputs of the part [Giving]: the inputs of an opaque optimizer.
+	// Outputs of the part [FeedingOpaque]: the inputs of an opaque optimizer.
 	OutputOpaqueX        = "given_x"
 	OutputOpaqueGradient = "given_gradient"
 )
@@ -154,7 +154,7 @@ func (r Rule) Inputs() []program.Input {
 	}
 	names, _ := r.Optimizer.Collected()
 	for _, name := range names {
-		if r.Optimizer.Reads(spec.GlobalPrefix + name) {
+		if r.Optimizer.HasInput(spec.GlobalPrefix + name) {
 			list = append(list, floatInput(r.global(name)))
 		}
 	}
@@ -163,9 +163,9 @@ func (r Rule) Inputs() []program.Input {
 
 func (r Rule) global(name string) string { return spec.GlobalPrefix + r.Group + "." + name }
 
-// TakesKey reports whether the program has the input optimizer_noise: for the optimizer, or to
+// NeedsKey reports whether the program has the input optimizer_noise: for the optimizer, or to
 // round the tensor.
-func (r Rule) TakesKey() bool { return r.Optimizer.Reads(spec.InputNoise) || r.rounds() }
+func (r Rule) NeedsKey() bool { return r.Optimizer.HasInput(spec.InputNoise) || r.rounds() }
 
 // rounds reports whether the tensor is rounded after the update; constrained tensors are not.
 func (r Rule) rounds() bool {
@@ -194,11 +194,11 @@ func (r Rule) inputs() []program.Input {
 		list = append(list, floatInput(name))
 	}
 	for _, name := range []string{spec.InputSteps, spec.InputLoss} {
-		if r.Optimizer.Reads(name) {
+		if r.Optimizer.HasInput(name) {
 			list = append(list, floatInput(name))
 		}
 	}
-	if r.TakesKey() {
+	if r.NeedsKey() {
 		key := program.Type{DType: program.Uint, Shape: []int{2}}
 		list = append(list, program.Input{Name: InputOptimizerNoise, Type: key})
 	}

@@ -175,17 +175,17 @@ type ScheduleSettings struct {
 func (s *ScheduleSettings) Keys() []schema.Key {
 	return []schema.Key{
 		{Name: "kind", To: &s.Kind, Is: schema.OneOf(ScheduleKinds...), Default: OneCycleCos,
-			Doc: "shape; onecycle_cos: half a cosine up and one down; cosine (also " +
-				"linear_warmup_cosine): a line up, half a cosine down; linear: a line up and one " +
-				"down; wsd: a line up, the rate, and a decay at the end; constant has the rate at " +
-				"every step, without a warm-up or a floor; wsd with decay = 0 is constant after " +
-				"its warm-up"},
+			Doc: "shape; onecycle_cos: cosine warm-up and cosine decay; cosine (also " +
+				"linear_warmup_cosine): linear warm-up, cosine decay; linear: linear warm-up and " +
+				"decay; wsd: linear warm-up, constant rate, and a decay at the end; constant: the " +
+				"same rate at every step, without warm-up or floor; wsd with decay = 0 is constant " +
+				"after its warm-up"},
 		{Name: "rate", To: &s.Rate, Is: schema.Above(0, 1000),
 			Doc: "peak learning rate"},
 		{Name: "warmup", To: &s.Warmup, Is: schema.Between(0, schema.Most), Default: 0.1,
 			Doc: "warm-up: a fraction of the steps when below 1, else an integer number of steps"},
 		{Name: "warmup_from", To: &s.From, Is: schema.Above(0, 1), Default: 0.01,
-			Doc: "onecycle_cos and wsd: rate at the beginning of the warm-up, as a fraction of rate"},
+			Doc: "onecycle_cos and wsd: rate at the start of the warm-up, as a fraction of rate"},
 		{Name: "floor", To: &s.Floor, Is: schema.Between(0, 1), Default: 0.1,
 			Doc: "rate at the end, as a fraction of rate"},
 		{Name: "decay", To: &s.Decay, Is: schema.Between(0, 1), Default: 0.1,

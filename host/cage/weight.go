@@ -51,7 +51,7 @@ const maxLevels = 64
 func (w *Weight) levels() (l Levels, err error) {
 	numbers := Numbers(w.Quantizer.Grid)
 	if numbers == nil || w.Unpack == nil {
-		return l, errors.New("its quantizer does not declare which numbers its codes stand for")
+		return l, errors.New("its quantizer does not declare the values of its codes")
 	}
 	l = NewLevels(numbers)
 	if len(l.Numbers) < 2 || !l.Uniform() && len(l.Numbers) > maxLevels {

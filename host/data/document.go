@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 
@@ -13,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// document is a range of a text file. There may be many millions of them.
+// document is a range of a text file. A dataset may have many millions of documents.
 type document struct {
 	start, length int64
 	file          int32 // index among the text files
@@ -25,31 +24,31 @@ type textFile struct {
 	spool *spool // nil: a file of the user
 }
 
-// textReader reads from documents, and keeps the last file open.
+// textReader reads documents, and keeps the last file open.
 type textReader struct {
 	files []textFile
 	open  int32 // index of the open file
 	file  *os.File
 }
 
-func (r *textReader) readAt(p []byte, d document, offset int64) (err error) {
-	from := r.files[d.file]
+func (r *textReader) read(d document) (text string, err error) {
+	from, p := r.files[d.file], make([]byte, d.length)
 	if from.spool != nil {
-		_, err = from.spool.file.ReadAt(p, d.start+offset)
+		_, err = from.spool.file.ReadAt(p, d.start)
 	} else {
 		if r.file == nil || r.open != d.file {
 			r.close()
 			if r.file, err = vfs.OpenRegular(from.path); err != nil {
-				return err
+				return "", err
 			}
 			r.open = d.file
 		}
-		_, err = r.file.ReadAt(p, d.start+offset)
+		_, err = r.file.ReadAt(p, d.start)
 	}
 	if err != nil {
-		return fmt.Errorf("%s changed while it was being read: %w", from.path, err)
+		return "", fmt.Errorf("%s changed while it was being read: %w", from.path, err)
 	}
-	return nil
+	return string(p), nil
 }
 
 func (r *textReader) close() {
@@ -59,12 +58,12 @@ func (r *textReader) close() {
 	}
 }
 
-// The name of a spool is like that of a temporary file of the training file, so that the remains of
-// a killed preparation are found.
+// spoolName is the name of the training file: spools are named like its temporary files, so that
+// the next preparation removes the remains of a killed one.
 var spoolName = dataset.Texts.Train
 
 // spool is a temporary file for the text of rows and of compressed files. It is unlinked while it
-// is open, so that it disappears when the process ends, however that ends.
+// is open, so that it disappears when the process ends, even by a crash.
 type spool struct {
 	number int32 // index among the text files
 	file   vfs.File
@@ -89,31 +88,16 @@ func (s *spool) flush() error {
 	return nil
 }
 
-func (s *spool) cut(size int64) error {
-	if size == s.size {
-		return nil
-	}
-	if err := s.flush(); err != nil {
-		return err
-	}
-	if err := s.file.Truncate(size); err != nil {
-		return err
-	}
-	_, err := s.file.Seek(size, io.SeekStart)
-	s.size = size
-	return err
-}
-
-// spools are the spools of a preparation. Each is written by one goroutine at a time.
+// spools is the pool of spools of a preparation. Each is written by one goroutine at a time.
 type spools struct {
 	mu   sync.Mutex
 	dir  vfs.Path
 	all  []*spool
 	free []*spool
-	add  func(*spool) int32 // returns the index of a new one
+	add  func(*spool) int32 // returns the index of the new text file
 }
 
-func (s *spools) take() (*spool, error) {
+func (s *spools) get() (*spool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.free) - 1; n >= 0 {
@@ -143,8 +127,8 @@ func (s *spools) put(used *spool) {
 // close closes all spools, which releases the disk space.
 func (s *spools) close() error {
 	var errs []error
-	for _, one := range s.all {
-		errs = append(errs, one.file.Close())
+	for _, spool := range s.all {
+		errs = append(errs, spool.file.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -17,20 +17,20 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// TestLongDocuments: a long document has the tokens that it has as a whole, between short
+// TestLongDocuments: a document longer than a batch is encoded as a whole, between short
 // ones and alone.
 func TestLongDocuments(t *testing.T) {
-	testlevel.Long(t, "documents of several pieces, with three tokenizers")
+	testlevel.Long(t, "documents longer than a batch, with three tokenizers")
 	dir := t.TempDir()
 	var text strings.Builder
 	for i := range 30000 {
 		fmt.Fprintf(&text, "word%d, größer als %x!\n  ", i%997, i)
 	}
 	long := text.String()
-	if len(long) < 2*pieceSize {
-		t.Fatalf("the long text has %d bytes, want several pieces", len(long))
+	if len(long) < 2*batchBytes {
+		t.Fatalf("the long text has %d bytes, want more than two batches", len(long))
 	}
-	testfile.Tree(t, dir, map[string]string{"a": "short", "b": long, "c": "short, too", "d": strings.Repeat("x", 3*pieceSize), "e": "last"})
+	testfile.Tree(t, dir, map[string]string{"a": "short", "b": long, "c": "short, too", "d": strings.Repeat("x", 3*batchBytes), "e": "last"})
 	for _, name := range []string{"bytes", "tokenizer/testdata/llama3.tokenizer.json", "tokenizer/testdata/llama2.tokenizer.json"} {
 		tok := openTokenizer(t, name)
 		m, d := prepare(t, PrepareOptions{Inputs: []string{dir}, Tokenizer: tok, ValFraction: 0.2})
@@ -45,7 +45,7 @@ func TestLongDocuments(t *testing.T) {
 			}
 			all = append(all, cutAt(ids, tok.Info().BOS)...)
 		}
-		for _, text := range []string{"short", long, "short, too", strings.Repeat("x", 3*pieceSize), "last"} {
+		for _, text := range []string{"short", long, "short, too", strings.Repeat("x", 3*batchBytes), "last"} {
 			ids, err := tok.Encode(text)
 			if err != nil || !slices.ContainsFunc(all, func(document []int32) bool { return slices.Equal(document, ids) }) {
 				t.Errorf("%s: the document of %d bytes is missing, %v", name, len(text), err)
@@ -134,10 +134,10 @@ func TestOpenSeveral(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, paths := range map[string][]string{
-		"no token file is named": nil,
-		"no such file":           {first, second},
-		"does not exist":         {first, filepath.Join(out, "nothing*")},
-		"another tokenizer":      {first, other.Train.Path()},
+		"no token file given": nil,
+		"no such file":        {first, second},
+		"does not exist":      {first, filepath.Join(out, "nothing*")},
+		"another tokenizer":   {first, other.Train.Path()},
 	} {
 		if _, err := dataset.Open(paths...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error %v, want one with %q", paths, err, want)

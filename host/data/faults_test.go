@@ -131,7 +131,7 @@ func TestPrepareTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.run(t, nil, out, 1); err == nil || !strings.Contains(err.Error(), "another process prepares the dataset in "+out) {
+	if err := p.run(t, nil, out, 1); err == nil || !strings.Contains(err.Error(), "another process is preparing the dataset in "+out) {
 		t.Errorf("beside another preparation: %v", err)
 	}
 	if diff := cmp.Diff(before, contents(t, out)); diff != "" {

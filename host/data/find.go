@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/data/dataset"
@@ -23,8 +24,8 @@ type sourceFile struct {
 	compress source.Compression
 }
 
-// open returns the decompressed text of the file, and the file itself if it is uncompressed. All
-// input is read through raw.
+// open returns the decompressed text of the file, and, if it is uncompressed, the file itself in
+// direct. raw wraps the reader of the file.
 func (f *sourceFile) open(raw func(io.Reader) io.Reader) (
 	text io.Reader, direct *os.File, close func(), err error,
 ) {
@@ -48,14 +49,14 @@ func (f *sourceFile) open(raw func(io.Reader) io.Reader) (
 	return unpacked, nil, func() { unpacked.Close(); file.Close() }, nil
 }
 
-// finder lists files that it has not listed before.
+// finder finds input files, each once.
 type finder struct {
 	include []string
 	exclude string          // the resolved path of the output folder; "": none
-	kind    dataset.Kind    // of the dataset in it
+	kind    dataset.Kind    // of the dataset in the output folder
 	rows    bool            // files in folders are used only if they have rows
 	format  source.Format   // of all files; "": determined by their names
-	seen    map[string]bool // resolved paths, so that no file is found twice
+	seen    map[string]bool // resolved paths of the files found so far
 	files   []sourceFile
 	leftOut leftOut
 }
@@ -84,14 +85,14 @@ func newFinder(o *PrepareOptions, kind dataset.Kind) (*finder, error) {
 func (f *finder) find(inputs []string) ([]sourceFile, error) {
 	f.files = nil
 	for _, input := range inputs {
-		if err := f.add(input); err != nil {
+		if err := f.addInput(input); err != nil {
 			return nil, err
 		}
 	}
 	return f.files, nil
 }
 
-func (f *finder) add(input string) error {
+func (f *finder) addInput(input string) error {
 	stat, err := os.Stat(input)
 	if err != nil {
 		return err
@@ -100,11 +101,11 @@ func (f *finder) add(input string) error {
 	switch {
 	case err != nil:
 		return err
-	case stat.Mode().IsRegular() && f.written(resolved):
-		f.leave(Own, resolved, input)
+	case stat.Mode().IsRegular() && f.isOutput(resolved):
+		f.skip(Own, resolved, input)
 		return nil
 	case stat.Mode().IsRegular():
-		f.take(input, resolved, stat.Size())
+		f.addFile(input, resolved, stat.Size())
 		return nil
 	case !stat.IsDir():
 		return fmt.Errorf("%s is neither a file nor a folder", input)
@@ -118,11 +119,11 @@ func (f *finder) add(input string) error {
 		if err != nil || name == root {
 			return err
 		}
-		below, err := filepath.Rel(root, name)
+		relative, err := filepath.Rel(root, name)
 		if err != nil {
 			return err
 		}
-		return f.visit(name, below, filepath.Join(resolved, below), entry)
+		return f.visit(name, relative, filepath.Join(resolved, relative), entry)
 	})
 }
 
@@ -140,13 +141,13 @@ func realPath(name string) (string, error) {
 	return resolved, err
 }
 
-// visit adds a file of a folder, or records why it is left out. below is its path in the input,
+// visit adds a file of a folder, or records why it is left out. relative is its path in the input,
 // resolved its real path.
-func (f *finder) visit(name, below, resolved string, entry fs.DirEntry) error {
+func (f *finder) visit(name, relative, resolved string, entry fs.DirEntry) error {
 	hidden := strings.HasPrefix(entry.Name(), ".")
 	if entry.IsDir() {
 		if hidden {
-			f.leave(Hidden, resolved, name+string(filepath.Separator))
+			f.skip(Hidden, resolved, name+string(filepath.Separator))
 		}
 		if hidden || resolved == f.exclude {
 			return filepath.SkipDir
@@ -154,7 +155,7 @@ func (f *finder) visit(name, below, resolved string, entry fs.DirEntry) error {
 		return nil
 	}
 	link := entry.Type()&fs.ModeSymlink != 0
-	if len(f.include) > 0 && !f.matches(name, filepath.ToSlash(below)) {
+	if len(f.include) > 0 && !f.matches(name, filepath.ToSlash(relative)) {
 		if stat, err := os.Stat(name); !link || err != nil || !stat.IsDir() {
 			return nil
 		}
@@ -162,33 +163,33 @@ func (f *finder) visit(name, below, resolved string, entry fs.DirEntry) error {
 	format, _ := source.ByName(name)
 	switch {
 	case hidden:
-		f.leave(Hidden, resolved, name)
-	case f.written(resolved):
-		f.leave(Own, resolved, name)
+		f.skip(Hidden, resolved, name)
+	case f.isOutput(resolved):
+		f.skip(Own, resolved, name)
 	case link:
-		f.leave(Link, resolved, name)
+		f.skip(Link, resolved, name)
 	case !entry.Type().IsRegular():
-		f.leave(Special, resolved, name)
+		f.skip(Special, resolved, name)
 	case f.rows && !hasRows(format):
-		f.leave(NoRows, resolved, name)
+		f.skip(NoRows, resolved, name)
 	default:
 		info, err := entry.Info()
 		if err != nil {
 			return err
 		}
-		f.take(name, resolved, info.Size())
+		f.addFile(name, resolved, info.Size())
 	}
 	return nil
 }
 
-func (f *finder) leave(r Reason, resolved, name string) {
+func (f *finder) skip(r Reason, resolved, name string) {
 	if !f.seen[resolved] {
 		f.seen[resolved] = true
 		f.leftOut.add(r, name)
 	}
 }
 
-func (f *finder) take(name, resolved string, size int64) {
+func (f *finder) addFile(name, resolved string, size int64) {
 	if f.seen[resolved] {
 		return
 	}
@@ -197,26 +198,23 @@ func (f *finder) take(name, resolved string, size int64) {
 	if f.format != "" {
 		format = f.format
 	}
-	found := sourceFile{path: name, size: size, format: format, compress: compress}
-	f.files = append(f.files, found)
+	f.files = append(f.files, sourceFile{path: name, size: size, format: format, compress: compress})
 }
 
-// written reports whether a file is an output file, which an earlier preparation may have left.
-func (f *finder) written(resolved string) bool {
+// isOutput reports whether a file is part of the dataset in the output folder.
+func (f *finder) isOutput(resolved string) bool {
 	return filepath.Dir(resolved) == f.exclude && f.kind.Owns(filepath.Base(resolved))
 }
 
-// matches reports whether a pattern matches: one with a slash the path below the input, any other
-// the file's name.
-func (f *finder) matches(name, below string) bool {
-	for _, pattern := range f.include {
-		subject := filepath.Base(name)
+// matches reports whether an include pattern matches a file: its path in the input if the pattern
+// has a slash, or else its name.
+func (f *finder) matches(name, relative string) bool {
+	return slices.ContainsFunc(f.include, func(pattern string) bool {
+		target := filepath.Base(name)
 		if strings.Contains(pattern, "/") {
-			subject = below
+			target = relative
 		}
-		if matched, _ := path.Match(pattern, subject); matched {
-			return true
-		}
-	}
-	return false
+		matched, _ := path.Match(pattern, target)
+		return matched
+	})
 }

@@ -163,7 +163,7 @@ func TestDamagedInputs(t *testing.T) {
 		"cut.parquet": "cut.parquet: damaged, or not a Parquet file: it does not end with PAR1", "cut.parquet.gz": "cut.parquet.gz: a Parquet file cannot be compressed as a whole",
 		"false.gz": "false.gz: damaged, or not a gzip file", "false.parquet": "false.parquet: damaged, or not a Parquet file",
 		"broken.jsonl": "broken.jsonl: line 1: not valid JSON: it ends in the middle", "number.jsonl": `number.jsonl: line 1: field "text" is not a string`,
-		"field.parquet": "field.parquet: none of the columns text; there are id, body",
+		"field.parquet": "field.parquet: none of the columns text exists; the file has id, body",
 		"*.csv":         "*.csv: no such file",
 	} {
 		o := PrepareOptions{Inputs: []string{input}, Out: t.TempDir(), Tokenizer: tokenizer.Bytes{}}

@@ -75,28 +75,28 @@ func LearnTokenizer(
 // eachDocument calls use with the text of every document of a file of bytes, or with parts of a
 // long one.
 func eachDocument(ctx context.Context, f *dataset.File, use func(text string) error) error {
-	const most = 1 << 20
-	begin := f.Tokenizer().BOS
-	ids := make([]int32, most)
+	const maxPart = 1 << 20
+	bos := f.Tokenizer().BOS
+	ids := make([]int32, maxPart)
 	var text []byte
 	flush := func() error {
 		err := use(string(text))
 		text = text[:0]
 		return err
 	}
-	for at := int64(0); at < f.Len(); at += most {
+	for at := int64(0); at < f.Len(); at += maxPart {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		part := ids[:min(most, f.Len()-at)]
+		part := ids[:min(maxPart, f.Len()-at)]
 		if err := f.ReadTokens(part, at); err != nil {
 			return err
 		}
 		for _, id := range part {
-			if id != begin {
+			if id != bos {
 				text = append(text, byte(id))
 			}
-			if id == begin || len(text) >= most && id == '\n' {
+			if id == bos || len(text) >= maxPart && id == '\n' {
 				if err := flush(); err != nil {
 					return err
 				}

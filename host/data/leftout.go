@@ -14,7 +14,7 @@ const (
 	Binary      Reason = "binary"        // it contains a zero byte
 	InvalidUTF8 Reason = "not UTF-8"     // not valid UTF-8
 	Empty       Reason = "empty"         // only white space
-	Hidden      Reason = "hidden"        // its name, or that of its folder, begins with a dot
+	Hidden      Reason = "hidden"        // the name of the file or folder begins with a dot
 	Link        Reason = "symbolic link" // links are not followed, except inputs
 	Special     Reason = "special file"  // a pipe, a socket or a device
 
@@ -43,7 +43,7 @@ func (l LeftOut) String() string {
 	return fmt.Sprintf("%s (%d: %s)", l.Reason, l.Files, l.List())
 }
 
-// List names the first few files, followed by an ellipsis if there are more.
+// List returns the first few names, followed by an ellipsis if the list is incomplete.
 func (l LeftOut) List() string {
 	list := strings.Join(l.Names, ", ")
 	if l.Files > len(l.Names) {
@@ -77,8 +77,8 @@ func (l leftOut) list() []LeftOut {
 // String describes all files that were left out, for the end of an error; "" if none.
 func (l leftOut) String() string {
 	var parts []string
-	for _, one := range l.list() {
-		parts = append(parts, one.String())
+	for _, files := range l.list() {
+		parts = append(parts, files.String())
 	}
 	if len(parts) == 0 {
 		return ""

@@ -15,9 +15,9 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// DefaultValFraction is used for a zero ValFraction, and DefaultSplitSeed is the default seed of
-// the command line. Both are those of the runs in the CAGE paper, whose validation set is a random
-// 0.05 % of the training text (QuEST, Panferov et al. 2025, published code).
+// DefaultValFraction replaces a zero ValFraction, and DefaultSplitSeed is the default seed of the
+// command line. The runs in the CAGE paper use both: their validation set is a random 0.05 % of the
+// training text (QuEST, Panferov et al. 2025, published code).
 const (
 	DefaultValFraction = 0.0005
 	DefaultSplitSeed   = 2357
@@ -74,8 +74,7 @@ type PrepareOptions struct {
 type Progress struct {
 	Stage     string // "scan", then "encode"
 	Documents int64  // number finished in this stage
-	// Bytes and TotalBytes count the bytes to read: in the first stage those of the files, then
-	// those of their text.
+	// Bytes and TotalBytes count bytes of files in the first stage, and bytes of text in the second.
 	Bytes, TotalBytes int64
 }
 
@@ -93,9 +92,9 @@ func (o *PrepareOptions) resolve() error {
 	case len(o.ValInputs) > 0 && o.ValFraction != 0:
 		return errors.New("a validation fraction and validation inputs exclude each other")
 	case o.MaxBytes < 0:
-		return fmt.Errorf("at most %d bytes, want 0 (no bound) or more", o.MaxBytes)
+		return fmt.Errorf("at most %d bytes: want a positive number, or 0 for no limit", o.MaxBytes)
 	case !utf8.ValidString(o.Separator) || strings.ContainsRune(o.Separator, 0):
-		return fmt.Errorf("separator %q is not text", o.Separator)
+		return fmt.Errorf("separator %q: want valid UTF-8 without zero bytes", o.Separator)
 	}
 	if _, err := source.ParseFormat(string(o.Format)); err != nil {
 		return err
@@ -118,7 +117,7 @@ type Manifest struct {
 	// LeftOut lists the files that were found but not used.
 	LeftOut []LeftOut `json:"left_out"`
 
-	// The options it was made with.
+	// The options of the preparation.
 	Inputs    []string      `json:"inputs"`
 	Format    source.Format `json:"format,omitempty"`
 	Field     string        `json:"field,omitempty"`
@@ -155,14 +154,14 @@ func (r *report) add(f *sourceResult) {
 	if !found {
 		*r = slices.Insert(*r, i, Read{Format: format, Compression: compress})
 	}
-	one := &(*r)[i]
-	one.Files++
-	one.Rows += f.rows
-	one.Documents += int64(len(f.documents))
-	one.Bytes += textBytes(f.documents)
-	one.EmptyRows += f.empty
-	one.BadRows += f.bad
-	if one.FirstBad == "" && f.firstBad != nil {
-		one.FirstBad = f.firstBad.Error()
+	read := &(*r)[i]
+	read.Files++
+	read.Rows += f.rows
+	read.Documents += int64(len(f.documents))
+	read.Bytes += textBytes(f.documents)
+	read.EmptyRows += f.empty
+	read.BadRows += f.bad
+	if read.FirstBad == "" && f.firstBad != nil {
+		read.FirstBad = f.firstBad.Error()
 	}
 }

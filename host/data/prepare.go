@@ -37,9 +37,9 @@ import (
 // files that were found but not used ([Reason]). A row without text is an error, and so is a
 // damaged file.
 //
-// Memory use does not depend on the length of documents if the tokenizer can cut them
-// ([tokenizer.Tokenizer]), and grows by 24 bytes per document. During the preparation, the text of
-// rows and of compressed files is kept in a temporary file in the folder.
+// Memory use grows by 24 bytes per document. A document, of at most 1 GiB, is in memory as a whole
+// while it is encoded. During the preparation, the text of rows and of compressed files is kept in
+// a temporary file in the folder.
 //
 // The folder changes only at the end, each file atomically, and the manifest last; [dataset.Verify]
 // checks the files against it.
@@ -179,6 +179,11 @@ func (p *preparation) scan(inputs []string) ([]document, error) {
 	}
 	var documents []document
 	err = parallel.Run(p.ctx, parallel.Each(files), p.readFile, func(f sourceResult) error {
+		tooLong := func(d document) bool { return d.length > maxDocument }
+		if slices.ContainsFunc(f.documents, tooLong) {
+			return fmt.Errorf("%s: a document has more than %d MiB: divide the file, or give --separator",
+				f.source.path, maxDocument>>20)
+		}
 		documents = append(documents, f.documents...)
 		if f.reason != isText {
 			p.finder.leftOut.add(f.reason, f.source.path)

@@ -46,19 +46,15 @@ func (p *preparation) readFile(file *sourceFile) (found sourceResult, err error)
 	if direct != nil && file.format == source.Text { // most files are small
 		return found, scan(scanner{file: file.number}, text, min(1<<20, max(file.size, 1<<12)))
 	}
-	spool, err := p.spools.take()
+	spool, err := p.spools.get()
 	if err != nil {
 		return found, err
 	}
 	defer p.spools.put(spool)
-	begin := spool.size
 	if file.format != source.Text {
 		err = p.readRows(text, direct, &found, spool)
 	} else {
-		err = scan(scanner{file: spool.number, base: begin}, io.TeeReader(text, spool), 1<<20)
-		if err == nil && found.reason != isText {
-			err = spool.cut(begin)
-		}
+		err = scan(scanner{file: spool.number, base: spool.size}, io.TeeReader(text, spool), 1<<20)
 	}
 	if err == nil {
 		err = spool.flush()
@@ -118,7 +114,7 @@ func (p *preparation) readRows(
 	return nil
 }
 
-// progressReader reports bytes read, and stops when the preparation does.
+// progressReader reports the bytes read, and fails when the preparation is cancelled.
 type progressReader struct {
 	r io.Reader
 	p *preparation
@@ -133,8 +129,8 @@ func (r *progressReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// separatorForm returns an expression for a separator, in which a line may also end with \r\n; nil
-// for none.
+// separatorForm returns an expression that matches a separator, in which a line may also end with
+// \r\n; nil for none.
 func separatorForm(separator string) *regexp.Regexp {
 	if separator == "" {
 		return nil
@@ -154,26 +150,26 @@ type scanner struct {
 	position int64 // of the chunk in the file
 	start    int64 // of the current document
 	skip     int   // bytes at the front of the chunk that belong to a separator
-	visible  bool  // the current document has more than white space
+	visible  bool  // the current document has more than white space so far
 }
 
 func (s *scanner) run(r io.Reader, chunk int) error {
-	// The end of a chunk is held back: a character or a separator may be cut there. An expression
-	// is at least as long as its matches.
+	// The end of a chunk is held back, because a character or a separator may continue beyond it. A
+	// match is not longer than the expression.
 	hold := utf8.UTFMax - 1
 	if s.separator != nil {
 		hold = max(hold, len(s.separator.String()))
 	}
 	buf := make([]byte, chunk+hold+utf8.UTFMax)
-	kept := 0
+	held := 0 // bytes at the front of buf that were held back
 	for {
-		n, err := io.ReadFull(r, buf[kept:])
+		n, err := io.ReadFull(r, buf[held:])
 		last := err == io.EOF || err == io.ErrUnexpectedEOF
 		if err != nil && !last {
 			return err
 		}
-		text := buf[:kept+n]
-		if kept == 0 && s.position == 0 { // nothing is held back yet
+		text := buf[:held+n]
+		if held == 0 && s.position == 0 { // the first chunk
 			s.skip = len(text) - len(bytes.TrimPrefix(text, []byte(source.UTF8Mark)))
 			s.start = int64(s.skip)
 		}
@@ -203,11 +199,11 @@ func (s *scanner) run(r io.Reader, chunk int) error {
 			}
 			return nil
 		}
-		kept = copy(buf, text[cut:])
+		held = copy(buf, text[cut:])
 	}
 }
 
-// split ends a document at every separator that begins before cut.
+// split ends a document at every separator in text that begins before index cut.
 func (s *scanner) split(text []byte, cut int) {
 	from := s.skip
 	s.skip = 0

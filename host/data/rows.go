@@ -18,20 +18,21 @@ type InputRow struct {
 	source.Row
 }
 
-// Place returns the location of the row, for messages; that of a bad row is in its error.
-func (r InputRow) Place() string {
+// Location returns the path and the number of the row, for messages. The error of a bad row has its
+// number, so that only the path is returned.
+func (r InputRow) Location() string {
 	if r.Err != nil {
 		return r.Path
 	}
 	return fmt.Sprintf("%s: %s %d", r.Path, r.Unit, r.Number)
 }
 
-var errNoRows = errors.New("neither JSONL nor Parquet by its name: --format says what it is")
+var errNoRows = errors.New("the name is not that of a JSONL or Parquet file: give --format")
 
 func hasRows(f source.Format) bool { return f == source.JSONL || f == source.Parquet }
 
-// RowFiles are files that have rows. They must be JSONL or Parquet, by their names or by the given
-// format; others in folders are left out.
+// RowFiles are input files that consist of rows: JSONL or Parquet, by their names or by the given
+// format. Other files in folders are left out.
 type RowFiles struct {
 	columns           []string
 	train, validation []sourceFile
@@ -39,20 +40,20 @@ type RowFiles struct {
 	LeftOut []LeftOut
 }
 
-// FindRows finds the data files of a dataset of a kind whose rows are more than a text. A file that
-// is found among ValInputs is not used for Inputs. columns lists the columns of Parquet files to
-// read, if present. Options about rows of texts have no effect.
+// FindRows finds the input files of a dataset whose rows have more fields than a text. A file found
+// among ValInputs is not used for Inputs. columns lists the columns of Parquet files to read, where
+// they exist. Options about rows of texts have no effect.
 func FindRows(o PrepareOptions, kind dataset.Kind, columns []string) (*RowFiles, error) {
 	finder, err := newFinder(&o, kind)
 	if err != nil {
 		return nil, err
 	}
 	finder.rows = o.Format == "" // with a format, names do not matter
-	find := func(inputs []string, apart string) ([]sourceFile, error) {
+	find := func(inputs []string, restriction string) ([]sourceFile, error) {
 		files, err := finder.find(inputs)
 		if err == nil && len(inputs) > 0 && len(files) == 0 {
 			err = fmt.Errorf("no file found in %q with include patterns %q%s%s",
-				inputs, o.Include, apart, finder.leftOut)
+				inputs, o.Include, restriction, finder.leftOut)
 		}
 		for _, f := range files {
 			if !hasRows(f.format) {
@@ -65,11 +66,11 @@ func FindRows(o PrepareOptions, kind dataset.Kind, columns []string) (*RowFiles,
 	if r.validation, err = find(o.ValInputs, ""); err != nil {
 		return nil, err
 	}
-	apart := ""
+	restriction := ""
 	if len(r.validation) > 0 {
-		apart = " that is not for validation"
+		restriction = " that is not for validation"
 	}
-	if r.train, err = find(o.Inputs, apart); err != nil {
+	if r.train, err = find(o.Inputs, restriction); err != nil {
 		return nil, err
 	}
 	r.LeftOut = finder.leftOut.list()
@@ -89,8 +90,8 @@ func (r *RowFiles) rows(files []sourceFile) iter.Seq2[InputRow, error] {
 			text, direct, close, err := f.open(func(in io.Reader) io.Reader { return in })
 			more := true
 			if err == nil {
-				for row, problem := range f.rows(text, direct, r.columns) {
-					if err = problem; err != nil {
+				for row, rowErr := range f.rows(text, direct, r.columns) {
+					if err = rowErr; err != nil {
 						break
 					}
 					row.Text = bytes.Clone(row.Text)
@@ -110,7 +111,7 @@ func (r *RowFiles) rows(files []sourceFile) iter.Seq2[InputRow, error] {
 	}
 }
 
-// rows returns the rows of an open file as objects, of Parquet with some columns.
+// rows returns the rows of an open file as JSON objects; columns selects those of Parquet.
 func (f *sourceFile) rows(
 	text io.Reader, direct *os.File, columns []string,
 ) iter.Seq2[source.Row, error] {

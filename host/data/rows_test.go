@@ -81,8 +81,8 @@ func TestReadRows(t *testing.T) {
 		{PrepareOptions{Inputs: []string{dir}, Include: []string{"[a-c].*"}}, []string{"a", "z"},
 			`a.jsonl line 1 {"a": 1}; a.jsonl line 3 x; b.jsonl.gz line 1 {"a": 2}; c.parquet row 1 {"a":3}; c.parquet row 2 {"a":4}; `},
 		{PrepareOptions{Inputs: in("d.txt"), Format: source.JSONL}, nil, `d.txt line 1 {"a": 5}; `},
-		{PrepareOptions{Inputs: in("d.txt")}, nil, "error DIR/d.txt: neither JSONL nor Parquet by its name: --format says what it is"},
-		{PrepareOptions{Inputs: in("c.parquet")}, []string{"z"}, "error DIR/c.parquet: none of the columns z; there are a, b"},
+		{PrepareOptions{Inputs: in("d.txt")}, nil, "error DIR/d.txt: the name is not that of a JSONL or Parquet file: give --format"},
+		{PrepareOptions{Inputs: in("c.parquet")}, []string{"z"}, "error DIR/c.parquet: none of the columns z exists; the file has a, b"},
 		{PrepareOptions{Inputs: in("e.parquet.gz")}, nil, "error DIR/e.parquet.gz: a Parquet file cannot be compressed as a whole, because it is read from its end: decompress the file"},
 		{PrepareOptions{Inputs: in("nothing")}, nil, "error stat DIR/nothing: no such file or directory"},
 		{PrepareOptions{Inputs: []string{dir}, Include: []string{"*.go"}}, nil, `error no file found in ["DIR"] with include patterns ["*.go"]`},
@@ -122,7 +122,7 @@ func TestRowsOfFolders(t *testing.T) {
 	}{
 		{PrepareOptions{Inputs: []string{dir}}, `a.jsonl line 1 {"a":1}; `},
 		{PrepareOptions{Inputs: []string{dir + "/set"}}, `error no file found in ["DIR/set"] with include patterns []; left out: neither JSONL nor Parquet (2: DIR/set/chat.json, DIR/set/sub/chat.json)`},
-		{PrepareOptions{Inputs: []string{dir + "/README.md", dir}}, "error DIR/README.md: neither JSONL nor Parquet by its name: --format says what it is"},
+		{PrepareOptions{Inputs: []string{dir + "/README.md", dir}}, "error DIR/README.md: the name is not that of a JSONL or Parquet file: give --format"},
 		{PrepareOptions{Inputs: []string{dir + "/set"}, Format: source.JSONL, Out: dir + "/set"}, `set/sub/chat.json line 1 {"b":2}; `},
 	} {
 		if got := listed(c.o, dir); got != c.want {

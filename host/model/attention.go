@@ -19,15 +19,15 @@ import (
 // attend returns the attention output [tokens, width] for x [tokens, width] and the fused weight w
 // of queries, keys and values: for each position the weighted sum of the values up to it. norms,
 // unless nil, normalizes queries and keys, and q quantizes the activation sites.
-func attend(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites,
+func attend(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayers, sites blockSites,
 	q ActivationQuantizer) *graph.Node {
 	if r.cached != nil {
 		return attentionCached(x, w, norms, r, sites, q)
 	}
-	if !r.again {
+	if !r.recompute {
 		return attendOnce(x, w, norms, r, sites, q)
 	}
-	rounded := false // set by attendOnce: a checkpoint loses its note
+	rounded := false // the note on the result of attendOnce, which a checkpoint loses
 	mixed := engine.Checkpoint(func(in []*graph.Node) *graph.Node {
 		norms := norms
 		if norms != nil {
@@ -44,24 +44,24 @@ func attend(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites,
 }
 
 // attendOnce is [attend] without caches; the backward pass may save intermediate values.
-func attendOnce(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites,
+func attendOnce(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayers, sites blockSites,
 	q ActivationQuantizer) *graph.Node {
 	if q != nil && sites[siteQuery].Name+sites[siteKey].Name+sites[siteValue].Name != "" {
 		return attentionQuantized(x, w, norms, r, sites, q)
 	}
-	if norms == nil && engine.DeviceOf(x.Graph()).Fuses() && r.turn.cos.Shape().Dim(0) == 1 {
+	if norms == nil && engine.DeviceOf(x.Graph()).Fuses() && r.tables.cos.Shape().Dim(0) == 1 {
 		return attentionNatively(x, w, r)
 	}
 	return projectedAttention(x, w, norms, r)
 }
 
 // projectedAttention is [attend] on tensors [batch, context, heads, size], the layout of a linear
-// layer's output and of fused attention on GPUs: nothing large is transposed.
-func projectedAttention(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.Node {
-	// In each head of queries and keys all first coordinates precede all second ones.
-	rows := r.toCoordinateOrder(w)
+// layer's output and of fused attention on GPUs, so that no large tensor is transposed.
+func projectedAttention(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayers) *graph.Node {
+	// The features of queries and keys are brought to half-split order.
+	rows := r.toHalfSplit(w)
 	if c, ok := lower.CodesOf(w); ok {
-		c.Map(r.toCoordinateOrder).AttachTo(rows)
+		c.Map(r.toHalfSplit).AttachTo(rows)
 	}
 	queries, keys := r.heads*r.size, r.keyHeads*r.size
 	projected := matMulTransposedRounded(x, rows) // [tokens, queries, keys and values]
@@ -70,15 +70,24 @@ func projectedAttention(x, w *graph.Node, norms *queryKeyNorm, r *rope) *graph.N
 	key := graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
 	value := r.splitHeads(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))
 	query, key, normBack := norms.apply(r, query, key)
-	mixed, coreBack := r.core(r.rotatePoints(r.splitHeads(query), r.turn, 1),
-		r.rotatePoints(r.splitHeads(key), r.turn, 1), value)
+	mixed, coreBack := r.core(r.rotatePairs(r.splitHeads(query), r.tables, 1),
+		r.rotatePairs(r.splitHeads(key), r.tables, 1), value)
 
 	return engine.Custom(r.joinHeads(mixed), inputs, func(dy *graph.Node) []*graph.Node {
 		dQuery, dKey, dValue := coreBack(r.splitHeads(dy))
-		back := func(d *graph.Node) *graph.Node { return r.joinHeads(r.rotatePoints(d, r.turn, -1)) }
+		back := func(d *graph.Node) *graph.Node { return r.joinHeads(r.rotatePairs(d, r.tables, -1)) }
 		dQuery, dKey, dGains := normBack(back(dQuery), back(dKey))
 		dProjected := graph.Concatenate([]*graph.Node{dQuery, dKey, r.joinHeads(dValue)}, 1)
-		dx, dw := r.projectionGradients(dProjected, x, w, rows)
+		if quantizesBackward(w) { // blocks and noise depend on the order of the weight's rows
+			dProjected = transpose(r.fromHalfSplit(transpose(dProjected)))
+			dx, dw := linearGradients(dProjected, x, w)
+			return append([]*graph.Node{dx, dw}, dGains...)
+		}
+		if !engine.OnCPU(x.Graph()) {
+			// materialized: otherwise XLA fuses the concatenation into one of the two products
+			dProjected = engine.Rounded(dProjected)
+		}
+		dx, dw := matMul(dProjected, rows), r.fromHalfSplit(transposedMatMul(dProjected, x))
 		return append([]*graph.Node{dx, dw}, dGains...)
 	})
 }
@@ -94,14 +103,14 @@ func softmax(x *graph.Node) *graph.Node {
 	return y
 }
 
-// attentionNatively is projectedAttention on the CPU, without normalization of queries and keys.
-// Points are rotated in their feature order: products of queries and keys do not depend on it.
-func attentionNatively(x, w *graph.Node, r *rope) *graph.Node {
+// attentionNatively is projectedAttention by natives on the CPU, without normalization of queries
+// and keys. Features stay in their order: products of queries and keys do not depend on it.
+func attentionNatively(x, w *graph.Node, r *attentionLayers) *graph.Node {
 	heads := attention.Heads{Batch: r.batch, Context: r.context, Size: r.size,
 		Pairs: r.pairing == architecture.Interleaved,
 		Parts: []attention.Part{{Heads: r.heads, Rotated: true}, {Heads: r.keyHeads, Rotated: true},
 			{Heads: r.keyHeads}}}
-	parts := splitNatively(heads, matMulTransposedRounded(x, w), r.turn)
+	parts := splitNatively(heads, matMulTransposedRounded(x, w), r.tables)
 	mixed, coreBack := r.core(parts[0], parts[1], parts[2])
 	y := engine.Custom(reshapeShort(mixed, r.joinHeads), []*graph.Node{x, w},
 		func(dy *graph.Node) []*graph.Node {
@@ -112,10 +121,10 @@ func attentionNatively(x, w *graph.Node, r *rope) *graph.Node {
 			}
 			var dJoined *graph.Node
 			if n, ok := engine.NoteOf[*nativeAttention](mixed); ok {
-				dJoined = n.joinedAdjoints(dMixed, heads, r.turn, stored)
+				dJoined = n.joinedAdjoints(dMixed, heads, r.tables, stored)
 			} else {
 				dQuery, dKey, dValue := coreBack(dMixed)
-				dJoined = joinNatively(heads, []*graph.Node{dQuery, dKey, dValue}, r.turn, stored)
+				dJoined = joinNatively(heads, []*graph.Node{dQuery, dKey, dValue}, r.tables, stored)
 			}
 			dx, dw := linearGradients(dJoined, x, w)
 			return []*graph.Node{dx, dw}
@@ -129,22 +138,9 @@ func reshapeShort(x *graph.Node, reshape func(x *graph.Node) *graph.Node) *graph
 	return toFloat32(reshape(engine.ShortOperand(x)))
 }
 
-// projectionGradients returns the adjoints of x and of the fused weight w, given the adjoint of the
-// projection x·rowsᵀ. rows is w in the order of coordinates.
-func (r *rope) projectionGradients(dProjected, x, w, rows *graph.Node) (dx, dw *graph.Node) {
-	if quantizesBackward(w) { // in the weight's order, on which blocks and noise depend
-		return linearGradients(transpose(r.toFeatureOrder(transpose(dProjected))), x, w)
-	}
-	if !engine.OnCPU(x.Graph()) {
-		// materialized once, or XLA has one product read the parts, and write these, too
-		dProjected = engine.Rounded(dProjected)
-	}
-	return matMul(dProjected, rows), r.toFeatureOrder(transposedMatMul(dProjected, x))
-}
-
 // splitNatively splits a projection into queries, keys and values, with queries and keys rotated,
 // in one pass. They are stored in the precision to which products round them.
-func splitNatively(h attention.Heads, joined *graph.Node, turn rotation) []*graph.Node {
+func splitNatively(h attention.Heads, joined *graph.Node, tables rotationTables) []*graph.Node {
 	stored := engine.OperandType(joined.Graph())
 	var shapesOfParts []shapes.Shape
 	for _, p := range h.Parts {
@@ -154,7 +150,7 @@ func splitNatively(h attention.Heads, joined *graph.Node, turn rotation) []*grap
 		Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
 			angles := elementsOf(in[1:])
 			return h.Split(engine.AllElements(out), engine.Elements(in[0]), angles[0], angles[1], parallel)
-		}}.Call(engine.ShortOperand(joined), turn.cos, turn.sin)
+		}}.Call(engine.ShortOperand(joined), tables.cos, tables.sin)
 	for i := range parts {
 		parts[i] = graph.ConvertDType(parts[i], dtypes.Float32)
 	}
@@ -162,14 +158,14 @@ func splitNatively(h attention.Heads, joined *graph.Node, turn rotation) []*grap
 }
 
 // joinNatively is the adjoint of splitNatively, stored in the given type.
-func joinNatively(h attention.Heads, parts []*graph.Node, turn rotation,
+func joinNatively(h attention.Heads, parts []*graph.Node, tables rotationTables,
 	stored dtypes.DType) *graph.Node {
 	joined := engine.Native{Name: "join of heads", Outputs: []shapes.Shape{shapeOfJoined(h, stored)},
 		Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
 			angles := elementsOf(in[:2])
 			return h.Join(engine.Elements(out[0]), engine.AllElements(in[2:]), angles[0], angles[1],
 				parallel)
-		}}.Call(append([]*graph.Node{turn.cos, turn.sin}, parts...)...)[0]
+		}}.Call(append([]*graph.Node{tables.cos, tables.sin}, parts...)...)[0]
 	return graph.ConvertDType(joined, dtypes.Float32)
 }
 
@@ -185,37 +181,43 @@ func elementsOf(list []engine.Tensor) (all [][]float32) {
 }
 
 // splitHeads reshapes [tokens, heads·size] to [batch, context, heads, size].
-func (r *rope) splitHeads(x *graph.Node) *graph.Node {
+func (r *attentionLayers) splitHeads(x *graph.Node) *graph.Node {
 	return graph.Reshape(x, r.batch, r.context, x.Shape().Dim(1)/r.size, r.size)
 }
 
-func (r *rope) joinHeads(x *graph.Node) *graph.Node {
+func (r *attentionLayers) joinHeads(x *graph.Node) *graph.Node {
 	return graph.Reshape(x, r.batch*r.context, x.Shape().Dim(2)*r.size)
 }
 
-// rotatePoints rotates the points of x [batch, context, heads, size], whose coordinates are the
-// halves of the last axis, forward for direction 1 and back for −1. Both halves are computed at
-// once, each from itself and from the other half in reverse order. If they were computed
-// separately, compilers would write them to memory to join them.
-func (r *rope) rotatePoints(x *graph.Node, turn rotation, direction float32) *graph.Node {
+// rotatePairs rotates the pairs of features of x [batch, context, heads, size], which is in
+// half-split order, forward for direction 1 and back for −1. Both halves are computed at once,
+// each from itself and from the other half in reverse order. If they were computed separately,
+// compilers would write them to memory to join them.
+func (r *attentionLayers) rotatePairs(x *graph.Node, tables rotationTables,
+	direction float32) *graph.Node {
 	dims := x.Shape().Dimensions
 	halves := graph.Reshape(x, dims[0], dims[1], dims[2], 2, r.size/2)
 	table := func(t *graph.Node) *graph.Node { return graph.Reshape(t, -1, dims[1], 1, 1, r.size/2) }
 	signs := engine.Constant(x.Graph(), []float32{-direction, direction}, 1, 1, 1, 2, 1)
-	y := graph.Mul(halves, table(turn.cos))
-	z := graph.Mul(graph.Reverse(halves, 3), graph.Mul(table(turn.sin), signs))
+	y := graph.Mul(halves, table(tables.cos))
+	z := graph.Mul(graph.Reverse(halves, 3), graph.Mul(table(tables.sin), signs))
 	return graph.Reshape(graph.Add(y, z), dims...)
 }
 
-// toCoordinateOrder permutes the rows of queries and keys of the fused weight, or those of one of
-// the two, [heads·size, n] at least, to the order of coordinates within each head.
-func (r *rope) toCoordinateOrder(w *graph.Node) *graph.Node { return r.reorder(w, r.size/2, 2) }
+// toHalfSplit permutes the rows of queries and keys in the fused weight w, [rows, n], to half-split
+// order within each head: all first features of pairs, then all second ones. w may also have only
+// the rows of queries or of keys.
+func (r *attentionLayers) toHalfSplit(w *graph.Node) *graph.Node {
+	return r.reorder(w, r.size/2, 2)
+}
 
-func (r *rope) toFeatureOrder(w *graph.Node) *graph.Node { return r.reorder(w, 2, r.size/2) }
+func (r *attentionLayers) fromHalfSplit(w *graph.Node) *graph.Node {
+	return r.reorder(w, 2, r.size/2)
+}
 
 // reorder transposes the rows of each head of queries and keys, viewed as a rows×columns matrix.
-func (r *rope) reorder(w *graph.Node, rows, columns int) *graph.Node {
-	if r.pairing != architecture.Interleaved { // the coordinates are already in halves
+func (r *attentionLayers) reorder(w *graph.Node, rows, columns int) *graph.Node {
+	if r.pairing != architecture.Interleaved { // they are in half-split order
 		return w
 	}
 	all, n := w.Shape().Dim(0), w.Shape().Dim(1)
@@ -233,7 +235,7 @@ func (r *rope) reorder(w *graph.Node, rows, columns int) *graph.Node {
 // [batch, context, heads, size] and keys and values [batch, context, key heads, size], all float32.
 type attentionCore func(query, key, value *graph.Node) (mixed *graph.Node, back attentionBack)
 
-// An attentionBack returns the adjoints of the three inputs, given that of the result.
+// An attentionBack returns the adjoints of the three inputs, given the adjoint of the result.
 type attentionBack func(dMixed *graph.Node) (dQuery, dKey, dValue *graph.Node)
 
 // plainCore saves the weights of every pair of positions for the backward pass. segments are the
@@ -371,7 +373,7 @@ func newNativeAttention(query, key, value, segments *graph.Node) *nativeAttentio
 	return n
 }
 
-// read splits a native's inputs into those of attention and the rest.
+// read splits the inputs of a native into the inputs of attention and the rest.
 func (n *nativeAttention) read(in []engine.Tensor) (i attention.Inputs, rest []engine.Tensor) {
 	i = attention.Inputs{Query: engine.Elements(in[0]), Key: engine.Elements(in[1]),
 		Value: engine.Elements(in[2])}
@@ -397,10 +399,10 @@ func (n *nativeAttention) adjoints(
 }
 
 // joinedAdjoints returns the adjoints of queries, keys and values, joined as by [joinNatively].
-func (n *nativeAttention) joinedAdjoints(dMixed *graph.Node, h attention.Heads, turn rotation,
-	stored dtypes.DType) *graph.Node {
+func (n *nativeAttention) joinedAdjoints(dMixed *graph.Node, h attention.Heads,
+	tables rotationTables, stored dtypes.DType) *graph.Node {
 	joined := n.adjoints("joined adjoints of attention", []shapes.Shape{shapeOfJoined(h, stored)},
-		dMixed, []*graph.Node{turn.cos, turn.sin},
+		dMixed, []*graph.Node{tables.cos, tables.sin},
 		func(out []engine.Tensor, angles [][]float32) attention.Adjoints {
 			return attention.Adjoints{Joined: &attention.Joined{Heads: &h, Elements: engine.Elements(out[0]),
 				Cos: angles[0], Sin: angles[1]}}

@@ -175,7 +175,7 @@ func TestAttentionInGraphs(t *testing.T) {
 	const batch, context = 3, 10
 	fused, graphs := testdevice.OpenCPU(t, engine.Options{}), testdevice.OpenCPU(t, engine.Options{Kernels: device.GraphKernels})
 	layer := func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
-		return attend(x, w, norms, newRope(x.Graph(), s, batch, context, nil), blockSites{}, nil)
+		return attend(x, w, norms, newAttentionLayers(x.Graph(), s, batch, context, nil), blockSites{}, nil)
 	}
 	for _, c := range []struct {
 		pairing        architecture.Pairing
@@ -244,7 +244,7 @@ func TestMarkedCore(t *testing.T) {
 				t.Fatalf("only %d documents, or no padding", n)
 			}
 			marked := func(segments *graph.Node) attentionCore {
-				return markedCore(segments, maskedCore(1/math.Sqrt(float64(c.size)), func(scores *graph.Node) *graph.Node { return maskScores(scores, nil) }))
+				return separatingCore(segments, maskedCore(1/math.Sqrt(float64(c.size)), func(scores *graph.Node) *graph.Node { return maskScores(scores, nil) }))
 			}
 			want := testdevice.Evaluate(t, d, in, coreAndAdjoints(documents, plainCore))
 			got := testdevice.Evaluate(t, d, in, coreAndAdjoints(documents, marked))

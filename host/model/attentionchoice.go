@@ -25,12 +25,22 @@ func chooseCore(g *graph.Graph, s architecture.Settings, context int,
 	case engine.OnCPU(g), !engine.InBFloat16(g):
 		return plainCore(segments)
 	}
-	sizes := coreSizes{group: s.Heads / s.KVHeads, size: s.HeadSize, context: context,
+	c := coreSizes{group: s.Heads / s.KVHeads, size: s.HeadSize, context: context,
 		documents: segments != nil}
-	return sizes.choose(d, segments)
+	return c.choose(d, segments)
 }
 
-// coreSizes are the sizes that may determine whether the fused core is correct, and fast.
+func (c coreSizes) choose(d *engine.Device, segments *graph.Node) attentionCore {
+	if d.Attention() == device.PlainAttention || d.Attention() == device.AutoAttention &&
+		!d.Passes(c.kind(),
+			"attention is computed without the device's fused operation, which takes more time and memory",
+			func() (engine.Trial, error) { return c.trial(c.fused, 1<<26), nil }) {
+		return plainCore(segments)
+	}
+	return c.fused(segments)
+}
+
+// coreSizes holds the sizes on which the correctness and speed of the fused core may depend.
 type coreSizes struct {
 	group, size, context int
 	documents            bool
@@ -40,8 +50,8 @@ type coreSizes struct {
 // number.
 const attentionTile = 128
 
-// kind names a class of sizes that one trial covers: contexts are equivalent if they have the same
-// remainder modulo the tile size.
+// kind names the class of sizes that one trial covers: contexts are in the same class if they have
+// the same remainder modulo the tile size.
 func (c coreSizes) kind() string {
 	kind := fmt.Sprintf("attention with heads of %d", c.size)
 	if c.group > 1 {
@@ -56,20 +66,10 @@ func (c coreSizes) kind() string {
 	return kind
 }
 
-func (c coreSizes) choose(d *engine.Device, segments *graph.Node) attentionCore {
-	if d.Attention() == device.PlainAttention || d.Attention() == device.AutoAttention &&
-		!d.Passes(c.kind(),
-			"attention is computed without the device's fused operation, which takes more time and memory",
-			func() (engine.Trial, error) { return c.trial(c.fused, 1<<26), nil }) {
-		return plainCore(segments)
-	}
-	return c.fused(segments)
-}
-
 func (c coreSizes) fused(segments *graph.Node) attentionCore {
 	core := fusedCore(1 / math.Sqrt(float64(c.size)))
 	if segments != nil {
-		return markedCore(segments, core)
+		return separatingCore(segments, core)
 	}
 	return core
 }
@@ -77,9 +77,9 @@ func (c coreSizes) fused(segments *graph.Node) attentionCore {
 // trial computes a fused core, the plain one and their gradients on random numbers, with about the
 // model's context and the given number of scores.
 func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, scores int) engine.Trial {
-	const longest = 4096
-	if c.context > longest {
-		c.context = longest + c.context%attentionTile
+	const maxContext = 4096
+	if c.context > maxContext {
+		c.context = maxContext + c.context%attentionTile
 	}
 	keyHeads := 2
 	heads := keyHeads * c.group
@@ -87,12 +87,12 @@ func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, scores 
 	rng := rand.New(rand.NewPCG(1, 2))
 	// The operands of both cores are rounded to 8 bits, at different points.
 	t := engine.Trial{Compare: func(fused, plain [][]float32) error {
-		const most = 0.02
+		const limit = 0.02
 		for i, what := range []string{"values", "gradient of queries", "gradient of keys",
 			"gradient of values"} {
-			if apart := engine.Distance(fused[i], plain[i]); !(apart < most) {
-				return fmt.Errorf("the %s of fused attention are %.2g from those of plain attention, "+
-					"relative to their norm: want less than %g", what, apart, most)
+			if distance := engine.Distance(fused[i], plain[i]); !(distance < limit) {
+				return fmt.Errorf("the %s of fused attention differ by %.2g from those of plain attention, "+
+					"relative to their norm: want less than %g", what, distance, limit)
 			}
 		}
 		return nil
@@ -119,12 +119,12 @@ func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, scores 
 }
 
 func randomDocuments(rng *rand.Rand, batch, context int) []int32 {
-	const most = 8 // approximate number of documents in a row
+	const perRow = 8 // approximate number of documents
 	segments := make([]int32, 0, batch*context)
 	for range batch {
-		end, document := context-rng.IntN(context/most+1), int32(0)
+		end, document := context-rng.IntN(context/perRow+1), int32(0)
 		for position := range context {
-			if rng.IntN(context/most+1) == 0 {
+			if rng.IntN(context/perRow+1) == 0 {
 				document++
 			}
 			if position >= end {

@@ -8,10 +8,10 @@ import (
 )
 
 // attentionQuantized is [attend] with operands quantized as in cached decoding ([attentionCached]).
-// It consists of steps with a gradient each, so that quantizers may define any gradient.
-func attentionQuantized(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites,
+// Each step has a gradient of its own, so that quantizers may define any gradient.
+func attentionQuantized(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayers, sites blockSites,
 	q ActivationQuantizer) *graph.Node {
-	query, key, value := r.operands(x, w, norms, r.turn)
+	query, key, value := r.operands(x, w, norms, r.tables)
 	query, key, value = r.quantize(query, sites[siteQuery], q), r.quantize(key, sites[siteKey], q),
 		r.quantize(value, sites[siteValue], q)
 	mixed, back := r.core(query, key, value)
@@ -23,10 +23,10 @@ func attentionQuantized(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites bl
 }
 
 // operands returns queries [batch, context, heads, size], and keys and values [batch, context, key
-// heads, size]. Queries and keys are normalized and rotated, with all first coordinates of a head
-// before all second ones. Queries are not multiplied by 1/√size.
-func (r *rope) operands(x, w *graph.Node, norms *queryKeyNorm,
-	turn rotation) (query, key, value *graph.Node) {
+// heads, size]. Queries and keys are normalized and rotated, in half-split order. Queries are not
+// multiplied by 1/√size.
+func (r *attentionLayers) operands(x, w *graph.Node, norms *queryKeyNorm,
+	tables rotationTables) (query, key, value *graph.Node) {
 	queries, keys := r.heads*r.size, r.keyHeads*r.size
 	projected := linear(x, w) // [tokens, queries, keys and values]
 	query = graph.SliceAxis(projected, 1, graph.AxisRange(0, queries))
@@ -36,28 +36,29 @@ func (r *rope) operands(x, w *graph.Node, norms *queryKeyNorm,
 		query, key = normalizeHeads(query, norms.query, norms.epsilon),
 			normalizeHeads(key, norms.key, norms.epsilon)
 	}
-	return r.rotateCoordinates(r.splitHeads(query), turn),
-		r.rotateCoordinates(r.splitHeads(key), turn), value
+	return r.rotateToHalfSplit(r.splitHeads(query), tables),
+		r.rotateToHalfSplit(r.splitHeads(key), tables), value
 }
 
-func (r *rope) quantize(x *graph.Node, site ActivationSite, q ActivationQuantizer) *graph.Node {
+func (r *attentionLayers) quantize(x *graph.Node, site ActivationSite,
+	q ActivationQuantizer) *graph.Node {
 	if q == nil || site.Name == "" {
 		return x
 	}
 	return r.splitHeads(q(site, r.joinHeads(x)))
 }
 
-// rotateCoordinates rotates the points of x [batch, n, heads, size], and puts all first coordinates
-// before all second ones.
-func (r *rope) rotateCoordinates(x *graph.Node, turn rotation) *graph.Node {
+// rotateToHalfSplit rotates the pairs of features of x [batch, n, heads, size], and returns them in
+// half-split order.
+func (r *attentionLayers) rotateToHalfSplit(x *graph.Node, tables rotationTables) *graph.Node {
 	if r.pairing == architecture.Interleaved {
 		dims := x.Shape().Dimensions
 		pairs := graph.Reshape(x, dims[0], dims[1], dims[2], r.size/2, 2)
 		x = graph.Reshape(graph.TransposeAllAxes(pairs, 0, 1, 2, 4, 3), dims...)
 	}
-	return engine.Custom(r.rotatePoints(x, turn, 1), []*graph.Node{x},
+	return engine.Custom(r.rotatePairs(x, tables, 1), []*graph.Node{x},
 		func(dy *graph.Node) []*graph.Node {
-			return []*graph.Node{r.rotatePoints(dy, turn, -1)}
+			return []*graph.Node{r.rotatePairs(dy, tables, -1)}
 		})
 }
 

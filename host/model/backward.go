@@ -14,8 +14,7 @@ import (
 type Backward struct {
 	InputGradient  Operands // of dx = dy·W: dy [tokens, out] and Wᵀ [in, out]
 	WeightGradient Operands // of dW = dyᵀ·x: dyᵀ [out, tokens] and xᵀ [in, tokens]
-	// Unquantized uses, in place of a quantized W or x, the original tensor noted by
-	// [NoteUnquantized].
+	// Unquantized replaces a quantized W or x by the original tensor, which [NoteUnquantized] noted.
 	Unquantized bool
 }
 
@@ -45,8 +44,8 @@ func (b Backward) AttachTo(w *graph.Node) {
 	}
 }
 
-// linearGradients returns the adjoints of x [tokens, in] and w [out, in], given the adjoint of x·wᵀ
-// [tokens, out].
+// linearGradients returns the adjoints of x [tokens, in] and w [out, in], given dy [tokens, out],
+// the adjoint of x·wᵀ.
 func linearGradients(dy, x, w *graph.Node) (dx, dw *graph.Node) {
 	return addLinearGradients(nil, dy, x, w)
 }

@@ -84,16 +84,16 @@ func fakeQuantize(x *graph.Node) *graph.Node {
 	rows, width := x.Shape().Dim(0), x.Shape().Dim(1)
 	block := min(width&-width, 128)
 	h := sylvester(x.Graph(), block)
-	turn := func(x *graph.Node) *graph.Node {
+	tables := func(x *graph.Node) *graph.Node {
 		return graph.Reshape(matMul(graph.Reshape(x, rows*width/block, block), h), rows, width)
 	}
-	z := turn(x)
+	z := tables(x)
 	scale := graph.MulScalar(graph.Sqrt(graph.ReduceAndKeep(graph.Square(z), graph.ReduceMean, -1)), clip/highest)
 	r := graph.Div(z, scale)
 	code := graph.ClipScalar(graph.Round(r), lowest, highest)
 	mask := graph.Equal(graph.ClipScalar(r, lowest-0.5, highest+0.5), r)
-	return engine.Custom(turn(graph.Mul(code, scale)), []*graph.Node{x}, func(dy *graph.Node) []*graph.Node {
-		return []*graph.Node{turn(graph.Where(mask, turn(dy), graph.ScalarZero(x.Graph(), x.DType())))}
+	return engine.Custom(tables(graph.Mul(code, scale)), []*graph.Node{x}, func(dy *graph.Node) []*graph.Node {
+		return []*graph.Node{tables(graph.Where(mask, tables(dy), graph.ScalarZero(x.Graph(), x.DType())))}
 	})
 }
 

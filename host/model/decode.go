@@ -9,7 +9,6 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // A Piece is the next tokens of several sequences. KV caches hold the keys and values of the
@@ -41,7 +40,7 @@ func (m *transformer) Decode(params []*graph.Node, piece Piece, caches []*graph.
 	}
 	batch, n := piece.Tokens.Shape().Dim(0), piece.Tokens.Shape().Dim(1)
 	c := m.newCached(piece, caches[0].Shape().Dim(2))
-	r := headsOf(m.Settings, batch, n, nil)
+	r := withCore(m.Settings, batch, n, nil)
 	r.cached = c
 	h := m.blocks(params, piece.Tokens, r, q.zeroPadding(c.segments),
 		func(layer int, block func() *graph.Node) *graph.Node {
@@ -54,13 +53,13 @@ func (m *transformer) Decode(params []*graph.Node, piece Piece, caches []*graph.
 	return linear(graph.Reshape(last, batch, m.Width), m.head(params)), next
 }
 
-// cached is the state that attention needs to add a piece to caches.
+// cached is the state with which attention adds a piece to caches.
 type cached struct {
 	start        *graph.Node
-	turn         rotation    // [1, n, 1, size/2]
-	mask         *graph.Node // [batch, 1, n, 1, length]: 0 where a query sees a key, else −∞
-	segments     *graph.Node // [batch, n]: Padding before a sequence, 0 in it
-	keys, values *graph.Node // caches of the current block, replaced by those with the piece
+	tables       rotationTables // [1, n, 1, size/2]
+	mask         *graph.Node    // [batch, 1, n, 1, length]: 0 where a query sees a key, else −∞
+	segments     *graph.Node    // [batch, n]: Padding before a sequence, 0 in it
+	keys, values *graph.Node    // caches of the current block, replaced by those with the piece
 }
 
 func (m *transformer) newCached(piece Piece, length int) *cached {
@@ -70,20 +69,19 @@ func (m *transformer) newCached(piece Piece, length int) *cached {
 		graph.BroadcastToDims(piece.Start, batch, n, length))
 	key := graph.Iota(g, shapes.Make(dtypes.Int32, batch, n, length), 2)
 	first := graph.BroadcastToDims(graph.Reshape(piece.First, batch, 1, 1), batch, n, length)
-	// Padding sees itself, because a softmax over nothing is NaN.
-	seen := graph.LogicalOr(graph.Equal(key, position), graph.LogicalAnd(graph.LessOrEqual(key,
-		position),
-		graph.GreaterOrEqual(key, first)))
+	// Padding attends to itself, because a softmax over no keys is NaN.
+	seen := graph.LogicalOr(graph.Equal(key, position),
+		graph.LogicalAnd(graph.LessOrEqual(key, position), graph.GreaterOrEqual(key, first)))
 	shown, hidden := graph.Scalar(g, dtypes.Float32, 0), graph.Scalar(g, dtypes.Float32, math.Inf(-1))
 	inside := graph.Reshape(graph.GreaterOrEqual(graph.Slice(position, graph.AxisRange(),
 		graph.AxisRange(), graph.AxisElem(0)),
 		graph.Slice(first, graph.AxisRange(), graph.AxisRange(), graph.AxisElem(0))), batch, n)
-	// The rotations at the piece's positions, from tables of all positions.
+	// The tables for the piece's positions are rows of the tables for all positions.
 	positions := graph.Add(graph.Iota(g, shapes.Make(dtypes.Int32, n, 1), 0),
 		graph.BroadcastToDims(piece.Start, n, 1))
 	return &cached{
-		start: piece.Start,
-		turn:  rotationAt(m.Settings, length, positions, 1, n),
+		start:  piece.Start,
+		tables: tablesAt(m.Settings, length, positions, 1, n),
 		mask: graph.Reshape(graph.Where(seen, graph.BroadcastToDims(shown, batch, n, length),
 			graph.BroadcastToDims(hidden, batch, n, length)), batch, 1, n, 1, length),
 		segments: graph.AddScalar(graph.ConvertDType(inside, dtypes.Int32), Padding),
@@ -91,10 +89,10 @@ func (m *transformer) newCached(piece Piece, length int) *cached {
 }
 
 // attentionCached is [attend] of a piece to the earlier tokens and to itself, without a gradient.
-func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites blockSites,
+func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayers, sites blockSites,
 	q ActivationQuantizer) *graph.Node {
 	c := r.cached
-	query, key, value := r.operands(x, w, norms, c.turn)
+	query, key, value := r.operands(x, w, norms, c.tables)
 	query = r.quantize(query, sites[siteQuery], q)
 	key, value = r.quantize(key, sites[siteKey], q), r.quantize(value, sites[siteValue], q)
 	c.keys, c.values = c.appendTo(c.keys, key), c.appendTo(c.values, value)
@@ -110,7 +108,7 @@ func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *rope, sites block
 }
 
 // appendTo writes keys or values [batch, n, key heads, size] to a cache, rounded as operands of
-// products: package decode, which reads them too, expects it.
+// products, as package decode, which also reads caches, expects.
 func (c *cached) appendTo(cache, x *graph.Node) *graph.Node {
 	zero := graph.ScalarZero(cache.Graph(), dtypes.Int32)
 	return graph.DynamicUpdateSlice(cache, engine.Rounded(graph.TransposeAllAxes(x, 0, 2, 1, 3)),
@@ -121,13 +119,13 @@ func (c *cached) appendTo(cache, x *graph.Node) *graph.Node {
 type Scored struct {
 	Tokens  *graph.Node // ids, int32 [batch, length]
 	Lengths *graph.Node // number of tokens in each row before the padding, int32 [batch]
-	// Targets are ids, Places the flat indices in Tokens of the preceding tokens; int32 [n]
-	Places, Targets *graph.Node
+	// Targets are ids, and Indices the flat indices in Tokens of the preceding tokens; int32 [n]
+	Indices, Targets *graph.Node
 
 	// Positions and Parts, int32 [batch, length], are nil if each row is one sequence. Otherwise a
 	// row is a context, which is part 0, and several continuations of it, each of which is a
-	// separate part: a token sees the context and the earlier tokens of its part, and its position
-	// is counted in that sequence.
+	// separate part: a token attends to the context and the earlier tokens of its part, and its
+	// position is counted in that sequence.
 	Positions, Parts *graph.Node
 }
 
@@ -141,15 +139,20 @@ func (m *transformer) Scores(params []*graph.Node, s Scored,
 	used := graph.LessThan(position, graph.BroadcastToDims(graph.InsertAxes(s.Lengths, 1), batch,
 		length))
 	segments := graph.AddScalar(graph.ConvertDType(used, dtypes.Int32), Padding)
-	var r *rope // padding comes last: no other token sees it
+	var r *attentionLayers // padding comes last: no other token sees it
 	if s.Parts != nil {
-		r = newSharedRope(m.Settings, s.Positions, s.Parts)
+		ofContext := graph.InsertAxes(graph.Equal(s.Parts, graph.ScalarZero(g, s.Parts.DType())), 1)
+		ofContext = graph.BroadcastToDims(ofContext, batch, length, length)
+		seen := graph.LogicalOr(sameDocument(s.Parts), ofContext)
+		r = withCore(m.Settings, batch, length, maskedCore(0,
+			func(scores *graph.Node) *graph.Node { return maskScores(scores, seen) }))
+		r.tables = tablesAt(m.Settings, length, graph.Reshape(s.Positions, -1, 1), batch, length)
 	} else {
-		r = newRope(g, m.Settings, batch, length, nil)
+		r = newAttentionLayers(g, m.Settings, batch, length, nil)
 	}
 	h := m.blocks(params, s.Tokens, r, q.zeroPadding(segments),
 		func(_ int, block func() *graph.Node) *graph.Node { return block() })
-	h = graph.Gather(h, graph.InsertAxes(s.Places, -1))
+	h = graph.Gather(h, graph.InsertAxes(s.Indices, -1))
 	return m.scoreTargets(h, m.head(params), clampIDs(s.Targets, m.Vocab))
 }
 
@@ -157,26 +160,14 @@ func (m *transformer) Scores(params []*graph.Node, s Scored,
 // whether each is the likeliest. It computes them in chunks, as logits take much memory: 4 bytes
 // for each target and vocabulary entry.
 func (m *transformer) scoreTargets(h, head, targets *graph.Node) (logProbs, likeliest *graph.Node) {
-	const part = 256
+	const chunk = 256
 	var probs, best []*graph.Node
-	for from := 0; from < targets.Shape().Dim(0); from += part {
-		to := min(from+part, targets.Shape().Dim(0))
+	for from := 0; from < targets.Shape().Dim(0); from += chunk {
+		to := min(from+chunk, targets.Shape().Dim(0))
 		h, targets := graph.Slice(h, graph.AxisRange(from, to)),
 			graph.Slice(targets, graph.AxisRange(from, to))
 		best = append(best, graph.Equal(graph.ArgMax(linear(h, head), -1, dtypes.Int32), targets))
 		probs = append(probs, graph.Neg(crossEntropy(1, h, head, targets)))
 	}
 	return graph.Concatenate(probs, 0), graph.Concatenate(best, 0)
-}
-
-// newSharedRope is [newRope] for rows with a shared context; see [Scored].
-func newSharedRope(s architecture.Settings, positions, parts *graph.Node) *rope {
-	g, batch, context := parts.Graph(), parts.Shape().Dim(0), parts.Shape().Dim(1)
-	ofContext := graph.InsertAxes(graph.Equal(parts, graph.ScalarZero(g, parts.DType())), 1)
-	seen := graph.LogicalOr(sameDocument(parts), graph.BroadcastToDims(ofContext, batch, context,
-		context))
-	r := headsOf(s, batch, context, maskedCore(0,
-		func(scores *graph.Node) *graph.Node { return maskScores(scores, seen) }))
-	r.turn = rotationAt(s, context, graph.Reshape(positions, -1, 1), batch, context)
-	return r
 }

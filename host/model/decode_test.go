@@ -113,7 +113,7 @@ func TestBlocks(t *testing.T) {
 			return x
 		}
 		out := evaluate(t, m, hashedWeights(m.Params()), hashedTokens(1, batch*context, m.Vocab), batch, func(weights []*graph.Node, ids *graph.Node) []*graph.Node {
-			x := embed(weights[0], graph.Reshape(ids, batch*context))
+			x := graph.Gather(weights[0], graph.Reshape(ids, batch*context, 1))
 			at := 1
 			for block := range m.Blocks() {
 				own := m.BlockParams(block)

@@ -17,8 +17,8 @@ import (
 //	D(P, Q) = β·KL(P‖M) + (1−β)·KL(Q‖M),  M = β·P + (1−β)·Q,
 //
 // where P is the teacher's distribution and Q the model's, both from logits divided by the
-// temperature. For β = 0 and β = 1, where this formula gives zero, the usual definitions hold: β =
-// 0 is KL(P‖Q), and β = 1 is KL(Q‖P).
+// temperature. For β = 0 and β = 1, where this formula gives zero, the usual definitions hold:
+// β = 0 is KL(P‖Q), and β = 1 is KL(Q‖P).
 type Distillation struct {
 	Beta        float64 // in [0, 1]
 	Temperature float64 // above 0
@@ -32,7 +32,8 @@ type Distillation struct {
 // Distilled holds the mean losses of a batch in nats. As in [Model.Losses], each loss is multiplied
 // by the weight of its target.
 type Distilled struct {
-	Loss         *graph.Node // Weight·divergence + (1−Weight)·cross-entropy; only it has a gradient
+	// Weight·divergence + (1−Weight)·cross-entropy; the only output with a gradient
+	Loss         *graph.Node
 	Divergence   *graph.Node
 	CrossEntropy *graph.Node // of [Model.Losses]
 }
@@ -80,18 +81,16 @@ func (d Distillation) means(divergence, crossEntropy *graph.Node) Distilled {
 	return Distilled{loss, divergence, crossEntropy}
 }
 
-// losses computes the divergences and cross-entropies of rows of logits, in operations of the
-// graph.
-func (d Distillation) losses(logits, teacher,
-	targets *graph.Node) (divergences, crossEntropies *graph.Node) {
+// losses computes the divergences and cross-entropies of rows of logits by graph operations.
+func (d Distillation) losses(logits, teacher, targets *graph.Node) (
+	divergences, crossEntropies *graph.Node) {
 	plain := newPredictions(logits, 1)
 	scaled := plain
 	if d.Temperature != 1 {
 		scaled = newPredictions(logits, d.Temperature)
 	}
-	divergences = graph.MulScalar(d.divergence(scaled, newPredictions(teacher, d.Temperature)),
-		d.scale())
-	return divergences, plain.crossEntropy(targets)
+	divergences = d.divergence(scaled, newPredictions(teacher, d.Temperature))
+	return graph.MulScalar(divergences, d.scale()), plain.crossEntropy(targets)
 }
 
 func (d Distillation) scale() float64 {
@@ -104,9 +103,9 @@ func (d Distillation) scale() float64 {
 // divergence returns the divergence of each row, [tokens], with its gradient with respect to the
 // model's logits only.
 //
-// With u = log P/M and r = log Q/M it is β·ΣP·u + (1−β)·ΣQ·r, and its derivative with respect to a
-// logit is (1−β)·Q·(r − ΣQ·r), divided by the temperature. If M is P, as for β = 1, r is log Q/P
-// and the factor is 1.
+// With u = log P/M and r = log Q/M it is β·ΣP·u + (1−β)·ΣQ·r, and its derivative with
+// respect to a logit is (1−β)·Q·(r − ΣQ·r), divided by the temperature. If M is P, as for
+// β = 1, r is log Q/P and the factor is 1.
 func (d Distillation) divergence(model, teacher predictions) *graph.Node {
 	logRatio := graph.Sub(graph.Sub(teacher.scaled, model.scaled),
 		graph.Sub(teacher.logTotal, model.logTotal))
@@ -131,17 +130,16 @@ func (d Distillation) divergence(model, teacher predictions) *graph.Node {
 	})
 }
 
-// toMixture returns u = log P/M and r = log Q/M, given log P/Q. M is taken relative to the larger
-// of P and Q, which avoids overflow and cancellation: M/max(P, Q) is a mixture of 1 and of e^−|log
-// P/Q|.
+// toMixture returns u = log P/M and r = log Q/M, given log P/Q. M is computed relative to the
+// larger of P and Q, which avoids overflow and cancellation: M/max(P, Q) is a mixture of 1 and of
+// e^−|log P/Q|.
 func (d Distillation) toMixture(logRatio *graph.Node) (u, r *graph.Node) {
 	if d.Beta == 1 {
 		return graph.ZerosLike(logRatio), graph.Neg(logRatio)
 	}
 	smaller := graph.Exp(graph.Neg(graph.Abs(logRatio)))
 	mix := func(larger float64) *graph.Node {
-		return graph.AddScalar(graph.MulScalar(smaller,
-			1-larger), larger)
+		return graph.AddScalar(graph.MulScalar(smaller, 1-larger), larger)
 	}
 	mixture := mix(d.Beta)
 	if d.Beta != 0.5 {

@@ -9,8 +9,9 @@ import (
 
 // With [Options.Documents], a model reads rows that hold several documents, one after the other, or
 // one and padding: attention is restricted to a document, a target is always in the same document
-// as the token that predicts it, and each target has a weight. Each loss is then that of the
-// document alone. Positions do not restart: rotary position embeddings depend only on differences.
+// as the token that predicts it, and each target has a weight. The losses of a document are the
+// same as in a row of its own. Positions do not restart: rotary position embeddings depend only on
+// differences of positions.
 //
 // A batch is [batch, 3, context+1]: tokens, segments and weights of each row.
 
@@ -89,7 +90,7 @@ func ScaleWeights(batch []int32, context int, factor float64) {
 	}
 }
 
-// sequences are the parts of a batch that a graph reads.
+// sequences holds the parts of a batch.
 type sequences struct {
 	tokens   *graph.Node // [batch, context+1]
 	segments *graph.Node // [batch, context] of the inputs, nil: each row is one document
@@ -125,7 +126,8 @@ func (q ActivationQuantizer) zeroPadding(segments *graph.Node) ActivationQuantiz
 	}
 }
 
-// sameDocument returns whether query and key are in the same document, [batch, queries, keys].
+// sameDocument reports for each query and key whether they are in the same document, [batch,
+// queries, keys].
 func sameDocument(segments *graph.Node) *graph.Node {
 	return graph.Equal(graph.InsertAxes(segments, 2), graph.InsertAxes(segments, 1))
 }

@@ -89,7 +89,7 @@ func TestDocumentsByPosition(t *testing.T) {
 	s.FillIn()
 	segments := func(g *graph.Graph) *graph.Node { return engine.Constant(g, ids, batch, context) }
 	layer := func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
-		return attend(x, w, norms, newRope(x.Graph(), s, batch, context, segments(x.Graph())), blockSites{}, nil)
+		return attend(x, w, norms, newAttentionLayers(x.Graph(), s, batch, context, segments(x.Graph())), blockSites{}, nil)
 	}
 	want := attentionOutputs(t, graphs, s, batch, context, [2]int{}, layer)
 	got := attentionOutputs(t, fused, s, batch, context, [2]int{}, layer)
@@ -208,7 +208,7 @@ func TestFusedDocuments(t *testing.T) {
 			t.Errorf("%s: %d times, want %d", what, got, want)
 		}
 	}
-	if head := fmt.Sprintf("tensor<%dx%dx4x%dxbf16>", rows, context, 32+markedFeatures(context)); !strings.Contains(text, head) {
+	if head := fmt.Sprintf("tensor<%dx%dx4x%dxbf16>", rows, context, 32+countDocumentFeatures(context)); !strings.Contains(text, head) {
 		t.Errorf("there are no %s", head)
 	}
 }

@@ -17,7 +17,7 @@ func linear(x, w *graph.Node) *graph.Node {
 
 // A branch reads the residual stream through a norm, and ends in a product that is added to the
 // stream. If the adjoints of a norm are computed in one pass over memory, that pass also adds the
-// stream's own adjoint, which is known by then.
+// adjoint of the stream, which is computed before.
 type branch struct {
 	joins bool        // the norm adds the stream's adjoint
 	dSum  *graph.Node // adjoint of the stream after the branch, until the norm takes it
@@ -58,7 +58,7 @@ func (b *branch) take() (dSum *graph.Node) {
 }
 
 // linearRounded is linear with a result in the precision of the device, for results that are not
-// accumulated in a sum of many.
+// added to the residual stream.
 func linearRounded(x, w *graph.Node) *graph.Node {
 	return withLinearGradient(matMulTransposedRounded(x, w), x, w)
 }
@@ -83,28 +83,13 @@ func transposedMatMul(a, b *graph.Node) *graph.Node {
 	return engine.DotGeneral(a, []int{0}, nil, b, []int{0}, nil)
 }
 
-// matMul returns a·b over the last two axes of both; leading axes, if any, are batch axes. As in
-// all products of the models, the operands are rounded to the precision of the device.
+// matMul returns a·b. As in all products here, operands are rounded to the device's precision.
 func matMul(a, b *graph.Node) *graph.Node {
-	rank := a.Rank()
-	batch := leadingAxes(rank - 2)
-	return engine.DotGeneral(a, []int{rank - 1}, batch, b, []int{rank - 2}, batch)
+	return engine.DotGeneral(a, []int{1}, nil, b, []int{0}, nil)
 }
 
-// matMulTransposed returns a·bᵀ over the last two axes of both; leading axes, if any, are batch
-// axes.
 func matMulTransposed(a, b *graph.Node) *graph.Node {
-	rank := a.Rank()
-	batch := leadingAxes(rank - 2)
-	return engine.DotGeneral(a, []int{rank - 1}, batch, b, []int{rank - 1}, batch)
-}
-
-func leadingAxes(n int) []int {
-	axes := make([]int, n)
-	for i := range axes {
-		axes[i] = i
-	}
-	return axes
+	return engine.DotGeneral(a, []int{1}, nil, b, []int{1}, nil)
 }
 
 func transpose(x *graph.Node) *graph.Node { return graph.TransposeAllAxes(x, 1, 0) }

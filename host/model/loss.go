@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/gomlx/compute/dtypes"
@@ -12,15 +13,10 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// embed looks up ids [tokens] in the table; the result is [tokens, width].
-func embed(table, ids *graph.Node) *graph.Node {
-	return graph.Gather(table, graph.InsertAxes(ids, -1))
-}
-
-// crossEntropy returns −log softmax(h·headᵀ)[target] for each row of h [tokens, width], with head
-// [vocabulary, width] and targets [tokens]. In one chunk it saves, of the [tokens, vocabulary]
-// values, only the logits: the backward pass computes probabilities from them. In n chunks, one
-// after the other, the backward pass recomputes the logits, unlike that of [transformer.Loss].
+// crossEntropy returns −log softmax(h·headᵀ)[target] for each row of h [tokens, width], with
+// head [vocabulary, width] and targets [tokens]. In one chunk it saves only the logits, from which
+// the backward pass computes probabilities. In n chunks, one after the other, the backward pass
+// recomputes the logits, unlike the backward pass of [transformer.Loss].
 func crossEntropy(n int, h, head, targets *graph.Node) *graph.Node {
 	targets = graph.InsertAxes(targets, -1)
 	if n == 1 {
@@ -45,8 +41,8 @@ func crossEntropy(n int, h, head, targets *graph.Node) *graph.Node {
 		})
 }
 
-// maskedLosses returns −log softmax(logits)[target] and log Σ exp(logits) of each row, [tokens, 1]
-// each, for targets [tokens, 1]. It selects the target's logit by comparing its column with all
+// maskedLosses returns −log softmax(logits)[target] and log Σ exp(logits) of each row, [tokens,
+// 1] each, for targets [tokens, 1]. It selects the target's logit by comparing its column with all
 // columns, which is free where elementwise operations are fused. The logit is bit-identical to that
 // in the sum, whereas a recomputed rounded product might differ.
 func maskedLosses(logits, targets *graph.Node) (losses, logTotal *graph.Node) {
@@ -63,9 +59,9 @@ func maskedLosses(logits, targets *graph.Node) (losses, logTotal *graph.Node) {
 	return graph.Sub(logTotal, chosen), logTotal
 }
 
-// logitsGradient returns the gradient with respect to the logits, given that with respect to the
-// losses, [tokens, 1]. It is rounded as a whole, so that it vanishes where the prediction is
-// certain.
+// logitsGradient returns the gradient with respect to the logits, given the gradient with respect
+// to the losses, [tokens, 1]. It is rounded only as a whole, so that it is zero where the
+// prediction is certain.
 func logitsGradient(logits, logTotal, targets, dLosses *graph.Node) *graph.Node {
 	probabilities := graph.Exp(graph.Sub(logits, logTotal))
 	d := graph.Where(isTarget(logits, targets), graph.AddScalar(probabilities, -1), probabilities)
@@ -80,7 +76,7 @@ func isTarget(logits, targets *graph.Node) *graph.Node {
 }
 
 // clampIDs clamps ids to the vocabulary, because the lookup of an id outside it is undefined: on
-// the CPU it ends the process. [transformer.weightLosses] makes the mistake visible.
+// the CPU it ends the process. [transformer.weightLosses] then makes all losses NaN.
 func clampIDs(ids *graph.Node, vocabulary int) *graph.Node {
 	return graph.ClipScalar(ids, 0, float64(vocabulary-1))
 }
@@ -105,7 +101,7 @@ func (m *transformer) meanLoss(in sequences, h, head, targets *graph.Node) *grap
 	})
 }
 
-// factors returns the factors of the tokens' losses in their mean, [tokens, 1].
+// factors returns the factor of each loss in the mean of the losses, [tokens, 1].
 func (m *transformer) factors(in sequences, h *graph.Node) *graph.Node {
 	tokens := h.Shape().Dim(0)
 	factors := graph.BroadcastToDims(graph.Const(h.Graph(), float32(1/float64(tokens))), tokens, 1)
@@ -115,36 +111,26 @@ func (m *transformer) factors(in sequences, h *graph.Node) *graph.Node {
 	return factors
 }
 
-// chunks returns the number of equal chunks of tokens: the smallest with at most most tokens each.
-// If the number of tokens has no such divisor, the chunks are larger, because products of a few
-// rows waste most of a GPU.
-func chunks(tokens, most int) int {
+// chunks returns the smallest number of equal chunks of tokens whose logits take at most 1 GiB, for
+// which chunked products are as fast as whole ones, unless LossTokens is set. If the number of
+// tokens has no suitable divisor, the chunks are larger, because products of a few rows waste most
+// of a GPU.
+func (m *transformer) chunks(tokens int) int {
+	limit := cmp.Or(m.LossTokens, max(1<<10, 1<<28/m.Vocab))
 	best := 1
 	for n := 1; n <= tokens; n++ {
 		if tokens%n != 0 {
 			continue
 		}
-		if n > 1 && tokens/n < most/8 {
+		if n > 1 && tokens/n < limit/8 {
 			break
 		}
-		if best = n; tokens/n <= most {
+		if best = n; tokens/n <= limit {
 			break
 		}
 	}
 	return best
 }
-
-func (m *transformer) chunks(tokens int) int {
-	most := m.LossTokens
-	if most == 0 {
-		most = chunkTokens(m.Vocab)
-	}
-	return chunks(tokens, most)
-}
-
-// chunkTokens returns the default size of a chunk: its logits take 1 GiB, a size at which chunked
-// products are as fast as whole ones.
-func chunkTokens(vocabulary int) int { return max(1<<10, 1<<28/vocabulary) }
 
 // lossInChunks returns the losses of [crossEntropy], [tokens, 1], and the gradients with respect to
 // h and the head of their sum weighted by factors. h is [tokens, width], head [vocabulary, width];
@@ -166,8 +152,8 @@ func lossInChunks(n int, h, head, targets, factors *graph.Node) (losses, dh, dHe
 	return graph.Reshape(state[0], tokens, 1), graph.Reshape(state[1], tokens, width), state[2]
 }
 
-// A chunk is what an iteration of [overChunks] reads: its rows of h and of the nodes perToken, the
-// head, and the state. put writes its results into those of all chunks, [chunks, tokens of one, …].
+// A chunk is the input of an iteration of [overChunks]: rows of h and of the nodes perToken, the
+// head, and the state. put writes the results of a chunk into those of all, [chunks, tokens, …].
 type chunk struct {
 	h, head         *graph.Node
 	perToken, state []*graph.Node
@@ -225,18 +211,16 @@ func rowLosses(call rowsCall, logits, targets,
 	factors *graph.Node) (losses, dLogits *graph.Node, ok bool) {
 	tokens, vocabulary := logits.Shape().Dim(0), logits.Shape().Dim(1)
 	if vocabulary > lower.LargestLoneRow || tokens*vocabulary > math.MaxInt32 {
-		return nil, nil, false // the latter if the tokens are one chunk because they do not divide
+		return nil, nil, false // too many logits, if [transformer.chunks] found no divisor
 	}
 	p, err := lossRows(tokens, vocabulary)
 	if err != nil {
 		panic(err)
 	}
 	at := lower.InMemory{"gradient": lower.BFloat16}
-	subject := lower.Subject{Kind: lower.Losses, Of: func(rows int) (*program.Program,
-		error) {
-		return lossRows(rows, vocabulary)
-	}, Stored: at, Largest: lower.LargestLoneRow}
-	out, ok := call(logits.Graph(), subject, p, tokens, []*graph.Node{logits, targets, factors}, at)
+	kernel := lower.Subject{Kind: lower.Losses, Stored: at, Largest: lower.LargestLoneRow,
+		Of: func(rows int) (*program.Program, error) { return lossRows(rows, vocabulary) }}
+	out, ok := call(logits.Graph(), kernel, p, tokens, []*graph.Node{logits, targets, factors}, at)
 	if !ok {
 		return nil, nil, false
 	}
@@ -250,12 +234,11 @@ func chosenLogits(logits, targets *graph.Node) *graph.Node {
 	return graph.Gather(logits, graph.Concatenate([]*graph.Node{rows, targets}, -1))
 }
 
-// lossRows returns the program of the kernel of [rowLosses]: log Σⱼ exp(logits[i, j]) of each row,
-// and the gradient of its loss, multiplied by its factor. Each exponential is computed once, and
-// overwrites its logit. If the prediction is certain, exponential and sum are 1 and the gradient is
-// 0. The target's logit is left to the caller: to select it as well, the kernel would compare each
-// column with the target twice, and keep all columns in between, for which there are not enough
-// registers.
+// lossRows returns the program of the kernel of [rowLosses]: log Σⱼ exp(logits[i, j]) of each
+// row, and the gradient of its loss, multiplied by its factor. Each exponential is computed once,
+// and overwrites its logit. If the prediction is certain, exponential and sum are 1 and the
+// gradient is 0. The caller looks up the target's logit: to select it as well, the kernel would
+// compare each column with the target twice, and hold all columns in registers in between.
 func lossRows(rows, columns int) (*program.Program, error) {
 	b := program.NewBuilder("loss/rows")
 	logits := b.Input("logits", program.FloatType(rows, columns))

@@ -234,7 +234,8 @@ func TestChunks(t *testing.T) {
 		{64 * 512, 32000, 4}, {64 * 2048, 32000, 16}, {64 * 512, 151936, 32}, {64 * 512, 256, 1}, {2048, 32000, 1},
 		{3 * 4096, 32000, 2}, {32771 /* a prime */, 32000, 1}, {2 * 16411 /* a prime */, 32000, 2}, {64 * 512, 1 << 20, 32 /* of 1,024 tokens */},
 	} {
-		if got := chunks(tc.tokens, chunkTokens(tc.vocabulary)); got != tc.want {
+		m := &transformer{Settings: architecture.Settings{Vocab: tc.vocabulary}}
+		if got := m.chunks(tc.tokens); got != tc.want {
 			t.Errorf("%d tokens, vocabulary %d: %d chunks, want %d", tc.tokens, tc.vocabulary, got, tc.want)
 		}
 	}

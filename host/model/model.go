@@ -63,8 +63,8 @@ type Language interface {
 	Distilled(params []*graph.Node, batch, teacher *graph.Node, q ActivationQuantizer,
 		d Distillation) Distilled
 
-	// SampledLoss is Loss with targets sampled from the predictions, instead of those of the batch.
-	// key, uint32 [2], is the random key. A sampled target has the weight of the one it replaces.
+	// SampledLoss is Loss with targets sampled from the predictions, instead of the targets of the
+	// batch, with the same weights. key, uint32 [2], is the random key.
 	SampledLoss(params []*graph.Node, batch, key *graph.Node, q ActivationQuantizer) *graph.Node
 
 	// Labels returns the effective number of targets in the mean loss of batches: (Σw)²/Σw² for
@@ -109,8 +109,9 @@ type Language interface {
 
 // Options are options of a language model's computation.
 type Options struct {
-	Recompute architecture.Recompute // what the backward pass recomputes; "" is none
-	// rows of a batch may hold several documents, which are kept apart: see [DocumentRow]
+	Recompute architecture.Recompute // by the backward pass; "" is none
+	// rows of a batch may hold several documents, between which there is no attention: see
+	// [DocumentRow]
 	Documents bool
 
 	// LossTokens is the largest number of tokens whose logits a loss holds in memory at a time; 0
@@ -125,11 +126,11 @@ type Options struct {
 // computation.
 type Sites struct {
 	Keys, Values, Queries bool // operands of attention
-	// the input of the head, and its weight; if tied, the embedding is quantized in its lookup, too
+	// the input of the head, and its weight; a tied weight is also quantized as embedding
 	Head bool
 }
 
-// New returns the model of the settings; a language model's vocabulary must be known.
+// New returns the model of the settings. The settings of a language model must have a vocabulary.
 func New(s architecture.Settings, o Options) (Model, error) {
 	s.FillIn()
 	if s.Language() {
@@ -138,18 +139,19 @@ func New(s architecture.Settings, o Options) (Model, error) {
 	switch s.Kind {
 	case architecture.KindQuadratic:
 		return newQuadratic(s), nil
-	case architecture.KindToy:
-		return newToy(s), nil
+	case architecture.KindToy: // f(x) = ½(x − ½)², in the CAGE paper on Pareto-optimal points
+		s.Rows, s.Dimension, s.Condition, s.Optimum = 1, 1, 1, []float64{0.5}
+		return newQuadratic(s), nil
 	}
-	return nil, fmt.Errorf("there is no model of kind %q", s.Kind)
+	return nil, fmt.Errorf("the model kind %q is unknown", s.Kind)
 }
 
 // An ActivationSite is a tensor in a model that is quantized. If it feeds weights, it is the input
 // only of these linear layers, whose weights may be quantized. The activation and the weights may
 // therefore be multiplied by the same orthogonal matrix along their last axes.
 type ActivationSite struct {
-	Name   string   // unique in the model, as in "layers.3.mlp.input"
-	Kind   SiteKind // what the tensor is
+	Name   string // unique in the model, as in "layers.3.mlp.input"
+	Kind   SiteKind
 	Feeds  []string // names of the weights that it multiplies; none in attention and for a tied head
 	Tokens int      // rows: the positions of all sequences
 	Width  int      // columns: the features, which the products contract
@@ -162,8 +164,8 @@ func (s ActivationSite) OfBlock() bool { return s.Kind == KindInput }
 // A SiteKind is the type of tensor at an activation site.
 type SiteKind string
 
-// The kinds of sites. Keys and values are in their cached form, and queries in that of keys:
-// rotated to their positions, with all first coordinates of a head before all second ones.
+// The kinds of sites. Keys and values are quantized as they are cached, and queries as keys:
+// rotated to their positions, in half-split order.
 const (
 	KindInput SiteKind = "input" // of a layer in a block
 	KindHead  SiteKind = "head"  // the input of the output head

@@ -7,11 +7,10 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/loops"
-	"github.com/cage-qat/cage/host/compute/lower"
 )
 
-// Functions for the CPU, which computes programs over rows. As programs, losses, which have no
-// lookup, would compare each column with the target, and a gain's adjoint would be a reduction over
+// The CPU computes these functions natively. As programs over rows, which have no lookup, losses
+// would compare each column with the target, and the adjoint of a gain would be a reduction over
 // all rows.
 
 // rowAdjoints is [normAdjoints] in one pass over the rows, with sum added to dx, unless it is nil.
@@ -35,14 +34,9 @@ func rowAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node)
 	return outputs[0], outputs[1]
 }
 
-func hasNativeGate(a, b *graph.Node) bool {
-	short := func(x *graph.Node) bool { return engine.ShortOperand(x).DType() == dtypes.BFloat16 }
-	return lower.ByRows(a.Graph()) && loops.HasGates() && short(a) && short(b)
-}
-
 // nativeGate is [swiGLU] in one pass, for operands stored in bfloat16. The result and the adjoints
-// are bfloat16, too. It returns gradients with respect to the operands' own factors, so that no sum
-// of two adjoints needs a pass of its own.
+// are bfloat16, too. The gradient is with respect to the factors of the operands, so that adding
+// the two adjoints of x needs no separate pass.
 func nativeGate(a, b *graph.Node, of *gateOperands) *graph.Node {
 	short := shapes.Make(dtypes.BFloat16, a.Shape().Dimensions...)
 	operands := []*graph.Node{engine.ShortOperand(a), engine.ShortOperand(b)}

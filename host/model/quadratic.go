@@ -17,12 +17,12 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// Quadratic is the problem f(x) = ½·xᵀAx − bᵀx with A = UΛUᵀ and b = Ax*, summed over the rows of
-// x, whose gradient is observed with noise (CAGE paper, synthetic experiments). It has one
-// parameter, x, which is quantized.
+// Quadratic is the problem f(x) = ½·xᵀAx − bᵀx with A = UΛUᵀ and b = Ax*, summed over
+// the rows of x, whose gradient is observed with noise (CAGE paper, synthetic experiments). Its one
+// parameter, x, is quantized.
 //
-// Everything is computed from x − x*, as f(x) − f(x*) = ½(x−x*)ᵀA(x−x*), so that float32 does not
-// lose small differences from f(x*).
+// Everything is computed from x − x*, as f(x) − f(x*) = ½(x−x*)ᵀA(x−x*), so that float32
+// does not lose small differences from f(x*).
 type Quadratic struct {
 	settings architecture.Settings
 	matrix   []float32 // A, symmetric
@@ -46,15 +46,8 @@ func newQuadratic(s architecture.Settings) *Quadratic {
 	if optimum == nil {
 		optimum = drawNormals(generator(seed, optimumStream, 0), s.Rows*s.Dimension)
 	}
-	m.optimum = architecture.Singles(optimum)
+	m.optimum = architecture.Float32s(optimum)
 	return m
-}
-
-// newToy returns f(x) = ½(x − ½)² in one dimension, the problem of the CAGE paper's section on
-// Pareto-optimal points.
-func newToy(s architecture.Settings) *Quadratic {
-	s.Rows, s.Dimension, s.Condition, s.Optimum = 1, 1, 1, []float64{0.5}
-	return newQuadratic(s)
 }
 
 // randomSymmetric returns UΛUᵀ for Haar-distributed orthogonal eigenvectors U: the Q factor of a
@@ -83,8 +76,7 @@ func (m *Quadratic) Params() []architecture.Param { return m.settings.Params() }
 
 // BatchDims implements [Model]: a batch is the noise of the gradient, [rows, dimension], as the
 // bits of float32 numbers. [Quadratic.NoiseSource] draws it; zeros mean no noise.
-func (m *Quadratic) BatchDims(_,
-	_ int) []int {
+func (m *Quadratic) BatchDims(_, _ int) []int {
 	return []int{m.settings.Rows, m.settings.Dimension}
 }
 
@@ -112,7 +104,8 @@ func (m *Quadratic) Loss(params []*graph.Node, batch *graph.Node,
 	return graph.ReduceAllMean(m.Losses(params, batch, q))
 }
 
-// Distance returns the length of x − x* in the norm of A, √((x−x*)ᵀA(x−x*)), for x row by row.
+// Distance returns the length of x − x* in the norm of A, √((x−x*)ᵀA(x−x*)), for x in
+// row-major order.
 func (m *Quadratic) Distance(x []float32) float64 {
 	n := m.settings.Dimension
 	total := 0.0
@@ -161,8 +154,8 @@ func drawNormals(rng *rand.Rand, n int) []float64 {
 	return out
 }
 
-// NoiseSource draws the batches of a [Quadratic], as a data sampler draws those of a language
-// model: batch i is always the same, so that a resumed training gets the same noise.
+// NoiseSource draws the batches of a [Quadratic]. Batch i is always the same, so that a resumed
+// training gets the same noise.
 type NoiseSource struct {
 	n    int
 	std  float64

@@ -26,7 +26,7 @@ func lossAndGradient(t *testing.T, m *Quadratic, x, noise []float32) (loss float
 }
 
 func drawn(seed uint64, n int) []float32 {
-	return architecture.Singles(drawNormals(generator(seed, 99, 0), n))
+	return architecture.Float32s(drawNormals(generator(seed, 99, 0), n))
 }
 
 // TestQuadratic compares value, gradient and distance with the definition in float64, f(x) = ½·xᵀAx − bᵀx, and its
@@ -131,9 +131,18 @@ func TestRotationIsUniform(t *testing.T) {
 	}
 }
 
+func toy(t *testing.T) *Quadratic {
+	t.Helper()
+	m, err := New(architecture.Settings{Kind: architecture.KindToy}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m.(*Quadratic)
+}
+
 // TestToy: f(x) = ½(x − ½)².
 func TestToy(t *testing.T) {
-	m := newToy(architecture.Settings{})
+	m := toy(t)
 	for _, x := range []float32{-3, 0.25, 0.5, 2} {
 		loss, gradient := lossAndGradient(t, m, []float32{x}, []float32{0})
 		away := float64(x) - 0.5
@@ -171,7 +180,7 @@ func TestNoiseSource(t *testing.T) {
 	if slices.Equal(batch(s, 0), batch(s, 1)) || slices.Equal(batch(s, 0), batch(m.NoiseSource(8), 0)) {
 		t.Error("two batches are the same")
 	}
-	quiet := newToy(architecture.Settings{}).NoiseSource(1)
+	quiet := toy(t).NoiseSource(1)
 	if got := batch(quiet, 3); math.Float32frombits(uint32(got[0])) != 0 {
 		t.Errorf("without noise there is %v", got)
 	}

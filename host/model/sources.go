@@ -6,18 +6,18 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// rmsNorm returns x·gain/√(mean(x²)+epsilon), the mean being over the last axis of x [tokens,
-// width]; gain is [width] (Zhang and Sennrich, 2019).
-func rmsNorm(x, gain *graph.Node,
-	epsilon float64) *graph.Node {
+// rmsNorm returns x·gain/√(mean(x²)+epsilon), where the mean is over the last axis of x
+// [tokens, width]; gain is [width] (Zhang and Sennrich, 2019).
+func rmsNorm(x, gain *graph.Node, epsilon float64) *graph.Node {
 	return normOf(x, gain, epsilon, nil)
 }
 
-// normOf is rmsNorm at the start of a branch; of is nil if there is none.
+// normOf is rmsNorm at the start of the branch of; nil if it starts none.
 func normOf(x, gain *graph.Node, epsilon float64, of *branch) *graph.Node {
 	value, back := normalizeRows(x, gain, epsilon, of)
 	y := engine.Custom(value, []*graph.Node{x, gain}, func(dy *graph.Node) []*graph.Node {
@@ -81,11 +81,9 @@ func kernelAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.No
 	if sum != nil {
 		inputs = append(inputs, sum)
 	}
-	subject := lower.Subject{Kind: lower.Norms, Of: func(rows int) (*program.Program,
-		error) {
-		return normAdjointRows(rows, width, sum != nil)
-	}, Stored: at, Largest: lower.LargestRow}
-	out, ok := lower.Kernel(x.Graph(), subject, p, rows, inputs, at)
+	kernel := lower.Subject{Kind: lower.Norms, Stored: at, Largest: lower.LargestRow,
+		Of: func(rows int) (*program.Program, error) { return normAdjointRows(rows, width, sum != nil) }}
+	out, ok := lower.Kernel(x.Graph(), kernel, p, rows, inputs, at)
 	if !ok {
 		return nil, nil, false
 	}
@@ -129,8 +127,8 @@ func normSource(x, gain *graph.Node, epsilon float64, of *branch) lower.Source {
 	}
 	gainRow := graph.InsertAxes(gain, 0)
 	return lower.Source{Inputs: []*graph.Node{x, gainRow}, Forward: forward,
-		Adjoint: func(kept map[string]*graph.Node, dy *graph.Node) []*graph.Node {
-			dx, dGain := normAdjoints(x, gainRow, kept["scale"], dy, of)
+		Adjoint: func(saved map[string]*graph.Node, dy *graph.Node) []*graph.Node {
+			dx, dGain := normAdjoints(x, gainRow, saved["scale"], dy, of)
 			return []*graph.Node{dx, graph.InsertAxes(dGain, 0)}
 		}}
 }
@@ -138,8 +136,8 @@ func normSource(x, gain *graph.Node, epsilon float64, of *branch) lower.Source {
 // gateOperands are the factors of the two operands of a gate: x·w1ᵀ and x·w2ᵀ.
 type gateOperands struct{ x, w1, w2 *graph.Node }
 
-// swiGLU returns silu(a)·b, where silu(a) = a·σ(a) and σ is the logistic function (Shazeer, 2020).
-// of holds the factors of a and b; nil if unknown.
+// swiGLU returns silu(a)·b, where silu(a) = a·σ(a) and σ is the logistic function (Shazeer,
+// 2020). of holds the factors of a and b; nil if unknown.
 func swiGLU(a, b *graph.Node, of *gateOperands) *graph.Node {
 	gate := silu(a)
 	adjoints := func(dy *graph.Node) []*graph.Node {
@@ -154,7 +152,8 @@ func swiGLU(a, b *graph.Node, of *gateOperands) *graph.Node {
 		source := lower.Source{Inputs: []*graph.Node{a, b}, Rounded: true, Forward: forward,
 			Backward: backward,
 			Adjoint:  func(_ map[string]*graph.Node, dy *graph.Node) []*graph.Node { return adjoints(dy) }}
-		if of != nil && hasNativeGate(a, b) {
+		short := func(x *graph.Node) bool { return engine.ShortOperand(x).DType() == dtypes.BFloat16 }
+		if of != nil && lower.ByRows(a.Graph()) && loops.HasGates() && short(a) && short(b) {
 			source.Alone = func() *graph.Node { return nativeGate(a, b, of) }
 		}
 		source.AttachTo(y)

@@ -27,7 +27,7 @@ var _ Language = (*transformer)(nil)
 func newTransformer(s architecture.Settings, o Options) *transformer {
 	m := &transformer{Settings: s, Options: o, params: s.Params()}
 	if o.Sites.Head {
-		m.params[m.headAt()].Quantized = true
+		m.params[m.headIndex()].Quantized = true
 	}
 	return m
 }
@@ -107,7 +107,7 @@ func (m *transformer) blockSites(layer, tokens int) blockSites {
 func (m *transformer) headSite(tokens int) ActivationSite {
 	s := ActivationSite{Name: "head.input", Kind: KindHead, Tokens: tokens, Width: m.Width}
 	if !m.Tied() {
-		s.Feeds = []string{m.params[m.headAt()].Name}
+		s.Feeds = []string{m.params[m.headIndex()].Name}
 	}
 	return s
 }
@@ -173,9 +173,9 @@ func (m *transformer) Logits(params []*graph.Node, tokens *graph.Node,
 
 // head returns the output projection, [vocabulary, width]. The gradient of a tied one is the sum
 // over both its uses.
-func (m *transformer) head(params []*graph.Node) *graph.Node { return params[m.headAt()] }
+func (m *transformer) head(params []*graph.Node) *graph.Node { return params[m.headIndex()] }
 
-func (m *transformer) headAt() int {
+func (m *transformer) headIndex() int {
 	if m.Tied() {
 		return 0
 	}
@@ -189,17 +189,18 @@ func (m *transformer) hidden(params []*graph.Node, tokens, segments *graph.Node,
 	q ActivationQuantizer) *graph.Node {
 	m.checkParams(params)
 	batch, context := tokens.Shape().Dim(0), tokens.Shape().Dim(1)
-	r := newRope(tokens.Graph(), m.Settings, batch, context, segments)
-	r.again = m.Recompute == architecture.RecomputeAttention
+	r := newAttentionLayers(tokens.Graph(), m.Settings, batch, context, segments)
+	r.recompute = m.Recompute == architecture.RecomputeAttention
 	return m.blocks(params, tokens, r, q.zeroPadding(segments),
 		func(_ int, block func() *graph.Node) *graph.Node { return block() })
 }
 
-// blocks is hidden with the given rope; around calls the block of a layer.
-func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *rope,
+// blocks is hidden with the given attention; wrap calls the block of a layer.
+func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *attentionLayers,
 	q ActivationQuantizer,
-	around func(layer int, block func() *graph.Node) *graph.Node) *graph.Node {
-	x := embed(params[0], graph.Reshape(clampIDs(tokens, m.Vocab), r.batch*r.context))
+	wrap func(layer int, block func() *graph.Node) *graph.Node) *graph.Node {
+	ids := graph.Reshape(clampIDs(tokens, m.Vocab), r.batch*r.context, 1)
+	x := graph.Gather(params[0], ids)
 	norm := len(params) - 1
 	if !m.Tied() {
 		norm-- // the head comes after it
@@ -210,7 +211,7 @@ func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *rope,
 		sites := m.blockSites(layer, r.batch*r.context)
 		in := append([]*graph.Node{x}, blocks[layer*size:(layer+1)*size]...)
 		block := func(in []*graph.Node) *graph.Node { return m.block(in[0], in[1:], sites, r, q) }
-		x = around(layer, func() *graph.Node {
+		x = wrap(layer, func() *graph.Node {
 			if m.Recompute == architecture.RecomputeBlocks {
 				return engine.Checkpoint(block, in...)
 			}
@@ -237,8 +238,8 @@ func (m *transformer) checkParams(params []*graph.Node) {
 }
 
 // block computes a block from the residual stream x and the values of its parameters.
-func (m *transformer) block(x *graph.Node, params []*graph.Node, sites blockSites, r *rope,
-	q ActivationQuantizer) *graph.Node {
+func (m *transformer) block(x *graph.Node, params []*graph.Node, sites blockSites,
+	r *attentionLayers, q ActivationQuantizer) *graph.Node {
 	w := map[string]*graph.Node{}
 	for i, p := range m.Settings.BlockParams(0) {
 		w[strings.TrimPrefix(p.Name, architecture.LayerPrefix(0))] = params[i]
@@ -296,7 +297,7 @@ func (m *transformer) BlockSites(block, batch, context int) []ActivationSite {
 
 func (m *transformer) checkBlock(block int) {
 	if block < 0 || block >= m.Layers {
-		exceptions.Panicf("%s: there is no block %d: there are %d", m.Kind, block, m.Layers)
+		exceptions.Panicf("%s: block %d does not exist: there are %d", m.Kind, block, m.Layers)
 	}
 }
 
@@ -306,6 +307,6 @@ func (m *transformer) Block(block int, params []*graph.Node, x, segments *graph.
 	if want := m.BlockParams(block); len(params) != len(want) {
 		exceptions.Panicf("%s: got %d parameters of a block, want %d", m.Kind, len(params), len(want))
 	}
-	r := newRope(x.Graph(), m.Settings, batch, context, segments)
+	r := newAttentionLayers(x.Graph(), m.Settings, batch, context, segments)
 	return m.block(x, params, m.blockSites(block, batch*context), r, q.zeroPadding(segments))
 }

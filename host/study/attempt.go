@@ -165,7 +165,7 @@ func (r *runner) process(
 		failure = &Failure{stopped: state != nil && state.ExitCode() == exitInterrupted}
 	}
 	failure.Exit = err.Error()
-	failure.explain(log, start)
+	failure.readError(log, start)
 	return failure, nil
 }
 
@@ -233,9 +233,9 @@ const (
 	tailLines = 40
 )
 
-// explain fills in the last messages of the process from its log; the messages of this attempt
+// readError fills in the last messages of the process from its log; the messages of this attempt
 // begin at the offset start.
-func (f *Failure) explain(log vfs.File, start int64) {
+func (f *Failure) readError(log vfs.File, start int64) {
 	end, err := log.Seek(0, io.SeekEnd)
 	if err != nil {
 		f.Error = err.Error()

@@ -22,14 +22,14 @@ import (
 )
 
 // evaluationsDir is the subdirectory of a cell's directory that has a directory for each
-// evaluation, with the answers of the model and the account of the evaluation (accountFile).
+// evaluation, with the answers of the model and the state of the evaluation (evaluationFile).
 const (
 	evaluationsDir = "evaluations"
-	accountFile    = "evaluation.json"
+	evaluationFile = "evaluation.json"
 )
 
-// account records the questions and the results of an evaluation.
-type account struct {
+// savedEvaluation records the questions and the results of an evaluation.
+type savedEvaluation struct {
 	Rows    string                    `json:"rows"`              // hash of the files of the questions
 	Metrics map[string]metrics.Number `json:"metrics,omitempty"` // nil until it is done
 }
@@ -48,9 +48,9 @@ func (s *Study) answers(c Cell, e *positionedEvaluation) vfs.Path {
 	return s.dir(c).Join(evaluationsDir, e.ID())
 }
 
-// readAccount reads the account of an evaluation, if the evaluation has begun.
-func readAccount(dir vfs.Path) (a account, begun bool, err error) {
-	err = readOurs(dir.Join(accountFile), &a)
+// readEvaluation reads the saved state of an evaluation, if the evaluation has begun.
+func readEvaluation(dir vfs.Path) (a savedEvaluation, begun bool, err error) {
+	err = readOurs(dir.Join(evaluationFile), &a)
 	if errors.Is(err, fs.ErrNotExist) {
 		return a, false, nil
 	}
@@ -59,7 +59,7 @@ func readAccount(dir vfs.Path) (a account, begun bool, err error) {
 
 func (s *Study) addEvaluations(r *Result, running bool) {
 	for _, e := range s.evaluationsOf(r.Cell) {
-		a, _, err := readAccount(s.answers(r.Cell, e))
+		a, _, err := readEvaluation(s.answers(r.Cell, e))
 		for name, x := range a.Metrics {
 			r.Summary[name] = float64(x)
 		}
@@ -100,7 +100,7 @@ func (s *Study) findOutdated(results []Result) {
 			if r.State != Done && r.State != Unevaluated {
 				continue
 			}
-			if a, begun, err := readAccount(s.answers(r.Cell, e)); err != nil || !begun || a.Rows == now {
+			if a, begun, err := readEvaluation(s.answers(r.Cell, e)); err != nil || !begun || a.Rows == now {
 				continue
 			}
 			r.unevaluated(e, "the questions of "+e.ID()+" have changed")
@@ -129,7 +129,7 @@ func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) 
 		case Failed:
 			return Failed, failure, nil
 		}
-		a, _, err := readAccount(dir)
+		a, _, err := readEvaluation(dir)
 		if err == nil {
 			var found map[string]float64
 			found, err = e.Read(dir)
@@ -139,7 +139,7 @@ func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) 
 			}
 		}
 		if err == nil {
-			err = atomicfile.WriteJSON(dir.Join(accountFile), a)
+			err = atomicfile.WriteJSON(dir.Join(evaluationFile), a)
 		}
 		if err != nil {
 			return Failed, &Failure{Error: err.Error(), Exit: "exit status 0", File: evaluationLog}, nil
@@ -164,15 +164,15 @@ func (s *Study) beginEvaluation(
 	if err := awaitFree(ctx, dir.Join(vfs.LockFile)); err != nil {
 		return false, err
 	}
-	if err := removeAbandoned(dir, accountFile); err != nil {
+	if err := removeAbandoned(dir, evaluationFile); err != nil {
 		return false, err
 	}
-	a, begun, err := readAccount(dir)
+	a, begun, err := readEvaluation(dir)
 	switch damage := (*damagedFile)(nil); {
 	case errors.As(err, &damage):
 		err = damage.putAside()
 	case err != nil:
-	case !begun: // the account is written first, so the study did not write these files
+	case !begun: // it is written first, so the study did not write these files
 		err = atomicfile.CheckOurs(dir.Join(outputFile), func(io.Reader) bool { return false })
 	case a.Rows == now:
 		return a.Metrics != nil, nil
@@ -185,7 +185,7 @@ func (s *Study) beginEvaluation(
 	if err != nil {
 		return false, err
 	}
-	return false, atomicfile.WriteJSON(dir.Join(accountFile), account{Rows: now})
+	return false, atomicfile.WriteJSON(dir.Join(evaluationFile), savedEvaluation{Rows: now})
 }
 
 // Evaluated returns the evaluations that have begun on a cell's model: for the ID of each, the hash
@@ -193,7 +193,7 @@ func (s *Study) beginEvaluation(
 func (s *Study) Evaluated(c Cell) (map[string]string, error) {
 	var list map[string]string
 	for _, e := range s.evaluationsOf(c) {
-		a, begun, err := readAccount(s.answers(c, e))
+		a, begun, err := readEvaluation(s.answers(c, e))
 		if err != nil {
 			return nil, err
 		}
@@ -214,7 +214,7 @@ func (s *Study) Evaluated(c Cell) (map[string]string, error) {
 func (s *Study) FindUnevaluated(r *Result, recorded map[string]string) {
 	for _, e := range s.evaluationsOf(r.Cell) {
 		if was, ok := recorded[e.ID()]; !ok {
-			r.unevaluated(e, "it was not asked "+e.ID())
+			r.unevaluated(e, "the evaluation "+e.ID()+" is missing")
 		} else if now, err := e.rows(); err == nil && now != was {
 			r.unevaluated(e, "the questions of "+e.ID()+" have changed")
 		}
@@ -250,7 +250,7 @@ func (s *Study) readEvaluations(tables []*table) {
 		}
 		for _, m := range e.Metrics() {
 			if other, ok := measured[m.Name]; ok {
-				t.report(t.path, "ask each task once", "%s is measured by %s already", m.Name, other)
+				t.report(t.path, "ask each task once", "%s already measures %s", other, m.Name)
 				break
 			}
 			measured[m.Name] = t.path
@@ -276,7 +276,7 @@ func (t *table) ruler() *rulerQuestions {
 	sizes := schema.From(1, schema.Most)
 	t.read(schema.Key{Name: "batch", To: &e.Batch, Is: sizes, Default: ruler.DefaultBatch},
 		schema.Key{Name: "ruler", To: &values})
-	if in := t.below("ruler", values); in != nil {
+	if in := t.subtable("ruler", values); in != nil {
 		in.read(required(e.Keys(), "lengths")...)
 		e.Lengths = e.SortedLengths()
 		var err error
@@ -309,7 +309,7 @@ func (t *table) tasks() *taskQuestions {
 			t.report(key, "", "%s", safetext.Line(err.Error()))
 			continue
 		}
-		if err := e.Source.Possible(task); err != nil {
+		if err := e.Source.CheckExamples(task); err != nil {
 			t.report(key, "", "%s: %v", name, err)
 		}
 		e.List = append(e.List, task)
@@ -348,11 +348,12 @@ func (s *Study) checkAnswerable(r *reader, study *table, axes []axis) {
 			switch {
 			case !model.Language():
 				r.report(key, "want cells that train language models",
-					"a model of kind %q answers no questions (cell %s)", model.Kind, cell)
+					"a model of kind %q cannot answer questions (cell %s)", model.Kind, cell)
 				return
 			case ok && len(long.Lengths) > 0 && slices.Max(long.Lengths) > model.Context:
-				r.report(plaintoml.Indexed(key, i)+".ruler.lengths", "want no more, or a larger model.context",
-					"the model sees %d tokens (cell %s)", model.Context, cell)
+				r.report(plaintoml.Indexed(key, i)+".ruler.lengths",
+					"want shorter lengths, or a larger model.context",
+					"the model has a context of %d tokens (cell %s)", model.Context, cell)
 				return
 			}
 		}

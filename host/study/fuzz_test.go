@@ -64,14 +64,14 @@ func FuzzState(f *testing.F) {
 	cell := filepath.Join(s.Out, "cells", "a")
 	e := &positionedEvaluation{evaluation: &taskQuestions{}}
 	s.evaluations = []*positionedEvaluation{e}
-	f.Fuzz(func(t *testing.T, claim, failed, summary, account []byte) {
+	f.Fuzz(func(t *testing.T, claim, failed, summary, evaluation []byte) {
 		c := Cell{ID: "a", Dir: cell}
 		at := rundir.At(cell)
 		answers := s.answers(c, e)
 		if err := errors.Join(answers.MkdirAll(), s.at(claimsDir).MkdirAll()); err != nil {
 			t.Fatal(err)
 		}
-		for path, content := range map[string][]byte{claimFile(s.at(), "a").Name: claim, at.Join(failedFile).Name: failed, at.Summary().Name: summary, answers.Join(accountFile).Name: account} {
+		for path, content := range map[string][]byte{claimFile(s.at(), "a").Name: claim, at.Join(failedFile).Name: failed, at.Summary().Name: summary, answers.Join(evaluationFile).Name: evaluation} {
 			write(t, path, string(content))
 		}
 		lock, err := claimFile(s.at(), "a").Lock()

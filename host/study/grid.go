@@ -73,7 +73,7 @@ func readAxes(tables []*table) []axis {
 		t.read(schema.Key{Name: "name", To: &a.name, Is: name}, optional("key", &a.keys),
 			optional("values", &values))
 		if a.name == "" {
-			t.vague = true
+			t.incomplete = true
 		} else if find(axes, a.name) != nil {
 			t.report(t.key("name"), "want a different name for each axis", "there are two axes %q", a.name)
 		}
@@ -83,7 +83,7 @@ func readAxes(tables []*table) []axis {
 		if t.has("values") && t.has("key") == (len(a.keys) > 0) {
 			problems := len(t.Errs)
 			a.values = readValues(t, a, values)
-			t.vague = t.vague || len(t.Errs) > problems
+			t.incomplete = t.incomplete || len(t.Errs) > problems
 		}
 		axes = append(axes, a)
 	}
@@ -163,7 +163,7 @@ func readValue(t *table, a axis, key string, raw any) (value, bool) {
 		e.wrong("label", rawLabel, "a string or a number")
 	}
 	settings := slices.Concat(t.assign(a.keys, e.key("value"), rawValue), e.settings("set", set))
-	return value{label, settings, e.quantize(quantize), e.below("init", init)}, ok
+	return value{label, settings, e.quantize(quantize), e.subtable("init", init)}, ok
 }
 
 // outKey is the key that no cell may set.
@@ -306,7 +306,7 @@ func readCell(t *table, axes []axis) []plan {
 	t.read(schema.Key{Name: "label", To: &labels, Is: schema.Anything("of labels by axis")},
 		optional("set", &set), optional("quantize", &rawQuantize), optional("init", &init))
 	settings, quantize := t.settings("set", set), t.quantize(rawQuantize)
-	label := t.below("label", labels)
+	label := t.subtable("label", labels)
 	if label == nil {
 		return nil
 	}
@@ -332,7 +332,7 @@ func readCell(t *table, axes []axis) []plan {
 	for i := range plans {
 		plans[i].settings = append(plans[i].settings, settings...)
 		plans[i].quantize = cmp.Or(quantize, plans[i].quantize)
-		plans[i].init = cmp.Or(t.below("init", init), plans[i].init)
+		plans[i].init = cmp.Or(t.subtable("init", init), plans[i].init)
 	}
 	return plans
 }
@@ -360,7 +360,7 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 			}
 			name := plans[start-1].name(axes)
 			initial = &config.Initial{Dir: "the cell " + name, Run: true, Settings: from.Config.Model}
-			cell.start = start
+			cell.initIndex = start
 			cell.Set = append(cell.Set, Setting{Key: "init", Value: name})
 		}
 		if p.quantize != nil {
@@ -373,10 +373,10 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 			found.add(err, p.name(axes))
 			return nil
 		}
-		if cell.start > 0 {
+		if cell.initIndex > 0 {
 			// Until the source cell has a directory, the configuration identifies its model by that
 			// cell's hash. So the hash of a cell depends on the cell it starts from.
-			hash, err := cells[cell.start-1].hash()
+			hash, err := cells[cell.initIndex-1].hash()
 			if err != nil {
 				return err
 			}
@@ -388,7 +388,7 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 				return err
 			}
 			if cell.Quantize == nil || cell.Quantize.Of == OfInit {
-				cell.madeFrom = cell.start
+				cell.sourceIndex = cell.initIndex
 			}
 		}
 		cells[i] = cell
@@ -467,17 +467,17 @@ func (r *reader) findStarts(plans []plan, axes []axis) []int {
 	return starts
 }
 
-// madeOf returns the cell from whose model the model of c is made, or nil if there is none.
-func (s *Study) madeOf(c Cell) *Cell {
-	if c.madeFrom == 0 {
+// sourceOf returns the cell from whose model the model of c is made, or nil if there is none.
+func (s *Study) sourceOf(c Cell) *Cell {
+	if c.sourceIndex == 0 {
 		return nil
 	}
-	return &s.Cells[c.madeFrom-1]
+	return &s.Cells[c.sourceIndex-1]
 }
 
 // depth returns the number of models that must be made, one after the other, before that of a cell.
 func (s *Study) depth(c Cell) (n int) {
-	for of := s.madeOf(c); of != nil; of = s.madeOf(*of) {
+	for of := s.sourceOf(c); of != nil; of = s.sourceOf(*of) {
 		n++
 	}
 	return n

@@ -72,15 +72,15 @@ func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
 		study.wrong("name", s.Name, "a name without slashes")
 	}
 	s.Out = filepath.Clean(cmp.Or(s.Out, filepath.Join("studies", s.Name)))
-	axes := readAxes(study.each("axes", lists.axes))
-	exclude, cells := study.each("exclude", lists.exclude), study.each("cells", lists.cells)
+	axes := readAxes(study.subtables("axes", lists.axes))
+	exclude, cells := study.subtables("exclude", lists.exclude), study.subtables("cells", lists.cells)
 	plans := readCells(study, axes, exclude, cells)
-	s.readEvaluations(study.each("evaluations", lists.evaluations))
-	s.readTables(study.each("tables", lists.tables), axes, plans)
+	s.readEvaluations(study.subtables("evaluations", lists.evaluations))
+	s.readTables(study.subtables("tables", lists.tables), axes, plans)
 	if !study.has("tables") {
 		s.Tables = []Table{defaultTable(axes)}
 	}
-	s.readFigures(study.each("figures", lists.figures), axes, plans)
+	s.readFigures(study.subtables("figures", lists.figures), axes, plans)
 	if base != nil {
 		s.Cells = r.resolve(base, plans, axes)
 		s.checkAnswerable(r, study, axes)

@@ -36,14 +36,14 @@ func (s *Study) lock(ctx context.Context, shared bool) (vfs.Lock, error) {
 	if shared {
 		l, err := path.AwaitSharedLock(ctx, lockRetry)
 		if errors.Is(err, context.DeadlineExceeded) {
-			return nil, fmt.Errorf("%s: %w that shares it with nobody", s.Out, ErrLocked)
+			return nil, fmt.Errorf("%s: %w without --share", s.Out, ErrLocked)
 		}
 		return l, err
 	}
 	l, err := path.AwaitLock(ctx, lockRetry)
 	if errors.Is(err, context.DeadlineExceeded) {
 		if alone, err := path.Locked(); err == nil && !alone {
-			return nil, fmt.Errorf("%s: %w that shares it: --share takes part", s.Out, ErrLocked)
+			return nil, fmt.Errorf("%s: %w with --share: give --share to join it", s.Out, ErrLocked)
 		}
 		return nil, fmt.Errorf("%s: %w", s.Out, ErrLocked)
 	}
@@ -90,8 +90,8 @@ type Holder struct {
 // a pod of Kubernetes has a host name of its own.
 const MachineVariable = "CAGE_MACHINE"
 
-// self returns this process as a Holder since the given time.
-func self(since time.Time) Holder {
+// thisHolder returns this process as a Holder since the given time.
+func thisHolder(since time.Time) Holder {
 	host, _ := os.Hostname() // without a host name, the machine has no name
 	machine := cmp.Or(os.Getenv(MachineVariable), os.Getenv("SLURMD_NODENAME"), host)
 	h := Holder{Machine: machine, Process: os.Getpid(), Since: since.Round(0)}
@@ -123,23 +123,23 @@ func (h Holder) Text(now time.Time) string {
 func claimFile(study vfs.Path, id string) vfs.Path { return study.Join(claimsDir, id) }
 
 const (
-	beat  = time.Second // between two writes of a process into its claims
-	watch = 4 * beat    // longer than a live process takes between two writes
+	heartbeatInterval = time.Second           // between two writes of a process into its claims
+	watch             = 4 * heartbeatInterval // longer than a live process takes between two writes
 )
 
-// ErrLocks is returned by [Run] if a study is shared in a directory where locks do not hold.
-var ErrLocks = errors.New("locks do not hold here: two processes would train one cell")
+// ErrLocks is returned by [Run] if a study is shared in a directory where file locks do not work.
+var ErrLocks = errors.New("file locks do not work here: two processes would train the same cell")
 
-// noLocks returns the error that locks do not hold in the study's directory.
+// noLocks returns the error that file locks do not work in the study's directory.
 func (s *Study) noLocks(why string) error {
-	return fmt.Errorf("%s: %w: %s; want a file system whose locks hold on all machines (NFS without "+
-		"nolock and local_lock, Lustre with flock), or one process and no --share", s.Out, ErrLocks, why)
+	return fmt.Errorf("%s: %w: %s; use a file system whose locks work across machines (NFS without "+
+		"nolock and local_lock, Lustre with flock), or one process without --share", s.Out, ErrLocks, why)
 }
 
 // claim locks a cell for this process until release is called, or returns [vfs.ErrLocked]. It is an
 // error if the claim's file has content that no claiming process wrote.
 //
-// If the study is shared, claim checks that locks hold between the processes. If they do not,
+// If the study is shared, claim checks that locks work between the processes. If they do not,
 // another process writes into the file although this one has the lock. A file that a killed process
 // left is therefore watched for a while. Later, lost is called with the error.
 func (s *Study) claim(
@@ -150,16 +150,16 @@ func (s *Study) claim(
 		return nil, err
 	}
 	lock, err := file.Lock()
-	if errors.Is(err, vfs.ErrLocked) && !share { // nobody else claims cells, but somebody may check them
+	if errors.Is(err, vfs.ErrLocked) && !share { // another process may check whether it is locked
 		lock, err = awaitChecks(ctx, file)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err = atomicfile.CheckOurs(file, signature); err == nil && share {
+	if err = atomicfile.CheckOurs(file, isHolder); err == nil && share {
 		err = s.checkLocks(ctx, file)
 	}
-	h := self(time.Now())
+	h := thisHolder(time.Now())
 	if share {
 		h.Beat = 1
 	}
@@ -176,7 +176,7 @@ func (s *Study) claim(
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var beats sync.WaitGroup
 	beats.Go(func() {
-		for pause(ctx, beat); ctx.Err() == nil; pause(ctx, beat) {
+		for pause(ctx, heartbeatInterval); ctx.Err() == nil; pause(ctx, heartbeatInterval) {
 			now, err := file.ReadSmallFile(maxHolder)
 			if err == nil && text != nil && !bytes.Equal(now, text) {
 				lost(s.noLocks("another process has claimed the cell " + id))
@@ -197,7 +197,7 @@ func (s *Study) claim(
 	}, nil
 }
 
-// checkLocks looks for signs that locks do not hold between processes; see [Study.claim].
+// checkLocks looks for signs that locks do not work between processes; see [Study.claim].
 func (s *Study) checkLocks(ctx context.Context, file vfs.Path) error {
 	if again, err := file.Lock(); err == nil {
 		return errors.Join(s.noLocks("one file could be locked twice"), again.Unlock())
@@ -209,7 +209,7 @@ func (s *Study) checkLocks(ctx context.Context, file vfs.Path) error {
 	pause(ctx, watch)
 	now, err := file.ReadSmallFile(maxHolder)
 	if err == nil && !bytes.Equal(before, now) {
-		return s.noLocks("this process has got a lock that another one holds, " + file.Name)
+		return s.noLocks("this process acquired a lock that another process holds: " + file.Name)
 	}
 	return errors.Join(err, ctx.Err())
 }
@@ -229,9 +229,9 @@ func (h Holder) write(file vfs.Path, flag int) ([]byte, error) {
 	return text, errors.Join(err, f.Close()) // closing makes it visible to other machines
 }
 
-// signature reports whether content is what Holder.write writes, or what a loss of power leaves of
-// that.
-func signature(content io.Reader) bool {
+// isHolder reports whether content was written by Holder.write, or is zeros, which a loss of power
+// may leave.
+func isHolder(content io.Reader) bool {
 	text, err := io.ReadAll(io.LimitReader(content, maxHolder+1))
 	if err != nil || len(text) > maxHolder {
 		return false

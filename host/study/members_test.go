@@ -56,14 +56,14 @@ func TestLocksThatDoNotHold(t *testing.T) {
 					t.Fatal(err)
 				}
 				other := func(beats int) {
-					h := self(time.Now())
+					h := thisHolder(time.Now())
 					h.Process, h.Beat = 7, beats
 					if _, err := h.write(file, 0); err != nil {
 						t.Error(err)
 					}
 				}
 				if c.first {
-					go func() { time.Sleep(beat); other(6) }()
+					go func() { time.Sleep(heartbeatInterval); other(6) }()
 				}
 				var lost error
 				began := time.Now()
@@ -77,10 +77,10 @@ func TestLocksThatDoNotHold(t *testing.T) {
 				if err != nil {
 					return
 				}
-				time.Sleep(5*beat + beat/2) // between two writes
+				time.Sleep(5*heartbeatInterval + heartbeatInterval/2) // between two writes
 				if c.later {
 					other(1)
-					time.Sleep(2 * beat)
+					time.Sleep(2 * heartbeatInterval)
 				}
 				if c.later != errors.Is(lost, ErrLocks) || lost != nil && !c.later {
 					t.Errorf("lost: %v", lost)

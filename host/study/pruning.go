@@ -32,7 +32,7 @@ func (s *Study) Prune(results []Result) (unneeded, waiting map[string]bool) {
 		byID[r.Cell.ID] = max(byID[r.Cell.ID], most) // cells may share a run
 	}
 	for _, c := range s.Cells {
-		for from := s.madeOf(c); from != nil; from = s.madeOf(*from) {
+		for from := s.sourceOf(c); from != nil; from = s.sourceOf(*from) {
 			byID[from.ID] = max(byID[from.ID], byID[c.ID])
 		}
 	}
@@ -43,12 +43,12 @@ func (s *Study) Prune(results []Result) (unneeded, waiting map[string]bool) {
 	return unneeded, waiting
 }
 
-// Wanted filters results, which are of all cells in the order of the study: it drops those that are
+// Needed filters results, which are of all cells in the order of the study: it drops those that are
 // unknown and that no table needs.
-func (s *Study) Wanted(results []Result) []Result {
+func (s *Study) Needed(results []Result) []Result {
 	unneeded, _ := s.Prune(results)
 	return slices.DeleteFunc(slices.Clone(results), func(r Result) bool {
-		return unneeded[r.Cell.ID] && !r.Known()
+		return unneeded[r.Cell.ID] && !r.HasOutcome()
 	})
 }
 

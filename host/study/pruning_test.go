@@ -45,7 +45,7 @@ func TestSpare(t *testing.T) {
 	if diff := cmp.Diff(want, done(t, s)); diff != "" {
 		t.Errorf("done (-want +got):\n%s", diff)
 	}
-	if got := study.Count(s.Wanted(results(t, s))); got.Cells != 8 {
+	if got := study.Count(s.Needed(results(t, s))); got.Cells != 8 {
 		t.Errorf("%d cells are wanted", got.Cells)
 	}
 	if out, err = run(t, s, o); err != nil || out.Trained != 0 {
@@ -65,7 +65,7 @@ func TestSpareElsewhere(t *testing.T) {
 			}
 		}
 	}
-	o := study.RunOptions{Command: []string{"sh", "-c", loses}, Elsewhere: kept}
+	o := study.RunOptions{Command: []string{"sh", "-c", loses}, Stored: kept}
 	out, err := run(t, s, o)
 	if want := (study.Outcome{Cells: 2, Done: 2, Trained: 2}); err != nil || out != want {
 		t.Fatalf("%+v, %v, want %+v", out, err, want)

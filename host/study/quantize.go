@@ -92,7 +92,7 @@ func (q *Quantize) arguments(c Cell) []string {
 
 // initIsRun reports whether trainings start from a cage run, whose context is fixed.
 func (c Cell) initIsRun() bool {
-	if c.start > 0 {
+	if c.initIndex > 0 {
 		return true
 	}
 	i, err := config.ReadInitial(c.Config.Init, 0)
@@ -161,7 +161,7 @@ func (r *reader) findSources(cells []Cell, plans []plan, axes []axis) error {
 			found.add(e, plans[i].name(axes))
 		}
 		if c.Quantize.Of == OfFullPrecision {
-			c.madeFrom = from + 1
+			c.sourceIndex = from + 1
 		}
 	}
 	r.Errs = append(r.Errs, found.list(len(cells))...)
@@ -194,7 +194,7 @@ func (c Cell) quantizable(hasSource bool) (problem, hint string) {
 	case method == Unquantized && w == nil && a == nil && len(q.Overrides) == 0 && c.Config.Init != "":
 		return "", ""
 	case method == Unquantized && (w != nil || a != nil || len(q.Overrides) > 0):
-		return `method = "none" goes with no quantizer`, `set "quantizer.plugin" = "none"`
+		return `method = "none" does not allow a quantizer`, `set "quantizer.plugin" = "none"`
 	case w == nil:
 		return "the cell has no quantizer", "set quantizer.weights, or quantizer for activations, too"
 	case len(q.Overrides) > 0:
@@ -228,8 +228,8 @@ func (s *Study) setRuns() error {
 		var err error
 		c.Config, err = c.Config.Changed(func(cfg *config.Config) error {
 			cfg.Train.Out = c.Run
-			if c.start > 0 {
-				cfg.Init = s.Cells[c.start-1].Run
+			if c.initIndex > 0 {
+				cfg.Init = s.Cells[c.initIndex-1].Run
 			}
 			return nil
 		})
@@ -238,7 +238,7 @@ func (s *Study) setRuns() error {
 		}
 		c.source = c.Config.Init
 		if c.Quantize != nil && c.Quantize.Of == OfFullPrecision {
-			c.source = s.madeOf(*c).Run
+			c.source = s.sourceOf(*c).Run
 		}
 	}
 	return nil
@@ -298,7 +298,7 @@ func (r *runner) awaitSource(ctx context.Context, c Cell) (State, *Failure) {
 // source reports whether the model from which cell c is made exists (ready), and whether that
 // answer is final (decided): it is not while the model is still to be trained.
 func (r *runner) source(c Cell) (ready, decided bool, failure *Failure) {
-	source := r.study.madeOf(c)
+	source := r.study.sourceOf(c)
 	if source == nil {
 		return true, true, nil
 	}
@@ -314,7 +314,7 @@ func (r *runner) source(c Cell) (ready, decided bool, failure *Failure) {
 	case stopped:
 		return false, true, nil
 	case !toBeTrained || state == Failed:
-		why := "the model that it is made from is not trained: " + r.study.Label(*source)
+		why := "its source model is not trained: " + r.study.Label(*source)
 		return false, true, &Failure{Error: why, File: logFile}
 	}
 	return false, false, nil
@@ -340,10 +340,10 @@ func (s *Study) markRemade(results []Result, remade func(c, source Cell) bool) {
 		states := statesOf(results)
 		for i, r := range results {
 			c := r.Cell
-			source := s.madeOf(c)
+			source := s.sourceOf(c)
 			begun := r.Trained() || c.Quantize == nil && (r.State == Interrupted || r.State == Failed)
 			if source != nil && begun && (states[source.ID] == Stale || remade(c, *source)) {
-				why := "the model that it was made from has changed: " + s.Label(*source)
+				why := "its source model has changed: " + s.Label(*source)
 				results[i] = Result{Cell: c, State: Stale, Err: why}
 				again = true
 			}

@@ -13,9 +13,9 @@ type reader struct {
 	*plaintoml.Reader
 	dir string // directory of the file; other paths in the file are relative to it
 
-	// vague: an axis has no name, or some of its labels could not be read. Names of axes and labels
-	// are not checked then, because they may be right.
-	vague bool
+	// incomplete reports whether an axis has no name, or labels that could not be read. Names of axes
+	// and labels are then not checked, because they may be right.
+	incomplete bool
 }
 
 func (r *reader) report(key, hint, format string, args ...any) {
@@ -39,15 +39,15 @@ func (t *table) wrong(name string, raw any, want string) {
 	t.report(t.key(name), "want "+want, "found %s", schema.Describe(raw))
 }
 
-// below returns nil if the table is absent.
-func (t *table) below(name string, values map[string]any) *table {
+// subtable returns nil if the table is absent.
+func (t *table) subtable(name string, values map[string]any) *table {
 	if values == nil {
 		return nil
 	}
 	return &table{reader: t.reader, path: t.key(name), values: values}
 }
 
-func (t *table) each(name string, list []map[string]any) []*table {
+func (t *table) subtables(name string, list []map[string]any) []*table {
 	out := make([]*table, len(list))
 	for i, values := range list {
 		out[i] = &table{reader: t.reader, path: plaintoml.Indexed(t.key(name), i), values: values}
@@ -115,7 +115,7 @@ func (t *table) labels(axes []axis, many bool) map[string][]string {
 }
 
 func (r *reader) unknownAxis(key, name string, axes []axis) {
-	if r.vague {
+	if r.incomplete {
 		return
 	}
 	known := axisNames(axes)
@@ -127,7 +127,7 @@ func (r *reader) unknownAxis(key, name string, axes []axis) {
 }
 
 func (t *table) checkLabels(where map[string][]string, axes []axis) {
-	if t.vague {
+	if t.incomplete {
 		return
 	}
 	for name, labels := range where {

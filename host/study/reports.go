@@ -39,7 +39,7 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 		}
 		out.Where = t.where(where, axes)
 		out.Metric = cmp.Or(out.Metric, defaultMetric)
-		out.Best = s.readBest(t.below("best", best), out, known, axes, plans)
+		out.Best = s.readBest(t.subtable("best", best), out, known, axes, plans)
 		out.Title = cmp.Or(out.Title, metrics.Label(out.Metric))
 		out.Better = cmp.Or(out.Better, s.better(out.Metric))
 		if len(t.Errs) == problems {
@@ -49,7 +49,7 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 			}
 			t.checkAllUsed(axes, out.Where, "rows, columns, over or best.axis", used)
 		}
-		if b := t.below("baseline", baseline); b != nil {
+		if b := t.subtable("baseline", baseline); b != nil {
 			labels := b.labels(axes, false)
 			b.checkLabels(labels, axes)
 			out.Baseline = map[string]string{}
@@ -137,7 +137,7 @@ func (t *table) checkUsedOnce(axes []axis, keys []string, names ...[]string) {
 // checkAllUsed reports axes with several labels that a table or figure does not use, because it
 // would average cells of different meaning. keys lists the keys that can name an axis.
 func (t *table) checkAllUsed(axes []axis, where map[string][]string, keys string, used []string) {
-	if t.vague {
+	if t.incomplete {
 		return
 	}
 	for _, a := range axes {
@@ -150,7 +150,7 @@ func (t *table) checkAllUsed(axes []axis, where map[string][]string, keys string
 }
 
 func (t *table) where(values map[string]any, axes []axis) map[string][]string {
-	w := t.below("where", values)
+	w := t.subtable("where", values)
 	if w == nil {
 		return nil
 	}
@@ -174,7 +174,7 @@ func (t *table) checkBaseline(plans []plan, where map[string][]string, baseline 
 		}
 		return Cell{Labels: p.labels}.Matches(where)
 	}
-	if !t.vague && len(baseline) > 0 && len(plans) > 0 && !slices.ContainsFunc(plans, has) {
+	if !t.incomplete && len(baseline) > 0 && len(plans) > 0 && !slices.ContainsFunc(plans, has) {
 		t.report(t.key("baseline"), wantSelected, noneSelected)
 	}
 }
@@ -210,7 +210,7 @@ func (s *Study) readBest(t *table, of Table, known []string, axes []axis, plans 
 	switch on := on.(type) {
 	case nil: // its absence has been reported
 	case map[string]any:
-		b.On = t.readOn(t.below("on", on), of, axes, plans)
+		b.On = t.readOn(t.subtable("on", on), of, axes, plans)
 	default:
 		if on != onReported {
 			t.wrong("on", on, onIs)
@@ -252,8 +252,8 @@ func (t *table) readOn(on *table, of Table, axes []axis, plans []plan) map[strin
 	return labels
 }
 
-// contentOf lists, for each kind of figure, the keys that depend on the kind. They are required.
-var contentOf = map[string][]string{
+// keysOfKind lists, for each kind of figure, the keys that depend on the kind. They are required.
+var keysOfKind = map[string][]string{
 	Bar: {"metric", "x"}, Curves: {"metric"}, Heatmap: {"metric", "x", "y"}, Trajectories: {},
 	Scatter: {"x", "y"}, Differences: {"metric", "x", "baseline"},
 }
@@ -273,12 +273,12 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 		problems := len(t.Errs)
 		kind, _ := t.values["kind"].(string)
 		content := map[string]*string{"metric": &f.Metric, "x": &f.X, "y": &f.Y, "baseline": &f.Baseline}
-		if _, ok := contentOf[kind]; !ok {
+		if _, ok := keysOfKind[kind]; !ok {
 			for _, name := range []string{"metric", "x", "y", "baseline"} {
 				keys = append(keys, optional(name, content[name]))
 			}
 		}
-		for _, name := range contentOf[kind] {
+		for _, name := range keysOfKind[kind] {
 			is := "that names an axis"
 			switch {
 			case name == "baseline":
@@ -308,7 +308,7 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 		if !slices.Contains(known, of.Metric) { // a metric of curves
 			of.Metric = defaultMetric
 		}
-		f.Best = s.readBest(t.below("best", best), of, known, axes, plans)
+		f.Best = s.readBest(t.subtable("best", best), of, known, axes, plans)
 		if f.Best != nil && f.Best.Spare {
 			t.report(t.key("best"), "leave it out: it is for tables", "spare is given")
 		}
@@ -350,7 +350,7 @@ func (t *table) checkContent(f *Figure, axes []axis, known []string) {
 		t.checkAxes(axes, "x", x...)
 		t.checkAxes(axes, "y", y...)
 		a := find(axes, f.X)
-		if a != nil && f.Baseline != "" && !t.vague && !slices.Contains(a.labels(), f.Baseline) {
+		if a != nil && f.Baseline != "" && !t.incomplete && !slices.Contains(a.labels(), f.Baseline) {
 			t.report(t.key("baseline"), "want one of "+schema.Quoted(a.labels()),
 				"the axis %q has no label %q", f.X, f.Baseline)
 		}

@@ -114,7 +114,7 @@ func TestDivergedIsKnown(t *testing.T) {
 		if err := metrics.WriteSummary(s.run(c).Summary(), metrics.Summary{Stopped: stopped}); err != nil {
 			t.Fatal(err)
 		}
-		if r := s.readCellResult(c, false); r.State != Failed || r.Err != "why" || r.Diverged != known || r.Known() != known || r.Trained() {
+		if r := s.readCellResult(c, false); r.State != Failed || r.Err != "why" || r.Diverged != known || r.HasOutcome() != known || r.Trained() {
 			t.Errorf("%s: %+v", stopped, r)
 		}
 	}

@@ -35,7 +35,7 @@ type Result struct {
 	Cell  Cell
 	State State
 	// Err is, for a failed cell, the last error of its training, or the file that cannot be read;
-	// for a stale cell, what has changed.
+	// for a stale cell, the change that made it stale.
 	Err string
 	// Diverged reports whether a failed cell's loss or gradient was not finite: the cell has no
 	// results, but is not left out of means.
@@ -53,8 +53,8 @@ type Result struct {
 // state of its evaluations.
 func (r Result) Trained() bool { return r.Summary != nil }
 
-// Known reports whether the outcome of the cell is known: it is done, or it diverged.
-func (r Result) Known() bool { return r.State == Done || r.Diverged }
+// HasOutcome reports whether the outcome of the cell is known: it is done, or it diverged.
+func (r Result) HasOutcome() bool { return r.State == Done || r.Diverged }
 
 // Results reads the progress of every cell from disk. It may be called at any time, even while the
 // study runs in this or another process.

@@ -34,10 +34,10 @@ type RunOptions struct {
 	// directory, run the study at the same time. Each cell is trained by one of them. Run returns
 	// when all cells are done, whichever process has trained them.
 	Share bool
-	// Elsewhere holds results of all cells from another source, such as a snapshot, in the study's
+	// Stored holds results of all cells from another source, such as a snapshot, in the study's
 	// order. Cells with a known result there are not trained, unless another cell starts from their
 	// model. Tables select from these results as well ([Study.Prune]). Nil means none.
-	Elsewhere []Result
+	Stored []Result
 	// Command is the program that trains, with its first arguments. The path of a configuration,
 	// --resume, --quiet and --lifeline=TIME are appended. Nil means this executable with "train".
 	Command []string
@@ -94,11 +94,11 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	selected, seen := map[string]bool{}, map[string]bool{}
 	for i, c := range s.Cells {
 		asked := c.Matches(o.Only) && (o.IDs == nil || slices.Contains(o.IDs, c.ID))
-		selected[c.ID] = selected[c.ID] || asked && (o.Elsewhere == nil || !o.Elsewhere[i].Known())
+		selected[c.ID] = selected[c.ID] || asked && (o.Stored == nil || !o.Stored[i].HasOutcome())
 	}
 	for _, c := range s.Cells { // also the cells from whose models selected cells are made
 		if selected[c.ID] {
-			for of := s.madeOf(c); of != nil; of = s.madeOf(*of) {
+			for of := s.sourceOf(c); of != nil; of = s.sourceOf(*of) {
 				selected[of.ID] = true
 			}
 		}
@@ -119,13 +119,13 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 		if known, ok := latest[r.Cell.ID]; ok {
 			known.Cell = r.Cell
 			results[i] = known
-		} else if o.Elsewhere != nil && o.Elsewhere[i].Known() {
-			results[i] = o.Elsewhere[i]
+		} else if o.Stored != nil && o.Stored[i].HasOutcome() {
+			results[i] = o.Stored[i]
 		}
 	}
 	unneeded, waiting := s.Prune(results)
 	p.Results = slices.DeleteFunc(p.Results, func(r Result) bool {
-		return unneeded[r.Cell.ID] && !r.Known()
+		return unneeded[r.Cell.ID] && !r.HasOutcome()
 	})
 	states := statesOf(p.Results)
 	// A model whose source is missing, and will be trained from the beginning, is stale.
@@ -138,7 +138,7 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 		runs = append(runs, Stale)
 	}
 	for _, r := range p.Results {
-		if waiting[r.Cell.ID] && !r.Known() {
+		if waiting[r.Cell.ID] && !r.HasOutcome() {
 			p.Waiting = append(p.Waiting, r.Cell)
 		} else if slices.Contains(runs, r.State) {
 			p.Run = append(p.Run, r.Cell)

@@ -83,18 +83,18 @@ func Pair(a, b []float64, level float64) Difference {
 	return Difference{N: s.N, Mean: s.Mean, SD: s.SD, Low: low, High: high}
 }
 
-// Known reports whether there is an interval.
-func (d Difference) Known() bool { return !math.IsNaN(d.Low) && !math.IsNaN(d.High) }
+// HasInterval reports whether there is an interval.
+func (d Difference) HasInterval() bool { return !math.IsNaN(d.Low) && !math.IsNaN(d.High) }
 
 // Clear reports whether the interval excludes zero, so that the difference is larger than
 // chance makes plausible.
-func (d Difference) Clear() bool { return d.Known() && (d.Low > 0 || d.High < 0) }
+func (d Difference) Clear() bool { return d.HasInterval() && (d.Low > 0 || d.High < 0) }
 
 // P returns the p-value of the paired t-test. The interval at a level excludes zero if
 // P < 1 − level. It is NaN if there is no interval.
 func (d Difference) P() float64 {
 	switch {
-	case !d.Known():
+	case !d.HasInterval():
 		return math.NaN()
 	case d.SD == 0: // and all differences are zero
 		return 1

@@ -54,13 +54,13 @@ type Cell struct {
 	// Run is the run directory: Dir, or a directory in it if the cell is not trained.
 	Run    string
 	Config *config.Config // resolved; train.out is Run
-	// Quantize says how this cell's model is made by quantizing another cell's model, or
+	// Quantize describes how this cell's model is made by quantizing another cell's model, or
 	// model.init; nil if it is trained.
 	Quantize *Quantize
 
-	start    int    // index plus 1 of the cell whose model this one is initialized from; 0: none
-	madeFrom int    // index plus 1 of the cell from whose model this one is made; 0: none
-	source   string // the run directory, or checkpoint, that is quantized
+	initIndex   int    // index plus 1 of the cell whose model this one is initialized from; 0: none
+	sourceIndex int    // index plus 1 of the cell from whose model this one is made; 0: none
+	source      string // the run directory, or checkpoint, that is quantized
 
 	environment []string // added to the environment of its processes
 }
@@ -97,8 +97,8 @@ type Best struct {
 	// On selects the replicates to choose on, by axes of Over. They are not reported. If it is nil,
 	// the reported replicates also choose.
 	On map[string][]string `json:"on,omitempty"`
-	// Spare says that, of the reported replicates, only those with the chosen label are trained;
-	// see [Study.Prune].
+	// Spare omits the training of reported replicates with other labels than the chosen one; see
+	// [Study.Prune].
 	Spare bool `json:"-"`
 }
 

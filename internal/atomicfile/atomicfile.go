@@ -27,11 +27,10 @@ const permissions = 0o644
 // bufferSize is large enough that system calls do not dominate the writing of tensors.
 const bufferSize = 1 << 20
 
-// Write creates or replaces the file at path with what the function write writes. The
-// content goes to a temporary file in the same directory, which is synced to disk and
-// renamed; then the directory is synced, so that the new name survives a loss of power,
-// too. If write returns an error, the file at path stays as it was, and that error is
-// returned, wrapped.
+// Write creates or replaces the file at path with what the function write writes. The content goes
+// to a temporary file in the same directory, which is synced to disk and renamed; then the
+// directory is synced, so that the new name survives a loss of power, too. If write returns an
+// error, Write wraps and returns it, and leaves the file at path unchanged.
 func Write(path vfs.Path, write func(w io.Writer) error) (err error) {
 	defer func() {
 		if err != nil {
@@ -76,7 +75,7 @@ func JSON(value any) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// File is a file that is being written. It appears under its name only at Commit, complete.
+// File is a file that is being written. It appears under its name, complete, at Commit.
 type File struct {
 	file vfs.File // nil once closed
 	temp vfs.Path // "" once renamed or removed
@@ -204,7 +203,7 @@ func Target(name string) (vfs.Path, error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Lstat(name); err == nil {
-			return vfs.Path{}, fmt.Errorf("%s is a symbolic link that leads nowhere", name)
+			return vfs.Path{}, fmt.Errorf("%s is a symbolic link to a file that does not exist", name)
 		}
 		return vfs.At(name), vfs.At(filepath.Dir(name)).MkdirAll()
 	}
@@ -218,9 +217,9 @@ func Target(name string) (vfs.Path, error) {
 	return vfs.At(real), err
 }
 
-// CheckOurs fails if a file exists at path for which ours is false: it belongs to somebody else and
-// must not be replaced. Callers check before their work begins, and again when they resume it: ours
-// must hold for their own output.
+// CheckOurs fails if a file exists at path for which ours returns false: cage did not write it and
+// must not replace it. Callers check before their work begins, and again when they resume it, so
+// ours must return true for their own output.
 func CheckOurs(path vfs.Path, ours func(content io.Reader) bool) error {
 	if err := path.Replaceable(); err != nil {
 		return err
@@ -232,7 +231,7 @@ func CheckOurs(path vfs.Path, ours func(content io.Reader) bool) error {
 	if err != nil {
 		return err
 	}
-	// A read error is reported as a file system error, and does not decide whose file it is.
+	// A read error is returned, so that it is not taken for a file of somebody else.
 	content := &errorKeeper{r: f}
 	own := ours(content)
 	if err := errors.Join(content.err, f.Close()); err != nil {

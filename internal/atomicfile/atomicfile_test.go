@@ -183,7 +183,8 @@ func TestCheckOursFaults(t *testing.T) {
 	}
 }
 
-// TestTarget: a file that a link leads to is replaced and not the link, and nothing that is no file.
+// TestTarget: a file that a link leads to is replaced and not the link, and nothing that is no
+// file.
 func TestTarget(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -215,7 +216,7 @@ func TestTarget(t *testing.T) {
 	if path, err := atomicfile.Target(in("new")); err != nil || path.Name != in("new") {
 		t.Errorf("a new file: %v, %v", path, err)
 	}
-	for name, want := range map[string]string{"pipe": "not a regular file", ".": "not a regular file", "dangling": "leads nowhere"} {
+	for name, want := range map[string]string{"pipe": "not a regular file", ".": "not a regular file", "dangling": "symbolic link to a file that does not exist"} {
 		if path, err := atomicfile.Target(in(name)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, %v", name, path, err)
 		}

@@ -17,7 +17,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Mark is the file that marks a directory as incomplete. It is locked while that is filled.
+// Mark is the file that marks a directory as incomplete. It is locked while the directory is
+// filled.
 const Mark = ".cage-incomplete"
 
 // WriteDir creates the directory to with the content that fill puts into the directory it is given.
@@ -88,7 +89,7 @@ func clean(to vfs.Path) vfs.Path { return vfs.On(to.FS, filepath.Clean(to.Name))
 
 func incomplete(to vfs.Path) vfs.Path { return vfs.On(to.FS, to.Name+".incomplete") }
 
-// replaceable fails for anything but an empty directory or one with the mark.
+// replaceable returns an error unless the directory is missing, empty or marked.
 func replaceable(dir vfs.Path) error {
 	info, err := dir.Lstat()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -106,7 +107,7 @@ func replaceable(dir vfs.Path) error {
 		if err != nil || len(list) == 0 || slices.ContainsFunc(list, isMark) {
 			return err
 		}
-		what = "a directory without " + Mark + ", which marks what cage left when it was stopped"
+		what = "a directory without " + Mark + ", which marks unfinished output of cage"
 	}
 	return fmt.Errorf("%s is in the way. It is %s. Move it away, or choose another --out", dir, what)
 }

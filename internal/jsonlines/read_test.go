@@ -133,7 +133,7 @@ func TestDamage(t *testing.T) {
 		{good + `{"step":2`, []int{1, -2}, "log.jsonl: line 2: the line has no end"},
 		{good + "oops\n" + good, []int{1, -1, 1}, "log.jsonl: line 2: not valid JSON"},
 		{"null\n" + good, []int{-1, 1}, "line 1: is null, want a JSON object"},
-		{good + "\n" + good, []int{1, -1, 1}, "line 2: not valid JSON: there is nothing"},
+		{good + "\n" + good, []int{1, -1, 1}, "line 2: not valid JSON: it is empty"},
 		{`{"step":"x"}` + "\n", []int{-1}, "line 1: step: found a string, want an integer"},
 		{"{}{}\n", []int{-1}, "line 1"},
 		{good + "\x00\x00", []int{1, -2}, "line 2"},

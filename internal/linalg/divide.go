@@ -70,7 +70,7 @@ type merge struct {
 	done []int  // deflated rows
 }
 
-// kind says which elements of a row are nonzero.
+// kind is the part of a row that can be nonzero.
 type kind int
 
 const (
@@ -208,7 +208,11 @@ func (m *merge) secular() (values []float64, vectors Matrix) {
 		origin, mu := secularRoot(j, d, z, m.rho, square)
 		values[j] = d[origin] + mu
 		own := weights[j] * (d[j] - d[origin] - mu) // its denominator is zero
-		active.gaps(gaps.row(j), weights, d, d[origin], mu, d[j])
+		row := gaps.row(j)
+		for i, pole := range d {
+			row[i] = pole - d[origin] - mu
+			weights[i] *= row[i] / (pole - d[j])
+		}
 		weights[j] = own
 	}
 	for i, w := range weights {
@@ -216,7 +220,9 @@ func (m *merge) secular() (values []float64, vectors Matrix) {
 	}
 	for j := range k {
 		row := gaps.row(j)
-		active.quotients(row, weights)
+		for i, w := range weights {
+			row[i] = w / row[i]
+		}
 		scale := 1 / math.Sqrt(active.double.dot(row, row))
 		for i := range row {
 			row[i] *= scale

@@ -54,7 +54,7 @@ func reflector[T Float](x []T) (beta, tau T) {
 	scale := T(1)
 	dot := kernelsOf[T]().dot
 	square := dot(tail, tail)
-	// it left the range of T, or x is zero
+	// The sum overflowed or underflowed, or x is zero.
 	if low, high := squares[T](); square < low || square > high {
 		most := math.Abs(float64(alpha))
 		zero := true

@@ -42,16 +42,16 @@ func FewTimes(y, x, w MatrixOf[float32]) {
 	}
 }
 
-// FewTimesHalves is [FewTimes] with w in half the memory, and with the same results.
+// FewTimesHalves is [FewTimes] with w in half the memory, and with the same results. It requires
+// [ReadsHalves].
 func FewTimesHalves(y, x MatrixOf[float32], w Halves) {
 	if y.Rows > 0 && y.Cols > 0 {
 		active.fewHalves(y, x, w)
 	}
 }
 
-// ReadsHalves reports whether [FewTimesHalves] takes less time than [FewTimes]. Without kernels for
-// bfloat16, rows are first converted to float32.
-func ReadsHalves() bool { return active.halves }
+// ReadsHalves reports whether this processor has kernels for [FewTimesHalves].
+func ReadsHalves() bool { return active.fewHalves != nil }
 
 // fewByRows computes FewTimes by inner products of two rows.
 func fewByRows(y, x, w MatrixOf[float32], dot func(x, y []float32) float32) {
@@ -62,37 +62,14 @@ func fewByRows(y, x, w MatrixOf[float32], dot func(x, y []float32) float32) {
 	}
 }
 
-// fewHalvesByRows is fewByRows for FewTimesHalves.
-func fewHalvesByRows(y, x MatrixOf[float32], w Halves, dot func(x, y []float32) float32) {
-	wide := temporary[float32](1, w.Cols)
-	defer wide.release()
-	for j := range w.Rows {
-		for k, v := range w.Data[j*w.Cols:][:w.Cols] {
-			wide.Data[k] = math.Float32frombits(uint32(v) << 16)
-		}
-		for i := range x.Rows {
-			y.Data[i*y.RowStride+j] = dot(x.row(i), wide.Data)
-		}
-	}
-}
-
 // Dot returns the inner product of two vectors of the same length.
 func Dot[T Float](x, y []T) T { return kernelsOf[T]().dot(x, y) }
 
 // VectorTimes sets y to xᵀ·m for a matrix with contiguous rows. y has an element for each column
 // of m.
 func VectorTimes(y, x []float32, m MatrixOf[float32]) {
-	active.mix(y[:m.Cols], x[:m.Rows], m)
-}
-
-// mixFrom computes the columns of VectorTimes from the given one on.
-func mixFrom(from int, y, x []float32, m MatrixOf[float32],
-	axpy func(alpha float32, x, y []float32)) {
-	if from == len(y) {
-		return
-	}
-	clear(y[from:])
-	for i, v := range x {
-		axpy(v, m.row(i)[from:], y[from:])
+	clear(y[:m.Cols])
+	for i, v := range x[:m.Rows] {
+		active.single.axpy(v, m.row(i), y)
 	}
 }

@@ -25,16 +25,9 @@ type kernels struct {
 	four func(a0, a1, a2, a3, x, y []float64, alpha *[4]float64) [4]float64
 	// few is FewTimes, and fewHalves FewTimesHalves.
 	few       func(y, x, w MatrixOf[float32])
-	fewHalves func(y, x MatrixOf[float32], w Halves)
-	halves    bool                                      // fewHalves is faster than few
-	mix       func(y, x []float32, m MatrixOf[float32]) // VectorTimes
+	fewHalves func(y, x MatrixOf[float32], w Halves) // nil without instructions for bfloat16
 	// secular sums z²/(d−μ) and z²/(d−μ)² with d = poles−origin.
 	secular func(poles, z []float64, origin, mu float64) (value, slope float64)
-	// gaps sets out to poles−origin−mu and multiplies each weight by its quotient
-	// with poles−pole.
-	gaps func(out, weights, poles []float64, origin, mu, pole float64)
-	// quotients replaces x by w/x.
-	quotients func(x, w []float64)
 }
 
 // vectors are the inner loops that exist for both element types.
@@ -60,40 +53,32 @@ func kernelsOf[T Float]() *vectors[T] {
 	return any(&active.single).(*vectors[T])
 }
 
-// tools are reusable memory of an element type: allocating memory costs more than many operations
-// on it.
-type tools[T Float] struct {
-	spare sync.Pool // of *[]T, for temporary matrices
-	packs sync.Pool // of *packed[T]
+// pools holds reusable memory for an element type: allocating memory costs more than many
+// operations on it.
+type pools[T Float] struct {
+	matrices sync.Pool // of *[]T, for temporary matrices
+	packs    sync.Pool // of *packed[T]
 }
 
 var (
-	toolsDouble tools[float64]
-	toolsSingle tools[float32]
+	poolsDouble pools[float64]
+	poolsSingle pools[float32]
 )
 
-func toolsOf[T Float]() *tools[T] {
-	if t, ok := any(&toolsDouble).(*tools[T]); ok {
+func poolsOf[T Float]() *pools[T] {
+	if t, ok := any(&poolsDouble).(*pools[T]); ok {
 		return t
 	}
-	return any(&toolsSingle).(*tools[T])
+	return any(&poolsSingle).(*pools[T])
 }
 
 var portable = kernels{
-	name:   "portable",
-	double: vectorsPortable[float64](),
-	single: vectorsPortable[float32](),
-	four:   fourPortable,
-	few:    func(y, x, w MatrixOf[float32]) { fewByRows(y, x, w, dotPortable[float32]) },
-	fewHalves: func(y, x MatrixOf[float32], w Halves) {
-		fewHalvesByRows(y, x, w, dotPortable[float32])
-	},
-	mix: func(y, x []float32, m MatrixOf[float32]) {
-		mixFrom(0, y, x, m, axpyPortable[float32])
-	},
-	secular:   secularPortable,
-	gaps:      gapsPortable,
-	quotients: quotientsPortable,
+	name:    "portable",
+	double:  vectorsPortable[float64](),
+	single:  vectorsPortable[float32](),
+	four:    fourPortable,
+	few:     func(y, x, w MatrixOf[float32]) { fewByRows(y, x, w, dotPortable[float32]) },
+	secular: secularPortable,
 }
 
 func vectorsPortable[T Float]() vectors[T] {
@@ -163,19 +148,4 @@ func secularPortable(poles, z []float64, origin, mu float64) (value, slope float
 		slope += t * t
 	}
 	return value, slope
-}
-
-func gapsPortable(out, weights, poles []float64, origin, mu, pole float64) {
-	weights, poles = weights[:len(out)], poles[:len(out)]
-	for i, d := range poles {
-		out[i] = d - origin - mu
-		weights[i] *= out[i] / (d - pole)
-	}
-}
-
-func quotientsPortable(x, w []float64) {
-	w = w[:len(x)]
-	for i, v := range x {
-		x[i] = w[i] / v
-	}
 }

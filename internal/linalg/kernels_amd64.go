@@ -16,11 +16,10 @@ func supported() []kernels {
 	k := kernels{
 		"AVX2", vectors[float64]{fourRows, 8, tile256, dot256, axpyDouble},
 		vectors[float32]{fourRows, 16, tile256Single, dot256Single, axpySingle},
-		fourVectors, few256, fewHalves256, false, mixVectors, secularVectors, gapsVectors,
-		quotientsVectors,
+		fourVectors, few256, nil, secularVectors,
 	}
 	if archsimd.X86.AVX512() {
-		k.name, k.few, k.fewHalves, k.halves = "AVX-512", few512, fewHalves512, true
+		k.name, k.few, k.fewHalves = "AVX-512", few512, fewHalves512
 		k.double.tileRows, k.double.tileCols, k.double.tile = 8, 16, tile512
 		k.double.dot, k.single.dot = dot512, dot512Single
 		k.single.tileRows, k.single.tileCols, k.single.tile = 8, 32, tile512Single
@@ -115,53 +114,4 @@ func secularVectors(poles, z []float64, origin, mu float64) (value, slope float6
 	return value + sumDouble(values[:width]), slope + sumDouble(slopes[:width])
 }
 
-func gapsVectors(out, weights, poles []float64, origin, mu, pole float64) {
-	weights, poles = weights[:len(out)], poles[:len(out)]
-	o, m, p := simd.BroadcastFloat64s(origin), simd.BroadcastFloat64s(mu), simd.BroadcastFloat64s(pole)
-	width, i := o.Len(), 0
-	for ; i <= len(out)-width; i += width {
-		d := simd.LoadFloat64s(poles[i:])
-		gap := d.Sub(o).Sub(m)
-		gap.Store(out[i:])
-		simd.LoadFloat64s(weights[i:]).Mul(gap.Div(d.Sub(p))).Store(weights[i:])
-	}
-	archsimd.ClearAVXUpperBits()
-	gapsPortable(out[i:], weights[i:], poles[i:], origin, mu, pole)
-}
-
-func quotientsVectors(x, w []float64) {
-	w = w[:len(x)]
-	width, i := simd.Float64s{}.Len(), 0
-	for ; i <= len(x)-width; i += width {
-		simd.LoadFloat64s(w[i:]).Div(simd.LoadFloat64s(x[i:])).Store(x[i:])
-	}
-	archsimd.ClearAVXUpperBits()
-	quotientsPortable(x[i:], w[i:])
-}
-
-func mixVectors(y, x []float32, m MatrixOf[float32]) {
-	width, j := simd.Float32s{}.Len(), 0
-	for ; j+64 <= len(y); j += 64 {
-		for k := 0; k <= 64-4*width; k += 4 * width {
-			var s0, s1, s2, s3 simd.Float32s
-			for i, v := range x {
-				a, row := simd.BroadcastFloat32s(v), (*[64]float32)(m.Data[i*m.RowStride+j:])
-				s0 = a.MulAdd(simd.LoadFloat32s(row[k:]), s0)
-				s1 = a.MulAdd(simd.LoadFloat32s(row[k+width:]), s1)
-				s2 = a.MulAdd(simd.LoadFloat32s(row[k+2*width:]), s2)
-				s3 = a.MulAdd(simd.LoadFloat32s(row[k+3*width:]), s3)
-			}
-			to := y[j+k:][:4*width]
-			s0.Store(to)
-			s1.Store(to[width:])
-			s2.Store(to[2*width:])
-			s3.Store(to[3*width:])
-		}
-	}
-	archsimd.ClearAVXUpperBits()
-	mixFrom(j, y, x, m, axpySingle)
-}
-
 func few256(y, x, w MatrixOf[float32]) { fewByRows(y, x, w, dot256Single) }
-
-func fewHalves256(y, x MatrixOf[float32], w Halves) { fewHalvesByRows(y, x, w, dot256Single) }

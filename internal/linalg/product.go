@@ -41,7 +41,7 @@ func (m MatrixOf[T]) row(i int) []T {
 // temporary returns a zero matrix that must be released.
 func temporary[T Float](rows, cols int) MatrixOf[T] {
 	size := rows * cols
-	if data, ok := toolsOf[T]().spare.Get().(*[]T); ok && cap(*data) >= size {
+	if data, ok := poolsOf[T]().matrices.Get().(*[]T); ok && cap(*data) >= size {
 		m := RowMajor((*data)[:size], rows, cols)
 		clear(m.Data)
 		return m
@@ -50,7 +50,7 @@ func temporary[T Float](rows, cols int) MatrixOf[T] {
 }
 
 // release returns the memory of a temporary matrix to the pool.
-func (m MatrixOf[T]) release() { toolsOf[T]().spare.Put(&m.Data) }
+func (m MatrixOf[T]) release() { poolsOf[T]().matrices.Put(&m.Data) }
 
 // The block sizes of a product: a strip of B stays in the L1 cache, a block of A in the L2 cache.
 const (
@@ -101,12 +101,12 @@ func mulAdd[T Float](c MatrixOf[T], alpha T, a, b MatrixOf[T], lower bool) {
 	if c.Rows == 0 || c.Cols == 0 {
 		return
 	}
-	tools, kernels := toolsOf[T](), kernelsOf[T]()
-	buf, ok := tools.packs.Get().(*packed[T])
+	pools, kernels := poolsOf[T](), kernelsOf[T]()
+	buf, ok := pools.packs.Get().(*packed[T])
 	if !ok {
 		buf = &packed[T]{a: make([]T, blockRows*blockInner), b: make([]T, blockInner*blockCols)}
 	}
-	defer tools.packs.Put(buf)
+	defer pools.packs.Put(buf)
 	for j := 0; j < c.Cols; j += blockCols {
 		cols := min(blockCols, c.Cols-j)
 		for p := 0; p < a.Cols; p += blockInner {
@@ -147,23 +147,8 @@ func pack[T Float](to []T, m MatrixOf[T], alpha T, height int) {
 
 // packColumns packs a strip whose columns are contiguous.
 func packColumns[T Float](strip []T, m MatrixOf[T], alpha T, height int) {
-	switch { // constant sizes compile to one move for each column, where copy would be a call
-	case m.Rows == 8 && height == 8:
-		for j := range m.Cols {
-			*(*[8]T)(strip[j*8:]) = *(*[8]T)(m.Data[j*m.ColStride:])
-		}
-	case m.Rows == 16 && height == 16:
-		for j := range m.Cols {
-			*(*[16]T)(strip[j*16:]) = *(*[16]T)(m.Data[j*m.ColStride:])
-		}
-	case m.Rows == 32 && height == 32:
-		for j := range m.Cols {
-			*(*[32]T)(strip[j*32:]) = *(*[32]T)(m.Data[j*m.ColStride:])
-		}
-	default:
-		for j := range m.Cols {
-			copy(strip[j*height:], m.Data[j*m.ColStride:][:m.Rows])
-		}
+	for j := range m.Cols {
+		copy(strip[j*height:], m.Data[j*m.ColStride:][:m.Rows])
 	}
 	if alpha == 1 {
 		return

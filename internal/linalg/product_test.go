@@ -148,16 +148,6 @@ func TestVectors(t *testing.T) {
 			if math.Abs(value-v) > 1e-13 || math.Abs(slope-sl) > 1e-13 {
 				t.Fatalf("secular of %d: %v, %v, want %v, %v", n, value, slope, v, sl)
 			}
-			gap, wantGap := make([]float64, n), make([]float64, n)
-			active.gaps(gap, got, x, 0.1, 9, 11)
-			gapsPortable(wantGap, want, x, 0.1, 9, 11)
-			active.quotients(got, gap)
-			quotientsPortable(want, wantGap)
-			for i, v := range want { // a quotient may be large
-				if gap[i] != wantGap[i] || math.Abs(got[i]-v) > 1e-11*math.Abs(v) {
-					t.Fatalf("quotient %d of %d: %v, want %v", i, n, got[i], v)
-				}
-			}
 		}
 	})
 }

@@ -217,7 +217,7 @@ const fewColumns = 4 // rows of w read at once
 
 // few computes the products with rows of w, stride elements apart, four at a time.
 func few[W any](p productsOf[W], y, x MatrixOf[float32], w []W, stride, rows int) {
-	// the assembly code must not exceed them
+	// Panics if the assembly code would exceed a slice.
 	_, _, _ = x.row(x.Rows-1), y.row(y.Rows - 1)[:rows], w[:(rows-1)*stride+x.Cols]
 	if x.Cols == 0 {
 		for i := range y.Rows {

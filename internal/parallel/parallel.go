@@ -11,15 +11,27 @@ import (
 )
 
 // Run calls work for every item, on all processors, and consume for every result, in the order of
-// the items and on one goroutine. The first error of work, of consume or in the items stops
-// everything and is returned. Only a few items and results per processor are buffered.
+// the items and on one goroutine. It stops at the first error of work, consume or items, and
+// returns it. Only a few items and results per processor are buffered.
 func Run[T, R any](ctx context.Context, items iter.Seq2[T, error],
 	work func(T) (R, error), consume func(R) error) error {
 	workers := runtime.GOMAXPROCS(0)
 	results := make(chan chan R, 4*workers)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(workers + 2) // the workers, and the two goroutines below
-	group.Go(func() error { return hand(ctx, results, consume) })
+	group.Go(func() error {
+		for result := range results {
+			select {
+			case r := <-result:
+				if err := consume(r); err != nil {
+					return err
+				}
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
 	group.Go(func() error {
 		defer close(results)
 		for item, err := range items {
@@ -43,20 +55,6 @@ func Run[T, R any](ctx context.Context, items iter.Seq2[T, error],
 		return nil
 	})
 	return group.Wait()
-}
-
-func hand[R any](ctx context.Context, results <-chan chan R, consume func(R) error) error {
-	for result := range results {
-		select {
-		case r := <-result:
-			if err := consume(r); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	return nil
 }
 
 // Each returns the elements of a list as a sequence for [Run].

@@ -11,69 +11,53 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
 )
 
+// semantics are those of encoding/json, with the errors of encoding/json/v2.
+var semantics = jsonv2.JoinOptions(
+	json.DefaultOptionsV1(), json.ReportErrorsWithLegacySemantics(false))
+
 // Unmarshal is json.Unmarshal with errors in plain words.
-func Unmarshal(text []byte, to any) error { return Explain(text, json.Unmarshal(text, to)) }
+func Unmarshal(text []byte, to any) error {
+	return Explain(text, jsonv2.Unmarshal(text, to, semantics))
+}
 
 // UnmarshalStrict is [Unmarshal], but unknown keys are errors.
 func UnmarshalStrict(text []byte, to any) error {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(to); err != nil {
-		return Explain(text, err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Explain(text, errors.New("something follows the end of the value"))
-	}
-	return nil
+	return Explain(text, jsonv2.Unmarshal(text, to, semantics, jsonv2.RejectUnknownMembers(true)))
 }
 
 // UnmarshalPart is [Unmarshal] for a part of a file. Its errors have no line number, which would be
 // relative to the part.
 func UnmarshalPart(text []byte, to any) error {
-	return Explain(nil, json.Unmarshal(text, to))
+	return Explain(nil, jsonv2.Unmarshal(text, to, semantics))
 }
 
-// Explain rewrites an error of encoding/json, of its version 2 or of a decoder, in plain words.
-// text is the whole text, or nil for a part of a file that is known to be JSON. Any other error is
-// returned unchanged.
+// Explain rewrites an error of encoding/json/v2 or jsontext in plain words. text is the whole text,
+// or nil for a part of a file that is known to be JSON. Any other error, such as one returned by a
+// method UnmarshalJSON, is returned unchanged.
 func Explain(text []byte, err error) error {
-	if err == nil {
-		return nil
-	}
-	if _, already := errors.AsType[*plain](err); already {
-		return err
-	}
-	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return &plain{place(text, int(t.Offset)-1, t.Field) + misfit(t.Value, t.Type), err}
-	}
 	if s, ok := errors.AsType[*jsonv2.SemanticError](err); ok {
-		return &plain{place(text, int(s.ByteOffset), dottedKey(s.JSONPointer)) + semantic(s), err}
-	}
-	if s, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-		if errors.Is(s.Err, jsontext.ErrDuplicateName) {
-			at := place(text, int(s.ByteOffset), dottedKey(s.JSONPointer))
-			return &plain{at + "the key is there twice; want it once", err}
+		at := place(text, int(s.ByteOffset), dottedKey(s.JSONPointer))
+		switch {
+		case errors.Is(s.Err, jsonv2.ErrUnknownName):
+			return &plain{at + "unknown key", err}
+		case s.Err != nil && !errors.Is(s.Err, strconv.ErrRange) && !errors.Is(s.Err, strconv.ErrSyntax):
+			return s.Err
 		}
+		return &plain{at + mismatch(s), err}
+	}
+	s, ok := errors.AsType[*jsontext.SyntacticError](err)
+	switch {
+	case ok && errors.Is(s.Err, jsontext.ErrDuplicateName):
+		at := place(text, int(s.ByteOffset), dottedKey(s.JSONPointer))
+		return &plain{at + "duplicate key", err}
+	case ok:
 		return &plain{syntax(text, int(s.ByteOffset), s.Err.Error()), err}
-	}
-	if s, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return &plain{syntax(text, int(s.Offset)-1, s.Error()), err}
-	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		key, _ := strconv.Unquote(name)
-		at := regexp.MustCompile(regexp.QuoteMeta(name) + `\s*:`).FindIndex(text)
-		if at == nil {
-			at = []int{-1}
-		}
-		return &plain{place(text, at[0], key) + "unknown key", err}
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return &plain{syntax(text, len(text), "unexpected end"), err}
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return &plain{syntax(text, len(text), "unexpected EOF"), err}
 	}
 	return err
 }
@@ -106,28 +90,6 @@ func dottedKey(p jsontext.Pointer) string {
 	return strings.Join(parts, ".")
 }
 
-func misfit(found string, want reflect.Type) string {
-	if words := typeWords(want); words != "" {
-		return "found " + article(found) + ", want " + words
-	}
-	return "found " + article(found) + ", which does not belong here"
-}
-
-// article puts an article before a kind of JSON value, which may be followed by a number.
-func article(found string) string {
-	switch {
-	case strings.HasPrefix(found, "number "):
-		return "the " + found
-	case found == "bool":
-		return "true or false"
-	case found == "null":
-		return found
-	case found == "array" || found == "object":
-		return "an " + found
-	}
-	return "a " + found
-}
-
 func typeWords(t reflect.Type) string {
 	if t == nil {
 		return ""
@@ -153,36 +115,42 @@ func typeWords(t reflect.Type) string {
 	return ""
 }
 
-func semantic(s *jsonv2.SemanticError) string {
-	if errors.Is(s.Err, jsonv2.ErrUnknownName) {
-		return "unknown key"
-	}
-	if s.JSONKind == jsontext.KindInvalid {
-		return s.Error()
-	}
-	found := s.JSONKind.String()
+// mismatch describes a value of the wrong type or range.
+func mismatch(s *jsonv2.SemanticError) string {
+	var found string
 	switch s.JSONKind {
 	case jsontext.KindTrue, jsontext.KindFalse:
-		found = "bool"
-	case jsontext.KindBeginObject:
-		found = "object"
-	case jsontext.KindBeginArray:
-		found = "array"
+		found = "true or false"
+	case jsontext.KindNull:
+		found = "null"
+	case jsontext.KindString:
+		found = "a string"
 	case jsontext.KindNumber:
-		found = strings.TrimSpace("number " + string(s.JSONValue))
+		found = "a number"
+		if len(s.JSONValue) > 0 {
+			found = "the number " + string(s.JSONValue)
+		}
+	case jsontext.KindBeginObject:
+		found = "an object"
+	case jsontext.KindBeginArray:
+		found = "an array"
+	default:
+		return s.Error()
 	}
-	return misfit(found, s.GoType)
+	if words := typeWords(s.GoType); words != "" {
+		return "found " + found + ", want " + words
+	}
+	return "found " + found + ", which does not belong here"
 }
 
 func syntax(text []byte, offset int, message string) string {
 	const what = "not valid JSON: "
-	message = strings.TrimPrefix(message, "jsontext: ")
 	switch offset = min(max(offset, 0), len(text)); {
 	case text == nil:
 		return what + message
 	case len(bytes.TrimSpace(text)) == 0:
-		return what + "there is nothing"
-	case strings.Contains(message, "unexpected end") || strings.Contains(message, "unexpected EOF"):
+		return what + "it is empty"
+	case strings.Contains(message, "unexpected EOF"):
 		return place(text, len(bytes.TrimRight(text, " \t\r\n")), "") + what + "it ends in the middle"
 	}
 	if line := place(text, offset, ""); line != "" {

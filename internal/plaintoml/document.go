@@ -28,7 +28,7 @@ import (
 // Document is parsed TOML that knows the line of every key. Keys are full and dotted; an element of
 // an array is denoted by its index: "study.axes[0].name".
 type Document struct {
-	Places
+	Positions
 	values  map[string]any
 	leaves  []leaf            // the `key = value` expressions, in order
 	scalars map[string]string // by key: numbers, booleans and dates as written
@@ -52,10 +52,11 @@ func (s Setting) Text() string { return inline(s.Value) }
 
 const maxSize = 1 << 20
 
-// ReadFile parses a file; something is its subject, for messages. The error is an *[Error].
-func ReadFile(path, something string) (doc *Document, text []byte, err error) {
+// ReadFile parses a file; content describes it in messages, as in "a training run". The error is an
+// *[Error].
+func ReadFile(path, content string) (doc *Document, text []byte, err error) {
 	fail := func(err error, msg string) (*Document, []byte, error) {
-		hint := "want a TOML file that describes " + something
+		hint := "want a TOML file that describes " + content
 		return nil, nil, &Error{File: path, Msg: msg, Hint: hint, Cause: err}
 	}
 	text, err = vfs.At(path).ReadSmallFile(maxSize)
@@ -113,7 +114,8 @@ func parse(file string, text []byte) (*Document, *Error) {
 
 // New returns a document of values, as from [Document.Values]; file is its name for messages.
 func New(file string, values map[string]any) *Document {
-	return &Document{Places: Places{file: file, line: 1, keys: map[string]place{}}, values: values}
+	p := Positions{file: file, line: 1, keys: map[string]position{}}
+	return &Document{Positions: p, values: values}
 }
 
 // Value parses a single value, as written after the equals sign of a key.
@@ -137,7 +139,7 @@ func (d *Document) Clone() *Document {
 func (d *Document) Values() map[string]any { return d.values }
 
 // Lookup returns the value at a key, given by its parts; nil if there is none.
-func (d *Document) Lookup(key ...string) any { return dig(d.values, key) }
+func (d *Document) Lookup(key ...string) any { return lookup(d.values, key) }
 
 // Scalar returns the source text of a value that is not an array or a table, but a string without
 // its quotes.
@@ -151,7 +153,7 @@ func (d *Document) Scalar(key string) (string, bool) {
 
 // Table returns a table of the document as a document that keeps the lines of its keys.
 func (d *Document) Table(key string) *Document {
-	values, _ := dig(d.values, strings.Split(key, ".")).(map[string]any)
+	values, _ := lookup(d.values, strings.Split(key, ".")).(map[string]any)
 	out := New(d.file, values)
 	out.line = d.at(key).Line
 	for k, from := range d.keys {
@@ -183,23 +185,23 @@ func (d *Document) Settings(table string, values map[string]any) []Setting {
 	return list
 }
 
-// Places records the position of every key of a document.
-type Places struct {
+// Positions holds the position of every key of a document.
+type Positions struct {
 	file string
-	line int              // first line of the text, for a key that is not in it
-	keys map[string]place // by full dotted key; tables at their first mention
+	line int                 // first line of the text, for a key that is not in it
+	keys map[string]position // by full dotted key; tables at their first mention
 }
 
-// place is a line of a file: the document's if file is empty. For an override, file is the
-// override, and there is no line.
-type place struct {
+// position is a line of the document or, if file is set, of that file. For an override, file is the
+// override and line is 0.
+type position struct {
 	line int
 	file string
 }
 
-// at returns an error positioned at the key, or if it is not in the file, at the innermost table
-// around it, or at the first line.
-func (p Places) at(key string) *Error {
+// at returns an error with the position of the key or, if the document does not have it, of the
+// innermost table around it, or of the first line.
+func (p Positions) at(key string) *Error {
 	e := &Error{File: p.file, Line: p.line, Key: key}
 	for k := key; k != ""; k = ParentKey(k) {
 		if from, ok := p.keys[k]; ok {
@@ -217,33 +219,33 @@ func (p Places) at(key string) *Error {
 // it. If the key is not in the document, because its default applies, the position is that of its
 // table, or else line 1. Set Hint on the result to say what would be right. As with fmt.Errorf, %w
 // keeps the cause.
-func (p Places) ErrorAt(key, format string, args ...any) *Error {
+func (p Positions) ErrorAt(key, format string, args ...any) *Error {
 	e := p.at(key)
 	err := fmt.Errorf(format, args...)
 	e.Msg, e.Cause = err.Error(), errors.Unwrap(err)
 	return e
 }
 
-// moved records a new place of the key's value, and forgets the places of keys below it.
-func (p Places) moved(key string, from place) {
-	maps.DeleteFunc(p.keys, func(k string, _ place) bool {
+// setPosition sets the position of a key, and deletes the positions of the keys below it.
+func (p Positions) setPosition(key string, from position) {
+	maps.DeleteFunc(p.keys, func(k string, _ position) bool {
 		return strings.HasPrefix(k, key) && (k == key || k[len(key)] == '.' || k[len(key)] == '[')
 	})
 	p.keys[key] = from
 }
 
 // File returns the document's name for messages.
-func (p Places) File() string { return p.file }
+func (p Positions) File() string { return p.file }
 
-// Stands reports whether the document or an override has the key.
-func (p Places) Stands(key string) bool {
+// Has reports whether the document or an override sets the key.
+func (p Positions) Has(key string) bool {
 	_, ok := p.keys[key]
 	return ok
 }
 
-// Placed returns the name of a table or, if no line of the file has the table, the first key in it
-// that an override has set.
-func (p Places) Placed(table string) string {
+// TableKey returns the name of a table or, if only overrides set keys of the table, the first of
+// these keys. Errors about the table are reported at it.
+func (p Positions) TableKey(table string) string {
 	if _, ok := p.keys[table]; ok {
 		return table
 	}
@@ -326,7 +328,7 @@ func (es Errors) Sort() {
 	})
 }
 
-// oneLine makes untrusted text fit for a message: short, and without line breaks and other control
+// oneLine shortens untrusted text for a message, and replaces line breaks and other control
 // characters.
 func oneLine(s string) string { return printable(schema.Clipped(s, 160)) }
 

@@ -21,8 +21,8 @@ const (
 // repeats the name of its table. A study of 10,000 cells needs a tenth.
 const maxNames = 32 << 20
 
-// outline finds the lines of the keys of a TOML text, and the source text of its scalars, which
-// BurntSushi/toml does not report. It stops at invalid TOML, which BurntSushi/toml reports.
+// outline finds the lines of the keys of a TOML text, and the source text of its scalars, because
+// BurntSushi/toml does not report these. It stops at invalid TOML, which BurntSushi/toml reports.
 type outline struct {
 	doc    *Document
 	text   []byte
@@ -47,7 +47,7 @@ func (o *outline) read() *Error {
 		case '[', '{':
 			open++
 		case ']', '}':
-			open = max(0, open-1) // those in comments and strings may have no partner
+			open = max(0, open-1) // brackets in comments and strings can be unbalanced
 		}
 		if open > maxOpen {
 			o.tooDeep(o.lineAt(i))
@@ -69,8 +69,8 @@ func (o *outline) read() *Error {
 }
 
 func (o *outline) tooDeep(line int) {
-	o.err = &Error{File: o.doc.file, Line: line, Msg: "keys or values are nested too deep",
-		Hint: "no key of a configuration has more than three parts"}
+	o.err = &Error{File: o.doc.file, Line: line, Msg: "keys or values are nested too deeply",
+		Hint: fmt.Sprintf("want at most %d levels", maxDepth)}
 }
 
 // lineAt returns the line at an offset. Offsets must not decrease between calls.
@@ -108,11 +108,11 @@ func (o *outline) key(at location, e *unstable.Node, array bool) location {
 func (o *outline) mention(at location) {
 	if o.names += len(at.name); o.names > maxNames {
 		o.err = &Error{File: o.doc.file, Line: at.line,
-			Msg:  "the names of all keys together are too long",
-			Hint: fmt.Sprintf("want at most %d bytes, each name with the names of its tables", maxNames)}
+			Msg:  "the names of all keys are too long together",
+			Hint: fmt.Sprintf("want at most %d bytes, including the names of the tables", maxNames)}
 	}
 	if _, known := o.doc.keys[at.name]; !known {
-		o.doc.keys[at.name] = place{line: at.line}
+		o.doc.keys[at.name] = position{line: at.line}
 	}
 }
 
@@ -122,7 +122,7 @@ func (o *outline) keyValue(table location, e *unstable.Node) {
 	o.value(at, e.Value(), len(at.key))
 }
 
-// value walks through a value, and rejects one that is nested too deeply.
+// value records the scalars and tables in a value.
 func (o *outline) value(at location, v *unstable.Node, depth int) {
 	switch {
 	case o.err != nil:

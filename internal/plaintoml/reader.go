@@ -12,8 +12,8 @@ type Reader struct {
 	*Document
 	Errs Errors
 
-	given map[string]bool // keys present in the document
-	bad   map[string]bool // keys with a problem, which must not cause a second one
+	given map[string]bool // keys that have been read from the document
+	bad   map[string]bool // keys with a problem, for which no other problem is reported
 }
 
 // NewReader returns a reader of a document.
@@ -43,7 +43,7 @@ func (r *Reader) Read(table string, values map[string]any, keys ...schema.Key) {
 	}
 }
 
-// Each reads those of the keys that a table has, and calls other for all its other keys.
+// Each reads the keys of a table that are listed in keys, and calls other for each other key.
 func (r *Reader) Each(table string, values map[string]any, keys []schema.Key,
 	other func(name string, raw any)) {
 	for name, raw := range values {
@@ -104,14 +104,14 @@ func (r *Reader) Report(key, found, hint string) {
 	r.Errs = append(r.Errs, e)
 }
 
-// Excuse prevents keys from being reported as missing, because of a problem elsewhere.
+// Excuse prevents keys from being reported as missing, as another problem has the same cause.
 func (r *Reader) Excuse(keys ...string) {
 	for _, key := range keys {
 		r.bad[key] = true
 	}
 }
 
-// Given reports whether the document has a key that has been read.
+// Given reports whether a key has been read from the document.
 func (r *Reader) Given(key string) bool { return r.given[key] }
 
 // Good reports whether none of the keys has a known problem.

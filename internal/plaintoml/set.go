@@ -16,7 +16,7 @@ import (
 func (d *Document) Set(s Setting) *Error {
 	path, problem := parseKey(s.Key)
 	if problem == nil {
-		problem = d.put(path, clone(s.Value), place{s.Line, s.File})
+		problem = d.put(path, clone(s.Value), position{s.Line, s.File})
 	}
 	if problem != nil {
 		problem.File, problem.Line, problem.Key = s.File, s.Line, oneLine(s.Key)
@@ -59,17 +59,16 @@ func (d *Document) Override(text string) *Error {
 	}
 	// One line is one expression; further leaves belong to an inline table.
 	parts := doc.leaves[0].key
-	problem = d.put(pathOf(parts, indexes), dig(doc.values, parts), place{file: name})
+	problem = d.put(pathOf(parts, indexes), lookup(doc.values, parts), position{file: name})
 	if problem != nil {
 		return fail(problem)
 	}
 	return nil
 }
 
-// put sets a value in the tree and makes the tables on the way. A value that stands where
-// a table is needed is replaced by one; the result is validated later. It fails when an
-// index is missing or too large.
-func (d *Document) put(path []step, value any, from place) *Error {
+// put sets a value in the tree and creates the tables around it. A table replaces a value that is
+// not one; the result is validated later. It is an error if an index is missing or too large.
+func (d *Document) put(path []step, value any, from position) *Error {
 	tree, name := d.values, ""
 	for i, s := range path {
 		name = JoinKey(name, s.key)
@@ -104,25 +103,25 @@ func (d *Document) put(path []step, value any, from place) *Error {
 		next, ok := tree[s.key].(map[string]any)
 		if !ok {
 			if _, inTheWay := tree[s.key]; inTheWay {
-				d.moved(name, from)
+				d.setPosition(name, from)
 			}
 			next = map[string]any{}
 			tree[s.key] = next
 		}
 		tree = next
 	}
-	d.moved(name, from)
+	d.setPosition(name, from)
 	return nil
 }
 
 // element returns the table at an index of the array of tables of the given name, and appends one
 // if the index is the first free one.
 func (d *Document) element(tree map[string]any, s step, name string,
-	from place) (map[string]any, *Error) {
+	from position) (map[string]any, *Error) {
 	list, ok := schema.TablesOf(tree[s.key])
 	if raw, present := tree[s.key]; present && !ok {
 		return nil, &Error{Msg: name + " is " + schema.Describe(raw) + ", not an array of tables",
-			Hint: "leave the index out"}
+			Hint: "want the key without an index"}
 	}
 	if s.index > len(list) {
 		return nil, &Error{Msg: fmt.Sprintf("%s is an array of length %d", name, len(list)),
@@ -235,7 +234,7 @@ func parseKey(key string) ([]step, *Error) {
 	return pathOf(doc.leaves[0].key, indexes), nil
 }
 
-func dig(values map[string]any, key toml.Key) any {
+func lookup(values map[string]any, key toml.Key) any {
 	var v any = values
 	for _, part := range key {
 		m, ok := v.(map[string]any)
@@ -315,15 +314,6 @@ func inline(v any) string {
 		return inlineList(v)
 	case []any:
 		return inlineList(v)
-	case string:
-		escaped := func(r rune) bool { return r < ' ' || r > '~' || r == '"' || r == '\\' }
-		if !strings.ContainsFunc(v, escaped) {
-			return `"` + v + `"`
-		}
-	case bool:
-		return strconv.FormatBool(v)
-	case int64:
-		return strconv.FormatInt(v, 10)
 	}
 	line, err := toml.Marshal(map[string]any{"v": v})
 	if err != nil { // not a TOML value

@@ -13,26 +13,27 @@ package safetext
 import (
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
 // Text returns s with every character escaped that is neither visible nor a space. Line ends and
 // tabs are kept.
-func Text(s string) string { return escape(s, isShown, `\x%02x`) }
+func Text(s string) string { return escape(s, isShown, goEscape) }
 
 func isShown(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) }
 
 // Line is [Text] for text that must stay on one line: it also escapes line ends and tabs.
-func Line(s string) string { return escape(s, unicode.IsGraphic, `\x%02x`) }
+func Line(s string) string { return escape(s, unicode.IsGraphic, goEscape) }
 
 // JSON escapes a JSON document as [Text] does, without changing its meaning.
-func JSON(s string) string { return escape(s, isShown, `\u%04x`) }
+func JSON(s string) string { return escape(s, isShown, jsonEscape) }
 
-// escape escapes the unwanted characters of s, single bytes in the given format. Invalid UTF-8 is
-// always escaped.
-func escape(s string, wanted func(rune) bool, single string) string {
+// escape replaces the unwanted characters of s, and bytes that are not UTF-8.
+func escape(s string, wanted func(rune) bool, escaped func(r rune, invalid bool) string) string {
 	first := strings.IndexFunc(s, func(r rune) bool { return !wanted(r) || r == utf8.RuneError })
 	if first < 0 {
 		return s
@@ -41,37 +42,34 @@ func escape(s string, wanted func(rune) bool, single string) string {
 	b.WriteString(s[:first])
 	for rest := s[first:]; rest != ""; {
 		r, size := utf8.DecodeRuneInString(rest)
+		invalid := r == utf8.RuneError && size == 1
 		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, single, rest[0])
+		case invalid:
+			b.WriteString(escaped(rune(rest[0]), true))
 		case wanted(r):
 			b.WriteString(rest[:size])
 		default:
-			b.WriteString(number(r, single))
+			b.WriteString(escaped(r, false))
 		}
 		rest = rest[size:]
 	}
 	return b.String()
 }
 
-// number escapes a character as Go does, with short escapes such as \n.
-func number(r rune, single string) string {
-	switch {
-	case r == '\n':
-		return `\n`
-	case r == '\r':
-		return `\r`
-	case r == '\t':
-		return `\t`
-	case r < utf8.RuneSelf:
-		return fmt.Sprintf(single, r)
-	case r < 0x10000:
-		return fmt.Sprintf(`\u%04x`, r)
-	case single == `\u%04x`: // JSON uses a surrogate pair
-		high, low := (r-0x10000)>>10+0xd800, (r-0x10000)&0x3ff+0xdc00
-		return fmt.Sprintf(`\u%04x\u%04x`, high, low)
+// goEscape escapes a character, or an invalid byte, as in Go's quoted strings.
+func goEscape(r rune, invalid bool) string {
+	if invalid {
+		return fmt.Sprintf(`\x%02x`, r)
 	}
-	return fmt.Sprintf(`\U%08x`, r)
+	return strings.Trim(strconv.QuoteRune(r), "'")
+}
+
+func jsonEscape(r rune, _ bool) string {
+	if r < 0x10000 {
+		return fmt.Sprintf(`\u%04x`, r)
+	}
+	high, low := utf16.EncodeRune(r)
+	return fmt.Sprintf(`\u%04x\u%04x`, high, low)
 }
 
 // Writer writes its input to w, escaped as by [Text]. A character must not be split between two

@@ -20,7 +20,7 @@ func TestLineAndText(t *testing.T) {
 		{"a\nb\tc", `a\nb\tc`, "a\nb\tc"},
 		{"a\rb", `a\rb`, `a\rb`},
 		{"\x1b[2Jgone", `\x1b[2Jgone`, `\x1b[2Jgone`},
-		{"\x1b]0;title\x07", `\x1b]0;title\x07`, `\x1b]0;title\x07`},
+		{"\x1b]0;title\x07", `\x1b]0;title\a`, `\x1b]0;title\a`},
 		{"\u009b2J", `\u009b2J`, `\u009b2J`}, // CSI in one character
 		{"del\x7f nul\x00", `del\x7f nul\x00`, `del\x7f nul\x00`},
 		{"a\u202eb\u2066c", `a\u202eb\u2066c`, `a\u202eb\u2066c`},

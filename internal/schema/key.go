@@ -19,20 +19,20 @@ type Key struct {
 	Name string
 	// Flag is the key's name as a command-line flag, if it is not Name with hyphens.
 	Flag string
-	// To points to the variable that the key sets: an integer, a float64, a bool, a string, a
-	// []string, []float64 or []int; or a *int or *float64, nil when the key is absent; or for
-	// values that are read further a map[string]any (a table), a []map[string]any (an array of
-	// tables) or an any.
+	// To points to the variable that the key sets: an integer, float64, bool, string, []string,
+	// []float64 or []int; a *int or *float64, which is nil if the key is absent; or, for values that
+	// the caller interprets, a map[string]any (a table), []map[string]any (an array of tables) or
+	// any.
 	To  any
 	Is  Range
 	Doc string
 
-	// For lists the kinds of models that have the key or, in [method], the methods; nil: all.
+	// For lists the kinds of models (in [method], the methods) that have the key; nil: all.
 	For []string
 
-	// An absent key has the value Default; or that returned by Derive, which Derived describes in
-	// words; or none, in which case Optional says what that means. Without any of them the key is
-	// required.
+	// The value of an absent key is Default, or the result of Derive, which Derived describes in
+	// words. If both are unset, the key is optional if Optional describes the effect of its absence,
+	// and otherwise required.
 	Default  any
 	Derive   func() any
 	Derived  string
@@ -56,8 +56,8 @@ const (
 	Any
 )
 
-// variable returns what To points to; if that is a pointer itself, its target, allocated if make is
-// set.
+// variable returns the variable at To or, if that is a pointer, the variable at the pointer, which
+// it allocates if make is set.
 func (k Key) variable(make bool) reflect.Value {
 	v := reflect.ValueOf(k.To).Elem()
 	if v.Kind() != reflect.Pointer {
@@ -288,7 +288,7 @@ func Arguments(keys []Key) (args []string) {
 	return args
 }
 
-// Problem describes a key whose value does not fit those of other keys.
+// Problem describes a value that is inconsistent with the values of other keys.
 type Problem struct {
 	Key   string // full and dotted
 	Found string

@@ -13,7 +13,7 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// Most is the upper bound of counts without a natural one.
+// Most is the maximum of counts without a natural limit.
 const Most = 1_000_000_000
 
 // Range is the set of accepted values of a key. Its zero value accepts everything.
@@ -171,18 +171,18 @@ func Describe(raw any) string {
 }
 
 // Clipped shortens text of unknown length for use in a message.
-func Clipped(s string, most int) string {
-	if utf8.RuneCountInString(s) <= most {
+func Clipped(s string, limit int) string {
+	if utf8.RuneCountInString(s) <= limit {
 		return s
 	}
-	return string([]rune(s)[:most]) + "..."
+	return string([]rune(s)[:limit]) + "..."
 }
 
-// maxCompared bounds the work of Nearest; our keys are shorter.
+// maxCompared is the maximum length of keys that Nearest compares, in bytes.
 const maxCompared = 64
 
-// Nearest returns the known key that the writer of key most likely meant, or "" if none
-// is similar. Case is ignored; about one letter in three may differ. Among equally near
+// Nearest returns the known key that was most likely meant by key, or "" if none is similar.
+// Case is ignored; about one letter in three may differ. Among equally near
 // keys, the first is returned.
 func Nearest(key string, known []string) string {
 	if len(key) > maxCompared {

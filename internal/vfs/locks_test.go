@@ -11,7 +11,7 @@ import (
 func TestNoLocks(t *testing.T) {
 	for _, cause := range []error{syscall.ENOLCK, syscall.ENOSYS, syscall.EOPNOTSUPP} {
 		err := lockError("run/.lock", cause)
-		if !errors.Is(err, cause) || !strings.HasPrefix(err.Error(), "lock run/.lock: ") || !strings.Contains(err.Error(), "want a directory on another one") {
+		if !errors.Is(err, cause) || !strings.HasPrefix(err.Error(), "lock run/.lock: ") || !strings.Contains(err.Error(), "want a directory on a local disk") {
 			t.Errorf("%v", err)
 		}
 	}

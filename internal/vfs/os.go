@@ -73,22 +73,22 @@ func (osFS) Locked(name string) (bool, error) {
 	return false, l.Unlock()
 }
 
-// lockError names the file, and suggests a remedy if its file system has no locks.
+// lockError names the file, and suggests a remedy if the file system does not support locks.
 func lockError(name string, err error) error {
 	if _, named := errors.AsType[*fs.PathError](err); err != nil && !named {
 		err = &fs.PathError{Op: "lock", Path: name, Err: err}
 	}
 	for _, none := range []error{syscall.ENOLCK, syscall.ENOSYS, syscall.EOPNOTSUPP} {
 		if errors.Is(err, none) {
-			return fmt.Errorf("%w; its file system has no locks, or its lock service does not run: want a "+
-				"directory on another one (a local disk, NFS with its lock service, Lustre with flock)", err)
+			return fmt.Errorf("%w; the file system does not support locks, or its lock service is not "+
+				"running: want a directory on a local disk, NFS with a lock service, or Lustre with flock", err)
 		}
 	}
 	return err
 }
 
-// lockFileAt reports whether there is a file to lock, and fails if it is not regular. If that is
-// unknown, it returns true, and opening the file reports the error.
+// lockFileAt reports whether a file to lock exists, and returns an error if it is not regular. If
+// Stat fails it returns true: opening the file reports the error.
 func lockFileAt(name string) (there bool, err error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {

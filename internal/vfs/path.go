@@ -15,15 +15,15 @@ import (
 
 // Path is the name of a file or directory together with its file system; nil means [OS].
 //
-// The name given to [At] or [On] is the user's, and may lead through symbolic links. [Path.Join]
-// adds names of files and directories that cage creates, which are never links. So methods that
-// create, change, rename or remove something fail if one of these is a link: somebody else has made
-// it.
+// The name given to [At] or [On] comes from the user, and may contain symbolic links. [Path.Join]
+// adds names of files and directories that cage creates, which are never links. Methods that
+// create, change, rename or remove something fail if one of these is a link, because cage did not
+// create it.
 type Path struct {
 	FS   FS
 	Name string
 
-	joined int // how many of the last elements of Name were added by Join
+	joined int // number of the last elements of Name that Join added
 }
 
 // At returns a path on the file system of the operating system.
@@ -62,7 +62,7 @@ func (p Path) Base() string { return filepath.Base(p.Name) }
 func (p Path) Open() (File, error) { return p.OpenFile(os.O_RDONLY, 0) }
 
 // OpenFile opens the file with flags of package os. For writing, it opens neither a symbolic link
-// nor a file with several hard links, through which somebody else's content would change.
+// nor a file with several hard links, because that would change a file with another name.
 func (p Path) OpenFile(flag int, perm fs.FileMode) (File, error) {
 	if flag&(os.O_WRONLY|os.O_RDWR) != 0 && p.joined > 0 {
 		info, err := p.lstat()
@@ -71,8 +71,8 @@ func (p Path) OpenFile(flag int, perm fs.FileMode) (File, error) {
 		}
 		if info != nil && flag&os.O_EXCL == 0 && info.Mode().IsRegular() &&
 			info.Sys().(*syscall.Stat_t).Nlink > 1 {
-			return nil, fmt.Errorf("%s is in the way: it has another name, a hard link, whose content "+
-				"would change, too. Move it away, or put a copy in its place", p)
+			return nil, fmt.Errorf("%s is in the way: it has several hard links, whose content would "+
+				"change, too. Move it away, or replace it by a copy", p)
 		}
 		flag |= syscall.O_NOFOLLOW
 	}
@@ -82,9 +82,9 @@ func (p Path) OpenFile(flag int, perm fs.FileMode) (File, error) {
 // lstat describes the file at the path without following a symbolic link; it returns nil if there
 // is no file. It fails if something that Join added to the name is a symbolic link.
 //
-// It calls the operating system directly, because every implementation of FS keeps its files there.
-// As a method of FS it would slow down the tests that let each operation fail in turn, and they
-// would not find more errors.
+// It calls the operating system directly, because all implementations of FS store their files
+// there. As a method of FS it would slow down the tests in which each operation fails in turn,
+// without finding more errors.
 func (p Path) lstat() (found fs.FileInfo, err error) {
 	for i, at := 0, p.Name; i < max(1, p.joined); i, at = i+1, filepath.Dir(at) {
 		info, err := os.Lstat(at)
@@ -94,7 +94,7 @@ func (p Path) lstat() (found fs.FileInfo, err error) {
 		case err != nil:
 			return nil, err
 		case i < p.joined && info.Mode()&fs.ModeSymlink != 0:
-			return nil, fmt.Errorf("%s is in the way: it is a symbolic link, which cage did not make "+
+			return nil, fmt.Errorf("%s is in the way: it is a symbolic link, which cage did not create "+
 				"and does not follow. Move it away", at)
 		case i == 0:
 			found = info

@@ -13,7 +13,7 @@ import (
 	"os"
 )
 
-// FS is a file system. Its methods do the same as the functions of the same names in package os.
+// FS is a file system. Its methods work like the functions of the same names in package os.
 type FS interface {
 	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
 	Mkdir(name string, perm fs.FileMode) error
@@ -30,8 +30,8 @@ type FS interface {
 	Lock(name string) (Lock, error)
 	// LockShared is Lock for a shared lock, which excludes exclusive ones.
 	LockShared(name string) (Lock, error)
-	// Locked reports whether any process holds the lock on a file; false if the file does not
-	// exist. While it checks, Lock may fail.
+	// Locked reports whether any process holds the lock on a file; it is false if the file does not
+	// exist. A concurrent Lock can fail with ErrLocked.
 	Locked(name string) (bool, error)
 }
 

@@ -151,7 +151,7 @@ const smallest = 0x1p-126
 //	centred     s = (amax+1e-8)/(2^b−1)·2 q = round(x/s + ½) − ½
 type levels struct {
 	top    float64 // ratio of the maximum to the step
-	offset float64 // added to the maximum; 0 if there is none
+	offset float64 // added to the maximum; may be 0
 	// lowest and highest bound the rounded numbers. On a full grid a tie can exceed highest; all
 	// other numbers are within the bounds anyway. They are applied to every grid, because the CPU
 	// rounds faster with known bounds.
@@ -177,7 +177,6 @@ func newLevels(grid string, bits int, scale microscaling.ScaleType) (levels, err
 	return levels{half - 0.5, 0, -half, half - 1, false, scale}, nil
 }
 
-// codes returns the grid of the codes.
 func (l levels) codes(group int) sdk.Grid {
 	if l.centred {
 		return sdk.OddIntegers(int(2*l.highest-1), group)

@@ -10,8 +10,6 @@
 package main
 
 import (
-	"math"
-
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -74,21 +72,12 @@ func (adamw) Update(b *program.Builder, in sdk.UpdateInput,
 	m = m.Scale(beta1).Add(g.Scale(1 - beta1))
 	v = v.Scale(beta2).Add(g.Square().Scale(1 - beta2))
 
-	c1, c2 := correction(in.Step, beta1), correction(in.Step, beta2)
+	c1, c2 := sdk.BiasCorrection(in.Step, beta1), sdk.BiasCorrection(in.Step, beta2)
 	u := m.Div(v.Sqrt().Mul(c1.Div(c2.Sqrt())).Add(c1.Scale(t.Float("eps"))))
 	if narrow(t) {
 		return u, encode(m, v), nil
 	}
 	return u, sdk.State{stateM: m, stateV: v}, nil
-}
-
-// correction returns 1 − βᵗ as −expm1(t·log β), with log β in binary64: βᵗ in binary32 would lose
-// the digits of 1 − βᵗ for β close to 1 and small t.
-func correction(step program.Value, beta float64) program.Value {
-	if beta == 0 {
-		return step.Builder().Const(1)
-	}
-	return step.Scale(math.Log(beta)).Expm1().Neg()
 }
 
 func main() { sdk.ServeOptimizer(adamw{}) }

@@ -35,7 +35,6 @@ const (
 	smallestScale      = 1e-30    // of a group of zeros
 )
 
-// narrow reports whether the moments of t have 8 bits.
 func narrow(t sdk.Tensor) bool {
 	last := len(t.Shape) - 1
 	return t.Text("moments") == moments8 && last > 0 && t.Shape[last]%group == 0
@@ -56,13 +55,11 @@ func perGroup(shape []int, n int) []int {
 	return append(slices.Clone(shape[:last]), shape[last]/group, n)
 }
 
-// scales returns the shape of the scales of a tensor.
 func scales(shape []int) []int {
 	list := perGroup(shape, 1)
 	return list[:len(list)-1]
 }
 
-// decode returns the moments that the codes and scales represent.
 func decode(s sdk.State, shape []int) (m, v program.Value) {
 	b := s[stateM].Builder()
 	grouped := func(name string, n int) program.Value { return s[name].Reshape(perGroup(shape, n)...) }
@@ -72,7 +69,6 @@ func decode(s sdk.State, shape []int) (m, v program.Value) {
 	return m.Reshape(shape...), root.Square().Reshape(shape...)
 }
 
-// encode returns the codes and scales of moments.
 func encode(m, v program.Value) sdk.State {
 	b, shape := m.Builder(), m.Shape()
 	grouped := perGroup(shape, group)

@@ -28,7 +28,7 @@ func (grid) Describe() sdk.Description {
 		Version: "1.0.0",
 		Doc:     "A grid with a fixed step, the same for all data; plain straight-through gradient.",
 		Parameters: []sdk.Parameter{
-			sdk.Float("step", 1, 1e-6, 1e6, "distance δ of neighbouring values"),
+			sdk.Float("step", 1, 1e-6, 1e6, "distance δ of adjacent values"),
 			sdk.Choice("rounding", roundNearest, []string{roundNearest, roundFloor},
 				"nearest: to the nearest value, ties to the even code; floor: to the next value below"),
 			sdk.Int("bits", 0, 0, 16, "bits of a code, −2^(b−1) … 2^(b−1)−1; 0: the grid has no end"),

@@ -1,27 +1,21 @@
-// Command lsq is quantization with a learned step size as a plugin: LSQ (Esser et
-// al., "Learned Step Size Quantization", 2020) and LSQ+ (Bhalgat et al., "LSQ+:
-// Improving Low-Bit Quantization through Learnable Offsets and Better
-// Initialization", 2020).
-//
-// With a step s > 0, levels −Q_N … Q_P and, for the activations of LSQ+, an
-// offset β:
+// Command lsq is quantization with a learned step size as a plugin: LSQ (Esser et al., "Learned
+// Step Size Quantization", 2020) and LSQ+ (Bhalgat et al., "LSQ+: Improving Low-Bit Quantization
+// through Learnable Offsets and Better Initialization", 2020). With a step s > 0, levels −Q_N … Q_P
+// and, for the activations of LSQ+, an offset β:
 //
 //	r = (x − β)/s        x̂ = round(clip(r, −Q_N, Q_P))·s + β
 //
-// s and β are trained parameters. The backward pass computes, from the gradient dx̂ of x̂, and with
-// gs = 1/√(N·Q_P) for N numbers that share the step:
+// s and β are trained. With dx̂, the gradient of x̂, and gs = 1/√(N·Q_P) for N numbers that share
+// the step, the backward pass computes:
 //
 //	dx = dx̂·[−Q_N < r < Q_P]
 //	ds = gs·Σ dx̂·(−Q_N where r ≤ −Q_N; Q_P where r ≥ Q_P; round(r) − r between)
 //	dβ = gs·Σ dx̂·[r ≤ −Q_N or r ≥ Q_P]
 //
-// For a weight, N is the number of elements that share a step; for an activation, the number of
-// features. init.go has the initial values, and sine.go an alternative dx: StableQAT's, where the
-// derivative of rounding is not 1 everywhere.
-//
-// The effective step is max(s, 1e-8), rounded to the type that scale_dtype names; the gradient
-// ignores that rounding. An s below the bound still gets its gradient, so that training can
-// increase it.
+// For an activation, N is the number of features. init.go has the initial values, and sine.go the
+// dx of StableQAT, where the derivative of rounding is not 1 everywhere. The effective step is
+// max(s, 1e-8), rounded to the type scale_dtype; the gradient ignores both, so that training can
+// increase an s below the bound.
 package main
 
 import (
@@ -64,7 +58,7 @@ const (
 	trainedOffset = "offset"
 )
 
-// smallestStep is the lower bound of the step; smallestStableQAT is that of the stableqat form.
+// smallestStep is the lower bound of the step, smallestStableQAT the bound in the stableqat form.
 const (
 	smallestStep      = 1e-8
 	smallestStableQAT = 1e-5
@@ -89,7 +83,7 @@ func (lsq) Describe() sdk.Description {
 					"and initial values of StableQAT's"),
 			sdk.Choice("surrogate", surrogateStraight, []string{surrogateStraight, surrogateSine},
 				"straight: rounding has the derivative 1; sine: that of StableQAT, small near the "+
-					"levels and 1 half way between them"),
+					"levels and 1 halfway between them"),
 			sdk.Choice("levels", levelsSigned, []string{levelsSigned, levelsUnsigned}, "unsigned: for "+
 				"activations that are never negative, or that have an offset; never for weights"),
 			sdk.Choice("granularity", perTensor, []string{perTensor, perRow},
@@ -156,8 +150,7 @@ func value(level, scale, offset program.Value) program.Value {
 func (g grid) surrogate(x, step, offset, finite, deviation, inside program.Value) program.Value {
 	zero := x.Builder().Const(0)
 	trained := func(v program.Value) program.Value {
-		return finite.Select(v.Scale(g.gradientScale),
-			zero)
+		return finite.Select(v.Scale(g.gradientScale), zero)
 	}
 	outside := zero
 	if offset.Valid() {
@@ -170,8 +163,7 @@ func (g grid) surrogate(x, step, offset, finite, deviation, inside program.Value
 	return inside.Select(x, outside).Add(trained(step).Mul(deviation.StopGradient()))
 }
 
-// pack concatenates the scale and the offset, if there is one, which Unpack needs in addition to
-// the codes.
+// pack concatenates what Unpack needs besides the codes: the scale and the offset, if there is one.
 func pack(scale, offset program.Value) program.Value {
 	if !offset.Valid() {
 		return scale
@@ -179,17 +171,14 @@ func pack(scale, offset program.Value) program.Value {
 	return scale.Reshape(1).Concatenate(0, offset.Reshape(1))
 }
 
-// Unpack writes scale·codes, plus the offset if there is one.
+// Unpack writes scale·codes, plus the offset, if any.
 func (lsq) Unpack(_ *program.Builder, codes, scale program.Value,
 	site sdk.Site) (program.Value, error) {
 	codes = codes.Convert(program.Float)
 	if !hasOffset(site) {
 		return value(codes, scale, program.Value{}), nil
 	}
-	part := func(i int) program.Value {
-		return scale.Slice([]int{i}, []int{i + 1},
-			[]int{1}).Reshape()
-	}
+	part := func(i int) program.Value { return scale.Column(i).Reshape() }
 	return value(codes, part(0), part(1)), nil
 }
 
@@ -197,20 +186,18 @@ func hasOffset(site sdk.Site) bool {
 	return site.Text("variant") == variantPlus && site.Role != sdk.RoleWeight
 }
 
-// check rejects settings that define no grid, or one that is surely a mistake.
+// check refuses settings that define no grid, or one that is certainly a mistake.
 func check(site sdk.Site) error {
 	signed := site.Text("levels") == levelsSigned
 	switch {
-	case len(site.Shape) == 0:
-		return sdk.Refuse("the tensor has no axes: it needs at least one")
 	case signed && site.Int("bits") < 2:
-		return sdk.Refuse("bits = 1: signed levels need at least 2 bits; levels = %q has a grid of 1 bit",
+		return sdk.Refuse("bits = 1: signed levels need at least 2 bits; use levels = %q for 1 bit",
 			levelsUnsigned)
 	case !signed && site.Role == sdk.RoleWeight:
 		return sdk.Refuse("levels = %q: every negative weight would become zero; use levels = %q for "+
 			"weights", levelsUnsigned, levelsSigned)
 	case site.Text("form") == formStableQAT && site.Text("variant") == variantPlus:
-		return sdk.Refuse("form = %q: it has no offsets; use variant = %q", formStableQAT, variantLSQ)
+		return sdk.Refuse("form = %q has no offsets: use variant = %q", formStableQAT, variantLSQ)
 	case site.Text("granularity") == perRow && site.Role != sdk.RoleWeight:
 		return sdk.Refuse("granularity = %q: the rows of an activation are tokens, which cannot have "+
 			"learned steps; use granularity = %q", perRow, perTensor)
@@ -226,8 +213,7 @@ func check(site sdk.Site) error {
 //
 // The official form is LSQQuantizer of QuEST's published code (IST-DASLab/QuEST) with its default
 // levels, "raise_zero", and the gradient of torch.clamp. There, the N of an activation also counts
-// the tokens. That code adds 1e-9·s to its output; this is omitted here, because x̂ would not be on
-// the grid.
+// the tokens. That code adds 1e-9·s to its output, which would move x̂ off the grid; it is omitted.
 //
 // The stableqat form is LsqBinaryTernaryExtension of StableQAT's published code
 // (microsoft/StableQAT, models/utils_quant.py, commit 47605356), which adapts it from ParetoQ. N is
@@ -270,7 +256,6 @@ func (g grid) stable() bool   { return g.site.Text("form") == formStableQAT }
 func (g grid) rows() bool     { return g.site.Text("granularity") == perRow }
 func (g grid) weight() bool   { return g.site.Role == sdk.RoleWeight }
 
-// smallestStep returns the lower bound of the step.
 func (g grid) smallestStep() float64 {
 	if g.stable() {
 		return smallestStableQAT
@@ -297,9 +282,8 @@ func (g grid) round(r program.Value) (level, deviation, inside program.Value) {
 	return level, inside.Select(level.Sub(r), level), inside
 }
 
-// finite returns false for groups that contain NaN or ±Inf: their sum is not finite. A sum costs
-// one pass and writes no result of the tensor's size. In binary32 it also overflows if elements are
-// close to 1e38.
+// finite returns false for groups that contain NaN or ±Inf: their sum is not finite. In binary32 it
+// also overflows if elements are close to 1e38.
 func (g grid) finite(x program.Value) program.Value {
 	if g.rows() {
 		return x.MeanRow().IsFinite()

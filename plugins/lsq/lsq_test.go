@@ -19,7 +19,7 @@ import (
 // both surrogates.
 func TestConformance(t *testing.T) {
 	straight := sdktest.With(map[string]any{"surrogate": surrogateStraight})
-	sdktest.Quantizer(t, lsq{}, plugintest.Kit(t, "baselines", straight)...)
+	sdktest.Quantizer(t, lsq{}, plugintest.Kit(t, "kit", straight)...)
 	sine := map[string]any{"surrogate": surrogateSine, "form": formStableQAT, "variant": variantLSQ, "levels": levelsSigned, "granularity": perRow}
 	t.Run(surrogateSine, func(t *testing.T) {
 		sdktest.Quantizer(t, lsq{}, plugintest.With(t, sine, sdktest.GoldenFile(t, "testdata/stableqat.json"))...)
@@ -89,7 +89,7 @@ func TestRefused(t *testing.T) {
 		{"one signed bit", sdk.RoleWeight, map[string]any{"bits": 1}, "signed levels need at least 2 bits"},
 		{"one signed bit, official", sdk.RoleActivation, map[string]any{"bits": 1, "form": formOfficial}, "signed levels need at least 2 bits"},
 		{"unsigned weights", sdk.RoleWeight, map[string]any{"levels": levelsUnsigned}, "every negative weight would become zero"},
-		{"offsets in the form of StableQAT", sdk.RoleActivation, map[string]any{"form": formStableQAT, "variant": variantPlus}, "it has no offsets"},
+		{"offsets in the form of StableQAT", sdk.RoleActivation, map[string]any{"form": formStableQAT, "variant": variantPlus}, "has no offsets"},
 		{"rows of activations", sdk.RoleActivation, map[string]any{"granularity": perRow}, "tokens, which cannot have learned steps"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -19,15 +19,15 @@ const amplitude = 0.21
 //
 // It is 0.035 at a level, where rounding is flat, and 1 at the midpoint of two levels.
 //
-// The sum r + round(r) equals 2·round(r) minus the deviation round(r) − r, so the cosine is that of
+// Since r + round(r) is 2·round(r) minus the deviation round(r) − r, the cosine is that of
 // π·deviation.
 func sineDerivative(deviation program.Value) program.Value {
 	sum := cosine(deviation).Scale(math.Sqrt2 * math.Pi * amplitude)
 	return deviation.Builder().Const(2).Div(sum.Shift(1)).Shift(-1)
 }
 
-// cosine returns cos(π·t) for |t| ≤ ½, by its Taylor series up to the 20th power, as programs have
-// no cosine. The truncation error is below 2e-17.
+// cosine returns cos(π·t) for |t| ≤ ½ by its Taylor series up to the 20th power, whose truncation
+// error is below 2e-17: programs have no cosine.
 func cosine(t program.Value) program.Value {
 	const terms = 10
 	square, coefficients := t.Square(), [terms + 1]float64{1}

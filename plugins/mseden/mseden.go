@@ -87,8 +87,8 @@ func (mseden) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	overall := largest.MaxAll()
 	finite := overall.IsFinite()
 	m := b.Const(reach)
-	tensor := one(microscaling.Single(overall.Div(b.Const(largestScale)).Div(m)))
-	scale := one(microscaling.RoundE4M3(largest.Div(m).Div(tensor)))
+	tensor := zeroToOne(microscaling.Single(overall.Div(b.Const(largestScale)).Div(m)))
+	scale := zeroToOne(microscaling.RoundE4M3(largest.Div(m).Div(tensor)))
 	ratio := v.Div(scale.Mul(tensor))
 	rounded := microscaling.RoundE2M1(ratio, microscaling.TiesAway)
 
@@ -113,8 +113,8 @@ func (mseden) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	}, nil
 }
 
-// one replaces a scale of 0 by 1, to avoid a division by zero; such a block becomes zero.
-func one(scale program.Value) program.Value {
+// zeroToOne replaces a scale of 0 by 1, to avoid a division by zero; such a block becomes zero.
+func zeroToOne(scale program.Value) program.Value {
 	b := scale.Builder()
 	return scale.Eq(b.Const(0)).Select(b.Const(1), scale)
 }

@@ -17,7 +17,7 @@ import (
 
 // TestConformance also takes a matrix in blocks, and an update without memory.
 func TestConformance(t *testing.T) {
-	sdktest.Optimizer(t, muon{}, plugintest.Kit(t, "muon")...)
+	sdktest.Optimizer(t, muon{}, plugintest.Kit(t, "kit")...)
 	for name, given := range map[string]map[string]any{"no momentum": {"momentum": 0.0}} {
 		t.Run(name, func(t *testing.T) { sdktest.Optimizer(t, muon{}, plugintest.With(t, given)...) })
 	}
@@ -144,7 +144,7 @@ func TestCorrectedGolden(t *testing.T) {
 				in[spec.InputGradient] = reference.Floats(grads.Row(i).Data, x0.Shape...)
 				in[spec.InputStep] = reference.Float(float64(i + 1))
 				in[spec.InputRate], in[method.InputNextRate] = reference.Float(rates[i]), reference.Float(rates[i+1])
-				in[method.InputLambda] = reference.Float(schedule.Strength(i+1, c.Params.Int("total")))
+				in[method.InputLambda] = reference.Float(schedule.Coefficient(i+1, c.Params.Int("total")))
 				out := m.Run(t, p, in)
 				if out[method.OutputUncorrected].Scalar() != 0 {
 					t.Errorf("step %d is not corrected", i+1)

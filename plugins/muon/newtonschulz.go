@@ -19,10 +19,10 @@ type iteration struct {
 // converge to 1, but reach 0.7 to 1.3 in fewer steps. Zeros stay zeros.
 //
 // Each step is computed as X ← PX with P = cS² + bS + aI (with more rows than columns, as X ← XP
-// with S = XᵀX). A step then costs three products; everything else operates on square matrices of
-// the order of the shorter side. Scalars are multiplied into P: the norm, from ‖U‖² = tr S, in the
-// first step, and the factor in the last. With more rows than columns the first step produces Xᵀ,
-// and the last one transposes it back, so that no other product needs a transposed operand.
+// with S = XᵀX): three products, two of them of square matrices. Scalars are multiplied into P: the
+// norm, from ‖U‖² = tr S, in the first step, and the factor in the last. With more rows than
+// columns the first step produces Xᵀ, and the last one transposes it back, so that no other product
+// needs a transposed operand.
 //
 // If one side is clearly longer, only S is iterated. P commutes with S, so the next S is PSP, and X
 // is read only twice: for the first S, and for its product with the product of all P.
@@ -69,10 +69,9 @@ func newtonSchulz(u program.Value, it iteration) program.Value {
 	return x.Value
 }
 
-// shorter reports whether iterating only S takes fewer multiplications. After the first S this
-// takes four products of square matrices per step, minus three that the first and the last step do
-// not need, and one product with X. Iterating X takes one product of square matrices and two with X
-// per step, minus one with X in the first step.
+// shorter reports whether iterating only S takes fewer multiplications: after the first S, four
+// products of square matrices per step, less three, and one product with X. Iterating X takes one
+// product of square matrices and two with X per step, less one with X in the first step.
 func (it iteration) shorter(short, long int) bool {
 	alone := (4*it.steps-3)*short + long
 	return it.steps > 1 && alone < it.steps*(short+2*long)-long

@@ -1,6 +1,5 @@
 // Command mxfp4 is the MXFP4 format of the OCP Microscaling specification 1.0 as a plugin: blocks
 // of 32 entries of a row share a power-of-two scale (E8M0), and each entry is a 4-bit float (E2M1).
-//
 // With V the entries of a block and X its scale,
 //
 //	P = E2M1(V/X) ; V̂ = X·P
@@ -17,12 +16,11 @@
 // nearest, without random signs.
 //
 // Quartet (Castro et al. 2025, arXiv 2505.14669; IST-DASLab/Quartet 00ccd38e,
-// src/models/quantization) uses, in the forward product, scale_rule = "quest", rotation = "32" and
-// ties = "down", and the mask clip, in the rotated domain; in the other two products
-// scale_rule = "absmax34", rounding = "stochastic" and rotation = "32". Its code applies the random
-// signs after H, where they negate entries of z. Rounding commutes with negation, so that they
-// cancel in a product: it computes the same as signs = "fixed". The paper's random rotation is
-// signs = "random".
+// src/models/quantization) uses, in the forward product, scale_rule = "quest", rotation = "32",
+// ties = "down" and the mask clip; in the other two products scale_rule = "absmax34",
+// rounding = "stochastic" and rotation = "32". Its code applies the random signs after H, where
+// they cancel in a product, because rounding commutes with negation: it computes the same as
+// signs = "fixed". The paper's random rotation is signs = "random".
 package main
 
 import (
@@ -73,7 +71,7 @@ func (mxfp4) Describe() sdk.Description {
 					"absmax34: 4/3 of it, so that nothing saturates; ceil: the smallest power of two "+
 					"with which nothing saturates (TetraJet); quest: from the standard deviation"),
 			sdk.Choice("ties", string(microscaling.TiesEven), microscaling.TiesNames(),
-				"level of a value half way between two levels: the one with the even code, or with the "+
+				"level of a value halfway between two levels: the one with the even code, or with the "+
 					"larger (away) or smaller (down) magnitude"),
 			sdk.Choice("mask", maskAuto, []string{maskAuto, maskNone, maskClip, maskTrust},
 				"entries that pass gradients: all, those below the largest level, or those within 1 of "+
@@ -106,9 +104,8 @@ func (mxfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 	var signs microscaling.Signs
 	if site.Text("signs") == microscaling.SignsRandom {
 		if rotation == 1 {
-			return sdk.Quantized{}, sdk.Refuse("signs = %q changes nothing without a rotation: "+
-				"give rotation, such as \"32\"",
-				microscaling.SignsRandom)
+			return sdk.Quantized{}, sdk.Refuse("signs = %q have no effect without a rotation: "+
+				"set rotation, such as \"32\"", microscaling.SignsRandom)
 		}
 		if site.Training {
 			signs = microscaling.RandomSigns(b, site)

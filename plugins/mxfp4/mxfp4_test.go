@@ -22,7 +22,7 @@ var rules = []string{ruleOCP, ruleRound, ruleAbsMax34, ruleCeil, ruleQuest}
 // TestConformance covers each scale rule with each mask and each rule for ties, and each
 // rule with a rotation, beside what the kit combines by itself.
 func TestConformance(t *testing.T) {
-	sdktest.Quantizer(t, mxfp4{}, plugintest.Kit(t, "mxfp4")...)
+	sdktest.Quantizer(t, mxfp4{}, plugintest.Kit(t, "kit")...)
 	if testing.Short() {
 		return // the tests below compare what other settings compute
 	}
@@ -62,7 +62,7 @@ func TestStochasticGolden(t *testing.T) {
 		built := plugintest.BuildQuantizer(t, mxfp4{}, given, x.Shape...)
 		inputs := map[string]reference.Tensor{spec.InputX: reference.Floats(x.Data, x.Shape...)}
 		for input, key := range map[string]golden.Array{spec.InputNoise: c.Inputs.Array("noise"), spec.InputSharedNoise: c.Inputs.Array("shared")} {
-			if built.Takes(input) {
+			if built.HasInput(input) {
 				inputs[input] = reference.Uints([]uint32{uint32(key.Data[0]), uint32(key.Data[1])}, 2)
 			}
 		}
@@ -129,7 +129,7 @@ func decode(q plugintest.Quantization, x golden.Array) golden.Array {
 
 // TestSignsNeedRotation: signs alone change no rounding.
 func TestSignsNeedRotation(t *testing.T) {
-	plugintest.RefusesWeight(t, mxfp4{}, map[string]any{"signs": microscaling.SignsRandom}, `signs = "random" changes nothing without a rotation`, 2, 96)
+	plugintest.RefusesWeight(t, mxfp4{}, map[string]any{"signs": microscaling.SignsRandom}, `signs = "random" have no effect without a rotation`, 2, 96)
 }
 
 // TestModel compares rows of many lengths with the plain way to work them out. The

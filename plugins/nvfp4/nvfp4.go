@@ -1,8 +1,6 @@
 // Command nvfp4 is NVIDIA's NVFP4 format as a plugin: every 16 entries of a row share an 8-bit
 // scale (E4M3), the whole tensor has a second scale in binary32, and each entry is a 4-bit float
-// (E2M1).
-//
-// With T the tensor and V the entries of a block,
+// (E2M1). With T the tensor and V the entries of a block,
 //
 //	g  = float32(max|T| / (6·448))
 //	sB = E4M3(max|V| / (6·g))
@@ -26,13 +24,14 @@
 // stochastic rounding the authors compare two sampled errors; here the errors of rounding to
 // nearest are compared, so that the choice of a scale adds no bias.
 //
-// Training in NVFP4 (NVIDIA 2025, arXiv 2509.25149; NVIDIA/TransformerEngine d0067d0d,
-// NVFP4BlockScaling in transformer_engine/common/recipe/__init__.py and
-// transformer_engine/pytorch/custom_recipes/reference_nvfp4.py) uses the other settings. With
-// weight_blocks = "16x16" a square block of a weight shares sB, so that Q(Wᵀ) = Q(W)ᵀ. In training,
-// stochastic rounding rounds V/(sB·g) to one of the two adjacent levels, which is unbiased except
-// where sB was rounded down and the largest entries saturate. The rotation, with signs before it,
-// may be limited to the operands of the weight gradient.
+// The other settings are for training in NVFP4 (NVIDIA 2025, arXiv 2509.25149;
+// NVIDIA/TransformerEngine d0067d0d, NVFP4BlockScaling in
+// transformer_engine/common/recipe/__init__.py and
+// transformer_engine/pytorch/custom_recipes/reference_nvfp4.py). With weight_blocks = "16x16" a
+// square block of a weight shares sB, so that Q(Wᵀ) = Q(W)ᵀ. In training, stochastic rounding
+// rounds V/(sB·g) to one of the two adjacent levels, which is unbiased except where sB was rounded
+// down and the largest entries saturate. The rotation, with signs before it, may be limited to the
+// operands of the weight gradient.
 package main
 
 import (
@@ -54,26 +53,18 @@ var (
 	_ sdk.Packer    = nvfp4{}
 )
 
-// The values of the parameter scale_form.
+// The values of the parameters scale_form, scale_rule (as the authors of Four Over Six name them),
+// weight_blocks and rotated_products, and an additional one of the parameter signs.
 const (
 	formDecode = "decode"
 	formEncode = "encode"
-)
 
-// The values of the parameter scale_rule, as the authors of Four Over Six name them.
-const (
 	ruleSix = "static_6"
 	ruleMSE = "mse"
-)
 
-// The values of the parameter weight_blocks.
-const (
 	blocksOfRows = "1x16"
 	squareBlocks = "16x16"
-)
 
-// The values of the parameter rotated_products, and an additional one of the parameter signs.
-const (
 	rotateAll            = "all"
 	rotateWeightGradient = "weight_gradient"
 
@@ -92,7 +83,7 @@ func (nvfp4) Describe() sdk.Description {
 			"scale for the tensor; plain straight-through gradient.",
 		Parameters: []sdk.Parameter{
 			sdk.Choice("ties", string(microscaling.TiesEven), microscaling.TiesNames(),
-				"level of a value half way between two levels: the one with the even code, or with the "+
+				"level of a value halfway between two levels: the one with the even code, or with the "+
 					"larger (away) or smaller (down) magnitude"),
 			sdk.Choice("scale_rule", ruleSix, []string{ruleSix, ruleMSE}, "the level of a block's "+
 				"maximum; static_6: 6; mse: 6 or 4, whichever makes the squared error of the block "+
@@ -127,7 +118,7 @@ func (nvfp4) Describe() sdk.Description {
 
 // Quantize writes the program of one site. The returned scale of each block is sB·g, or sB/G.
 func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
-	rotation, signs, err := turn(b, site)
+	rotation, signs, err := newRotation(b, site)
 	if err != nil {
 		return sdk.Quantized{}, err
 	}
@@ -152,24 +143,25 @@ func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 // Unpack writes P·(sB·g) or P·(sB/G), rotated back, for evaluation, which has no random signs.
 func (nvfp4) Unpack(b *program.Builder, codes, scale program.Value,
 	site sdk.Site) (program.Value, error) {
-	rotation, signs, err := turn(b, site)
+	rotation, signs, err := newRotation(b, site)
 	if err != nil {
 		return program.Value{}, err
 	}
 	return signs.Apply(rotation.Apply(microscaling.Decode(codes, scale, site, block))), nil
 }
 
-// turn returns the rotation of a site, and the signs before it.
-func turn(b *program.Builder,
-	site sdk.Site) (rotation microscaling.Rotation, signs microscaling.Signs, err error) {
+// newRotation returns the rotation of a site, and the signs before it.
+func newRotation(
+	b *program.Builder, site sdk.Site,
+) (rotation microscaling.Rotation, signs microscaling.Signs, err error) {
 	setting, kind := site.Text("rotation"), site.Text("signs")
 	switch {
 	case kind != microscaling.SignsFixed && setting == microscaling.NoRotation:
-		return 1, signs, sdk.Refuse("signs = %q changes nothing without a rotation: give rotation, "+
+		return 1, signs, sdk.Refuse("signs = %q have no effect without a rotation: set rotation, "+
 			"such as \"16\"", kind)
 	case kind == signsPublished && setting != "16":
-		return 1, signs, sdk.Refuse("signs = %q are %d, for rotation = \"16\", but rotation is %q", kind,
-			len(publishedSigns), setting)
+		return 1, signs, sdk.Refuse("signs = %q need rotation = \"16\", but rotation is %q",
+			kind, setting)
 	case site.Text("rotated_products") == rotateWeightGradient &&
 		site.Product != sdk.ProductWeightGradient:
 		return 1, signs, nil
@@ -238,7 +230,7 @@ func newScales(v program.Value, site sdk.Site) (s scales) {
 	}
 	s.block = microscaling.RoundE4M3(six)
 	s.scale = s.finite.Select(back(s.block), b.Const(math.NaN()))
-	s.divisor = endless(s.scale)
+	s.divisor = zeroToInf(s.scale)
 	return s
 }
 
@@ -246,7 +238,7 @@ func newScales(v program.Value, site sdk.Site) (s scales) {
 // is in units of the tensor's scale, so that no square underflows.
 func blockError(v, scale program.Value, site sdk.Site, square bool) program.Value {
 	ties := microscaling.Ties(site.Text("ties"))
-	off := microscaling.RoundE2M1(v.Div(endless(scale)), ties).Mul(scale).Sub(v).Square().SumRow()
+	off := microscaling.RoundE2M1(v.Div(zeroToInf(scale)), ties).Mul(scale).Sub(v).Square().SumRow()
 	if square {
 		off = overSquares(off, program.Value.ReduceSum)
 	}
@@ -265,12 +257,12 @@ func overSquares(v program.Value, fold func(program.Value, ...int) program.Value
 		flat = flat.Concatenate(0, v.Builder().Zeros(missing, n))
 	}
 	one := fold(flat.Reshape(squares, block, n), 1).Reshape(squares, 1, n)
-	return one.Broadcast([]int{squares, block, n}, nil).Reshape(squares*block, n).At(0, 0,
-		rows).Reshape(shape...)
+	repeated := one.Broadcast([]int{squares, block, n}, nil).Reshape(squares*block, n)
+	return repeated.At(0, 0, rows).Reshape(shape...)
 }
 
-// endless replaces a scale of 0 by +∞, so that ratios are 0.
-func endless(scale program.Value) program.Value {
+// zeroToInf replaces a scale of 0 by +∞, so that ratios are 0.
+func zeroToInf(scale program.Value) program.Value {
 	b := scale.Builder()
 	return scale.Eq(b.Const(0)).Select(b.Const(math.Inf(1)), scale)
 }

@@ -36,7 +36,7 @@ func with(given map[string]any) map[string]any {
 // long rotation. The scale of the tensor is rounded to binary32 on the oracle too, so
 // that there only powers of two scale exactly, as ties claims.
 func TestConformance(t *testing.T) {
-	sdktest.Quantizer(t, nvfp4{}, plugintest.Kit(t, "nvfp4", sdktest.With(forward),
+	sdktest.Quantizer(t, nvfp4{}, plugintest.Kit(t, "kit", sdktest.With(forward),
 		sdktest.GoldenFile(t, "testdata/fouroversix.json"), sdktest.GoldenFile(t, "testdata/training.json"))...)
 	var list []map[string]any
 	for _, ties := range microscaling.TiesNames() {
@@ -144,8 +144,8 @@ func TestOperands(t *testing.T) {
 			t.Errorf("%s of %s: rotates %t, has squares %t, want %t and %t:\n%s", c.role, c.product, rotates, squares, c.rotates, c.squares, text)
 		}
 	}
-	plugintest.RefusesWeight(t, nvfp4{}, map[string]any{"signs": "random"}, "changes nothing without a rotation", 2, 96)
-	plugintest.RefusesWeight(t, nvfp4{}, map[string]any{"signs": signsPublished, "rotation": "32"}, `for rotation = "16", but rotation is "32"`, 2, 96)
+	plugintest.RefusesWeight(t, nvfp4{}, map[string]any{"signs": "random"}, "have no effect without a rotation", 2, 96)
+	plugintest.RefusesWeight(t, nvfp4{}, map[string]any{"signs": signsPublished, "rotation": "32"}, `need rotation = "16", but rotation is "32"`, 2, 96)
 }
 
 // TestQuartetII compares the forward product's operands of Quartet II with the authors' code (plugins/mseden/testdata/quartet2.py).

@@ -43,8 +43,7 @@ var (
 	_ sdk.Packer    = paretoq{}
 )
 
-// trainedAlpha is the name of the trained parameter, and smallestAlpha its lower bound, 1e-5 in
-// binary32.
+// trainedAlpha is the name of α, and smallestAlpha its lower bound, 1e-5 in binary32.
 const (
 	trainedAlpha  = "alpha"
 	smallestAlpha = 0x1.4f8b58p-17
@@ -148,10 +147,8 @@ func newGrid(site sdk.Site) grid {
 	return g
 }
 
-// signs reports whether the levels are ±1.
 func (g grid) signs() bool { return g.site.Int("bits") == 1 }
 
-// declared returns the grid of the codes.
 func (g grid) declared() sdk.Grid {
 	switch {
 	case g.signs():

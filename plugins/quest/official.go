@@ -30,8 +30,9 @@ func quantizeOfficial(z program.Value, site sdk.Site) grid {
 	n := math.Ldexp(1, site.Int("bits"))
 
 	sigma, finite := rms(z)
-	amplitude := poison(sigma.Scale(k).Shift(officialEps), finite)
-	step := poison(microscaling.ScaleTypeOf(site).RoundStep(amplitude.Scale(2/(n-1)), true), finite)
+	amplitude := whereFinite(sigma.Scale(k).Shift(officialEps), finite)
+	step := microscaling.ScaleTypeOf(site).RoundStep(amplitude.Scale(2/(n-1)), true)
+	step = whereFinite(step, finite)
 	r := z.Div(step)
 	level := r.Shift(0.5).Round().Clip(1-n/2, n/2).Shift(-0.5)
 	limit := sigma.Scale(site.Float("trust") * k / (n - 1)).Div(step)

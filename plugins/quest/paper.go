@@ -37,7 +37,7 @@ func newLevels(site sdk.Site) (levels, error) {
 // and M is 0, regardless of q.
 func (l levels) quantize(z program.Value, site sdk.Site) grid {
 	sigma, finite := rms(z)
-	scale := poison(microscaling.ScaleTypeOf(site).Round(sigma.Scale(l.k/l.qmax)), finite)
+	scale := whereFinite(microscaling.ScaleTypeOf(site).Round(sigma.Scale(l.k/l.qmax)), finite)
 	// A row of zeros is divided by 1 instead of 0; its ẑ is 0 because its scale is still 0.
 	divisor := sigma.Eq(z.Builder().Const(0)).Select(z.Builder().Const(1), scale)
 	r := z.Div(divisor)

@@ -9,9 +9,8 @@
 //
 //	dx = Hᵀ(M ⊙ H·dx̂)
 //
-// The guards against rows of zeros and rows that are not finite use one number per row, so that
-// they cost no pass over the matrix. The grids are in paper.go (integers) and official.go
-// (half-integers).
+// Rows of zeros and rows that are not finite are handled by one number per row, without a pass over
+// the matrix. The grids are in paper.go (integers) and official.go (half-integers).
 package main
 
 import (
@@ -131,17 +130,15 @@ func (quest) Unpack(_ *program.Builder, codes, scale program.Value,
 	return rotation.Apply(codes.Convert(program.Float).Mul(scale)), nil
 }
 
-// rms returns the root mean square of each row, and whether the row is finite. The sum of
-// squares is infinite or NaN when any element of the row is; in binary32 it is also
-// infinite when elements exceed about 1e19, but then training has failed anyway.
+// rms returns the root mean square of each row, and whether it, and thus the row, is finite. In
+// binary32 it is also infinite if elements exceed about 1e19, but then training has failed anyway.
 func rms(z program.Value) (sigma, finite program.Value) {
 	sigma = z.Square().MeanRow().Sqrt()
 	return sigma, sigma.IsFinite()
 }
 
-// poison returns v in finite rows and NaN in others. Multiplication by the result makes a row that
-// contains NaN or ±Inf entirely NaN, as required.
-func poison(v, finite program.Value) program.Value {
+// whereFinite returns v in finite rows and NaN elsewhere, so that products with it are NaN there.
+func whereFinite(v, finite program.Value) program.Value {
 	return finite.Select(v, v.Builder().Const(math.NaN()))
 }
 
@@ -158,9 +155,8 @@ func newRotation(setting string, d int) (microscaling.Rotation, error) {
 	largest := 1 << bits.TrailingZeros(uint(d))
 	switch {
 	case setting == rotateFull && largest != d:
-		return 0, sdk.Refuse("rotation = %q: the row length %d is not a power of two; %q would rotate "+
-			"blocks of %d",
-			setting, d, rotateAuto, largest)
+		return 0, sdk.Refuse("rotation = %q: the row length %d is not a power of two; %q rotates "+
+			"blocks of %d", setting, d, rotateAuto, largest)
 	case setting == rotateAuto || setting == rotateFull:
 		return microscaling.Rotation(largest), nil
 	}

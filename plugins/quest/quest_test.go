@@ -20,7 +20,7 @@ import (
 // TestConformance covers all forms with each mask, rotated and not, beside what the kit
 // combines by itself.
 func TestConformance(t *testing.T) {
-	sdktest.Quantizer(t, quest{}, plugintest.Kit(t, "quest")...)
+	sdktest.Quantizer(t, quest{}, plugintest.Kit(t, "kit")...)
 	if testing.Short() {
 		return // the tests below compare what other settings compute
 	}

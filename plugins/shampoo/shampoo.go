@@ -44,8 +44,7 @@ const (
 )
 
 // Describe declares the parameters. The defaults are those of a public speed record in training
-// language models, except max_precond_dim, which is 8192 there: factors of that size are slow on a
-// CPU.
+// language models, except max_precond_dim, which is 8192 there and slow on a CPU.
 func (shampoo) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "shampoo",
@@ -127,7 +126,7 @@ func (shampoo) Refresh(_ *program.Builder, in sdk.RefreshInput, _ bool, t sdk.Te
 	next := sdk.State{}
 	for f := range factors(t) {
 		a, root := in.State[f.name(stateFactor)], f.name(stateRoot)
-		w := a.EighValues().Div(correction(in.Step, t.Float("beta2")))
+		w := a.EighValues().Div(sdk.BiasCorrection(in.Step, t.Float("beta2")))
 		power := 1 / float64(2*len(t.Shape))
 		next[root] = inverseRoot(w, a.EighVectors(), in.State[root], power, t.Float("eps"))
 	}

@@ -17,7 +17,7 @@ import (
 
 // TestConformance also takes frequent refreshes, blocks, and the sum of all statistics without graft.
 func TestConformance(t *testing.T) {
-	sdktest.Optimizer(t, shampoo{}, plugintest.Kit(t, "shampoo")...)
+	sdktest.Optimizer(t, shampoo{}, plugintest.Kit(t, "kit")...)
 	if testing.Short() {
 		return // the tests below compare what other settings compute
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"maps"
-	"math"
 
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -17,7 +16,7 @@ func (shampoo) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (pro
 		m = average(in.State[stateM], in.Gradient, beta1)
 		next[stateM] = m
 	}
-	c1 := correction(in.Step, t.Float("beta1"))
+	c1 := sdk.BiasCorrection(in.Step, t.Float("beta1"))
 	if !t.Bool("graft") {
 		scale := func(region, program.Value) program.Value { return b.Const(1).Div(c1) }
 		return precondition(m, in.State, t, scale), next, nil
@@ -25,7 +24,7 @@ func (shampoo) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (pro
 	v := average(in.State[stateV], in.Gradient.Square(), t.Float("graft_beta2"))
 	next[stateV] = v
 	// (m/c1)/(√(v/c2) + ε'), rewritten so that only one division runs over the tensor.
-	ratio := c1.Div(correction(in.Step, t.Float("graft_beta2")).Sqrt())
+	ratio := c1.Div(sdk.BiasCorrection(in.Step, t.Float("graft_beta2")).Sqrt())
 	adam := m.Div(v.Sqrt().Mul(ratio).Add(c1.Scale(t.Float("graft_eps"))))
 	u := precondition(m, in.State, t, func(r region, p program.Value) program.Value {
 		// ‖A‖/(‖p/c1‖ + 1e-16)/c1
@@ -72,15 +71,6 @@ func average(old, new program.Value, beta float64) program.Value {
 		return old.Add(new)
 	}
 	return old.Scale(beta).Add(new.Scale(1 - beta))
-}
-
-// correction returns 1 − βᵗ, or 1 if there is nothing to correct. It is computed as
-// −expm1(t·log β): βᵗ in binary32 would lose the digits of 1 − βᵗ for β close to 1 and small t.
-func correction(step program.Value, beta float64) program.Value {
-	if beta == 0 || beta == 1 {
-		return step.Builder().Const(1)
-	}
-	return step.Scale(math.Log(beta)).Expm1().Neg()
 }
 
 // inverseRoot returns (A + εI)^(−power) for each symmetric matrix A with eigenvalues w[n,d] and

@@ -8,8 +8,7 @@ import (
 )
 
 // flipped reports whether the moments of a tensor are stored transposed, as for a matrix with more
-// rows than columns. In every update a device has to transpose an operand of a product. With
-// flipped moments, the larger basis is the right operand, which need not be transposed.
+// rows than columns. Then the larger basis is the right operand, which a device need not transpose.
 func flipped(t sdk.Tensor) bool { return len(t.Shape) == 2 && t.Shape[0] > t.Shape[1] }
 
 // rotate transforms a gradient into the bases. The result has the shape of the moments.

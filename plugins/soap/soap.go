@@ -14,9 +14,9 @@
 // ε is added before the correction, unlike in Adam. Vectors, and axes that are longer than
 // max_precond_dim, have no factor and are not rotated.
 //
-// The published code updates the bases at the end of an update, from the factors of this update,
-// and nothing reads them before the next update. Here a refresh is therefore at the beginning of
-// the next update. Update itself changes the factors, so there is nothing to observe.
+// The published code updates the bases at the end of an update, from its factors. Nothing reads
+// them before the next update, at whose beginning the refresh is here. Update itself changes the
+// factors, so there is nothing to observe.
 //
 // The host applies the decay: before the update or, with train.decay = "last", after it, as in the
 // published code. The difference is of second order in the rate.
@@ -24,7 +24,6 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/cage-qat/cage/sdk"
@@ -107,18 +106,9 @@ func (soap) Update(b *program.Builder, in sdk.UpdateInput,
 	next[stateM], next[stateV] = m, v
 
 	updates := in.Step.Shift(-1).Max(b.Const(1)) // the first update does not count; its u is 0
-	c1, c2 := correction(updates, beta1), correction(updates, beta2)
+	c1, c2 := sdk.BiasCorrection(updates, beta1), sdk.BiasCorrection(updates, beta2)
 	u := m.Div(v.Sqrt().Shift(t.Float("eps"))).Mul(c2.Sqrt().Div(c1))
 	return rotateBack(u, in.State, t), next, nil
-}
-
-// correction returns 1 − βᵗ as −expm1(t·log β): βᵗ in binary32 would lose the digits of 1 − βᵗ for
-// β close to 1 and small t.
-func correction(updates program.Value, beta float64) program.Value {
-	if beta == 0 {
-		return updates.Builder().Const(1)
-	}
-	return updates.Scale(math.Log(beta)).Expm1().Neg()
 }
 
 func shampooBeta(t sdk.Tensor) float64 {
@@ -142,7 +132,6 @@ func rotated(t sdk.Tensor) []int {
 // name returns the full name of the state tensor of the given kind for an axis.
 func name(kind string, axis int) string { return fmt.Sprint(kind, axis) }
 
-// identity returns the identity matrix of order n.
 func identity(b *program.Builder, n int) program.Value {
 	index := program.Type{DType: program.Int, Shape: []int{n, n}}
 	return b.Iota(index, 0).Eq(b.Iota(index, 1)).Convert(program.Float)

@@ -105,7 +105,16 @@ func call[Q, R any](ctx context.Context, f method[Q, R], request Q) (R, error) {
 	if codec.Err != nil {
 		return response, fmt.Errorf("%w: %w", ErrAnswer, codec.Err)
 	}
-	return response, fromStatus(err)
+	switch reason, text, ok := wire.FromStatus(err); {
+	case !ok: // of the call itself
+		return response, err
+	case reason == wire.Refused:
+		return response, &sdk.Refusal{Err: errors.New(text)}
+	case reason == wire.Unreadable:
+		return response, fmt.Errorf("%w: the plugin cannot read the request: %s", ErrVersion, text)
+	default:
+		return response, &Mistake{text}
+	}
 }
 
 func describe(
@@ -145,9 +154,11 @@ func Environment(logLevel string) []string {
 // Plugins returns the dispensable clients for each protocol version: a [*Quantizer] as
 // "quantizer" and an [*Optimizer] as "optimizer".
 func Plugins() map[int]goplugin.PluginSet {
+	quantizer := func(conn grpc.ClientConnInterface) any { return NewQuantizer(conn) }
+	optimizer := func(conn grpc.ClientConnInterface) any { return NewOptimizer(conn) }
 	return map[int]goplugin.PluginSet{ProtocolVersion: {
-		string(sdk.KindQuantizer): dispenser[*Quantizer]{client: NewQuantizer},
-		string(sdk.KindOptimizer): dispenser[*Optimizer]{client: NewOptimizer},
+		string(sdk.KindQuantizer): wire.Plugin{NewClient: quantizer},
+		string(sdk.KindOptimizer): wire.Plugin{NewClient: optimizer},
 	}}
 }
 
@@ -161,23 +172,6 @@ func NewOptimizer(conn grpc.ClientConnInterface) *Optimizer {
 	return &Optimizer{pb.NewOptimizerClient(conn)}
 }
 
-// dispenser is the client side of a go-plugin plugin; the server side is in
-// package sdk.
-type dispenser[C any] struct {
-	goplugin.NetRPCUnsupportedPlugin
-	client func(grpc.ClientConnInterface) C
-}
-
-func (d dispenser[C]) GRPCClient(
-	_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn,
-) (any, error) {
-	return d.client(conn), nil
-}
-
-func (dispenser[C]) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error {
-	return errors.New("this is the host's side")
-}
-
 // Errors of this package; test for them with errors.Is. A plugin's refusal is a
 // [*sdk.Refusal], as in the plugin's process.
 var (
@@ -185,7 +179,7 @@ var (
 	// with an invalid program.
 	ErrAnswer = errors.New("the answer breaks the plugin protocol")
 	// ErrVersion is a version mismatch: the plugin or this host is too old for the other.
-	ErrVersion = errors.New("the plugin and this host do not go together")
+	ErrVersion = errors.New("the plugin and this host have incompatible versions")
 )
 
 // Mistake is a failure of the plugin's own code: a panic, a program that cannot be
@@ -194,19 +188,3 @@ type Mistake struct{ Text string }
 
 // Error returns the plugin's message.
 func (e *Mistake) Error() string { return e.Text }
-
-// fromStatus converts an error that the plugin sent to its Go type; it returns all
-// other errors unchanged.
-func fromStatus(err error) error {
-	reason, text, ok := wire.FromStatus(err)
-	switch {
-	case !ok:
-		return err
-	case reason == wire.Refused:
-		return &sdk.Refusal{Err: errors.New(text)}
-	case reason == wire.Unreadable:
-		return fmt.Errorf("%w: the plugin cannot read what it is asked: %s", ErrVersion, text)
-	default:
-		return &Mistake{text}
-	}
-}

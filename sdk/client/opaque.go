@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/cage-qat/cage/sdk"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
@@ -34,20 +33,19 @@ type Placed struct {
 // Arrange assigns the offsets of every tensor and returns the layout. Offsets in list are ignored.
 func Arrange(list []Placed) Layout {
 	l := Layout{Tensors: make([]Placed, len(list))}
-	place := placing(&l.Bytes)
+	allocate := allocator(&l.Bytes)
 	for i, t := range list {
-		t.X, t.Gradient, t.Direction = place(t.Shape), place(t.Shape), place(t.Shape)
+		t.X, t.Gradient, t.Direction = allocate(t.Shape), allocate(t.Shape), allocate(t.Shape)
 		t.States = nil
 		for _, s := range t.State {
-			t.States = append(t.States, [2]int64{place(s.Shape), place(s.Shape)})
+			t.States = append(t.States, [2]int64{allocate(s.Shape), allocate(s.Shape)})
 		}
 		l.Tensors[i] = t
 	}
 	return l
 }
 
-// placing returns a function that allocates the next offset for a tensor, adding its size to bytes.
-func placing(bytes *int64) func(shape []int) int64 {
+func allocator(bytes *int64) func(shape []int) int64 {
 	return func(shape []int) int64 {
 		at := *bytes
 		*bytes += (4*program.FloatType(shape...).Size() + 63) &^ 63
@@ -88,9 +86,6 @@ type Step struct {
 // directions and next states have been written. An error is a [*Mistake], or an error of
 // the call itself, as a gRPC status.
 func (o *Optimizer) Step(ctx context.Context, s Step) error {
-	if s.Step < 1 || s.Steps < s.Step {
-		return fmt.Errorf("step %d of %d", s.Step, s.Steps)
-	}
 	_, err := call(ctx, o.rpc.Step, &pb.StepRequest{Step: uint64(s.Step), Steps: uint64(s.Steps),
 		Rate: s.Rate, Loss: s.Loss, Odd: s.Odd})
 	return err

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/cage-qat/cage/sdk"
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
@@ -21,24 +20,24 @@ type PlacedSite struct {
 	sdk.Site
 	// Answer is the quantizer's answer for the site.
 	Answer spec.Quantizer
-	// X, OfTrained and Kept are the offsets of the weight, the trained parameters and the state,
-	// which the plugin reads; it writes the new state at Next. Lists are in the order of Answer.
-	X                     int64
-	OfTrained, Kept, Next []int64
+	// X, TrainedAt and StateAt are the offsets of the weight, the trained parameters and the state,
+	// which the plugin reads; it writes the new state at NextAt. Lists are in the order of Answer.
+	X                          int64
+	TrainedAt, StateAt, NextAt []int64
 }
 
 // ArrangeSites assigns the offsets of every site and returns the layout. It ignores those in list.
 func ArrangeSites(list []PlacedSite) SearchLayout {
 	l := SearchLayout{Sites: make([]PlacedSite, len(list))}
-	place := placing(&l.Bytes)
+	allocate := allocator(&l.Bytes)
 	for i, s := range list {
-		s.X = place(s.Shape)
-		s.OfTrained, s.Kept, s.Next = nil, nil, nil
+		s.X = allocate(s.Shape)
+		s.TrainedAt, s.StateAt, s.NextAt = nil, nil, nil
 		for _, t := range s.Answer.Trained {
-			s.OfTrained = append(s.OfTrained, place(t.Shape))
+			s.TrainedAt = append(s.TrainedAt, allocate(t.Shape))
 		}
 		for _, t := range s.Answer.State {
-			s.Kept, s.Next = append(s.Kept, place(t.Shape)), append(s.Next, place(t.Shape))
+			s.StateAt, s.NextAt = append(s.StateAt, allocate(t.Shape)), append(s.NextAt, allocate(t.Shape))
 		}
 		l.Sites[i] = s
 	}
@@ -54,7 +53,7 @@ func (q *Quantizer) AttachSites(ctx context.Context, path string, l SearchLayout
 			return err
 		}
 		m.Sites = append(m.Sites, &pb.AttachedSite{Site: site, X: uint64(s.X),
-			Trained: offsets(s.OfTrained), State: offsets(s.Kept), Next: offsets(s.Next)})
+			Trained: offsets(s.TrainedAt), State: offsets(s.StateAt), Next: offsets(s.NextAt)})
 	}
 	_, err := call(ctx, q.rpc.AttachSites, m)
 	return err
@@ -71,9 +70,6 @@ func offsets(list []int64) (out []uint64) {
 // When it returns without an error, all their next states have been written. An error is a
 // [*Mistake], or an error of the call itself, as a gRPC status.
 func (q *Quantizer) Search(ctx context.Context, step, steps int, sites []int) error {
-	if step < 0 || steps < step {
-		return fmt.Errorf("a search after step %d of %d", step, steps)
-	}
 	m := &pb.SearchRequest{Step: uint64(step), Steps: uint64(steps)}
 	for _, i := range sites {
 		m.Sites = append(m.Sites, uint32(i))

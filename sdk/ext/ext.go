@@ -10,14 +10,14 @@ import "github.com/cage-qat/cage/sdk"
 
 // Capabilities of quantizers.
 type (
-	// Sharer is an [sdk.Trainable] quantizer with parameters that are shared by several sites, such
-	// as a rotation of rows (SpinQuant) or one codebook for a whole model.
+	// Sharer is an [sdk.Trainable] quantizer with parameters that several sites share, such as a
+	// rotation of rows (SpinQuant) or one codebook for a whole model.
 	//
-	// Shared returns the name under which sites share the trained parameter p of this site; empty
-	// means that it is not shared. All sites that return the same name, whatever their plugins,
-	// share one parameter, whose gradient is the sum of theirs, so its shape and constraint must be
-	// the same for all. Its initial value is that of InitTrained for the first of these sites, where
-	// weights come before activations. Example: spin.
+	// Shared returns the name under which sites share the trained parameter p; empty means that it is
+	// not shared. All sites that return the same name, whatever their plugins, share one parameter,
+	// whose gradient is the sum of theirs: shape and constraint must be the same for all. Its initial
+	// value is that of InitTrained for the first of these sites; weights precede activations.
+	// Example: spin.
 	Sharer = sdk.Sharer
 
 	// Constrained is an [sdk.Trainable] quantizer whose trained parameters are constrained to a set,
@@ -37,19 +37,18 @@ type (
 
 	// Searcher is a quantizer of weights with state that no program can compute: a codebook by
 	// k-means, codes by beam search (AQLM) or by a trellis (QTIP). The plugin's own process computes
-	// it, in memory that it shares with the host; Quantize is still a program, which reads
-	// [sdk.Site.State]. So gradients, the correction, evaluation and export are as for any other
-	// quantizer. The state may be the whole result: codes and codebooks that Quantize decodes, or
-	// Q(x) itself and a mask. A search reads trained parameters, but does not change them.
+	// it, in memory that it shares with the host. Quantize is still a program, which reads
+	// [sdk.Site.State]: codes and codebooks to decode, or Q(x) itself and a mask. So gradients, the
+	// correction, evaluation and export are as for any other quantizer.
 	//
 	// SearchState lists the state tensors of a site, in any order, and returns the number of steps
 	// between searches, at least 1. For a site without a search it returns no tensors. It is called
 	// for weights in the forward product only: all other sites have no state.
 	//
 	// Search computes the state of one site: before the first step from the initial weights, and
-	// then after every that many steps from the updated weights. It is called for several sites
-	// concurrently, and must not keep any data outside the state: after a crash the process is
-	// restarted and the same search is requested again. All of Next must be written.
+	// then at that interval from the updated weights. It reads trained parameters. It is called for
+	// several sites concurrently, and must not keep data outside the state: after a crash the process
+	// is restarted and the same search is requested again. All of Next must be written.
 	//
 	// Prefer [sdk.Stateful] where a program suffices: a search needs Linux, and its process must
 	// live as long as the training run. Example: kmeans.
@@ -58,26 +57,24 @@ type (
 	SearchInput = sdk.SearchInput
 )
 
-// Capabilities of optimizers.
+// Capabilities of optimizers. In Rate, Collect and Probe, in.X is the parameter before weight
+// decay, and in.State the state before Observe.
 type (
 	// Pacer is an optimizer with its own learning rate, such as Adafactor, whose rate is relative to
 	// the scale of the weights. The host uses it instead of the schedule's rate everywhere: for the
 	// direction, for the weight decay and for the correction by CAGE.
 	//
 	// Rate builds the rate α of this update, a scalar float, at least 0: the host applies x ← x −
-	// α·u. in.X is the parameter before weight decay, and in.State the state before Observe; changes
-	// by Observe or Refresh cannot be read. in.Rate is the schedule's rate. α should be 0 if in.Rate
-	// is 0, so that warmup, decay and the rate factors of parameter groups have their effect.
-	// Example: adafactor.
+	// α·u. in.Rate is the schedule's rate. α should be 0 if in.Rate is 0, so that warmup, decay and
+	// the rate factors of parameter groups have their effect. Example: adafactor.
 	Pacer = sdk.Pacer
 
 	// Collector is an optimizer that needs sums over all its tensors, such as the global gradient
 	// norm, or the distance of all tensors from their initial values (Prodigy, D-Adaptation).
 	//
 	// Collect builds scalar floats of one tensor, by name. The host sums the values of each name
-	// over all tensors that are assigned to the optimizer by the same table of the configuration.
-	// The other programs of the same step find the sums in in.Global. As in Rate, in.X is the
-	// parameter before weight decay, and in.State the state before Observe. Example: prodigy.
+	// over all tensors that the same table of the configuration assigns to the optimizer. The other
+	// programs of the step find the sums in in.Global. Example: prodigy.
 	Collector = sdk.Collector
 
 	// Prober is an optimizer that takes a second gradient, at another point and on the same batch,
@@ -87,13 +84,12 @@ type (
 	// Probe builds the offset p of one tensor from x, where the gradient was taken. If a probe is
 	// due, the host takes the gradient at x + p, with all tensors moved at once, before Update. The
 	// model at that point is quantized in the same way, with the same noise; the point is then
-	// discarded. As in Collect, in.X is the parameter before weight decay, and in.State the state
-	// before Observe. ProbeAt returns the updates at which a probe is due. Example: sam.
+	// discarded. ProbeAt returns the updates at which a probe is due. Example: sam.
 	Prober = sdk.Prober
 
 	// Sampler is an optimizer whose second gradient is taken at x, with labels that the host draws
-	// from the predictions of the model, as Sophia-G does. There is only one second gradient: if a
-	// sample is ever due for a tensor, a probe of a [Prober] must never be due for it.
+	// from the predictions of the model, as Sophia-G does. There is only one second gradient: a
+	// tensor with samples must have no probes of a [Prober].
 	//
 	// SampleAt returns the updates at which a sample is due. Update reads the gradient as in.Probed,
 	// multiplied by √n, where n is the number of labels, and not clipped: so the mean of its square
@@ -105,8 +101,8 @@ type (
 	// Averaged is an optimizer whose result differs from the point at which it takes gradients, such
 	// as an average of the iterates (schedule-free methods, EMA, SWA).
 	//
-	// Evaluate builds the tensor for evaluation and export from x, at which gradients are taken, and
-	// the state after an update. Before the first update it must be x. Example: schedule-free.
+	// Evaluate builds the tensor for evaluation and export from x and the state after an update.
+	// Before the first update it must be x. Example: schedule-free.
 	Averaged = sdk.Averaged
 
 	// Rounded is an optimizer whose updates round the tensor itself to fewer bits, as in training in
@@ -120,18 +116,17 @@ type (
 	Rounded = sdk.Rounded
 
 	// OpaqueOptimizer is an optimizer that cannot be written as a program, such as one that calls
-	// another library or searches. Its own process computes the updates, in memory that it shares
-	// with the host. [sdk.ServeOpaqueOptimizer] serves it.
+	// another library. Its own process computes the updates, in memory that it shares with the host.
+	// [sdk.ServeOpaqueOptimizer] serves it.
 	//
-	// State lists the state tensors for a tensor, in any order. They start at zero; a method with
-	// other initial values writes them in the first step. Step computes one update. It is called for
-	// several tensors concurrently, and must not keep any data outside the state: after a crash the
-	// process is restarted and the same step is requested again. All of Direction and Next must be
-	// written.
+	// State lists the state tensors for a tensor, in any order; they start at zero. Step computes one
+	// update. It is called for several tensors concurrently, and must not keep data outside the
+	// state: after a crash the process is restarted and the same step is requested again. All of
+	// Direction and Next must be written.
 	//
-	// Prefer [sdk.Optimizer] where you can: a program runs on every device, is compiled together
-	// with the rest of the step, and can be printed and compared. An opaque optimizer costs copies
-	// in each step, and its process must live as long as the run. Example: opaque-adamw.
+	// Prefer [sdk.Optimizer] where you can: a program runs on every device and is compiled together
+	// with the rest of the step. An opaque optimizer costs copies in each step, and its process must
+	// live as long as the run. Example: opaque-adamw.
 	OpaqueOptimizer = sdk.OpaqueOptimizer
 	// OpaqueStep is one update of one tensor.
 	OpaqueStep = sdk.OpaqueStep

@@ -21,7 +21,6 @@ func NewBlocks(shape []int, size int) Blocks {
 	return Blocks{slices.Clone(shape), size}
 }
 
-// row returns the length of a row and the number of its blocks.
 func (b Blocks) row() (length, blocks int) {
 	length = b.shape[len(b.shape)-1]
 	return length, (length + b.size - 1) / b.size
@@ -70,9 +69,7 @@ func (b Blocks) Spread(v program.Value) program.Value {
 	return b.Join(v.Broadcast(shape, nil))
 }
 
-// Unpack decodes the codes and scales of a quantizer that rotates by the setting
-// "rotation" of its site and then rounds blocks of size entries to E2M1. It returns
-// [Decode], with the rotation undone.
+// Unpack returns the result of [Decode], rotated back by the setting "rotation" of the site.
 func Unpack(codes, scale program.Value, site sdk.Site, size int) (program.Value, error) {
 	rotation, err := NewRotation(site.Text("rotation"), site.RowLen())
 	if err != nil {

@@ -14,8 +14,7 @@ const signE2M1 = 8
 // exponentBits is the mask of the exponent bits of a binary32 number.
 const exponentBits = 0x7f800000
 
-// Ties is the rounding of numbers half way between two levels. The zero value is
-// [TiesEven].
+// Ties is the rounding of numbers halfway between two levels. The zero value is [TiesEven].
 type Ties string
 
 // The rules for ties.
@@ -34,10 +33,9 @@ func TiesNames() []string {
 // specification 1.0, E2M1); magnitudes above 6, infinity included, saturate to 6. The sign
 // of a zero result is not defined. Nor is the result for NaN: the scale has to be NaN there.
 //
-// Between two powers of two the levels are equidistant. With one bit of mantissa their
-// distance is half the lower power, which is read from the exponent bits; below 1 it is ½.
-// The bitcast rounds binary64 to binary32, which may turn a number just below a power of
-// two into the power. That does no harm: with either distance it is rounded to the power.
+// Between two powers of two the levels are equidistant. With one bit of mantissa their distance is
+// half the lower power, which is read from the exponent bits; below 1 it is ½. The bitcast rounds
+// binary64 to binary32, perhaps up to a power of two, to which either distance rounds, too.
 func RoundE2M1(r program.Value, ties Ties) program.Value {
 	r, distance := spacing(r)
 	// The clip changes nothing, but the CPU rounds faster where numbers are known to be small.

@@ -34,7 +34,6 @@ func StochasticE4M3(v, u program.Value) program.Value {
 	return v.Ldexp(unit.Neg()).Add(u).Floor().Ldexp(unit).Clip(-LargestE4M3, LargestE4M3)
 }
 
-// unitE4M3 returns the exponent of the ulp of E4M3 at v.
 func unitE4M3(v program.Value) program.Value {
 	return v.Logb().Shift(-mantissaE4M3).Clip(leastUnitE4M3, largestUnitE4M3)
 }

@@ -5,9 +5,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// ScaleType is the type to which a quantizer rounds its scales. File formats of other
-// programs store scales in 16 bits; weights that were trained with scales of that type are
-// stored exactly.
+// ScaleType is the type to which a quantizer rounds its scales. File formats store scales in 16
+// bits: exactly, if the weights were trained with scales of that type.
 type ScaleType string
 
 // The types of scales.
@@ -30,11 +29,9 @@ func ScaleParameter() sdk.Parameter {
 // ScaleTypeOf returns the scale type in the settings of a site.
 func ScaleTypeOf(site sdk.Site) ScaleType { return ScaleType(site.Text(scaleParameter)) }
 
-// Round rounds scales to the nearest number of the type, ties to even. Scales must not be
-// negative. A scale above the largest number of the type becomes that number. A scale below
-// the smallest normal number of bf16, or below the smallest number of f16, becomes that
-// number, so that no scale is zero; this includes zero itself. The result for NaN and
-// infinities is not defined. With f32, nothing is changed.
+// Round rounds nonnegative scales to the nearest number of the type, ties to even, clipped to its
+// largest number and, so that no scale is zero, to the smallest normal number of bf16 or the
+// smallest number of f16. The result for NaN and infinities is not defined. f32 changes nothing.
 func (t ScaleType) Round(v program.Value) program.Value {
 	switch t {
 	case ScaleBF16:

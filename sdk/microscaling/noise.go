@@ -7,8 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// The values of the parameters "rounding" and "signs" of quantizers that may draw random
-// numbers in training.
+// The values of the parameters "rounding" and "signs" of quantizers.
 const (
 	RoundNearest    = "nearest"
 	RoundStochastic = "stochastic"

@@ -145,7 +145,7 @@ func (b *Builder) Apply(op Op, attr Attr, t Type, args ...Value) Value {
 func (b *Builder) CheckValue(v Value) error {
 	switch {
 	case v.b == nil:
-		return errors.New("is absent: a zero Value, such as a map gives for a wrong name")
+		return errors.New("is absent: a zero Value, such as that of a wrong map key")
 	case v.b != b && v.b.err != nil: // made from an absent value: its mistake came first
 		return fmt.Errorf("comes from an operation that failed: %w", v.b.err)
 	case v.b != b:
@@ -166,8 +166,8 @@ func (b *Builder) fail(err error) Value {
 	return Value{b: b}
 }
 
-// callSite returns the file and line of the innermost frame outside this package; empty if that is
-// in package sdk, which would tell an author nothing.
+// callSite returns the file and line of the innermost frame outside this package, or "" if it is in
+// package sdk, whose lines do not help an author.
 func callSite() string {
 	const self, transforms, builds = "sdk/program.", "sdk/program/transform.", "cage/sdk."
 	pcs := make([]uintptr, 32)
@@ -201,18 +201,17 @@ func (p *Program) prune() *Program {
 	}
 	out := &Program{Name: p.Name, Inputs: p.Inputs}
 	renumbered := make([]ID, p.NumValues())
-	for i := range renumbered {
-		switch {
-		case i < first:
-			renumbered[i] = ID(i)
-		case live[i]:
-			n := p.Nodes[i-first]
-			args := make([]ID, len(n.Args))
+	for i := range first {
+		renumbered[i] = ID(i)
+	}
+	for i, n := range p.Nodes {
+		if live[first+i] {
+			n.Args = slices.Clone(n.Args)
 			for j, a := range n.Args {
-				args[j] = renumbered[a]
+				n.Args[j] = renumbered[a]
 			}
-			renumbered[i] = ID(out.NumValues())
-			out.Nodes = append(out.Nodes, Node{Op: n.Op, Args: args, Type: n.Type, Attr: n.Attr})
+			renumbered[first+i] = ID(out.NumValues())
+			out.Nodes = append(out.Nodes, n)
 		}
 	}
 	for _, o := range p.Outputs {

@@ -29,7 +29,7 @@ func TestMistakesNameTheLine(t *testing.T) {
 		want string
 	}{
 		{"shapes", func(b *program.Builder, x value) int { x.Add(b.Zeros(4)); return line() },
-			"add: shapes [2 3] and [4] do not go together: ranks must be equal and axes equal or 1 (reshape or broadcast one operand)"},
+			"add: shapes [2 3] and [4] do not match: ranks must be equal and axes equal or 1 (reshape or broadcast one operand)"},
 		{"types", func(b *program.Builder, x value) int { x.Mul(b.ConstInt(2)).Exp(); return line() },
 			"mul: operands have different element types: float[2,3] and int"},
 		{"through a convenience", func(b *program.Builder, x value) int { x.Convert(program.Int).MeanRow(); return line() },
@@ -38,8 +38,8 @@ func TestMistakesNameTheLine(t *testing.T) {
 			"reduce_max: axis 0 does not exist: there are 0"},
 		{"clip to nothing", func(b *program.Builder, x value) int { x.Clip(2, 1); return line() }, "clip to [2, 1]: the lower bound must not be above the upper"},
 		{"clip to NaN", func(b *program.Builder, x value) int { x.Clip(0, math.NaN()); return line() }, "clip to [0, NaN]: neither bound may be NaN"},
-		{"absent bound", func(b *program.Builder, x value) int { x.Clamp(b.Const(1), value{}); return line() }, "clamp: operand 2 is absent: a zero Value, such as a map gives for a wrong name"},
-		{"absent operand", func(b *program.Builder, x value) int { x.Add(value{}); return line() }, "add: operand 1 is absent: a zero Value, such as a map gives for a wrong name"},
+		{"absent bound", func(b *program.Builder, x value) int { x.Clamp(b.Const(1), value{}); return line() }, "clamp: operand 2 is absent: a zero Value, such as that of a wrong map key"},
+		{"absent operand", func(b *program.Builder, x value) int { x.Add(value{}); return line() }, "add: operand 1 is absent: a zero Value, such as that of a wrong map key"},
 		{"operand of another program", func(b *program.Builder, x value) int {
 			other := program.NewBuilder("other").Input("y", fl(2, 3))
 			x.Add(other)
@@ -51,7 +51,7 @@ func TestMistakesNameTheLine(t *testing.T) {
 		{"input name", func(b *program.Builder, x value) int { b.Input("", fl()); return line() }, `input "": the name is empty`},
 		{"input type", func(b *program.Builder, x value) int { b.Input("y", fl(0)); return line() },
 			`input "y": axis 0 has 0 elements: every axis needs at least 1`},
-		{"absent output", func(b *program.Builder, x value) int { b.Output("y", value{}); return line() }, `output "y": is absent: a zero Value, such as a map gives for a wrong name`},
+		{"absent output", func(b *program.Builder, x value) int { b.Output("y", value{}); return line() }, `output "y": is absent: a zero Value, such as that of a wrong map key`},
 		{"constant", func(b *program.Builder, x value) int { b.Table([]float64{1, 2}, 3); return line() },
 			"constant: 2 elements for float[3]: give 1 or 3"},
 		{"huge shape", func(b *program.Builder, x value) int { b.Zeros(1<<20, 1<<20); return line() },
@@ -89,7 +89,7 @@ func TestOperationOnAnAbsentValue(t *testing.T) {
 	y, at := mask.Neg(), line()
 	b.Output("y", x.Add(y))
 	_, err := b.Build()
-	want := fmt.Sprintf("add: operand 1 comes from an operation that failed: program \"absent\": operation on an absent value: a zero Value, such as a map gives for a wrong name (builder_test.go:%d)", at)
+	want := fmt.Sprintf("add: operand 1 comes from an operation that failed: program \"absent\": operation on an absent value: a zero Value, such as that of a wrong map key (builder_test.go:%d)", at)
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
@@ -227,7 +227,7 @@ func TestInlineErrors(t *testing.T) {
 	}{
 		{"count", func(b *program.Builder) []program.Value { return nil }, `program "scaled" takes 1 inputs, got 0`},
 		{"type", func(b *program.Builder) []program.Value { return []program.Value{b.Zeros(3)} }, `program "scaled": input "x" is float[2], got float[3]`},
-		{"absent", func(b *program.Builder) []program.Value { return []program.Value{{}} }, `program "scaled": input "x": is absent: a zero Value, such as a map gives for a wrong name`},
+		{"absent", func(b *program.Builder) []program.Value { return []program.Value{{}} }, `program "scaled": input "x": is absent: a zero Value, such as that of a wrong map key`},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 type gradient struct {
 	text     string // as in [OpInfo]
 	rule     gradientRule
-	operands []int // those that have a gradient; nil means all
+	operands []int // the operands that have a gradient; nil means all
 }
 
 // A gradientRule returns the cotangents of the operands x of a node, given the result y and its
@@ -148,7 +148,6 @@ func sliceGradient(n *Node, x []Value, _, dy Value) []Value {
 	return []Value{dy}
 }
 
-// insertZeros inserts stride−1 zeros after each element along the axis.
 func (v Value) insertZeros(axis, stride int) Value {
 	shape := v.Shape()
 	if stride == 1 || shape[axis] == 1 {
@@ -161,7 +160,6 @@ func (v Value) insertZeros(axis, stride int) Value {
 	return v.Reshape(shape...)
 }
 
-// pad adds zeros before and after v along the axis.
 func (v Value) pad(axis, before, after int) Value {
 	zeros := func(n int) []Value {
 		if n == 0 {

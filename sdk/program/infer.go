@@ -23,10 +23,12 @@ func infer(op Op, args []Type, attr Attr, want Type) (Type, error) {
 	if err := attr.check(r.uses); err != nil {
 		return Type{}, err
 	}
+	if err := FloatType(want.Shape...).check(); err != nil {
+		return Type{}, err
+	}
 	return r.infer(args, attr, want)
 }
 
-// need fails unless the element type is one of those allowed.
 func need(t Type, allowed ...DType) error {
 	if slices.Contains(allowed, t.DType) {
 		return nil
@@ -35,16 +37,10 @@ func need(t Type, allowed ...DType) error {
 }
 
 func inferConstant(_ []Type, attr Attr, want Type) (Type, error) {
-	if err := want.check(); err != nil {
-		return Type{}, err
-	}
-	return want, checkConstant(attr, want)
+	return want, cmp.Or(want.check(), checkConstant(attr, want))
 }
 
 func inferIota(_ []Type, attr Attr, want Type) (Type, error) {
-	if err := want.check(); err != nil {
-		return Type{}, err
-	}
 	if err := need(want, Float, Int, Uint); err != nil {
 		return Type{}, err
 	}
@@ -55,9 +51,6 @@ func inferIota(_ []Type, attr Attr, want Type) (Type, error) {
 }
 
 func inferRandomBits(args []Type, _ Attr, want Type) (Type, error) {
-	if err := want.check(); err != nil {
-		return Type{}, err
-	}
 	if key := (Type{Uint, []int{2}}); !args[0].Equal(key) {
 		return Type{}, fmt.Errorf("takes a key of type %s, got %s", key, args[0])
 	}
@@ -133,7 +126,7 @@ func elementwiseShape(a, b []int) ([]int, error) {
 		return a, nil
 	}
 	mismatch := func() error {
-		return fmt.Errorf("shapes %v and %v do not go together: ranks must be equal and axes equal or 1 "+
+		return fmt.Errorf("shapes %v and %v do not match: ranks must be equal and axes equal or 1 "+
 			"(reshape or broadcast one operand)", a, b)
 	}
 	if len(a) != len(b) {
@@ -195,9 +188,6 @@ func inferBitcast(args []Type, _ Attr, want Type) (Type, error) {
 
 func inferReshape(args []Type, _ Attr, want Type) (Type, error) {
 	x, t := args[0], Type{args[0].DType, want.Shape}
-	if err := t.check(); err != nil {
-		return Type{}, err
-	}
 	if t.Size() != x.Size() {
 		return Type{}, fmt.Errorf("cannot reshape %s to %v: %d elements against %d", x, t.Shape, x.Size(),
 			t.Size())
@@ -224,9 +214,6 @@ func inferTranspose(args []Type, attr Attr, _ Type) (Type, error) {
 func inferBroadcast(args []Type, attr Attr, want Type) (Type, error) {
 	x, axes := args[0], attr.Axes
 	t := Type{x.DType, want.Shape}
-	if err := t.check(); err != nil {
-		return Type{}, err
-	}
 	if len(axes) != x.Rank() {
 		return Type{}, fmt.Errorf("%d axes named for an operand with %d", len(axes), x.Rank())
 	}
@@ -288,7 +275,7 @@ func inferReduce(args []Type, attr Attr, _ Type) (Type, error) {
 		return Type{}, err
 	}
 	if len(axes) == 0 {
-		return Type{}, fmt.Errorf("names no axis to fold")
+		return Type{}, fmt.Errorf("names no axis to reduce")
 	}
 	if err := checkAxes(axes, x.Rank()); err != nil {
 		return Type{}, err
@@ -452,9 +439,6 @@ func inferScatterAdd(args []Type, _ Attr, want Type) (Type, error) {
 	if err := need(index, Int); err != nil {
 		return Type{}, fmt.Errorf("index %w", err)
 	}
-	if err := t.check(); err != nil {
-		return Type{}, err
-	}
 	rows, err := inferRows(args[1], t)
 	if err == nil && !slices.Equal(rows.Shape, index.Shape) {
 		err = fmt.Errorf("%s does not have an index for each row of %s", index, args[1])
@@ -492,7 +476,7 @@ func cubicWork(_ *Node, args []Type) float64 {
 	return float64(x.Size()) * float64(x.Shape[x.Rank()-1])
 }
 
-// checkAxes fails unless axes are strictly increasing and below rank.
+// checkAxes returns an error unless axes are strictly increasing and below rank.
 func checkAxes(axes []int, rank int) error {
 	for i, a := range axes {
 		if a < 0 || a >= rank {
@@ -514,7 +498,6 @@ func repeats(axes []int) bool {
 	return false
 }
 
-// without returns the shape without the given axes.
 func without(shape, axes []int) []int {
 	kept := []int{}
 	for i, d := range shape {
@@ -525,7 +508,7 @@ func without(shape, axes []int) []int {
 	return kept
 }
 
-// attributes is the set of fields of [Attr] that an operation uses.
+// attributes is a set of fields of [Attr].
 type attributes uint8
 
 const (
@@ -536,47 +519,49 @@ const (
 	usesElements            // of a constant
 )
 
-// check fails if an attribute is set that the operation does not use, so that equivalent nodes are
-// equal. It also bounds the lengths of the lists of axes, so that later checks can iterate over
-// them, whatever a plugin sent.
+// axisList is one of the lists of axes in an [Attr].
+type axisList struct {
+	name string
+	axes *[]int
+	use  attributes
+}
+
+func (a *Attr) lists() []axisList {
+	return []axisList{
+		{"axes", &a.Axes, usesAxes},
+		{"start", &a.Start, usesRange}, {"limit", &a.Limit, usesRange}, {"stride", &a.Stride, usesRange},
+		{"lhs_contract", &a.LhsContract, usesPairs}, {"rhs_contract", &a.RhsContract, usesPairs},
+		{"lhs_batch", &a.LhsBatch, usesPairs}, {"rhs_batch", &a.RhsBatch, usesPairs},
+	}
+}
+
+// check returns an error if an attribute is set that the operation does not use, so that equivalent
+// nodes are equal. It also bounds the lengths of lists, over which later checks iterate.
 func (a *Attr) check(uses attributes) error {
-	fields := []struct {
-		name   string
-		length int
-		use    attributes
-	}{
-		{"axes", len(a.Axes), usesAxes},
-		{"start", len(a.Start), usesRange},
-		{"limit", len(a.Limit), usesRange},
-		{"stride", len(a.Stride), usesRange},
-		{"lhs_contract", len(a.LhsContract), usesPairs},
-		{"rhs_contract", len(a.RhsContract), usesPairs},
-		{"lhs_batch", len(a.LhsBatch), usesPairs},
-		{"rhs_batch", len(a.RhsBatch), usesPairs},
-		{"block", a.Block, usesBlock},
-		{"floats", len(a.Floats), usesElements},
-		{"ints", len(a.Ints), usesElements},
-	}
-	for _, f := range fields {
-		if uses&f.use == 0 && f.length != 0 {
-			return fmt.Errorf("takes no attribute %s", f.name)
+	unused := func(name string, length int, use attributes) error {
+		if uses&use == 0 && length != 0 {
+			return fmt.Errorf("takes no attribute %s", name)
 		}
-		if axes := f.use&(usesAxes|usesRange|usesPairs) != 0; axes && f.length > MaxRank {
-			return fmt.Errorf("attribute %s has %d entries: at most %d are possible", f.name, f.length,
-				MaxRank)
+		return nil
+	}
+	for _, l := range a.lists() {
+		n := len(*l.axes)
+		if err := unused(l.name, n, l.use); err != nil {
+			return err
+		}
+		if n > MaxRank {
+			return fmt.Errorf("attribute %s has %d entries: at most %d are possible", l.name, n, MaxRank)
 		}
 	}
-	return nil
+	return cmp.Or(unused("block", a.Block, usesBlock), unused("floats", len(a.Floats), usesElements),
+		unused("ints", len(a.Ints), usesElements))
 }
 
 // clone copies the lists of axes, which callers may change afterwards. The elements of
 // constants, which may be many, are copied by [Builder.Table].
 func (a Attr) clone() Attr {
-	for _, list := range []*[]int{
-		&a.Axes, &a.Start, &a.Limit, &a.Stride,
-		&a.LhsContract, &a.RhsContract, &a.LhsBatch, &a.RhsBatch,
-	} {
-		*list = slices.Clone(*list)
+	for _, l := range a.lists() {
+		*l.axes = slices.Clone(*l.axes)
 	}
 	return a
 }

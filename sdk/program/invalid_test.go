@@ -89,8 +89,8 @@ var invalidNodes = []struct {
 	{program.OpRandomBits, attr{}, in(4), types{un(2)}, "takes uint, got int[4]"},
 
 	// elementwise shapes
-	{program.OpAdd, attr{}, fl(2), types{fl(2), fl(3)}, "shapes [2] and [3] do not go together: ranks must be equal and axes equal or 1 (reshape or broadcast one operand)"},
-	{program.OpMul, attr{}, fl(2, 3), types{fl(2, 3), fl(3)}, "shapes [2 3] and [3] do not go together: ranks must be equal and axes equal or 1 (reshape or broadcast one operand)"},
+	{program.OpAdd, attr{}, fl(2), types{fl(2), fl(3)}, "shapes [2] and [3] do not match: ranks must be equal and axes equal or 1 (reshape or broadcast one operand)"},
+	{program.OpMul, attr{}, fl(2, 3), types{fl(2, 3), fl(3)}, "shapes [2 3] and [3] do not match: ranks must be equal and axes equal or 1 (reshape or broadcast one operand)"},
 	{program.OpAdd, attr{}, fl(2), types{fl(2), in(2)}, "operands have different element types: float[2] and int[2]"},
 	{program.OpClamp, attr{}, fl(2), types{fl(2), fl()}, "takes 3 operands, got 2"},
 	{program.OpClamp, attr{}, in(2), types{in(2), fl(), fl()}, "takes float, got int[2]"},
@@ -102,8 +102,8 @@ var invalidNodes = []struct {
 	{program.OpClamp, attr{}, fl(1), types{fl(), fl(), fl()}, "states the type float[1], but its operands give float"},
 	{program.OpSelect, attr{}, fl(2), types{fl(2), fl(2), fl(2)}, "condition takes bool, got float[2]"},
 	{program.OpSelect, attr{}, fl(2), types{bo(2), fl(2), in(2)}, "operands have different element types: float[2] and int[2]"},
-	{program.OpSelect, attr{}, fl(2), types{bo(3), fl(2), fl(2)}, "shapes [2] and [3] do not go together: ranks must be equal and axes equal or 1 (reshape or broadcast one operand)"},
-	{program.OpSelect, attr{}, fl(2), types{bo(2), fl(2), fl(3)}, "shapes [2] and [3] do not go together: ranks must be equal and axes equal or 1 (reshape or broadcast one operand)"},
+	{program.OpSelect, attr{}, fl(2), types{bo(3), fl(2), fl(2)}, "shapes [2] and [3] do not match: ranks must be equal and axes equal or 1 (reshape or broadcast one operand)"},
+	{program.OpSelect, attr{}, fl(2), types{bo(2), fl(2), fl(3)}, "shapes [2] and [3] do not match: ranks must be equal and axes equal or 1 (reshape or broadcast one operand)"},
 	{program.OpBitcast, attr{}, bo(2), types{in(2)}, "takes float or int or uint, got bool[2]"},
 	{program.OpBitcast, attr{}, in(2), types{bo(2)}, "takes float or int or uint, got bool[2]"},
 	{program.OpConvert, attr{}, in(3), types{fl(2)}, "states the type int[3], but its operands give int[2]"},
@@ -136,7 +136,7 @@ var invalidNodes = []struct {
 
 	// reductions
 	{program.OpReduceSum, attr{Axes: []int{0}}, bo(), types{bo(2)}, "takes float or int or uint, got bool[2]"},
-	{program.OpReduceMax, attr{}, fl(2), types{fl(2)}, "names no axis to fold"},
+	{program.OpReduceMax, attr{}, fl(2), types{fl(2)}, "names no axis to reduce"},
 	{program.OpReduceMin, attr{Axes: []int{1}}, fl(2), types{fl(2)}, "axis 1 does not exist: there are 1"},
 	{program.OpReduceSum, attr{Axes: []int{0}}, fl(), types{fl()}, "axis 0 does not exist: there are 0"},
 	{program.OpReduceSum, attr{Axes: []int{1, 0}}, fl(), types{fl(2, 2)}, "axes [1 0] are not strictly increasing"},

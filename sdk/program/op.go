@@ -45,7 +45,7 @@ type OpInfo struct {
 	Gradient string
 }
 
-// row is a row of the operation table: all that is known of an operation apart from devices.
+// row is a row of the operation table: the definition of an operation.
 type row struct {
 	OpInfo
 	infer       typeRule
@@ -53,7 +53,7 @@ type row struct {
 	work        func(n *Node, args []Type) float64 // multiplications; nil if only the size is limited
 	approximate bool
 	gradient    gradient
-	// The functions of numbers that an elementwise operation applies, see [Op.Scalar].
+	// The scalar functions of an elementwise operation, see [Op.Scalar].
 	floats func(x, y float64) float64
 	ints   func(x, y int64) int64
 }
@@ -106,7 +106,6 @@ func approximate(r row) row {
 	return r
 }
 
-// truth returns 1 for true and 0 for false.
 func truth[T float64 | int64](v bool) T {
 	if v {
 		return 1
@@ -169,9 +168,9 @@ func (op Op) Approximate() bool {
 	return ok && r.approximate
 }
 
-// Scalar returns the functions of numbers that an operation of the classes unary, binary and
-// compare applies to floats, and to ints, uints and bools (0 and 1); nil if it does not take them.
-// The result of a function of integers is to be reduced to the range of its type. Comparisons and
+// Scalar returns the functions by which an operation of the classes unary, binary and compare
+// computes an element: one for floats, and one for ints, uints and bools (0 and 1); nil if it does
+// not take the type. The caller wraps integer results to the range of their type. Comparisons and
 // is_finite return 0 or 1. Unary operations ignore y. Shift counts are reduced modulo 32.
 func (op Op) Scalar() (floats func(x, y float64) float64, ints func(x, y int64) int64) {
 	r := rows[op]

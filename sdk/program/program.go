@@ -1,13 +1,12 @@
-// Package program defines the language of plugins' answers: small, loop-free,
-// statically shaped tensor programs in SSA form.
+// Package program defines the language of plugins: small, loop-free, statically shaped tensor
+// programs in SSA form.
 //
-// A quantizer or optimizer plugin does not compute on tensors. It is asked once, when a run starts,
-// and answers with a [Program] that the host checks, inlines into its training graph,
-// differentiates and compiles. This package has the operations and their exact meaning ([Ops]), the
-// [Builder] that writes programs, the check of programs from elsewhere ([Program.Validate]), and
-// their text form ([Program.String]). Programs are executed elsewhere: by the reference
-// implementation in float64 (package reference), and by the host on a device. Nothing here may know
-// of plugins, processes or a tensor engine.
+// A quantizer or optimizer plugin does not compute on tensors. When a run starts, it returns a
+// [Program] that the host checks, inlines into its training graph, differentiates and compiles.
+// This package has the operations and their exact meaning ([Ops]), the [Builder] that writes
+// programs, their validation ([Program.Validate]), and their text form ([Program.String]). The
+// reference implementation in float64 (package reference) and the host's devices execute them.
+// Nothing here may know of plugins, processes or a tensor engine.
 package program
 
 import (
@@ -173,7 +172,6 @@ func (t Type) Size() int64 {
 	return size
 }
 
-// clone returns a type with a shape of its own, so that callers cannot change it.
 func (t Type) clone() Type { return Type{t.DType, slices.Clone(t.Shape)} }
 
 // Equal reports whether both types have the same element type and shape.

@@ -34,7 +34,6 @@ func (v Value) node() Node {
 	return Node{}
 }
 
-// operand returns an operand of the node that defines v.
 func (v Value) operand(i int) Value { return Value{v.b, v.node().Args[i]} }
 
 // key returns a text that two nodes share only if they compute the same value.

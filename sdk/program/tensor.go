@@ -1,24 +1,5 @@
 package program
 
-// TensorID identifies a tensor of a training run. Its String is the tensor's name, in memory and
-// in checkpoints.
-type TensorID struct {
-	Kind  Kind
-	Owner string // the parameter or activation site that it belongs to; "" if there is only one
-	Part  string // distinguishes tensors of the same kind and owner, such as states; or ""
-}
-
-// String joins the parts that are not empty by slashes.
-func (t TensorID) String() string {
-	name := string(t.Kind)
-	for _, part := range []string{t.Owner, t.Part} {
-		if part != "" {
-			name += "/" + part
-		}
-	}
-	return name
-}
-
 // Kind is the kind of a tensor of a training run.
 type Kind string
 
@@ -41,10 +22,17 @@ const (
 	KindDirection      Kind = "direction"       // the update direction, its output
 )
 
-// Of returns the name of the tensor of this kind that belongs to owner.
-func (k Kind) Of(owner string) string { return TensorID{Kind: k, Owner: owner}.String() }
+// Of returns the name, in memory and in checkpoints, of the tensor of this kind that belongs to
+// owner: a parameter, an activation site, or "" if there is only one such tensor.
+func (k Kind) Of(owner string) string { return k.PartOf(owner, "") }
 
 // PartOf returns the name of one of several tensors of this kind that belong to owner.
 func (k Kind) PartOf(owner, part string) string {
-	return TensorID{Kind: k, Owner: owner, Part: part}.String()
+	name := string(k)
+	for _, s := range []string{owner, part} {
+		if s != "" {
+			name += "/" + s
+		}
+	}
+	return name
 }

@@ -47,35 +47,26 @@ func (p *Program) text(full bool) string {
 }
 
 func (a *Attr) write(s *strings.Builder, full bool) {
-	lists := []struct {
-		name string
-		v    []int
-	}{
-		{"axes", a.Axes}, {"start", a.Start}, {"limit", a.Limit}, {"stride", a.Stride},
-		{"lhs", a.LhsContract}, {"rhs", a.RhsContract}, {"lhs_batch", a.LhsBatch},
-		{"rhs_batch", a.RhsBatch},
-	}
-	for _, l := range lists {
-		if len(l.v) > 0 {
-			fmt.Fprintf(s, " %s=%s", l.name, strings.ReplaceAll(fmt.Sprint(l.v), " ", ","))
+	for _, l := range a.lists() {
+		if len(*l.axes) > 0 {
+			name := strings.TrimSuffix(l.name, "_contract")
+			fmt.Fprintf(s, " %s=%s", name, strings.ReplaceAll(fmt.Sprint(*l.axes), " ", ","))
 		}
 	}
 	if a.Block != 0 {
 		fmt.Fprintf(s, " block=%d", a.Block)
 	}
-	writeElements(s, a.Floats, full, func(v float64) string {
-		return strconv.FormatFloat(v, 'g', -1,
-			64)
-	})
+	formatFloat := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+	writeElements(s, a.Floats, full, formatFloat)
 	writeElements(s, a.Ints, full, func(v int64) string { return strconv.FormatInt(v, 10) })
 }
 
 func writeElements[T any](s *strings.Builder, data []T, full bool, format func(T) string) {
 	const most = 8
-	switch {
-	case len(data) == 0:
+	switch len(data) {
+	case 0:
 		return
-	case len(data) == 1:
+	case 1:
 		s.WriteString(" " + format(data[0]))
 		return
 	}

@@ -38,7 +38,7 @@ func (l Limits) WithDefaults() Limits {
 // Error reports an invalid part of a program.
 type Error struct {
 	Program string
-	// Place is the input, node or output at fault, as in the text form.
+	// Place is the invalid input, node or output, as in the text form.
 	Place string
 	Err   error
 }
@@ -68,8 +68,8 @@ func (p *Program) Validate(limits Limits) error {
 	return v.outputs()
 }
 
-func (p *Program) errorAt(place string, err error) error {
-	return &Error{Program: clip(p.Name), Place: place, Err: err}
+func (p *Program) errorAt(part string, err error) error {
+	return &Error{Program: clip(p.Name), Place: part, Err: err}
 }
 
 type validator struct {
@@ -93,9 +93,9 @@ func (v *validator) signature() error {
 	}
 	seen := map[string]bool{}
 	for i, in := range p.Inputs {
-		place := fmt.Sprintf("input %d (%q)", i, clip(in.Name))
+		part := fmt.Sprintf("input %d (%q)", i, clip(in.Name))
 		if err := cmp.Or(checkNew(in.Name, seen), v.size(in.Type)); err != nil {
-			return p.errorAt(place, err)
+			return p.errorAt(part, err)
 		}
 	}
 	return nil
@@ -108,12 +108,12 @@ func (v *validator) outputs() error {
 	}
 	seen := map[string]bool{}
 	for i, o := range p.Outputs {
-		place := fmt.Sprintf("output %d (%q)", i, clip(o.Name))
+		part := fmt.Sprintf("output %d (%q)", i, clip(o.Name))
 		if err := checkNew(o.Name, seen); err != nil {
-			return p.errorAt(place, err)
+			return p.errorAt(part, err)
 		}
 		if o.Value < 0 || int(o.Value) >= p.NumValues() {
-			return p.errorAt(place, fmt.Errorf("value %%%d does not exist", o.Value))
+			return p.errorAt(part, fmt.Errorf("value %%%d does not exist", o.Value))
 		}
 	}
 	return nil

@@ -56,8 +56,7 @@ func (v Value) builder() *Builder {
 		return v.b
 	}
 	b := NewBuilder("absent")
-	const text = "operation on an absent value: a zero Value, such as a map gives for a wrong name"
-	b.fail(errors.New(text))
+	b.fail(errors.New("operation on an absent value: a zero Value, such as that of a wrong map key"))
 	return b
 }
 
@@ -142,10 +141,7 @@ func OtherAxes(rank int, lists ...[]int) []int {
 func (v Value) SumRow() Value { return v.keepLast(OpReduceSum) }
 
 // MeanRow returns the mean over the last axis, which is kept with one element.
-func (v Value) MeanRow() Value {
-	d := v.lastDim()
-	return v.SumRow().Scale(1 / float64(d))
-}
+func (v Value) MeanRow() Value { return v.SumRow().Scale(1 / float64(v.lastDim())) }
 
 // MaxRow returns the maximum over the last axis, which is kept with one element.
 func (v Value) MaxRow() Value { return v.keepLast(OpReduceMax) }
@@ -190,7 +186,7 @@ func (v Value) firstRow(extreme Value) Value {
 func (v Value) QuantileRow(p float64) Value {
 	b, shape := v.builder(), v.Shape()
 	if !(p >= 0 && p <= 1) {
-		return b.fail(fmt.Errorf("quantile %v: it must lie between 0 and 1", p))
+		return b.fail(fmt.Errorf("quantile %v: it must be between 0 and 1", p))
 	}
 	index := p * float64(v.lastDim()-1)
 	at := func(k float64) Value { return v.OrderStatistic(b.ConstInt(int32(k))) }

@@ -16,8 +16,7 @@ import (
 // These constants configure the comparison of a machine in binary32 with the reference. An element
 // may differ by closeness times the largest magnitude of its tensor, the error of a sum of a
 // thousand terms, plus amplification times its change on the reference implementation when the
-// inputs are perturbed. So an element on a rounding boundary may go either way, as it would in
-// training, and ill-conditioned elements have a larger tolerance.
+// inputs are perturbed: an element on a rounding boundary may go either way, as in training.
 const (
 	closeness     = 4e-6
 	amplification = 16

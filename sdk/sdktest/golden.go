@@ -20,9 +20,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Inputs of a case that are not inputs of programs: the gradient with respect to the value, and the
-// settings of the host's part of an update. With decayLast, weights decay after each step except
-// the first, as in code that returns from its first call before the decay.
+// Inputs of a case that are not inputs of programs: the gradient by the value, and the host's
+// weight decay. With decayLast, weights decay after each step except the first.
 const (
 	inputDY   = autodiff.Prefix + spec.OutputValue
 	decayName = "weight_decay"
@@ -80,20 +79,20 @@ func ParseGolden(file []byte) (Values, error) {
 		return Values{}, fmt.Errorf("not a golden file: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Values{}, errors.New("something follows the JSON object")
+		return Values{}, errors.New("unexpected data after the JSON object")
 	}
 	abs, rel := f.Tolerance.Abs, f.Tolerance.Rel
 	switch {
 	case f.Format != 1:
 		return Values{}, fmt.Errorf("format: is %d, want 1", f.Format)
 	case f.Name == "":
-		return Values{}, errors.New("name: is absent; it says what the values are of")
+		return Values{}, errors.New("name: is missing: want the name of the implementation")
 	case f.Kind != sdk.KindQuantizer && f.Kind != sdk.KindOptimizer:
 		return Values{}, fmt.Errorf("kind: is %q, want quantizer or optimizer", f.Kind)
 	case !(abs >= 0 && rel >= 0):
 		return Values{}, fmt.Errorf("tolerance: is %v and %v, want numbers of at least 0", abs, rel)
 	case len(f.Cases) == 0:
-		return Values{}, errors.New("cases: there are none, so nothing would be compared")
+		return Values{}, errors.New("cases: want at least one")
 	}
 	seen := map[string]bool{}
 	for i, c := range f.Cases {
@@ -207,7 +206,7 @@ func (c goldenTrial) compare(on example, prefix string, got map[string][]float64
 			continue
 		}
 		if _, ok := got[name]; !ok {
-			c.must(fmt.Errorf("it expects %s, which the plugin does not give", name))
+			c.must(fmt.Errorf("it expects %s, which the plugin does not return", name))
 		}
 		c.t.within(on, "case "+c.ID+": "+name, want.shape, got[name], want.data, func(i int) float64 {
 			if name == spec.OutputCodes || name == spec.OutputMask {
@@ -221,7 +220,7 @@ func (c goldenTrial) compare(on example, prefix string, got map[string][]float64
 func (q *quantizerRun) goldenCase(c goldenTrial) {
 	x, ok := c.Inputs[spec.InputX]
 	if !ok {
-		c.must(fmt.Errorf("inputs: it has no %q", spec.InputX))
+		c.must(fmt.Errorf("inputs: %q is missing", spec.InputX))
 	}
 	dy, backward := c.Inputs[inputDY]
 	// A case about training has step inputs, or the next state.
@@ -259,7 +258,7 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 		for _, input := range p.Inputs {
 			a, ok := c.Inputs[input.Name]
 			if !ok || len(a.data) != int(input.Type.Size()) {
-				c.must(fmt.Errorf("the plugin's initial values need %s, %d numbers of the case",
+				c.must(fmt.Errorf("inputs: the plugin's initial values need %s with %d numbers",
 					input.Name, input.Type.Size()))
 			}
 			startInputs[prefix][input.Name] = reference.Floats(a.data, input.Type.Shape...)
@@ -272,7 +271,7 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 		a, ok := given[input.Name]
 		delete(given, input.Name)
 		if !ok {
-			c.must(fmt.Errorf("the plugin's program takes %s, for which the case has no value", input.Name))
+			c.must(fmt.Errorf("inputs: the plugin's program needs %s", input.Name))
 		}
 		if input.Name == spec.InputX {
 			continue
@@ -281,7 +280,7 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 			a = array{input.Type.Shape, full(a.data[0], int(input.Type.Size()))}
 		}
 		if !slices.Equal(a.shape, input.Type.Shape) {
-			c.must(fmt.Errorf("%s has shape %v, want %v or a number", input.Name, a.shape, input.Type.Shape))
+			c.must(fmt.Errorf("%s has shape %v, want %v or a scalar", input.Name, a.shape, input.Type.Shape))
 		}
 		v := reference.Floats(a.data, input.Type.Shape...)
 		if input.Type.DType != program.Float {
@@ -293,7 +292,7 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 		in.memory[input.Name] = v
 	}
 	for name := range given {
-		c.must(fmt.Errorf("the plugin's program does not take %s, for which the case has a value", name))
+		c.must(fmt.Errorf("inputs: the plugin's program has no input %s", name))
 	}
 	compare := func(p *program.Program, inputs tensors, prefix string) {
 		got := map[string][]float64{}
@@ -337,7 +336,7 @@ func (o *optimizerRun) goldenCase(c goldenTrial) {
 	}
 	x, gradients := c.Inputs[spec.InputX], c.Inputs[spec.InputGradient]
 	if len(gradients.shape) == 0 || len(x.data) == 0 {
-		c.must(fmt.Errorf("inputs: it needs %s, and %s with a tensor for each update",
+		c.must(fmt.Errorf("inputs: want %s, and %s with a tensor for each update",
 			spec.InputX, spec.InputGradient))
 	}
 	steps := gradients.shape[0]
@@ -360,8 +359,7 @@ func (o *optimizerRun) goldenCase(c goldenTrial) {
 	case !s.Accepts:
 		c.must(errors.New("the plugin declines the tensor"))
 	case s.ProbeDue.First > 0:
-		c.must(errors.New("the plugin takes second gradients, of which golden files know nothing: " +
-			"compare them in a test of your own"))
+		c.must(errors.New("golden files do not support second gradients: compare them in your own test"))
 	}
 	// The host's part of every step is x ← (1 − αω)·x, the update u, then x ← x − α·u, or with
 	// decayLast the decay at the end.

@@ -39,7 +39,7 @@ func (q *quantizerRun) checkGradient(t *trial, in *instance, x []float64) {
 		for range min(12, got.Len()) {
 			i := r.IntN(got.Len())
 			t.run(func() {
-				t.announce()
+				t.begin()
 				var want float64
 				for _, h := range []float64{1e-5, 1e-7} {
 					var sums [2]float64
@@ -138,15 +138,15 @@ func (in *instance) checkJacobian(x []float64, byDefault bool) {
 		trace += diagonal[i]
 		mixes = mixes || largest(row) > 1e-6
 	}
-	in.t.announce()
+	in.t.begin()
 	passed := n
 	if len(mask) > 0 {
 		passed = floats.Sum(mask)
 	}
-	meant := "if that is meant, " + claim(sdk.ClaimAnyGradient)
+	meant := "if this is intended, " + claim(sdk.ClaimAnyGradient)
 	if len(mask) == 0 || in.Backward != nil {
 		if byDefault && !(trace > least*passed && trace < greatest*passed) {
-			in.t.failf(in.at(), "the gradient passes with a factor of %.4g in the mean, want about 1; %s",
+			in.t.failf(in.at(), "the gradient passes with a factor of %.4g on average, want about 1; %s",
 				trace/passed, meant)
 		}
 		if len(mask) > 0 && !mixes {
@@ -166,7 +166,7 @@ func (in *instance) checkJacobian(x []float64, byDefault bool) {
 	}
 	if byDefault && passed < n/2 && !in.variant.claims(sdk.ClaimPrunes) {
 		in.t.failf(in.at(), "the mask stops %v of %v entries of a normal row: is it inverted? "+
-			"(if it prunes, %s)", n-passed, n, claim(sdk.ClaimPrunes))
+			"(if entries are pruned, %s)", n-passed, n, claim(sdk.ClaimPrunes))
 	}
 }
 
@@ -199,7 +199,7 @@ func (q *quantizerRun) checkOwnBackward(t *trial, in *instance, x []float64) {
 	}
 	if !in.variant.claims(sdk.ClaimOwnLoss) {
 		for name, v := range inOrder(in.gradient(x, zeros)) {
-			t.equal(in.at(), name+" where dy is zero (with a loss of the quantizer's own, "+
+			t.equal(in.at(), name+" where dy is zero (if the quantizer adds a loss, "+
 				claim(sdk.ClaimOwnLoss)+")", v.Type.Shape, v.Floats, make([]float64, v.Len()))
 		}
 	}
@@ -223,7 +223,7 @@ func (q *quantizerRun) checkOwnBackward(t *trial, in *instance, x []float64) {
 // hintAtNaN notes the most common cause of NaN in a gradient, if there is one.
 func (t *trial) hintAtNaN(gradient []float64) {
 	if slices.ContainsFunc(gradient, math.IsNaN) {
-		t.notef("a gradient of NaN often is 0·Inf, of the branch of a selection that is not taken: " +
+		t.notef("a gradient of NaN is often 0·Inf, from the branch of a Select that is not taken: " +
 			"select a safe argument, too (in JAX jnp.where(ok, f(jnp.where(ok, x, 1)), 0))")
 	}
 }
@@ -242,7 +242,7 @@ func (q *quantizerRun) checkLearning(t *trial, in *instance, x []float64) {
 	for _, p := range in.Trained {
 		name := spec.TrainedPrefix + p.Name
 		t.run(func() {
-			t.announce()
+			t.begin()
 			at := func(v []float64) *instance {
 				other := *in
 				other.memory = maps.Clone(in.memory)

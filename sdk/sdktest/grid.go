@@ -17,10 +17,10 @@ import (
 // This file contains the checks of a quantizer's grid: which elements share a scale, to which
 // levels values are rounded, and whether codes and masks agree with them.
 
-// exactness is the relative difference that a different summation order may cause in binary64.
+// exactness is the relative difference due to another summation order in binary64.
 const exactness = 1e-12
 
-// enoughEntries is the size of a tensor from which on its error hardly depends on chance.
+// enoughEntries is the size of a tensor above which its error hardly depends on chance.
 const enoughEntries = 31
 
 // independentRows reports whether there are several rows, none of which depends on the first.
@@ -68,11 +68,12 @@ func (q *quantizerRun) checkRows(t *trial, in *instance, x []float64) {
 	}
 }
 
-// checkScope compares the set of elements that share a scale with the claim. Without a claim, one
-// scale for a weight is noted; an activation token that depends on other tokens, and scales of
-// columns, are failures. With settings fixed by the caller, they are only noted.
+// checkScope finds the elements that share a scale by trial and compares them with the claim or,
+// without a claim, with the declared grid. Without both, one scale for a weight is noted; an
+// activation token that depends on other tokens, and scales of columns, are failures. With settings
+// fixed by the caller, they are only noted.
 func (q *quantizerRun) checkScope(t *trial) {
-	for _, v := range slices.Concat(q.space.singles[:1], q.space.claimed) {
+	for _, v := range slices.Concat(q.space.variants[:1], q.space.claimed) {
 		for _, role := range q.roles() {
 			name := sdk.ClaimScaleScope
 			if role == sdk.RoleKey && v.claims(sdk.ClaimKeyScope) {
@@ -89,7 +90,7 @@ func (q *quantizerRun) checkScope(t *trial) {
 				t.run(func() {
 					x := normal(17, s.shape...)
 					in := s.instance(t, Reference{}, x)
-					t.announce()
+					t.begin()
 					// The elements influenced by the first: in its row, its column, or elsewhere.
 					d, affected, column, others := s.shape[1], in.influence(x, 0), false, false
 					for i, m := range affected[d:] {
@@ -105,11 +106,20 @@ func (q *quantizerRun) checkScope(t *trial) {
 						seen = sdk.ScopeBlock
 					}
 					row := seen == sdk.ScopeBlock || seen == sdk.ScopeRow
+					beyond := -1 // an affected entry outside the declared group of the first
+					if g := in.Grid.Group; g > 0 && g < d && !in.mixes() {
+						if beyond = slices.Index(affected[g:d], true); beyond >= 0 {
+							beyond += g
+						}
+					}
 					as := claim(sdk.ClaimScaleScope) + " as " + seen
 					if s.site.Role == sdk.RoleKey {
-						as += ", or key_scope if only keys are so"
+						as += ", or key_scope if it is so only for keys"
 					}
 					switch {
+					case claimed == "" && row && beyond >= 0:
+						t.failf(in.at(), "the Grid declares groups of %d entries, but the level of entry %d "+
+							"depends on entry 0", in.Grid.Group, beyond)
 					case seen == claimed, claimed == "" && row:
 					case claimed == sdk.ScopeBlock && row && d <= 128: // a block may span the row
 					case claimed != "":
@@ -118,10 +128,10 @@ func (q *quantizerRun) checkScope(t *trial) {
 						t.notef("the levels of an entry of a %s depend on its %s with %s",
 							s.role, seen, settingsText(s.settings))
 					case seen == sdk.ScopeTensor:
-						t.failf(in.at(), "the levels of a token depend on the other tokens; if that is meant, %s", as)
+						t.failf(in.at(), "the levels of a token depend on other tokens; if this is intended, %s", as)
 					default:
-						t.failf(in.at(), "the levels of an entry depend on its column, and not on its row, "+
-							"the last axis; if that is meant, %s", as)
+						t.failf(in.at(), "the levels of an entry depend on its column instead of its row, "+
+							"the last axis; if this is intended, %s", as)
 					}
 				})
 			}
@@ -150,13 +160,13 @@ func (q *quantizerRun) checkNearest(t *trial, in *instance, x []float64) {
 	at := d + 8
 	row := mapped(x, func(v float64) float64 { return 2 * math.Tanh(v/2) })
 	row[d+13], row[d+14] = 2.5, -2.5
-	var places, values, others []float64
+	var inputs, values, others []float64
 	for i := range points {
 		v := span * (2*float64(i)/(points-1) - 1)
 		rest := math.Sqrt(span*span - v*v)
 		copy(row[at:], []float64{v, -v, rest, -rest})
 		value := in.quantize(row).value
-		places, values = append(places, v), append(values, value[at])
+		inputs, values = append(inputs, v), append(values, value[at])
 		value = slices.Delete(slices.Clone(value), at, at+4)
 		if others == nil {
 			others = value
@@ -170,15 +180,15 @@ func (q *quantizerRun) checkNearest(t *trial, in *instance, x []float64) {
 		return
 	}
 	nearest := slices.Clone(values) // at a tie, the level that was chosen
-	for i, v := range places {
+	for i, v := range inputs {
 		for _, l := range levels {
 			if math.Abs(l-v) < math.Abs(nearest[i]-v)-1e-6 {
 				nearest[i] = l
 			}
 		}
 	}
-	if t.within(in.given(places), "value of an entry for which there is a nearer level "+
-		"(if that is meant, "+claim(sdk.ClaimAnyRounding)+")", nil, values, nearest, upTo(1e-6)) {
+	if t.within(in.given(inputs), "value of an entry for which there is a nearer level "+
+		"(if this is intended, "+claim(sdk.ClaimAnyRounding)+")", nil, values, nearest, upTo(1e-6)) {
 		copy(row[at:], []float64{0, 0, span, -span})
 		in.checkReach(row, levels)
 	}
@@ -213,9 +223,9 @@ func (in *instance) checkReach(row, levels []float64) {
 		missing := math.Abs(row[at]-value[at]) / step
 		follows := math.Abs(doubled[at]-2*value[at]) <= 1e-6*step
 		if k := math.Round(missing); follows && k >= 1 && k <= 2 && math.Abs(missing-k) < 1e-6 {
-			in.t.announce()
+			in.t.begin()
 			in.t.add(in.given(row).element(fmt.Sprintf("the largest entry of its row, %v steps of the "+
-				"scale, is clipped to %v: is the bound off by one? (if meant, %s)",
+				"scale, is clipped to %v: is the bound off by one? (if this is intended, %s)",
 				math.Round(math.Abs(row[at])/step), math.Round(math.Abs(value[at])/step),
 				claim(sdk.ClaimAnyRounding)), at, in.shape, value))
 			return
@@ -240,7 +250,7 @@ func (q *quantizerRun) checkError(t *trial) {
 				x := draw(func() float64 { return 2*r.Float64() - 1 }, s.shape)
 				in := s.instance(t, Reference{}, x)
 				value := in.quantize(x).value
-				t.announce()
+				t.begin()
 				errs := make([]float64, rows)
 				for i := range errs {
 					errs[i] = relativeError(value[i*width:(i+1)*width], x[i*width:(i+1)*width])
@@ -248,7 +258,7 @@ func (q *quantizerRun) checkError(t *trial) {
 				median := slices.Sorted(slices.Values(errs))[rows/2]
 				for i, e := range errs { // one rotated entry may be clipped
 					if !(e <= max(2*median, rowError)) {
-						t.failf(in.at(), "the error of row %d is %.3g of its norm, the median %.3g", i, e, median)
+						t.failf(in.at(), "the error of row %d is %.3g of its norm; the median is %.3g", i, e, median)
 						break
 					}
 				}
@@ -262,7 +272,7 @@ func (q *quantizerRun) checkError(t *trial) {
 						"the rounding is biased", mean, rms)
 				}
 				if g := floats.Dot(x, value) / floats.Dot(x, x); !(g > least && g < greatest) {
-					t.failf(in.at(), "Q(x) is %.3g times x in the mean: the scale is wrong", g)
+					t.failf(in.at(), "Q(x) is on average %.3g times x: the scale is wrong", g)
 				}
 			})
 		}
@@ -273,9 +283,9 @@ func (q *quantizerRun) checkFixed(t *trial, in *instance, x []float64) {
 	if in.variant.claims(sdk.ClaimIdempotent) {
 		once := in.quantize(x)
 		twice := in.quantize(once.value)
-		in.within(x, "Q(Q(x)), against Q(x), as idempotent claims,", twice.value, once.value,
+		in.within(x, "Q(Q(x)), against Q(x) (idempotent is claimed),", twice.value, once.value,
 			upTo(exactness*largest(once.value)))
-		in.equal(x, "codes of Q(Q(x)), against Q(x), as idempotent claims,", twice.codes, once.codes)
+		in.equal(x, "codes of Q(Q(x)), against Q(x) (idempotent is claimed),", twice.codes, once.codes)
 	}
 }
 
@@ -303,8 +313,8 @@ func (q *quantizerRun) checkHomogeneous(t *trial, in *instance, x []float64) {
 	most := largest(base.value)
 	for _, c := range []float64{3.7, 0.013} {
 		out := in.quantize(scaled(c, x))
-		in.within(x, "Q(c·x)/c, against Q(x), for a c that is no power of two "+
-			"(if entries lie half way between two levels, "+claim(sdk.ClaimTies)+")",
+		in.within(x, "Q(c·x)/c, against Q(x), for a c that is not a power of two "+
+			"(if entries are halfway between two levels, "+claim(sdk.ClaimTies)+")",
 			scaled(1/c, out.value), base.value, func(i int) float64 {
 				if spread[i] <= steadiness*most {
 					return closeness * most
@@ -333,9 +343,9 @@ func spreadRow() []float64 {
 // grid. A mask that stops nothing is allowed; a mask that stops some entries but passes clipped
 // ones has a threshold that does not match the grid.
 func (q *quantizerRun) checkMask(t *trial) {
-	v := q.space.singles[0]
+	v := q.space.variants[0]
 	if v.claims(sdk.ClaimAnyGradient) || v.claims(sdk.ClaimAnyRounding) {
-		t.skipf("any_gradient or any_rounding is claimed")
+		t.skipf("not applicable: any_gradient or any_rounding is claimed")
 		return
 	}
 	for _, s := range q.sites(v, 1, maskWidth) {
@@ -349,11 +359,15 @@ func (q *quantizerRun) checkMask(t *trial) {
 			if len(out.mask) == 0 || !slices.Contains(out.mask, 0) {
 				return
 			}
-			group := hull(in.influence(x, maskWidth/2), maskWidth)
-			if in.hasMemory() { // all entries share it
-				group = slices.Repeat([]bool{true}, len(x))
+			group := slices.Repeat([]bool{true}, len(x))
+			if size := in.Grid.Group; size > 0 {
+				for i := range group {
+					group[i] = i/size == maskWidth/2/size
+				}
+			} else if in.Grid == (sdk.Grid{}) && !in.hasMemory() { // find it by trial
+				group = hull(in.influence(x, maskWidth/2), maskWidth)
 			}
-			t.announce()
+			t.begin()
 			var levels []float64
 			for i, v := range out.value {
 				if group[i] {
@@ -385,17 +399,15 @@ func (q *quantizerRun) checkMask(t *trial) {
 	}
 }
 
-// checkCount counts the distinct codes. With an integer parameter named bits there can be at most
-// 2^bits.
 func (q *quantizerRun) checkCount(t *trial) {
 	const name = "bits"
 	if !slices.ContainsFunc(q.about.Parameters, func(p sdk.Parameter) bool {
 		return p.Name == name && p.Type == sdk.TypeInt
 	}) {
-		t.skipf("no parameter bits")
+		t.skipf("not applicable: there is no parameter bits")
 		return
 	}
-	for _, v := range q.space.singles {
+	for _, v := range q.space.variants {
 		if _, ok := v.changed[name]; len(v.changed) > 1 || len(v.changed) == 1 && !ok {
 			continue // another parameter may override bits
 		}
@@ -407,9 +419,9 @@ func (q *quantizerRun) checkCount(t *trial) {
 				if codes == nil || bits < 1 { // for example, 0 for an unlimited number
 					return
 				}
-				t.announce()
+				t.begin()
 				if n := len(slices.Compact(slices.Sorted(slices.Values(codes)))); n > 1<<bits {
-					t.failf(s.on(Reference{}), "there are %d codes, from %v to %v, but %d bits hold only %d",
+					t.failf(s.on(Reference{}), "there are %d codes, from %v to %v, but %d bits have only %d",
 						n, slices.Min(codes), slices.Max(codes), bits, 1<<bits)
 				}
 			})
@@ -417,11 +429,10 @@ func (q *quantizerRun) checkCount(t *trial) {
 	}
 }
 
-// checkCodes reports codes that are not integers: a host treats codes as integers to measure how
-// they change. If a grid is declared, codes and scales must match it, and values must equal the
-// unpacked codes bit for bit. Rows are ordinary and unusual ones.
+// checkCodes checks that codes are integers, that codes and scales match a declared grid, and that
+// values equal the unpacked codes bit for bit, for ordinary and unusual rows.
 func (q *quantizerRun) checkCodes(t *trial, in *instance, x []float64) {
-	for _, x := range append(oddities(x, in.shape[1]), x) {
+	for _, x := range append(unusual(x, in.shape[1]), x) {
 		out := in.quantize(x)
 		if out.codes == nil {
 			return
@@ -433,7 +444,7 @@ func (q *quantizerRun) checkCodes(t *trial, in *instance, x []float64) {
 			return math.RoundToEven(v)
 		})
 		in.equal(x, "codes, against the nearest integers,", out.codes, whole)
-		if in.evaluation != nil { // evaluation has its own answer, which is the one that is unpacked
+		if in.evaluation != nil { // Unpack and Grid belong to the evaluation program
 			continue
 		}
 		if in.Grid != (spec.Grid{}) {
@@ -457,7 +468,7 @@ func (in *instance) checkGrid(x []float64, out quantization) {
 		groups = (columns + g - 1) / g
 	}
 	if n := len(scale); n != in.shape[0]*groups && (n != 1 || in.Grid.Group > 0) {
-		in.t.failf(in.at(), "there are %d scales, but the grid gives rows of %d %d groups", n, columns,
+		in.t.failf(in.at(), "there are %d scales, but by the Grid a row of %d has %d groups", n, columns,
 			groups)
 		return
 	}
@@ -468,24 +479,29 @@ func (in *instance) checkGrid(x []float64, out quantization) {
 			s = scale[i/columns*groups+i%columns*groups/max(columns, groups*in.Grid.Group)]
 		}
 		if !in.Grid.Holds(code) && (code != 0 || v != 0 && v == v) {
-			in.t.failf(in.at(), "the code %d is none of the grid, which has %v", code, in.Grid.Codes())
+			in.t.failf(in.at(), "the code %d is not on the Grid, which has %v", code, in.Grid.Codes())
 			return
 		}
 		if v == v { // NaN has no code
 			want[i] = float64(in.Grid.Number(code)) * s
 		}
 	}
-	if !slices.ContainsFunc(in.Program.Nodes, func(n program.Node) bool {
-		return n.Op == program.OpHadamard || n.Op == program.OpDot
-	}) {
-		in.within(x, "value, against the number of the code times the scale, as the grid says,",
+	if !in.mixes() {
+		in.within(x, "value, against the number of its code on the Grid times the scale,",
 			out.value, want, func(i int) float64 { return 1e-6 * math.Abs(want[i]) })
 	}
 }
 
-// oddities returns two matrices like x, with rows of d entries. The first rows of one are zero,
+// mixes reports whether the program mixes entries, as a rotation does.
+func (s *siteAnswer) mixes() bool {
+	return slices.ContainsFunc(s.Program.Nodes, func(n program.Node) bool {
+		return n.Op == program.OpHadamard || n.Op == program.OpDot
+	})
+}
+
+// unusual returns two matrices like x, with rows of d entries. The first rows of one are zero,
 // constant, large and small; those of the other contain NaN, infinities and −0.
-func oddities(x []float64, d int) [][]float64 {
+func unusual(x []float64, d int) [][]float64 {
 	finite, broken := slices.Clone(x), slices.Clone(x)
 	for i := range x {
 		switch i / d {
@@ -526,7 +542,7 @@ func (q *quantizerRun) checkNoise(t *trial) {
 		}
 	}
 	if t.check.Tried == 0 {
-		t.skipf("not claimed")
+		t.skipf("optional: unbiased is not claimed")
 	}
 }
 
@@ -558,13 +574,13 @@ func (in *instance) unbiased(x []float64) {
 	for i := range allowed { // the element might leave its level in rare draws
 		allowed[i] += step * rareDraws / draws
 	}
-	in.within(x, "the mean over the noise of Q(x), against x, as unbiased claims,", mean, x,
+	in.within(x, "the mean over the noise of Q(x), against x (unbiased is claimed),", mean, x,
 		func(i int) float64 { return allowed[i] })
 	m, deviation := stat.MeanStdDev(along, nil)
-	in.t.announce()
+	in.t.begin()
 	n := float64(len(x))
 	if most := maxDeviations*deviation/math.Sqrt(draws) + 1e-9*largest(x)*n; math.Abs(m) > most {
-		in.t.failf(in.at(), "in the mean over the noise, values grow by %.3g each, want at most %.3g, "+
-			"as unbiased claims", m/n, most/n)
+		in.t.failf(in.at(), "on average over the noise, magnitudes grow by %.3g each, want at most %.3g "+
+			"(unbiased is claimed)", m/n, most/n)
 	}
 }

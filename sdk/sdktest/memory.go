@@ -12,10 +12,9 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// This file contains the checks of trained parameters and state, and of the column statistics from
-// which initial values may be computed. Statistics of the site's own operand are computed from the
-// tensor with which it is initialized. The other operand of the product is one matrix per row
-// length; for an activation it has outliers in some columns, as in language models.
+// This file checks trained parameters and state. Initial values may be computed from column
+// statistics: of the tensor with which the site is initialized, and of the other operand of the
+// product, a random matrix; an activation has outliers in some columns, as in language models.
 
 func otherRole(role sdk.Role) sdk.Role {
 	if role == sdk.RoleActivation {
@@ -106,9 +105,9 @@ func (q *quantizerRun) checkInitial(t *trial) {
 			if first == nil {
 				first = s
 			}
-			t.announce()
+			t.begin()
 			if !reflect.DeepEqual(s.Trained, first.Trained) || !reflect.DeepEqual(s.State, first.State) {
-				t.failf(s.example, "the trained parameters are %v and the state is %v, for one row %v and %v",
+				t.failf(s.example, "the trained parameters are %v and the state %v, but for one row %v and %v",
 					s.Trained, s.State, first.Trained, first.State)
 			}
 		}
@@ -158,7 +157,7 @@ func (q *quantizerRun) checkState(t *trial, in *instance, x []float64) {
 	}
 	// Levels that are good for a tensor initially must not become steadily worse.
 	t.run(func() {
-		t.announce()
+		t.begin()
 		first := relativeError(in.quantize(x).value, x)
 		after := in
 		for range stateSteps {
@@ -166,7 +165,7 @@ func (q *quantizerRun) checkState(t *trial, in *instance, x []float64) {
 		}
 		if e := relativeError(after.quantize(x).value, x); !(e <= 3*first+rowError) {
 			t.failf(in.at(), "after %d steps with the same tensor the error is %.3g of its norm, "+
-				"at the start %.3g: the state drifts away", stateSteps, e, first)
+				"and initially %.3g: the state drifts", stateSteps, e, first)
 		}
 	})
 	if len(x) < enoughEntries {

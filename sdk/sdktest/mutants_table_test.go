@@ -219,6 +219,13 @@ func TestQuantizerMutants(t *testing.T) {
 			sdktest.Claim(sdk.Claim{Name: sdk.ClaimScaleScope, Value: sdk.ScopeRow})},
 		{"the scale of a row, claimed to be of a block", good(), []string{"scale scope"}, sdktest.Claim(sdk.Claim{Name: sdk.ClaimScaleScope, Value: sdk.ScopeBlock})},
 		{"the scale of all tokens", broken(byTensor), []string{"scale scope"}, nil},
+		{"the scale of a row, where the grid declares groups", broken(func(q *rows) {
+			q.grid = func(bits int) sdk.Grid { return sdk.Integers(1-1<<(bits-1), 1<<(bits-1)-1, 16) }
+			q.reported = func(s, x program.Value) program.Value {
+				shape := x.Shape()
+				return s.Broadcast([]int{shape[0], (shape[1] + 15) / 16}, []int{0, 1})
+			}
+		}), []string{"scale scope"}, nil},
 		{"codes that count levels without saying so", counted(), []string{"zeros"}, nil},
 		{"two codes for zero", broken(func(q *rows) {
 			q.codes = func(v program.Value) program.Value { return v.Add(v.Builder().Iota(v.Type(), 1)) }

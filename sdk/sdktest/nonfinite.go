@@ -9,10 +9,9 @@ import (
 )
 
 // influence marks the elements whose value changes when element j of x takes other finite values:
-// those that share a scale with it, or are mixed with it by a rotation. It uses the reference
-// implementation. On a coarse grid an element may be rounded to zero for any scale. Therefore
-// tensors are also tried whose elements all have the magnitude of the largest of x, once positive
-// and once negative: no grid rounds both to zero (an unsigned grid only the negative ones).
+// those that share a scale with it, or are mixed with it by a rotation. On a coarse grid an element
+// may be rounded to zero for any scale. Therefore it also tries tensors whose elements all have the
+// largest magnitude of x, once positive and once negative: no grid rounds both to zero.
 func (in *instance) influence(x []float64, j int) []bool {
 	on := *in
 	on.m = Reference{}
@@ -105,7 +104,7 @@ func (p poisoning) check(bad float64) (affected []bool, ok bool) {
 		affected[i] = math.IsNaN(v)
 	}
 	what := fmt.Sprintf("with %v at %v, ", bad, unravel(p.at, p.shape))
-	p.t.announce()
+	p.t.begin()
 	reach, wrong, at := hull(p.shared, p.shape[1]), "", p.at
 	if !affected[at] {
 		wrong = "the value there is not NaN"
@@ -145,7 +144,7 @@ func (p poisoning) check(bad float64) (affected []bool, ok bool) {
 	}
 	ok = same("value", out.value, p.base.value, math.NaN())
 	if len(out.codes) > 0 {
-		zero, code := 0.0, "code (if another code stands for zero, "+claim(sdk.ClaimAnyZeroCode)+")"
+		zero, code := 0.0, "code (if another code represents zero, "+claim(sdk.ClaimAnyZeroCode)+")"
 		if p.variant.claims(sdk.ClaimAnyZeroCode) {
 			zero, code = out.codes[p.at], "code"
 		}
@@ -199,10 +198,11 @@ func (q *quantizerRun) checkZeros(t *trial, in *instance, _ []float64) {
 	case in.variant.claims(sdk.ClaimAnyZeroCode):
 		in.equal(nil, "codes of zeros, against the first,", out.codes, full(out.codes[0], n))
 	default:
-		meant := " (if another code stands for zero, " + claim(sdk.ClaimAnyZeroCode) + ")"
+		meant := " (if another code represents zero, " + claim(sdk.ClaimAnyZeroCode) + ")"
 		in.equal(nil, "codes of zeros"+meant, out.codes, zeros)
 	}
 	if len(out.mask) > 0 && !in.variant.claims(sdk.ClaimPrunes) {
-		in.equal(nil, "mask of zeros (if it prunes, "+claim(sdk.ClaimPrunes)+")", out.mask, full(1, n))
+		const what = "mask of zeros (if entries are pruned, claim " + string(sdk.ClaimPrunes) + ")"
+		in.equal(nil, what, out.mask, full(1, n))
 	}
 }

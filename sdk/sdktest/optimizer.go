@@ -15,38 +15,38 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// table returns all checks of optimizers, in the order of the report.
 func (o *optimizerRun) table() []check {
 	return []check{
-		{"parameters", "each value in a declared range, alone and with others, gives valid " +
-			"programs or an error that says what to do", o.checkParameters, ""},
+		{"parameters", "every value in a declared range, alone and with others, gives valid programs " +
+			"or a refusal that says what to do", o.checkParameters, ""},
 		{"shapes", "valid programs for every shape of an accepted tensor", o.checkShapes, ""},
-		{"parts", "valid programs, and finite directions, for weights that hold several " +
-			"matrices", o.checkParts, ""},
+		{"parts", "weights that stack several matrices give valid programs and finite directions",
+			o.checkParts, ""},
 		{"selection", "some tensor is accepted; acceptance and programs depend on role and shape, " +
 			"not on the name", o.checkSelection, ""},
-		{"deterministic", "the same request gives the same programs, and the same programs the " +
-			"same bits", o.everywhere(o.checkDeterministic), ""},
-		{"zero gradient", "a gradient of zeros from the start gives finite directions and " +
-			"states", o.everywhere(o.checkZeroGradient), ""},
-		{"decay", "without a gradient the direction is not in proportion to x: the decay of " +
-			"weights is the host's", o.byDefault(o.checkDecay), "own_decay is claimed"},
-		{"correction", "the correction of averages for their start counts updates from 1",
-			o.byDefault(o.checkCorrection), "no update reads the step"},
-		{"finite", "gradients from 1e-12 to 1e6 give finite directions, states, rates of their own, " +
-			"collected sums, offsets and weights to evaluate with", o.everywhere(o.checkFinite), ""},
-		{"conditions", "a rate of 0, a loss of 0 and a run of one step give finite results, too; a " +
-			"rate of its own is not negative, and 0 where the schedule's is 0",
-			o.everywhere(o.checkConditions), "no program reads rate, steps or loss"},
-		{"evaluation", "the weights to evaluate with are x before the first update, and as long " +
-			"as x stays where it is", o.everywhere(o.checkEvaluation), "it is x"},
-		{"state", "every state tensor is changed by updates, unless it keeps something of x, " +
-			"and what it holds has an effect", o.checkState, "no state"},
-		{"retry", "an opaque update goes by its inputs alone, changes nothing that it reads, " +
-			"and writes the same when it is asked again or beside others",
-			o.byDefault(o.checkRetry), "the optimizer is a program"},
-		{"parabola", "x − α·u descends on an ill-conditioned parabola with some rate",
-			o.checkDescent, "no tensor is accepted with the settings given"},
+		{"deterministic", "equal requests give equal programs, and equal inputs equal bits",
+			o.everywhere(o.checkDeterministic), ""},
+		{"zero gradient", "gradients of zeros from the start give finite directions and states",
+			o.everywhere(o.checkZeroGradient), ""},
+		{"decay", "without a gradient the direction is not proportional to x: the host decays weights",
+			o.byDefault(o.checkDecay), "not applicable: own_decay is claimed"},
+		{"correction", "bias correction counts updates from 1",
+			o.byDefault(o.checkCorrection), "not applicable: no update reads the step"},
+		{"finite", "gradients from 1e-12 to 1e6 give finite directions, states, rates, collected sums, " +
+			"offsets and weights for evaluation", o.everywhere(o.checkFinite), ""},
+		{"conditions", "a rate of 0, a loss of 0 and a run of one step give finite results; the " +
+			"optimizer's own rate is not negative, and 0 where the schedule's is 0",
+			o.everywhere(o.checkConditions), "not applicable: no program reads rate, steps or loss"},
+		{"evaluation", "the weights for evaluation are x before the first update, and while x does " +
+			"not change", o.everywhere(o.checkEvaluation),
+			"not applicable: evaluation uses x itself (Averaged)"},
+		{"state", "updates change every state tensor, unless it is computed from x, and directions " +
+			"depend on it", o.checkState, "not applicable: there is no state"},
+		{"retry", "an opaque update depends on its inputs alone, does not write to them, and gives " +
+			"the same results when repeated or run concurrently", o.byDefault(o.checkRetry),
+			"not applicable: updates are programs (OpaqueOptimizer)"},
+		{"parabola", "x − α·u reduces an ill-conditioned quadratic loss, with some rate",
+			o.checkDescent, "not tested: no tensor is accepted with the given settings"},
 		{"devices", "compiled programs agree with the reference in every step", o.checkDevices, ""},
 	}
 }
@@ -62,8 +62,8 @@ func newOptimizerRun(subject OptimizerSubject, list []Option) *session {
 }
 
 func (o *optimizerRun) checkParameters(t *trial) {
-	for i, v := range slices.Concat(o.space.singles, o.space.mixed) {
-		t.announce()
+	for i, v := range slices.Concat(o.space.variants, o.space.random) {
+		t.begin()
 		list, err := o.accepted(v)
 		switch {
 		case len(list) > 0:
@@ -92,7 +92,7 @@ func (o *optimizerRun) checkParameters(t *trial) {
 // walk makes updates with random gradients of the given size and checks that results are finite. It
 // returns the last direction, or nil if a result is wrong.
 func (s *tensorAnswer) walk(t *trial, m Machine, steps int, size float64) (u []float64) {
-	t.announce()
+	t.begin()
 	t.run(func() {
 		r := s.train(t, m)
 		for r.updates < steps {
@@ -108,7 +108,6 @@ func (s *tensorAnswer) walk(t *trial, m Machine, steps int, size float64) (u []f
 	return u
 }
 
-// checkFinite checks the direction u of the last update, the state and the sums.
 func (r *training) checkFinite(u []float64) bool {
 	all := maps.Clone(r.state)
 	maps.Copy(all, r.sums)
@@ -141,7 +140,7 @@ func (o *optimizerRun) checkShapes(t *trial) {
 			}
 		}
 		for _, shape := range shapes {
-			s, err := o.ask(o.space.singles[0], role, shape...)
+			s, err := o.ask(o.space.variants[0], role, shape...)
 			switch {
 			case err != nil && len(s.settings) > 0: // the caller's need not support every shape
 				t.refuse(s.example, err)
@@ -154,8 +153,7 @@ func (o *optimizerRun) checkShapes(t *trial) {
 	}
 }
 
-// checkParts requests programs for fused QKV weights, both of multi-head and of grouped-query
-// attention.
+// checkParts requests programs for fused QKV weights of multi-head and grouped-query attention.
 func (o *optimizerRun) checkParts(t *trial) {
 	for _, v := range o.space.core() {
 		for _, rows := range [][3]int{{4, 4, 4}, {8, 2, 2}} {
@@ -174,7 +172,8 @@ func (o *optimizerRun) checkParts(t *trial) {
 			case s.err != nil:
 				t.ok(s.example, err)
 			case s.Accepts != plain.Accepts:
-				t.failf(s.example, "accepted: %v in parts %v, %v as one matrix", s.Accepts, rows, plain.Accepts)
+				t.failf(s.example, "accepted: %v with parts of %v rows, %v as one matrix",
+					s.Accepts, rows, plain.Accepts)
 			case s.Accepts:
 				s.walk(t, Reference{}, 2, 1)
 			}
@@ -182,12 +181,11 @@ func (o *optimizerRun) checkParts(t *trial) {
 	}
 }
 
-// checkSelection requests programs for tensors that differ only in their names: the programs must
-// be equal except for their own names.
+// checkSelection requests programs for tensors that differ only in their names.
 func (o *optimizerRun) checkSelection(t *trial) {
-	accepted, v := 0, o.space.singles[0]
+	accepted, v := 0, o.space.variants[0]
 	for _, k := range tensorKinds {
-		t.announce()
+		t.begin()
 		var first *tensorAnswer
 		for _, name := range []string{"layers.0.wq", "layers.11.mlp.down", "x"} {
 			s := o.answer(v, sdk.Tensor{Name: name, Role: k.role, Shape: k.shape})
@@ -200,13 +198,13 @@ func (o *optimizerRun) checkSelection(t *trial) {
 			if s.Accepts != first.Accepts {
 				t.failf(s.example, "accepted under one name and declined under another")
 			} else if s.Accepts && !v.claims(sdk.ClaimByName) && !maps.Equal(s.unnamed(), first.unnamed()) {
-				t.failf(s.example, "%s and %s have different programs; if they are meant to depend "+
-					"on names, %s", name, first.tensor.Name, claim(sdk.ClaimByName))
+				t.failf(s.example, "%s and %s have different programs; if this is intended, %s",
+					name, first.tensor.Name, claim(sdk.ClaimByName))
 			}
 		}
 	}
 	if accepted == 0 {
-		t.failf(example{}, "no tensor is accepted, of any role")
+		t.failf(example{}, "no tensor of any role is accepted")
 	}
 	t.notef("%d of %d kinds of tensors accepted", accepted, len(tensorKinds))
 }
@@ -222,7 +220,7 @@ func (s *tensorAnswer) unnamed() map[string]string {
 }
 
 func (o *optimizerRun) checkDeterministic(t *trial, s *tensorAnswer, m Machine) {
-	t.announce()
+	t.begin()
 	again := o.answer(s.variant, s.tensor)
 	same := again.err == nil && maps.Equal(again.unnamed(), s.unnamed()) && again.Due == s.Due
 	if t.ok(s.example, again.err) && !same {
@@ -259,11 +257,9 @@ func (o *optimizerRun) checkFinite(t *trial, s *tensorAnswer, m Machine) {
 	}
 }
 
-// checkConditions tries the conditions at the ends of a run: a schedule that begins or ends with a
-// rate of 0, a loss of 0, and a run of one step.
 func (o *optimizerRun) checkConditions(t *trial, s *tensorAnswer, m Machine) {
 	inputs := []string{spec.InputRate, spec.InputSteps, spec.InputLoss}
-	if s.Rate == nil && !slices.ContainsFunc(inputs, s.Reads) {
+	if s.Rate == nil && !slices.ContainsFunc(inputs, s.HasInput) {
 		return
 	}
 	for _, c := range []conditions{s.ordinary(), {0, 100, 2}, {0.01, 100, 0}, {0.01, 1, 2}} {
@@ -308,7 +304,7 @@ func (o *optimizerRun) checkCorrection(t *trial, s *tensorAnswer) {
 			return
 		}
 	}
-	t.announce()
+	t.begin()
 	if s.steady(t, 0) {
 		return
 	}
@@ -353,7 +349,7 @@ func (o *optimizerRun) checkDecay(t *trial, s *tensorAnswer) {
 	if s.variant.claims(sdk.ClaimOwnDecay) {
 		return
 	}
-	t.announce()
+	t.begin()
 	r := s.train(t, Reference{})
 	for range 3 {
 		u := r.update(r.x, make([]float64, s.size()))
@@ -364,7 +360,7 @@ func (o *optimizerRun) checkDecay(t *trial, s *tensorAnswer) {
 			continue
 		}
 		message := fmt.Sprintf("without a gradient, the direction of update %d is %.3g·x: weight decay "+
-			"is the host's; if it is meant, %s", r.updates, factor, claim(sdk.ClaimOwnDecay))
+			"is the host's; if this is intended, %s", r.updates, factor, claim(sdk.ClaimOwnDecay))
 		if len(s.settings) == 0 {
 			t.failf(s.example, "%s", message)
 		} else {
@@ -396,7 +392,7 @@ func (o *optimizerRun) checkState(t *trial) {
 					continue
 				}
 				seen[tensor.Name] = true
-				t.announce()
+				t.begin()
 				t.run(func() { s.checkChanges(t, spec.StatePrefix+tensor.Name) })
 				t.run(func() { s.checkEffect(t, spec.StatePrefix+tensor.Name) })
 			}
@@ -419,7 +415,7 @@ func (s *tensorAnswer) checkChanges(t *trial, name string) {
 			return
 		}
 	}
-	t.failf(s.example, "%s is still what it was at the start after %d updates", name, s.horizon())
+	t.failf(s.example, "%s still has its initial value after %d updates", name, s.horizon())
 }
 
 // checkEffect fails unless a change of the named state tensor affects a later direction. The tensor
@@ -448,7 +444,7 @@ func (s *tensorAnswer) checkEffect(t *trial, name string) {
 			}
 		}
 	}
-	t.failf(s.example, "what %s holds has no effect on %d later directions", name, s.horizon())
+	t.failf(s.example, "%s has no effect on the next %d directions", name, s.horizon())
 }
 
 // differs continues both trainings with the same gradients and reports whether, within the horizon,
@@ -482,7 +478,7 @@ func (r *training) alter(name string) {
 
 func (o *optimizerRun) checkDevices(t *trial) {
 	if len(o.machines) == 1 {
-		t.skipf("no device")
+		t.skipf(noDevice)
 		return
 	}
 	o.on(o.machines[:1], func(_ *trial, s *tensorAnswer, _ Machine) {
@@ -539,22 +535,22 @@ func (s *tensorAnswer) descent(t *trial, steps int, rate float64) float64 {
 	return value / first
 }
 
-// checkDescent checks that for some rate the optimizer reaches the goal, a fraction of the initial
-// value. It tries every accepted kind of tensor, with the default settings.
+// checkDescent checks, for every accepted kind of tensor with the default settings, that with some
+// rate the loss reaches the goal, a fraction of its initial value.
 func (o *optimizerRun) checkDescent(t *trial) {
 	const steps = 300
-	v, goal := o.space.singles[0], 0.05
+	v, goal := o.space.variants[0], 0.05
 	if v.claims(sdk.ClaimNoDescent) {
-		t.skipf("no_descent is claimed")
+		t.skipf("not applicable: no_descent is claimed")
 		return
 	}
-	wanted := "; if it need not come down, " + claim(sdk.ClaimNoDescent)
+	wanted := "; if the loss need not decrease, " + claim(sdk.ClaimNoDescent)
 	part, claimed := v.about.Claimed(sdk.ClaimDescent, v.values)
 	if claimed {
 		goal, wanted = part.(float64), ", as descent claims"
 	}
 	o.byDefault(func(_ *trial, s *tensorAnswer) {
-		t.announce()
+		t.begin()
 		best, bestRate := math.Inf(1), 0.0
 		for _, rate := range []float64{0.1, 0.03, 0.01, 0.3, 0.003, 0.001, 1, 3e-4, 1e-4} {
 			if got := s.descent(t, steps, rate); got < best {
@@ -565,9 +561,9 @@ func (o *optimizerRun) checkDescent(t *trial) {
 			}
 		}
 		if !(best <= goal) && (claimed || len(s.settings) == 0) { // the caller's may need other rates
-			t.failf(s.example, "after %d steps the value is %.3g times the first at best, "+
-				"with rate %v; want %v%s", steps, best, bestRate, goal, wanted)
+			t.failf(s.example, "after %d steps the loss is at best %.3g of its initial value, with "+
+				"rate %v; want %v%s", steps, best, bestRate, goal, wanted)
 		}
-		t.notef("%.2g of the first value after %d steps, with rate %v", best, steps, bestRate)
+		t.notef("%.2g of the initial loss after %d steps with rate %v", best, steps, bestRate)
 	})(t)
 }

@@ -15,60 +15,64 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// table returns all checks of quantizers, in the order of the report.
 func (q *quantizerRun) table() []check {
+	const noMemory = "not applicable: no trained parameters (Trainable) and no state (Stateful)"
 	return []check{
-		{"parameters", "each value in a declared range, alone and with others, gives a valid " +
-			"program or an error that says what to do", q.checkParameters, ""},
-		{"shapes", "valid programs for weights and activations of every shape, in every block of a " +
-			"model, and for gradients or a refusal; rows of a length that 32 divides cannot be refused",
+		{"parameters", "every value in a declared range, alone and with others, gives valid programs " +
+			"or a refusal that says what to do", q.checkParameters, ""},
+		{"shapes", "weights and activations of every shape and in every block of a model give valid " +
+			"programs; by default, rows of a length that 32 divides are not refused; gradients may be",
 			q.checkShapes, ""},
-		{"deterministic", "the same request gives the same programs, and the same program the " +
-			"same bits", q.checkDeterministic, ""},
-		{"zeros", "zeros stay zeros, with codes 0 (or one code, where that is claimed) and mask 1, or " +
-			"go to a level near zero; rows of equal, and of subnormal, numbers give finite values",
+		{"deterministic", "equal requests give equal programs, and equal inputs equal bits",
+			q.checkDeterministic, ""},
+		{"zeros", "zeros stay zeros, with mask 1 and code 0 (any_zero_code: one code), or become a " +
+			"level near zero; rows of equal or subnormal numbers give finite values",
 			q.everywhere(q.checkZeros), ""},
-		{"non-finite", "NaN and ±Inf make exactly what shares their scale NaN, with codes 0, " +
-			"mask 0 and a finite gradient", q.everywhere(q.checkNonFinite), ""},
-		{"rows", "a row has the same result alone and in a matrix, unless one scale is for the " +
-			"whole tensor", q.onReference(q.checkRows), "rows share a scale, parameters or state"},
-		{"scale scope", "a scale is shared by what is claimed: if nothing is, by a row or a " +
-			"part of it, or by a whole weight", q.checkScope, "no scale that depends on the data"},
-		{"nearest", "where the levels can be seen from outside, each value goes to the nearest, " +
-			"and they reach as far as their scale says",
-			q.onReference(q.checkNearest), "the levels of an entry cannot be seen from outside"},
-		{"error", "the error is that of a quantizer: no row much worse than others, no bias, no " +
-			"shrinking", q.checkError, ""},
-		{"noise", "the mean over the noise is x, where that is claimed", q.checkNoise, ""},
-		{"fixed points", "what is on the grid stays there, where that is claimed",
-			q.onReference(q.checkFixed), "not claimed"},
-		{"homogeneous", "Q(c·x) = c·Q(x) where it is promised",
-			q.onReference(q.checkHomogeneous), "no program says that it is homogeneous"},
-		{"gradient", "the gradient by x and by trained parameters is that of the surrogate",
-			q.onReference(q.checkGradient), "the quantizer has a backward pass of its own"},
-		{"own backward pass", "where the quantizer has one, it is finite, also for dy of zeros, " +
-			"zero where dy is zero, and in each row that of the row",
-			q.everywhere(q.checkOwnBackward), "the gradients are those of a surrogate"},
+		{"non-finite", "NaN and ±Inf make NaN of exactly the values that share their scale, with " +
+			"code 0, mask 0 and a finite gradient", q.everywhere(q.checkNonFinite), ""},
+		{"rows", "a row has the same result alone and in a matrix, unless the whole tensor shares " +
+			"a scale", q.onReference(q.checkRows),
+			"not applicable: rows share a scale, parameters or state"},
+		{"scale scope", "scales are shared as claimed; without a claim, by a row or a part of it, or " +
+			"by a whole weight; a declared Grid gives the part",
+			q.checkScope, "not applicable: no scale depends on the data"},
+		{"nearest", "where levels can be observed, values are rounded to the nearest, and the levels " +
+			"reach as far as their scale", q.onReference(q.checkNearest),
+			"not testable: entries are mixed, as by a rotation, so that levels cannot be observed; " +
+				"test the rounding with golden values"},
+		{"error", "the error is plausible: no row much worse than others, no bias, no shrinking",
+			q.checkError, ""},
+		{"noise", "if unbiased is claimed, the mean over the noise is x", q.checkNoise, ""},
+		{"fixed points", "if idempotent is claimed, values on the grid do not change",
+			q.onReference(q.checkFixed), "optional: idempotent is not claimed"},
+		{"homogeneous", "if Homogeneous is set, Q(c·x) = c·Q(x)", q.onReference(q.checkHomogeneous),
+			"optional: Homogeneous is not set"},
+		{"gradient", "gradients by x and by trained parameters are those of the surrogate",
+			q.onReference(q.checkGradient), "not applicable: the backward pass is custom (Differentiator)"},
+		{"own backward pass", "gradients of a custom backward pass are finite, zero where dy is zero, " +
+			"and in each row independent of other rows", q.everywhere(q.checkOwnBackward),
+			"not applicable: there is no custom backward pass (Differentiator)"},
 		{"gradient size", "the gradient passes where the mask says so, with factor 1",
-			q.checkGradientSize, "any_gradient is claimed"},
-		{"mask", "where a mask stops something, what it passes is not clipped",
-			q.checkMask, "no mask that stops anything, with the defaults"},
-		{"codes", "codes are integers, of any type; with a grid, they are codes of it, and " +
-			"values their numbers times the scales; they unpack to the value, bit for bit",
-			q.everywhere(q.checkCodes), "no codes"},
-		{"count of codes", "a quantizer with a parameter bits has at most 2^bits codes",
-			q.checkCount, "no codes"},
-		{"initial values", "trained parameters and state start finite from any finite tensor, and " +
-			"do not depend on the number of rows of an activation", q.checkInitial, "none"},
-		{"constraints", "they hold for initial values, and what is in the set already stays as " +
-			"it is", q.everywhere(q.checkConstraints), "none"},
-		{"state", "it stays finite, steps change it, something depends on it, evaluation too, and " +
-			"it stays good for a tensor that repeats", q.onReference(q.checkState), "none"},
-		{"search", "a search goes by its inputs alone, changes nothing that it reads, and " +
-			"writes all of the state, the same when it is asked again or beside others",
-			q.onReference(q.checkSearch), "the quantizer does not search"},
-		{"learning", "away from their start, the gradient leads trained parameters to a smaller " +
-			"error, and not to a larger one", q.onReference(q.checkLearning), "none"},
+			q.checkGradientSize, "not applicable: any_gradient is claimed"},
+		{"mask", "a mask that stops some gradients does not pass those of clipped entries",
+			q.checkMask, "not applicable: by default there is no Mask that stops gradients"},
+		{"codes", "codes are integers and, with a Grid, codes of it; values are their numbers times " +
+			"the scales, and equal the unpacked codes bit for bit", q.everywhere(q.checkCodes),
+			"optional: there are no Codes; exports store weights as floats"},
+		{"count of codes", "a parameter bits allows at most 2^bits codes",
+			q.checkCount, "optional: there are no Codes"},
+		{"initial values", "any finite tensor gives finite trained parameters and state, whose shapes " +
+			"do not depend on the rows of an activation", q.checkInitial, noMemory},
+		{"constraints", "initial values are in the constraint set, and values in it do not change",
+			q.everywhere(q.checkConstraints), "not applicable: no parameter is constrained (Constrained)"},
+		{"state", "state stays finite, steps change it, programs of training and evaluation depend on " +
+			"it, and it stays good for a tensor that repeats", q.onReference(q.checkState),
+			"not applicable: there is no state (Stateful)"},
+		{"search", "a search depends on its inputs alone, does not write to them, and writes all " +
+			"state, the same when repeated or run concurrently", q.onReference(q.checkSearch),
+			"not applicable: there is no search (Searcher)"},
+		{"learning", "away from their initial values, gradients lead trained parameters to a smaller " +
+			"error", q.onReference(q.checkLearning), "not applicable: no trained parameters (Trainable)"},
 		{"devices", "compiled programs agree with the reference: outputs, gradients, initial values, " +
 			"next states", q.checkDevices, ""},
 	}
@@ -151,8 +155,8 @@ func siteOf(role sdk.Role, shape []int, layer, layers int) sdk.Site {
 	return s
 }
 
-// matrixShapes are the shapes for checks that need a matrix: one with rows of odd length, which are
-// not rotated, and a regular one.
+// matrixShapes are the shapes of most checks: rows of odd length, which are not rotated, and usual
+// ones.
 var matrixShapes = [][]int{{4, 33}, {3, 128}}
 
 // edgeShapes are additional shapes for the first variant: one element, single rows, and rows
@@ -165,7 +169,7 @@ var edgeShapes = [][]int{{1, 1}, {4, 1}, {4, 3}, {4, 31}, {1, 32}, {4, 32}, {1, 
 func (q *quantizerRun) roles() []sdk.Role {
 	if q.allRoles == nil {
 		q.allRoles = []sdk.Role{sdk.RoleWeight, sdk.RoleActivation}
-		v := q.space.singles[0]
+		v := q.space.variants[0]
 		activation, noActivation := q.ask(v, sdk.RoleActivation, 4, 128)
 		for _, role := range []sdk.Role{sdk.RoleKey, sdk.RoleValue} {
 			s, err := q.ask(v, role, 4, 128)
@@ -294,7 +298,7 @@ func (in *instance) from(sample []float64) *instance {
 	return in.siteAnswer.instance(in.t, in.m, sample)
 }
 
-// at describes the instance in reports; given also includes x.
+// at describes the instance in reports; given adds x.
 func (in *instance) at() example { return in.example.on(in.m) }
 
 func (in *instance) given(x []float64) example {
@@ -368,8 +372,8 @@ func (in *instance) byX(x, dy []float64) []float64 {
 	return in.gradient(x, dy)[autodiff.Prefix+spec.InputX].Float64s()
 }
 
-// within, equal and finite are the trial's methods for results with an element for each element of
-// x. x is nil if it would not help a reader.
+// within, equal and finite are the trial's methods for results in the shape of x, which is nil if
+// reports need not show it.
 func (in *instance) within(x []float64, what string, got, want []float64,
 	allowed func(i int) float64) bool {
 	return in.t.within(in.given(x), what, in.shape, got, want, allowed)
@@ -383,11 +387,11 @@ func (in *instance) finite(x []float64, what string, got []float64) bool {
 	return in.t.finite(in.given(x), what, in.shape, got)
 }
 
-// checkParameters builds every variant for every role, and runs it once. The
-// defaults must be supported for at least one role.
+// checkParameters builds every variant for every role, and runs it once. Some role must support the
+// defaults.
 func (q *quantizerRun) checkParameters(t *trial) {
-	for i, v := range slices.Concat(q.space.singles, q.space.mixed) {
-		t.announce()
+	for i, v := range slices.Concat(q.space.variants, q.space.random) {
+		t.begin()
 		var errs []error
 		for _, role := range q.roles() {
 			s, err := q.ask(v, role, 4, 128)
@@ -420,10 +424,10 @@ func (s *siteAnswer) runOnce(t *trial) {
 // of 32; all depths; and the operands of the products of the backward pass, any of which may be
 // refused.
 func (q *quantizerRun) checkShapes(t *trial) {
-	v := q.space.singles[0]
+	v := q.space.variants[0]
 	for _, role := range q.roles() {
 		if _, err := q.ask(v, role, 4, 128); isRefusal(err) {
-			t.notef("not for sites of the role %s", role)
+			t.notef("sites of the role %s are refused", role)
 			continue
 		}
 		for _, d := range []int{1, 3, 31, 32, 33, 128, 640, 1024} {
@@ -433,7 +437,7 @@ func (q *quantizerRun) checkShapes(t *trial) {
 					s.runOnce(t)
 					continue
 				}
-				t.announce()
+				t.begin()
 				alone := ofAttention(role) && rows == 1 // token groups need several rows
 				if d%32 == 0 && len(s.settings) == 0 && !alone {
 					t.ok(s.example, err)
@@ -443,7 +447,7 @@ func (q *quantizerRun) checkShapes(t *trial) {
 			}
 		}
 		for _, at := range [][2]int{{0, 1}, {1, 2}, {47, 48}, {-1, 2}, {-1, 0}} {
-			t.announce()
+			t.begin()
 			name := fmt.Sprintf("%s of block %d of %d", role, at[0], at[1])
 			s := q.answer(v, siteOf(role, []int{4, 128}, at[0], at[1]), name)
 			if t.ok(s.example, s.err) {
@@ -458,7 +462,7 @@ func (q *quantizerRun) checkShapes(t *trial) {
 		{Role: sdk.RoleActivation, Product: sdk.ProductWeightGradient},
 	} {
 		site.Name, site.Layers, site.Shape = "layers.0.wq", 1, []int{7, 128}
-		t.announce()
+		t.begin()
 		s := q.answer(v, site, fmt.Sprintf("%s in the product %s", site.Role, site.Product))
 		if s.err == nil {
 			s.runOnce(t)
@@ -469,9 +473,9 @@ func (q *quantizerRun) checkShapes(t *trial) {
 }
 
 func (q *quantizerRun) checkDeterministic(t *trial) {
-	for _, v := range q.space.singles {
+	for _, v := range q.space.variants {
 		for _, s := range q.sites(v, matrixShapes[0]...) {
-			t.announce()
+			t.begin()
 			again := q.answer(v, s.site, s.role)
 			if again.err == nil && s.evaluates {
 				again = again.evaluation
@@ -487,11 +491,9 @@ func (q *quantizerRun) checkDeterministic(t *trial) {
 	})(t)
 }
 
-// checkDevices compares every machine with the reference implementation, with its trained
-// parameters and state.
 func (q *quantizerRun) checkDevices(t *trial) {
 	if len(q.machines) == 1 {
-		t.skipf("no device")
+		t.skipf(noDevice)
 		return
 	}
 	q.onReference(func(_ *trial, in *instance, x []float64) {

@@ -15,8 +15,8 @@ import (
 // Status is the outcome of a check.
 type Status string
 
-// Outcomes of a check. A check is skipped if the plugin has nothing to check, such as a quantizer
-// without codes; its notes give the reason.
+// Outcomes of a check. The note of a skipped check begins with "not applicable" if the plugin lacks
+// what is checked, "optional" if it could have it, and else with the reason why it was not tested.
 const (
 	Pass Status = "pass"
 	Fail Status = "fail"
@@ -68,8 +68,7 @@ type Failure struct {
 	Want  *Number `json:"want,omitempty"`
 }
 
-// Number is a float64 that is encoded in JSON: NaN and the infinities as the strings
-// "NaN", "Inf" and "-Inf".
+// Number is a float64 whose JSON encodes NaN and infinities as the strings "NaN", "Inf" and "-Inf".
 type Number float64
 
 // String formats the number with the fewest digits that identify it.
@@ -86,7 +85,7 @@ func (n Number) String() string {
 	}
 }
 
-// MarshalJSON encodes the number, or its name if it is not finite.
+// MarshalJSON implements [json.Marshaler].
 func (n Number) MarshalJSON() ([]byte, error) {
 	if v := float64(n); math.IsNaN(v) || math.IsInf(v, 0) {
 		return json.Marshal(n.String())
@@ -94,7 +93,7 @@ func (n Number) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(n))
 }
 
-// UnmarshalJSON decodes the output of MarshalJSON.
+// UnmarshalJSON implements [json.Unmarshaler].
 func (n *Number) UnmarshalJSON(text []byte) error {
 	var s string
 	if json.Unmarshal(text, &s) != nil {
@@ -143,7 +142,7 @@ func (c Check) write(s *strings.Builder, width int) {
 	notes := strings.Join(c.Notes, "; ")
 	switch c.Status {
 	case Fail:
-		line = append(line, fmt.Sprintf("%d of %d; asked: %s", c.Failed, c.Tried, c.Asks))
+		line = append(line, fmt.Sprintf("%d of %d; required: %s", c.Failed, c.Tried, c.Asks))
 	case Pass:
 		line = append(line, fmt.Sprintf("%d tried", c.Tried))
 		if notes != "" {

@@ -36,7 +36,7 @@ func TestReportText(t *testing.T) {
 	want := `quantizer quest 1.0 with bits=3 form=paper, on reference and cpu
 
 pass  shapes  32 tried
-fail  zeros   3 of 8; asked: zeros stay zeros
+fail  zeros   3 of 8; required: zeros stay zeros
       on cpu, weight [4 33], trust=Inf: value at [1 2]: got NaN, want 0.1
       no codes
       and 1 more
@@ -75,7 +75,7 @@ func TestFailuresTellTheInput(t *testing.T) {
 			}
 		}
 	}
-	if text := r.String(); !strings.Contains(text, "value of an entry for which there is a nearer level (if that is meant, claim any_rounding), where x is ") {
+	if text := r.String(); !strings.Contains(text, "value of an entry for which there is a nearer level (if this is intended, claim any_rounding), where x is ") {
 		t.Error(text)
 	}
 }

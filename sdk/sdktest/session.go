@@ -10,11 +10,9 @@
 //
 // Programs run on the reference implementation, in binary64, and on machines added by the caller. A
 // device computes in binary32, so its results have rounding errors. The kit estimates their
-// tolerance: it perturbs the inputs by a few ulps and measures the change of the results. So
-// authors need not specify tolerances.
+// tolerance: it perturbs the inputs by a few ulps and measures the change of the results.
 //
-// The tables in quantizer.go and optimizer.go list all checks. Each check gets a trial, which
-// collects failures. The package does not depend on a host or a device.
+// The tables in quantizer.go and optimizer.go list all checks.
 package sdktest
 
 import (
@@ -62,8 +60,8 @@ func CheckOptimizer(subject OptimizerSubject, list ...Option) Report {
 	return newOptimizerRun(subject, list).all()
 }
 
-// Subject is a plugin under test, in this process or another. A question is an [sdk.Site] or an
-// [sdk.Tensor]; the answer is a [spec.Quantizer] or a [spec.Optimizer].
+// Subject is a plugin under test, in this process or another. It returns a [spec.Quantizer] for an
+// [sdk.Site], or a [spec.Optimizer] for an [sdk.Tensor].
 type Subject[Question, Answer any] struct {
 	Describe func() (sdk.Description, error)
 	// Programs returns the validated programs of a site or tensor. An error that wraps
@@ -117,7 +115,7 @@ func NewOptimizer(o sdk.Optimizer) OptimizerSubject {
 	}
 }
 
-// within checks programs against limits. Whether they may factorize is checked elsewhere.
+// within checks programs against limits, except that they may factorize.
 func within(limits program.Limits, programs iter.Seq2[string, *program.Program]) error {
 	limits.Linalg = true
 	for name, p := range programs {
@@ -140,8 +138,7 @@ func describe(f func() sdk.Description) (d sdk.Description, err error) {
 // tensors are inputs or outputs of a program, by name.
 type tensors = map[string]reference.Tensor
 
-// Machine executes programs. The reference implementation is always used; a host adds its device,
-// which computes in binary32.
+// Machine executes programs: the reference implementation, or a host's device in binary32.
 type Machine interface {
 	// Name returns the machine's name in the report, such as "cpu".
 	Name() string
@@ -161,7 +158,7 @@ func (Reference) Run(p *program.Program, in tensors) (tensors, error) {
 	return reference.Run(p, in)
 }
 
-// session is one run of the kit on a plugin.
+// session is a run of the kit on a plugin.
 type session struct {
 	options
 	about    sdk.Description
@@ -171,11 +168,11 @@ type session struct {
 	answered int // number of the plugin's answers that checks have used
 }
 
-// check is a check to run: it becomes a check of the report, or a subtest.
+// check is a check to run; it becomes a [Check] of the report, or a subtest.
 type check struct {
 	name, asks string
 	run        func(*trial)
-	untried    string // why the check is skipped if it has tried nothing
+	skipReason string // why the check is skipped if it has no example
 }
 
 // newSession requests the description, which is the first check. ok is false if the description is
@@ -200,7 +197,7 @@ func newSession(kind sdk.Kind, describe func() (sdk.Description, error),
 			s.space, err = newSpace(s.about, s.settings)
 		}
 		if s.defaultsOnly && err == nil {
-			s.space = space{singles: s.space.singles[:1]}
+			s.space = space{variants: s.space.variants[:1]}
 		}
 	}
 	s.report = Report{Plugin: s.about.Name, Version: s.about.Version, Kind: kind,
@@ -210,10 +207,10 @@ func newSession(kind sdk.Kind, describe func() (sdk.Description, error),
 	}
 	s.checks = []check{{"description", "the description is well formed, defaults are in range, " +
 		"claims are those of the kind, and the settings given are accepted", func(t *trial) {
-		t.announce()
+		t.begin()
 		t.ok(example{}, err)
 		if s.about.Doc == "" {
-			t.notef("it has no doc")
+			t.notef("Doc is empty")
 		}
 		for _, p := range s.about.Parameters {
 			if p.Doc == "" {
@@ -245,9 +242,9 @@ func (s *session) do(c check) Check {
 	case t.check.Tried == 0:
 		t.check.Status = Skip
 		if s.answered == before {
-			t.notef("there is no program to look at")
-		} else if c.untried != "" {
-			t.notef("%s", c.untried)
+			t.notef("not tested: the plugin refused or failed to write all programs")
+		} else if c.skipReason != "" {
+			t.notef("%s", c.skipReason)
 		}
 	default:
 		t.check.Status = Pass
@@ -267,7 +264,7 @@ func (s *session) test(t *testing.T) {
 		t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
 			c := s.do(c)
 			if c.Status == Fail {
-				t.Errorf("%d of %d; asked: %s", c.Failed, c.Tried, c.Asks)
+				t.Errorf("%d of %d; required: %s", c.Failed, c.Tried, c.Asks)
 			}
 			for _, f := range c.Failures {
 				t.Error(f)
@@ -316,7 +313,6 @@ type variant struct {
 	about   sdk.Description
 }
 
-// claims reports whether the plugin makes a claim under these settings.
 func (v variant) claims(name sdk.ClaimName) bool {
 	_, ok := v.about.Claimed(name, v.values)
 	return ok
@@ -324,16 +320,16 @@ func (v variant) claims(name sdk.ClaimName) bool {
 
 // space holds the settings that the kit tries.
 type space struct {
-	// singles begins with the defaults, followed by one variant for each other
-	// value of one parameter.
-	singles []variant
-	claimed []variant // subset of singles under which the plugin makes a claim
-	mixed   []variant // random combinations
+	// variants begins with the defaults, followed by one variant for each other value of one
+	// parameter.
+	variants []variant
+	claimed  []variant // the variants under which the plugin makes a claim
+	random   []variant // random combinations
 }
 
-// core returns the variants for most checks: one changed parameter at a time, and some of mixed.
+// core returns the settings for most checks: all variants and some random combinations.
 func (s space) core() []variant {
-	return slices.Concat(s.singles, s.mixed[:min(8, len(s.mixed))])
+	return slices.Concat(s.variants, s.random[:min(8, len(s.random))])
 }
 
 func newSpace(d sdk.Description, given map[string]any) (s space, err error) {
@@ -342,7 +338,7 @@ func newSpace(d sdk.Description, given map[string]any) (s space, err error) {
 		set(settings)
 		v, e := newVariant(d, settings)
 		if err == nil && e != nil {
-			err = fmt.Errorf("a value inside the declared range is not accepted: %w", e)
+			err = fmt.Errorf("a value in the declared range is invalid: %w", e)
 		}
 		return v
 	}
@@ -350,7 +346,7 @@ func newSpace(d sdk.Description, given map[string]any) (s space, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.singles = []variant{base}
+	s.variants = []variant{base}
 	var free []sdk.Parameter
 	for _, p := range d.Parameters {
 		if _, fixed := given[p.Name]; fixed {
@@ -358,7 +354,7 @@ func newSpace(d sdk.Description, given map[string]any) (s space, err error) {
 		}
 		free = append(free, p)
 		for _, v := range samples(p)[1:] {
-			s.singles = append(s.singles, with(func(settings map[string]any) { settings[p.Name] = v }))
+			s.variants = append(s.variants, with(func(settings map[string]any) { settings[p.Name] = v }))
 		}
 	}
 	for _, c := range d.Claims {
@@ -370,7 +366,7 @@ func newSpace(d sdk.Description, given map[string]any) (s space, err error) {
 			}
 		})
 		if len(c.When) > 0 && v.claims(c.Name) && len(v.changed) > len(base.changed) {
-			s.singles, s.claimed = append(s.singles, v), append(s.claimed, v)
+			s.variants, s.claimed = append(s.variants, v), append(s.claimed, v)
 		}
 	}
 	r := rand.New(rand.NewPCG(1, 2))
@@ -378,7 +374,7 @@ func newSpace(d sdk.Description, given map[string]any) (s space, err error) {
 		if len(free) < 2 {
 			break
 		}
-		s.mixed = append(s.mixed, with(func(settings map[string]any) {
+		s.random = append(s.random, with(func(settings map[string]any) {
 			for _, p := range free {
 				list := samples(p)
 				settings[p.Name] = list[r.IntN(len(list))]

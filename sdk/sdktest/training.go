@@ -100,7 +100,7 @@ func (o *optimizerRun) everywhere(f func(*trial, *tensorAnswer, Machine)) func(*
 // byDefault returns a check that calls f for the tensors accepted with the given settings.
 func (o *optimizerRun) byDefault(f func(*trial, *tensorAnswer)) func(*trial) {
 	return func(t *trial) {
-		list, _ := o.accepted(o.space.singles[0])
+		list, _ := o.accepted(o.space.variants[0])
 		for _, s := range list {
 			t.run(func() { f(t, s) })
 		}
@@ -172,7 +172,6 @@ func (r *training) init() error {
 
 func (r *training) at() example { return r.example.on(r.m) }
 
-// floats returns a tensor with the shape of x.
 func (r *training) floats(v []float64) reference.Tensor { return reference.Floats(v, r.shape...) }
 
 // next makes an update with a new normal random gradient, moves x, and returns the direction. An
@@ -334,7 +333,7 @@ func (r *training) run(what string, p *program.Program, given tensors) (u []floa
 			continue
 		}
 		for i, x := range v.Floats {
-			if storage.Kept(x) != x {
+			if storage.Round(x) != x {
 				return nil, fmt.Errorf("%s at update %d: element %d of %s is %v, which is kept as %s: "+
 					"return integers in its range", what, r.updates, i, name, x, storage)
 			}
@@ -348,7 +347,7 @@ func (r *training) kept(name string, v reference.Tensor) reference.Tensor {
 	if storage == sdk.StoreFloat32 && r.exact {
 		return v
 	}
-	return reference.Floats(mapped(v.Floats, storage.Kept), v.Type.Shape...)
+	return reference.Floats(mapped(v.Floats, storage.Round), v.Type.Shape...)
 }
 
 func (s *tensorAnswer) storage(name string) sdk.Storage {

@@ -25,7 +25,7 @@ const maxFailures, maxNotes = 5, 3
 type trial struct {
 	check   Check
 	skipped bool
-	open    bool  // whether the last announced example has not failed yet
+	open    bool  // whether the last begun example has not failed yet
 	refused int   // number of requests that the plugin legitimately refused
 	refusal error // the first refusal, shown so that a person can judge its message
 }
@@ -70,8 +70,7 @@ func printable(settings map[string]any) map[string]any {
 	return out
 }
 
-// add reports a failure of the last announced example. Further failures of the same example count
-// as separate examples.
+// add reports a failure of the last begun example. Further failures count as further examples.
 func (t *trial) add(f Failure) {
 	if !t.open {
 		t.check.Tried++
@@ -83,8 +82,8 @@ func (t *trial) add(f Failure) {
 	}
 }
 
-// announce starts an example, to be checked with the methods below.
-func (t *trial) announce() {
+// begin starts an example, to be checked with the methods below.
+func (t *trial) begin() {
 	t.check.Tried++
 	t.open = true
 }
@@ -139,13 +138,15 @@ func (t *trial) skipf(format string, args ...any) {
 	t.notef(format, args...)
 }
 
+const noDevice = "not requested: there is no device to compare with the reference"
+
 func claim(name sdk.ClaimName) string { return "claim " + string(name) }
 
 // within fails the example unless |got − want| is at most allowed(i) for each element i. NaN equals
 // NaN, and an infinity equals itself. The failure reports the worst element.
 func (t *trial) within(e example, what string, shape []int, got, want []float64,
 	allowed func(i int) float64) bool {
-	t.announce()
+	t.begin()
 	if len(got) != len(want) {
 		t.failf(e, "%s has %d elements, want %d", what, len(got), len(want))
 		return false
@@ -175,7 +176,7 @@ func (t *trial) equal(e example, what string, shape []int, got, want []float64) 
 
 // finite fails the example if any element is NaN or infinite; it reports the first.
 func (t *trial) finite(e example, what string, shape []int, got []float64) bool {
-	t.announce()
+	t.begin()
 	i := slices.IndexFunc(got, func(v float64) bool { return math.IsNaN(v - v) })
 	if i >= 0 {
 		t.add(e.element(what+" is not finite", i, shape, got))
@@ -295,20 +296,18 @@ func converted[To, From float32 | float64](v []From) []To {
 	return out
 }
 
-// The rest of this file runs plugins that compute in their own process: quantizers that search for
-// state, and opaque optimizers, whose update is a call. All other checks apply to them, too; those
-// that inspect programs find none. Tensors are binary32 on every machine.
+// The rest of this file checks the calls of plugins that compute in their own process: quantizers
+// that search for state, and opaque optimizers. Tensors are binary32 on every machine.
 
-// processCall is a call with the tensors that it may only read and those that it must write, by
-// name. The latter are filled with NaN before the call.
+// processCall is a call with its read-only tensors and the tensors that it must write, by name. The
+// latter are filled with NaN before the call.
 type processCall struct {
 	reads, writes map[string][]float32
 	run           func() error
 }
 
-// repeatable repeats a call, after another call (between) and concurrently with others. Its results
-// may depend only on its inputs, because a host repeats a call after a crash. It returns the first
-// call.
+// repeatable repeats a call after another one (between), and concurrently. Its results may depend
+// only on its inputs, because a host repeats a call after a crash. It returns the first call.
 func (t *trial) repeatable(at example, what string, call func() processCall,
 	between func()) processCall {
 	first := call()
@@ -325,9 +324,9 @@ func (t *trial) repeatable(at example, what string, call func() processCall,
 		copy(list, slices.Repeat([]float32{7}, len(list)))
 	}
 	t.must(at, again.run())
-	same("asked again, after another tensor", again)
+	same("repeated, after another tensor", again)
 	for name, want := range inOrder(call().reads) {
-		t.equal(at, name+", which can only be read, after "+what+",", []int{len(want)},
+		t.equal(at, name+", which is read-only, after "+what+",", []int{len(want)},
 			converted[float64](again.reads[name]), converted[float64](want))
 	}
 	var all sync.WaitGroup
@@ -338,7 +337,7 @@ func (t *trial) repeatable(at example, what string, call func() processCall,
 	all.Wait()
 	for i, c := range calls {
 		t.must(at, errs[i])
-		same("beside others", c)
+		same("run concurrently", c)
 	}
 	return first
 }
@@ -379,7 +378,7 @@ func (q *quantizerRun) checkSearch(t *trial, in *instance, x []float64) {
 		return c
 	}, func() { in.from(normal(77, in.shape...)) })
 	for name, v := range inOrder(first.writes) {
-		t.finite(in.at(), name+", which a search is to write,", []int{len(v)}, converted[float64](v))
+		t.finite(in.at(), name+", which a search must write,", []int{len(v)}, converted[float64](v))
 	}
 }
 

@@ -11,7 +11,7 @@ type NumberFormat string
 
 // The number formats.
 const (
-	// FormatInteger: a code stands for itself.
+	// FormatInteger: a code is its number.
 	FormatInteger NumberFormat = "integer"
 	// FormatE2M1: codes 0 to 15 are the bit patterns of the four-bit floats E2M1.
 	FormatE2M1 NumberFormat = "e2m1"
@@ -20,7 +20,7 @@ const (
 // e2m1 has the numbers of E2M1, indexed by code (OCP Microscaling 1.0, section 5.3.3).
 var e2m1 = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
 
-// Grid defines the numbers that the codes of a quantizer stand for and the groups that share a
+// Grid defines the numbers that the codes of a quantizer represent and the groups that share a
 // scale, for every tensor that it quantizes with the same settings: Q(x), before any inverse
 // rotation, is the number of its code times the scale of its group. On every grid the code may be
 // 0 where Q(x) is 0. The zero Grid means that no grid is known.
@@ -37,7 +37,7 @@ type Grid struct {
 	Group int `json:"group,omitempty"`
 }
 
-// Number returns the number that a code of the grid stands for.
+// Number returns the number that a code represents.
 func (g Grid) Number(code int32) float32 {
 	if g.Format == FormatE2M1 {
 		return e2m1[code&15]
@@ -70,10 +70,10 @@ func (g Grid) check() error {
 	integers := g.Min != 0 || g.Max != 0 || g.Step != 0
 	switch {
 	case g.Format == FormatE2M1 && integers:
-		return errors.New("the grid is that of e2m1, but has Min, Max or Step: leave them out")
+		return errors.New("a grid of the format e2m1 has no Min, Max or Step: leave them 0")
 	case g.Format == FormatE2M1:
 	case g.Format != FormatInteger:
-		return fmt.Errorf("the grid has the format %q: there are %s and %s",
+		return fmt.Errorf("the grid has the format %q: want %s or %s",
 			g.Format, FormatInteger, FormatE2M1)
 	case g.Step < 1 || g.Max < g.Min || (g.Max-g.Min)%g.Step != 0,
 		(g.Max-g.Min)/g.Step >= maxCodes:

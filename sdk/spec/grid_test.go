@@ -25,8 +25,8 @@ func TestGrid(t *testing.T) {
 		g    Grid
 		says string
 	}{
-		{Grid{Format: "int4"}, "there are integer and e2m1"},
-		{Grid{Format: FormatE2M1, Max: 15}, "leave them out"},
+		{Grid{Format: "int4"}, "want integer or e2m1"},
+		{Grid{Format: FormatE2M1, Max: 15}, "leave them 0"},
 		{Grid{Format: FormatInteger, Max: 7}, "in steps of 0"},
 		{Grid{Format: FormatInteger, Min: 1, Step: 1}, "codes from 1 to 0"},
 		{Grid{Format: FormatInteger, Max: 7, Step: 2}, "divides their distance"},

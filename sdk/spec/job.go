@@ -2,8 +2,7 @@ package spec
 
 import "github.com/cage-qat/cage/sdk/program"
 
-// Job is a program bound to tensors by name, for an executor. Names are those of
-// [program.TensorID].
+// Job is a program bound to tensors, for an executor. [program.Kind.Of] returns their names.
 type Job struct {
 	// Tensor is the parameter that the program updates or quantizes.
 	Tensor  string

@@ -2,13 +2,11 @@ package spec
 
 import "github.com/cage-qat/cage/sdk/program"
 
-// SiteLimits returns the limits of each program for a quantizer's site of the given
-// shape. They grow with the shape, so that a mistake in a plugin is reported before
-// anything is allocated, instead of making the machine swap. For a tensor of n elements
-// whose longest axis is d, one value may have 64·n + 2²² elements, all values together
-// 4096·n + 2³⁰, and constants 4·n + 2¹⁶ but never more than 2²²; products may take
-// 1024·n·d + 2³⁴ multiplications. Published quantizers need far less. Hosts refuse
-// programs that exceed the limits.
+// SiteLimits returns the limits of each program for a quantizer's site of the given shape. They
+// grow with the shape, so that a mistake in a plugin is reported before anything is allocated. With
+// n elements and a longest axis of d, one value may have 64·n + 2²² elements, all values together
+// 4096·n + 2³⁰, and constants 4·n + 2¹⁶ but never more than 2²²; products may take 1024·n·d + 2³⁴
+// multiplications. Published quantizers need far less.
 func SiteLimits(shape []int) program.Limits {
 	n := program.FloatType(shape...).Size()
 	longest := int64(1)
@@ -26,10 +24,10 @@ func SiteLimits(shape []int) program.Limits {
 
 const maxConstants = 1 << 22
 
-// TensorLimits returns the limits of each program of an optimizer for a tensor of the
-// given shape. To [SiteLimits] it adds an allowance for preconditioners, a d×d matrix for
-// each axis of length d and its factorization: 4·Σd² elements for one value and for
-// constants, 256·Σd² for all values together, and 64·Σd³ multiplications.
+// TensorLimits returns the limits of each program of an optimizer for a tensor of the given shape.
+// To [SiteLimits] it adds an allowance for preconditioners, a d×d matrix for each axis of length d:
+// 4·Σd² elements for one value and for constants, 256·Σd² for all values, and 64·Σd³
+// multiplications.
 func TensorLimits(shape []int) program.Limits {
 	l := SiteLimits(shape)
 	var squares, cubes float64

@@ -113,8 +113,8 @@ func (o Optimizer) Programs() iter.Seq2[string, *program.Program] {
 		{"evaluate", o.Evaluate}, {"collect", o.Collect}, {"probe", o.Probe}})
 }
 
-// Reads reports whether a program of an update has the named input, such as [InputLoss].
-func (o Optimizer) Reads(input string) bool {
+// HasInput reports whether a program of an update has the named input, such as [InputLoss].
+func (o Optimizer) HasInput(input string) bool {
 	return haveInput(input, o.Update, o.Observe, o.Rate, o.Collect, o.Probe)
 }
 
@@ -129,7 +129,13 @@ func (o Optimizer) Check(shape []int) error {
 		return nil
 	}
 	if o.Opaque {
-		return o.checkOpaque()
+		for name := range o.Programs() {
+			return fmt.Errorf("the optimizer is opaque, but there is a program %s", name)
+		}
+		if o.Due != (Due{}) || o.ProbeDue != (Due{}) || o.Sampled || o.Rounded != StoreFloat32 {
+			return errors.New("the optimizer is opaque, but there are refreshes, probes or a rounding")
+		}
+		return listRules{what: "state tensor", float32: "the state of an opaque optimizer"}.check(o.State)
 	}
 	if o.Rounded != StoreFloat32 && o.Rounded != StoreBFloat16 {
 		return fmt.Errorf("the tensor is rounded to %q: want bfloat16, or nothing", o.Rounded)
@@ -145,7 +151,7 @@ func (o Optimizer) Check(shape []int) error {
 		return fmt.Errorf("probes are due at %w", err)
 	}
 	if o.Sampled && o.ProbeDue.First == 0 {
-		return errors.New("labels are to be drawn from the model, but never")
+		return errors.New("the optimizer samples labels, but no sample is ever due")
 	}
 	if err := o.Due.Check(); err != nil {
 		return fmt.Errorf("refreshes are due at %w", err)
@@ -237,14 +243,4 @@ func UpdateInputs(collected ...string) []program.Input {
 // ProbeInputs returns the optional inputs of Update for a probe, if one is ever due.
 func ProbeInputs(shape []int) []program.Input {
 	return []program.Input{float(InputProbed, shape...), float(InputProbing)}
-}
-
-func (o Optimizer) checkOpaque() error {
-	for name := range o.Programs() {
-		return fmt.Errorf("the optimizer is opaque, but there is a program %s", name)
-	}
-	if o.Due != (Due{}) || o.ProbeDue != (Due{}) || o.Sampled || o.Rounded != StoreFloat32 {
-		return errors.New("the optimizer is opaque, but there are refreshes, probes or a rounding")
-	}
-	return listRules{what: "state tensor", float32: "the state of an opaque optimizer"}.check(o.State)
 }

@@ -80,14 +80,14 @@ func (q Quantizer) ForEvaluation() Quantizer {
 	return q
 }
 
-// Takes reports whether one of the training programs has the given per-step input:
+// HasInput reports whether one of the training programs has the given per-step input:
 // [InputNoise], [InputSharedNoise] or [InputStep].
-func (q Quantizer) Takes(input string) bool {
+func (q Quantizer) HasInput(input string) bool {
 	return haveInput(input, q.Program, q.Next, q.Backward)
 }
 
 // Draws reports whether one of the training programs takes noise.
-func (q Quantizer) Draws() bool { return q.Takes(InputNoise) || q.Takes(InputSharedNoise) }
+func (q Quantizer) Draws() bool { return q.HasInput(InputNoise) || q.HasInput(InputSharedNoise) }
 
 // Split divides the training program into a forward program, which returns value, and a
 // backward program, which takes the gradient with respect to value as its last input and
@@ -243,8 +243,7 @@ func (q Quantizer) checkEvaluate(inputs []program.Input, shape []int) error {
 func (q Quantizer) packed() ([]program.Input, error) {
 	if q.Grid != (Grid{}) {
 		if _, err := PackedPorts(q.ForEvaluation().Program); err != nil {
-			return nil, errors.New("there is a grid, but no codes and scales whose numbers it says: " +
-				"return both, or no grid")
+			return nil, errors.New("there is a Grid without Codes and Scale: return both, or no Grid")
 		}
 		if err := q.Grid.check(); err != nil {
 			return nil, err
@@ -272,7 +271,6 @@ func (q Quantizer) packed() ([]program.Input, error) {
 
 const notHomogeneous = "Q(c·x) = c·Q(x) is promised (Homogeneous), which cannot hold with"
 
-// checkPromises verifies the consistency of the answer beyond signatures.
 func (q Quantizer) checkPromises(trained []program.Input) error {
 	surrogate, _ := q.Program.Output(OutputSurrogate)
 	switch {
@@ -294,11 +292,11 @@ func (q Quantizer) checkPromises(trained []program.Input) error {
 	case q.SearchEvery == 0:
 		return nil
 	case q.SearchEvery < 0 || q.SearchEvery > math.MaxInt32:
-		return fmt.Errorf("a search follows after %d steps: want 1 to %d", q.SearchEvery, math.MaxInt32)
+		return fmt.Errorf("the search interval is %d steps: want 1 to %d", q.SearchEvery, math.MaxInt32)
 	case len(q.State) == 0:
-		return errors.New("searches find the state, but there is none")
+		return errors.New("there are searches, but no state")
 	case q.InitState != nil || q.Next != nil:
-		return errors.New("searches find the state, but there is a program for it, too")
+		return errors.New("there are both searches and programs for the state")
 	}
 	return nil
 }
@@ -316,31 +314,19 @@ func CheckOutputs(p *program.Program, shape []int) error {
 		}
 	}
 	for _, o := range p.Outputs {
-		if err := checkOptionalOutput(o.Name, p.TypeOf(o.Value), shape); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func checkOptionalOutput(name string, t program.Type, shape []int) error {
-	shaped := slices.Equal(t.Shape, shape)
-	switch name {
-	case OutputValue, OutputSurrogate:
-	case OutputCodes:
-		if !shaped || t.DType == program.Bool {
+		t := p.TypeOf(o.Value)
+		shaped, isBool := slices.Equal(t.Shape, shape), t.DType == program.Bool
+		switch name := o.Name; {
+		case name == OutputValue || name == OutputSurrogate:
+		case name == OutputCodes && (!shaped || isBool):
 			return fmt.Errorf("output %s is %s: it must hold numbers in the shape of x, %v", name, t, shape)
-		}
-	case OutputMask:
-		if !shaped || t.DType != program.Bool {
+		case name == OutputMask && !(shaped && isBool):
 			return fmt.Errorf("output %s is %s: it must be bool in the shape of x, %v", name, t, shape)
-		}
-	case OutputScale:
-		if t.DType != program.Float {
+		case name == OutputScale && t.DType != program.Float:
 			return fmt.Errorf("output %s is %s: it must be float", name, t)
+		case !slices.Contains([]string{OutputCodes, OutputMask, OutputScale}, name):
+			return fmt.Errorf("output %s is unknown: want value, surrogate, codes, scale or mask", name)
 		}
-	default:
-		return fmt.Errorf("output %s is unknown: there are value, surrogate, codes, scale and mask", name)
 	}
 	return nil
 }

@@ -36,7 +36,6 @@ func (t Tensor) At(site string) string {
 	return "quantizer." + site + "." + t.Name
 }
 
-// float returns a port of floats.
 func float(name string, shape ...int) program.Input {
 	return program.Input{Name: name, Type: program.FloatType(shape...)}
 }
@@ -63,7 +62,7 @@ type listRules struct {
 // check verifies a list. It must be sorted by name, so that equal sets give equal lists.
 func (r listRules) check(list []Tensor) error {
 	if len(list) > MaxTensors {
-		return fmt.Errorf("%d %ss, want at most %d: put them together into fewer, larger ones",
+		return fmt.Errorf("%d %ss, want at most %d: combine them into fewer, larger ones",
 			len(list), r.what, MaxTensors)
 	}
 	for i, s := range list {
@@ -121,7 +120,7 @@ func (s signature) check() error {
 	case p == nil && s.when == "":
 		return fmt.Errorf("the %s program is absent", s.name)
 	case (p != nil) != s.wanted:
-		return fmt.Errorf("the %s program must be there exactly when %s", s.name, s.when)
+		return fmt.Errorf("the %s program is required exactly when %s", s.name, s.when)
 	}
 	if err := s.checkInputs(); err != nil {
 		return err
@@ -203,7 +202,6 @@ func checkAll(list []signature) error {
 	return nil
 }
 
-// haveInput reports whether one of the programs, which may be nil, has an input.
 func haveInput(name string, programs ...*program.Program) bool {
 	return slices.ContainsFunc(programs, func(p *program.Program) bool {
 		return p != nil && p.Input(name) >= 0

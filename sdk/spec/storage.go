@@ -25,9 +25,9 @@ func (s Storage) Bytes() int {
 	return 4
 }
 
-// Kept returns v after it has been stored and read back. An integer type clamps and rounds v to its
-// nearest integer, but callers must store integers within its range only.
-func (s Storage) Kept(v float64) float64 {
+// Round returns v after it has been stored and read back. An integer type clamps and rounds v to
+// its nearest integer, but callers must store integers within its range only.
+func (s Storage) Round(v float64) float64 {
 	switch s {
 	case StoreInt8:
 		return math.RoundToEven(min(max(v, math.MinInt8), math.MaxInt8))
@@ -37,9 +37,14 @@ func (s Storage) Kept(v float64) float64 {
 		if v != v { // NaN stays NaN
 			return v
 		}
-		bits := math.Float32bits(float32(v)) // by way of float32, as hosts do
+		bits := math.Float32bits(float32(v)) // from float32, as in hosts
 		bits += 0x7fff + bits>>16&1
 		return float64(math.Float32frombits(bits &^ 0xffff))
 	}
 	return float64(float32(v))
 }
+
+// Kept is [Storage.Round].
+//
+// Deprecated: use Round.
+func (s Storage) Kept(v float64) float64 { return s.Round(v) }

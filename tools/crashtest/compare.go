@@ -22,7 +22,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// scratch is the directory in the working directory that processes have for temporary files.
+// scratch is the directory for temporary files of processes, in the working directory.
 const scratch = "tmp"
 
 // walk visits the files and directories below a working directory by their relative names,
@@ -69,8 +69,8 @@ func copyTree(to, from string) error {
 	})
 }
 
-// torn lists what is wrong with files right after a kill: every file with its final name
-// must be whole. Only records may end in the middle of a line.
+// torn returns the problems of files right after a kill: every file with its final name
+// must be complete. Only records may end in the middle of a line.
 func torn(dir string) ([]string, error) {
 	names, err := files(dir)
 	if err != nil {
@@ -125,10 +125,10 @@ func wholeTokens(path string) error {
 	return f.Verify(context.Background())
 }
 
-// differences lists where the files of two working directories differ: in their names, or
-// in what they hold apart from times. A training that was told to stop, because the study
-// that started it was killed, saves the step that it has reached: then older checkpoints may
-// be of other steps, and only their number and the newest one count.
+// differences lists the files that differ between two working directories, in their names or
+// in their content except times. A training that was stopped because the study that started
+// it was killed saves its current step: then older checkpoints can have other steps, and only
+// their number and the newest one are compared.
 func differences(want, got string, toldToStop bool) ([]string, error) {
 	a, err := files(want)
 	if err != nil {
@@ -163,8 +163,8 @@ func differences(want, got string, toldToStop bool) ([]string, error) {
 	return list, nil
 }
 
-// withoutPairs removes names that only one of two sorted lists holds, as long as the other
-// has one of its own in the same directory and both are replaceable in their list.
+// withoutPairs removes names that are in only one of two sorted lists, if the other list also
+// has such a name in the same directory and both are replaceable.
 func withoutPairs(
 	a, b []string, replaceable func(name string, list []string) bool,
 ) (x, y []string) {
@@ -185,18 +185,19 @@ func withoutPairs(
 	return x, y
 }
 
-// olderCheckpoint reports whether a sorted list holds, beside a checkpoint, a newer one of the
-// same run.
+// olderCheckpoint reports whether a sorted list has a newer checkpoint of the same run.
 func olderCheckpoint(name string, list []string) bool {
 	return filepath.Ext(name) == ".safetensors" && slices.ContainsFunc(list, func(other string) bool {
-		return filepath.Dir(other) == filepath.Dir(name) && filepath.Ext(other) == ".safetensors" && other > name
+		return filepath.Dir(other) == filepath.Dir(name) && filepath.Ext(other) == ".safetensors" &&
+			other > name
 	})
 }
 
 // equal compares two files of the same name.
 func equal(a, b string) (bool, error) {
 	claim := filepath.Base(filepath.Dir(a)) == ".claims" // which process worked on a cell last
-	if claim || filepath.Ext(a) == ".log" {              // output of processes, before and after the kill
+	// output of processes, before and after the kill
+	if claim || filepath.Ext(a) == ".log" {
 		return true, nil
 	}
 	x, err := essence(a)
@@ -207,7 +208,7 @@ func equal(a, b string) (bool, error) {
 	return bytes.Equal(x, y), err
 }
 
-// essence is the content of a file without what depends on the clock.
+// essence returns the content of a file without values that depend on the clock.
 func essence(path string) ([]byte, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -232,8 +233,8 @@ func essence(path string) ([]byte, error) {
 	return text, nil
 }
 
-// tensors are the step of a checkpoint, its metadata except times and what differs from run to
-// run, and all its tensors, bit for bit.
+// tensors returns the step of a checkpoint, its metadata except times and values that differ from
+// run to run, and all its tensors, bit for bit.
 func tensors(path string) (out []byte, err error) {
 	f, err := checkpoint.Open(vfs.At(path))
 	if err != nil {
@@ -262,11 +263,11 @@ func tensors(path string) (out []byte, err error) {
 	return out, nil
 }
 
-// elsewhere are members of provenance.json that differ from run to run: its directory, and
-// its random identity.
+// elsewhere lists the members of provenance.json that differ from run to run: the directory and
+// the random identity.
 var elsewhere = []string{"directory", "run"}
 
-// timeless is a JSON value without times, speeds and the members in elsewhere.
+// timeless returns a JSON value without times, speeds and the members in elsewhere.
 func timeless(text []byte) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber() // all digits count

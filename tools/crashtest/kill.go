@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/tools/syscallfault"
 )
 
-// Key identifies one experiment: the scenario is killed at its call N. Rounds differ in
-// how.
+// Key identifies one experiment: the scenario is killed at its call N, in a different way in each
+// round.
 type Key struct {
 	Scenario string `json:"scenario"`
 	Round    int    `json:"round"`
@@ -28,8 +28,9 @@ func (k Key) String() string { return fmt.Sprintf("%s:%d:%d", k.Scenario, k.Roun
 
 // Killed describes a kill.
 type Killed struct {
-	Call string `json:"call"`           // name of the system call
-	Path string `json:"path"`           // file of the call, relative to the working directory, with # for random digits
+	Call string `json:"call"` // name of the system call
+	// file of the call, relative to the working directory, with # for random digits
+	Path string `json:"path"`
 	All  bool   `json:"all"`            // all processes were killed, not only the one that called
 	Torn bool   `json:"torn,omitempty"` // in the middle of a write
 	Root bool   `json:"root"`           // the caller was the command itself
@@ -42,10 +43,10 @@ type Record struct {
 	Failures []string `json:"failures,omitempty"`
 }
 
-// plan is how an experiment is done. It follows from the seed and the key.
+// plan describes how an experiment is done. It is determined by the seed and the key.
 type plan struct {
 	all, torn bool
-	second    int // call at which the command that goes on is killed as well; 0: it is not
+	second    int // call at which the command that continues is killed, too; 0: none
 }
 
 func (k Key) plan(seed uint64, calls int) plan {
@@ -59,13 +60,13 @@ func (k Key) plan(seed uint64, calls int) plan {
 	return p
 }
 
-// commandLimit is how long one command may take, on a machine that is busy.
+// commandLimit is the time limit of a command, on a busy machine.
 const commandLimit = 2 * time.Minute
 
-// orphanGrace is how long processes may take to notice the death of their parent.
+// orphanGrace is the time in which processes must notice the death of their parent.
 var orphanGrace = 20 * time.Second
 
-// workplace is a working directory in which one experiment after the other is done.
+// workplace is a working directory for experiments, one after the other.
 type workplace struct {
 	cage string // executable
 	dir  string
@@ -117,7 +118,12 @@ func (w workplace) clean(template string) error {
 
 // undisturbed runs a command that must succeed, and counts its calls.
 func (w workplace) undisturbed(ctx context.Context, args []string) (calls int, err error) {
-	r, err := w.command(ctx, args, func(n int, _ syscallfault.Call) syscallfault.Decision { calls = n; return syscallfault.Decision{} })
+	r, err := w.command(ctx, args,
+		func(n int,
+			_ syscallfault.Call) syscallfault.Decision {
+			calls = n
+			return syscallfault.Decision{}
+		})
 	if err == nil && (r.Code != 0 || len(r.Orphans) > 0) {
 		said, _ := os.ReadFile(w.log)
 		err = fmt.Errorf("cage %s: %s, orphans %v\n%s", strings.Join(args, " "), r.State, r.Orphans, said)
@@ -132,7 +138,7 @@ type experiment struct {
 	workplace
 	scenario Scenario
 	whole    string // directory of the undisturbed run
-	killed   string // receives a copy of what the kills left
+	killed   string // receives a copy of the files after the kills
 	record   Record
 	late     bool // a command took longer than commandLimit
 	alone    bool // a process that a command had started was killed without it
@@ -151,7 +157,7 @@ func (e *experiment) tooBusy() bool {
 		bytes.Contains(said, []byte("did not answer within")))
 }
 
-// run kills the scenario at the key's call, goes on, and compares.
+// run kills the scenario at the key's call, continues it, and compares the files.
 func (e *experiment) run(ctx context.Context, p plan) error {
 	next, err := e.disturb(ctx, e.scenario.Run, e.record.N, p)
 	if err != nil {
@@ -184,9 +190,10 @@ func (e *experiment) run(ctx context.Context, p plan) error {
 	return nil
 }
 
-// disturb runs a command, kills it at a call, and looks at what it leaves. It returns the
-// command that goes on. A command that is not killed must succeed.
-func (e *experiment) disturb(ctx context.Context, args []string, at int, p plan) (next []string, err error) {
+// disturb runs a command, kills it at a call, and checks the files. It returns the command that
+// continues. A command that is not killed must succeed.
+func (e *experiment) disturb(ctx context.Context, args []string, at int, p plan) (next []string,
+	err error) {
 	var kill *Killed
 	r, err := e.command(ctx, args, func(n int, c syscallfault.Call) syscallfault.Decision {
 		if n != at {

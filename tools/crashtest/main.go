@@ -1,5 +1,5 @@
-// Command crashtest kills a built cage in the middle of everything that it does to files, and
-// checks whether anything was lost:
+// Command crashtest kills cage at every operation that changes files, and checks whether anything
+// is lost:
 //
 //	make build && go run ./tools/crashtest
 //
@@ -9,11 +9,11 @@
 // For each scenario (a training, a study, the preparation of data) it counts the system
 // calls that change a file in an undisturbed run. It then runs the scenario once for
 // each of them and kills it there: either the process that makes the call or all
-// processes, before the call or in the middle of its write. What is on disk must then be
-// whole; the same command, given again as documented, must succeed; and all files must
+// processes, before the call or in the middle of its write. The files on disk must then be
+// complete; the same command, run again as documented, must succeed; and all files must
 // then be identical to those of the undisturbed run, except for times.
 //
-// The scenarios, and what must hold, are defined here. Package syscallfault stops a process at a
+// This package defines the scenarios and the checks. Package syscallfault stops a process at a
 // system call.
 package main
 
@@ -37,11 +37,11 @@ import (
 	"github.com/cage-qat/cage/tools/syscallfault"
 )
 
-// options are those of a crash test.
+// options configures a crash test.
 type options struct {
 	Cage     string        // executable, with its plugins beside it
 	Dir      string        // directory for results
-	Seed     uint64        // determines how each kill is done, and the order of the kills
+	Seed     uint64        // determines the kind of each kill, and the order of the kills
 	Rounds   int           // number of experiments at each call
 	For      time.Duration // no experiment begins after this time; 0: all are done
 	Parallel int           // number of experiments at once
@@ -49,7 +49,7 @@ type options struct {
 	Out      io.Writer     // receives progress messages
 }
 
-// subject is a scenario that is ready to be killed.
+// subject is a prepared scenario.
 type subject struct {
 	Scenario
 	dir   string
@@ -147,7 +147,7 @@ func (c *runner) keys() []Key {
 		list = append(list, keys...)
 	}
 	return slices.DeleteFunc(list, func(k Key) bool {
-		if c.Only == k.String() { // asked for again
+		if c.Only == k.String() { // repeated on request
 			return false
 		}
 		return c.Only != "" && !strings.HasPrefix(k.String()+":", c.Only+":") || c.results.has(k)
@@ -194,11 +194,11 @@ func (c *runner) doAll(ctx context.Context, end time.Time) error {
 	return nil
 }
 
-// tries is how often an experiment is done on a machine that is too busy for it.
+// tries is the maximum number of tries of an experiment on a busy machine.
 const tries = 3
 
-// do does an experiment and keeps its outcome. It does it again where cage gave up a plugin
-// because the machine was too busy, which says nothing about cage.
+// do does an experiment and stores its outcome. It repeats the experiment if cage gave up a plugin
+// because the machine was too busy, which is not a failure of cage.
 func (c *runner) do(ctx context.Context, worker int, k Key) error {
 	for left := tries; ; left-- {
 		e, err := c.try(ctx, worker, k)
@@ -234,7 +234,7 @@ func (c *runner) try(ctx context.Context, worker int, k Key) (*experiment, error
 	return e, e.run(ctx, k.plan(c.Seed, s.calls))
 }
 
-// keep keeps what a failed experiment left, and says how to repeat it.
+// keep saves the files of a failed experiment, and prints the command that repeats it.
 func (c *runner) keep(dir string, e *experiment) error {
 	kept := filepath.Join(c.Dir, "failures", strings.ReplaceAll(e.record.Key.String(), ":", "-"))
 	if err := errors.Join(os.RemoveAll(kept), os.MkdirAll(filepath.Dir(kept), 0o755),

@@ -17,7 +17,7 @@ import (
 )
 
 // results is the file of outcomes, one line for each experiment. A test that was
-// stopped goes on after the last whole line.
+// stopped continues after the last complete line.
 type results struct {
 	mu      sync.Mutex
 	log     *jsonlines.Log[Record]
@@ -74,7 +74,7 @@ func identity(cage string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil))[:12], nil
 }
 
-// summarize prints how many experiments were done, and what kills they had.
+// summarize prints the number of experiments, and their kinds of kills.
 func summarize(w io.Writer, records []Record) {
 	kills, torn, alone, failures := 0, 0, 0, 0
 	for _, r := range records {

@@ -11,8 +11,8 @@ type Scenario struct {
 	Files  map[string]string // files in the working directory at the beginning
 	Before [][]string        // arguments of cage for commands that are not disturbed
 	Run    []string          // arguments of cage for the command that is killed
-	// Again is the command that continues after a kill. Failed is used instead if only a
-	// child process was killed, which a study counts as a failed cell; nil: Again is.
+	// Again is the command that continues after a kill. Failed replaces it if only a child process
+	// was killed, which a study counts as a failed cell; nil: Again is used.
 	Again, Failed []string
 }
 
@@ -70,7 +70,7 @@ func languageModel(name, settings string) Scenario {
 	return s
 }
 
-// resumed stops a run after some steps, and kills the command that goes on with it.
+// resumed stops a run after some steps, and kills the command that continues it.
 func resumed(s Scenario, steps int) Scenario {
 	s.Before = append(s.Before,
 		append(s.Run[:len(s.Run):len(s.Run)], "--stop-after", fmt.Sprint(steps)))
@@ -78,8 +78,8 @@ func resumed(s Scenario, steps int) Scenario {
 	return s
 }
 
-// study is a study of four trainings, two at a time. The command before, if there is one,
-// does some of them first.
+// study is a study of four trainings, two at a time. The command before, if present, does some of
+// them first.
 func study(name string, before []string) Scenario {
 	s := Scenario{
 		Name:  name,
@@ -93,8 +93,7 @@ func study(name string, before []string) Scenario {
 	return s
 }
 
-// preparation makes a data set. The command before, if there is one, makes another in its
-// place first.
+// preparation makes a dataset. The command before, if present, first makes another dataset there.
 func preparation(name string, before []string) Scenario {
 	s := Scenario{Name: name, Run: prepare, Again: prepare}
 	s.withText()
@@ -106,7 +105,7 @@ func preparation(name string, before []string) Scenario {
 
 var prepare = []string{"data", "prepare", "text", "--out", "data", "--validation", "0.3"}
 
-// withText adds documents to learn from.
+// withText adds training documents.
 func (s *Scenario) withText() {
 	if s.Files == nil {
 		s.Files = map[string]string{}

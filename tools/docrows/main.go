@@ -1,7 +1,7 @@
 // Command docrows makes conversations from Go documentation, one JSON object per line: a question
-// about a symbol, with its doc comment as the answer. `make life` fine-tunes a model on them: every
-// machine with Go has them, and they are under Go's licence. Packages whose first file is a program
-// that generates others, such as sort, are left out.
+// about a symbol, with its doc comment as the answer. `make life` fine-tunes a model on them. Every
+// machine with Go has this documentation, under Go's licence. Packages whose first file is a code
+// generator, such as sort, are left out.
 //
 // The content of conversations is defined here; host/data/chat reads them.
 package main
@@ -27,10 +27,11 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// options say which conversations to make.
+// options configures the conversations.
 type options struct {
-	root    string // directory of packages, such as $(go env GOROOT)/src
-	longest int    // most characters of an answer; longer doc comments are cut after the last sentence that fits
+	root string // directory of packages, such as $(go env GOROOT)/src
+	// most characters of an answer; longer doc comments are cut after the last sentence that fits
+	longest int
 }
 
 // message is a turn of a conversation.
@@ -82,7 +83,8 @@ func packages(root string) ([]string, error) {
 		switch name := entry.Name(); {
 		case path == root:
 			return nil
-		case name == "internal" || name == "vendor" || name == "testdata" || name == "cmd" || strings.HasPrefix(name, "."):
+		case name == "internal" || name == "vendor" || name == "testdata" || name == "cmd" ||
+			strings.HasPrefix(name, "."):
 			return filepath.SkipDir
 		}
 		dirs = append(dirs, path)
@@ -92,7 +94,7 @@ func packages(root string) ([]string, error) {
 	return dirs, err
 }
 
-// conversations are those about one package, none where the directory holds none.
+// conversations returns the conversations about the package in a directory; none if there is none.
 func (o options) conversations(dir string) ([]row, error) {
 	path, err := filepath.Rel(o.root, dir)
 	if err != nil {
@@ -131,7 +133,7 @@ func (o options) conversations(dir string) ([]row, error) {
 	return rows, nil
 }
 
-// parse reads the documentation of a package; nil where there is none.
+// parse reads the documentation of a package; nil if there is none.
 func parse(dir, path string) (*doc.Package, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -157,8 +159,8 @@ func parse(dir, path string) (*doc.Package, error) {
 	return doc.NewFromFiles(files, parsed, path)
 }
 
-// answer is a doc comment as one paragraph of plain text, "" where there is none or where
-// its first sentence is too long.
+// answer returns a doc comment as one paragraph of plain text; "" if there is none or its first
+// sentence is too long.
 func (o options) answer(comment string) string {
 	first, _, _ := strings.Cut(strings.TrimSpace(comment), "\n\n")
 	text := strings.Join(strings.Fields(first), " ")

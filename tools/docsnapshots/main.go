@@ -1,6 +1,6 @@
 // Command docsnapshots writes results of studies into the given Markdown documents: tables, and
 // single numbers within sentences, computed from files of kept results (host/study/snapshot). It
-// rewrites what is between two comments:
+// rewrites the text between two comments:
 //
 //	<!-- kept {study = "effect", table = 1, where = {bits = "4"}} -->
 //	… a table …
@@ -9,14 +9,13 @@
 //	CAGE is lower by <!-- kept {study = "effect", table = 1, at = {bits = "4",
 //	method = "CAGE"}, show = "difference"} -->−0.0085 [−0.0139, −0.0030]<!-- /kept -->.
 //
-// A comment on a line of its own stands for a table, or with show = "differences" for its
-// differences alone; one within a line stands for a number. With figure = 1 instead of table = 1, a
-// comment on a line of its own stands for a figure of the study, whose file goes into ../pictures,
-// seen from the document.
+// A comment on a separate line marks a table, or with show = "differences" its differences alone; a
+// comment within a line marks a number. With figure = 1 instead of table = 1, a comment on a
+// separate line marks a figure of the study, whose file is written to ../pictures, relative to the
+// document.
 //
-// Nothing else in a document is changed, and nothing is computed here that a study's report does
-// not compute. With
-// --check, nothing is written, and the command fails if a document says something else.
+// Nothing else in a document is changed, and all results are computed as in a study's report. With
+// --check, nothing is written, and the command fails if a document differs.
 package main
 
 import (
@@ -53,7 +52,7 @@ func main() {
 func run(dir, plugins string, check bool, documents []string) error {
 	r := &renderer{Dir: dir, Warn: func(err error) { fmt.Fprintln(os.Stderr, "keptdocs:", err) }}
 	if plugins != "" {
-		finder, err := plugin.NewFinder() // which knows where to build plugins that are Go packages
+		finder, err := plugin.NewFinder() // also builds plugins that are Go packages
 		if err != nil {
 			return err
 		}
@@ -89,7 +88,7 @@ func run(dir, plugins string, check bool, documents []string) error {
 	return errors.Join(errs...)
 }
 
-// put gives a file what it is to say; with check it only tells whether it does.
+// put writes a file or, with check, returns an error if its content differs.
 func put(path string, now, content []byte, check bool) error {
 	switch {
 	case bytes.Equal(now, content):
@@ -102,7 +101,7 @@ func put(path string, now, content []byte, check bool) error {
 	return atomicfile.WriteBytes(vfs.At(path), content)
 }
 
-// differs is the first line in which two texts differ.
+// differs returns the first line in which two texts differ.
 func differs(a, b []byte) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {

@@ -11,33 +11,33 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// mark is what the comment before a result says.
+// mark is the parsed comment before a result.
 type mark struct {
 	Study string // name of the file of kept results
-	// Table or Figure is the number of one of the study file, from 1.
+	// Table or Figure is the number of a table or figure of the study file, from 1.
 	Table  int
 	Figure int
 	// Where restricts a table: labels by axis.
 	Where map[string][]string
-	// At are the labels of the entry of a number, and Show says what of it: "mean",
-	// "difference", "choice" or "n". Of a table it is "differences", which leaves out the means.
+	// At holds the labels of a number's entry, and Show selects "mean", "difference", "choice" or "n"
+	// of it. For a table, Show can be "differences", which leaves out the means.
 	At   map[string]string
 	Show string
 
-	alone      bool // on a line of its own: a table or a figure
+	alone      bool // on a separate line: a table or a figure
 	line       int
-	start, end int // of what stands between the comments
+	start, end int // of the text between the comments
 }
 
-// differences is what a table shows without its means.
+// differences is the value of Show for a table without its means.
 const differences = "differences"
 
 var comments = regexp.MustCompile(`(?s)<!--\s*kept\s+(\{.*?\})\s*-->(.*?)<!--\s*/kept\s*-->`)
 
-// loose finds comments that should belong to a pair.
+// loose matches a single comment, which should belong to a pair.
 var loose = regexp.MustCompile(`<!--\s*/?kept\b`)
 
-// marks finds the places of results in a document.
+// marks finds the marks of a document.
 func marks(text []byte) ([]mark, error) {
 	var list []mark
 	lineOf := func(at int) int { return 1 + bytes.Count(text[:at], []byte("\n")) }
@@ -66,7 +66,7 @@ func marks(text []byte) ([]mark, error) {
 	return list, nil
 }
 
-// withoutCode blanks blocks of code, which may show such comments. Places stay as they are.
+// withoutCode blanks code blocks, which may contain such comments, and keeps all offsets.
 func withoutCode(text []byte) []byte {
 	out := bytes.Clone(text)
 	inside, at := false, 0
@@ -122,7 +122,8 @@ func (m *mark) check() error {
 	case m.Study == "":
 		return fmt.Errorf(`study: want the name of kept results, such as "effect"`)
 	case m.Figure != 0 && (m.Table != 0 || m.Figure < 1):
-		return fmt.Errorf("figure: found %d, want the number of a figure of the study, from 1, and no table", m.Figure)
+		return fmt.Errorf("figure: found %d, want a figure of the study, from 1, and no table",
+			m.Figure)
 	case m.Figure > 0 && !m.alone:
 		return fmt.Errorf("figure: want the comment on a line of its own")
 	case m.Figure > 0 && (m.Show != "" || len(m.At) > 0):

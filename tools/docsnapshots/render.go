@@ -17,13 +17,13 @@ import (
 	"github.com/cage-qat/cage/host/study/snapshot"
 )
 
-// renderer writes the results in one folder into documents.
+// renderer writes the results in a directory into documents.
 type renderer struct {
-	Dir string // folder of files of kept results
-	// Survey finds results that would be made with other programs or data now; nil means
-	// that they are not looked for.
+	Dir string // directory of the files of kept results
+	// Survey finds stale results, whose programs or data have changed since; nil: they are not
+	// detected.
 	Survey study.Survey
-	// Warn is called with errors about results that could not be compared; nil: it is not called.
+	// Warn, unless nil, is called with errors about results that could not be compared.
 	Warn func(error)
 
 	// Pictures holds the SVG files of figures, by the names that the documents use for them; Render
@@ -33,7 +33,7 @@ type renderer struct {
 	studies map[string]*results
 }
 
-// results are those of one study.
+// results holds the results of a study.
 type results struct {
 	file  *snapshot.File
 	study *study.Study
@@ -66,7 +66,7 @@ func (r *renderer) Render(ctx context.Context, text []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// results reads those of a study, once.
+// results returns the results of a study, which it reads once.
 func (r *renderer) results(ctx context.Context, name string) (*results, error) {
 	if s, ok := r.studies[name]; ok {
 		return s, nil
@@ -81,7 +81,9 @@ func (r *renderer) results(ctx context.Context, name string) (*results, error) {
 		return nil, fmt.Errorf("%s: the study file: %w", path, err)
 	}
 	if unknown := file.Unknown(s.study); len(unknown) > 0 {
-		return nil, fmt.Errorf("%s has results that %s no longer asks for, the first of cell %s: run it again, and 'cage study keep'", path, file.From, unknown[0])
+		return nil,
+			fmt.Errorf("%s has results that %s no longer asks for, the first of cell %s: run it again, "+
+				"and 'cage study keep'", path, file.From, unknown[0])
 	}
 	s.cells = file.Results(s.study)
 	if r.Survey != nil {
@@ -94,7 +96,7 @@ func (r *renderer) results(ctx context.Context, name string) (*results, error) {
 			r.Warn(fmt.Errorf("%s: %w", path, err))
 		}
 	}
-	s.cells = s.study.Wanted(s.cells)
+	s.cells = s.study.Needed(s.cells)
 	if r.studies == nil {
 		r.studies = map[string]*results{}
 	}
@@ -102,7 +104,7 @@ func (r *renderer) results(ctx context.Context, name string) (*results, error) {
 	return s, nil
 }
 
-// countStale counts the stale results. They stay in the tables, and are said below them.
+// countStale counts the stale results. They stay in the tables, with a note below.
 func (s *results) countStale(ctx context.Context, survey study.Survey) (int, error) {
 	compared := slices.Clone(s.cells)
 	err := s.file.FindStale(ctx, s.study, compared, survey)
@@ -127,8 +129,8 @@ func (r *renderer) render(s *results, m mark) (string, error) {
 	return text, err
 }
 
-// figure is the text for a figure, and its files by their names in the text. The name has the
-// number of the figure and a hash of what it is restricted to.
+// figure returns the text for a figure, and its files by their names in the text. A name consists
+// of the number of the figure and a hash of its restrictions.
 func (s *results) figure(m mark) (text string, files map[string][]byte, err error) {
 	if m.Figure > len(s.study.Figures) {
 		return "", nil, fmt.Errorf("figure: found %d, and the study %s has %d", m.Figure, m.Study,
@@ -167,7 +169,7 @@ func (s *results) figure(m mark) (text string, files map[string][]byte, err erro
 	return b.String() + "\n" + s.source(f.Where) + "\n", files, nil
 }
 
-// render is the text for one mark.
+// render returns the text for a mark.
 func (s *results) render(m mark) (string, error) {
 	if m.Table > len(s.study.Tables) {
 		return "", fmt.Errorf("table: found %d, and the study %s has %d", m.Table, m.Study,
@@ -181,38 +183,37 @@ func (s *results) render(m mark) (string, error) {
 	one.Tables = []study.Table{t}
 	tables := report.Tables(&one, s.cells)
 	if m.alone {
-		text := tables[0].Markdown()
-		if m.Show == differences {
-			if text = tables[0].MarkdownDifferences(); len(text) == 0 {
-				return "", fmt.Errorf("the table %q has no differences", tables[0].Title)
-			}
+		text := tables[0].Markdown(m.Show == differences)
+		if len(text) == 0 {
+			return "", fmt.Errorf("the table %q has no differences", tables[0].Title)
 		}
 		return "\n" + string(text) + "\n" + s.source(t.Where) + "\n", nil
 	}
-	p, err := tables[0].Find(m.At)
+	e, err := tables[0].Find(m.At)
+	choice, difference := e.ChoiceText(), tables[0].DifferenceText(e)
 	switch {
 	case err != nil:
 		return "", err
 	case m.Show == "n":
-		return fmt.Sprint(p.N), nil
+		return fmt.Sprint(e.N), nil
 	case m.Show == "mean":
-		return p.Mean + s.caveat(p), nil
-	case m.Show == "choice" && p.Choice == "":
+		return tables[0].MeanText(e) + s.caveat(e), nil
+	case m.Show == "choice" && choice == "":
 		return "", fmt.Errorf("the table %q chooses nothing", tables[0].Title)
 	case m.Show == "choice":
-		return p.Choice + s.caveat(p), nil
-	case p.Difference == "":
+		return choice + s.caveat(e), nil
+	case difference == "":
 		return "", fmt.Errorf("%v of the table %q has no difference", m.At, tables[0].Title)
 	}
-	return p.Difference + s.caveat(p), nil
+	return difference + s.caveat(e), nil
 }
 
-// caveat says behind a number within a sentence what stands below tables: that replicates are
-// missing, and that results are stale.
-func (s *results) caveat(p report.EntryText) string {
+// caveat returns the note after a number in a sentence, which tables have below them: that
+// replicates are missing, or that results are stale.
+func (s *results) caveat(e report.Entry) string {
 	text := ""
-	if p.N < p.Expected {
-		text = fmt.Sprintf(" (%d of %d replicates)", p.N, p.Expected)
+	if e.N < e.Expected {
+		text = fmt.Sprintf(" (%d of %d replicates)", e.N, e.Expected)
 	}
 	if s.stale > 0 {
 		text += " (**stale**)"
@@ -220,7 +221,7 @@ func (s *results) caveat(p report.EntryText) string {
 	return text
 }
 
-// restricted are the labels that both a table of the study file and a comment allow.
+// restricted returns the labels that both a table of the study file and a comment allow.
 func (s *results) restricted(table, comment map[string][]string) (map[string][]string, error) {
 	out := maps.Clone(table)
 	if out == nil {
@@ -245,15 +246,15 @@ func (s *results) restricted(table, comment map[string][]string) (map[string][]s
 	return out, nil
 }
 
-// source says where a table's numbers come from, and whether they are stale.
+// source describes the origin of a table's numbers, and whether they are stale.
 func (s *results) source(where map[string][]string) string {
-	all, used := map[string]bool{}, map[string]bool{} // by ID: a cell may stand in several places
+	all, used := map[string]bool{}, map[string]bool{} // by ID: a cell can be in several entries
 	for _, r := range s.cells {
 		if !r.Cell.Matches(where) {
 			continue
 		}
 		all[r.Cell.ID] = true
-		if r.Known() {
+		if r.HasOutcome() {
 			used[r.Cell.ID] = true
 		}
 	}
@@ -263,12 +264,13 @@ func (s *results) source(where map[string][]string) string {
 	}
 	text += "."
 	if s.stale > 0 {
-		text += fmt.Sprintf(" **Stale:** %d of the study's runs would be made of other programs or data now.", s.stale)
+		text += fmt.Sprintf(" **Stale:** %d of the study's runs would be made of other programs or "+
+			"data now.", s.stale)
 	}
 	return text + "\n"
 }
 
-// origin writes revisions with their dates, and the builds that several have once for all of them.
+// origin formats revisions with their dates, and lists a build that several share only once.
 func origin(sources []snapshot.Source) string {
 	var builds []string
 	dated := map[string][]string{}

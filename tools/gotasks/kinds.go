@@ -16,13 +16,13 @@ const (
 	shortest   = 3
 )
 
-// slots are keys with the values that each may have. As no two share a value, one look back is
-// enough to find it: a model with two layers learns that within some hundred steps, and the general
-// lookup, where any value may belong to any key, not.
+// slots are keys with their possible values. No two keys share a value, so that a single lookup in
+// the context finds it: a model with two layers learns that within some hundred steps, but not the
+// general lookup, where any key can have any value.
 var slots = []struct{ key, values string }{
 	{"A", "0123"}, {"B", "4567"}, {"C", "wxyz"}, {"D", "@#$%"}}
 
-// needleSlots are those that are hidden among lines of source: their values are rare there.
+// needleSlots are the slots hidden among lines of source, where their values are rare.
 const needleSlots = 2
 
 // pair is a slot with its value.
@@ -33,7 +33,7 @@ type pair struct {
 
 func (p pair) String() string { return slots[p.slot].key + string(p.value) }
 
-// pairs gives values to the first slots, in any order.
+// pairs returns the first slots in random order, with random values.
 func pairs(r *rand.Rand, n int) (list []pair) {
 	for _, i := range r.Perm(n) {
 		list = append(list, pair{i, slots[i].values[r.IntN(choiceCount)]})
@@ -41,7 +41,7 @@ func pairs(r *rand.Rand, n int) (list []pair) {
 	return list
 }
 
-// stated writes pairs: "A2D@B7".
+// stated formats pairs: "A2D@B7".
 func stated(list []pair) string {
 	var b strings.Builder
 	for _, p := range list {
@@ -50,7 +50,7 @@ func stated(list []pair) string {
 	return b.String()
 }
 
-// recallText is a line with pairs, and behind it pairs again and again, in any order:
+// recallText returns a line of pairs followed by repetitions of them in random order:
 // "A2B7:B7A2A2B7".
 func recallText(r *rand.Rand) string {
 	list := pairs(r, len(slots))
@@ -62,7 +62,8 @@ func recallText(r *rand.Rand) string {
 	return text + "\n"
 }
 
-// lookup asks for the value of one of the pairs in a text, among all that it may have.
+// lookup returns a question for the value of a pair in a text; the choices are all values of its
+// key.
 func lookup(r *rand.Rand, text string, list []pair) item {
 	p := list[r.IntN(len(list))]
 	values := slots[p.slot].values
@@ -70,10 +71,10 @@ func lookup(r *rand.Rand, text string, list []pair) item {
 		strings.IndexByte(values, p.value)}
 }
 
-// marked begins a line with a pair, where it is hidden and where it is asked for.
+// marked is the prefix of lines with a pair, in the text and in the question.
 const marked = "//! "
 
-// hidden are lines of source with marked lines among them, each with a pair.
+// hidden returns lines of source with marked lines among them, each with a pair.
 func hidden(r *rand.Rand, sources []string) (text string, list []pair) {
 	list = pairs(r, needleSlots)
 	lines := strings.Split(snippet(r, sources, noiseBytes), "\n")
@@ -83,7 +84,7 @@ func hidden(r *rand.Rand, sources []string) (text string, list []pair) {
 	return strings.Join(lines, "\n") + "\n", list
 }
 
-// needleText asks for all that is hidden, twice.
+// needleText returns a training text that asks for all hidden pairs, twice.
 func needleText(r *rand.Rand, sources []string) string {
 	text, list := hidden(r, sources)
 	for range 2 {
@@ -94,7 +95,7 @@ func needleText(r *rand.Rand, sources []string) string {
 	return text
 }
 
-// snippet is so much of some source, from somewhere in it, in ASCII.
+// snippet returns part of a random source file, in ASCII.
 func snippet(r *rand.Rand, sources []string, size int) string {
 	for {
 		s := sources[r.IntN(len(sources))]
@@ -108,7 +109,8 @@ func snippet(r *rand.Rand, sources []string, size int) string {
 	}
 }
 
-// clozes asks for identifiers that stood shortly before, among others of the same file, at most n.
+// clozes returns at most n questions for identifiers that also occur shortly before; the other
+// choices are from the same file.
 func clozes(r *rand.Rand, sources []string, n int) (list []item) {
 	for _, k := range r.Perm(len(sources)) {
 		places, names := identifiers(sources[k])
@@ -118,7 +120,8 @@ func clozes(r *rand.Rand, sources []string, n int) (list []item) {
 			}
 			p := places[r.IntN(len(places))]
 			before := sources[k][max(0, p.at-clozeBytes):p.at]
-			if p.at < clozeBytes || !strings.Contains(before, p.name) || strings.ContainsFunc(before, func(c rune) bool { return c >= 0x80 }) {
+			if p.at < clozeBytes || !strings.Contains(before, p.name) ||
+				strings.ContainsFunc(before, func(c rune) bool { return c >= 0x80 }) {
 				continue
 			}
 			var wrong []string
@@ -137,13 +140,14 @@ func clozes(r *rand.Rand, sources []string, n int) (list []item) {
 	return list
 }
 
-// place is where an identifier begins.
+// place is the position of an identifier.
 type place struct {
 	name string
 	at   int
 }
 
-// identifiers are those of a file that can be answers: where they are, and each once.
+// identifiers returns the positions of a file's identifiers that can be answers, and the distinct
+// identifiers.
 func identifiers(source string) (places []place, names []string) {
 	set := token.NewFileSet()
 	file := set.AddFile("", -1, len(source))

@@ -1,9 +1,9 @@
 // Command gotasks makes small evaluation tasks, and texts on which to train for them, from Go
-// source. Every machine with Go has that, and it is under Go's licence. `make paper-small`
-// evaluates small models on these tasks.
+// source, which every machine with Go has, under Go's licence. `make paper-small` evaluates small
+// models on these tasks.
 //
-//	cloze   which of four identifiers comes next, in source that no model was trained on
-//	recall  which of four values a key was given, among other keys with their values
+//	cloze   predict which of four identifiers comes next, in source that was not trained on
+//	recall  find which of four values a key has, in a list of keys with values
 //	needle  the same, with the keys in marked lines among lines of source
 //
 // host/deploy/tasks asks the questions, with the files in examples/paper/tasks.
@@ -26,15 +26,15 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// options say what to make.
+// options configures the corpus.
 type options struct {
 	Root  string // directory of Go source, such as $(go env GOROOT)/src
-	Bytes int    // of source to train on, and of texts like recall and needle, both together
+	Bytes int    // total size of source and of texts like recall and needle to train on
 	Items int    // number of items in each task
 	Seed  uint64
 }
 
-// choiceCount is how many answers a question has.
+// choiceCount is the number of choices of a question.
 const choiceCount = 4
 
 // item is a question of a task.
@@ -50,7 +50,7 @@ type corpus struct {
 	Tasks     map[string][]item
 }
 
-// newCorpus reads source and makes everything. The same options give the same result.
+// newCorpus makes a corpus from source. The same options give the same result.
 func newCorpus(o options) (*corpus, error) {
 	train, held, err := read(o)
 	if err != nil {
@@ -84,10 +84,10 @@ func newCorpus(o options) (*corpus, error) {
 	return m, nil
 }
 
-// heldOut is the share of files that tasks are made of and no model is trained on.
+// heldOut is the fraction of files for tasks, which are not trained on.
 const heldOut = 20
 
-// read divides the source files below the root: those of which a hash says so are for tasks.
+// read divides the source files below the root by a hash into files for training and for tasks.
 func read(o options) (train, held []string, err error) {
 	size := 0
 	err = filepath.WalkDir(o.Root, func(path string, d fs.DirEntry, err error) error {
@@ -144,11 +144,13 @@ func (m *corpus) write(create func(path string, write func(io.Writer) error) err
 		})
 	}
 	for name, items := range m.Tasks {
-		if err := lines(filepath.Join(name, "test.jsonl"), len(items), func(i int) any { return items[i] }); err != nil {
+		if err := lines(filepath.Join(name, "test.jsonl"), len(items),
+			func(i int) any { return items[i] }); err != nil {
 			return err
 		}
 	}
-	return lines("train.jsonl", len(m.Documents), func(i int) any { return map[string]string{"text": m.Documents[i]} })
+	return lines("train.jsonl", len(m.Documents),
+		func(i int) any { return map[string]string{"text": m.Documents[i]} })
 }
 
 func main() {
@@ -168,7 +170,8 @@ func main() {
 
 func run(o options, out string) error {
 	if o.Root == "" || out == "" {
-		return fmt.Errorf("-root and -out are required: the directory of source and the one to write into")
+		return fmt.Errorf("-root and -out are required: the directory of source and the one to write " +
+			"into")
 	}
 	made, err := newCorpus(o)
 	if err != nil {

@@ -7,16 +7,16 @@ import "fmt"
 type across struct {
 	name string
 	size int // of an element, in bytes
-	per  int // rows in a word
+	per  int // rows per word
 	load func(w *writer, at, to string)
 	// combine makes a word in Y0 of Y0 … Y3, which load has filled.
 	combine func(w *writer)
 	rounds  bool
 }
 
-// Registers: SI is the row, DI the word along the sums in the first panel. What is read beyond the
-// columns of a panel whose height is no multiple of eight is overwritten by the next word. The rows
-// of the next words but three are prefetched.
+// Registers: SI is the row, DI the word along the sums in the first panel. If the height of a panel
+// is not a multiple of eight, words beyond its columns are overwritten by the next word. Rows are
+// prefetched four words ahead.
 func (a across) write(w *writer) {
 	w.function(a.name+"(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)",
 		a.name, 56)
@@ -71,11 +71,14 @@ func acrossAll(w *writer) {
 	loads := func(instruction string) func(w *writer, at, to string) {
 		return func(w *writer, at, to string) { w.line("%s %s, %s", instruction, at, to) }
 	}
-	float32s, bfloat16s, bytes, signed := loads("VMOVDQU"), loads("VPMOVZXWD"), loads("VPMOVZXBD"), loads("VPMOVSXBD")
+	float32s, bfloat16s, bytes, signed := loads("VMOVDQU"), loads("VPMOVZXWD"), loads("VPMOVZXBD"),
+		loads("VPMOVSXBD")
 	for _, a := range []across{
-		{name: "acrossRounded", size: 4, per: 1, rounds: true, load: float32s, combine: func(w *writer) { round(w, "Y0", "Y4", "Y5") }},
+		{name: "acrossRounded", size: 4, per: 1, rounds: true, load: float32s,
+			combine: func(w *writer) { round(w, "Y0", "Y4", "Y5") }},
 		{name: "acrossSingles", size: 4, per: 1, load: float32s, combine: func(*writer) {}},
-		{name: "acrossWidened", size: 2, per: 1, load: bfloat16s, combine: func(w *writer) { w.line("VPSLLD $16, Y0, Y0") }},
+		{name: "acrossWidened", size: 2, per: 1, load: bfloat16s,
+			combine: func(w *writer) { w.line("VPSLLD $16, Y0, Y0") }},
 		{name: "acrossPairs", size: 1, per: 2, load: signed, combine: func(w *writer) {
 			w.line("VPSLLD $16, Y1, Y1")
 			w.line("VPBLENDW $0xaa, Y1, Y0, Y0")

@@ -4,9 +4,10 @@ import "fmt"
 
 // Kernels for the tiles of AMX: eight registers of 16 rows of 64 bytes. An instruction multiplies
 // 16 rows of the left operand, of 16 words each, by 16 words of 16 columns of the right one, and
-// adds to 16 × 16 sums. Right panels are what it wants, a row of columns for each word; in left
-// panels 16 words of a row lie together. Go's assembler knows none of these instructions: their
-// encodings are those of Intel, "64 and IA-32 Architectures Software Developer's Manual", volume 2.
+// adds the products to 16 × 16 sums. Right panels have the required layout, a row of columns for
+// each word; in left panels 16 words of a row are contiguous. Go's assembler supports none of these
+// instructions; their encodings are from Intel, "64 and IA-32 Architectures Software Developer's
+// Manual", volume 2.
 
 // numbers are those of the registers that address memory.
 var numbers = map[string]int{
@@ -34,8 +35,8 @@ func tileLoad(tile int, base, step string, offset int) string {
 	return tileMemory("TILELOADD", prefixF2, tile, base, step, offset)
 }
 
-// tileLoadOnce says that the tile is not needed again soon: what passes by leaves the first cache
-// to the panel that stays.
+// tileLoadOnce loads a tile that is not needed again soon (non-temporal), so that the panel in use
+// stays in the L1 cache.
 func tileLoadOnce(tile int, base, step string, offset int) string {
 	return tileMemory("TILELOADDT1", prefix66, tile, base, step, offset)
 }
@@ -70,11 +71,10 @@ func configureTiles(w *writer) {
 	w.line("LONG $0x4978e2c4; BYTE $0x00 // LDTILECFG (AX)")
 }
 
-// releaseTiles leaves the tiles as they are when nobody uses them: a thread that is put aside has
-// then less to store.
+// releaseTiles resets the tiles, so that a context switch has less state to save.
 func releaseTiles(w *writer) { w.line("LONG $0x4978e2c4; BYTE $0xc0 // TILERELEASE") }
 
-// tileShapes writes what configureTiles loads: all tiles have 16 rows of 64 bytes.
+// tileShapes writes the configuration for configureTiles: all tiles have 16 rows of 64 bytes.
 func tileShapes(w *writer) {
 	w.WriteString("\n")
 	words := [16]uint32{0: 1}
@@ -103,8 +103,9 @@ type amxKernel struct {
 }
 
 const (
-	amxArguments = "(steps, tiles int, left *uint32, apart int, right *uint32, from *uint32, fromStride int, to unsafe.Pointer, stride int, short *uint32, ahead *uint32, aheadWords int)"
-	amxSize      = 96
+	amxArguments = "(steps, tiles int, left *uint32, apart int, right *uint32, from *uint32, " +
+		"fromStride int, to unsafe.Pointer, stride int, short *uint32, ahead *uint32, aheadWords int)"
+	amxSize = 96
 )
 
 // write: a step is 16 words along the sums. SI and BX walk along the panels of the left and the
@@ -173,7 +174,7 @@ func (k amxKernel) write(w *writer) {
 	w.label("next")
 	w.line("MOVQ apart+24(FP), R10")
 	w.line("LEAQ (R14)(R10*4), R14")
-	// The panel that is asked for begins anew where all of it has been.
+	// Prefetching starts again at the beginning of the panel when all of it has been prefetched.
 	w.line("MOVQ ahead+80(FP), R9")
 	w.line("MOVQ aheadWords+88(FP), R10")
 	w.line("LEAQ (R9)(R10*4), R10")
@@ -256,10 +257,9 @@ func amxKernels(w *writer) {
 	amxKernel{name: "quadsAMX", product: tdpbssd}.write(w)
 }
 
-// Packers of left panels of 32 rows, in which 16 words of a row lie together.
+// Packers of left panels of 32 rows, in which 16 words of a row are contiguous.
 
-// alongTiled writes a packer of rows whose elements lie together in memory: it takes one row after
-// the other.
+// alongTiled writes a packer of rows with contiguous elements, which processes row by row.
 func alongTiled(w *writer, name string, bytes int, prepare func(*writer), words func(w *writer)) {
 	w.function(name+"(dst *uint32, src unsafe.Pointer, ld, blocks int)", name, 32)
 	w.line("MOVQ dst+0(FP), DI")
@@ -286,12 +286,13 @@ func alongTiled(w *writer, name string, bytes int, prepare func(*writer), words 
 	w.line("RET")
 }
 
-// writeTiled writes a packer of panels whose rows lie together in memory: words of 16 rows and 16
-// words along the sums are made as an [across512] makes them, and transposed. Masks K1 and K2 are
-// those of the rows of the last panel, and the rows of others are all there.
+// writeTiled writes a packer of panels with contiguous columns: it makes words of 16 rows and 16
+// words along the sums as an [across512] does, and transposes them. Masks K1 and K2 select the rows
+// of the last panel; other panels are complete.
 func (a across512) writeTiled(w *writer) {
 	name := a.name + "Tiled"
-	w.function(name+"(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, blocks int)", name, 56)
+	w.function(name+"(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, "+
+		"blocks int)", name, 56)
 	w.line("MOVQ dst+0(FP), DI")
 	w.line("MOVQ panel+8(FP), R8")
 	w.line("MOVL columns+24(FP), AX")
@@ -339,8 +340,8 @@ func (a across512) writeTiled(w *writer) {
 	w.line("RET")
 }
 
-// transpose16 transposes 16 × 16 words in Z0 … Z15, with one more register, and returns where
-// each row is then.
+// transpose16 transposes 16 × 16 words in Z0 … Z15, with one more register, and returns the
+// register of each row.
 func transpose16(w *writer) [16]int {
 	var at [16]int
 	for i := range at {

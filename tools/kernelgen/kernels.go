@@ -11,22 +11,21 @@ type kernel struct {
 	bytes    int    // of a register
 	sum      int    // first register of the sums
 	right    int    // first of the two registers with words of the right operand
-	left     []int  // registers that take turns with words of the left operand
+	left     []int  // registers used in turn for words of the left operand
 	load     string
 	zero     string
 	add      string // for the tile in memory
 	// multiply adds the product of a left and a right register to a sum.
 	multiply func(w *writer, left, right, sum int)
 	unrolled int
-	// narrow rounds the sums of a row to bfloat16, and leaves them in a register; it uses registers
-	// from Z24 on, which prepareNarrow fills before. Kernels for single tiles, and those of integers,
-	// have none.
+	// narrow rounds the sums of a row to bfloat16 in a register; it uses registers from Z24 on, which
+	// prepareNarrow fills. It is nil for kernels for single tiles and for integers.
 	narrow        func(w *writer, low, high int) (register string)
 	prepareNarrow func(w *writer)
-	strips        bool // multiplies strips: tiles one below the other
+	strips        bool // multiplies strips, which are columns of tiles
 }
 
-// kernelArguments are those of kernels for a tile, and their size in bytes.
+// kernelArguments are the arguments of kernels for a tile, and their size in bytes.
 const (
 	kernelArguments = "(words, steps int, a, b, c *uint32, stride int, accumulate bool)"
 	kernelSize      = 49
@@ -92,9 +91,9 @@ func (k kernel) loop(w *writer, count, label string) {
 	w.label("end" + label)
 }
 
-// rowsAhead is the beginning of the loop. It asks for the rows of what is added and of the results,
-// one at a time, so that the multipliers do not wait for a free buffer of the cache; what follows
-// asks for the next panel.
+// rowsAhead is the first part of the loop. It prefetches the rows of the addend and of the results,
+// one at a time, so that the multipliers do not wait for a free cache buffer; the rest of the loop
+// prefetches the next panel.
 func (k kernel) rowsAhead(w *writer, count, label string) {
 	w.line("MOVQ DI, R9")
 	w.line("MOVQ R8, R10")
@@ -165,8 +164,8 @@ func (k kernel) store(w *writer) {
 	}
 }
 
-// kernel256 has six rows: twelve sums, two words of the right operand and two more registers are
-// all that there are.
+// kernel256 has six rows: twelve sums, two words of the right operand and two more registers use
+// all sixteen.
 func kernel256(name string) kernel {
 	return kernel{name: name, rows: 6, register: "Y", bytes: 32, sum: 4, right: 0, left: []int{2, 3},
 		load: "VMOVDQU", zero: "VPXOR", add: "VPADDD", unrolled: 4}
@@ -177,20 +176,22 @@ func kernel256(name string) kernel {
 // would need more words of the right operand a product.
 func kernel512(name string) kernel {
 	return kernel{name: name, rows: 12, register: "Z", bytes: 64, sum: 0, right: 24,
-		left: []int{26, 27, 28, 29}, load: "VMOVDQU32", zero: "VPXORD", add: "VPADDD", unrolled: 4, strips: true}
+		left: []int{26, 27, 28, 29}, load: "VMOVDQU32", zero: "VPXORD", add: "VPADDD", unrolled: 4,
+		strips: true}
 }
 
-// stripArguments are those of kernels for strips, and their size in bytes. What is added may be
-// nil; ahead is a panel that is asked for.
+// stripArguments are the arguments of kernels for strips, and their size in bytes. The addend from
+// may be nil; ahead is a panel to prefetch.
 const (
-	stripArguments = "(words, tiles int, left *uint32, apart int, right *uint32, from *uint32, fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)"
-	stripSize      = 96
+	stripArguments = "(words, tiles int, left *uint32, apart int, right *uint32, from *uint32, " +
+		"fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)"
+	stripSize = 96
 )
 
 // writeStrip: SI and BX walk along the panels of the left and the right operand, CX counts words,
-// R14 is the left panel, R13 the right one. DI is the tile of results, DX the distance of its rows
-// in bytes, R8 and R12 are those of what is added, and R11 walks along the panel that is asked for.
-// Where nothing is added, R8 and R12 are those of the results.
+// R14 is the left panel, R13 the right one. DI is the tile of results and DX its row stride in
+// bytes; R8 and R12 are the same for the addend, or again the results if there is none. R11 walks
+// along the panel that is prefetched.
 func (k kernel) writeStrip(w *writer) {
 	w.function(k.name+stripArguments, k.name, stripSize)
 	w.line("MOVQ left+16(FP), R14")
@@ -245,7 +246,7 @@ func (k kernel) writeStrip(w *writer) {
 	w.label("next")
 	w.line("MOVQ apart+24(FP), AX")
 	w.line("LEAQ (R14)(AX*4), R14")
-	// The panel that is asked for begins anew where all of it has been.
+	// Prefetching starts again at the beginning of the panel when all of it has been prefetched.
 	w.line("MOVQ ahead+80(FP), R9")
 	w.line("MOVQ aheadWords+88(FP), AX")
 	w.line("LEAQ (R9)(AX*4), AX")
@@ -372,12 +373,15 @@ func quads512(w *writer) {
 }
 
 // vdpbf16ps is VDPBF16PS sum, left, right on registers of 512 bits, EVEX.512.F3.0F38.W0 52 /r
-// (Intel, Architecture Instruction Set Extensions Programming Reference): Go's assembler does not
-// know it.
-func vdpbf16ps(sum, left, right int) string { return evex512("VDPBF16PS", 2, 0x52, sum, left, right) }
+// (Intel, Architecture Instruction Set Extensions Programming Reference), which Go's assembler does
+// not support.
+func vdpbf16ps(sum, left, right int) string {
+	return evex512("VDPBF16PS", 2, 0x52, sum, left,
+		right)
+}
 
 // vcvtne2ps2bf16 is VCVTNE2PS2BF16 to, high, low on registers of 512 bits, EVEX.512.F2.0F38.W0 72
-// /r (in the same place). It takes subnormal numbers for zero.
+// /r (same reference). It treats subnormal numbers as zero.
 func vcvtne2ps2bf16(to, high, low int) string {
 	return evex512("VCVTNE2PS2BF16", 3, 0x72, to, high, low)
 }

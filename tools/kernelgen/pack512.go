@@ -4,9 +4,9 @@ import "fmt"
 
 // Packers with AVX-512 write panels of 12 or of 32 rows. They read no more than these rows.
 
-// A shape512 is that of a panel: what its words are made of.
+// A shape512 describes the layout of a panel.
 type shape512 struct {
-	rows  int // that a packer takes at a time: 12, or 16 for one half of 32
+	rows  int // rows that a packer processes at a time: 12, or 16 for one half of 32
 	width int // words of a panel for each word along the sums
 }
 
@@ -27,8 +27,8 @@ func roundingConstants512(w *writer) {
 	}
 }
 
-// round512 rounds the words of a register to bfloat16, as round does. VFIXUPIMMPS puts x, quiet,
-// where x is a quiet or signaling NaN, as two digits of its table say. It uses the mask register
+// round512 rounds the words of a register to bfloat16, as round does. VFIXUPIMMPS replaces results
+// by the quiet x if x is a quiet or signaling NaN (two digits of its table). It uses mask register
 // K6.
 func round512(w *writer, x, t string) {
 	roundUpper512(w, x, t)
@@ -44,14 +44,14 @@ func roundUpper512(w *writer, x, t string) {
 	w.line("VFIXUPIMMPS $0, %s, %s, %s", quiet512, x, t)
 }
 
-// A transposition512 transposes blocks of four words of 12 or 16 rows that lie ld bytes apart.
+// A transposition512 transposes blocks of four words of 12 or 16 rows with a stride of ld bytes.
 type transposition512 struct {
 	name string
-	size int // of what is loaded of a row, in bytes
+	size int // bytes loaded from a row
 	// load makes four words of each of some rows, a lane of 128 bits for each, in a register.
 	load func(w *writer, rows []string, to int)
-	// prepare fills registers from Z16 on; finish changes a vector of words of all rows, and stores
-	// what becomes of it.
+	// prepare fills registers from Z16 on; finish transforms and stores a vector of words of all
+	// rows.
 	prepare func(w *writer)
 	finish  func(w *writer, x string, store func(x string))
 }
@@ -61,16 +61,18 @@ func transpositions512(w *writer) {
 	for _, shape := range shapes512 {
 		for _, t := range []transposition512{
 			{name: "alongWords", size: 16, load: loadWords, prepare: func(*writer) {}, finish: asItIs},
-			{name: "alongRounded", size: 16, load: loadWords, prepare: roundingConstants512, finish: func(w *writer, x string, store func(string)) {
-				round512(w, x, "Z16")
-				store(x)
-			}},
-			{name: "alongWidened", size: 16, load: loadWords, prepare: roundingConstants512, finish: func(w *writer, x string, store func(string)) {
-				w.line("VPSLLD $16, %s, Z16", x)
-				store("Z16")
-				w.line("VPANDD %s, %s, %[2]s", upper512, x)
-				store(x)
-			}},
+			{name: "alongRounded", size: 16, load: loadWords, prepare: roundingConstants512,
+				finish: func(w *writer, x string, store func(string)) {
+					round512(w, x, "Z16")
+					store(x)
+				}},
+			{name: "alongWidened", size: 16, load: loadWords, prepare: roundingConstants512,
+				finish: func(w *writer, x string, store func(string)) {
+					w.line("VPSLLD $16, %s, Z16", x)
+					store("Z16")
+					w.line("VPANDD %s, %s, %[2]s", upper512, x)
+					store(x)
+				}},
 			{name: "alongRoundedHalves", size: 32, load: loadHalves, prepare: halvesConstants512,
 				finish: asItIs},
 		} {
@@ -129,8 +131,7 @@ func (t transposition512) write(w *writer, shape shape512) {
 	w.line("RET")
 }
 
-// loadWords loads words as they lie in memory. The masks K1 … K3 are those of the lanes but the
-// first.
+// loadWords loads words unchanged. The masks K1 … K3 select the lanes except the first.
 func loadWords(w *writer, rows []string, to int) {
 	for i, row := range rows {
 		if i == 0 {
@@ -142,7 +143,7 @@ func loadWords(w *writer, rows []string, to int) {
 }
 
 // loadHalves loads eight float32 of each row and makes words of two bfloat16. VCVTNE2PS2BF16 would
-// do it at once, but takes subnormal numbers for zero, also those that are rounded to a normal one.
+// do both at once, but it treats subnormal numbers as zero, even if they round to a normal one.
 func loadHalves(w *writer, rows []string, to int) {
 	for i, row := range rows {
 		if i%2 == 0 {
@@ -165,7 +166,7 @@ func halvesConstants512(w *writer) {
 	w.line("VMOVDQU16 upperHalves<>+0(SB), %s", upperHalves512)
 }
 
-// upperHalves writes what halvesConstants512 loads.
+// upperHalves writes the data for halvesConstants512.
 func upperHalves(w *writer) {
 	w.WriteString("\n")
 	for i := range 16 {
@@ -179,17 +180,18 @@ func upperHalves(w *writer) {
 type across512 struct {
 	name    string
 	size    int // of an element, in bytes
-	per     int // rows in a word
+	per     int // rows per word
 	load    string
 	prepare func(w *writer)
 	combine func(w *writer, in []string, to string) // makes words of registers; it uses Z16 and Z17
 }
 
-// Registers are those of an [across]. The masks K1 and K2 say which columns of a vector are there;
-// the others become zero. For panels of 12, K3 is those of a panel in the end.
+// It uses the registers of an [across]. The masks K1 and K2 select the existing columns of a
+// vector; the others become zero. For panels of 12, K3 is the mask of a panel.
 func (a across512) write(w *writer, shape shape512) {
 	name := fmt.Sprintf("%s%d", a.name, shape.width)
-	w.function(name+"(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words int)", name, 56)
+	w.function(name+"(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words "+
+		"int)", name, 56)
 	w.line("MOVQ dst+0(FP), DI")
 	w.line("MOVQ panel+8(FP), R8")
 	w.line("MOVL columns+24(FP), AX")
@@ -202,7 +204,8 @@ func (a across512) write(w *writer, shape shape512) {
 	w.line("SHLQ $2, R8")
 	w.line("LEAQ (R10)(R10*2), R11")
 	w.line("MOVQ R10, R13")
-	w.line("SHLQ $4, R13") // 16 rows ahead: rows that lie 1024 bytes apart share a set of the first cache, which 32 would fill
+	// 16 rows ahead: rows 1024 bytes apart share a set of the L1 cache, which 32 would fill
+	w.line("SHLQ $4, R13")
 	a.prepare(w)
 	if shape.width == 12 {
 		a.fours(w)
@@ -311,28 +314,34 @@ func (a across512) fours(w *writer) {
 }
 
 var acrosses512 = []across512{
-	{name: "acrossWords", size: 4, per: 1, load: "VMOVDQU32", prepare: func(*writer) {}, combine: func(*writer, []string, string) {}},
-	{name: "acrossRounded", size: 4, per: 1, load: "VMOVDQU32", prepare: roundingConstants512, combine: func(w *writer, in []string, _ string) { round512(w, in[0], "Z16") }},
-	{name: "acrossWidened", size: 2, per: 1, load: "VPMOVZXWD", prepare: func(*writer) {}, combine: func(w *writer, in []string, to string) {
-		w.line("VPSLLD $16, %s, %s", in[0], to)
-	}},
-	{name: "acrossRoundedHalves", size: 4, per: 2, load: "VMOVDQU32", prepare: roundingConstants512, combine: func(w *writer, in []string, to string) {
-		roundUpper512(w, in[0], "Z16")
-		roundUpper512(w, in[1], "Z17")
-		w.line("VPSRLD $16, Z16, %s", to)
-		w.line("VPTERNLOGD $0xf8, %s, Z17, %s", upper512, to) // to or Z17 and upper
-	}},
-	{name: "acrossHalves", size: 2, per: 2, load: "VPMOVZXWD", prepare: func(*writer) {}, combine: func(w *writer, in []string, to string) {
-		w.line("VPSLLD $16, %s, %[1]s", in[1])
-		w.line("VPORD %s, %s, %s", in[1], in[0], to)
-	}},
-	{name: "acrossQuads", size: 1, per: 4, load: "VPMOVZXBD", prepare: func(*writer) {}, combine: func(w *writer, in []string, to string) {
-		for i := 1; i < 4; i++ {
-			w.line("VPSLLD $%d, %s, %[2]s", 8*i, in[i])
-		}
-		w.line("VPORD %s, %s, %s", in[1], in[0], to)
-		w.line("VPTERNLOGD $0xfe, %s, %s, %s", in[2], in[3], to) // or
-	}},
+	{name: "acrossWords", size: 4, per: 1, load: "VMOVDQU32", prepare: func(*writer) {},
+		combine: func(*writer, []string, string) {}},
+	{name: "acrossRounded", size: 4, per: 1, load: "VMOVDQU32", prepare: roundingConstants512,
+		combine: func(w *writer, in []string, _ string) { round512(w, in[0], "Z16") }},
+	{name: "acrossWidened", size: 2, per: 1, load: "VPMOVZXWD", prepare: func(*writer) {},
+		combine: func(w *writer, in []string, to string) {
+			w.line("VPSLLD $16, %s, %s", in[0], to)
+		}},
+	{name: "acrossRoundedHalves", size: 4, per: 2, load: "VMOVDQU32", prepare: roundingConstants512,
+		combine: func(w *writer, in []string, to string) {
+			roundUpper512(w, in[0], "Z16")
+			roundUpper512(w, in[1], "Z17")
+			w.line("VPSRLD $16, Z16, %s", to)
+			w.line("VPTERNLOGD $0xf8, %s, Z17, %s", upper512, to) // to or Z17 and upper
+		}},
+	{name: "acrossHalves", size: 2, per: 2, load: "VPMOVZXWD", prepare: func(*writer) {},
+		combine: func(w *writer, in []string, to string) {
+			w.line("VPSLLD $16, %s, %[1]s", in[1])
+			w.line("VPORD %s, %s, %s", in[1], in[0], to)
+		}},
+	{name: "acrossQuads", size: 1, per: 4, load: "VPMOVZXBD", prepare: func(*writer) {},
+		combine: func(w *writer, in []string, to string) {
+			for i := 1; i < 4; i++ {
+				w.line("VPSLLD $%d, %s, %[2]s", 8*i, in[i])
+			}
+			w.line("VPORD %s, %s, %s", in[1], in[0], to)
+			w.line("VPTERNLOGD $0xfe, %s, %s, %s", in[2], in[3], to) // or
+		}},
 }
 
 func acrossAll512(w *writer) {
@@ -386,7 +395,9 @@ func columnSums512(w *writer) {
 // finish512 writes [finish] for 32 columns, each with a correction and a scale. Results are
 // float32, or if short is set, rounded to bfloat16.
 func finish512(w *writer) {
-	w.function("finishCodes512(rows int, sums *uint32, sumStride int, out unsafe.Pointer, outStride int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32, short bool)", "finishCodes512", 73)
+	w.function("finishCodes512(rows int, sums *uint32, sumStride int, out unsafe.Pointer, outStride "+
+		"int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32, short "+
+		"bool)", "finishCodes512", 73)
 	w.line("MOVQ rows+0(FP), CX")
 	w.line("MOVQ sums+8(FP), SI")
 	w.line("MOVQ sumStride+16(FP), R8")

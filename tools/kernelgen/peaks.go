@@ -43,8 +43,7 @@ func peaks(w *writer) {
 }
 
 // peaksAMX writes the same for tiles: four independent sums, as the kernels have, three times.
-// Operands are no zeros, with which the processor needs less power, and so is faster than with any
-// other numbers.
+// Operands are not zero, because zeros need less power and would be faster than other numbers.
 func peaksAMX(w *writer) {
 	for _, k := range []struct {
 		name    string
@@ -52,7 +51,7 @@ func peaksAMX(w *writer) {
 	}{{"peakHalvesAMX", tdpbf16ps}, {"peakQuadsAMX", tdpbssd}} {
 		w.function(k.name+"(n int)", k.name, 8)
 		w.line("MOVQ n+0(FP), CX")
-		configureTiles(w) // and makes them zero
+		configureTiles(w) // also sets them to zero
 		w.line("LEAQ peakNumbers<>(SB), SI")
 		w.line("MOVQ $64, AX")
 		for tile := 4; tile < 8; tile++ {

@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// A transposition makes words of rows of elements and transposes blocks of 8 × 8 of them, one
-// behind the other in rows that are ld bytes apart.
+// A transposition makes words of rows of elements and transposes consecutive blocks of 8 × 8 of
+// them, in rows with a stride of ld bytes.
 type transposition struct {
 	name    string
 	bytes   int // of eight words, in memory
@@ -14,7 +14,8 @@ type transposition struct {
 
 func transpositions(w *writer) {
 	for _, t := range []transposition{
-		{name: "transpose8", bytes: 32, load: func(w *writer, at, to string) { w.line("VMOVUPS %s, %s", at, to) }},
+		{name: "transpose8", bytes: 32,
+			load: func(w *writer, at, to string) { w.line("VMOVUPS %s, %s", at, to) }},
 		{name: "transposeRounded8", bytes: 32, rounded: true, load: func(w *writer, at, to string) {
 			w.line("VMOVUPS %s, %s", at, to)
 			round(w, to, "Y8", "Y9")
@@ -23,7 +24,8 @@ func transpositions(w *writer) {
 			w.line("VPMOVZXWD %s, %s", at, to)
 			w.line("VPSLLD $16, %s, %[1]s", to)
 		}},
-		{name: "transposePairs8", bytes: 16, load: func(w *writer, at, to string) { w.line("VPMOVSXBW %s, %s", at, to) }},
+		{name: "transposePairs8", bytes: 16,
+			load: func(w *writer, at, to string) { w.line("VPMOVSXBW %s, %s", at, to) }},
 	} {
 		t.write(w)
 	}
@@ -76,7 +78,7 @@ func (t transposition) write(w *writer) {
 	w.line("RET")
 }
 
-// roundingConstants puts what round needs into Y12 … Y15.
+// roundingConstants loads the constants of round into Y12 … Y15.
 func roundingConstants(w *writer) {
 	for i, x := range []uint32{0x7fff, 1, 0x400000, 0xffff0000} {
 		w.line("MOVL $0x%x, AX", x)
@@ -118,8 +120,7 @@ func rounded(w *writer) {
 	w.line("RET")
 }
 
-// prefetch writes a function that asks for the memory of some rows, stride bytes apart, before it
-// is needed.
+// prefetch writes a function that prefetches some rows with a stride in bytes.
 func prefetch(w *writer) {
 	w.function("prefetchRows(at unsafe.Pointer, stride, rows, bytes int)", "prefetchRows", 32)
 	w.line("MOVQ at+0(FP), SI")
@@ -140,11 +141,13 @@ func prefetch(w *writer) {
 	w.line("RET")
 }
 
-// finish writes a function that makes float32 of sums of integers: less the correction of its
-// column, times the scale of its row, times that of its column. What has no correction or scales is
-// given a pointer to zeros or ones that does not move.
+// finish writes a function that converts sums of integers to float32: it subtracts the correction
+// of the column, and multiplies by the scales of the row and of the column. Without a correction or
+// scales, the pointer is to a zero or one, with a step of 0.
 func finish(w *writer) {
-	w.function("finishCodes(rows, vectors int, sums *uint32, sumStride int, out *float32, outStride int, correction *int32, correctionStep int, rowScales *float32, rowStep int, columnScales *float32, columnStep int)", "finishCodes", 96)
+	w.function("finishCodes(rows, vectors int, sums *uint32, sumStride int, out *float32, outStride "+
+		"int, correction *int32, correctionStep int, rowScales *float32, rowStep int, columnScales "+
+		"*float32, columnStep int)", "finishCodes", 96)
 	w.line("MOVQ vectors+8(FP), CX")
 	w.line("MOVQ sums+16(FP), SI")
 	w.line("MOVQ sumStride+24(FP), R8")

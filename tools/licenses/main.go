@@ -4,8 +4,8 @@
 // those agreed on. scripts/generate.sh runs it.
 //
 // It exists because github.com/google/go-licenses v1.6.0 looks at one platform only, leaves out Go
-// itself, grants of patents and copied code, does not recognize two of the licences, and takes
-// minutes and the network.
+// itself, patent grants and copied code, does not recognize two of the licences, takes minutes, and
+// needs the network.
 package main
 
 import (
@@ -28,8 +28,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// acceptedLicences are the licences under which we link code of others, and what each asks of
-// someone who hands the programs on.
+// acceptedLicences are the licences of third-party code that may be linked, and their obligations
+// for redistribution.
 var acceptedLicences = map[string]string{
 	"Apache-2.0":        "hand on the licence and its notices",
 	"CC-BY-4.0":         "name the author and the licence",
@@ -42,7 +42,7 @@ var acceptedLicences = map[string]string{
 	"OFL-1.1":           "hand on the licence with the fonts",
 }
 
-// builds are those for which there are archives, and the one for CUDA.
+// builds are the builds with a release archive, and the build for CUDA.
 var builds = []string{
 	"GOOS=linux GOARCH=amd64 CGO_ENABLED=0 GOEXPERIMENT=simd",
 	"GOOS=linux GOARCH=arm64 CGO_ENABLED=0 GOEXPERIMENT=simd",
@@ -51,8 +51,8 @@ var builds = []string{
 	"GOOS=linux GOARCH=amd64 CGO_ENABLED=1 GOEXPERIMENT=simd GOFLAGS=-tags=cuda",
 }
 
-// copiedComponents are the parts of others that stand in this repository, in directories with their
-// licences.
+// copiedComponents are third-party components copied into this repository, in directories with
+// their licences.
 var copiedComponents = []component{
 	{name: "github.com/leeoniya/uPlot", version: "v1.6.32", dir: "host/study/report/page/uplot",
 		with: []string{"."}},
@@ -76,8 +76,8 @@ func main() {
 	}
 }
 
-// linkedComponents returns what is copied and the modules that any of the programs is built from,
-// in the order of their names, after Go itself.
+// linkedComponents returns Go, and then the copied components and the modules of all programs, by
+// name.
 func linkedComponents() ([]component, error) {
 	found := map[string]*component{}
 	for _, c := range copiedComponents {
@@ -85,7 +85,8 @@ func linkedComponents() ([]component, error) {
 	}
 	for _, build := range builds {
 		cmd := exec.Command("go", "list", "-deps", "-f",
-			"{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Version}}\t{{.Dir}}\t{{$.Dir}}{{end}}{{end}}", "./cmd/cage", "./plugins/...")
+			"{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Version}}\t{{.Dir}}\t{{$.Dir}}{{end}}{{end}}",
+			"./cmd/cage", "./plugins/...")
 		cmd.Env = append(os.Environ(), strings.Fields(build)...)
 		cmd.Stderr = os.Stderr
 		list, err := cmd.Output()
@@ -121,7 +122,7 @@ func linkedComponents() ([]component, error) {
 type component struct {
 	name, version string
 	dir           string   // its root
-	with          []string // directories below dir that concern what is linked, "." for the root
+	with          []string // directories below dir with linked code, "." for the root
 }
 
 // uses adds the directory of a package that is linked, and those above it.
@@ -135,18 +136,18 @@ func (c *component) uses(dir string) {
 	}
 }
 
-// legal are the names of files that are to be handed on.
+// legal matches the names of files that must be redistributed.
 var legal = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([-._].*)?$`)
 
-// chosen are the files of modules that leave a choice, and the licence that is chosen.
+// chosen maps files of modules that offer several licences to the chosen licence.
 var chosen = map[string]struct{ file, license string }{
 	"github.com/golang/freetype": {"licenses/ftl.txt", "FTL"},
 }
 
-// document is such a file.
+// document is a file with licences or notices.
 type document struct {
 	name, text string
-	licenses   []string // SPDX names of what it holds
+	licenses   []string // SPDX names of its licences
 }
 
 // documents reads the component's files.
@@ -188,7 +189,7 @@ func (c component) document(name string) (document, error) {
 	return d, err
 }
 
-// licenses are those of the component's documents, each of which must be agreed.
+// licenses returns the licences of the component's documents; all must be accepted.
 func (c component) licenses(docs []document) (names []string, err error) {
 	found := map[string]bool{}
 	for _, d := range docs {

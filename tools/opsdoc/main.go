@@ -1,7 +1,7 @@
 // Command opsdoc writes docs/reference/operations.md, the definition of the plugins' tensor
 // language for authors in any language, from the operation table and the limits
-// of package program. Prose lives in ops.md.tmpl; what the code knows (names, numbers,
-// types and meanings) comes from the code.
+// of package program. The prose is in ops.md.tmpl; names, numbers, types and meanings come from the
+// code.
 package main
 
 import (

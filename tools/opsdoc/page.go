@@ -21,19 +21,36 @@ type section struct {
 	Title, Intro string
 }
 
-// sections are the classes in the order of the page.
+// sections lists the classes in the order of the page.
 var sections = []section{
-	{program.ClassSource, "Sources", "They take no tensor, except for the key of `random_bits`. The stated type of the node is the type of the result."},
-	{program.ClassUnary, "Elementwise, one operand", "The result has the shape of the operand, and its element type unless the meaning says otherwise."},
-	{program.ClassBinary, "Elementwise, two operands", "Both operands have one element type, which the result has too. Shapes follow the elementwise rule."},
+	{program.ClassSource, "Sources",
+		"They take no tensor, except for the key of `random_bits`. The stated type of the node is the " +
+			"type of the result."},
+	{program.ClassUnary, "Elementwise, one operand",
+		"The result has the shape of the operand, and its element type unless the meaning says " +
+			"otherwise."},
+	{program.ClassBinary, "Elementwise, two operands",
+		"Both operands have one element type, which the result has too. Shapes follow the elementwise " +
+			"rule."},
 	{program.ClassCompare, "Comparisons", "Like the operations above, but the result is bool."},
-	{program.ClassElementwise, "Clamp, selection and conversion", "Elementwise too. The bounds of `clamp` are scalars and the result has the type of its first operand. For `convert` and `bitcast` the stated type names the wanted element type; the shape is that of the operand."},
-	{program.ClassShape, "Moving elements", "They compute nothing. For `reshape` and `broadcast` the stated type names the wanted shape; the element type is that of the operand."},
-	{program.ClassReduce, "Reductions", "Folded axes disappear from the shape; `reshape` brings them back with size 1 where an elementwise operation follows."},
+	{program.ClassElementwise, "Clamp, selection and conversion",
+		"Elementwise too. The bounds of `clamp` are scalars and the result has the type of its first " +
+			"operand. For `convert` and `bitcast` the stated type names the wanted element type; the " +
+			"shape is that of the operand."},
+	{program.ClassShape, "Moving elements",
+		"They compute nothing. For `reshape` and `broadcast` the stated type names the wanted shape; " +
+			"the element type is that of the operand."},
+	{program.ClassReduce, "Reductions",
+		"Folded axes disappear from the shape; `reshape` brings them back with size 1 where an " +
+			"elementwise operation follows."},
 	{program.ClassLinear, "Linear maps", ""},
 	{program.ClassGradient, "The reverse pass", ""},
-	{program.ClassLinalg, "Factorizations", "Allowed only in refresh programs, which run every so many steps; a program of a quantizer or of an optimizer's step that has one is refused."},
-	{program.ClassTable, "Tables and order", "A table has n rows: numbers if it has one axis, runs of d numbers if it has two. For `scatter_add` the stated type names the wanted shape."},
+	{program.ClassLinalg, "Factorizations",
+		"Allowed only in refresh programs, which run every so many steps; a program of a quantizer or " +
+			"of an optimizer's step that has one is refused."},
+	{program.ClassTable, "Tables and order",
+		"A table has n rows: numbers if it has one axis, runs of d numbers if it has two. For " +
+			"`scatter_add` the stated type names the wanted shape."},
 }
 
 // page writes the whole document.
@@ -67,9 +84,10 @@ func page() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Ops are the operations of the class.
+// Ops returns the operations of the class.
 func (s section) Ops() []program.OpInfo {
-	return slices.DeleteFunc(program.Ops(), func(info program.OpInfo) bool { return info.Class != s.class })
+	return slices.DeleteFunc(program.Ops(),
+		func(info program.OpInfo) bool { return info.Class != s.class })
 }
 
 // cell escapes text for a cell of a Markdown table.
@@ -80,9 +98,11 @@ func cell(text string) string {
 var superscript = strings.NewReplacer("0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5",
 	"⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹")
 
-// power writes 2ⁿ or 2ⁿ−1 for such numbers, and others in full.
+// power formats 2ⁿ and 2ⁿ−1 as powers, and other numbers in full.
 func power(n int64) string {
-	exponent := func(n int64) string { return superscript.Replace(fmt.Sprint(bits.TrailingZeros64(uint64(n)))) }
+	exponent := func(n int64) string {
+		return superscript.Replace(fmt.Sprint(bits.TrailingZeros64(uint64(n))))
+	}
 	switch {
 	case bits.OnesCount64(uint64(n)) == 1:
 		return "2" + exponent(n)
@@ -92,7 +112,7 @@ func power(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// example is a fake quantization to 15 levels, as the text form shows it.
+// example returns the text form of a fake quantization to 15 levels.
 func example() (string, error) {
 	b := program.NewBuilder("absmax/example")
 	x := b.Input("x", program.FloatType(4, 64))

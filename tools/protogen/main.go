@@ -1,10 +1,9 @@
 // Command protogen writes the enumeration of operations into program.proto, the Go code of the
 // plugin protocol, and its messages for Python. It compiles the .proto files itself and runs the
-// code generators that go.mod pins, so that a machine with nothing but Go produces the same bytes
-// as every other.
+// code generators that go.mod pins, so that every machine with Go produces the same bytes.
 //
-// It runs in the directory of package wire, by go generate. With names of other .proto files, in
-// the directory in which it runs, it writes only the Go code of these.
+// go generate runs it in the directory of package wire. Given names of other .proto files in the
+// working directory, it writes only their Go code.
 package main
 
 import (
@@ -26,12 +25,12 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// root is where the import paths of the .proto files begin: the directory of package wire.
+// root is the directory of package wire, the root of the import paths of the .proto files.
 const root = "."
 
 var files = []string{"cage/plugin/v1/program.proto", "cage/plugin/v1/plugin.proto"}
 
-// forPython is where the package for Python has the compiled files.
+// forPython is the path of the compiled files in the package for Python.
 const forPython = "../../python/cage_sdk/protocol.binpb"
 
 // generators are the tools of go.mod; each reads a request and writes files.
@@ -108,7 +107,7 @@ func compile() ([]*descriptorpb.FileDescriptorProto, error) {
 	return out, nil
 }
 
-// writeDescriptors writes the compiled files, without comments, for libraries that make the
+// writeDescriptors writes the compiled files, without comments, for libraries that create the
 // messages from them.
 func writeDescriptors(compiled []*descriptorpb.FileDescriptorProto) error {
 	set := &descriptorpb.FileDescriptorSet{}
@@ -124,7 +123,7 @@ func writeDescriptors(compiled []*descriptorpb.FileDescriptorProto) error {
 	return os.WriteFile(forPython, data, 0o644)
 }
 
-// toRequest makes the request that generators read.
+// toRequest returns the input of the generators.
 func toRequest(compiled []*descriptorpb.FileDescriptorProto) ([]byte, error) {
 	return proto.Marshal(&pluginpb.CodeGeneratorRequest{
 		FileToGenerate: files,
@@ -133,7 +132,7 @@ func toRequest(compiled []*descriptorpb.FileDescriptorProto) ([]byte, error) {
 	})
 }
 
-// run gives the request to one generator and writes the files that it answers with.
+// run passes the request to a generator and writes the files that it returns.
 func run(generator string, request []byte) error {
 	cmd := exec.Command("go", "tool", generator)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(request), os.Stderr

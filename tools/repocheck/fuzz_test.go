@@ -29,7 +29,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"curves and provenance in a study's report", "host/study/report", "FuzzCurve FuzzProvenance"},
 	{"checkpoints and their metadata", "host/train/checkpoint", "FuzzLoad FuzzMetadata"},
 	{"safetensors files, and the index of several", "host/model/safetensors", "FuzzIndex FuzzReader"},
-	{"tokenizer files, packed codes and scales, and directories of exports, models in GGUF files", "host/deploy/export", "FuzzBlocks FuzzDirectory FuzzGGUF FuzzTokenizer FuzzWords"},
+	{"tokenizer files, packed codes and scales, directories of exports, models in GGUF files", "host/deploy/export", "FuzzBlocks FuzzDirectory FuzzGGUF FuzzTokenizer FuzzWords"},
 	{"GGUF files", "host/model/gguf", "FuzzReader"},
 	{"config.json of a Hugging Face checkpoint", "host/model/huggingface", "FuzzConfig"},
 	{"text and the patterns of data prepare", "host/data", "FuzzInclude FuzzScan"},
@@ -61,11 +61,10 @@ var parsers = []struct{ what, pkg, targets string }{
 
 // unfuzzed are packages that decode something, and need no target.
 var unfuzzed = map[string]string{
-	"host/train/plugin/scaffold":  "what the go command says of a module that it has fetched",
-	"internal/testing/plugintest": "files of this repository",
-	"internal/testing/testfile":   "for tests only",
-	"tools/crashtest":             "reads what its own processes have just written",
-	"tools/protogen":              "a generator of this repository",
+	"host/train/plugin/scaffold": "what the go command says of a module that it has fetched",
+	"internal/testing/testfile":  "for tests only",
+	"tools/crashtest":            "reads what its own processes have just written",
+	"tools/protogen":             "a generator of this repository",
 }
 
 // TestParsersHaveTargets: every package that decodes bytes has a fuzz target, the table

@@ -15,11 +15,11 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/cage-qat/cage/internal/atomicfile"
-	"github.com/cage-qat/cage/internal/chromium"
+	"github.com/cage-qat/cage/internal/testing/chromium"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// page is what is asked for.
+// page describes a screenshot.
 type page struct {
 	url, out, wait, do string
 	width, height      int64
@@ -34,22 +34,22 @@ func main() {
 		"JavaScript `EXPRESSION` that is true when the page is ready")
 	flag.StringVar(&p.do, "do", "true",
 		"JavaScript `EXPRESSION` that is evaluated then, to scroll for example")
-	flag.Int64Var(&p.width, "width", 1000, "of the window, in pixels of CSS")
-	flag.Int64Var(&p.height, "height", 700, "of the window, in pixels of CSS")
-	flag.Float64Var(&p.scale, "scale", 1, "pixels of the picture for one of CSS")
+	flag.Int64Var(&p.width, "width", 1000, "of the window, in CSS pixels")
+	flag.Int64Var(&p.height, "height", 700, "of the window, in CSS pixels")
+	flag.Float64Var(&p.scale, "scale", 1, "pixels of the picture per CSS pixel")
 	flag.BoolVar(&p.dark, "dark", false, "prefer dark colours")
 	flag.BoolVar(&p.phone, "phone", false,
-		"as on a phone: pages lay themselves out for the width of the window")
+		"emulate a phone: the layout follows the width of the window")
 	flag.Parse()
 	p.url = flag.Arg(0)
-	if err := p.keep(); err != nil {
+	if err := p.save(); err != nil {
 		fmt.Fprintln(os.Stderr, "screenshot:", err)
 		os.Exit(1)
 	}
 }
 
-// keep opens the page, waits until it is ready, and writes the picture.
-func (p page) keep() error {
+// save opens the page, waits until it is ready, and writes the picture.
+func (p page) save() error {
 	if p.url == "" || p.out == "" {
 		return errors.New("usage: screenshot --out FILE.png [flags] URL")
 	}
@@ -63,7 +63,7 @@ func (p page) keep() error {
 	defer cancel()
 	ctx, cancel = chromedp.NewContext(ctx)
 	defer cancel()
-	if err := p.dress(ctx); err != nil {
+	if err := p.emulate(ctx); err != nil {
 		return err
 	}
 	if err := chromedp.Do(ctx, chromedp.Navigate(p.url)); err != nil {
@@ -80,7 +80,7 @@ func (p page) keep() error {
 	if _, err := chromedp.Run(ctx, chromedp.Evaluate[any](p.do)); err != nil {
 		return fmt.Errorf("%s: %w", p.do, err)
 	}
-	time.Sleep(500 * time.Millisecond) // what scrolling and transitions take
+	time.Sleep(500 * time.Millisecond) // for scrolling and transitions
 	png, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
 	if err != nil {
 		return err
@@ -88,8 +88,8 @@ func (p page) keep() error {
 	return atomicfile.WriteBytes(vfs.At(p.out), png)
 }
 
-// dress gives the window its size and colours.
-func (p page) dress(ctx context.Context) error {
+// emulate sets the size and the colour scheme of the window.
+func (p page) emulate(ctx context.Context) error {
 	scheme := "light"
 	if p.dark {
 		scheme = "dark"

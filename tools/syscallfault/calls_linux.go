@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shape says which arguments of a system call name files, by position; -1: none does.
+// shape holds the positions of a system call's arguments that describe files; -1: none.
 type shape struct {
 	name  string
 	fd    int // descriptor of the file
@@ -53,7 +53,7 @@ var calls = map[int]shape{
 }
 
 // read describes the system call that a thread is about to make. Calls that change no
-// file (opening to read, writing to a pipe) are not interesting.
+// file (opening for reading, writing to a pipe) are ignored.
 func read(tid int, nr int, args [6]uint64) (call Call, interesting bool, err error) {
 	s := calls[nr]
 	call.Name = s.name
@@ -95,7 +95,7 @@ func pathAt(tid, dir, path int, args [6]uint64) (string, error) {
 	return filepath.Join(base, name), nil
 }
 
-// memory reads at most n bytes of a process's memory, fewer where it ends.
+// memory reads n bytes of a process's memory, or fewer at its end.
 func memory(tid int, address uint64, n int) ([]byte, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/mem", tid))
 	if err != nil {
@@ -110,7 +110,7 @@ func memory(tid int, address uint64, n int) ([]byte, error) {
 	return buffer[:read], nil
 }
 
-// process is the number of the process that a thread belongs to.
+// process returns the ID of the process that a thread belongs to.
 func process(tid int) (int, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
 	if err != nil {
@@ -121,7 +121,7 @@ func process(tid int) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(field))
 }
 
-// tear writes the first half of what a process is about to write, to its own descriptor.
+// tear writes the first half of a process's pending write to the process's descriptor.
 func tear(pid, tid, nr int, args [6]uint64) error {
 	data, err := memory(tid, args[1], int(args[2]))
 	if err != nil {

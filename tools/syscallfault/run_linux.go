@@ -130,12 +130,12 @@ type watch struct {
 	root     int
 	seen     map[int]bool // processes that have made a call
 	threads  map[int]int  // their threads
-	killing  bool         // everything is to die
+	killing  bool         // all processes are being killed
 	report   Report
 }
 
-// loop answers calls until no process is left. All processes open files when they start,
-// so that each becomes known.
+// loop answers calls until all processes have ended. Every process opens files when it starts,
+// and so becomes known.
 func (w *watch) loop(ctx context.Context, ended <-chan struct{}, grace time.Duration) error {
 	var deadline <-chan time.Time
 	for {
@@ -164,11 +164,11 @@ func (w *watch) loop(ctx context.Context, ended <-chan struct{}, grace time.Dura
 	}
 }
 
-// next takes a call and answers it.
+// next receives a call and answers it.
 func (w *watch) next() error {
 	var n notification
 	if err := w.ioctl(unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n)); err != nil {
-		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINTR) { // the process is no more
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINTR) { // the process has ended
 			return nil
 		}
 		return err
@@ -178,7 +178,7 @@ func (w *watch) next() error {
 	if !known {
 		var err error
 		if pid, err = process(tid); err != nil {
-			return nil // it is no more
+			return nil // it has ended
 		}
 		w.threads[tid], w.seen[pid] = pid, true
 	}
@@ -187,7 +187,7 @@ func (w *watch) next() error {
 	}
 	call, interesting, err := read(tid, int(n.nr), n.args)
 	if err != nil || !interesting {
-		// An argument that cannot be read is the process's own mistake, or it is no more.
+		// The argument is invalid, or the process has ended.
 		return w.answer(n.id)
 	}
 	call.PID, call.Root = pid, pid == w.root
@@ -208,7 +208,7 @@ func (w *watch) next() error {
 	return nil
 }
 
-// answer lets a call happen.
+// answer lets a call continue.
 func (w *watch) answer(id uint64) error {
 	r := response{id: id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
 	err := w.ioctl(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r))
@@ -241,7 +241,7 @@ func kill(pid int) error {
 	return nil
 }
 
-// alive lists the known processes that run.
+// alive lists the known processes that are running.
 func (w *watch) alive() []int {
 	var list []int
 	for pid := range w.seen {
@@ -287,8 +287,8 @@ func Launch() {
 	os.Exit(127)
 }
 
-// launch installs the filter on this thread, hands its listener over, and becomes the
-// command. From the filter on, calls in calls[] wait for an answer.
+// launch installs the filter on this thread, sends its listener to the parent, and becomes the
+// command. Once the filter is installed, calls in calls[] wait for an answer.
 func launch() error {
 	runtime.LockOSThread()
 	if err := os.Unsetenv(launchVariable); err != nil {
@@ -307,7 +307,7 @@ func launch() error {
 	return unix.Exec(path, args, env)
 }
 
-// install puts the filter on the calling thread, whose children inherit it.
+// install installs the filter on the calling thread; its children inherit it.
 func install() (listener int, err error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return 0, err
@@ -324,7 +324,8 @@ func install() (listener int, err error) {
 	return int(fd), nil
 }
 
-// program asks the listener about the calls of the table and allows all others.
+// program returns a filter that asks the listener about the calls in the table and allows all
+// others.
 func program() []unix.SockFilter {
 	const number = 0 // offset of the system call's number in struct seccomp_data
 	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: number}}

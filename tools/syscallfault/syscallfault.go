@@ -4,9 +4,9 @@
 // any point, chosen by number instead of by chance.
 //
 // It uses the kernel's notifications for seccomp filters. They need no debugger and no
-// root rights, and otherwise processes run at full speed. It works on Linux 5.19 and
+// root privileges, and processes otherwise run at full speed. It works on Linux 5.19 and
 // later; elsewhere [Supported] returns an error. Command crashtest decides where to crash,
-// and what must be true afterwards.
+// and checks the result.
 package syscallfault
 
 import (
@@ -24,7 +24,7 @@ type Call struct {
 	Root  bool   // whether that process is the command itself, rather than one that it has started
 }
 
-// Verdict is what to do at a call.
+// Verdict is the action at a call.
 type Verdict int
 
 const (
@@ -43,25 +43,27 @@ type Decision struct {
 	Torn bool
 }
 
-// Command is what [Run] starts.
+// Command is a command for [Run].
 type Command struct {
 	Args   []string // program, as an absolute path, and its arguments
 	Dir    string   // working directory
 	Env    []string // environment; nil: that of this process
 	Output string   // file to which standard output and standard error are appended
-	// Grace is how long processes may outlive the command before they count as orphans.
+	// Grace is the time that processes may outlive the command before they count as orphans.
 	Grace time.Duration
 }
 
-// Report says how a command ended.
+// Report describes how a command ended.
 type Report struct {
-	Code    int    // exit code; -1 if it was killed
-	Killed  bool   // whether it was killed by SIGKILL
-	Orphans []int  // processes that outlived the command by more than Command.Grace, and were killed then
+	Code   int  // exit code; -1 if it was killed
+	Killed bool // whether it was killed by SIGKILL
+	// processes that outlived the command by more than Command.Grace, and were killed then
+	Orphans []int
 	Calls   int    // number of calls that were decided on
 	State   string // how it ended, as described by the system
 }
 
 // ErrUnsupported is returned if the kernel has no such notifications, or a sandbox
 // forbids them.
-var ErrUnsupported = errors.New("this system does not pass system calls to another process (Linux 5.19 or later does, unless a sandbox forbids it)")
+var ErrUnsupported = errors.New("this system does not pass system calls to another process " +
+	"(Linux 5.19 or later does, unless a sandbox forbids it)")

@@ -65,7 +65,7 @@ func TestReference(t *testing.T) {
 			x := append([]float64(nil), c.X...)
 			for i, g := range c.Gradients {
 				in[spec.InputX], in[spec.InputGradient], in[spec.InputStep] = tensor(x, c.Shape...), tensor(g, c.Shape...), reference.Float(float64(i+1))
-				if q.Reads(spec.InputRate) {
+				if q.HasInput(spec.InputRate) {
 					in[spec.InputRate] = reference.Float(c.Rate)
 				}
 				out, err := reference.Run(q.Update, in)

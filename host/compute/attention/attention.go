@@ -155,7 +155,7 @@ func (p *Plan) key(batch, position, head int) int {
 	return ((batch*p.Context+position)*p.KeyHeads + head/(p.Heads/p.KeyHeads)) * p.Size
 }
 
-func (p *Plan) check(in Inputs, mixed int, logs []float32) error {
+func (p *Plan) check(in Inputs, output int, logs []float32) error {
 	positions := p.Batch * p.Context
 	for _, s := range []struct {
 		name       string
@@ -164,7 +164,7 @@ func (p *Plan) check(in Inputs, mixed int, logs []float32) error {
 		{"queries", in.Query.Len(), positions * p.Heads * p.Size},
 		{"keys", in.Key.Len(), positions * p.KeyHeads * p.Size},
 		{"values", in.Value.Len(), positions * p.KeyHeads * p.Size},
-		{"results", mixed, positions * p.Heads * p.Size},
+		{"results", output, positions * p.Heads * p.Size},
 		{"logarithms", len(logs), p.Logs()},
 	} {
 		if s.have != s.want {

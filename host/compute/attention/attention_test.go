@@ -16,7 +16,7 @@ import (
 
 // reference is attention and its gradient in float64, from the definition. sizes are the same sums with magnitudes in place of
 // their terms: what errors are relative to.
-func reference(s attention.Sizes, in attention.Inputs, dMixed []float32) (values, sizes [4][]float64) {
+func reference(s attention.Sizes, in attention.Inputs, dOutput []float32) (values, sizes [4][]float64) {
 	for i, n := range []int{in.Query.Len(), in.Query.Len(), in.Key.Len(), in.Key.Len()} {
 		values[i], sizes[i] = make([]float64, n), make([]float64, n)
 	}
@@ -47,7 +47,7 @@ func reference(s attention.Sizes, in attention.Inputs, dMixed []float32) (values
 				for j := range weights {
 					weights[j] /= sum
 					for d := range s.Size {
-						v, dm := float64(in.Value.Float32[key(j)+d]), float64(dMixed[query(i)+d])
+						v, dm := float64(in.Value.Float32[key(j)+d]), float64(dOutput[query(i)+d])
 						add(0, query(i)+d, weights[j]*v, weights[j]*v)
 						add(3, key(j)+d, weights[j]*dm, weights[j]*dm)
 						dWeights[j] += dm * v
@@ -96,14 +96,14 @@ func TestShortInputs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in, dMixed := inputs(rand.New(rand.NewPCG(5, 6)), s)
+		in, dOutput := inputs(rand.New(rand.NewPCG(5, 6)), s)
 		short := in
 		for _, e := range []*matmul.Elements{&short.Query, &short.Key, &short.Value} {
 			to := make([]uint16, e.Len())
 			loops.ToBFloat16(to, e.Float32)
 			*e = matmul.Elements{BFloat16: to}
 		}
-		want, got := outputs(t, p, in, dMixed, inTurn), outputs(t, p, short, dMixed, inTurn)
+		want, got := outputs(t, p, in, dOutput, inTurn), outputs(t, p, short, dOutput, inTurn)
 		for i := range want {
 			if !slices.Equal(got[i], want[i]) {
 				t.Errorf("%s: output %d has other bits", tier.Name(), i)
@@ -130,7 +130,7 @@ func TestJoined(t *testing.T) {
 				Parts: []attention.Part{{Heads: s.Heads, Rotated: true}, {Heads: s.KeyHeads, Rotated: true}, {Heads: s.KeyHeads}}}
 			cos, sin := random(rng, s.Context*s.Size/2), random(rng, s.Context*s.Size/2)
 			all, logs := in.Query.Len()+2*in.Key.Len(), make([]float32, p.Logs())
-			mixed := make([]float32, len(d))
+			output := make([]float32, len(d))
 			out := attention.Adjoints{Query: make([]float32, in.Query.Len()), Key: make([]float32, in.Key.Len()), Value: make([]float32, in.Key.Len())}
 			want, got, gotShort := make([]float32, all), make([]float32, all), make([]uint16, all)
 			parts := []matmul.Elements{{Float32: out.Query}, {Float32: out.Key}, {Float32: out.Value}}
@@ -139,12 +139,12 @@ func TestJoined(t *testing.T) {
 			}
 			rounded := make([]uint16, len(d))
 			for _, run := range []func() error{
-				func() error { return p.Forward(matmul.Elements{Float32: mixed}, logs, in, inTurn) },
+				func() error { return p.Forward(matmul.Elements{Float32: output}, logs, in, inTurn) },
 				func() error { return p.Forward(matmul.Elements{BFloat16: short}, logs, in, atOnce) },
 				func() error {
-					loops.ToBFloat16(rounded, mixed)
-					loops.FromBFloat16(mixed, short) // what both have
-					return p.Backward(out, in, matmul.Elements{Float32: mixed}, logs, matmul.Elements{Float32: d}, inTurn)
+					loops.ToBFloat16(rounded, output)
+					loops.FromBFloat16(output, short) // what both have
+					return p.Backward(out, in, matmul.Elements{Float32: output}, logs, matmul.Elements{Float32: d}, inTurn)
 				},
 				func() error { return h.Join(matmul.Elements{Float32: want}, parts, cos, sin, inTurn) },
 				func() error {
@@ -172,7 +172,7 @@ func TestJoined(t *testing.T) {
 }
 
 // outputs runs both passes with memory that held NaN before.
-func outputs(t testing.TB, p *attention.Plan, in attention.Inputs, dMixed []float32, parallel func(int, func(int))) [][]float32 {
+func outputs(t testing.TB, p *attention.Plan, in attention.Inputs, dOutput []float32, parallel func(int, func(int))) [][]float32 {
 	t.Helper()
 	out := [][]float32{make([]float32, in.Query.Len()), make([]float32, in.Query.Len()), make([]float32, in.Key.Len()), make([]float32, in.Key.Len())}
 	logs := make([]float32, p.Logs())
@@ -184,7 +184,7 @@ func outputs(t testing.TB, p *attention.Plan, in attention.Inputs, dMixed []floa
 	if err := p.Forward(matmul.Elements{Float32: out[0]}, logs, in, parallel); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Backward(attention.Adjoints{Query: out[1], Key: out[2], Value: out[3]}, in, matmul.Elements{Float32: out[0]}, logs, matmul.Elements{Float32: dMixed}, parallel); err != nil {
+	if err := p.Backward(attention.Adjoints{Query: out[1], Key: out[2], Value: out[3]}, in, matmul.Elements{Float32: out[0]}, logs, matmul.Elements{Float32: dOutput}, parallel); err != nil {
 		t.Fatal(err)
 	}
 	return out
@@ -230,7 +230,7 @@ func TestReference(t *testing.T) {
 		{Batch: 1, Context: 289, Heads: 2, KeyHeads: 2, Size: 13},
 	} {
 		for _, documents := range []int{0, 1, 3} {
-			in, dMixed := inputs(rng, s)
+			in, dOutput := inputs(rng, s)
 			if documents > 0 {
 				for i := range s.Batch * s.Context {
 					in.Segments = append(in.Segments, int32(i%s.Context*documents/s.Context))
@@ -239,7 +239,7 @@ func TestReference(t *testing.T) {
 			if documents > 1 && s.Context > 2 { // a document need not be in one piece
 				in.Segments[0], in.Segments[s.Context-1] = 7, 7
 			}
-			values, sizes := reference(s, in, dMixed)
+			values, sizes := reference(s, in, dOutput)
 			first := map[string][][]float32{}
 			for _, tier := range matmul.Tiers() {
 				for arithmetic, tolerance := range tolerances {
@@ -248,7 +248,7 @@ func TestReference(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						got := outputs(t, p, in, dMixed, inTurn)
+						got := outputs(t, p, in, dOutput, inTurn)
 						for i, want := range values {
 							if apart := distance(got[i], want, sizes[i]); !(apart <= tolerance) {
 								t.Errorf("output %d: relative error %.2g", i, apart)
@@ -261,7 +261,7 @@ func TestReference(t *testing.T) {
 						if first[kind] == nil {
 							first[kind] = got
 						}
-						for i, again := range outputs(t, p, in, dMixed, atOnce) {
+						for i, again := range outputs(t, p, in, dOutput, atOnce) {
 							if !slices.Equal(again, got[i]) {
 								t.Errorf("output %d has other bits if tasks run at once", i)
 							}
@@ -300,10 +300,10 @@ func TestNaN(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, dMixed := inputs(rand.New(rand.NewPCG(3, 4)), s)
+	in, dOutput := inputs(rand.New(rand.NewPCG(3, 4)), s)
 	in.Key.Float32[(60*s.KeyHeads+1)*s.Size] = float32(math.NaN())
-	mixed := outputs(t, p, in, dMixed, inTurn)[0]
-	for i, x := range mixed {
+	output := outputs(t, p, in, dOutput, inTurn)[0]
+	for i, x := range output {
 		position, head := i/s.Size/s.Heads, i/s.Size%s.Heads
 		if isNaN := x != x; isNaN != (head == 1 && position >= 60) {
 			t.Fatalf("position %d, head %d: %v", position, head, x)
@@ -324,13 +324,13 @@ func TestNotFinite(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 9))
 	for _, s := range []attention.Sizes{{Batch: 1, Context: 75, Heads: 2, KeyHeads: 1, Size: 5}, {Batch: 1, Context: 300, Heads: 1, KeyHeads: 1, Size: 16}} {
 		for trial := range 40 {
-			in, dMixed := inputs(rng, s)
+			in, dOutput := inputs(rng, s)
 			if trial%2 == 0 {
 				for i := range s.Context {
 					in.Segments = append(in.Segments, int32(i*3/s.Context))
 				}
 			}
-			x := [][]float32{in.Query.Float32, in.Key.Float32, in.Value.Float32, dMixed}[trial/2%4]
+			x := [][]float32{in.Query.Float32, in.Key.Float32, in.Value.Float32, dOutput}[trial/2%4]
 			x[rng.IntN(len(x))] = float32([]float64{math.NaN(), math.Inf(1), math.Inf(-1)}[trial%3])
 			var got [2][][]float32
 			for i, tier := range []*matmul.Tier{pairs, singles} {
@@ -338,7 +338,7 @@ func TestNotFinite(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got[i] = outputs(t, p, in, dMixed, inTurn)
+				got[i] = outputs(t, p, in, dOutput, inTurn)
 			}
 			for output, a := range got[0] {
 				for i, b := range got[1][output] {
@@ -385,12 +385,12 @@ func BenchmarkAttention(b *testing.B) {
 		b.Fatal(err)
 	}
 	for _, s := range []attention.Sizes{{8, 256, 4, 4, 64}, {2, 512, 9, 3, 64}, {1, 2048, 9, 3, 64}} {
-		in, dMixed := inputs(rand.New(rand.NewPCG(7, 8)), s)
+		in, dOutput := inputs(rand.New(rand.NewPCG(7, 8)), s)
 		p, err := attention.New(tier, matmul.BFloat16, s)
 		if err != nil {
 			b.Fatal(err)
 		}
-		mixed, logs := matmul.Elements{Float32: make([]float32, in.Query.Len())}, make([]float32, p.Logs())
+		output, logs := matmul.Elements{Float32: make([]float32, in.Query.Len())}, make([]float32, p.Logs())
 		out := attention.Adjoints{Query: make([]float32, in.Query.Len()), Key: make([]float32, in.Key.Len()), Value: make([]float32, in.Key.Len())}
 		work := 4 * float64(s.Batch*s.Heads*s.Context) * float64(s.Context) / 2 * float64(s.Size)
 		for _, pass := range []struct {
@@ -398,8 +398,8 @@ func BenchmarkAttention(b *testing.B) {
 			work float64
 			run  func() error
 		}{
-			{"forward", work, func() error { return p.Forward(mixed, logs, in, inTurn) }},
-			{"backward", 2.5 * work, func() error { return p.Backward(out, in, mixed, logs, matmul.Elements{Float32: dMixed}, inTurn) }},
+			{"forward", work, func() error { return p.Forward(output, logs, in, inTurn) }},
+			{"backward", 2.5 * work, func() error { return p.Backward(out, in, output, logs, matmul.Elements{Float32: dOutput}, inTurn) }},
 		} {
 			b.Run(fmt.Sprintf("%s/%d·%d·%d", pass.name, s.Batch, s.Context, s.Heads), func(b *testing.B) {
 				best := time.Duration(math.MaxInt64)

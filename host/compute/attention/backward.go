@@ -48,19 +48,19 @@ type Joined struct {
 
 type gradient struct {
 	Inputs
-	out           Adjoints
-	logs          []float32
-	mixed, dMixed matmul.Elements
+	out             Adjoints
+	logs            []float32
+	output, dOutput matmul.Elements
 }
 
-// Backward computes the adjoints of queries, keys and values from dMixed, the adjoint of the
-// forward pass's result mixed. logs are from the forward pass.
-func (p *Plan) Backward(out Adjoints, in Inputs, mixed matmul.Elements, logs []float32,
-	dMixed matmul.Elements, parallel loops.Parallel) error {
-	if err := p.check(in, mixed.Len(), logs); err != nil {
+// Backward computes the adjoints of queries, keys and values from dOutput, the adjoint of the
+// forward pass's result output. logs are from the forward pass.
+func (p *Plan) Backward(out Adjoints, in Inputs, output matmul.Elements, logs []float32,
+	dOutput matmul.Elements, parallel loops.Parallel) error {
+	if err := p.check(in, output.Len(), logs); err != nil {
 		return err
 	}
-	if dMixed.Len() != mixed.Len() {
+	if dOutput.Len() != output.Len() {
 		return fmt.Errorf("attention of sizes %+v: the adjoint of the result does not have its size",
 			p.Sizes)
 	}
@@ -79,7 +79,7 @@ func (p *Plan) Backward(out Adjoints, in Inputs, mixed matmul.Elements, logs []f
 		return fmt.Errorf("attention of sizes %+v: an adjoint does not have the size of its tensor",
 			p.Sizes)
 	}
-	g := &gradient{in, out, logs, mixed, dMixed}
+	g := &gradient{in, out, logs, output, dOutput}
 	// One task sums the adjoints of a key-value head, block by block, so that the order of the sums
 	// is fixed.
 	parallel(p.Batch*p.KeyHeads, func(task int) {
@@ -113,20 +113,20 @@ func (p *Plan) backward(s *backward, g *gradient, batch, keyHead int) {
 func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to int) {
 	n, words := to-from, p.panels.Words
 	at := p.query(batch, 0, head)
-	dMixed := g.dMixed.From(at)
+	dOutput := g.dOutput.From(at)
 	p.queries.rows.Pack(s.queryRows, g.Query.From(at), from, n, 0, p.Size)
-	p.queries.rows.Pack(s.dRows, dMixed, from, n, 0, p.Size)
+	p.queries.rows.Pack(s.dRows, dOutput, from, n, 0, p.Size)
 	p.queries.across.Pack(s.queriesAcross, g.Query.From(at), 0, p.Size, from, n)
-	p.queries.across.Pack(s.dAcross, dMixed, 0, p.Size, from, n)
+	p.queries.across.Pack(s.dAcross, dOutput, 0, p.Size, from, n)
 	stride := p.Heads * p.Size
 	for i := 0; i < n; i += p.width {
 		// The sum over keys of weights times their adjoints equals the sum over the output times
 		// its adjoints.
 		rows := min(p.width, n-i)
-		d, mixed := s.rows.float[:rows*p.Size], s.rows.rotated[:rows*p.Size]
-		s.rows.copyFrom(d, g.dMixed.From(at+(from+i)*stride), stride, p.Size)
-		s.rows.copyFrom(mixed, g.mixed.From(at+(from+i)*stride), stride, p.Size)
-		loops.GroupSumMul(s.means[i:i+rows], d, mixed, p.Size)
+		d, output := s.rows.float[:rows*p.Size], s.rows.rotated[:rows*p.Size]
+		s.rows.copyFrom(d, g.dOutput.From(at+(from+i)*stride), stride, p.Size)
+		s.rows.copyFrom(output, g.output.From(at+(from+i)*stride), stride, p.Size)
+		loops.GroupSumMul(s.means[i:i+rows], d, output, p.Size)
 	}
 	logs := g.logs[(batch*p.Heads+head)*p.Context+from:][:n]
 	for first := 0; first < to; first += blockSize {
@@ -159,7 +159,7 @@ func (p *Plan) backwardKeys(s *backward, g *gradient, batch, from, to, key int, 
 	s.Multiply(panels, size, s.dRows[i*size:], height*size, s.valueColumns[key*size:],
 		s.dScores[i*width:], width, false)
 	weights, dScores, seen := s.weights[first*width:], s.dScores[first*width:], (n-first)*width
-	p.hideKeys(weights[:seen], g.Segments, batch, from+first, to, key)
+	p.maskBackward(weights[:seen], g.Segments, batch, from+first, to, key)
 	loops.ExpRows(weights[:seen], dScores[:seen], p.scale, logs[first:], s.means[first:n], p.form)
 	p.pad(weights, n-first)
 	p.pad(dScores, n-first)
@@ -181,9 +181,9 @@ func (p *Plan) addToQueries(s *backward, from, to, first, last int) {
 	}
 }
 
-// hideKeys sets the scores of keys that queries do not see to −∞. The first query is the first
+// maskBackward sets the scores of keys that queries do not see to −∞. The first query is the first
 // that sees one of the keys.
-func (p *Plan) hideKeys(scores []float32, segments []int32, batch, from, to, key int) {
+func (p *Plan) maskBackward(scores []float32, segments []int32, batch, from, to, key int) {
 	infinite := float32(math.Inf(-1))
 	for query := from; query < min(to, key+p.width-1); query++ {
 		row := scores[(query-from)*p.width:][:p.width]

@@ -24,9 +24,9 @@ type forward struct {
 
 // Forward computes attention: for each position the weighted sum of the values up to it, [batch,
 // context, heads, size], in float32 or rounded to bfloat16.
-func (p *Plan) Forward(mixed matmul.Elements, logs []float32, in Inputs,
+func (p *Plan) Forward(output matmul.Elements, logs []float32, in Inputs,
 	parallel loops.Parallel) error {
-	if err := p.check(in, mixed.Len(), logs); err != nil {
+	if err := p.check(in, output.Len(), logs); err != nil {
 		return err
 	}
 	all, parts := p.Batch*p.KeyHeads, divideUp(p.Context, forwardQueries)
@@ -36,13 +36,13 @@ func (p *Plan) Forward(mixed matmul.Elements, logs []float32, in Inputs,
 		// The last queries, which see the most keys, come first.
 		from := (parts - 1 - task/all) * forwardQueries
 		p.forward(s, task%all/p.KeyHeads, task%p.KeyHeads, from, min(from+forwardQueries, p.Context),
-			mixed, logs, in)
+			output, logs, in)
 	})
 	return nil
 }
 
 // forward computes some queries of the query heads that share a key-value head.
-func (p *Plan) forward(s *forward, batch, keyHead, from, to int, mixed matmul.Elements,
+func (p *Plan) forward(s *forward, batch, keyHead, from, to int, output matmul.Elements,
 	logs []float32, in Inputs) {
 	group := p.Heads / p.KeyHeads
 	at := p.key(batch, 0, keyHead*group)
@@ -50,20 +50,20 @@ func (p *Plan) forward(s *forward, batch, keyHead, from, to int, mixed matmul.El
 	p.keys.across.Pack(s.values, in.Value.From(at), 0, p.Size, 0, to)
 	for head := keyHead * group; head < (keyHead+1)*group; head++ {
 		for query := from; query < to; query += p.width {
-			p.forwardBlock(s, batch, head, query, to, mixed, logs, in)
+			p.forwardBlock(s, batch, head, query, to, output, logs, in)
 		}
 	}
 }
 
 // forwardBlock computes a block of queries, which are along the rows of a block of weights.
-func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed matmul.Elements,
+func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, output matmul.Elements,
 	logs []float32, in Inputs) {
 	width, height, size := p.width, p.height, p.panels.Words(p.Size)
 	queries, keys := min(width, to-query), min(query+width, p.Context)
 	p.queries.columns.Pack(s.query, in.Query.From(p.query(batch, 0, head)), query, queries, 0, p.Size)
 	s.Multiply(divideUp(keys, height), size, s.keys, height*size, s.query, s.weights, width, false)
 	weights := s.weights[:keys*width]
-	p.hideFromQueries(weights, in.Segments, batch, query, keys)
+	p.maskForward(weights, in.Segments, batch, query, keys)
 
 	loops.Fill(s.largest, float32(math.Inf(-1)))
 	clear(s.sums)
@@ -82,13 +82,13 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, mixed matmul
 		s.sums[i] = 1 / s.sums[i]
 	}
 	at, stride := p.query(batch, query, head), p.Heads*p.Size
-	if mixed.Float32 != nil {
-		loops.Transpose(mixed.Float32[at:], stride, s.result, width, p.Size, queries, s.sums)
+	if output.Float32 != nil {
+		loops.Transpose(output.Float32[at:], stride, s.result, width, p.Size, queries, s.sums)
 		return
 	}
 	rows := s.rows.float[:queries*p.Size]
 	loops.Transpose(rows, p.Size, s.result, width, p.Size, queries, s.sums)
-	s.rows.copyTo(mixed.From(at), stride, rows, p.Size)
+	s.rows.copyTo(output.From(at), stride, rows, p.Size)
 }
 
 // pad fills a block of elements with zeros up to the whole words that products take.
@@ -143,8 +143,8 @@ func (r *rows) copyFrom(to []float32, x matmul.Elements, stride, width int) {
 	loops.FromBFloat16(to, short)
 }
 
-// hideFromQueries sets the scores of keys that queries from a position on do not see to −∞.
-func (p *Plan) hideFromQueries(scores []float32, segments []int32, batch, query, keys int) {
+// maskForward sets the scores of keys that queries from a position on do not see to −∞.
+func (p *Plan) maskForward(scores []float32, segments []int32, batch, query, keys int) {
 	infinite := float32(math.Inf(-1))
 	for key := query; key < keys; key++ {
 		loops.Fill(scores[key*p.width:][:key-query], infinite)

@@ -12,14 +12,13 @@ import (
 type Heads struct {
 	Batch, Context, Size int
 	Parts                []Part // in the order of their columns, which they cover completely
-	// the coordinates of a point are adjacent, not in the two halves of a head
+	// Pairs marks that rotary embeddings rotate pairs of adjacent elements, and not of an element of
+	// the first half of a head and one of the second.
 	Pairs bool
 }
 
-// A Part is a number of heads. If Rotated, it has rotary embeddings: the elements of each head are
-// coordinates of points, first ones in its first half and second ones in its second, or in pairs;
-// points rotate with their position (Su et al., "RoFormer: Enhanced Transformer with Rotary
-// Position Embedding", 2021).
+// A Part is a number of heads, with rotary position embeddings if Rotated (Su et al., "RoFormer:
+// Enhanced Transformer with Rotary Position Embedding", 2021).
 type Part struct {
 	Heads   int
 	Rotated bool

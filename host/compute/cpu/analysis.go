@@ -10,9 +10,13 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
+// opFunction, plus the number of an operation of programs, is that operation on floats by its
+// function of numbers ([program.Op.Scalar]), for operations without a loop.
+const opFunction = loops.Count
+
 // Operations in addition to those of package loops.
 const (
-	opInput      loops.Op = loops.Count + iota
+	opInput      loops.Op = opFunction + 1<<7 + iota
 	opTable               // the same for all rows
 	opFill                // a scalar in every element
 	opSpread              // repeats elements
@@ -32,7 +36,6 @@ const (
 	opMulMul              // (a·b)·c
 	opSiLUSlope           // see loops.SiLUSlope
 	opQuantize            // see fuseQuantizers
-	opChoose              // a scalar ≠ 0: b, else c; b and c are not copied
 	opMulMulS             // (a·b)·s; s and t are scalars, here and below
 	opLinAdd              // a·s + b·t
 	opLinSub              // a·s − b·t
@@ -40,7 +43,6 @@ const (
 	opSqrtLin             // √a·s + t
 	opReduce              // folds all elements of the tensor by n.fold
 	opReduceMul           // Σ a·b
-	opReduceDiff          // Σ (a − b)²
 )
 
 // A ref is the lowered form of a program's value: a scalar, or a node of whose elements each
@@ -167,18 +169,17 @@ func (a *analysis) add(n node) ref {
 
 // refusal refuses the program for a reason that is not a single operation.
 func (a *analysis) refusal(format string, args ...any) error {
-	return &Refusal{Program: a.p.Name, Reason: fmt.Sprintf(format, args...)}
+	return &passes.Refusal{Program: a.p.Name, Reason: fmt.Sprintf(format, args...)}
 }
 
-// refuse refuses the program for the next node.
 func (a *analysis) refuse(n *program.Node, format string, args ...any) error {
-	return &Refusal{a.p.Name, fmt.Sprintf("%%%d = %s", len(a.refs), n.Op),
-		fmt.Sprintf(format, args...)}
+	node := fmt.Sprintf("%%%d = %s", len(a.refs), n.Op)
+	return &passes.Refusal{Program: a.p.Name, Node: node, Reason: fmt.Sprintf(format, args...)}
 }
 
 // value finds the ref of a node's result.
 func (a *analysis) value(n *program.Node) (ref, error) {
-	if reason, ok := unsupported[n.Op]; ok {
+	if reason, ok := passes.UnsupportedByRows[n.Op]; ok {
 		return ref{}, a.refuse(n, "%s", reason)
 	}
 	info, _ := n.Op.Info()
@@ -228,7 +229,7 @@ func (a *analysis) value(n *program.Node) (ref, error) {
 		case !ok:
 			return ref{}, a.refuse(n, "%s is not divided into rows", n.Type)
 		case l.Size()%n.Attr.Block != 0:
-			return ref{}, a.refuse(n, "its blocks reach over several rows")
+			return ref{}, a.refuse(n, "its blocks span several rows")
 		case n.Attr.Block == 1:
 			return a.refs[n.Args[0]], nil
 		}
@@ -242,14 +243,13 @@ func (a *analysis) constantRef(x float32) ref {
 	return ref{scalar: true, id: a.scalars.constant(x)}
 }
 
-// iota counts along an axis within rows.
 func (a *analysis) iota(n *program.Node) (ref, error) {
 	if n.Type.Size() == 1 {
 		return a.constantRef(0), nil
 	}
 	l, ok := passes.LayoutOf(n.Type, a.rows)
 	if !ok || l.Axis(n.Attr.Axes[0]) == 0 || l.Merged && n.Attr.Axes[0] < l.Outer {
-		return ref{}, a.refuse(n, "it counts rows")
+		return ref{}, a.refuse(n, "it counts along rows")
 	}
 	axis, inner := l.Axis(n.Attr.Axes[0])-1, 1
 	for _, d := range l.Row[axis+1:] {
@@ -265,7 +265,6 @@ func (a *analysis) iota(n *program.Node) (ref, error) {
 	return a.add(node{op: opTable, table: table, size: len(table), shared: true}), nil
 }
 
-// broadcast repeats elements of a row within it.
 func (a *analysis) broadcast(n *program.Node) (ref, error) {
 	r, from := a.refs[n.Args[0]], a.p.TypeOf(n.Args[0])
 	if r.scalar {
@@ -322,7 +321,6 @@ func (a *analysis) widen(n *program.Node, r ref, from, to program.Type) (ref, er
 	return a.gather(r, index), nil
 }
 
-// gather takes elements of a node by index.
 func (a *analysis) gather(r ref, index []int32) ref {
 	return a.add(node{op: opGather, in: []operand{{id: r.id, repeat: 1}}, size: len(index),
 		index: index})
@@ -506,18 +504,9 @@ func (a *analysis) elementwise(n *program.Node) (ref, error) {
 	return ref{id: a.elements(op, refs, size/common, common), repeat: common}, nil
 }
 
-// elements adds the node of an elementwise operation.
 func (a *analysis) elements(op loops.Op, refs []ref, size, common int) int {
 	if (op == loops.Add || op == loops.Mul) && refs[0].scalar {
 		slices.Reverse(refs)
-	}
-	if op == opSelect && refs[0].scalar {
-		dense := func(r ref) bool {
-			return !r.scalar && r.repeat == 1 && a.nodes[r.id].size == size && !a.nodes[r.id].shared
-		}
-		if x, y := refs[1], refs[2]; dense(x) && (dense(y) || y.scalar) || x.scalar && dense(y) {
-			op = opChoose
-		}
 	}
 	in := make([]operand, len(refs))
 	longest := 1
@@ -590,7 +579,6 @@ func (s *scalars) operation(op loops.Op, args []ref) int {
 	return s.add(v)
 }
 
-// evaluate computes the scalars of a level.
 func (s *scalars) evaluate(level int, env []float32) {
 	for i := range s.list {
 		v := &s.list[i]
@@ -598,7 +586,9 @@ func (s *scalars) evaluate(level int, env []float32) {
 			continue
 		}
 		x, y, z := env[v.args[0]], env[v.args[1]], env[v.args[2]]
-		switch {
+		switch f := functionOf(v.op); {
+		case f != nil:
+			env[i] = float32(f(float64(x), float64(y)))
 		case v.op == opClamp:
 			env[i] = loops.Clamp1(x, y, z)
 		case v.op == opSelect:

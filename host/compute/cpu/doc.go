@@ -7,8 +7,8 @@
 // operations are elementwise ones on floats, integers and bools, sums and extremes along a row,
 // along groups in it or over whole tensors, and rotations of blocks; inputs [1, n] may be shared by
 // all rows. Package triton takes the same programs for GPUs. [Divide] separates other operations
-// that need whole tensors. Other programs are refused with a [*Refusal], and the caller lowers them
-// to a graph.
+// that need whole tensors. Other programs are refused with a [*passes.Refusal], and the caller
+// lowers them to a graph.
 //
 // Results have the same bits for any number of goroutines and with any vector instructions or none.
 // They follow the definition of the operations, in float32, except for what it leaves open: the

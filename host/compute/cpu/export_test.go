@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -13,6 +14,11 @@ import (
 func Operations() []program.Op {
 	ops := []program.Op{program.OpConstant, program.OpIota, program.OpStopGradient, program.OpBitcast, program.OpReshape, program.OpBroadcast,
 		program.OpReduceSum, program.OpReduceMax, program.OpReduceMin, program.OpHadamard, program.OpConvert}
+	for _, info := range program.Ops() {
+		if floats, _ := info.Op.Scalar(); floats != nil && operations[info.Op] == (byType{}) {
+			ops = append(ops, info.Op)
+		}
+	}
 	return slices.AppendSeq(ops, maps.Keys(operations))
 }
 
@@ -30,8 +36,8 @@ func (k *Kernel) Passes() (n int) {
 	return n
 }
 
-// Goroutines is a [Parallel] on some goroutines.
-func Goroutines(count int) Parallel {
+// Goroutines is a [loops.Parallel] on some goroutines.
+func Goroutines(count int) loops.Parallel {
 	return func(n int, f func(i int)) {
 		var next atomic.Int64
 		work := func() {

@@ -17,6 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -177,7 +178,7 @@ func TestRefused(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		_, err = cpu.CompileFlat(p)
-		var refused *cpu.Refusal
+		var refused *passes.Refusal
 		if !errors.As(err, &refused) {
 			t.Errorf("%s: got %v, want a refusal", name, err)
 		}

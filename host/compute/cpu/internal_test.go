@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/recovered"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -14,11 +15,11 @@ import (
 func TestEveryOperation(t *testing.T) {
 	computed := Operations()
 	for _, info := range program.Ops() {
-		if slices.Contains(computed, info.Op) == (unsupported[info.Op] != "") {
+		if slices.Contains(computed, info.Op) == (passes.UnsupportedByRows[info.Op] != "") {
 			t.Errorf("%s is both computed and refused, or neither", info.Name)
 		}
 	}
-	if len(computed)+len(unsupported) != len(program.Ops()) {
+	if len(computed)+len(passes.UnsupportedByRows) != len(program.Ops()) {
 		t.Error("there are entries for operations that do not exist")
 	}
 }

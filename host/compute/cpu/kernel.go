@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/cage-qat/cage/host/compute/passes"
@@ -44,22 +43,6 @@ type port struct {
 	size  int            // elements
 }
 
-// A Refusal is the reason why this package does not execute a program. The program itself is valid.
-type Refusal struct {
-	Program string
-	Node    string // empty if the reason is not a single operation
-	Reason  string
-}
-
-// Error names the program, the operation and the reason.
-func (r *Refusal) Error() string {
-	reason := r.Reason
-	if r.Node != "" {
-		reason = r.Node + ": " + reason
-	}
-	return fmt.Sprintf("program %q is not computed in one pass: %s", r.Program, reason)
-}
-
 // Divide cuts p, which must be valid, into what needs whole tensors and what needs one row at a
 // time.
 func Divide(p *program.Program, rows int) (passes.Division, error) {
@@ -74,9 +57,9 @@ const (
 )
 
 // Compile compiles p, which must be valid, for the given number of rows, or refuses it with a
-// [*Refusal]. All inputs and outputs must have elements in every row, except scalars and inputs of
-// shape [1, n], which all rows share. stored says, by name, how float inputs and outputs are
-// stored; those without an entry are float32.
+// [*passes.Refusal]. All inputs and outputs must have elements in every row, except scalars and
+// inputs of shape [1, n], which all rows share. stored maps names of float inputs and outputs to
+// their storage; the default is float32.
 func Compile(
 	p *program.Program, rows int, stored map[string]passes.Storage,
 ) (k *Kernel, err error) {
@@ -89,7 +72,7 @@ func Compile(
 
 // CompileFlat compiles p, which must be valid, for rows of its own choice: runs of elements where
 // all tensors have the same number of elements and no operation depends on rows, else the rows of
-// the last axis. It refuses p with a [*Refusal].
+// the last axis. It refuses p with a [*passes.Refusal].
 func CompileFlat(p *program.Program) (k *Kernel, err error) {
 	defer recovered.Catch(executor, p.Name, &err)
 	if p, err = transform.Simplify(p); err != nil {
@@ -105,7 +88,7 @@ func CompileFlat(p *program.Program) (k *Kernel, err error) {
 		block = max(block, n.Attr.Block)
 	}
 	k, err = compile(&analysis{p: p, rows: max(1, size/block), flat: true}, nil)
-	if refused := (*Refusal)(nil); errors.As(err, &refused) {
+	if refused := (*passes.Refusal)(nil); errors.As(err, &refused) {
 		if byRows, err := compile(&analysis{p: p, rows: size / last}, nil); err == nil {
 			return byRows, nil
 		}

@@ -282,7 +282,7 @@ func TestTasks(t *testing.T) {
 // TestRefusals: programs that are not of rows, with the reasons.
 func TestRefusals(t *testing.T) {
 	for want, write := range map[string]func(b *program.Builder, x, y, z program.Value) program.Value{
-		"the CPU executor does not have this operation": func(b *program.Builder, x, y, z program.Value) program.Value {
+		"executors of rows do not have this operation": func(b *program.Builder, x, y, z program.Value) program.Value {
 			return x.Transpose(1, 0).Reshape(4, 8)
 		},
 		"an operand is reduced over some of the axes across rows": func(b *program.Builder, x, y, z program.Value) program.Value {
@@ -294,10 +294,10 @@ func TestRefusals(t *testing.T) {
 		"it reads a value that all rows share": func(b *program.Builder, x, y, z program.Value) program.Value {
 			return z.Exp().Add(x)
 		},
-		"it counts rows": func(b *program.Builder, x, y, z program.Value) program.Value {
+		"it counts along rows": func(b *program.Builder, x, y, z program.Value) program.Value {
 			return x.Add(b.Iota(program.FloatType(4, 8), 0))
 		},
-		"its blocks reach over several rows": func(b *program.Builder, x, y, z program.Value) program.Value {
+		"its blocks span several rows": func(b *program.Builder, x, y, z program.Value) program.Value {
 			return x.Reshape(32).Hadamard(32).Reshape(4, 8)
 		},
 	} {
@@ -306,7 +306,7 @@ func TestRefusals(t *testing.T) {
 		z := b.Input("z", program.FloatType(1, 8))
 		b.Output("y", write(b, x, y, z))
 		_, err := cpu.Compile(built(t, b), 4, nil)
-		if refused := (*cpu.Refusal)(nil); !errors.As(err, &refused) || !strings.Contains(err.Error(), want) {
+		if refused := (*passes.Refusal)(nil); !errors.As(err, &refused) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/cpu"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/internal/testing/randprog"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrows"
@@ -78,7 +79,7 @@ func FuzzPrograms(f *testing.F) {
 func check(t *testing.T, name string, p *program.Program, inputs map[string]reference.Tensor) bool {
 	t.Helper()
 	got, ok, err := testrows.Run(p, rowsOf(p), nil, inputs)
-	if refused := (*cpu.Refusal)(nil); errors.As(err, &refused) || err == nil && !ok {
+	if refused := (*passes.Refusal)(nil); errors.As(err, &refused) || err == nil && !ok {
 		return false
 	}
 	if err != nil {

@@ -2,16 +2,7 @@ package cpu
 
 import (
 	"github.com/cage-qat/cage/host/compute/loops"
-	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
-)
-
-// unsupported maps the operations that this executor lacks to the reasons.
-var unsupported = passes.UnsupportedByRows(notYet, factorization)
-
-const (
-	notYet        = "the CPU executor does not have this operation"
-	factorization = "factorizations are of whole matrices"
 )
 
 // byType holds the loops of an operation for floats, ints, uints and bools.
@@ -21,16 +12,14 @@ func (o byType) of(d program.DType) loops.Op { return o[d-program.Float] }
 
 func forAll(op loops.Op) byType { return byType{op, op, op, op} }
 
-// operations maps the elementwise operations to their loops. Bools are the floats 0 and 1.
+// operations maps elementwise operations to their loops. Bools are the floats 0 and 1. Unlisted
+// operations on floats apply a function to one element after the other: see opFunction.
 var operations = map[program.Op]byType{
 	program.OpNeg:      {loops.Neg, loops.NegBits},
 	program.OpAbs:      {loops.Abs, loops.AbsInt},
 	program.OpSign:     {loops.Sign, loops.SignInt},
 	program.OpSqrt:     {loops.Sqrt},
 	program.OpExp:      {loops.Exp},
-	program.OpExpm1:    {loops.Expm1},
-	program.OpLog:      {loops.Log},
-	program.OpLog1p:    {loops.Log1p},
 	program.OpTanh:     {loops.Tanh},
 	program.OpFloor:    {loops.Floor},
 	program.OpRound:    {loops.Round},
@@ -41,7 +30,6 @@ var operations = map[program.Op]byType{
 	program.OpSub:      {loops.Sub, loops.SubBits, loops.SubBits},
 	program.OpMul:      {loops.Mul, loops.MulBits, loops.MulBits},
 	program.OpDiv:      {loops.Div},
-	program.OpPow:      {loops.Pow},
 	program.OpMax:      {loops.Max, loops.MaxInt, loops.MaxUint},
 	program.OpMin:      {loops.Min, loops.MinInt, loops.MinUint},
 	program.OpLdexp:    {loops.Ldexp},
@@ -67,11 +55,22 @@ func (a *analysis) operation(n *program.Node) (op loops.Op, swapped bool, err er
 	if n.Op == program.OpConvert {
 		return conversion(from, n.Type.DType), false, nil
 	}
-	types, ok := operations[n.Op]
-	if op = types.of(from); !ok || op == loops.None {
-		return op, false, a.refuse(n, notYet)
+	if floats, _ := n.Op.Scalar(); operations[n.Op] == (byType{}) && floats != nil &&
+		from == program.Float {
+		return opFunction + loops.Op(n.Op), false, nil
+	}
+	if op = operations[n.Op].of(from); op == loops.None {
+		return op, false, a.refuse(n, "the CPU executor does not have it for %s", from)
 	}
 	return op, n.Op == program.OpGt || n.Op == program.OpGe, nil
+}
+
+// functionOf returns the function that an opFunction applies; nil for other operations.
+func functionOf(op loops.Op) (f func(x, y float64) float64) {
+	if op >= opFunction && op < opInput {
+		f, _ = program.Op(op - opFunction).Scalar()
+	}
+	return f
 }
 
 func conversion(from, to program.DType) loops.Op {
@@ -93,7 +92,6 @@ func conversion(from, to program.DType) loops.Op {
 	return loops.FloatToInt
 }
 
-// foldOf returns the binary operation of a reduction.
 func foldOf(op program.Op, d program.DType) loops.Op {
 	switch op {
 	case program.OpReduceMax:

@@ -23,18 +23,15 @@ type Call struct {
 	Inputs, Outputs []any
 }
 
-// Parallel calls a function with 0 to n−1, possibly concurrently, and returns when all calls have
-// returned. It starts them in order, so that a call may wait for earlier ones.
-type Parallel = loops.Parallel
-
 // Run computes the outputs from the inputs: see [Call].
-func (k *Kernel) Run(inputs, outputs []any, parallel Parallel) error {
+func (k *Kernel) Run(inputs, outputs []any, parallel loops.Parallel) error {
 	return Run([]Call{{k, inputs, outputs}}, parallel)
 }
 
 // Run executes calls, which must not write memory that another call reads or writes. If slices have
-// the wrong type or size for the programs, it fails before writing anything.
-func Run(calls []Call, parallel Parallel) error {
+// the wrong type or size for the programs, it fails before writing anything. parallel starts the
+// calls of its function in order, because a call may wait for earlier ones.
+func Run(calls []Call, parallel loops.Parallel) error {
 	r := &runner{}
 	r.advance.L = &r.mu
 	for _, c := range calls {
@@ -199,7 +196,6 @@ func (r *runner) finish(s *run, pass int) (err error) {
 	return nil
 }
 
-// compute computes the tiles of a unit.
 func (u unit) compute() (err error) {
 	s, k := u.run, u.run.k
 	defer recovered.Catch(executor, k.p.Name, &err)
@@ -236,7 +232,6 @@ func (u unit) compute() (err error) {
 	return nil
 }
 
-// check returns an error if memory has the wrong number, types or sizes of slices.
 func (c Call) check() error {
 	k := c.Kernel
 	if err := k.check("input", k.inputs, c.Inputs); err != nil {
@@ -259,7 +254,6 @@ func (c Call) check() error {
 	return nil
 }
 
-// check returns an error if memory has the wrong number, types or sizes of slices.
 func (k *Kernel) check(kind string, ports []port, memory []any) error {
 	if len(ports) != len(memory) {
 		return fmt.Errorf("program %q: %d %ss, want %d", k.p.Name, len(memory), kind, len(ports))
@@ -288,7 +282,6 @@ func (k *Kernel) check(kind string, ports []port, memory []any) error {
 	return nil
 }
 
-// load reads elements of an input, from the given one on.
 func (k *Kernel) load(dst []float32, inputs []any, i, from int) {
 	switch m := inputs[i].(type) {
 	case []float32:
@@ -312,7 +305,6 @@ func (k *Kernel) load(dst []float32, inputs []any, i, from int) {
 	}
 }
 
-// store writes elements of an output, from the given one on.
 func store(memory any, from int, a []float32) {
 	switch m := memory.(type) {
 	case []float32:
@@ -344,7 +336,6 @@ type worker struct {
 	rows      int
 }
 
-// compute computes some rows in one pass.
 func (w *worker) compute(r *run, pass, first, end int) {
 	k, code := r.k, r.k.passes[pass].code
 	w.locations, w.rows, w.env = k.passes[pass].values, end-first, r.env
@@ -376,7 +367,6 @@ func (w *worker) compute(r *run, pass, first, end int) {
 	}
 }
 
-// execute computes a node.
 func (w *worker) execute(ins *instruction) {
 	dst := w.values[ins.dst]
 	switch ins.op {
@@ -397,17 +387,6 @@ func (w *worker) execute(ins *instruction) {
 		return
 	case opRotate:
 		loops.Rotate(dst, w.values[ins.in[0].id], ins.group)
-		return
-	case opChoose:
-		x := ins.in[2]
-		if w.env[ins.in[0].id] != 0 {
-			x = ins.in[1]
-		}
-		if x.scalar {
-			loops.Fill(dst, w.env[x.id])
-		} else {
-			w.values[ins.dst] = w.values[x.id]
-		}
 		return
 	}
 	if ins.op >= opMulMulS {
@@ -439,7 +418,6 @@ func (w *worker) execute(ins *instruction) {
 	}
 }
 
-// fused computes a fused operation on tensors and scalars, or a reduction of a tensor.
 func (w *worker) fused(ins *instruction, dst []float32) {
 	x := func(i int) []float32 { return w.values[ins.in[i].id] }
 	s := func(i int) float32 { return w.env[ins.in[i].id] }
@@ -456,8 +434,6 @@ func (w *worker) fused(ins *instruction, dst []float32) {
 		loops.SqrtLin(dst, x(0), s(1), s(2))
 	case opReduceMul:
 		w.lanes[ins.group].SumMul(x(0), x(1))
-	case opReduceDiff:
-		w.lanes[ins.group].SumDiff(x(0), x(1))
 	case opReduce:
 		if ins.fold == loops.Add {
 			w.lanes[ins.group].Sum(x(0))
@@ -512,10 +488,13 @@ func (p *part) take(v []float32, at, length int, number bool) int {
 	return at + length
 }
 
-// elements computes an elementwise operation.
 func elements(op loops.Op, dst []float32, in *[3]part) {
 	x, y, z := &in[0], &in[1], &in[2]
-	switch {
+	switch f := functionOf(op); {
+	case f != nil:
+		for i := range dst {
+			dst[i] = float32(f(float64(x.at(i)), float64(y.at(i))))
+		}
 	case op == opClamp && y.elements == nil && z.elements == nil:
 		loops.Clamp(dst, x.elements, y.number, z.number)
 	case op == opClamp:

@@ -81,10 +81,6 @@ func (a *analysis) fuse() {
 			n.op, n.in = opMulMul, append(slices.Clone(of(y)), x)
 		case n.op == opReduce && n.fold == loops.Add && onceDense(x, loops.Mul):
 			n.op, n.in = opReduceMul, of(x)
-			e := n.in[0]
-			if e == n.in[1] && a.nodes[e.id].op == loops.Sub && uses[e.id] == 2 && a.dense(of(e)) {
-				n.op, n.in = opReduceDiff, of(e)
-			}
 		default:
 			a.fuseLinear(n, once)
 		}
@@ -212,8 +208,8 @@ type writer struct {
 	outs     []port
 	order    []int
 	lastRead []int // position in order
-	// saved marks the inputs that an output of another name is, or may be, and that are therefore
-	// copied before the output of their own name overwrites them.
+	// saved marks the inputs that are also an output of another name, and that are therefore copied
+	// before the output of their own name overwrites them.
 	saved   []bool
 	freed   []bool
 	scratch int
@@ -223,7 +219,6 @@ type writer struct {
 // afterAll is the lastRead of values that are stored at the end of the code.
 const afterAll = 1 << 30
 
-// write compiles a pass.
 func (k *Kernel) write(a *analysis) pass {
 	a.fuse()
 	a.fuseQuantizers(k.outputs)
@@ -238,7 +233,7 @@ func (k *Kernel) write(a *analysis) pass {
 			continue
 		}
 		for o, id := range w.outputs {
-			if w.p.Outputs[o].Name != in.Name && id >= 0 && w.mayBe(id, i) {
+			if w.p.Outputs[o].Name != in.Name && id >= 0 && w.isInput(id, i) {
 				w.saved[i] = true
 			}
 		}
@@ -250,7 +245,7 @@ func (k *Kernel) write(a *analysis) pass {
 		w.code = append(w.code, stores...)
 		late = append(late, deferred...)
 		if w.lastRead[id] == at {
-			w.freeLocation(at, id)
+			w.freeLocation(id)
 		}
 	}
 	w.code = append(w.code, late...)
@@ -296,36 +291,26 @@ func (w *writer) sort() {
 	}
 }
 
-// findLastReads computes the live range of each value. The alternatives of a choice live as long as
-// the choice.
+// findLastReads computes the live range of each value.
 func (w *writer) findLastReads() {
 	w.lastRead = slices.Repeat([]int{-1}, len(w.nodes))
 	for _, id := range w.outputs {
-		if id >= 0 && (w.nodes[id].op == opInput || w.nodes[id].op == opChoose) {
+		if id >= 0 && w.nodes[id].op == opInput {
 			w.lastRead[id] = afterAll
 		}
 	}
 	for at, id := range slices.Backward(w.order) {
 		w.lastRead[id] = max(w.lastRead[id], at)
 		for _, x := range w.nodes[id].in {
-			if x.scalar {
-				continue
-			}
-			w.lastRead[x.id] = max(w.lastRead[x.id], at)
-			if w.nodes[id].op == opChoose {
-				w.lastRead[x.id] = max(w.lastRead[x.id], w.lastRead[id])
+			if !x.scalar {
+				w.lastRead[x.id] = max(w.lastRead[x.id], at)
 			}
 		}
 	}
 }
 
-// mayBe reports whether a node is an input, or a choice that may be the input.
-func (w *writer) mayBe(id, input int) bool {
-	n := w.nodes[id]
-	return n.op == opInput && n.input == input ||
-		n.op == opChoose && slices.ContainsFunc(n.in, func(x operand) bool {
-			return !x.scalar && w.mayBe(x.id, input)
-		})
+func (w *writer) isInput(id, input int) bool {
+	return w.nodes[id].op == opInput && w.nodes[id].input == input
 }
 
 // destinations returns how the outputs that equal a node are written: directly (direct, else −1),
@@ -342,7 +327,7 @@ func (w *writer) destinations(at, id int) (direct int, stores, deferred []instru
 			store: true}
 		plain := w.outs[o].dtype == program.Float && w.outs[o].at == passes.Float32
 		switch {
-		case n.op == opInput || n.op == opChoose || w.overwrites(o, at, n):
+		case n.op == opInput || w.overwrites(o, at, n):
 			w.lastRead[id] = afterAll
 			deferred = append(deferred, store)
 		case plain && direct < 0:
@@ -366,7 +351,7 @@ func (w *writer) overwrites(output, at int, n node) bool {
 		at--
 	}
 	return slices.ContainsFunc(w.order, func(id int) bool {
-		return w.nodes[id].op == opInput && w.nodes[id].input == i && w.lastRead[id] > at
+		return w.isInput(id, i) && w.lastRead[id] > at
 	})
 }
 
@@ -392,7 +377,6 @@ func (w *writer) define(at, id, direct int) {
 	}
 	switch {
 	case n.op >= opReduce:
-	case n.op == opChoose && !n.in[1].scalar && !n.in[2].scalar:
 	case n.op == opQuantize && !w.isRead(at, id):
 	case direct >= 0:
 		p.kind, p.index = inOutput, direct
@@ -408,7 +392,7 @@ func (w *writer) define(at, id, direct int) {
 // inPlace reports whether an operation may overwrite an operand with its result.
 func inPlace(op loops.Op) bool {
 	return op < opInput || op == opClamp || op == opSelect ||
-		op >= opRotate && op != opChoose && op < opReduce
+		op >= opRotate && op < opReduce
 }
 
 // isRead reports whether a later instruction reads a node, or stores it.
@@ -432,7 +416,6 @@ func class(size int) int {
 	return (size + line - 1) &^ (line - 1)
 }
 
-// reserve allocates scratch memory.
 func (w *writer) reserve(size int) int {
 	size = class(size)
 	if list := w.free[size]; len(list) > 0 {
@@ -447,13 +430,12 @@ func (w *writer) reserve(size int) int {
 func (w *writer) releaseOperands(at int, n node) {
 	for _, x := range n.in {
 		if !x.scalar && w.lastRead[x.id] == at {
-			w.freeLocation(at, x.id)
+			w.freeLocation(x.id)
 		}
 	}
 }
 
-// freeLocation frees the memory of a value, and of the alternatives of a choice.
-func (w *writer) freeLocation(at, id int) {
+func (w *writer) freeLocation(id int) {
 	if w.freed[id] {
 		return
 	}
@@ -461,8 +443,5 @@ func (w *writer) freeLocation(at, id int) {
 	p := w.values[id]
 	if p.kind == inScratch {
 		w.free[class(p.size)] = append(w.free[class(p.size)], p.offset)
-	}
-	if n := w.nodes[id]; n.op == opChoose {
-		w.releaseOperands(at, n)
 	}
 }

@@ -64,7 +64,6 @@ func (b *Buffer) Finalize() error {
 	return nil
 }
 
-// finalize frees the buffers of the replicas.
 func finalize(data []compute.Buffer) error {
 	var errs []error
 	for _, part := range data {

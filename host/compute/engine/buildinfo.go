@@ -84,7 +84,6 @@ func (d *Device) BuildInfo() BuildInfo {
 	return info
 }
 
-// products names the types to which matrix products round their operands; see [BuildInfo].
 func (d *Device) products() string {
 	var list []string
 	if d.options.Precision == device.BFloat16 {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
-	"github.com/cage-qat/cage/internal/racing"
+	"github.com/cage-qat/cage/internal/testing/racing"
 )
 
 // block is a layer of a network with a residual stream, a value with a gradient of its own, and a gain that it reads

@@ -23,8 +23,9 @@ import (
 type cudaLibrary struct {
 	file   string // file name, without its version
 	soname [2]int // version in the file name, for CUDA 12 and 13
-	// folder is below nvidia/ in CUDA 12's packages, and in CUDA 13's if apart; else that is
-	// nvidia/cu13. The package is called so, too, with the suffix -cu12 or, if apart, -cu13.
+	// folder is the directory below nvidia/ into which NVIDIA's package installs the library, and the
+	// package is nvidia-FOLDER-cu12. For CUDA 13 the directory is cu13 instead, and the package
+	// nvidia-FOLDER, unless the library is apart: then only the suffix changes, to -cu13.
 	folder string
 	apart  bool
 	needed need
@@ -137,7 +138,7 @@ func checkPluginFile(path string) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("PJRT plugin: %w", err)
 	} else if err != nil {
-		return fmt.Errorf("PJRT plugin %s is no shared library, or is truncated (%w): "+
+		return fmt.Errorf("PJRT plugin %s is not a shared library, or is truncated (%w): "+
 			"install it again, or set %s to another", path, err, PluginPathVariable)
 	}
 	defer file.Close()
@@ -149,7 +150,7 @@ func checkPluginFile(path string) error {
 	if err == nil && !slices.ContainsFunc(symbols, func(s elf.Symbol) bool {
 		return s.Name == "GetPjrtApi" && s.Section != elf.SHN_UNDEF
 	}) {
-		return fmt.Errorf("%s is no PJRT plugin: it is a library without the function GetPjrtApi; %s",
+		return fmt.Errorf("%s is not a PJRT plugin: it is a library without the function GetPjrtApi; %s",
 			path, getCUDA)
 	}
 	return nil
@@ -181,7 +182,7 @@ func (s driverState) check(plugin string, visible string, limited bool) error {
 	release := releaseOf(plugin)
 	switch {
 	case s.Missing != "":
-		return fmt.Errorf("there is no NVIDIA driver here: libcuda.so.1 does not load (%s): "+
+		return fmt.Errorf("this machine has no NVIDIA driver: libcuda.so.1 does not load (%s): "+
 			"install NVIDIA's driver; a container needs `--gpus all`", s.Missing)
 	case s.Version > 0 && release > 0 && s.Version < 1000*release:
 		err := fmt.Errorf("NVIDIA's driver is too old: it supports CUDA %d.%d, and PJRT plugin %s is "+

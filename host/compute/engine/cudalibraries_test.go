@@ -80,7 +80,7 @@ func TestCheckPluginFile(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		filepath.Join(root, "none.so"): "no such file",
-		text:                           "is no shared library",
+		text:                           "is not a shared library",
 	} {
 		if err := checkPluginFile(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)

@@ -22,7 +22,7 @@ package engine
 // 	char later[256]; // what newer versions write
 // } stats;
 //
-// // ask_limit returns the limit, or 0 if the plugin does not tell.
+// // ask_limit returns the limit, or 0 if the plugin does not report it.
 // static int64_t ask_limit(void* function, void* destroy, void* device) {
 // 	stats args = {.size = sizeof args, .device = device};
 // 	void* error = ((void* (*)(stats*))function)(&args);
@@ -43,7 +43,6 @@ import (
 	"github.com/gomlx/go-xla/pjrt"
 )
 
-// compiledMemory returns XLA's memory statistics of an executable.
 func compiledMemory(e compute.Executable) Memory {
 	m := hidden(e, "exec").Interface().(*pjrt.LoadedExecutable).OnDeviceMemoryUsageStats
 	return Memory{m.GeneratedCode, m.Inputs, m.Outputs, m.Aliases, m.Temporary}

@@ -80,7 +80,7 @@ type Device struct {
 	kind     string
 	options  Options
 	backend  compute.Backend
-	workers  pool // of the CPU device
+	workers  *workers // of the CPU device
 	compiled atomic.Int64
 	found    sync.Map    // maps keys to func() any; see Once
 	hangs    atomic.Bool // an execution did not end in time; the device is no longer used
@@ -126,7 +126,7 @@ func Open(kind string, opts Options) (*Device, error) {
 	}
 	d := &Device{kind: kind, options: opts, backend: backend}
 	if kind == device.CPU {
-		d.workers = workersOf(backend)
+		d.workers = newWorkers(workersOf(backend))
 	}
 	if have := backend.NumDevices(); have < opts.Count {
 		return nil, errors.Join(&CountError{kind, opts.Count, have}, d.Close())
@@ -145,9 +145,6 @@ func (d *Device) Description() string { return d.backend.Description() }
 
 // Compiled returns the number of executables that have been compiled for the device so far.
 func (d *Device) Compiled() int { return int(d.compiled.Load()) }
-
-// Threads returns the limit of worker goroutines that the device was opened with; 0 means none.
-func (d *Device) Threads() int { return d.options.Threads }
 
 // Workers returns how many goroutines may compute at once besides the device's own: Threads, or
 // else GOMAXPROCS.
@@ -201,7 +198,7 @@ func (d *Device) Close() error {
 	})
 }
 
-// gone reports whether nothing can be freed any more: the device is closed or hangs.
+// gone reports whether the device is closed or hangs, so that nothing can be freed any more.
 func (d *Device) gone() bool { return d.hangs.Load() || d.backend.IsFinalized() }
 
 // within calls f, an execution, and gives up after the device's timeout or when another process is
@@ -242,7 +239,6 @@ var (
 	errHangs  = errors.New("the device did not answer before, and is no longer used")
 )
 
-// checkOpen returns an error if the device was closed or hangs.
 func (d *Device) checkOpen() error {
 	if d.hangs.Load() {
 		if p := d.options.Processes; p != nil && p.Err() != nil {
@@ -256,7 +252,6 @@ func (d *Device) checkOpen() error {
 	return nil
 }
 
-// openCPU makes GoMLX's Go backend.
 func openCPU(opts Options) (compute.Backend, error) {
 	if _, err := ProductTier(); err != nil {
 		return nil, err

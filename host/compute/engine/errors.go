@@ -23,8 +23,8 @@ type CountError struct {
 // Error implements the error interface.
 func (e *CountError) Error() string {
 	if e.Kind == device.CPU {
-		return fmt.Sprintf("device %q: %d replicas: it has one; several need device %q",
-			e.Kind, e.Want, device.CUDA)
+		return fmt.Sprintf("device %q has one replica, and %d were asked for: "+
+			"several replicas need device %q", e.Kind, e.Want, device.CUDA)
 	}
 	return fmt.Sprintf("device %q: %d replicas: it has %d GPU(s), as far as CUDA_VISIBLE_DEVICES "+
 		"lets it see them; `nvidia-smi -L` lists those that answer", e.Kind, e.Want, e.Have)
@@ -78,7 +78,6 @@ func (e *StepError) Error() string {
 // Unwrap returns the cause.
 func (e *StepError) Unwrap() error { return e.Err }
 
-// stepError wraps the error of catch in a [StepError].
 func stepError(step string, phase Phase, err error) error {
 	var p *panicError
 	if errors.As(err, &p) {

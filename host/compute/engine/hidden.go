@@ -156,8 +156,7 @@ func executeNative(
 			return nil, err
 		}
 	}
-	b := reflect.NewAt(l.backend, backend)
-	get := b.MethodByName("GetBuffer")
+	get := reflect.NewAt(l.backend, backend).MethodByName("GetBuffer")
 	for i, shape := range n.Outputs {
 		made := get.Call([]reflect.Value{reflect.ValueOf(shape)})
 		if err, _ := made[1].Interface().(error); err != nil {
@@ -168,7 +167,7 @@ func executeNative(
 			return nil, err
 		}
 	}
-	return results, runNative(n, in, out, b.Elem().FieldByName("Workers").Interface().(pool))
+	return results, n.run(in, out)
 }
 
 // setNative makes the call of which output is a result execute n. The backend's node of that result

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"runtime"
 
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
@@ -19,6 +18,8 @@ type Native struct {
 	// does not modify in. Concurrent tasks run by parallel. The results must not depend on how many
 	// run at once.
 	Run func(in, out []Tensor, parallel Parallel) error
+
+	device *Device // set by Call
 }
 
 // A Tensor is a tensor in the host's memory. Flat is a slice of the Go type of its element type, in
@@ -35,6 +36,7 @@ func (n Native) Call(inputs ...*graph.Node) []*graph.Node {
 	if !OnCPU(g) {
 		panic(fmt.Errorf("native %s: only the CPU device calls natives", n.Name))
 	}
+	n.device = DeviceOf(g)
 	// A call of a function that returns zeros: a placeholder, which n replaces.
 	f := graph.NewFunction(g, g.UniqueName("native"), func(*graph.Graph) []*graph.Node {
 		for _, in := range inputs {
@@ -56,13 +58,9 @@ func (n Native) Call(inputs ...*graph.Node) []*graph.Node {
 	return outputs
 }
 
-// runNative runs a [Native] inside the backend. Every failure is an error that names it.
-func runNative(n *Native, in, out []Tensor, workers pool) error {
-	err := catch(func() error {
-		return n.Run(in, out, func(count int, f func(i int)) {
-			parallelOn(workers, runtime.GOMAXPROCS(0), count, f)
-		})
-	})
+// run calls Run inside the backend. Every failure is an error that names the native.
+func (n *Native) run(in, out []Tensor) error {
+	err := catch(func() error { return n.Run(in, out, n.device.Parallel) })
 	if p := (*panicError)(nil); errors.As(err, &p) {
 		return &panicError{fmt.Errorf("native %s: %w", n.Name, p.cause), p.stack}
 	} else if err != nil {

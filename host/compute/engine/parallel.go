@@ -13,7 +13,7 @@ import (
 type Parallel func(n int, f func(i int))
 
 // Parallel implements [Parallel] on the goroutines of the CPU device.
-func (d *Device) Parallel(n int, f func(i int)) { parallelOn(d.workers, d.Workers(), n, f) }
+func (d *Device) Parallel(n int, f func(i int)) { d.workers.parallel(d.Workers(), n, f) }
 
 // pool starts goroutines within a device's limit. It is implemented by the Go backend's pool of
 // workers.
@@ -22,9 +22,24 @@ type pool interface {
 	IsUnlimited() bool
 }
 
-// parallelOn is [Parallel] on a pool of workers, with at most most goroutines. The caller's
-// goroutine works, too, so that all calls are made even if the pool is exhausted.
-func parallelOn(workers pool, most, n int, f func(i int)) {
+// workers are the goroutines of a device. Waking a goroutine's thread takes as long as computing a
+// small product (60 µs were measured), and natives follow each other within microseconds. So a
+// goroutine that has helped with one call spins for a while, to help with the next. If a device's
+// goroutines are limited, none spins, because it would hold a worker slot that others need.
+type workers struct {
+	pool pool
+	idle atomic.Int32 // goroutines that spin and have no task in the channel
+	task chan func()
+}
+
+func newWorkers(p pool) *workers { return &workers{pool: p, task: make(chan func(), 64)} }
+
+// spinTime is how long a goroutine waits for another task.
+const spinTime = 100 * time.Microsecond
+
+// parallel is [Parallel] with at most most goroutines. The caller's goroutine works, too, so that
+// all calls are made even if the pool is exhausted.
+func (w *workers) parallel(most, n int, f func(i int)) {
 	if n == 1 {
 		f(0)
 		return
@@ -46,7 +61,9 @@ func parallelOn(workers pool, most, n int, f func(i int)) {
 	for range min(n, most) - 1 {
 		running.Add(1)
 		help := func() { defer running.Done(); work() }
-		if !callHelper(workers, help) && !workers.StartIfAvailable(func() { help(); linger(workers) }) {
+		if w.claimIdle() {
+			w.task <- help
+		} else if !w.pool.StartIfAvailable(func() { help(); w.spin() }) {
 			running.Done()
 			break
 		}
@@ -58,66 +75,30 @@ func parallelOn(workers pool, most, n int, f func(i int)) {
 	}
 }
 
-// Waking a goroutine's thread takes as long as computing a small product (60 µs were measured),
-// and natives follow each other within microseconds. So a goroutine that has helped with one
-// native spins for a while, to help with the next. If a device's goroutines are limited, none
-// spins, because it would hold a worker slot that others need.
-
-// lingering is how long a goroutine waits for more work.
-const lingering = 100 * time.Microsecond
-
-// helpers maps each pool to the *queue of its spinning goroutines.
-var helpers sync.Map
-
-// A queue passes work to spinning goroutines.
-type queue struct {
-	idle atomic.Int32 // goroutines that spin and have no work in the channel
-	work chan func()
-}
-
-func helpersOf(of pool) *queue {
-	q, ok := helpers.Load(of)
-	if !ok {
-		q, _ = helpers.LoadOrStore(of, &queue{work: make(chan func(), 64)})
-	}
-	return q.(*queue)
-}
-
-// take claims an idle goroutine, if there is one.
-func (q *queue) take() bool {
-	for n := q.idle.Load(); n > 0; n = q.idle.Load() {
-		if q.idle.CompareAndSwap(n, n-1) {
+// claimIdle claims a spinning goroutine, and reports whether there was one.
+func (w *workers) claimIdle() bool {
+	for n := w.idle.Load(); n > 0; n = w.idle.Load() {
+		if w.idle.CompareAndSwap(n, n-1) {
 			return true
 		}
 	}
 	return false
 }
 
-// callHelper passes work to a spinning goroutine of the pool. ok is false if there is none.
-func callHelper(of pool, work func()) (ok bool) {
-	q := helpersOf(of)
-	if !q.take() {
-		return false
-	}
-	q.work <- work
-	return true
-}
-
-// linger waits for work for a while, and does it.
-func linger(of pool) {
-	if !of.IsUnlimited() {
+// spin waits for tasks for a while, and does them.
+func (w *workers) spin() {
+	if !w.pool.IsUnlimited() {
 		return
 	}
-	q := helpersOf(of)
-	q.idle.Add(1)
-	for until := time.Now().Add(lingering); ; {
+	w.idle.Add(1)
+	for until := time.Now().Add(spinTime); ; {
 		select {
-		case work := <-q.work:
-			work()
-			q.idle.Add(1)
-			until = time.Now().Add(lingering)
+		case task := <-w.task:
+			task()
+			w.idle.Add(1)
+			until = time.Now().Add(spinTime)
 		default:
-			if time.Now().After(until) && q.take() {
+			if time.Now().After(until) && w.claimIdle() {
 				return
 			}
 			runtime.Gosched() // yield to goroutines that have work

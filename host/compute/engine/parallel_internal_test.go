@@ -27,20 +27,20 @@ func (p *countedPool) StartIfAvailable(task func()) bool {
 func (p *countedPool) IsUnlimited() bool { return !p.limited }
 
 // rests waits until no goroutine of the pools runs, and checks that none has left anything.
-func rests(t *testing.T, pools ...*countedPool) {
+func rests(t *testing.T, pools ...*workers) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
-	for _, p := range pools {
-		for p.running.Load() > 0 {
+	for _, w := range pools {
+		for w.pool.(*countedPool).running.Load() > 0 {
 			if time.Now().After(deadline) {
 				t.Fatal("goroutines go on waiting")
 			}
 			runtime.Gosched()
 		}
 	}
-	for _, p := range pools {
-		if q := helpersOf(p); q.idle.Load() != 0 || len(q.work) > 0 {
-			t.Errorf("%d goroutines are idle, and %d calls are left", q.idle.Load(), len(q.work))
+	for _, w := range pools {
+		if w.idle.Load() != 0 || len(w.task) > 0 {
+			t.Errorf("%d goroutines are idle, and %d calls are left", w.idle.Load(), len(w.task))
 		}
 	}
 }
@@ -48,12 +48,13 @@ func rests(t *testing.T, pools ...*countedPool) {
 // TestHelpersServeTheirPool: calls of many goroutines, some of which panic, compute everything, and in the end nobody waits.
 func TestHelpersServeTheirPool(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
-	pools := []*countedPool{{}, {}, {limited: true}}
+	pools := []*workers{newWorkers(&countedPool{}), newWorkers(&countedPool{}),
+		newWorkers(&countedPool{limited: true})}
 	const calls, tasks = 2000, 5
 	var all sync.WaitGroup
 	for caller := range 6 {
 		all.Go(func() {
-			parallel := func(n int, f func(int)) { parallelOn(pools[caller%len(pools)], 4, n, f) }
+			parallel := func(n int, f func(int)) { pools[caller%len(pools)].parallel(4, n, f) }
 			for i := range calls {
 				var done atomic.Int64
 				panics := i%97 == 0
@@ -82,15 +83,17 @@ func TestHelpersServeTheirPool(t *testing.T) {
 // TestHelpersStayAwake: a goroutine that has helped waits, for calls of its own pool alone, and not in one that is limited.
 func TestHelpersStayAwake(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
-	own, other, limited := &countedPool{}, &countedPool{}, &countedPool{limited: true}
+	own, other := newWorkers(&countedPool{}), newWorkers(&countedPool{})
+	limited := newWorkers(&countedPool{limited: true})
 	waits := func() bool { // tries for longer than a goroutine needs to begin to wait
-		parallelOn(own, 2, 2, func(int) { time.Sleep(time.Millisecond) })
-		for until := time.Now().Add(lingering / 2); time.Now().Before(until); runtime.Gosched() {
-			if callHelper(other, func() { t.Error("a goroutine helps another pool") }) {
+		own.parallel(2, 2, func(int) { time.Sleep(time.Millisecond) })
+		for until := time.Now().Add(spinTime / 2); time.Now().Before(until); runtime.Gosched() {
+			if other.claimIdle() {
 				t.Error("a goroutine of another pool is called")
 			}
 			called := make(chan bool, 1)
-			if callHelper(own, func() { called <- true }) {
+			if own.claimIdle() {
+				own.task <- func() { called <- true }
 				return <-called
 			}
 		}
@@ -103,8 +106,8 @@ func TestHelpersStayAwake(t *testing.T) {
 	}
 	rests(t, own, other)
 	for range 100 {
-		parallelOn(limited, 2, 2, func(int) {})
-		if callHelper(limited, func() {}) {
+		limited.parallel(2, 2, func(int) {})
+		if limited.claimIdle() {
 			t.Fatal("a goroutine of a limited pool stays awake")
 		}
 	}

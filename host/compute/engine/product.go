@@ -152,7 +152,6 @@ func OperandType(g *graph.Graph) dtypes.DType {
 	return dtypes.Float32
 }
 
-// layoutOf returns the layout, as a product's operand, of a dense tensor of the given shape.
 func layoutOf(shape shapes.Shape, batch, contracted []int) (l matmul.Layout) {
 	strides := shape.Strides()
 	for i, size := range shape.Dimensions {

@@ -122,7 +122,9 @@ func logFrom(least float64, x, z, square []float32) {
 	const precision = 0x1p-26
 	largest := (1 - least) / (1 + least)
 	if math.Pow(largest, 2*maxTerms) > precision {
-		Unary(Log, x, x)
+		for i, v := range x {
+			x[i] = float32(math.Log(float64(v)))
+		}
 		return
 	}
 	terms := int(math.Log(precision) / (2 * math.Log(largest)))

@@ -18,8 +18,8 @@ func TestGate(t *testing.T) {
 	}
 	wide := func(x uint16) float64 { return float64(math.Float32frombits(uint32(x) << 16)) }
 	h, da, db := make([]uint16, n), make([]uint16, n), make([]uint16, n)
-	Gate(h, a, b)
-	GateAdjoints(da, db, a, b, d)
+	Gates{a, b}.Values(h, inOrder)
+	Gates{a, b}.Adjoints(da, db, d, inOrder)
 	for i := range a {
 		x, y, dy := wide(a[i]), wide(b[i]), wide(d[i])
 		if math.Abs(x) > 80 || math.Abs(x) < 1e-30 || math.IsNaN(x) {
@@ -44,14 +44,14 @@ func TestGate(t *testing.T) {
 	for _, from := range []int{0, 5} {
 		for _, n := range []int{0, 1, 15, 16, 17, 40, 1 << 15} {
 			one := func(i int) (h, da, db [1]uint16) {
-				Gate(h[:], a[i:i+1], b[i:i+1])
-				GateAdjoints(da[:], db[:], a[i:i+1], b[i:i+1], d[i:i+1])
+				Gates{a[i : i+1], b[i : i+1]}.Values(h[:], inOrder)
+				Gates{a[i : i+1], b[i : i+1]}.Adjoints(da[:], db[:], d[i:i+1], inOrder)
 				return h, da, db
 			}
 			start := 0x3f00 + from // numbers about 1
 			h, da, db := make([]uint16, n), make([]uint16, n), make([]uint16, n)
-			Gate(h, a[start:start+n], b[start:start+n])
-			GateAdjoints(da, db, a[start:start+n], b[start:start+n], d[start:start+n])
+			Gates{a[start : start+n], b[start : start+n]}.Values(h, inOrder)
+			Gates{a[start : start+n], b[start : start+n]}.Adjoints(da, db, d[start:start+n], inOrder)
 			for i := range n {
 				wantH, wantA, wantB := one(start + i)
 				got, want := []uint16{h[i], da[i], db[i]}, []uint16{wantH[0], wantA[0], wantB[0]}
@@ -61,5 +61,11 @@ func TestGate(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+func inOrder(n int, f func(i int)) {
+	for i := range n {
+		f(i)
 	}
 }

@@ -24,14 +24,6 @@ func (l *Lanes) SumMul(a, b []float32) {
 	}
 }
 
-// SumDiff adds the squared differences of the elements of a and b.
-func (l *Lanes) SumDiff(a, b []float32) {
-	for i := sumDiff(l, a, b); i < len(a); i++ {
-		e := a[i] - b[i]
-		l[i%block] += float32(e * e)
-	}
-}
-
 // Extreme combines elements into the lanes by maximum or minimum.
 func (l *Lanes) Extreme(op Op, a []float32) {
 	for len(a) > 0 {

@@ -18,19 +18,12 @@ func divide(n, steps int, parallel Parallel, f func(from, to int)) {
 // rowWithin returns an index clamped to the rows of a table with n rows.
 func rowWithin(index int32, n int) int { return min(max(int(index), 0), n-1) }
 
-// maxHeld is the length of the longest table that fits in two vector registers.
-const maxHeld = 16
-
 // Lookup copies the rows of a table, of d elements each, that have the given indices.
 func Lookup(dst []float32, index []int32, table []float32, d int, parallel Parallel) {
 	n := len(table) / d
 	divide(len(index), d, parallel, func(from, to int) {
 		if d == 1 {
-			done := from
-			if n <= maxHeld {
-				done += lookupHeld(dst[from:to], index[from:to], table)
-			}
-			for i := done; i < to; i++ {
+			for i := from; i < to; i++ {
 				dst[i] = table[rowWithin(index[i], n)]
 			}
 			return

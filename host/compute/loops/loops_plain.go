@@ -27,7 +27,6 @@ func rope(_, _, _, _ []float32, _ bool) int                           { return 0
 func roundToBFloat16(_, _ []float32) int                              { return 0 }
 func sum(_ *Lanes, _ []float32) int                                   { return 0 }
 func sumMul(_ *Lanes, _, _ []float32) int                             { return 0 }
-func sumDiff(_ *Lanes, _, _ []float32) int                            { return 0 }
 func maxColumns(_, _ []float32) int                                   { return 0 }
 func expColumns(_ []float32, _ float32, _, _ []float32, _ Form) int   { return 0 }
 func expRows(_, _ []float32, _ float32, _, _ []float32, _ Form) bool  { return false }

@@ -121,7 +121,7 @@ func sBinary(op Op, dst []float32, s float32, b []float32) (i int) {
 // operation computes the binary operations that have no loop of their own but a vector instruction.
 // The operands are a, or s if a is nil, and b, or t if b is nil.
 func operation(op Op, dst, a []float32, s float32, b []float32, t float32) (i int) {
-	if op >= MulBits || op == Pow || op == Ldexp {
+	if op >= MulBits || op == Ldexp {
 		return 0
 	}
 	width := simd.Float32s{}.Len()
@@ -522,20 +522,6 @@ func sumMul(l *Lanes, a, b []float32) (i int) {
 		for j := 0; j <= block-width; j += width {
 			x := simd.LoadFloat32s(a0[j:]).Mul(simd.LoadFloat32s(b0[j:]))
 			simd.LoadFloat32s(l[j:]).Add(x).Store(l[j:])
-		}
-	}
-	done()
-	return i
-}
-
-func sumDiff(l *Lanes, a, b []float32) (i int) {
-	b = b[:len(a)]
-	width := simd.Float32s{}.Len()
-	for ; i <= len(a)-block; i += block {
-		a0, b0 := (*[block]float32)(a[i:]), (*[block]float32)(b[i:])
-		for j := 0; j <= block-width; j += width {
-			e := simd.LoadFloat32s(a0[j:]).Sub(simd.LoadFloat32s(b0[j:]))
-			simd.LoadFloat32s(l[j:]).Add(e.Mul(e)).Store(l[j:])
 		}
 	}
 	done()

@@ -53,10 +53,6 @@ func Spread(dst, a []float32, times int) {
 		copy(dst, a)
 		return
 	}
-	if hasAVX2 && times%8 == 0 {
-		n := spread(dst, a, times)
-		dst, a = dst[n*times:], a[n:]
-	}
 	for _, x := range a {
 		Fill(dst[:times], x)
 		dst = dst[times:]

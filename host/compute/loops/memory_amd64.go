@@ -92,30 +92,3 @@ func toInt8(dst []int8, a []float32) (i int) {
 	done()
 	return i
 }
-
-// repeated has for each element of a vector the permutation that repeats it.
-var repeated = func() (list [8][8]uint32) {
-	for i := range list {
-		for j := range list[i] {
-			list[i][j] = uint32(i)
-		}
-	}
-	return list
-}()
-
-// spread requires times to be a multiple of 8, and returns how many elements of a it repeated.
-func spread(dst, a []float32, times int) int {
-	n := len(a) &^ 7
-	for ; len(a) >= 8; a = a[8:] {
-		v := get(a)
-		for i := range repeated {
-			x := v.Permute(archsimd.LoadUint32x8Array(&repeated[i]))
-			for j := 0; j < times; j += 8 {
-				x.Store(dst[j : j+8])
-			}
-			dst = dst[times:]
-		}
-	}
-	done()
-	return n
-}

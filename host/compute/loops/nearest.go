@@ -10,30 +10,26 @@ import (
 // 0.
 func Nearest(dst []int32, x, table []float32, d int, parallel Parallel) {
 	if d == 1 {
-		s := newSteps(table)
-		divide(len(x), len(s.above), parallel, func(from, to int) { s.find(dst[from:to], x[from:to]) })
+		const each = 16 // steps of a search, about
+		t := newSorted(table)
+		divide(len(x), each, parallel, func(from, to int) {
+			t.find(dst[from:to], x[from:to])
+		})
 		return
 	}
 	v := newVectors(table, d)
 	divide(len(dst), len(table), parallel, func(from, to int) { v.find(dst[from:to], x[from*d:to*d]) })
 }
 
-// steps find the nearest of a few scalars by comparisons: they are sorted, and the position of the
-// one nearest to x is the number of bounds below x.
-type steps struct {
-	above []float32 // bounds: the largest float32 that belongs to the lower of two adjacent scalars
-	index []int32   // of the scalar at each position
-	plain bool      // index[i] is i
-	// searched are the bounds as ordered integers, padded with the largest integer to a length of
-	// 2ᵏ − 1.
-	searched []int32
+// sorted is a table of scalars, sorted for a binary search.
+type sorted struct {
+	index []int32   // of each scalar, in the table
+	above []float32 // the largest float that belongs to the lower of two adjacent scalars
+	// bounds are the same as ordered integers, padded with the largest integer to a length of 2ᵏ − 1.
+	bounds []int32
 }
 
-// maxCounted is the largest number of bounds that vectors compare exhaustively. Longer lists are
-// searched.
-const maxCounted = 32
-
-func newSteps(table []float32) *steps {
+func newSorted(table []float32) *sorted {
 	var order []int32
 	for i, v := range table {
 		if isNumber(v) {
@@ -53,18 +49,14 @@ func newSteps(table []float32) *steps {
 	if len(order) == 0 {
 		order = []int32{0}
 	}
-	s := &steps{index: order, plain: true}
-	for i, j := range order {
-		s.plain = s.plain && int(j) == i
-		if i > 0 {
-			s.above = append(s.above, bound(table[order[i-1]], table[j], order[i-1] < j))
-		}
+	s := &sorted{index: order}
+	for size := 1; len(s.bounds) < len(order)-1; size *= 2 {
+		s.bounds = slices.Repeat([]int32{math.MaxInt32}, 2*size-1)
 	}
-	for size := 1; len(s.searched) < len(s.above); size *= 2 {
-		s.searched = slices.Repeat([]int32{math.MaxInt32}, 2*size-1)
-	}
-	for i, v := range s.above {
-		s.searched[i] = ordered(v)
+	for i := range order[1:] {
+		lower, upper := order[i], order[i+1]
+		s.above = append(s.above, bound(table[lower], table[upper], lower < upper))
+		s.bounds[i] = ordered(s.above[i])
 	}
 	return s
 }
@@ -82,35 +74,45 @@ func bound(a, b float32, lowerFirst bool) float32 {
 
 func isNumber(x float32) bool { return x-x == 0 }
 
-func (s *steps) find(dst []int32, x []float32) {
-	done := 0
-	if len(s.above) <= maxCounted {
-		done = s.count(dst, x)
-	}
-	for i := done; i < len(x); i++ {
-		dst[i] = int32(s.position(x[i]))
-	}
-	if s.plain {
+// maxCounted is the largest number of bounds that are compared exhaustively.
+const maxCounted = 32
+
+// find writes the index of the scalar nearest to each number: its position is the number of bounds
+// below the number.
+func (s *sorted) find(dst []int32, x []float32) {
+	if len(s.above) > maxCounted {
+		for i, v := range x {
+			dst[i] = s.search(v)
+		}
 		return
 	}
-	for i, v := range x {
-		if dst[i] = s.index[dst[i]]; !isNumber(v) {
-			dst[i] = 0
+	var counts, above [256]float32 // the number of bounds that are not below
+	for len(x) > 0 {
+		n := min(len(x), len(counts))
+		clear(counts[:n])
+		for _, v := range s.above {
+			BinaryS(Le, above[:n], x[:n], v)
+			Binary(Add, counts[:n], counts[:n], above[:n])
 		}
+		for i, v := range x[:n] {
+			if dst[i] = s.index[len(s.above)-int(counts[i])]; !isNumber(v) {
+				dst[i] = 0
+			}
+		}
+		dst, x = dst[n:], x[n:]
 	}
 }
 
-// position returns the number of bounds below x, or 0 if x is not finite.
-func (s *steps) position(x float32) int {
+func (s *sorted) search(x float32) int32 {
 	if !isNumber(x) {
 		return 0
 	}
 	key, at := int64(ordered(x)), 0
-	for half := (len(s.searched) + 1) >> 1; half > 0; half >>= 1 {
+	for half := (len(s.bounds) + 1) >> 1; half > 0; half >>= 1 {
 		// branch-free: branches would often be mispredicted
-		at += half & int((int64(s.searched[at+half-1])-key)>>63)
+		at += half & int((int64(s.bounds[at+half-1])-key)>>63)
 	}
-	return at
+	return s.index[at]
 }
 
 // ordered returns an integer with the order of x; it is the same for −0 and 0.

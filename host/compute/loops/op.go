@@ -17,7 +17,6 @@ const (
 	Div
 	Max // NaN if either operand is
 	Min // likewise
-	Pow
 	Ldexp
 	Eq
 	Ne
@@ -32,9 +31,6 @@ const (
 	Floor
 	Round // to even; 0 for −0
 	Exp
-	Expm1
-	Log
-	Log1p
 	Tanh
 	Logb
 	IsFinite
@@ -102,12 +98,6 @@ func One(op Op, x float32) float32 {
 		return float32(math.RoundToEven(float64(x))) + 0
 	case Exp:
 		return exp(x)
-	case Expm1:
-		return float32(math.Expm1(float64(x)))
-	case Log:
-		return float32(math.Log(float64(x)))
-	case Log1p:
-		return float32(math.Log1p(float64(x)))
 	case Tanh:
 		return tanh(x)
 	case Logb:
@@ -153,8 +143,6 @@ func Two(op Op, x, y float32) float32 {
 		return x * y
 	case Div:
 		return x / y
-	case Pow:
-		return float32(math.Pow(float64(x), float64(y)))
 	case Ldexp:
 		return ldexp(x, y)
 	case Max:

@@ -17,15 +17,11 @@ func ofKey(k int32) float32 {
 	return math.Float32frombits(uint32(k ^ k>>31&math.MaxInt32))
 }
 
-// maxCompared is the longest row that TopK handles by comparing pairs of elements. Longer rows are
-// partitioned about a pivot.
-const maxCompared = 8
-
 // TopK marks the k largest elements of each row of d; ties go to the first. NaN is larger than any
 // number.
 func TopK(dst []bool, x []float32, d, k int, parallel Parallel) {
 	k = min(max(k, 0), d)
-	divide(len(x)/d, d*maxCompared, parallel, func(from, to int) {
+	divide(len(x)/d, 8*d, parallel, func(from, to int) {
 		keys, work := make([]int32, d), make([]int32, d)
 		for row := from; row < to; row++ {
 			for i, v := range x[row*d : (row+1)*d] {
@@ -37,18 +33,6 @@ func TopK(dst []bool, x []float32, d, k int, parallel Parallel) {
 }
 
 func markLargest(dst []bool, keys, work []int32, k int) {
-	if len(keys) <= maxCompared {
-		for i, a := range keys {
-			before := 0
-			for j, b := range keys {
-				if b > a || b == a && j < i {
-					before++
-				}
-			}
-			dst[i] = before < k
-		}
-		return
-	}
 	if k == 0 {
 		clear(dst)
 		return

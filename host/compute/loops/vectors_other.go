@@ -16,15 +16,12 @@ func toBools([]bool, []float32) int                     { return 0 }
 func gate([]uint16, []uint16, []uint16) int             { return 0 }
 func gateAdjoints(_, _, _, _, _ []uint16) int           { return 0 }
 func bits256([]uint32, [2]uint32, uint32) int           { return 0 }
-func lookupHeld([]float32, []int32, []float32) int      { return 0 }
 func quantize512(*Quantizer, *Quantized, []float32) int { return 0 }
-func (s *steps) count([]int32, []float32) int           { return 0 }
 func ropeAdjacent(_, _, _, _ []float32, _ bool) int     { return 0 }
 
 // These are called only if there is AVX2.
 var (
 	rotate64s, rotate16s func(dst, a []float32, scale float32)
-	spread               func(dst, a []float32, times int) int
 	groupSums            func(dst, a, b []float32, size int)
 	groupLargest         func(dst, a []float32, size int)
 	groupExtreme         func(op Op, dst, a []float32, size int)

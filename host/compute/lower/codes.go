@@ -7,7 +7,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/passes"
-	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -68,13 +67,12 @@ func (q *FakeQuantizer) factoredForward(d *engine.Device) (p *program.Program, c
 	return q.parts.Forward, false
 }
 
-// codesAmong picks the codes among the outputs of a coded program.
 func codesAmong(out map[string]*graph.Node) Codes {
 	return Codes{Integers: out[passes.OutputIntegers], Scale: out[passes.OutputScale]}
 }
 
 // codesInMemory makes kernels store codes in 8 bits.
-var codesInMemory = InMemory{passes.OutputIntegers: triton.Int8}
+var codesInMemory = InMemory{passes.OutputIntegers: passes.Int8}
 
 // ProductOfCodes returns x·wᵀ, of shape [rows of x, rows of w], computed from the codes of both.
 // ok is false if one of them has no codes, or if codes of these sizes cannot be multiplied. If

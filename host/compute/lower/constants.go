@@ -42,18 +42,14 @@ func elements[S any, T engine.Element](
 	return storedConstant(g, data, shape)
 }
 
-// table returns a constant of floats, in row-major order.
 func (l *lowering) table(data []float64, shape ...int) *graph.Node {
 	return elements(l.g, data, func(v float64) float32 { return float32(v) }, shape)
 }
 
-// scalar returns a float constant.
 func (l *lowering) scalar(v float64) *graph.Node { return constant(l.g, float32(v)) }
 
-// integer returns an int constant.
 func (l *lowering) integer(v int32) *graph.Node { return constant(l.g, v) }
 
-// constant returns a scalar.
 func constant[T engine.Element](g *graph.Graph, v T) *graph.Node {
 	return storedConstant(g, []T{v}, nil)
 }

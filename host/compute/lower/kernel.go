@@ -24,12 +24,12 @@ const (
 	LargestRow = triton.LargestRow // largest number of elements in a row
 	// LargestLoneRow is the limit for a program that reads a single tensor with elements in every row.
 	LargestLoneRow = triton.LargestLoneRow
-	BFloat16       = triton.BFloat16 // a storage for [InMemory]
+	BFloat16       = passes.BFloat16 // a storage for [InMemory]
 )
 
 // InMemory maps names of a kernel's float inputs and outputs to their storage types. The default is
 // float32, which on a device that computes float32 also stands for bfloat16.
-type InMemory map[string]triton.Storage
+type InMemory map[string]passes.Storage
 
 // Kernel lowers a program to a kernel: the row-wise part of the program becomes the kernel, the
 // rest becomes nodes. ok is false if the graph's device has no kernels of the subject's kind, or if
@@ -53,7 +53,6 @@ func Rows(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]*
 	return lowerRows(g, p, rowsOf(p), inputs, nil)
 }
 
-// rowsOf returns the number of rows of a program's first input.
 func rowsOf(p *program.Program) int {
 	t := p.Inputs[0].Type
 	return int(t.Size()) / t.Shape[len(t.Shape)-1]
@@ -68,7 +67,7 @@ func lowerRows(
 	}
 	out := Lower(g, p, inputs)
 	for name, node := range out {
-		if at[name] == triton.Int8 {
+		if at[name] == passes.Int8 {
 			out[name] = at.store(name, node)
 		}
 	}
@@ -86,21 +85,36 @@ func kernelOf(
 	}
 	if engine.DeviceOf(g).FusesFloat32() {
 		at = maps.Clone(at)
-		maps.DeleteFunc(at, func(_ string, s triton.Storage) bool { return s == triton.BFloat16 })
+		maps.DeleteFunc(at, func(_ string, s passes.Storage) bool { return s == passes.BFloat16 })
 	}
-	var d passes.Division
-	var call kernelCall
 	replicas := 1 // that share the rows
 	if slices.ContainsFunc(inputs, engine.HasRows) {
 		replicas = engine.Replicas(g)
 	}
-	if engine.DeviceOf(g).Fuses() {
-		d, call, ok = rowsKernel(g, p, rows, inputs, at)
-	} else {
-		d, call, ok = tritonKernel(g, p, rows, largest, replicas, at)
+	byRows := engine.DeviceOf(g).Fuses()
+	divide := triton.Divide
+	if byRows {
+		divide = cpu.Divide
 	}
-	if !ok {
+	d, err := divide(p, rows)
+	if err != nil {
+		panic(err)
+	}
+	if d.Rows == nil {
 		return nil, false
+	}
+	var call kernelCall
+	if byRows {
+		call, err = rowsKernel(p, d.Rows, rows, inputs, at)
+	} else {
+		call, err = tritonKernel(d.Rows, rows, largest, replicas, at)
+	}
+	if refusal, ok := errors.AsType[*passes.Refusal](err); ok {
+		warnOnce(g, refusal)
+		return nil, false
+	}
+	if err != nil {
+		panic(err)
 	}
 	known, inputs := map[string]*graph.Node{}, slices.Clone(inputs)
 	for i, in := range p.Inputs {
@@ -142,98 +156,73 @@ func hasPartOfRows(p *program.Program, id program.ID, rows int) bool {
 // A kernelCall calls the kernel of a program: it takes the inputs and returns the stored outputs.
 type kernelCall func(inputs []*graph.Node) []*graph.Node
 
-// tritonKernel divides a program and compiles its row-wise part to a GPU kernel; each replica has a
-// shard of the rows. ok is false if that is impossible.
+// tritonKernel compiles a program over rows to a GPU kernel; each replica has a shard of the rows.
 func tritonKernel(
-	g *graph.Graph, p *program.Program, rows, largest, replicas int, at InMemory,
-) (d passes.Division, call kernelCall, ok bool) {
-	d, err := triton.Divide(p, rows)
-	if err != nil {
-		panic(err)
-	}
-	if d.Rows == nil {
-		return d, nil, false
-	}
-	local := d.Rows
+	p *program.Program, rows, largest, replicas int, at InMemory,
+) (kernelCall, error) {
+	local := p
 	if replicas > 1 {
-		if local, ok = shardOfRows(d.Rows, rows, replicas); !ok {
-			return d, nil, false
+		var ok bool
+		if local, ok = shardOfRows(p, rows, replicas); !ok {
+			return nil, &passes.Refusal{Program: p.Name, Reason: "its rows cannot be sharded"}
 		}
 	}
 	k, err := triton.New(local, rows/replicas, largest, at)
-	if refusal := (*triton.Refusal)(nil); errors.As(err, &refusal) {
-		warnOnce(g, refusal.Reason, refusal,
-			"a program is computed without a kernel, which takes more time and memory")
-		return d, nil, false
-	}
 	if err != nil {
-		panic(err)
+		return nil, err
 	}
-	return d, func(inputs []*graph.Node) []*graph.Node {
+	return func(inputs []*graph.Node) []*graph.Node {
 		return engine.Kernel(*k).Call(inputs, func(in []*graph.Node) []*graph.Node {
 			for i := range in {
-				in[i] = at.read(d.Rows.Inputs[i].Name, in[i])
+				in[i] = at.read(p.Inputs[i].Name, in[i])
 			}
 			outputs := Outputs(in[0].Graph(), local, in)
-			for i, o := range d.Rows.Outputs {
+			for i, o := range p.Outputs {
 				outputs[i] = at.store(o.Name, outputs[i])
 			}
 			return outputs
 		})
-	}, true
+	}, nil
 }
 
-// rowsKernel is tritonKernel for the CPU: rows are computed in one pass through the caches. A
-// float32 input whose storage is bfloat16 is rounded when it is read, which saves a pass over
-// memory. inputs are the program's inputs, not yet converted.
+// rowsKernel compiles the rows of program p for the CPU: they are computed in one pass through the
+// caches. A float32 input whose storage is bfloat16 is rounded when it is read, which saves a pass
+// over memory. inputs are the inputs of p, not yet converted.
 func rowsKernel(
-	g *graph.Graph, p *program.Program, count int, inputs []*graph.Node, at InMemory,
-) (d passes.Division, call kernelCall, ok bool) {
-	d, err := cpu.Divide(p, count)
-	if err != nil {
-		panic(err)
-	}
-	if d.Rows == nil {
-		return d, nil, false
-	}
-	asTheyAre, direct := maps.Clone(at), map[string]*graph.Node{}
+	p, rows *program.Program, count int, inputs []*graph.Node, at InMemory,
+) (kernelCall, error) {
+	storage, direct := maps.Clone(at), map[string]*graph.Node{}
 	for i, in := range p.Inputs {
-		if at[in.Name] == triton.BFloat16 && inputs[i].DType() == dtypes.Float32 {
+		if at[in.Name] == passes.BFloat16 && inputs[i].DType() == dtypes.Float32 {
 			direct[in.Name] = engine.ShortOperand(inputs[i])
 			if direct[in.Name].DType() == dtypes.Float32 {
-				asTheyAre[in.Name] = passes.Rounded
+				storage[in.Name] = passes.Rounded
 			}
 		}
 	}
-	k, err := cpu.Compile(d.Rows, count, asTheyAre)
-	if refusal := (*cpu.Refusal)(nil); errors.As(err, &refusal) {
-		warnOnce(g, refusal.Reason, refusal,
-			"a program is computed operation by operation, which takes more time and memory")
-		return d, nil, false
-	}
+	k, err := cpu.Compile(rows, count, storage)
 	if err != nil {
-		panic(err)
+		return nil, err
 	}
-	native := engine.Native{Name: d.Rows.Name}
+	native := engine.Native{Name: rows.Name}
 	native.Run = func(in, out []engine.Tensor, parallel engine.Parallel) error {
 		return k.Run(flats(in), flats(out), parallel)
 	}
-	for _, o := range d.Rows.Outputs {
-		t := d.Rows.TypeOf(o.Value)
-		dtype := asTheyAre.stored(o.Name, t.DType)
+	for _, o := range rows.Outputs {
+		t := rows.TypeOf(o.Value)
+		dtype := storage.stored(o.Name, t.DType)
 		native.Outputs = append(native.Outputs, shapes.Make(dtype, t.Shape...))
 	}
-	return d, func(inputs []*graph.Node) []*graph.Node {
-		for i, in := range d.Rows.Inputs {
+	return func(inputs []*graph.Node) []*graph.Node {
+		for i, in := range rows.Inputs {
 			if x := direct[in.Name]; x != nil {
 				inputs[i] = x
 			}
 		}
 		return native.Call(inputs...)
-	}, true
+	}, nil
 }
 
-// flats returns the elements of tensors.
 func flats(tensors []engine.Tensor) []any {
 	list := make([]any, len(tensors))
 	for i, t := range tensors {
@@ -261,9 +250,9 @@ func (m InMemory) store(name string, x *graph.Node) *graph.Node {
 // dtype returns the type in which the named input or output is stored.
 func (m InMemory) dtype(name string) dtypes.DType {
 	switch m[name] {
-	case triton.BFloat16:
+	case passes.BFloat16:
 		return dtypes.BFloat16
-	case triton.Int8:
+	case passes.Int8:
 		return dtypes.Int8
 	}
 	return dtypes.Float32
@@ -271,7 +260,7 @@ func (m InMemory) dtype(name string) dtypes.DType {
 
 // read converts a stored node to float32. Codes stay int8.
 func (m InMemory) read(name string, x *graph.Node) *graph.Node {
-	if m[name] == triton.BFloat16 {
+	if m[name] == passes.BFloat16 {
 		return engine.Converted(x, dtypes.Float32)
 	}
 	return x
@@ -280,11 +269,13 @@ func (m InMemory) read(name string, x *graph.Node) *graph.Node {
 // refusedKernel is the [engine.Device.Once] key of a reason that a device has warned about.
 type refusedKernel string
 
-// warnOnce warns that a kernel was refused and names the alternative. It warns once for each
-// reason, because the same programs recur in every layer.
-func warnOnce(g *graph.Graph, reason string, refusal error, inPlace string) {
-	engine.DeviceOf(g).Once(refusedKernel(reason), func() any {
-		engine.DeviceOf(g).Warn(inPlace, "reason", refusal)
+// warnOnce warns that a kernel was refused. It warns once for each reason, because the same
+// programs recur in every layer.
+func warnOnce(g *graph.Graph, refusal *passes.Refusal) {
+	d := engine.DeviceOf(g)
+	d.Once(refusedKernel(refusal.Reason), func() any {
+		d.Warn("a program is computed operation by operation, which takes more time and memory",
+			"reason", refusal)
 		return nil
 	})
 }

@@ -48,7 +48,7 @@ func TestKernelCalls(t *testing.T) {
 		warns      string
 	}{
 		{device.FusedKernels, false, 4, ""},
-		{device.FusedKernels, true, 2, "transpose: kernels do not have this operation"}, // its backward pass is one
+		{device.FusedKernels, true, 2, "transpose: executors of rows do not have this operation"}, // its backward pass is one
 		{device.GraphKernels, false, 0, ""},
 		{device.AutoKernels, false, 0, "the device computes nothing but zeros"},
 	} {

@@ -92,7 +92,6 @@ type lowering struct {
 	kernels   bool // rotations are kernels, where the device has them
 }
 
-// dtypeOf returns the device's element type for d.
 func dtypeOf(d program.DType) dtypes.DType {
 	switch d {
 	case program.Float:

@@ -5,7 +5,7 @@ import (
 
 	"github.com/gomlx/gomlx/core/graph"
 
-	"github.com/cage-qat/cage/host/compute/triton"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -43,7 +43,7 @@ func (o Operand) Takes(input string) bool { return o.quantizer.Takes(input) }
 // kernels, x and Q(x) are rounded to bfloat16, as they are in [Quantize].
 func (o Operand) Value(x *graph.Node, given Given) *graph.Node {
 	p, memory := o.quantizer.spec.Program, InMemory{
-		spec.InputX: triton.BFloat16, spec.OutputValue: triton.BFloat16}
+		spec.InputX: passes.BFloat16, spec.OutputValue: passes.BFloat16}
 	inputs := append([]*graph.Node{x}, o.quantizer.others(p, given)...)
 	return lowerRows(x.Graph(), p, rowsOf(p), inputs, memory)[spec.OutputValue]
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/passes"
-	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/transform"
@@ -47,7 +46,7 @@ func (q *FakeQuantizer) State() []spec.Tensor { return q.spec.State }
 
 // Takes reports whether the quantizer takes a per-step input: [spec.InputNoise],
 // [spec.InputSharedNoise] or [spec.InputStep].
-func (q *FakeQuantizer) Takes(input string) bool { return q.spec.Takes(input) }
+func (q *FakeQuantizer) Takes(input string) bool { return q.spec.HasInput(input) }
 
 // Calibrated reports whether Init or InitState reads statistics of columns.
 func (q *FakeQuantizer) Calibrated() bool { return q.spec.Calibrated() }
@@ -186,7 +185,6 @@ func (q *FakeQuantizer) Forward(x *graph.Node, given Given) (*graph.Node, []*gra
 	return value, q.residuals(out)
 }
 
-// residuals picks the residuals among the outputs of a forward pass.
 func (q *FakeQuantizer) residuals(out map[string]*graph.Node) []*graph.Node {
 	var residuals []*graph.Node
 	for _, r := range q.parts.Residuals {
@@ -207,7 +205,6 @@ func (q *FakeQuantizer) Backward(
 	return out[autodiff.Prefix+spec.InputX], q.trainedGradients(out)
 }
 
-// backwardInputs returns the inputs of the backward pass.
 func (q *FakeQuantizer) backwardInputs(
 	at Point, residuals []*graph.Node, dy *graph.Node,
 ) []*graph.Node {
@@ -270,7 +267,7 @@ func (q *FakeQuantizer) inBFloat16() Quantizer {
 		spec.InputX, spec.OutputValue, autodiff.Prefix + spec.OutputSurrogate,
 		spec.InputDY, autodiff.Prefix + spec.InputX,
 	} {
-		short.memory[name] = triton.BFloat16
+		short.memory[name] = passes.BFloat16
 	}
 	return &short
 }
@@ -368,18 +365,18 @@ func Unquantized(x *graph.Node) *graph.Node {
 		NoteRoundedAdjoint(y)
 		return y
 	}
-	forward, backward := InMemory{SourceValue: triton.BFloat16}, InMemory{}
+	forward, backward := InMemory{SourceValue: passes.BFloat16}, InMemory{}
 	for i, in := range s.Forward.Inputs {
 		if !s.rounds(i) {
 			continue
 		}
-		if forward[in.Name] = triton.BFloat16; s.Backward != nil {
-			backward[s.Backward.Inputs[i].Name] = triton.BFloat16
-			backward[s.Backward.Outputs[i].Name] = triton.BFloat16
+		if forward[in.Name] = passes.BFloat16; s.Backward != nil {
+			backward[s.Backward.Inputs[i].Name] = passes.BFloat16
+			backward[s.Backward.Outputs[i].Name] = passes.BFloat16
 		}
 	}
 	if s.Rounded && s.Backward != nil {
-		backward[s.Backward.Inputs[len(s.Inputs)].Name] = triton.BFloat16
+		backward[s.Backward.Inputs[len(s.Inputs)].Name] = passes.BFloat16
 	}
 	rows := x.Shape().Dim(0)
 	out, ok := Kernel(g, subjectOf(s.Forward, rows, false), s.Forward, rows, s.Inputs, forward)
@@ -486,8 +483,8 @@ func (q *FakeQuantizer) fusedMemory(s Source) InMemory {
 	delete(memory, autodiff.Prefix+spec.InputX)
 	for i, in := range s.Forward.Inputs {
 		if s.rounds(i) {
-			memory[sourcePrefix+in.Name] = triton.BFloat16
-			memory[autodiff.Prefix+sourcePrefix+in.Name] = triton.BFloat16
+			memory[sourcePrefix+in.Name] = passes.BFloat16
+			memory[autodiff.Prefix+sourcePrefix+in.Name] = passes.BFloat16
 		}
 	}
 	return memory

@@ -32,11 +32,11 @@ func TestRowsOnCPU(t *testing.T) {
 	}{
 		{device.BFloat16, device.AutoKernels, false, true, ""},
 		{device.BFloat16, device.FusedKernels, false, true, ""},
-		{device.BFloat16, device.AutoKernels, true, false, "transpose: the CPU executor does not have this operation"},
+		{device.BFloat16, device.AutoKernels, true, false, "transpose: executors of rows do not have this operation"},
 		{device.BFloat16, device.GraphKernels, false, false, ""},
 		{device.Float32, device.AutoKernels, false, false, ""},
 		{device.Float32, device.GraphKernels, false, false, ""},
-		{device.Float32, device.AutoKernels, true, false, "transpose: the CPU executor does not have this operation"},
+		{device.Float32, device.AutoKernels, true, false, "transpose: executors of rows do not have this operation"},
 	} {
 		t.Run(fmt.Sprint(tt.precision, tt.kernels, tt.transposed), func(t *testing.T) {
 			var warnings []string

@@ -55,7 +55,6 @@ func (s *shard) asRows() *graph.Node {
 
 func (s *shard) cut() *graph.Node { return engine.Rows(s.asWhole()) }
 
-// shard lowers the node that defines id.
 func (l *lowering) shard(id program.ID, n *program.Node, args []*shard) *shard {
 	out := &shard{}
 	anyDivided := slices.ContainsFunc(args, func(a *shard) bool { return a.divided })

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -87,7 +88,7 @@ func subjectOf(p *program.Program, rows int, joined bool) Subject {
 		b.Output(spec.OutputValue, value.Reshape(rows, width))
 		return b.Build()
 	}
-	return Subject{kind, of, InMemory{spec.OutputValue: triton.BFloat16}, triton.LargestRow}
+	return Subject{kind, of, InMemory{spec.OutputValue: passes.BFloat16}, triton.LargestRow}
 }
 
 // hasKernels reports whether a device, which may be nil, has kernels for the subject's kind.

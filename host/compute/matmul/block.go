@@ -138,7 +138,6 @@ func (o *rightPart) finish(
 	o.format.finish(e)
 }
 
-// scaleAt returns the scale of a row or column of a product.
 func scaleAt(scales []float32, product, i, n int) int {
 	switch len(scales) {
 	case 1:

@@ -1,9 +1,6 @@
 package matmul
 
-import (
-	"fmt"
-	"math/bits"
-)
+import "fmt"
 
 // An Axis is an axis of a tensor: its size and its stride in elements. A stride of 0 repeats the
 // same numbers.
@@ -98,10 +95,10 @@ type view struct {
 }
 
 func newView(which string, l Layout) (view, error) {
-	empty := false
-	last := uint64(0)
-	counts := [3]uint64{1, 1, 1}
-	for i, list := range [][]Axis{l.Batch, l.Cross, l.Contracted} {
+	// In float64, so that nothing overflows.
+	extent, empty := 1.0, false
+	for _, list := range [][]Axis{l.Batch, l.Cross, l.Contracted} {
+		count := 1.0
 		for _, a := range list {
 			if a.Size < 0 || a.Stride < 0 {
 				const format = "the %s operand has an axis of size %d and stride %d: neither may be negative"
@@ -111,19 +108,17 @@ func newView(which string, l Layout) (view, error) {
 				empty = true
 				continue
 			}
-			high, reach := bits.Mul64(uint64(a.Size-1), uint64(a.Stride))
-			sum, carry := bits.Add64(last, reach, 0)
-			wide, count := bits.Mul64(counts[i], uint64(a.Size))
-			if high != 0 || carry != 0 || wide != 0 || sum > maxElements || count > maxElements {
-				const format = "the %s operand is too large: it may span at most %d elements"
-				return view{}, fmt.Errorf(format, which, uint64(maxElements))
-			}
-			last, counts[i] = sum, count
+			extent += float64(a.Size-1) * float64(a.Stride)
+			count *= float64(a.Size)
+		}
+		if max(extent, count) > maxElements {
+			const format = "the %s operand is too large: it may span at most %d elements"
+			return view{}, fmt.Errorf(format, which, uint64(maxElements))
 		}
 	}
 	v := view{batch: join(l.Batch), cross: join(l.Cross), contracted: join(l.Contracted)}
 	if !empty {
-		v.extent = int(last) + 1
+		v.extent = int(extent)
 	}
 	return v, nil
 }

@@ -183,7 +183,7 @@ func packAcross[T any](f *format, p *packer[T], dst []uint32, src []T, s *source
 }
 
 // packStaged packs some rows, from a word on: it reads the same element of many rows at a time,
-// combines elements of each row to words, and distributes these to the panels.
+// combines elements of each row to words, and copies these to the panels.
 func packStaged[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, from, to,
 	word int, st *stage, elements []T, slices *[4][]T) {
 	total := f.words(s.count)
@@ -215,39 +215,14 @@ func packStaged[T any](f *format, p *packer[T], dst []uint32, src []T, s *source
 						}
 					}
 				} else {
-					distribute(to, s.height, words, chunk)
+					for w := range chunk {
+						copy(to[w*s.height:][:s.height], words[w*acrossLength:])
+					}
 				}
 			}
 		}
 	}
 	*slices = [4][]T{}
-}
-
-// distribute copies rows of a stage to a panel. Copies of constant length compile to a few
-// instructions.
-func distribute(dst []uint32, height int, words []uint32, rows int) {
-	switch height {
-	case 6:
-		for i := range rows {
-			*(*[6]uint32)(dst[i*6:]) = *(*[6]uint32)(words[i*acrossLength:])
-		}
-	case 12:
-		for i := range rows {
-			*(*[12]uint32)(dst[i*12:]) = *(*[12]uint32)(words[i*acrossLength:])
-		}
-	case 16:
-		for i := range rows {
-			*(*[16]uint32)(dst[i*16:]) = *(*[16]uint32)(words[i*acrossLength:])
-		}
-	case 32:
-		for i := range rows {
-			*(*[32]uint32)(dst[i*32:]) = *(*[32]uint32)(words[i*acrossLength:])
-		}
-	default:
-		for i := range rows {
-			copy(dst[i*height:][:height], words[i*acrossLength:])
-		}
-	}
 }
 
 // gather returns n elements from an index on: a part of src if they are contiguous, and otherwise

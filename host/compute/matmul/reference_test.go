@@ -180,7 +180,7 @@ const roundoff = 0x1p-24
 // magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, (3.5)), or by half of the smallest
 // number, or where subnormal sums become zero, by the smallest normal one.
 func (e exact) bound(tier *Tier, a Arithmetic, k int) float64 {
-	n := float64(k + k/cutForVectors.block + 2)
+	n := float64(k + k/blocksForVectors.block + 2)
 	b := n * roundoff / (1 - n*roundoff) * e.magnitude
 	if flushes(tier, a) {
 		return b + n*0x1p-126

@@ -24,16 +24,14 @@ type blocking struct {
 
 // One blocking is for vector kernels, the other for AMX kernels, which are thirteen times as fast.
 var (
-	cutForVectors = blocking{block: 256, rows: 192, right: 1 << 20, alone: 1 << 16, task: 1 << 18}
-	cutForTiles   = blocking{
+	blocksForVectors = blocking{block: 256, rows: 192, right: 1 << 20, alone: 1 << 16, task: 1 << 18}
+	blocksForTiles   = blocking{
 		block: 256, rows: 512, left: 1 << 18, right: 1 << 21, alone: 1 << 25, task: 1 << 22,
 	}
 )
 
-const (
-	rightColumns = 4096    // of a right operand, packed at a time
-	wholeWords   = 1 << 18 // of a right operand, packed by a single task
-)
+// rightColumns is the largest number of columns of a right operand that are packed at a time.
+const rightColumns = 4096
 
 // A call holds the arguments of a call of [Product.Run].
 type call struct {
@@ -66,7 +64,7 @@ type run struct {
 	lows, highs []int8
 
 	// The functions of tasks, created once, so that a call allocates nothing.
-	scanTask, packTask, multiplyTask, wholeTask func(i int)
+	scanTask, packTask, multiplyTask func(i int)
 }
 
 // memory is a buffer that is reused if it is large enough.
@@ -92,7 +90,6 @@ type part struct {
 
 // tasks is the division of the work on a part, for each product of a batch.
 type tasks struct {
-	products       int // in a task that multiplies whole products
 	rows, rowTasks int // rows of the left operand in a task; the most, if tasks shrink
 	// shrinking tasks take a fraction 1/share of the remaining rows, but at least least; or 0
 	share, least        int
@@ -103,16 +100,15 @@ type tasks struct {
 }
 
 type workspace struct {
-	stage       stage
-	left, right memory
-	partial     memory // sums of a strip over some of the words
-	tiles       memory
-	tile        []uint32 // in whole cache lines
-	sums        [32]int32
-	corrections []int32
-	source      source
-	finish      finish
-	strip       strip
+	stage   stage
+	left    memory
+	partial memory // sums of a strip over some of the words
+	tiles   memory
+	tile    []uint32 // in whole cache lines
+	sums    [32]int32
+	source  source
+	finish  finish
+	strip   strip
 }
 
 var (
@@ -126,8 +122,7 @@ var (
 
 func newRun() *run {
 	r := new(run)
-	r.scanTask, r.packTask = r.scan, r.packPart
-	r.multiplyTask, r.wholeTask = r.multiplyPart, r.multiplyWhole
+	r.scanTask, r.packTask, r.multiplyTask = r.scan, r.packPart, r.multiplyPart
 	return r
 }
 
@@ -220,13 +215,6 @@ func (r *run) multiply() {
 	}
 	f := r.format
 	columns := roundUp(r.n, f.columns)
-	work := r.m * r.n * max(r.k, 1)
-	if r.batch > 1 && columns*r.words <= wholeWords && (r.batch >= 2*procs || work < f.cut.task) {
-		// Each task multiplies whole products.
-		r.tasks.products = max(1, min(f.cut.task/work, r.batch/(4*procs)))
-		r.parallel(divideUp(r.batch, r.tasks.products), r.wholeTask)
-		return
-	}
 	width := min(columns, roundUp(rightColumns, f.columns))
 	depth := min(max(f.cut.right/width/r.block, 1)*r.block, max(r.words, 1))
 	batches := 1
@@ -316,7 +304,6 @@ func (t *tasks) rowsOf(i, all, panel int) (row, rows int) {
 	}
 }
 
-// countRows returns the number of tasks that have rows.
 func (t *tasks) countRows(all, panel int) (n int) {
 	if t.share == 0 {
 		return divideUp(all, t.rows)
@@ -358,28 +345,5 @@ func (r *run) multiplyPart(i int) {
 	panel := i % r.tasks.columnTasks * r.tasks.panels
 	o := r.shared(b)
 	o.multiply(row, rows, panel, r.tasks.panels, w)
-	workspaces.Put(w)
-}
-
-// multiplyWhole computes whole products of a batch.
-func (r *run) multiplyWhole(i int) {
-	w := workspaces.Get().(*workspace)
-	f := r.format
-	panels := divideUp(r.n, f.columns)
-	o := rightPart{run: r, part: part{columns: r.n, words: r.words, first: true, last: true}}
-	o.packed = w.right.get(panels * f.columns * r.words)
-	if f.unsigned {
-		resize(&w.corrections, panels*f.columns)
-		o.corrections = w.corrections
-	}
-	rows := f.cut.rows / f.rows * f.rows
-	for b := i * r.tasks.products; b < min((i+1)*r.tasks.products, r.batch); b++ {
-		o.product = b
-		clear(o.corrections)
-		o.pack(0, r.words, 0, panels, w)
-		for row := 0; row < r.m; row += rows {
-			o.multiply(row, min(rows, r.m-row), 0, panels, w)
-		}
-	}
 	workspaces.Put(w)
 }

@@ -118,7 +118,6 @@ func (o *rightPart) destination(b *block, begins, ends, first, last bool, w *wor
 	b.finishes = finishes && last
 }
 
-// partialSums returns memory for the sums of the given rows and a panel of columns.
 func (w *workspace) partialSums(rows int, f *format) []uint32 {
 	return w.partial.get(roundUp(rows, f.rows) * f.columns)
 }

@@ -10,6 +10,9 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
+// ptr points to elements of any type.
+type ptr = unsafe.Pointer
+
 //go:generate go run ../../../tools/kernelgen .
 
 // processorTiers lists the tiers above the portable one, the fastest first.
@@ -75,13 +78,13 @@ var helpers512 = &helpers{
 }
 
 var formatFloats256 = &format{
-	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, cut: &cutForVectors,
+	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, cut: &blocksForVectors,
 	multiply: checked(floats256).tileByTile,
 	float32s: wordsOfFloat32s, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
 }
 
 var formatFloats512 = &format{
-	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, cut: &cutForVectors,
+	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, cut: &blocksForVectors,
 	multiply: strip512(floats512),
 	float32s: packer[float32]{
 		along: wordsOfFloat32s.along, across: wordsOfFloat32s.across, exact: true,
@@ -92,16 +95,16 @@ var formatFloats512 = &format{
 }
 
 var formatSingles256 = &format{
-	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, cut: &cutForVectors,
+	name: "VFMADD231PS 256", rows: 6, columns: 16, per: 1, cut: &blocksForVectors,
 	multiply: checked(floats256).tileByTile,
-	float32s: float32sAsTheyAre, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
+	float32s: unroundedFloat32s, bfloat16s: wordsOfBFloat16s, helpers: helpers256,
 }
 
 var formatSingles512 = &format{
-	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, cut: &cutForVectors,
+	name: "VFMADD231PS 512", rows: 12, columns: 32, per: 1, cut: &blocksForVectors,
 	multiply: strip512(floats512),
 	float32s: packer[float32]{
-		along: float32sAsTheyAre.along, across: float32sAsTheyAre.across, exact: true,
+		along: unroundedFloat32s.along, across: unroundedFloat32s.across, exact: true,
 		straightAlong:  along512[float32](alongWords12, alongWords32, 1, 1),
 		straightAcross: across512[float32](acrossWords12, acrossWords32, 1),
 	},
@@ -109,7 +112,7 @@ var formatSingles512 = &format{
 }
 
 var formatHalves512 = &format{
-	name: "VDPBF16PS 512", rows: 12, columns: 32, per: 2, cut: &cutForVectors,
+	name: "VDPBF16PS 512", rows: 12, columns: 32, per: 2, cut: &blocksForVectors,
 	multiply: strip512(halves512),
 	float32s: packer[float32]{
 		along: halvesOfFloat32s, across: halvesOfFloat32sAcross, exact: true,
@@ -127,12 +130,12 @@ var formatHalves512 = &format{
 // formatQuads256 sums pairs in 16 bits, which saturate.
 var formatQuads256 = &format{
 	name: "VPMADDUBSW, VPADDW 256", integers: true, rows: 6, columns: 16, per: 4, unsigned: true,
-	headroom: 1<<15 - 1, cut: &cutForVectors, multiply: checked(quads256).tileByTile,
+	headroom: 1<<15 - 1, cut: &blocksForVectors, multiply: checked(quads256).tileByTile,
 	int8s: quadsOfInt8s, helpers: helpers256,
 }
 
 var formatPairs256 = &format{
-	name: "VPMADDWD, VPADDD 256", integers: true, rows: 6, columns: 16, per: 2, cut: &cutForVectors,
+	name: "VPMADDWD, VPADDD 256", integers: true, rows: 6, columns: 16, per: 2, cut: &blocksForVectors,
 	multiply: checked(pairs256).tileByTile,
 	int8s: packer[int8]{
 		along: pairsAlong, across: pairsAcross, straightAlong: alongBy[int8](transposePairs8, 2),
@@ -143,7 +146,7 @@ var formatPairs256 = &format{
 
 var formatQuads512 = &format{
 	name: "VPDPBUSD 512", integers: true, rows: 12, columns: 32, per: 4, unsigned: true,
-	cut: &cutForVectors, multiply: strip512(quads512),
+	cut: &blocksForVectors, multiply: strip512(quads512),
 	int8s: packer[int8]{
 		along: quadsOfInt8s.along, across: quadsOfInt8s.across, exact: true,
 		straightAlong:  along512[int8](alongWords12, alongWords32, 4, 1),
@@ -159,7 +162,7 @@ var (
 		straightAlong:  alongBy[float32](transposeRounded8, 1),
 		straightAcross: acrossBy[float32](acrossRounded, 1),
 	}
-	float32sAsTheyAre = packer[float32]{
+	unroundedFloat32s = packer[float32]{
 		along: copyFloat32s, across: acrossOne(copyFloat32s),
 		straightAlong:  alongBy[float32](transpose8, 1),
 		straightAcross: acrossBy[float32](acrossSingles, 1),
@@ -234,21 +237,21 @@ func floats256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
 func pairs256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
 func quads256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
 func floats512(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int,
-	to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
+	to ptr, stride int, short bool, ahead *uint32, aheadWords int)
 func halves512(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int,
-	to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
+	to ptr, stride int, short bool, ahead *uint32, aheadWords int)
 func quads512(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int,
-	to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
-func transpose8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
-func transposeWidened8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
-func transposePairs8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
-func transposeRounded8(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
+	to ptr, stride int, short bool, ahead *uint32, aheadWords int)
+func transpose8(dst *uint32, stride int, src ptr, ld, blocks int)
+func transposeWidened8(dst *uint32, stride int, src ptr, ld, blocks int)
+func transposePairs8(dst *uint32, stride int, src ptr, ld, blocks int)
+func transposeRounded8(dst *uint32, stride int, src ptr, ld, blocks int)
 
 //go:noescape
 func rounded8(dst, src *uint32, blocks int)
 
 //go:noescape
-func prefetchRows(at unsafe.Pointer, stride, rows, bytes int)
+func prefetchRows(at ptr, stride, rows, bytes int)
 
 //go:noescape
 func finishCodes(rows, vectors int, sums *uint32, sumStride int, out *float32, outStride int,
@@ -265,8 +268,8 @@ func transpose256(dst []uint32, stride int, src []uint32, ld, words int) {
 
 // Assembly functions that pack eight rows and eight words at a time, and panels of columns.
 type (
-	transposeKernel func(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)
-	acrossKernel    func(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
+	transposeKernel func(dst *uint32, stride int, src ptr, ld, blocks int)
+	acrossKernel    func(dst *uint32, panel, height, panels int, src ptr, ld, words int)
 )
 
 // alongBy makes a packer of an assembly function for words of per elements.
@@ -303,11 +306,11 @@ func acrossBy[T any](f acrossKernel, per int) packAcrossFunc[T] {
 	}
 }
 
-func acrossRounded(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
-func acrossSingles(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
-func acrossWidened(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
-func acrossPairs(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
-func acrossQuads(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)
+func acrossRounded(dst *uint32, panel, height, panels int, src ptr, ld, words int)
+func acrossSingles(dst *uint32, panel, height, panels int, src ptr, ld, words int)
+func acrossWidened(dst *uint32, panel, height, panels int, src ptr, ld, words int)
+func acrossPairs(dst *uint32, panel, height, panels int, src ptr, ld, words int)
+func acrossQuads(dst *uint32, panel, height, panels int, src ptr, ld, words int)
 
 func transpose512(dst []uint32, stride int, src []uint32, ld, words int) {
 	if stride != 12 && stride != 32 {
@@ -325,20 +328,19 @@ func transpose512(dst []uint32, stride int, src []uint32, ld, words int) {
 
 // Assembly functions that pack panels of 12 or 32 rows, and of 12 or 32 columns.
 type (
-	along512Kernel  func(dst *uint32, src unsafe.Pointer, ld, blocks int)
-	across512Kernel func(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-		words int)
+	along512Kernel  func(dst *uint32, src ptr, ld, blocks int)
+	across512Kernel func(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
 )
 
 // along512 makes a packer of assembly functions for panels of 12 and of 32 rows. A word has
-// per elements, and each word in memory becomes as many panel words as becomes says.
-func along512[T any](f12, f32 along512Kernel, per, becomes int) packAlongFunc[T] {
+// per elements, and each word in memory becomes expand words of a panel.
+func along512[T any](f12, f32 along512Kernel, per, expand int) packAlongFunc[T] {
 	return func(dst []uint32, height int, src []T, ld, words int) {
-		if words < 1 || words%(4*becomes) != 0 || len(src) < (height-1)*ld+words*per ||
+		if words < 1 || words%(4*expand) != 0 || len(src) < (height-1)*ld+words*per ||
 			len(dst) < (words-1)*height+max(height, 16) {
 			panic("matmul: a packer would leave its slices")
 		}
-		apart, blocks := ld*int(unsafe.Sizeof(src[0])), words/(4*becomes)
+		apart, blocks := ld*int(unsafe.Sizeof(src[0])), words/(4*expand)
 		switch height {
 		case 12:
 			f12(&dst[0], unsafe.Pointer(&src[0]), apart, blocks)
@@ -376,44 +378,32 @@ func across512[T any](f12, f32 across512Kernel, per int) packAcrossFunc[T] {
 	}
 }
 
-func alongWords12(dst *uint32, src unsafe.Pointer, ld, blocks int)
-func alongWords32(dst *uint32, src unsafe.Pointer, ld, blocks int)
-func alongRounded12(dst *uint32, src unsafe.Pointer, ld, blocks int)
-func alongRounded32(dst *uint32, src unsafe.Pointer, ld, blocks int)
-func alongRoundedHalves12(dst *uint32, src unsafe.Pointer, ld, blocks int)
-func alongRoundedHalves32(dst *uint32, src unsafe.Pointer, ld, blocks int)
-func alongWidened12(dst *uint32, src unsafe.Pointer, ld, blocks int)
-func alongWidened32(dst *uint32, src unsafe.Pointer, ld, blocks int)
-func acrossWords12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossWords32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossRounded12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossRounded32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossWidened12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossWidened32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossRoundedHalves12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossRoundedHalves32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossHalves12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossHalves32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossQuads12(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
-func acrossQuads32(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	words int)
+func alongWords12(dst *uint32, src ptr, ld, blocks int)
+func alongWords32(dst *uint32, src ptr, ld, blocks int)
+func alongRounded12(dst *uint32, src ptr, ld, blocks int)
+func alongRounded32(dst *uint32, src ptr, ld, blocks int)
+func alongRoundedHalves12(dst *uint32, src ptr, ld, blocks int)
+func alongRoundedHalves32(dst *uint32, src ptr, ld, blocks int)
+func alongWidened12(dst *uint32, src ptr, ld, blocks int)
+func alongWidened32(dst *uint32, src ptr, ld, blocks int)
+func acrossWords12(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossWords32(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossRounded12(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossRounded32(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossWidened12(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossWidened32(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossRoundedHalves12(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossRoundedHalves32(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossHalves12(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossHalves32(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossQuads12(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
+func acrossQuads32(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
 
 //go:noescape
 func shifted512(words *uint32, by uint8, blocks int)
 
 //go:noescape
-func finishCodes512(rows int, sums *uint32, sumStride int, out unsafe.Pointer, outStride int,
+func finishCodes512(rows int, sums *uint32, sumStride int, out ptr, outStride int,
 	corrections *int32, rowScales *float32, rowStep int, columnScales *float32, short bool)
 
 //go:noescape

@@ -19,7 +19,7 @@ func amx() *Tier {
 }
 
 var formatHalvesAMX = &format{
-	name: "TDPBF16PS", rows: 32, columns: 32, per: 2, tiled: true, cut: &cutForTiles,
+	name: "TDPBF16PS", rows: 32, columns: 32, per: 2, tiled: true, cut: &blocksForTiles,
 	multiply: stripAMX(halvesAMX),
 	float32s: tiledToo(formatHalves512.float32s, alongRoundedHalvesTiled, acrossRoundedHalvesTiled,
 		2),
@@ -28,7 +28,7 @@ var formatHalvesAMX = &format{
 }
 
 var formatQuadsAMX = &format{
-	name: "TDPBSSD", integers: true, rows: 32, columns: 32, per: 4, tiled: true, cut: &cutForTiles,
+	name: "TDPBSSD", integers: true, rows: 32, columns: 32, per: 4, tiled: true, cut: &blocksForTiles,
 	multiply: stripAMX(quadsAMX),
 	int8s:    tiledToo(formatQuads512.int8s, alongTiled, acrossQuadsTiled, 4),
 	helpers:  helpers512,
@@ -52,9 +52,9 @@ func stripAMX(f stripAMXKernel) func(*format, *strip) {
 }
 
 func halvesAMX(steps, tiles int, left *uint32, apart int, right, from *uint32, fromStride int,
-	to unsafe.Pointer, stride int, short *uint32, ahead *uint32, aheadWords int)
+	to ptr, stride int, short *uint32, ahead *uint32, aheadWords int)
 func quadsAMX(steps, tiles int, left *uint32, apart int, right, from *uint32, fromStride int,
-	to unsafe.Pointer, stride int, short *uint32, ahead *uint32, aheadWords int)
+	to ptr, stride int, short *uint32, ahead *uint32, aheadWords int)
 
 // tiledToo adds functions for tiled panels to a packer. A word has per elements.
 func tiledToo[T any](p packer[T], along along512Kernel, across across512Kernel, per int) packer[T] {
@@ -84,11 +84,9 @@ func tiledToo[T any](p packer[T], along along512Kernel, across across512Kernel, 
 	return p
 }
 
-func alongTiled(dst *uint32, src unsafe.Pointer, ld, blocks int)
-func alongRoundedHalvesTiled(dst *uint32, src unsafe.Pointer, ld, blocks int)
-func acrossHalvesTiled(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	blocks int)
-func acrossRoundedHalvesTiled(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer,
+func alongTiled(dst *uint32, src ptr, ld, blocks int)
+func alongRoundedHalvesTiled(dst *uint32, src ptr, ld, blocks int)
+func acrossHalvesTiled(dst *uint32, panel, panels int, columns uint32, src ptr, ld, blocks int)
+func acrossRoundedHalvesTiled(dst *uint32, panel, panels int, columns uint32, src ptr,
 	ld, blocks int)
-func acrossQuadsTiled(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld,
-	blocks int)
+func acrossQuadsTiled(dst *uint32, panel, panels int, columns uint32, src ptr, ld, blocks int)

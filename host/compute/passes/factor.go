@@ -77,10 +77,8 @@ var (
 // The smallest and the largest step. The set {0} has the largest.
 const finest, coarsest = 1.0 / (1 << 20), 1 << 20
 
-// magnitude returns the largest magnitude in the set.
 func (s set) magnitude() float64 { return max(-s.lo, s.hi) }
 
-// union returns a set that contains both.
 func (s set) union(o set) set { return set{min(s.lo, o.lo), max(s.hi, o.hi), min(s.step, o.step)} }
 
 // round returns the image of the set under f, which rounds to an integer.
@@ -124,7 +122,6 @@ func numbers(p *program.Program) []set {
 	})
 }
 
-// numbersOf returns the set of a node's result, given the sets of its operands.
 func numbersOf(n *program.Node, args []set) set {
 	switch n.Op {
 	case program.OpConstant:

@@ -16,7 +16,7 @@ import (
 //	x̂·ŵᵀ = ẑx·H·Hᵀ·ẑwᵀ = ẑx·ẑwᵀ
 //
 // so that both may be left rotated (the half variant of QuEST, Panferov et al. 2025).
-// Authors need not say whether their programs end in a rotation: it is found here.
+// Authors need not declare that their programs end in a rotation: it is detected here.
 
 // EndingRotation returns the block size of the rotation that an output of a valid program ends in,
 // or 0: the largest for which [UndoRotation] does not need more operations than the program has.
@@ -63,8 +63,8 @@ func UndoRotation(p *program.Program, block int, outputs ...string) (*program.Pr
 			return nil, fmt.Errorf("program %q has no output %q", p.Name, name)
 		}
 		if t := p.TypeOf(id); u.cost(id) == impossible {
-			return nil, fmt.Errorf("program %q: output %q is %s: want floats, in rows of a multiple of %d",
-				p.Name, name, t, block)
+			return nil, fmt.Errorf("program %q: output %q is %s: want floats "+
+				"with a row length that is a multiple of %d", p.Name, name, t, block)
 		}
 	}
 	// All of p is copied. Nodes that no output needs any more are dropped at the end, and equal
@@ -81,19 +81,19 @@ func UndoRotation(p *program.Program, block int, outputs ...string) (*program.Pr
 	return u.w.Build()
 }
 
-// ReceiveRotated returns p, which must be valid, for a named input that is given rotated by the
-// given block size. Where p rotates the input likewise, it uses the given values; elsewhere these
-// are rotated back. So it does for a backward pass that is a program of its own what [UndoRotation]
-// does for one that follows from a surrogate. It is an error if there is no such input, if it is
-// not a float, or if it has rows that are not a multiple of the block.
+// ReceiveRotated returns p, which must be valid, changed to take a named input already rotated by
+// the given block size. Where p rotates the input in the same way, it uses the rotated values; in
+// other places it rotates them back. It is the counterpart of [UndoRotation] for a quantizer's own
+// backward pass. It is an error if the input does not exist, is not a float, or has rows that are
+// not a multiple of the block.
 func ReceiveRotated(p *program.Program, block int, input string) (*program.Program, error) {
 	in := p.Input(input)
 	if in < 0 {
 		return nil, fmt.Errorf("program %q has no input %q", p.Name, input)
 	}
 	if t := p.Inputs[in].Type; !divides(block, t) {
-		return nil, fmt.Errorf("program %q: input %q is %s: want floats, in rows of a multiple of %d",
-			p.Name, input, t, block)
+		return nil, fmt.Errorf("program %q: input %q is %s: want floats "+
+			"with a row length that is a multiple of %d", p.Name, input, t, block)
 	}
 	w := program.NewSimplifier(p.Name)
 	values := transform.Inputs(w, p, nil)[:len(p.Inputs)]

@@ -264,8 +264,8 @@ func TestReceive(t *testing.T) {
 		}
 	}
 	for says, receive := range map[string]func() (*program.Program, error){
-		`no input "dy"`:               func() (*program.Program, error) { return passes.ReceiveRotated(plain, block, "dy") },
-		"in rows of a multiple of 32": func() (*program.Program, error) { return passes.ReceiveRotated(plain, 32, "d.value") },
+		`no input "dy"`: func() (*program.Program, error) { return passes.ReceiveRotated(plain, block, "dy") },
+		"with a row length that is a multiple of 32": func() (*program.Program, error) { return passes.ReceiveRotated(plain, 32, "d.value") },
 	} {
 		if _, err := receive(); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %q", err, says)

@@ -130,10 +130,10 @@ func TestUndoRefuses(t *testing.T) {
 		say    string
 	}{
 		{4, "other", `has no output "other"`},
-		{16, "value", "in rows of a multiple of 16"},
-		{0, "value", "in rows of a multiple of 0"},
-		{4, "sum", "in rows of"},
-		{4, "codes", "in rows of"},
+		{16, "value", "with a row length that is a multiple of 16"},
+		{0, "value", "with a row length that is a multiple of 0"},
+		{4, "sum", "a row length that is a multiple"},
+		{4, "codes", "a row length that is a multiple"},
 	} {
 		if _, err := passes.UndoRotation(p, c.block, c.output); err == nil || !strings.Contains(err.Error(), c.say) {
 			t.Errorf("%d, %s: got %v, want an error that says %q", c.block, c.output, err, c.say)

@@ -195,24 +195,43 @@ func (c cut) whole() []bool {
 	})
 }
 
-// UnsupportedByRows maps the operations that no executor of rows supports to one of two reasons:
-// factorization, or other.
-func UnsupportedByRows(other, factorization string) map[program.Op]string {
-	return map[program.Op]string{
-		program.OpRandomBits:  other,
-		program.OpTranspose:   other,
-		program.OpSlice:       other,
-		program.OpConcatenate: other,
-		program.OpDot:         other,
-		program.OpQR:          factorization,
-		program.OpEighValues:  factorization,
-		program.OpEighVectors: factorization,
-		program.OpSortColumns: factorization,
+// UnsupportedByRows maps the operations that executors of rows do not have to the reasons.
+var UnsupportedByRows = map[program.Op]string{
+	program.OpRandomBits:  notByRows,
+	program.OpTranspose:   notByRows,
+	program.OpSlice:       notByRows,
+	program.OpConcatenate: notByRows,
+	program.OpDot:         notByRows,
+	program.OpQR:          factorization,
+	program.OpEighValues:  factorization,
+	program.OpEighVectors: factorization,
+	program.OpSortColumns: factorization,
 
-		program.OpNearest:        other,
-		program.OpLookup:         other,
-		program.OpScatterAdd:     other,
-		program.OpTopK:           other,
-		program.OpOrderStatistic: other,
+	program.OpNearest:        notByRows,
+	program.OpLookup:         notByRows,
+	program.OpScatterAdd:     notByRows,
+	program.OpTopK:           notByRows,
+	program.OpOrderStatistic: notByRows,
+}
+
+const (
+	notByRows     = "executors of rows do not have this operation"
+	factorization = "factorizations are computed on the host"
+)
+
+// A Refusal is the reason why an executor of rows does not compute a program. The program itself is
+// valid.
+type Refusal struct {
+	Program string
+	Node    string // empty if the reason is not a single operation
+	Reason  string
+}
+
+// Error names the program, the operation and the reason.
+func (r *Refusal) Error() string {
+	reason := r.Reason
+	if r.Node != "" {
+		reason = r.Node + ": " + reason
 	}
+	return fmt.Sprintf("program %q is not computed by rows: %s", r.Program, reason)
 }

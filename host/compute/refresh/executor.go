@@ -180,7 +180,6 @@ func mergedStride(shape, axes []int) (stride int, ok bool) {
 	return stride, true
 }
 
-// product returns the number of elements along the given axes.
 func product(shape, axes []int) int {
 	n := 1
 	for _, a := range axes {
@@ -189,7 +188,6 @@ func product(shape, axes []int) int {
 	return n
 }
 
-// slicePart returns one of count equal parts of data.
 func slicePart(data []float64, i, count int) []float64 {
 	size := len(data) / count
 	return data[i*size : (i+1)*size]

@@ -71,7 +71,6 @@ func (p *Pending) add(r *pendingRefresh) {
 	p.refreshes[r.target.Tensor] = r
 }
 
-// sortedByTensor lists the pending refreshes in the order of their tensors' names.
 func (p *Pending) sortedByTensor() []*pendingRefresh {
 	var list []*pendingRefresh
 	for _, name := range slices.Sorted(maps.Keys(p.refreshes)) {
@@ -120,7 +119,6 @@ func (r *Refresher) begin(pending *Pending, tensors update.Tensors, targets []in
 	return nil
 }
 
-// snapshot copies the states that the program reads to host memory.
 func (p *pendingRefresh) snapshot(tensors update.Tensors) error {
 	if p.program == nil {
 		return nil
@@ -143,7 +141,6 @@ func (p *pendingRefresh) snapshot(tensors update.Tensors) error {
 	return nil
 }
 
-// compute executes the program on float64 copies of the states.
 func (p *pendingRefresh) compute(execute Executor) {
 	defer close(p.done)
 	if p.program == nil {
@@ -208,7 +205,6 @@ func (r *Refresher) Install(
 	return r.countFailures(pending, outcomes)
 }
 
-// install installs the results of a refresh.
 func (r *Refresher) install(tensors update.Tensors, p *pendingRefresh) error {
 	if p.apply != nil { // first, as it reads the states that are replaced
 		if err := r.apply(tensors, p); err != nil {
@@ -367,7 +363,6 @@ func (p *Pending) Failures() map[string]int { return p.failures }
 // RestoreFailures restores the counts of [Pending.Failures] from a checkpoint.
 func (p *Pending) RestoreFailures(failures map[string]int) { p.failures = failures }
 
-// name returns the name of a result in checkpoints.
 func (p *pendingRefresh) name(output string) string {
 	return "refresh/" + p.target.Tensor + "/" + output
 }

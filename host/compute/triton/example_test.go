@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -20,7 +21,7 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	k, err := triton.New(p, 256, triton.LargestRow, map[string]triton.Storage{"x": triton.BFloat16, "value": triton.BFloat16})
+	k, err := triton.New(p, 256, triton.LargestRow, map[string]passes.Storage{"x": passes.BFloat16, "value": passes.BFloat16})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -7,16 +7,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Storage is the type in which floats are stored in memory. Kernels compute in float32.
-type Storage = passes.Storage
-
-// The types of floats in memory.
-const (
-	Float32  = passes.Float32
-	BFloat16 = passes.BFloat16
-	Int8     = passes.Int8
-)
-
 // A Kernel is a program in the text form of Triton's intermediate representation. Its
 // parameters are pointers to the inputs of the program and then to the outputs, each a
 // dense tensor in row-major order; a bool takes one byte.
@@ -26,21 +16,6 @@ type Kernel struct {
 	Grid int // number of instances
 	// Warps is the number of threads of an instance, in groups of 32.
 	Warps int
-}
-
-// A Refusal is the reason why a program cannot be written as a kernel. The program itself is valid.
-type Refusal struct {
-	Program string
-	Node    string // empty if the reason is not a single operation
-	Reason  string
-}
-
-func (r *Refusal) Error() string {
-	reason := r.Reason
-	if r.Node != "" {
-		reason = r.Node + ": " + reason
-	}
-	return r.Program + " cannot be a kernel: " + reason
 }
 
 // The largest number of elements in a row, padded to a power of two, that fit the registers of a
@@ -55,8 +30,8 @@ const (
 // New translates p, which must be valid, into a kernel over the given number of rows. All inputs
 // and outputs must have elements in every row, except scalars and inputs of shape [1, n], which all
 // rows share. stored maps float inputs and outputs to their storage; the default is float32. A row
-// has at most largest elements: [LargestRow] or [LargestLoneRow]. The error is a [*Refusal].
-func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
+// has at most largest elements: [LargestRow] or [LargestLoneRow]. The error is a [*passes.Refusal].
+func New(p *program.Program, rows, largest int, stored map[string]passes.Storage) (*Kernel, error) {
 	// If the longest rows are divided into equal powers of two, they need no padding. This is
 	// equivalent for a program without per-row values.
 	longest := 1
@@ -74,7 +49,9 @@ func New(p *program.Program, rows, largest int, stored map[string]Storage) (*Ker
 	return newKernel(p, rows, largest, stored)
 }
 
-func newKernel(p *program.Program, rows, largest int, stored map[string]Storage) (*Kernel, error) {
+func newKernel(
+	p *program.Program, rows, largest int, stored map[string]passes.Storage,
+) (*Kernel, error) {
 	w := &writer{p: p, rows: rows, stored: stored}
 	if err := w.setTile(largest); err != nil {
 		return nil, err
@@ -86,7 +63,9 @@ func newKernel(p *program.Program, rows, largest int, stored map[string]Storage)
 	return &Kernel{Name: w.name(), Text: text, Grid: w.instances(), Warps: w.warps}, nil
 }
 
-func (w *writer) refuse(reason string) error { return &Refusal{Program: w.p.Name, Reason: reason} }
+func (w *writer) refuse(reason string) error {
+	return &passes.Refusal{Program: w.p.Name, Reason: reason}
+}
 
 // Divide cuts p, which must be valid, into what needs whole tensors and what needs one row at a
 // time.

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/internal/testing/randprog"
 	"github.com/cage-qat/cage/internal/testing/testkernel"
@@ -24,7 +25,7 @@ func TestRepeatedRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var refused *triton.Refusal
+	var refused *passes.Refusal
 	if _, err := testkernel.Compile(p, 8, nil); !errors.As(err, &refused) {
 		t.Errorf("the error is %v", err)
 	}
@@ -102,7 +103,7 @@ func TestRandomPrograms(t *testing.T) {
 func check(t *testing.T, name string, p *program.Program, inputs map[string]reference.Tensor) bool {
 	t.Helper()
 	k, err := testkernel.Compile(p, testkernel.Rows(p), nil)
-	var refused *triton.Refusal
+	var refused *passes.Refusal
 	if errors.As(err, &refused) || err == nil && k.Kernel == nil {
 		return false
 	}

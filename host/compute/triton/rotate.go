@@ -94,7 +94,6 @@ func product(dims []int) int {
 	return n
 }
 
-// transpose permutes the axes.
 func (w *writer) transpose(x value, order ...int) value {
 	dims, list := make([]int, len(order)), make([]string, len(order))
 	for i, axis := range order {

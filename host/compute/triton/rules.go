@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -17,14 +16,6 @@ type rule func(w *writer, n *program.Node, args []value) value
 // exact forms: roots are correctly rounded, as programs require, and quotients as described at
 // [quotient].
 var rules map[program.Op]rule
-
-// unsupported maps the operations that kernels do not support to the reasons.
-var unsupported = passes.UnsupportedByRows(notYet, factorization)
-
-const (
-	notYet        = "kernels do not have this operation"
-	factorization = "factorizations run on the host"
-)
 
 func init() { // a literal would be an initialization cycle: some rules read the table indirectly
 	rules = map[program.Op]rule{

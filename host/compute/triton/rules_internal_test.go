@@ -3,17 +3,18 @@ package triton
 import (
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
 // Kernels have every operation, or refuse it for a reason that is told.
 func TestEveryOperationIsWrittenOrRefused(t *testing.T) {
 	for _, info := range program.Ops() {
-		if written, no := rules[info.Op] != nil, unsupported[info.Op] != ""; written == no {
+		if written, no := rules[info.Op] != nil, passes.UnsupportedByRows[info.Op] != ""; written == no {
 			t.Errorf("%s: written %t, refused %t", info.Name, written, no)
 		}
 	}
-	if len(rules)+len(unsupported) != len(program.Ops()) {
+	if len(rules)+len(passes.UnsupportedByRows) != len(program.Ops()) {
 		t.Error("there are rules for operations that do not exist")
 	}
 }

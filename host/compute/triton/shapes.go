@@ -11,7 +11,7 @@ import (
 
 // node writes one operation of the program, for each part of a row.
 func (w *writer) node(id program.ID, n *program.Node, args []parts) parts {
-	if reason, ok := unsupported[n.Op]; ok {
+	if reason, ok := passes.UnsupportedByRows[n.Op]; ok {
 		panic(w.refuseNode(id, n, reason))
 	}
 	w.current = func(reason string) error { return w.refuseNode(id, n, reason) }
@@ -69,19 +69,20 @@ func (w *writer) tileNode(id program.ID, n *program.Node, args []value) value {
 		w.requireRows(id, n, n.Type)
 	}
 	if shared && n.Op != program.OpBroadcast {
-		panic(w.refuseNode(id, n, "it reads what all rows share"))
+		panic(w.refuseNode(id, n, "it reads a value that all rows share"))
 	}
 	return rules[n.Op](w, n, args)
 }
 
 func (w *writer) refuseNode(id program.ID, n *program.Node, reason string) error {
-	return &Refusal{w.p.Name, fmt.Sprintf("%%%d = %s", id, n.Op), reason}
+	node := fmt.Sprintf("%%%d = %s", id, n.Op)
+	return &passes.Refusal{Program: w.p.Name, Node: node, Reason: reason}
 }
 
 // requireRows refuses a tensor that does not have elements in every row.
 func (w *writer) requireRows(id program.ID, n *program.Node, t program.Type) {
 	if _, ok := w.layout(t); !ok && t.Size() > 1 {
-		panic(w.refuseNode(id, n, fmt.Sprintf("%s has no part in every row", t)))
+		panic(w.refuseNode(id, n, fmt.Sprintf("%s does not have elements in every row", t)))
 	}
 }
 
@@ -120,7 +121,7 @@ func (w *writer) broadcastOperands(id program.ID, n *program.Node, args []value)
 	for i, a := range args {
 		switch {
 		case w.isShared(n.Args[i]) && !w.isRow(a, dims):
-			panic(w.refuseNode(id, n, "a vector is no row"))
+			panic(w.refuseNode(id, n, "a shared vector is not a full row"))
 		case a.dims != nil && dims == nil:
 			dims = a.dims // all are scalars, of one row
 		case a.dims != nil && len(a.dims) < len(dims):
@@ -134,7 +135,6 @@ func (w *writer) broadcastOperands(id program.ID, n *program.Node, args []value)
 	return out
 }
 
-// reshape changes the axes within each row.
 func (w *writer) reshape(n *program.Node, args []value) value {
 	l, ok := w.layout(n.Type)
 	if !ok || args[0].dims == nil {
@@ -143,7 +143,6 @@ func (w *writer) reshape(n *program.Node, args []value) value {
 	return w.reshapeTo(args[0], w.dims(l))
 }
 
-// broadcast repeats elements of a row within it.
 func (w *writer) broadcast(n *program.Node, args []value) value {
 	to, ok := w.layout(n.Type)
 	from := w.p.TypeOf(n.Args[0])
@@ -153,7 +152,7 @@ func (w *writer) broadcast(n *program.Node, args []value) value {
 	if w.isShared(n.Args[0]) {
 		dims := w.dims(to)
 		if axes := n.Attr.Axes; axes[len(axes)-1] != len(n.Type.Shape)-1 || !w.isRow(args[0], dims) {
-			panic(w.current("a vector is no row"))
+			panic(w.current("a shared vector is not a full row"))
 		}
 		return w.broadcastTo(args[0], dims)
 	}
@@ -180,11 +179,10 @@ func (w *writer) isRow(shared value, dims []int) bool {
 	return last >= 0 && len(shared.dims) == len(dims) && dims[last] == shared.dims[last]
 }
 
-// iota counts along an axis within rows.
 func (w *writer) iota(n *program.Node, _ []value) value {
 	l, ok := w.layout(n.Type)
 	if !ok || n.Attr.Axes[0] < l.Outer {
-		panic(w.current("it counts rows"))
+		panic(w.current("it counts along rows"))
 	}
 	dims, axis := w.dims(l), w.axis(l, n.Attr.Axes[0])
 	if dims == nil {
@@ -210,12 +208,12 @@ var reductions = map[program.Op][]string{
 	program.OpReduceMin: {"arith.minimumf", "arith.minsi", "arith.minui"},
 }
 
-// reduction folds axes within rows, the last first.
+// reduction reduces axes within rows, the last first.
 func (w *writer) reduction(n *program.Node, args []value) value {
 	t := w.p.TypeOf(n.Args[0])
 	l, ok := w.layout(t)
 	if !ok {
-		panic(w.current("it folds what has no part in every row"))
+		panic(w.current("its operand does not have elements in every row"))
 	}
 	x, op, piece := args[0], choose(t.DType, reductions[n.Op]), w.piece(l)
 	x = w.broadcastTo(x, w.dims(l))
@@ -224,7 +222,7 @@ func (w *writer) reduction(n *program.Node, args []value) value {
 		known = x.sumOf(l.Size())
 	}
 	if n.Attr.Axes[0] < l.Outer {
-		panic(w.current("it folds rows"))
+		panic(w.current("it reduces across rows"))
 	}
 	if x.dims == nil {
 		return x // one element
@@ -251,7 +249,6 @@ func (w *writer) pad(x value, axis, size int, by float64) value {
 	return w.selectValue(w.below(index, size), x, w.number(x, by))
 }
 
-// identity returns the neutral element of a reduction.
 func identity(op program.Op, d program.DType) float64 {
 	lowest, highest := math.Inf(-1), math.Inf(1)
 	switch d {
@@ -269,7 +266,7 @@ func identity(op program.Op, d program.DType) float64 {
 	return 0
 }
 
-// fold combines the elements along one axis of a tile.
+// fold reduces one axis of a tile.
 func (w *writer) fold(op string, x value, axis int) value {
 	dims := slices.Delete(slices.Clone(x.dims), axis, axis+1)
 	if len(dims) == 0 {

@@ -34,7 +34,6 @@ func typeText(elem string, dims []int) string {
 
 func (v value) typ() string { return typeText(v.elem, v.dims) }
 
-// elem returns the type of elements in registers.
 func elem(d program.DType) string {
 	switch d {
 	case program.Float:
@@ -71,7 +70,6 @@ func names(args []value) string {
 	return strings.Join(list, ", ")
 }
 
-// cast adds a conversion to another type of elements.
 func (w *writer) cast(op string, x value, elem string) value {
 	return w.set(elem, x.dims, "%s %s : %s to %s", op, x.name, x.typ(), typeText(elem, x.dims))
 }
@@ -92,7 +90,6 @@ func (w *writer) library(symbol string, args ...value) value {
 		names(args), symbol, types(args), x.typ())
 }
 
-// constant adds a scalar.
 func (w *writer) constant(elem string, x float64) value {
 	text := strconv.FormatInt(int64(int32(int64(x))), 10) + " : " + elem
 	switch {
@@ -143,7 +140,6 @@ func (w *writer) rearrange(op string, x value, dims []int, attributes string) va
 	return v
 }
 
-// reshapeTo reshapes a value.
 func (w *writer) reshapeTo(x value, dims []int) value {
 	if equal(x.dims, dims) {
 		return x

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -113,14 +114,14 @@ func (w *writer) tensors(row layout) int {
 			} else {
 				n += 2
 			}
-			if w.memory(in.Name, in.Type) == string(Float32) {
+			if w.memory(in.Name, in.Type) == string(passes.Float32) {
 				more = 1
 			}
 		}
 	}
 	for _, o := range w.p.Outputs {
 		l, ok := w.layout(w.p.TypeOf(o.Value))
-		low := l.Size() == row.Size() && w.stored[o.Name] == Int8
+		low := l.Size() == row.Size() && w.stored[o.Name] == passes.Int8
 		if ok && l.Size()*2 >= row.Size() && !low {
 			n += 2
 		}
@@ -199,7 +200,6 @@ func (w *writer) computed(row layout) (elements float64, fits bool) {
 	return elements, true
 }
 
-// tiles returns the number of tiles.
 func (w *writer) tiles() int { return w.rows / w.tile }
 
 // instances returns the number of instances of the kernel: as many as are resident on the GPU, if
@@ -229,7 +229,7 @@ func (w *writer) pieces(l layout) []piece {
 		if len(list) == w.parts-1 {
 			size = n
 		}
-		list = append(list, piece{start, size, power(size)})
+		list = append(list, piece{start, size, nextPowerOfTwo(size)})
 		start, n = start+size, n-size
 	}
 	return list

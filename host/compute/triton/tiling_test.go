@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/internal/testing/testkernel"
 	"github.com/cage-qat/cage/sdk/program"
@@ -121,7 +122,7 @@ func TestCodesNeedRegisters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		k, err := triton.New(p, rows, triton.LargestRow, map[string]triton.Storage{"packed": triton.Int8})
+		k, err := triton.New(p, rows, triton.LargestRow, map[string]passes.Storage{"packed": passes.Int8})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,7 +15,7 @@ import (
 type writer struct {
 	p      *program.Program
 	rows   int // of the whole tensors
-	stored map[string]Storage
+	stored map[string]passes.Storage
 	tiling
 
 	before  strings.Builder // code that is the same for all tiles of an instance
@@ -36,11 +36,10 @@ type parts []value
 // of returns the tile for a part.
 func (p parts) of(part int) value { return p[min(part, len(p)-1)] }
 
-// write returns the text of the kernel.
 func (w *writer) write() (text string, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			refusal, ok := r.(*Refusal)
+			refusal, ok := r.(*passes.Refusal)
 			if !ok {
 				panic(r)
 			}
@@ -59,7 +58,7 @@ func (w *writer) write() (text string, err error) {
 	for w.part = range w.parts { // all of a part at once, so that its registers are free for the next
 		for i, o := range w.p.Outputs {
 			if w.isShared(o.Value) {
-				panic(w.refuse("an output is what all rows share"))
+				panic(w.refuse("an output is a value that all rows share"))
 			}
 			t := w.p.TypeOf(o.Value)
 			w.store(fmt.Sprintf("%%out%d", i), values[o.Value], t, w.memory(o.Name, t))
@@ -155,14 +154,13 @@ func (w *writer) memory(name string, t program.Type) string {
 	return elem(t.DType)
 }
 
-// load reads a tile, a scalar, or an input that all rows share.
 func (w *writer) load(pointer string, t program.Type, stored string, shared bool) parts {
 	l, ok := w.layout(t)
 	if shared {
 		l.Layout, ok = passes.Layout{Row: t.Shape[1:]}, true
 	}
 	if !ok && t.Size() != 1 {
-		panic(w.refuse("an input of type " + t.String() + " has no part in every row"))
+		panic(w.refuse("an input of type " + t.String() + " does not have elements in every row"))
 	}
 	if !ok {
 		return parts{w.once("input "+pointer, func() value {
@@ -211,7 +209,7 @@ func (w *writer) eachPart(l layout, write func() value) (list parts) {
 func (w *writer) store(pointer string, x parts, t program.Type, stored string) {
 	l, ok := w.layout(t)
 	if !ok {
-		panic(w.refuse("an output of type " + t.String() + " has no part in every row"))
+		panic(w.refuse("an output of type " + t.String() + " does not have elements in every row"))
 	}
 	if w.part >= len(w.pieces(l)) {
 		return
@@ -315,7 +313,6 @@ func (w *writer) offset(length int, dims []int) value {
 	})
 }
 
-// countTo returns 0, 1, …, n−1.
 func (w *writer) countTo(n int) value {
 	return w.set("i32", []int{n},
 		"tt.make_range {end = %d : i32, start = 0 : i32} : tensor<%dxi32>", n, n)
@@ -334,7 +331,6 @@ func (w *writer) below(x value, n int) value {
 	return w.compare("arith.cmpi", "slt", x, w.number(x, float64(n)))
 }
 
-// compare adds a comparison.
 func (w *writer) compare(op, predicate string, x, y value) value {
 	return w.set("i1", x.dims, "%s %s, %s, %s : %s", op, predicate, x.name, y.name, x.typ())
 }
@@ -377,8 +373,6 @@ func (l layout) inner() int {
 	return l.Size() / l.Row[l.first()]
 }
 
-// padded returns the number of elements in a row, padded to a power of two.
-func (l layout) padded() int { return power(l.Size()) }
+func (l layout) padded() int { return nextPowerOfTwo(l.Size()) }
 
-// power returns the least power of two that is not below n.
-func power(n int) int { return 1 << bits.Len(uint(n-1)) }
+func nextPowerOfTwo(n int) int { return 1 << bits.Len(uint(n-1)) }

@@ -77,7 +77,6 @@ func (r *cpuRunner) run(in Tensors, scalars Scalars, out Tensors, measures Measu
 	return err
 }
 
-// bind sets the memory of a call's inputs and outputs.
 func (r *cpuRunner) bind(i int, in Tensors, scalars Scalars, out Tensors) (err error) {
 	j, call := &r.jobs[i], &r.calls[i]
 	for k, input := range j.Program.Inputs {

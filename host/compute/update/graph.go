@@ -21,7 +21,6 @@ const (
 	measuresName = "measures" // the vector of their measures
 )
 
-// graphStage returns the jobs as one stage.
 func graphStage(name string, jobs []Job) Stage {
 	shapes, donated := shapesOf(jobs), map[string]bool{}
 	for _, j := range jobs {
@@ -69,7 +68,6 @@ func (u *Update) runGraph(t Tensors, scalars Scalars, measures Measures) error {
 	return nil
 }
 
-// shapesOf returns the shapes of the tensors that jobs read, by name.
 func shapesOf(jobs []Job) map[string]shapes.Shape {
 	all := map[string]shapes.Shape{}
 	for _, j := range jobs {

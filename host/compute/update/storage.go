@@ -48,7 +48,7 @@ func narrow(x *graph.Node, s sdk.Storage) *graph.Node {
 func Upload(
 	dev *engine.Device, data []float32, s sdk.Storage, divided bool, dims ...int,
 ) (*engine.Buffer, error) {
-	stored := func(v float32) float64 { return s.Kept(float64(v)) }
+	stored := func(v float32) float64 { return s.Round(float64(v)) }
 	switch s {
 	case sdk.StoreInt8:
 		return upload(dev, data, func(v float32) int8 { return int8(stored(v)) }, divided, dims)

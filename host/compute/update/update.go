@@ -8,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -35,7 +36,6 @@ func (s Scalars) Vector(names ...string) ([]float32, error) {
 // program's output, then by the job's tensor.
 type Measures map[string]map[string]float64
 
-// set stores the measure of one tensor.
 func (m Measures) set(name, tensor string, value float32) {
 	if m[name] == nil {
 		m[name] = map[string]float64{}
@@ -79,7 +79,7 @@ func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, e
 				continue
 			}
 			kernel, err := cpu.CompileFlat(j.Program)
-			switch refusal := (*cpu.Refusal)(nil); {
+			switch refusal := (*passes.Refusal)(nil); {
 			case errors.As(err, &refusal):
 				rest = append(rest, j)
 			case err != nil:

@@ -20,9 +20,9 @@ const (
 // Message is one turn of a conversation.
 type Message struct {
 	Role, Content string
-	// Context marks a message of the assistant that has no loss.
+	// Context excludes a message of the assistant from the loss.
 	Context bool
-	// fields are the message's keys, including its own ones, for templates.
+	// fields holds all keys of the message, for templates.
 	fields *jinja.Dict
 }
 
@@ -43,8 +43,9 @@ type Conversation []Message
 //	{"conversations": [{"from": "human", "value": "…"}, …]}   system, human, gpt
 //	{"prompt": "…", "completion": "…"}
 //
-// The first of these keys that exists decides. Another key that affects the loss is used or
-// rejected. The keys that are ignored are returned; those of a message begin with [ofMessage].
+// The first of these keys that exists determines the form. Other keys that affect the loss are used
+// or rejected. The names of ignored keys are returned; those of messages begin with the key of the
+// list and [ofMessage].
 func ParseRow(row []byte) (c Conversation, ignored []string, err error) {
 	value, err := jinja.FromJSON(row)
 	if err != nil {
@@ -88,7 +89,7 @@ func ParseRow(row []byte) (c Conversation, ignored []string, err error) {
 	if ignored, err = checkKeys(d, &rowKeys, own...); err != nil {
 		return nil, nil, err
 	}
-	beside := "" // a system message in a separate key
+	system := "" // the system message in a separate key
 	for _, name := range []string{"system", "system_prompt"} {
 		value, _ := d.Get(name)
 		text, ok := value.(string)
@@ -96,26 +97,26 @@ func ParseRow(row []byte) (c Conversation, ignored []string, err error) {
 		case value == nil, ok && text == "":
 		case !ok:
 			return nil, nil, fmt.Errorf("%s is not a string", name)
-		case beside != "" && text != beside:
+		case system != "" && text != system:
 			return nil, nil, errors.New("system and system_prompt differ")
 		case hasZero(text):
 			return nil, nil, errZero
 		default:
-			beside = text
+			system = text
 		}
 	}
 	switch {
-	case beside == "":
+	case system == "":
 	case c[0].Role != System:
-		c = slices.Insert(c, 0, NewMessage(System, beside))
-	case c[0].Content != beside:
+		c = slices.Insert(c, 0, NewMessage(System, system))
+	case c[0].Content != system:
 		return nil, nil, errors.New("the row has two system messages that differ, " +
-			"one beside its conversation")
+			"one in a key of its own")
 	}
 	return c, append(ignored, ofMessages...), nil
 }
 
-// empty reports whether an optional value is empty. A string may contain it as JSON.
+// empty reports whether an optional value is empty. A string may hold the value as JSON.
 func empty(value any) bool {
 	switch v := value.(type) {
 	case nil:
@@ -135,13 +136,13 @@ func empty(value any) bool {
 	return false
 }
 
-// form is a format of message lists. Except in ShareGPT's, templates get the other keys of a
-// message, too.
+// form is a format of message lists. Templates also get the other keys of messages, except in
+// ShareGPT's format.
 type form struct {
 	key           string            // of the list
 	role, content string            // keys of a message
-	roles         map[string]string // by the names in the format
-	want          string            // those names, for messages
+	roles         map[string]string // by their names in the format
+	want          string            // these names, for errors
 }
 
 var forms = []form{

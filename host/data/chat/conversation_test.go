@@ -37,13 +37,13 @@ func TestParseRow(t *testing.T) {
 
 func TestParseRowMistakes(t *testing.T) {
 	for _, c := range []struct{ row, want string }{
-		{``, "not valid JSON: there is nothing"},
+		{``, "not valid JSON: it is empty"},
 		{`{"messages": `, "not valid JSON: it ends in the middle"},
 		{`{"messages": [}`, "not valid JSON: invalid character '}' at start of value (byte 15)"},
 		{`{"messages": [{"role": "user", "content": "\ud800"}]}`, "not valid JSON: invalid surrogate pair"},
 		{`{"messages": [{"role": "user", "content": "` + "\xff" + `"}]}`, "not valid JSON: invalid UTF-8 (byte 44)"},
-		{`{"messages": [{"role": "user", "content": "a", "content": "b"}]}`, "messages.0.content: the key is there twice"},
-		{`{"messages": [{"role": "user", "content": "a"}], "messages": []}`, "messages: the key is there twice"},
+		{`{"messages": [{"role": "user", "content": "a", "content": "b"}]}`, "messages.0.content: duplicate key"},
+		{`{"messages": [{"role": "user", "content": "a"}], "messages": []}`, "messages: duplicate key"},
 		{`{"messages": [{"role": "user", "content": "a"}]} {}`, "more text follows"},
 		{`{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b\u0000"}]}`, "messages[1]: the text has a zero byte"},
 		{`{"messages": [{"role": "user", "content": "a", "thinking": [{"text": "\u0000"}]}]}`, "messages[0]: the text has a zero byte"},
@@ -60,7 +60,7 @@ func TestParseRowMistakes(t *testing.T) {
 		{`{"messages": [{"role": "user", "content": "x"}, {"role": "user"}]}`, "messages[1]: has no content"},
 		{`{"messages": [{"role": "user", "content": [{"type": "text"}]}]}`, "messages[0]: content is not a string"},
 		{`{"messages": [{"role": "tool", "content": "x"}]}`, `messages[0]: role "tool", want system, user or assistant`},
-		{`{"messages": [{"role": "assistant", "content": "x", "tool_calls": [1]}]}`, "messages[0]: tool_calls: calls of tools are not supported"},
+		{`{"messages": [{"role": "assistant", "content": "x", "tool_calls": [1]}]}`, "messages[0]: tool_calls: tool calls are not supported"},
 		{`{"conversations": [{"from": "user", "value": "x"}]}`, `conversations[0]: from "user", want system, human or gpt`},
 		{`{"conversations": [{"from": "gpt", "value": null}]}`, "conversations[0]: value is not a string"},
 		{`{"messages": [{"role": "user", "content": "x"}], "tools": [{}]}`, "tools: conversations with tools are not supported"},

@@ -58,10 +58,10 @@ func (t *Template) withDelimiters(
 		return tok, nil, nil
 	}
 	if delimiters == RefuseDelimiters {
-		return nil, nil, fmt.Errorf("template %s writes %s, of which the tokenizer %s "+
-			"makes several ordinary tokens: --add-tokens adds tokens for them, "+
-			"--plain-marks trains on them as they are, "+
-			"and other templates (%s) may have delimiters that are tokens",
+		return nil, nil, fmt.Errorf("template %s writes %s, which the tokenizer %s splits into "+
+			"ordinary tokens: --add-tokens adds them as tokens, "+
+			"--plain-marks trains on them as ordinary text, "+
+			"and the delimiters of other templates (%s) may be tokens",
 			t.Name, strings.Join(missing, " and "), tok.Info().Name, strings.Join(BuiltIn(), ", "))
 	}
 	more, err := hub.WithTokens(missing)
@@ -73,7 +73,7 @@ func (t *Template) withDelimiters(
 		ids, err := more.Encode(delimiter)
 		if err == nil && len(ids) != 1 {
 			err = fmt.Errorf("tokenizer %s: %s cannot be added, "+
-				"because another of its tokens comes first in it", tok.Info().Name, delimiter)
+				"because it begins with another token", tok.Info().Name, delimiter)
 		}
 		if err != nil {
 			return nil, nil, err

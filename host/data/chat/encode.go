@@ -94,8 +94,8 @@ const (
 
 func (d *Dropped) Error() string { return string(d.Reason) }
 
-// asDropped converts an error that a template raised by raise_exception to a Dropped; others are
-// unchanged.
+// asDropped converts an error that a template raised by raise_exception to a Dropped. It returns
+// other errors unchanged.
 func asDropped(err error) error {
 	e, ok := errors.AsType[*jinja.Error](err)
 	if !ok || !e.Raised {
@@ -108,10 +108,10 @@ func asDropped(err error) error {
 	return &Dropped{refusal + Reason(problem)}
 }
 
-// Encode returns the documents of a conversation. There is one, unless the template renders an
-// assistant turn, or the text before it, differently when more messages follow: then each such turn
-// counts in the loss in a document of its own that ends with it, rendered as the last turn. If the
-// conversation has nothing to learn from, or the template rejects it, the error is a [*Dropped].
+// Encode returns the documents of a conversation. It is one document, unless the template renders
+// an assistant turn, or the text before it, differently when more messages follow: then each such
+// turn counts in the loss only in a separate document, in which it is the last turn. If no token
+// counts in the loss, or the template rejects the conversation, the error is a [*Dropped].
 func (e *Encoder) Encode(ctx context.Context, c Conversation) ([]*Document, error) {
 	texts, err := e.texts(ctx, c)
 	if err != nil {
@@ -185,19 +185,18 @@ func (e *Encoder) turns(c Conversation) []int {
 
 // document tokenizes a text. Its loss mask includes every token that shares a byte with one of the
 // text's spans.
-func (e *Encoder) document(of learnedText) (*Document, error) {
-	ids, err := e.tokenizer.Encode(of.text)
+func (e *Encoder) document(rendered learnedText) (*Document, error) {
+	ids, err := e.tokenizer.Encode(rendered.text)
 	if err != nil {
 		return nil, err
 	}
 	d := &Document{IDs: ids, Loss: make([]bool, len(ids))}
 	changes := func() error {
-		return fmt.Errorf("tokenizer %s changes the text that it cuts: its tokens, "+
-			"one after the other, do not give the text back, "+
+		return fmt.Errorf("tokenizer %s changes the text: its decoded tokens differ from it, "+
 			"so that it is unknown which are the assistant's; "+
-			"byte-level tokenizers can be used", e.tokenizer.Info().Name)
+			"use a byte-level tokenizer", e.tokenizer.Info().Name)
 	}
-	text, spans := e.normal(of)
+	text, spans := e.normalize(rendered)
 	at, next := 0, 0
 	for i, id := range ids {
 		piece, err := e.piece(id)
@@ -220,23 +219,23 @@ func (e *Encoder) document(of learnedText) (*Document, error) {
 	return d, nil
 }
 
-// normal returns the text to which the ids decode, with its loss spans: in its Unicode normal form,
-// if the tokenizer normalizes. A composed letter across the boundary of a span belongs to the span.
-func (e *Encoder) normal(of learnedText) (string, []jinja.Span) {
+// normalize returns the text to which the ids decode, with its loss spans: in its Unicode normal
+// form, if the tokenizer normalizes. A composed letter across the boundary of a span belongs to the
+// span.
+func (e *Encoder) normalize(r learnedText) (string, []jinja.Span) {
 	h, ok := e.tokenizer.(*tokenizer.HuggingFace)
 	if !ok {
-		return of.text, of.spans
+		return r.text, r.spans
 	}
-	normal := h.Normal(of.text)
-	if normal == of.text {
-		return of.text, of.spans
+	normal := h.Normal(r.text)
+	if normal == r.text {
+		return r.text, r.spans
 	}
-	list := make([]jinja.Span, len(of.spans))
-	for i, s := range of.spans {
-		before, behind := h.Normal(of.text[:s.Start]), h.Normal(of.text[s.End:])
+	list := make([]jinja.Span, len(r.spans))
+	for i, s := range r.spans {
 		list[i] = jinja.Span{
-			Start: commonPrefix(before, normal),
-			End:   len(normal) - commonSuffix(behind, normal),
+			Start: commonPrefix(h.Normal(r.text[:s.Start]), normal),
+			End:   len(normal) - commonSuffix(h.Normal(r.text[s.End:]), normal),
 		}
 	}
 	return normal, list

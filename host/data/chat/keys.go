@@ -17,21 +17,21 @@ import (
 type keyTable struct {
 	used    []string          // by [ParseRow]
 	refused map[string]string // change the loss in an unsupported way: the reason
-	// flags must be true or 1 if they are booleans: otherwise the row or message is not to be
-	// learned, which is an error with this reason.
+	// flags lists keys by which a row or message can be excluded from the loss: a boolean other than
+	// true, or a number other than 1, is an error with this reason.
 	flags map[string]string
 }
 
 const (
-	onlyText = "models of text are trained, which see nothing else"
-	noTools  = "calls of tools are not supported"
+	onlyText = "only text is supported"
+	noTools  = "tool calls are not supported"
 	noLabel  = "an answer that is marked as bad (as for KTO) would be learned like a good one: " +
-		"leave such rows out"
+		"remove such rows"
 	noConversations = "conversations with tools are not supported"
-	noTraining      = "the row is not for training: leave it out"
-	noParts         = "parts of messages are not supported: a message is learned as a whole or not"
+	noTraining      = "the row is not for training: remove it"
+	noParts         = "parts of messages are not supported: the loss includes whole messages"
 	noVariables     = "templates have the same variables for all rows: prepare rows with other " +
-		"variables by themselves, with a template that sets them ({% set enable_thinking = false %})"
+		"variables separately, with a template that sets them ({% set enable_thinking = false %})"
 )
 
 var rowKeys = keyTable{
@@ -44,7 +44,7 @@ var rowKeys = keyTable{
 	},
 	flags: map[string]string{
 		"train": noTraining, "training": noTraining, "label": noLabel, "kto_tag": noLabel,
-		"weight": "want 1: leave rows of weight 0 out",
+		"weight": "want 1: remove rows of weight 0",
 	},
 }
 
@@ -65,7 +65,7 @@ var harmlessKeys = []string{"id", "_id", "idx", "index", "uuid", "prompt_id", "m
 	"conversation_id", "conversation_hash", "source", "dataset", "url", "license", "language", "lang",
 	"timestamp", "created", "created_at", "date", "model", "parallel_tool_calls"}
 
-// Columns lists the keys of a row that [ParseRow] reads, those of conversations first.
+// Columns lists the keys of a row that [ParseRow] reads, first the keys that hold conversations.
 var Columns = func() []string {
 	list := []string{"prompt", "completion"}
 	for i := range forms {
@@ -77,8 +77,8 @@ var Columns = func() []string {
 	return append(list, more...)
 }()
 
-// checkKeys checks the keys of a row or message other than those of its form. It returns the
-// ignored ones, or an error for one that must not be ignored.
+// checkKeys checks the keys of a row or message, except for the keys of its form, own. It returns
+// the ignored keys, or an error for a key that must not be ignored.
 func checkKeys(d *jinja.Dict, table *keyTable, own ...string) (ignored []string, _ error) {
 	for _, name := range d.Keys() {
 		value, _ := d.Get(name)
@@ -127,12 +127,12 @@ func isContext(d *jinja.Dict, role string) (context bool, err error) {
 		on, known := flag(value)
 		switch {
 		case !known && role == Assistant:
-			return false, fmt.Errorf("%s: want true or 1 of what is learned, else false or 0", name)
+			return false, fmt.Errorf("%s: want true or 1 for messages with loss, else false or 0", name)
 		case role == Assistant:
 			context = context || !on
 		case known && !on, name == "weight": // these messages never count in the loss
 		default:
-			return false, fmt.Errorf("%s: only what the assistant says is learned", name)
+			return false, fmt.Errorf("%s: only messages of the assistant can count in the loss", name)
 		}
 	}
 	return context, nil

@@ -120,7 +120,7 @@ func TestKeysOfMessages(t *testing.T) {
 		}
 	}
 	for key, want := range map[string]string{
-		`"weight": 1`: "", `"weight": 0`: "", `"train": false`: "", `"train": true`: "train: only what the assistant says is learned",
+		`"weight": 1`: "", `"weight": 0`: "", `"train": false`: "", `"train": true`: "train: only messages of the assistant can count in the loss",
 	} {
 		_, _, err := ParseRow(fmt.Appendf(nil, `{"messages": [{"role": "user", "content": "q", %s}]}`, key))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {

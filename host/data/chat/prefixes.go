@@ -21,7 +21,7 @@ type prefixes struct {
 	whole string
 	left  int // remaining work
 
-	// stays records, by the text after the template's part for a message, whether this text remains
+	// stays records, by the text after the template's output for a message, whether this text remains
 	// when the conversation continues.
 	stays  map[string]bool
 	sample Conversation // the conversation with other answers; nil: not needed yet
@@ -67,9 +67,9 @@ type turn struct {
 	printed int
 }
 
-// turn finds a turn. It begins after its generation prompt, if the template has one and the text
-// begins with it. Otherwise it begins where the text first differs from that of another answer: the
-// text before is not part of the answer, but the header of the turn or a default system prompt.
+// turn finds an assistant turn. It begins after its generation prompt, if the template has one and
+// the text begins with it. Otherwise it begins where the text first differs from the text rendered
+// with another answer: the text before is the header of the turn or a default system prompt.
 func (p *prefixes) turn(i int) (t turn, err error) {
 	t = turn{message: i, printed: -1}
 	var with, without rendered // rendered with and without the generation prompt
@@ -118,12 +118,12 @@ func (p *prefixes) turn(i int) (t turn, err error) {
 // answer finds the part of the template's output for a turn that depends on the answer.
 func (p *prefixes) answer(t turn) (jinja.Span, error) {
 	if p.sample == nil { // replace the answers by a character that occurs nowhere
-		said := p.whole
+		all := p.whole
 		for _, m := range p.c {
-			said += m.Content
+			all += m.Content
 		}
 		letter := 'A'
-		for letter < '~' && strings.ContainsRune(said, letter) {
+		for letter < '~' && strings.ContainsRune(all, letter) {
 			letter++
 		}
 		p.sample = slices.Clone(p.c)
@@ -147,9 +147,9 @@ func (p *prefixes) answer(t turn) (jinja.Span, error) {
 	return jinja.Span{Start: t.last.Start + begin, End: t.last.Start + end}, nil
 }
 
-// end returns the end of the turn in its text. The text after the template's part for the message
-// belongs to it if it is a stop token, or if it remains when the conversation continues, such as a
-// delimiter that is printed before the next turn.
+// end returns the end of the turn in its text. Text after the template's output for the message
+// belongs to the turn if it is a stop token, or if it remains when the conversation continues, such
+// as a delimiter that is printed before the next turn.
 func (p *prefixes) end(t turn) (int, error) {
 	rest := t.text[t.last.End:]
 	if rest == "" {
@@ -163,8 +163,8 @@ func (p *prefixes) end(t turn) (int, error) {
 	}
 	stays, known := p.stays[rest]
 	if !known {
-		// It stays if it remains after a user turn, and after another assistant turn if the
-		// template allows one.
+		// It must remain before a user turn, and before another assistant turn if the template
+		// allows one.
 		stays = true
 		for _, role := range []string{User, Assistant} {
 			longer, err := p.render(append(slices.Clip(p.c[:t.message+1]), NewMessage(role, "A")), false)
@@ -187,17 +187,17 @@ func (p *prefixes) end(t turn) (int, error) {
 	return t.printed, nil
 }
 
-// refused reports whether a template rejects messages that are not in the data.
+// refused reports whether err means that a template rejected messages that [prefixes] made up.
 func refused(err error) bool {
 	_, dropped := errors.AsType[*Dropped](err)
 	e, ok := errors.AsType[*jinja.Error](err)
 	return dropped || ok && e.Cause == nil
 }
 
-// texts returns the texts in which the turns count in the loss: the whole for turns that are
-// rendered in it as in their own texts, and its own text for each other turn. A text that begins
-// with the previous one replaces that. printed are the ends of the template's output for each
-// message in the whole; -1 if unknown.
+// texts returns the texts in which the turns count in the loss: the whole conversation for turns
+// that are rendered the same in it as at the end of a prefix, and the prefix for each other turn. A
+// text that begins with the previous one replaces it. printed has, for each message, the end of the
+// template's output in the whole; -1 if unknown.
 func (p *prefixes) texts(turns, printed []int) (list []learnedText, err error) {
 	whole := learnedText{text: p.whole}
 	var last turn // the last of list
@@ -211,16 +211,16 @@ func (p *prefixes) texts(turns, printed []int) (list []learnedText, err error) {
 		}
 		// A turn is rendered the same in the whole text if both texts agree at least up to the end
 		// of its answer.
-		alike := commonPrefix(t.text, p.whole)
-		end, same := t.learned.End, alike == len(t.text)
+		shared := commonPrefix(t.text, p.whole)
+		end, same := t.learned.End, shared == len(t.text)
 		if !same && t.printed >= 0 && printed[i] >= 0 {
-			end, same = min(alike, t.printed, printed[i]), true
-			if alike < t.printed {
+			end, same = min(shared, t.printed, printed[i]), true
+			if shared < t.printed {
 				answer, err := p.answer(t)
 				if err != nil {
 					return nil, err
 				}
-				same = alike >= answer.End
+				same = shared >= answer.End
 			}
 		}
 		if same {
@@ -248,5 +248,5 @@ type longError struct{ messages int }
 
 func (e *longError) Error() string {
 	return fmt.Sprintf("the conversation has %d messages, too many to render it for each turn: "+
-		"divide it, or mark in the template what the assistant says ({%% generation %%})", e.messages)
+		"divide it, or mark the assistant's text in the template ({%% generation %%})", e.messages)
 }

@@ -81,7 +81,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (m *Manifest, err error) {
 	if p.encoder, err = NewEncoder(t, tok, o.TrainOn); err != nil {
 		return nil, err
 	}
-	// Thus a run that copies these files from the dataset has everything for chats.
+	// A run copies these files from the dataset, and then has all that chats need.
 	config, err := t.tokenizerConfig(added)
 	if err != nil {
 		return nil, err
@@ -149,22 +149,22 @@ func write(w *dataset.Writer) func([]*Document) error {
 }
 
 type outcome struct {
-	place     string
+	location  string // of the row
 	documents []*Document
 	dropped   Reason
 	ignored   []string // keys
 	bad       error    // the fault of a skipped row
 }
 
-// each encodes rows to documents, on all processors, and calls use with those of each row in order.
-// Of several errors it returns the first in that order.
+// each encodes rows on all processors, and calls use with the documents of each row in order. Of
+// several errors it returns the first in that order.
 func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document) error) error {
 	type result struct {
 		outcome
 		err error // the error that ends the preparation
 	}
 	encode := func(r data.InputRow) (result, error) {
-		o := result{outcome: outcome{place: r.Place()}}
+		o := result{outcome: outcome{location: r.Location()}}
 		var c Conversation
 		var err error
 		if r.Err != nil {
@@ -182,22 +182,22 @@ func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document)
 				return ok && strings.Contains(p.options.Template.Source, key)
 			})
 		}
-		ofRow := err != nil
+		badRow := err != nil
 		if err == nil {
 			o.documents, err = p.encoder.Encode(ctx, c)
-			_, ofRow = errors.AsType[*longError](err)
+			_, badRow = errors.AsType[*longError](err)
 		}
 		dropped, ok := errors.AsType[*Dropped](err)
 		switch {
 		case ok:
 			o.dropped = dropped.Reason
 		case err == nil:
-		case !ofRow:
-			o.err = fmt.Errorf("%s: %w", o.place, err)
+		case !badRow:
+			o.err = fmt.Errorf("%s: %w", o.location, err)
 		case p.options.SkipBad:
 			o.bad = err
 		default:
-			o.err = fmt.Errorf("%s: %w; --skip-bad leaves out such rows and counts them", o.place, err)
+			o.err = fmt.Errorf("%s: %w; --skip-bad leaves out such rows and counts them", o.location, err)
 		}
 		return o, ctx.Err()
 	}
@@ -291,7 +291,8 @@ type Counts struct {
 // Divided is the overhead of templates that render earlier turns differently when others follow.
 type Divided struct {
 	Conversations int64 `json:"conversations"`
-	// Documents and Tokens count those beyond the longest document of each of these conversations.
+	// Documents and Tokens count the documents, and their tokens, besides the longest document of each
+	// of these conversations.
 	Documents int64 `json:"more_documents"`
 	Tokens    int64 `json:"more_tokens"`
 }
@@ -313,11 +314,11 @@ const (
 	otherReasons = refusal + "for other reasons"
 )
 
-// tally counts a row; beyond most reasons or keys it is counted as other.
-func tally(list []RowCount, row, other RowCount, most int) []RowCount {
+// tally counts a row. With limit reasons or keys in the list, a new one is counted as other.
+func tally(list []RowCount, row, other RowCount, limit int) []RowCount {
 	same := func(c RowCount) bool { return c.Reason == row.Reason && c.Key == row.Key }
 	i := slices.IndexFunc(list, same)
-	if i < 0 && len(list) >= most {
+	if i < 0 && len(list) >= limit {
 		row.Reason, row.Key = other.Reason, other.Key
 		i = slices.IndexFunc(list, same)
 	}
@@ -335,7 +336,7 @@ func (c *Counts) add(o outcome) {
 		if len(key) > maxReason {
 			key = strings.ToValidUTF8(key[:maxReason], "") + "…"
 		}
-		row := RowCount{Key: key, First: o.place}
+		row := RowCount{Key: key, First: o.location}
 		c.Ignored = tally(c.Ignored, row, RowCount{Key: otherKeys}, maxKeys)
 	}
 	switch {
@@ -354,15 +355,15 @@ func (c *Counts) add(o outcome) {
 	case o.bad != nil:
 		c.Bad++
 		if c.FirstBad == "" {
-			c.FirstBad = fmt.Sprintf("%s: %v", o.place, o.bad)
+			c.FirstBad = fmt.Sprintf("%s: %v", o.location, o.bad)
 		}
 	default:
-		row := RowCount{Reason: o.dropped, First: o.place}
+		row := RowCount{Reason: o.dropped, First: o.location}
 		c.Dropped = tally(c.Dropped, row, RowCount{Reason: otherReasons}, maxReasons)
 	}
 }
 
-// explain returns why there are no documents, as the end of a message.
+// explain returns the end of a message about missing documents: the reasons.
 func (c *Counts) explain() string {
 	if c.Rows == 0 {
 		return ": there are no rows"

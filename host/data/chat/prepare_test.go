@@ -240,7 +240,7 @@ func TestPrepareCounts(t *testing.T) {
 	}
 	var c Counts
 	for i := range 50 {
-		c.add(outcome{dropped: Reason(fmt.Sprintf("reason %d", i)), place: "x"})
+		c.add(outcome{dropped: Reason(fmt.Sprintf("reason %d", i)), location: "x"})
 	}
 	if len(c.Dropped) != maxReasons+1 || c.Dropped[0].Rows != 50-maxReasons || c.Dropped[0].Reason != otherReasons {
 		t.Errorf("50 reasons give %+v", c.Dropped)

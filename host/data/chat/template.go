@@ -35,7 +35,7 @@ type Template struct {
 
 	program    *jinja.Template
 	config     tokenizer.Config // of the model
-	ofItsModel bool             // it came with the tokenizer
+	ofItsModel bool             // the template came with the tokenizer
 }
 
 // DefaultTime is the current time for templates that print a date: the fallback date of Llama 3.2's
@@ -59,13 +59,13 @@ func BuiltIn() []string {
 }
 
 // OpenTemplate returns the template that spec names: a built-in one ("tulu", "chatml", "llama3"),
-// the path of a file, or, if spec is empty, the model's own: chat_template.jinja beside the
-// tokenizer, or else chat_template in tokenizer_config.json. folder is that of the tokenizer, or
-// the path of its tokenizer.json; the special tokens are those in its tokenizer_config.json.
-// addsBOS reports that the tokenizer puts the BOS token before every text.
+// the path of a file, or, if spec is empty, the model's own: chat_template.jinja in the tokenizer's
+// folder, or else chat_template in tokenizer_config.json. folder is the directory of the tokenizer,
+// or the path of its tokenizer.json; its tokenizer_config.json names the special tokens. addsBOS
+// reports that the tokenizer puts the BOS token before every text.
 //
-// Built-in templates begin with that token if and only if addsBOS is set, because a model that has
-// always seen it should not see a text without it. Other templates are not changed.
+// Built-in templates begin with the BOS token if and only if addsBOS is set, because a model that
+// was trained with it should always get it. Other templates are not changed.
 func OpenTemplate(spec, folder string, addsBOS bool) (*Template, error) {
 	dir := folder
 	if stat, err := os.Stat(folder); err == nil && !stat.IsDir() {
@@ -88,7 +88,6 @@ func OpenTemplate(spec, folder string, addsBOS bool) (*Template, error) {
 		return nil, err
 	}
 	names := strings.Join(BuiltIn(), ", ")
-	builtIn := slices.Contains(BuiltIn(), spec)
 	var text []byte
 	switch {
 	case spec == "" && t.Source == "":
@@ -98,7 +97,7 @@ func OpenTemplate(spec, folder string, addsBOS bool) (*Template, error) {
 	case spec == "":
 		t.ofItsModel = true
 		return t, t.parse()
-	case builtIn:
+	case slices.Contains(BuiltIn(), spec):
 		text, err = templates.ReadFile("templates/" + spec + ".jinja")
 		if !addsBOS {
 			t.Tokens.BOS = ""
@@ -118,8 +117,8 @@ func OpenTemplate(spec, folder string, addsBOS bool) (*Template, error) {
 
 const byteOrderMark = "\ufeff"
 
-// newTemplate returns the template among a tokenizer's files, by name, which are in dir. Its source
-// is empty if there is none.
+// newTemplate returns the chat template in files, the contents of a tokenizer's files by name. dir
+// is their folder. Its source is empty if the files have none.
 func newTemplate(files map[string][]byte, dir string) (*Template, error) {
 	t := &Template{Name: filepath.Join(dir, tokenizer.TemplateFile)}
 	source, ok := files[tokenizer.TemplateFile]
@@ -147,7 +146,7 @@ func newTemplate(files map[string][]byte, dir string) (*Template, error) {
 }
 
 // ModelTemplate returns the tokenizer's own template, given the contents of the tokenizer's files
-// by name; nil if there is none.
+// by name; nil if they have none.
 func ModelTemplate(files map[string][]byte) (*Template, error) {
 	t, err := newTemplate(files, "")
 	if err != nil || t.Source == "" {
@@ -201,11 +200,11 @@ func (t *Template) now() time.Time {
 // the answer: a special token, or else a text.
 type Ending struct {
 	Token int32  // [tokenizer.NoToken]: none
-	Text  string // "" if there is a token, or if the ending is unknown
+	Text  string // "" if Token is set, or if the ending is unknown
 }
 
-// Ending renders a question and a reply after the conversation before, and returns what the
-// template prints after the reply. It is unknown if the template changes the text of replies.
+// Ending renders the conversation before, a question and a reply, and returns the template's output
+// after the reply. It is unknown if the template changes the text of replies.
 func (t *Template) Ending(tok tokenizer.Tokenizer, before Conversation) (Ending, error) {
 	none := Ending{Token: tokenizer.NoToken}
 	const question, reply = "question", "reply"
@@ -218,19 +217,19 @@ func (t *Template) Ending(tok tokenizer.Tokenizer, before Conversation) (Ending,
 	if at < 0 {
 		return none, nil
 	}
-	behind := strings.TrimSpace(r.Text[at+len(reply):])
-	ids, err := tok.Encode(behind)
+	after := strings.TrimSpace(r.Text[at+len(reply):])
+	ids, err := tok.Encode(after)
 	if err != nil || len(ids) == 0 {
 		return none, err
 	}
 	if tokenizer.IsSpecial(tok, ids[0]) {
 		return Ending{Token: ids[0]}, nil
 	}
-	return Ending{tokenizer.NoToken, behind}, nil
+	return Ending{tokenizer.NoToken, after}, nil
 }
 
-// ModelEnding finds the ending of turns in the chat template among the files of a model's
-// tokenizer, if there is one.
+// ModelEnding returns the ending of turns in the chat template among the files of a model's
+// tokenizer. It is unknown if the files have no template.
 func ModelEnding(files map[string][]byte, tok tokenizer.Tokenizer) (Ending, error) {
 	template, err := ModelTemplate(files)
 	if err != nil || template == nil {
@@ -263,9 +262,9 @@ func (t *SpecialTokens) byKey() map[string]*string {
 	return map[string]*string{"bos_token": &t.BOS, "eos_token": &t.EOS, "pad_token": &t.Pad}
 }
 
-// tokenizerConfig returns the tokenizer_config.json of a dataset: the model's with the tokens of
-// the template, and without a template, which is in a separate file. Added tokens are appended to
-// its list of them, if it has one.
+// tokenizerConfig returns the tokenizer_config.json of a dataset: the model's file with the special
+// tokens of the template, and without the template, which is in a separate file. Added tokens are
+// appended to the list of added tokens, if the file has one.
 func (t *Template) tokenizerConfig(added []AddedToken) (map[string]any, error) {
 	out := map[string]any{}
 	for key, value := range t.config {

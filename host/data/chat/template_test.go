@@ -219,7 +219,7 @@ func TestMissingMarks(t *testing.T) {
 	options := options(t, conversations(8), t.TempDir())
 	options.Tokenizer, options.Template = tok, chatml
 	_, err := Prepare(t.Context(), options)
-	if err == nil || !strings.Contains(err.Error(), "template chatml writes <|im_start|> and <|im_end|>, of which the tokenizer") || !strings.Contains(err.Error(), "--add-tokens") {
+	if err == nil || !strings.Contains(err.Error(), "template chatml writes <|im_start|> and <|im_end|>, which the tokenizer") || !strings.Contains(err.Error(), "--add-tokens") {
 		t.Errorf("error %v, want one about the marks", err)
 	}
 	model := *chatml

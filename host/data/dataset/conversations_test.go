@@ -65,9 +65,9 @@ func TestConversationsMistakes(t *testing.T) {
 		loss []bool
 		want string
 	}{
-		{nil, nil, "0 tokens without one to learn"},
-		{[]int32{1}, []bool{true}, "1 tokens without one to learn"},
-		{[]int32{1, 2}, []bool{true, false}, "2 tokens without one to learn"},
+		{nil, nil, "0 tokens without loss"},
+		{[]int32{1}, []bool{true}, "1 tokens without loss"},
+		{[]int32{1, 2}, []bool{true, false}, "2 tokens without loss"},
 		{[]int32{1, 2}, []bool{true}, "2 tokens with a mask of 1"},
 		{[]int32{1, 1000}, []bool{false, true}, "token id 1000 is not in the vocabulary"},
 		{[]int32{-1, 1}, []bool{false, true}, "token id -1 is not in the vocabulary"},
@@ -137,12 +137,12 @@ func TestConversationsHeader(t *testing.T) {
 		"vocab_size 0":                 func(h *Header) { h.Tokenizer.VocabSize = 0 },
 		"states 3 documents":           func(h *Header) { h.Documents++ },
 		"documents -1":                 func(h *Header) { h.Documents = -1 },
-		"of 8 tokens":                  func(h *Header) { h.Tokens++ },
+		"and 8 tokens":                 func(h *Header) { h.Tokens++ },
 		"learned -1":                   func(h *Header) { h.Learned = -1 },
 		"longest 8":                    func(h *Header) { h.Longest = 8 },
 		`tokenizer.sha256 "x"`:         func(h *Header) { h.Tokenizer.SHA256 = "x" },
 		`template_sha256 "x"`:          func(h *Header) { h.TemplateSHA256 = "x" },
-		"bytes, which 31 bytes":        func(h *Header) { h.TemplateSHA256 = "" }, // of texts
+		"sections have 31 bytes":       func(h *Header) { h.TemplateSHA256 = "" }, // of texts
 		`sha256 "` + zeros[1:] + `G"`:  func(h *Header) { h.SHA256 = zeros[1:] + "G" },
 		"states 9223372036854775807 d": func(h *Header) { h.Documents = 1<<63 - 1 },
 	} {

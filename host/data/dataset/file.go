@@ -53,7 +53,7 @@ type filePart struct {
 	path   string
 	file   content
 	header Header
-	begin  int64 // index of its first token among those of all files
+	begin  int64 // index of its first token in the tokens of all files
 }
 
 type content interface {
@@ -62,12 +62,12 @@ type content interface {
 }
 
 // Open opens the token files at paths, to be read one after another as if they were one. A path may
-// be a pattern ("train-*.tokens") for its matches in the order of their names. Each header is
+// be a pattern ("train-*.tokens"), which selects the matching files sorted by name. Each header is
 // checked against the length of its file. The error for a file that is damaged or not a token file
 // is a [*FormatError].
 func Open(paths ...string) (*File, error) {
 	if len(paths) == 0 {
-		return nil, errors.New("no token file is named")
+		return nil, errors.New("no token file given")
 	}
 	var files []string
 	for _, path := range paths {
@@ -142,14 +142,14 @@ func newFile(parts []filePart) (*File, error) {
 	sum := sha256.New()
 	for i, part := range parts {
 		if f.Conversations() || part.header.Conversations() {
-			return nil, &FormatError{part.path, fmt.Sprintf("cannot be read as one with %s: "+
-				"conversations are read from one file", first.path)}
+			return nil, &FormatError{part.path, fmt.Sprintf("cannot be combined with %s: "+
+				"conversations must be in one file", first.path)}
 		}
 		a, b := first.header.Tokenizer, part.header.Tokenizer
 		if a.SHA256 != b.SHA256 || a.VocabSize != b.VocabSize || a.BOS != b.BOS || a.EOS != b.EOS {
 			theirs, own := tokenizer.Distinct(b, a)
 			return nil, &FormatError{part.path, fmt.Sprintf("was made with another tokenizer "+
-				"(%s) than %s (%s): they cannot be read as one", theirs, first.path, own)}
+				"(%s) than %s (%s): they cannot be combined", theirs, first.path, own)}
 		}
 		f.parts[i].begin = f.header.Tokens
 		f.header.Tokens += part.header.Tokens
@@ -190,8 +190,8 @@ func (f *File) Paths() []string {
 	return paths
 }
 
-// Header returns the file's header. For several files the counts are summed, and the hash is that
-// of the files' hashes, each in hexadecimal and followed by a line feed.
+// Header returns the file's header. For several files the counts are summed, and the hash is
+// computed from the files' hashes, each in hexadecimal and followed by a line feed.
 func (f *File) Header() Header { return f.header }
 
 // Tokenizer returns the description of the tokenizer that made the tokens.
@@ -213,7 +213,7 @@ func (f *File) Close() error { return closeParts(f.parts) }
 // the file, or if an id is outside the vocabulary.
 func (f *File) ReadTokens(dst []int32, at int64) error {
 	if at < 0 || at > f.Len() || int64(len(dst)) > f.Len()-at {
-		return fmt.Errorf("token file %s: tokens %d to %d asked for, it has %d",
+		return fmt.Errorf("token file %s: tokens %d to %d requested, it has %d",
 			f.Path(), at, at+int64(len(dst)), f.Len())
 	}
 	buffer := f.buffers.Get().(*[]byte)
@@ -309,7 +309,7 @@ func (f *File) readIndex() error {
 		length := int64(binary.LittleEndian.Uint32(raw[i*entrySize:]))
 		first := binary.LittleEndian.Uint32(raw[i*entrySize+4:])
 		if first < 1 || int64(first) >= length {
-			return changed(p.path, "document %d has %d tokens, of which the first to learn is %d",
+			return changed(p.path, "document %d has %d tokens, of which the first with loss is %d",
 				i, length, first)
 		}
 		f.index.starts[i+1], f.index.firsts[i] = f.index.starts[i]+length, first
@@ -341,7 +341,7 @@ func (f *File) Learned(document, length int) bool {
 func (f *File) ReadDocument(document int, ids []int32, learned []bool) error {
 	if document < 0 || document >= f.Documents() ||
 		len(ids) != len(learned) || len(ids) > f.Tokens(document) {
-		return fmt.Errorf("token file %s: %d tokens of document %d asked for, which it does not have",
+		return fmt.Errorf("token file %s: %d tokens of document %d requested, which it does not have",
 			f.Path(), len(ids), document)
 	}
 	if err := f.ReadTokens(ids, f.index.starts[document]); err != nil {
@@ -375,12 +375,12 @@ func (f *File) verifyIndex() error {
 			}
 		}
 		if want := int(f.index.firsts[i]); first != want {
-			return changed(f.Path(), "document %d: the first token to learn is %d, the index says %d",
+			return changed(f.Path(), "document %d: the first token with loss is %d, the index says %d",
 				i, first, want)
 		}
 	}
 	if total != f.header.Learned {
-		return changed(f.Path(), "%d tokens are to be learned, the header says %d",
+		return changed(f.Path(), "%d tokens have loss, the header says %d",
 			total, f.header.Learned)
 	}
 	return nil

@@ -52,8 +52,8 @@ const LockFile = vfs.LockFile
 // Prepare begins to prepare the dataset in a directory, which is created if necessary. It is locked
 // until Close, which must follow. companions has the content of the tokenizer's files, by name.
 //
-// It is an error if somebody else's files have names of the dataset's files. Remains of a killed
-// preparation in the directory are removed.
+// It is an error if a file with the name of one of the dataset's files was not written by cage. The
+// remains of a killed preparation are removed.
 func Prepare(
 	path vfs.Path, kind Kind, origin Origin, companions map[string][]byte,
 ) (_ *Folder, err error) {
@@ -71,7 +71,7 @@ func Prepare(
 	}
 	f.lock, err = path.Join(LockFile).Lock()
 	if errors.Is(err, vfs.ErrLocked) {
-		return nil, fmt.Errorf("another process prepares the dataset in %s", path)
+		return nil, fmt.Errorf("another process is preparing the dataset in %s", path)
 	}
 	if err != nil {
 		return nil, err
@@ -89,9 +89,9 @@ func Prepare(
 	return f, nil
 }
 
-// checkOurs fails if a file in the directory that would be replaced is not from cage. With a
-// manifest the directory is a dataset, which is replaced; without one, files identical to the new
-// ones may be from a killed preparation.
+// checkOurs returns an error if a file that would be replaced was not written by cage. A directory
+// with a manifest is a dataset, which is replaced. Without one, files identical to the new ones may
+// be from a killed preparation.
 func (f *Folder) checkOurs() error {
 	manifest, err := f.path.Join(f.kind.Manifest).ReadFile()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -158,9 +158,9 @@ func (f *Folder) Commit(manifest AnyManifest) error {
 	return err
 }
 
-// writeCompanions writes the files of the tokenizer, so that a run that copies from the directory,
-// and an export of it, has all that was published with the tokenizer. Companions of a replaced
-// tokenizer.json are removed.
+// writeCompanions writes the files of the tokenizer, so that runs, which copy them from the
+// directory, and exports of runs have all files that were published with it. Companions of a
+// replaced tokenizer.json are removed.
 func (f *Folder) writeCompanions() error {
 	definition, defined := f.companions[tokenizer.DefinitionFile]
 	before, err := f.path.Join(tokenizer.DefinitionFile).ReadFile()

@@ -87,7 +87,7 @@ func checkRead(t *testing.T, file *File) {
 		}
 	}
 	if intact && int64(all) != file.Header().Learned {
-		t.Fatalf("%d tokens are to be learned, the header says %d", all, file.Header().Learned)
+		t.Fatalf("%d tokens have loss, the header says %d", all, file.Header().Learned)
 	}
 }
 

@@ -109,7 +109,7 @@ func (h *Header) encode() ([]byte, error) {
 		return nil, err
 	}
 	if len(text) > headerSize-textOffset {
-		return nil, fmt.Errorf("header of %d bytes does not fit into %d: "+
+		return nil, fmt.Errorf("header of %d bytes, want at most %d: "+
 			"shorten the names of tokenizer and template", len(text), headerSize-textOffset)
 	}
 	block := make([]byte, headerSize)
@@ -120,14 +120,14 @@ func (h *Header) encode() ([]byte, error) {
 	return block, nil
 }
 
-// parseHeader parses the header from the first bytes of a file of size bytes, and checks it against
-// that size. Its errors are the problem of a FormatError.
+// parseHeader parses the header from block, the first bytes of a file of size bytes, and checks it
+// against that size. Its errors become the Problem of a [FormatError].
 func parseHeader(block []byte, size int64) (h Header, err error) {
 	if len(block) < headerSize || size < headerSize {
-		return h, fmt.Errorf("%d bytes long, a header alone has %d", size, headerSize)
+		return h, fmt.Errorf("%d bytes long, a header has %d", size, headerSize)
 	}
 	if begin := string(block[:len(magic)]); begin != magic {
-		return h, fmt.Errorf("begins with %q, want %q: this is no token file", begin, magic)
+		return h, fmt.Errorf("begins with %q, want %q: this is not a token file", begin, magic)
 	}
 	if version := binary.LittleEndian.Uint32(block[8:]); version != formatVersion {
 		return h, fmt.Errorf("format version %d, this program reads version %d: "+
@@ -135,7 +135,7 @@ func parseHeader(block []byte, size int64) (h Header, err error) {
 	}
 	length := binary.LittleEndian.Uint32(block[12:])
 	if length > headerSize-textOffset {
-		return h, fmt.Errorf("header text of %d bytes, at most %d fit", length, headerSize-textOffset)
+		return h, fmt.Errorf("header text of %d bytes, want at most %d", length, headerSize-textOffset)
 	}
 	if err := plainjson.UnmarshalStrict(block[textOffset:textOffset+length], &h); err != nil {
 		return h, fmt.Errorf("header text: %w", err)
@@ -163,8 +163,8 @@ func parseHeader(block []byte, size int64) (h Header, err error) {
 	case h.Tokens < 0 || h.Tokens > payload/int64(h.TokenBytes),
 		h.Conversations() && h.Documents > min(payload/entrySize, math.MaxUint32),
 		h.idBytes()+h.maskBytes()+h.indexBytes() != payload:
-		return h, fmt.Errorf("states %d documents of %d tokens of %d bytes, which %d bytes "+
-			"behind the header do not hold: truncated, or not finished",
+		return h, fmt.Errorf("the header states %d documents and %d tokens of %d bytes, but the other "+
+			"sections have %d bytes: truncated or unfinished",
 			h.Documents, h.Tokens, h.TokenBytes, payload)
 	case h.Learned < 0 || h.Learned > h.Tokens:
 		return h, fmt.Errorf("learned %d, want 0 to %d", h.Learned, h.Tokens)

@@ -43,7 +43,7 @@ type Part struct {
 	Tokens    int64 `json:"tokens"`
 	// Bytes is the size of the text; 0 for conversations.
 	Bytes int64 `json:"bytes,omitempty"`
-	// Learned and Longest are those of [Header].
+	// Learned and Longest are as in [Header].
 	Learned int64 `json:"learned,omitempty"`
 	Longest int64 `json:"longest,omitempty"`
 	// SHA256 is the hash of the stored tokens, as in [File.Header].
@@ -69,8 +69,8 @@ type Verification struct {
 }
 
 // Verify reads the token file, or the files of the dataset, at path and checks them against their
-// hashes, their vocabulary, and the manifest. It continues after a damaged file; the error is only
-// that of ctx.
+// hashes, their vocabulary, and the manifest. It continues after a damaged file. The only error is
+// the error of ctx.
 func Verify(ctx context.Context, path string) ([]Verification, error) {
 	if stat, err := os.Stat(path); err != nil || !stat.IsDir() {
 		return []Verification{verifyFile(ctx, path)}, ctx.Err()

@@ -52,12 +52,12 @@ func NewMixture(sources []Weighted, config WindowsConfig) (*Mixture, error) {
 	for i, s := range sources {
 		weights[i] = s.Weight
 		// Each source has a seed of its own, far enough apart for any number of epochs.
-		how := WindowsConfig{Context: config.Context, Batch: 1, Seed: config.Seed + uint64(i)<<40}
-		one, err := NewWindows(s.File, how)
+		own := WindowsConfig{Context: config.Context, Batch: 1, Seed: config.Seed + uint64(i)<<40}
+		windows, err := NewWindows(s.File, own)
 		if err != nil {
 			return nil, err
 		}
-		m.samplers = append(m.samplers, one)
+		m.samplers = append(m.samplers, windows)
 	}
 	var err error
 	if m.share, err = shares(weights, cycleWindows); err != nil {
@@ -126,7 +126,7 @@ func shares(weights []float64, n int64) ([]int64, error) {
 // BatchLen returns the number of ids in a batch, Batch × (Context+1).
 func (m *Mixture) BatchLen() int { return m.config.Batch * (m.config.Context + 1) }
 
-// At fills dst, shaped [Batch, Context+1], with batch index, from 0.
+// At fills dst, shaped [Batch, Context+1], with the batch of that index, which begins at 0.
 func (m *Mixture) At(index int64, dst []int32) error {
 	width := m.config.Context + 1
 	for row := range m.config.Batch {
@@ -136,7 +136,7 @@ func (m *Mixture) At(index int64, dst []int32) error {
 		}
 		at := window % groupWindows
 		source := m.order[at]
-		// The index of this window among those of its source.
+		// The index of this window among all windows of its source.
 		nth := window/cycleWindows*m.share[source] + m.before[window%cycleWindows/groupWindows][source]
 		for _, s := range m.order[:at] {
 			if s == source {

@@ -11,14 +11,14 @@ import (
 
 // RowsConfig configures the packing and the order of documents in [Rows].
 type RowsConfig struct {
-	// Length is the number of tokens in a row. Longer documents are truncated; those that then have
-	// no loss are left out.
+	// Length is the number of tokens in a row. Longer documents are truncated; documents without loss
+	// in the rest are left out.
 	Length int
 	// Batch is the number of rows in a batch.
 	Batch int
 	// Epochs is the number of passes over the documents.
 	Epochs int
-	// Packing is the way in which documents are packed into rows.
+	// Packing selects how documents are packed into rows.
 	Packing Packing
 	// Seed determines the order of the documents; epoch k uses Seed + k.
 	Seed uint64
@@ -48,15 +48,6 @@ func NewRow(length int) Row {
 	return Row{ids(), ids(), ids(), make([]float32, length)}
 }
 
-func (r Row) clear() {
-	clear(r.Tokens)
-	clear(r.Positions)
-	clear(r.Weights)
-	for i := range r.Segments {
-		r.Segments[i] = NoDocument
-	}
-}
-
 // Rows makes the batches of a training on conversations. In each epoch every document comes once,
 // in a new order and a new packing into rows. The last batch of an epoch is padded with empty rows.
 //
@@ -64,7 +55,7 @@ func (r Row) clear() {
 type Rows struct {
 	file   *File
 	config RowsConfig
-	usable []uint32 // documents that have tokens to learn when cut to a row
+	usable []uint32 // documents with loss in the part that fits in a row
 	ends   []int64  // cumulative number of steps at the end of each epoch
 
 	epoch  int        // of layout, or -1
@@ -91,13 +82,13 @@ func NewRows(file *File, config RowsConfig) (*Rows, error) {
 		}
 	}
 	if len(r.usable) == 0 {
-		return nil, fmt.Errorf("token file %s has no document with something to learn in its first "+
+		return nil, fmt.Errorf("token file %s has no document with loss in its first "+
 			"%d tokens: use longer rows", file.Path(), config.Length)
 	}
 	steps := int64(0)
 	for epoch := range config.Epochs {
 		if epoch == 0 || config.Packing == FirstFit && !config.InOrder {
-			r.begin(epoch)
+			r.startEpoch(epoch)
 		}
 		steps += int64((len(r.layout) + config.Batch - 1) / config.Batch)
 		r.ends = append(r.ends, steps)
@@ -108,7 +99,7 @@ func NewRows(file *File, config RowsConfig) (*Rows, error) {
 // Config returns the configuration of the rows.
 func (r *Rows) Config() RowsConfig { return r.config }
 
-func (r *Rows) begin(epoch int) {
+func (r *Rows) startEpoch(epoch int) {
 	order := slices.Clone(r.usable)
 	if !r.config.InOrder {
 		shuffle.Slice(generator(r.config.Seed, int64(epoch), rowsStream), order)
@@ -132,16 +123,21 @@ func (r *Rows) LeftOut() int { return r.file.Documents() - len(r.usable) }
 func (r *Rows) At(step int64, first int, rows []Row) (filled int, err error) {
 	epoch := sort.Search(len(r.ends), func(i int) bool { return step < r.ends[i] })
 	if epoch != r.epoch {
-		r.begin(epoch)
+		r.startEpoch(epoch)
 	}
 	if epoch > 0 {
 		step -= r.ends[epoch-1]
 	}
-	for i := range rows {
-		rows[i].clear()
+	for i, row := range rows {
+		clear(row.Tokens)
+		clear(row.Positions)
+		clear(row.Weights)
+		for i := range row.Segments {
+			row.Segments[i] = NoDocument
+		}
 		if n := int(step)*r.config.Batch + first + i; n < len(r.layout) {
 			filled++
-			row, at := rows[i], 0
+			at := 0
 			for segment, d := range r.layout[n] {
 				tokens := r.tokens(int(d))
 				loss := r.loss[:tokens]
@@ -168,7 +164,7 @@ type Packing string
 const (
 	// FirstFit puts each document, in order, into the first row with enough free positions.
 	FirstFit Packing = "first_fit"
-	// NoPacking gives every document a row of its own.
+	// NoPacking puts every document in a separate row.
 	NoPacking Packing = "none"
 )
 
@@ -181,8 +177,8 @@ func (p Packing) pack(documents []uint32, tokens func(document uint32) int, leng
 		}
 		return rows
 	}
-	// The free positions of each row, as a tree of maxima: node i has the children 2i and 2i+1, and
-	// the first row with enough of them is found in logarithmic time.
+	// free is a tree of the maximal number of free positions in ranges of rows: node i has the
+	// children 2i and 2i+1. The first row with enough free positions is found in logarithmic time.
 	leaves := 1
 	for leaves < len(documents) {
 		leaves *= 2

@@ -87,8 +87,8 @@ func NewWindows(file *File, config WindowsConfig) (*Windows, error) {
 // BatchLen returns the number of ids in a batch, Batch × (Context+1).
 func (w *Windows) BatchLen() int { return w.config.Batch * (w.config.Context + 1) }
 
-// At fills dst, shaped [Batch, Context+1], with the batch of that index, from 0, epoch
-// after epoch.
+// At fills dst, shaped [Batch, Context+1], with the batch of that index. Indices begin at 0 and
+// continue from epoch to epoch.
 func (w *Windows) At(index int64, dst []int32) error {
 	if epoch := index / w.batches; epoch != w.epoch {
 		w.offset, w.order = epochOrder(w.config.Seed, epoch, w.config.Context, w.windows)
@@ -106,8 +106,8 @@ func (w *Windows) At(index int64, dst []int32) error {
 	return nil
 }
 
-// The second halves of generators' seeds, which separate random streams for different uses of one
-// seed.
+// The second halves of the seeds of generators. They separate the random numbers for different uses
+// of one seed.
 const (
 	windowsStream = 0x63616765_64617461 // "cagedata"
 	mixtureStream = 0x63616765_6d697874 // "cagemixt"
@@ -169,10 +169,9 @@ func (s *Sequential) Batches() int64 {
 	return (s.windows + int64(s.batch) - 1) / int64(s.batch)
 }
 
-// At fills dst, shaped [batch, context+1], with batch i and returns how many of its rows are
-// windows: all of them, except perhaps in the last batch. The other rows there repeat its first and
-// must not count. As repetitions they do not change a maximum over the batch, by which quantizers
-// may scale.
+// At fills dst, shaped [batch, context+1], with batch i and returns the number of rows that are
+// windows: all, except perhaps in the last batch. Its other rows repeat the first and must not be
+// counted. They do not change a maximum over the batch, by which quantizers may scale.
 func (s *Sequential) At(i int64, dst []int32) (rows int, err error) {
 	first := i * int64(s.batch)
 	rows = int(min(int64(s.batch), s.windows-first))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash"
 	"math"
+	"slices"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/internal/atomicfile"
@@ -29,10 +30,6 @@ type Writer struct {
 	out    *bufio.Writer
 	sum    hash.Hash
 	buf    []byte // of ids not yet written to the file
-
-	open   bool  // a document has begun
-	length int64 // tokens of this document so far
-	first  int64 // the first token that counts in the loss, from 1; 0: none yet
 
 	mask, index []byte // of conversations
 }
@@ -57,82 +54,52 @@ func NewWriter(path vfs.Path, origin Origin) (*Writer, error) {
 
 func (w *Writer) failed(err error) error { return fmt.Errorf("token file %s: %w", w.path, err) }
 
-// WriteDocument appends one document, by [Writer.Append] and [Writer.End].
+// WriteDocument appends a document. learned is the loss mask of a conversation's ids, of which at
+// least one after the first must count, and nil for texts. If an id is outside the vocabulary, the
+// error is a [*tokenizer.RangeError] and nothing is written.
 func (w *Writer) WriteDocument(ids []int32, learned []bool) error {
-	if err := w.Append(ids, learned); err != nil {
-		return err
-	}
-	return w.End()
-}
-
-// Append appends part of a document. learned is the loss mask of a conversation's ids, and nil for
-// texts. If an id is outside the vocabulary, the error is a [*tokenizer.RangeError] and nothing is
-// written.
-func (w *Writer) Append(ids []int32, learned []bool) error {
-	masked := w.header.Conversations()
+	t, masked := w.header.Tokenizer, w.header.Conversations()
 	if masked && len(learned) != len(ids) || !masked && learned != nil {
 		return w.failed(fmt.Errorf("%d tokens with a mask of %d", len(ids), len(learned)))
 	}
 	for _, id := range ids {
-		if id < 0 || int(id) >= w.header.Tokenizer.VocabSize {
-			return w.failed(&tokenizer.RangeError{ID: int64(id), VocabSize: w.header.Tokenizer.VocabSize})
+		if id < 0 || int(id) >= t.VocabSize {
+			return w.failed(&tokenizer.RangeError{ID: int64(id), VocabSize: t.VocabSize})
 		}
 	}
-	if err := w.begin(); err != nil {
-		return err
+	if !masked {
+		var before, after []int32
+		if t.BOS != tokenizer.NoToken {
+			before = []int32{t.BOS}
+		}
+		if t.EOS != tokenizer.NoToken && t.EOS != t.BOS {
+			after = []int32{t.EOS}
+		}
+		w.header.Documents++
+		return w.write(slices.Concat(before, ids, after))
+	}
+	first := 1 + slices.Index(learned[min(1, len(learned)):], true)
+	switch {
+	case first == 0:
+		return w.failed(fmt.Errorf("a document of %d tokens without loss", len(ids)))
+	case len(ids) > math.MaxInt32 || w.header.Documents == math.MaxUint32:
+		return w.failed(errors.New("too many documents, or too long ones"))
 	}
 	for i, learn := range learned {
 		token := w.header.Tokens + int64(i)
 		if token%8 == 0 {
 			w.mask = append(w.mask, 0)
 		}
-		if !learn {
-			continue
-		}
-		w.mask[token/8] |= 1 << (token % 8)
-		w.header.Learned++
-		if w.first == 0 {
-			w.first = w.length + int64(i) // the first token of a document does not count
+		if learn {
+			w.mask[token/8] |= 1 << (token % 8)
+			w.header.Learned++
 		}
 	}
-	return w.write(ids)
-}
-
-func (w *Writer) begin() error {
-	if w.open {
-		return nil
-	}
-	w.open, w.length, w.first = true, 0, 0
-	if bos := w.header.Tokenizer.BOS; bos != tokenizer.NoToken && !w.header.Conversations() {
-		return w.write([]int32{bos})
-	}
-	return nil
-}
-
-// End ends a document. In a conversation, at least one token after the first must count in the
-// loss.
-func (w *Writer) End() error {
-	if err := w.begin(); err != nil { // a text without tokens has not begun
-		return err
-	}
-	w.open = false
-	if w.header.Conversations() {
-		switch {
-		case w.first == 0:
-			return w.failed(fmt.Errorf("a document of %d tokens without one to learn", w.length))
-		case w.length > math.MaxInt32 || w.header.Documents == math.MaxUint32:
-			return w.failed(errors.New("too many documents, or too long ones"))
-		}
-		w.index = binary.LittleEndian.AppendUint32(w.index, uint32(w.length))
-		w.index = binary.LittleEndian.AppendUint32(w.index, uint32(w.first))
-		w.header.Longest = max(w.header.Longest, w.length)
-	} else if t := w.header.Tokenizer; t.EOS != tokenizer.NoToken && t.EOS != t.BOS {
-		if err := w.write([]int32{t.EOS}); err != nil {
-			return err
-		}
-	}
+	w.index = binary.LittleEndian.AppendUint32(w.index, uint32(len(ids)))
+	w.index = binary.LittleEndian.AppendUint32(w.index, uint32(first))
+	w.header.Longest = max(w.header.Longest, int64(len(ids)))
 	w.header.Documents++
-	return nil
+	return w.write(ids)
 }
 
 func (w *Writer) write(ids []int32) error {
@@ -145,7 +112,6 @@ func (w *Writer) write(ids []int32) error {
 		}
 	}
 	w.header.Tokens += int64(len(ids))
-	w.length += int64(len(ids))
 	return w.writeBytes(w.buf)
 }
 

@@ -50,7 +50,13 @@ func textOf(row []byte, field string) (text []byte, problem string, otherField b
 	if text, err = jsontext.AppendUnquote(nil, value); err != nil {
 		return nil, err.Error(), false
 	}
-	return text, checkText(text), false
+	switch {
+	case bytes.IndexByte(text, 0) >= 0:
+		problem = "the text has a zero byte"
+	case !utf8.Valid(text):
+		problem = "the text is not UTF-8"
+	}
+	return text, problem, false
 }
 
 // ReadObjects returns the unparsed lines of JSONL; lines of white space are skipped. It does not
@@ -93,14 +99,3 @@ func ReadObjects(r io.Reader) iter.Seq2[Row, error] {
 
 // UTF8Mark is the byte order mark, with which some programs begin UTF-8 texts.
 const UTF8Mark = "\xef\xbb\xbf"
-
-// checkText returns why bytes are not text, "" if they are.
-func checkText(text []byte) string {
-	switch {
-	case bytes.IndexByte(text, 0) >= 0:
-		return "the text has a zero byte"
-	case !utf8.Valid(text):
-		return "the text is not UTF-8"
-	}
-	return ""
-}

@@ -44,7 +44,7 @@ func TestReadParquet(t *testing.T) {
 		}
 	}
 	for _, columns := range [][]string{{"conversations"}, {"a", "b", "c", "d", "e"}} {
-		want := "none of the columns " + strings.Replace(strings.Join(columns, ", "), "d, e", "d, …", 1) + "; there are id, messages, tags"
+		want := "none of the columns " + strings.Replace(strings.Join(columns, ", "), "d, e", "d, …", 1) + " exists; the file has id, messages, tags"
 		for _, err := range ReadParquet(bytes.NewReader(content), int64(len(content)), columns) {
 			if err == nil || err.Error() != want {
 				t.Errorf("no such column: %v, want %s", err, want)

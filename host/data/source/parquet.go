@@ -13,9 +13,9 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// ReadParquet returns the rows of a Parquet file, the size bytes of r, as JSON objects with those
-// of the columns that exist; at least one must. The values are numbers, texts, and lists and groups
-// of them. An error, if any, comes last.
+// ReadParquet returns the rows of a Parquet file, the first size bytes of r, as JSON objects with
+// those of the given columns that exist. It is an error if none exists. Values are numbers,
+// strings, and lists and groups of them. An error is the last item.
 func ReadParquet(r io.ReaderAt, size int64, columns []string) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		p := &parquetFile{r: r, size: size, yield: yield}
@@ -63,7 +63,7 @@ type parquetFile struct {
 	yield   func(Row, error) bool
 	unread  []string // columns
 	number  int64    // of the row
-	calling bool     // yield is running: a panic is not the library's
+	calling bool     // yield is running: a panic is not from the library
 }
 
 // errStop ends the reading of a file when the consumer stops.
@@ -100,7 +100,7 @@ func (p *parquetFile) read(columns []string) (err error) {
 		if len(named) > 4 {
 			named = append(named[:4:4], "…")
 		}
-		return fmt.Errorf("none of the columns %s; there are %s",
+		return fmt.Errorf("none of the columns %s exists; the file has %s",
 			strings.Join(named, ", "), strings.Join(p.unread, ", "))
 	}
 	schema := parquet.NewSchema("rows", selected)

@@ -36,8 +36,8 @@ func checkMagic(r io.ReaderAt, size int64) error {
 	return nil
 }
 
-// compressions are those that the library decompresses correctly. For LZ4_RAW it returns wrong
-// bytes.
+// compressions lists the codecs that the library decompresses correctly. For LZ4_RAW it returns
+// wrong bytes.
 var compressions = []format.CompressionCodec{
 	format.Uncompressed, format.Snappy, format.Gzip, format.Brotli, format.Zstd,
 }
@@ -51,7 +51,7 @@ func (p *parquetFile) checkPages(file *parquet.File, group int, leaf parquet.Lea
 	}
 	meta := &chunks[leaf.ColumnIndex].MetaData
 	if !slices.Contains(compressions, meta.Codec) {
-		return fmt.Errorf("the compression %s cannot be read, want none, SNAPPY, GZIP, BROTLI or ZSTD",
+		return fmt.Errorf("the compression %s is not supported, want none, SNAPPY, GZIP, BROTLI or ZSTD",
 			meta.Codec)
 	}
 	begin, length := meta.DataPageOffset, meta.TotalCompressedSize
@@ -93,7 +93,7 @@ func (p *parquetFile) checkPages(file *parquet.File, group int, leaf parquet.Lea
 				values, meta.NumValues)
 		}
 		if encoding == format.RLE { // the library aligns each run to a byte
-			return errors.New("booleans in the encoding RLE are not supported: " +
+			return errors.New("booleans in RLE encoding are not supported: " +
 				"write the file with data pages of version 1")
 		}
 		if _, err := in.Discard(int(packed)); err != nil {
@@ -113,5 +113,5 @@ func pageValues(h *format.PageHeader) (n int64, encoding format.Encoding, err er
 	case h.Type == format.DataPageV2 && h.DataPageHeaderV2.Valid:
 		return int64(h.DataPageHeaderV2.V.NumValues), h.DataPageHeaderV2.V.Encoding, nil
 	}
-	return 0, 0, fmt.Errorf("a page of the kind %s, or without its header", h.Type)
+	return 0, 0, fmt.Errorf("a page of type %s, or without the header for its type", h.Type)
 }

@@ -80,7 +80,7 @@ type Row struct {
 	Text []byte
 	// Unread lists the columns of Parquet that were not read.
 	Unread []string
-	// Err, if not nil, is the reason why there is no text.
+	// Err, if not nil, is the reason why the row has no text.
 	Err *RowError
 }
 

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/gzip"
@@ -139,7 +140,7 @@ func TestJSONL(t *testing.T) {
 	if diff := cmp.Diff(want, got[:11]); diff != "" {
 		t.Error(diff)
 	}
-	for i, part := range []string{"<line 14: text: the key is there twice", "<line 15: not valid JSON: ", "<line 16: not valid JSON: ", "17 ", "18 last"} {
+	for i, part := range []string{"<line 14: text: duplicate key", "<line 15: not valid JSON: ", "<line 16: not valid JSON: ", "17 ", "18 last"} {
 		if !strings.HasPrefix(got[11+i], part) {
 			t.Errorf("row %d: %q, want %q", 11+i, got[11+i], part)
 		}
@@ -264,7 +265,7 @@ func FuzzJSONL(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		last := int64(0)
 		for row, err := range Texts(ReadObjects(bytes.NewReader(in)), "text") {
-			if err != nil || row.Number <= last || row.Err == nil && checkText(row.Text) != "" {
+			if err != nil || row.Number <= last || row.Err == nil && (!utf8.Valid(row.Text) || bytes.IndexByte(row.Text, 0) >= 0) {
 				t.Fatalf("row %d after %d, %v", row.Number, last, err)
 			}
 			last = row.Number

@@ -20,7 +20,8 @@ type addedToken struct {
 	Special    bool   `json:"special"`
 }
 
-// addedSet finds the leftmost added token in a text; the longest one if several match.
+// addedSet finds the leftmost added token in a text, and of several tokens at one position the
+// longest.
 type addedSet struct {
 	byFirst [256][]addedToken
 	empty   bool
@@ -80,8 +81,8 @@ func (s *addedSet) split(
 }
 
 // WithTokens returns the tokenizer with special tokens added. Their ids follow the largest existing
-// one; a token that is in the vocabulary but only reached by merges keeps its id. The definition is
-// that of the tokenizer with the tokens appended to added_tokens.
+// id; a token that is in the vocabulary, but only reached by merges, keeps its id. The definition
+// is the tokenizer's, with the tokens appended to added_tokens.
 func (t *HuggingFace) WithTokens(contents []string) (*HuggingFace, error) {
 	var file map[string]json.RawMessage
 	if err := json.Unmarshal(t.definition, &file); err != nil {
@@ -95,8 +96,8 @@ func (t *HuggingFace) WithTokens(contents []string) (*HuggingFace, error) {
 	}
 	next := int32(t.info.VocabSize)
 	for _, content := range contents {
-		id, there := t.find(content)
-		if !there {
+		id, exists := t.find(content)
+		if !exists {
 			id = next
 			next++
 		}
@@ -119,7 +120,7 @@ func (t *HuggingFace) WithTokens(contents []string) (*HuggingFace, error) {
 		return nil, err
 	}
 	more.info.Name = t.info.Name
-	return more, more.accept(t.info.BOS, t.info.EOS)
+	return more, more.setBoundaries(t.info.BOS, t.info.EOS)
 }
 
 // encoded returns a value as JSON without escaping < and >.

@@ -19,7 +19,7 @@ type bpe struct {
 	fuseUnk      bool
 	ignoreMerges bool
 	byteLevel    bool // words arrive as text and are looked up in the byte-level alphabet
-	cutsAtMarks  bool // words can be cut where spaceMark follows another character
+	cutsAtMarks  bool // words can be split where spaceMark follows another character
 }
 
 type merge struct {
@@ -97,15 +97,16 @@ func (m *bpe) appendWord(dst []int32, word string, g *wordMerger) ([]int32, erro
 		}
 		lastUnknown = unknown
 	}
-	return m.merge(dst, g), nil
+	dst, _ = m.merge(dst, g)
+	return dst, nil
 }
 
-// spaceMark is how SentencePiece-style tokenizers write a space.
+// spaceMark is the character "▁", which SentencePiece-style tokenizers write for a space.
 const spaceMark = "\u2581"
 
-// marksWords reports whether marks occur in tokens only at their beginning. Then no merge crosses a
-// position where a mark follows another character, and the text between two such positions can be
-// encoded on its own: otherwise, a whole document is one word.
+// marksWords reports whether spaceMark occurs only at the beginning of tokens. Then no merge
+// crosses a position where it follows another character, and the text between two such positions
+// can be encoded on its own: otherwise, a whole document is one word.
 func (m *bpe) marksWords() bool {
 	if _, ok := m.vocab[spaceMark]; !ok || m.ignoreMerges {
 		return false
@@ -122,20 +123,19 @@ func (m *bpe) marksWords() bool {
 	return true
 }
 
-// wordCache appends the ids of words, and caches those of short ones, as texts repeat few words. It
-// is used by one goroutine at a time.
+// wordCache appends the ids of words, and caches the ids of short words, because texts repeat few
+// words. It is used by one goroutine at a time.
 type wordCache struct {
 	model *bpe
 	ids   []int32 // of the text so far
 
-	known map[string][]int32
-	fresh []int32 // memory for the ids of known words
+	known map[string][]int32 // by word
 	wordMerger
 }
 
 const (
 	maxCachedWord  = 64      // bytes
-	maxCachedWords = 1 << 16 // then it is cleared
+	maxCachedWords = 1 << 16 // a full cache is cleared
 )
 
 func (c *wordCache) appendID(id int32) { c.ids = append(c.ids, id) }
@@ -154,17 +154,11 @@ func (c *wordCache) appendWord(word string) error {
 	if len(c.known) >= maxCachedWords {
 		clear(c.known)
 	}
-	ids := c.ids[before:]
-	if len(c.fresh)+len(ids) > cap(c.fresh) {
-		c.fresh = make([]int32, 0, max(4096, len(ids)))
-	}
-	at := len(c.fresh)
-	c.fresh = append(c.fresh, ids...)
-	c.known[strings.Clone(word)] = c.fresh[at:len(c.fresh):len(c.fresh)]
+	c.known[strings.Clone(word)] = slices.Clone(c.ids[before:])
 	return nil
 }
 
-// appendMarkedWords calls appendWord for the parts of a text that begin where a mark follows
+// appendMarkedWords calls appendWord for the parts of a text that begin where spaceMark follows
 // another character.
 func (c *wordCache) appendMarkedWords(text string) error {
 	for len(text) > 0 {
@@ -201,16 +195,18 @@ func (m *bpe) pair(left, right int32) merge {
 
 func pairKey(left, right int32) uint64 { return uint64(uint32(left))<<32 | uint64(uint32(right)) }
 
-// symbol is a node of a doubly linked list in a slice. A symbol that was merged into its left
-// neighbour has noID.
+// symbol is a node of a doubly linked list in a slice. The id becomes noID when the symbol is
+// merged into the previous one.
 type symbol struct {
 	id         int32
 	prev, next int32
 }
 
-// merge merges pairs in the order of their rank, and from left to right among equal ranks, until
-// none is left, and appends the resulting ids. With a heap this takes O(n log n).
-func (m *bpe) merge(dst []int32, g *wordMerger) []int32 {
+// merge merges adjacent pairs of g.ids in the order of their rank, and from left to right among
+// equal ranks, until no pair can be merged, and appends the resulting ids. last is the rank of the
+// last merge, −1 if there was none. With a heap this takes O(n log n).
+func (m *bpe) merge(dst []int32, g *wordMerger) (_ []int32, last int32) {
+	last = -1
 	g.list, g.queue = slices.Grow(g.list[:0], len(g.ids)), slices.Grow(g.queue[:0], len(g.ids))
 	for i, id := range g.ids {
 		g.list = append(g.list, symbol{id, int32(i) - 1, int32(i) + 1})
@@ -231,7 +227,7 @@ func (m *bpe) merge(dst []int32, g *wordMerger) []int32 {
 		if joined := m.pair(left.id, right.id); joined.id != top.id || joined == noMerge {
 			continue // an earlier merge has changed one of its symbols
 		}
-		left.id, right.id = top.id, noID
+		left.id, right.id, last = top.id, noID, top.rank
 		left.next = right.next
 		if int(left.next) < len(g.list) {
 			g.list[left.next].prev = top.at
@@ -244,7 +240,7 @@ func (m *bpe) merge(dst []int32, g *wordMerger) []int32 {
 			dst = append(dst, g.list[i].id)
 		}
 	}
-	return dst
+	return dst, last
 }
 
 func (m *bpe) push(g *wordMerger, at int32) {

@@ -36,8 +36,8 @@ func (c Config) Token(key string) (string, error) {
 // DefaultTemplate is the name of the default chat template.
 const DefaultTemplate = "default"
 
-// Template returns the chat template, "" if there is none. If the key holds a list of named
-// templates, it is [DefaultTemplate].
+// Template returns the chat template, "" if the key is absent. Of a list of named templates it
+// returns [DefaultTemplate].
 func (c Config) Template() (string, error) {
 	list, err := c.Templates()
 	source, ok := list[DefaultTemplate]

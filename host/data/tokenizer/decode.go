@@ -64,7 +64,7 @@ func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 		return []decodeStep{joinTokens("")}, nil
 	case "Replace":
 		if !def.Pattern.is(spaceMark) || def.Content != " " {
-			return nil, &UnsupportedError{"decoder", "Replace of anything but ▁ by a space", "want that"}
+			return nil, &UnsupportedError{"decoder", "Replace of other characters", "replace ▁ by a space"}
 		}
 		return []decodeStep{each(func(_ int, token string) string {
 			return strings.ReplaceAll(token, spaceMark, " ")
@@ -82,7 +82,7 @@ func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 			}
 			return token
 		})}, nil
-	case "Metaspace": // if a mark was put before the text, those of the first token are removed
+	case "Metaspace": // the first token loses its "▁" if the pre-tokenizer puts one before texts
 		prepended := def.PrependScheme == nil || *def.PrependScheme != "never"
 		return []decodeStep{each(func(i int, token string) string {
 			if i == 0 && prepended {

@@ -60,8 +60,8 @@ func (m *modelDefinition) UnmarshalJSON(data []byte) error {
 	}
 	*m = modelDefinition(raw.plain)
 	if m.Type != "BPE" && m.Type != "" {
-		return &UnsupportedError{"model", fmt.Sprintf("type %q",
-			m.Type), "use a tokenizer with a BPE model"}
+		feature := fmt.Sprintf("type %q", m.Type)
+		return &UnsupportedError{"model", feature, "use a tokenizer with a BPE model"}
 	}
 	if err := plainjson.UnmarshalPart(raw.Vocab, &m.Vocab); err != nil {
 		return fmt.Errorf("model.vocab: %w", err)
@@ -87,7 +87,7 @@ func (d *definition) check() error {
 				break // the end: the section is known to be valid JSON
 			}
 			if dec.StackDepth() > maxNesting {
-				return fmt.Errorf("%s: values within values more than %d deep", name, maxNesting)
+				return fmt.Errorf("%s: values are nested more than %d deep", name, maxNesting)
 			}
 		}
 	}
@@ -170,20 +170,20 @@ var byteLevelSection = map[string]any{
 	"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false,
 }
 
-// sections returns the sections of a tokenizer.json for byte-level BPE. The token begin, with the
-// id first, is put before each text.
-func sections(words any, begin string, first int, added []map[string]any, vocab map[string]int,
+// sections returns the sections of a tokenizer.json for byte-level BPE. words is the pre_tokenizer;
+// the token bos, with the id bosID, is put before each text.
+func sections(words any, bos string, bosID int, added []map[string]any, vocab map[string]int,
 	merges [][2]string) map[string]any {
-	special := map[string]any{"SpecialToken": map[string]any{"id": begin, "type_id": 0}}
+	special := map[string]any{"SpecialToken": map[string]any{"id": bos, "type_id": 0}}
 	a := map[string]any{"Sequence": map[string]any{"id": "A", "type_id": 0}}
 	b := map[string]any{"Sequence": map[string]any{"id": "B", "type_id": 1}}
-	token := map[string]any{"id": begin, "ids": []int{first}, "tokens": []string{begin}}
+	token := map[string]any{"id": bos, "ids": []int{bosID}, "tokens": []string{bos}}
 	return map[string]any{
 		"version": "1.0", "truncation": nil, "padding": nil, "normalizer": nil,
 		"added_tokens": added, "pre_tokenizer": words, "decoder": byteLevelSection,
 		"post_processor": map[string]any{
 			"type": "TemplateProcessing", "single": []any{special, a}, "pair": []any{special, a, special, b},
-			"special_tokens": map[string]any{begin: token},
+			"special_tokens": map[string]any{bos: token},
 		},
 		"model": map[string]any{
 			"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil,
@@ -208,7 +208,7 @@ func BytesDefinition() ([]byte, error) {
 // Bounds for a tokenizer.json. Without them a small file could require any amount of memory.
 const (
 	maxFile    = 128 << 20 // bytes of a file; the largest published ones have around 35 MB
-	maxNesting = 32        // values within values; published files have about six
+	maxNesting = 32        // of values; published files have a depth of about six
 )
 
 func readFile(path string) ([]byte, error) { return vfs.At(path).ReadSmallFile(maxFile) }

@@ -72,8 +72,8 @@ func TestUnsupported(t *testing.T) {
 		"text twice":      {"post_processor", template(`{"Sequence":{"id":"A"}},{"Sequence":{"id":"A"}}`), "at most one special token"},
 		"no text":         {"post_processor", template(`{"SpecialToken":{"id":"a"}}`), "the text A"},
 		"two templates": {"post_processor", `{"type":"Sequence","processors":[` + template(`{"SpecialToken":{"id":"a"}},{"Sequence":{"id":"A"}}`) + "," +
-			template(`{"Sequence":{"id":"A"}},{"SpecialToken":{"id":"b"}}`) + `]}`, "several put tokens"},
-		"decoder regex": {"decoder", `{"type":"Replace","pattern":{"Regex":"_"},"content":" "}`, "Replace of anything but"},
+			template(`{"Sequence":{"id":"A"}},{"SpecialToken":{"id":"b"}}`) + `]}`, "several parts add tokens"},
+		"decoder regex": {"decoder", `{"type":"Replace","pattern":{"Regex":"_"},"content":" "}`, "Replace of other characters"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -98,8 +98,8 @@ func TestBadDefinition(t *testing.T) {
 		"merge of numbers":   {"model", `{"type":"BPE","vocab":{"a":0},"merges":[7]}`, "merge 7"},
 		"unknown token":      {"model", `{"type":"BPE","unk_token":"?","vocab":{"a":0},"merges":[]}`, `"?"`},
 		"bad pattern":        {"pre_tokenizer", `{"type":"Split","pattern":{"Regex":"("},"behavior":"Isolated"}`, `pattern "("`},
-		"taken id":           {"added_tokens", `[{"id":5,"content":"not in the vocabulary"}]`, "has id 5, but the original library gives it 420"},
-		"a gap":              {"added_tokens", `[{"id":420,"content":"<x>"},{"id":422,"content":"<y>"}]`, `added_tokens[1]: "<y>" has id 422, but the original library gives it 421`},
+		"taken id":           {"added_tokens", `[{"id":5,"content":"not in the vocabulary"}]`, "has id 5, but the reference library assigns 420"},
+		"a gap":              {"added_tokens", `[{"id":420,"content":"<x>"},{"id":422,"content":"<y>"}]`, `added_tokens[1]: "<y>" has id 422, but the reference library assigns 421`},
 		"template":           {"post_processor", `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"?"}},{"Sequence":{"id":"A"}}]}`, `"?"`},
 		"template part":      {"post_processor", template(`{"Sequence":{"id":"B"}},{"Sequence":{"id":"A"}}`), "a part that is neither"},
 		"template id":        {"post_processor", `{"type":"TemplateProcessing","single":[{"Sequence":{"id":"A"}},{"SpecialToken":{"id":"?"}}],"special_tokens":{"?":{"ids":[9999]}}}`, "9999"},

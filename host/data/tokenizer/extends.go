@@ -24,7 +24,8 @@ func Extends(more, base []byte) error {
 		if err := plainjson.Unmarshal(text, &defs[i]); err != nil {
 			return err
 		}
-		m := &defs[i].Model // without what has no effect where it is accepted
+		m := &defs[i].Model
+		// These have no effect in the files that are accepted.
 		m.Type, m.Prefix, m.Suffix, m.Dropout = "", nil, nil, nil
 		m.UnkToken = cmp.Or(m.UnkToken, new(string))
 	}
@@ -64,7 +65,7 @@ func Extends(more, base []byte) error {
 	return nil
 }
 
-// value returns the value of a section that is known to be JSON; nil for an absent one.
+// value decodes a section, which is valid JSON; nil if it is absent.
 func value(section json.RawMessage) (v any) {
 	_ = json.Unmarshal(section, &v)
 	return v

@@ -19,7 +19,6 @@ import (
 // the order of more than 30 combining marks in a row.
 type HuggingFace struct {
 	info       Info
-	cuts       cutRule
 	definition []byte    // the tokenizer.json
 	folder     string    // its folder; "" if unknown
 	added      *addedSet // matched in the original text
@@ -114,9 +113,8 @@ func ReadHuggingFace(data, config []byte) (*HuggingFace, error) {
 	if err := t.setTokens(&def); err != nil {
 		return nil, err
 	}
-	t.cuts = newCutRule(t, &def)
 	t.info.SHA256 = hash(data)
-	return t, t.setMarkers(def.PostProcessor, config)
+	return t, t.findBoundaries(def.PostProcessor, config)
 }
 
 // Normal converts text to NFC if that is all that the tokenizer's normalizer does; otherwise text
@@ -129,7 +127,7 @@ func (t *HuggingFace) Normal(text string) string {
 	done := 0
 	_ = t.added.split(text, func(start, end int) error {
 		out.WriteString(text[done:start])
-		out.WriteString(t.normalize.apply(text[start:end], false))
+		out.WriteString(t.normalize.apply(text[start:end]))
 		done = end
 		return nil
 	}, func(int32) {})
@@ -143,23 +141,23 @@ func (t *HuggingFace) setTokens(def *definition) error {
 		t.tokens[id] = token
 	}
 	var raw, normalized []addedToken
-	given := map[string]int32{} // ids assigned to added tokens that are not in the vocabulary
+	assigned := map[string]int32{} // ids of added tokens that are not in the vocabulary
 	for i, added := range def.AddedTokens {
 		if added.Content == "" {
 			continue // like the reference library
 		}
 		if id, known := def.Model.Vocab[added.Content]; known {
-			added.ID = id // like the reference library, whatever the file says
+			added.ID = id // like the reference library, even if the file has another id
 		} else {
-			id, again := given[added.Content]
+			id, again := assigned[added.Content]
 			if !again {
-				id = int32(len(def.Model.Vocab) + len(given))
-				given[added.Content] = id
+				id = int32(len(def.Model.Vocab) + len(assigned))
+				assigned[added.Content] = id
 			}
 			if added.ID != id {
-				return fmt.Errorf("added_tokens[%d]: %q has id %d, but the original library gives "+
-					"it %d: it numbers added tokens in their order, from the size of the vocabulary "+
-					"on, without gaps", i, added.Content, added.ID, id)
+				return fmt.Errorf("added_tokens[%d]: %q has id %d, but the reference library assigns %d: "+
+					"it numbers added tokens in order, beginning with the size of the vocabulary",
+					i, added.Content, added.ID, id)
 			}
 			if again {
 				continue
@@ -174,7 +172,7 @@ func (t *HuggingFace) setTokens(def *definition) error {
 			t.special[added.ID] = true
 		}
 		if added.Normalized {
-			added.Content = t.normalize.apply(added.Content, false)
+			added.Content = t.normalize.apply(added.Content)
 			normalized = append(normalized, added)
 		} else {
 			raw = append(raw, added)
@@ -216,13 +214,7 @@ func (t *HuggingFace) ReadCompanions() (map[string][]byte, error) {
 
 // Encode returns the ids of text, which must be valid UTF-8. Added tokens that appear in
 // the text, such as "<|end_of_text|>", become their id.
-func (t *HuggingFace) Encode(text string) ([]int32, error) { return t.encode(text, false) }
-
-// EncodeRest is Encode for text after a position found by Cut.
-func (t *HuggingFace) EncodeRest(text string) ([]int32, error) { return t.encode(text, true) }
-
-// encode implements both; rest reports whether text precedes.
-func (t *HuggingFace) encode(text string, rest bool) ([]int32, error) {
+func (t *HuggingFace) Encode(text string) ([]int32, error) {
 	if !utf8.ValidString(text) {
 		return nil, fmt.Errorf("tokenizer %s: text is not valid UTF-8", t.info.Name)
 	}
@@ -234,9 +226,9 @@ func (t *HuggingFace) encode(text string, rest bool) ([]int32, error) {
 		emit = words.appendMarkedWords
 	}
 	err := t.added.split(text, func(start, end int) error {
-		normal := t.normalize.apply(text[start:end], rest && start == 0)
+		normal := t.normalize.apply(text[start:end])
 		return t.normAdded.split(normal, func(from, to int) error {
-			return t.pre.eachWord(normal[from:to], start == 0 && from == 0 && !rest, emit)
+			return t.pre.eachWord(normal[from:to], start == 0 && from == 0, emit)
 		}, words.appendID)
 	}, words.appendID)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 )
 
 // Learner trains a tokenizer on texts: byte-level BPE (Sennrich et al., 2016; Radford et al., 2019)
-// that splits words as Llama 3 does. Its tokens are first the 256 bytes, then those merged from two
-// tokens, the most frequent pair first, then special tokens.
+// that splits words as Llama 3 does. Its tokens are first the 256 bytes, then tokens merged from
+// the most frequent pairs, then special tokens.
 type Learner struct {
 	pre   *preTokenizer
 	words map[string]int // number of occurrences
@@ -38,15 +38,14 @@ func (l *Learner) Add(text string) error {
 	})
 }
 
-// Specials lists the special tokens of a trained tokenizer: those of Llama 3's chat template. The
-// first is put before each document; the second ends it.
+// Specials lists the special tokens of a trained tokenizer, which Llama 3's chat template uses:
+// first the BOS token, then the EOS token.
 var Specials = []string{
 	"<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",
 }
 
 // Definition returns the tokenizer.json of a tokenizer with the given number of tokens,
-// or fewer if the texts have no more pairs. The same texts give the same bytes, in
-// whatever order they were added.
+// or fewer if the texts have no more pairs. The bytes do not depend on the order of the texts.
 func (l *Learner) Definition(tokens int) ([]byte, error) {
 	least := 256 + len(Specials)
 	if tokens < least {
@@ -74,7 +73,7 @@ type merger struct {
 	tokens []string // by id, in the byte-level alphabet
 	ids    map[string]int32
 	merges [][2]string
-	known  map[[2]string]bool // known merges
+	known  map[[2]string]bool // merges
 	words  [][]int32
 	counts []int // of each word
 	pairs  map[[2]int32]*pairCount

@@ -33,40 +33,33 @@ func newNormalizer(section json.RawMessage) (normalizer, error) {
 	return steps, nil
 }
 
-// apply normalizes text; rest reports whether text precedes it.
-func (n normalizer) apply(text string, rest bool) string {
+func (n normalizer) apply(text string) string {
 	for _, step := range n {
 		switch {
 		case step.Type == "NFC":
-			text = composed(text)
+			// golang.org/x/text inserts joiners after each 30 combining marks in a row (UAX #15,
+			// Stream-Safe Text Format), and sorts marks only up to there.
+			const joiner = "\u034f"
+			composed := norm.NFC.String(text)
+			if !strings.Contains(text, joiner) {
+				composed = strings.ReplaceAll(composed, joiner, "")
+			}
+			text = composed
 		case step.Type == "Replace":
 			text = strings.ReplaceAll(text, " ", spaceMark)
-		case text != "" && !rest:
+		case text != "":
 			text = spaceMark + text
 		}
 	}
 	return text
 }
 
-func (n normalizer) has(kind string) bool {
-	return slices.ContainsFunc(n, func(s step) bool { return s.Type == kind })
-}
-
 // composesOnly reports whether at most NFC is applied to texts.
-func (n normalizer) composesOnly() bool { return !n.has("Prepend") && !n.has("Replace") }
-
-// composed converts text to NFC. It takes out the joiners that golang.org/x/text inserts after each
-// 30 combining marks in a row (UAX #15, Stream-Safe Text Format); marks are sorted up to there.
-func composed(text string) string {
-	const joiner = "\u034f"
-	out := norm.NFC.String(text)
-	if !strings.Contains(text, joiner) {
-		out = strings.ReplaceAll(out, joiner, "")
-	}
-	return out
+func (n normalizer) composesOnly() bool {
+	return !slices.ContainsFunc(n, func(s step) bool { return s.Type != "NFC" })
 }
 
-// step is a normalizer or a pre-tokenizer: the union of the supported ones.
+// step has the fields of all supported normalizers and pre-tokenizers.
 type step struct {
 	Type             string            `json:"type"`
 	Normalizers      []json.RawMessage `json:"normalizers"`

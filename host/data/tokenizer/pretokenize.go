@@ -15,10 +15,10 @@ type preTokenizer struct {
 	metaspace   *metaspace
 }
 
-// metaspace writes spaces as "▁".
+// metaspace replaces spaces by "▁".
 type metaspace struct {
-	scheme string // before which texts it puts a mark: always, first (of the input) or never
-	split  bool   // a word begins at each mark
+	scheme string // the texts that get a "▁" in front: always, first (of the input) or never
+	split  bool   // a word begins at each "▁"
 }
 
 // newPreTokenizer parses the section "pre_tokenizer"; an absent one leaves the text in one piece.
@@ -44,7 +44,7 @@ func newPreTokenizer(section json.RawMessage) (*preTokenizer, error) {
 				pattern = byteLevelPattern
 			}
 		case step.Type == "Split":
-			// The patterns match everywhere: nothing is between matches that could be removed.
+			// The patterns match everywhere, so that there is no text between matches to remove.
 			if step.Behavior != "Isolated" && (step.Behavior != "Removed" || !step.Invert) {
 				return nil, unsupported(
 					fmt.Sprintf("Split with behavior %q, invert %v", step.Behavior, step.Invert),
@@ -85,7 +85,7 @@ func newPreTokenizer(section json.RawMessage) (*preTokenizer, error) {
 		p.scan = &scanner{classes(), words}
 	}
 	if p.isolate && p.scan == nil {
-		return nil, unsupported("Digits without a pattern", "put one behind it")
+		return nil, unsupported("Digits without a pattern", "put Split or ByteLevel after it")
 	}
 	return p, nil
 }
@@ -93,8 +93,8 @@ func newPreTokenizer(section json.RawMessage) (*preTokenizer, error) {
 // checkMark rejects a Metaspace that replaces a space by another character than U+2581.
 func checkMark(section, mark string) error {
 	if mark != "" && mark != spaceMark {
-		return &UnsupportedError{section, fmt.Sprintf("Metaspace with the replacement %q",
-			mark), "want ▁"}
+		feature := fmt.Sprintf("Metaspace with the replacement %q", mark)
+		return &UnsupportedError{section, feature, "want ▁"}
 	}
 	return nil
 }

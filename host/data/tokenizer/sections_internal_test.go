@@ -23,10 +23,10 @@ func TestBounds(t *testing.T) {
 		return strings.Repeat(`{"type":"Sequence","`+key+`":[`, 4000) + inner + strings.Repeat("]}", 4000)
 	}
 	for name, test := range map[string]struct{ sections, want string }{
-		"normalizer":     {`,"normalizer":` + deep("normalizers", `{"type":"NFC"}`), "normalizer: values within values more than 32 deep"},
-		"pre-tokenizer":  {`,"pre_tokenizer":` + deep("pretokenizers", `{"type":"ByteLevel"}`), "pre_tokenizer: values within values"},
-		"decoder":        {`,"decoder":` + deep("decoders", `{"type":"Fuse"}`), "decoder: values within values"},
-		"post-processor": {`,"post_processor":` + deep("processors", `{"type":"ByteLevel"}`), "post_processor: values within values"},
+		"normalizer":     {`,"normalizer":` + deep("normalizers", `{"type":"NFC"}`), "normalizer: values are nested more than 32 deep"},
+		"pre-tokenizer":  {`,"pre_tokenizer":` + deep("pretokenizers", `{"type":"ByteLevel"}`), "pre_tokenizer: values are nested"},
+		"decoder":        {`,"decoder":` + deep("decoders", `{"type":"Fuse"}`), "decoder: values are nested"},
+		"post-processor": {`,"post_processor":` + deep("processors", `{"type":"ByteLevel"}`), "post_processor: values are nested"},
 	} {
 		var err error
 		used := allocated(func() { _, err = ParseHuggingFace(small(test.sections)) })
@@ -90,7 +90,7 @@ func TestManyMarks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := normalize.apply(c.text, false); got != c.want {
+		if got := normalize.apply(c.text); got != c.want {
 			t.Errorf("%s of %+q is %+q, want %+q", c.form, c.text, got, c.want)
 		}
 	}

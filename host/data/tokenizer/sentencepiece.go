@@ -26,8 +26,8 @@ type SentencePiece struct {
 	Differs []string
 }
 
-// SentencePiece describes a byte-pair model with byte fallback, like those of Llama 2 and Mistral,
-// in SentencePiece's terms. The error for any other model is an [*UnsupportedError].
+// SentencePiece describes a byte-pair model with byte fallback, as of Llama 2 and Mistral, in
+// SentencePiece's terms. The error for any other model is an [*UnsupportedError].
 func (t *HuggingFace) SentencePiece() (*SentencePiece, error) {
 	var def definition
 	if err := plainjson.Unmarshal(t.definition, &def); err != nil {
@@ -64,10 +64,10 @@ func (t *HuggingFace) checkPieces(def *definition) error {
 		return unsupported("a model without a token for every byte",
 			"SentencePiece needs <0x00> to <0xFF>")
 	case def.Model.IgnoreMerges:
-		return unsupported("ignore_merges", "SentencePiece joins neighbours only")
+		return unsupported("ignore_merges", "SentencePiece only merges adjacent pieces")
 	case len(def.Model.Merges) > maxExactRank:
-		return unsupported(fmt.Sprintf("a list of %d merges",
-			len(def.Model.Merges)), fmt.Sprintf("scores tell %d apart", maxExactRank))
+		return unsupported(fmt.Sprintf("a list of %d merges", len(def.Model.Merges)),
+			fmt.Sprintf("float32 scores distinguish at most %d", maxExactRank))
 	}
 	return nil
 }
@@ -92,18 +92,18 @@ func (s *SentencePiece) setSpaces(t *HuggingFace, def *definition) error {
 	case m == nil && replaces && t.pre.scan == nil:
 		return nil
 	case m == nil || s.Prefix:
-		return &UnsupportedError{"pre_tokenizer", "this way of cutting texts",
-			"SentencePiece does not cut texts before it joins"}
+		return &UnsupportedError{"pre_tokenizer", "this way of splitting texts",
+			"SentencePiece does not split texts before it merges"}
 	}
 	if s.Prefix = m.scheme != "never"; s.Prefix {
 		s.differ("a text that begins with a space gets no second one before it")
 	}
 	if m.scheme == "first" && len(def.AddedTokens) > 0 {
-		s.differ("a text behind an added token gets no space before it")
+		s.differ("a text after an added token gets no space before it")
 	}
 	for _, pair := range def.Model.Merges {
 		if joined := pair[0] + pair[1]; m.split && strings.LastIndex(joined, spaceMark) > 0 {
-			s.differ(fmt.Sprintf("words are cut before every space, and %q is a token", joined))
+			s.differ(fmt.Sprintf("words end before every space, but the token %q contains one", joined))
 			break
 		}
 	}
@@ -112,37 +112,38 @@ func (s *SentencePiece) setSpaces(t *HuggingFace, def *definition) error {
 
 func (s *SentencePiece) differ(reason string) { s.Differs = append(s.Differs, reason) }
 
-// setScores gives every token the rank of the merge that makes it.
+// setScores sets the score of every token to the negative rank of the merge that makes it.
 //
 // Merges make a token from only one pair of parts, whatever its context: merges within it do not
-// depend on the outside as long as none crosses its ends. So merging the token's own text finds the
-// pair, and the order of scores is that of merges. SentencePiece, however, merges every pair whose
-// text is a token: if merges leave the text of a token in two parts, ids can differ.
+// depend on the rest of the text as long as none crosses its ends. So merging the token's own text
+// finds the pair. SentencePiece, however, merges every pair whose text is a token: if merges leave
+// the text of a token in two parts, ids can differ.
 func (s *SentencePiece) setScores(t *HuggingFace, added []addedToken) {
 	last := float32(-len(t.model.merges) - 1)
 	for id := range s.Scores {
-		s.Scores[id] = last // for tokens that no merge makes; not used by any program
+		s.Scores[id] = last // for tokens that no merge makes; no program uses it
 	}
 	whole := map[int32]bool{} // matched in texts before any merge
 	for _, a := range added {
 		whole[a.ID] = true
 	}
-	var apart []string
+	var unmerged []string // tokens of two pieces that no merge joins
+	var g wordMerger
 	for _, token := range slices.Sorted(maps.Keys(t.model.vocab)) {
 		id := t.model.vocab[token]
-		parts, rank := t.model.path(token)
+		parts, rank := t.model.mergeText(token, &g)
 		switch {
 		case whole[id]:
 			s.Scores[id] = 0
 		case len(parts) == 2 || len(parts) == 0 && t.model.joins(token):
-			apart = append(apart, token)
+			unmerged = append(unmerged, token)
 		case len(parts) == 1 && rank >= 0:
 			s.Scores[id] = float32(-rank)
 		}
 	}
-	if len(apart) > 0 {
-		s.differ(fmt.Sprintf("SentencePiece joins two parts to the token %q, "+
-			"which no merge makes (one of %d such tokens)", apart[0], len(apart)))
+	if len(unmerged) > 0 {
+		s.differ(fmt.Sprintf("SentencePiece merges two pieces into the token %q, "+
+			"for which there is no merge (one of %d such tokens)", unmerged[0], len(unmerged)))
 	}
 }
 
@@ -160,28 +161,16 @@ func (m *bpe) joins(text string) bool {
 	return false
 }
 
-// path merges the characters of a text. It returns the resulting ids, none if a character is not a
-// token, and the rank of the last merge, −1 if there was none.
-func (m *bpe) path(text string) (ids []int32, rank int32) {
+// mergeText merges the characters of a text. It returns the resulting ids, none if a character is
+// not a token, and the rank of the last merge, −1 if there was none.
+func (m *bpe) mergeText(text string, g *wordMerger) (ids []int32, rank int32) {
+	g.ids = g.ids[:0]
 	for _, char := range text {
 		id, ok := m.vocab[string(char)]
 		if !ok {
 			return nil, -1
 		}
-		ids = append(ids, id)
+		g.ids = append(g.ids, id)
 	}
-	rank = -1
-	for {
-		at, best := 0, noMerge
-		for i := 1; i < len(ids); i++ {
-			if p := m.pair(ids[i-1], ids[i]); p.rank < best.rank {
-				at, best = i, p
-			}
-		}
-		if best == noMerge {
-			return ids, rank
-		}
-		ids[at-1], rank = best.id, best.rank
-		ids = slices.Delete(ids, at, at+1)
-	}
+	return m.merge(nil, g)
 }

@@ -158,13 +158,13 @@ func TestSentencePieceForms(t *testing.T) {
 	}{
 		{"as it is", nil, true, "", ""},
 		{"never", metaspace(`, "prepend_scheme": "never", "split": false`), false, "", ""},
-		{"first", metaspace(`, "prepend_scheme": "first", "split": false`), true, "a text that begins with a space gets no second one before it; a text behind an added token", ""},
+		{"first", metaspace(`, "prepend_scheme": "first", "split": false`), true, "a text that begins with a space gets no second one before it; a text after an added token", ""},
 		{"older", metaspace(`, "add_prefix_space": false, "split": false`), false, "", ""},
 		{"split", metaspace(`, "prepend_scheme": "never"`), false, "", ""}, // no token has a mark but in front
 		{"added", map[string]string{"added_tokens": `[{"id": 0, "content": "<unk>", "lstrip": true}]`}, true, `the added token "<unk>" is`, ""},
 		{"lower case", map[string]string{"normalizer": `{"type": "NFC"}`}, false, "", `normalizer: type "NFC"`},
-		{"two prefixes", map[string]string{"pre_tokenizer": `{"type": "Metaspace"}`}, false, "", "pre_tokenizer: this way of cutting"},
-		{"nothing", map[string]string{"normalizer": "null"}, false, "", "pre_tokenizer: this way of cutting"},
+		{"two prefixes", map[string]string{"pre_tokenizer": `{"type": "Metaspace"}`}, false, "", "pre_tokenizer: this way of splitting"},
+		{"nothing", map[string]string{"normalizer": "null"}, false, "", "pre_tokenizer: this way of splitting"},
 	} {
 		var file map[string]json.RawMessage
 		if err := json.Unmarshal(text, &file); err != nil {

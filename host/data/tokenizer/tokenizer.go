@@ -9,9 +9,9 @@
 package tokenizer
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	jsonv2 "encoding/json/v2"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -57,9 +57,7 @@ func (i Info) MarshalJSON() ([]byte, error) {
 func (i *Info) UnmarshalJSON(text []byte) error {
 	type plain Info
 	stored := plain{EOS: NoToken}
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(&stored)
+	err := jsonv2.Unmarshal(text, &stored, jsonv2.RejectUnknownMembers(true))
 	*i = Info(stored)
 	return plainjson.Explain(nil, err)
 }
@@ -71,13 +69,6 @@ type Tokenizer interface {
 	Info() Info
 	// Encode returns the ids of text, without BOS and EOS tokens.
 	Encode(text string) ([]int32, error)
-	// Cut finds a position near the end of text at which it can be cut, if text is the beginning of
-	// a longer one. If Cut returns n, the ids of text[:n] followed by those that EncodeRest gives
-	// for the rest are the ids of the whole, whatever follows text. It returns 0 if there is no
-	// such position.
-	Cut(text []byte) int
-	// EncodeRest is Encode for text that follows a cut.
-	EncodeRest(text string) ([]int32, error)
 	// Decode returns the text of ids, special tokens included. The result may contain partial
 	// characters: it need not be valid UTF-8.
 	Decode(ids []int32) (string, error)
@@ -137,7 +128,7 @@ func Restore(content []byte, info Info) (Tokenizer, error) {
 			info.Name, t.info.VocabSize, info.VocabSize)
 	}
 	t.info.Name = info.Name
-	return t, t.accept(info.BOS, info.EOS)
+	return t, t.setBoundaries(info.BOS, info.EOS)
 }
 
 // Definition returns the tokenizer.json of the tokenizer that info describes, and nil for a
@@ -205,12 +196,6 @@ func (Bytes) Encode(text string) ([]int32, error) {
 	}
 	return ids, nil
 }
-
-// Cut returns the length of text: it can be cut anywhere.
-func (Bytes) Cut(text []byte) int { return len(text) }
-
-// EncodeRest is the same as Encode.
-func (b Bytes) EncodeRest(text string) ([]int32, error) { return b.Encode(text) }
 
 // Decode returns the bytes; an id outside 0–255 is a [*RangeError].
 func (Bytes) Decode(ids []int32) (string, error) {

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// wordPattern is a pattern of published tokenizers that a function of this package matches. Go's
-// regexp has no look-ahead, which they need, and a backtracking engine takes exponential time for
-// some patterns. Each of these patterns matches at every position of every text, so that its
-// matches are words without gaps.
+// wordPattern is a pattern of published tokenizers that a function of this package matches. They
+// need look-ahead, which Go's regexp does not have, and a backtracking engine takes exponential
+// time for some patterns. Each of these patterns matches at every position of every text, so that
+// its matches are words without gaps.
 type wordPattern struct {
 	// digits is the maximal number of digits in a word, 0 for any number.
 	digits int
@@ -18,11 +18,11 @@ type wordPattern struct {
 	next func(s *scanner, text string, at int) int
 }
 
-// The built-in pattern of ByteLevel (GPT-2, Radford et al. 2019).
+// byteLevelPattern is the built-in pattern of ByteLevel (GPT-2, Radford et al. 2019).
 const byteLevelPattern = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|` +
 	` ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 
-// wordPatterns maps regular expressions to these patterns.
+// wordPatterns maps regular expressions to the functions that match them.
 var wordPatterns = map[string]wordPattern{
 	byteLevelPattern: {next: (*scanner).nextGPT2},
 	PatternGPT4:      {digits: 3, next: (*scanner).nextGPT4},
@@ -30,15 +30,15 @@ var wordPatterns = map[string]wordPattern{
 	patternRuns:      {next: (*scanner).nextGPT4},
 }
 
-// Patterns by which published tokenizers split text into words: that of GPT-4, and variants that
-// split numbers differently.
+// Patterns by which published tokenizers split text into words: the pattern of GPT-4, and variants
+// that split numbers differently.
 const (
-	PatternGPT4 = beforeNumbers + `\p{N}{1,3}` + behindNumbers // Llama 3 and OLMo 2, too
-	PatternQwen = beforeNumbers + `\p{N}` + behindNumbers      // Qwen 2 and later
-	patternRuns = beforeNumbers + `\p{N}+` + behindNumbers
+	PatternGPT4 = beforeNumbers + `\p{N}{1,3}` + afterNumbers // Llama 3 and OLMo 2, too
+	PatternQwen = beforeNumbers + `\p{N}` + afterNumbers      // Qwen 2 and later
+	patternRuns = beforeNumbers + `\p{N}+` + afterNumbers
 
 	beforeNumbers = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|`
-	behindNumbers = `| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	afterNumbers  = `| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
 func (s *scanner) nextGPT2(text string, at int) int {
@@ -152,7 +152,7 @@ func contraction(text string, at int, anyCase bool) int {
 	return 0
 }
 
-// class is a character class that the patterns distinguish. Every character has one.
+// class is a character class of the patterns. Every character is in one class.
 type class uint8
 
 const (

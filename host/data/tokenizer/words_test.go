@@ -3,15 +3,12 @@ package tokenizer
 import (
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/dlclark/regexp2/v2"
-
-	"github.com/cage-qat/cage/internal/testing/testfile"
 )
 
 // characters are those of which random texts are made: of every class, with more than
@@ -85,112 +82,6 @@ func FuzzWords(f *testing.F) {
 			sameAsExpression(t, expr, text)
 		}
 	})
-}
-
-// inPieces encodes text as a stream of pieces, cut in a text that grows by step bytes.
-func inPieces(t *testing.T, tok *HuggingFace, text string, step int) (ids []int32, cuts int) {
-	t.Helper()
-	encode, begin := tok.Encode, 0
-	for end := step; begin < len(text); end += step {
-		cut := len(text) - begin
-		if end < len(text) {
-			cut = tok.Cut([]byte(text[begin:end]))
-		}
-		if cut == 0 {
-			continue
-		}
-		more, err := encode(text[begin : begin+cut])
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids = append(ids, more...)
-		begin += cut
-		encode = tok.EncodeRest
-		cuts++
-	}
-	return ids, cuts
-}
-
-// TestCut: pieces have the ids of the whole, wherever a text ends that is cut.
-func TestCut(t *testing.T) {
-	corpus := testfile.Read(t, "testdata/corpus.txt")
-	rng := rand.New(rand.NewPCG(5, 6))
-	special := []string{"<|begin|>", "<mask>", "  <mask>\n ", "<s>", "requantizes", " and ", "\n\n", "it's ", "a b c"}
-	for _, name := range []string{"gpt2", "gpt2_prefix", "llama3", "llama2", "metaspace"} {
-		tok, golden := readGolden(t, name)
-		cuts := 0
-		same := func(text string) {
-			t.Helper()
-			want, err := tok.Encode(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, step := range []int{1, 2, 7, 64} {
-				got, n := inPieces(t, tok, text, step)
-				if cuts += n; !slices.Equal(got, want) {
-					t.Fatalf("%s, in steps of %d, %q:\n got %v\nwant %v", name, step, clip(text), got, want)
-				}
-			}
-		}
-		for _, c := range golden.Cases {
-			same(c.Text)
-		}
-		for range 300 {
-			var text strings.Builder
-			for range 6 {
-				at := rng.IntN(len(corpus) - 40)
-				text.WriteString(strings.ToValidUTF8(string(corpus[at:at+rng.IntN(40)]), "?"))
-				text.WriteString(randomText(rng, 8))
-				text.WriteString(special[rng.IntN(len(special))])
-			}
-			same(text.String())
-		}
-		if few := name == "gpt2_prefix"; few != (cuts < 10000) {
-			t.Errorf("%s: %d cuts", name, cuts)
-		}
-	}
-}
-
-// TestCutOfDecomposed: where normalization makes a mark of the end of a letter, the pattern gives
-// it the line ends behind it, so that there is no place before them.
-func TestCutOfDecomposed(t *testing.T) {
-	for _, c := range []struct {
-		form, text string
-		want       int
-	}{
-		{"NFC", "ab \u0958\n", 2}, {"NFC", "ab é\n", 5},
-	} {
-		tok := parsed(t, edited(t, "llama3", map[string]string{"normalizer": `{"type":"` + c.form + `"}`}))
-		if got := tok.Cut([]byte(c.text)); got != c.want {
-			t.Errorf("%s, %q is cut at %d, want %d", c.form, c.text, got, c.want)
-		}
-	}
-}
-
-// TestAddedTokensAreNotCut: none is divided, and none loses the white space it claims.
-func TestAddedTokensAreNotCut(t *testing.T) {
-	for tokens, texts := range map[string][]string{
-		`[{"id":900,"content":"a b c"}]`:                         {"xx a b c yy", "a b", "a b c a b ca b c"},
-		`[{"id":900,"content":"a","rstrip":true}]`:               {"x a  \n b", "a a a", "ba b"},
-		`[{"id":900,"content":"b","lstrip":true}]`:               {"x a  \n b", "a  b  b", "ba b"},
-		`[{"id":900,"content":"a b","normalized":true}]`:         {"a b a b"},
-		`[{"id":900,"content":"x\ny"},{"id":901,"content":"x"}]`: {"ax\ny x\nz"},
-	} {
-		for _, name := range []string{"gpt2", "llama3", "llama2"} {
-			first := parsed(t, edited(t, name, map[string]string{"added_tokens": "[]", "post_processor": "null"})).Info().VocabSize
-			tokens := strings.NewReplacer("900", strconv.Itoa(first), "901", strconv.Itoa(first+1)).Replace(tokens)
-			tok := parsed(t, edited(t, name, map[string]string{"added_tokens": tokens, "post_processor": "null"}))
-			for _, text := range texts {
-				want, err := tok.Encode(text)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got, _ := inPieces(t, tok, text, 1); !slices.Equal(got, want) {
-					t.Errorf("%s, %s, %q:\n got %v\nwant %v", name, tokens, text, got, want)
-				}
-			}
-		}
-	}
 }
 
 // TestWordMarks: cutting at marks changes nothing, and is left alone where tokens have

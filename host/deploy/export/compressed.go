@@ -38,7 +38,7 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 			if part.param.Role != architecture.RoleMatrix {
 				return errors.New("only linear layers of transformer blocks are packed, not the head")
 			}
-			if rotated, ok := errors.AsType[*RotatedError](w.noGrid); ok {
+			if rotated, ok := errors.AsType[*RotatedError](w.gridErr); ok {
 				return rotated
 			}
 			return nil

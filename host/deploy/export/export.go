@@ -195,7 +195,7 @@ type Stored struct {
 	Type  string `json:"type"`
 	Shape []int  `json:"shape"`
 	Bytes int64  `json:"bytes"`
-	// Quantized says whether it holds Q(x).
+	// Quantized reports whether it holds Q(x).
 	Quantized bool `json:"quantized"`
 	// Note says why a quantized tensor is not packed.
 	Note string `json:"note,omitempty"`

@@ -67,7 +67,7 @@ func writeFloats(w io.Writer, typ string, values []float32) error {
 // if some would become infinite.
 func checkFloats(typ string, values []float32, inexact bool) error {
 	if !inexact && !holds(typ, values) {
-		return errors.New("its numbers are not all of that type")
+		return errors.New("that type does not represent all its values exactly")
 	}
 	return checkFits(typ, values)
 }

@@ -232,7 +232,7 @@ func (r *ggufReader) scaledPositions(s *architecture.Settings) {
 		return
 	}
 	delete(r.tensors, name)
-	factors, err := r.File.Values(t)
+	factors, err := r.Values(t)
 	if err != nil {
 		r.fault("%v", err)
 		return
@@ -271,18 +271,20 @@ func (r *ggufReader) Tensors() (list []safetensors.Info) {
 	return list
 }
 
-// Values reads a tensor, with its rows in the order of Hugging Face.
-func (r *ggufReader) Values(name string) ([]float32, error) {
-	values, err := r.File.Values(r.tensors[name])
-	_, within := cutBlock(name, hubBlocks)
-	if err != nil || !r.family.interleaves(within) {
-		return values, err
-	}
-	shape := r.tensors[name].Shape
-	rows := make([]int, shape[0])
-	for i := range rows {
-		rows[i] = i
-	}
-	rows = architecture.Reorder(rows, r.headSize, architecture.Interleaved, architecture.HalfSplit)
-	return pick(part{rows: rows}, values, shape[1]), nil
+// Tensor returns a tensor with its rows in the order of Hugging Face.
+func (r *ggufReader) Tensor(name string) (safetensors.Tensor, error) {
+	t := r.tensors[name]
+	return safetensors.Lazy(name, t.Shape, func() ([]float32, error) {
+		values, err := r.Values(t)
+		_, within := cutBlock(name, hubBlocks)
+		if err != nil || !r.family.interleaves(within) {
+			return values, err
+		}
+		rows := make([]int, t.Shape[0])
+		for i := range rows {
+			rows[i] = i
+		}
+		rows = architecture.Reorder(rows, r.headSize, architecture.Interleaved, architecture.HalfSplit)
+		return pick(part{rows: rows}, values, t.Shape[1]), nil
+	}), nil
 }

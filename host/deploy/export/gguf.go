@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"reflect"
 	"slices"
 
 	"github.com/cage-qat/cage/host/model/gguf"
@@ -60,7 +59,7 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 		p.add(Stored{Name: "rope_freqs.weight", Shape: []int{len(factors)}, Type: floatF32}, factors)
 	}
 	rotated := func(w weight) error { // why it is stored as floats
-		if r, ok := errors.AsType[*RotatedError](w.noGrid); ok && o.Type == "" {
+		if r, ok := errors.AsType[*RotatedError](w.gridErr); ok && o.Type == "" {
 			return r
 		}
 		return nil
@@ -122,7 +121,10 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 		notes = append(notes, fmt.Sprintf("attention is limited to %d tokens (sliding_window), but "+
 			"not in llama.cpp: its logits differ for longer sequences", m.Window))
 	}
-	plan := &Plan{Notes: notes, Write: p.write, Read: p.read}
+	plan := &Plan{Notes: notes, Write: p.write}
+	plan.Read = func(dir vfs.Path, each func(name string, values []float32) error) error {
+		return gguf.ReadFile(dir.Join(ggufFile), p.entries, each)
+	}
 	for _, t := range p.tensors {
 		if t.values == nil {
 			plan.Tensors = append(plan.Tensors, t.Stored)
@@ -185,27 +187,6 @@ func (p *ggufPlan) write(ctx context.Context, dir vfs.Path) error {
 	return gguf.WriteFile(ctx, dir.Join(ggufFile), p.entries, tensors)
 }
 
-func (p *ggufPlan) read(dir vfs.Path, each func(name string, values []float32) error) (err error) {
-	f, err := gguf.Open(dir.Join(ggufFile))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	if !reflect.DeepEqual(f.Entries, p.entries) {
-		return fmt.Errorf("%s: the entries are not those that were written", dir.Join(ggufFile))
-	}
-	for _, t := range f.Tensors {
-		values, err := f.Values(t)
-		if err == nil {
-			err = each(t.Name, values)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: tensor %q: %w", dir.Join(ggufFile), t.Name, err)
-		}
-	}
-	return nil
-}
-
 // ggufCodes returns an error if a type does not have all codes of a grid of integers.
 func ggufCodes(g *Grid, typ gguf.Type) error {
 	low, high := math.MinInt8, math.MaxInt8
@@ -218,7 +199,7 @@ func ggufCodes(g *Grid, typ gguf.Type) error {
 		}
 	}
 	if !g.fits(low, high) {
-		return fmt.Errorf("its codes, from %d to %d, are not all from %d to %d",
+		return fmt.Errorf("its codes, from %d to %d, are not all in the range from %d to %d",
 			g.Numbers.Min, g.Numbers.Max, low, high)
 	}
 	return nil
@@ -241,9 +222,9 @@ func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) (out []byte, err error) {
 	for i, s := range g.Scales {
 		codes := g.Codes[i*size : (i+1)*size]
 		if typ == gguf.MXFP4 {
-			exponent, ok := codeE8M0(s)
-			if !ok {
-				return nil, fmt.Errorf("its scale %v is not a power of two from 2^-127 to 2^127", s)
+			exponent, err := codeE8M0(s)
+			if err != nil {
+				return nil, err
 			}
 			out = packNibbles(append(out, exponent), codes, 0)
 			continue

@@ -79,7 +79,7 @@ func goldenTokenizer(t *testing.T) export.Tokenizer {
 }
 
 // assemble puts the matrices of the hub together to a parameter.
-func assemble(t *testing.T, places []huggingface.Place, param string, q quantizer) *export.Quantized {
+func assemble(t *testing.T, places []huggingface.Mapping, param string, q quantizer) *export.Quantized {
 	var out *export.Quantized
 	for _, p := range places {
 		if p.Param.Name != param {

@@ -2,7 +2,6 @@ package export
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
@@ -67,12 +66,6 @@ type part struct {
 	rows  []int // row indices of the parameter
 }
 
-func (p part) shape() []int {
-	shape := slices.Clone(p.param.Dims)
-	shape[0] = len(p.rows)
-	return shape
-}
-
 // partsOf lists the tensors of a model with the names and row order of Hugging Face.
 func partsOf(m *Model) (list []part, err error) {
 	tensors, err := huggingface.Layout(m.Settings)
@@ -108,15 +101,7 @@ type weight struct {
 	quantized bool
 	settings  string // see Quantized
 	grid      *Grid  // nil if there is none
-	noGrid    error  // why there is none
-}
-
-// key returns a text that is equal for weights that are stored in the same type.
-func (w weight) key() string {
-	if w.grid == nil {
-		return w.settings
-	}
-	return w.settings + fmt.Sprint(w.grid.Numbers)
+	gridErr   error  // why there is none
 }
 
 func (s *source) weight(p architecture.Param) (weight, error) {
@@ -143,7 +128,7 @@ func (s *source) read(p architecture.Param) (w weight, err error) {
 		}
 		if q != nil {
 			w.values, w.quantized, w.settings = q.Value, true, q.Settings
-			w.grid, w.noGrid = NewGrid(q, p.Dims)
+			w.grid, w.gridErr = NewGrid(q, p.Dims)
 		}
 	}
 	if w.values == nil {

@@ -1,6 +1,9 @@
 package export
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // packWords packs rows of signed integers of 4 or 8 bits as compressed-tensors does: element i of a
 // row, plus 2^(bits−1), occupies the bits bits·i … bits·i+bits−1 of the row, counted from the least
@@ -30,14 +33,13 @@ func packE2M1(codes []int32) []byte {
 	return out
 }
 
-// codeE8M0 returns the code of a scale that is a power of two from 2^−127 to 2^127: the exponent
-// plus 127.
-func codeE8M0(v float32) (code byte, ok bool) {
-	fraction, exponent := math.Frexp(float64(v))
+// codeE8M0 returns the code of a scale: the exponent of a power of two, plus 127.
+func codeE8M0(scale float32) (code byte, err error) {
+	fraction, exponent := math.Frexp(float64(scale))
 	if fraction != 0.5 || exponent-1 < -127 || exponent-1 > 127 {
-		return 0, false
+		return 0, fmt.Errorf("its scale %v is not a power of two from 2^-127 to 2^127", scale)
 	}
-	return byte(exponent - 1 + 127), true
+	return byte(exponent - 1 + 127), nil
 }
 
 // valuesE4M3 lists the numbers of E4M3 from 0 to 448, indexed by code.

@@ -35,8 +35,8 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 		if err != nil {
 			return nil, nil, err
 		}
-		t := Stored{Name: p.name, Param: p.param.Name, Type: l.float(p, w), Shape: p.shape(),
-			Quantized: w.quantized, part: p}
+		t := Stored{Name: p.name, Param: p.param.Name, Type: l.float(p, w),
+			Shape: append([]int{len(p.rows)}, p.param.Dims[1:]...), Quantized: w.quantized, part: p}
 		var reason error
 		if w.quantized {
 			quantized++
@@ -44,7 +44,7 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 		}
 		switch pack := w.quantized && reason == nil; {
 		case pack && w.grid == nil && l.needsGrid:
-			refused.add(p.name, true, w.noGrid)
+			refused.add(p.name, true, w.gridErr)
 		case pack:
 			packed = append(packed, p)
 		case reason != nil && !o.Inexact && !holds(t.Type, w.values):
@@ -62,23 +62,27 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 	}
 	tried := map[string]int{} // index of the type that is tried, by settings and grid
 	chosen := map[string]string{}
-	keys, fits := map[string]string{}, map[string]int{} // of the last check of each weight
-	for again := true; again; {                         // if a type has changed, earlier weights must be checked with it
+	keys, checked := map[string]string{}, map[string]int{} // of the last check of each weight
+	// A changed type requires new checks of earlier weights.
+	for again := true; again; {
 		again = false
 		for _, p := range packed {
-			if key, ok := keys[p.name]; ok && fits[p.name] == tried[key] {
+			if key, ok := keys[p.name]; ok && checked[p.name] == tried[key] {
 				continue
 			}
 			w, err := s.weight(p.param)
 			if err != nil {
 				return nil, nil, err
 			}
-			types, key := l.types(w), w.key()
+			types, key := l.types(w), w.settings
+			if w.grid != nil {
+				key += fmt.Sprint(w.grid.Numbers)
+			}
 			for tried[key] < len(types) && l.check(p, w, types[tried[key]]) != nil {
 				tried[key]++
 				again = true
 			}
-			keys[p.name], fits[p.name] = key, tried[key]
+			keys[p.name], checked[p.name] = key, tried[key]
 			if chosen[p.name] = ""; tried[key] < len(types) {
 				chosen[p.name] = types[tried[key]]
 			}

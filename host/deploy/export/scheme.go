@@ -77,7 +77,7 @@ func schemeOf(g *Grid, typ string, inexact bool) (scheme, error) {
 		}
 		s := scheme{typ: typ}
 		if half := 1 << (s.bits() - 1); !integers.fits(-half, half-1) {
-			return s, fmt.Errorf("its codes, from %d to %d, do not fit into %d bits",
+			return s, fmt.Errorf("its codes, from %d to %d, are out of the range of %d bits",
 				integers.Numbers.Min, integers.Numbers.Max, s.bits())
 		}
 		if g.Group < g.Columns || g.Group == g.Numbers.Group { // also if a row is one group
@@ -107,9 +107,8 @@ func mxfp4Exponents(g *Grid) ([]byte, error) {
 	}
 	out := make([]byte, len(g.Scales))
 	for i, s := range g.Scales {
-		var ok bool
-		if out[i], ok = codeE8M0(s); !ok {
-			return nil, fmt.Errorf("its scale %v is not a power of two from 2^-127 to 2^127", s)
+		if out[i], err = codeE8M0(s); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil

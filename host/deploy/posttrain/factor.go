@@ -92,8 +92,8 @@ func (t triangle) cholesky() bool {
 		if !ok {
 			return false
 		}
-		behind := t.part(from, to, to, t.n)
-		t.multiply(behind, inverse.T(), behind)
+		right := t.part(from, to, to, t.n)
+		t.multiply(right, inverse.T(), right)
 		strips(to, t.n, func(low, high int) { // the trailing submatrix of A, from the diagonal on
 			above := t.part(from, to, low, high)
 			linalg.MulAdd(t.part(low, high, low, t.n), -1, above.T(), t.part(from, to, low, t.n))
@@ -112,8 +112,8 @@ func (t triangle) invert() bool {
 			return false
 		}
 		if to < t.n {
-			behind := t.part(from, to, to, t.n)
-			sum := linalg.RowMajor(make([]float64, behind.Rows*behind.Cols), behind.Rows, behind.Cols)
+			right := t.part(from, to, to, t.n)
+			sum := linalg.RowMajor(make([]float64, right.Rows*right.Cols), right.Rows, right.Cols)
 			strips(to, t.n, func(low, high int) { // columns of X are zero below the diagonal
 				for i := low + 1; i < high; i++ {
 					clear(t.data[i*t.n+low : i*t.n+i])
@@ -121,7 +121,7 @@ func (t triangle) invert() bool {
 				a, b := t.part(from, to, to, high), t.part(to, high, low, high)
 				linalg.MulAdd(columns(sum, low-to, high-to), -1, a, b)
 			})
-			t.multiply(behind, inverse, sum)
+			t.multiply(right, inverse, sum)
 		}
 		for i := range inverse.Rows {
 			copy(t.data[(from+i)*t.n+from+i:], inverse.Data[i*inverse.Cols+i:(i+1)*inverse.Cols])

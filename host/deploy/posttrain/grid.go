@@ -57,7 +57,8 @@ type Answer struct {
 // NewGrid returns the grid of a matrix from a quantizer's answer for it, and the numbers and groups
 // that the quantizer declares. The values must be the numbers times the scales, bit for bit.
 func NewGrid(a Answer, declared spec.Grid, rows, columns int) (*Grid, error) {
-	g := &Grid{Levels: cage.NewLevels(cage.Numbers(declared)), Rows: rows, Columns: columns, Group: columns}
+	levels := cage.NewLevels(cage.Numbers(declared))
+	g := &Grid{Levels: levels, Rows: rows, Columns: columns, Group: columns}
 	if declared.Group > 0 {
 		g.Group = min(declared.Group, columns)
 	}

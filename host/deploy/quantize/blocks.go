@@ -14,9 +14,9 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Trained reads an input of the program q of a weight's quantizer: a trained parameter or a state
-// tensor.
-type Trained func(param string, q spec.Quantizer, input string) ([]float32, error)
+// InputReader reads an input of the program q of a weight's quantizer: a trained parameter or a
+// state tensor.
+type InputReader func(param string, q spec.Quantizer, input string) ([]float32, error)
 
 // Blocks quantizes a trained language model block by block. It holds at most the parameters of one
 // block in memory, in addition to the residual streams of the calibration texts.
@@ -33,9 +33,9 @@ type Blocks struct {
 	Weights, Activations map[string]spec.Quantizer
 	// Values reads the elements of a parameter, which must stay valid until the next call.
 	Values func(param string) ([]float32, error)
-	// Trained reads trained parameters and states of the quantizers of weights; nil means that each
+	// ReadInput reads trained parameters and states of the quantizers of weights; nil means that each
 	// has its initial value.
-	Trained Trained
+	ReadInput InputReader
 	// Sequences are the calibration texts, of Context tokens each. Batch of them are computed at
 	// once; Batch must divide their number. Without sequences, weights are rounded to nearest, and
 	// errors of outputs are unknown.
@@ -49,14 +49,14 @@ type Blocks struct {
 	Block func(block int, weights []*Quantized) error
 }
 
-// garbage is GOGC during a run: garbage in percent of the live memory. Allocations are few and
+// gcPercent is GOGC during a run: garbage in percent of the live memory. Allocations are few and
 // large arrays of numbers without pointers, so frequent collections are cheap.
-const garbage = 10
+const gcPercent = 10
 
 // Do quantizes block after block. It stops soon after ctx is done. While it runs, the process
 // collects garbage more often.
 func (r *Blocks) Do(ctx context.Context) error {
-	defer debug.SetGCPercent(debug.SetGCPercent(garbage))
+	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	forward, err := newForward(r.Device, r.Model, r.Batch, r.Context, r.Activations)
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (r *Blocks) Do(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := forward.begin(embedding, first.Dims[1], r.Sequences, r.Segments); err != nil {
+		if err := forward.embed(embedding, first.Dims[1], r.Sequences, r.Segments); err != nil {
 			return err
 		}
 	}
@@ -103,15 +103,15 @@ func (r *Blocks) block(
 	if len(f.texts) == 0 {
 		return r.weights(ctx, nil, params, values, nil)
 	}
-	if err := f.enter(block, values); err != nil {
+	if err := f.loadBlock(block, values); err != nil {
 		return nil, err
 	}
 	sites := r.Model.BlockSites(block, r.Batch, r.Context)
-	together := 1 // number of sites whose inputs are computed in one pass
+	groupSize := 1 // number of sites whose inputs are computed in one pass
 	if r.Settings.OnePass {
-		together = max(1, len(sites))
+		groupSize = max(1, len(sites))
 	}
-	for some := range slices.Chunk(sites, together) {
+	for some := range slices.Chunk(sites, groupSize) {
 		in, err := f.hessians(ctx, some)
 		if err != nil {
 			return nil, err
@@ -119,10 +119,10 @@ func (r *Blocks) block(
 		for i, s := range some {
 			var more []*Quantized
 			if err == nil {
-				fed := slices.DeleteFunc(slices.Clone(params), func(p architecture.Param) bool {
+				affected := slices.DeleteFunc(slices.Clone(params), func(p architecture.Param) bool {
 					return !slices.Contains(s.Feeds, p.Name)
 				})
-				more, err = r.weights(ctx, f, fed, values, in[i])
+				more, err = r.weights(ctx, f, affected, values, in[i])
 			}
 			list, err = append(list, more...), errors.Join(err, in[i].mean.Finalize())
 		}
@@ -130,7 +130,7 @@ func (r *Blocks) block(
 			return nil, err
 		}
 	}
-	return list, f.leave(ctx)
+	return list, f.finishBlock(ctx)
 }
 
 // weights quantizes the weights of layers with the same input; a nil input is unknown.
@@ -144,11 +144,11 @@ func (r *Blocks) weights(ctx context.Context, f *forward, params []architecture.
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		var own func(input string) ([]float32, error)
-		if r.Trained != nil {
-			own = func(input string) ([]float32, error) { return r.Trained(p.Name, program, input) }
+		var inputs func(input string) ([]float32, error)
+		if r.ReadInput != nil {
+			inputs = func(input string) ([]float32, error) { return r.ReadInput(p.Name, program, input) }
 		}
-		q, err := newQuantizer(r.Device, program, values[p.Name], own)
+		q, err := newQuantizer(r.Device, program, values[p.Name], inputs)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.Name, err)
 		}

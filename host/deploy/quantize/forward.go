@@ -57,9 +57,9 @@ func newForward(dev *engine.Device, m model.Language, batch, context int,
 	return f, nil
 }
 
-// begin looks up the tokens of all sequences in the embedding, [vocabulary, width]. Without
+// embed looks up the tokens of all sequences in the embedding, [vocabulary, width]. Without
 // segments each sequence is one document.
-func (f *forward) begin(embedding []float32, width int, sequences, segments [][]int32) error {
+func (f *forward) embed(embedding []float32, width int, sequences, segments [][]int32) error {
 	vocabulary := len(embedding) / width
 	for at := 0; at < len(sequences); at += f.batch {
 		size := f.batch * f.context
@@ -85,8 +85,8 @@ func (f *forward) begin(embedding []float32, width int, sequences, segments [][]
 	return nil
 }
 
-// enter uploads the weights of a block.
-func (f *forward) enter(block int, values map[string][]float32) error {
+// loadBlock uploads the weights of a block.
+func (f *forward) loadBlock(block int, values map[string][]float32) error {
 	f.block = block
 	for _, p := range f.model.BlockParams(block) {
 		b, err := engine.Upload(f.dev, values[p.Name], p.Dims...)
@@ -109,8 +109,8 @@ func (f *forward) replace(name string, values []float32) error {
 	return err
 }
 
-// leave computes the residual streams after the block, and frees its weights.
-func (f *forward) leave(ctx context.Context) error {
+// finishBlock computes the residual streams after the block, and frees its weights.
+func (f *forward) finishBlock(ctx context.Context) error {
 	output := func(_ []*graph.Node, y *graph.Node, _ []*graph.Node) []*graph.Node {
 		return []*graph.Node{y}
 	}

@@ -6,7 +6,6 @@ package quantize
 import (
 	"context"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +20,6 @@ import (
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -36,7 +34,7 @@ type Options struct {
 	// the run.
 	Plugin string
 	Params map[string]any
-	// Activations says whether to quantize activations with the same quantizer, during calibration
+	// Activations also quantizes activations, with the same quantizer, during calibration
 	// and in the result.
 	Activations bool
 	Out         string // run directory to create
@@ -45,12 +43,9 @@ type Options struct {
 	// Validation is a token file or a chat file that becomes the validation set of the result;
 	// empty means the validation set of the run.
 	Validation string
-	// Evaluate says whether to evaluate the result on its validation set and record the loss in its
-	// summary. This needs memory for the whole model.
-	Evaluate bool
-	Device   string
-	Finder   *plugin.Finder // nil means plugin.NewFinder()
-	Logger   hclog.Logger   // nil discards messages
+	Device     string
+	Finder     *plugin.Finder // nil means plugin.NewFinder()
+	Logger     hclog.Logger   // nil discards messages
 }
 
 // Run quantizes the weights of a run's model, or of a Hugging Face checkpoint, and writes the
@@ -73,36 +68,7 @@ func Run(ctx context.Context, dir string, o Options) (*trained.Posttrained, erro
 		out, err = s.quantize(ctx, o)
 		return err
 	})
-	if err == nil && o.Evaluate {
-		if err = evaluate(ctx, out, o); err != nil {
-			err = fmt.Errorf("%s is complete, but was not evaluated: %w", o.Out, err)
-		}
-	}
 	return out, err
-}
-
-func evaluate(ctx context.Context, result *trained.Posttrained, o Options) error {
-	dir := rundir.At(o.Out)
-	cfg, err := dir.LoadConfig()
-	if err != nil {
-		return err
-	}
-	t, err := trained.Open(ctx, o.Out, trained.Options{Finder: o.Finder, Logger: o.Logger})
-	if err != nil {
-		return err
-	}
-	defer t.Close()
-	loss, _, err := t.Evaluate(ctx, cfg.Train.FinalEvalBatches)
-	if err != nil {
-		return err
-	}
-	result.Loss = metrics.Some(loss)
-	summary, err := metrics.ReadSummary(dir.Summary())
-	if err != nil {
-		return err
-	}
-	summary.ValLoss, summary.ValPPL = result.Loss, metrics.Some(math.Exp(loss))
-	return metrics.WriteSummary(dir.Summary(), summary)
 }
 
 func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained, error) {
@@ -114,10 +80,6 @@ func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained,
 	if !ok {
 		return nil, fmt.Errorf("%s: a model of kind %q has no blocks to quantize",
 			s.dir, s.cfg.Model.Kind)
-	}
-	if o.Evaluate && s.cfg.Data.Validation == "" && o.Validation == "" {
-		return nil, fmt.Errorf("%s has no validation set to evaluate the result on: name a token or "+
-			"chat file with --validation", s.dir)
 	}
 	if s.cfg, err = s.withQuantizer(o); err != nil {
 		return nil, err
@@ -140,7 +102,7 @@ func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained,
 	}
 	run.Weights, run.Activations = programs.Weights, programs.Activations
 	if o.Plugin == "" {
-		run.Trained = s.trained
+		run.ReadInput = s.readInput
 	}
 	if run.Device, err = build.Device(s.cfg, o.Logger.Warn); err != nil {
 		return nil, err
@@ -149,7 +111,7 @@ func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained,
 	result := &trained.Posttrained{Settings: o.Settings, Calibration: texts.Calibration,
 		Activations: o.Activations}
 	record := provenance.Record{Build: run.Device.BuildInfo(), Initial: s.origin,
-		Tokenizer: s.made.Tokenizer, Plugins: programs.Used, Directory: s.made.Directory,
+		Tokenizer: s.record.Tokenizer, Plugins: programs.Used, Directory: s.record.Directory,
 		Programs: (&build.Programs{Weights: programs.Weights}).Hashes()}
 	w := &quantizedRun{source: s, record: &trained.Record{Posttrained: result, Record: record},
 		log: o.Logger, ready: map[string][]safetensors.Tensor{}}
@@ -201,7 +163,7 @@ func (s *source) withValidation(o Options) (*config.Config, error) {
 		return nil, err
 	}
 	path := o.Validation
-	if here, err := os.Getwd(); err != nil || s.made.Directory != "" && s.made.Directory != here {
+	if here, err := os.Getwd(); err != nil || s.record.Directory != "" && s.record.Directory != here {
 		// Paths of the result are relative to the same directory as those of its source.
 		if path, err = filepath.Abs(path); err != nil {
 			return nil, err

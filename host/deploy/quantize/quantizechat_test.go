@@ -27,7 +27,6 @@ func TestGPTQOfConversations(t *testing.T) {
 	}
 	defer f.Close()
 	o := gptqOptions(t, "absmax", map[string]any{"bits": int64(3)})
-	o.Evaluate = true
 	own := run(t, cfg.Train.Out, o)
 	c := own.Calibration
 	if c.Kind != config.KindChat || !c.Separate || c.Tokens != f.Header().Tokens || c.SHA256 != f.SHA256() || c.Windows*c.Context <= int(c.Tokens) {
@@ -39,9 +38,6 @@ func TestGPTQOfConversations(t *testing.T) {
 	}
 	if !(got < 0.8*than) {
 		t.Errorf("the error is %v, that of rounding %v", got, than)
-	}
-	if loss, _ := testrun.Loss(t, o.Out, trained.Options{}); loss != float64(*own.Loss) {
-		t.Errorf("the loss is %v, opened again %v", *own.Loss, loss)
 	}
 
 	named := gptqOptions(t, "absmax", o.Params)
@@ -80,22 +76,22 @@ func TestGPTQKeepsDocumentsApart(t *testing.T) {
 }
 
 // TestQuantizeHubWithValidation: what is made of a checkpoint of the hub, which has no data, is calibrated with conversations,
-// gets a validation set and is evaluated on it.
+// and gets a validation set.
 func TestQuantizeHubWithValidation(t *testing.T) {
 	testlevel.Long(t, "prepares data and trains")
 	const hub = "../../model/huggingface/testdata/llama32"
 	o := gptqOptions(t, "absmax", nil)
-	o.Context, o.Evaluate = 32, true
+	o.Context = 32
 	o.Data, o.Validation = testrun.HubConversations(t, hub, 1, 40), testrun.HubConversations(t, hub, 2, 21)
-	r := run(t, hub, o)
+	run(t, hub, o)
 	held, err := config.Load(rundir.At(o.Out).Config().Name, nil)
 	if err != nil || held.Data.Kind != config.KindChat || held.Data.Validation != o.Validation {
 		t.Errorf("the run has the validation set %q of kind %q, %v", held.Data.Validation, held.Data.Kind, err)
 	}
 	loss, _ := testrun.Loss(t, o.Out, trained.Options{})
 	full, _ := testrun.Loss(t, hub, trained.Options{Data: o.Validation, Context: 32})
-	if loss != float64(*r.Loss) || math.Abs(loss-full) > 0.5 || loss == full {
-		t.Errorf("the loss is %v, opened again %v, in full precision %v", *r.Loss, loss, full)
+	if math.Abs(loss-full) > 0.5 || loss == full {
+		t.Errorf("the loss is %v, in full precision %v", loss, full)
 	}
 	other := gptqOptions(t, "absmax", nil)
 	other.Context, other.Data, other.Validation = 32, o.Data, testrun.Conversations(t, 3, 5)

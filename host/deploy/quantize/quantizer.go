@@ -25,7 +25,7 @@ type quantizer struct {
 	// block is the block size of the rotation at the end of the program, 1 if there is none. The
 	// quantizer rounds before this rotation.
 	block   int
-	own     []*engine.Buffer // the quantizer's trained parameters and state for the weight
+	inputs  []*engine.Buffer // the quantizer's trained parameters and state for the weight
 	quant   *engine.Executable
 	scaling *engine.Executable // computes only scales; nil until needed
 }
@@ -39,19 +39,19 @@ const (
 	scaleOutput
 )
 
-// newQuantizer prepares the quantizer of a weight. own reads its trained parameters and state, by
-// the names of the program's inputs; nil: they get their initial values.
+// newQuantizer prepares the quantizer of a weight. inputs reads its trained parameters and state,
+// by the names of the program's inputs; nil: they get their initial values.
 func newQuantizer(dev *engine.Device, p spec.Quantizer, w []float32,
-	own func(input string) ([]float32, error)) (*quantizer, error) {
+	inputs func(input string) ([]float32, error)) (*quantizer, error) {
 	p = p.ForEvaluation()
 	q := &quantizer{dev: dev, program: p, dims: p.Program.Inputs[0].Type.Shape,
 		block: max(1, passes.EndingRotation(p.Program, spec.OutputValue))}
 	var err error
 	switch {
-	case own != nil:
+	case inputs != nil:
 		for _, in := range p.Program.Inputs[1:] {
 			var b *engine.Buffer
-			values, failed := own(in.Name)
+			values, failed := inputs(in.Name)
 			if err = failed; err == nil {
 				b, err = engine.Upload(dev, values, in.Type.Shape...)
 			}
@@ -59,7 +59,7 @@ func newQuantizer(dev *engine.Device, p spec.Quantizer, w []float32,
 				err = fmt.Errorf("%s: %w", in.Name, err)
 				break
 			}
-			q.own = append(q.own, b)
+			q.inputs = append(q.inputs, b)
 		}
 	case p.SearchEvery > 0:
 		err = errors.New("the quantizer searches in its own process, which only trainings do: " +
@@ -81,7 +81,7 @@ func newQuantizer(dev *engine.Device, p spec.Quantizer, w []float32,
 }
 
 func (q *quantizer) close() {
-	_ = engine.FinalizeAll(q.own...)
+	_ = engine.FinalizeAll(q.inputs...)
 	for _, e := range []*engine.Executable{q.quant, q.scaling} {
 		if e != nil {
 			e.Close()
@@ -108,7 +108,7 @@ func (q *quantizer) init(w []float32) error {
 		return err
 	}
 	defer e.Close()
-	q.own, err = q.run(e, w, nil)
+	q.inputs, err = q.run(e, w, nil)
 	return err
 }
 
@@ -175,7 +175,7 @@ func (q *quantizer) scales(w []float32) (scale []float32, err error) {
 			return nil, err
 		}
 	}
-	out, err := q.run(q.scaling, w, q.own)
+	out, err := q.run(q.scaling, w, q.inputs)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (q *quantizer) scales(w []float32) (scale []float32, err error) {
 
 // quantize returns Q(w), and the program's answer in the domain in which it rounds.
 func (q *quantizer) quantize(w []float32) (value []float32, a posttrain.Answer, err error) {
-	out, err := q.run(q.quant, w, q.own)
+	out, err := q.run(q.quant, w, q.inputs)
 	if err != nil {
 		return nil, a, err
 	}

@@ -23,11 +23,11 @@ type source struct {
 	dir    string
 	cfg    *config.Config
 	search rundir.Search
-	made   *trained.Record // record of a run; for a Hugging Face checkpoint, only its tokenizer
+	record *trained.Record // record of a run; for a Hugging Face checkpoint, only its tokenizer
 	origin *provenance.Origin
 	values func(param string) ([]float32, error)
-	// trained reads trained parameters and states of the run's own quantizers; nil if it has none.
-	trained Trained
+	// readInput reads trained parameters and states of the run's own quantizers; nil if it has none.
+	readInput InputReader
 }
 
 func withSource(dir string, o Options, use func(*source) error) error {
@@ -53,15 +53,16 @@ func withSource(dir string, o Options, use func(*source) error) error {
 	}); err != nil {
 		return err
 	}
-	made, err := trained.ReadRecord(rundir.At(dir))
+	record, err := trained.ReadRecord(rundir.At(dir))
 	if err != nil {
 		return err
 	}
-	if made.Posttrained != nil {
+	if record.Posttrained != nil {
 		return fmt.Errorf("%s was quantized after its training already: quantize the run that it was "+
 			"made from", dir)
 	}
-	s := &source{dir: dir, cfg: cfg, made: made, search: rundir.Search{Run: dir, Made: made.Directory}}
+	search := rundir.Search{Run: dir, Made: record.Directory}
+	s := &source{dir: dir, cfg: cfg, record: record, search: search}
 	from := func(f *checkpoint.File) error {
 		if err := s.openCheckpoint(f); err != nil {
 			return err
@@ -73,7 +74,7 @@ func withSource(dir string, o Options, use func(*source) error) error {
 
 func (s *source) openCheckpoint(f *checkpoint.File) error {
 	run := rundir.At(s.dir)
-	if err := s.made.CheckOwner(run, f.Step, f.Meta); err != nil {
+	if err := s.record.CheckOwner(run, f.Step, f.Meta); err != nil {
 		return err
 	}
 	path, err := filepath.Abs(s.dir)
@@ -81,8 +82,8 @@ func (s *source) openCheckpoint(f *checkpoint.File) error {
 		return err
 	}
 	file := filepath.Join(run.Checkpoints().Base(), checkpoint.FileName(f.Step))
-	s.origin = &provenance.Origin{Path: path, Run: s.made.Run, Step: f.Step,
-		End:   s.made.Initial.Ends(),
+	s.origin = &provenance.Origin{Path: path, Run: s.record.Run, Step: f.Step,
+		End:   s.record.Initial.Ends(),
 		Files: []huggingface.Part{{File: file, SHA256: f.Digest()}}}
 	load := provenance.Evaluated(f)
 	read := func(name string) ([]float32, error) {
@@ -90,7 +91,7 @@ func (s *source) openCheckpoint(f *checkpoint.File) error {
 		return t.Data, err
 	}
 	s.values = func(param string) ([]float32, error) { return read(step.ParamName(param)) }
-	s.trained = step.LoadQuantizer(load)
+	s.readInput = step.LoadQuantizer(load)
 	return nil
 }
 
@@ -101,8 +102,8 @@ func withHubSource(dir string, o Options, use func(*source) error) (err error) {
 	}
 	c := hub.Checkpoint
 	defer func() { err = errors.Join(err, c.Close()) }()
-	made := &trained.Record{Record: provenance.Record{Tokenizer: hub.Tokenizer}}
-	s := &source{dir: dir, cfg: hub.Config, made: made, search: rundir.Search{Run: dir},
+	record := &trained.Record{Record: provenance.Record{Tokenizer: hub.Tokenizer}}
+	s := &source{dir: dir, cfg: hub.Config, record: record, search: rundir.Search{Run: dir},
 		values: c.Values}
 	if s.origin, err = provenance.HubOrigin(vfs.At(dir), c); err != nil {
 		return err
@@ -157,7 +158,7 @@ func (s *source) texts(o Options) (c calibrationSet, err error) {
 
 func (s *source) tokens() provenance.Tokens {
 	return provenance.Tokens{
-		Tokenizer: s.made.Tokenizer, Dir: s.dir, Vocab: s.cfg.Model.Vocab}
+		Tokenizer: s.record.Tokenizer, Dir: s.dir, Vocab: s.cfg.Model.Vocab}
 }
 
 func (s *source) openTexts(o Options) (*dataset.File, error) {

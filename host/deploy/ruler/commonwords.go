@@ -29,8 +29,7 @@ func (commonWords) start(s *session) (func(int) (Sample, error), error) {
 		d.example, d.common, d.rest = wordList{20, 3, 1}, 6, 1
 	}
 	pyrandom.Shuffle(s.fresh(), d.words)
-	f := &filler{session: s, least: 10, probe: 4096, build: d.prompt,
-		most: func(perUnit float64) int { return 2 * int(floorDivide(float64(s.length), perUnit)) }}
+	f := &filler{session: s, minUnits: 10, probeUnits: 4096, floor: true, build: d.prompt}
 	return f.start()
 }
 

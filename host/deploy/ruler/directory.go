@@ -27,7 +27,7 @@ type Plan struct {
 	Lengths []int
 	Samples int
 	Batch   int // prompts answered at once
-	// Settings holds what affects the prompts besides the inputs, such as the tokenizer.
+	// Settings affect the prompts besides the inputs, such as the tokenizer.
 	Settings map[string]string
 	Model    ModelName
 	// Progress is called with the numbers of finished and of all answers to a task at a length.
@@ -55,7 +55,7 @@ type Manifest struct {
 	Seed   uint32 `json:"seed"`
 	// Samples is the number of samples for each task and length.
 	Samples int `json:"samples"`
-	// Settings holds what affects the prompts: tokenizer, template, inputs.
+	// Settings affect the prompts: tokenizer, template, inputs.
 	Settings map[string]string `json:"settings"`
 	Model    *ModelName        `json:"model,omitempty"`
 	// Substitutions lists the differences from RULER's own inputs.
@@ -110,7 +110,7 @@ func (d Directory) lengths() ([]int, error) {
 	return list, err
 }
 
-func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
 // ParseManifest parses a manifest.
 func ParseManifest(content []byte) (*Manifest, error) {
@@ -128,7 +128,7 @@ func ParseManifest(content []byte) (*Manifest, error) {
 // Manifest reads the directory's manifest; nil if there is none.
 func (d Directory) Manifest() (*Manifest, error) {
 	content, err := d.manifest().ReadFile()
-	if missing(err) {
+	if isMissing(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -193,7 +193,7 @@ func (d Directory) write(m *Manifest) error {
 	case err != nil:
 		return err
 	case old != nil:
-		if err := m.follow(old); err != nil {
+		if err := m.merge(old); err != nil {
 			return fmt.Errorf("%s: %w: choose another directory", d.path, err)
 		}
 	default:
@@ -205,10 +205,9 @@ func (d Directory) write(m *Manifest) error {
 		}
 		for _, length := range lengths {
 			path := d.path.Join(strconv.Itoa(length), "pred")
-			if there, err := path.Exists(); there || err != nil {
-				return errors.Join(err, fmt.Errorf("%s is in the way, and there is no %s: "+
-					"cage did not make it. Move it away, or choose another directory",
-					path, d.manifest().Base()))
+			if exists, err := path.Exists(); exists || err != nil {
+				return errors.Join(err, fmt.Errorf("%s exists without %s, so cage did not "+
+					"write it: move it away, or choose another directory", path, d.manifest().Base()))
 			}
 		}
 	}
@@ -219,9 +218,9 @@ func (d Directory) write(m *Manifest) error {
 	return atomicfile.WriteJSON(d.manifest(), m)
 }
 
-// follow checks that m is compatible with the old manifest, and merges the old one into m. Inputs
+// merge checks that m is compatible with the old manifest, and merges the old one into m. Inputs
 // may be added, and samples, which follow the existing ones.
-func (m *Manifest) follow(old *Manifest) error {
+func (m *Manifest) merge(old *Manifest) error {
 	if m.Seed != old.Seed {
 		return fmt.Errorf("its prompts were made with the seed %d, not %d", old.Seed, m.Seed)
 	}
@@ -313,7 +312,7 @@ func (d Directory) ask(
 func answered(path vfs.Path, samples []Sample, batch int) (done int, size int64, err error) {
 	n := 0
 	for a, err := range jsonlines.Read[Answer](path) {
-		if _, damaged := errors.AsType[*jsonlines.Error](err); damaged || missing(err) {
+		if _, damaged := errors.AsType[*jsonlines.Error](err); damaged || isMissing(err) {
 			break
 		}
 		if err != nil {

@@ -28,20 +28,21 @@ var frequentFrame = frame{
 }
 
 func (frequentWords) start(s *session) (func(int) (Sample, error), error) {
-	most := s.length - s.newTokens
-	d := &frequentDraw{session: s, most: most, vocabulary: most / 50, step: most / 32}
+	maxTokens := s.length - s.newTokens
+	d := &frequentDraw{
+		session: s, maxTokens: maxTokens, vocabulary: maxTokens / 50, step: maxTokens / 32}
 	if d.vocabulary < 4 {
 		return nil, fmt.Errorf("its text would have %d different words: choose a length of %d or more",
 			max(0, d.vocabulary), 4*50+s.newTokens)
 	}
 	// The text grows until it no longer fits; the last size that fits is used for all samples.
 	vocabulary := d.draw()
-	for words := most / codedLetters; ; words += d.step {
+	for words := maxTokens / codedLetters; ; words += d.step {
 		_, tokens, err := d.prompt(vocabulary, words)
 		if err != nil {
 			return nil, err
 		}
-		if tokens >= most {
+		if tokens >= maxTokens {
 			return func(index int) (Sample, error) { return d.sample(index, words-d.step) }, nil
 		}
 	}
@@ -49,7 +50,7 @@ func (frequentWords) start(s *session) (func(int) (Sample, error), error) {
 
 type frequentDraw struct {
 	*session
-	most       int // tokens of a prompt without the answer
+	maxTokens  int // tokens of a prompt without the answer
 	vocabulary int // number of different words
 	step       int
 }
@@ -62,7 +63,7 @@ func (d *frequentDraw) sample(index, n int) (Sample, error) {
 		if err != nil {
 			return p, err
 		}
-		if tokens <= d.most {
+		if tokens <= d.maxTokens {
 			p.Index, p.Length = index, tokens+d.newTokens
 			return p, nil
 		}

@@ -46,7 +46,7 @@ func (s Sample) Prompt() string { return s.Input + s.AnswerPrefix }
 // Samples makes samples of a task. Together, the question, its prefix and the answer have at most
 // length tokens. As in RULER, all samples of a file are drawn from one random stream, so the first
 // samples are the same whatever the number of samples, but the samples of different lengths are
-// different.
+// distinct.
 func (g *Generator) Samples(
 	ctx context.Context, t Task, length, samples int,
 ) (list []Sample, err error) {
@@ -55,8 +55,8 @@ func (g *Generator) Samples(
 			err = fmt.Errorf("%s at length %d: %w", t.Name, length, err)
 		}
 	}()
-	if missing := g.Missing(t); missing != "" {
-		return nil, fmt.Errorf("it needs %s", missing)
+	if input := g.Missing(t); input != "" {
+		return nil, fmt.Errorf("it needs %s", input)
 	}
 	s := &session{Generator: g, ctx: ctx, newTokens: t.NewTokens, length: length, samples: samples,
 		rng: pyrandom.New(int64(g.Seed)), numbers: pyrandom.NewRandomState(g.Seed)}
@@ -146,9 +146,9 @@ func (s *Settings) SortedLengths() []int {
 	return slices.Compact(slices.Sorted(slices.Values(s.Lengths)))
 }
 
-// patience is the number of times that a prompt of the smallest size is drawn again if it is too
+// maxRedraws is the number of times that a prompt of the smallest size is drawn again if it is too
 // long. RULER's scripts try forever.
-const patience = 100
+const maxRedraws = 100
 
 // filler fills prompts up to a length with units of haystack: lines, words or documents.
 type filler struct {
@@ -157,35 +157,39 @@ type filler struct {
 	build func(index, n int) (Sample, error)
 	// finish, if not nil, adds to a sample the parts that the prompts of the search lack.
 	finish func(d Sample) Sample
-	// besides is the number of tokens that finish adds.
-	besides int
-	// least is the smallest number of units, and the decrement for prompts that are too long.
-	least int
-	// probe is the number of units of the prompt that is used to estimate the tokens per unit.
-	probe int
-	// most returns the largest number of units to try, given the tokens per unit.
-	most func(perUnit float64) int
+	// extraTokens is the number of tokens that finish adds.
+	extraTokens int
+	// minUnits is the smallest number of units, and the decrement for prompts that are too long.
+	minUnits int
+	// probeUnits is the number of units of the prompt that is used to estimate the tokens per unit.
+	probeUnits int
+	// floor sets the largest number of units to try to twice the estimate of what fits, which is
+	// rounded down first; otherwise it is three times the estimate.
+	floor bool
 }
-
-// threefold is the largest size to try in most tasks: three times the estimate of what fits.
-func (s *session) threefold(perUnit float64) int { return int(float64(s.length) / perUnit * 3) }
 
 // start finds the largest size whose prompt fits, by bisection as in RULER (each trial draws random
 // numbers), and returns a function that draws samples of that size.
 func (f *filler) start() (func(index int) (Sample, error), error) {
-	_, tokens, err := f.try(f.probe)
+	_, tokens, err := f.try(f.probeUnits)
 	if err != nil {
 		return nil, err
 	}
-	low, high := f.least, max(f.most(float64(tokens)/float64(f.probe)), 2*f.least)
-	size := f.least
+	perUnit, length := float64(tokens)/float64(f.probeUnits), float64(f.length)
+	high := int(length / perUnit * 3)
+	if f.floor {
+		high = 2 * int(floorDivide(length, perUnit))
+	}
+	low := f.minUnits
+	high = max(high, 2*f.minUnits)
+	size := f.minUnits
 	for low <= high {
 		middle := (low + high) / 2
 		_, tokens, err := f.try(middle)
 		if err != nil {
 			return nil, err
 		}
-		if tokens+f.besides+f.newTokens <= f.length {
+		if tokens+f.extraTokens+f.newTokens <= f.length {
 			size, low = middle, middle+1
 		} else {
 			high = middle - 1
@@ -208,7 +212,7 @@ func (f *filler) try(n int) (Sample, int, error) {
 func (f *filler) sample(index, n int) (Sample, error) {
 	var shortest int
 	var failed error
-	for stuck := 0; stuck < patience; {
+	for redraws := 0; redraws < maxRedraws; {
 		d, err := f.build(index, n)
 		if err == nil {
 			if f.finish != nil {
@@ -224,10 +228,10 @@ func (f *filler) sample(index, n int) (Sample, error) {
 			shortest = d.Length
 		}
 		failed = err
-		if n > f.least {
-			n -= f.least
+		if n > f.minUnits {
+			n -= f.minUnits
 		} else {
-			stuck++
+			redraws++
 		}
 	}
 	if failed != nil {

@@ -116,7 +116,7 @@ func (i Inputs) Substitutions(tasks []Task) []string {
 		})
 		if len(madeUp) > 0 {
 			list = append(list,
-				"made-up words of consonants and vowels stand for "+strings.Join(madeUp, ", "))
+				"words generated from consonants and vowels replace "+strings.Join(madeUp, ", "))
 		}
 	}
 	if uses(needEssay) {

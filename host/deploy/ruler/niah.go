@@ -51,14 +51,14 @@ func (t niah) start(s *session) (func(int) (Sample, error), error) {
 	if t.keyKind == words {
 		d.words = s.Words.pairs()
 	}
-	least := 25
+	minUnits := 25
 	switch {
 	case t.haystack == essay:
-		least, d.essay = 500, splitSpace(s.Essay)
+		minUnits, d.essay = 500, splitSpace(s.Essay)
 	case s.short():
-		least = 5
+		minUnits = 5
 	}
-	f := &filler{session: s, least: least, probe: least, most: s.threefold, build: d.prompt}
+	f := &filler{session: s, minUnits: minUnits, probeUnits: minUnits, build: d.prompt}
 	next, err := f.start()
 	if err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ func (t questions) start(s *session) (func(int) (Sample, error), error) {
 	if n := len(d.documents.questions); s.samples > n {
 		return nil, fmt.Errorf("the file has %d questions, and %d samples are asked for", n, s.samples)
 	}
-	f := &filler{session: s, least: 10, probe: 10, most: s.threefold, build: d.prompt}
+	f := &filler{session: s, minUnits: 10, probeUnits: 10, build: d.prompt}
 	return f.start()
 }
 
@@ -57,7 +57,7 @@ func (d *questionDraw) prompt(index, n int) (Sample, error) {
 	return p, nil
 }
 
-var errFewDocuments = errors.New("the documents of a question do not fit: choose a larger length")
+var errFewDocuments = errors.New("a question's documents exceed the length: choose a larger one")
 
 // list draws the documents of a prompt: first those that contain the answer, then others of the
 // same article, then any. If there are fewer than n documents, all are repeated.

@@ -3,7 +3,8 @@ package ruler
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/json"
+	"encoding/json/jsontext"
+	jsonv2 "encoding/json/v2"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -107,25 +108,23 @@ func (r *reader) lines(path string) (list []string) {
 
 // parseEnglish returns the values of a JSON object, in order.
 func parseEnglish(content []byte) ([]string, error) {
-	dec := json.NewDecoder(bytes.NewReader(content))
-	if open, err := dec.Token(); err != nil || open != json.Delim('{') {
+	dec := jsontext.NewDecoder(bytes.NewReader(content))
+	if open, err := dec.ReadToken(); err != nil || open.Kind() != jsontext.KindBeginObject {
 		return nil, errors.Join(errors.New(`want an object like {"1": "word"}`),
 			plainjson.Explain(content, err))
 	}
 	var list []string
-	for dec.More() {
-		key, err := dec.Token()
-		if err != nil {
+	for dec.PeekKind() != jsontext.KindEndObject {
+		var word string
+		if _, err := dec.ReadToken(); err != nil {
 			return nil, plainjson.Explain(content, err)
 		}
-		var word string
-		if err := dec.Decode(&word); err != nil {
-			return nil, fmt.Errorf("key %q: %w", key, plainjson.Explain(nil, err))
+		if err := jsonv2.UnmarshalDecode(dec, &word); err != nil {
+			return nil, plainjson.Explain(content, err)
 		}
 		list = append(list, word)
 	}
-	_, err := dec.Token()
-	return list, plainjson.Explain(content, err)
+	return list, nil
 }
 
 func (r *reader) essay(path string) string {
@@ -142,7 +141,7 @@ func (r *reader) essay(path string) string {
 		text = file.Text
 	}
 	if !utf8.ValidString(text) || strings.TrimFunc(text, isSpace) == "" {
-		r.fail(path, errors.New("want text in UTF-8, and some of it"))
+		r.fail(path, errors.New("want non-empty text in UTF-8"))
 	}
 	return text
 }

@@ -62,8 +62,8 @@ func TestBadInputs(t *testing.T) {
 	for want, f := range map[string]Files{
 		nounFile:                                {Words: t.TempDir()},
 		verbFile + ": it has no words":          {Words: files(t, empty)},
-		englishFile + `: key "1": `:             {Words: files(t, broken)},
-		"e.txt: want text in UTF-8":             {Essay: filepath.Join(files(t, map[string]string{"e.txt": " \n"}), "e.txt")},
+		englishFile + `: 1: found an array`:     {Words: files(t, broken)},
+		"e.txt: want non-empty text in UTF-8":   {Essay: filepath.Join(files(t, map[string]string{"e.txt": " \n"}), "e.txt")},
 		"e.json: want an object like":           {Essay: filepath.Join(files(t, map[string]string{"e.json": "[]"}), "e.json")},
 		"s.json: no questions":                  {Squad: filepath.Join(files(t, map[string]string{"s.json": `{"data":[]}`}), "s.json")},
 		"h.json: question 0 (\"q\") has 1 answ": {Hotpot: filepath.Join(files(t, map[string]string{"h.json": `[{"question":"q","answer":"a"}]`}), "h.json")},
@@ -155,7 +155,7 @@ func FuzzManifest(f *testing.F) {
 		if old.Model != nil {
 			again.Model = old.Model
 		}
-		if err := again.follow(old); err != nil {
+		if err := again.merge(old); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
 	})

@@ -62,7 +62,7 @@ func (d Directory) Report() (*Report, error) {
 		sum := 0.0
 		for _, t := range Tasks() {
 			s, err := d.scoreTask(t, length)
-			if err != nil && !missing(err) {
+			if err != nil && !isMissing(err) {
 				return nil, err
 			}
 			if err == nil && s.Answers > 0 {
@@ -192,15 +192,15 @@ func (r *Report) Table() [][]string {
 	}
 	rows := [][]string{heading}
 	for _, t := range Tasks() {
-		row, any := []string{t.Name}, false
+		row, scored := []string{t.Name}, false
 		for _, l := range r.Lengths {
 			cell := "–"
 			if s, ok := l.Scores[t.Name]; ok {
-				cell, any = fmt.Sprintf("%.2f", s.Score), true
+				cell, scored = fmt.Sprintf("%.2f", s.Score), true
 			}
 			row = append(row, cell)
 		}
-		if any {
+		if scored {
 			rows = append(rows, row)
 		}
 	}

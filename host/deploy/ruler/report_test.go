@@ -147,7 +147,7 @@ func TestFollow(t *testing.T) {
 				change(m)
 			}
 		}
-		err := now.follow(old)
+		err := now.merge(old)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: the error is %v, want %q", name, err, c.want)
 		}

@@ -40,16 +40,16 @@ func (tracking) start(s *session) (func(int) (Sample, error), error) {
 	if err != nil {
 		return nil, fmt.Errorf("the example: %w", err)
 	}
-	besides, err := s.count(example)
+	extraTokens, err := s.count(example)
 	if err != nil {
 		return nil, err
 	}
-	least := 10
+	minUnits := 10
 	if s.short() {
-		least = 5
+		minUnits = 5
 	}
 	d := trackingDraw{session: s, letters: 5}
-	f := &filler{session: s, least: least, probe: least, besides: besides, most: s.threefold,
+	f := &filler{session: s, minUnits: minUnits, probeUnits: minUnits, extraTokens: extraTokens,
 		build: d.prompt,
 		finish: func(p Sample) Sample {
 			question := strings.TrimPrefix(p.Input, s.Before)
@@ -72,7 +72,7 @@ func trackingExample(s *session) (string, error) {
 	short := *s
 	short.Generator, short.length, short.newTokens = &bare, exampleLength, 0
 	d := trackingDraw{session: &short, letters: 3, value: exampleValue}
-	f := &filler{session: &short, least: 5, probe: 5, most: short.threefold, build: d.prompt}
+	f := &filler{session: &short, minUnits: 5, probeUnits: 5, build: d.prompt}
 	next, err := f.start()
 	if err != nil {
 		return "", err
@@ -106,10 +106,10 @@ func (d trackingDraw) prompt(_, n int) (Sample, error) {
 		names = append(names, d.name(d.letters))
 	}
 	value := d.number()
-	if different(names) < len(names) {
+	if distinct(names) < len(names) {
 		// RULER's script draws names until there are enough, and the value of a second chain, which
 		// has too few names, before it fails; this code draws the same.
-		for different(names) < hops+1 {
+		for distinct(names) < hops+1 {
 			names = append(names, d.name(d.letters))
 		}
 		d.number()
@@ -139,6 +139,6 @@ func (d trackingDraw) prompt(_, n int) (Sample, error) {
 	return p, nil
 }
 
-func different(names []string) int {
+func distinct(names []string) int {
 	return len(slices.Compact(slices.Sorted(slices.Values(names))))
 }

@@ -28,12 +28,12 @@ type Model interface {
 	Generate(ctx context.Context, prompts [][]int32, tokens int, until []string) ([]string, error)
 }
 
-// Asking describes questions to a model, and the settings that affect its answers.
-type Asking struct {
+// Questions describes questions to a model, and the settings that affect its answers.
+type Questions struct {
 	Task  *Task
 	Items []Item
 	Until []string
-	// Settings hold what affects the answers besides the items, above all the model. Stored answers
+	// Settings affect the answers besides the items, above all the model. Stored answers
 	// with other settings are not used.
 	Settings map[string]string
 	Batch    int // number of prompts that are continued at once
@@ -58,8 +58,8 @@ type line struct {
 	Text    *string  `json:"text,omitempty"`
 }
 
-type asking struct {
-	Asking
+type collector struct {
+	Questions
 	requests []score.Request
 	of       [][2]int             // for each request, the indices of its item and of the request in it
 	first    []int                // index of each item's first request in requests
@@ -69,8 +69,8 @@ type asking struct {
 
 // Ask returns the answers to all items. It does not ask items again that the file at path already
 // answers; path may be nil.
-func Ask(ctx context.Context, path *vfs.Path, m Model, a Asking) (answers []Answer, err error) {
-	s := &asking{Asking: a, answered: map[int]line{}}
+func Ask(ctx context.Context, path *vfs.Path, m Model, a Questions) (answers []Answer, err error) {
+	s := &collector{Questions: a, answered: map[int]line{}}
 	for i, it := range a.Items {
 		s.first = append(s.first, len(s.requests))
 		for j, r := range it.Scored {
@@ -106,9 +106,9 @@ func Ask(ctx context.Context, path *vfs.Path, m Model, a Asking) (answers []Answ
 	return answers, nil
 }
 
-func (s *asking) score(ctx context.Context, m Model) error {
-	have := func(i int) bool { _, ok := s.answered[i]; return ok }
-	return m.Score(ctx, s.requests, have, func(which []int, scores []score.Score) error {
+func (s *collector) score(ctx context.Context, m Model) error {
+	answered := func(i int) bool { _, ok := s.answered[i]; return ok }
+	return m.Score(ctx, s.requests, answered, func(which []int, scores []score.Score) error {
 		lines := make([]line, len(which))
 		for k, i := range which {
 			p, item := scores[k].LogProb, s.of[i][0]
@@ -123,13 +123,13 @@ func (s *asking) score(ctx context.Context, m Model) error {
 
 // generate generates texts in batches. The batches do not depend on interruptions, because the
 // answers of a model may depend slightly on the rest of the batch.
-func (s *asking) generate(ctx context.Context, m Model) error {
+func (s *collector) generate(ctx context.Context, m Model) error {
 	for from := 0; from < len(s.Items); from += s.Batch {
 		to, missing := min(from+s.Batch, len(s.Items)), false
 		var prompts [][]int32
 		for i := from; i < to; i++ {
-			_, have := s.answered[i]
-			missing = missing || !have
+			_, answered := s.answered[i]
+			missing = missing || !answered
 			prompts = append(prompts, s.Items[i].Prompt)
 		}
 		if !missing {
@@ -152,7 +152,7 @@ func (s *asking) generate(ctx context.Context, m Model) error {
 }
 
 // index returns the index of an answer in answered; ok reports whether it belongs to these items.
-func (s *asking) index(l line) (at int, ok bool) {
+func (s *collector) index(l line) (at int, ok bool) {
 	if l.Item < 0 || l.Item >= len(s.Items) {
 		return 0, false
 	}
@@ -165,11 +165,11 @@ func (s *asking) index(l line) (at int, ok bool) {
 
 // keep stores the answers of a batch, and appends those to the file that it does not have yet: the
 // file may have been cut off within the batch.
-func (s *asking) keep(lines []line, of int) error {
+func (s *collector) keep(lines []line, of int) error {
 	var more []line
 	for _, l := range lines {
 		at, _ := s.index(l)
-		if _, have := s.answered[at]; !have {
+		if _, answered := s.answered[at]; !answered {
 			s.answered[at] = l
 			more = append(more, l)
 		}
@@ -188,7 +188,7 @@ func (s *asking) keep(lines []line, of int) error {
 // open reads the answers in a file, or creates it with a header line. A file with another first
 // line is an error, and is left unchanged. A line that is not an answer, as a loss of power may
 // leave it, is cut off together with all lines after it.
-func (s *asking) open(path vfs.Path) error {
+func (s *collector) open(path vfs.Path) error {
 	hash := sha256.New()
 	for _, it := range s.Items {
 		text, err := json.Marshal([]any{it, it.Scored, it.Prompt})
@@ -202,8 +202,8 @@ func (s *asking) open(path vfs.Path) error {
 	if err != nil {
 		return err
 	}
-	there, err := path.Exists()
-	if err == nil && !there {
+	exists, err := path.Exists()
+	if err == nil && !exists {
 		ours := func(name string) bool { return name == path.Base() }
 		if err = atomicfile.RemoveAbandoned(path.Dir(), ours); err == nil {
 			err = atomicfile.WriteBytes(path, append(slices.Clone(want), '\n'))

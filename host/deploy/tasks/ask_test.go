@@ -72,8 +72,8 @@ func (m *model) Generate(_ context.Context, prompts [][]int32, _ int, until []st
 	return texts, nil
 }
 
-// asking puts the questions of a task.
-func asking(t *testing.T, name string) tasks.Asking {
+// questions returns the questions of a task.
+func questions(t *testing.T, name string) tasks.Questions {
 	t.Helper()
 	task, err := tasks.Open(name)
 	if err != nil {
@@ -96,11 +96,11 @@ func asking(t *testing.T, name string) tasks.Asking {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tasks.Asking{Task: task, Items: items, Until: task.UntilTexts(e), Batch: 2, Settings: map[string]string{"model": "m"}}
+	return tasks.Questions{Task: task, Items: items, Until: task.UntilTexts(e), Batch: 2, Settings: map[string]string{"model": "m"}}
 }
 
 // evaluate asks, judges and writes; it returns the files.
-func evaluate(dir vfs.Path, m tasks.Model, a tasks.Asking) error {
+func evaluate(dir vfs.Path, m tasks.Model, a tasks.Questions) error {
 	if err := dir.Join("answers").MkdirAll(); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func evaluate(dir vfs.Path, m tasks.Model, a tasks.Asking) error {
 // evaluated asks all questions of piqa.
 func evaluated(t *testing.T, dir vfs.Path) {
 	t.Helper()
-	if err := evaluate(dir, &model{left: 100}, asking(t, "piqa")); err != nil {
+	if err := evaluate(dir, &model{left: 100}, questions(t, "piqa")); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -147,7 +147,7 @@ func TestInterrupted(t *testing.T) {
 	for _, name := range []string{"piqa", "gsm8k"} {
 		whole := t.TempDir()
 		all := &model{left: 100}
-		if err := evaluate(vfs.At(whole), all, asking(t, name)); err != nil {
+		if err := evaluate(vfs.At(whole), all, questions(t, name)); err != nil {
 			t.Fatal(err)
 		}
 		want := files(t, whole)
@@ -157,14 +157,14 @@ func TestInterrupted(t *testing.T) {
 		for done := range all.computed {
 			dir := t.TempDir()
 			first := &model{left: done}
-			if err := evaluate(vfs.At(dir), first, asking(t, name)); !errors.Is(err, errGone) {
+			if err := evaluate(vfs.At(dir), first, questions(t, name)); !errors.Is(err, errGone) {
 				t.Fatalf("after %d batches: %v", done, err)
 			}
 			file := filepath.Join(dir, "answers", name+".jsonl")
 			text := testfile.Read(t, file)
 			testfile.Write(t, file, text[:len(text)-done%7])
 			second := &model{left: 100}
-			if err := evaluate(vfs.At(dir), second, asking(t, name)); err != nil {
+			if err := evaluate(vfs.At(dir), second, questions(t, name)); err != nil {
 				t.Fatal(err)
 			}
 			answers := testfile.Read(t, file)
@@ -188,7 +188,7 @@ func TestFaultsOfReading(t *testing.T) {
 	path := filepath.Join(dir, "answers", "piqa.jsonl")
 	want := testfile.Read(t, path)
 	for fs := range faultfs.Each(t, 1, 10) {
-		what := fs.Reported(t, evaluate(vfs.On(fs, dir), &model{left: 100}, asking(t, "piqa")))
+		what := fs.Reported(t, evaluate(vfs.On(fs, dir), &model{left: 100}, questions(t, "piqa")))
 		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
 			t.Fatalf("%s: the answers are\n%s, %v", what, got, err)
 		}
@@ -203,8 +203,8 @@ func TestFaults(t *testing.T) {
 	every := testlevel.Sample(3, 1, 1)
 	for fs := range faultfs.Each(t, every, 10) {
 		dir := t.TempDir()
-		what := fs.Reported(t, evaluate(vfs.On(fs, dir), &model{left: 100}, asking(t, "piqa")))
-		if err := evaluate(vfs.At(dir), &model{left: 100}, asking(t, "piqa")); err != nil {
+		what := fs.Reported(t, evaluate(vfs.On(fs, dir), &model{left: 100}, questions(t, "piqa")))
+		if err := evaluate(vfs.At(dir), &model{left: 100}, questions(t, "piqa")); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 		if got := files(t, dir); !reflect.DeepEqual(got, want) {
@@ -217,13 +217,13 @@ func TestFaults(t *testing.T) {
 func TestOthersAnswers(t *testing.T) {
 	dir := vfs.At(t.TempDir())
 	evaluated(t, dir)
-	other := asking(t, "piqa")
+	other := questions(t, "piqa")
 	other.Settings = map[string]string{"model": "n"}
-	fewer := asking(t, "piqa")
+	fewer := questions(t, "piqa")
 	fewer.Items = fewer.Items[:3]
-	stops := asking(t, "piqa")
+	stops := questions(t, "piqa")
 	stops.Until = []string{"another end"}
-	for _, a := range []tasks.Asking{other, fewer, stops} {
+	for _, a := range []tasks.Questions{other, fewer, stops} {
 		if err := evaluate(dir, &model{left: 100}, a); err == nil || !strings.Contains(err.Error(), "answers of another model, or to other questions") {
 			t.Errorf("%v", err)
 		}
@@ -236,10 +236,10 @@ func FuzzAnswers(f *testing.F) {
 	f.Add([]byte("{}\n"), true)
 	f.Add([]byte(`{"item":0,"logprob":-1}`+"\n"+`{"item":0,"request":1,"logprob":-2,"greedy":true}`+"\n"), true)
 	f.Add([]byte(`{"item":99,"logprob":-1}`+"\n"), true)
-	f.Fuzz(func(t *testing.T, text []byte, behind bool) {
+	f.Fuzz(func(t *testing.T, text []byte, after bool) {
 		dir := vfs.At(t.TempDir())
-		a := asking(t, "piqa")
-		if behind { // a whole first line
+		a := questions(t, "piqa")
+		if after { // a whole first line
 			if err := evaluate(dir, &model{left: 0}, a); !errors.Is(err, errGone) {
 				t.Fatal(err)
 			}
@@ -257,7 +257,7 @@ func FuzzAnswers(f *testing.F) {
 		if evaluate(dir, &model{left: 100}, a) != nil {
 			return
 		}
-		if list, err := tasks.LoadResults(dir, nil); err != nil || len(list[0].Samples) != 7 {
+		if list, err := tasks.ReadSamples(dir.Join("samples_" + a.Task.Name + ".jsonl")); err != nil || len(list) != 7 {
 			t.Fatal(err)
 		}
 	})

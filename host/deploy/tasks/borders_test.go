@@ -31,9 +31,9 @@ func TestBoundaries(t *testing.T) {
 	readJSON(t, "testdata/boundaries.json", &golden)
 	e := encoder(t)
 	for _, c := range golden.Cases {
-		before, behind, err := e.Pair(c.Context, c.Continuation)
-		if err != nil || !slices.Equal(before, c.ContextIDs) || !slices.Equal(behind, c.ContinuationIDs) {
-			t.Errorf("%q and %q are %v and %v, want %v and %v, %v", c.Context, c.Continuation, before, behind, c.ContextIDs, c.ContinuationIDs, err)
+		before, after, err := e.Pair(c.Context, c.Continuation)
+		if err != nil || !slices.Equal(before, c.ContextIDs) || !slices.Equal(after, c.ContinuationIDs) {
+			t.Errorf("%q and %q are %v and %v, want %v and %v, %v", c.Context, c.Continuation, before, after, c.ContextIDs, c.ContinuationIDs, err)
 		}
 	}
 	if _, _, err := e.Pair("apples", ""); err == nil {
@@ -59,7 +59,7 @@ func TestMergedBorders(t *testing.T) {
 	e := encoder(t)
 	for _, c := range []struct {
 		context, continuation string
-		before, behind        []int32
+		before, after         []int32
 	}{
 		{"The apple", "s of Inga", []int32{320, 270, 261, 79, 79, 75, 68}, []int32{291, 220, 40, 77, 70, 64}},
 		{"Inga'", "s apples", []int32{320, 40, 77, 70, 64, 6}, []int32{261, 79, 79, 75, 260}},
@@ -69,9 +69,9 @@ func TestMergedBorders(t *testing.T) {
 		if err != nil || slices.Equal(whole[:len(c.before)-1], c.before[1:]) {
 			t.Fatalf("no token of %q and %q crosses the border: %v, %v", c.context, c.continuation, whole, err)
 		}
-		before, behind, err := e.Pair(c.context, c.continuation)
-		if err != nil || !slices.Equal(before, c.before) || !slices.Equal(behind, c.behind) {
-			t.Errorf("%q and %q are %v and %v, want %v and %v, %v", c.context, c.continuation, before, behind, c.before, c.behind, err)
+		before, after, err := e.Pair(c.context, c.continuation)
+		if err != nil || !slices.Equal(before, c.before) || !slices.Equal(after, c.after) {
+			t.Errorf("%q and %q are %v and %v, want %v and %v, %v", c.context, c.continuation, before, after, c.before, c.after, err)
 		}
 	}
 }

@@ -3,131 +3,69 @@ package tasks
 import (
 	"errors"
 	"fmt"
-	"math"
-	"math/rand/v2"
+	"maps"
 	"slices"
 	"strings"
 
-	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Comparison compares two models on the same items. Differences are first minus second.
+// Comparison holds the values of a metric of two models for the same items of a task.
 type Comparison struct {
 	Task, Metric  string
-	Items         int
-	First, Second float64
-	Difference    float64
-	// Low and High are the 95 % confidence interval of the difference: percentiles over bootstrap
-	// samples of the items, each of which is used for both models.
-	Low, High float64
-	// OnlyFirst and OnlySecond count the items that only one of the models answers right. McNemar
-	// is the p-value of McNemar's test (exact, two-sided). It is NaN for metrics that are not right
-	// or wrong.
-	OnlyFirst, OnlySecond int
-	McNemar               float64
+	First, Second []float64 // by item; for perplexity: log-probabilities
 }
 
-const bootstraps = 10000
-
-// ErrText is the error of comparing a task of whole texts.
-var ErrText = errors.New("whole texts are not compared one by one")
-
-// Compare compares the answers of two models to the same items of a task. For a task of whole
-// texts, the error wraps [ErrText].
-func Compare(t *Task, first, second []Sample) ([]Comparison, error) {
-	if t.Kind == Text {
-		return nil, fmt.Errorf("%s: %w", t.Name, ErrText)
+// Compare returns the values of all metrics of the tasks that are in both directories, which were
+// written by [WriteResults]. Tasks of whole texts are left out: their metrics are not means over
+// texts.
+func Compare(first, second vfs.Path) (list []Comparison, err error) {
+	entries, err := first.ReadDir()
+	if err != nil {
+		return nil, err
 	}
-	if len(first) != len(second) {
-		return nil, fmt.Errorf("%s: one model answered %d items, the other %d",
-			t.Name, len(first), len(second))
-	}
-	for i := range first { // examples and templates may differ, but the row must not
-		a, b := &first[i].Item, &second[i].Item
-		if a.Doc != b.Doc || a.Gold != b.Gold || a.Target != b.Target ||
-			!slices.Equal(a.Choices, b.Choices) {
-			return nil, fmt.Errorf("%s: item %d is another question for each model", t.Name, i)
+	for _, e := range entries {
+		task, isSamples := strings.CutPrefix(e.Name(), samplesPrefix)
+		if !isSamples {
+			continue
 		}
-	}
-	var list []Comparison
-	for _, name := range t.MetricNames() {
-		a, b := make([]float64, len(first)), make([]float64, len(first))
-		for i := range first {
-			a[i], b[i] = first[i].Values[name], second[i].Values[name]
+		task = strings.TrimSuffix(task, ".jsonl")
+		exists, err := samplesFile(second, task).Exists()
+		if err != nil {
+			return nil, err
 		}
-		list = append(list, compare(t.Name, name, a, b))
-	}
-	return list, nil
-}
-
-// CompareAll compares the tasks that both have. It skips those of whole texts, as leftOut reports.
-func CompareAll(first, second []*Result) (list []Comparison, leftOut, err error) {
-	for _, a := range first {
-		for _, b := range second {
-			if a.Task.Name != b.Task.Name {
+		if !exists {
+			continue
+		}
+		a, errA := ReadSamples(samplesFile(first, task))
+		b, errB := ReadSamples(samplesFile(second, task))
+		if err := errors.Join(errA, errB); err != nil {
+			return nil, err
+		}
+		if len(a) != len(b) {
+			return nil, fmt.Errorf("%s: one model answered %d items, the other %d", task, len(a), len(b))
+		}
+		for i := range a { // examples and templates may differ, but the row must not
+			x, y := &a[i].Item, &b[i].Item
+			if x.Doc != y.Doc || x.Gold != y.Gold || x.Target != y.Target ||
+				!slices.Equal(x.Choices, y.Choices) {
+				return nil, fmt.Errorf("%s: item %d is another question for each model", task, i)
+			}
+		}
+		for _, metric := range slices.Sorted(maps.Keys(a[0].Values)) {
+			if !strings.Contains(metric, ",") { // a count of a whole text
 				continue
 			}
-			more, err := Compare(a.Task, a.Samples, b.Samples)
-			switch {
-			case errors.Is(err, ErrText):
-				leftOut = errors.Join(leftOut, err)
-			case err != nil:
-				return nil, nil, err
+			c := Comparison{Task: task, Metric: metric}
+			for i := range a {
+				c.First = append(c.First, a[i].Values[metric])
+				c.Second = append(c.Second, b[i].Values[metric])
 			}
-			list = append(list, more...)
+			list = append(list, c)
 		}
 	}
-	switch {
-	case len(list) > 0:
-		return list, leftOut, nil
-	case leftOut != nil:
-		return nil, nil, leftOut
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s and %s have no task in common with items to compare", first, second)
 	}
-	return nil, nil, fmt.Errorf("they have no task in common")
-}
-
-func compare(task, metric string, a, b []float64) Comparison {
-	c := Comparison{Task: task, Metric: metric, Items: len(a),
-		First: stat.Mean(a, nil), Second: stat.Mean(b, nil), McNemar: math.NaN()}
-	of := func(a, b float64) float64 { return a - b }
-	if strings.HasPrefix(metric, Perplexity+",") {
-		c.First, c.Second = math.Exp(-c.First), math.Exp(-c.Second)
-		of = func(a, b float64) float64 { return math.Exp(-a) - math.Exp(-b) }
-	} else {
-		c.count(a, b)
-	}
-	c.Difference = c.First - c.Second
-	rng := rand.New(rand.NewPCG(1234, 0))
-	draws := make([]float64, bootstraps)
-	for i := range draws {
-		sumA, sumB := 0.0, 0.0
-		for range a {
-			k := rng.IntN(len(a))
-			sumA, sumB = sumA+a[k], sumB+b[k]
-		}
-		draws[i] = of(sumA/float64(len(a)), sumB/float64(len(b)))
-	}
-	slices.Sort(draws)
-	c.Low, c.High = draws[bootstraps/40], draws[bootstraps-1-bootstraps/40]
-	return c
-}
-
-// count computes McNemar's test on the items that only one of the models answers right.
-func (c *Comparison) count(a, b []float64) {
-	for i := range a {
-		switch {
-		case a[i] > b[i]:
-			c.OnlyFirst++
-		case b[i] > a[i]:
-			c.OnlySecond++
-		}
-	}
-	n := c.OnlyFirst + c.OnlySecond
-	if n == 0 {
-		c.McNemar = 1
-		return
-	}
-	coin := distuv.Binomial{N: float64(n), P: 0.5}
-	c.McNemar = min(1, 2*coin.CDF(float64(min(c.OnlyFirst, c.OnlySecond))))
+	return list, nil
 }

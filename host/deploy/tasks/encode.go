@@ -35,18 +35,18 @@ func (e *Encoder) text(s string) ([]int32, error) {
 // Pair encodes a context and its continuation as lm-eval does (lm_eval/api/model.py, _encode_pair):
 // white space at the end of the context is moved to the continuation. Both are encoded together,
 // and the ids are split at the length of the encoded context.
-func (e *Encoder) Pair(context, continuation string) (before, behind []int32, err error) {
+func (e *Encoder) Pair(context, continuation string) (before, after []int32, err error) {
 	if context == "" { // the context is Prefix alone
-		if behind, err = e.Encode(continuation); err != nil {
+		if after, err = e.Encode(continuation); err != nil {
 			return nil, nil, err
 		}
 		if e.Prefix >= 0 {
 			before = []int32{e.Prefix}
 		}
-		if len(behind) > 0 && behind[0] == e.Prefix {
-			behind = behind[1:]
+		if len(after) > 0 && after[0] == e.Prefix {
+			after = after[1:]
 		}
-		return before, behind, checkPair(before, behind, continuation)
+		return before, after, checkPair(before, after, continuation)
 	}
 	end := len(strings.TrimRight(context, space))
 	context, continuation = context[:end], context[end:]+continuation
@@ -58,16 +58,16 @@ func (e *Encoder) Pair(context, continuation string) (before, behind []int32, er
 		return nil, nil, err
 	}
 	n := min(len(before), len(whole))
-	before, behind = before[:n:n], whole[n:]
+	before, after = before[:n:n], whole[n:]
 	if len(before) == 0 && e.Prefix >= 0 {
 		before = []int32{e.Prefix}
 	}
-	return before, behind, checkPair(before, behind, continuation)
+	return before, after, checkPair(before, after, continuation)
 }
 
-func checkPair(before, behind []int32, continuation string) error {
+func checkPair(before, after []int32, continuation string) error {
 	switch {
-	case len(behind) == 0:
+	case len(after) == 0:
 		return fmt.Errorf("the continuation %q has no token of its own", continuation)
 	case len(before) == 0:
 		return fmt.Errorf("the continuation %q has no context, and the tokenizer has neither BOS nor EOS",

@@ -113,7 +113,7 @@ func goldenCases(t *testing.T, fixed bool) iter.Seq2[*tasks.Task, goldenCase] {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if task.Fixed != fixed {
+			if task.FixedExamples != fixed {
 				continue
 			}
 			found = true

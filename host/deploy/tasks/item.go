@@ -34,7 +34,7 @@ type RequestText struct {
 // Answer is a model's answer to an item.
 type Answer struct {
 	LogProbs []float64 `json:"logprobs,omitempty"` // for each scored request
-	// Greedy says whether greedy decoding would generate each continuation.
+	// Greedy reports for each continuation whether greedy decoding would generate it.
 	Greedy []bool  `json:"greedy,omitempty"`
 	Text   *string `json:"text,omitempty"` // the generated text, up to its end marker
 }
@@ -54,19 +54,19 @@ func (t *Task) Items(docs, examples []Doc, e *Encoder, o Options) ([]Item, error
 	}
 	items := make([]Item, len(docs))
 	for i, d := range docs {
-		a, err := t.ask(d)
+		a, err := t.renderDoc(d)
 		if err != nil {
 			return nil, err
 		}
 		shown, prompts := p.draw(d), make([]string, len(a.questions))
 		for i, q := range a.questions {
 			if prompts[i], err = p.prompt(shown, q); err != nil {
-				return nil, fmt.Errorf("%s: %w", d.Place, err)
+				return nil, fmt.Errorf("%s: %w", d.Position, err)
 			}
 		}
 		items[i] = Item{Doc: i, Shots: o.Shots, Gold: a.gold, Target: a.target, Choices: a.choices}
 		if err := t.fill(&items[i], a, prompts, e, delimiter); err != nil {
-			return nil, fmt.Errorf("%s: %w", d.Place, err)
+			return nil, fmt.Errorf("%s: %w", d.Position, err)
 		}
 	}
 	return items, nil
@@ -74,7 +74,7 @@ func (t *Task) Items(docs, examples []Doc, e *Encoder, o Options) ([]Item, error
 
 // fill adds the requests of an item.
 func (t *Task) fill(
-	it *Item, a filledDoc, prompts []string, e *Encoder, delimiter string,
+	it *Item, a renderedDoc, prompts []string, e *Encoder, delimiter string,
 ) (err error) {
 	if t.Kind == Generation {
 		it.Texts = []RequestText{{Context: prompts[0]}}
@@ -93,12 +93,12 @@ func (t *Task) fill(
 	}
 	for i, c := range continuations {
 		text := RequestText{prompts[min(i, len(prompts)-1)], delimiter + c}
-		before, behind, err := e.Pair(text.Context, text.Continuation)
+		before, after, err := e.Pair(text.Context, text.Continuation)
 		if err != nil {
 			return err
 		}
 		it.Texts = append(it.Texts, text)
-		it.Scored = append(it.Scored, score.Request{Context: before, Continuation: behind})
+		it.Scored = append(it.Scored, score.Request{Context: before, Continuation: after})
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ const exampleSeparator = "\n\n"
 type prompter struct {
 	t        *Task
 	o        Options
-	examples []filledDoc
+	examples []renderedDoc
 	docs     []Doc // rows of the examples
 	draws    *pyrandom.Random
 }
@@ -142,7 +142,7 @@ type prompter struct {
 func (t *Task) newPrompter(examples []Doc, o Options) (*prompter, error) {
 	p := &prompter{t: t, o: o, docs: examples, draws: pyrandom.New(fewshotSeed)}
 	need := o.Shots
-	if t.spare() {
+	if t.drawsExtra() {
 		need++
 	}
 	if o.Shots > 0 && len(examples) < need {
@@ -153,7 +153,7 @@ func (t *Task) newPrompter(examples []Doc, o Options) (*prompter, error) {
 		return p, nil
 	}
 	for _, d := range examples {
-		a, err := t.ask(d)
+		a, err := t.renderDoc(d)
 		if err != nil {
 			return nil, err
 		}
@@ -162,19 +162,20 @@ func (t *Task) newPrompter(examples []Doc, o Options) (*prompter, error) {
 	return p, nil
 }
 
-// spare reports whether an extra example is drawn, to drop one that is the question itself. lm-eval
-// does so, too, if a task has no test split and no few-shot split (lm_eval/api/task.py).
-func (t *Task) spare() bool { return t.Spare || t.From == t.Split }
+// drawsExtra reports whether an additional example is drawn, because one may be the question
+// itself. lm-eval also does so if a task has neither a test split nor a few-shot split
+// (lm_eval/api/task.py).
+func (t *Task) drawsExtra() bool { return t.ExtraExample || t.ExampleSplit == t.Split }
 
 // draw chooses the examples of the next question. Each call advances the random generator.
-func (p *prompter) draw(d Doc) []filledDoc {
+func (p *prompter) draw(d Doc) []renderedDoc {
 	n := p.o.Shots
 	switch {
 	case n == 0:
 		return nil
-	case p.t.Fixed:
+	case p.t.FixedExamples:
 		return p.examples[:n]
-	case !p.t.spare():
+	case !p.t.drawsExtra():
 		return p.otherExamples(p.draws.Sample(len(p.examples), n), Doc{}, n)
 	}
 	list := p.otherExamples(p.draws.Sample(len(p.examples), n+1), d, n)
@@ -195,7 +196,7 @@ func (p *prompter) draw(d Doc) []filledDoc {
 }
 
 // otherExamples returns the first n examples with the given indices whose row is not d.
-func (p *prompter) otherExamples(which []int, d Doc, n int) (list []filledDoc) {
+func (p *prompter) otherExamples(which []int, d Doc, n int) (list []renderedDoc) {
 	for _, i := range which {
 		if len(list) < n && p.docs[i].text != d.text {
 			list = append(list, p.examples[i])
@@ -204,7 +205,7 @@ func (p *prompter) otherExamples(which []int, d Doc, n int) (list []filledDoc) {
 	return list
 }
 
-func (p *prompter) prompt(examples []filledDoc, question string) (string, error) {
+func (p *prompter) prompt(examples []renderedDoc, question string) (string, error) {
 	if p.o.Chat != nil && !p.o.OneTurn {
 		var turns []Turn
 		for _, e := range examples {

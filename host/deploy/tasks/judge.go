@@ -23,14 +23,15 @@ func (t *Task) Judge(it *Item, a *Answer) (map[string]float64, error) {
 		}
 		out := map[string]float64{}
 		for _, f := range t.Filters {
-			out[ExactMatch+","+f.Name] = one(t.comparable(f.find(*a.Text)) == t.comparable(it.Target))
+			out[ExactMatch+","+f.Name] = indicator(t.comparable(f.find(*a.Text)) == t.comparable(it.Target))
 		}
 		return out, nil
 	case Continuation:
 		if len(a.LogProbs) != 1 || len(a.Greedy) != 1 {
 			return nil, fmt.Errorf("%s: item %d has %d scores, want 1", t.Name, it.Doc, len(a.LogProbs))
 		}
-		return t.ownMetrics(map[string]float64{Perplexity: a.LogProbs[0], Acc: one(a.Greedy[0])}), nil
+		return t.ownMetrics(map[string]float64{
+			Perplexity: a.LogProbs[0], Acc: indicator(a.Greedy[0])}), nil
 	}
 	if t.Kind == Text {
 		sum := 0.0
@@ -49,8 +50,8 @@ func (t *Task) Judge(it *Item, a *Answer) (map[string]float64, error) {
 	for i, l := range a.LogProbs {
 		byCharacter[i] = l / float64(utf8.RuneCountInString(it.Choices[i])) // as Python counts them
 	}
-	return t.ownMetrics(map[string]float64{Acc: one(largest(a.LogProbs) == it.Gold),
-		AccNorm: one(largest(byCharacter) == it.Gold)}), nil
+	return t.ownMetrics(map[string]float64{Acc: indicator(argmax(a.LogProbs) == it.Gold),
+		AccNorm: indicator(argmax(byCharacter) == it.Gold)}), nil
 }
 
 func (t *Task) ownMetrics(values map[string]float64) map[string]float64 {
@@ -61,15 +62,15 @@ func (t *Task) ownMetrics(values map[string]float64) map[string]float64 {
 	return out
 }
 
-func one(right bool) float64 {
+func indicator(right bool) float64 {
 	if right {
 		return 1
 	}
 	return 0
 }
 
-// largest returns the index of the first maximum.
-func largest(list []float64) int {
+// argmax returns the index of the first maximum.
+func argmax(list []float64) int {
 	best := 0
 	for i, v := range list {
 		if v > list[best] {
@@ -108,7 +109,7 @@ func (t *Task) comparable(s string) string {
 	for _, p := range t.ignore {
 		s = p.ReplaceAllString(s, "${end}") // the newline of pythonEnd, or nothing
 	}
-	if t.AnyCase {
+	if t.IgnoreCase {
 		return strings.ToLower(s)
 	}
 	return s

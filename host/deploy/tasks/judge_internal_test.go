@@ -35,7 +35,7 @@ func TestFilters(t *testing.T) {
 			t.Fatalf("there is no filter %q", c.Filter)
 		}
 		got, task := f.find(c.Response), of[c.Filter]
-		counts := one(task.comparable(got) == task.comparable(c.Target))
+		counts := indicator(task.comparable(got) == task.comparable(c.Target))
 		if got != c.Extracted || counts != c.Score {
 			t.Errorf("%s finds %q in %q, which counts %v against %q; want %q, %v", c.Filter, got, c.Response, counts, c.Target, c.Extracted, c.Score)
 		}

@@ -68,9 +68,9 @@ func (t *Task) keys(replacements *any, filters *[]map[string]any) []schema.Key {
 		{Name: "kind", To: &t.Kind, Is: schema.OneOf(Choices, Continuation, Generation, Text)},
 		optional("dataset", &t.Dataset), optional("columns", &t.Columns),
 		{Name: "split", To: &t.Split, Is: split},
-		optional("fewshot_split", &t.From),
+		optional("fewshot_split", &t.ExampleSplit),
 		{Name: "shots", To: &t.Shots, Is: schema.From(0, schema.Most), Default: 0},
-		optional("spare_example", &t.Spare), optional("fixed_shots", &t.Fixed),
+		optional("spare_example", &t.ExtraExample), optional("fixed_shots", &t.FixedExamples),
 		{Name: "question", To: &t.Question, Is: schema.Patterns(),
 			Doc: `a template, such as question = ["{{ question }}"]`},
 		optional("choices", &t.Choice), optional("choices_of", &t.ChoicesOf),
@@ -79,7 +79,8 @@ func (t *Task) keys(replacements *any, filters *[]map[string]any) []schema.Key {
 		optional("strip", &t.Strip), optional("clean", replacements),
 		optional("metrics", &t.Metrics), optional("until", &t.Until),
 		{Name: "max_tokens", To: &t.MaxTokens, Is: schema.From(0, schema.Most), Default: 0},
-		optional("filters", filters), optional("ignore", &t.Ignore), optional("ignore_case", &t.AnyCase),
+		optional("filters", filters),
+		optional("ignore", &t.Ignore), optional("ignore_case", &t.IgnoreCase),
 	}
 }
 
@@ -113,24 +114,25 @@ func (t *Task) checkKind(r *plaintoml.Reader) {
 	}
 	several, inKind := len(t.Question) > 1, "found in a task of the kind "+t.Kind
 	if t.Kind == Choices && t.Gold == "" {
-		r.Report("gold", "missing", "want a template that writes the number of the right choice")
+		r.Report("gold", "missing", "want a template for the index of the correct choice")
 	}
 	switch {
 	case t.Kind == Choices && several && t.Target == "":
 		r.Report("target", "missing",
 			"want the continuation of the questions, of which there is one for each choice")
 	case t.Kind == Choices && several && (len(t.Choice) > 0 || t.ChoicesOf != ""):
-		r.Report("question", fmt.Sprintf("found %d, beside choices", len(t.Question)),
-			"want one question with choices, or one for each choice with target")
+		r.Report("question", fmt.Sprintf("found %d together with choices", len(t.Question)),
+			"want one question with choices, or one for each choice, with target")
 	case t.Kind == Choices && !several && t.Target != "":
-		r.Report("target", "found beside one question", "want choices or choices_of in its place")
+		r.Report("target", "found with a single question", "want choices or choices_of instead")
 	case t.Kind == Choices && !several && len(t.Choice) == 0 && t.ChoicesOf == "":
-		r.Report("choices", "missing", "want it or choices_of, or a question for each choice with target")
+		r.Report("choices", "missing",
+			"want choices or choices_of, or one question for each choice, with target")
 	case t.Kind != Choices && several:
 		r.Report("question", fmt.Sprintf("found %d", len(t.Question)),
 			"want one, in a task of the kind "+t.Kind)
 	case (t.Kind == Continuation || t.Kind == Generation) && t.Target == "":
-		r.Report("target", "missing", "want a template that writes the right answer")
+		r.Report("target", "missing", "want a template for the correct answer")
 	case t.Kind == Text && t.Target != "":
 		r.Report("target", inKind, "want none: the question is the whole text")
 	case t.Kind == Text && t.Shots > 0:

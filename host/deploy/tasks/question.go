@@ -11,15 +11,15 @@ import (
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
 
-// filledDoc is a row with its rendered question and answers.
-type filledDoc struct {
+// renderedDoc is a row with its rendered question and answers.
+type renderedDoc struct {
 	questions []string // one, or one per choice
 	choices   []string
 	gold      int    // index of the right choice
 	target    string // for continuations and generated texts
 }
 
-func (t *Task) ask(d Doc) (a filledDoc, err error) {
+func (t *Task) renderDoc(d Doc) (a renderedDoc, err error) {
 	for _, source := range t.Question {
 		q, err := t.render("question", source, d)
 		if err != nil {
@@ -61,7 +61,7 @@ func (t *Task) choices(d Doc, target string) (list []string, err error) {
 		list[i] = t.cleanText(list[i])
 	}
 	if err == nil && len(list) < 2 {
-		err = fmt.Errorf("%s: %d choices: want two or more", d.Place, len(list))
+		err = fmt.Errorf("%s: %d choices: want two or more", d.Position, len(list))
 	}
 	return list, err
 }
@@ -79,17 +79,18 @@ func (t *Task) gold(d Doc, choices int) (int, error) {
 		}
 	}
 	if err != nil || at < 0 || at >= choices {
-		return 0, fmt.Errorf("%s: the right choice is %q: want one of %d", d.Place, text, choices)
+		return 0, fmt.Errorf("%s: the correct choice is %q, which is none of the %d choices",
+			d.Position, text, choices)
 	}
 	return at, nil
 }
 
 // question returns the text before the answer; choices may have questions of their own.
-func (a filledDoc) question(choice int) string {
+func (a renderedDoc) question(choice int) string {
 	return a.questions[min(choice, len(a.questions)-1)]
 }
 
-func (a filledDoc) answer() string {
+func (a renderedDoc) answer() string {
 	if len(a.choices) > 0 {
 		return a.choices[a.gold]
 	}
@@ -98,9 +99,9 @@ func (a filledDoc) answer() string {
 
 // Doc is a row of data.
 type Doc struct {
-	Place  string // position of the row, for messages
-	text   string // the row as JSON
-	fields *jinja.Dict
+	Position string // of the row, for messages
+	text     string // the row as JSON
+	fields   *jinja.Dict
 }
 
 // NewDoc parses a row, a JSON object, which must have the columns of the task. Rows of fixed
@@ -138,10 +139,10 @@ func (t *Task) render(key, source string, d Doc) (string, error) {
 	}
 	r, err := p.Render(variables, time.Time{}, jinja.Limits{Strict: true})
 	if e, ok := errors.AsType[*jinja.Error](err); ok && !e.Raised {
-		return "", fmt.Errorf("%s: %s = %q: %s", d.Place, key, source, e.Problem)
+		return "", fmt.Errorf("%s: %s = %q: %s", d.Position, key, source, e.Problem)
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", d.Place, err)
+		return "", fmt.Errorf("%s: %w", d.Position, err)
 	}
 	return r.Text, nil
 }
@@ -165,17 +166,17 @@ func (d Doc) list(column string) ([]string, error) {
 			value, ok = fields.Get(key)
 		}
 		if !ok {
-			return nil, fmt.Errorf("%s: there is no %q", d.Place, column)
+			return nil, fmt.Errorf("%s: there is no %q", d.Position, column)
 		}
 	}
 	elements, ok := value.([]any)
 	if !ok {
-		return nil, fmt.Errorf("%s: %s is no list", d.Place, column)
+		return nil, fmt.Errorf("%s: %s is not a list", d.Position, column)
 	}
 	texts := make([]string, len(elements))
 	for i, e := range elements {
 		if texts[i], ok = e.(string); !ok {
-			return nil, fmt.Errorf("%s: %s[%d] is no text", d.Place, column, i)
+			return nil, fmt.Errorf("%s: %s[%d] is not a string", d.Position, column, i)
 		}
 	}
 	return texts, nil

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -54,34 +53,22 @@ func Judge(t *Task, items []Item, answers []Answer) (*Result, error) {
 	return r, nil
 }
 
-// Results holds the results of several tasks. Names and values are as in lm-eval's results, so that
-// programs that read those can also read these.
-type Results struct {
-	Results  map[string]map[string]any  `json:"results"`
-	Shots    map[string]int             `json:"n-shot"`
-	Samples  map[string]map[string]int  `json:"n-samples"`
-	Versions map[string]any             `json:"versions"`
-	Groups   map[string][]string        `json:"group_subtasks"`
-	Configs  map[string]map[string]any  `json:"configs"`
-	Higher   map[string]map[string]bool `json:"higher_is_better"`
-	Config   map[string]string          `json:"config"`
-}
-
-func newResults(config map[string]string) *Results {
-	return &Results{Results: map[string]map[string]any{}, Shots: map[string]int{},
-		Samples: map[string]map[string]int{}, Versions: map[string]any{},
-		Groups: map[string][]string{}, Configs: map[string]map[string]any{},
-		Higher: map[string]map[string]bool{}, Config: config}
-}
+// Results holds the results of several tasks: values by section and task. Sections, names and
+// values are as in lm-eval's results, so that programs that read those can also read these. The
+// section "config" has the settings of the model instead.
+type Results map[string]map[string]any
 
 // Summarize summarizes results; config describes the model and its settings.
-func Summarize(list []*Result, config map[string]string) *Results {
-	out := newResults(config)
+func Summarize(list []*Result, config map[string]string) Results {
+	out := Results{"results": {}, "config": {}}
+	for key, value := range config {
+		out["config"][key] = value
+	}
 	for _, r := range list {
-		name, v, asked := r.Task.Name, version(r.Task.Version), len(r.Samples)
+		name, asked := r.Task.Name, len(r.Samples)
 		values, higher := map[string]any{"alias": name}, map[string]bool{}
 		for _, m := range r.Metrics {
-			metric, filter := cut(m.Name)
+			metric, filter := splitMetric(m.Name)
 			values[m.Name] = finite(m.Value)
 			values[metric+"_stderr,"+filter] = "N/A"
 			if m.Error != nil {
@@ -89,11 +76,22 @@ func Summarize(list []*Result, config map[string]string) *Results {
 			}
 			higher[metric] = HigherIsBetter(metric)
 		}
-		out.Results[name], out.Higher[name], out.Shots[name] = values, higher, r.Shots
-		out.Samples[name] = map[string]int{"original": max(r.All, asked), "effective": asked}
-		out.Versions[name], out.Groups[name] = v, []string{}
-		out.Configs[name] = map[string]any{"task": name, "num_fewshot": r.Shots,
-			"metadata": map[string]any{"version": v}}
+		var version any = "N/A" // a number if it is one
+		if v, err := strconv.ParseFloat(r.Task.Version, 64); err == nil {
+			version = v
+		}
+		for section, value := range map[string]any{
+			"results": values, "n-shot": r.Shots, "versions": version, "higher_is_better": higher,
+			"n-samples":      map[string]int{"original": max(r.All, asked), "effective": asked},
+			"group_subtasks": []string{},
+			"configs": map[string]any{"task": name, "num_fewshot": r.Shots,
+				"metadata": map[string]any{"version": version}},
+		} {
+			if out[section] == nil {
+				out[section] = map[string]any{}
+			}
+			out[section][name] = value
+		}
 	}
 	return out
 }
@@ -106,15 +104,7 @@ func finite(v float64) any {
 	return v
 }
 
-// version returns a version as a number if it is one, as in lm-eval's files.
-func version(s string) any {
-	if v, err := strconv.ParseFloat(s, 64); err == nil {
-		return v
-	}
-	return "N/A"
-}
-
-func cut(name string) (metric, filter string) {
+func splitMetric(name string) (metric, filter string) {
 	metric, filter, _ = strings.Cut(name, ",")
 	return metric, filter
 }
@@ -130,22 +120,24 @@ func WriteSamples(path vfs.Path, samples []Sample) error {
 	return atomicfile.WriteBytes(path, text.Bytes())
 }
 
-// ReadSamples reads a file of [WriteSamples], except the values of metrics, which Judge computes.
-func ReadSamples(path vfs.Path) (items []Item, answers []Answer, err error) {
+// ReadSamples reads a file of [WriteSamples].
+func ReadSamples(path vfs.Path) (list []Sample, err error) {
 	for s, err := range jsonlines.Read[Sample](path) {
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		items, answers = append(items, s.Value.Item), append(answers, s.Value.Answer)
+		list = append(list, s.Value)
 	}
-	if len(items) == 0 {
-		return nil, nil, fmt.Errorf("%s has no samples", path)
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%s has no samples", path)
 	}
-	return items, answers, nil
+	return list, nil
 }
 
+const samplesPrefix = "samples_"
+
 func samplesFile(dir vfs.Path, task string) vfs.Path {
-	return dir.Join("samples_" + task + ".jsonl")
+	return dir.Join(samplesPrefix + task + ".jsonl")
 }
 
 // Table returns results as a table with a row for each metric.
@@ -154,7 +146,7 @@ func Table(list []*Result) [][]string {
 		{"task", "version", "shots", "items", "metric", "filter", "value", "± error", "chance"}}
 	for _, r := range list {
 		for _, m := range r.Metrics {
-			metric, filter := cut(m.Name)
+			metric, filter := splitMetric(m.Name)
 			row := []string{r.Task.Name, cmp.Or(r.Task.Version, "–"), fmt.Sprint(r.Shots),
 				fmt.Sprint(len(r.Samples)), metric, filter, fmt.Sprintf("%.4f", m.Value), "–", "–"}
 			if m.Error != nil {
@@ -169,48 +161,7 @@ func Table(list []*Result) [][]string {
 	return rows
 }
 
-// LoadResults reads the samples of all tasks in a folder written by [WriteResults], and judges
-// their answers again. Tasks that are not built in are looked up in own.
-func LoadResults(dir vfs.Path, own []*Task) ([]*Result, error) {
-	entries, err := dir.ReadDir()
-	if err != nil {
-		return nil, err
-	}
-	var list []*Result
-	results, err := readResults(dir)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		name, ok := strings.CutPrefix(strings.TrimSuffix(e.Name(), ".jsonl"), "samples_")
-		if !ok || e.Name() == name {
-			continue
-		}
-		var t *Task
-		if i := slices.IndexFunc(own, func(t *Task) bool { return t.Name == name }); i >= 0 {
-			t = own[i]
-		} else if t, err = Open(name); err != nil {
-			return nil, err
-		}
-		items, answers, err := ReadSamples(samplesFile(dir, name))
-		if err != nil {
-			return nil, err
-		}
-		r, err := Judge(t, items, answers)
-		if err != nil {
-			return nil, err
-		}
-		r.All = results.Samples[name]["original"]
-		list = append(list, r)
-	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("%s has no samples of a task: want the --out of a finished evaluation",
-			dir)
-	}
-	return list, nil
-}
-
-// AnswersDir returns the directory of the answers in the folder of an evaluation.
+// AnswersDir returns the directory of the answers in the directory of an evaluation.
 func AnswersDir(dir vfs.Path) vfs.Path { return dir.Join("answers") }
 
 // AnswersFile returns the path of the answers to a task.
@@ -220,9 +171,9 @@ func AnswersFile(dir vfs.Path, task string) vfs.Path {
 
 func resultsFile(dir vfs.Path) vfs.Path { return dir.Join("results.json") }
 
-// OneModel returns an error if a folder has answers of another model, to any task: results of both
-// would be mixed. model is the setting "model" of [Asking].
-func OneModel(dir vfs.Path, model string) error {
+// CheckModel returns an error if a directory has answers of another model, to any task: results of
+// both would be mixed. model is the setting "model" of [Questions].
+func CheckModel(dir vfs.Path, model string) error {
 	entries, err := AnswersDir(dir).ReadDir()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -263,8 +214,8 @@ func CheckOurs(dir vfs.Path, task string) error {
 }
 
 // WriteResults writes the samples of tasks, and merges results into results.json, which keeps the
-// results of other tasks in the folder.
-func WriteResults(dir vfs.Path, list []*Result, results *Results) error {
+// results of other tasks in the directory.
+func WriteResults(dir vfs.Path, list []*Result, results Results) error {
 	for _, r := range list {
 		if err := WriteSamples(samplesFile(dir, r.Task.Name), r.Samples); err != nil {
 			return err
@@ -274,25 +225,22 @@ func WriteResults(dir vfs.Path, list []*Result, results *Results) error {
 	if err != nil {
 		return err
 	}
-	maps.Copy(all.Results, results.Results)
-	maps.Copy(all.Shots, results.Shots)
-	maps.Copy(all.Samples, results.Samples)
-	maps.Copy(all.Versions, results.Versions)
-	maps.Copy(all.Groups, results.Groups)
-	maps.Copy(all.Configs, results.Configs)
-	maps.Copy(all.Higher, results.Higher)
-	all.Config = results.Config
+	for section, values := range results {
+		if section == "config" || all[section] == nil {
+			all[section] = map[string]any{}
+		}
+		maps.Copy(all[section], values)
+	}
 	return atomicfile.WriteJSON(resultsFile(dir), all)
 }
 
-// readResults reads the results of a folder; they are empty if there are none. A file that
+// readResults reads the results of a directory; they are empty if there are none. A file that
 // WriteResults did not write is an error.
-func readResults(dir vfs.Path) (*Results, error) {
-	out := newResults(nil)
+func readResults(dir vfs.Path) (Results, error) {
+	out := Results{}
 	err := atomicfile.CheckOurs(resultsFile(dir), func(text io.Reader) bool {
-		d := json.NewDecoder(text)
-		d.DisallowUnknownFields()
-		return d.Decode(out) == nil
+		err := json.NewDecoder(text).Decode(&out)
+		return err == nil && out["results"] != nil && out["config"] != nil
 	})
 	return out, err
 }

@@ -17,8 +17,8 @@ import (
 
 // Source describes which questions of a task are asked, and the location of their rows.
 type Source struct {
-	Data     string // folder of the rows
-	Examples string // folder with TASK.jsonl, for tasks whose examples are fixed
+	Data     string // directory of the rows
+	Examples string // directory with TASK.jsonl, for tasks whose examples are fixed
 	Shots    int    // few-shot examples before a question; negative: the task's number
 	Limit    int    // ask only the first Limit questions; 0: all
 }
@@ -40,7 +40,7 @@ func (s Source) Items(t *Task, e *Encoder, o Options) (items []Item, all int, er
 	}
 	var before []Doc
 	if len(examples) > 0 {
-		if before, err = t.ReadDocs(examples, t.Fixed); err != nil {
+		if before, err = t.ReadDocs(examples, t.FixedExamples); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -61,29 +61,30 @@ func (s Source) Files(t *Task) (questions, examples []string, err error) {
 	if questions, err = t.Files(s.Data, t.Split); err != nil {
 		return nil, nil, err
 	}
-	if err = s.Possible(t); err != nil {
+	if err = s.CheckExamples(t); err != nil {
 		return nil, nil, err
 	}
 	switch {
 	case s.shots(t) == 0:
-	case t.Fixed:
+	case t.FixedExamples:
 		examples = []string{filepath.Join(s.Examples, t.Name+".jsonl")}
 	default:
-		examples, err = t.Files(s.Data, t.From)
+		examples, err = t.Files(s.Data, t.ExampleSplit)
 	}
 	return questions, examples, err
 }
 
-// Possible returns an error if a task cannot be asked with the number of examples of the source.
-func (s Source) Possible(t *Task) error {
+// CheckExamples returns an error if a task does not have the few-shot examples that the source asks
+// for.
+func (s Source) CheckExamples(t *Task) error {
 	switch {
 	case s.shots(t) == 0:
-	case t.Fixed && s.Examples == "":
-		return fmt.Errorf("its examples are fixed: set examples to a folder with %s.jsonl, which "+
-			"holds the question and the target of each (copy them from lm-eval's YAML file), or ask "+
-			"without examples (fewshot 0)", t.Name)
-	case !t.Fixed && t.From == "":
-		return fmt.Errorf("it has no examples to put before a question: ask without any (fewshot 0)")
+	case t.FixedExamples && s.Examples == "":
+		return fmt.Errorf("its examples are fixed: set examples to a directory with %s.jsonl, which "+
+			"holds the question and the target of each (copy them from lm-eval's YAML file), or use "+
+			"fewshot 0", t.Name)
+	case !t.FixedExamples && t.ExampleSplit == "":
+		return fmt.Errorf("it has no few-shot examples: use fewshot 0")
 	}
 	return nil
 }
@@ -105,12 +106,12 @@ const OwnShots = -1
 func (s *Settings) Keys() []schema.Key {
 	return []schema.Key{
 		{Name: "tasks", To: &s.Names, Optional: "none", Doc: "names of evaluation tasks, or files " +
-			"that describe one (.toml); --data is then the folder with their rows"},
+			"that describe one (.toml); --data is then the directory with their rows"},
 		{Name: "data", To: &s.Data, Default: "",
-			Is: schema.NonEmpty("that names the folder with the rows of the tasks"),
+			Is: schema.NonEmpty("that names the directory with the rows of the tasks"),
 			Doc: "evaluate on the token file or chat file `FILE` instead of the validation set; " +
-				"with --tasks the folder of their rows"},
-		{Name: "examples", To: &s.Examples, Is: schema.NonEmpty("that names a folder"), Default: "",
+				"with --tasks the directory with their rows"},
+		{Name: "examples", To: &s.Examples, Is: schema.NonEmpty("that names a directory"), Default: "",
 			Doc: "`DIR` with TASK.jsonl for tasks whose examples are fixed (question and target)"},
 		{Name: "fewshot", To: &s.Shots, Is: schema.From(0, schema.Most), Default: OwnShots,
 			Doc: "examples before each question; default: the task's number"},
@@ -143,7 +144,7 @@ func (t *Task) ReadDocs(files []string, examples bool) ([]Doc, error) {
 		if row.Err != nil {
 			return nil, fmt.Errorf("%s: %w", row.Path, row.Err)
 		}
-		d, err := t.NewDoc(row.Place(), row.Text, examples)
+		d, err := t.NewDoc(row.Location(), row.Text, examples)
 		if err != nil {
 			return nil, err
 		}
@@ -155,25 +156,25 @@ func (t *Task) ReadDocs(files []string, examples bool) ([]Doc, error) {
 	return list, nil
 }
 
-// Files finds the files of a split of the task below a folder, at the paths in clones of Hugging
+// Files finds the files of a split of the task below a directory, at the paths in clones of Hugging
 // Face datasets: DATASET/SPLIT, DATASET/data/SPLIT, or DATASET_SPLIT.
-func (t *Task) Files(folder, split string) ([]string, error) {
-	if stat, err := os.Stat(folder); err != nil {
+func (t *Task) Files(dir, split string) ([]string, error) {
+	if stat, err := os.Stat(dir); err != nil {
 		return nil, err
 	} else if !stat.IsDir() {
-		return nil, fmt.Errorf("%s is no folder", folder)
+		return nil, fmt.Errorf("%s is not a directory", dir)
 	}
 	starts := []string{filepath.Join(t.Dataset, split), filepath.Join(t.Dataset, "data", split),
 		t.Dataset + "_" + split}
 	for _, start := range starts {
-		list, err := splitFiles(filepath.Join(folder, start))
+		list, err := splitFiles(filepath.Join(dir, start))
 		if err != nil || len(list) > 0 {
 			return list, err
 		}
 	}
 	return nil, fmt.Errorf("%s has no rows of the split %q of %s: want %s, followed by .jsonl or "+
 		".parquet, or by -00000-of-00001.parquet and so on",
-		folder, split, t.Dataset, strings.Join(starts, ", or "))
+		dir, split, t.Dataset, strings.Join(starts, ", or "))
 }
 
 // splitName matches the part of a file name after the split: an extension, preceded by the shard
@@ -197,12 +198,12 @@ func splitFiles(start string) (list []string, err error) {
 		}
 		file := filepath.Join(filepath.Dir(start), e.Name())
 		if other, ok := by[name[1]]; ok {
-			return nil, fmt.Errorf("%s and %s have the same rows by their names: keep one of them",
+			return nil, fmt.Errorf("%s and %s are named as the same rows: keep one of them",
 				other, file)
 		}
 		if len(list) > 0 && name[2] != total {
-			return nil, fmt.Errorf("%s and %s belong to different sets of shards by their names: keep one "+
-				"set", list[0], file)
+			return nil, fmt.Errorf("%s and %s are named as shards of different sets: keep one set",
+				list[0], file)
 		}
 		by[name[1]], total = file, name[2]
 		list = append(list, file)
@@ -218,7 +219,7 @@ func splitFiles(start string) (list []string, err error) {
 		}
 	}
 	if len(by) > n {
-		return nil, fmt.Errorf("%s has %d files of %s by their names: keep those of one set",
+		return nil, fmt.Errorf("%s has %d files named as shards of %s: keep one set",
 			start, len(by), total)
 	}
 	return list, err

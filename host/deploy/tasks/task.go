@@ -9,7 +9,6 @@ package tasks
 
 import (
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -47,14 +46,15 @@ type Task struct {
 	Paper   string
 	Chance  float64 // expected result of random guessing
 	Kind    string
-	// Dataset is the folder of the rows, and Columns lists the columns that they must have.
+	// Dataset is the directory of the rows, and Columns lists the columns that they must have.
 	Dataset string
 	Columns []string
 	Split   string // the split with the questions
-	From    string // the split from which examples are drawn
-	Shots   int    // default number of few-shot examples
-	Spare   bool   // one more example is drawn, as lm-eval does for this task
-	Fixed   bool   // examples come from a file; all questions get the first ones in it
+	// ExampleSplit is the split from which few-shot examples are drawn.
+	ExampleSplit  string
+	Shots         int  // default number of few-shot examples
+	ExtraExample  bool // an additional example is drawn, as lm-eval does for this task
+	FixedExamples bool // examples come from a file; all questions get the first ones in it
 
 	// Templates, in the language of package jinja. There may be a question for each choice.
 	Question  []string
@@ -68,12 +68,12 @@ type Task struct {
 	Strip bool        // remove white space around questions and choices
 	Clean [][2]string // patterns in questions and choices with their replacements, applied in order
 
-	Metrics   []string
-	Until     []string // strings that end an answer
-	MaxTokens int
-	Filters   []Filter
-	Ignore    []string // patterns removed from texts before they are compared, in order
-	AnyCase   bool     // ignore case when comparing
+	Metrics    []string
+	Until      []string // strings that end an answer
+	MaxTokens  int
+	Filters    []Filter
+	Ignore     []string // patterns removed from texts before they are compared, in order
+	IgnoreCase bool     // ignore case when comparing
 
 	clean, ignore []*regexp.Regexp
 	hash          string // hash of the file
@@ -107,9 +107,6 @@ func Names() []string {
 	return names
 }
 
-// ErrNone is wrapped by the error of [Open] for an unknown task.
-var ErrNone = errors.New("there is no task")
-
 // Open returns the task with the given name or, if spec ends in .toml, the task described by that
 // file.
 func Open(spec string) (*Task, error) {
@@ -122,8 +119,8 @@ func Open(spec string) (*Task, error) {
 	}
 	text, err := definitions.ReadFile("definitions/" + spec + ".toml")
 	if err != nil {
-		return nil, fmt.Errorf("%w %q: want one of %s, or a file that ends in .toml",
-			ErrNone, spec, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("there is no task %q: want one of %s, or a file that ends in .toml",
+			spec, strings.Join(Names(), ", "))
 	}
 	return Parse(spec+".toml", text)
 }

@@ -49,7 +49,7 @@ func TestParseRefuses(t *testing.T) {
 		{`name = "own"`, ``, "1: name: missing; want a string that can be a file's, without slashes"},
 		{`name = "own"`, `name = "a/b"`, `1: name: found the string "a/b"; want a string that can be a file's, without slashes`},
 		{`gold = "0"`, `golden = "0"`, `7: golden: unknown key; did you mean gold?`},
-		{`gold = "0"`, ``, "1: gold: missing; want a template that writes the number of the right choice"},
+		{`gold = "0"`, ``, "1: gold: missing; want a template for the index of the correct choice"},
 		{`metrics = ["acc"]`, `metrics = ["perplexity"]`, `8: metrics: a task of the kind choices has no "perplexity"; want some of acc, acc_norm`},
 		{`metrics = ["acc"]`, `metrics = []`, "8: metrics: missing; want some of acc, acc_norm"},
 		{`metrics = ["acc"]`, `metrics = 1`, "8: metrics: found the integer 1; want a string or an array of strings"},
@@ -60,11 +60,11 @@ func TestParseRefuses(t *testing.T) {
 		{`split = "test"`, "split = \"test\"\nshots = -1", "5: shots: found the integer -1; want an integer from 0 to 1000000000"},
 		{`split = "test"`, "split = \"test\"\nfilters = [{name = \"x\", pattern = \"x\"}]", "5: filters: found in a task of the kind choices; want none: they belong to the kind generation"},
 		{`split = "test"`, "split = \"test\"\nfilters = [{patern = \"x\"}]", `5: filters[0].patern: unknown key; did you mean filters[0].pattern?`},
-		{`["{{ q }}"]`, `["{{ q }"]`, `5: question: template own, line 1: "}" closes nothing`},
+		{`["{{ q }}"]`, `["{{ q }"]`, `5: question: template own, line 1: unmatched "}"`},
 		{`"{{ b }}"]`, `"{% if %}"]`, "6: choices[1]: template own, line 1: "},
 		{`["{{ q }}"]`, `["{{ q }}", "{{ a }}"]`, "1: target: missing; want the continuation of the questions, of which there is one for each choice"},
-		{`gold = "0"`, "gold = \"0\"\ntarget = \"x\"", "8: target: found beside one question; want choices or choices_of in its place"},
-		{`choices = ["{{ a }}", "{{ b }}"]`, ``, "1: choices: missing; want it or choices_of, or a question for each choice with target"},
+		{`gold = "0"`, "gold = \"0\"\ntarget = \"x\"", "8: target: found with a single question; want choices or choices_of instead"},
+		{`choices = ["{{ a }}", "{{ b }}"]`, ``, "1: choices: missing; want choices or choices_of, or one question for each choice, with target"},
 		{`"choices"`, "1\nshots = true", "2: kind: found the integer 1; " + kinds + "\nown.toml:3: shots: found the boolean true; want an integer from 0 to 1000000000"},
 	} {
 		if _, err := tasks.Parse("own.toml", []byte(strings.Replace(own, c.from, c.to, 1))); err == nil || !strings.HasPrefix(err.Error(), "own.toml:"+c.want) {
@@ -118,11 +118,11 @@ func TestFilesOfSplits(t *testing.T) {
 		{"own/data/test-00000-of-00002-9ab1.parquet " + second, "own/data/test-00000-of-00002-9ab1.parquet " + second},
 		{"own/test.jsonl own/data/train-00000-of-00001.parquet", "own/test.jsonl"},
 		{"own_test.jsonl.zst", "own_test.jsonl.zst"},
-		{"own/test.jsonl own/test.parquet", "have the same rows"},
-		{"own/test.jsonl own/test-00000-of-00001.parquet", "belong to different sets of shards"},
-		{"own/test-00000-of-00001.parquet own/test-00000-of-00002.parquet", "have the same rows"},
-		{"own/test-00000-of-00001.parquet own/test-00001-of-00002.parquet", "belong to different sets of shards"},
-		{"own/test-00001-of-00001.parquet own/test-00000-of-00001.parquet", "has 2 files of 00001"},
+		{"own/test.jsonl own/test.parquet", "are named as the same rows"},
+		{"own/test.jsonl own/test-00000-of-00001.parquet", "are named as shards of different sets"},
+		{"own/test-00000-of-00001.parquet own/test-00000-of-00002.parquet", "are named as the same rows"},
+		{"own/test-00000-of-00001.parquet own/test-00001-of-00002.parquet", "are named as shards of different sets"},
+		{"own/test-00001-of-00001.parquet own/test-00000-of-00001.parquet", "has 2 files named as shards of 00001"},
 		{second, "test-00000-of-00002 is missing"},
 		{"own/test_socratic.jsonl own/test-2.jsonl", `no rows of the split "test"`},
 	} {
@@ -161,7 +161,7 @@ func TestGoldRefused(t *testing.T) {
 	for _, gold := range []string{"2", "-1", "x", ""} {
 		task := parsed(t, strings.Replace(own, `gold = "0"`, `gold = "{{ g }}"`, 1))
 		d := row(t, task, "row", fmt.Appendf(nil, `{"q": "?", "a": "x", "b": "y", "g": %q}`, gold))
-		if _, err := task.Items([]tasks.Doc{d}, nil, encoder(t), tasks.Options{}); err == nil || !strings.Contains(err.Error(), "the right choice is") {
+		if _, err := task.Items([]tasks.Doc{d}, nil, encoder(t), tasks.Options{}); err == nil || !strings.Contains(err.Error(), "the correct choice is") {
 			t.Errorf("gold %q: %v", gold, err)
 		}
 	}

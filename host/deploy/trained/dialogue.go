@@ -16,7 +16,7 @@ type Dialogue struct {
 	template *chat.Template
 	options  generate.Options
 	until    []string // strings that end an answer
-	said     chat.Conversation
+	messages chat.Conversation
 }
 
 // NewDialogue begins a conversation with the model in dir, with the named chat template or template
@@ -33,11 +33,11 @@ func NewDialogue(
 		return nil, err
 	}
 	if system != "" {
-		d.said = append(d.said, chat.NewMessage(chat.System, system))
+		d.messages = append(d.messages, chat.NewMessage(chat.System, system))
 	}
 	// An answer ends at a token that ends any text of the model, and at the end marker that the
 	// template writes after an answer.
-	end, err := d.template.Ending(d.tok, d.said)
+	end, err := d.template.Ending(d.tok, d.messages)
 	if err != nil {
 		return nil, err
 	}
@@ -55,8 +55,8 @@ func NewDialogue(
 func (d *Dialogue) Answer(
 	ctx context.Context, message string, show func(text string) error,
 ) (string, error) {
-	d.said = append(d.said, chat.NewMessage(chat.User, message))
-	r, err := d.template.Render(d.said, true)
+	d.messages = append(d.messages, chat.NewMessage(chat.User, message))
+	r, err := d.template.Render(d.messages, true)
 	if err != nil {
 		return "", err
 	}
@@ -67,7 +67,8 @@ func (d *Dialogue) Answer(
 	text, err := d.model.Continue(ctx, d.tok, ids, d.options, d.until, show)
 	if err == nil {
 		// An answer can end within a UTF-8 character; the next question is encoded together with it.
-		d.said = append(d.said, chat.NewMessage(chat.Assistant, strings.ToValidUTF8(text, "\uFFFD")))
+		valid := strings.ToValidUTF8(text, "\uFFFD")
+		d.messages = append(d.messages, chat.NewMessage(chat.Assistant, valid))
 	}
 	return text, err
 }

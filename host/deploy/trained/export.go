@@ -31,6 +31,7 @@ func (t *Model) Export() (*export.Model, error) {
 	m := &export.Model{Settings: settings, Params: t.built.Compiled.Plan().Model.Params(),
 		Latent: t.latent, Quantized: t.quantized}
 	for _, o := range []struct{ role, what string }{
+		{config.RoleActivations, "activations"},
 		{config.RoleKeys, "the keys of attention"}, {config.RoleValues, "the values of attention"},
 		{config.RoleQueries, "the queries of attention"}, {config.RoleHead, "the input of the head"},
 	} {
@@ -66,7 +67,7 @@ func (t *Model) latent(param string) ([]float32, error) {
 }
 
 func (t *Model) quantized(param string) (*export.Quantized, error) {
-	if p := t.made.Posttrained; p != nil {
+	if p := t.record.Posttrained; p != nil {
 		for i := range p.Matrices {
 			if w := &p.Matrices[i]; w.Name == param {
 				return t.posttrained(w)
@@ -80,7 +81,7 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 	programs := t.built.Programs
 	one := build.Programs{From: programs.From,
 		Weights: map[string]spec.Quantizer{param: programs.Weights[param]}}
-	if changed := build.Changed(t.made.Programs, one.Hashes()); len(changed) > 0 {
+	if changed := build.Changed(t.record.Programs, one.Hashes()); len(changed) > 0 {
 		return nil, fmt.Errorf("the quantizer has changed since the run, so that Q(x) is not what was " +
 			"trained: export with the plugin that the run had, or with --weights latent")
 	}
@@ -100,7 +101,7 @@ func (t *Model) describe(m *export.Model, learned huggingface.Tokens) error {
 		return err
 	}
 	if d.Config == nil {
-		if from := t.made.Initial; from != nil && (from.Run == "" || from.End != nil) {
+		if from := t.record.Initial; from != nil && (from.Run == "" || from.End != nil) {
 			m.Warnings = append(m.Warnings, fmt.Sprintf("%s has no %s of the checkpoint that the model "+
 				"comes from, as runs of earlier versions have none: a new one is written, with the "+
 				"context of the run, %d tokens, and without settings of %s. Copy both files from the "+
@@ -131,7 +132,7 @@ func (t *Model) exportTokenizer(
 	tok tokenizer.Tokenizer, files map[string][]byte,
 ) (export.Tokenizer, error) {
 	end, unknown := chat.ModelEnding(files, tok)
-	ends := slices.Concat(t.made.Initial.Ends(), []int32{end.Token})
+	ends := slices.Concat(t.record.Initial.Ends(), []int32{end.Token})
 	out, err := export.NewTokenizer(files, tok.Info(), ends...)
 	if err != nil {
 		return out, err
@@ -190,7 +191,7 @@ func (t *Model) tokenizerFolders() []vfs.Path {
 			folders = append(folders, vfs.At(filepath.Dir(file)))
 		}
 	}
-	if from := t.made.Initial; from != nil && from.Path != "" {
+	if from := t.record.Initial; from != nil && from.Path != "" {
 		folders = append(folders, vfs.At(from.Path))
 	}
 	return folders
@@ -203,7 +204,7 @@ func (t *Model) card() (export.Card, error) {
 		return export.Card{}, err
 	}
 	card := export.Card{Name: filepath.Base(filepath.Clean(t.dir)), Step: t.step, Config: string(text)}
-	if p := t.made.Posttrained; p != nil {
+	if p := t.record.Posttrained; p != nil {
 		card.Posttrained = strings.ToUpper(p.Method) + " after the training"
 		if c := p.Calibration; c != nil {
 			card.Posttrained += fmt.Sprintf(", on %d sequences of %d tokens", c.Windows, c.Context)

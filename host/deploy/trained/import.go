@@ -62,14 +62,14 @@ func Import(ctx context.Context, from, out string, context int) (*huggingface.Ch
 	err = c.Verify()
 	if err == nil && out != "" {
 		err = atomicfile.WriteDir(vfs.At(out), func(to vfs.Path) error {
-			made := &Record{}
-			if made.Initial, err = provenance.HubOrigin(vfs.At(from), c); err != nil {
+			record := &Record{}
+			if record.Initial, err = provenance.HubOrigin(vfs.At(from), c); err != nil {
 				return err
 			}
 			if files == nil {
-				made.Tokenizer, err = hubTokenizer(vfs.At(from))
+				record.Tokenizer, err = hubTokenizer(vfs.At(from))
 			} else {
-				made.Tokenizer, err = ggufTokenizer(from, files)
+				record.Tokenizer, err = ggufTokenizer(from, files)
 			}
 			if err != nil {
 				return err
@@ -79,8 +79,8 @@ func Import(ctx context.Context, from, out string, context int) (*huggingface.Ch
 				return err
 			}
 			defer device.Close()
-			made.Build = device.BuildInfo()
-			run := &ModelRun{Config: cfg, Method: cfg.Method, Record: made,
+			record.Build = device.BuildInfo()
+			run := &ModelRun{Config: cfg, Method: cfg.Method, Record: record,
 				Params: c.Params(), Values: c.Values, From: from, Files: files}
 			return run.Write(ctx, rundir.Dir{Path: to})
 		})
@@ -178,10 +178,12 @@ type ModelRun struct {
 	Params []architecture.Param
 	// Values reads a parameter when it is written.
 	Values func(param string) ([]float32, error)
-	// Ready holds the tensors of parameters that are not read with Values.
-	Ready map[string][]safetensors.Tensor
-	From  string            // directory of the model, which may have tokenizer files and a checkpoint description
-	Files map[string][]byte // such files if From is no directory
+	// Precomputed holds the tensors of parameters that are not read with Values.
+	Precomputed map[string][]safetensors.Tensor
+	// From is the directory of the model, which may have tokenizer files and a description.
+	From string
+	// Files are these files by name if From is a file; nil otherwise.
+	Files map[string][]byte
 }
 
 // Write writes the run to a directory, which is renamed to train.out once it is complete. run.toml,
@@ -231,7 +233,7 @@ func (r *ModelRun) save(ctx context.Context, to rundir.Dir) error {
 	}
 	state := checkpoint.State{Meta: meta}
 	for _, p := range r.Params {
-		if ready := r.Ready[p.Name]; ready != nil {
+		if ready := r.Precomputed[p.Name]; ready != nil {
 			state.Tensors = append(state.Tensors, ready...)
 			continue
 		}

@@ -29,7 +29,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Options say which parts of a run to open, and for what purpose.
+// Options are the options of [Open]: which parts of a run to open, and for which purpose.
 type Options struct {
 	// Step is the checkpoint's step; 0 means the newest one.
 	Step int
@@ -55,16 +55,16 @@ type Options struct {
 
 // Model is a checkpoint of a run, ready for evaluation with the run's quantizers.
 type Model struct {
-	dir    string
-	cfg    *config.Config
-	step   int
-	made   *Record
-	hub    *huggingface.Checkpoint // nil if the model is of a run
-	search rundir.Search           // for files outside of the run directory
-	data   *dataset.File           // data to evaluate on; nil for a problem without data
-	state  *step.State
-	other  bool // whether the quantizers are not those of the training
-	built  build.Built
+	dir      string
+	cfg      *config.Config
+	step     int
+	record   *Record
+	hub      *huggingface.Checkpoint // nil if the model is of a run
+	search   rundir.Search           // for files outside of the run directory
+	data     *dataset.File           // data to evaluate on; nil for a problem without data
+	state    *step.State
+	replaced bool // whether the quantizers are not those of the training
+	built    build.Built
 
 	ends      []int32         // tokens that end a text; nil until needed
 	sequences int             // number of sequences that are continued at once
@@ -92,15 +92,15 @@ func Open(ctx context.Context, dir string, o Options) (*Model, error) {
 	if err := CheckSaved(dir, o.Step); err != nil {
 		return nil, err
 	}
-	made, err := ReadRecord(rundir.At(dir))
+	record, err := ReadRecord(rundir.At(dir))
 	if err != nil {
 		return nil, err
 	}
-	if o.Quantizer != nil && made.Posttrained != nil {
+	if o.Quantizer != nil && record.Posttrained != nil {
 		return nil, fmt.Errorf("%s was quantized after its training already: evaluate the run that it "+
 			"was made from with another quantizer", dir)
 	}
-	t := &Model{dir: dir, cfg: cfg, made: made}
+	t := &Model{dir: dir, cfg: cfg, record: record}
 	return t.open(ctx, o)
 }
 
@@ -121,8 +121,8 @@ func CheckSaved(dir string, step int) error {
 }
 
 func (t *Model) open(ctx context.Context, o Options) (*Model, error) {
-	t.search = rundir.Search{Run: t.dir, Made: t.made.Directory}
-	t.other, t.sequences = o.Quantizer != nil, o.Generate
+	t.search = rundir.Search{Run: t.dir, Made: t.record.Directory}
+	t.replaced, t.sequences = o.Quantizer != nil, o.Generate
 	if err := t.load(ctx, o); err != nil {
 		t.Close()
 		return nil, err
@@ -163,7 +163,7 @@ func (t *Model) load(ctx context.Context, o Options) error {
 		return err
 	}
 	upload := t.built.Compiled.UploadParams
-	if t.other {
+	if t.replaced {
 		upload = t.built.Compiled.StartParams
 	}
 	if t.hub != nil {
@@ -171,7 +171,7 @@ func (t *Model) load(ctx context.Context, o Options) error {
 		return errors.Join(err, t.hub.Err())
 	}
 	return checkpoint.Use(rundir.At(t.dir).Checkpoints(), t.step, func(f *checkpoint.File) error {
-		if err := t.made.CheckOwner(rundir.At(t.dir), f.Step, f.Meta); err != nil {
+		if err := t.record.CheckOwner(rundir.At(t.dir), f.Step, f.Meta); err != nil {
 			return err
 		}
 		t.step = f.Step
@@ -203,7 +203,7 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 		Batch: t.cfg.Train.Batch, Pieces: pieces, Forward: true, Finder: o.Finder,
 		Options: plugin.Options{Logger: o.Logger},
 	}, o.Logger.Warn, file)
-	if err != nil || t.other {
+	if err != nil || t.replaced {
 		return err
 	}
 	// Programs of activations depend on the batch, so they are compared only at the run's own batch.
@@ -211,7 +211,7 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 	if o.Generate > 0 {
 		same.Activations = nil
 	}
-	if changed := build.Changed(t.made.Programs, same.Hashes()); len(changed) > 0 {
+	if changed := build.Changed(t.record.Programs, same.Hashes()); len(changed) > 0 {
 		o.Logger.Warn("a quantizer has changed since the run: this is not the model that was trained",
 			"programs", len(changed), "first", changed[0])
 	}
@@ -233,10 +233,10 @@ func (t *Model) Average() string {
 // Identity returns a text that identifies the checkpoint among those of all runs, even if the run
 // directory has moved. It is empty for a Hugging Face checkpoint.
 func (t *Model) Identity() string {
-	if t.made.Run == "" {
+	if t.record.Run == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s step %d", t.made.Run, t.step)
+	return fmt.Sprintf("%s step %d", t.record.Run, t.step)
 }
 
 // Quantizers returns a digest that distinguishes the quantizers from other ones with the same
@@ -310,8 +310,8 @@ func openFromHub(ctx context.Context, dir string, o Options) (*Model, error) {
 		return nil, err
 	}
 	from := &provenance.Origin{End: hub.Checkpoint.Config.Tokens.End}
-	made := &Record{Record: provenance.Record{Initial: from, Tokenizer: hub.Tokenizer}}
-	t := &Model{dir: dir, cfg: hub.Config, hub: hub.Checkpoint, made: made}
+	record := &Record{Record: provenance.Record{Initial: from, Tokenizer: hub.Tokenizer}}
+	t := &Model{dir: dir, cfg: hub.Config, hub: hub.Checkpoint, record: record}
 	return t.open(ctx, o)
 }
 
@@ -378,7 +378,7 @@ func (t *Model) openData(o Options) error {
 	if t.data, err = dataset.Open(o.Data); err != nil {
 		return err
 	}
-	own := provenance.Tokens{Tokenizer: t.made.Tokenizer, Dir: t.dir, Vocab: t.cfg.Model.Vocab}
+	own := provenance.Tokens{Tokenizer: t.record.Tokenizer, Dir: t.dir, Vocab: t.cfg.Model.Vocab}
 	if err := own.Check(t.data, "", o.Logger); err != nil {
 		return err
 	}
@@ -392,8 +392,8 @@ func (t *Model) openData(o Options) error {
 // tokenizer opens the tokenizer of the run. Only a Hugging Face checkpoint, or a run imported from
 // one, may lack a tokenizer.
 func (t *Model) tokenizer() (tokenizer.Tokenizer, error) {
-	if t.made.Tokenizer == nil {
+	if t.record.Tokenizer == nil {
 		return nil, fmt.Errorf("%s has no %s", t.dir, tokenizer.DefinitionFile)
 	}
-	return build.FindTokenizer(t.cfg, t.search, *t.made.Tokenizer)
+	return build.FindTokenizer(t.cfg, t.search, *t.record.Tokenizer)
 }

@@ -43,7 +43,8 @@ func TestQuantizedOperands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(m.Warnings) != 3 || !strings.Contains(m.Warnings[0], "keys of attention ([quantizer.keys])") {
+	if len(m.Warnings) != 4 || !strings.Contains(m.Warnings[0], "quantizes activations (") ||
+		!strings.Contains(m.Warnings[1], "keys of attention ([quantizer.keys])") {
 		t.Errorf("the warnings are %q", m.Warnings)
 	}
 	if head, err := m.Quantized("head"); err != nil || head == nil || slices.Max(head.Codes) != 127 {

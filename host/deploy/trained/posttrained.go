@@ -9,7 +9,6 @@ import (
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
-	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 )
@@ -33,8 +32,6 @@ type Posttrained struct {
 	Calibration *Calibration       `json:"calibration,omitempty"`
 	Activations bool               `json:"activations"`
 	Matrices    []posttrain.Matrix `json:"matrices"`
-	// Loss is the loss on the validation set, in nats per token; nil if it was not evaluated.
-	Loss *metrics.Number `json:"val_loss,omitempty"`
 }
 
 // Calibration describes the calibration texts of a quantization.

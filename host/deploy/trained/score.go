@@ -96,7 +96,7 @@ func (t *Model) scoreBatches(
 			continue
 		}
 		logProbs, likeliest, err := e.Scores(step.Scored{
-			Rows: b.Rows, Length: b.Length, Tokens: b.Tokens, Lengths: b.Lengths, Places: b.Places,
+			Rows: b.Rows, Length: b.Length, Tokens: b.Tokens, Lengths: b.Lengths, Places: b.Indices,
 			Targets: b.Targets, Positions: b.Positions, Parts: b.Parts})
 		if err != nil {
 			return err

@@ -17,9 +17,9 @@ import (
 
 // Reader reads sequences of token ids from JSON lines.
 type Reader struct {
-	Vocab   int            // ids must be below it
-	Most    int            // largest number of ids in a sequence
-	Encoder *tasks.Encoder // if not nil, lines are texts; nil: lists of ids
+	Vocab     int            // ids must be below it
+	MaxTokens int            // largest number of ids in a sequence
+	Encoder   *tasks.Encoder // if not nil, lines are texts; nil: lists of ids
 }
 
 // Read reads all lines; blank ones are skipped.
@@ -70,9 +70,9 @@ func (s *Reader) line(line []byte) (ids []int32, err error) {
 			}
 		}
 	}
-	if len(ids) < 2 || len(ids) > s.Most {
+	if len(ids) < 2 || len(ids) > s.MaxTokens {
 		return nil, fmt.Errorf("a sequence of %d tokens: want 2 to %d, since the first one only begins "+
-			"it, and the last one is only predicted", len(ids), s.Most)
+			"it, and the last one is only predicted", len(ids), s.MaxTokens)
 	}
 	return ids, nil
 }

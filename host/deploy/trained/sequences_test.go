@@ -21,8 +21,8 @@ func FuzzSequences(f *testing.F) {
 	const vocab, most = 300, 8
 	bytes := &tasks.Encoder{Encode: tokenizer.Bytes{}.Encode, BOS: 7}
 	f.Fuzz(func(t *testing.T, input []byte) {
-		_, _ = (&Reader{Vocab: vocab, Most: most, Encoder: bytes}).Read(strings.NewReader(string(input)))
-		ids := &Reader{Vocab: vocab, Most: most}
+		_, _ = (&Reader{Vocab: vocab, MaxTokens: most, Encoder: bytes}).Read(strings.NewReader(string(input)))
+		ids := &Reader{Vocab: vocab, MaxTokens: most}
 		list, err := ids.Read(strings.NewReader(string(input)))
 		if err != nil {
 			return

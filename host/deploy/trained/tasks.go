@@ -18,8 +18,8 @@ type Tasks struct {
 	Dir       string     // directory of the model
 	Quantizer *Quantizer // the quantizer with which the model was opened; nil: its own
 	tasks.Settings
-	Out string // folder for answers, samples and results; "": nothing is saved
-	// Progress is called for each task, and what it returns while the task is asked.
+	Out string // directory for answers, samples and results; "": nothing is saved
+	// Progress is called for each task; the returned function is called as answers arrive.
 	Progress func(task string) func(done, of int)
 
 	tok      tokenizer.Tokenizer
@@ -64,7 +64,7 @@ func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*tasks.R
 			return nil, fmt.Errorf("%s: %w", e.Out, err)
 		}
 		defer lock.Unlock()
-		if err := tasks.OneModel(vfs.At(e.Out), e.name()); err != nil {
+		if err := tasks.CheckModel(vfs.At(e.Out), e.name()); err != nil {
 			return nil, err
 		}
 		for _, t := range list {
@@ -74,7 +74,7 @@ func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*tasks.R
 		}
 	}
 	for _, t := range list {
-		r, err := e.one(ctx, t)
+		r, err := e.askTask(ctx, t)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", t.Name, err)
 		}
@@ -83,7 +83,7 @@ func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*tasks.R
 	return results, nil
 }
 
-func (e *Tasks) one(ctx context.Context, t *tasks.Task) (*tasks.Result, error) {
+func (e *Tasks) askTask(ctx context.Context, t *tasks.Task) (*tasks.Result, error) {
 	o := tasks.Options{Chat: e.template, OneTurn: e.OneTurn}
 	items, all, err := e.Source.Items(t, e.encoder, o)
 	if err != nil {
@@ -91,7 +91,7 @@ func (e *Tasks) one(ctx context.Context, t *tasks.Task) (*tasks.Result, error) {
 	}
 	settings := map[string]string{"model": e.name(), "context": strconv.Itoa(e.Model.Context()),
 		"batch": strconv.Itoa(e.Batch), "max_tokens": strconv.Itoa(e.MaxTokens)}
-	a := tasks.Asking{Task: t, Items: items, Until: t.UntilTexts(e.encoder), Batch: e.Batch,
+	a := tasks.Questions{Task: t, Items: items, Until: t.UntilTexts(e.encoder), Batch: e.Batch,
 		Progress: e.Progress(t.Name), Settings: settings}
 	var path *vfs.Path
 	if e.Out != "" {
@@ -110,7 +110,7 @@ func (e *Tasks) one(ctx context.Context, t *tasks.Task) (*tasks.Result, error) {
 }
 
 // Summarize returns the results as lm-eval writes them, and writes them to Out if that is set.
-func (e *Tasks) Summarize(list []*tasks.Result) (*tasks.Results, error) {
+func (e *Tasks) Summarize(list []*tasks.Result) (tasks.Results, error) {
 	model := map[string]string{"model": "cage", "model_args": "pretrained=" + e.Dir,
 		"step": strconv.Itoa(e.Model.Step())}
 	if e.Quantizer != nil {

@@ -20,7 +20,7 @@ func (s Settings) Params() []Param {
 		p := Param{Name: "x", Dims: []int{s.Rows, s.Dimension}, Role: RoleMatrix, InitStd: s.StartStd}
 		p.Quantized = true
 		if s.Start != nil {
-			p.Start = Singles(s.Start)
+			p.Start = Float32s(s.Start)
 		}
 		return []Param{p}
 	}
@@ -53,7 +53,7 @@ func LayerOf(name string) int {
 // LayerPrefix returns the prefix of the names of parameters and activations of a block.
 func LayerPrefix(layer int) string { return fmt.Sprintf("layers.%d.", layer) }
 
-// features are what distinguishes the blocks of a kind of language model.
+// features are the differences between the kinds of language models.
 type features struct {
 	ropeTheta      float64 // defaults
 	ropePairs      Pairing
@@ -61,13 +61,14 @@ type features struct {
 	postNorm       bool // norms follow the layers of a block, instead of preceding them
 	queryKeyNorm   bool // queries and keys are normalized before their rotation
 	headNorm       bool // that norm is over each head, not over all heads together
-	truncatedStart bool // all weights start from the same truncated normal distribution
+	truncatedStart bool // all weights are initialized from one truncated normal distribution
 }
 
-// Llama is the network of the QuEST and CAGE pre-training runs (Panferov et al. 2025; Tabesh et al.
-// 2025); with grouped-query attention, half-split pairs and stretched wavelengths it is Llama 3
-// (Grattafiori et al., 2024). OLMo2 (Team OLMo, 2025) is the one on which the CAGE paper compares
-// optimizers. Qwen3 are its dense models (Yang et al., 2025).
+// families has the features of each kind. Llama is the network of the QuEST and CAGE pre-training
+// runs (Panferov et al. 2025; Tabesh et al. 2025); with grouped-query attention, half-split pairs
+// and stretched wavelengths it is Llama 3 (Grattafiori et al., 2024). OLMo2 (Team OLMo, 2025) is
+// the one on which the CAGE paper compares optimizers. Qwen3 is the architecture of its dense
+// models (Yang et al., 2025).
 var families = map[string]features{
 	KindLlama: {ropeTheta: 10000, ropePairs: Interleaved, normEps: 1e-5},
 	KindOLMo2: {ropeTheta: 500000, ropePairs: HalfSplit, normEps: 1e-6, postNorm: true,
@@ -80,8 +81,8 @@ var families = map[string]features{
 // their inputs.
 func (s Settings) PostNorm() bool { return families[s.Kind].postNorm }
 
-// BlockParams lists the parameters of a block. The rows of attn.qkv are those of the queries, then
-// the keys, then the values, each head by head.
+// BlockParams lists the parameters of a block. The rows of attn.qkv are first queries, then keys,
+// then values, each head by head.
 func (s Settings) BlockParams(layer int) []Param {
 	f, prefix := families[s.Kind], LayerPrefix(layer)
 	matrix := func(name string, std float64, out, in int) Param {
@@ -117,8 +118,8 @@ func (s Settings) BlockParams(layer int) []Param {
 	return slices.Concat(norms[0], attention, norms[1], feedForward)
 }
 
-// start truncates the initial distribution of a weight at three standard deviations if the kind of
-// model has it so.
+// start truncates the initial distribution of a weight at three standard deviations for the kinds
+// of models that do so.
 func (s Settings) start(p Param) Param {
 	if families[s.Kind].truncatedStart {
 		p.InitCut = 3
@@ -129,8 +130,7 @@ func (s Settings) start(p Param) Param {
 // Tied reports whether the embedding is the output head.
 func (s Settings) Tied() bool { return s.Head == "tied" }
 
-// QueryWidth returns the number of features of all query heads, which is also that of attention's
-// output.
+// QueryWidth returns the number of features of all query heads, and of the output of attention.
 func (s Settings) QueryWidth() int { return s.Heads * s.HeadSize }
 
 // KeyWidth returns the number of features of all key heads, and of all value heads.
@@ -140,8 +140,8 @@ func normParam(name string, width int) Param {
 	return Param{Name: name, Dims: []int{width}, Role: RoleNorm, InitMean: 1}
 }
 
-// Singles rounds numbers to float32.
-func Singles(values []float64) []float32 {
+// Float32s rounds numbers to float32.
+func Float32s(values []float64) []float32 {
 	out := make([]float32, len(values))
 	for i, v := range values {
 		out[i] = float32(v)
@@ -155,7 +155,7 @@ type Role string
 // The roles of parameters.
 const (
 	RoleMatrix Role = "matrix" // weight of a linear layer inside a block
-	// one row per token id; if the head is tied, it is the output projection, too
+	// one row per token id; also the output projection if the head is tied
 	RoleEmbedding Role = "embedding"
 	RoleHead      Role = "head" // output projection, one row per token id
 	RoleNorm      Role = "norm" // gain of a normalization
@@ -239,7 +239,6 @@ func CountParams(params []Param, keep func(Param) bool) int {
 // scaling laws.
 func NonEmbedding(params []Param) int {
 	return CountParams(params, func(p Param) bool {
-		return p.Role != RoleEmbedding &&
-			p.Role != RoleHead
+		return p.Role != RoleEmbedding && p.Role != RoleHead
 	})
 }

@@ -33,9 +33,18 @@ var (
 
 const defaultInitStd = 0.02
 
-// largestDimension and largestRows bound the shapes of problems: A is a dense matrix whose
-// eigenvectors are computed.
-const largestDimension, largestRows = 4096, 4096
+// Bounds of the sizes of language models.
+const (
+	MaxLayers = 4096
+	MaxWidth  = 1 << 20
+	MaxHeads  = 1 << 16
+	MaxHidden = 1 << 22
+	MaxVocab  = 1 << 24
+)
+
+// maxDimension and maxRows bound the shapes of problems. A is a dense matrix whose eigenvectors are
+// computed.
+const maxDimension, maxRows = 4096, 4096
 
 // Settings is the table [model] of a configuration, from which [New] makes the model. Fields that
 // belong to other kinds of models are zero, except that Context is 1 for problems.
@@ -70,7 +79,7 @@ type Settings struct {
 	// Problems without data. Lists that are nil are random. The point x has Rows rows, which are
 	// independent problems with the same A.
 	Dimension, Rows int
-	// κ(A), if there is no Spectrum: the eigenvalues are log-spaced from 1/κ to 1
+	// κ(A), used without Spectrum: the eigenvalues are log-spaced from 1/κ to 1
 	Condition   float64
 	Spectrum    []float64 // eigenvalues of A
 	Optimum     []float64 // x*, row by row; nil: from N(0, I)
@@ -89,25 +98,25 @@ func (s *Settings) Keys() []schema.Key { return slices.Concat(s.languageKeys(), 
 func (s *Settings) languageKeys() []schema.Key {
 	return []schema.Key{
 		{Name: "kind", To: &s.Kind, Is: schema.OneOf(Kinds...), Default: KindLlama,
-			Doc: "llama: the architecture of the QuEST and CAGE papers; olmo2: norms behind the layers " +
+			Doc: "llama: the architecture of the QuEST and CAGE papers; olmo2: norms after the layers " +
 				"and on queries and keys; qwen3: llama with norms on each head of queries and keys; " +
 				"quadratic, toy: problems without data"},
 		{Name: "preset", To: &s.Preset, Is: schema.OneOf(append(PresetNames(Languages...), "")...),
 			For: Languages, Default: "",
 			Doc: "size by name; empty: layers, width, heads and context are given. qwen3 has none"},
-		{Name: "layers", To: &s.Layers, Is: schema.From(1, 4096), For: Languages,
+		{Name: "layers", To: &s.Layers, Is: schema.From(1, MaxLayers), For: Languages,
 			Doc: "transformer blocks"},
-		{Name: "width", To: &s.Width, Is: schema.From(2, 1<<20), For: Languages,
+		{Name: "width", To: &s.Width, Is: schema.From(2, MaxWidth), For: Languages,
 			Doc: "width of the residual stream"},
-		{Name: "heads", To: &s.Heads, Is: schema.From(1, 1<<16), For: Languages,
+		{Name: "heads", To: &s.Heads, Is: schema.From(1, MaxHeads), For: Languages,
 			Doc: "attention heads"},
-		{Name: "kv_heads", To: &s.KVHeads, Is: schema.From(0, 1<<16), For: Languages, Default: 0,
+		{Name: "kv_heads", To: &s.KVHeads, Is: schema.From(0, MaxHeads), For: Languages, Default: 0,
 			Doc: "heads of keys and values, each shared by heads/kv_heads heads of queries; 0: heads"},
-		{Name: "head_size", To: &s.HeadSize, Is: schema.From(0, 1<<16), For: Languages, Default: 0,
+		{Name: "head_size", To: &s.HeadSize, Is: schema.From(0, MaxHeads), For: Languages, Default: 0,
 			Doc: "features of a head, an even number; 0: width/heads"},
-		{Name: "hidden", To: &s.Hidden, Is: schema.From(0, 1<<22), For: Languages, Default: 0,
+		{Name: "hidden", To: &s.Hidden, Is: schema.From(0, MaxHidden), For: Languages, Default: 0,
 			Doc: "feed-forward width; 0: the SwiGLU rule, 8/3 of the width rounded up to a multiple of 256"},
-		{Name: "vocab", To: &s.Vocab, Is: schema.From(0, 1<<24), For: Languages, Default: 0,
+		{Name: "vocab", To: &s.Vocab, Is: schema.From(0, MaxVocab), For: Languages, Default: 0,
 			Doc: "vocabulary size; 0: that of the data"},
 		{Name: "context", To: &s.Context, Is: schema.From(1, 1<<20), For: Languages,
 			Doc: "tokens per sequence"},
@@ -118,7 +127,8 @@ func (s *Settings) languageKeys() []schema.Key {
 		{Name: "rope_pairs", To: &s.RopePairs, Is: schema.OneOf(Interleaved, HalfSplit), For: Languages,
 			Derive:  func() any { return families[s.Kind].ropePairs },
 			Derived: `"interleaved"; olmo2, qwen3: "half"`,
-			Doc:     "the two features of a head that are rotated together: neighbours, or of its halves"},
+			Doc: "the two features of a head that are rotated together: adjacent ones, " +
+				"or one from each half"},
 		{Name: "rope_factor", To: &s.RopeFactor, Is: schema.Between(1, 1e6), For: Languages, Default: 1.0,
 			Doc: "factor by which the long wavelengths of positions grow, as in Llama 3; 1: none"},
 		{Name: "rope_low", To: &s.RopeLow, Is: schema.Above(0, 1e6), For: Languages, Default: 1.0,
@@ -143,10 +153,10 @@ func (s *Settings) languageKeys() []schema.Key {
 
 func (s *Settings) problemKeys() []schema.Key {
 	return []schema.Key{
-		{Name: "dimension", To: &s.Dimension, Is: schema.From(1, largestDimension), For: quadratics,
+		{Name: "dimension", To: &s.Dimension, Is: schema.From(1, maxDimension), For: quadratics,
 			Default: 128,
 			Doc:     "elements of a row of x"},
-		{Name: "rows", To: &s.Rows, Is: schema.From(1, largestRows), For: quadratics, Default: 1,
+		{Name: "rows", To: &s.Rows, Is: schema.From(1, maxRows), For: quadratics, Default: 1,
 			Doc: "rows of x, each a problem of its own with the same A; f is their sum"},
 		{Name: "condition", To: &s.Condition, Is: schema.Between(1, 1e12), For: quadratics, Default: 10.0,
 			Doc: "condition number κ of A, whose eigenvalues are spaced evenly in their logarithm from " +
@@ -172,8 +182,8 @@ func (s *Settings) problemKeys() []schema.Key {
 	}
 }
 
-// FillIn replaces zeros that mean a default by it, and gives a problem without data the sizes that
-// training needs.
+// FillIn replaces zeros by the defaults that they mean, and sets the sizes of problems without
+// data.
 func (s *Settings) FillIn() {
 	if s.Kind == KindToy {
 		s.Dimension, s.Rows = 1, 1
@@ -189,8 +199,8 @@ func (s *Settings) FillIn() {
 	s.NormEps, s.InitStd = cmp.Or(s.NormEps, f.normEps), cmp.Or(s.InitStd, defaultInitStd)
 }
 
-// FindPreset returns the preset that the settings name, or an empty one if they name none. A preset
-// that the kind of model does not have is a problem.
+// FindPreset returns the preset that the settings name, or an empty one if they name none. It is a
+// problem if the kind of model does not have the preset.
 func (s Settings) FindPreset() (p Preset, problems schema.Problems) {
 	p, ok := LookupPreset(s.Kind, s.Preset)
 	hint := "this kind has no presets: give model.layers, model.width, model.heads and model.context"
@@ -202,7 +212,7 @@ func (s Settings) FindPreset() (p Preset, problems schema.Problems) {
 	return p, problems
 }
 
-// Check reports conflicting keys. It is for settings before FillIn.
+// Check reports conflicting keys. It must be called before FillIn.
 func (s Settings) Check() schema.Problems {
 	switch s.Kind {
 	case KindLlama, KindOLMo2, KindQwen3:
@@ -224,7 +234,7 @@ func (s Settings) checkSizes() (out schema.Problems) {
 			got, want int
 		}{{"layers", s.Layers, p.Layers}, {"width", s.Width, p.Width}, {"heads", s.Heads, p.Heads},
 			{"hidden", s.Hidden, p.Hidden}} {
-			// hidden = 0 is the rule by which the presets set it, too.
+			// hidden = 0 means the rule by which the presets were made.
 			out.Unless(size.got == size.want || size.key == "hidden" && size.got == 0,
 				schema.Problem{Key: "model." + size.key,
 					Found: fmt.Sprintf("the integer %d, but preset %s has %d", size.got, p.Name, size.want),
@@ -245,7 +255,7 @@ func (s Settings) checkSizes() (out schema.Problems) {
 	out.Unless(s.HeadSize > 0 || s.Width%s.Heads == 0 && s.Width/s.Heads%2 == 0,
 		schema.Problem{Key: "model.heads",
 			Found: fmt.Sprintf("%d heads for a width of %d", s.Heads, s.Width),
-			Hint:  "want width/heads to be a whole, even number, or model.head_size"})
+			Hint:  "want width/heads to be an even integer, or model.head_size"})
 	return out
 }
 
@@ -270,8 +280,8 @@ func (s Settings) checkLists() (out schema.Problems) {
 // two with four times the width.
 func SwiGLUHidden(width int) int { return (8*width/3 + 255) / 256 * 256 }
 
-// Pairing selects the two features of a head that form the coordinates of a point, which the rotary
-// position embedding rotates. Weights are converted between pairings by permuting rows.
+// Pairing selects the pairs of features of a head that the rotary position embedding rotates.
+// Weights are converted between pairings by permuting rows.
 type Pairing string
 
 // The pairings.
@@ -280,29 +290,25 @@ const (
 	HalfSplit   Pairing = "half"        // features i and size/2 + i
 )
 
-// Feature returns the index in the pairing from of feature i in the pairing to. A head has size
+// Reorder converts a list of features from one pairing to another, head by head. A head has size
 // features.
-func Feature(i, size int, from, to Pairing) int {
-	switch {
-	case from == to:
-		return i
-	case to == HalfSplit:
-		return i%(size/2)*2 + i/(size/2)
-	}
-	return i%2*(size/2) + i/2
-}
-
-// Reorder converts a list of features from one pairing to another, head by head.
 func Reorder(features []int, size int, from, to Pairing) []int {
-	out := make([]int, len(features))
-	for i := range features {
-		out[i] = features[i/size*size+Feature(i%size, size, from, to)]
+	out, half := slices.Clone(features), size/2
+	for at := range features {
+		i := at % size // within the head
+		switch head := at - i; {
+		case from == to:
+		case to == HalfSplit:
+			out[at] = features[head+i%half*2+i/half]
+		default:
+			out[at] = features[head+i%2*half+i/2]
+		}
 	}
 	return out
 }
 
 // ByPosition returns a table of f, such as the cosine, of the angles of the rotary position
-// embedding at positions from 0 on, [positions, size/2], where size is that of a head.
+// embedding at positions from 0 on, [positions, size/2], where size is the head size.
 func (s Settings) ByPosition(positions int, f func(float64) float64) []float32 {
 	frequencies := s.RopeFrequencies()
 	values := make([]float32, 0, positions*len(frequencies))
@@ -314,8 +320,8 @@ func (s Settings) ByPosition(positions int, f func(float64) float64) []float32 {
 	return values
 }
 
-// RopeFrequencies returns the rotation per position of each pair, θ^(−2i/size) for i = 0 …
-// size/2−1, reduced by RopeFactor's stretching.
+// RopeFrequencies returns the angle per position of each pair of features, θ^(−2i/size) for i =
+// 0 … size/2−1, scaled by RopeFactor.
 func (s Settings) RopeFrequencies() []float64 {
 	frequencies := make([]float64, s.HeadSize/2)
 	for i := range frequencies {
@@ -330,11 +336,11 @@ func (s Settings) RopeFrequencies() []float64 {
 	return frequencies
 }
 
-// Recompute selects what the backward pass of a language model recomputes, instead of saving it in
-// the forward pass.
+// Recompute selects the intermediate values that the backward pass of a language model recomputes,
+// so that the forward pass need not save them.
 type Recompute string
 
-// The degrees of recomputation, from little to much.
+// The degrees of recomputation, in ascending order.
 const (
 	RecomputeNone      Recompute = "none"
 	RecomputeAttention Recompute = "attention" // queries, keys, values and scores of each layer

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/decode"
@@ -27,8 +29,13 @@ func BenchmarkNext(b *testing.B) {
 			weights[p.Name][i] = math.Float32frombits(math.Float32bits(rng.Float32()-0.5) &^ (1<<16 - 1))
 		}
 	}
+	dev, err := engine.Open(device.CPU, engine.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { dev.Close() })
 	for _, halves := range []bool{false, true} {
-		n, err := decode.New(m.(model.Language), weights, decode.Options{Halves: halves})
+		n, err := decode.New(m.(model.Language), weights, decode.Options{Parallel: dev.Parallel, Halves: halves})
 		if err != nil {
 			b.Fatal(err)
 		}

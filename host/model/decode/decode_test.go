@@ -139,14 +139,14 @@ func TestNext(t *testing.T) {
 			tokens := sequences(vocabulary)
 			caches := e.begin(t, tokens)
 			var before []float32
-			for _, threads := range []int{0, 1, 3} {
-				n, err := decode.New(e.m, e.weights, decode.Options{Threads: threads})
+			for i, parallel := range []engine.Parallel{nil, e.device.Parallel} {
+				n, err := decode.New(e.m, e.weights, decode.Options{Parallel: parallel})
 				if err != nil {
 					t.Fatal(err)
 				}
 				got := next(t, n, tokens, caches)
 				if before != nil && !slices.Equal(got, before) {
-					t.Errorf("%d goroutines change the logits", threads)
+					t.Errorf("parallel calls change the logits (%d)", i)
 				}
 				before = got
 				for i := range tokens {

@@ -2,14 +2,14 @@
 // token of a few sequences needs little arithmetic, but reads all weights. Here all cores together
 // read each weight once, in memory order, and read and write nothing else of that size.
 //
-// [model.Language.Decode] defines the results. It is used for prefilling prompts, and for
-// everything on other devices. Both use the same KV caches, and tests compare the two.
+// [model.Language.Decode] defines the results. It is used to prefill prompts, and for all decoding
+// on other devices. Both use the same KV caches, and tests compare the two.
 package decode
 
 import (
 	"fmt"
-	"runtime"
 
+	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -23,7 +23,7 @@ type Quantizer func(site model.ActivationSite, x []float32) error
 // Network is a model with its parameters. It computes one step at a time.
 type Network struct {
 	s        architecture.Settings
-	threads  int
+	parallel engine.Parallel
 	rounds   bool      // products round their operands to bfloat16
 	rows     []float32 // the embedding, [vocabulary, width]
 	blocks   []block
@@ -33,7 +33,7 @@ type Network struct {
 	cos, sin []float32                       // [positions, size/2], for the positions used so far
 }
 
-// block holds the parameters of a block. Those that its architecture does not have are nil.
+// block holds the parameters of a block; parameters that the architecture does not have are nil.
 type block struct {
 	prefix             string // of the names of sites
 	attentionNorm      []float32
@@ -43,7 +43,7 @@ type block struct {
 	w1, w2, down       matrix
 }
 
-// matrix is a weight [out, in], stored in half the memory if that is lossless.
+// matrix is a weight [out, in], stored in bfloat16 if that is lossless.
 type matrix struct {
 	full   linalg.MatrixOf[float32]
 	halves linalg.Halves
@@ -52,7 +52,7 @@ type matrix struct {
 
 // Options are options of a network's computation.
 type Options struct {
-	Threads int // maximal number of goroutines; 0: one for each processor
+	Parallel engine.Parallel // nil: everything is computed on the calling goroutine
 	// Halves keeps copies in bfloat16 of those weights whose elements are all exact in bfloat16, as
 	// in most published models, and reads these copies, if the processor has instructions for that.
 	// Each step then reads half the memory, with the same results.
@@ -61,8 +61,8 @@ type Options struct {
 	// and sum in float32. Weights are then also kept in half the memory, if the processor has
 	// instructions for that.
 	BFloat16 bool
-	// Exact reports the weights whose products are not rounded under BFloat16, such as those of
-	// codes; nil: none.
+	// Exact reports the weights whose products are not rounded under BFloat16, such as weights that
+	// are multiplied as codes; nil: none.
 	Exact func(weight string) bool
 }
 
@@ -70,10 +70,14 @@ type Options struct {
 // caller must not change them afterwards.
 func New(m model.Language, weights map[string][]float32, o Options) (*Network, error) {
 	s := m.Network()
-	n := &Network{s: s, threads: o.Threads, rounds: o.BFloat16,
+	n := &Network{s: s, parallel: o.Parallel, rounds: o.BFloat16,
 		sites: map[string]model.ActivationSite{}}
-	if o.Threads == 0 {
-		n.threads = runtime.GOMAXPROCS(0)
+	if n.parallel == nil {
+		n.parallel = func(calls int, f func(i int)) {
+			for i := range calls {
+				f(i)
+			}
+		}
 	}
 	for _, p := range m.Params() {
 		if have := len(weights[p.Name]); have != p.Size() {
@@ -120,22 +124,40 @@ func (n *Network) convert(halve bool) {
 		b := &n.blocks[i]
 		all = append(all, &b.qkv, &b.out, &b.w1, &b.w2, &b.down)
 	}
-	t := newTeam(n.threads)
-	defer t.dismiss()
-	t.each(len(all), 1, func(from, to int) {
-		for _, m := range all[from:to] {
-			rows, cols := m.full.Rows, m.full.Cols
-			switch {
-			case m.rounds && linalg.ReadsHalves():
-				m.halves = linalg.Halves{Rows: rows, Cols: cols, Data: make([]uint16, rows*cols)}
-				loops.ToBFloat16(m.halves.Data, m.full.Data)
-			case m.rounds:
-				rounded := make([]float32, rows*cols) // the weight itself must not change
-				loops.RoundToBFloat16(rounded, m.full.Data)
-				m.full.Data = rounded
-			case halve:
-				m.halves, _ = linalg.Halve(m.full.Data, rows, cols)
-			}
+	n.parallel(len(all), func(i int) {
+		m := all[i]
+		rows, cols := m.full.Rows, m.full.Cols
+		switch {
+		case m.rounds && linalg.ReadsHalves():
+			m.halves = linalg.Halves{Rows: rows, Cols: cols, Data: make([]uint16, rows*cols)}
+			loops.ToBFloat16(m.halves.Data, m.full.Data)
+		case m.rounds:
+			rounded := make([]float32, rows*cols) // the weight itself must not change
+			loops.RoundToBFloat16(rounded, m.full.Data)
+			m.full.Data = rounded
+		case halve:
+			m.halves, _ = linalg.Halve(m.full.Data, rows, cols)
 		}
 	})
+}
+
+// eachRows calls do in parallel with ranges of rows that cover w. A range is large enough to be
+// read from memory at full speed, and small enough that all goroutines finish at about the same
+// time.
+func (n *Network) eachRows(w matrix, do func(from, to int)) {
+	const elements = 1 << 14
+	rows := max(1, elements/max(1, w.full.Cols)/8) * 8
+	n.parallel((w.full.Rows+rows-1)/rows, func(i int) {
+		do(i*rows, min((i+1)*rows, w.full.Rows))
+	})
+}
+
+// times computes columns [from, to) of y = x·wᵀ.
+func (m matrix) times(y, x linalg.MatrixOf[float32], from, to int) {
+	y.Data, y.Cols = y.Data[from:], to-from
+	if m.halves.Data != nil {
+		linalg.FewTimesHalves(y, x, m.halves.Part(from, to))
+		return
+	}
+	linalg.FewTimes(y, x, m.full.Part(from, to))
 }

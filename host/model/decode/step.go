@@ -20,7 +20,6 @@ type step struct {
 	*Network
 	at       Positions
 	quantize Quantizer
-	team     *team
 	rows     int
 	// the residual stream, inputs and outputs of products
 	x, in, qkv, mixed, out linalg.MatrixOf[float32]
@@ -28,8 +27,8 @@ type step struct {
 }
 
 // Next reads the next token of each sequence and returns the logits of the following one,
-// [sequences, vocabulary]. caches are those of [model.Language.CacheDims]; Next adds the keys and
-// values of this token. A nil quantizer leaves activations unquantized.
+// [sequences, vocabulary]. caches have the shapes of [model.Language.CacheDims]; Next adds the keys
+// and values of this token. A nil quantizer leaves activations unquantized.
 func (n *Network) Next(tokens []int32, at Positions, caches [][]float32,
 	quantize Quantizer) ([]float32, error) {
 	if err := n.check(tokens, at, caches); err != nil {
@@ -41,9 +40,8 @@ func (n *Network) Next(tokens []int32, at Positions, caches [][]float32,
 	matrix := func(cols int) linalg.MatrixOf[float32] {
 		return linalg.RowMajor(make([]float32, len(tokens)*cols), len(tokens), cols)
 	}
-	s, t := n.s, newTeam(n.threads)
-	defer t.dismiss()
-	r := &step{Network: n, at: at, quantize: quantize, team: t, rows: len(tokens),
+	s := n.s
+	r := &step{Network: n, at: at, quantize: quantize, rows: len(tokens),
 		x: matrix(s.Width), in: matrix(s.Width), qkv: matrix(s.QueryWidth() + 2*s.KeyWidth()),
 		mixed: matrix(s.QueryWidth()), out: matrix(s.Width), gate: matrix(s.Hidden), up: matrix(s.Hidden)}
 	for i, id := range tokens {
@@ -104,7 +102,7 @@ func (r *step) block(b *block, keys, values []float32) error {
 		return err
 	}
 	r.roundOperand(r.in, b.w1) // w2 has the same site
-	r.team.each(r.s.Hidden, b.w1.rowsAtOnce(), func(from, to int) {
+	r.eachRows(b.w1, func(from, to int) {
 		b.w1.times(r.gate, r.in, from, to)
 		b.w2.times(r.up, r.in, from, to)
 		for i := range r.rows {
@@ -127,10 +125,10 @@ func (r *step) block(b *block, keys, values []float32) error {
 // linear returns x·wᵀ in y. It may round x.
 func (r *step) linear(y, x linalg.MatrixOf[float32], w matrix) {
 	r.roundOperand(x, w)
-	r.team.each(w.full.Rows, w.rowsAtOnce(), func(from, to int) { w.times(y, x, from, to) })
+	r.eachRows(w, func(from, to int) { w.times(y, x, from, to) })
 }
 
-// roundOperand rounds the operand of a weight, if products with it are rounded.
+// roundOperand rounds x if products with w are rounded.
 func (r *step) roundOperand(x linalg.MatrixOf[float32], w matrix) {
 	if w.rounds {
 		loops.RoundToBFloat16(x.Data, x.Data)
@@ -205,10 +203,8 @@ func (r *step) attention(b *block, keys, values []float32) error {
 			copy(r.qkv.Data[i*r.qkv.Cols+o.from:], x[i*site.Width:][:site.Width])
 		}
 	}
-	r.team.each(r.rows*r.s.KVHeads, 1, func(from, to int) {
-		for i := from; i < to; i++ {
-			r.head(i/r.s.KVHeads, i%r.s.KVHeads, keys, values)
-		}
+	r.parallel(r.rows*r.s.KVHeads, func(i int) {
+		r.head(i/r.s.KVHeads, i%r.s.KVHeads, keys, values)
 	})
 	return nil
 }
@@ -263,8 +259,8 @@ func (n *Network) normalizeRow(y, x, gain []float32) {
 	}
 }
 
-// rotate rotates the points of a head by the angles of a position, and puts all first coordinates
-// before all second ones. scratch is as long as the head.
+// rotate rotates the pairs of features of a head by the angles of a position, and brings them to
+// half-split order. scratch is as long as the head.
 func (n *Network) rotate(head, scratch []float32, position int) {
 	half := len(head) / 2
 	cos, sin := n.cos[position*half:][:half], n.sin[position*half:][:half]

@@ -54,7 +54,8 @@ func (o Options) draw(rng *rand.Rand, logits []float32) (int32, error) {
 func (o Options) restrict(list []candidate, total float64) ([]candidate, float64) {
 	nucleus, few := o.TopP > 0 && o.TopP < 1, o.TopK > 0 && o.TopK < len(list)
 	if nucleus && !few {
-		// The candidates below this together weigh less than TopP leaves out: they need no sorting.
+		// The candidates below this weight are together less than the share that TopP excludes, and need
+		// no sorting.
 		least := (1 - o.TopP) * total / float64(len(list))
 		list = slices.DeleteFunc(list, func(c candidate) bool { return c.weight < least })
 	}

@@ -30,7 +30,7 @@ type Options struct {
 type Model interface {
 	// Context returns the maximal number of tokens that the model reads.
 	Context() int
-	// Begin reads prompts. It returns the logits of the token after each, as one row of the
+	// Begin reads prompts. It returns the logits for the next token of each, as one row of the
 	// vocabulary per prompt, and the Sequences with which to continue them, up to length tokens
 	// including the prompt.
 	Begin(prompts [][]int32, length int) (Sequences, []float32, error)
@@ -54,7 +54,7 @@ func Continue(ctx context.Context, m Model, prompts [][]int32, o Options,
 	emit func(i int, token int32) error) ([][]int32, error) {
 	switch {
 	case slices.ContainsFunc(prompts, func(p []int32) bool { return len(p) == 0 }):
-		return nil, fmt.Errorf("generate: the prompt is empty: give at least one token")
+		return nil, fmt.Errorf("generate: the prompt is empty, want at least one token")
 	case !(o.Temperature >= 0) || o.Tokens < 0 || o.TopK < 0:
 		return nil, fmt.Errorf("generate: tokens %d, temperature %v, top-k %d: none may be negative",
 			o.Tokens, o.Temperature, o.TopK)
@@ -134,7 +134,7 @@ func (c *continuation) advance(emit func(i int, token int32) error) error {
 }
 
 // read makes the model read the last token of each sequence, or on the first call or when the
-// context is full, as many last tokens as it may see. A finished sequence is continued with its
+// context is full, as many of the last tokens as fit. A finished sequence is continued with its
 // last token, whose logits are ignored.
 func (c *continuation) read() ([]float32, error) {
 	context := c.m.Context()
@@ -146,15 +146,15 @@ func (c *continuation) read() ([]float32, error) {
 		}
 		return c.sequences.Next(last)
 	}
-	most := context
+	limit := context
 	if c.sequences != nil {
 		c.sequences.Close()
-		c.sequences, most = nil, max(1, context/2)
+		c.sequences, limit = nil, max(1, context/2)
 	}
 	var prompts [][]int32
 	c.seen = 0
 	for _, s := range c.all {
-		p := s[max(0, len(s)-most):]
+		p := s[max(0, len(s)-limit):]
 		prompts, c.seen = append(prompts, p), max(c.seen, len(p))
 	}
 	var logits []float32

@@ -49,7 +49,7 @@ func cutAt(text string, ends []string) (cut string, ended bool) {
 	return cut, ended
 }
 
-// trimPartialEnd cuts a possible beginning of a stop string off the end of a text.
+// trimPartialEnd removes a possible beginning of a stop string from the end of a text.
 func trimPartialEnd(text string, ends []string) string {
 	longest := 0
 	for _, end := range ends {
@@ -62,8 +62,8 @@ func trimPartialEnd(text string, ends []string) string {
 	return text[:len(text)-longest]
 }
 
-// trimPartialCharacter cuts an incomplete character off the end of a text: its first bytes, or a
-// tokenizer's substitute for them.
+// trimPartialCharacter removes an incomplete character from the end of a text: its first bytes, or
+// the replacement character that a tokenizer returns for them.
 func trimPartialCharacter(text string) string {
 	text = strings.TrimRight(text, string(utf8.RuneError))
 	for i := len(text) - 1; i >= max(0, len(text)-utf8.UTFMax); i-- {
@@ -89,8 +89,8 @@ func (s *Stream) send(text string) error {
 	return s.Emit(more)
 }
 
-// LastOf returns a slice of the last of ids, the tokens of a document that so far consists of text.
-// It returns nil if text is empty, so that it does not return the BOS token.
+// LastOf returns the last of ids, the tokens of text, in a slice. It returns nil if text is empty,
+// when the last id can only be the BOS token.
 func LastOf(text string, ids []int32) []int32 {
 	if text == "" {
 		return nil
@@ -98,8 +98,8 @@ func LastOf(text string, ids []int32) []int32 {
 	return ids[len(ids)-1:]
 }
 
-// Following returns the text of tokens that follow others: some tokenizers write no space in front
-// of the first word of a text, so that it would be missing between the two.
+// Following returns the text of ids as a continuation of the tokens before. Some tokenizers omit
+// the space in front of the first word of a text, which would then be missing between the two.
 func Following(tok tokenizer.Tokenizer, before, ids []int32) (string, error) {
 	if len(before) > 0 {
 		head, err := tok.Decode(before)

@@ -66,6 +66,30 @@ func NewFile(r io.ReaderAt, size int64) (*File, error) {
 	return f, d.place(f, size)
 }
 
+// ReadFile reads back a file that [WriteFile] wrote with these entries, and calls each with the
+// decoded numbers of each tensor.
+func ReadFile(path vfs.Path, entries []Entry,
+	each func(name string, values []float32) error) (err error) {
+	f, err := Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if !reflect.DeepEqual(f.Entries, entries) {
+		return fmt.Errorf("%s: the entries are not the ones that were written", path)
+	}
+	for _, t := range f.Tensors {
+		values, err := f.Values(t)
+		if err == nil {
+			err = each(t.Name, values)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: tensor %q: %w", path, t.Name, err)
+		}
+	}
+	return nil
+}
+
 // Close closes the file.
 func (f *File) Close() error { return f.close() }
 

@@ -114,8 +114,8 @@ func Decode(t Type, data []byte) ([]float32, error) {
 //	Q4_1   half d, half m, 16 bytes           d·code + m
 //	MXFP4  byte e, 16 bytes                   E2M1(code)·2^(e−127)
 //
-// Of 16 bytes with two codes the low four bits are the first half of the block, the high
-// ones the second.
+// The low four bits of the 16 bytes are the codes of the first half of the block, the high four
+// bits of the second.
 func decodeBlock(out []float32, t Type, b []byte) []float32 {
 	switch t {
 	case F32:
@@ -134,8 +134,7 @@ func decodeBlock(out []float32, t Type, b []byte) []float32 {
 	case Q4_1:
 		// The conversion prevents fusing product and sum, which would round only once.
 		return decodeNibbles(out, b[4:], func(code byte) float32 {
-			return float32(half(b)*float32(code)) +
-				half(b[2:])
+			return float32(half(b)*float32(code)) + half(b[2:])
 		})
 	}
 	scale := math.Ldexp(1, int(b[0])-127)

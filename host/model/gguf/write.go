@@ -98,11 +98,16 @@ func header(entries []Entry, tensors []Tensor) ([]byte, error) {
 	for _, t := range tensors {
 		size, err := t.Type.size(t.Shape)
 		if err == nil {
-			err = e.tensor(t, offset)
+			err = e.name(t.Name)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("tensor %q: %w", t.Name, err)
 		}
+		e.number(uint32(len(t.Shape)))
+		for _, d := range slices.Backward(t.Shape) {
+			e.number(uint64(d))
+		}
+		e.number(uint32(t.Type), uint64(offset))
 		offset += align(size, alignment)
 	}
 	n := int64(e.buffer.Len())
@@ -135,19 +140,8 @@ func (e *encoder) name(s string) error {
 	return nil
 }
 
-func (e *encoder) tensor(t Tensor, offset int64) error {
-	if err := e.name(t.Name); err != nil {
-		return err
-	}
-	e.number(uint32(len(t.Shape)))
-	for _, d := range slices.Backward(t.Shape) {
-		e.number(uint64(d))
-	}
-	e.number(uint32(t.Type), uint64(offset))
-	return nil
-}
-
-// kinds are the Go types of values, by their numbers in the format; kindArray stands for lists.
+// kinds lists the Go types of values by their numbers in the format; kindArray is the number of
+// lists.
 var kinds = []reflect.Type{
 	reflect.TypeFor[uint8](), reflect.TypeFor[int8](),
 	reflect.TypeFor[uint16](), reflect.TypeFor[int16](),
@@ -170,7 +164,7 @@ func (e *encoder) entry(entry Entry) error {
 	}
 	kind := slices.Index(kinds, t)
 	if kind < 0 {
-		return fmt.Errorf("a value of type %T cannot be stored", entry.Value)
+		return fmt.Errorf("values of type %T are not supported", entry.Value)
 	}
 	if !list {
 		e.number(uint32(kind))

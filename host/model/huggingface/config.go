@@ -13,8 +13,7 @@ import (
 // Config is the description of a model by config.json, in cage's terms.
 type Config struct {
 	Architecture string // as named in the file
-	// Settings are the model's settings. Their Context is 0: the checkpoint does not determine the
-	// context of its use.
+	// Settings are the model's settings. Context is 0, because a checkpoint does not determine it.
 	Settings     architecture.Settings
 	MaxPositions int // largest number of tokens in a sequence
 	Window       int // sliding window of attention, in tokens; 0: unlimited
@@ -39,15 +38,8 @@ const (
 	quantizationKey = "quantization_config"
 )
 
-// Bounds of sizes, the same as in the configuration of a run.
-const (
-	maxLayers    = 4096
-	maxWidth     = 1 << 20
-	maxHeads     = 1 << 16
-	maxHidden    = 1 << 22
-	maxVocab     = 1 << 24
-	maxPositions = 1 << 30
-)
+// maxPositions bounds the number of tokens in a sequence.
+const maxPositions = 1 << 30
 
 // defaultPositions is the default of max_position_embeddings, as in transformers.
 const defaultPositions = 2048
@@ -63,14 +55,14 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	c := &Config{Architecture: f.architecture}
 	c.Settings.Kind = f.kind
 	s := &c.Settings
-	// Nothing is guessed: keys that transformers would take from its class defaults are required.
-	s.Width = k.required("hidden_size", maxWidth)
-	s.Layers = k.required("num_hidden_layers", maxLayers)
-	s.Heads = k.required("num_attention_heads", maxHeads)
-	s.Hidden = k.required("intermediate_size", maxHidden)
-	s.Vocab = k.required(vocabKey, maxVocab)
-	s.KVHeads = cmp.Or(k.size("num_key_value_heads", maxHeads), s.Heads)
-	switch size := k.size("head_dim", maxHeads); { // in most families the other sizes determine it
+	// Keys for which transformers has defaults in its classes are required here.
+	s.Width = k.required("hidden_size", architecture.MaxWidth)
+	s.Layers = k.required("num_hidden_layers", architecture.MaxLayers)
+	s.Heads = k.required("num_attention_heads", architecture.MaxHeads)
+	s.Hidden = k.required("intermediate_size", architecture.MaxHidden)
+	s.Vocab = k.required(vocabKey, architecture.MaxVocab)
+	s.KVHeads = cmp.Or(k.size("num_key_value_heads", architecture.MaxHeads), s.Heads)
+	switch size := k.size("head_dim", architecture.MaxHeads); { // often hidden_size/heads
 	case f.freeHeads && !k.has("head_dim"):
 		k.fault("head_dim", "missing", "an even number")
 	case f.freeHeads:
@@ -87,14 +79,14 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 		s.Head = "tied"
 	}
 	k.rope(s)
-	// These would change the network, and are not supported.
+	// Other values of these keys would change the network, and are not supported.
 	only(k, "hidden_act", "silu")
 	only(k, "attention_bias", false)
 	only(k, "mlp_bias", false)
 	only(k, "partial_rotary_factor", 1.0)
 	if k.has(quantizationKey) {
 		k.fault(quantizationKey, "found a quantized checkpoint",
-			"one in F32, BF16 or F16: the one that it was made from")
+			"one in F32, BF16 or F16, such as the one from which it was made")
 	}
 	var dropout float64
 	if k.read("attention_dropout", &dropout, "a number") && dropout != 0 {
@@ -122,8 +114,8 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	return c, nil
 }
 
-// findFamily returns the family that the file names; if there is none, it records a fault and the
-// other keys are read as those of a Llama.
+// findFamily returns the family that the file names. If it names no supported one, findFamily
+// records a fault and returns the family of Llama, by which the other keys are read.
 func findFamily(k *keys) family {
 	var architectures []string
 	k.read("architectures", &architectures, "a list of strings")
@@ -147,7 +139,7 @@ func findFamily(k *keys) family {
 	return f
 }
 
-// configKeys maps keys of a run's configuration to those of config.json.
+// configKeys maps keys of a run's configuration to keys of config.json.
 var configKeys = map[string]string{
 	"model.heads": "num_attention_heads", "model.kv_heads": "num_key_value_heads",
 	"model.head_size": "head_dim", "model.rope_high": "rope_scaling",
@@ -192,49 +184,11 @@ func shape(s architecture.Settings) map[string]any {
 }
 
 func wavelengths(s architecture.Settings) map[string]any {
-	var scaling any // null where there is none
+	var scaling any // null without scaling
 	if s.RopeFactor > 1 {
 		scaling = map[string]any{"rope_type": "llama3", "factor": s.RopeFactor,
 			"low_freq_factor": s.RopeLow, "high_freq_factor": s.RopeHigh,
 			"original_max_position_embeddings": s.RopeOriginal}
 	}
 	return map[string]any{thetaKey: s.RopeTheta, "rope_scaling": scaling}
-}
-
-// A Place is the tensor of a Hugging Face checkpoint that stores a parameter of a model, or some
-// rows of it.
-type Place struct {
-	Tensor string
-	Param  architecture.Param
-	Rows   []int // rows of the parameter, in the order of the tensor's rows
-}
-
-// Layout lists the tensors of a model and the sources of their contents, in the order of the
-// parameters.
-func Layout(s architecture.Settings) ([]Place, error) {
-	f, err := familyOf(s.Kind)
-	if err != nil {
-		return nil, err
-	}
-	s.FillIn()
-	bindings, err := f.bind(s)
-	if err != nil {
-		return nil, err
-	}
-	var list []Place
-	for _, b := range bindings {
-		at := 0
-		for _, p := range b.pieces {
-			place := Place{Tensor: p.tensor, Param: b.param}
-			for i := range p.dims[0] {
-				place.Rows = append(place.Rows, at+i)
-			}
-			if p.rotary {
-				place.Rows = architecture.Reorder(place.Rows, s.HeadSize, s.RopePairs, architecture.HalfSplit)
-			}
-			at += p.dims[0]
-			list = append(list, place)
-		}
-	}
-	return list, nil
 }

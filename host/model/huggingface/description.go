@@ -21,7 +21,7 @@ import (
 // checkpoint keeps it, except for keys that training has changed ([Description.For]).
 type Description struct{ Config, Generation []byte }
 
-// DescriptionFiles are the names of the files.
+// DescriptionFiles lists the names of the files of a [Description].
 var DescriptionFiles = []string{ConfigName, tokenizer.GenerationFile}
 
 // ReadDescription reads the description files in a directory.
@@ -117,7 +117,7 @@ func (d Description) For(s architecture.Settings, trained Tokens) (Description, 
 
 // change returns the text of an object with new values for some keys, where nil removes a key, and
 // with the tokens that a model was trained on in addition to the described ones. All other values
-// are unchanged, to the digit.
+// keep their text.
 func change(text []byte, changes map[string]any, described, trained Tokens) ([]byte, error) {
 	k, err := newKeys(text)
 	if err != nil {

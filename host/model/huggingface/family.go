@@ -8,12 +8,12 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// A family is a kind of models by its names on the Hugging Face Hub.
+// A family describes how a kind of models is named in Hugging Face checkpoints.
 type family struct {
 	architecture, modelType string // in config.json
 	kind                    string // of model.Settings
 	tensors                 table
-	freeHeads               bool // the head size is a setting of its own
+	freeHeads               bool // the head size does not follow from the width
 	// sliding window in tokens, 0 for unlimited; nil: always unlimited
 	window func(k *keys) int
 }
@@ -35,11 +35,11 @@ func familyOf(kind string) (family, error) {
 			return f, nil
 		}
 	}
-	return family{}, fmt.Errorf("a model of kind %q has no counterpart on the Hugging Face hub", kind)
+	return family{}, fmt.Errorf("models of kind %q have no Hugging Face architecture", kind)
 }
 
-// A table maps the parameters of cage's models to the tensors that hold them, by parameter name. A
-// * stands for the number of a block.
+// A table maps the names of parameters of cage's models to the tensors that hold them. A * is
+// replaced by the number of a block.
 type table map[string][]source
 
 // A source is a tensor that holds a parameter, or some rows of it.
@@ -77,18 +77,18 @@ var commonTensors = table{
 var llamaFamily = family{architecture: "LlamaForCausalLM", modelType: "llama",
 	kind: architecture.KindLlama, tensors: llamaTensors}
 
-// mistralFamily are the models of Mistral AI that equal Llamas unless sequences are longer than
-// their sliding window.
+// mistralFamily is Mistral: a Llama, unless sequences are longer than its sliding window.
 var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistral",
 	kind: architecture.KindLlama, tensors: llamaTensors,
 	window: func(k *keys) int {
-		if _, some := k.values["sliding_window"]; !some {
+		if _, exists := k.values["sliding_window"]; !exists {
 			return 4096 // default of transformers
 		}
 		return k.size("sliding_window", maxPositions)
 	}}
 
-// llamaTensors: post_attention_layernorm is the norm before the feed-forward layer.
+// llamaTensors has the tensors of Llama, whose post_attention_layernorm is the norm before the
+// feed-forward layer.
 var llamaTensors = commonTensors.merged(table{
 	"layers.*.attn_norm": {plainSource("model.layers.*.input_layernorm.weight")},
 	"layers.*.mlp_norm":  {plainSource("model.layers.*.post_attention_layernorm.weight")},
@@ -105,8 +105,8 @@ var olmo2Family = family{architecture: "Olmo2ForCausalLM", modelType: "olmo2",
 		"layers.*.mlp_norm":    {plainSource("model.layers.*.post_feedforward_layernorm.weight")},
 	})}
 
-// qwen3Family are the dense Qwen3 models: Llamas that normalize each head of queries and keys, and
-// have an independent head size.
+// qwen3Family is dense Qwen3: a Llama that normalizes each head of queries and keys, and has an
+// independent head size.
 var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3",
 	kind: architecture.KindQwen3, freeHeads: true,
 	window: func(k *keys) int { // it applies only if it is enabled

@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// keys are the unread entries of a JSON object, and the faults in those read so far. A null entry
+// keys holds the entries of a JSON object, and the faults in the entries read so far. A null entry
 // counts as absent.
 type keys struct {
 	values map[string]jsontext.Value
@@ -41,10 +41,10 @@ func (k *keys) has(key string) bool {
 }
 
 func (k *keys) found(key string) string {
-	const most = 80
+	const maxLength = 80
 	text := string(k.values[key])
-	if len(text) > most {
-		text = text[:most] + "…"
+	if len(text) > maxLength {
+		text = text[:maxLength] + "…"
 	}
 	return "found " + text
 }
@@ -62,22 +62,22 @@ func (k *keys) read(key string, to any, want string) bool {
 	return true
 }
 
-// size reads an integer from 1 to most; 0 if the key is absent or wrong.
-func (k *keys) size(key string, most int) int {
+// size reads an integer from 1 to limit; 0 if the key is absent or wrong.
+func (k *keys) size(key string, limit int) int {
 	var n int
-	want := fmt.Sprintf("an integer from 1 to %d", most)
-	if k.read(key, &n, want) && (n < 1 || n > most) {
+	want := fmt.Sprintf("an integer from 1 to %d", limit)
+	if k.read(key, &n, want) && (n < 1 || n > limit) {
 		k.fault(key, k.found(key), want)
 		return 0
 	}
 	return n
 }
 
-func (k *keys) required(key string, most int) int {
+func (k *keys) required(key string, limit int) int {
 	if !k.has(key) {
-		k.fault(key, "missing", fmt.Sprintf("an integer from 1 to %d", most))
+		k.fault(key, "missing", fmt.Sprintf("an integer from 1 to %d", limit))
 	}
-	return k.size(key, most)
+	return k.size(key, limit)
 }
 
 // number reads a positive number; 0 if the key is absent or wrong.
@@ -111,8 +111,8 @@ func only[T comparable](k *keys, key string, value T) {
 	}
 }
 
-// ids reads a token id or a list of them, all below vocab. A negative id, which some files use for
-// none, is dropped.
+// ids reads a token id or a list of them, all below vocab. A negative id, which means none in some
+// files, is dropped.
 func (k *keys) ids(key string, vocab int) (list []int32) {
 	const want = "a token id, or a list of token ids, below vocab_size"
 	if !k.has(key) {
@@ -162,7 +162,7 @@ func (k *keys) rope(s *architecture.Settings) {
 		}
 		if theta != 0 && found.theta != 0 && found.theta != theta {
 			k.fault(key, fmt.Sprintf("found rope_theta = %g", found.theta),
-				fmt.Sprintf("%g, which the file says elsewhere", theta))
+				fmt.Sprintf("%g, as elsewhere in the file", theta))
 		}
 		theta = cmp.Or(theta, found.theta)
 		found.theta = 0
@@ -179,7 +179,7 @@ func (k *keys) rope(s *architecture.Settings) {
 	}
 }
 
-// scaling is the stretching of wavelengths, by the rule of Llama 3; zeros: none.
+// scaling holds the parameters of RoPE scaling by the rule of Llama 3; zeros mean none.
 type scaling struct {
 	factor, low, high float64
 	original          int

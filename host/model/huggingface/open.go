@@ -28,19 +28,18 @@ type Checkpoint struct {
 	Config *Config
 	Report Report
 
-	path       vfs.Path // for messages
+	path       vfs.Path // in messages
 	files      []vfs.Path
 	tensors    Tensors
-	bindings   map[string]binding // by parameter
-	headIsCopy bool               // a copy of the tied head is in the file
-	faults     []string           // faults in values
+	mappings   map[string][]Mapping // by parameter
+	headIsCopy bool                 // the file also has a copy of the tied head
+	faults     []string             // faults in values
 }
 
 // Tensors are the tensors of a checkpoint.
 type Tensors interface {
 	Tensors() []safetensors.Info
-	// Values reads a tensor as float32, without loss.
-	Values(name string) ([]float32, error)
+	Tensor(name string) (safetensors.Tensor, error)
 	Close() error
 }
 
@@ -53,15 +52,15 @@ type Options struct {
 
 // IsCheckpoint reports whether a directory looks like a checkpoint.
 func IsCheckpoint(dir vfs.Path) bool {
-	there, err := dir.Join(ConfigName).Exists()
-	return err == nil && there
+	exists, err := dir.Join(ConfigName).Exists()
+	return err == nil && exists
 }
 
 // repository matches the name of a repository of the Hugging Face Hub.
 var repository = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
 
-// Hint returns the end of an error message about a path without a checkpoint: a remedy if it is the
-// name of a repository, or a file; "" in all other cases.
+// Hint returns the end of an error message about a path without a checkpoint: what to do if it is a
+// file, or the name of a repository; otherwise "".
 func Hint(path string) string {
 	info, err := os.Stat(path)
 	_, noParent := os.Stat(filepath.Dir(path))
@@ -80,7 +79,7 @@ func Hint(path string) string {
 }
 
 // ReadConfig reads a checkpoint's description of its model, for sequences of context tokens. The
-// error is an [*Error] if the content is at fault.
+// error is an [*Error] if the content is invalid.
 func ReadConfig(dir vfs.Path, context int) (*Config, error) {
 	d, err := ReadDescription(dir)
 	if err == nil && d.Config == nil {
@@ -111,9 +110,9 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 		}
 	}
 	c := &Checkpoint{Config: config, path: dir, files: []vfs.Path{dir.Join(ConfigName)}}
-	if opened, err := safetensors.OpenShards(dir); err == nil {
-		c.tensors = shards{opened}
-		for _, name := range opened.Names() {
+	if shards, err := safetensors.OpenShards(dir); err == nil {
+		c.tensors = shards
+		for _, name := range shards.Names() {
 			c.files = append(c.files, dir.Join(name))
 		}
 	} else {
@@ -131,31 +130,32 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 		}
 		faults = append(faults, fault)
 	}
-	return c.match(faults, o)
+	return c.opened(faults, o)
 }
 
 // Convert makes a checkpoint of a model in a file of another format, which has the given
-// description and tensors. The error is as that of [Open]. If it fails, it closes t.
+// description and tensors. The error is as that of [Open]. If it fails, it closes the tensors.
 func Convert(file vfs.Path, d Description, t Tensors, o Options) (*Checkpoint, error) {
+	c := &Checkpoint{path: file, files: []vfs.Path{file}, tensors: t}
 	config, err := d.parse(o.Context)
-	if fault, ok := errors.AsType[*Error](err); ok {
-		fault.Path = file.Name
-	}
 	if err != nil {
-		return nil, errors.Join(err, t.Close())
+		if fault, ok := errors.AsType[*Error](err); ok {
+			fault.Path = file.Name
+		}
+		return nil, errors.Join(err, c.Close())
 	}
-	c := &Checkpoint{Config: config, path: file, files: []vfs.Path{file}, tensors: t}
-	return c.match(nil, o)
+	c.Config = config
+	return c.opened(nil, o)
 }
 
-// match binds the tensors to parameters unless there are faults already. If it fails, it closes the
-// checkpoint.
-func (c *Checkpoint) match(faults []string, o Options) (_ *Checkpoint, err error) {
+// opened matches the tensors with the model, unless there are faults already. If it fails, it closes
+// the checkpoint.
+func (c *Checkpoint) opened(faults []string, o Options) (_ *Checkpoint, err error) {
 	if len(faults) == 0 {
 		if o.Pairs != "" {
 			c.Config.Settings.RopePairs = o.Pairs
 		}
-		faults, err = c.bind()
+		faults, err = c.matchTensors()
 	}
 	if len(faults) > 0 {
 		slices.Sort(faults)
@@ -167,29 +167,44 @@ func (c *Checkpoint) match(faults []string, o Options) (_ *Checkpoint, err error
 	return c, nil
 }
 
-// bind matches the tensors with those that the model needs.
-func (c *Checkpoint) bind() (faults []string, err error) {
+// mostMissing bounds the number of parameters without elements in the files. With fewer, all
+// missing tensors are named; more could need any amount of memory.
+const mostMissing = 1 << 28
+
+// matchTensors compares the tensors of the files with the tensors that the model needs.
+func (c *Checkpoint) matchTensors() (faults []string, err error) {
+	infos, elements := c.tensors.Tensors(), mostMissing
+	for _, info := range infos {
+		n := 1
+		for _, d := range info.Shape {
+			n *= d
+		}
+		elements += n
+	}
+	if n := architecture.CountParams(c.Params(), nil); n > elements {
+		return []string{fmt.Sprintf("the model has %d parameters, and all tensors together have %d "+
+			"elements", n, elements-mostMissing)}, nil
+	}
 	i := slices.IndexFunc(families,
 		func(f family) bool { return f.architecture == c.Config.Architecture })
-	list, err := families[i].bind(c.Config.Settings)
+	list, err := families[i].layout(c.Config.Settings)
 	if err != nil {
 		return nil, err
 	}
-	infos := c.tensors.Tensors()
 	has := func(name string) bool {
 		return slices.ContainsFunc(infos, func(info safetensors.Info) bool { return info.Name == name })
 	}
 	tied := c.Config.Settings.Head == "tied"
-	if embedding := &list[0].pieces[0]; tied && has(headTensor) {
-		c.headIsCopy = has(embedding.tensor)
+	if embedding := &list[0]; tied && has(headTensor) {
+		c.headIsCopy = has(embedding.Tensor)
 		if !c.headIsCopy {
-			embedding.tensor = headTensor
+			embedding.Tensor = headTensor
 		}
 	}
 	c.Report = compare(list, infos, tied)
-	c.bindings = map[string]binding{}
-	for _, b := range list {
-		c.bindings[b.param.Name] = b
+	c.mappings = map[string][]Mapping{}
+	for _, p := range list {
+		c.mappings[p.Param.Name] = append(c.mappings[p.Param.Name], p)
 	}
 	return c.Report.faults(), nil
 }

@@ -39,37 +39,34 @@ type Mismatch struct {
 // copy of the embedding.
 const headTensor = "lm_head.weight"
 
-// ignoredSuffix is the suffix of tensor names in old files whose content follows from the
+// ignoredSuffix is the suffix of the names of tensors in old files that follow from the
 // configuration.
 const ignoredSuffix = "rotary_emb.inv_freq"
 
 // readable are the element types that convert to float32 without loss.
 var readable = []safetensors.DType{safetensors.F32, safetensors.BF16, safetensors.F16}
 
-// compare classifies the tensors of a checkpoint, both those that the model needs and those that
-// exist.
-func compare(bindings []binding, infos []safetensors.Info, tied bool) Report {
-	there := map[string]safetensors.Info{}
+// compare classifies the tensors that the model needs and those of the checkpoint, infos.
+func compare(mappings []Mapping, infos []safetensors.Info, tied bool) Report {
+	unmatched := map[string]safetensors.Info{}
 	for _, info := range infos {
-		there[info.Name] = info
+		unmatched[info.Name] = info
 	}
 	r := Report{[]Applied{}, []string{}, []string{}, []string{}, []Mismatch{}} // no null in JSON
-	for _, b := range bindings {
-		for _, p := range b.pieces {
-			info, ok := there[p.tensor]
-			delete(there, p.tensor)
-			switch {
-			case !ok:
-				r.Missing = append(r.Missing, p.tensor)
-			case !fits(info, p.dims):
-				r.Mismatched = append(r.Mismatched, Mismatch{p.tensor, info.DType, info.Shape, p.dims})
-			default:
-				r.Applied = append(r.Applied, Applied{p.tensor, info.DType, info.Shape, b.param.Name})
-			}
+	for _, p := range mappings {
+		info, ok := unmatched[p.Tensor]
+		delete(unmatched, p.Tensor)
+		switch dims := slices.Concat([]int{len(p.Rows)}, p.Param.Dims[1:]); {
+		case !ok:
+			r.Missing = append(r.Missing, p.Tensor)
+		case !fits(info, dims):
+			r.Mismatched = append(r.Mismatched, Mismatch{p.Tensor, info.DType, info.Shape, dims})
+		default:
+			r.Applied = append(r.Applied, Applied{p.Tensor, info.DType, info.Shape, p.Param.Name})
 		}
 	}
-	for name, info := range there {
-		switch embedding := bindings[0].param.Dims; {
+	for name, info := range unmatched {
+		switch embedding := mappings[0].Param.Dims; {
 		case tied && name == headTensor && !fits(info, embedding):
 			r.Mismatched = append(r.Mismatched, Mismatch{name, info.DType, info.Shape, embedding})
 		case tied && name == headTensor, strings.HasSuffix(name, ignoredSuffix):
@@ -125,9 +122,9 @@ func (e *Error) Error() string {
 	for i, fault := range list {
 		lines[i] = "\n  " + safetext.Text(fault)
 	}
-	what := "this checkpoint"
+	name := "this checkpoint"
 	if e.Path != "" {
-		what = e.Path
+		name = e.Path
 	}
-	return what + " cannot be used:" + strings.Join(lines, "")
+	return name + " cannot be used:" + strings.Join(lines, "")
 }

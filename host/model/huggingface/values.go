@@ -11,40 +11,70 @@ import (
 	"github.com/cage-qat/cage/internal/halffloat"
 )
 
+// A Mapping is a tensor of a Hugging Face checkpoint and the rows of a parameter that it stores.
+type Mapping struct {
+	Tensor string
+	Param  architecture.Param
+	Rows   []int // rows of the parameter, in the order of the tensor's rows
+}
+
+// Layout lists the tensors of a model, in the order of its parameters.
+func Layout(s architecture.Settings) ([]Mapping, error) {
+	f, err := familyOf(s.Kind)
+	if err != nil {
+		return nil, err
+	}
+	return f.layout(s)
+}
+
+func (f family) layout(s architecture.Settings) ([]Mapping, error) {
+	s.FillIn()
+	var list []Mapping
+	for _, p := range s.Params() {
+		pattern, block := p.Name, ""
+		if rest, ok := strings.CutPrefix(p.Name, "layers."); ok {
+			block, rest, _ = strings.Cut(rest, ".")
+			pattern = "layers.*." + rest
+		}
+		sources := f.tensors[pattern]
+		if len(sources) != max(1, len(p.Parts)) {
+			return nil, fmt.Errorf("%s: %s has no tensor for %s", s.Kind, f.architecture, p.Name)
+		}
+		row := 0
+		for i, from := range sources {
+			end := p.Dims[0]
+			if p.Parts != nil {
+				end = row + p.Parts[i].Rows
+			}
+			m := Mapping{Tensor: strings.Replace(from.tensor, "*", block, 1), Param: p}
+			for ; row < end; row++ {
+				m.Rows = append(m.Rows, row)
+			}
+			if from.rotary {
+				m.Rows = architecture.Reorder(m.Rows, s.HeadSize, s.RopePairs, architecture.HalfSplit)
+			}
+			list = append(list, m)
+		}
+	}
+	return list, nil
+}
+
 // Values reads a parameter of the model and returns its elements as float32. Non-finite numbers are
 // counted, see [Checkpoint.Err].
 func (c *Checkpoint) Values(param string) ([]float32, error) {
-	b, ok := c.bindings[param]
+	list, ok := c.mappings[param]
 	if !ok {
 		return nil, fmt.Errorf("%s: there is no parameter %s", c.path, param)
 	}
-	var values []float32
-	for _, p := range b.pieces {
-		rows, err := c.read(p.tensor)
-		if err != nil {
+	values := make([]float32, list[0].Param.Size())
+	for _, p := range list {
+		if err := c.read(p, values); err != nil {
 			return nil, err
 		}
-		wild := 0
-		for _, x := range rows {
-			if x-x != 0 {
-				wild++
-			}
-		}
-		if wild > 0 {
-			c.note(fmt.Sprintf("tensor %s: %d of %d values are NaN or infinite", p.tensor, wild, len(rows)))
-		}
-		if p.rotary && c.Config.Settings.RopePairs == architecture.Interleaved {
-			interleave(rows, c.Config.Settings.HeadSize, len(rows)/p.dims[0])
-		}
-		if len(b.pieces) == 1 {
-			values = rows
-		} else {
-			values = append(values, rows...)
-		}
 	}
-	if c.headIsCopy && param == embeddingParam {
-		head, err := c.read(headTensor)
-		if err != nil {
+	if c.headIsCopy && param == "embedding" {
+		head := make([]float32, len(values))
+		if err := c.read(Mapping{headTensor, list[0].Param, list[0].Rows}, head); err != nil {
 			return nil, err
 		}
 		differ := 0
@@ -61,98 +91,41 @@ func (c *Checkpoint) Values(param string) ([]float32, error) {
 	return values, nil
 }
 
-// embeddingParam is the parameter that is also a tied head.
-const embeddingParam = "embedding"
-
-func (c *Checkpoint) read(tensor string) ([]float32, error) {
-	values, err := c.tensors.Values(tensor)
+// read copies the rows of a tensor to values, the elements of its parameter.
+func (c *Checkpoint) read(m Mapping, values []float32) error {
+	var data []byte
+	t, err := c.tensors.Tensor(m.Tensor)
+	if err == nil {
+		data, err = t.Bytes()
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.path, err)
+		return fmt.Errorf("%s: %w", c.path, err)
 	}
-	return values, nil
-}
-
-// shards are the tensors of a directory.
-type shards struct{ *safetensors.Shards }
-
-func (s shards) Values(name string) ([]float32, error) {
-	t, err := s.Tensor(name)
-	if err != nil {
-		return nil, err
-	}
-	data, err := t.Bytes()
-	if err != nil {
-		return nil, err
-	}
-	return widen(t.DType, data)
-}
-
-// widen converts elements of a type to float32, which is exact.
-func widen(dtype safetensors.DType, data []byte) ([]float32, error) {
-	values := make([]float32, len(data)*8/max(1, dtype.Bits()))
-	for i := range values {
-		switch dtype {
-		case safetensors.F32:
-			values[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
-		case safetensors.BF16:
-			values[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(data[2*i:])) << 16)
-		case safetensors.F16:
-			values[i] = halffloat.FromHalf(binary.LittleEndian.Uint16(data[2*i:]))
-		default:
-			return nil, fmt.Errorf("elements of type %s are not read as weights", dtype)
-		}
-	}
-	return values, nil
-}
-
-// interleave reorders the rows of heads of the given size, width elements each, from half-split
-// pairs, the rotary layout on the Hugging Face Hub, to interleaved pairs.
-func interleave(rows []float32, size, width int) {
-	before := make([]float32, size*width)
-	for head := rows; len(head) > 0; head = head[len(before):] {
-		copy(before, head)
-		for i := range size {
-			from := architecture.Feature(i, size, architecture.HalfSplit, architecture.Interleaved)
-			copy(head[i*width:(i+1)*width], before[from*width:])
-		}
-	}
-}
-
-// A binding is a parameter of a model with the tensors that hold it, stacked vertically.
-type binding struct {
-	param  architecture.Param
-	pieces []piece
-}
-
-// A piece is a tensor that holds some rows of a parameter.
-type piece struct {
-	tensor string
-	dims   []int
-	rotary bool // see source
-}
-
-func (f family) bind(s architecture.Settings) ([]binding, error) {
-	var list []binding
-	for _, p := range s.Params() {
-		pattern, block := p.Name, ""
-		if rest, ok := strings.CutPrefix(p.Name, "layers."); ok {
-			block, rest, _ = strings.Cut(rest, ".")
-			pattern = "layers.*." + rest
-		}
-		sources := f.tensors[pattern]
-		if len(sources) != max(1, len(p.Parts)) {
-			return nil, fmt.Errorf("%s: %s has no tensor for %s", s.Kind, f.architecture, p.Name)
-		}
-		b := binding{param: p}
-		for i, from := range sources {
-			dims := p.Dims
-			if p.Parts != nil {
-				dims = []int{p.Parts[i].Rows, p.Dims[1]}
+	width, size := len(values)/m.Param.Dims[0], t.DType.Bits()/8
+	nonFinite := 0
+	for i, row := range m.Rows {
+		from := data[i*width*size:]
+		for j := range width {
+			x := widen(t.DType, from[j*size:])
+			if values[row*width+j] = x; x-x != 0 {
+				nonFinite++
 			}
-			b.pieces = append(b.pieces, piece{strings.Replace(from.tensor, "*", block, 1), dims,
-				from.rotary})
 		}
-		list = append(list, b)
 	}
-	return list, nil
+	if nonFinite > 0 {
+		c.note(fmt.Sprintf("tensor %s: %d of %d values are NaN or infinite",
+			m.Tensor, nonFinite, len(m.Rows)*width))
+	}
+	return nil
+}
+
+// widen converts the first element of data, of one of the types in [readable], to float32.
+func widen(dtype safetensors.DType, data []byte) float32 {
+	switch dtype {
+	case safetensors.BF16:
+		return math.Float32frombits(uint32(binary.LittleEndian.Uint16(data)) << 16)
+	case safetensors.F16:
+		return halffloat.FromHalf(binary.LittleEndian.Uint16(data))
+	}
+	return math.Float32frombits(binary.LittleEndian.Uint32(data))
 }

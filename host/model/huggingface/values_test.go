@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
 )
 
@@ -15,18 +16,10 @@ import (
 func TestWiden(t *testing.T) {
 	for bits := range 1 << 16 {
 		data := binary.LittleEndian.AppendUint16(nil, uint16(bits))
-		half, err := widen(safetensors.F16, data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		brain, err := widen(safetensors.BF16, data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, want := half[0], number(bits, 5, 10); !same(got, want) {
+		if got, want := widen(safetensors.F16, data), number(bits, 5, 10); !same(got, want) {
 			t.Fatalf("half %#04x is read as %v, want %v", bits, got, want)
 		}
-		if got, want := brain[0], number(bits, 8, 7); !same(got, want) {
+		if got, want := widen(safetensors.BF16, data), number(bits, 8, 7); !same(got, want) {
 			t.Fatalf("bfloat16 %#04x is read as %v, want %v", bits, got, want)
 		}
 	}
@@ -64,24 +57,21 @@ func TestPermutation(t *testing.T) {
 			HeadSize    int         `json:"head_size"`
 			Half        [][]float32 `json:"half_split_weight"`
 			Interleaved [][]float32 `json:"interleaved_weight"`
-			ComesFrom   []float32   `json:"interleaved_row_comes_from"`
+			ComesFrom   []int       `json:"interleaved_row_comes_from"`
 		} `json:"cases"`
 	}
 	if err := json.Unmarshal(text, &golden); err != nil || len(golden.Cases) == 0 {
 		t.Fatalf("%d cases, error %v", len(golden.Cases), err)
 	}
 	for _, c := range golden.Cases {
-		got, width := slices.Concat(c.Half...), len(c.Half[0])
-		interleave(got, c.HeadSize, width)
-		if want := slices.Concat(c.Interleaved...); !slices.Equal(got, want) {
-			t.Errorf("interleaved rows %v, want %v", got, want)
+		rows := make([]int, len(c.Half))
+		for i := range rows {
+			rows[i] = i
 		}
-		numbers := make([]float32, len(c.ComesFrom))
-		for i := range numbers {
-			numbers[i] = float32(i)
-		}
-		if interleave(numbers, c.HeadSize, 1); !slices.Equal(numbers, c.ComesFrom) {
-			t.Errorf("rows come from %v, want %v", numbers, c.ComesFrom)
+		for i, row := range architecture.Reorder(rows, c.HeadSize, architecture.Interleaved, architecture.HalfSplit) {
+			if !slices.Equal(c.Half[i], c.Interleaved[row]) || c.ComesFrom[row] != i {
+				t.Errorf("row %d comes from %d, want %d", row, i, c.ComesFrom[row])
+			}
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// Write adds digests to the metadata of a file, all of them SHA-256 in hexadecimal, and
-// the reader checks them. A program that changes such a file must remove these entries.
+// Write adds digests to the metadata of a file, all of them SHA-256 in hexadecimal, which the
+// reader checks. A program that changes such a file must remove these entries.
 const (
 	// TensorDigestsKey is the entry that holds a JSON object with the digest of the data
 	// of each tensor, by its name.
@@ -26,13 +26,13 @@ const (
 // noDigest is the placeholder of a digest while it is computed.
 var noDigest = strings.Repeat("0", sha256.Size*2)
 
-// digests are those in a file; all are empty in files of other programs.
+// digests holds the digests in a file; both are empty in files of other programs.
 type digests struct {
 	ofHeader  string
 	ofTensors map[string]string // by name
 }
 
-func takeDigests(metadata map[string]string) (d digests, err error) {
+func extractDigests(metadata map[string]string) (d digests, err error) {
 	header, hasHeader := metadata[HeaderDigestKey]
 	list, hasTensors := metadata[TensorDigestsKey]
 	switch {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/model/safetensors"
-	"github.com/cage-qat/cage/internal/racing"
+	"github.com/cage-qat/cage/internal/testing/racing"
 )
 
 // three are tensors of which each has one byte of data.

@@ -19,7 +19,7 @@ import (
 // padded with spaces so that the data starts at a multiple of 8), the data.
 //
 // In the header, the entry "__metadata__" maps text to text. Two of its entries are the
-// digests (see [HeaderDigestKey]); the others are those that the caller gave.
+// digests (see [HeaderDigestKey]); the others are from the caller.
 
 const (
 	lengthSize    = 8
@@ -142,7 +142,7 @@ func parseHeader(text []byte, dataSize int64) (header, error) {
 		return header{}, fmt.Errorf("%d bytes of data belong to no tensor", dataSize-end)
 	}
 	var err error
-	if h.digests, err = takeDigests(h.metadata); err != nil {
+	if h.digests, err = extractDigests(h.metadata); err != nil {
 		return header{}, fmt.Errorf("metadata: %w", err)
 	}
 	if h.ofTensors == nil {
@@ -201,8 +201,8 @@ func parseInfo(name string, value jsontext.Value, dataSize int64) (Info, error) 
 // DType is the type of a tensor's elements, as spelled in the format.
 type DType string
 
-// Element types of the format. Only those with a Go counterpart can be converted (see Values); all
-// others are handled as raw bytes.
+// Element types of the format. Types with a Go counterpart can be converted (see Values); others
+// are handled as raw bytes.
 const (
 	U8     DType = "U8"
 	I8     DType = "I8"
@@ -219,7 +219,7 @@ const (
 	F64    DType = "F64"
 )
 
-// bits are the sizes of elements. C64 is a complex number of two float32.
+// bits holds the sizes of elements. C64 is a complex number of two float32.
 var bits = map[DType]int{
 	"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
 	"BOOL": 8, U8: 8, I8: 8, F8E4M3: 8, "F8_E5M2": 8, "F8_E8M0": 8,

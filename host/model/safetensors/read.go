@@ -75,8 +75,7 @@ func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
 	}
 	if want := []byte(h.ofHeader); len(want) > 0 {
 		if bytes.Count(head, want) != 1 {
-			return nil, fmt.Errorf("%s: header: %w: the text of the digest does not stand exactly once in "+
-				"the header", name, ErrFormat)
+			return nil, fmt.Errorf("%s: header: %w: the digest does not occur exactly once", name, ErrFormat)
 		}
 		if err := checkDigest(hexDigest(bytes.Replace(head, want, []byte(noDigest), 1)),
 			h.ofHeader); err != nil {
@@ -102,7 +101,7 @@ func (f *File) Close() error {
 // Metadata returns the file's metadata without the digests.
 func (f *File) Metadata() map[string]string { return maps.Clone(f.header.metadata) }
 
-// Digest returns a digest that identifies the whole content; "" if there is none.
+// Digest returns a digest of the whole content; "" if the file has none.
 func (f *File) Digest() string { return f.header.ofHeader }
 
 // Size returns the size of the file in bytes.
@@ -141,9 +140,9 @@ func (f *File) Verify() (verified bool, err error) {
 	var damaged []string
 	for _, info := range f.header.infos {
 		f.mu.Lock()
-		known := f.verified[info.Name]
+		done := f.verified[info.Name]
 		f.mu.Unlock()
-		if known {
+		if done {
 			continue
 		}
 		err := f.read(info, io.Discard)
@@ -163,9 +162,9 @@ func (f *File) Verify() (verified bool, err error) {
 // read writes the data of a tensor to w, in pieces of whole elements, and compares it with its
 // digest.
 func (f *File) read(info Info, w io.Writer) error {
-	want, some := f.header.ofTensors[info.Name]
+	want, hasDigest := f.header.ofTensors[info.Name]
 	sum := digest.New()
-	if some { // hashing takes longer than reading
+	if hasDigest { // hashing takes longer than reading
 		w = io.MultiWriter(sum, w)
 	}
 	buffer := make([]byte, min(chunk, info.End-info.Begin))
@@ -179,7 +178,7 @@ func (f *File) read(info Info, w io.Writer) error {
 		}
 		at += int64(len(part))
 	}
-	if some {
+	if hasDigest {
 		if err := checkDigest(hex.EncodeToString(sum.Sum(nil)), want); err != nil {
 			return fmt.Errorf("%s: tensor %q: %w", f.name, info.Name, err)
 		}

@@ -21,13 +21,14 @@ type Shards struct {
 	fileOf map[string]*File // by tensor
 }
 
-// maxIndexSize bounds an index, in bytes, at several times the largest published ones.
+// maxIndexSize bounds an index, in bytes: it is several times the size of the largest published
+// one.
 const maxIndexSize = 50_000_000
 
 // OpenShards opens the checkpoint in a directory: its [SingleName], or else all files that its
-// [IndexName] names. Every tensor must be in the file that the index states, and there must be no
-// others. The error lists all problems. It wraps fs.ErrNotExist if the directory has neither file,
-// and ErrFormat if the content is at fault.
+// [IndexName] names. Every tensor must be in the file that the index states, and the files must
+// have no other tensors. The error lists all problems. It wraps fs.ErrNotExist if the directory has
+// neither file, and ErrFormat if the content of a file is invalid.
 func OpenShards(dir vfs.Path) (*Shards, error) {
 	s := &Shards{files: map[string]*File{}, fileOf: map[string]*File{}}
 	single, err := Open(dir.Join(SingleName))
@@ -63,9 +64,9 @@ func (s *Shards) openAll(dir vfs.Path) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	var faults []string
-	placed := map[string][]string{} // the tensors of each file
+	assigned := map[string][]string{} // the tensors of each file
 	for tensor, file := range x.WeightMap {
-		placed[file] = append(placed[file], tensor)
+		assigned[file] = append(assigned[file], tensor)
 	}
 	for _, name := range x.files() {
 		f, err := Open(dir.Join(name))
@@ -78,7 +79,7 @@ func (s *Shards) openAll(dir vfs.Path) error {
 			return err
 		default:
 			s.add(name, f)
-			faults = append(faults, x.compare(name, placed[name], f)...)
+			faults = append(faults, x.compare(name, assigned[name], f)...)
 		}
 	}
 	if err := joinFaults("checkpoint", faults); err != nil {
@@ -112,7 +113,7 @@ func (s *Shards) Tensor(name string) (Tensor, error) {
 // Close closes all files.
 func (s *Shards) Close() error {
 	var errs []error
-	for f := range maps.Values(s.files) {
+	for _, f := range s.files {
 		errs = append(errs, f.Close())
 	}
 	return errors.Join(errs...)
@@ -156,22 +157,22 @@ func (x index) files() []string {
 	return slices.Compact(slices.Sorted(maps.Values(x.WeightMap)))
 }
 
-// compare returns the faults of a file that the index names: tensors assigned to it that it lacks,
-// and tensors not assigned to it.
-func (x index) compare(name string, placed []string, f *File) (faults []string) {
-	for _, tensor := range placed {
+// compare returns the faults of a file that the index names: missing tensors, and tensors that the
+// index assigns to another file or not at all.
+func (x index) compare(name string, assigned []string, f *File) (faults []string) {
+	for _, tensor := range assigned {
 		if _, has := f.index[tensor]; !has {
-			faults = append(faults, fmt.Sprintf("%s lacks the tensor %q, which weight_map places there",
+			faults = append(faults, fmt.Sprintf("%s lacks the tensor %q, which weight_map assigns to it",
 				name, tensor))
 		}
 	}
 	for _, info := range f.header.infos {
-		switch file, some := x.WeightMap[info.Name]; {
-		case !some:
-			faults = append(faults, fmt.Sprintf("%s has the tensor %q, which weight_map does not name", name,
+		switch file, ok := x.WeightMap[info.Name]; {
+		case !ok:
+			faults = append(faults, fmt.Sprintf("%s has the tensor %q, which is not in weight_map", name,
 				info.Name))
 		case file != name:
-			faults = append(faults, fmt.Sprintf("%s has the tensor %q, which weight_map places in %s", name,
+			faults = append(faults, fmt.Sprintf("%s has the tensor %q, which weight_map assigns to %s", name,
 				info.Name, file))
 		}
 	}

@@ -116,12 +116,12 @@ func TestOpenShardsRefuses(t *testing.T) {
 		"cut":                  {`{"weight_map":{`, []string{"index"}},
 		"no map":               {`{"metadata":{}}`, []string{"has no weight_map"}},
 		"map of numbers":       {`{"weight_map":{"a":1}}`, []string{"weight_map"}},
-		"tensor twice":         {`{"weight_map":{"a":"x","a":"y"}}`, []string{"weight_map.a: the key is there twice"}},
+		"tensor twice":         {`{"weight_map":{"a":"x","a":"y"}}`, []string{"weight_map.a: duplicate key"}},
 		"names with paths":     {`{"weight_map":{"a":"../x","b":"/etc/passwd","c":"d/e","d":"","e":"..","f":"C:x","g":"d\\e","h":"."}}`, []string{`"../x"`, `"/etc/passwd"`, `"d/e"`, `""`, `".."`, `"C:x"`, `"d\\e"`, `"."`}},
-		"no such file":         {`{"weight_map":{"a":"absent","b":"` + one + `"}}`, []string{"no file absent", `has the tensor "a", which weight_map places in absent`}},
+		"no such file":         {`{"weight_map":{"a":"absent","b":"` + one + `"}}`, []string{"no file absent", `has the tensor "a", which weight_map assigns to absent`}},
 		"file of another sort": {`{"weight_map":{"a":"` + safetensors.IndexName + `"}}`, []string{"malformed"}},
-		"tensor elsewhere":     {`{"weight_map":{"a":"` + two + `","b":"` + one + `","c":"` + one + `","d":"` + two + `"}}`, []string{two + ` lacks the tensor "a"`, one + ` has the tensor "a", which weight_map places in ` + two}},
-		"tensor not in a map":  {`{"weight_map":{"a":"` + one + `","b":"` + one + `","d":"` + two + `"}}`, []string{`has the tensor "c", which weight_map does not name`}},
+		"tensor elsewhere":     {`{"weight_map":{"a":"` + two + `","b":"` + one + `","c":"` + one + `","d":"` + two + `"}}`, []string{two + ` lacks the tensor "a"`, one + ` has the tensor "a", which weight_map assigns to ` + two}},
+		"tensor not in a map":  {`{"weight_map":{"a":"` + one + `","b":"` + one + `","d":"` + two + `"}}`, []string{`has the tensor "c", which is not in weight_map`}},
 		"tensor not in a file": {`{"weight_map":{"a":"` + one + `","b":"` + one + `","c":"` + one + `","d":"` + two + `","e":"` + two + `"}}`, []string{two + ` lacks the tensor "e"`}},
 	}
 	for name, test := range tests {

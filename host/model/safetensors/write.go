@@ -35,9 +35,6 @@ func WriteFile(ctx context.Context, path vfs.Path, tensors []Tensor,
 	return nil
 }
 
-// bufferSize is large enough that system calls do not dominate the writing of tensors.
-const bufferSize = 1 << 20
-
 // Write writes the tensors and the metadata to w. It requests the data of one tensor at a time,
 // once, and retains none of it. The bytes depend only on the content: tensors are ordered by
 // element size, the largest first, so that each is aligned, and then by name. Metadata must not
@@ -51,7 +48,7 @@ func Write(ctx context.Context, w io.WriterAt, tensors []Tensor, metadata map[st
 		ofTensors: map[string]string{}}}
 	for key := range metadata {
 		if isDigestKey(key) {
-			return fmt.Errorf("metadata: %s is for the writer to add", key)
+			return fmt.Errorf("metadata: %s is reserved for the writer", key)
 		}
 	}
 	var end int64
@@ -65,14 +62,15 @@ func Write(ctx context.Context, w io.WriterAt, tensors []Tensor, metadata map[st
 		h.ofTensors[t.Name] = noDigest
 		end += size
 	}
-	// With placeholder digests it has its final length. It precedes the data but is written after
-	// it, when the digests are known.
+	// With placeholders for the digests the header has its final length. It precedes the data but is
+	// written after it, when the digests are known.
 	head, err := h.encode()
 	if err != nil {
 		return err
 	}
 	begin := len(head)
-	data := bufio.NewWriterSize(io.NewOffsetWriter(w, int64(begin)), bufferSize)
+	// The buffer is large, so that system calls take little of the time.
+	data := bufio.NewWriterSize(io.NewOffsetWriter(w, int64(begin)), 1<<20)
 	for _, t := range tensors {
 		d := &digester{ctx: ctx, w: data, sum: digest.New()}
 		if err := t.Write(d); err != nil {
@@ -121,9 +119,9 @@ func (d *digester) Write(data []byte) (int, error) {
 const ShardSize = 5_000_000_000
 
 // WriteShards writes the tensors, in order, into files with at most limit bytes of data each; 0
-// means [ShardSize]. A tensor that is larger gets a file of its own. A single file is called
-// [SingleName]. Several files are numbered, and their index is written last; without the index,
-// they are not a checkpoint. The metadata is in each file.
+// means [ShardSize]. A larger tensor is alone in its file. A single file is called [SingleName].
+// Several files are numbered, and their index is written last; without the index, they are not a
+// checkpoint. The metadata is in each file.
 func WriteShards(ctx context.Context, dir vfs.Path, tensors []Tensor, metadata map[string]string,
 	limit int64) error {
 	if limit <= 0 {

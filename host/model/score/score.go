@@ -37,50 +37,50 @@ type Batch struct {
 	// resulting sequences.
 	Positions, Parts []int32
 
-	// Targets are the tokens whose probability is requested, and Places are the indices in Tokens
+	// Targets are the tokens whose probability is requested, and Indices are the indices in Tokens
 	// of the preceding tokens. Their number is one of a few sizes; entries after the targets of the
 	// last request are padding.
-	Places, Targets []int32
+	Indices, Targets []int32
 
 	counts []int // number of targets of each request
 }
 
-// parts are the possible numbers of rows in a batch. All divide [Tokens]'s results.
-var parts = []int{48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1}
+// rowCounts lists the possible numbers of rows in a batch. All divide every result of [Tokens].
+var rowCounts = []int{48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1}
 
-// Tokens returns a batch size in tokens, 3·2ⁿ, of at least least and context tokens.
-func Tokens(context, least int) int {
+// Tokens returns a batch size in tokens, 3·2ⁿ, of at least minimum and context tokens.
+func Tokens(context, minimum int) int {
 	n := 3 * 64
-	for n < max(context, least) {
+	for n < max(context, minimum) {
 		n *= 2
 	}
 	return n
 }
 
 // Batches divides requests into batches of the given number of tokens, which must be a result of
-// [Tokens]. The longest requests come first, so that insufficient memory is noticed at once. A
-// sequence longer than context + 1 tokens, the last of which is only a target, is cut at the front.
-// If share is set, requests with the same context can become one row, which holds the context once.
+// [Tokens]. The longest requests come first, so that insufficient memory shows at once. A sequence
+// longer than context + 1 tokens, the last of which is only a target, is truncated at the front. If
+// share is set, requests with the same context can become one row, which holds the context once.
 //
-// Equal requests give equal batches, so that interrupted work can be continued after any batch.
+// Equal requests give equal batches, so that interrupted work can be resumed after any batch.
 func Batches(requests []Request, tokens, context int, share bool) ([]Batch, error) {
 	for i, r := range requests {
 		if len(r.Context) == 0 || len(r.Continuation) == 0 {
 			return nil, fmt.Errorf("score: request %d has %d tokens of context and a continuation of %d: "+
-				"want some of both", i, len(r.Context), len(r.Continuation))
+				"want at least one token of each", i, len(r.Context), len(r.Continuation))
 		}
 	}
 	list := rows(requests, tokens, context, share)
 	slices.SortStableFunc(list, func(a, b row) int { return cmp.Compare(b.length, a.length) })
 	var batches []Batch
 	for len(list) > 0 {
-		// The largest number of rows that fit with the longest sequence.
-		fit := slices.IndexFunc(parts, func(rows int) bool { return tokens/rows >= list[0].length })
+		// The largest number of rows as long as the longest sequence.
+		fit := slices.IndexFunc(rowCounts, func(rows int) bool { return tokens/rows >= list[0].length })
 		if fit < 0 {
 			return nil, fmt.Errorf("score: a sequence of %d tokens, want at most %d",
 				list[0].length, tokens)
 		}
-		count := parts[fit]
+		count := rowCounts[fit]
 		n := min(count, len(list))
 		batches = append(batches, newBatch(requests, list[:n], count, tokens/count, context))
 		list = list[n:]
@@ -112,7 +112,7 @@ func newBatch(requests []Request, list []row, count, length, context int) Batch 
 		copy(b.Tokens[at:], all[:seen])
 		targets := min(len(r.Continuation), seen)
 		for k := seen - targets; k < seen; k++ {
-			b.Places = append(b.Places, int32(at+k))
+			b.Indices = append(b.Indices, int32(at+k))
 			b.Targets = append(b.Targets, all[k+1])
 		}
 		b.counts = append(b.counts, targets)
@@ -121,7 +121,7 @@ func newBatch(requests []Request, list []row, count, length, context int) Batch 
 	for size < len(b.Targets) {
 		size *= 2
 	}
-	b.Places = append(b.Places, make([]int32, size-len(b.Places))...)
+	b.Indices = append(b.Indices, make([]int32, size-len(b.Indices))...)
 	b.Targets = append(b.Targets, make([]int32, size-len(b.Targets))...)
 	return b
 }
@@ -175,7 +175,7 @@ func rows(requests []Request, tokens, context int, share bool) (list []row) {
 			context = binary.LittleEndian.AppendUint32(context, uint32(id))
 		}
 		key := string(context)
-		if at, some := open[key]; some {
+		if at, ok := open[key]; ok {
 			row, longest := &list[at], r.seen()
 			for _, j := range row.requests {
 				longest = max(longest, requests[j].seen())
@@ -200,10 +200,10 @@ func (b *Batch) addShared(requests []Request, which []int, at int) {
 	next := end + 1
 	for part, i := range which {
 		c := requests[i].Continuation
-		b.Places, b.Targets = append(b.Places, int32(end)), append(b.Targets, c[0])
+		b.Indices, b.Targets = append(b.Indices, int32(end)), append(b.Targets, c[0])
 		for k, id := range c[:len(c)-1] {
 			b.Tokens[next], b.Parts[next], b.Positions[next] = id, int32(part+1), int32(len(before)+k)
-			b.Places, b.Targets = append(b.Places, int32(next)), append(b.Targets, c[k+1])
+			b.Indices, b.Targets = append(b.Indices, int32(next)), append(b.Targets, c[k+1])
 			next++
 		}
 		b.counts = append(b.counts, len(c))

@@ -22,7 +22,7 @@ func fake(before []int32, target int32) (logProb float32, likeliest bool) {
 // run lets the model read each row of a batch.
 func run(b *score.Batch) []score.Score {
 	logProbs, likeliest := make([]float32, len(b.Targets)), make([]bool, len(b.Targets))
-	for i, place := range b.Places {
+	for i, place := range b.Indices {
 		logProbs[i], likeliest[i] = fake(seen(b, int(place)), b.Targets[i])
 	}
 	return b.Scores(logProbs, likeliest)
@@ -31,7 +31,7 @@ func run(b *score.Batch) []score.Score {
 // logProbs are the model's, for each target.
 func logProbs(b *score.Batch) []float32 {
 	list := make([]float32, len(b.Targets))
-	for i, place := range b.Places {
+	for i, place := range b.Indices {
 		list[i], _ = fake(seen(b, int(place)), b.Targets[i])
 	}
 	return list
@@ -147,7 +147,7 @@ func ExampleBatches() {
 	}
 	b := batches[0]
 	fmt.Println(len(batches), b.Requests, b.Rows, b.Length)
-	fmt.Println(b.Places[:3], b.Targets[:3])
+	fmt.Println(b.Indices[:3], b.Targets[:3])
 	// Output:
 	// 1 [1 0] 32 6
 	// [3 4 7] [5 6 3]
@@ -163,7 +163,7 @@ func ExampleBatches_share() {
 	}
 	b := batches[0]
 	fmt.Println(b.Requests, b.Tokens[:6], b.Parts[:6], b.Positions[:6])
-	fmt.Println(b.Places[:5], b.Targets[:5])
+	fmt.Println(b.Indices[:5], b.Targets[:5])
 	// Output:
 	// [0 1] [1 2 3 4 6 7] [0 0 0 1 2 2] [0 1 2 3 3 4]
 	// [2 3 2 4 5] [4 5 6 7 8]

@@ -6,19 +6,14 @@ package bench
 import (
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
 	"time"
 
-	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
-	"github.com/gomlx/gomlx/core/graph"
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/cage-qat/cage/host/cage"
-	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/build"
@@ -38,9 +33,6 @@ type Report struct {
 	// Seconds is the median time of the configured step: with the correction if it is configured.
 	Seconds    float64 `json:"seconds"`
 	PeakMemory int64   `json:"peak_memory_bytes"`
-	// PeakFLOPS is the speed of a large matrix product on this device, in floating-point operations
-	// per second, summed over its replicas.
-	PeakFLOPS float64 `json:"peak_flops"`
 }
 
 // Names of the steps of [Run].
@@ -78,10 +70,10 @@ type Timing struct {
 
 // Options are the options of [Run].
 type Options struct {
-	Rounds  int
-	Alone   bool // measure the configured step only
-	Finder  *plugin.Finder
-	Plugins plugin.Options
+	Rounds         int
+	ConfiguredOnly bool // measure only the configured step
+	Finder         *plugin.Finder
+	Plugins        plugin.Options
 }
 
 // Run measures the configured step without and with the correction, on random tokens. It only
@@ -139,14 +131,10 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 			configured = 1
 		}
 	}
-	if o.Alone {
+	if o.ConfiguredOnly {
 		list, configured = list[configured:configured+1], 0
 	}
-	timings, err := timeInTurn(ctx, dev, list, cfg.Model.Vocab, o.Rounds)
-	if err != nil {
-		return nil, err
-	}
-	peak, err := peakFLOPS(dev)
+	timings, err := timeVariants(ctx, dev, list, cfg.Model.Vocab, o.Rounds)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +144,6 @@ func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 		FLOPs:  m.StepFLOPs(cfg.Train.Batch, cfg.Model.Context) * float64(cfg.Train.Accumulate),
 		Steps:  timings, Seconds: timings[configured].Seconds,
 		PeakMemory: resources.PeakMemory(),
-		PeakFLOPS:  peak * float64(dev.Count()),
 	}, nil
 }
 
@@ -166,10 +153,10 @@ type variant struct {
 	lambda float64 // λ_t of every step; 0 runs without correction
 }
 
-// timeInTurn compiles the variants, and runs rounds of one step of each. The first rounds, a
+// timeVariants compiles the variants, and runs rounds of one step of each. The first rounds, a
 // quarter of the number but at least two, warm up and are not counted. All variants start from the
 // same parameters and use the same tokens.
-func timeInTurn(
+func timeVariants(
 	ctx context.Context, dev *engine.Device, list []variant, vocab, rounds int,
 ) ([]Timing, error) {
 	compiled, states := make([]*step.Compiled, len(list)), make([]*step.State, len(list))
@@ -284,50 +271,4 @@ func quantile(values []float64, p float64) float64 {
 		return sorted[i]
 	}
 	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
-}
-
-// peakFLOPS measures the speed of a product of two large matrices in the device's precision, the
-// best of a few tries. A GPU needs larger matrices, so that the product takes longer than its
-// launch.
-func peakFLOPS(dev *engine.Device) (float64, error) {
-	const tries = 6
-	n := 1536
-	if dev.Kind() != device.CPU {
-		n = 8192
-	}
-	shape := shapes.Make(dtypes.Float32, n, n)
-	specs := []engine.Spec{{Name: "a", Shape: shape}, {Name: "b", Shape: shape}}
-	product, err := dev.Compile("peak", specs,
-		func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			y := engine.DotGeneral(in[0], []int{1}, nil, in[1], []int{0}, nil)
-			return []*graph.Node{graph.ReduceAllSum(y)}
-		})
-	if err != nil {
-		return 0, err
-	}
-	defer product.Close()
-	// Random values: a GPU is faster if the bits of its operands do not change.
-	values := floats(n * n)
-	var in [2]*engine.Buffer
-	for i := range in {
-		if in[i], err = engine.Upload(dev, values, n, n); err != nil {
-			return 0, err
-		}
-		defer in[i].Finalize()
-	}
-	best := math.Inf(1)
-	for range tries {
-		began := time.Now()
-		out, err := product.Run(in[:], nil)
-		if err != nil {
-			return 0, err
-		}
-		_, err = engine.Scalar[float32](out[0]) // waits for the device
-		engine.FinalizeAll(out...)
-		if err != nil {
-			return 0, err
-		}
-		best = min(best, time.Since(began).Seconds())
-	}
-	return 2 * math.Pow(float64(n), 3) / best, nil
 }

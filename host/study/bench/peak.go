@@ -36,8 +36,8 @@ type Rate struct {
 	Share float64 `json:"share_of_peak,omitempty"`
 }
 
-// Named holds the rates of an instruction.
-type Named struct {
+// InstructionRates holds the rates of an instruction.
+type InstructionRates struct {
 	Name  string `json:"name"`
 	Rates []Rate `json:"rates"`
 }
@@ -58,11 +58,11 @@ type Product struct {
 
 // A PeakReport holds operations per second. An operation is a multiplication or an addition.
 type PeakReport struct {
-	Build        engine.BuildInfo `json:"build"`
-	Kernels      string           `json:"kernels"` // the kernel tier of package matmul
-	Threads      []int            `json:"threads"`
-	Instructions []Named          `json:"instructions"`
-	Products     []Product        `json:"products"`
+	Build        engine.BuildInfo   `json:"build"`
+	Kernels      string             `json:"kernels"` // the kernel tier of package matmul
+	Threads      []int              `json:"threads"`
+	Instructions []InstructionRates `json:"instructions"`
+	Products     []Product          `json:"products"`
 }
 
 // Check returns an error for options that cannot be measured.
@@ -86,10 +86,10 @@ func (o PeakOptions) Check() error {
 type operation struct {
 	work  float64 // operations in one call of once
 	rates *[]Rate
-	// once does the work with the given number of threads; if each is set, with one thread, and it
-	// is called on all threads at once.
-	once func(threads int) error
-	each bool
+	// once does the work with the given number of threads; if perThread is set, with one thread,
+	// and it is called on all threads at once.
+	once      func(threads int) error
+	perThread bool
 }
 
 // Peaks measures everything, on one thread and on GOMAXPROCS threads. Operations are run in turn,
@@ -110,13 +110,14 @@ func Peaks(ctx context.Context, o PeakOptions) (*PeakReport, error) {
 	}
 	var timed []operation
 	peaks := matmul.Peaks()
-	r.Instructions = make([]Named, len(peaks))
+	r.Instructions = make([]InstructionRates, len(peaks))
 	for i, p := range peaks {
 		const repetitions = 10000 // long compared with reading the clock, short compared with a run
 		r.Instructions[i].Name = p.Instruction
 		timed = append(timed, operation{
-			work: repetitions * float64(p.Operations), rates: &r.Instructions[i].Rates, each: true,
-			once: func(int) error { p.Run(repetitions); return nil },
+			work: repetitions * float64(p.Operations), rates: &r.Instructions[i].Rates,
+			perThread: true,
+			once:      func(int) error { p.Run(repetitions); return nil },
 		})
 	}
 	products, err := r.addProducts(tier, o)
@@ -149,7 +150,8 @@ func Peaks(ctx context.Context, o PeakOptions) (*PeakReport, error) {
 	}
 	for i := range r.Products {
 		p := &r.Products[i]
-		at := slices.IndexFunc(r.Instructions, func(n Named) bool { return n.Name == p.Instruction })
+		same := func(i InstructionRates) bool { return i.Name == p.Instruction }
+		at := slices.IndexFunc(r.Instructions, same)
 		for j := range p.Rates {
 			if at >= 0 {
 				p.Rates[j].Share = p.Rates[j].Best / r.Instructions[at].Rates[j].Best
@@ -162,7 +164,7 @@ func Peaks(ctx context.Context, o PeakOptions) (*PeakReport, error) {
 // run calls once repeatedly for at least the given time, and returns the operations per second.
 func (s operation) run(threads int, least time.Duration) (float64, error) {
 	callers := 1
-	if s.each {
+	if s.perThread {
 		callers = threads
 	}
 	counts, errs := make([]int, callers), make([]error, callers)
@@ -189,17 +191,18 @@ func (s operation) run(threads int, least time.Duration) (float64, error) {
 	return float64(calls) * s.work / max(seconds, 1e-9), nil
 }
 
-// A form is a product of tensors with axes [batch, rows, columns], of which one is contracted.
-type form struct {
+// A productShape is a product of tensors with axes [batch, rows, columns], one of which is
+// contracted.
+type productShape struct {
 	name           string
 	batch, m, n, k int
 	left, right    int // the contracted axis
 }
 
-func (f form) leftDims() []int  { return f.dims(f.m, f.left == 1) }
-func (f form) rightDims() []int { return f.dims(f.n, f.right == 1) }
+func (f productShape) leftDims() []int  { return f.dims(f.m, f.left == 1) }
+func (f productShape) rightDims() []int { return f.dims(f.n, f.right == 1) }
 
-func (f form) dims(cross int, first bool) []int {
+func (f productShape) dims(cross int, first bool) []int {
 	if first {
 		return []int{f.batch, f.k, cross}
 	}
@@ -209,9 +212,9 @@ func (f form) dims(cross int, first bool) []int {
 // forms returns squares of the given sizes, and the products of models of the given widths: of a
 // linear layer (W1 of the feed-forward network), forward and for the gradients of its input and its
 // weight, and of attention, for the scores and the values, with heads of size 64.
-func forms(o PeakOptions) (list []form) {
+func forms(o PeakOptions) (list []productShape) {
 	for _, n := range o.Squares {
-		list = append(list, form{"square", 1, n, n, n, 2, 1})
+		list = append(list, productShape{"square", 1, n, n, n, 2, 1})
 	}
 	const headSize, longest = 64, 256
 	context := min(longest, o.Tokens)
@@ -219,11 +222,11 @@ func forms(o PeakOptions) (list []form) {
 		hidden, size := architecture.SwiGLUHidden(width), min(headSize, width)
 		heads := o.Tokens / context * (width / size)
 		list = append(list,
-			form{"x·Wᵀ", 1, o.Tokens, hidden, width, 2, 2},
-			form{"dy·W", 1, o.Tokens, width, hidden, 2, 1},
-			form{"dyᵀ·x", 1, hidden, width, o.Tokens, 1, 1},
-			form{"q·kᵀ", heads, context, context, size, 2, 2},
-			form{"p·v", heads, context, size, context, 2, 1})
+			productShape{"x·Wᵀ", 1, o.Tokens, hidden, width, 2, 2},
+			productShape{"dy·W", 1, o.Tokens, width, hidden, 2, 1},
+			productShape{"dyᵀ·x", 1, hidden, width, o.Tokens, 1, 1},
+			productShape{"q·kᵀ", heads, context, context, size, 2, 2},
+			productShape{"p·v", heads, context, size, context, 2, 1})
 	}
 	return list
 }
@@ -259,7 +262,7 @@ func (r *PeakReport) addProducts(tier *matmul.Tier, o PeakOptions) (list []opera
 }
 
 func byMatmul(
-	tier *matmul.Tier, a matmul.Arithmetic, f form, o *operands, largest int,
+	tier *matmul.Tier, a matmul.Arithmetic, f productShape, o *operands, largest int,
 ) (once func(threads int) error, err error) {
 	p, err := matmul.New(tier, a, layout(f.leftDims(), f.left), layout(f.rightDims(), f.right))
 	if err != nil {
@@ -310,7 +313,7 @@ type operands struct {
 	out      []float32
 }
 
-func newOperands(all []form) *operands {
+func newOperands(all []productShape) *operands {
 	most, results := 0, 0
 	for _, f := range all {
 		most, results = max(most, size(f.leftDims()), size(f.rightDims())), max(results, f.batch*f.m*f.n)

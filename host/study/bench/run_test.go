@@ -74,7 +74,7 @@ func TestRunAlone(t *testing.T) {
 		{[]string{`quantizer.plugin="none"`}, Plain},
 		{[]string{`method.name="lotion"`, `quantizer={weights={plugin="quest"}}`}, Plain},
 	} {
-		o := Options{Rounds: 1, Alone: true, Finder: testrun.Finder(t)}
+		o := Options{Rounds: 1, ConfiguredOnly: true, Finder: testrun.Finder(t)}
 		r, err := Run(t.Context(), parse(t, tt.set...), o)
 		if err != nil || len(r.Steps) != 1 || r.Steps[0].Name != tt.want {
 			t.Errorf("%v: %+v, %v; want %s", tt.set, r, err, tt.want)

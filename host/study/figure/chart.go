@@ -148,7 +148,7 @@ func (c *Chart) draw(to draw.Canvas, p *plot.Plot) {
 		}
 		for _, piece := range split(s.Points, c.X, c.Y) {
 			if s.Line != NoLine && !s.Marks {
-				piece = Thin(piece, maxPoints, Point.value)
+				piece = Thin(piece, maxPoints, func(p Point) float64 { return p.Y })
 			}
 			pieces[i] = append(pieces[i], piece)
 		}
@@ -161,7 +161,10 @@ func (c *Chart) draw(to draw.Canvas, p *plot.Plot) {
 	for i, s := range c.Series {
 		for _, piece := range pieces[i] {
 			if s.Line != NoLine {
-				line := plotter.Line{XYs: coordinates(piece), LineStyle: s.Line.style(s.index(i))}
+				line := plotter.Line{LineStyle: s.Line.style(s.index(i))}
+				for _, pt := range piece {
+					line.XYs = append(line.XYs, plotter.XY{X: pt.X, Y: pt.Y})
+				}
 				if s.Faint {
 					line.Color, line.Width = faint(runColor(s.index(i))), rawWidth
 				}

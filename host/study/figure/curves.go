@@ -319,5 +319,3 @@ func Thin[P any](points []P, n int, y func(P) float64) []P {
 	}
 	return append(out, points[len(points)-1])
 }
-
-func (p Point) value() float64 { return p.Y }

@@ -95,7 +95,7 @@ func Draw(w io.Writer, format Format, p Picture, o Options) error {
 		canvas := draw.New(c)
 		canvas.SetColor(background)
 		canvas.Fill(canvas.Rectangle.Path())
-		parts.lay(draw.Crop(canvas, margin, -margin, margin, -margin), title)
+		parts.layOut(draw.Crop(canvas, margin, -margin, margin, -margin), title)
 	}
 	switch format {
 	case PNG:

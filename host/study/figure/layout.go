@@ -2,7 +2,6 @@ package figure
 
 import (
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -43,11 +42,11 @@ func (f *composition) height(title string, width vg.Length) vg.Length {
 	return total
 }
 
-func (f *composition) lay(c draw.Canvas, title string) {
+func (f *composition) layOut(c draw.Canvas, title string) {
 	if title != "" {
 		style := textStyle(titleSize)
 		style.XAlign, style.YAlign = draw.XCenter, draw.YTop
-		c.FillText(style, vg.Point{X: c.Center().X, Y: c.Max.Y}, fit(title, style, c.Size().X))
+		c.FillText(style, vg.Point{X: c.Center().X, Y: c.Max.Y}, shorten(title, style, c.Size().X))
 		c.Max.Y -= titleHeight
 	}
 	c.Max.Y -= f.legend.draw(c)
@@ -107,19 +106,11 @@ func fitLabels(p *plot.Plot, c draw.Canvas) {
 	p.X.Label.Text, p.Y.Label.Text = "", ""
 	size := p.DataCanvas(c).Size()
 	if x != "" {
-		p.X.Label.Text = fit(x, p.X.Label.TextStyle, size.X)
+		p.X.Label.Text = shorten(x, p.X.Label.TextStyle, size.X)
 	}
 	if y != "" {
-		p.Y.Label.Text = fit(y, p.Y.Label.TextStyle, 0.9*size.Y)
+		p.Y.Label.Text = shorten(y, p.Y.Label.TextStyle, 0.9*size.Y)
 	}
-}
-
-func coordinates(points []Point) plotter.XYs {
-	out := make(plotter.XYs, len(points))
-	for i, p := range points {
-		out[i] = plotter.XY{X: p.X, Y: p.Y}
-	}
-	return out
 }
 
 // legend lists the series above the data area, where it hides no data.
@@ -144,7 +135,7 @@ func (l legend) rows(width vg.Length, show func(e entry, x vg.Length, row int)) 
 	style := textStyle(textSize)
 	x, row := vg.Length(0), 0
 	for _, e := range l {
-		e.name = fit(clean(e.name), style, width-pictureWidth-pictureGap)
+		e.name = shorten(clean(e.name), style, width-pictureWidth-pictureGap)
 		its := pictureWidth + pictureGap + style.Width(e.name)
 		if x > 0 && x+its > width {
 			x, row = 0, row+1

@@ -64,7 +64,7 @@ func TestSmooth(t *testing.T) {
 func TestThinKeepsTheExtremes(t *testing.T) {
 	long := curve(100_003, func(i int) float64 { return math.Sin(float64(i) / 500) })
 	long[77_777].Y, long[5].Y = 9, -9
-	got := Thin(long, maxPoints, Point.value)
+	got := Thin(long, maxPoints, valueOf)
 	if len(got) > maxPoints+2 {
 		t.Errorf("%d points are left", len(got))
 	}
@@ -81,7 +81,7 @@ func TestThinKeepsTheExtremes(t *testing.T) {
 	if !seen[long[77_777]] || !seen[long[5]] {
 		t.Error("a spike is lost")
 	}
-	if short := curve(10, func(i int) float64 { return 1 }); len(Thin(short, maxPoints, Point.value)) != 10 {
+	if short := curve(10, func(i int) float64 { return 1 }); len(Thin(short, maxPoints, valueOf)) != 10 {
 		t.Error("a short curve is thinned")
 	}
 }
@@ -110,7 +110,7 @@ func TestThinKeepsBreaks(t *testing.T) {
 		long := curve(1000, func(i int) float64 { return math.Sin(float64(i)) })
 		long[broken].Y, long[broken+1].Y = math.NaN(), 5
 		breaks, tops := 0, 0
-		for _, p := range Thin(long, places, Point.value) {
+		for _, p := range Thin(long, places, valueOf) {
 			if math.IsNaN(p.Y) {
 				breaks++
 			}
@@ -123,3 +123,5 @@ func TestThinKeepsBreaks(t *testing.T) {
 		}
 	}
 }
+
+func valueOf(p Point) float64 { return p.Y }

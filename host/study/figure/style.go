@@ -125,8 +125,8 @@ func clean(s string) string {
 	}, strings.ToValidUTF8(s, "\uFFFD"))
 }
 
-// fit shortens a line until it is no wider than width.
-func fit(s string, style draw.TextStyle, width vg.Length) string {
+// shorten shortens a line until it is no wider than width.
+func shorten(s string, style draw.TextStyle, width vg.Length) string {
 	runes := []rune(s)
 	for n := len(runes); n > 0; n-- {
 		if n < len(runes) {
@@ -145,7 +145,7 @@ func nominal(axis *plot.Axis, names []string) (widest vg.Length) {
 	const longest = 1.4 * vg.Inch
 	var marks plot.ConstantTicks
 	for i, name := range names {
-		name = fit(clean(name), axis.Tick.Label, longest)
+		name = shorten(clean(name), axis.Tick.Label, longest)
 		widest = max(widest, axis.Tick.Label.Width(name))
 		// A tick without any label would be drawn as a minor one.
 		marks = append(marks, plot.Tick{Value: float64(i), Label: cmp.Or(name, " ")})

@@ -121,7 +121,7 @@ func TestFit(t *testing.T) {
 		share float64
 		want  string
 	}{{1, "a rather long label"}, {0.6, "a rather…"}, {0, "…"}} {
-		if got := fit("a rather long label", style, vg.Length(test.share)*full*1.0001); got != test.want {
+		if got := shorten("a rather long label", style, vg.Length(test.share)*full*1.0001); got != test.want {
 			t.Errorf("%v of the width holds %q, want %q", test.share, got, test.want)
 		}
 	}

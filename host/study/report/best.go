@@ -71,8 +71,9 @@ func (g *grouped) choose(b *study.Best, row, column []string) (*Choice, []replic
 	return choice, reported(choice.Label)
 }
 
-// chosen returns the note on the choice of an entry: "1e-2", with a dagger at an end of the axis.
-func (e Entry) chosen() string {
+// ChoiceText formats the choice of an entry: "1e-2", with a dagger at an end of the axis; "" if
+// there is none.
+func (e Entry) ChoiceText() string {
 	c := e.Choice
 	if c == nil {
 		return ""
@@ -95,7 +96,7 @@ func (t *Table) choiceNotes() []string {
 	if t.Best.Better == "higher" {
 		mean = "highest"
 	}
-	note := fmt.Sprintf("With each value: the %s of its place, chosen by the %s mean of %s",
+	note := fmt.Sprintf("With each value: its %s, chosen by the %s mean of %s",
 		t.Best.Axis, mean, metricPhrase(t.Best.Metric))
 	switch {
 	case t.Best.On != nil:

@@ -37,7 +37,7 @@ func (f drawing) curves() (figure.Picture, string, error) {
 			}
 			c, err := readCurve(rundir.At(cell.Run).Metrics(), f.Metric)
 			if err != nil {
-				return nil, "", &damageError{cell.ID, err}
+				return nil, "", &unreadableError{cell.ID, err}
 			}
 			if len(c.steps) > 0 {
 				runs = append(runs, c)
@@ -129,7 +129,7 @@ func (f drawing) trajectories() (figure.Picture, string, error) {
 					return nil, "", err // the runs of this study record no trajectories
 				}
 				if err != nil {
-					return nil, "", &damageError{r.result.Cell.ID, err}
+					return nil, "", &unreadableError{r.result.Cell.ID, err}
 				}
 				paths = append(paths, path)
 				line := figure.Series{Name: name, Color: i + 1, Line: figure.Varied, Ends: true}

@@ -30,8 +30,8 @@ func TestDamagedRunsAreLeftOut(t *testing.T) {
 		}
 		write(t, cell.Dir, tc.file, tc.content)
 		r := reportOf(t, s)
-		if len(r.Damages) != 1 || r.Damages[0].Run != cell.Dir || !strings.Contains(r.Damages[0].Err, tc.file) {
-			t.Errorf("a damaged %s: left out are %+v", tc.file, r.Damages)
+		if len(r.Unreadable) != 1 || r.Unreadable[0].Run != cell.Dir || !strings.Contains(r.Unreadable[0].Err, tc.file) {
+			t.Errorf("a damaged %s: left out are %+v", tc.file, r.Unreadable)
 		}
 		if got, want := r.States["done"], intact.States["done"]-1; got != want || r.States["failed"] != intact.States["failed"]+1 {
 			t.Errorf("a damaged %s: the cells are %v, before %v", tc.file, r.States, intact.States)

@@ -54,7 +54,7 @@ func (r *Report) Progress() string {
 		}
 	}
 	are := func(n int) string { return map[bool]string{true: "is", false: "are"}[n == 1] }
-	if n := len(r.Damages); n > 0 {
+	if n := len(r.Unreadable); n > 0 {
 		s += fmt.Sprintf("; %d cannot be read and %s left out", n, are(n))
 	}
 	if n := len(r.Stale); n > 0 {
@@ -64,25 +64,17 @@ func (r *Report) Progress() string {
 }
 
 // Markdown returns the table of means and, if there is a baseline, of the differences from it, each
-// followed by its notes and without a title.
-func (t *Table) Markdown() []byte {
+// followed by its notes and without a title. With onlyDifferences the means are left out.
+func (t *Table) Markdown(onlyDifferences bool) []byte {
 	var b strings.Builder
-	for i, g := range t.Grids() {
-		if i > 0 {
+	for _, g := range t.Grids() {
+		if onlyDifferences && !g.Differences {
+			continue
+		}
+		if b.Len() > 0 {
 			b.WriteByte('\n')
 		}
 		g.markdown(&b)
-	}
-	return []byte(b.String())
-}
-
-// MarkdownDifferences returns only the differences from the baseline; nil if there are none.
-func (t *Table) MarkdownDifferences() []byte {
-	var b strings.Builder
-	for _, g := range t.Grids() {
-		if g.Differences {
-			g.markdown(&b)
-		}
 	}
 	return []byte(b.String())
 }

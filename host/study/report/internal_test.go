@@ -94,7 +94,7 @@ func TestNumbersForReaders(t *testing.T) {
 	}{
 		{table.number(-1.234), "−1.23"}, {table.number(math.NaN()), "NaN"}, {table.number(math.Inf(-1)), "−∞"},
 		{table.signed(0.5), "+0.50"}, {table.signed(0), "0.00"}, {table.signed(math.Inf(1)), "+∞"},
-		{table.mean(Entry{Sample: study.Sample{N: 1, Mean: 2, SD: math.NaN()}}), "2.00"},
+		{table.MeanText(Entry{Sample: study.Sample{N: 1, Mean: 2, SD: math.NaN()}}), "2.00"},
 		{intervalText(table.signed, study.Pair([]float64{1, 2, 3}, []float64{0, 0, 0}, 0.95)), "+2.00 [−0.48, +4.48]"},
 		{intervalText(table.signed, study.Pair([]float64{1}, []float64{3}, 0.95)), "−2.00"},
 	} {

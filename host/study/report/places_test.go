@@ -61,7 +61,7 @@ func TestOneRunOnce(t *testing.T) {
 	if e := r.Tables[0].Entries[1][0]; e.N != 1 || e.Expected != 1 || e.Mean != 1.5 {
 		t.Errorf("the reference: %+v", e)
 	}
-	if e := r.Tables[1].Entries[0][0]; e.N != 3 || e.Difference.N != 1 || e.Difference.Known() {
+	if e := r.Tables[1].Entries[0][0]; e.N != 3 || e.Difference.N != 1 || e.Difference.HasInterval() {
 		t.Errorf("compared with it: %+v, %+v", e, e.Difference)
 	}
 	if text := string(r.LaTeX()); !strings.Contains(text, "\n{}[a] & ") {
@@ -83,7 +83,7 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 	tables := report.Tables(s, list)
-	if p, err := tables[0].Find(map[string]string{"method": "full"}); err != nil || p.N != 1 || !strings.HasPrefix(p.Mean, "1.5") {
+	if p, err := tables[0].Find(map[string]string{"method": "full"}); err != nil || p.N != 1 || !strings.HasPrefix(tables[0].MeanText(p), "1.5") {
 		t.Errorf("%+v, %v", p, err)
 	}
 	if p, err := tables[0].Find(map[string]string{"method": "[a]"}); err == nil || !strings.Contains(err.Error(), "there is no result yet") {
@@ -107,7 +107,7 @@ func TestCorrected(t *testing.T) {
 	} {
 		losses := map[string][]float64{"QuEST": {2, 2, 2}, "CAGE": {1 + test.cage, 1, 1 - test.cage}, "other": {1 + test.other, 1, 1 - test.other}}
 		tables := report.Tables(s, trained(s, losses))
-		if got := string(tables[0].Markdown()); !strings.Contains(got, test.want) {
+		if got := string(tables[0].Markdown(false)); !strings.Contains(got, test.want) {
 			t.Errorf("without %q:\n%s", test.want, got)
 		}
 	}

@@ -35,8 +35,8 @@ type Report struct {
 	// Provenances are the distinct provenances of runs, in JSON: build, plugins, hashes of
 	// programs. Runs of one build with the same plugins share one.
 	Provenances []string
-	Damages     []Damage // runs that are omitted because one of their files cannot be read
-	Stale       []Damage // runs that are omitted because they are stale
+	Unreadable  []OmittedRun // runs that are omitted because one of their files cannot be read
+	Stale       []OmittedRun // runs that are omitted because they are stale
 }
 
 // New computes the report of the results of a study. Tables and figures omit cells that are not
@@ -45,7 +45,7 @@ type Report struct {
 func New(s *study.Study, results []study.Result) (*Report, error) {
 	for {
 		r, err := build(s, results)
-		d, ok := errors.AsType[*damageError](err)
+		d, ok := errors.AsType[*unreadableError](err)
 		if !ok {
 			return r, err
 		}
@@ -62,11 +62,11 @@ func build(s *study.Study, results []study.Result) (*Report, error) {
 	left := map[string]bool{} // omitted runs, by ID: cells may share a run
 	for _, result := range results {
 		r.States[string(result.State)]++
-		damage := Damage{result.Cell.Dir, result.Err}
+		damage := OmittedRun{result.Cell.Dir, result.Err}
 		switch {
 		case left[result.Cell.ID]:
 		case result.Unreadable:
-			r.Damages, left[result.Cell.ID] = append(r.Damages, damage), true
+			r.Unreadable, left[result.Cell.ID] = append(r.Unreadable, damage), true
 		case result.State == study.Stale:
 			r.Stale, left[result.Cell.ID] = append(r.Stale, damage), true
 		}
@@ -118,20 +118,20 @@ func Figures(s *study.Study, results []study.Result) ([]Figure, error) {
 	return allFigures(s, results)
 }
 
-// Damage is a run that is omitted from a report because one of its files cannot be read, or because
-// it is stale.
-type Damage struct {
+// OmittedRun is a run that is omitted from a report because one of its files cannot be read, or
+// because it is stale.
+type OmittedRun struct {
 	Run string `json:"run"` // directory of the run
 	Err string `json:"error"`
 }
 
-type damageError struct {
+type unreadableError struct {
 	id  string
 	err error
 }
 
-func (d *damageError) Error() string { return d.err.Error() }
-func (d *damageError) Unwrap() error { return d.err }
+func (d *unreadableError) Error() string { return d.err.Error() }
+func (d *unreadableError) Unwrap() error { return d.err }
 
 // Run is a cell as listed in the report.
 type Run struct {
@@ -174,7 +174,7 @@ func (r *Report) addRun(s *study.Study, result study.Result) error {
 	if result.Trained() {
 		provenance, err := readProvenance(rundir.At(result.Cell.Run).Provenance())
 		if err != nil {
-			return &damageError{result.Cell.ID, err}
+			return &unreadableError{result.Cell.ID, err}
 		}
 		if provenance != "" {
 			if !slices.Contains(r.Provenances, provenance) {

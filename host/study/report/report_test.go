@@ -76,7 +76,7 @@ baseline = {method = "QuEST"}`, []string{
 	} {
 		text := strings.Replace(grid, `title = "Validation loss"`, "over = [\"seed\"]\ndifferences = \"beside\""+c.table+"\n[[study.tables]]\n"+`title = "Validation loss"`, 1)
 		r := build(t, text)
-		got := string(r.Tables[0].Markdown())
+		got := string(r.Tables[0].Markdown(false))
 		for _, want := range c.want {
 			if !strings.Contains(got, want) {
 				t.Errorf("the table lacks %q:\n%s", want, got)

@@ -68,7 +68,7 @@ func (r *Report) Save(dir vfs.Path) (names []string, err error) {
 	if err := dir.Join(figuresDir).MkdirAll(); err != nil {
 		return nil, err
 	}
-	// Obsolete files are removed first: later no file says that they belong to a report.
+	// Obsolete files are removed first: the new report no longer lists them.
 	for _, name := range earlier {
 		if !slices.Contains(names, name) {
 			if err := at(name).Remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {

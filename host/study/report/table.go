@@ -108,7 +108,7 @@ func (t *Table) entries(groups [][]replicate) []Entry {
 		a, b := pairValues(groups[c], groups[best], t.Metric)
 		switch d := study.Pair(a, b, study.Level); {
 		case math.IsInf(d.Mean, 0): // it diverged and the best did not
-		case !d.Known(), d.Clear() && study.Better(t.Better, d.Mean, 0):
+		case !d.HasInterval(), d.Clear() && study.Better(t.Better, d.Mean, 0):
 			// If replicates of the best are missing, the common ones may contradict the means.
 			row[c].Mark = Untested
 		case !d.Clear():
@@ -211,16 +211,16 @@ const absent = "–"
 func (t *Table) Grids() []grid {
 	means := t.grid(t.Title, t.notes(), -1, func(e Entry) cell {
 		if e.N == 0 {
-			return cell{Text: absent, Note: e.chosen()}
+			return cell{Text: absent, Note: e.ChoiceText()}
 		}
-		c := cell{Text: t.mean(e), Bold: e.Mark == Best, Key: sortKey(e.Mean)}
+		c := cell{Text: t.MeanText(e), Bold: e.Mark == Best, Key: sortKey(e.Mean)}
 		switch {
 		case e.Mark == Tied:
 			c.Sign = " ≈"
 		case e.Mark == Untested && t.common() > 1: // in a table of single runs a note says so once
 			c.Sign = " ?"
 		}
-		notes := []string{e.chosen()}
+		notes := []string{e.ChoiceText()}
 		if e.N < e.Expected {
 			notes = append(notes, fmt.Sprintf("%d of %d", e.N, e.Expected))
 		} else if t.common() != e.N {
@@ -243,7 +243,7 @@ func (t *Table) Grids() []grid {
 		if d == nil {
 			return cell{Text: absent}
 		}
-		c := cell{Text: intervalText(t.signed, *d), Bold: d.Clear(), Key: sortKey(d.Mean)}
+		c := cell{Text: t.DifferenceText(e), Bold: d.Clear(), Key: sortKey(d.Mean)}
 		if t.clearWithHolm(e) {
 			c.Sign = " ‡"
 		}
@@ -315,18 +315,9 @@ func sortKey(x float64) *float64 {
 	return &x
 }
 
-// EntryText is a formatted entry of a table.
-type EntryText struct {
-	N          int    // number of replicates
-	Expected   int    // number of replicates in the study
-	Mean       string // mean, with its standard deviation if there are several replicates
-	Choice     string // the chosen label, with † at an end of its axis; empty if there is none
-	Difference string // difference from the baseline, with its interval; empty if there is none
-}
-
 // Find returns the only entry that has all of the given labels, which are of axes of rows and
 // columns.
-func (t *Table) Find(labels map[string]string) (EntryText, error) {
+func (t *Table) Find(labels map[string]string) (Entry, error) {
 	var found []Entry
 	for i := range t.RowLabels {
 		for c := range t.ColumnLabels {
@@ -340,16 +331,11 @@ func (t *Table) Find(labels map[string]string) (EntryText, error) {
 		}
 	}
 	if len(found) != 1 {
-		return EntryText{}, fmt.Errorf("%d entries of the table %q have the labels %v, want one",
+		return Entry{}, fmt.Errorf("%d entries of the table %q have the labels %v, want one",
 			len(found), t.Title, labels)
 	}
-	e := found[0]
-	if e.N == 0 {
-		return EntryText{}, fmt.Errorf("there is no result yet for %v of the table %q", labels, t.Title)
+	if found[0].N == 0 {
+		return Entry{}, fmt.Errorf("there is no result yet for %v of the table %q", labels, t.Title)
 	}
-	p := EntryText{N: e.N, Expected: e.Expected, Mean: t.mean(e), Choice: e.chosen()}
-	if e.Difference != nil {
-		p.Difference = intervalText(t.signed, *e.Difference)
-	}
-	return p, nil
+	return found[0], nil
 }

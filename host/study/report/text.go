@@ -110,7 +110,7 @@ func differenceFormat(format string, entries [][]Entry) string {
 		for _, e := range row {
 			if d := e.Difference; d != nil {
 				half := math.Abs(d.Mean)
-				if d.Known() {
+				if d.HasInterval() {
 					half = (d.High - d.Low) / 2
 				}
 				if half > 0 && !math.IsInf(half, 0) {
@@ -160,7 +160,8 @@ func isZero(s string) bool { return !strings.ContainsAny(s, "123456789∞") }
 // minus replaces hyphens by minus signs, also in an exponent.
 func minus(s string) string { return strings.ReplaceAll(s, "-", "−") }
 
-func (t *Table) mean(e Entry) string {
+// MeanText formats the mean of an entry, with its standard deviation if it has several replicates.
+func (t *Table) MeanText(e Entry) string {
 	s := t.number(e.Mean)
 	if !math.IsNaN(e.SD) {
 		s += " ± " + t.number(e.SD)
@@ -168,10 +169,19 @@ func (t *Table) mean(e Entry) string {
 	return s
 }
 
+// DifferenceText formats the difference of an entry from the baseline, with its confidence interval
+// if it has one; "" if the entry has no difference.
+func (t *Table) DifferenceText(e Entry) string {
+	if e.Difference == nil {
+		return ""
+	}
+	return intervalText(t.signed, *e.Difference)
+}
+
 // intervalText formats a mean with its confidence interval, if it has one.
 func intervalText(write func(float64) string, d study.Difference) string {
 	s := write(d.Mean)
-	if d.Known() {
+	if d.HasInterval() {
 		s += fmt.Sprintf(" [%s, %s]", write(d.Low), write(d.High))
 	}
 	return s
@@ -252,7 +262,7 @@ func (t *Table) differenceNotes() []string {
 	case bold && t.intervals > 1:
 		notes = append(notes, "With Holm's correction for their number none would.")
 	}
-	if has(func(_ Entry, d *study.Difference) bool { return !d.Known() }) {
+	if has(func(_ Entry, d *study.Difference) bool { return !d.HasInterval() }) {
 		notes = append(notes, "Without an interval: one pair, "+
 			"or differences that are all the same or not finite.")
 	}

@@ -14,7 +14,7 @@ import (
 // the parameters of these. Each replicate has its own random stream, so the result does not depend
 // on the number of workers.
 func (f *fitting) bootstrap(
-	ctx context.Context, fit *Fit, all []minimum, k knowledge,
+	ctx context.Context, fit *Fit, all []minimum, k identification,
 ) ([][]float64, error) {
 	const maxStarts, replicateSteps = 3, 400
 	var starts [][]float64 // the best distinct minima
@@ -25,14 +25,14 @@ func (f *fitting) bootstrap(
 		}
 	}
 	n := len(f.points)
-	larger := math.Sqrt(float64(n) / float64(max(1, f.degreesOfFreedom())))
+	inflation := math.Sqrt(float64(n) / float64(max(1, f.degreesOfFreedom())))
 	samples := make([][]float64, f.options.Bootstrap)
 	err := parallel(ctx, len(samples), func(ctx context.Context, i int) {
 		random := rand.New(rand.NewPCG(f.options.Seed, uint64(i)))
 		m := f.model // with log-losses from resampled residuals
 		m.logLoss = make([]float64, n)
 		for i, r := range fit.Residuals {
-			m.logLoss[i] = f.model.logLoss[i] - r + larger*fit.Residuals[random.IntN(n)]
+			m.logLoss[i] = f.model.logLoss[i] - r + inflation*fit.Residuals[random.IntN(n)]
 		}
 		p := m.problem(f.options.Huber)
 		best := minimum{cost: math.Inf(1)}
@@ -48,13 +48,13 @@ func (f *fitting) bootstrap(
 	}
 	fit.Replicates = len(samples)
 	for _, j := range f.model.free {
-		if k.weak[j] {
+		if k.priorDominated[j] {
 			continue
 		}
 		e := fit.at(j)
 		low, high := percentiles(samples, func(s []float64) float64 { return s[j] })
 		e.Low, e.High = math.Exp(low), math.Exp(high)
-		if high-low > hardlyKnown && e.Status == Fitted {
+		if high-low > undeterminedWidth && e.Status == Fitted {
 			e.Status = Undetermined
 		}
 	}
@@ -72,7 +72,7 @@ func percentiles(samples [][]float64, value func(sample []float64) float64) (low
 	return quantile((1 - level) / 2), quantile(1 - (1-level)/2)
 }
 
-func (f *fitting) compare(fit *Fit, samples [][]float64, k knowledge) error {
+func (f *fitting) compare(fit *Fit, samples [][]float64, k identification) error {
 	name := f.options.Baseline
 	if name == "" {
 		return nil
@@ -90,7 +90,7 @@ func (f *fitting) compare(fit *Fit, samples [][]float64, k knowledge) error {
 		g := &Gain{Value: e.Value / fit.Eff(base)}
 		g.Low, g.High = g.Value, g.Value
 		own, others := f.index[e.Group], f.index[base]
-		if samples != nil && !k.weak[own] && !k.weak[others] {
+		if samples != nil && !k.priorDominated[own] && !k.priorDominated[others] {
 			log := func(s []float64, j int) float64 {
 				if j < 0 {
 					return 0 // the reference

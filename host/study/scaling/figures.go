@@ -152,7 +152,7 @@ type track struct {
 	tokens       float64
 }
 
-// value returns what is the same for all points of the track.
+// value returns the quantity that all points of the track share.
 func (t track) value(n, d float64) float64 {
 	if t.perParameter {
 		return d / n

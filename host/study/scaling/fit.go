@@ -104,7 +104,7 @@ func Run(ctx context.Context, points []Point, o Options) (*Fit, error) {
 			return nil, err
 		}
 	}
-	fit.Warnings = append(f.design(), f.unknown(fit, k)...)
+	fit.Warnings = append(f.warnDesign(), f.warnUndetermined(fit, k)...)
 	return fit, f.compare(fit, samples, k)
 }
 
@@ -396,8 +396,8 @@ func (o Options) Check() error {
 	return nil
 }
 
-// reference chooses the group with eff = 1; the second result is false if there is none and none is
-// needed, because A is given.
+// reference chooses the group with eff = 1; the second result is false if no group can be the
+// reference and none is needed, because A is given.
 func (o Options) reference(all []Group) (Group, bool, error) {
 	var found []Group
 	for _, g := range all {
@@ -422,7 +422,8 @@ func (o Options) reference(all []Group) (Group, bool, error) {
 		return Group{}, false, nil
 	}
 	return Group{}, false, fmt.Errorf("no reference: no points of 16 bits or more, and without "+
-		"a method whose eff is 1 no eff can be told from A; there are %s: name one of them, or fix A",
+		"a method with eff = 1, the efficiencies and A are not separable; there are %s: "+
+		"name one of them, or fix A",
 		quotedGroups(all))
 }
 

@@ -52,7 +52,7 @@ func FuzzReadRuns(f *testing.F) {
 			}
 		}
 		for _, l := range left {
-			if l.Why == "" {
+			if l.Reason == "" {
 				t.Fatal("left out without a reason")
 			}
 		}

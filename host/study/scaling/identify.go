@@ -10,17 +10,18 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// knowledge describes how well the points determine the free parameters that are not at a bound.
-type knowledge struct {
+// identification describes how well the points determine the free parameters that are not at a
+// bound.
+type identification struct {
 	indices []int
-	// weak holds the indices of parameters that are determined more by the priors than by the points,
-	// or not at all. They have no interval: it would only show the width of the prior.
-	weak map[int]bool
+	// priorDominated holds the indices of parameters that are determined more by the priors than by
+	// the points, or not at all. They have no interval: it would only show the width of the prior.
+	priorDominated map[int]bool
 }
 
 // identify sets the linearized standard errors and intervals of a fit's parameters.
-func (f *fitting) identify(fit *Fit, x []float64) knowledge {
-	k := knowledge{weak: map[int]bool{}}
+func (f *fitting) identify(fit *Fit, x []float64) identification {
+	k := identification{priorDominated: map[int]bool{}}
 	var columns []int
 	for column, j := range f.model.free {
 		if fit.at(j).Status == Fitted {
@@ -57,11 +58,11 @@ func (f *fitting) identify(fit *Fit, x []float64) knowledge {
 	degrees := f.degreesOfFreedom()
 	for i, j := range k.indices {
 		e := fit.at(j)
-		k.weak[j] = with[i] < without[i]/2 || without[i] > singularError
-		if without[i] > hardlyKnown/4 {
+		k.priorDominated[j] = with[i] < without[i]/2 || without[i] > singularError
+		if without[i] > undeterminedWidth/4 {
 			e.Status = Undetermined
 		}
-		if degrees <= 0 || k.weak[j] {
+		if degrees <= 0 || k.priorDominated[j] {
 			continue
 		}
 		// The t interval around the logarithm. A parameter that is not determined gets none.
@@ -76,9 +77,9 @@ func (f *fitting) identify(fit *Fit, x []float64) knowledge {
 
 func (f *fitting) degreesOfFreedom() int { return len(f.points) - len(f.model.free) }
 
-// hardlyKnown is the width of the interval of a logarithm, four standard errors, from which a
+// undeterminedWidth is the width of the interval of a logarithm, four standard errors, from which a
 // parameter counts as undetermined: a factor of 7.
-const hardlyKnown = 2.0
+const undeterminedWidth = 2.0
 
 // singularError is the standard error of a logarithm, a factor of e¹⁰⁰, from which a parameter is
 // not determined. Larger results of [standardErrors] are rounding errors of a singular matrix.
@@ -127,8 +128,8 @@ func standardErrors(j *mat.Dense, prior mat.Matrix, score, slope float64) []floa
 	return out
 }
 
-// design warns of experiment designs in which the terms of the law cannot be separated.
-func (f *fitting) design() (warnings []string) {
+// warnDesign warns of experiment designs in which the terms of the law cannot be separated.
+func (f *fitting) warnDesign() (warnings []string) {
 	var sizes []float64
 	least, most := math.Inf(1), 0.0
 	for _, p := range f.points {
@@ -151,7 +152,7 @@ func (f *fitting) design() (warnings []string) {
 			span += fmt.Sprintf(" to %.3g", most)
 		}
 		warn("all points have about the same tokens per parameter (%s): only the curvature of the "+
-			"losses tells A/N^α from B/D^β, and the efficiencies depend on that; "+
+			"losses separates A/N^α from B/D^β, and the efficiencies depend on that; "+
 			"train with other token counts, or fix alpha and beta", span)
 	}
 	switch n := len(f.model.free); {
@@ -160,36 +161,37 @@ func (f *fitting) design() (warnings []string) {
 			len(f.points), n)
 	case f.degreesOfFreedom() == 0 && n > 0:
 		warn("%d points for as many parameters: the law goes through all of them, "+
-			"nothing tells its errors, and there are no intervals", n)
+			"so its errors are unknown and there are no intervals", n)
 	}
 	return warnings
 }
 
-// unknown warns of the parameters that the points do not determine.
-func (f *fitting) unknown(fit *Fit, k knowledge) (warnings []string) {
-	var unknown, weak, bound []string
+// warnUndetermined warns of the parameters that the points do not determine.
+func (f *fitting) warnUndetermined(fit *Fit, k identification) (warnings []string) {
+	var undetermined, priorDominated, bound []string
 	for j := range f.model.fixed {
 		e := fit.at(j)
 		switch e.Status {
 		case Undetermined:
-			unknown = append(unknown, e.Name)
+			undetermined = append(undetermined, e.Name)
 		case AtBound:
 			bound = append(bound, fmt.Sprintf("%s = %.2g", e.Name, e.Value))
 		}
-		if k.weak[j] {
-			weak = append(weak, e.Name)
+		if k.priorDominated[j] {
+			priorDominated = append(priorDominated, e.Name)
 		}
 	}
 	if len(bound) > 0 {
 		warnings = append(warnings, "at the bound of the allowed range, because no point determines it: "+
 			strings.Join(bound, ", "))
 	}
-	if len(unknown) > 0 {
-		warnings = append(warnings, "hardly determined by the points: "+strings.Join(unknown, ", "))
+	if len(undetermined) > 0 {
+		list := strings.Join(undetermined, ", ")
+		warnings = append(warnings, "hardly determined by the points: "+list)
 	}
-	if len(weak) > 0 && f.degreesOfFreedom() > 0 {
+	if len(priorDominated) > 0 && f.degreesOfFreedom() > 0 {
 		warnings = append(warnings, "without an interval, because the prior determines it more than "+
-			"the points do, or nothing does: "+strings.Join(weak, ", "))
+			"the points do, or nothing does: "+strings.Join(priorDominated, ", "))
 	}
 	return warnings
 }

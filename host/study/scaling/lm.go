@@ -72,7 +72,7 @@ func (p *leastSquares) minimize(ctx context.Context, start []float64, steps int)
 		if idle >= patience || s.cost <= perfect || damping >= maxDamping || ctx.Err() != nil {
 			break
 		}
-		trial, promised := s.step(damping)
+		trial, predicted := s.step(damping)
 		if trial == nil {
 			damping, growth = damping*growth, growth*2
 			continue
@@ -80,7 +80,7 @@ func (p *leastSquares) minimize(ctx context.Context, start []float64, steps int)
 		p.eval(trial, s.trialR, nil)
 		cost := p.cost(s.trialR)
 		if !(cost < s.cost) {
-			if promised <= negligible*s.cost {
+			if predicted <= negligible*s.cost {
 				idle++
 			}
 			damping, growth = damping*growth, growth*2
@@ -91,7 +91,7 @@ func (p *leastSquares) minimize(ctx context.Context, start []float64, steps int)
 		} else {
 			idle = 0
 		}
-		gain := 2*(s.cost-cost)/math.Max(promised, 1e-300) - 1
+		gain := 2*(s.cost-cost)/math.Max(predicted, 1e-300) - 1
 		damping, growth = math.Max(1e-12, damping*math.Max(1./3, 1-gain*gain*gain)), 2
 		copy(s.x, trial)
 		s.linearize()
@@ -152,9 +152,9 @@ func (s *descent) linearize() {
 	}
 }
 
-// step returns the point after the damped step, or nil if it cannot be computed; promised is the
-// decrease of the cost that the linear model predicts.
-func (s *descent) step(damping float64) (trial []float64, promised float64) {
+// step returns the point after the damped step, or nil if it cannot be computed; predicted is the
+// decrease of the cost by the linear model.
+func (s *descent) step(damping float64) (trial []float64, predicted float64) {
 	n := len(s.free)
 	if n == 0 {
 		return nil, 0
@@ -195,12 +195,12 @@ func (s *descent) step(damping float64) (trial []float64, promised float64) {
 	}
 	for _, j := range s.free { // −2gᵀd − dᵀHd
 		d := s.trial[j] - s.x[j]
-		promised -= 2 * d * s.gradient[j]
+		predicted -= 2 * d * s.gradient[j]
 		for _, k := range s.free {
-			promised -= d * s.hessian.At(j, k) * (s.trial[k] - s.x[k])
+			predicted -= d * s.hessian.At(j, k) * (s.trial[k] - s.x[k])
 		}
 	}
-	return s.trial, promised
+	return s.trial, predicted
 }
 
 // Indices of the shared parameters in the parameter vector; the logarithms of the efficiencies

@@ -40,7 +40,7 @@ func TestReference(t *testing.T) {
 		o      Options
 		want   string
 	}{
-		"none":          {points[12:], Options{}, `no reference: no points of 16 bits or more, and without a method whose eff is 1 no eff can be told from A; there are "CAGE, 4 bits", "QuEST, 4 bits", "CAGE, 2 bits", "QuEST, 2 bits": name one of them, or fix A`},
+		"none":          {points[12:], Options{}, `no reference: no points of 16 bits or more, and without a method with eff = 1, the efficiencies and A are not separable; there are "CAGE, 4 bits", "QuEST, 4 bits", "CAGE, 2 bits", "QuEST, 2 bits": name one of them, or fix A`},
 		"unknown":       {points, Options{Reference: "FP16"}, `no reference "FP16"; there are "BF16", "CAGE, 4 bits"`},
 		"several":       {points, Options{Reference: "CAGE"}, `several groups could be the reference with eff = 1: "CAGE, 4 bits", "CAGE, 2 bits"; name one of them`},
 		"no such basis": {points, Options{Baseline: "STE"}, `no method "STE" to compare with`},

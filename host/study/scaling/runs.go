@@ -31,10 +31,10 @@ type Labels struct {
 	Bits map[string]float64
 }
 
-// LeftOut is the error for a run that yields no point.
-type LeftOut struct {
-	Dir string
-	Why string
+// SkippedRun is the error for a run that yields no point.
+type SkippedRun struct {
+	Dir    string
+	Reason string
 	// Damaged reports whether one of its files cannot be read; otherwise the run is unfinished or
 	// unsuitable.
 	Damaged bool
@@ -45,9 +45,9 @@ type LeftOut struct {
 // Runs that have not finished, and those with a damaged file, are returned separately. A run
 // without a quantizer is called "full precision", and counts as 16 bits whatever its precision of
 // computation.
-func ReadRuns(dir string, l Labels) ([]Point, []LeftOut, error) {
+func ReadRuns(dir string, l Labels) ([]Point, []SkippedRun, error) {
 	var points []Point
-	var left []LeftOut
+	var left []SkippedRun
 	found := false
 	exists := func(path string) bool {
 		_, err := os.Stat(path)
@@ -70,7 +70,7 @@ func ReadRuns(dir string, l Labels) ([]Point, []LeftOut, error) {
 		}
 		found = true
 		point, err := readRun(path, l)
-		if out, ok := errors.AsType[*LeftOut](err); ok {
+		if out, ok := errors.AsType[*SkippedRun](err); ok {
 			left = append(left, *out)
 			return fs.SkipDir
 		}
@@ -83,23 +83,23 @@ func ReadRuns(dir string, l Labels) ([]Point, []LeftOut, error) {
 	return points, left, err
 }
 
-func (l *LeftOut) Error() string { return l.Dir + ": left out: " + l.Why }
+func (l *SkippedRun) Error() string { return l.Dir + ": left out: " + l.Reason }
 
 // readRun reads the point of one run. The error is a *LeftOut if it yields none.
 func readRun(dir string, l Labels) (p Point, err error) {
 	damaged := func(err error) error {
-		return &LeftOut{dir, "it cannot be read: " + err.Error(), true}
+		return &SkippedRun{dir, "it cannot be read: " + err.Error(), true}
 	}
 	s, err := metrics.ReadSummary(rundir.At(dir).Summary())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return p, &LeftOut{dir, "its training has not ended yet", false}
+		return p, &SkippedRun{dir, "its training has not ended yet", false}
 	case err != nil:
 		return p, damaged(err)
 	case !s.Completed:
-		return p, &LeftOut{dir, "its training was stopped", false}
+		return p, &SkippedRun{dir, "its training was stopped", false}
 	case s.ValLoss == nil:
-		return p, &LeftOut{dir, "it has no validation loss", false}
+		return p, &SkippedRun{dir, "it has no validation loss", false}
 	}
 	cfg, err := config.Load(rundir.At(dir).Config().Name, nil)
 	if err != nil {
@@ -121,7 +121,7 @@ func readRun(dir string, l Labels) (p Point, err error) {
 		return p, damaged(fmt.Errorf("%s: %w", path, err))
 	}
 	if from.Posttrained != nil {
-		return p, &LeftOut{dir, "it was quantized after its training", false}
+		return p, &SkippedRun{dir, "it was quantized after its training", false}
 	}
 	var values map[string]any // the parameters of the weights' quantizer, including defaults
 	for _, used := range from.Plugins {
@@ -138,7 +138,7 @@ func readRun(dir string, l Labels) (p Point, err error) {
 		return p, err
 	}
 	if wrong := p.check(); wrong != "" {
-		return p, &LeftOut{dir, "it cannot be a point: " + wrong, false}
+		return p, &SkippedRun{dir, "it cannot be a point: " + wrong, false}
 	}
 	return p, nil
 }

@@ -79,7 +79,7 @@ func TestReadRuns(t *testing.T) {
 	if diff := cmp.Diff(want, points); diff != "" {
 		t.Error(diff)
 	}
-	left := []LeftOut{{run("f"), "its training has not ended yet", false}, {run("g"), "its training was stopped", false}, {run("h"), "it has no validation loss", false}}
+	left := []SkippedRun{{run("f"), "its training has not ended yet", false}, {run("g"), "its training was stopped", false}, {run("h"), "it has no validation loss", false}}
 	if diff := cmp.Diff(left, unfinished); diff != "" {
 		t.Error(diff)
 	}
@@ -113,7 +113,7 @@ func TestReadRunsSaysWhatIsWrong(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	writeRun(t, dir, "", "", `{"completed": true, "tokens": 0, "val_loss": 1, "non_embedding_parameters": 5}`)
-	if points, left, err := ReadRuns(dir, Labels{}); err != nil || len(points) > 0 || len(left) != 1 || !strings.Contains(left[0].Why, "it cannot be a point: d is 0") {
+	if points, left, err := ReadRuns(dir, Labels{}); err != nil || len(points) > 0 || len(left) != 1 || !strings.Contains(left[0].Reason, "it cannot be a point: d is 0") {
 		t.Errorf("points %v, left out %v, error %v", points, left, err)
 	}
 }
@@ -130,7 +130,7 @@ func TestReadRunsLeavesOutWhatIsDamaged(t *testing.T) {
 		t.Fatalf("%+v, %+v, %v", points, left, err)
 	}
 	for i, word := range []string{"surprise", rundir.SummaryFile, rundir.ProvenanceFile} {
-		if l := left[i]; !l.Damaged || !strings.Contains(l.Why, word) {
+		if l := left[i]; !l.Damaged || !strings.Contains(l.Reason, word) {
 			t.Errorf("%+v, want %s named", l, word)
 		}
 	}
@@ -146,5 +146,18 @@ func TestStaleRuns(t *testing.T) {
 	}
 	if points, left, err := ReadRuns(dir, Labels{}); err != nil || len(points) != 1 {
 		t.Errorf("%d points %v, left out %v, %v", len(points), points, left, err)
+	}
+}
+
+// TestQuantizedAfterTraining: a run that was quantized after its training gives no point, even if it has a loss.
+func TestQuantizedAfterTraining(t *testing.T) {
+	dir := t.TempDir()
+	writeRun(t, dir, "", "", summaryText(1000, 3))
+	if err := os.WriteFile(filepath.Join(dir, rundir.ProvenanceFile), []byte(`{"plugins": [], "posttrained": {}}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	points, left, err := ReadRuns(dir, Labels{})
+	if err != nil || len(points) > 0 || len(left) != 1 || left[0].Reason != "it was quantized after its training" {
+		t.Errorf("%v, %v, %v", points, left, err)
 	}
 }

@@ -78,7 +78,6 @@ func TestRunsInABrowser(t *testing.T) {
 	b.Await("the curve does not grow", newest+` === "70"`)
 	b.Await("it is not said that the curve is smoothed now", `document.querySelector("#chart .hint").textContent.startsWith("Smoothed")`)
 	b.Want("b is still chosen", testbrowser.Eval[bool](b, `document.querySelector('#list input[value$="/b"]').checked`), true)
-	b.Want("nothing to compare with", testbrowser.Eval[bool](b, `document.getElementById("compare").disabled`), true)
 	b.Do(chromedp.SendKeys(chromedp.CSS("#words"), "quantizer.bits=4"))
 	b.Await("the filter has no effect", names+` === "a"`)
 	b.Await("the address lacks the filter", `location.search === "?q=quantizer.bits%3D4"`)
@@ -126,26 +125,21 @@ func TestFilterKeepsChoice(t *testing.T) {
 	for _, run := range []string{"a", "b"} { // by script: the curves, which are drawn anew, move the table below a pointer
 		testbrowser.Eval[any](b, `document.querySelector('#list input[value$="/`+run+`"]').click()`)
 	}
-	b.Want("both can be compared", testbrowser.Eval[bool](b, `!document.getElementById("compare").disabled`), true)
 	b.Do(chromedp.SendKeys(chromedp.CSS("#words"), "quantizer.bits=4"))
 	b.Await("the filter has no effect", names+` === "a"`)
-	b.Want("one of them cannot", testbrowser.Eval[bool](b, `document.getElementById("compare").disabled`), true)
 	testbrowser.Eval[bool](b, `(() => { const w = document.getElementById("words"); w.value = ""; return w.dispatchEvent(new Event("input")); })()`)
-	b.Await("the choice is lost", chosen+` === "a b" && !document.getElementById("compare").disabled`)
+	b.Await("the choice is lost", chosen+` === "a b"`)
 }
 
-// TestRunInABrowser: the page of a run draws all that it has recorded, and a comparison that
-// of several.
+// TestRunInABrowser: the page of a run draws all that it has recorded.
 func TestRunInABrowser(t *testing.T) {
 	testlevel.Long(t, "starts a browser")
 	t.Parallel()
 	root := runs(t)
-	a, b := filepath.Join(root, "a"), filepath.Join(root, "b")
+	a := filepath.Join(root, "a")
 	page := opened(t, root, "/run?"+url.Values{"run": {a}}.Encode())
 	page.Await("not all curves are drawn", drawing+` === 3`)
 	base := testbrowser.Eval[string](page, `location.origin`)
-	page.Do(chromedp.Navigate(base + "/compare?" + url.Values{"run": {a, b}}.Encode()))
-	page.Await("not all curves are compared", drawing+` === 3`)
 	page.Do(chromedp.Navigate(base + "/run?" + url.Values{"run": {filepath.Join(root, "c <b>&c")}}.Encode()))
 	page.Await("hostile records are not drawn", drawing+` >= 1`)
 }
@@ -184,8 +178,8 @@ func TestModes(t *testing.T) {
 	}
 	base := testbrowser.Eval[string](b, `location.origin`)
 	testbrowser.Call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 375, Height: 700, DeviceScaleFactor: 2, Mobile: true})
-	a := url.Values{"run": {filepath.Join(root, "a"), filepath.Join(root, "b")}}.Encode()
-	for _, page := range []string{"/", "/run?" + a, "/compare?" + a} {
+	a := url.Values{"run": {filepath.Join(root, "a")}}.Encode()
+	for _, page := range []string{"/", "/run?" + a} {
 		b.Do(chromedp.Navigate(base + page))
 		b.Await(page+" has no curves", drawing+` > 0`)
 		b.Await(page+" is wider than a phone", wide)
@@ -219,17 +213,13 @@ func TestRenewedInABrowser(t *testing.T) {
 	testlevel.Long(t, "starts a browser")
 	t.Parallel()
 	root := runs(t)
-	query := url.Values{"run": {filepath.Join(root, "a"), filepath.Join(root, "b")}}.Encode()
-	b := opened(t, root, "/compare?"+query)
-	b.Await("no curves are drawn", drawing+` === 3`)
+	b := opened(t, root, "/run?"+url.Values{"run": {filepath.Join(root, "b")}}.Encode())
+	b.Await("not all curves are drawn", drawing+` === 3`)
 	put(t, root, "b", "summary.json", `{"completed": true, "steps": 40, "val_loss": 7.25}`)
 	b.Await("the results are not renewed", `document.body.textContent.includes("7.25")`)
 	put(t, root, "b", "run.toml", "seed = 5\n[train]\nsteps = 70\n")
 	b.Await("the configurations are not renewed", `[...document.querySelectorAll("th")].some((h) => h.textContent === "train.steps")`)
 
-	base := testbrowser.Eval[string](b, `location.origin`)
-	b.Do(chromedp.Navigate(base + "/run?" + url.Values{"run": {filepath.Join(root, "b")}}.Encode()))
-	b.Await("not all curves are drawn", drawing+` === 3`)
 	put(t, root, "b", "run.toml", "seed = 6\n[train]\nsteps = 71\n")
 	put(t, root, "b", "metrics.jsonl", `{"step":1,"loss":2}`+"\n"+`{"step":2,"loss":1}`+"\n")
 	b.Await("the configuration is not renewed", `[...document.querySelectorAll("td")].some((d) => d.textContent === "71")`)

@@ -1,8 +1,6 @@
 package serve
 
 import (
-	"cmp"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -36,9 +34,13 @@ func (s *Server) runPage(run *rundir.Run) any {
 // part returns a handler that shows a run, or a part of its page, by a template.
 func (s *Server) part(name string, of func(*rundir.Run) any) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		list, err := s.runsNamed([]string{r.URL.Query().Get("run")})
+		run := r.URL.Query().Get("run")
+		list, _, err := s.find([]string{run})
 		if err != nil {
 			return err
+		}
+		if len(list) == 0 {
+			return clientErrorf(http.StatusNotFound, "there is no run %q", run)
 		}
 		return show(w, r, name, of(list[0]))
 	}
@@ -50,93 +52,25 @@ func factsOf(run *rundir.Run) factsView {
 	if list, err := checkpoint.List(rundir.At(run.Dir).Checkpoints()); err == nil {
 		v.Checkpoints = checkpoint.Steps(list)
 	}
-	for _, name := range resultNames([]*rundir.Run{run}) {
-		v.Results = append(v.Results, resultView{name, metrics.Label(name), quantity(run, name)})
-	}
-	return v
-}
-
-type comparePage struct {
-	Title  string
-	Query  string
-	Runs   []rowView
-	Tables []comparison
-}
-
-// comparison is a table with a column for each run.
-type comparison struct {
-	Title, Nothing string // Nothing is shown if there are no rows
-	Rows           []comparedRow
-}
-
-type comparedRow struct {
-	Name   string
-	Values []string
-}
-
-func (s *Server) compare(w http.ResponseWriter, r *http.Request) error {
-	names := r.URL.Query()["run"]
-	if len(names) < 2 || len(names) > maxCurves {
-		return clientErrorf(http.StatusBadRequest, "choose from 2 to %d runs to compare, not %d",
-			maxCurves, len(names))
-	}
-	list, err := s.runsNamed(names)
-	if err != nil {
-		return err
-	}
-	query := url.Values{"run": names}.Encode()
-	p := comparePage{Title: fmt.Sprintf("%d runs", len(list)), Query: query}
-	config := comparison{Title: "Configurations", Nothing: "Their configurations are the same."}
-	for _, d := range rundir.Diff(list) {
-		row := comparedRow{Name: d.Key}
-		for _, v := range d.Values {
-			row.Values = append(row.Values, cmp.Or(strings.TrimSpace(v), absent))
+	for _, x := range run.Results() {
+		if !metrics.Configured(x.Name) {
+			label := metrics.Label(x.Name)
+			v.Results = append(v.Results, resultView{x.Name, label, quantity(run, x.Name)})
 		}
-		config.Rows = append(config.Rows, row)
 	}
-	states, results := comparedRow{Name: "state"}, comparison{Title: "Results"}
-	for _, run := range list {
-		p.Runs = append(p.Runs, rowOf(run, nil))
-		states.Values = append(states.Values, string(run.State))
-	}
-	results.Rows = append(results.Rows, states)
-	for _, name := range resultNames(list) {
-		row := comparedRow{Name: metrics.Label(name)}
-		for _, run := range list {
-			row.Values = append(row.Values, quantity(run, name))
-		}
-		results.Rows = append(results.Rows, row)
-	}
-	p.Tables = []comparison{config, results}
-	if r.URL.Query().Get("part") != "" {
-		return show(w, r, "compared", p)
-	}
-	return show(w, r, "compare.gohtml", p)
-}
-
-// resultView is a displayed result: its name in filters, its label, and its value.
-type resultView struct{ Name, Label, Value string }
-
-// resultNames returns the names of the results of the runs, the most important first.
-func resultNames(list []*rundir.Run) (names []string) {
 	first := []string{"val_loss", "val_ppl", "train_loss", "error_rel", "error_norm2", "distance"}
-	seen := map[string]bool{}
-	for _, run := range list {
-		for _, x := range run.Results() {
-			if !seen[x.Name] && !metrics.Configured(x.Name) {
-				seen[x.Name], names = true, append(names, x.Name)
-			}
-		}
-	}
-	order := func(name string) int {
-		if i := slices.Index(first, name); i >= 0 {
+	order := func(r resultView) int {
+		if i := slices.Index(first, r.Name); i >= 0 {
 			return i
 		}
 		return len(first)
 	}
-	slices.SortStableFunc(names, func(a, b string) int { return order(a) - order(b) })
-	return names
+	slices.SortStableFunc(v.Results, func(a, b resultView) int { return order(a) - order(b) })
+	return v
 }
+
+// resultView is a displayed result: its name in filters, its label, and its value.
+type resultView struct{ Name, Label, Value string }
 
 // number formats a result with six significant digits, or with all digits if it is an integer.
 func number(r *rundir.Run, name string) string {

@@ -1,6 +1,6 @@
 // Package serve shows runs while they train, as web pages for one person on one machine: a table of
-// the runs below some directories, growing curves, configurations, results and texts of a run, and
-// the differences between runs.
+// the runs below some directories with their curves, and for each run its configuration, results
+// and texts.
 //
 // The pages are rendered by the server and work without scripts; the script in page/live.js only
 // keeps them up to date. They load nothing from other sites and change nothing. Curves look as in
@@ -69,7 +69,6 @@ func (s *Server) Handler() http.Handler {
 		"GET /facts":         s.part("facts", func(run *rundir.Run) any { return factsOf(run) }),
 		"GET /configuration": s.part("configuration", func(run *rundir.Run) any { return run.Config() }),
 		"GET /samples":       s.part("samples", func(run *rundir.Run) any { return s.samplesOf(run) }),
-		"GET /compare":       s.compare,
 		"GET /curves":        s.curves,
 		"GET /assets/{name}": asset,
 	} {
@@ -124,14 +123,6 @@ func (s *Server) runs() ([]*rundir.Run, error) {
 	}
 	s.listed, s.at = list, time.Now()
 	return list, nil
-}
-
-func (s *Server) runsNamed(names []string) ([]*rundir.Run, error) {
-	runs, missing, err := s.find(names)
-	if err == nil && len(missing) > 0 {
-		err = clientErrorf(http.StatusNotFound, "there is no run %q", missing[0])
-	}
-	return runs, err
 }
 
 func (s *Server) find(names []string) (runs []*rundir.Run, missing []string, err error) {

@@ -147,32 +147,17 @@ func TestNothingYet(t *testing.T) {
 	}
 }
 
-// TestRunPage and the comparison show the configuration and the results.
+// TestRunPage: the page of a run shows the configuration and the results.
 func TestRunPage(t *testing.T) {
 	root := runs(t)
 	h := pages(root)
-	a, b := filepath.Join(root, "a"), filepath.Join(root, "b")
+	a := filepath.Join(root, "a")
 	put(t, a, "checkpoints", "step-00000100.ckpt", "")
 	body := get(t, h, "/run", "run", a).Body.String()
 	for _, want := range []string{`<div title="val_loss"><dt>validation loss</dt><dd>−2.5</dd></div>`, `<th scope="row">quantizer.weights.bits</th><td class="text">4</td>`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page of a run lacks %q:\n%s", want, body)
 		}
-	}
-	body = get(t, h, "/compare", "run", a, "run", b).Body.String()
-	for _, want := range []string{
-		`<th scope="row">quantizer.weights.bits</th><td class="text">4</td><td class="text">2</td>`,
-		`<th scope="row">validation loss</th><td class="text">−2.5</td><td class="text">–</td>`,
-	} {
-		if !strings.Contains(body, want) {
-			t.Errorf("the comparison lacks %q:\n%s", want, body)
-		}
-	}
-	if strings.Contains(body, "train.steps") {
-		t.Error("the comparison shows what is the same")
-	}
-	if body = get(t, h, "/compare", "run", a, "run", a).Body.String(); !strings.Contains(body, "Their configurations are the same.") {
-		t.Errorf("a run and itself:\n%s", body)
 	}
 }
 

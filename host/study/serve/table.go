@@ -127,11 +127,11 @@ func search(list []*rundir.Run, text string) (found []*rundir.Run, wrong error) 
 		wrong = rundir.Known(list, unknown)
 	}
 	found = slices.Clone(rundir.Filter(list, conditions))
-	return slices.DeleteFunc(found, func(r *rundir.Run) bool { return !has(r, words) }), wrong
+	return slices.DeleteFunc(found, func(r *rundir.Run) bool { return !containsAll(r, words) }), wrong
 }
 
-// has reports whether the name, the state or the configuration of a run contains all words.
-func has(r *rundir.Run, words []string) bool {
+// containsAll reports whether the name, the state or the configuration of a run contains all words.
+func containsAll(r *rundir.Run, words []string) bool {
 	if len(words) == 0 {
 		return true
 	}
@@ -194,7 +194,7 @@ func rowOf(r *rundir.Run, keys []string) rowView {
 		Run: r.Dir, Link: "/run?" + url.Values{"run": {r.Dir}}.Encode(),
 		State: string(r.State), Err: r.Err,
 		Steps: number(r, "steps"), TrainLoss: number(r, "train_loss"), ValLoss: number(r, "val_loss"),
-		Change: moment(r.Modified, time.Now()),
+		Change: formatTime(r.Modified, time.Now()),
 	}
 	if steps, _ := r.Result("steps"); steps >= 0 {
 		if text, ok := r.Lookup("train.steps"); ok {
@@ -211,8 +211,8 @@ func rowOf(r *rundir.Run, keys []string) rowView {
 	return v
 }
 
-// moment formats a time relative to now: without the date if it is today.
-func moment(t, now time.Time) string {
+// formatTime formats a time relative to now: without the date if it is today.
+func formatTime(t, now time.Time) string {
 	t, now = t.Local(), now.Local()
 	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
 		return t.Format(time.TimeOnly)

@@ -65,20 +65,20 @@ type Cell struct {
 	// Programs is a hash of the programs that its plugins returned; empty if it is unknown, which
 	// is possible for a model that was quantized after training.
 	Programs string `json:"programs,omitempty"`
-	// Asked holds the evaluations of its model; see [study.Study.Evaluated]. It is nil if there are
-	// none, and in files of versions that did not record them; such cells are assumed to have the
-	// study's current evaluations.
-	Asked map[string]string `json:"asked,omitempty"`
+	// Evaluations holds the evaluations of its model; see [study.Study.Evaluated]. It is nil if there
+	// are none, and in files of versions that did not record them; such cells are assumed to have
+	// the study's current evaluations.
+	Evaluations map[string]string `json:"asked,omitempty"`
 	// Metrics has no times and speeds. It is empty if the training diverged.
 	Metrics map[string]metrics.Number `json:"metrics"`
 	// Diverged reports whether the training ended because the loss or gradient was not finite.
 	Diverged bool `json:"diverged,omitempty"`
 }
 
-// Take returns the results of a study that are to be kept: those that are known, and those kept
+// Collect returns the results of a study that are to be kept: those that are known, and those kept
 // before (nil: none) of cells that the study still has and that were not trained again. Of the
 // latter, it drops those that were trained on other tokens than the new results.
-func Take(
+func Collect(
 	s *study.Study, results []study.Result, before *File, revision string, now time.Time,
 ) (*File, error) {
 	out := &File{Study: s.Name, From: s.File}
@@ -90,24 +90,24 @@ func Take(
 			continue
 		}
 		seen[r.Cell.ID] = true
-		if !r.Known() {
-			if c, ok := kept[configuration(r.Cell.ID)]; ok {
+		if !r.HasOutcome() {
+			if c, ok := kept[configurationHash(r.Cell.ID)]; ok {
 				c.ID = r.Cell.ID
 				older = append(older, c)
 			}
 			continue
 		}
-		c, made, err := take(r)
+		c, made, err := newCell(r)
 		if err == nil {
-			c.Asked, err = s.Evaluated(r.Cell)
+			c.Evaluations, err = s.Evaluated(r.Cell)
 		}
 		if err == nil {
-			if k, ok := kept[configuration(c.ID)]; ok && k.same(c) {
-				k.ID, k.Asked = c.ID, c.Asked // it was kept before, and has not been trained again
+			if k, ok := kept[configurationHash(c.ID)]; ok && k.same(c) {
+				k.ID, k.Evaluations = c.ID, c.Evaluations // it was kept before, and has not been trained again
 				older = append(older, k)
 				continue
 			}
-			c.Source, err = out.note(made, occasion)
+			c.Source, err = out.addSource(made, occasion)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("study %s: cell %s: %w", s.Name, r.Cell.ID, err)
@@ -119,13 +119,14 @@ func Take(
 	})
 	moved := map[int]int{} // index in before.Sources to index in out.Sources
 	for _, c := range older {
-		to, ok := moved[c.Source]
-		if !ok {
-			to = len(out.Sources)
-			moved[c.Source] = to
-			out.Sources = append(out.Sources, before.Sources[c.Source])
-		}
-		c.Source = to
+		moved[c.Source] = 0
+	}
+	for _, i := range slices.Sorted(maps.Keys(moved)) { // in their old order: newest first
+		moved[i] = len(out.Sources)
+		out.Sources = append(out.Sources, before.Sources[i])
+	}
+	for _, c := range older {
+		c.Source = moved[c.Source]
 		out.Cells = append(out.Cells, c)
 	}
 	order := map[string]int{}
@@ -158,7 +159,7 @@ func (f *File) Results(s *study.Study) []study.Result {
 	kept, out := f.byConfiguration(), make([]study.Result, len(s.Cells))
 	for i, c := range s.Cells {
 		out[i] = study.Result{Cell: c, State: study.Missing}
-		k, ok := kept[configuration(c.ID)]
+		k, ok := kept[configurationHash(c.ID)]
 		if !ok {
 			continue
 		}
@@ -170,23 +171,23 @@ func (f *File) Results(s *study.Study) []study.Result {
 		for name, x := range k.Metrics {
 			out[i].Summary[name] = float64(x)
 		}
-		if k.Asked != nil {
-			s.FindUnevaluated(&out[i], k.Asked)
+		if k.Evaluations != nil {
+			s.FindUnevaluated(&out[i], k.Evaluations)
 		}
 	}
 	return out
 }
 
-// configuration returns the end of a cell's ID: the hash of its configuration. The labels before it
-// may have changed.
-func configuration(id string) string { return id[strings.LastIndexByte(id, '-')+1:] }
+// configurationHash returns the hash of the configuration in a cell's ID. It follows the labels,
+// which may have changed.
+func configurationHash(id string) string { return id[strings.LastIndexByte(id, '-')+1:] }
 
 // byConfiguration returns the cells by the hash of their configuration; f may be nil.
 func (f *File) byConfiguration() map[string]Cell {
 	cells := map[string]Cell{}
 	if f != nil {
 		for _, c := range f.Cells {
-			cells[configuration(c.ID)] = c
+			cells[configurationHash(c.ID)] = c
 		}
 	}
 	return cells
@@ -196,14 +197,14 @@ func (f *File) byConfiguration() map[string]Cell {
 func (f *File) Unknown(s *study.Study) []string {
 	known := map[string]bool{}
 	for _, c := range s.Cells {
-		known[configuration(c.ID)] = true
+		known[configurationHash(c.ID)] = true
 	}
 	var list []string
 	if f == nil {
 		return nil
 	}
 	for _, c := range f.Cells {
-		if !known[configuration(c.ID)] {
+		if !known[configurationHash(c.ID)] {
 			list = append(list, c.ID)
 		}
 	}
@@ -214,7 +215,7 @@ func (f *File) Unknown(s *study.Study) []string {
 func (f *File) SourcesOf(cells map[string]bool) []Source {
 	kept, used := f.byConfiguration(), map[int]bool{}
 	for id := range cells {
-		if c, ok := kept[configuration(id)]; ok && cells[id] {
+		if c, ok := kept[configurationHash(id)]; ok && cells[id] {
 			used[c.Source] = true
 		}
 	}
@@ -231,8 +232,8 @@ type provenance struct {
 	Programs map[string]string `json:"programs"`
 }
 
-// take converts a result to a Cell and returns its provenance.
-func take(r study.Result) (Cell, Source, error) {
+// newCell converts a result to a Cell and returns its provenance.
+func newCell(r study.Result) (Cell, Source, error) {
 	c := Cell{ID: r.Cell.ID, Metrics: map[string]metrics.Number{}, Diverged: r.Diverged}
 	for name, x := range r.Summary {
 		if !metrics.Timed(name) {
@@ -274,9 +275,9 @@ func (f *File) otherTokens(data map[string]string) string {
 	return ""
 }
 
-// note adds a run's provenance (made) to the source with its build, or to a new source copied from
-// occasion, and returns the source's index. All runs must have used the same tokens.
-func (f *File) note(made, occasion Source) (int, error) {
+// addSource adds a run's provenance (made) to the source with its build, or to a new source copied
+// from occasion, and returns the source's index. All runs must have used the same tokens.
+func (f *File) addSource(made, occasion Source) (int, error) {
 	if path := f.otherTokens(made.Data); path != "" {
 		return 0, fmt.Errorf("it was trained on other tokens in %s than other cells: "+
 			"their results cannot be compared", path)
@@ -313,10 +314,10 @@ func (f *File) FindStale(
 	defer s.FindRemade(results)
 	kept := f.byConfiguration()
 	compared := func(r study.Result) bool {
-		return r.Known() && kept[configuration(r.Cell.ID)].Programs != ""
+		return r.HasOutcome() && kept[configurationHash(r.Cell.ID)].Programs != ""
 	}
 	stale := func(r study.Result, now config.Finding) string {
-		c := kept[configuration(r.Cell.ID)]
+		c := kept[configurationHash(r.Cell.ID)]
 		if programs := digest.Named(now.Programs); programs != c.Programs {
 			return fmt.Sprintf("its plugins give other programs now: their hash is %s, was %s",
 				programs, c.Programs)
@@ -380,12 +381,12 @@ func decode(text []byte) (*File, error) {
 		switch {
 		case c.ID == "":
 			return nil, fmt.Errorf("cell %d has no ID", i)
-		case seen[configuration(c.ID)]:
+		case seen[configurationHash(c.ID)]:
 			return nil, fmt.Errorf("two cells have the configuration of %s", c.ID)
 		case c.Source < 0 || c.Source >= len(f.Sources):
 			return nil, fmt.Errorf("the cell %s has the source %d of %d", c.ID, c.Source, len(f.Sources))
 		}
-		seen[configuration(c.ID)] = true
+		seen[configurationHash(c.ID)] = true
 	}
 	return f, nil
 }
@@ -416,7 +417,7 @@ func Update(
 		return nil, fmt.Errorf("%s has results of %d cells that %s no longer has, such as %s: "+
 			"give --forget to drop them, or another --out", path, len(unknown), s.File, unknown[0])
 	}
-	file, err := Take(s, results, before, revision, now)
+	file, err := Collect(s, results, before, revision, now)
 	if err != nil {
 		return nil, err
 	}

@@ -86,9 +86,9 @@ func write(t testing.TB, path, text string) {
 	}
 }
 
-func take(t testing.TB, s *study.Study, results []study.Result, before *snapshot.File, revision string) *snapshot.File {
+func collect(t testing.TB, s *study.Study, results []study.Result, before *snapshot.File, revision string) *snapshot.File {
 	t.Helper()
-	f, err := snapshot.Take(s, results, before, revision, day)
+	f, err := snapshot.Collect(s, results, before, revision, day)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,30 +126,30 @@ func TestTakeDiverged(t *testing.T) {
 	s := load(t)
 	results := done(t, s, "1", 0, 1)
 	results[1] = study.Result{Cell: results[1].Cell, State: study.Failed, Diverged: true, Err: "not finite"}
-	f := again(t, take(t, s, results, nil, "r1"))
+	f := again(t, collect(t, s, results, nil, "r1"))
 	got := f.Results(s)
 	if got[1].State != study.Failed || !got[1].Diverged || got[1].Trained() || got[1].Err == "" || len(f.Cells) != 2 {
 		t.Errorf("%+v of %+v", got[1], f.Cells)
 	}
-	if same := again(t, take(t, s, results, f, "r2")); len(same.Sources) != 1 || same.Sources[0].Revision != "r1" {
+	if same := again(t, collect(t, s, results, f, "r2")); len(same.Sources) != 1 || same.Sources[0].Revision != "r1" {
 		t.Errorf("taken again it is of %+v", same.Sources)
 	}
-	if other := again(t, take(t, s, done(t, s, "1", 0, 1), f, "r2")).Results(s); other[1].State != study.Done || other[1].Diverged {
+	if other := again(t, collect(t, s, done(t, s, "1", 0, 1), f, "r2")).Results(s); other[1].State != study.Done || other[1].Diverged {
 		t.Errorf("trained again it is %+v", other[1])
 	}
 }
 
-// TestTake: what was kept is there again, without times, and what was trained on another
+// TestCollect: what was kept is there again, without times, and what was trained on another
 // occasion is added to it.
-func TestTake(t *testing.T) {
+func TestCollect(t *testing.T) {
 	s := load(t)
-	first := again(t, take(t, s, done(t, s, "1", 2, 0), nil, "r1"))
+	first := again(t, collect(t, s, done(t, s, "1", 2, 0), nil, "r1"))
 	if got, want := states(first.Results(s)), "done map[val_loss:0.5], missing, done map[val_loss:2.5], missing"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	results := done(t, s, "2", 1, 2)
 	results[2].Summary["val_loss"] = 7
-	second := again(t, take(t, s, results, first, "r2"))
+	second := again(t, collect(t, s, results, first, "r2"))
 	if got, want := states(second.Results(s)), "done map[val_loss:0.5], done map[val_loss:1.5], done map[val_loss:7], missing"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -172,7 +172,7 @@ func TestTake(t *testing.T) {
 // TestUnknown: cells that the study file does not ask for any more.
 func TestUnknown(t *testing.T) {
 	s := load(t)
-	f := take(t, s, done(t, s, "1", 0, 1), nil, "r1")
+	f := collect(t, s, done(t, s, "1", 0, 1), nil, "r1")
 	write(t, "small.toml", strings.Replace(studyFile, "steps = 10", "steps = 11", 1))
 	now := loadFile(t)
 	if list := f.Unknown(now); len(list) != 2 || list[0] != s.Cells[0].ID {
@@ -181,7 +181,7 @@ func TestUnknown(t *testing.T) {
 	if list := f.Unknown(s); len(list) != 0 {
 		t.Errorf("of the study that was kept, unknown: %v", list)
 	}
-	if f := take(t, now, done(t, now, "1"), f, "r2"); len(f.Cells) != 0 {
+	if f := collect(t, now, done(t, now, "1"), f, "r2"); len(f.Cells) != 0 {
 		t.Errorf("the cells of another configuration were taken over: %v", f.Cells)
 	}
 }
@@ -190,7 +190,7 @@ func TestUnknown(t *testing.T) {
 // tokens, and only then.
 func TestFindStale(t *testing.T) {
 	s := load(t)
-	f := take(t, s, done(t, s, "1", 0, 1, 2), nil, "r1")
+	f := collect(t, s, done(t, s, "1", 0, 1, 2), nil, "r1")
 	f.Sources[0].Data = map[string]string{"train.tokens": "aa"}
 	now := func(f config.Finding) study.Survey {
 		return func(_ context.Context, list []*config.Config) []config.Finding {
@@ -256,7 +256,7 @@ func TestTakeRefuses(t *testing.T) {
 		s := load(t)
 		results := done(t, s, "1", 0, 1)
 		change(t, s)
-		if _, err := snapshot.Take(s, results, nil, "r1", day); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), s.Cells[1].ID) {
+		if _, err := snapshot.Collect(s, results, nil, "r1", day); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), s.Cells[1].ID) {
 			t.Errorf("got %v, want an error about %s with %q", err, s.Cells[1].ID, want)
 		}
 	}
@@ -282,7 +282,7 @@ func TestOtherTokens(t *testing.T) {
 		}
 		write(t, filepath.Join(s.Cells[i].Run, "run.toml"), string(text))
 	}
-	if _, err := snapshot.Take(s, results, nil, "r1", day); err == nil || !strings.Contains(err.Error(), "it was trained on other tokens in t.tokens") {
+	if _, err := snapshot.Collect(s, results, nil, "r1", day); err == nil || !strings.Contains(err.Error(), "it was trained on other tokens in t.tokens") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -294,7 +294,7 @@ func TestReadRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"study": "s", "more": 1}`: "more: unknown key",
 		`{"cells": []}`:             "names no study",
-		`{"study": "s"} {}`:         "something follows",
+		`{"study": "s"} {}`:         "after top-level value",
 		`{"study": "s", ` + sources + `, "cells": [{"source": 0}]}`:                                          "has no ID",
 		`{"study": "s", ` + sources + `, "cells": [{"id": "a", "source": -1}]}`:                              "has the source -1",
 		`{"study": "s", ` + sources + `, "cells": [{"id": "a", "source": 1}]}`:                               "has the source 1 of 1",

@@ -15,7 +15,7 @@ import (
 // TestRelabelled: a cell is known by its configuration: another label, or one more axis, changes nothing.
 func TestRelabelled(t *testing.T) {
 	s := load(t)
-	f := again(t, take(t, s, done(t, s, "1", 0, 1, 2, 3), nil, "r1"))
+	f := again(t, collect(t, s, done(t, s, "1", 0, 1, 2, 3), nil, "r1"))
 	t.Chdir(t.TempDir()) // another machine: no directories of cells
 	for name, text := range map[string]string{
 		"another label": strings.Replace(studyFile, `values = [0, 1]`, `values = [{label = "first", value = 0}, {label = "second", value = 1}]`, 1),
@@ -32,7 +32,7 @@ func TestRelabelled(t *testing.T) {
 		if n != 4 || len(f.Unknown(now)) != 0 {
 			t.Errorf("%s: %d of 4 kept cells are found, unknown %v", name, n, f.Unknown(now))
 		}
-		if g := take(t, now, done(t, now, "1"), f, "r2"); len(g.Cells) != 4 {
+		if g := collect(t, now, done(t, now, "1"), f, "r2"); len(g.Cells) != 4 {
 			t.Errorf("%s: 'keep' retains %d of 4 cells", name, len(g.Cells))
 		}
 	}
@@ -41,8 +41,8 @@ func TestRelabelled(t *testing.T) {
 // TestSameResults: results that nobody trained again keep the revision that they were taken over with.
 func TestSameResults(t *testing.T) {
 	s := load(t)
-	first := take(t, s, done(t, s, "1", 0, 1), nil, "r1")
-	second := take(t, s, done(t, s, "1", 0, 1, 2), first, "r2")
+	first := collect(t, s, done(t, s, "1", 0, 1), nil, "r1")
+	second := collect(t, s, done(t, s, "1", 0, 1, 2), first, "r2")
 	for _, c := range second.Cells[:2] {
 		if got := second.Sources[c.Source].Revision; got != "r1" {
 			t.Errorf("%s, trained before r2, is said to be of %s", c.ID, got)
@@ -55,7 +55,7 @@ func TestNoPrograms(t *testing.T) {
 	s := load(t)
 	results := done(t, s, "1", 0)
 	write(t, filepath.Join(s.Cells[0].Run, "provenance.json"), "{}")
-	if f, err := snapshot.Take(s, results, nil, "r1", day); err == nil {
+	if f, err := snapshot.Collect(s, results, nil, "r1", day); err == nil {
 		t.Errorf("kept, though nobody knows what it was made with: %+v %+v", f.Cells, f.Sources)
 	}
 }
@@ -72,7 +72,7 @@ func TestBuilds(t *testing.T) {
 		}
 		write(t, path, strings.Replace(string(text), `"device": "cpu"`, `"device": "cuda"`, 1))
 	}
-	f := again(t, take(t, s, results, nil, "r1"))
+	f := again(t, collect(t, s, results, nil, "r1"))
 	for i, device := range []string{"cpu", "cuda", "cpu", "cuda"} {
 		if builds := f.Sources[f.Cells[i].Source].Builds; len(builds) != 1 || builds[0].Device != device {
 			t.Errorf("%s was trained on %s, and is said to be of %+v", f.Cells[i].ID, device, builds)
@@ -136,7 +136,7 @@ func TestAsked(t *testing.T) {
 	if _, err := study.Run(t.Context(), s, study.RunOptions{Tool: []string{"sh", "-c", "exit 1"}}); err != nil {
 		t.Fatal(err)
 	}
-	f := again(t, take(t, s, results, nil, "r1"))
+	f := again(t, collect(t, s, results, nil, "r1"))
 	for _, r := range f.Results(s) {
 		if r.State != study.Done {
 			t.Errorf("with the same questions: %s is %s, %s", r.Cell.ID, r.State, r.Err)
@@ -184,7 +184,7 @@ func TestQuantizedStale(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "small.toml", quantized)
 	s := loadFile(t)
-	f := take(t, s, done(t, s, "1", 0, 1), nil, "r1")
+	f := collect(t, s, done(t, s, "1", 0, 1), nil, "r1")
 	results := f.Results(s)
 	err := f.FindStale(t.Context(), s, results, func(_ context.Context, list []*config.Config) []config.Finding {
 		out := make([]config.Finding, len(list))

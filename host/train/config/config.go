@@ -57,7 +57,7 @@ type Config struct {
 
 	untrained bool // train.steps is 0: the run only holds an imported model
 
-	places plaintoml.Places // source position of each key
+	places plaintoml.Positions // source position of each key
 }
 
 // ErrorAt returns an error about a key, positioned at the key or at the override that set it. If
@@ -69,7 +69,7 @@ func (c *Config) ErrorAt(key, format string, args ...any) *plaintoml.Error {
 }
 
 // Given reports whether the key is set in the file or an override, rather than by default.
-func (c *Config) Given(key string) bool { return c.places.Stands(key) }
+func (c *Config) Given(key string) bool { return c.places.Has(key) }
 
 // Changed returns a copy of the configuration, modified by change. The receiver is not
 // modified.

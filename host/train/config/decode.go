@@ -22,7 +22,7 @@ type decoder struct {
 
 // newDecoder returns a decoder of a document, which it may modify.
 func newDecoder(doc *plaintoml.Document) *decoder {
-	d := &decoder{Reader: plaintoml.NewReader(doc), cfg: &Config{places: doc.Places}}
+	d := &decoder{Reader: plaintoml.NewReader(doc), cfg: &Config{places: doc.Positions}}
 	d.schema = d.cfg.tables()
 	d.expandShort()
 	return d

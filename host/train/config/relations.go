@@ -28,7 +28,7 @@ func (d *decoder) relations() {
 	if c.untrained {
 		for _, name := range []string{"data", "schedule", distillationTable} {
 			if d.raw(name) != nil && c.trains(name) {
-				d.Report(d.Placed(name), "found with train.steps = 0, with which nothing is trained",
+				d.Report(d.TableKey(name), "found with train.steps = 0, with which nothing is trained",
 					"leave it out, or give steps")
 			}
 		}
@@ -191,7 +191,7 @@ func (d *decoder) foreignKeys() {
 		}
 		if t.models != nil && !slices.Contains(t.models, value) {
 			if d.raw(t.name) != nil && d.Good(plaintoml.ParentKey(t.name)) {
-				report(d.Placed(t.name), "a table", "leave it out", t.models)
+				report(d.TableKey(t.name), "a table", "leave it out", t.models)
 			}
 			continue
 		}

@@ -34,12 +34,12 @@ func TestPlugins(t *testing.T) {
 		name   string
 		golden string
 	}{
-		{name: "absmax", golden: "absmax"}, {name: "quest", golden: "quest"}, {name: "mxfp4", golden: "mxfp4"},
-		{name: "nvfp4", golden: "nvfp4"}, {name: "lsq", golden: "baselines"}, {name: "grid"},
+		{name: "absmax", golden: "absmax"}, {name: "quest", golden: "kit"}, {name: "mxfp4", golden: "kit"},
+		{name: "nvfp4", golden: "kit"}, {name: "lsq", golden: "kit"}, {name: "grid"},
 		{name: "paretoq", golden: "paretoq"},
 		{name: "mseden", golden: "mseden"},
-		{name: "adamw", golden: "adamw"}, {name: "sgd", golden: "sgd"}, {name: "muon", golden: "muon"},
-		{name: "shampoo", golden: "shampoo"}, {name: "soap", golden: "soap"},
+		{name: "adamw", golden: "adamw"}, {name: "sgd", golden: "sgd"}, {name: "muon", golden: "kit"},
+		{name: "shampoo", golden: "kit"}, {name: "soap", golden: "soap"},
 	} {
 		if executables[c.name] == "" {
 			t.Errorf("there is no plugin %s", c.name)

@@ -59,19 +59,19 @@ func (s *Searcher) Weight(weight string) []float32 {
 // Trained returns the buffer for a trained parameter, to be filled before a search.
 func (s *Searcher) Trained(weight, parameter string) []float32 {
 	p := s.site(weight)
-	return s.named(p.Answer.Trained, parameter, p.OfTrained)
+	return s.named(p.Answer.Trained, parameter, p.TrainedAt)
 }
 
 // State returns the buffer for a state tensor, to be filled before a search, which only reads it.
 func (s *Searcher) State(weight, state string) []float32 {
 	p := s.site(weight)
-	return s.named(p.Answer.State, state, p.Kept)
+	return s.named(p.Answer.State, state, p.StateAt)
 }
 
 // Next returns the buffer that has a state tensor after a search.
 func (s *Searcher) Next(weight, state string) []float32 {
 	p := s.site(weight)
-	return s.named(p.Answer.State, state, p.Next)
+	return s.named(p.Answer.State, state, p.NextAt)
 }
 
 func (s *Searcher) named(list []spec.Tensor, name string, places []int64) []float32 {
@@ -89,7 +89,7 @@ func (s *Searcher) Search(ctx context.Context, step int, weights []string) error
 		p := s.site(w)
 		sites = append(sites, s.sites[w])
 		for i, st := range p.Answer.State {
-			list = append(list, result{p.Next[i], st.Shape, w, "the state " + st.Name})
+			list = append(list, result{p.NextAt[i], st.Shape, w, "the state " + st.Name})
 		}
 	}
 	call := func(ctx context.Context, c *Client) error {

@@ -20,7 +20,7 @@ func TestStored(t *testing.T) {
 		sdk.StoreUint8: {safetensors.U8, []float32{0, 128, 255}}, sdk.StoreBFloat16: {safetensors.BF16, []float32{1.0078125, -0x1p-130, 3e38}},
 	} {
 		for i, v := range c.values {
-			c.values[i] = float32(storage.Kept(float64(v)))
+			c.values[i] = float32(storage.Round(float64(v)))
 		}
 		s := provenance.Stored(step.Stored{Name: "s", Dims: []int{3}, Storage: storage, Read: func() ([]float32, error) { return c.values, nil }})
 		data, err := s.Bytes()

@@ -74,7 +74,7 @@ func TestHostileConfigs(t *testing.T) {
 		"keys":   {many.String(), "more than 5000 keys or tables"},
 		"tables": {strings.Repeat("[[a]]\n", 30_000), "more than 5000 keys or tables"},
 		"deep":   {"[" + strings.Repeat("a.", 200_000) + "a]\nx = 1\n", "nested too deep"},
-		"named":  {named.String(), "names of all keys together are too long"},
+		"named":  {named.String(), "names of all keys are too long together"},
 	} {
 		dir := "runs/" + name
 		write(t, At(dir).Config().Name, c.text)

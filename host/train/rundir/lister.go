@@ -290,21 +290,6 @@ func flatten(prefix string, values map[string]any, list []Entry) []Entry {
 	return list
 }
 
-// Difference is a key whose values differ between runs.
-type Difference struct {
-	Key    string
-	Values []string // the value in each run, in TOML; "" if the run does not have the key
-}
-
-// Diff lists the configuration keys whose values differ between runs, sorted.
-func Diff(list []*Run) (out []Difference) {
-	values := differing(list)
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		out = append(out, Difference{key, values[key]})
-	}
-	return out
-}
-
 // differing returns the values of the configuration keys that differ between runs: for each key one
 // value per run, "" for a run without the key. train.out, which always differs, is left out.
 func differing(list []*Run) map[string][]string {

@@ -86,15 +86,15 @@ func TestSortNotANumber(t *testing.T) {
 	}
 }
 
-func TestDiff(t *testing.T) {
+func TestVarying(t *testing.T) {
 	some(t)
 	l := list(t, "runs")
-	got := Diff(l[:2])
-	want := []Difference{
-		{"data.seed", []string{"1337", "2"}},
-		{"quantizer.activations.bits", []string{"2", "3"}},
-		{"quantizer.weights.bits", []string{"2", "3"}},
-		{"seed", []string{"1", "2"}},
+	got := differing(l[:2])
+	want := map[string][]string{
+		"data.seed":                  {"1337", "2"},
+		"quantizer.activations.bits": {"2", "3"},
+		"quantizer.weights.bits":     {"2", "3"},
+		"seed":                       {"1", "2"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

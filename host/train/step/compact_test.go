@@ -57,7 +57,7 @@ func TestCompact(t *testing.T) {
 				}
 				for name, of := range exact {
 					for i, v := range values["state/"+r.Name+"/"+of] {
-						if got, want := float64(values["state/"+r.Name+"/"+name][i]), sdk.Storage(name).Kept(float64(v)); got != want {
+						if got, want := float64(values["state/"+r.Name+"/"+name][i]), sdk.Storage(name).Round(float64(v)); got != want {
 							t.Fatalf("%s: %s of %s is %v where %s is %v, want %v", dispatch, name, r.Name, got, of, v, want)
 						}
 					}

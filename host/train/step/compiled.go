@@ -100,7 +100,7 @@ func (c *Compiled) Prepare(pareto bool) error {
 		if !chain {
 			continue
 		}
-		kinds := []updateKind{{mode: mode, part: cage.Collecting}, {mode: mode, part: cage.Giving}}
+		kinds := []updateKind{{mode: mode, part: cage.Collecting}, {mode: mode, part: cage.FeedingOpaque}}
 		if c.refresher.Any() {
 			kinds = append(kinds, updateKind{mode: mode, part: cage.Observing})
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/passes"
-	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
@@ -124,7 +123,7 @@ func TestRows(t *testing.T) {
 				programs = append(programs, factored)
 			}
 			for _, p := range programs {
-				for _, storage := range []triton.Storage{triton.Float32, triton.BFloat16} {
+				for _, storage := range []passes.Storage{passes.Float32, passes.BFloat16} {
 					stored := storedAs(storage)
 					compareKernel(t, fmt.Sprintf("%s, %s, %s", settings, p.Name, storage), p, stored, func(in map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 						out, computed, err := testrows.Run(p, 32, stored, in)
@@ -140,8 +139,8 @@ func TestRows(t *testing.T) {
 }
 
 // storedAs stores the activations of a quantizer in a type, and codes in 8 bits.
-func storedAs(storage triton.Storage) map[string]triton.Storage {
-	stored := map[string]triton.Storage{passes.OutputIntegers: triton.Int8}
+func storedAs(storage passes.Storage) map[string]passes.Storage {
+	stored := map[string]passes.Storage{passes.OutputIntegers: passes.Int8}
 	for _, name := range []string{spec.InputX, spec.OutputValue, autodiff.Prefix + spec.OutputSurrogate, autodiff.Prefix + spec.InputX} {
 		stored[name] = storage
 	}
@@ -181,10 +180,10 @@ func split(t *testing.T, q *spec.Quantizer, p *program.Program) (forward, backwa
 func kernelOf(t *testing.T, settings string, p *program.Program) string {
 	t.Helper()
 	const rows = 32
-	for _, storage := range []triton.Storage{triton.Float32, triton.BFloat16} {
+	for _, storage := range []passes.Storage{passes.Float32, passes.BFloat16} {
 		stored := storedAs(storage)
 		k, err := testkernel.Compile(p, rows, stored)
-		var refused *triton.Refusal
+		var refused *passes.Refusal
 		if errors.As(err, &refused) {
 			return "operations: " + refused.Reason
 		}
@@ -192,7 +191,7 @@ func kernelOf(t *testing.T, settings string, p *program.Program) string {
 			t.Fatal(err)
 		}
 		compareKernel(t, fmt.Sprintf("%s, %s, %s", settings, p.Name, storage), p, k.Stored, k.Run)
-		if storage == triton.BFloat16 {
+		if storage == passes.BFloat16 {
 			return describeKernel(k)
 		}
 	}
@@ -215,7 +214,7 @@ func describeKernel(k *testkernel.Program) string {
 // compareKernel executes a kernel on random numbers and compares with the oracle in
 // binary32. Sums in another order and the two halves of rotated numbers may move a number
 // that lies between two codes to the other side; none of these numbers does.
-func compareKernel(t *testing.T, name string, p *program.Program, stored map[string]triton.Storage,
+func compareKernel(t *testing.T, name string, p *program.Program, stored map[string]passes.Storage,
 	run func(map[string]reference.Tensor) (map[string]reference.Tensor, error)) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -224,7 +223,7 @@ func compareKernel(t *testing.T, name string, p *program.Program, stored map[str
 		x := reference.Tensor{Type: in.Type}
 		for range in.Type.Size() {
 			v := float64(float32(rng.NormFloat64()))
-			if stored[spec.InputX] == triton.BFloat16 { // exact in it
+			if stored[spec.InputX] == passes.BFloat16 { // exact in it
 				v = float64(math.Float32frombits(math.Float32bits(float32(v)) &^ 0xffff))
 			}
 			if in.Type.DType == program.Float {
@@ -248,7 +247,7 @@ func compareKernel(t *testing.T, name string, p *program.Program, stored map[str
 	}
 	for _, o := range p.Outputs {
 		relative := 1e-5
-		if stored[o.Name] == triton.BFloat16 {
+		if stored[o.Name] == passes.BFloat16 {
 			relative = 1.0 / 256 // half a unit in the last place of 8 bits, and what moves it
 		}
 		apart := 0

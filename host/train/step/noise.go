@@ -58,7 +58,7 @@ func (p *Plan) weightKeys() []key {
 func (p *Plan) optimizerKeys() []key {
 	var list []key
 	for _, r := range p.Rules {
-		if r.TakesKey() {
+		if r.NeedsKey() {
 			node := program.KindOptimizerNoise.Of(r.Name)
 			list = append(list, newKey(node, "optimizer of "+r.Name, false))
 		}

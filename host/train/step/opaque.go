@@ -34,7 +34,7 @@ func (p *Plan) opaqueRules() (list []cage.Rule) {
 func (c *Compiled) runOpaque(
 	t update.Tensors, set Settings, scalars update.Scalars, loss float64,
 ) error {
-	u, err := c.update(updateKind{mode: c.mode(set), part: cage.Giving})
+	u, err := c.update(updateKind{mode: c.mode(set), part: cage.FeedingOpaque})
 	if u == nil || err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func TestRounded(t *testing.T) {
 			for j, v := range values {
 				want := exact[name][j]
 				distance := math.Ldexp(1, max(math.Ilogb(float64(want)), -126)-7)
-				if float64(v) != sdk.StoreBFloat16.Kept(float64(v)) || math.Abs(float64(v)-float64(want)) >= distance {
+				if float64(v) != sdk.StoreBFloat16.Round(float64(v)) || math.Abs(float64(v)-float64(want)) >= distance {
 					t.Fatalf("step %d: element %d of %s is %v, next to %v", i+1, j, name, v, want)
 				}
 				if strings.HasPrefix(name, "param/") {

@@ -59,7 +59,7 @@ func (e *Evaluator) Scores(s Scored) (logProbs []float32, likeliest []bool, err 
 		}
 		return update.Stage{Name: "scores", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
 			scored := model.Scored{Tokens: in[tokensName], Lengths: in[lengthsName],
-				Places: in[placesName], Targets: in[targetsName],
+				Indices: in[placesName], Targets: in[targetsName],
 				Positions: in[positionsName], Parts: in[partsName]}
 			quantize := activationQuantizer(p.Pieces[tokens], in)
 			logProbs, likeliest := language.Scores(p.weightNodes(in, false), scored, quantize)

@@ -26,10 +26,11 @@ type FS struct {
 	root   string
 	base   int // number of events that stand for the initial files
 
-	mu     sync.Mutex
-	next   int            // number of the next file or directory
-	names  map[string]int // number of each existing file or directory, by path below root; the root is ""
-	sizes  map[int]int64  // sizes of existing files
+	mu   sync.Mutex
+	next int // number of the next file or directory
+	// number of each existing file or directory, by path below root; the root is ""
+	names  map[string]int
+	sizes  map[int]int64 // sizes of existing files
 	events []event
 }
 
@@ -60,7 +61,8 @@ const (
 // New returns an FS that records changes below root, which must exist. Existing files count as
 // synced.
 func New(root string) (*FS, error) {
-	f := &FS{FS: vfstest.NoSync, root: filepath.Clean(root), next: 1, names: map[string]int{"": 0}, sizes: map[int]int64{}}
+	f := &FS{FS: vfstest.NoSync, root: filepath.Clean(root), next: 1, names: map[string]int{"": 0},
+		sizes: map[int]int64{}}
 	err := filepath.WalkDir(f.root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || path == f.root {
 			return err
@@ -136,7 +138,8 @@ func (f *FS) write(id int, data []byte, offset int64) {
 		return
 	}
 	f.sizes[id] = max(f.sizes[id], offset+int64(len(data)))
-	f.events = append(f.events, event{kind: write, id: id, offset: offset, data: append([]byte{}, data...)})
+	f.events = append(f.events, event{kind: write, id: id, offset: offset,
+		data: append([]byte{}, data...)})
 }
 
 // done records an event unless its operation has failed.

@@ -99,7 +99,8 @@ func (s Subject) runFamily(t *testing.T, o randprog.UpdateOptions, count uint64,
 	share := float64(accepted) / float64(count)
 	t.Logf("%d of %d programs are accepted", accepted, count)
 	if share < least {
-		t.Errorf("%.3f of the programs are accepted, want at least %.3f: the others were not tested", share, least)
+		t.Errorf("%.3f of the programs are accepted, want at least %.3f: the others were not tested",
+			share, least)
 	}
 }
 
@@ -132,7 +133,8 @@ func (s Subject) Check(cases []randprog.Case, exact bool) (accepted int, err err
 		}
 		for _, x := range trials {
 			if err := x.verify(); err != nil {
-				return 0, fmt.Errorf("on %d goroutines, outputs in place %t: %w\n%s", threads, i > 0, err, x.c.Program)
+				return 0, fmt.Errorf("on %d goroutines, outputs in place %t: %w\n%s", threads, i > 0, err,
+					x.c.Program)
 			}
 		}
 	}
@@ -189,7 +191,8 @@ func narrow(list []float64) []float32 {
 // call makes a call with fresh memory.
 func (x *trial) call(inPlace bool) Call {
 	x.memory, x.from, x.to = map[string]fenced{}, map[string][]float32{}, map[string][]float32{}
-	call := Call{Kernel: x.kernel, Program: x.c.Program, Inputs: map[string][]float32{}, Outputs: map[string][]float32{}}
+	call := Call{Kernel: x.kernel, Program: x.c.Program, Inputs: map[string][]float32{},
+		Outputs: map[string][]float32{}}
 	for _, in := range x.c.Program.Inputs {
 		x.from[in.Name] = narrow(x.c.Inputs[in.Name].Floats)
 		x.memory["input "+in.Name] = fence(x.from[in.Name])
@@ -215,8 +218,10 @@ func (x *trial) verify() error {
 	for name, want := range x.want {
 		allowed := tolerance * largest(want)
 		for i, w := range want {
-			if g := x.to[name][i]; !same(g, w) && (x.exact || !(math.Abs(float64(g)-float64(w)) <= allowed)) {
-				return fmt.Errorf("output %q, element %d is %v (%08x), want %v (%08x)", name, i, g, math.Float32bits(g), w, math.Float32bits(w))
+			if g := x.to[name][i]; !same(g, w) &&
+				(x.exact || !(math.Abs(float64(g)-float64(w)) <= allowed)) {
+				return fmt.Errorf("output %q, element %d is %v (%08x), want %v (%08x)", name, i, g,
+					math.Float32bits(g), w, math.Float32bits(w))
 			}
 		}
 	}
@@ -235,7 +240,8 @@ func (x *trial) verify() error {
 	}
 	for name, was := range x.first {
 		if i := differ(x.to[name], was); i >= 0 {
-			return fmt.Errorf("output %q, element %d is %v, and was %v on one goroutine, apart", name, i, x.to[name][i], was[i])
+			return fmt.Errorf("output %q, element %d is %v, and was %v on one goroutine, apart", name, i,
+				x.to[name][i], was[i])
 		}
 	}
 	return nil

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/compute/cpu"
+	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/refresh"
-	"github.com/cage-qat/cage/host/compute/triton"
 	"github.com/cage-qat/cage/internal/testing/executortest"
 	"github.com/cage-qat/cage/internal/testing/randprog"
 	"github.com/cage-qat/cage/internal/testing/testkernel"
@@ -23,7 +23,7 @@ type kernels struct{}
 
 func (kernels) Compile(p *program.Program) (executortest.Kernel, error) {
 	k, err := testkernel.Compile(p, testkernel.Rows(p), nil)
-	var refused *triton.Refusal
+	var refused *passes.Refusal
 	if errors.As(err, &refused) {
 		return nil, errors.Join(executortest.ErrRefused, err)
 	}
@@ -74,7 +74,7 @@ func (byRows) Compile(p *program.Program) (executortest.Kernel, error) {
 		return rowsKernel{d, nil}, err
 	}
 	k, err := cpu.Compile(d.Rows, count, nil)
-	if refused := (*cpu.Refusal)(nil); errors.As(err, &refused) {
+	if refused := (*passes.Refusal)(nil); errors.As(err, &refused) {
 		return nil, errors.Join(executortest.ErrRefused, err)
 	}
 	return rowsKernel{d, k}, err
@@ -219,7 +219,7 @@ func (flat) Run(threads int, calls []executortest.Call) error {
 }
 
 // goroutines runs tasks on so many goroutines, in their order.
-func goroutines(count int) cpu.Parallel {
+func goroutines(count int) loops.Parallel {
 	return func(n int, f func(i int)) {
 		var next atomic.Int64
 		work := func() {
@@ -238,7 +238,7 @@ func goroutines(count int) cpu.Parallel {
 
 // refusal marks the error of a program that is refused.
 func refusal(err error) error {
-	var refused *cpu.Refusal
+	var refused *passes.Refusal
 	if errors.As(err, &refused) {
 		return errors.Join(executortest.ErrRefused, err)
 	}

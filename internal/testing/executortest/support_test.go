@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/cpu"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -85,7 +86,7 @@ func executes(p *program.Program) string {
 
 // answer says why a program was refused.
 func answer(err error) string {
-	var refused *cpu.Refusal
+	var refused *passes.Refusal
 	var graph *lower.UnsupportedError
 	switch {
 	case err == nil:

@@ -81,7 +81,10 @@ type FS struct {
 
 // New returns a file system in which operation i fails and, with forever, all later ones. With a
 // negative i nothing fails.
-func New(inner vfs.FS, i int, forever bool) *FS { return &FS{inner: inner, fail: i, forever: forever} }
+func New(inner vfs.FS, i int,
+	forever bool) *FS {
+	return &FS{inner: inner, fail: i, forever: forever}
+}
 
 // Ops returns the operations so far.
 func (f *FS) Ops() []Op {

@@ -17,7 +17,8 @@ var Magnitudes = [8]float64{0, 0.5, 1, 1.5, 2, 3, 4, 6}
 func Nearest(m float64, list []float64, ties microscaling.Ties) (index int) {
 	for i := 1; i < len(list); i++ {
 		switch middle := (list[i-1] + list[i]) / 2; {
-		case m > middle, m == middle && (ties == microscaling.TiesAway || ties != microscaling.TiesDown && i%2 == 0):
+		case m > middle, m == middle &&
+			(ties == microscaling.TiesAway || ties != microscaling.TiesDown && i%2 == 0):
 			index = i
 		}
 	}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
-	"github.com/cage-qat/cage/internal/plainjson"
 )
 
 // File is one golden file. It is read-only and may be shared by parallel subtests.
@@ -54,7 +52,7 @@ func decodeObject(data []byte) (map[string]any, error) {
 	dec.UseNumber()
 	var fields map[string]any
 	if err := dec.Decode(&fields); err != nil {
-		return nil, fmt.Errorf("not a JSON object: %w", plainjson.Explain(data, err))
+		return nil, fmt.Errorf("not a JSON object: %w", err)
 	}
 	if fields == nil {
 		return nil, errors.New("not a JSON object: null")
@@ -110,7 +108,9 @@ func parseCases(v any) ([]map[string]any, error) {
 			switch key {
 			case "id", "params", "inputs", "expected":
 			default:
-				return nil, fmt.Errorf("cases[%d] (%s): unknown key %q, known are id, params, inputs, expected", i, id, key)
+				return nil,
+					fmt.Errorf("cases[%d] (%s): unknown key %q, known are id, params, inputs, expected", i, id,
+						key)
 			}
 		}
 		cases[i] = m

@@ -148,7 +148,8 @@ func NewArray(v any) (Array, error) {
 		if i == 0 {
 			out.Shape = append(out.Shape, sub.Shape...)
 		} else if !slices.Equal(out.Shape[1:], sub.Shape) {
-			return Array{}, fmt.Errorf("[%d]: has shape %v, those before it have %v", i, sub.Shape, out.Shape[1:])
+			return Array{}, fmt.Errorf("[%d]: has shape %v, those before it have %v", i, sub.Shape,
+				out.Shape[1:])
 		}
 		out.Data = append(out.Data, sub.Data...)
 	}
@@ -217,8 +218,10 @@ func (tol Tolerance) Compare(got []float64, want Array) error {
 		return nil
 	}
 	w := want.Data[worst]
-	return fmt.Errorf("%d of %d elements differ; worst at %v: got %v, want %v, difference %.3g, allowed %.3g",
-		failed, len(got), Unravel(worst, want.Shape), got[worst], w, math.Abs(got[worst]-w), tol.Abs+tol.Rel*math.Abs(w))
+	return fmt.Errorf("%d of %d elements differ; worst at %v: got %v, want %v, difference %.3g, "+
+		"allowed %.3g",
+		failed, len(got), Unravel(worst, want.Shape), got[worst], w, math.Abs(got[worst]-w),
+		tol.Abs+tol.Rel*math.Abs(w))
 }
 
 // Unravel converts a row-major offset to one index for each axis.

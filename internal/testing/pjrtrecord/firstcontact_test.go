@@ -194,10 +194,10 @@ func TestFirstContact(t *testing.T) {
 		{"a wrong plugin file", func(t *testing.T, m *machine) {
 			write(t, filepath.Join(m.site, packagedPlugin), "version https://git-lfs…")
 		}, nil, false,
-			[]string{packagedPlugin, "no shared library", "install it again"}},
+			[]string{packagedPlugin, "not a shared library", "install it again"}},
 		{"another library as plugin", func(t *testing.T, m *machine) {
 			copied(t, filepath.Join(parts.dir, "empty.so"), filepath.Join(m.site, packagedPlugin))
-		}, nil, false, []string{packagedPlugin, "no PJRT plugin", "GetPjrtApi"}},
+		}, nil, false, []string{packagedPlugin, "not a PJRT plugin", "GetPjrtApi"}},
 		{"cache not writable", func(t *testing.T, m *machine) { write(t, filepath.Join(m.site, "file"), "") }, []string{"--set", `device.cache="SITE/file/cache"`}, false,
 			[]string{"XLA's cache", "file", "device.cache"}},
 		{"kernel refused", fault("compile", kernel, 12, "UNIMPLEMENTED: no kernel of this kind"), nil, true,
@@ -222,8 +222,9 @@ func TestFirstContact(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t, parts)
 			c.inject(t, m)
-			arguments := append([]string{"bench", "step", "--alone", "--steps", "1", "--device", "cuda", "--precision", "bfloat16",
-				"--layers", "1", "--width", "128", "--heads", "2", "--context", "32", "--batch", "2"}, c.flags...)
+			arguments := append([]string{"bench", "step", "--alone", "--steps", "1",
+				"--set", `device={kind="cuda", precision="bfloat16"}`, "--set", "train.batch=2",
+				"--set", "model={layers=1, width=128, heads=2, context=32, vocab=256}"}, c.flags...)
 			if !strings.HasSuffix(c.name, "refused") { // trials take seconds
 				arguments = append(arguments, "--set", `device.kernels="graph"`, "--set", `device.attention="plain"`)
 			}

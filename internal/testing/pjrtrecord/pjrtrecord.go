@@ -65,7 +65,8 @@ func Open(t *testing.T, gpus int, opts engine.Options) (*engine.Device, *Recorde
 	return d, r, nil
 }
 
-// Plugin returns the path of the PJRT plugin, for code that opens the device itself. The recorder is for one device.
+// Plugin returns the path of the PJRT plugin, for code that opens the device itself. The recorder
+// is for one device.
 func Plugin(t *testing.T, gpus int) (string, *Recorder) {
 	t.Helper()
 	if !slices.Contains(engine.Built(), device.CUDA) {
@@ -156,8 +157,8 @@ func (r *Recorder) Memory(t *testing.T, bytes int64) {
 	t.Setenv(memoryVariable, strconv.FormatInt(bytes, 10))
 }
 
-// TestVariable is the environment variable with the path of a Python that has JAX. Without it, tests of [XLA] are
-// skipped.
+// TestVariable is the environment variable with the path of a Python that has JAX. Without it,
+// tests of [XLA] are skipped.
 const TestVariable = "CAGE_TEST_XLA"
 
 // XLA is [Plugin], except that programs are executed: by XLA on CPU devices, in a separate process

@@ -58,7 +58,8 @@ func (m Bench) Double() bool { return m == Reference() }
 
 // Run executes a valid program on inputs by name. Float inputs are rounded to the
 // machine's precision.
-func (m Bench) Run(t testing.TB, p *program.Program, inputs map[string]reference.Tensor) map[string]reference.Tensor {
+func (m Bench) Run(t testing.TB, p *program.Program,
+	inputs map[string]reference.Tensor) map[string]reference.Tensor {
 	t.Helper()
 	outputs, err := m.machine.Run(p, inputs)
 	if err != nil {
@@ -68,7 +69,9 @@ func (m Bench) Run(t testing.TB, p *program.Program, inputs map[string]reference
 }
 
 // Eval runs the program that body builds on inputs with the values x, and returns its results.
-func (m Bench) Eval(t testing.TB, body func(b *program.Builder, in []program.Value) []program.Value, x ...reference.Tensor) [][]float64 {
+func (m Bench) Eval(t testing.TB,
+	body func(b *program.Builder, in []program.Value) []program.Value,
+	x ...reference.Tensor) [][]float64 {
 	t.Helper()
 	b := program.NewBuilder("test")
 	inputs := map[string]reference.Tensor{}

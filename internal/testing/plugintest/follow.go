@@ -15,14 +15,14 @@ import (
 //
 //	x0        the matrix at the start
 //	grads     the gradient of each update
-//	slopes    if there are any, the gradient is linear in the matrix: that of grads plus slopes times the
-//	          matrix, element by element
+//	slopes    if present, the gradient is linear in the matrix: grads plus the elementwise product of
+//	          slopes and the matrix
 //	sampled   the gradient with drawn labels at each update, times √n, if the optimizer takes one
 //	rates     the schedule's rate of each update
 //	steps     the length of the run; the number of rates if absent
 //	losses    the loss of each update, if the optimizer reads it
-//	matrices  the number of matrices among which the rows are divided, and over which the optimizer sums
-//	          what it collects; 1 if absent
+//	matrices  the number of matrices into which the rows are divided, and over which the optimizer
+//	          sums collected values; 1 if absent
 //
 // and it expects x, the matrix after each update, and, if present, evaluated, the parameters with
 // which the model is evaluated. The tolerance is that of [Bench.Close].
@@ -36,7 +36,8 @@ func (m Bench) Follow(t testing.TB, o sdk.Optimizer, c golden.Case, single float
 	size := len(x.Data) / len(runs)
 	part := func(data []float64, i int) []float64 { return data[i*size : (i+1)*size] }
 	for i := range runs {
-		runs[i] = m.Train(t, o, caseSettings(o.Describe(), c), Matrix(x.Shape[0]/len(runs), x.Shape[1]), part(x.Data, i))
+		runs[i] = m.Train(t, o, caseSettings(o.Describe(), c), Matrix(x.Shape[0]/len(runs), x.Shape[1]),
+			part(x.Data, i))
 		runs[i].RunSteps = len(rates)
 		if c.Inputs.Has("steps") {
 			runs[i].RunSteps = c.Inputs.Int("steps")
@@ -49,7 +50,8 @@ func (m Bench) Follow(t testing.TB, o sdk.Optimizer, c golden.Case, single float
 			for i, r := range runs {
 				slopes, constant := part(c.Inputs.Array("slopes").Data, i), slices.Clone(part(gradient, i))
 				r.Slope = func(x []float64) []float64 {
-					return floats.AddTo(make([]float64, len(x)), floats.MulTo(make([]float64, len(x)), slopes, x), constant)
+					return floats.AddTo(make([]float64, len(x)), floats.MulTo(make([]float64, len(x)), slopes, x),
+						constant)
 				}
 				copy(part(gradient, i), r.Slope(r.X()))
 			}

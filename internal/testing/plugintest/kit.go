@@ -3,6 +3,7 @@ package plugintest
 import (
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -21,6 +22,21 @@ import (
 func Kit(t testing.TB, goldenFile string, more ...sdktest.Option) []sdktest.Option {
 	t.Helper()
 	return append(With(t, nil, more...), Golden(t, goldenPath(goldenFile)))
+}
+
+// Golden returns the option that compares a plugin with the golden file at the path, which has the
+// format of [sdktest.ParseGolden].
+func Golden(t testing.TB, path string) sdktest.Option {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values, err := sdktest.ParseGolden(text)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return sdktest.Golden(values)
 }
 
 // With returns options for the conformance kit with other settings.
@@ -52,7 +68,10 @@ func Near(t testing.TB, what string, got, want []float64, relative float64) {
 }
 
 // Times returns c·v.
-func Times(c float64, v []float64) []float64 { return floats.ScaleTo(make([]float64, len(v)), c, v) }
+func Times(c float64, v []float64) []float64 {
+	return floats.ScaleTo(make([]float64, len(v)), c,
+		v)
+}
 
 // ShortScales fails the test unless scales, each times a factor, are positive numbers representable
 // in the type that scale_dtype names.
@@ -139,7 +158,8 @@ func Product(a, b golden.Array) golden.Array {
 
 // Transposed returns xᵀ.
 func Transposed(x golden.Array) golden.Array {
-	return golden.Array{Shape: []int{x.Shape[1], x.Shape[0]}, Data: mat.DenseCopyOf(dense(x).T()).RawMatrix().Data}
+	return golden.Array{Shape: []int{x.Shape[1], x.Shape[0]},
+		Data: mat.DenseCopyOf(dense(x).T()).RawMatrix().Data}
 }
 
 func dense(x golden.Array) *mat.Dense { return mat.NewDense(x.Shape[0], x.Shape[1], x.Data) }

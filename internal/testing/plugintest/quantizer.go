@@ -15,7 +15,8 @@ import (
 )
 
 // BuildQuantizer returns the programs for a weight of the given shape.
-func BuildQuantizer(t testing.TB, q sdk.Quantizer, given map[string]any, shape ...int) spec.Quantizer {
+func BuildQuantizer(t testing.TB, q sdk.Quantizer, given map[string]any,
+	shape ...int) spec.Quantizer {
 	t.Helper()
 	built, err := sdk.BuildQuantizer(q, weight(t, q, given, shape))
 	if err != nil {
@@ -26,7 +27,8 @@ func BuildQuantizer(t testing.TB, q sdk.Quantizer, given map[string]any, shape .
 
 func weight(t testing.TB, q sdk.Quantizer, given map[string]any, shape []int) sdk.Site {
 	t.Helper()
-	return sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: shape, Values: Settings(t, q.Describe(), given)}
+	return sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: shape,
+		Values: Settings(t, q.Describe(), given)}
 }
 
 // RefusesWeight fails the test unless the quantizer refuses a weight of the given shape
@@ -47,7 +49,8 @@ func Refused(t testing.TB, what string, err error, says string) {
 
 // Residuals returns the types of the values that the forward pass saves for the backward pass, in
 // addition to x, for a weight of the given shape.
-func Residuals(t testing.TB, q sdk.Quantizer, given map[string]any, shape ...int) (kept []program.Type) {
+func Residuals(t testing.TB, q sdk.Quantizer, given map[string]any,
+	shape ...int) (kept []program.Type) {
 	t.Helper()
 	built := BuildQuantizer(t, q, given, shape...)
 	parts, err := built.Split()
@@ -75,13 +78,16 @@ type Quantization struct {
 
 // Quantize builds the quantizer's program for a tensor with the shape of x and the given
 // settings, and runs it.
-func (m Bench) Quantize(t testing.TB, q sdk.Quantizer, given map[string]any, x golden.Array) Quantization {
+func (m Bench) Quantize(t testing.TB, q sdk.Quantizer, given map[string]any,
+	x golden.Array) Quantization {
 	t.Helper()
 	built := BuildQuantizer(t, q, given, x.Shape...)
-	out := m.Run(t, built.Program, map[string]reference.Tensor{spec.InputX: reference.Floats(x.Data, x.Shape...)})
+	out := m.Run(t, built.Program,
+		map[string]reference.Tensor{spec.InputX: reference.Floats(x.Data, x.Shape...)})
 	values := func(name string) []float64 { return out[name].Float64s() }
 	return Quantization{
-		Value: values(spec.OutputValue), Codes: values(spec.OutputCodes), Scale: values(spec.OutputScale), Mask: values(spec.OutputMask),
+		Value: values(spec.OutputValue), Codes: values(spec.OutputCodes),
+		Scale: values(spec.OutputScale), Mask: values(spec.OutputMask),
 		bench: m, built: built, x: x,
 	}
 }

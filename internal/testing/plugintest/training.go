@@ -37,7 +37,8 @@ type Training struct {
 
 // BuildOptimizer returns the programs for a tensor, whose Values are replaced by the
 // given settings, with defaults for the rest.
-func BuildOptimizer(t testing.TB, o sdk.Optimizer, given map[string]any, tensor sdk.Tensor) spec.Optimizer {
+func BuildOptimizer(t testing.TB, o sdk.Optimizer, given map[string]any,
+	tensor sdk.Tensor) spec.Optimizer {
 	t.Helper()
 	tensor.Values = Settings(t, o.Describe(), given)
 	built, err := sdk.BuildOptimizer(o, tensor)
@@ -49,11 +50,13 @@ func BuildOptimizer(t testing.TB, o sdk.Optimizer, given map[string]any, tensor 
 
 // Train begins to train the tensor from the value x; the settings are as in
 // [BuildOptimizer].
-func (m Bench) Train(t testing.TB, o sdk.Optimizer, given map[string]any, tensor sdk.Tensor, x []float64) *Training {
+func (m Bench) Train(t testing.TB, o sdk.Optimizer, given map[string]any, tensor sdk.Tensor,
+	x []float64) *Training {
 	t.Helper()
 	built := BuildOptimizer(t, o, given, tensor)
 	if !built.Accepts {
-		t.Fatalf("%s does not accept the %s %s of shape %v", o.Describe().Name, tensor.Role, tensor.Name, tensor.Shape)
+		t.Fatalf("%s does not accept the %s %s of shape %v", o.Describe().Name, tensor.Role, tensor.Name,
+			tensor.Shape)
 	}
 	r := &Training{Program: built, m: m, shape: tensor.Shape, state: map[string]reference.Tensor{}}
 	r.state[spec.InputX] = reference.Floats(x, tensor.Shape...)
@@ -118,7 +121,8 @@ func (r *Training) Update(t testing.TB, gradient []float64, rate float64) {
 	}
 	r.run(t, r.m, r.Program.Update)
 	x, u := r.X(), r.state[spec.OutputDirection].Floats
-	r.keep(spec.InputX, reference.Floats(floats.AddScaledTo(make([]float64, len(x)), x, -rate, u), r.shape...))
+	r.keep(spec.InputX, reference.Floats(floats.AddScaledTo(make([]float64, len(x)), x, -rate, u),
+		r.shape...))
 }
 
 // probe computes the second gradient for the next update, if one is due.
@@ -131,9 +135,11 @@ func (r *Training) probe(t testing.TB, gradient []float64) {
 		probed, probing = r.Sampled, 1
 	case due:
 		r.run(t, r.m, r.Program.Probe)
-		probed, probing = r.Slope(floats.AddTo(make([]float64, len(gradient)), r.X(), r.state[spec.OutputOffset].Floats)), 1
+		probed, probing = r.Slope(floats.AddTo(make([]float64, len(gradient)), r.X(),
+			r.state[spec.OutputOffset].Floats)), 1
 	}
-	r.state[spec.InputProbed], r.state[spec.InputProbing] = reference.Floats(probed, r.shape...), reference.Float(probing)
+	r.state[spec.InputProbed], r.state[spec.InputProbing] = reference.Floats(probed, r.shape...),
+		reference.Float(probing)
 }
 
 // Evaluated returns the parameters with which the model is evaluated.
@@ -189,7 +195,7 @@ func (r *Training) keep(name string, v reference.Tensor) {
 func kept(v reference.Tensor, storage sdk.Storage) reference.Tensor {
 	data := make([]float64, len(v.Floats))
 	for i, x := range v.Floats {
-		data[i] = storage.Kept(x)
+		data[i] = storage.Round(x)
 	}
 	return reference.Floats(data, v.Type.Shape...)
 }

@@ -33,7 +33,8 @@ func init() {
 		program.OpReduceSum: reduce, program.OpReduceMax: reduce, program.OpReduceMin: reduce,
 		program.OpDot: dot, program.OpHadamard: hadamard,
 		program.OpStopGradient: stop,
-		program.OpQR:           factorize, program.OpEighValues: factorize, program.OpEighVectors: factorize,
+		program.OpQR:           factorize, program.OpEighValues: factorize,
+		program.OpEighVectors: factorize,
 		program.OpSortColumns: sortColumns,
 		program.OpNearest:     nearest, program.OpLookup: lookup, program.OpScatterAdd: scatterAdd,
 		program.OpTopK: topK, program.OpOrderStatistic: orderStatistic,
@@ -92,8 +93,9 @@ func smooth(g *generator, op program.Op) value {
 		x.Value = x.Scale(factor)
 	}
 	mag := map[program.Op]float64{
-		program.OpSqrt: math.Sqrt(x.mag), program.OpLog: max(1, math.Log(x.mag)), program.OpLog1p: math.Log1p(x.mag),
-		program.OpExp: math.Exp(x.mag), program.OpExpm1: math.Exp(x.mag), program.OpTanh: 1,
+		program.OpSqrt: math.Sqrt(x.mag), program.OpLog: max(1, math.Log(x.mag)),
+		program.OpLog1p: math.Log1p(x.mag),
+		program.OpExp:   math.Exp(x.mag), program.OpExpm1: math.Exp(x.mag), program.OpTanh: 1,
 	}[op]
 	return value{g.unary(op, x), mag, rounded}
 }
@@ -191,7 +193,8 @@ func clamp(g *generator, op program.Op) value {
 	}
 	width := float64(g.rng.IntN(9)) / 4
 	lo, hi := middle.Shift(-width), middle.Shift(width)
-	out := value{g.b.Apply(op, program.Attr{}, program.Type{}, x.Value, lo, hi), middle.mag + width, rounded}
+	out := value{g.b.Apply(op, program.Attr{}, program.Type{}, x.Value, lo, hi), middle.mag + width,
+		rounded}
 	if x.exact() && middle.exact() {
 		out.frac = max(x.frac, middle.frac, 2)
 	}
@@ -210,7 +213,8 @@ func compare(g *generator, op program.Op) value {
 		equality := op == program.OpEq || op == program.OpNe
 		return isInteger(v) || isExact(v) || (equality && isBool(v))
 	})
-	y := g.draw(typed(x.Type().DType), g.compatible(x), func(v value) bool { return !v.float() || v.exact() })
+	y := g.draw(typed(x.Type().DType), g.compatible(x),
+		func(v value) bool { return !v.float() || v.exact() })
 	return value{Value: g.binary(op, x, y)}
 }
 
@@ -218,7 +222,8 @@ func choose(g *generator, op program.Op) value {
 	cond := g.draw(isBool)
 	x := g.draw(g.compatible(cond))
 	y := g.draw(typed(x.Type().DType), g.compatible(cond), g.compatible(x))
-	out := value{g.b.Apply(op, program.Attr{}, program.Type{}, cond.Value, x.Value, y.Value), max(x.mag, y.mag), max(x.frac, y.frac)}
+	out := value{g.b.Apply(op, program.Attr{}, program.Type{}, cond.Value, x.Value, y.Value),
+		max(x.mag, y.mag), max(x.frac, y.frac)}
 	if !x.exact() || !y.exact() {
 		out.frac = rounded
 	}

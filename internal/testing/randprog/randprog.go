@@ -85,7 +85,8 @@ func New(seed uint64, o Options) Case {
 func defaultOps(smooth bool) []program.Op {
 	var ops []program.Op
 	for _, info := range program.Ops() {
-		unfollowable := info.Op == program.OpStopGradient || info.Op == program.OpBitcast || info.Op == program.OpIsFinite
+		unfollowable := info.Op == program.OpStopGradient || info.Op == program.OpBitcast ||
+			info.Op == program.OpIsFinite
 		if info.Class != program.ClassLinalg && !(smooth && unfollowable) {
 			ops = append(ops, info.Op)
 		}

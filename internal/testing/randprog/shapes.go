@@ -44,7 +44,8 @@ func constant(g *generator, op program.Op) value {
 }
 
 func iota(g *generator, op program.Op) value {
-	t := program.Type{DType: program.DType(1 + g.rng.IntN(3)), Shape: append(g.shape(), 1+g.rng.IntN(4))}
+	t := program.Type{DType: program.DType(1 + g.rng.IntN(3)),
+		Shape: append(g.shape(), 1+g.rng.IntN(4))}
 	if t.Size() > int64(g.Elements) {
 		g.giveUp()
 	}
@@ -53,8 +54,12 @@ func iota(g *generator, op program.Op) value {
 }
 
 func randomBits(g *generator, op program.Op) value {
-	key := g.draw(func(v value) bool { return v.Type().Equal(program.Type{DType: program.Uint, Shape: []int{2}}) })
-	return value{Value: g.b.Apply(op, program.Attr{}, program.Type{DType: program.Uint, Shape: g.shape()}, key.Value)}
+	key := g.draw(func(v value) bool {
+		return v.Type().Equal(program.Type{DType: program.Uint,
+			Shape: []int{2}})
+	})
+	return value{Value: g.b.Apply(op, program.Attr{},
+		program.Type{DType: program.Uint, Shape: g.shape()}, key.Value)}
 }
 
 // reshape merges two adjacent axes, or adds or drops an axis of size 1.
@@ -105,7 +110,8 @@ func broadcast(g *generator, op program.Op) value {
 	if n := grow(); n > 0 {
 		shape = append(shape, n)
 	}
-	return value{g.b.Apply(op, program.Attr{Axes: axes}, program.Type{Shape: shape}, x.Value), x.mag, x.frac}
+	return value{g.b.Apply(op, program.Attr{Axes: axes}, program.Type{Shape: shape}, x.Value), x.mag,
+		x.frac}
 }
 
 func slice(g *generator, op program.Op) value {
@@ -129,7 +135,8 @@ func concatenate(g *generator, op program.Op) value {
 	for range g.rng.IntN(3) {
 		y := g.draw(typed(x.Type().DType), func(y value) bool {
 			a, b := x.Shape(), y.Shape()
-			return len(a) == len(b) && slices.Equal(slices.Delete(a, axis, axis+1), slices.Delete(b, axis, axis+1))
+			return len(a) == len(b) && slices.Equal(slices.Delete(a, axis, axis+1),
+				slices.Delete(b, axis, axis+1))
 		})
 		if size += y.Type().Size(); size > int64(g.Elements) {
 			break
@@ -187,7 +194,8 @@ func dot(g *generator, op program.Op) value {
 	if size > int64(g.Elements) || x.Type().Rank()+y.Type().Rank()-pairs > 5 {
 		g.giveUp()
 	}
-	out := value{g.b.Apply(op, attr, program.Type{}, x.Value, y.Value), x.mag * y.mag * float64(terms), rounded}
+	out := value{g.b.Apply(op, attr, program.Type{}, x.Value, y.Value),
+		x.mag * y.mag * float64(terms), rounded}
 	if x.exact() && y.exact() && fits(out.mag, x.frac+y.frac) {
 		out.frac = x.frac + y.frac
 	}
@@ -201,7 +209,8 @@ func hadamard(g *generator, op program.Op) value {
 	for last%(2*block) == 0 && g.rng.IntN(4) > 0 {
 		block *= 2
 	}
-	out := value{g.b.Apply(op, program.Attr{Block: block}, program.Type{}, x.Value), x.mag * math.Sqrt(float64(block)), rounded}
+	out := value{g.b.Apply(op, program.Attr{Block: block}, program.Type{}, x.Value),
+		x.mag * math.Sqrt(float64(block)), rounded}
 	return out
 }
 
@@ -217,7 +226,8 @@ func factorize(g *generator, op program.Op) value {
 // and 0 elsewhere.
 func compareIndices(b *program.Builder, n int, op program.Op) program.Value {
 	index := program.Type{DType: program.Int, Shape: []int{n, n}}
-	return b.Apply(op, program.Attr{}, program.Type{}, b.Iota(index, 0), b.Iota(index, 1)).Convert(program.Float)
+	return b.Apply(op, program.Attr{}, program.Type{}, b.Iota(index, 0),
+		b.Iota(index, 1)).Convert(program.Float)
 }
 
 // sortColumns sorts a matrix by its first row, which is exact: rounding must not change the order.

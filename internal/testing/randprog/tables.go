@@ -21,7 +21,8 @@ func nearest(g *generator, op program.Op) value {
 	if reach := x.mag + 4; !fits(reach*reach*float64(row), 2*max(x.frac, 2)) {
 		g.giveUp()
 	}
-	return value{Value: g.b.Apply(op, program.Attr{}, program.Type{}, x.Value, g.b.Table(data, table...))}
+	return value{Value: g.b.Apply(op, program.Attr{}, program.Type{}, x.Value,
+		g.b.Table(data, table...))}
 }
 
 // lookup uses any integers as indices, which are clamped to the table.
@@ -30,9 +31,11 @@ func lookup(g *generator, op program.Op) value {
 	table := g.draw(isFloat, func(v value) bool {
 		rank := v.Type().Rank()
 		row := v.Type().Size() / int64(max(1, append(v.Shape(), 1)[0]))
-		return (rank == 1 || rank == 2) && index.Type().Size()*row <= int64(g.Elements) && index.Type().Rank()+rank <= 5
+		return (rank == 1 || rank == 2) && index.Type().Size()*row <= int64(g.Elements) &&
+			index.Type().Rank()+rank <= 5
 	})
-	return value{g.b.Apply(op, program.Attr{}, program.Type{}, index.Value, table.Value), table.mag, table.frac}
+	return value{g.b.Apply(op, program.Attr{}, program.Type{}, index.Value, table.Value), table.mag,
+		table.frac}
 }
 
 // scatterAdd has integers as indices, or if the pool has none of the shape, axis positions.
@@ -53,7 +56,8 @@ func scatterAdd(g *generator, op program.Op) value {
 	} else {
 		index = g.b.ConstInt(int32(g.rng.IntN(4)))
 	}
-	out := value{g.b.Apply(op, program.Attr{}, program.FloatType(to...), index, x.Value), x.mag * float64(t.Size()), x.frac}
+	out := value{g.b.Apply(op, program.Attr{}, program.FloatType(to...), index, x.Value),
+		x.mag * float64(t.Size()), x.frac}
 	if !fits(out.mag, max(0, x.frac)) {
 		out.frac = rounded
 	}

@@ -137,8 +137,10 @@ func (u *updates) declareAll() {
 			shapes = [][]int{tall, tall, tall}
 		}
 	case General:
-		shapes = append(shapes, []int{u.cols}, []int{tall[0], 1}, []int{1, u.cols}, []int{u.cols, tall[0]},
-			[]int{u.parts, u.rows, u.cols}, []int{u.parts, u.rows, u.cols}, []int{u.rows, u.cols}, []int{u.rows, u.rows})
+		shapes = append(shapes, []int{u.cols}, []int{tall[0], 1}, []int{1, u.cols},
+			[]int{u.cols, tall[0]},
+			[]int{u.parts, u.rows, u.cols}, []int{u.parts, u.rows, u.cols}, []int{u.rows, u.cols},
+			[]int{u.rows, u.rows})
 	}
 	u.rng.Shuffle(len(shapes), func(i, j int) { shapes[i], shapes[j] = shapes[j], shapes[i] })
 	shapes = append(shapes[:2+u.rng.IntN(len(shapes)-1)], nil, nil)
@@ -179,7 +181,8 @@ func (u *updates) inputOf(name string, shape []int) {
 // exact.
 var (
 	onGrid   = []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1)}
-	anywhere = append(slices.Clone(onGrid), 1, -1, 0.5, -0.5, 2.5, -2.5, 0x1p-149, -0x1p-149, 0x1p-127, 0x1p-126,
+	anywhere = append(slices.Clone(onGrid), 1, -1, 0.5, -0.5, 2.5, -2.5, 0x1p-149, -0x1p-149,
+		0x1p-127, 0x1p-126,
 		math.MaxFloat32, -math.MaxFloat32, 4194303.5, -8388609, 1e10)
 )
 

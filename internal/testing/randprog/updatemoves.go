@@ -11,8 +11,10 @@ import (
 type updateMove func(u *updates) value
 
 var elementwiseMoves = []updateMove{
-	(*updates).twoOperands, (*updates).twoOperands, (*updates).twoOperands, (*updates).decayed, (*updates).oneOperand, (*updates).oneOperand,
-	(*updates).chosen, (*updates).compared, (*updates).folded, (*updates).folded, (*updates).clipped, (*updates).rotated, (*updates).reshaped,
+	(*updates).twoOperands, (*updates).twoOperands, (*updates).twoOperands, (*updates).decayed,
+	(*updates).oneOperand, (*updates).oneOperand,
+	(*updates).chosen, (*updates).compared, (*updates).folded, (*updates).folded, (*updates).clipped,
+	(*updates).rotated, (*updates).reshaped,
 }
 
 // partner draws a float for an elementwise operation with x. The result is not larger than both,
@@ -20,7 +22,8 @@ var elementwiseMoves = []updateMove{
 func (u *updates) partner(x value) value {
 	y, ok := u.find(isFloat, func(y value) bool {
 		a, b := x.Type(), y.Type()
-		one := len(a.Shape) == 0 || len(b.Shape) == 0 || len(a.Shape) == len(b.Shape) && (a.Size() == 1 || b.Size() == 1)
+		one := len(a.Shape) == 0 || len(b.Shape) == 0 || len(a.Shape) == len(b.Shape) &&
+			(a.Size() == 1 || b.Size() == 1)
 		return one || slices.Equal(a.Shape, b.Shape) || u.Family == General && u.compatible(x)(y)
 	})
 	if !ok {
@@ -121,7 +124,10 @@ func (u *updates) chosen() value {
 		return cond.Type().Size() == 1 && len(cond.Shape()) == 0 || slices.Equal(cond.Shape(), y.Shape())
 	}
 	x := u.draw(isFloat, fits)
-	y := u.draw(isFloat, func(y value) bool { return len(y.Shape()) == 0 || slices.Equal(x.Shape(), y.Shape()) })
+	y := u.draw(isFloat, func(y value) bool {
+		return len(y.Shape()) == 0 ||
+			slices.Equal(x.Shape(), y.Shape())
+	})
 	return bits(cond.Select(x.Value, y.Value), max(x.mag, y.mag), joint(x, y, max(x.frac, y.frac)))
 }
 
@@ -129,7 +135,8 @@ func (u *updates) chosen() value {
 func (u *updates) compared() value {
 	if p, ok := u.find(isBool); ok && u.rng.IntN(3) == 0 {
 		q := u.draw(isBool, func(q value) bool { return slices.Equal(p.Shape(), q.Shape()) })
-		op := []program.Op{program.OpAnd, program.OpOr, program.OpXor, program.OpNe, program.OpNot}[u.rng.IntN(5)]
+		op := []program.Op{program.OpAnd, program.OpOr, program.OpXor, program.OpNe,
+			program.OpNot}[u.rng.IntN(5)]
 		if op == program.OpNot {
 			return value{Value: p.Not()}
 		}
@@ -139,14 +146,17 @@ func (u *updates) compared() value {
 	if u.rng.IntN(4) == 0 {
 		return value{Value: x.IsFinite()}
 	}
-	y := u.draw(isFloat, u.comparable, func(y value) bool { return len(y.Shape()) == 0 || slices.Equal(x.Shape(), y.Shape()) })
-	ops := []program.Op{program.OpEq, program.OpNe, program.OpLt, program.OpLe, program.OpGt, program.OpGe}
+	y := u.draw(isFloat, u.comparable,
+		func(y value) bool { return len(y.Shape()) == 0 || slices.Equal(x.Shape(), y.Shape()) })
+	ops := []program.Op{program.OpEq, program.OpNe, program.OpLt, program.OpLe, program.OpGt,
+		program.OpGe}
 	return value{Value: u.binary(ops[u.rng.IntN(len(ops))], x, y)}
 }
 
 // comparable accepts values without rounding errors.
 func (u *updates) comparable(v value) bool {
-	return u.Exact || slices.ContainsFunc(u.pool[:len(u.inputs)], func(in value) bool { return in.Value == v.Value })
+	return u.Exact || slices.ContainsFunc(u.pool[:len(u.inputs)],
+		func(in value) bool { return in.Value == v.Value })
 }
 
 // addable returns x if sums of so many of its elements are exact, each times a number of at most
@@ -198,7 +208,8 @@ func (u *updates) fold(x value, axes []int) value {
 
 // finite replaces non-finite elements.
 func (u *updates) finite(x value) value {
-	return value{x.IsFinite().Select(x.Value, u.b.Const(0.25)), max(x.mag, 0.25), joint(x, x, max(x.frac, 2))}
+	return value{x.IsFinite().Select(x.Value, u.b.Const(0.25)), max(x.mag, 0.25),
+		joint(x, x, max(x.frac, 2))}
 }
 
 // clipped clamps, which is undefined for non-finite bounds, between constants or around a computed

@@ -8,16 +8,19 @@ import (
 )
 
 var productMoves = []updateMove{
-	(*updates).matrices, (*updates).matrices, (*updates).matrices, (*updates).polynomial, (*updates).polynomial,
+	(*updates).matrices, (*updates).matrices, (*updates).matrices, (*updates).polynomial,
+	(*updates).polynomial,
 	(*updates).normalized, (*updates).folded, (*updates).reshaped,
 }
 
 // generalMoves are those of [New] that move elements, with reductions and products over any axes,
 // and conversions.
 var generalMoves = []updateMove{
-	moved(transpose, program.OpTranspose), moved(reshape, program.OpReshape), moved(broadcast, program.OpBroadcast),
+	moved(transpose, program.OpTranspose), moved(reshape, program.OpReshape),
+	moved(broadcast, program.OpBroadcast),
 	moved(slice, program.OpSlice), moved(concatenate, program.OpConcatenate),
-	(*updates).anyFold, (*updates).anyFold, (*updates).anyProduct, (*updates).converted, (*updates).spread,
+	(*updates).anyFold, (*updates).anyFold, (*updates).anyProduct, (*updates).converted,
+	(*updates).spread,
 }
 
 func moved(m move, op program.Op) updateMove {
@@ -58,7 +61,8 @@ func (u *updates) matrices() value {
 	i := first + u.rng.IntN(2)
 	pairs := func(y value, j int) bool { return y.Shape()[j] == x.Shape()[i] }
 	y := u.draw(isFloat, func(y value) bool {
-		return y.Type().Rank() == first+2 && (first == 0 || y.Shape()[0] == x.Shape()[0]) && (pairs(y, first) || pairs(y, first+1))
+		return y.Type().Rank() == first+2 && (first == 0 || y.Shape()[0] == x.Shape()[0]) &&
+			(pairs(y, first) || pairs(y, first+1))
 	})
 	j := first + u.rng.IntN(2)
 	if !pairs(y, j) {
@@ -91,18 +95,24 @@ func (u *updates) polynomial() value {
 	rank, n := x.Type().Rank(), x.Shape()[first]
 	square := []int{1, n, n}[1-first:]
 	s := u.gram(x, batch)
-	p := value{s.Scale(2).Add(compareIndices(u.b, n, program.OpEq).Reshape(square...).Scale(-3)), 2*s.mag + 3, s.frac}
+	p := value{s.Scale(2).Add(compareIndices(u.b, n, program.OpEq).Reshape(square...).Scale(-3)),
+		2*s.mag + 3, s.frac}
 	switch u.rng.IntN(6) {
 	case 0:
 		p = value{s.Shift(2), s.mag + 2, s.frac}
 	case 1: // of a constant that is not the identity
 		p = value{s.Sub(compareIndices(u.b, n, program.OpGe).Reshape(square...)), s.mag + 1, s.frac}
 	case 2: // elementwise
-		if y, ok := u.find(isFloat, func(v value) bool { return slices.Equal(v.Shape(), s.Shape()) }); ok {
+		if y, ok := u.find(isFloat,
+			func(v value) bool { return slices.Equal(v.Shape(), s.Shape()) }); ok {
 			p = value{y.Mul(s.Value), s.mag * y.mag, joint(s, y, s.frac+y.frac)}
 		}
 	case 3: // of another symmetric matrix
-		if y, ok := u.find(isFloat, hasAxes, func(v value) bool { return slices.Equal(v.Shape()[:v.Type().Rank()-1], x.Shape()[:rank-1]) }); ok {
+		if y, ok := u.find(isFloat, hasAxes,
+			func(v value) bool {
+				return slices.Equal(v.Shape()[:v.Type().Rank()-1],
+					x.Shape()[:rank-1])
+			}); ok {
 			if y, ok = try(func() value { return u.gram(y, batch) }); ok {
 				p = y
 			}
@@ -131,7 +141,8 @@ func (u *updates) gram(x value, batch [2][]int) value {
 // normalized divides each matrix of a stack by a scalar of its own. The stack may be a single,
 // newly computed matrix.
 func (u *updates) normalized() value {
-	x := u.draw(isFloat, isMatrices, func(v value) bool { return v.Type().Rank() == 3 || v.Shape()[0] == u.parts*u.rows })
+	x := u.draw(isFloat, isMatrices,
+		func(v value) bool { return v.Type().Rank() == 3 || v.Shape()[0] == u.parts*u.rows })
 	if x.Type().Rank() == 2 {
 		x = bits(x.Scale(0.5).Reshape(u.parts, u.rows, x.Shape()[1]), x.mag, joint(x, x, x.frac+1))
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cage-qat/cage/internal/chromium"
+	"github.com/cage-qat/cage/internal/testing/chromium"
 )
 
 // Browser is a page in Chromium, with all its violations.
@@ -138,7 +138,9 @@ func (b *Browser) Want(what string, got, want any) {
 // Mode emulates a medium, "screen" or "print", and a colour scheme, "light" or "dark".
 func (b *Browser) Mode(medium, scheme string) {
 	b.T.Helper()
-	Call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: medium, Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
+	Call(b, emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Media: medium,
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 }
 
 // Shoot saves a screenshot of the page, if CAGE_SCREENSHOTS names a directory for it.

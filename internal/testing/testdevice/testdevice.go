@@ -1,5 +1,5 @@
-// Package testdevice opens the device that tests run on: the CPU, or the one that the environment variable
-// CAGE_TEST_DEVICE names, so that the same tests can check a GPU.
+// Package testdevice opens the device that tests run on: the CPU, or the one that the environment
+// variable CAGE_TEST_DEVICE names, so that the same tests can check a GPU.
 //
 // It is only for tests whose assertions hold on every device. Tests of exact bits, of rounding, and
 // of promises of the CPU device alone open that device themselves.
@@ -67,7 +67,8 @@ func open(t testing.TB, kind string, opts engine.Options, skip bool) *engine.Dev
 }
 
 // Upload uploads a tensor in row-major order.
-func Upload[T engine.Element](t testing.TB, d *engine.Device, data []T, dims ...int) *engine.Buffer {
+func Upload[T engine.Element](t testing.TB, d *engine.Device, data []T,
+	dims ...int) *engine.Buffer {
 	t.Helper()
 	b, err := engine.Upload(d, data, dims...)
 	if err != nil {
@@ -87,7 +88,8 @@ func Download[T engine.Element](t testing.TB, b *engine.Buffer) []T {
 }
 
 // Run compiles a step for inputs of these shapes and runs it once.
-func Run(t testing.TB, d *engine.Device, inputs []*engine.Buffer, build engine.BuildFunc) []*engine.Buffer {
+func Run(t testing.TB, d *engine.Device, inputs []*engine.Buffer,
+	build engine.BuildFunc) []*engine.Buffer {
 	t.Helper()
 	specs := make([]engine.Spec, len(inputs))
 	for i, b := range inputs {
@@ -106,7 +108,8 @@ func Run(t testing.TB, d *engine.Device, inputs []*engine.Buffer, build engine.B
 }
 
 // Evaluate is [Run] for a step whose outputs are float32, which it downloads.
-func Evaluate(t testing.TB, d *engine.Device, inputs []*engine.Buffer, build engine.BuildFunc) [][]float32 {
+func Evaluate(t testing.TB, d *engine.Device, inputs []*engine.Buffer,
+	build engine.BuildFunc) [][]float32 {
 	t.Helper()
 	var values [][]float32
 	for _, b := range Run(t, d, inputs, build) {

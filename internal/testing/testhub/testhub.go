@@ -19,7 +19,8 @@ import (
 // Write writes a checkpoint into a directory: the weights as elements of type F32, BF16
 // or F16, in files with at most limit bytes of data (0: safetensors.ShardSize). values
 // returns the elements of a parameter, by its name; Write does not change them.
-func Write(t testing.TB, dir string, c *huggingface.Config, dtype safetensors.DType, limit int64, values func(param string) ([]float32, error)) {
+func Write(t testing.TB, dir string, c *huggingface.Config, dtype safetensors.DType, limit int64,
+	values func(param string) ([]float32, error)) {
 	t.Helper()
 	places, err := huggingface.Layout(c.Settings)
 	if err != nil {
@@ -29,24 +30,26 @@ func Write(t testing.TB, dir string, c *huggingface.Config, dtype safetensors.DT
 	for _, p := range places {
 		shape := slices.Clone(p.Param.Dims)
 		shape[0] = len(p.Rows)
-		tensors = append(tensors, safetensors.Tensor{Name: p.Tensor, DType: dtype, Shape: shape, Write: func(w io.Writer) error {
-			all, err := values(p.Param.Name)
-			if err != nil {
-				return err
-			}
-			columns := p.Param.Size() / p.Param.Dims[0]
-			for _, r := range p.Rows {
-				if _, err := w.Write(encode(dtype, all[r*columns:(r+1)*columns])); err != nil {
+		tensors = append(tensors, safetensors.Tensor{Name: p.Tensor, DType: dtype, Shape: shape,
+			Write: func(w io.Writer) error {
+				all, err := values(p.Param.Name)
+				if err != nil {
 					return err
 				}
-			}
-			return nil
-		}})
+				columns := p.Param.Size() / p.Param.Dims[0]
+				for _, r := range p.Rows {
+					if _, err := w.Write(encode(dtype, all[r*columns:(r+1)*columns])); err != nil {
+						return err
+					}
+				}
+				return nil
+			}})
 	}
 	if err := vfs.At(dir).MkdirAll(); err != nil {
 		t.Fatal(err)
 	}
-	if err := safetensors.WriteShards(t.Context(), vfs.At(dir), tensors, map[string]string{"format": "pt"}, limit); err != nil {
+	if err := safetensors.WriteShards(t.Context(), vfs.At(dir), tensors,
+		map[string]string{"format": "pt"}, limit); err != nil {
 		t.Fatal(err)
 	}
 	d, err := c.Describe()

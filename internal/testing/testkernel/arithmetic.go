@@ -29,20 +29,27 @@ var (
 		"arith.truncf":    func(x float64) float64 { return float64(roundBFloat16(float32(x))) },
 	}
 	floats2 = map[string]func(x, y float64) float64{
-		"arith.addf": func(x, y float64) float64 { return x + y }, "arith.subf": func(x, y float64) float64 { return x - y },
-		"arith.mulf": func(x, y float64) float64 { return x * y }, "tt.precise_divf": func(x, y float64) float64 { return x / y },
-		"arith.maximumf": strict(math.Max), "arith.minimumf": strict(math.Min),
+		"arith.addf":      func(x, y float64) float64 { return x + y },
+		"arith.subf":      func(x, y float64) float64 { return x - y },
+		"arith.mulf":      func(x, y float64) float64 { return x * y },
+		"tt.precise_divf": func(x, y float64) float64 { return x / y },
+		"arith.maximumf":  strict(math.Max), "arith.minimumf": strict(math.Min),
 		"arith.maxnumf": number(math.Max), "arith.minnumf": number(math.Min),
 	}
 	integers2 = map[string]func(x, y int32) int32{
-		"arith.addi": func(x, y int32) int32 { return x + y }, "arith.subi": func(x, y int32) int32 { return x - y },
-		"arith.muli": func(x, y int32) int32 { return x * y }, "arith.divui": func(x, y int32) int32 { return int32(uint32(x) / uint32(y)) },
+		"arith.addi":  func(x, y int32) int32 { return x + y },
+		"arith.subi":  func(x, y int32) int32 { return x - y },
+		"arith.muli":  func(x, y int32) int32 { return x * y },
+		"arith.divui": func(x, y int32) int32 { return int32(uint32(x) / uint32(y)) },
 		"arith.remui": func(x, y int32) int32 { return int32(uint32(x) % uint32(y)) },
-		"arith.andi":  func(x, y int32) int32 { return x & y }, "arith.ori": func(x, y int32) int32 { return x | y },
-		"arith.xori": func(x, y int32) int32 { return x ^ y },
-		"arith.shli": func(x, y int32) int32 { return x << uint32(y) }, "arith.shrsi": func(x, y int32) int32 { return x >> uint32(y) },
+		"arith.andi":  func(x, y int32) int32 { return x & y },
+		"arith.ori":   func(x, y int32) int32 { return x | y },
+		"arith.xori":  func(x, y int32) int32 { return x ^ y },
+		"arith.shli":  func(x, y int32) int32 { return x << uint32(y) },
+		"arith.shrsi": func(x, y int32) int32 { return x >> uint32(y) },
 		"arith.shrui": func(x, y int32) int32 { return int32(uint32(x) >> uint32(y)) },
-		"arith.maxsi": func(x, y int32) int32 { return max(x, y) }, "arith.minsi": func(x, y int32) int32 { return min(x, y) },
+		"arith.maxsi": func(x, y int32) int32 { return max(x, y) },
+		"arith.minsi": func(x, y int32) int32 { return min(x, y) },
 		"arith.maxui": func(x, y int32) int32 { return int32(max(uint32(x), uint32(y))) },
 		"arith.minui": func(x, y int32) int32 { return int32(min(uint32(x), uint32(y))) },
 	}
@@ -72,7 +79,8 @@ func number(f func(x, y float64) float64) func(x, y float64) float64 {
 }
 
 // elementwise2 applies the function for the elements' type.
-func elementwise2(k kind, x, y *value, f func(x, y float64) float64, g func(x, y int32) int32) (*value, error) {
+func elementwise2(k kind, x, y *value, f func(x, y float64) float64,
+	g func(x, y int32) int32) (*value, error) {
 	out := &value{kind: k, tensor: x.tensor}
 	for i := range max(len(x.floats), len(x.integers)) {
 		switch {
@@ -114,7 +122,8 @@ func arithmetic(op *operation, args []*value, result kind) (*value, error) {
 // The predicates of comparisons; those of floats with the prefix "o" (ordered) are false for NaN.
 var (
 	floatPredicates = map[string]func(x, y float32) bool{
-		"oeq": func(x, y float32) bool { return x == y }, "une": func(x, y float32) bool { return x != y },
+		"oeq": func(x, y float32) bool { return x == y },
+		"une": func(x, y float32) bool { return x != y },
 		"olt": func(x, y float32) bool { return x < y }, "ole": func(x, y float32) bool { return x <= y },
 		"ogt": func(x, y float32) bool { return x > y }, "oge": func(x, y float32) bool { return x >= y },
 		"uno": func(x, y float32) bool { return x != x || y != y },
@@ -123,8 +132,10 @@ var (
 		"eq": func(x, y int32) bool { return x == y }, "ne": func(x, y int32) bool { return x != y },
 		"slt": func(x, y int32) bool { return x < y }, "sle": func(x, y int32) bool { return x <= y },
 		"sgt": func(x, y int32) bool { return x > y }, "sge": func(x, y int32) bool { return x >= y },
-		"ult": func(x, y int32) bool { return uint32(x) < uint32(y) }, "ule": func(x, y int32) bool { return uint32(x) <= uint32(y) },
-		"ugt": func(x, y int32) bool { return uint32(x) > uint32(y) }, "uge": func(x, y int32) bool { return uint32(x) >= uint32(y) },
+		"ult": func(x, y int32) bool { return uint32(x) < uint32(y) },
+		"ule": func(x, y int32) bool { return uint32(x) <= uint32(y) },
+		"ugt": func(x, y int32) bool { return uint32(x) > uint32(y) },
+		"uge": func(x, y int32) bool { return uint32(x) >= uint32(y) },
 	}
 )
 
@@ -142,7 +153,8 @@ func compare(op *operation, x, y *value) (*value, error) {
 	if x.isFloat() && f == nil || !x.isFloat() && g == nil {
 		return nil, fmt.Errorf("there is no predicate %q on %s", predicate, x.elem)
 	}
-	out := &value{kind: kind{"i1", x.dims}, integers: make([]int32, max(len(x.floats), len(x.integers)))}
+	out := &value{kind: kind{"i1", x.dims},
+		integers: make([]int32, max(len(x.floats), len(x.integers)))}
 	for i := range out.integers {
 		if x.isFloat() && f(x.floats[i], y.floats[i]) || !x.isFloat() && g(x.integers[i], y.integers[i]) {
 			out.integers[i] = 1
@@ -169,7 +181,8 @@ func convert(op *operation, x *value, result kind) (*value, error) {
 		case op.name == "arith.fptosi":
 			out.integers = append(out.integers, saturated(float64(x.floats[i])))
 		case op.name == "arith.fptoui":
-			out.integers = append(out.integers, int32(uint32(max(0, min(float64(x.floats[i]), math.MaxUint32)))))
+			out.integers = append(out.integers,
+				int32(uint32(max(0, min(float64(x.floats[i]), math.MaxUint32)))))
 		case op.name == "tt.bitcast" && x.isFloat():
 			out.integers = append(out.integers, int32(math.Float32bits(x.floats[i])))
 		case op.name == "tt.bitcast":

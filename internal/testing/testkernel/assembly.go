@@ -11,20 +11,26 @@ import (
 // instructions are the PTX instructions of kernels' inline assembly, on the bits of registers. A
 // predicate is 1 or 0.
 var instructions = map[string]func(x []uint32) uint32{
-	"rcp.approx.ftz.f32": onFloats(func(x []float32) float32 { return float32(1 / float64(flushed(x[0]))) }),
-	"ex2.approx.ftz.f32": onFloats(func(x []float32) float32 { return flushed(float32(math.Exp2(float64(x[0])))) }),
-	"mul.rn.f32":         onFloats(func(x []float32) float32 { return x[0] * x[1] }),
-	"sub.rn.f32":         onFloats(func(x []float32) float32 { return x[0] - x[1] }),
-	"neg.f32":            onFloats(func(x []float32) float32 { return -x[0] }),
-	"fma.rn.f32":         onFloats(fused),
-	"max.f32":            onFloats(func(x []float32) float32 { return float32(number(math.Max)(float64(x[0]), float64(x[1]))) }),
-	"max.NaN.f32":        onFloats(func(x []float32) float32 { return float32(strict(math.Max)(float64(x[0]), float64(x[1]))) }),
-	"min.f32":            onFloats(func(x []float32) float32 { return float32(number(math.Min)(float64(x[0]), float64(x[1]))) }),
-	"mov.b32":            func(x []uint32) uint32 { return x[0] },
-	"shl.b32":            func(x []uint32) uint32 { return x[0] << x[1] },
-	"and.b32":            func(x []uint32) uint32 { return x[0] & x[1] },
+	"rcp.approx.ftz.f32": onFloats(func(x []float32) float32 {
+		return float32(1 / float64(flushed(x[0])))
+	}),
+	"ex2.approx.ftz.f32": onFloats(func(x []float32) float32 {
+		return flushed(float32(math.Exp2(float64(x[0]))))
+	}),
+	"mul.rn.f32":  onFloats(func(x []float32) float32 { return x[0] * x[1] }),
+	"sub.rn.f32":  onFloats(func(x []float32) float32 { return x[0] - x[1] }),
+	"neg.f32":     onFloats(func(x []float32) float32 { return -x[0] }),
+	"fma.rn.f32":  onFloats(fused),
+	"max.f32":     onPairs(number(math.Max)),
+	"max.NaN.f32": onPairs(strict(math.Max)),
+	"min.f32":     onPairs(number(math.Min)),
+	"mov.b32":     func(x []uint32) uint32 { return x[0] },
+	"shl.b32":     func(x []uint32) uint32 { return x[0] << x[1] },
+	"and.b32":     func(x []uint32) uint32 { return x[0] & x[1] },
 	"cvt.rn.bf16x2.f32": func(x []uint32) uint32 { // the first becomes the upper half
-		rounded := func(x uint32) uint32 { return math.Float32bits(roundBFloat16(math.Float32frombits(x))) }
+		rounded := func(x uint32) uint32 {
+			return math.Float32bits(roundBFloat16(math.Float32frombits(x)))
+		}
 		return rounded(x[0])&upperHalf | rounded(x[1])>>16
 	},
 	"setp.num.f32": func(x []uint32) uint32 {
@@ -49,6 +55,10 @@ func onFloats(f func(x []float32) float32) func(x []uint32) uint32 {
 		}
 		return math.Float32bits(f(x))
 	}
+}
+
+func onPairs(f func(x, y float64) float64) func(x []uint32) uint32 {
+	return onFloats(func(x []float32) float32 { return float32(f(float64(x[0]), float64(x[1]))) })
 }
 
 // fused returns x·y + z, rounded once.

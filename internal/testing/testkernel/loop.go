@@ -4,14 +4,16 @@ import "fmt"
 
 // loop executes a loop with or without loop-carried values.
 func (m *machine) loop(op *operation) error {
-	const names = 4                              // counter, bounds and step; then carried values with initial ones
+	// counter, bounds and step; then carried values with initial ones
+	const names = 4
 	results, body := types(op.words), op.body[:] // the counter's type follows those of the results
 	if len(op.args) != names+2*len(results) {
 		return fmt.Errorf("%s: %d results", op.words, len(results))
 	}
 	var yield *operation
 	if len(results) > 0 {
-		if len(body) == 0 || body[len(body)-1].name != "scf.yield" || len(body[len(body)-1].args) != len(results) {
+		if len(body) == 0 || body[len(body)-1].name != "scf.yield" ||
+			len(body[len(body)-1].args) != len(results) {
 			return fmt.Errorf("%s: the body yields no %d values", op.words, len(results))
 		}
 		yield, body = &body[len(body)-1], body[:len(body)-1]

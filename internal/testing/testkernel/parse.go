@@ -64,7 +64,8 @@ func parse(text string) (*function, error) {
 		case line == "" || strings.HasPrefix(line, "module ") || line == "}" || line == "tt.return":
 		case header.MatchString(line):
 			for _, p := range strings.Split(header.FindStringSubmatch(line)[1], "}, ") {
-				f.parameters = append(f.parameters, operation{result: name.FindString(p), types: types(strings.Split(p, " {")[0])})
+				f.parameters = append(f.parameters,
+					operation{result: name.FindString(p), types: types(strings.Split(p, " {")[0])})
 			}
 		default:
 			op, err := parseLine(i+1, line)

@@ -23,7 +23,7 @@ import (
 type Program struct {
 	passes.Division
 	Kernel *triton.Kernel // nil if it has no rows
-	Stored map[string]triton.Storage
+	Stored map[string]passes.Storage
 }
 
 // Rows returns the number of rows of the largest input.
@@ -38,16 +38,17 @@ func Rows(p *program.Program) int {
 }
 
 // Compile partitions and writes a program. The error is that of package triton.
-func Compile(p *program.Program, rows int, stored map[string]triton.Storage) (*Program, error) {
+func Compile(p *program.Program, rows int, stored map[string]passes.Storage) (*Program, error) {
 	return compile(p, rows, triton.LargestRow, stored)
 }
 
 // CompileLone is Compile for rows of up to [triton.LargestLoneRow] elements.
-func CompileLone(p *program.Program, rows int, stored map[string]triton.Storage) (*Program, error) {
+func CompileLone(p *program.Program, rows int, stored map[string]passes.Storage) (*Program, error) {
 	return compile(p, rows, triton.LargestLoneRow, stored)
 }
 
-func compile(p *program.Program, rows, largest int, stored map[string]triton.Storage) (*Program, error) {
+func compile(p *program.Program, rows, largest int, stored map[string]passes.Storage) (*Program,
+	error) {
 	d, err := triton.Divide(p, rows)
 	if err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func compile(p *program.Program, rows, largest int, stored map[string]triton.Sto
 func (p *Program) Run(inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 	known := maps.Clone(inputs)
 	for name, t := range known {
-		if p.Stored[name] == triton.BFloat16 {
+		if p.Stored[name] == passes.BFloat16 {
 			data := make([]float64, len(t.Floats))
 			for i, x := range t.Floats {
 				data[i] = float64(roundBFloat16(float32(x)))
@@ -79,7 +80,8 @@ func (p *Program) Run(inputs map[string]reference.Tensor) (map[string]reference.
 			return nil, err
 		}
 		for name, t := range out {
-			if strings.HasPrefix(name, passes.NumberPrefix) { // outputs of the program may have names of inputs
+			// outputs of the program may have names of inputs
+			if strings.HasPrefix(name, passes.NumberPrefix) {
 				known[name] = t
 			}
 		}
@@ -123,9 +125,9 @@ func (p *Program) memory(name string, t reference.Tensor) (m Tensor) {
 			m.Int8 = append(m.Int8, int8(n))
 		case t.Type.DType != program.Float:
 			m.Int32 = append(m.Int32, int32(n))
-		case p.Stored[name] == triton.Int8:
+		case p.Stored[name] == passes.Int8:
 			m.Int8 = append(m.Int8, int8(f))
-		case p.Stored[name] == triton.BFloat16:
+		case p.Stored[name] == passes.BFloat16:
 			m.BFloat16 = append(m.BFloat16, uint16(math.Float32bits(f)>>16))
 		default:
 			m.Float32 = append(m.Float32, f)

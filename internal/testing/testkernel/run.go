@@ -152,7 +152,8 @@ func (m *machine) execute(op *operation, args []*value) (*value, error) {
 	case "math.fma":
 		out := &value{kind: result()}
 		for i := range args[0].floats {
-			out.floats = append(out.floats, fused([]float32{args[0].floats[i], args[1].floats[i], args[2].floats[i]}))
+			out.floats = append(out.floats,
+				fused([]float32{args[0].floats[i], args[1].floats[i], args[2].floats[i]}))
 		}
 		return out, nil
 	case "tt.expand_dims":
@@ -160,7 +161,8 @@ func (m *machine) execute(op *operation, args []*value) (*value, error) {
 		if err != nil {
 			return nil, err
 		}
-		if want := slices.Insert(slices.Clone(args[0].dims), axis, 1); !slices.Equal(want, result().dims) {
+		if want := slices.Insert(slices.Clone(args[0].dims), axis, 1); !slices.Equal(want,
+			result().dims) {
 			return nil, fmt.Errorf("%v does not become %v", args[0].dims, result().dims)
 		}
 		out := *args[0]
@@ -186,7 +188,8 @@ func (m *machine) execute(op *operation, args []*value) (*value, error) {
 	case "tt.reduce":
 		return reduce(op, args[0])
 	case "arith.select":
-		out := &value{kind: args[1].kind, floats: slices.Clone(args[2].floats), integers: slices.Clone(args[2].integers)}
+		out := &value{kind: args[1].kind, floats: slices.Clone(args[2].floats),
+			integers: slices.Clone(args[2].integers)}
 		for i, c := range args[0].integers {
 			if c != 0 && out.isFloat() {
 				out.floats[i] = args[1].floats[i]

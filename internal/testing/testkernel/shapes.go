@@ -122,7 +122,8 @@ func dot(args []*value, types []kind) (*value, error) {
 	const least = 16 // minimum size of each axis on GPUs
 	x, y, sum := args[0], args[1], args[2]
 	for i, a := range args {
-		if !a.equal(types[i]) || len(a.dims) != 2 || slices.Min(a.dims) < least || a.elem != []string{"bf16", "bf16", "f32"}[i] {
+		if !a.equal(types[i]) || len(a.dims) != 2 || slices.Min(a.dims) < least ||
+			a.elem != []string{"bf16", "bf16", "f32"}[i] {
 			return nil, fmt.Errorf("operand %d is %v, the text says %v", i, a.kind, types[i])
 		}
 	}

@@ -21,7 +21,8 @@ func InTurn(n int, f func(i int)) {
 // Run executes a program: the part on whole tensors with the reference implementation in float32,
 // the rest by rows. The error is that of package rows. computed is false if no part of the program
 // is computed by rows.
-func Run(p *program.Program, n int, stored map[string]passes.Storage, inputs map[string]reference.Tensor) (out map[string]reference.Tensor, computed bool, err error) {
+func Run(p *program.Program, n int, stored map[string]passes.Storage,
+	inputs map[string]reference.Tensor) (out map[string]reference.Tensor, computed bool, err error) {
 	d, err := cpu.Divide(p, n)
 	if err != nil || d.Rows == nil {
 		return nil, false, err

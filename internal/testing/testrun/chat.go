@@ -20,7 +20,8 @@ func ChatFile(t testing.TB, info tokenizer.Info, documents iter.Seq2[[]int32, []
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "train.chat")
 	w, err := dataset.NewWriter(vfs.At(path), dataset.Origin{
-		Tokenizer: info, Template: "chatml", TemplateSHA256: strings.Repeat("0", 64), TrainOn: "all_turns",
+		Tokenizer: info, Template: "chatml", TemplateSHA256: strings.Repeat("0", 64),
+		TrainOn: "all_turns",
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -67,7 +67,8 @@ func SameTensors(t testing.TB, what string, a, b checkpoint.State) {
 	different := 0
 	for _, y := range b.Tensors {
 		x, ok := byName[y.Name]
-		if !ok || x.DType != y.DType || !slices.Equal(x.Shape, y.Shape) || !bytes.Equal(content(t, x), content(t, y)) {
+		if !ok || x.DType != y.DType || !slices.Equal(x.Shape, y.Shape) ||
+			!bytes.Equal(content(t, x), content(t, y)) {
 			different++
 			if different == 1 {
 				t.Errorf("%s: %s differs", what, y.Name)

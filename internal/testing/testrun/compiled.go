@@ -16,7 +16,10 @@ import (
 )
 
 // device is opened by the first test that needs it and shared by the process.
-var device = sync.OnceValues(func() (*engine.Device, error) { return engine.Open(testdevice.Kind(), engine.Options{}) })
+var device = sync.OnceValues(func() (*engine.Device,
+	error) {
+	return engine.Open(testdevice.Kind(), engine.Options{})
+})
 
 // Device returns the device for tests: the CPU, unless testdevice names another.
 func Device(t testing.TB) *engine.Device {
@@ -36,7 +39,9 @@ func Plan(t testing.TB, cfg *config.Config, pieces ...int) step.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs, err := build.Collect(context.Background(), build.Request{Config: cfg, Model: m, Batch: build.ReplicaBatch(cfg), Pieces: pieces, Finder: Finder(t)})
+	programs, err := build.Collect(context.Background(),
+		build.Request{Config: cfg, Model: m, Batch: build.ReplicaBatch(cfg), Pieces: pieces,
+			Finder: Finder(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +73,8 @@ func Upload(t testing.TB, c *step.Compiled, params [][]float32) *step.State {
 		tensors[name] = step.Tensor{Name: name, Dims: p.Dims, Data: params[i]}
 		for _, s := range c.Plan().Rules[i].Optimizer.State {
 			name := "state/" + p.Name + "/" + s.Name
-			tensors[name] = step.Tensor{Name: name, Dims: s.Shape, Data: make([]float32, program.FloatType(s.Shape...).Size())}
+			tensors[name] = step.Tensor{Name: name, Dims: s.Shape,
+				Data: make([]float32, program.FloatType(s.Shape...).Size())}
 		}
 	}
 	s, err := c.Upload(func(name string) (step.Tensor, error) { return tensors[name], nil })

@@ -155,7 +155,8 @@ func Again(t testing.TB, cfg *config.Config, overrides ...string) *config.Config
 // Elsewhere is [Again] with a new run directory.
 func Elsewhere(t testing.TB, cfg *config.Config, overrides ...string) *config.Config {
 	t.Helper()
-	return Again(t, cfg, append([]string{fmt.Sprintf("train.out=%q", filepath.Join(t.TempDir(), "run"))}, overrides...)...)
+	return Again(t, cfg,
+		append([]string{fmt.Sprintf("train.out=%q", filepath.Join(t.TempDir(), "run"))}, overrides...)...)
 }
 
 // Train runs a training to its end with the plugins of [Finder]. It fails the test if the training
@@ -188,7 +189,8 @@ func root() (string, error) {
 }
 
 // Still are overrides for a full-precision run whose steps change no bit of a parameter.
-var Still = []string{`quantizer.plugin="none"`, "train.weight_decay=0", "schedule.rate=1e-30", "train.steps=1", "train.batch=2"}
+var Still = []string{`quantizer.plugin="none"`, "train.weight_decay=0", "schedule.rate=1e-30",
+	"train.steps=1", "train.batch=2"}
 
 // OtherTokens is the override for a Hugging Face model that is trained on the bytes of a test.
 const OtherTokens = `data.tokenizer_mismatch="allow"`
@@ -202,14 +204,17 @@ func FromHub(t testing.TB, overrides ...string) (cfg *config.Config, dir string)
 		t.Fatal(err)
 	}
 	dir = filepath.Join(t.TempDir(), "checkpoint")
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(top, "host/model/huggingface/testdata/llama32"))); err != nil {
+	if err := os.CopyFS(dir,
+		os.DirFS(filepath.Join(top, "host/model/huggingface/testdata/llama32"))); err != nil {
 		t.Fatal(err)
 	}
 	c, err := huggingface.ReadConfig(vfs.At(dir), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	sizes := []string{fmt.Sprintf("model.init=%q", dir), fmt.Sprintf("model.layers=%d", c.Settings.Layers), fmt.Sprintf("model.width=%d", c.Settings.Width), fmt.Sprintf("model.heads=%d", c.Settings.Heads),
+	sizes := []string{fmt.Sprintf("model.init=%q", dir),
+		fmt.Sprintf("model.layers=%d", c.Settings.Layers),
+		fmt.Sprintf("model.width=%d", c.Settings.Width), fmt.Sprintf("model.heads=%d", c.Settings.Heads),
 		fmt.Sprintf("model.hidden=%d", c.Settings.Hidden), OtherTokens}
 	return Config(t, slices.Concat(sizes, Still, overrides)...), dir
 }

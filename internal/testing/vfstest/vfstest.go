@@ -57,7 +57,8 @@ func Contents(t testing.TB, dir string, without ...string) map[string]string {
 		text, err := fs.ReadFile(root, name)
 		lines := strings.SplitAfter(string(text), "\n")
 		out[name] = strings.Join(slices.DeleteFunc(lines, func(line string) bool {
-			return slices.ContainsFunc(without, func(word string) bool { return strings.Contains(line, word) })
+			return slices.ContainsFunc(without,
+				func(word string) bool { return strings.Contains(line, word) })
 		}), "")
 		return err
 	})

@@ -9,7 +9,7 @@ import (
 // Names maps the string constants of package sdk to the numbers of an enumeration.
 type Names[E ~int32] map[string]E
 
-// Word returns the string of a number; the error says what it is.
+// Word returns the string of a number; what names the enumeration in errors.
 func (n Names[E]) Word(number E, what string) (string, error) {
 	for word, e := range n {
 		if e == number {
@@ -20,7 +20,7 @@ func (n Names[E]) Word(number E, what string) (string, error) {
 		"update cage, or rebuild the plugin with a current SDK", what, number)
 }
 
-// Number returns the number of a string; the error says what it is.
+// Number returns the number of a string; what names the enumeration in errors.
 func (n Names[E]) Number(word, what string) (E, error) {
 	number, ok := n[word]
 	if !ok {

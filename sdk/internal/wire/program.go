@@ -94,13 +94,9 @@ func FromProgram(m *pb.Program) (*program.Program, error) {
 }
 
 func fromNode(m *pb.Node, n *program.Node) (err error) {
-	op := m.GetOp()
-	if op < 0 || op > math.MaxUint16 {
-		return fmt.Errorf("operation %d does not exist", op)
-	}
-	n.Op = program.Op(op)
-	if _, ok := n.Op.Info(); !ok {
-		return fmt.Errorf("operation %d does not exist", op)
+	n.Op = program.Op(m.GetOp())
+	if _, ok := n.Op.Info(); !ok || pb.Op(n.Op) != m.GetOp() {
+		return fmt.Errorf("operation %d does not exist", m.GetOp())
 	}
 	if n.Args, err = FromNumbers[program.ID](m.GetArgs()); err != nil {
 		return fmt.Errorf("%s: operand %w", n.Op, err)
@@ -155,8 +151,7 @@ func fromAttr(m *pb.Attr) (a program.Attr, err error) {
 	return a, nil
 }
 
-// toNumbers converts shapes, axes and value IDs, which in a valid program are nonnegative
-// and fit in 31 bits.
+// toNumbers converts shapes, axes and value IDs of a valid program, which have 31 bits.
 func toNumbers[T ~int | ~int32](list []T) []uint32 {
 	if len(list) == 0 {
 		return nil

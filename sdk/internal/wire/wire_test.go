@@ -54,10 +54,7 @@ func travel(t *testing.T, p *program.Program) *program.Program {
 		t.Fatal(err)
 	}
 	var m pb.Program
-	if err := wire.Scan(data, m.ProtoReflect().Descriptor()); err != nil {
-		t.Fatal(err)
-	}
-	if err := proto.Unmarshal(data, &m); err != nil {
+	if err := wire.Decode(data, &m); err != nil {
 		t.Fatal(err)
 	}
 	got, err := wire.FromProgram(&m)

@@ -74,9 +74,8 @@ func free(n *program.Node, p *program.Program) bool {
 	return false
 }
 
-// weight returns the cost of keeping a value: its size in bytes, one per bool. Ties
-// are broken in favor of an input, then of an output of the forward pass, which may
-// be kept anyway, then of anything but a reshape or broadcast.
+// weight returns the cost of keeping a value: its size in bytes, one per bool. Ties are broken in
+// favor of inputs, then outputs of the forward pass, then anything but a reshape or broadcast.
 func (s *splitter) weight(id program.ID) int64 {
 	t := s.p.TypeOf(id)
 	bytes := t.Size()
@@ -145,9 +144,8 @@ func (f *network) cutPipes(source, sink, values int) []program.ID {
 	return cut
 }
 
-// search traverses the network from a node along open edges, breadth-first. It returns the edge by
-// which each node was reached, -1 if it was not; for the first node, some number that is not
-// negative.
+// search traverses the network breadth-first from a node along open edges. It returns the edge by
+// which each node was reached, or -1; for the first node, 0.
 func (f *network) search(first int, open func(edge int) bool) []int {
 	reached := slices.Repeat([]int{-1}, len(f.edges))
 	reached[first] = 0

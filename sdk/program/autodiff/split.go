@@ -34,9 +34,8 @@ type Residual struct {
 	Type  program.Type
 }
 
-// Split differentiates p, which must be valid, as [VJP] does and cuts the result in two.
-// outputs lists the outputs of the forward pass; output, the one that is differentiated,
-// need not be among them.
+// Split differentiates p, which must be valid, as [VJP] does and cuts the result in two. outputs
+// lists the outputs of the forward pass; output, the differentiated one, need not be among them.
 //
 // The residuals are the smallest set, in bytes, of forward values from which the backward
 // pass can be computed without repeating work. Constants, and reshapes, broadcasts, slices
@@ -130,28 +129,25 @@ type splitter struct {
 }
 
 func (s *splitter) split() (*Partition, error) {
-	kept := s.cut()
 	part := &Partition{}
 	arguments := transform.Arguments(s.p)
-	wanted := slices.Clone(s.p.Outputs[:s.outputs]) // outputs of the forward pass
-	var handed []program.Output                     // residuals
-	// The names that a fresh residual must not have: those of inputs and of outputs of the forward
-	// pass, and of the cotangent.
-	taken := map[string]bool{}
+	outputs := slices.Clone(s.p.Outputs[:s.outputs]) // of the forward pass
+	var residuals []program.Output                   // inputs of the backward pass
+	taken := map[string]bool{}                       // names that a new residual must not have
 	for _, in := range s.p.Inputs {
 		taken[in.Name] = true
 	}
 	for _, o := range s.p.Outputs[:s.outputs] {
 		taken[o.Name] = true
 	}
-	for _, id := range kept {
+	for _, id := range s.cut() {
 		r := s.residual(id, taken)
 		isOutput := func(o program.Output) bool { return o.Name == r.Name }
 		if r.Type = s.p.TypeOf(id); !r.Input && !slices.ContainsFunc(s.p.Outputs[:s.outputs], isOutput) {
-			wanted = append(wanted, program.Output{Name: r.Name, Value: id})
+			outputs = append(outputs, program.Output{Name: r.Name, Value: id})
 		}
 		taken[r.Name] = true
-		handed = append(handed, program.Output{Name: r.Name, Value: id})
+		residuals = append(residuals, program.Output{Name: r.Name, Value: id})
 		part.Residuals = append(part.Residuals, r)
 	}
 	rest := arguments[s.inputs:]
@@ -161,8 +157,8 @@ func (s *splitter) split() (*Partition, error) {
 	}
 	var forwardErr, backwardErr error
 	forward, backward := extend(s.name, ".forward"), extend(s.name, ".backward")
-	from, gradients := append(handed, rest...), s.p.Outputs[s.outputs:]
-	part.Forward, forwardErr = transform.Extract(s.p, forward, arguments[:s.inputs], wanted)
+	from, gradients := append(residuals, rest...), s.p.Outputs[s.outputs:]
+	part.Forward, forwardErr = transform.Extract(s.p, forward, arguments[:s.inputs], outputs)
 	part.Backward, backwardErr = transform.Extract(s.p, backward, from, gradients)
 	return part, errors.Join(forwardErr, backwardErr)
 }

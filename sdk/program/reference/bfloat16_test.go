@@ -32,7 +32,7 @@ func TestStochasticBFloat16(t *testing.T) {
 		}
 		sum, levels := 0.0, map[float64]bool{}
 		for _, y := range out["y"].Floats {
-			if y == y && spec.StoreBFloat16.Kept(y) != y {
+			if y == y && spec.StoreBFloat16.Round(y) != y {
 				t.Fatalf("%v becomes %v, which is no number of bfloat16", v, y)
 			}
 			sum, levels[y] = sum+y/all, true

@@ -53,7 +53,6 @@ var operations = map[program.Op]operation{
 	program.OpOrderStatistic: orderStatistic,
 }
 
-// elementwise applies a function of numbers.
 func elementwise(n *program.Node, args []Tensor) Tensor {
 	floats, ints := n.Op.Scalar()
 	x := spread(args[0], n.Type.Shape)
@@ -136,7 +135,6 @@ func selected(n *program.Node, args []Tensor) Tensor {
 	return Tensor{Type: n.Type, Floats: floats, Ints: ints}
 }
 
-// choose returns x where cond is true and y elsewhere.
 func choose[T any](cond []int64, x, y []T) []T {
 	if x == nil {
 		return nil

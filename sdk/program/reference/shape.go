@@ -97,7 +97,6 @@ func part[T any](data []T, i, count int) []T {
 	return data[i*size : (i+1)*size]
 }
 
-// reduction moves the given axes to the end and reduces them by a binary operation.
 func reduction(by program.Op) operation {
 	floats, ints := by.Scalar()
 	return func(n *program.Node, args []Tensor) Tensor {
@@ -115,7 +114,6 @@ func reduction(by program.Op) operation {
 	}
 }
 
-// fold reduces the elements from first to last.
 func fold[T any](data []T, f func(x, y T) T) T {
 	acc := data[0]
 	for _, v := range data[1:] {

@@ -17,7 +17,6 @@ type Tensor struct {
 	Ints   []int64
 }
 
-// zeros returns a tensor of zeros.
 func zeros(t program.Type) Tensor {
 	if t.DType == program.Float {
 		return Tensor{Type: t, Floats: make([]float64, t.Size())}
@@ -98,7 +97,6 @@ func (t Tensor) String() string {
 	return fmt.Sprintf("%s %v", t.Type, t.Float64s())
 }
 
-// check fails unless the data has the size of the type and each element fits the type.
 func (t Tensor) check() error {
 	size := t.Type.Size()
 	if t.Type.DType == program.Float {

@@ -148,7 +148,7 @@ func TestSimplifierKeepsTheFirstMistake(t *testing.T) {
 	b := program.NewSimplifier("wrong")
 	x := b.Input("x", program.FloatType(2))
 	b.Output("y", x.Add(b.Input("n", program.FloatType(3))).Exp())
-	if _, err := b.Build(); err == nil || !strings.Contains(err.Error(), "add: shapes [2] and [3] do not go together") {
+	if _, err := b.Build(); err == nil || !strings.Contains(err.Error(), "add: shapes [2] and [3] do not match") {
 		t.Errorf("got %v", err)
 	}
 }

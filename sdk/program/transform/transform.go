@@ -10,10 +10,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Interpret traverses p, which must be valid, from its inputs to its last node and
-// computes a T for every value: the T of an input is given, and the T of a node is
-// returned by the function node for the Ts of its operands. T is a [program.Value] to copy
-// a program, a tensor to execute it, and a mark or a bound to analyze it.
+// Interpret traverses p, which must be valid, and returns a T for every value: inputs has those of
+// the inputs, and node computes that of a node from those of its operands. T is a [program.Value]
+// to copy a program, a tensor to execute it, and a mark or a bound to analyze it.
 func Interpret[T any](p *program.Program, inputs []T,
 	node func(id program.ID, n *program.Node, args []T) T) []T {
 	of := append(make([]T, 0, p.NumValues()), inputs...)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .infer import Type
-from .program import Node, Program
+from .program import ELEMENTWISE, Node, Program
 
 Array = npt.NDArray[Any]
 _NUMPY: dict[str, Any] = {"int": np.int32, "uint": np.uint32, "bool": np.bool_}
@@ -64,16 +64,6 @@ def threefry(key: Array, counter: Array) -> Any:
 
 def _random_bits(n: Node, precision: Any, key: Array) -> Any:
     return threefry(key, np.arange(n.type.size, dtype=np.uint32))
-
-
-def _logb(n: Node, precision: Any, x: Array) -> Any:
-    exponent = np.frexp(x)[1] - 1.0
-    return np.where(x == 0, -np.inf, np.where(np.isinf(x), np.inf, np.where(np.isnan(x), np.nan, exponent)))
-
-
-def _ldexp(n: Node, precision: Any, x: Array, e: Array) -> Any:
-    whole = np.nan_to_num(np.clip(e, -4096, 4096)).astype(np.int32)
-    return np.where(np.isnan(e), e, np.ldexp(*np.broadcast_arrays(x, whole)))
 
 
 def _convert(n: Node, precision: Any, x: Array) -> Any:
@@ -192,38 +182,11 @@ def _fold(f: Any) -> Callable[..., Any]:
     return lambda n, precision, x: f.reduce(x, axis=tuple(n.attr["axes"]), dtype=x.dtype)
 
 
-def _shift(f: Any) -> Callable[..., Any]:
-    return lambda n, precision, x, y: f(x, y & 31)
-
-
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "constant": _constant,
     "iota": _iota,
     "random_bits": _random_bits,
-    "logb": _logb,
-    "ldexp": _ldexp,
-    "round": _plain(np.rint),
-    "is_finite": _plain(np.isfinite),
-    "not": _plain(np.invert),
-    "neg": _plain(np.negative),
-    "sub": _plain(np.subtract),
-    "mul": _plain(np.multiply),
-    "div": _plain(np.divide),
-    "pow": _plain(np.power),
-    "max": _plain(np.maximum),
-    "min": _plain(np.minimum),
-    "and": _plain(np.bitwise_and),
-    "or": _plain(np.bitwise_or),
-    "xor": _plain(np.bitwise_xor),
-    "shl": _shift(np.left_shift),
-    "shr": _shift(np.right_shift),
     "clamp": _plain(lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi)),
-    "eq": _plain(np.equal),
-    "ne": _plain(np.not_equal),
-    "lt": _plain(np.less),
-    "le": _plain(np.less_equal),
-    "gt": _plain(np.greater),
-    "ge": _plain(np.greater_equal),
     "select": _plain(np.where),
     "convert": _convert,
     "bitcast": _bitcast,
@@ -237,7 +200,6 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "reduce_min": _fold(np.minimum),
     "dot": _dot,
     "hadamard": _hadamard,
-    "stop_gradient": _plain(lambda x: x),
     "qr": _matrices(lambda a: np.linalg.qr(a)[0], lower=False),
     "eigh_values": _matrices(lambda a: np.linalg.eigvalsh(a), lower=True),
     "eigh_vectors": _matrices(lambda a: np.linalg.eigh(a)[1], lower=True),
@@ -247,6 +209,6 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "scatter_add": _scatter_add,
     "top_k": _top_k,
     "order_statistic": _order_statistic,
-    **{op: _plain(getattr(np, op)) for op in ("abs", "sign", "sqrt", "exp", "expm1", "log", "log1p", "tanh", "floor", "add")},
+    **{op: _plain(f) for op, f in ELEMENTWISE.items()},
 }
 """What each operation does with its operands."""

@@ -116,7 +116,7 @@ def _random_bits(args: Sequence[Type], _: Attr, want: Type) -> Type:
     return want
 
 
-def _unary(*types: DType, result: DType | None = None) -> Rule:
+def unary(*types: DType, result: DType | None = None) -> Rule:
     def rule(args: Sequence[Type], attr: Attr, want: Type) -> Type:
         _need(args[0], *types)
         return Type(result or args[0].dtype, args[0].shape)
@@ -124,7 +124,7 @@ def _unary(*types: DType, result: DType | None = None) -> Rule:
     return rule
 
 
-def _binary(*types: DType, result: DType | None = None) -> Rule:
+def binary(*types: DType, result: DType | None = None) -> Rule:
     def rule(args: Sequence[Type], attr: Attr, want: Type) -> Type:
         x, y = args
         if x.dtype != y.dtype:
@@ -340,24 +340,12 @@ def _order_statistic(args: Sequence[Type], attr: Attr, want: Type) -> Type:
 
 
 # For each operation: the number of operands, -1 for one or more; its rule; and the attributes that it uses.
+# program.py adds the elementwise operations.
 OPS: dict[str, tuple[int, Rule, tuple[str, ...]]] = {
     "constant": (0, _constant, ("floats", "ints")),
     "iota": (0, _iota, ("axes",)),
     "random_bits": (1, _random_bits, ()),
-    **{op: (1, _unary("float", "int"), ()) for op in ("neg", "abs", "sign")},
-    **{
-        op: (1, _unary("float"), ())
-        for op in ("sqrt", "exp", "expm1", "log", "log1p", "tanh", "floor", "round", "logb")
-    },
-    "is_finite": (1, _unary("float", result="bool"), ()),
-    "not": (1, _unary("bool", "int", "uint"), ()),
-    **{op: (2, _binary("float", "int", "uint"), ()) for op in ("add", "sub", "mul", "max", "min")},
-    **{op: (2, _binary("float"), ()) for op in ("div", "pow", "ldexp")},
-    **{op: (2, _binary("bool", "int", "uint"), ()) for op in ("and", "or", "xor")},
-    **{op: (2, _binary("int", "uint"), ()) for op in ("shl", "shr")},
     "clamp": (3, _clamp, ()),
-    **{op: (2, _binary(*DTYPES, result="bool"), ()) for op in ("eq", "ne")},
-    **{op: (2, _binary("float", "int", "uint", result="bool"), ()) for op in ("lt", "le", "gt", "ge")},
     "select": (3, _select, ()),
     "convert": (1, _retyped(*DTYPES), ()),
     "bitcast": (1, _retyped("float", "int", "uint"), ()),
@@ -369,7 +357,6 @@ OPS: dict[str, tuple[int, Rule, tuple[str, ...]]] = {
     **{op: (1, _reduce, ("axes",)) for op in ("reduce_sum", "reduce_max", "reduce_min")},
     "dot": (2, _dot, ("lhs_contract", "rhs_contract", "lhs_batch", "rhs_batch")),
     "hadamard": (1, _hadamard, ("block",)),
-    "stop_gradient": (1, _unary(*DTYPES), ()),
     "qr": (1, _qr, ()),
     "eigh_values": (1, _eigh_values, ()),
     "eigh_vectors": (1, _eigh_vectors, ()),

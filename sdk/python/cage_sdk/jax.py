@@ -26,7 +26,7 @@ from . import executor
 from .infer import DTYPES, Type, infer
 from .optimizer import Optimizer, Tensor, UpdateInput
 from .plugin import Description, State
-from .program import Builder, Node, ProgramError, Value
+from .program import ELEMENTWISE, Builder, Node, ProgramError, Value
 from .quantizer import Gradients, Quantized, Quantizer, Site
 
 LONGEST_LOOP = 64
@@ -77,10 +77,10 @@ def _type(aval: Any) -> Type:
     raise ValueError(f"{aval.dtype} is no type of programs: use float32, int32, uint32 or bool")
 
 
-_SAME = {p: p for p in (
-    "neg abs sign sqrt exp expm1 log log1p tanh floor is_finite not add sub mul div pow max min and or xor eq ne lt le gt ge "
-    "stop_gradient"
-).split()} | {"add_any": "add", "shift_left": "shl", "shift_right_logical": "shr", "shift_right_arithmetic": "shr"}  # fmt: skip
+# The operation of a primitive that has the same operands; JAX's round has an attribute.
+_SAME = {op: op for op in ELEMENTWISE if op != "round"} | {
+    "add_any": "add", "shift_left": "shl", "shift_right_logical": "shr", "shift_right_arithmetic": "shr"
+}  # fmt: skip
 _IDENTITY = {"copy", "copy_p", "device_put", "optimization_barrier", "pvary", "reduce_precision"}
 _HINTS = {
     "sort": '; cage_sdk.jax.op("order_statistic", x, k) and op("top_k", x, k) order the elements of a row',

@@ -18,7 +18,7 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from .infer import Attr, DType, Shape, Type, infer
+from .infer import DTYPES, OPS, Attr, DType, Rule, Shape, Type, binary, infer, unary
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -263,21 +263,56 @@ def _check_name(name: str) -> None:
 Operand = Union["Value", float, int]
 
 
-def _unary(op: str, doc: str) -> Callable[[Value], Value]:
+ELEMENTWISE: dict[str, Callable[..., Any]] = {}
+"""The elementwise operations as functions of arrays: executor.py and jax.py derive their tables from it."""
+
+
+def _define(op: str, arity: int, rule: Rule, compute: Callable[..., Any]) -> None:
+    OPS[op], ELEMENTWISE[op] = (arity, rule, ()), compute
+
+
+def _unary(
+    op: str, doc: str, compute: Callable[..., Any] | None = None, *types: DType, result: DType | None = None
+) -> Callable[[Value], Value]:
+    """The method of an operation. An elementwise one is defined here: its function of arrays, its operand's types and its result's."""
+
     def method(self: Value) -> Value:
         return self.builder.apply(op, self)
 
     method.__name__, method.__doc__ = op, doc
+    if compute is not None:
+        _define(op, 1, unary(*types, result=result), compute)
     return method
 
 
-def _binary(op: str, doc: str, swapped: bool = False) -> Callable[[Value, Operand], Value]:
+def _binary(
+    op: str, doc: str, compute: Callable[..., Any] | None = None, *types: DType, result: DType | None = None
+) -> Callable[[Value, Operand], Value]:
     def method(self: Value, other: Operand) -> Value:
-        o = self._operand(other)
-        return self.builder.apply(op, o, self) if swapped else self.builder.apply(op, self, o)
+        return self.builder.apply(op, self, self._operand(other))
+
+    method.__name__, method.__doc__ = op, doc
+    if compute is not None:
+        _define(op, 2, binary(*types, result=result), compute)
+    return method
+
+
+def _swapped(op: str, doc: str) -> Callable[[Value, Operand], Value]:
+    def method(self: Value, other: Operand) -> Value:
+        return self.builder.apply(op, self._operand(other), self)
 
     method.__name__, method.__doc__ = op, doc
     return method
+
+
+def _logb(x: npt.NDArray[Any]) -> Any:
+    exponent = np.frexp(x)[1] - 1.0
+    return np.where(x == 0, -np.inf, np.where(np.isinf(x), np.inf, np.where(np.isnan(x), np.nan, exponent)))
+
+
+def _ldexp(x: npt.NDArray[Any], e: npt.NDArray[Any]) -> Any:
+    whole = np.nan_to_num(np.clip(e, -4096, 4096)).astype(np.int32)
+    return np.where(np.isnan(e), e, np.ldexp(*np.broadcast_arrays(x, whole)))
 
 
 def _fold(op: str, doc: str) -> Callable[..., Value]:
@@ -342,46 +377,46 @@ class Value:
                 return self.builder._scalar(self.dtype, int(other))
         raise self.builder.fail(f"{other!r} does not go with {self.type}")
 
-    neg = __neg__ = _unary("neg", "−v.")
-    abs = __abs__ = _unary("abs", "|v|.")
-    sign = _unary("sign", "−1, 0 or 1.")
-    sqrt = _unary("sqrt", "The square root.")
-    exp = _unary("exp", "eᵛ.")
-    expm1 = _unary("expm1", "eᵛ − 1.")
-    log = _unary("log", "The natural logarithm.")
-    log1p = _unary("log1p", "log(1 + v).")
-    tanh = _unary("tanh", "The hyperbolic tangent.")
-    floor = _unary("floor", "Rounds toward −∞.")
-    round = _unary("round", "Rounds to the nearest integer, ties to even.")
-    logb = _unary("logb", "The binary exponent floor(log2|v|), exactly.")
-    is_finite = _unary("is_finite", "A bool: neither NaN nor infinite.")
-    not_ = __invert__ = _unary("not", "Logical or bitwise negation.")
-    stop_gradient = _unary("stop_gradient", "v, but the reverse pass treats it as a constant.")
+    neg = __neg__ = _unary("neg", "−v.", np.negative, "float", "int")
+    abs = __abs__ = _unary("abs", "|v|.", np.abs, "float", "int")
+    sign = _unary("sign", "−1, 0 or 1.", np.sign, "float", "int")
+    sqrt = _unary("sqrt", "The square root.", np.sqrt, "float")
+    exp = _unary("exp", "eᵛ.", np.exp, "float")
+    expm1 = _unary("expm1", "eᵛ − 1.", np.expm1, "float")
+    log = _unary("log", "The natural logarithm.", np.log, "float")
+    log1p = _unary("log1p", "log(1 + v).", np.log1p, "float")
+    tanh = _unary("tanh", "The hyperbolic tangent.", np.tanh, "float")
+    floor = _unary("floor", "Rounds toward −∞.", np.floor, "float")
+    round = _unary("round", "Rounds to the nearest integer, ties to even.", np.rint, "float")
+    logb = _unary("logb", "The binary exponent floor(log2|v|), exactly.", _logb, "float")
+    is_finite = _unary("is_finite", "A bool: neither NaN nor infinite.", np.isfinite, "float", result="bool")
+    not_ = __invert__ = _unary("not", "Logical or bitwise negation.", np.invert, "bool", "int", "uint")
+    stop_gradient = _unary("stop_gradient", "v, but the reverse pass treats it as a constant.", lambda x: x, *DTYPES)
 
-    add = __add__ = _binary("add", "v + o.")
-    sub = __sub__ = _binary("sub", "v − o.")
-    mul = __mul__ = _binary("mul", "v·o, element by element.")
-    div = __truediv__ = _binary("div", "v/o.")
-    pow = __pow__ = _binary("pow", "v to the power o.")
-    __radd__ = _binary("add", "o + v.", swapped=True)
-    __rsub__ = _binary("sub", "o − v.", swapped=True)
-    __rmul__ = _binary("mul", "o·v.", swapped=True)
-    __rtruediv__ = _binary("div", "o/v.", swapped=True)
-    __rpow__ = _binary("pow", "o to the power v.", swapped=True)
-    max = _binary("max", "The larger of v and o; NaN if either is NaN.")
-    min = _binary("min", "The smaller of v and o; NaN if either is NaN.")
-    ldexp = _binary("ldexp", "v·2ᵒ for integers o, as floats.")
-    and_ = __and__ = __rand__ = _binary("and", "Logical or bitwise and.")
-    or_ = __or__ = __ror__ = _binary("or", "Logical or bitwise or.")
-    xor = __xor__ = __rxor__ = _binary("xor", "Logical or bitwise exclusive or.")
-    shl = __lshift__ = _binary("shl", "Shifts left by o bits.")
-    shr = __rshift__ = _binary("shr", "Shifts right by o bits.")
-    eq = __eq__ = _binary("eq", "The bool v = o.")  # type: ignore[assignment]
-    ne = __ne__ = _binary("ne", "The bool v ≠ o.")  # type: ignore[assignment]
-    lt = __lt__ = _binary("lt", "The bool v < o.")
-    le = __le__ = _binary("le", "The bool v ≤ o.")
-    gt = __gt__ = _binary("gt", "The bool v > o.")
-    ge = __ge__ = _binary("ge", "The bool v ≥ o.")
+    add = __add__ = _binary("add", "v + o.", np.add, "float", "int", "uint")
+    sub = __sub__ = _binary("sub", "v − o.", np.subtract, "float", "int", "uint")
+    mul = __mul__ = _binary("mul", "v·o, element by element.", np.multiply, "float", "int", "uint")
+    div = __truediv__ = _binary("div", "v/o.", np.divide, "float")
+    pow = __pow__ = _binary("pow", "v to the power o.", np.power, "float")
+    __radd__ = _swapped("add", "o + v.")
+    __rsub__ = _swapped("sub", "o − v.")
+    __rmul__ = _swapped("mul", "o·v.")
+    __rtruediv__ = _swapped("div", "o/v.")
+    __rpow__ = _swapped("pow", "o to the power v.")
+    max = _binary("max", "The larger of v and o; NaN if either is NaN.", np.maximum, "float", "int", "uint")
+    min = _binary("min", "The smaller of v and o; NaN if either is NaN.", np.minimum, "float", "int", "uint")
+    ldexp = _binary("ldexp", "v·2ᵒ for integers o, as floats.", _ldexp, "float")
+    and_ = __and__ = __rand__ = _binary("and", "Logical or bitwise and.", np.bitwise_and, "bool", "int", "uint")
+    or_ = __or__ = __ror__ = _binary("or", "Logical or bitwise or.", np.bitwise_or, "bool", "int", "uint")
+    xor = __xor__ = __rxor__ = _binary("xor", "Logical or bitwise exclusive or.", np.bitwise_xor, "bool", "int", "uint")
+    shl = __lshift__ = _binary("shl", "Shifts left by o bits.", lambda x, y: x << (y & 31), "int", "uint")
+    shr = __rshift__ = _binary("shr", "Shifts right by o bits.", lambda x, y: x >> (y & 31), "int", "uint")
+    eq = __eq__ = _binary("eq", "The bool v = o.", np.equal, *DTYPES, result="bool")  # type: ignore[assignment]
+    ne = __ne__ = _binary("ne", "The bool v ≠ o.", np.not_equal, *DTYPES, result="bool")  # type: ignore[assignment]
+    lt = __lt__ = _binary("lt", "The bool v < o.", np.less, "float", "int", "uint", result="bool")
+    le = __le__ = _binary("le", "The bool v ≤ o.", np.less_equal, "float", "int", "uint", result="bool")
+    gt = __gt__ = _binary("gt", "The bool v > o.", np.greater, "float", "int", "uint", result="bool")
+    ge = __ge__ = _binary("ge", "The bool v ≥ o.", np.greater_equal, "float", "int", "uint", result="bool")
 
     def scale(self, c: float) -> Value:
         """c·v for a number c."""

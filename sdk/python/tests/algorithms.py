@@ -162,7 +162,7 @@ class AdamW(Optimizer):
     description = Description(
         "adamw",
         "1.0.0",
-        "AdamW (Loshchilov & Hutter 2019) with bias correction; decay is set by train.weight_decay.",
+        "AdamW (Loshchilov & Hutter 2019); decay is set by train.weight_decay.",
         [
             Float("beta1", 0.9, 0, 0.999999, "decay rate of the first moment"),
             Float("beta2", 0.95, 0, 0.999999, "decay rate of the second moment"),
@@ -171,8 +171,8 @@ class AdamW(Optimizer):
                 "moments",
                 "float32",
                 ["float32", "int8"],
-                "how moments are kept: int8 takes 2.25 bytes for each element of a matrix in place of 8, with a scale for each 32 (FlashOptim, 2026); "
-                "vectors, and matrices whose rows are no multiples of 32, keep float32",
+                "how moments are stored: int8 takes 2.25 bytes instead of 8 for each element of a matrix, with a scale for each 32 (FlashOptim, 2026); "
+                "vectors, and matrices whose row length is not a multiple of 32, stay in float32",
             ),
         ],
         [Claim("still")],

@@ -316,8 +316,8 @@ func mapFilter(c *call, value any) any {
 	return out
 }
 
-// choose returns the elements that pass a test, or those that do not; or it tests an attribute of
-// each. Without a test it checks their truth.
+// choose returns the elements that pass a test, or, unless passes is set, fail it. With ofAttribute
+// it tests an attribute of each element. Without a test it checks the truth.
 func (c *call) choose(value any, ofAttribute, passes bool) any {
 	args := c.positional
 	path := ""
@@ -426,21 +426,12 @@ func changed(change func(string) string) builtin {
 	})
 }
 
-// cutset returns the characters stripped from a string: white space, or those of a set.
+// cutset returns a function that selects the characters to strip: white space, or the argument's.
 func (c *call) cutset() func(r rune) bool {
 	if set, ok := c.args[0].(string); ok {
 		return func(r rune) bool { return strings.ContainsRune(set, r) }
 	}
 	return isSpace
-}
-
-func (c *call) texts(s string, parts []string) []any {
-	c.make(len(s) + 16*len(parts))
-	list := make([]any, len(parts))
-	for i, part := range parts {
-		list[i] = part
-	}
-	return list
 }
 
 func (c *call) split(s string, fromRight bool) any {
@@ -450,10 +441,16 @@ func (c *call) split(s string, fromRight bool) any {
 	}
 	c.make(32 * len(s))
 	times := min(c.integer(1, -1), int64(len(s)))
-	return c.texts(s, split(s, sep, int(times), fromRight))
+	parts := split(s, sep, int(times), fromRight)
+	c.make(len(s) + 16*len(parts))
+	list := make([]any, len(parts))
+	for i, part := range parts {
+		list[i] = part
+	}
+	return list
 }
 
-// affix reports whether a string begins, or ends, with a string or with one of a list.
+// affix reports whether has is true for the argument, a string, or for one of a list of strings.
 func (c *call) affix(s string, has func(s, part string) bool) any {
 	candidates, ok := c.args[0].([]any)
 	if !ok {

@@ -18,8 +18,8 @@ type call struct {
 // absent is the value of an omitted argument.
 type absent struct{}
 
-// builtin is a method, filter or test. params are the names of its parameters; one with a question
-// mark is optional, and with "*" alone run reads the arguments itself.
+// builtin is a method, filter or test. params lists the names of its parameters, after a question
+// mark the optional ones. If it is "*", run reads the arguments itself.
 type builtin struct {
 	params string
 	run    func(c *call, value any) any
@@ -28,8 +28,8 @@ type builtin struct {
 func (c *call) apply(table map[string]builtin, kind, name string, value any) any {
 	b, ok := table[name]
 	if !ok {
-		known := slices.Sorted(maps.Keys(table))
-		c.machine.fail("the %s %q is not supported: there are %s", kind, name, strings.Join(known, ", "))
+		known := strings.Join(slices.Sorted(maps.Keys(table)), ", ")
+		c.machine.fail("the %s %q is not supported, want one of %s", kind, name, known)
 	}
 	c.name = name
 	if b.params != "*" {
@@ -40,7 +40,7 @@ func (c *call) apply(table map[string]builtin, kind, name string, value any) any
 	return b.run(c, value)
 }
 
-// bind assigns the arguments to parameters, of which the first required ones must be given.
+// bind assigns the arguments to parameters. The first required parameters are mandatory.
 func (c *call) bind(required int, params ...string) {
 	if len(c.positional) > len(params) {
 		c.fail("%d arguments, want at most %d", len(c.positional), len(params))
@@ -54,7 +54,7 @@ func (c *call) bind(required int, params ...string) {
 		at := slices.Index(params, name)
 		switch {
 		case at < 0:
-			c.fail("there is no argument %q", name)
+			c.fail("unknown argument %q", name)
 		case c.has(at):
 			c.fail("the argument %q is given twice", name)
 		}

@@ -440,7 +440,7 @@ func parseNumber(s string) (number any, err error) {
 		number, err = strconv.ParseInt(s, 10, 64)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the number %s does not fit into 64 bits", s)
+		return nil, fmt.Errorf("the number %s overflows 64 bits", s)
 	}
 	return number, nil
 }

@@ -42,8 +42,8 @@ type lexer struct {
 	rest   string
 	line   int
 	tokens []token
-	// lineBegins reports whether the text so far, with white space removed after its last tag, ends
-	// in a newline or is empty.
+	// lineBegins reports whether the text so far is empty or ends in a newline, counting the white
+	// space that was removed after its last tag.
 	lineBegins bool
 }
 
@@ -80,7 +80,7 @@ func lex(source string) []token {
 		case '#':
 			body, _, found := strings.Cut(l.rest, "#}")
 			if !found {
-				fail(l.line, "a comment that begins with {# has no end #}")
+				fail(l.line, "a comment without #} at its end")
 			}
 			l.advance(len(body) + 2)
 			l.afterTag(body[max(len(body)-1, 0):], true)
@@ -127,7 +127,7 @@ func (l *lexer) tag(end string) {
 	for {
 		l.skipSpace()
 		if l.rest == "" {
-			fail(l.line, "a tag has no end %s", end)
+			fail(l.line, "a tag without %s at its end", end)
 		}
 		if len(open) == 0 {
 			sign := ""
@@ -145,7 +145,7 @@ func (l *lexer) tag(end string) {
 		if groups == nil {
 			first, _ := utf8.DecodeRuneInString(l.rest)
 			if first == '"' || first == '\'' {
-				fail(l.line, "a string that begins with %c has no end", first)
+				fail(l.line, "a string without %c at its end", first)
 			}
 			fail(l.line, "unexpected character %q", first)
 		}
@@ -164,7 +164,7 @@ func (l *lexer) tag(end string) {
 				open = append(open, op[0]+2)
 			case ")", "]", "}":
 				if len(open) == 0 || open[len(open)-1] != op[0] {
-					fail(l.line, "%q closes nothing", op)
+					fail(l.line, "unmatched %q", op)
 				}
 				open = open[:len(open)-1]
 			}
@@ -181,7 +181,7 @@ var (
 		"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 )
 
-// unescape resolves Python's escapes in a string. An unknown escape is kept.
+// unescape resolves Python's escapes in a string. An unknown escape is unchanged.
 func (l *lexer) unescape(s string) string {
 	return escapeForm.ReplaceAllStringFunc(s, func(escape string) string {
 		text, ok := simpleEscapes[escape[1:]]

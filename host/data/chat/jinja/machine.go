@@ -41,14 +41,14 @@ func (m *machine) fail(format string, args ...any) { fail(m.line, format, args..
 func (m *machine) step(line int) {
 	m.line = line
 	if m.Steps--; m.Steps < 0 {
-		m.fail("the template was stopped: it computes too much, perhaps in a loop that does not end")
+		m.fail("the template was stopped: it took too many steps, perhaps in an endless loop")
 	}
 	if m.Steps%1024 == 0 && m.Context.Err() != nil {
 		panic(&Error{Line: line, Problem: "the template was stopped", Cause: m.Context.Err()})
 	}
 }
 
-// make charges bytes of texts and lists before they are allocated.
+// make counts the bytes of texts and lists against the limit, before they are allocated.
 func (m *machine) make(bytes int) {
 	if bytes < 0 || bytes > m.Bytes {
 		m.fail("the template was stopped: its texts and lists are too large")
@@ -88,12 +88,12 @@ func (m *machine) iteration(body statement, s *scope, element any) flow {
 	}
 	m.inElement = true
 	start := m.out.Len()
-	how := body(m, s)
+	next := body(m, s)
 	m.inElement = false
 	if _, before := m.printed[dict]; !before || m.out.Len() > start {
 		m.printed[dict] = Span{start, m.out.Len()}
 	}
-	return how
+	return next
 }
 
 func (m *machine) parts(value any, n int) []any {

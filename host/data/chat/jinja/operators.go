@@ -71,7 +71,7 @@ func (m *machine) less(a, b any) bool {
 	case kind != 0 && other != 0:
 		return x < y
 	case !is[string](a) || !is[string](b):
-		m.fail("%s and %s have no order", typeName(a), typeName(b))
+		m.fail("cannot compare %s with %s", typeName(a), typeName(b))
 	}
 	return a.(string) < b.(string)
 }
@@ -80,7 +80,7 @@ func (m *machine) contains(where, what any) bool {
 	switch w := where.(type) {
 	case string:
 		if !is[string](what) {
-			m.fail("only a string can be in a string, not %s", typeName(what))
+			m.fail("the left operand of in is %s, want a string", typeName(what))
 		}
 		m.make(len(w) / 16)
 		return strings.Contains(w, what.(string))
@@ -174,12 +174,12 @@ func (m *machine) integers(op string, a, b int64) int64 {
 		}
 	}
 	if !x.IsInt64() {
-		m.fail("the result of %d %s %d does not fit into 64 bits", a, op, b)
+		m.fail("the result of %d %s %d overflows 64 bits", a, op, b)
 	}
 	return x.Int64()
 }
 
-// reals does the same if one of the numbers is not an integer.
+// reals is integers for numbers of which at least one is not an integer.
 func reals(op string, a, b float64) float64 {
 	switch op {
 	case "+":
@@ -278,7 +278,7 @@ func (m *machine) slice(of any, parts [3]any) any {
 		m.make(5 * len(v))
 		return string(pick([]rune(v), from, to, step))
 	}
-	m.fail("%s has no slices", typeName(of))
+	m.fail("%s cannot be sliced", typeName(of))
 	return nil
 }
 

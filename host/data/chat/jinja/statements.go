@@ -69,9 +69,9 @@ func (p *parser) want(text string) {
 	}
 }
 
-func (p *parser) name(what string) string {
+func (p *parser) name(wanted string) string {
 	if p.at().kind != nameToken {
-		p.unexpected(what)
+		p.unexpected(wanted)
 	}
 	return p.take().text
 }
@@ -90,9 +90,9 @@ func (p *parser) statements(until ...string) statement {
 	defer p.deeper()()
 	var list []statement
 	run := func(m *machine, s *scope) flow {
-		for _, one := range list {
-			if how := one(m, s); how != proceed {
-				return how
+		for _, run := range list {
+			if next := run(m, s); next != proceed {
+				return next
 			}
 		}
 		return proceed
@@ -146,11 +146,11 @@ func (p *parser) block() statement {
 			fail(line, "%s outside of a loop", word)
 		}
 		p.want("%}")
-		how := map[string]flow{"break": breakLoop, "continue": continueLoop}[word]
-		return func(*machine, *scope) flow { return how }
+		next := map[string]flow{"break": breakLoop, "continue": continueLoop}[word]
+		return func(*machine, *scope) flow { return next }
 	default:
-		fail(line, "the block %q is not supported: there are for, if, set, macro, generation, "+
-			"break and continue", word)
+		fail(line, "the block %q is not supported, want for, if, set, macro, generation, "+
+			"break or continue", word)
 		return nil
 	}
 }
@@ -251,8 +251,8 @@ func (p *parser) conditional(line int) statement {
 	}
 }
 
-// assignment parses "set": of a value to names or namespace attributes, or of a block's output to
-// one.
+// assignment parses a set block, which assigns a value to names or namespace attributes, or the
+// output of the block to one name.
 func (p *parser) assignment(line int) statement {
 	type target struct{ name, attribute string }
 	var targets []target
@@ -290,7 +290,7 @@ func (p *parser) assignment(line int) statement {
 			}
 			ns, ok := s.get(t.name).(*namespace)
 			if !ok {
-				m.fail("the attribute %q of %s cannot be set: only those of a namespace can",
+				m.fail("the attribute %q of %s cannot be set: it is not a namespace",
 					t.attribute, t.name)
 			}
 			ns.Set(t.attribute, part)

@@ -77,12 +77,12 @@ type Rendering struct {
 	// Steps is the number of steps used, out of [Limits.Steps].
 	Steps int
 	// Printed has, for each mapping, the part of Text that a loop printed in its iteration for it;
-	// the last nonempty one if there are several. Loops within macros, set blocks and such
+	// the last nonempty part of several. Loops within macros, set blocks and such
 	// iterations are not recorded.
 	Printed map[*Dict]Span
 }
 
-// Limits bounds what a template may do. Zero values mean the defaults.
+// Limits bounds the work of a template. Zero values mean the defaults.
 type Limits struct {
 	// Steps is the number of evaluated expressions and statements. Default: 2 million.
 	Steps int

@@ -160,7 +160,7 @@ func (m *machine) elements(value any) []any {
 		}
 		return list
 	}
-	m.fail("%s has no elements to go through", typeName(value))
+	m.fail("%s is not iterable", typeName(value))
 	return nil
 }
 

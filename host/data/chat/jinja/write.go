@@ -75,11 +75,11 @@ func (w *writer) write(value any, depth int) {
 		}
 		w.out.WriteString("Undefined")
 	default:
-		how := "printed"
+		action := "printed"
 		if w.json {
-			how = "written as JSON"
+			action = "written as JSON"
 		}
-		w.fail("%s cannot be %s", typeName(value), how)
+		w.fail("%s cannot be %s", typeName(value), action)
 	}
 }
 

@@ -145,8 +145,6 @@ function runsPage() {
     return q.toString();
   };
   const boxes = () => [...place.querySelectorAll("input[name=run]")];
-  const compare = document.getElementById("compare");
-  const count = () => { const n = boxes().filter((box) => box.checked).length; compare.disabled = n < 2 || n > MOST; };
   const chosen = new Set(); // values of boxes, also those that the filter hides
   let draw = drawer(canvas, 360);
   const curves = keepUp(async () => {
@@ -169,7 +167,6 @@ function runsPage() {
     if (asked !== query()) return true;
     const before = boxes().map((box) => box.value).join("\n");
     replace(place, html, chosen);
-    count();
     if (before !== boxes().map((box) => box.value).join("\n")) curves();
     return false;
   });
@@ -191,8 +188,6 @@ function runsPage() {
   place.addEventListener("change", ({ target: box }) => {
     if (box.checked) chosen.add(box.value);
     else chosen.delete(box.value);
-    count();
     curves();
   });
-  count();
 }

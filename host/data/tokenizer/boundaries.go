@@ -9,15 +9,15 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// setMarkers finds the BOS and EOS tokens, as documented at LoadHuggingFace.
-func (t *HuggingFace) setMarkers(postProcessor json.RawMessage, config []byte) error {
-	bos, eos, err := templateMarkers(postProcessor)
+// findBoundaries finds the BOS and EOS tokens, as documented at LoadHuggingFace.
+func (t *HuggingFace) findBoundaries(postProcessor json.RawMessage, config []byte) error {
+	bos, eos, err := templateTokens(postProcessor)
 	if err != nil {
 		return err
 	}
 	t.addsBOS = bos != NoToken
 	if len(config) == 0 {
-		return t.accept(bos, eos)
+		return t.setBoundaries(bos, eos)
 	}
 	file, err := ParseConfig(config)
 	if err != nil {
@@ -36,7 +36,7 @@ func (t *HuggingFace) setMarkers(postProcessor json.RawMessage, config []byte) e
 			return fmt.Errorf("%s: %s %q is not in the vocabulary", ConfigFile, key, content)
 		}
 	}
-	return t.accept(bos, eos)
+	return t.setBoundaries(bos, eos)
 }
 
 func (t *HuggingFace) find(content string) (int32, bool) {
@@ -48,9 +48,9 @@ func (t *HuggingFace) find(content string) (int32, bool) {
 	return NoToken, false
 }
 
-// accept sets bos and eos as the BOS and EOS tokens; NoToken is allowed.
-func (t *HuggingFace) accept(bos, eos int32) error {
-	for name, id := range map[string]int32{"begin": bos, "end": eos} {
+// setBoundaries sets the BOS and EOS tokens; NoToken is allowed.
+func (t *HuggingFace) setBoundaries(bos, eos int32) error {
+	for name, id := range map[string]int32{"BOS": bos, "EOS": eos} {
 		if _, ok := t.tokens[id]; !ok && id != NoToken {
 			return fmt.Errorf("%s token: %w", name, &RangeError{int64(id), t.info.VocabSize})
 		}
@@ -59,9 +59,9 @@ func (t *HuggingFace) accept(bos, eos int32) error {
 	return nil
 }
 
-// templateMarkers returns the tokens that a post-processor puts before and after a single text, or
+// templateTokens returns the tokens that a post-processor puts before and after a single text, or
 // NoToken.
-func templateMarkers(section json.RawMessage) (bos, eos int32, err error) {
+func templateTokens(section json.RawMessage) (bos, eos int32, err error) {
 	type part struct {
 		SpecialToken, Sequence *struct {
 			ID string `json:"id"`
@@ -90,15 +90,16 @@ func templateMarkers(section json.RawMessage) (bos, eos int32, err error) {
 		return NoToken, NoToken, nil
 	case "Sequence":
 		for _, section := range def.Processors {
-			before, behind, err := templateMarkers(section)
+			before, after, err := templateTokens(section)
 			switch {
 			case err != nil:
 				return NoToken, NoToken, err
-			case before == NoToken && behind == NoToken:
+			case before == NoToken && after == NoToken:
 			case bos != NoToken || eos != NoToken:
-				return unsupported("a Sequence in which several put tokens around a text", "one of them may")
+				return unsupported("a Sequence in which several parts add tokens to a text",
+					"at most one may add tokens")
 			default:
-				bos, eos = before, behind
+				bos, eos = before, after
 			}
 		}
 		return bos, eos, nil
@@ -109,10 +110,10 @@ func templateMarkers(section json.RawMessage) (bos, eos int32, err error) {
 	}
 	isText := func(p part) bool { return p.Sequence != nil && p.Sequence.ID == "A" }
 	text := slices.IndexFunc(def.Single, isText)
-	before, behind := def.Single[:max(text, 0)], def.Single[text+1:]
-	if text < 0 || len(before) > 1 || len(behind) > 1 || slices.ContainsFunc(behind, isText) {
-		return unsupported("this template of a single text",
-			"it may be the text A with at most one special token before it and one behind it")
+	before, after := def.Single[:max(text, 0)], def.Single[text+1:]
+	if text < 0 || len(before) > 1 || len(after) > 1 || slices.ContainsFunc(after, isText) {
+		return unsupported("this template for a single text",
+			"want the text A with at most one special token before it and one after it")
 	}
 	special := func(parts []part) (int32, error) {
 		if len(parts) == 0 {
@@ -131,7 +132,7 @@ func templateMarkers(section json.RawMessage) (bos, eos int32, err error) {
 		return ids[0], nil
 	}
 	if bos, err = special(before); err == nil {
-		eos, err = special(behind)
+		eos, err = special(after)
 	}
 	return bos, eos, err
 }

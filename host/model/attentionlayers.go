@@ -1,0 +1,108 @@
+package model
+
+import (
+	"math"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/model/architecture"
+)
+
+// attentionLayers holds the state that the attention layers of one graph share: shapes, the tables
+// of the rotary position embedding (Su et al., 2021) and the attention core.
+//
+// The embedding rotates pairs of features of a head, selected by the pairing, by the angle
+// position·frequency. Scores do not depend on the order of features within a head.
+type attentionLayers struct {
+	batch, context, heads, keyHeads, size int // size: features of a head
+	pairing                               architecture.Pairing
+
+	tables    rotationTables // of shape [1 or batch, context, 1, size/2]
+	core      attentionCore
+	recompute bool    // in the backward pass
+	cached    *cached // for attention to KV caches; nil: to the given tokens
+}
+
+// newAttentionLayers returns attention with the best core for the graph's device. segments are the
+// document numbers in each row, [batch, context], nil for one document.
+func newAttentionLayers(g *graph.Graph, s architecture.Settings, batch, context int,
+	segments *graph.Node) *attentionLayers {
+	r := withCore(s, batch, context, chooseCore(g, s, context, segments))
+	table := func(f func(float64) float64) *graph.Node {
+		return engine.Constant(g, s.ByPosition(context, f), 1, context, 1, r.size/2)
+	}
+	r.tables = rotationTables{table(math.Cos), table(math.Sin)}
+	return r
+}
+
+// withCore returns attention whose rotation tables the caller sets.
+func withCore(s architecture.Settings, batch, context int, core attentionCore) *attentionLayers {
+	return &attentionLayers{batch: batch, context: context, heads: s.Heads, keyHeads: s.KVHeads,
+		size: s.HeadSize, pairing: s.RopePairs, core: core}
+}
+
+// rotationTables holds the cosines and sines of the angles by which pairs of features are rotated.
+type rotationTables struct{ cos, sin *graph.Node }
+
+// tablesAt returns the tables for positions below length, [batch·context, 1], in the shape
+// [batch, context, 1, size/2].
+func tablesAt(s architecture.Settings, length int, positions *graph.Node, batch,
+	context int) rotationTables {
+	pairs := s.HeadSize / 2
+	table := func(f func(float64) float64) *graph.Node {
+		all := engine.Constant(positions.Graph(), s.ByPosition(length, f), length, pairs)
+		return graph.Reshape(graph.Gather(all, positions), batch, context, 1, pairs)
+	}
+	return rotationTables{table(math.Cos), table(math.Sin)}
+}
+
+// queryKeyNorm normalizes queries and keys before their rotation (Dehghani et al., 2023): over all
+// heads of a token together if the gains are [heads·size], and per head if they are [size]. Gains
+// are in the order of the features.
+type queryKeyNorm struct {
+	query, key *graph.Node
+	epsilon    float64
+}
+
+func (n *queryKeyNorm) gains() []*graph.Node {
+	if n == nil {
+		return nil
+	}
+	return []*graph.Node{n.query, n.key}
+}
+
+// apply returns the normalized queries and keys [tokens, heads·size], whose features are in
+// half-split order, and the function from the adjoints of the results to the adjoints of queries,
+// keys and gains. A nil norm changes nothing.
+func (n *queryKeyNorm) apply(r *attentionLayers, query, key *graph.Node) (q, k *graph.Node,
+	back func(dq, dk *graph.Node) (dQuery, dKey *graph.Node, dGains []*graph.Node)) {
+	if n == nil {
+		return query, key, func(dq, dk *graph.Node) (*graph.Node, *graph.Node, []*graph.Node) {
+			return dq, dk, nil
+		}
+	}
+	q, queryBack := r.normalize(query, n.query, n.epsilon)
+	k, keyBack := r.normalize(key, n.key, n.epsilon)
+	return q, k, func(dq, dk *graph.Node) (*graph.Node, *graph.Node, []*graph.Node) {
+		dQuery, dQueryGain := queryBack(dq)
+		dKey, dKeyGain := keyBack(dk)
+		return dQuery, dKey, []*graph.Node{dQueryGain, dKeyGain}
+	}
+}
+
+// normalize returns the RMSNorm of x [tokens, heads·size], and its adjoint; see [rmsNorm] and
+// [queryKeyNorm].
+func (r *attentionLayers) normalize(x, gain *graph.Node, epsilon float64) (
+	y *graph.Node, back func(dy *graph.Node) (dx, dGain *graph.Node)) {
+	// A row holds the features that are normalized together.
+	rows := func(x *graph.Node) *graph.Node { return graph.Reshape(x, -1, gain.Shape().Dim(0)) }
+	same := func(y *graph.Node) *graph.Node { return graph.Reshape(y, x.Shape().Dimensions...) }
+	column := func(gain *graph.Node) *graph.Node { return graph.Reshape(gain, -1, 1) }
+	y, rowsBack := normalizeRows(rows(x), graph.Reshape(r.toHalfSplit(column(gain)), -1),
+		epsilon, nil)
+	return same(y), func(dy *graph.Node) (*graph.Node, *graph.Node) {
+		dx, dGain := rowsBack(rows(dy))
+		return same(dx), graph.Reshape(r.fromHalfSplit(column(dGain)), -1)
+	}
+}
