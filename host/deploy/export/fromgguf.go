@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -85,7 +86,8 @@ func (r *ggufReader) config() (c huggingface.Config) {
 	r.family = ggufFamily(name)
 	s := &c.Settings
 	if s.Kind = ggufKinds[r.family]; s.Kind == "" {
-		r.fault("general.architecture: found %q, want one of %s", name, "llama, olmo2, qwen3")
+		r.fault("general.architecture: found %q, want one of %v", name,
+			slices.Sorted(maps.Keys(ggufKinds)))
 		return c
 	}
 	for key, want := range map[string]any{"general.type": "model", "split.count": uint16(1)} {

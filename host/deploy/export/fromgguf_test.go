@@ -288,7 +288,7 @@ func TestFromGGUFRefusals(t *testing.T) {
 		{"llama.attention.layer_norm_rms_epsilon", float32(math.NaN()), "found NaN, want a number above 0"},
 		{"llama.rope.dimension_count", uint32(4), "want the size of a head"},
 		{"llama.attention.value_length", uint32(6), "want the size of a head"},
-		{"general.architecture", "mamba", `found "mamba", want one of llama`},
+		{"general.architecture", "mamba", `found "mamba", want one of [llama olmo2 qwen3]`},
 		{"general.type", "adapter", "found adapter, want model"},
 		{"split.count", uint16(3), "found 3, want 1"},
 		{"tokenizer.ggml.model", "bert", `found "bert", want gpt2`},

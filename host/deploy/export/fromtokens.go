@@ -68,7 +68,7 @@ func tokenizerOf(f *gguf.File, vocab int) (
 			*s.to = append(*s.to, id)
 		}
 	}
-	definition["post_processor"] = t.around(kind, special)
+	definition["post_processor"] = t.around(special)
 	if list := t.templates(); list != nil {
 		config["chat_template"] = list
 	}
@@ -87,9 +87,10 @@ func tokenizerOf(f *gguf.File, vocab int) (
 // ggufVocabulary is what a GGUF file has of a tokenizer.
 type ggufVocabulary struct {
 	*gguf.File
-	tokens []string
-	types  []int32
-	ids    map[string]int32
+	tokens  []string
+	types   []int32
+	ids     map[string]int32
+	addsBOS bool // llama.cpp puts BOS before texts unless the file says otherwise
 }
 
 func (t *ggufVocabulary) get(key string) any { return t.Value("tokenizer.ggml." + key) }
@@ -195,6 +196,7 @@ func (t *ggufVocabulary) byteLevel() (object, error) {
 		if !slices.Contains(p.names, name) {
 			continue
 		}
+		t.addsBOS = p.names[0] == preLlama3
 		all, _ := t.get("merges").([]string)
 		merges, seen := []string{}, map[string]bool{}
 		for _, m := range all {
@@ -246,6 +248,7 @@ func (t *ggufVocabulary) sentencePiece() (object, error) {
 	if err != nil {
 		return nil, err
 	}
+	t.addsBOS = true
 	const mark = "▁"
 	replace := func(from, to string) object {
 		return object{"type": "Replace", "pattern": object{"String": from}, "content": to}
@@ -293,20 +296,11 @@ func (t *ggufVocabulary) merges() ([][2]string, error) {
 			}
 		}
 	}
-	if len(merges) > math.MaxInt32 {
-		return nil, errors.New("tokenizer.ggml.tokens: too many ways of cutting tokens in two")
-	}
 	return merges, nil
 }
 
-// around returns the post_processor of a tokenizer.json: what is put around texts. llama.cpp has
-// defaults that depend on the kind of the tokenizer.
-func (t *ggufVocabulary) around(kind string, special huggingface.Tokens) any {
-	words, _ := t.get("pre").(string)
-	bos := kind == "llama"
-	for _, p := range preTokenizers {
-		bos = bos || kind == "gpt2" && p.names[0] == preLlama3 && slices.Contains(p.names, words)
-	}
+// around returns the post_processor of a tokenizer.json: what is put around texts.
+func (t *ggufVocabulary) around(special huggingface.Tokens) any {
 	template, tokens := []object{{"Sequence": object{"id": "A", "type_id": 0}}}, object{}
 	put := func(at int, id int32) {
 		name := t.tokens[id]
@@ -316,7 +310,7 @@ func (t *ggufVocabulary) around(kind string, special huggingface.Tokens) any {
 	if t.flag("add_eos_token", false) && len(special.End) > 0 {
 		put(1, special.End[0])
 	}
-	if t.flag("add_bos_token", bos) && len(special.Begin) > 0 {
+	if t.flag("add_bos_token", t.addsBOS) && len(special.Begin) > 0 {
 		put(0, special.Begin[0])
 	}
 	if len(tokens) == 0 {
