@@ -42,6 +42,10 @@ cuda: ## Build bin/cage-cuda, for NVIDIA's GPUs and Linux with glibc 2.28 or new
 
 PACKAGES ?= $(EVERYTHING)
 
+# Some tests wait for processes and clocks: with twice as many packages at a time as there are
+# processors, others run meanwhile.
+AT_A_TIME := -p $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+
 # Tests find the plugins built, so that not each of them asks the go command for each plugin.
 # They build much and keep little: with a rarer garbage collection they need a seventh less
 # processor time. make check runs go vet.
@@ -50,12 +54,12 @@ test quick exhaustive: export GOGC := 400
 
 .PHONY: test
 test: plugins ## Run all tests (some: PACKAGES=./host/data/...)
-	scripts/in-memory.sh $(GO) test -vet=off -timeout 18m $(PACKAGES)
+	scripts/in-memory.sh $(GO) test -vet=off $(AT_A_TIME) -timeout 18m $(PACKAGES)
 
 .PHONY: quick
-quick: PACKAGES = ./cmd/... ./host/... ./internal/... ./plugins/... ./sdk/... ./tools/repocheck
+quick: PACKAGES = ./host/... ./cmd/... $(patsubst %,./%/...,$(filter-out internal/testing,$(wildcard internal/*))) ./plugins/... ./sdk/... ./tools/repocheck
 quick: plugins ## Run what tests the product, but for tests that take long (some: PACKAGES=./host/data/...)
-	scripts/in-memory.sh $(GO) test -vet=off -short $(PACKAGES)
+	scripts/in-memory.sh $(GO) test -vet=off $(AT_A_TIME) -short $(PACKAGES)
 
 .PHONY: exhaustive
 exhaustive: plugins ## Run all tests with everything that make test takes a sample of: pairs of plugins, failing operations, random programs

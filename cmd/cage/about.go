@@ -98,7 +98,7 @@ func missingParts() (list []string) {
 			"times slower on the CPU. Build it with 'make build', or with GOEXPERIMENT=simd set "+
 			"for go install, or download a release from "+releases)
 	}
-	if finder, err := plugin.NewFinder(); err == nil && !finder.Any() {
+	if finder, err := plugin.NewFinder(); err == nil && len(finder.Names()) == 0 {
 		list = append(list, "there are no plugins beside this executable or in "+
 			plugin.PathVariable+": build them with 'make build' in cage's source, or download a "+
 			"release from "+releases)

@@ -73,7 +73,7 @@ A condition is NAME=VALUE, or != < <= > >= in place of =, or ~ for "contains".`,
 			if err != nil {
 				return nil, usagef("--where: %w", err)
 			}
-			if err := rundir.Known(list, c.Name); err != nil {
+			if err := rundir.CheckName(list, c.Name); err != nil {
 				return nil, fmt.Errorf("--where %s: %w", text, err)
 			}
 			conditions = append(conditions, c)
@@ -82,11 +82,11 @@ A condition is NAME=VALUE, or != < <= > >= in place of =, or ~ for "contains".`,
 		if len(name) > 1 {
 			name = strings.TrimPrefix(name, "-")
 		}
-		if err := rundir.Known(list, name); err != nil {
+		if err := rundir.CheckName(list, name); err != nil {
 			return nil, fmt.Errorf("--sort: %w", err)
 		}
 		for _, column := range columns {
-			if err := rundir.Known(list, column); err != nil {
+			if err := rundir.CheckName(list, column); err != nil {
 				return nil, fmt.Errorf("--columns: %w", err)
 			}
 		}

@@ -75,7 +75,7 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	flags.IntVar(&opts.StopAfter, "stop-after", 0,
 		"stop after this many steps of the run, with a checkpoint; 0: never")
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
-		place := processes.Place{Size: 1}
+		place := processes.Position{Size: 1}
 		// An empty SOURCE is an error: an unset variable must not start a training with one process.
 		if cmd.Flags().Changed("processes") {
 			var err error
@@ -153,10 +153,10 @@ func loadRun(path string, sets []string) (*config.Config, error) {
 func printMemory(w io.Writer, cfg *config.Config, r *build.Report) {
 	switch {
 	case r.By == build.ByXLA:
-		fmt.Fprintf(w, "%s, which has compiled the step in %.0f s:\n", r.Says(), r.Seconds)
+		fmt.Fprintf(w, "%s, which has compiled the step in %.0f s:\n", r.Summary(), r.Seconds)
 	default:
 		fmt.Fprintf(w, "%s, by an estimate that may be off by %.0f %%:\n",
-			strings.TrimPrefix(r.Says(), "about "), 100*r.Accuracy)
+			strings.TrimPrefix(r.Summary(), "about "), 100*r.Accuracy)
 	}
 	for _, p := range r.Parts {
 		fmt.Fprintf(w, "  %s\n", p)
@@ -167,21 +167,17 @@ func printMemory(w io.Writer, cfg *config.Config, r *build.Report) {
 	case r.Available == nil:
 		fmt.Fprintf(w, "the memory of %s is not known before the run starts\n", cfg.Device.Kind)
 	case !r.Fits:
-		fmt.Fprintf(w, "%s, which is too little\n%s\n", r.Available, r.NeedsLess())
+		fmt.Fprintf(w, "%s, which is too little\n%s\n", r.Available, r.Remedies())
 	default:
 		fmt.Fprintln(w, r.Available)
 	}
 }
 
 func joinOthers(
-	cmd *cobra.Command, cfg *config.Config, place processes.Place,
+	cmd *cobra.Command, cfg *config.Config, place processes.Position,
 ) (*processes.Group, error) {
-	digest, err := cfg.Fingerprint()
-	if err != nil {
-		return nil, err
-	}
 	return processes.Join(cmd.Context(), place, processes.Run{
-		Dir: rundir.At(cfg.Train.Out).Checkpoints(), Digest: digest,
+		Dir:  rundir.At(cfg.Train.Out).Checkpoints(),
 		Tell: func(message string) { newLogger(cmd).Info(message) },
 	})
 }

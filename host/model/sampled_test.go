@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 func keyNode(g *graph.Graph, key [2]uint32) *graph.Node { return graph.Const(g, key[:]) }
@@ -123,6 +124,7 @@ func TestDrawColumns(t *testing.T) {
 // TestGaussNewton: the mean over keys of n·‖g‖², with g the gradient of the mean of n drawn losses, is the trace of the
 // Gauss-Newton matrix of the loss, Σᵢ Σ_c p_ic·‖∇ℓ_ic‖²/n, in which all labels c of each token i have their turn.
 func TestGaussNewton(t *testing.T) {
+	testlevel.Long(t, "300 gradients of drawn losses, and 24 of single ones")
 	settings := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Width: 8, Heads: 2, Hidden: 12, Vocab: 6}
 	settings.FillIn()
 	m := newTransformer(settings, Options{})

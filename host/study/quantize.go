@@ -194,7 +194,7 @@ func (c Cell) quantizable(hasSource bool) (problem, hint string) {
 	case method == Unquantized && w == nil && a == nil && len(q.Overrides) == 0 && c.Config.Init != "":
 		return "", ""
 	case method == Unquantized && (w != nil || a != nil || len(q.Overrides) > 0):
-		return `method = "none" does not allow a quantizer`, `set "quantizer.plugin" = "none"`
+		return `method = "none" does not allow a quantizer`, `set quantizer = {plugin = "none"}`
 	case w == nil:
 		return "the cell has no quantizer", "set quantizer.weights, or quantizer for activations, too"
 	case len(q.Overrides) > 0:
@@ -206,7 +206,7 @@ func (c Cell) quantizable(hasSource bool) (problem, hint string) {
 		return "model.init is missing", `set it, or leave of = "init" out`
 	case !ofInit && !hasSource:
 		return "no cell trains the same configuration in full precision",
-			`add one: the same settings with "quantizer.plugin" = "none"`
+			`add one: the same settings with quantizer = {plugin = "none"}`
 	case method == posttrain.GPTQ && c.Quantize.Data == "" && ofInit:
 		return "there is no training set to calibrate with",
 			"name a token file or a chat file with data"

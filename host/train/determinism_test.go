@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,7 +94,11 @@ func TestResumeContinues(t *testing.T) {
 		"fused":            {`device.kernels="fused"`, `device.products="integer"`},
 		"bfloat16":         {`device.precision="bfloat16"`, `device.products="integer"`},
 	}
+	inShort := []string{"accumulated", "coupled, sgd", "oscireset", "tied head, muon", "bfloat16"}
 	for name, overrides := range cases {
+		if testing.Short() && !slices.Contains(inShort, name) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			whole := testrun.Config(t, overrides...)
 			parts := testrun.Elsewhere(t, whole)

@@ -37,10 +37,10 @@ var changeable = append([]string{
 	"data.tokenizer",
 }, config.Incidental()...)
 
-// How long to retry the lock, which other processes hold briefly to see whether a run is training.
+// Other processes hold the lock briefly to test whether a run is training.
 const (
-	lockPatience = time.Second
-	lockRetry    = 10 * time.Millisecond
+	lockTimeout = time.Second
+	lockRetry   = 10 * time.Millisecond
 )
 
 // open locks the run directory, so that no other process trains in it, and begins or resumes the
@@ -49,7 +49,7 @@ func (r *run) open() error {
 	if err := r.dir.MkdirAll(); err != nil {
 		return r.cfg.ErrorAt("train.out", "%w", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), lockTimeout)
 	defer cancel()
 	var err error
 	r.lock, err = r.dir.Lock().AwaitLock(ctx, lockRetry)
@@ -61,12 +61,12 @@ func (r *run) open() error {
 	if err != nil {
 		return r.cfg.ErrorAt("train.out", "lock the run directory: %w", err)
 	}
-	if err := r.dir.Checkpoints().CheckLinks(); err != nil { // fail now, and not at the first save
+	if err := r.dir.Checkpoints().CheckLinks(); err != nil { // before the first save would fail
 		return r.cfg.ErrorAt("train.out", "%w", err)
 	}
 	warn := func(path vfs.Path, err error) {
 		if errors.Is(err, checkpoint.ErrNotFinite) {
-			r.log.Warn("a checkpoint was skipped and renamed: its numbers are not finite", "path", path)
+			r.log.Warn("a checkpoint that is not finite was skipped and renamed", "path", path)
 			return
 		}
 		r.log.Warn("a damaged checkpoint was skipped and renamed", "path", path, "error", err)
@@ -116,7 +116,7 @@ func (r *run) open() error {
 }
 
 // sameRun fails if the configuration differs from that of the run in a way that would change its
-// parameters. For plugins it ignores hashes of executables: their programs are compared elsewhere.
+// parameters. Of plugins, it compares the programs instead of the executables.
 func (r *run) sameRun(previous *config.Config) error {
 	diff, err := config.Diff(previous, r.cfg)
 	if err != nil {
@@ -124,7 +124,7 @@ func (r *run) sameRun(previous *config.Config) error {
 	}
 	var list []string
 	for _, d := range diff {
-		// As of data.train, the hash is compared.
+		// The hash of the files is compared instead, as for data.train.
 		moved := strings.HasPrefix(d.Key, "data.mixture[") && strings.HasSuffix(d.Key, "].path")
 		if !moved && !slices.Contains(changeable, d.Key) && !strings.HasSuffix(d.Key, ".sha256") &&
 			!(r.extends(previous) && slices.Contains(extendableKeys, d.Key)) {
@@ -164,7 +164,7 @@ func (r *run) instead(separator string) string {
 // newState returns the state before the first step, with weights that are drawn or come from
 // another model. The first batch calibrates quantizers with trained parameters.
 func (r *run) newState() (*step.State, error) {
-	tokens := make([]int32, r.batches.BatchLen())
+	tokens := make([]int32, r.batches.Len)
 	if err := r.batches.At(0, tokens); err != nil {
 		return nil, err
 	}
@@ -174,9 +174,8 @@ func (r *run) newState() (*step.State, error) {
 	return r.Compiled.NewState(uint64(r.cfg.Seed), tokens)
 }
 
-// begin begins a run, and fails if the directory has files of another run: new checkpoints would
-// evict the old ones, records of both runs would be mixed, and the old summary would claim that the
-// new run is done.
+// begin begins a run, and fails if the directory has files of another run, which would be mixed
+// with those of the new one.
 func (r *run) begin() error {
 	fail := func(what string) error {
 		e := r.cfg.ErrorAt("train.out", "%s has %s, but no %s", r.cfg.Train.Out, what, rundir.ConfigFile)
@@ -204,7 +203,7 @@ func (r *run) begin() error {
 	p, err := provenance.Read(r.dir)
 	_, damaged := errors.AsType[*provenance.DescriptionError](err)
 	if damaged && !errors.Is(err, fs.ErrNotExist) || err == nil && p.Programs == nil {
-		return fail("a " + r.dir.Provenance().Base() + " that is not of a run")
+		return fail("a " + r.dir.Provenance().Base() + " that does not describe a run")
 	}
 	kept, err := r.dir.Tokenizer().ReadFile()
 	if err == nil && r.data != nil && r.data.Train.Tokenizer().Check(kept) != nil {
@@ -214,7 +213,7 @@ func (r *run) begin() error {
 		return err
 	}
 	r.identity = provenance.NewIdentity()
-	if _, err = r.told(startStep, newRun); err != nil {
+	if _, err = r.broadcast(startStep, newRun); err != nil {
 		return err
 	}
 	if r.state, err = r.newState(); err != nil {
@@ -256,18 +255,18 @@ func (r *run) resume(previous *config.Config) error {
 		}
 		// The other processes read the checkpoint at the same time. If it is damaged, they get an
 		// older step next, or learn that this process has failed.
-		if _, err := r.told(startStep, f.Step); err != nil {
+		if _, err := r.broadcast(startStep, f.Step); err != nil {
 			return err
 		}
 		err = r.restore(f)
-		if _, lost := r.told(startRead, int(engine.Vote(err == nil))); lost != nil {
+		if _, lost := r.broadcast(startRead, int(engine.Vote(err == nil))); lost != nil {
 			return lost
 		}
 		return err
 	})
 	switch {
 	case errors.Is(err, checkpoint.ErrNone):
-		if _, err = r.told(startStep, newRun); err == nil {
+		if _, err = r.broadcast(startStep, newRun); err == nil {
 			r.state, err = r.newState()
 		}
 		if err != nil {
@@ -278,8 +277,8 @@ func (r *run) resume(previous *config.Config) error {
 	default:
 		r.log.Info("resuming", "step", r.done.Step)
 		if !finite {
-			r.log.Warn("all checkpoints contain NaN or infinite values: this run can only continue if "+
-				"its plugins or the build have changed", "step", r.done.Step)
+			r.log.Warn("no checkpoint is finite: the run can only continue if its plugins or the build "+
+				"have changed", "step", r.done.Step)
 		}
 	}
 	if r.identity == "" { // the provenance was damaged, and there is no checkpoint
@@ -301,19 +300,18 @@ func (r *run) resume(previous *config.Config) error {
 		return err
 	}
 	r.prune() // the run may have been killed between saving a checkpoint and pruning
-	if err := r.remember(meta); err != nil {
+	if err := r.restoreRecords(meta); err != nil {
 		return err
 	}
 	if meta != nil {
-		if _, err := r.told(startEvaluate, r.evaluated); err != nil {
+		if _, err := r.broadcast(startEvaluate, r.evaluated); err != nil {
 			return err
 		}
 	}
 	return r.openSamples()
 }
 
-// ErrReplaced is wrapped by the error of a run whose directory was removed or replaced during
-// training. Such a run writes nothing more.
+// ErrReplaced is wrapped by the error of a run whose directory was removed or replaced.
 var ErrReplaced = errors.New("the run directory was removed or replaced")
 
 func (r *run) checkDirectory() error {
@@ -329,7 +327,7 @@ func (r *run) checkDirectory() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("lock of %s: %w", dir, err)
 	}
-	return fmt.Errorf("%s: %w while this run was training in it: nothing more is written there",
+	return fmt.Errorf("%s: %w during the training: nothing more is written there",
 		dir, ErrReplaced)
 }
 
@@ -378,7 +376,7 @@ func (r *run) keepTokenizer() error {
 	}
 	switch {
 	case err != nil && r.cfg.Data.Tokenizer == "":
-		r.log.Warn("the run directory gets no copy of the tokenizer, so the run cannot generate text",
+		r.log.Warn("without a copy of the tokenizer, the run cannot generate text",
 			"error", err)
 		return nil
 	case err != nil || content == nil:
@@ -388,9 +386,8 @@ func (r *run) keepTokenizer() error {
 }
 
 // keepCompanions copies the files published with the tokenizer: the names of special tokens, and
-// chat templates, which even a byte-level run may have. If the model in model.init has the same
-// tokenizer, its files take precedence, except for the template of a run that trains on
-// conversations.
+// chat templates. If the model in model.init has the same tokenizer, its files take precedence,
+// except for the chat template of a run that trains on conversations.
 func (r *run) keepCompanions(defined bool) error {
 	chats := r.cfg.Data.Kind == config.KindChat
 	if !defined && !chats {

@@ -249,7 +249,7 @@ func TestPackedPlacesGolden(t *testing.T) {
 	}
 	defer f.Close()
 	order := sequence(t, cfg, f, len(g.Rows))
-	batch := make([]int32, order.BatchLen())
+	batch := make([]int32, order.Len)
 	if n, _, err := order.At(0, batch); err != nil || n != len(g.Rows) {
 		t.Fatalf("%d rows, want %d, %v", n, len(g.Rows), err)
 	}

@@ -139,21 +139,19 @@ func TestFailuresOfOneTensor(t *testing.T) {
 	}
 }
 
-// numbered are batches of two elements: twice their index.
-type numbered struct{ fails int64 }
-
 var errNoBatch = errors.New("no such batch")
 
-func (numbered) BatchLen() int { return 2 }
-
-func (numbered) Finish(batches [][]int32) int64 { return int64(10 * len(batches)) }
-
-func (n numbered) At(index int64, dst []int32) error {
-	if index == n.fails {
-		return errNoBatch
-	}
-	dst[0], dst[1] = int32(index), int32(index)
-	return nil
+// numbered returns batches of two elements, which are their index; the batch with the index fails is an error.
+func numbered(fails int64) build.Batches {
+	return build.Batches{Len: 2,
+		At: func(index int64, dst []int32) error {
+			if index == fails {
+				return errNoBatch
+			}
+			dst[0], dst[1] = int32(index), int32(index)
+			return nil
+		},
+		Finish: func(batches [][]int32) int64 { return int64(10 * len(batches)) }}
 }
 
 // TestFeed: every step gets its own batches; those of the next step are read ahead, but none after the last.
@@ -163,7 +161,7 @@ func TestFeed(t *testing.T) {
 		loaded <- b
 		return &step.Batches{}, nil
 	}
-	f := startFeed(numbered{fails: -1}, 2, load, 4, 6)
+	f := startFeed(numbered(-1), 2, load, 4, 6)
 	for at := 4; at <= 6; at++ {
 		if d := <-f.deliveries; d.err != nil || d.targets != 20 {
 			t.Fatalf("%d targets, %v", d.targets, d.err)
@@ -182,7 +180,7 @@ func TestFeed(t *testing.T) {
 // TestFeedFails: an error arrives with the step that it belongs to.
 func TestFeedFails(t *testing.T) {
 	load := func([][]int32) (*step.Batches, error) { return &step.Batches{}, nil }
-	f := startFeed(numbered{fails: 2}, 1, load, 1, 9)
+	f := startFeed(numbered(2), 1, load, 1, 9)
 	defer f.close()
 	for at := 1; at <= 3; at++ {
 		if d := <-f.deliveries; errors.Is(d.err, errNoBatch) != (at == 3) {
@@ -198,7 +196,7 @@ func TestFeedCloses(t *testing.T) {
 		loaded.Add(1)
 		return &step.Batches{}, nil
 	}
-	f := startFeed(numbered{fails: -1}, 1, load, 1, 9)
+	f := startFeed(numbered(-1), 1, load, 1, 9)
 	<-f.deliveries
 	f.close()
 	if n := loaded.Load(); n > 3 {

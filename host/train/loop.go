@@ -82,7 +82,7 @@ func (r *run) steps(ctx context.Context) error {
 		}
 	}
 	for r.done.Step < stop {
-		if err := r.stops(ctx); err != nil {
+		if err := r.checkStop(ctx); err != nil {
 			return err
 		}
 		if err := r.verification.Failed(); err != nil {
@@ -118,7 +118,7 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 		return err
 	}
 	set := r.settings(t)
-	r.ask(t)
+	r.voteToStop(t)
 	began = time.Now().Add(-waited)
 	res, err := r.Compiled.Run(r.state, next.batches, set)
 	if err != nil {
@@ -172,8 +172,8 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 	return r.saveIfDue()
 }
 
-// search runs the quantizer searches that are due after the last step and have not run yet. A
-// search that fails or is interrupted runs again when the run is resumed.
+// search runs the quantizer searches that are due after the last step. A search that fails or is
+// interrupted runs again when the run is resumed.
 func (r *run) search(ctx context.Context) error {
 	if !r.state.Unsearched {
 		return nil
@@ -185,7 +185,7 @@ func (r *run) search(ctx context.Context) error {
 	case err != nil && ctx.Err() != nil:
 		return ErrInterrupted
 	case err != nil:
-		return fmt.Errorf("the search after it: %w", err)
+		return fmt.Errorf("the search of a quantizer: %w", err)
 	}
 	return nil
 }
@@ -230,15 +230,14 @@ func (r *run) measuresPareto(t int) bool {
 func (r *run) countUncorrected(res step.Result) {
 	r.done.Uncorrected += len(res.Uncorrected)
 	if len(res.Uncorrected) > 0 && !slices.Equal(res.Uncorrected, r.uncorrected) {
-		r.log.Warn("weights get no correction, as x − Q(x) is not finite: look at their quantizer",
+		r.log.Warn("weights get no correction, as x − Q(x) is not finite: check their quantizer",
 			"step", r.done.Step, "weights", res.Uncorrected)
 	}
 	r.uncorrected = res.Uncorrected
 }
 
-// feed loads the micro-batches of the next step while a step is computed. Step t always reads the
-// batches from (t−1)·accumulate on, so that batches read ahead and not used leave no trace in a
-// checkpoint.
+// feed loads the micro-batches of the next step while a step is computed. The index of a batch
+// depends only on the step.
 type feed struct {
 	deliveries chan delivery // one per step, in order
 	stop       chan struct{}
@@ -265,7 +264,7 @@ func startFeed(source build.Batches, accumulate int, load func([][]int32) (*step
 			list := make([][]int32, accumulate)
 			for i := range list {
 				if d.err == nil {
-					list[i] = make([]int32, source.BatchLen())
+					list[i] = make([]int32, source.Len)
 					d.err = source.At(int64(t-1)*int64(accumulate)+int64(i), list[i])
 				}
 			}
@@ -273,7 +272,7 @@ func startFeed(source build.Batches, accumulate int, load func([][]int32) (*step
 				d.targets = source.Finish(list)
 				d.batches, d.err = load(list)
 			}
-			f.deliveries <- d // close receives those that no step takes
+			f.deliveries <- d // to a step, or to close
 			if d.err != nil {
 				return
 			}
@@ -282,7 +281,7 @@ func startFeed(source build.Batches, accumulate int, load func([][]int32) (*step
 	return f
 }
 
-// close waits until nothing is being loaded, and frees what no step has taken.
+// close waits until nothing is being loaded, and frees the batches that no step has taken.
 func (f *feed) close() {
 	close(f.stop)
 	for d := range f.deliveries {

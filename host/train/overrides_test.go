@@ -46,8 +46,8 @@ func TestOverridesOfEverything(t *testing.T) {
 // TestQuantizersThatChange: a training whose overrides hold for some of its steps is refused.
 func TestQuantizersThatChange(t *testing.T) {
 	for says, list := range map[string]string{
-		"quantizer: the quantizers change after step 6 (from, to)": `from=7, plugin="quest", bits=8`,
-		"quantizer: the quantizers change after step 9 (from, to)": `to=9, plugin="none"`,
+		"quantizer.overrides: the quantizers change after step 6 (from, to)": `from=7, plugin="quest", bits=8`,
+		"quantizer.overrides: the quantizers change after step 9 (from, to)": `to=9, plugin="none"`,
 	} {
 		_, err := train.Run(t.Context(), testrun.Config(t, overrides(list)), train.Options{Finder: testrun.Finder(t)})
 		var problem *plaintoml.Error

@@ -90,8 +90,7 @@ func (r *run) record(rec metrics.Record) error {
 	return nil
 }
 
-// noteRecorded logs failed writes, when 1, 2, 4, 8, … records are unwritten, and logs when the
-// waiting records have been written.
+// noteRecorded logs failed writes when 1, 2, 4, 8, … records are unwritten, and a later success.
 func (r *run) noteRecorded(waited int, err error) {
 	n := len(r.records.unwritten)
 	switch {
@@ -99,7 +98,7 @@ func (r *run) noteRecorded(waited int, err error) {
 		r.log.Warn("records could not be written: training continues, and writing is retried",
 			"records", n, "error", err)
 	case err == nil && waited > 0:
-		r.log.Info("the records that could not be written before are written", "records", waited)
+		r.log.Info("the unwritten records have now been written", "records", waited)
 	}
 }
 
@@ -132,19 +131,18 @@ func (r *run) resumeRecords(meta checkpoint.Meta) error {
 	return nil
 }
 
-// remember restores, from the records and the checkpoint's metadata, the values that the
-// evaluations and the summary of a resumed run need.
-func (r *run) remember(meta checkpoint.Meta) error {
+// restoreRecords restores the values that the evaluations and the summary of a resumed run need.
+func (r *run) restoreRecords(meta checkpoint.Meta) error {
 	r.records.newest = nil
 	for rec, err := range metrics.Each[metrics.Record](r.dir.Metrics()) {
 		if err != nil {
 			return err
 		}
 		r.records.wrote(rec)
-		r.recall(rec)
+		r.restoreRecord(rec)
 	}
 	for _, rec := range r.records.unwritten {
-		r.recall(rec)
+		r.restoreRecord(rec)
 	}
 	if _, some := meta[latestKey]; some {
 		r.last = metrics.Record{}
@@ -152,8 +150,8 @@ func (r *run) remember(meta checkpoint.Meta) error {
 	return meta.GetIf(latestKey, &r.last)
 }
 
-// recall restores one record of the resumed run; it is called in the order of steps.
-func (r *run) recall(rec metrics.Record) {
+// restoreRecord restores one record; it is called in the order of steps.
+func (r *run) restoreRecord(rec metrics.Record) {
 	if rec.ValLoss != nil {
 		r.evaluated = rec.Step
 		return
@@ -183,7 +181,7 @@ func (r *run) noteScalars(err error) {
 	if err == nil {
 		return
 	}
-	r.log.Warn("the records for TensorBoard end here; metrics.jsonl has all of them", "error", err)
+	r.log.Warn("event files for TensorBoard end here; metrics.jsonl has all records", "error", err)
 	r.closeScalars()
 }
 
@@ -197,8 +195,7 @@ func (r *run) closeScalars() {
 	r.scalars = nil
 }
 
-// openTrajectory starts recording the points of a problem (whose parameters, unlike a language
-// model's, can be plotted), or resumes after the steps that are done. The last point is written
+// openTrajectory starts or resumes recording the points of a problem. The last point is written
 // again, as it may be missing; a new run thereby records its starting point.
 func (r *run) openTrajectory() error {
 	r.problem, _ = r.model.(*model.Quadratic)
@@ -221,9 +218,8 @@ func (r *run) pointDue() bool {
 	return r.done.Step%r.cfg.Train.TrajectoryEvery == 0 || r.done.Step == r.cfg.Train.Steps
 }
 
-// recordPoint records the point after the step just done, if one is due. Unlike records, points do
-// not wait for disk space: a run of a problem is short enough to fail and be resumed from its last
-// step.
+// recordPoint records the point after the last step, if one is due. Unlike with records, an error
+// ends the run, which is short.
 func (r *run) recordPoint() error {
 	if r.trajectory == nil || !r.pointDue() {
 		return nil
@@ -284,9 +280,8 @@ func (r *run) openSamples() error {
 	return nil
 }
 
-// sample lets the model continue the prompts of train.samples, and writes the texts. If ctx ends
-// first, it writes nothing. It fails only if the run directory was removed or replaced. Other
-// errors are logged as warnings: the texts are only for inspection.
+// sample continues the prompts of train.samples, and writes the texts unless ctx ends first. It
+// fails only if the run directory was removed or replaced; other errors are logged.
 func (r *run) sample(ctx context.Context) (written bool, err error) {
 	if r.samples == nil {
 		return true, nil

@@ -212,9 +212,8 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 		s.Stopped = metrics.Interrupted
 		return s, nil
 	}
-	// The last point of the evaluation curve uses as many batches as the earlier points, so that
-	// differences between them come from the model alone. The summary has the loss over the batches
-	// of the final evaluation.
+	// The last point of the evaluation curve uses as many batches as the earlier points. The summary
+	// has the loss over the batches of the final evaluation.
 	curve := r.cfg.Train.EvalBatches
 	if r.cfg.Train.EvalEvery == 0 {
 		curve = r.cfg.Train.FinalEvalBatches // there are no earlier points
@@ -248,8 +247,7 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 	return s, r.records.write(rec)
 }
 
-// addTensors fills in the measures of single tensors. Every step computes them; recording them is
-// optional.
+// addTensors adds the measures of single tensors, which every step computes.
 func (r *run) addTensors(rec *metrics.Record, set step.Settings, res step.Result) {
 	if rec.Weights == nil {
 		rec.Weights = map[string]metrics.WeightMeasures{}
@@ -274,9 +272,8 @@ func (r *run) addTensors(rec *metrics.Record, set step.Settings, res step.Result
 	}
 }
 
-// reopen removes the summary of a run that is resumed: it is outdated, and would remain if the
-// process were killed. The summary of a finished run remains until it is replaced by another
-// complete one.
+// reopen removes the outdated summary of a run that is resumed. The summary of a finished run is
+// kept until another complete one replaces it.
 func (r *run) reopen() error {
 	path := r.dir.Summary()
 	s, err := metrics.ReadSummary(path)

@@ -19,7 +19,6 @@
 //	provenance   the origin of a run and of its weights
 //	build        assembles a run from its configuration: data, programs, a compiled step
 //	step         one step as a compiled graph, with its state; evaluation and decoding of a model
-//	memory       the memory that a training needs, estimated from sizes alone
 //	plugin       plugins as processes
 //	processes    several processes that train one model, and their rendezvous
 //	checkpoint   named tensors in files
@@ -91,13 +90,12 @@ func (o Options) withDefaults() (_ Options, err error) {
 // checkpoint has been saved, and the summary so far is also returned.
 var ErrInterrupted = errors.New("training was interrupted")
 
-// ErrNotFinite is wrapped by the error of a run that ended because its loss or
-// gradient was not finite more often than train.max_skipped and train.nan_policy
-// allow. A checkpoint of the previous step has been saved.
+// ErrNotFinite is wrapped by the error of a run whose loss or gradient was not finite more often
+// than train.max_skipped and train.nan_policy allow. The previous step has been saved.
 var ErrNotFinite = errors.New("not finite")
 
-// Run trains a model as configured. When ctx ends, the current step is finished, a
-// checkpoint is saved, and the error is [ErrInterrupted].
+// Run trains a model as configured. When ctx ends, Run finishes the current step, saves a
+// checkpoint, and returns [ErrInterrupted].
 func Run(ctx context.Context, cfg *config.Config,
 	opts Options) (summary *metrics.Summary, err error) {
 	began := time.Now()
@@ -126,8 +124,8 @@ func Run(ctx context.Context, cfg *config.Config,
 	if err := open(); err != nil {
 		return nil, r.Explain(err)
 	}
-	summary, err = r.train(r.together(ctx))
-	err = r.Explain(r.part(err))
+	summary, err = r.train(r.stopContext(ctx))
+	err = r.Explain(r.awaitOthers(err))
 	if err != nil && summary == nil && !r.follows() {
 		r.recordError(err)
 	}
@@ -147,7 +145,7 @@ type run struct {
 	pull    *cage.Pull    // of the decoupled correction; nil if there is none, or its rates are unknown
 	applied float64       // Σ α_t·λ_t of the steps done
 	batches build.Batches
-	build.Built
+	build.Runtime
 
 	verification *build.Verification // of the data, in the background
 	verified     []provenance.File   // set once verification has finished
@@ -171,7 +169,7 @@ type run struct {
 	initial  *provenance.Origin // source of the initial weights; nil if they were drawn
 	teacher  *provenance.Origin // source of the teacher's weights; nil without a teacher
 	saving   saving
-	wishes   wishes
+	stopVote stopVote
 	// startedFrom is the directory that model.init names, if this process has read it.
 	startedFrom string
 	// summarized is set if the run was finished before, with a complete summary.
@@ -199,12 +197,11 @@ func (r *run) prepare(ctx context.Context) error {
 	if r.batches, err = build.OpenBatches(r.cfg, r.model, r.data); err != nil {
 		return err
 	}
-	if r.data != nil { // fail now, and not only after training
+	if r.data != nil { // otherwise errors would only occur after training
 		if _, err := build.OpenSequence(r.cfg, r.data.Validation, 1); err != nil {
 			return r.cfg.ErrorAt("data.validation", "%w", err)
 		}
-		// Tokenize the prompts before there is a run directory, so that a failure leaves nothing
-		// behind.
+		// Tokenize the prompts before a run directory is created.
 		if asked := r.cfg.Train.Samples; len(asked) > 0 {
 			tok, err := r.openTokenizer()
 			if err != nil {
@@ -228,14 +225,14 @@ func (r *run) prepare(ctx context.Context) error {
 	if err := r.Build(ctx, request, r.log.Warn, ""); err != nil {
 		return err
 	}
-	if err := r.sameBuilt(); err != nil {
+	if err := r.sameRuntime(); err != nil {
 		return err
 	}
 	r.cfg = r.Programs.Pinned(r.cfg)
 	if err := r.Prepare(r.cfg.Method.ParetoEvery > 0); err != nil {
 		return err
 	}
-	plain := r.cfg.Device.Kind == device.CPU && !r.cfg.Given("device.precision")
+	plain := r.cfg.Device.Kind == device.CPU && !r.cfg.IsSet("device.precision")
 	if plain && engine.MultipliesBFloat16() {
 		r.log.Info("this processor is faster in bfloat16", "set", `device.precision = "bfloat16"`)
 	}
@@ -271,7 +268,7 @@ func (r *run) close() {
 	if r.state != nil {
 		r.state.Close()
 	}
-	r.Built.Close()
+	r.Runtime.Close()
 	r.verification.Close()
 	if r.data != nil {
 		r.data.Close()

@@ -120,7 +120,7 @@ func (r *run) saveLast(err error) error {
 	interrupted := errors.Is(err, ErrInterrupted)
 	failed := err != nil && !interrupted && !errors.Is(err, ErrNotFinite)
 	if failed && r.divided() {
-		return unsaved("Other processes have parts of the state, which cannot be saved without them")
+		return unsaved("Other processes have parts of the state, so that it cannot be saved")
 	}
 	if r.follows() {
 		if lost := r.save(false); isLost(lost) {
@@ -129,7 +129,7 @@ func (r *run) saveLast(err error) error {
 		return r.ending(err)
 	}
 	if !r.state.Consistent() {
-		return unsaved("This step failed half-way, so that its state cannot be saved")
+		return unsaved("The step failed while it replaced the state, which cannot be saved")
 	}
 	saveErr := r.save(true)
 	if saveErr != nil && interrupted {
@@ -176,11 +176,10 @@ func (r *run) save(due bool) error {
 }
 
 // beginSave starts to write a checkpoint of the current step if it is due and not yet saved, and to
-// prune old ones. The records are synced first, so that a checkpoint is never ahead of them; if
-// that fails, the checkpoint is saved all the same, and the error is returned in recorded. The
-// tensors are read while the next step computes its gradients; that step waits before it replaces
-// them. If other processes have rows of the state, due of the first process decides for all, and
-// each process writes its own part.
+// prune old ones. The records are synced first; if that fails, the error is returned in recorded,
+// and the checkpoint has the missing records. The tensors are read while the next step computes its
+// gradients; that step waits before it replaces them. If other processes have rows of the state,
+// due of the first process decides for all, and each process writes its own part.
 func (r *run) beginSave(due bool) (recorded, err error) {
 	if due { // only after the previous checkpoint is written and the data is verified
 		r.collect(true)
@@ -319,15 +318,15 @@ func damagedData(err error) error {
 	return fmt.Errorf("%w; %w: repair the file and start the run again, or resume it", err, errData)
 }
 
-const patience = 2 * time.Second
+const verificationReminder = 2 * time.Second
 
 // awaitData returns once the data of the run is verified and the provenance records that.
 func (r *run) awaitData() error {
 	if r.verification == nil || r.verified != nil {
 		return nil
 	}
-	slow := time.AfterFunc(patience, func() {
-		r.log.Info("saving waits until the token files are verified")
+	slow := time.AfterFunc(verificationReminder, func() {
+		r.log.Info("the checkpoint waits until the token files are verified")
 	})
 	defer slow.Stop()
 	if err := r.verification.Wait(); err != nil {

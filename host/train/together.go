@@ -73,9 +73,9 @@ func (r *run) sameConfiguration() error {
 		fmt.Sprintln(fingerprint, r.cfg.Train.Out, r.opts.Resume, r.opts.StopAfter))
 }
 
-// sameBuilt fails if the processes differ in plugins or builds, or if a plugin would compute in a
+// sameRuntime fails if the processes differ in plugins or builds, or if a plugin would compute in a
 // process of its own: its results would have to be sent to the other processes.
-func (r *run) sameBuilt() error {
+func (r *run) sameRuntime() error {
 	if r.opts.Processes == nil {
 		return nil
 	}
@@ -100,14 +100,14 @@ func (r *run) sameBuilt() error {
 
 // Values that the first process sends to the others when a run begins or is resumed.
 const (
-	startStep     = "step that the run goes on from"
-	startRead     = "whether its checkpoint is intact"
+	startStep     = "checkpoint to resume from"
+	startRead     = "whether that checkpoint is intact"
 	startEvaluate = "step of the last evaluation"
 )
 
 const newRun = -1
 
-func (r *run) told(what string, value int) (int, error) {
+func (r *run) broadcast(what string, value int) (int, error) {
 	p := r.opts.Processes
 	if p == nil {
 		return value, nil
@@ -120,7 +120,7 @@ func (r *run) told(what string, value int) (int, error) {
 }
 
 func (r *run) follow() error {
-	at, err := r.told(startStep, 0)
+	at, err := r.broadcast(startStep, 0)
 	if err != nil {
 		return err
 	}
@@ -147,13 +147,13 @@ func (r *run) follow() error {
 			failed = r.restore(f)
 			f.Close()
 		}
-		intact, err := r.told(startRead, 0)
+		intact, err := r.broadcast(startRead, 0)
 		if err != nil {
 			return err
 		}
 		if intact == 1 {
 			if failed == nil {
-				r.evaluated, failed = r.told(startEvaluate, 0)
+				r.evaluated, failed = r.broadcast(startEvaluate, 0)
 			}
 			return failed
 		}
@@ -161,60 +161,60 @@ func (r *run) follow() error {
 			r.state.Close()
 			r.state = nil
 		}
-		if at, err = r.told(startStep, 0); err != nil {
+		if at, err = r.broadcast(startStep, 0); err != nil {
 			return err
 		}
 	}
 }
 
-// wishes lets the processes agree to stop after the same step: each votes while the step is
-// computed.
-type wishes struct {
+// stopVote is the vote of all processes, while a step is computed, whether to stop after it.
+type stopVote struct {
 	ctx    context.Context // ends when this process is asked to stop
-	answer chan answerOfAll
+	answer chan voteResult
 }
 
-type answerOfAll struct {
+type voteResult struct {
 	stop bool
 	err  error
 }
 
-func (r *run) together(ctx context.Context) context.Context {
+func (r *run) stopContext(ctx context.Context) context.Context {
 	if r.opts.Processes == nil {
 		return ctx
 	}
-	r.wishes.ctx = ctx
+	r.stopVote.ctx = ctx
 	return context.WithoutCancel(ctx)
 }
 
-// ask sends the others, while step t is computed, this process's vote whether to stop after it.
-func (r *run) ask(t int) {
+// voteToStop sends the others, while step t is computed, this process's vote whether to stop after
+// it.
+func (r *run) voteToStop(t int) {
 	if r.opts.Processes == nil {
 		return
 	}
-	stop := engine.Vote(r.wishes.ctx.Err() != nil)
-	answer := make(chan answerOfAll, 1)
-	r.wishes.answer = answer
+	stop := engine.Vote(r.stopVote.ctx.Err() != nil)
+	answer := make(chan voteResult, 1)
+	r.stopVote.answer = answer
 	go func() {
-		values, err := r.opts.Processes.Agree(fmt.Sprint("what to do after step ", t), stop)
-		answer <- answerOfAll{slices.Contains(values, 1), err}
+		values, err := r.opts.Processes.Agree(fmt.Sprint("whether to stop after step ", t), stop)
+		answer <- voteResult{slices.Contains(values, 1), err}
 	}()
 }
 
-// stops returns ErrInterrupted if the processes have agreed to stop after the computed step.
-func (r *run) stops(ctx context.Context) error {
+// checkStop returns ErrInterrupted if the processes have agreed to stop after the computed step.
+func (r *run) checkStop(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ErrInterrupted
 	}
-	if r.wishes.answer == nil {
+	if r.stopVote.answer == nil {
 		return nil
 	}
-	answer := <-r.wishes.answer
-	r.wishes.answer = nil
+	answer := <-r.stopVote.answer
+	r.stopVote.answer = nil
 	switch {
 	case answer.err != nil:
 		return &engine.LostError{Err: answer.err}
-	case answer.stop && r.wishes.ctx.Err() == nil:
+	case answer.stop && r.stopVote.ctx.Err() == nil:
 		return ErrStoppedElsewhere
 	case answer.stop:
 		return ErrInterrupted
@@ -285,9 +285,9 @@ func (r *run) savePart(state checkpoint.State, mark uint32, failed error) ([]str
 	return names, failed
 }
 
-// part waits until the other processes are done, too: until then they may need the device of this
-// process. err is the result of this process.
-func (r *run) part(err error) error {
+// awaitOthers waits until the other processes are done, which may need the device of this process.
+// err is the result of this process.
+func (r *run) awaitOthers(err error) error {
 	if r.opts.Processes == nil || err != nil && !errors.Is(err, ErrInterrupted) {
 		return err
 	}
@@ -302,8 +302,8 @@ func (r *run) part(err error) error {
 const peerFailureGrace = time.Second
 
 // leave reports to the others how this process ended, before it closes resources that they may
-// need. It returns err, or the loss of another process if that is the cause. summary reports
-// whether the run got far enough to have a summary.
+// need. It returns err, or the loss of another process if that is the cause. summary is set if the
+// run has a summary.
 func (r *run) leave(summary bool, err error) error {
 	p := r.opts.Processes
 	switch {
@@ -351,8 +351,8 @@ func (r *run) hashesFor(previous *config.Config) (map[string]string, error) {
 	if build.ReplicaBatch(previous) == build.ReplicaBatch(r.cfg) {
 		return r.Programs.Hashes(), nil
 	}
-	r.log.Warn("the run continues with another number of GPUs: sums have another order, and "+
-		"quantizers with statistics over all tokens of a GPU see other tokens",
+	r.log.Warn("the number of GPUs has changed: sums have another order, and quantizers with "+
+		"statistics over all tokens of a GPU see other tokens",
 		"before", previous.Device.Count, "now", r.cfg.Device.Count)
 	programs, err := build.Collect(context.Background(), r.request(previous))
 	if err != nil {

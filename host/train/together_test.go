@@ -19,7 +19,7 @@ func TestProcessesRefuse(t *testing.T) {
 	another := testrun.Again(t, one, "schedule.rate=1e-3")
 	for want, c := range map[string][2]*config.Config{
 		"processes 0 and 1 do not have the same configuration": {one, another},
-		"device.count: found 1, for 2 processes":               {one, one},
+		"device.count: found 1 with 2 processes":               {one, one},
 	} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -31,7 +31,7 @@ func TestProcessesRefuse(t *testing.T) {
 		var wait sync.WaitGroup
 		for rank := range errs {
 			wait.Go(func() {
-				group, err := processes.Join(t.Context(), processes.Place{Rank: rank, Size: 2, Address: address, Local: -1}, processes.Run{Dir: vfs.At(c[rank].Train.Out)})
+				group, err := processes.Join(t.Context(), processes.Position{Rank: rank, Size: 2, Address: address, Local: -1}, processes.Run{Dir: vfs.At(c[rank].Train.Out)})
 				if err == nil {
 					_, err = train.Run(t.Context(), c[rank], train.Options{Finder: testrun.Finder(t), Processes: group})
 					group.Leave(err)

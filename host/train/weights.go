@@ -31,8 +31,8 @@ func (r *run) startFrom(tokens []int32) (*step.State, error) {
 		return err
 	})
 	if err == nil && r.initial != nil && !slices.Equal(r.initial.Digests(), from.Digests()) {
-		err = fmt.Errorf("%s now contains other weights (%s) than those that the run started from (%s): "+
-			"it cannot start again", found.Dir, from, r.initial)
+		err = fmt.Errorf("the weights in %s (%s) are not those that the run started from (%s): "+
+			"it cannot be restarted", found.Dir, from, r.initial)
 	}
 	if err != nil {
 		if state != nil {
@@ -41,7 +41,7 @@ func (r *run) startFrom(tokens []int32) (*step.State, error) {
 		return nil, r.cfg.ErrorAt("model.init", "%w", err)
 	}
 	r.initial, r.startedFrom = from, found.Dir
-	r.log.Info("starting from the weights of another model",
+	r.log.Info("starting from the weights of model.init",
 		"path", r.initial.Path, "step", r.initial.Step)
 	if n := r.cfg.NewTokens; n > 0 {
 		r.log.Info("the vocabulary has grown", "new token ids", n, "first", found.Settings.Vocab)
@@ -69,7 +69,7 @@ func (r *run) sameTokens(key string, found *config.Initial, before *provenance.O
 	}
 	if err != nil {
 		e := r.cfg.ErrorAt(key, "%w", err)
-		e.Hint = `data.tokenizer_mismatch = "allow" trains all the same`
+		e.Hint = `data.tokenizer_mismatch = "allow" disables this check`
 		return e
 	}
 	return nil

@@ -159,7 +159,7 @@ func TestInitChanged(t *testing.T) {
 	}
 	_, err := train.Run(t.Context(), testrun.Again(t, cfg), train.Options{Resume: true, Finder: testrun.Finder(t)})
 	e, ok := errors.AsType[*plaintoml.Error](err)
-	if !ok || e.Key != "model.init" || !strings.Contains(e.Msg, "step 4) than those that the run started from ("+first.Train.Out+", step 2)") {
+	if !ok || e.Key != "model.init" || !strings.Contains(e.Msg, "step 4) are not those that the run started from ("+first.Train.Out+", step 2)") {
 		t.Errorf("error %v, want one that names both weights", err)
 	}
 	if err := os.Remove(newest); err != nil {
@@ -244,7 +244,7 @@ func TestOtherTokens(t *testing.T) {
 		want      string
 		overrides []string
 	}{
-		"bytes for a checkpoint":  {"model.init: .* bytes, that of the model is llama32 .*data.tokenizer_mismatch = \"allow\" trains all the same", []string{fromHub}},
+		"bytes for a checkpoint":  {"model.init: .* bytes, that of the model is llama32 .*data.tokenizer_mismatch = \"allow\" disables this check", []string{fromHub}},
 		"conversations for a run": {`model.init: .* bytes \(00000000\), that of the model is bytes \(`, []string{fromRun, chat}},
 		"conversations for a teacher": {`train.distillation.teacher: .* bytes \(00000000\), that of the model is bytes \(`,
 			[]string{own256, chat, fmt.Sprintf("train.distillation={teacher=%q}", own.Train.Out)}},

@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/fpmodel"
 	"github.com/cage-qat/cage/internal/testing/golden"
 	"github.com/cage-qat/cage/internal/testing/plugintest"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
@@ -38,6 +39,9 @@ func with(given map[string]any) map[string]any {
 func TestConformance(t *testing.T) {
 	sdktest.Quantizer(t, nvfp4{}, plugintest.Kit(t, "kit", sdktest.With(forward),
 		sdktest.GoldenFile(t, "testdata/fouroversix.json"), sdktest.GoldenFile(t, "testdata/training.json"))...)
+	if testing.Short() {
+		return // the tests below compare what other settings compute
+	}
 	var list []map[string]any
 	for _, ties := range microscaling.TiesNames() {
 		list = append(list, map[string]any{"ties": ties, "rotation": microscaling.NoRotation})
@@ -50,6 +54,7 @@ func TestConformance(t *testing.T) {
 
 // TestTraining runs the kit with settings of training.
 func TestTraining(t *testing.T) {
+	testlevel.Long(t, "checks all that a plugin promises, three times")
 	plain := map[string]any{"scale_rule": ruleSix, "ties": "even", "scale_form": formDecode, "rotation": microscaling.NoRotation}
 	for _, changed := range []map[string]any{
 		{"weight_blocks": squareBlocks, "scale_rule": ruleMSE},

@@ -3,6 +3,7 @@ package sdktest_test
 import (
 	"testing"
 
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/sdktest"
@@ -53,6 +54,7 @@ var twenty = []struct {
 
 // TestTwentyMistakes: the kit finds all of them.
 func TestTwentyMistakes(t *testing.T) {
+	testlevel.Long(t, "TestQuantizerMutants has most of them, too")
 	before := 0
 	for _, c := range twenty {
 		if c.before {

@@ -44,6 +44,7 @@ func TestLimitsOfHosts(t *testing.T) {
 
 // Ranges of large integers are tried inside of what is declared, and the trial ends.
 func TestLargeIntegers(t *testing.T) {
+	testlevel.Long(t, "tries many settings")
 	q := good()
 	q.parameters = append(q.parameters,
 		sdk.Int("seed", 3_000_000_000, 0, 1<<32-1, "of nothing"),

@@ -82,7 +82,7 @@ var knows = map[string]string{
 	"host/train/report.go: reopen: path.Rename":                                "nothing is lost, and the name is one that no file has",
 	"host/train/rundir/rundir.go: WriteFiles: atomicfile.WriteBytes":           "CheckOurs: the very bytes",
 	"host/train/rundir/rundir.go: RemoveAbandoned: atomicfile.RemoveAbandoned": "temporary files of a run whose lock this process holds",
-	"host/train/metrics/events.go: createEventFile: path.OpenFile":             "it creates a file that was not there",
+	"host/train/metrics/events.go: CreateEvents: path.OpenFile":                "it creates a file that was not there",
 	"internal/atomicfile/dir.go: WriteDir: dir.Rename":                         "CheckDir: the name is one that no file has",
 	"internal/atomicfile/dir.go: WriteDir: to.Join(Mark).Remove":               "this process made it",
 	"internal/atomicfile/dir.go: WriteDir: mark.Remove":                        "this process has locked it",

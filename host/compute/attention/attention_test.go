@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/attention"
 	"github.com/cage-qat/cage/host/compute/loops"
 	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // reference is attention and its gradient in float64, from the definition. sizes are the same sums with magnitudes in place of
@@ -242,6 +243,13 @@ func TestReference(t *testing.T) {
 			values, sizes := reference(s, in, dOutput)
 			first := map[string][][]float32{}
 			for _, tier := range matmul.Tiers() {
+				// The portable tier is slow: it computes the two largest once each, without documents and with three, and in short
+				// mode those of more than a block of positions with three documents only.
+				leftOut := s.Context == 400 && documents > 0 || s.Context == 610 && documents < 3
+				leftOut = testlevel.Sample(s.Context > 190 && documents < 3, leftOut, false)
+				if tier.IsPortable() && leftOut {
+					continue
+				}
 				for arithmetic, tolerance := range tolerances {
 					t.Run(fmt.Sprint(tier.Name(), s, documents, arithmetic), func(t *testing.T) {
 						p, err := attention.New(tier, arithmetic, s)

@@ -155,9 +155,16 @@ func permutations(n int) [][]int {
 }
 
 func TestLayouts(t *testing.T) {
+	// In short mode each order of axes is tried on one tier of three.
+	permuted, every := len(layoutsToTry())-2*len(permutations(4)), testlevel.Sample(3, 1, 1)
+	tiers := 0
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(3, 4))
+		tiers++
 		for i, s := range layoutsToTry() {
+			if i >= permuted && (i+tiers)%every > 0 {
+				continue
+			}
 			for _, kinds := range [][2]string{{"float32", "float32"}, {"bfloat16", "float32"}, {"bfloat16", "bfloat16"}} {
 				checkFloats(t, tier, BFloat16, s, kinds, i%2 == 0, normal(r))
 				checkFloats(t, tier, Float32, s, kinds, i%2 == 1, normal(r))
@@ -241,12 +248,15 @@ func floats(r *rand.Rand, n int) []float32 {
 	return x
 }
 
-// TestResults: scales, addition and rounding, against the same in float64. The factors and the sum round once each.
+// TestResults: scales, addition and rounding, against the same in float64. The factors and the sum round once each. In short mode each
+// shape takes every fifth combination, each of its own.
 func TestResults(t *testing.T) {
+	tiers, every := 0, testlevel.Sample(5, 1, 1)
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(9, 10))
-		for _, s := range []shape{square(20, 35, 30), square(13, 40, 1100), square(40, 64, 300), {batch: []int{40}, m: []int{7}, n: []int{17}, k: []int{9}}} {
-			for i := range 144 {
+		tiers++
+		for shapeIndex, s := range []shape{square(20, 35, 30), square(13, 40, 1100), square(40, 64, 300), {batch: []int{40}, m: []int{7}, n: []int{17}, k: []int{9}}} {
+			for i := (shapeIndex + tiers) % every; i < 144; i += every {
 				a := []Arithmetic{BFloat16, Float32, Int8}[i/6%3]
 				short, add, same := i/18&1 != 0, i/18&2 != 0, i/18&4 != 0
 				batch, m, n := product(s.batch), product(s.m), product(s.n)
@@ -378,12 +388,19 @@ func goroutines(workers int) func(n int, f func(i int)) {
 	}
 }
 
-// TestSameBits: the same bits for any number of processors, goroutines, and order of tasks.
+// TestSameBits: the same bits for any number of processors, goroutines, and order of tasks. All tiers
+// but AMX divide work alike, so that fewer summands suffice for the slow portable one: three blocks.
 func TestSameBits(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	type setting struct{ workers, procs int }
+	settings := testlevel.Sample([]setting{{1, 1}, {3, 3}, {8, 8}},
+		[]setting{{1, 1}, {2, 2}, {3, 3}, {8, 8}, {1, 64}, {3, 16}}, []setting{{1, 1}, {2, 2}, {3, 3}, {8, 8}, {1, 64}, {3, 16}})
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(11, 12))
 		for _, s := range []shape{square(150, 130, 1500), square(7, 4200, 300), square(3000, 9, 40), {batch: []int{5}, m: []int{520}, n: []int{20}, k: []int{5000}}, {batch: []int{20}, m: []int{64}, n: []int{48}, k: []int{30}}, {batch: []int{3}, m: []int{200}, n: []int{100}, k: []int{300}}} {
+			if tier.IsPortable() && !testlevel.All() {
+				s.k = []int{min(s.k[0], 3*blocksForVectors.block)}
+			}
 			l, rl := s.layouts()
 			for _, a := range []Arithmetic{BFloat16, Float32, Int8} {
 				kind, value := "float32", normal(r)
@@ -393,14 +410,14 @@ func TestSameBits(t *testing.T) {
 				x, y := elements(t, kind, reaches(t, l), false, value), elements(t, kind, reaches(t, rl), false, value)
 				p := plan(t, tier, a, s)
 				var first []float32
-				for i, workers := range []int{1, 2, 3, 8, 1, 3} {
-					runtime.GOMAXPROCS([]int{1, 2, 3, 8, 64, 16}[i])
+				for _, on := range settings {
+					runtime.GOMAXPROCS(on.procs)
 					out := make([]float32, p.Size())
-					run1(t, p, out, x, y, Scales{}, goroutines(workers))
+					run1(t, p, out, x, y, Scales{}, goroutines(on.workers))
 					if first == nil {
 						first = out
 					} else if !slices.Equal(first, out) {
-						t.Errorf("%v %v: other bits with %d goroutines", a, s, workers)
+						t.Errorf("%v %v: other bits with %d goroutines", a, s, on.workers)
 					}
 				}
 			}

@@ -316,9 +316,9 @@ func (t *ggufVocabulary) around(special huggingface.Tokens) any {
 	if len(tokens) == 0 {
 		return nil
 	}
-	return object{"type": "TemplateProcessing", "single": template,
-		"pair":           append(slices.Clone(template), object{"Sequence": object{"id": "B", "type_id": 1}}),
-		"special_tokens": tokens}
+	second := object{"Sequence": object{"id": "B", "type_id": 1}}
+	return object{"type": "TemplateProcessing", "special_tokens": tokens,
+		"single": template, "pair": append(slices.Clone(template), second)}
 }
 
 // templates returns the chat templates: one, or a list of several by name.

@@ -47,11 +47,9 @@ func withSource(dir string, o Options, use func(*source) error) error {
 	if o.Step, err = checkpoint.Chosen(rundir.At(dir).Checkpoints(), o.Step); err != nil {
 		return err
 	}
-	if cfg, err = cfg.Changed(func(c *config.Config) error { // the quantizers of this checkpoint
-		c.Quantizer = *c.Quantizer.At(o.Step, c.Train.Steps)
-		return nil
-	}); err != nil {
-		return err
+	if after := cfg.Quantizer.After; after > 0 && o.Step <= after {
+		return fmt.Errorf("%s: its quantizers change after step %d: only later checkpoints can be "+
+			"quantized", dir, after)
 	}
 	record, err := trained.ReadRecord(rundir.At(dir))
 	if err != nil {
@@ -61,7 +59,7 @@ func withSource(dir string, o Options, use func(*source) error) error {
 		return fmt.Errorf("%s was quantized after its training already: quantize the run that it was "+
 			"made from", dir)
 	}
-	search := rundir.Search{Run: dir, Made: record.Directory}
+	search := rundir.Search{Run: dir, WorkDir: record.Directory}
 	s := &source{dir: dir, cfg: cfg, record: record, search: search}
 	from := func(f *checkpoint.File) error {
 		if err := s.openCheckpoint(f); err != nil {

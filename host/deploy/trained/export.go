@@ -79,7 +79,7 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 		return nil, nil
 	}
 	programs := t.built.Programs
-	one := build.Programs{From: programs.From,
+	one := build.Programs{After: programs.After,
 		Weights: map[string]spec.Quantizer{param: programs.Weights[param]}}
 	if changed := build.Changed(t.record.Programs, one.Hashes()); len(changed) > 0 {
 		return nil, fmt.Errorf("the quantizer has changed since the run, so that Q(x) is not what was " +
@@ -182,12 +182,12 @@ func (t *Model) tokenizerFiles(tok tokenizer.Tokenizer) (map[string][]byte, erro
 func (t *Model) tokenizerFolders() []vfs.Path {
 	folders := []vfs.Path{vfs.At(t.dir)}
 	if path := t.cfg.Data.Tokenizer; path != "" {
-		for _, file := range t.search.Places(path) {
+		for _, file := range t.search.Candidates(path) {
 			folders = append(folders, vfs.At(file), vfs.At(filepath.Dir(file)))
 		}
 	}
 	for _, path := range t.cfg.Data.Files() {
-		for _, file := range t.search.Places(path) {
+		for _, file := range t.search.Candidates(path) {
 			folders = append(folders, vfs.At(filepath.Dir(file)))
 		}
 	}

@@ -64,7 +64,7 @@ type Model struct {
 	data     *dataset.File           // data to evaluate on; nil for a problem without data
 	state    *step.State
 	replaced bool // whether the quantizers are not those of the training
-	built    build.Built
+	built    build.Runtime
 
 	ends      []int32         // tokens that end a text; nil until needed
 	sequences int             // number of sequences that are continued at once
@@ -121,7 +121,7 @@ func CheckSaved(dir string, step int) error {
 }
 
 func (t *Model) open(ctx context.Context, o Options) (*Model, error) {
-	t.search = rundir.Search{Run: t.dir, Made: t.record.Directory}
+	t.search = rundir.Search{Run: t.dir, WorkDir: t.record.Directory}
 	t.replaced, t.sequences = o.Quantizer != nil, o.Generate
 	if err := t.load(ctx, o); err != nil {
 		t.Close()

@@ -135,7 +135,8 @@ func (d *decoder) fail(format string, args ...any) error {
 // bytes reads count elements of a size in bytes.
 func (d *decoder) bytes(count uint64, size int) ([]byte, error) {
 	if left := uint64(d.size - d.at); count > left/uint64(size) {
-		return nil, d.fail("%d elements of %d bytes are announced, but %d bytes are left", count, size, left)
+		return nil, d.fail("%d elements of %d bytes are announced, but %d bytes are left",
+			count, size, left)
 	}
 	data := make([]byte, int(count)*size)
 	if _, err := io.ReadFull(d.r, data); err != nil {

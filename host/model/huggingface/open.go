@@ -67,8 +67,8 @@ func Hint(path string) string {
 	ext := filepath.Ext(path)
 	switch {
 	case ext == ".gguf" && (err != nil || !info.IsDir()):
-		return fmt.Sprintf("; a GGUF file is not read here: `cage import %s --out RUN` makes a run of it, "+
-			"which is", path)
+		return fmt.Sprintf("; a GGUF file is not read here: "+
+			"`cage import %s --out RUN` makes a run of it, which is", path)
 	case err == nil && !info.IsDir() && (ext == ".safetensors" || ext == ".json"):
 		return "; want the directory that holds config.json and *.safetensors"
 	case err != nil && noParent != nil && repository.MatchString(path):
@@ -148,8 +148,8 @@ func Convert(file vfs.Path, d Description, t Tensors, o Options) (*Checkpoint, e
 	return c.opened(nil, o)
 }
 
-// opened matches the tensors with the model, unless there are faults already. If it fails, it closes
-// the checkpoint.
+// opened matches the tensors with the model, unless there are faults already. If it fails, it
+// closes the checkpoint.
 func (c *Checkpoint) opened(faults []string, o Options) (_ *Checkpoint, err error) {
 	if len(faults) == 0 {
 		if o.Pairs != "" {

@@ -124,7 +124,7 @@ func search(list []*rundir.Run, text string) (found []*rundir.Run, wrong error) 
 		}
 	}
 	if unknown != "" {
-		wrong = rundir.Known(list, unknown)
+		wrong = rundir.CheckName(list, unknown)
 	}
 	found = slices.Clone(rundir.Filter(list, conditions))
 	return slices.DeleteFunc(found, func(r *rundir.Run) bool { return !containsAll(r, words) }), wrong

@@ -10,14 +10,13 @@ import (
 
 // Batches is an infinite sequence of micro-batches: windows of tokens, rows of documents, or the
 // noise of a problem without data. It is used by one goroutine at a time.
-type Batches interface {
-	// BatchLen returns the number of elements in a batch.
-	BatchLen() int
-	// At fills dst with the batch of this index, counted from 0.
-	At(index int64, dst []int32) error
-	// Finish completes the batches of one step (if targets have weights, it
-	// normalizes them), and returns the number of targets in them.
-	Finish(batches [][]int32) (targets int64)
+type Batches struct {
+	Len int // number of elements in a batch
+	// At fills dst with the batch at an index, from 0.
+	At func(index int64, dst []int32) error
+	// Finish completes the batches of one step: it normalizes the weights of their targets, if they
+	// have any. It returns the number of targets.
+	Finish func(batches [][]int32) (targets int64)
 }
 
 type sampler interface {
@@ -25,38 +24,28 @@ type sampler interface {
 	At(index int64, dst []int32) error
 }
 
-type batches struct {
-	length int
-	at     func(index int64, dst []int32) error
-	finish func(batches [][]int32) int64
-}
-
-func (b batches) BatchLen() int                     { return b.length }
-func (b batches) At(index int64, dst []int32) error { return b.at(index, dst) }
-func (b batches) Finish(list [][]int32) int64       { return b.finish(list) }
-
 // OpenBatches returns the training batches of a model. d is the data of a language model; nil for
 // other models.
 func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
 	if q, ok := m.(*model.Quadratic); ok {
 		s := q.NoiseSource(uint64(cfg.Seed))
-		return batches{s.BatchLen(), s.At, func([][]int32) int64 { return 0 }}, nil
+		return Batches{s.BatchLen(), s.At, func([][]int32) int64 { return 0 }}, nil
 	}
 	context, size := cfg.Model.Context, cfg.Train.Batch
 	finish := func(list [][]int32) int64 {
 		return normalize(list, context, cfg.Train.LossMean == config.MeanOfMicroBatches)
 	}
 	if d.Train.Conversations() {
-		s := d.counted // reused if it matches: packing all epochs of a large file takes long
+		s := d.counted // reused, because packing all epochs of a large file takes long
 		d.counted = nil
 		if s == nil || s.Config() != trainRows(cfg) {
 			var err error
 			if s, err = openRows(cfg, d.Train); err != nil {
-				return nil, err
+				return Batches{}, err
 			}
 		}
 		read, accumulate := newRows(size, context), int64(cfg.Train.Accumulate)
-		return batches{size * model.Planes * (context + 1), func(index int64, dst []int32) error {
+		return Batches{size * model.Planes * (context + 1), func(index int64, dst []int32) error {
 			_, err := s.At(index/accumulate, int(index%accumulate)*size, read)
 			if err == nil {
 				conversations(dst, read, context)
@@ -66,14 +55,14 @@ func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
 	}
 	s, err := openWindows(cfg, d)
 	if err != nil {
-		return nil, err
+		return Batches{}, err
 	}
 	if !cfg.Data.Separate() {
 		all := func(list [][]int32) int64 { return int64(len(list) * size * context) }
-		return batches{s.BatchLen(), s.At, all}, nil
+		return Batches{s.BatchLen(), s.At, all}, nil
 	}
 	read := make([]int32, s.BatchLen())
-	return batches{len(read) * model.Planes, func(index int64, dst []int32) error {
+	return Batches{len(read) * model.Planes, func(index int64, dst []int32) error {
 		err := s.At(index, read)
 		if err == nil {
 			separate(dst, read, context, d.Train.Tokenizer())
@@ -112,16 +101,16 @@ func (d *Data) MixtureEpochs(batches int64) []float64 {
 	return d.mixture.Epochs(batches)
 }
 
-// normalize counts the targets of a step and normalizes their weights. With each, the means of
-// micro-batches are averaged, without those that have no targets.
-func normalize(batches [][]int32, context int, each bool) (sum int64) {
+// normalize counts the targets of a step and normalizes their weights. If perBatch is set, all
+// micro-batches with targets have the same weight.
+func normalize(batches [][]int32, context int, perBatch bool) (sum int64) {
 	var used [][]int32
 	for _, b := range batches {
 		if count := targets(b, context); count > 0 {
 			sum, used = sum+count, append(used, b)
 		}
 	}
-	if !each {
+	if !perBatch {
 		model.NormalizeWeights(batches, context)
 		return sum
 	}
@@ -163,17 +152,6 @@ func newRows(n, length int) []dataset.Row {
 	return list
 }
 
-// sequence implements [step.Sequence].
-type sequence struct {
-	batches int64
-	length  int
-	at      func(i int64, dst []int32) (rows int, targets int64, err error)
-}
-
-func (s sequence) Batches() int64                              { return s.batches }
-func (s sequence) BatchLen() int                               { return s.length }
-func (s sequence) At(i int64, dst []int32) (int, int64, error) { return s.at(i, dst) }
-
 // OpenSequence opens a token file for evaluating a model of this configuration, with batch rows per
 // batch.
 func OpenSequence(cfg *config.Config, file *dataset.File, batch int) (step.Sequence, error) {
@@ -183,34 +161,34 @@ func OpenSequence(cfg *config.Config, file *dataset.File, batch int) (step.Seque
 		how.Epochs, how.InOrder = 1, true
 		s, err := dataset.NewRows(file, how)
 		if err != nil {
-			return nil, err
+			return step.Sequence{}, err
 		}
 		read, length := newRows(batch, context), batch*model.Planes*(context+1)
-		return sequence{s.Steps(), length, func(i int64, dst []int32) (int, int64, error) {
+		at := func(i int64, dst []int32) (int, int64, error) {
 			n, err := s.At(i, 0, read)
 			if err != nil {
 				return 0, 0, err
 			}
 			conversations(dst, read, context)
 			return n, targets(dst, context), nil
-		}}, nil
+		}
+		return step.Sequence{Batches: s.Steps(), Len: length, At: at}, nil
 	}
 	s, err := dataset.NewSequential(file, context, batch)
 	if err != nil {
-		return nil, err
+		return step.Sequence{}, err
 	}
-	if cfg.Data.Separate() {
-		return documentsInOrder(s, context, file.Tokenizer()), nil
+	out := step.Sequence{Batches: s.Batches(), Len: s.BatchLen()}
+	if !cfg.Data.Separate() {
+		out.At = func(i int64, dst []int32) (int, int64, error) {
+			n, err := s.At(i, dst)
+			return n, int64(n * context), err
+		}
+		return out, nil
 	}
-	return sequence{s.Batches(), s.BatchLen(), func(i int64, dst []int32) (int, int64, error) {
-		n, err := s.At(i, dst)
-		return n, int64(n * context), err
-	}}, nil
-}
-
-func documentsInOrder(s *dataset.Sequential, context int, info tokenizer.Info) sequence {
-	read := make([]int32, s.BatchLen())
-	at := func(i int64, dst []int32) (int, int64, error) {
+	read, info := make([]int32, out.Len), file.Tokenizer()
+	out.Len *= model.Planes
+	out.At = func(i int64, dst []int32) (int, int64, error) {
 		n, err := s.At(i, read)
 		if err != nil {
 			return 0, 0, err
@@ -225,7 +203,7 @@ func documentsInOrder(s *dataset.Sequential, context int, info tokenizer.Info) s
 		}
 		return n, targets(dst, context), nil
 	}
-	return sequence{s.Batches(), len(read) * model.Planes, at}
+	return out, nil
 }
 
 // separate fills dst, rows of documents, from windows of tokens, [rows, context+1]. The first token

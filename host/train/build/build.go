@@ -1,10 +1,8 @@
 // Package build turns a checked configuration into the parts used by training, evaluation and
-// benchmarks: token files, the model, the programs of the plugins, and the plan of a step.
-//
-// Some mistakes, such as an unknown parameter of a plugin or a token file with another vocabulary,
-// are only detected when these parts are built. They are reported with the line of the
-// configuration. Nothing is computed here, and the plugins are stopped once their programs have
-// been collected. Only opaque optimizers and quantizers that search are restarted, for a training.
+// benchmarks: token files, the model, the programs of the plugins, and the plan of a step. Mistakes
+// that are only detected here, such as an unknown parameter of a plugin, are reported with the line
+// of the configuration. The plugins are stopped once their programs have been collected; only
+// opaque optimizers and quantizers that search are restarted, for a training.
 package build
 
 import (
@@ -50,8 +48,8 @@ func Device(cfg *config.Config, warn Warn) (*engine.Device, error) {
 func deviceOf(cfg *config.Config, warn Warn, processes engine.Processes) (*engine.Device, error) {
 	d := cfg.Device
 	if processes != nil && d.Count%processes.Size() != 0 {
-		e := cfg.ErrorAt("device.count", "found %d, for %d processes", d.Count, processes.Size())
-		e.Hint = "want the number of GPUs of all processes, of which each has as many as the others"
+		e := cfg.ErrorAt("device.count", "found %d with %d processes", d.Count, processes.Size())
+		e.Hint = "want a multiple of the number of processes: the total number of GPUs"
 		return nil, e
 	}
 	kernels, products := d.Kernels, d.Products
@@ -75,21 +73,21 @@ func deviceOf(cfg *config.Config, warn Warn, processes engine.Processes) (*engin
 		return nil, cfg.ErrorAt("device.kind", "%w", err)
 	}
 	if kernels != d.Kernels {
-		dev.Warn("device.kernels has no effect on the CPU any more", "kernels", d.Kernels)
+		dev.Warn("device.kernels no longer has an effect on the CPU", "kernels", d.Kernels)
 	}
 	if products != d.Products {
-		dev.Warn("device.products = \"fp4\" has no effect any more: values are multiplied")
+		dev.Warn("device.products = \"fp4\" no longer has an effect: values are multiplied")
 	}
 	if d.Offload != "none" {
-		dev.Warn("device.offload has no effect any more: states are in the GPU's memory")
+		dev.Warn("device.offload no longer has an effect: states are in the GPU's memory")
 	}
 	dev.WarnOfProducts()
 	return dev, nil
 }
 
-// Built holds the parts of a configuration, for training and for evaluation: the programs of its
-// plugins, its device, and the step compiled for it.
-type Built struct {
+// Runtime executes a configuration, for training or for evaluation. It holds the programs of its
+// plugins, its device, and the compiled step.
+type Runtime struct {
 	Programs *Programs
 	Device   *engine.Device
 	Compiled *step.Compiled
@@ -98,9 +96,9 @@ type Built struct {
 	processes []interface{ Close() }
 }
 
-// Build fills b, which must be closed even after an error. file names the configuration in which
-// the memory check can be turned off; empty means the user's.
-func (b *Built) Build(ctx context.Context, req Request, warn Warn, file string) (err error) {
+// Build fills b, which must be closed even after an error. file is the configuration in which the
+// memory check can be disabled; empty: the user's.
+func (b *Runtime) Build(ctx context.Context, req Request, warn Warn, file string) (err error) {
 	if b.Programs, err = Collect(ctx, req); err != nil {
 		return err
 	}
@@ -146,7 +144,7 @@ func (b *Built) Build(ctx context.Context, req Request, warn Warn, file string) 
 }
 
 // Prepare compiles everything that training runs.
-func (b *Built) Prepare(pareto bool) error {
+func (b *Runtime) Prepare(pareto bool) error {
 	if err := b.Compiled.Prepare(pareto); err != nil {
 		return err
 	}
@@ -164,15 +162,15 @@ func refusal(err error, file string) error {
 	if e, ok := errors.AsType[*MemoryError](err); ok && e.Accuracy > 0 {
 		off = fmt.Sprintf("the estimate may be off by %.0f %%; ", 100*e.Accuracy)
 	}
-	return fmt.Errorf("%w\n%strain.memory_check = \"off\"%s tries it all the same", err, off, file)
+	return fmt.Errorf("%w\n%strain.memory_check = \"off\"%s disables this check", err, off, file)
 }
 
-// Computing reports whether the processes of plugins compute a part of the step.
-func (b *Built) Computing() bool { return len(b.processes) > 0 }
+// Computing reports whether plugins compute a part of the step in their processes.
+func (b *Runtime) Computing() bool { return len(b.processes) > 0 }
 
 // Close frees everything. States must be closed first, because opaque optimizers hold parts of them
 // in memory.
-func (b *Built) Close() {
+func (b *Runtime) Close() {
 	if b.Compiled != nil {
 		b.Compiled.Close()
 	}

@@ -21,7 +21,6 @@ type collector struct {
 	effective map[string]bool           // tables of overrides and groups that had an effect
 	requested map[string]bool           // tables of optimizers that were asked for a program
 	out       *Programs
-	quantizer *config.Quantizer // at the step of the request
 }
 
 func newCollector(req Request, running *pool) *collector {
@@ -33,13 +32,13 @@ func newCollector(req Request, running *pool) *collector {
 	}
 }
 
-// tables lists the tables of the configuration that name a plugin for this request. It includes
-// configured tables that may have no effect, so that their mistakes are found. If the optimizer for
-// the rest was not configured, it is only started when some tensor needs it.
+// tables lists the tables of the configuration that name a plugin for this request, including those
+// without effect, so that their mistakes are found. If the optimizer for the rest was not
+// configured, it is only started when a tensor needs it.
 func (c *collector) tables() []*config.Plugin {
 	q, o := &c.Config.Quantizer, &c.Config.Optimizer
 	if c.Forward {
-		return c.quantizer.Forward().Plugins()
+		return q.Forward().Plugins()
 	}
 	list := q.Plugins()
 	if q.Unused != nil {
@@ -143,9 +142,8 @@ func newPool(finder *plugin.Finder, options plugin.Options) *pool {
 	return &pool{finder: finder, options: options, known: map[pluginKey]*startOutcome{}}
 }
 
-// start starts, in parallel, those of the plugins that are not running, and stores the outcome of
-// each in known. A plugin that has exited is restarted, so that a crash affects only the request
-// that caused it.
+// start starts, in parallel, the plugins that are not running, and stores the outcome of each in
+// known. A plugin that has exited is restarted.
 func (p *pool) start(ctx context.Context, list []pluginKey) {
 	missing := map[pluginKey]*startOutcome{} // without duplicates
 	for _, w := range list {

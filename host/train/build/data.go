@@ -94,7 +94,7 @@ func openPart(cfg *config.Config, key, pin string, paths ...string) (*dataset.Fi
 func checkPin(cfg *config.Config, pinKey, pin string, f *dataset.File) error {
 	if got := f.SHA256(); pin != "" && pin != got {
 		f.Close()
-		return cfg.ErrorAt(pinKey, "%s has the hash %s, the configuration pins %s",
+		return cfg.ErrorAt(pinKey, "%s has the hash %s, want %s as in the configuration",
 			strings.Join(f.Paths(), ", "), got, pin)
 	}
 	return nil
@@ -132,8 +132,8 @@ func PinnedToData(cfg *config.Config) (*config.Config, error) {
 	return pinned, errors.Join(err, d.Close())
 }
 
-// Definition reads the tokenizer.json of the data's tokenizer; nil if the tokenizer is built in. If
-// the configuration does not name the file, it is expected in the directory of the training file.
+// Definition reads the tokenizer.json of the data's tokenizer, by default from the directory of the
+// training file; nil if the tokenizer is built in.
 func (d *Data) Definition(cfg *config.Config) ([]byte, error) {
 	spec := cfg.Data.Tokenizer
 	if spec == "" {
@@ -146,10 +146,8 @@ func (d *Data) Definition(cfg *config.Config) ([]byte, error) {
 	return content, nil
 }
 
-// Pinned returns the configuration with the hashes of the files added, so that it reproduces the
-// run on the same data or fails. The vocabulary size and the number of steps are filled in if
-// unset. It is an error if the number of steps of a run on conversations exceeds that of its
-// epochs.
+// Pinned returns the configuration with the hashes of the files and, if unset, the vocabulary size
+// and the number of steps. It is an error if a run on conversations has more steps than its epochs.
 func (d *Data) Pinned(cfg *config.Config) (*config.Config, error) {
 	return cfg.Changed(func(c *config.Config) error {
 		c.Data.TrainSHA256, c.Data.ValidationSHA256 = d.Train.SHA256(), d.Validation.SHA256()

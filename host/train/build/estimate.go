@@ -86,8 +86,7 @@ const (
 )
 
 // Estimate lists the peak memory that a run needs, in bytes. A checkpoint needs no additional
-// memory: it is written directly from the parameters and states, and read tensor by tensor. Nothing
-// overflows, because sizes are floating-point numbers.
+// memory: it is written from the parameters and states, and read tensor by tensor.
 func Estimate(m Sizes) []Part {
 	tokens, predicted := float64(m.Batch)*float64(m.Context), float64(m.Batch)*float64(m.Context)
 	if m.Piece > 0 {
@@ -140,7 +139,7 @@ func Estimate(m Sizes) []Part {
 		{"activations of the blocks", wordBytes * blocks},
 		{"attention scores, which grow with the square of the context", wordBytes * scores},
 		{"logits of the vocabulary", wordBytes * logit},
-		{"keys and values of what has been read", wordBytes * caches},
+		{"KV cache", wordBytes * caches},
 		{"parameters of the teacher", wordBytes * m.Teacher.Parameters},
 		{"samples of codes", sampled * samples}, // also copied for a checkpoint
 	}
@@ -269,9 +268,8 @@ func elements(dims []int) float64 {
 	return n
 }
 
-// workspaceOf estimates the number of elements that an executor needs in addition to the inputs and
-// outputs of a program: the maximum of simultaneously live values. A program with only elementwise
-// operations needs none.
+// workspaceOf estimates the number of elements that an executor needs beside the inputs and outputs
+// of a program: the maximum of live values. Elementwise programs need none.
 func workspaceOf(p *program.Program) float64 {
 	if p == nil || !slices.ContainsFunc(p.Nodes, func(n program.Node) bool {
 		info, _ := n.Op.Info() // every operation of a valid program is known

@@ -112,7 +112,7 @@ func TestEstimateOfGeneration(t *testing.T) {
 	m.Piece = 64
 	pieces := parts(m)
 	const scores, logits = "attention scores, which grow with the square of the context", "logits of the vocabulary"
-	const caches = "keys and values of what has been read"
+	const caches = "KV cache"
 	if share := whole[scores] / pieces[scores]; share != 49152/64 || pieces[logits]*49152 != whole[logits] || pieces[caches] != 4*2*2*49152*32 || whole[caches] != 0 {
 		t.Errorf("whole sequences %+v, pieces %+v", whole, pieces)
 	}

@@ -175,12 +175,12 @@ func TestUnusedRowsArePadding(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	s, err := dataset.NewSequential(f, context, batch)
+	cfg := &config.Config{Model: architecture.Settings{Context: context}, Data: config.Data{Documents: "separate"}}
+	d, err := OpenSequence(cfg, f, batch)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := documentsInOrder(s, context, tokenizer.Info{BOS: 1, EOS: tokenizer.NoToken})
-	dst := make([]int32, d.BatchLen())
+	dst := make([]int32, d.Len)
 	rows, _, err := d.At(0, dst)
 	if err != nil || rows != 2 {
 		t.Fatalf("%d rows, %v", rows, err)

@@ -42,8 +42,8 @@ type Report struct {
 	less []string // settings that would use less memory
 }
 
-// Accuracy is the relative error of the estimate. A run that would fit if the estimate is too high
-// by that share is not refused.
+// Accuracy is the relative error of the estimate. A run is refused if it needs too much even if the
+// estimate is too high by that share.
 const Accuracy = 0.25
 
 // addressable exceeds the address space of a process on current machines: half of a 48-bit address
@@ -100,39 +100,39 @@ func (r *Report) Err() error {
 	return &MemoryError{r}
 }
 
-// Says returns the memory that a run needs as a phrase, for messages.
-func (r *Report) Says() string {
+// Summary returns the memory that a run needs as a phrase, for messages.
+func (r *Report) Summary() string {
 	if r.By == ByXLA {
 		return fmt.Sprintf("%s of each GPU's memory, as XLA estimates", Bytes(r.Bytes))
 	}
 	return fmt.Sprintf("about %s of memory", Bytes(r.Bytes))
 }
 
-// NeedsLess returns a phrase with the settings that would use less memory.
-func (r *Report) NeedsLess() string { return "what needs less: " + strings.Join(r.less, "; or ") }
+// Remedies returns a phrase with the settings that would use less memory.
+func (r *Report) Remedies() string { return "to use less memory: " + strings.Join(r.less, "; or ") }
 
 // MemoryError reports that memory is insufficient, and suggests settings that would use less.
 type MemoryError struct{ *Report }
 
 func (e *MemoryError) Error() string {
-	limit := "more than any machine has"
+	limit := "no machine has that much"
 	if e.Available != nil {
 		limit = e.Available.String()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "this needs %s, %s", e.Says(), limit)
+	fmt.Fprintf(&b, "the run needs %s; %s", e.Summary(), limit)
 	for _, p := range e.Parts {
 		if p.Bytes >= 0.01*e.Bytes {
 			fmt.Fprintf(&b, "\n  %s", p)
 		}
 	}
-	fmt.Fprintf(&b, "\n%s", e.NeedsLess())
+	fmt.Fprintf(&b, "\n%s", e.Remedies())
 	return b.String()
 }
 
 // String returns the available memory and the limiting resource.
 func (a Available) String() string {
-	return fmt.Sprintf("%s are there (%s)", Bytes(float64(a.Bytes)), a.Limit)
+	return fmt.Sprintf("%s are available (%s)", Bytes(float64(a.Bytes)), a.Limit)
 }
 
 // Bytes formats a number of bytes with a unit.
@@ -148,9 +148,9 @@ func Bytes(n float64) string {
 	return fmt.Sprintf("%.3g %cB", n, units[at-1])
 }
 
-// CheckMemory refuses a run on the CPU that is estimated to need more memory than is available,
-// before anything large is allocated. With train.memory_check = "off" it refuses only runs that no
-// machine could hold. On a GPU, memory is checked after steps are compiled.
+// CheckMemory refuses a run on the CPU that is estimated to need more memory than is available or,
+// with train.memory_check = "off", than any machine has. Memory of a GPU is checked after
+// compilation.
 func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
 	if cfg.Device.Kind != device.CPU {
 		return nil
@@ -163,8 +163,8 @@ func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
 	if err := r.Err(); err != nil {
 		return err
 	}
-	// The garbage collector works harder as the memory of this process approaches the available
-	// memory. A limit set by the user (GOMEMLIMIT) is kept.
+	// Let the garbage collector run more often near the available memory. A limit set by the user
+	// (GOMEMLIMIT) is kept.
 	if available != nil && debug.SetMemoryLimit(-1) == math.MaxInt64 {
 		debug.SetMemoryLimit(int64(0.9 * float64(available.Bytes)))
 	}
@@ -240,7 +240,7 @@ func compiledReport(
 }
 
 // report returns the memory that the compiled step needs; nil if it is not known.
-func (b *Built) report() *Report {
+func (b *Runtime) report() *Report {
 	if b.Compiled == nil {
 		return nil
 	}
@@ -252,7 +252,7 @@ func (b *Built) report() *Report {
 }
 
 // checkDevice refuses a run that, according to XLA, needs more memory than its GPU has.
-func (b *Built) checkDevice() error {
+func (b *Runtime) checkDevice() error {
 	if b.req.Config.Train.MemoryCheck == "off" || b.Device.SharesMemory() {
 		return nil
 	}
@@ -264,7 +264,7 @@ func (b *Built) checkDevice() error {
 
 // Explain adds to an out-of-memory error of a GPU the memory that the run needs, and settings that
 // would use less.
-func (b *Built) Explain(err error) error {
+func (b *Runtime) Explain(err error) error {
 	_, full := errors.AsType[*engine.MemoryError](err)
 	if !full || b.Device == nil || b.Device.SharesMemory() {
 		return err
@@ -278,7 +278,7 @@ func (b *Built) Explain(err error) error {
 		available = r.Available.String()
 	}
 	return fmt.Errorf("%w\nThe GPU had no memory left. The run needs %s; %s.\n%s",
-		err, r.Says(), available, r.NeedsLess())
+		err, r.Summary(), available, r.Remedies())
 }
 
 // decide resolves train.recompute = "auto" and returns the configuration and its model: the setting
@@ -311,9 +311,8 @@ func decide(
 	return &decided, m, nil
 }
 
-// Memory returns the memory that a run needs, even if that is not available: on the CPU the
-// estimate of [CheckMemory], on a GPU the memory of the step as compiled by XLA. warn is as for
-// [Device].
+// Memory returns the memory that a run needs, even if it is not available: on the CPU the estimate,
+// on a GPU the memory of the step as compiled by XLA. warn is as for [Device].
 func Memory(
 	cfg *config.Config, m model.Model, programs *Programs, warn Warn,
 ) (_ *Report, err error) {

@@ -133,21 +133,18 @@ func (c *collector) optimizer(ctx context.Context, t *TrainedTensor) error {
 			p, own = g.Plugin, true
 		}
 	}
-	accepted, err := c.requestOptimizer(ctx, p, t)
-	if err != nil {
-		return err
-	}
-	if accepted {
-		return c.delay(t, g, p)
-	}
+	candidates := []*config.Plugin{p}
 	if !own && o.Rest != nil {
-		p = o.Rest
-		if c.clients[p.Table] == nil {
+		candidates = append(candidates, o.Rest)
+	}
+	for _, p = range candidates {
+		if c.clients[p.Table] == nil { // Rest is only started when a tensor needs it
 			if err := c.start(ctx, []*config.Plugin{p}); err != nil {
 				return err
 			}
 		}
-		if accepted, err = c.requestOptimizer(ctx, p, t); err != nil {
+		accepted, err := c.requestOptimizer(ctx, p, t)
+		if err != nil {
 			return err
 		}
 		if accepted {
@@ -210,11 +207,11 @@ func (c *collector) checkUnused() error {
 	}
 	overrides := c.Config.Quantizer.Overrides
 	if c.Forward {
-		overrides = c.quantizer.Forward().Overrides
+		overrides = c.Config.Quantizer.Forward().Overrides
 	}
 	for _, o := range overrides {
 		matches := len(c.matched(&o)) > 0
-		if !c.effective[o.Table] && !(c.Forward && matches) { // its steps may be others (from, to)
+		if !c.effective[o.Table] && !(c.Forward && matches) { // a training may use it
 			any := o
 			any.Match, any.Layers = nil, nil
 			report(o.Table, o.Match, matches, "quantized weights and activations",

@@ -24,9 +24,8 @@ import (
 
 // Programs holds the programs that the plugins of a run have returned.
 type Programs struct {
-	// From is the first step with these programs. It is above 1 only in evaluations of runs whose
-	// quantizers changed, which earlier versions could train ([config.Quantizer.Phases]).
-	From int
+	// After is the last step with other programs, as in [config.Quantizer].
+	After int
 	// Weights and Activations hold the quantizers' programs by parameter and by site; a role that
 	// is not quantized has none.
 	Weights, Activations map[string]spec.Quantizer
@@ -51,13 +50,13 @@ type Programs struct {
 	// quantizers that search, by weight name.
 	computing   []*computing
 	executables map[string]string
-	// Start is the time in which the plugins started, in parallel; Handover is the time until all
-	// programs had arrived.
+	// Start is the time in which the plugins started, Handover the time in which they returned all
+	// programs.
 	Start, Handover time.Duration
 }
 
 // computing is a plugin that computes itself: an opaque optimizer or a quantizer that searches. It
-// is stopped like all others when the programs have been collected, and restarted for the training.
+// is stopped when the programs have been collected, and restarted for the training.
 type computing struct {
 	key     string // of the plugin in the configuration
 	client  *plugin.Client
@@ -120,8 +119,7 @@ type Request struct {
 	Batch int
 	// Forward omits the optimizer, as for evaluation.
 	Forward bool
-	// Step is the step of the evaluated checkpoint, as quantizers may depend on the step. 0 means
-	// the last step of the run. It is ignored for a training, which has all steps.
+	// Step is the step of the evaluated checkpoint; 0: the last step of the run, or a training.
 	Step int
 	// Piece is the number of tokens per sequence that are read at once, if sequences are only to be
 	// continued; 0 means whole sequences.
@@ -138,8 +136,7 @@ type Request struct {
 }
 
 // Collect starts the configured plugins, checks their parameters, collects the programs for every
-// tensor and site of the model, and stops the plugins, which are not needed later. [Programs.Used]
-// has their hashes.
+// tensor and site of the model, and stops the plugins.
 func Collect(ctx context.Context, req Request) (*Programs, error) {
 	running := newPool(req.Finder, req.Options)
 	defer running.close()
@@ -165,18 +162,13 @@ func (p *Programs) Pinned(cfg *config.Config) *config.Config {
 }
 
 func (c *collector) collect(ctx context.Context) (*Programs, error) {
-	phases := c.Config.Quantizer.Phases(c.Config.Train.Steps)
-	if !c.Forward && len(phases) > 1 {
-		e := c.Config.ErrorAt("quantizer", "the quantizers change after step %d (from, to): "+
-			"a training has the same quantizers in all steps", phases[0].To)
-		e.Hint = "train in several runs, each with the model of the one before (init)"
+	c.out.After = c.Config.Quantizer.After
+	if after := c.out.After; after > 0 && (!c.Forward || c.Step > 0 && c.Step <= after) {
+		e := c.Config.ErrorAt("quantizer.overrides", "the quantizers change after step %d (from, to): "+
+			"training uses the same quantizers at all steps, and evaluation those of the last step", after)
+		e.Hint = "train in several runs, each of which starts from the one before (model.init)"
 		return nil, e
 	}
-	at := len(phases) - 1
-	for c.Step > 0 && at > 0 && phases[at].From > c.Step {
-		at--
-	}
-	c.quantizer, c.out.From = phases[at].Quantizer, phases[at].From
 	began := time.Now()
 	if err := c.start(ctx, c.tables()); err != nil {
 		return nil, err
@@ -309,10 +301,10 @@ func (c *collector) quantize(
 func (c *collector) program(
 	ctx context.Context, role string, site sdk.Site,
 ) (*spec.Quantizer, *config.Plugin, error) {
-	if o := c.quantizer.Override(role, site.Name); o != nil {
+	if o := c.Config.Quantizer.Override(role, site.Name); o != nil {
 		c.effective[o.Table] = true
 	}
-	p := c.quantizer.For(role, site.Name)
+	p := c.Config.Quantizer.For(role, site.Name)
 	if p == nil {
 		return nil, nil, nil
 	}

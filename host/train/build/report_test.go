@@ -41,7 +41,7 @@ func TestReportErr(t *testing.T) {
 				t.Errorf("refused what fits: %v", err)
 			}
 			err := report(need / 2).Err()
-			for _, part := range append(c.less, "are there (of a test)\n", "\nwhat needs less: ") {
+			for _, part := range append(c.less, "are available (of a test)\n", "\nto use less memory: ") {
 				if err == nil || !strings.Contains(err.Error(), part) {
 					t.Errorf("the error does not say %q: %v", part, err)
 				}

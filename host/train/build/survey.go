@@ -15,11 +15,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Survey checks whether configurations can be trained, as far as this depends on their data, model
-// and plugins: for example, whether a plugin has a parameter, accepts a shape, or whether a token
-// file has the model's vocabulary. For those that can, it compares programs and data with those of
-// the existing run. It starts each plugin once for all configurations, and does not change the
-// configurations.
+// Survey checks whether configurations can be trained with their data, model and plugins: for
+// example, whether a plugin accepts a shape. For those that can, it compares programs and data with
+// those of the existing run. It starts each plugin once for all configurations.
 func Survey(
 	ctx context.Context, list []*config.Config, finder *plugin.Finder, options plugin.Options,
 ) []config.Finding {
@@ -64,9 +62,6 @@ func surveyKey(cfg *config.Config) (string, error) {
 	c.Seed = 0
 	t := c.Train
 	c.Train = config.Train{Batch: t.Batch, Clip: t.Clip, Distillation: t.Distillation}
-	if len(c.Quantizer.Phases(t.Steps)) > 1 { // which is refused
-		c.Train.Steps = t.Steps
-	}
 	if c.Data.Kind == config.KindChat { // packing of conversations determines the number of steps
 		c.Train.Accumulate, c.Train.Steps = t.Accumulate, t.Steps
 	} else {
@@ -104,14 +99,13 @@ func check(ctx context.Context, cfg *config.Config, running *pool) (f config.Fin
 	return config.Finding{Programs: programs.Hashes(), Data: cfg.Data.Hashes()}, nil
 }
 
-// Hashes returns the SHA-256 of every program, by role and name. A run depends on these, not on the
-// executables that returned the programs: it can be resumed with a rebuilt plugin that returns the
-// same programs. The names include the first step with the programs, if that is not 1.
+// Hashes returns the SHA-256 of every program, by role and name. A run can be resumed with another
+// build of a plugin that returns the same programs. The names include After, if it is not 0.
 func (p *Programs) Hashes() map[string]string {
 	hashes := map[string]string{}
 	since := ""
-	if p.From > 1 {
-		since = fmt.Sprintf(" from step %d", p.From)
+	if p.After > 0 {
+		since = fmt.Sprintf(" from step %d", p.After+1)
 	}
 	add := func(owner string, programs iter.Seq2[string, *program.Program]) {
 		for which, q := range programs {

@@ -71,7 +71,7 @@ func findPart(
 
 func samePart(f *dataset.File, pin string) error {
 	if got := f.SHA256(); pin != "" && got != pin {
-		return fmt.Errorf("it holds other tokens: its hash is %s, the run's %s", got, pin)
+		return fmt.Errorf("it has other tokens: its hash is %s, want %s as in the run", got, pin)
 	}
 	return nil
 }
@@ -89,8 +89,8 @@ func FindTokenizer(
 		key, path = "data.train", filepath.Join(filepath.Dir(files[0]), tokenizer.DefinitionFile)
 	}
 	if path == "" {
-		return nil, fmt.Errorf("%s has no %s any more, and its configuration names no data "+
-			"beside which it could be", search.Run, tokenizer.DefinitionFile)
+		return nil, fmt.Errorf("%s has no %s, and its configuration names no data "+
+			"whose directory could have it", search.Run, tokenizer.DefinitionFile)
 	}
 	var found tokenizer.Tokenizer
 	_, err := search.Find(path, func(path string) error {
@@ -123,7 +123,7 @@ func FindPlugins(
 			return err
 		})
 		switch name := filepath.Base(p.Name); {
-		case err != nil && finder.Has(name):
+		case err != nil && slices.Contains(finder.Names(), name):
 			p.Name = name
 		case err != nil:
 			return cfg.ErrorAt(p.Path("plugin"), "%w\nand no plugin has the name %s; "+

@@ -38,12 +38,10 @@ type Entry struct {
 	Path vfs.Path
 }
 
-// ErrNone is wrapped by the error of Latest if the directory has no checkpoints or does
-// not exist.
+// ErrNone is wrapped by the error of Latest if there are no checkpoints.
 var ErrNone = errors.New("no checkpoint")
 
-// ErrDamaged is wrapped by the error about a file that is not a checkpoint as Save has
-// written it.
+// ErrDamaged is wrapped by the error about a file that is not as Save has written it.
 var ErrDamaged = errors.New("damaged checkpoint")
 
 const stepKey = "step"
@@ -63,10 +61,9 @@ func stepOf(name string) (step int, ok bool) {
 	return step, err == nil && step >= 0 && name == FileName(step)
 }
 
-// Save writes a state into dir, which it creates if necessary, and returns the path of
-// the file. After a crash at any moment the file of that step is either complete or as
-// before. If ctx is cancelled, writing stops and nothing is changed. parts are the names of
-// the files that [SavePart] has written, if any.
+// Save writes a state into dir, which it creates if necessary, and returns the path of the file. It
+// is atomic, also if ctx is cancelled. parts are the names of the files that [SavePart] has
+// written.
 func Save(ctx context.Context, dir vfs.Path, s State, parts ...string) (vfs.Path, error) {
 	path, _, err := save(ctx, dir, s, parts)
 	return path, err
@@ -112,7 +109,7 @@ func writeWatched(
 	return safetensors.WriteFile(ctx, path, tensors, metadata)
 }
 
-// Steps returns the steps of the checkpoints, in the same order; never nil.
+// Steps returns the steps of checkpoints; never nil.
 func Steps(entries []Entry) []int {
 	steps := make([]int, len(entries))
 	for i, e := range entries {

@@ -22,31 +22,29 @@ const (
 )
 
 // Keeper keeps the newest checkpoints of one run, and the newest one that is finite. Only intact
-// checkpoints count: a damaged one is renamed and reported. Nothing else must write into the
-// directory while it is used, except that other processes may write parts while neither Prune nor
-// Latest is running.
+// checkpoints count: a damaged one is renamed and reported. While it is used, nothing else must
+// write into the directory, except parts while neither Prune nor Latest is running.
 type Keeper struct {
 	dir  vfs.Path
 	keep int
-	tell func(path vfs.Path, err error)
+	warn func(path vfs.Path, err error)
 	// intact holds the checkpoints that this process has written or verified, with the file infos
 	// of that time: unchanged files are not read again.
-	intact map[string]known // by name
+	intact map[string]verified // by name
 }
 
-type known struct {
+type verified struct {
 	files  map[vfs.Path]fs.FileInfo // the files of the checkpoint
 	finite bool
 }
 
-// NewKeeper returns a Keeper that keeps the newest keep checkpoints in dir, at least 1. tell,
-// unless nil, is called with the new name of each checkpoint that was renamed because it is damaged
-// or not finite.
-func NewKeeper(dir vfs.Path, keep int, tell func(path vfs.Path, err error)) *Keeper {
-	if tell == nil {
-		tell = func(vfs.Path, error) {}
+// NewKeeper returns a Keeper of the newest keep checkpoints in dir, at least 1. warn, unless nil,
+// is called with the new name of each checkpoint that was renamed.
+func NewKeeper(dir vfs.Path, keep int, warn func(path vfs.Path, err error)) *Keeper {
+	if warn == nil {
+		warn = func(vfs.Path, error) {}
 	}
-	return &Keeper{dir: dir, keep: max(1, keep), tell: tell, intact: map[string]known{}}
+	return &Keeper{dir: dir, keep: max(1, keep), warn: warn, intact: map[string]verified{}}
 }
 
 // Save calls the function [Save] for the keeper's directory.
@@ -87,7 +85,7 @@ func (k *Keeper) Prune() error {
 	if err != nil {
 		return err
 	}
-	doomed, err := atomicfile.Abandoned(k.dir, func(name string) bool {
+	obsolete, err := atomicfile.Abandoned(k.dir, func(name string) bool {
 		_, whole := stepOf(name)
 		_, part := partStep(name)
 		return whole || part
@@ -103,18 +101,18 @@ func (k *Keeper) Prune() error {
 	if kept > 0 {
 		errs = append(errs, k.putAside(found))
 	}
-	doomed = append(doomed, old...)
+	obsolete = append(obsolete, old...)
 	remove := func(list []vfs.Path) {
 		for _, path := range list {
 			errs = append(errs, path.Remove())
 			delete(k.intact, path.Name)
 		}
 	}
-	remove(doomed)
+	remove(obsolete)
 	orphans, err := k.orphans() // including the parts of the checkpoints just removed
 	errs = append(errs, err)
 	remove(orphans)
-	if len(doomed)+len(orphans) > 0 {
+	if len(obsolete)+len(orphans) > 0 {
 		errs = append(errs, k.dir.SyncDir())
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -132,7 +130,7 @@ func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damage
 		enough := kept >= k.keep
 		if enough && finite {
 			e := error(nil)
-			if !k.intact[entry.Path.Name].unchanged() { // looks like a checkpoint, so far as its header says
+			if !k.intact[entry.Path.Name].unchanged() { // only its header is verified
 				var f *File
 				if f, e = Open(entry.Path); e == nil {
 					e = f.Close()
@@ -163,8 +161,7 @@ func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damage
 	return kept, old, found, err
 }
 
-// orphans returns the parts that belong to no checkpoint, without files that only have the name of
-// a part.
+// orphans returns the parts that belong to no checkpoint.
 func (k *Keeper) orphans() (list []vfs.Path, err error) {
 	parts, err := listParts(k.dir)
 	if err != nil || len(parts) == 0 {
@@ -219,10 +216,10 @@ func (k *Keeper) note(path vfs.Path, parts []string, finite bool) {
 		}
 		files[at] = info
 	}
-	k.intact[path.Name] = known{files, finite}
+	k.intact[path.Name] = verified{files, finite}
 }
 
-func (k known) unchanged() bool {
+func (k verified) unchanged() bool {
 	for path, then := range k.files {
 		now, err := path.Stat()
 		if err != nil || !vfs.SameFile(then, now) ||
@@ -261,7 +258,7 @@ func (k *Keeper) putAside(list []damagedFile) error {
 			err = d.path.Rename(name)
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("put a checkpoint aside: %w", err))
+			errs = append(errs, fmt.Errorf("rename a checkpoint: %w", err))
 			continue
 		}
 		step, _ := stepOf(d.path.Base())
@@ -270,11 +267,11 @@ func (k *Keeper) putAside(list []damagedFile) error {
 				continue
 			}
 			to := k.dir.Join(p.Path.Base() + strings.TrimPrefix(name.Base(), d.path.Base()))
-			if _, err := to.Lstat(); errors.Is(err, fs.ErrNotExist) { // else the part is of another attempt
+			if _, err := to.Lstat(); errors.Is(err, fs.ErrNotExist) { // else of another attempt
 				errs = append(errs, p.Path.Rename(to))
 			}
 		}
-		k.tell(name, d.err)
+		k.warn(name, d.err)
 	}
 	return errors.Join(append(errs, k.dir.SyncDir())...)
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// File is an open checkpoint. Its header is verified; its tensors are read and verified on
-// demand. Until it is closed, its state can be saved elsewhere. The zero File represents the
-// state before the first step, which has no tensors yet.
+// File is an open checkpoint. Its header is verified; its tensors are read and verified on demand,
+// until it is closed.
 type File struct {
 	State
 	files []*safetensors.File // its own, then its parts
@@ -29,9 +28,8 @@ type File struct {
 	finite *bool                           // nil: not known yet
 }
 
-// Open opens a checkpoint. An error that wraps ErrDamaged means that the content is
-// damaged; any other error means that the file could not be read. This also holds for errors
-// of the File's methods and tensors.
+// Open opens a checkpoint. Its error, like those of the File's methods and tensors, wraps
+// ErrDamaged if the content is damaged, and not if the file cannot be read.
 func Open(path vfs.Path) (*File, error) {
 	file, err := safetensors.Open(path)
 	if isContent(err) {
@@ -108,8 +106,7 @@ func (f *File) Tensor(name string) (safetensors.Tensor, error) {
 // Has reports whether there is a tensor of that name.
 func (f *File) Has(name string) bool { return len(f.pieces[name]) > 0 }
 
-// Verify reads the tensors that have not been read yet, with little memory. The error names
-// all damaged tensors.
+// Verify reads the tensors that have not been read yet. The error names all damaged ones.
 func (f *File) Verify() error {
 	var errs []error
 	for _, file := range f.files {
@@ -143,9 +140,8 @@ func Chosen(dir vfs.Path, step int) (int, error) {
 	return step, err
 }
 
-// Use opens the checkpoint of a step in dir, or the newest one if step is 0, and passes it to use.
-// If it is damaged, Use does not fall back to an older one, which would be a different model than
-// requested: the error names the newest intact one. It wraps ErrNone if there are no checkpoints.
+// Use passes the checkpoint of a step in dir, or the newest one if step is 0, to use. If it is
+// damaged, the error names the newest intact one. It wraps ErrNone if there are no checkpoints.
 func Use(dir vfs.Path, step int, use func(*File) error) error {
 	entries, err := List(dir)
 	if err != nil {
@@ -175,12 +171,10 @@ func Use(dir vfs.Path, step int, use func(*File) error) error {
 	return fmt.Errorf("%w; no checkpoint of the run is intact", err)
 }
 
-// Latest opens the newest checkpoint in dir and passes it to use, which reads from it. If the
-// content is damaged or not finite, the checkpoint is passed to warn (unless that is nil) and
-// left unchanged, and use is called with the previous one. If no intact checkpoint is finite,
-// use is called with the newest intact one. The error wraps ErrNone if there are no checkpoints,
-// and ErrDamaged if there are only damaged ones: a run must then not silently start from scratch.
-// Any other error of use is returned at once.
+// Latest passes the newest checkpoint in dir to use. If it is damaged or not finite, it is passed
+// to warn (unless that is nil), and the previous one to use. If no intact checkpoint is finite, use
+// gets the newest intact one. The error wraps ErrNone if there are no checkpoints, and ErrDamaged
+// if there are only damaged ones: a run must then not start from scratch.
 func Latest(dir vfs.Path, warn func(path vfs.Path, err error), use func(*File) error) error {
 	entries, err := List(dir)
 	if err != nil {
@@ -224,8 +218,7 @@ func Latest(dir vfs.Path, warn func(path vfs.Path, err error), use func(*File) e
 		ErrDamaged, len(entries), dir)
 }
 
-// tryOne uses one checkpoint and reports whether the error is due to damaged content. use may
-// fail for other reasons, such as a missing entry of the metadata.
+// tryOne uses one checkpoint, and reports whether the error is due to damaged content.
 func tryOne(path vfs.Path, use func(*File) error) (isDamaged bool, err error) {
 	f, err := Open(path)
 	if err != nil {

@@ -50,12 +50,11 @@ func partStep(name string) (step int, ok bool) {
 
 func listParts(dir vfs.Path) ([]Entry, error) { return list(dir, partStep) }
 
-// SavePart writes shards of tensors into the part with that name in dir, which it creates if
-// necessary. As with [Save], the file is complete or absent.
+// SavePart is [Save] for a part, which has shards of tensors.
 func SavePart(ctx context.Context, dir vfs.Path, name string, tensors []safetensors.Tensor) error {
 	step, ok := partStep(name)
 	if !ok {
-		return fmt.Errorf("save part of a checkpoint: %s is no name of a part", name)
+		return fmt.Errorf("save part of a checkpoint: %s is not the name of a part", name)
 	}
 	if err := dir.MkdirAll(); err != nil {
 		return fmt.Errorf("save part of a checkpoint: %w", err)
@@ -156,7 +155,7 @@ func (f *File) join(path vfs.Path) error {
 			if whole.DType != info.DType || rank == 0 || len(info.Shape) != rank ||
 				!slices.Equal(whole.Shape[1:], info.Shape[1:]) ||
 				info.Shape[0] > math.MaxInt-whole.Shape[0] {
-				return fmt.Errorf("%w: %s: tensor %q is %s %v, but %s %v in a part, which are not rows of it",
+				return fmt.Errorf("%w: %s: tensor %q is %s %v, but its rows in a part are %s %v",
 					ErrDamaged, path, info.Name, whole.DType, whole.Shape, info.DType, info.Shape)
 			}
 			whole.Shape = slices.Clone(whole.Shape)

@@ -1,25 +1,17 @@
 // Package config defines the TOML schema of a training run, and validates it strictly.
 //
 // It reads configuration files and command-line overrides, and writes resolved configurations. The
-// keys of a table are a list of [schema.Key], defined in the package that implements the table:
-// [model] and its presets in host/model, [schedule], [method] and [diagnostics] in host/cage. Keys
-// that concern several packages, or none, are defined in tables.go. Validation, defaults,
-// [Config.Encode] and [Reference] all derive from these lists, so they cannot disagree.
+// keys of a table are a list of [schema.Key], defined in the package that implements the table or,
+// if there is none, in tables.go. Validation, defaults, [Config.Encode] and [Reference] all derive
+// from these lists, so they cannot disagree.
 //
 // A problem is reported as an [*plaintoml.Error] with the file, line and key, the value found and a
 // hint at a valid one. All invalid, unknown and missing keys of a file are reported at once, as
-// [plaintoml.Errors]; if there are none, all contradictions between keys. Keys are case-sensitive,
-// and an unknown key is an error.
+// [plaintoml.Errors]; if there are none, all contradictions between keys.
 //
-// Only the configuration file is read, with one exception: sizes of the model that the file leaves
-// out are read from the model in model.init.
-//
-// The package does not open data, start plugins or devices, or check the parameters of a plugin. A
-// plugin declares its own parameters; the code that starts it checks them and reports problems with
-// [Config.ErrorAt] and [schema.Nearest].
-//
-// Relative paths of data, tokenizer and output are relative to the working directory of the
-// process, not to the configuration file.
+// Apart from the configuration file, only the sizes of the model in model.init are read. A plugin's
+// parameters are checked by the code that starts it, with the errors of [Config.ErrorAt]. Relative
+// paths are relative to the working directory of the process, not to the configuration file.
 package config
 
 import (
@@ -60,19 +52,17 @@ type Config struct {
 	places plaintoml.Positions // source position of each key
 }
 
-// ErrorAt returns an error about a key, positioned at the key or at the override that set it. If
-// the key has its default, the position is that of its table, or else line 1. Use [Plugin.Path] for
-// the key of a plugin's parameter. Set Hint on the result to suggest a valid value. As with
-// fmt.Errorf, %w wraps the cause.
+// ErrorAt returns an error about a key, positioned at the key or at the override that set it or, if
+// it has its default, at its table. Use [Plugin.Path] for the key of a plugin's parameter. Set Hint
+// on the result to suggest a valid value. As with fmt.Errorf, %w wraps the cause.
 func (c *Config) ErrorAt(key, format string, args ...any) *plaintoml.Error {
 	return c.places.ErrorAt(key, format, args...)
 }
 
-// Given reports whether the key is set in the file or an override, rather than by default.
-func (c *Config) Given(key string) bool { return c.places.Has(key) }
+// IsSet reports whether the key is set in the file or an override, rather than by default.
+func (c *Config) IsSet(key string) bool { return c.places.Has(key) }
 
-// Changed returns a copy of the configuration, modified by change. The receiver is not
-// modified.
+// Changed returns a copy of the configuration, modified by change.
 func (c *Config) Changed(change func(*Config) error) (*Config, error) {
 	out := *c
 	q, o := &out.Quantizer, &out.Optimizer
@@ -103,13 +93,12 @@ func (c *Config) ResolvedMethod() cage.Settings {
 func (c *Config) Untrained() bool { return c.untrained }
 
 // WithoutTraining returns the configuration of a run in directory out that only contains this
-// model: it has no steps or method, the quantizer of the last step, and the validation set, if any.
+// model: it has no steps or method, the forward quantizers, and the validation set, if any.
 func (c *Config) WithoutTraining(out string) *Config {
-	last := *c.Quantizer.At(c.Train.Steps, c.Train.Steps).Forward()
 	held, _ := c.Changed(func(c *Config) error {
 		c.untrained, c.Train.Steps, c.Train.Out = true, 0, out
 		c.Data.Train, c.Data.Mixture, c.Data.TrainSHA256 = nil, nil, ""
-		c.Train.Distillation, c.Quantizer = Distillation{}, last
+		c.Train.Distillation, c.Quantizer = Distillation{}, *c.Quantizer.Forward()
 		c.Train.Average, c.Train.AverageDecay, c.Train.AverageFrom = averageOff, defaultAverageDecay, 0
 		m := &c.Method
 		m.Name, m.CAGE.Form = cage.NameOff, cage.Off
@@ -349,7 +338,7 @@ func (d *Data) Hashes() map[string]string {
 func ChangedData(recorded, now map[string]string) string {
 	for _, path := range slices.Sorted(maps.Keys(recorded)) {
 		if hash, ok := now[path]; ok && hash != recorded[path] {
-			return fmt.Sprintf("%s contains other tokens now: their SHA-256 is %.12s…, was %.12s…",
+			return fmt.Sprintf("the tokens in %s have changed: their SHA-256 is %.12s…, was %.12s…",
 				path, hash, recorded[path])
 		}
 	}

@@ -32,7 +32,7 @@ rate = 1e-3
 
 // values compares configurations without the places of their keys.
 var values = cmp.Options{
-	cmpopts.IgnoreUnexported(Config{}),
+	cmpopts.IgnoreUnexported(Config{}), cmp.AllowUnexported(Override{}),
 	cmpopts.IgnoreFields(Plugin{}, "Table"),
 }
 

@@ -30,18 +30,12 @@ func newDecoder(doc *plaintoml.Document) *decoder {
 
 func (d *decoder) raw(key string) any { return d.Lookup(strings.Split(key, ".")...) }
 
-// expandShort replaces each string that abbreviates a table: rest = "sgd" becomes
-// rest = { plugin = "sgd" }, to which an override can add keys.
+// expandShort replaces rest = "sgd" in [optimizer] by the table rest = { plugin = "sgd" }, to which
+// an override can add keys.
 func (d *decoder) expandShort() {
-	for _, t := range d.schema {
-		if !t.short {
-			continue
-		}
-		around, _ := d.raw(plaintoml.ParentKey(t.name)).(map[string]any)
-		key := strings.TrimPrefix(t.name, plaintoml.ParentKey(t.name)+".")
-		if name, ok := around[key].(string); ok && name != "" && name != noPlugin {
-			around[key] = map[string]any{"plugin": name}
-		}
+	optimizer, _ := d.raw("optimizer").(map[string]any)
+	if name, ok := optimizer["rest"].(string); ok && name != "" && name != noPlugin {
+		optimizer["rest"] = map[string]any{"plugin": name}
 	}
 }
 
@@ -105,7 +99,7 @@ func (d *decoder) table(t table) (map[string]any, bool) {
 	values, ok := raw.(map[string]any)
 	if !ok {
 		hint := "want a table [" + t.name + "]"
-		if t.short {
+		if t.name == "optimizer.rest" {
 			hint = "want the name of a plugin, or a table [" + t.name + "]"
 		}
 		d.Report(t.name, "found "+schema.Describe(raw), hint)

@@ -316,7 +316,6 @@ type table struct {
 	plugin  *Plugin
 	example string // a plugin's name, quoted
 	absent  string // describes the absent table
-	short   bool   // the table may be abbreviated to a string, the plugin's name
 
 	models []string // kinds of models to which the table applies; nil: all
 	list   bool     // an array of tables

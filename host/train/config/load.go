@@ -113,11 +113,11 @@ func (d *decoder) result() (*Config, error) {
 	return cfg, nil
 }
 
-// CheckSteps reports, as an [*plaintoml.Error], a schedule, an average or an override of the
-// quantizer that is invalid for the number of steps. It is separate from Load because that number
-// may be known only later, from the data.
+// CheckSteps reports, as an [*plaintoml.Error], a schedule or an average that is invalid for the
+// number of steps. It is separate from Load because that number may be known only later, from the
+// data.
 func (c *Config) CheckSteps() error {
-	list := append(c.Quantizer.steps(c.Train.Steps), c.Train.averageProblems()...)
+	list := c.Train.averageProblems()
 	if p, found := c.Schedule.Problem(c.Train.Steps); found {
 		list = append(list, p)
 	}

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -76,20 +78,23 @@ type Quantizer struct {
 	Gradients, Backward   *Plugin // training only: see RoleGradients, RoleBackward
 
 	Overrides []Override // the last match applies
+	// After is the last step with other overrides, of a run of an earlier version whose quantizers
+	// changed during training; 0: there is none.
+	After int
 	// Unused is the plugin in [quantizer] if both roles have tables of their own; otherwise nil. It
 	// is kept so that mistakes in it are reported.
 	Unused *Plugin
 }
 
-// Override replaces or disables the quantizer of some parameters and sites, in a range of steps.
+// Override replaces or disables the quantizer of some parameters and sites.
 type Override struct {
 	Table  string   // its table, such as "quantizer.overrides[0]", for [Config.ErrorAt]
 	Match  []string // patterns of names of parameters (weights, gradients) or sites; nil: all
 	Layers []int    // indices of transformer blocks, from 0; nil: any block, or none
 	Role   string   // one of the roles, or "both" for RoleWeights and RoleActivations, or "all"
-	From   int      // first step of the override, from 1
-	To     int      // last step of the override; 0: the last step of the run
 	Plugin *Plugin  // nil: unquantized
+
+	from, to int // see atLastStep
 }
 
 // About reports whether the override concerns a role.
@@ -98,7 +103,7 @@ func (o *Override) About(role string) bool {
 	return both || o.Role == roleAll || o.Role == role
 }
 
-// Matches reports whether the override applies to the name in the role, whatever the step.
+// Matches reports whether the override applies to the name in the role.
 func (o *Override) Matches(role, name string) bool {
 	return o.About(role) && (o.Match == nil || matchesAny(o.Match, name)) &&
 		(o.Layers == nil || slices.Contains(o.Layers, architecture.LayerOf(name)))
@@ -106,48 +111,21 @@ func (o *Override) Matches(role, name string) bool {
 
 func (o *Override) forward() bool { return o.Role != RoleGradients && o.Role != RoleBackward }
 
-// Phase is a range of steps with a constant quantizer.
-type Phase struct {
-	From, To  int // the first and the last step
-	Quantizer *Quantizer
-}
-
-// Phases divides the steps of a run into ranges with constant overrides; most runs have one range.
-func (q *Quantizer) Phases(steps int) []Phase {
-	starts := []int{1}
-	for _, o := range q.Overrides {
-		starts = append(starts, o.From)
-		if o.To > 0 {
-			starts = append(starts, o.To+1)
+// atLastStep reduces the overrides to those at the last step, and sets After. In runs of earlier
+// versions, the quantizers could change during training. steps is 0 while it is unknown.
+func (q *Quantizer) atLastStep(steps int) {
+	last := cmp.Or(steps, math.MaxInt)
+	q.Overrides = slices.DeleteFunc(q.Overrides, func(o Override) bool {
+		ends := o.to > 0 && o.to < last
+		q.After = max(q.After, o.from-1)
+		if ends {
+			q.After = max(q.After, o.to)
 		}
-	}
-	slices.Sort(starts)
-	starts = slices.DeleteFunc(slices.Compact(starts), func(first int) bool {
-		return first > max(1, steps)
+		return ends
 	})
-	var list []Phase
-	for i, first := range starts {
-		last := steps
-		if i+1 < len(starts) {
-			last = starts[i+1] - 1
-		}
-		list = append(list, Phase{From: first, To: last, Quantizer: q.At(first, steps)})
+	for i := range q.Overrides {
+		q.Overrides[i].from, q.Overrides[i].to = 1, 0
 	}
-	return list
-}
-
-// At returns the quantizer at a step of a run; its overrides no longer depend on the step.
-func (q *Quantizer) At(step, steps int) *Quantizer {
-	step = max(1, min(step, steps))
-	out := *q
-	out.Overrides = nil
-	for _, o := range q.Overrides {
-		if o.From <= step && (o.To == 0 || step <= o.To) {
-			o.From, o.To = 1, 0
-			out.Overrides = append(out.Overrides, o)
-		}
-	}
-	return &out
 }
 
 // For returns the quantizer of the parameter or site with that name in that role; nil leaves it

@@ -30,12 +30,12 @@ plugin = "lsq"
 `)
 	q := c.Quantizer
 	want := []Override{
-		{Table: "quantizer.overrides[0]", Match: []string{"layers.0.*"}, Role: "both", From: 1,
+		{Table: "quantizer.overrides[0]", Match: []string{"layers.0.*"}, Role: "both", from: 1,
 			Plugin: &Plugin{Table: "quantizer.overrides[0]", Name: "absmax", Params: map[string]any{"bits": int64(8)}}},
-		{Table: "quantizer.overrides[1]", Match: []string{"layers.0.mlp.*", "layers.1.attn.qkv.input"}, Role: "activations", From: 1},
-		{Table: "quantizer.overrides[2]", Match: []string{"*.out"}, Role: "weights", From: 1, Plugin: &Plugin{Table: "quantizer.overrides[2]", Name: "lsq"}},
+		{Table: "quantizer.overrides[1]", Match: []string{"layers.0.mlp.*", "layers.1.attn.qkv.input"}, Role: "activations", from: 1},
+		{Table: "quantizer.overrides[2]", Match: []string{"*.out"}, Role: "weights", from: 1, Plugin: &Plugin{Table: "quantizer.overrides[2]", Name: "lsq"}},
 	}
-	if diff := cmp.Diff(want, q.Overrides); diff != "" {
+	if diff := cmp.Diff(want, q.Overrides, cmp.AllowUnexported(Override{})); diff != "" {
 		t.Fatalf("(-want +got):\n%s", diff)
 	}
 	for _, c := range []struct {
@@ -392,8 +392,8 @@ func TestMatchesLikeRegexp(t *testing.T) {
 	}
 }
 
-// TestPhases: overrides hold in blocks and steps.
-func TestPhases(t *testing.T) {
+// TestOverridesOfSomeSteps: of overrides that hold for some steps, as earlier versions had them, those of the last step are left.
+func TestOverridesOfSomeSteps(t *testing.T) {
 	c := parse(t, small+`
 [quantizer]
 plugin = "quest"
@@ -421,50 +421,34 @@ from = 2
 plugin = "lsq"
 `, "model.layers=4")
 	q := &c.Quantizer
-	last := fmt.Sprintf("layers.%d.mlp.w1", c.Model.Layers-1)
-	if diff := cmp.Diff([]int{0, c.Model.Layers - 1}, q.Overrides[2].Layers); diff != "" {
+	if len(q.Overrides) != 2 || q.After != 6 {
+		t.Fatalf("after step %d: %+v", q.After, q.Overrides)
+	}
+	if diff := cmp.Diff([]int{0, c.Model.Layers - 1}, q.Overrides[0].Layers); diff != "" {
 		t.Errorf("blocks (-want +got):\n%s", diff)
 	}
-	var ranges [][2]int
-	for _, p := range q.Phases(c.Train.Steps) {
-		ranges = append(ranges, [2]int{p.From, p.To})
-	}
-	if diff := cmp.Diff([][2]int{{1, 1}, {2, 3}, {4, 6}, {7, c.Train.Steps}}, ranges); diff != "" {
-		t.Errorf("phases (-want +got):\n%s", diff)
-	}
-	for _, x := range []struct {
-		step       int
-		role, name string
-		want       string
-	}{
-		{1, RoleWeights, "layers.1.mlp.w1", ""},
-		{3, RoleActivations, "layers.1.mlp.input", ""},
-		{4, RoleWeights, "layers.1.mlp.w1", "absmax"},
-		{6, RoleActivations, "layers.1.mlp.input", "absmax"},
-		{7, RoleActivations, "layers.1.mlp.input", "quest"},
-		{1000, RoleWeights, "layers.1.mlp.w1", "quest"},
-		{7, RoleWeights, "layers.0.mlp.w1", ""},
-		{7, RoleWeights, last, ""},
-		{7, RoleWeights, "x", "quest"},
-		{1, RoleWeights, "layers.0.attn.out", ""},
-		{2, RoleWeights, "layers.0.attn.out", "lsq"},
-		{2, RoleActivations, "layers.0.attn.out", ""},
+	for _, x := range []struct{ role, name, want string }{
+		{RoleWeights, "layers.1.mlp.w1", "quest"},
+		{RoleActivations, "layers.1.mlp.input", "quest"},
+		{RoleWeights, "layers.0.mlp.w1", ""},
+		{RoleWeights, fmt.Sprintf("layers.%d.mlp.w1", c.Model.Layers-1), ""},
+		{RoleWeights, "x", "quest"},
+		{RoleWeights, "layers.0.attn.out", "lsq"},
+		{RoleActivations, "layers.0.attn.out", ""},
 	} {
 		got := ""
-		if p := q.At(x.step, c.Train.Steps).For(x.role, x.name); p != nil {
+		if p := q.For(x.role, x.name); p != nil {
 			got = p.Name
 		}
 		if got != x.want {
-			t.Errorf("step %d, %s %s: plugin %q, want %q", x.step, x.role, x.name, got, x.want)
+			t.Errorf("%s %s: plugin %q, want %q", x.role, x.name, got, x.want)
 		}
 	}
-	roundTrip(t, c)
-	if held := c.WithoutTraining("out").Quantizer; len(held.Overrides) != 2 || held.Overrides[1].From != 1 || len(held.Phases(0)) != 1 {
-		t.Errorf("without training: %+v", held.Overrides)
-	}
-	one := parse(t, small+"[[quantizer.overrides]]\nfrom = 1\nto = 0\nplugin = \"quest\"\n")
-	if got := one.Quantizer.Phases(one.Train.Steps); len(got) != 1 || got[0].To != one.Train.Steps {
-		t.Errorf("from = 1 gives the phases %+v", got)
+	for steps, want := range map[string]int{"from = 1\nto = 0": 0, "from = 1\nto = 1000": 0, "from = 5\nto = 0": 4, "from = 7\nto = 2": 6, "from = 2000": 1999} {
+		one := parse(t, small+"[[quantizer.overrides]]\n"+steps+"\nplugin = \"quest\"\n")
+		if got := one.Quantizer.After; got != want {
+			t.Errorf("%s: after step %d, want %d", steps, got, want)
+		}
 	}
 }
 

@@ -128,7 +128,7 @@ func (d *decoder) conversations() {
 	}
 }
 
-// overrides checks the blocks and steps of overrides, and replaces negative block indices.
+// overrides checks the blocks of overrides, and replaces negative block indices.
 func (d *decoder) overrides() {
 	c := d.cfg
 	n := c.Model.Layers
@@ -149,22 +149,7 @@ func (d *decoder) overrides() {
 			o.Layers[i] = layer
 		}
 	}
-	if d.Good("train", "train.steps") {
-		d.problems(c.Quantizer.steps(c.Train.Steps))
-	}
-}
-
-// steps reports overrides without effect at any step of a run. steps is 0 while it is unknown.
-func (q *Quantizer) steps(steps int) (out schema.Problems) {
-	for _, o := range q.Overrides {
-		out.Unless(o.To == 0 || o.From <= o.To, schema.Problem{Key: plaintoml.JoinKey(o.Table, "to"),
-			Found: fmt.Sprintf("the integer %d with from = %d", o.To, o.From),
-			Hint:  "want at least from, or 0 for the last step of the run"})
-		out.Unless(steps == 0 || o.From <= steps, schema.Problem{Key: plaintoml.JoinKey(o.Table, "from"),
-			Found: fmt.Sprintf("the integer %d with train.steps = %d", o.From, steps),
-			Hint:  "want a step of the run"})
-	}
-	return out
+	c.Quantizer.atLastStep(c.Train.Steps)
 }
 
 func (d *decoder) problems(list schema.Problems) {

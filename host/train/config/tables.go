@@ -66,15 +66,13 @@ func (d *Data) keys() []schema.Key {
 			Doc: "path of a tokenizer.json; empty: the path recorded in the token file"},
 		{Name: "tokenizer_mismatch", To: &d.Mismatch, Default: mismatchRefuse,
 			Is: schema.OneOf(mismatchRefuse, MismatchAllow),
-			Doc: "what to do if the tokenizer of the data differs from that of the model in model.init or " +
-				"of the teacher; refuse: the run does not start, unless tokens were only added to the " +
-				"tokenizer; allow: it starts, though token ids then mean other tokens, and the run has the " +
-				"data's tokenizer"},
+			Doc: "what to do if the tokenizer of the data neither is nor extends that of the model in " +
+				"model.init or of the teacher; refuse: the run does not start; allow: it starts with the " +
+				"data's tokenizer, although its token ids mean other tokens"},
 		{Name: "documents", To: &d.Documents, Is: schema.OneOf(documentsJoined, documentsSeparate),
 			Default: documentsJoined,
-			Doc: "joined: attention and predictions cross the borders of the documents in a sequence, as " +
-				"in the QuEST and CAGE papers; separate: they stay within each document, as they always do " +
-				"in conversations"},
+			Doc: "joined: attention and predictions cross the borders of documents, as in the QuEST and " +
+				"CAGE papers; separate: they stay within each document, as always in conversations"},
 		{Name: "packing", To: &d.Packing, Is: schema.OneOf(defaultPacking, "none"),
 			Default: defaultPacking,
 			Doc: "kind = \"chat\": how conversations are packed into sequences; first_fit: each into the " +
@@ -84,8 +82,8 @@ func (d *Data) keys() []schema.Key {
 		{Name: "seed", To: &d.Seed, Is: schema.From(0, math.MaxInt64), Default: 1337,
 			Doc: "seed of the order of the sequences; each epoch has its own order of conversations"},
 		{Name: "train_sha256", To: &d.TrainSHA256, Is: schema.Hash(), Default: "",
-			Doc: "required SHA-256 of the training tokens: of one file, the hash in its header; of " +
-				"several files, the hash in the run.toml of a run with them; empty: any"},
+			Doc: "required SHA-256 of the training tokens: the hash in the header of the file or, for " +
+				"several files, in the run.toml of a run with them; empty: any"},
 		{Name: "validation_sha256", To: &d.ValidationSHA256, Is: schema.Hash(), Default: "",
 			Doc: "the same for the validation tokens"},
 	}
@@ -117,36 +115,35 @@ func (d *Device) keys() []schema.Key {
 		{Name: "kind", To: &d.Kind, Is: schema.OneOf(device.CPU, device.CUDA), Default: device.CPU,
 			Doc: "device"},
 		{Name: "count", To: &d.Count, Is: schema.From(1, 1024), For: languages, Default: 1,
-			Doc: "cuda only: number of GPUs, which divide each micro-batch equally and hold equal " +
-				"parameters; with `cage train --processes` the total of all processes"},
+			Doc: "cuda only: number of GPUs, which divide each micro-batch equally; with " +
+				"`cage train --processes` the total of all processes"},
 		{Name: "shard", To: &d.Shard, For: languages, Default: device.ShardNone,
 			Is: schema.OneOf(device.ShardNone, device.ShardStates, device.ShardGradients, device.ShardFull),
-			Doc: "the tensors of which each GPU holds only some rows; states: optimizer states and mean " +
+			Doc: "the tensors that are sharded by rows across GPUs; states: optimizer states and mean " +
 				"gradients; gradients: also sums of gradients over micro-batches; full: also parameters and " +
-				"their quantized values, which each block gathers when it computes: use train.recompute, so " +
-				"that they are not kept; none: each GPU holds everything"},
+				"their quantized values, which each block gathers (use train.recompute, so that they are " +
+				"not kept); none: each GPU holds everything"},
 		{Name: "offload", To: &d.Offload, Is: schema.OneOf("none", "states"), Default: "none",
 			Doc: "cuda only: has no effect; states: a former experiment"},
 		{Name: "precision", To: &d.Precision, Is: schema.OneOf(device.Float32, device.BFloat16),
 			Default: device.Float32,
 			Doc: "type of the operands of the model's matrix products, which accumulate in float32. " +
-				"Parameters, optimizer states, quantizers and losses stay float32. On the CPU, bfloat16 is " +
-				"faster if the processor multiplies it (AMD since Zen 4, Intel with AMX), and as fast as " +
-				"float32 otherwise"},
+				"Parameters, optimizer states, quantizers and losses are float32. On the CPU, bfloat16 is " +
+				"faster if the processor multiplies it: AMD since Zen 4, Intel with AMX"},
 		{Name: "tf32", To: &d.TF32, Is: onOff, Default: "off",
 			Doc: "cuda only: float32 products, including those of quantizers and optimizers, round their " +
 				"operands to 10 bits of mantissa. Faster; off is exact"},
 		{Name: "attention", To: &d.Attention, Default: device.AutoAttention,
 			Is: schema.OneOf(device.AutoAttention, device.FusedAttention, device.PlainAttention),
-			Doc: "how attention is computed, on GPUs in bfloat16; fused: as one operation (on GPUs " +
-				"cuDNN's), which does not store the attention weights; plain: as products and a softmax; " +
-				"auto: fused if a trial run finds it correct"},
+			Doc: "how attention is computed, on GPUs in bfloat16; fused: as one operation (cuDNN's on " +
+				"GPUs) that does not store the attention weights; plain: as products and a softmax; auto: " +
+				"fused if a trial run finds it correct"},
 		{Name: "kernels", To: &d.Kernels, Default: device.AutoKernels,
 			Is: schema.OneOf(device.AutoKernels, device.FusedKernels, device.GraphKernels),
 			Doc: "cuda only: how the programs of quantizers are computed; fused: those that compute rows " +
 				"as one kernel per pass, with activations and their gradients in bfloat16; graph: as " +
-				"operations, in float32; auto: in bfloat16 fused, for each kind of kernel that a trial run " +
-				"finds correct. The CPU always computes rows in one pass through its caches"},
+				"operations, in float32; auto: with precision bfloat16 fused, for each kind of kernel that " +
+				"a trial run finds correct"},
 		{Name: "products", To: &d.Products, Default: device.FloatProducts,
 			Is: schema.OneOf(device.FloatProducts, device.IntegerProducts, device.FormerBlocks),
 			Doc: "how quantized activations and weights are multiplied in the forward pass; integer: " +
@@ -154,27 +151,24 @@ func (d *Device) keys() []schema.Key {
 				"values, in device.precision; fp4: like float, a former experiment"},
 		{Name: "allocator", To: &d.Allocator, Is: schema.OneOf(device.Allocators()...),
 			Default: device.DefaultAllocator,
-			Doc: "cuda only: how XLA allocates GPU memory; bfc: in large pieces that it divides; " +
-				"cuda_async: from CUDA's own pool; platform: separately for each buffer, which is slow; " +
-				"default: XLA's choice"},
+			Doc: "cuda only: XLA's allocator of GPU memory; bfc: divides large pieces; cuda_async: CUDA's " +
+				"pool; platform: separate allocations, which are slow; default: XLA's choice"},
 		{Name: "preallocate", To: &d.Preallocate, Is: onOff, Default: "off",
-			Doc: "cuda only: whether to allocate device.memory_fraction of the memory at the start, to " +
-				"avoid fragmentation; off: as needed"},
+			Doc: "cuda only: whether to allocate device.memory_fraction of the memory at the start, " +
+				"which avoids fragmentation"},
 		{Name: "memory_fraction", To: &d.MemoryFraction, Is: schema.Between(0, 1), Default: 0.0,
 			Doc: "cuda only: share of a GPU's memory that XLA may allocate; 0: its default, three quarters"},
 		{Name: "cache", To: &d.Cache, Is: schema.Anything("that names a directory, or empty"),
 			Default: "",
-			Doc: "cuda only: directory in which XLA keeps its choices of the fastest kernels for later " +
-				"runs; empty: none"},
+			Doc:     "cuda only: directory for XLA's choices of the fastest kernels; empty: none"},
 		{Name: "timeout_minutes", To: &d.TimeoutMinutes, Is: schema.Between(0, 1e6), Default: 30.0,
-			Doc: "cuda only: time after which a GPU that has not finished an execution counts as hanging: " +
-				"the run then ends with an error that names the newest checkpoint, and --resume continues " +
-				"from it; 0: no limit. A step is one execution; compilation does not count"},
+			Doc: "cuda only: time limit of one execution on a GPU, such as a step, without its " +
+				"compilation. When it is exceeded, the run ends with an error; 0: no limit"},
 		{Name: "threads", To: &d.Threads, Is: schema.From(0, 4096), Default: 0,
 			Doc: "CPU threads; 0: all cores"},
 		{Name: "peak_tflops", To: &d.PeakTFLOPS, Is: schema.Between(0, 1e9), Default: 0.0,
-			Doc: "peak performance of the device, of all GPUs together, in 10¹² floating-point operations " +
-				"per second: records then have the share that the model uses (mfu); 0: unknown"},
+			Doc: "peak performance of the device, or of all GPUs together, in 10¹² floating-point " +
+				"operations per second. Records then have the share that is used (mfu); 0: unknown"},
 	}
 }
 
@@ -193,17 +187,15 @@ func (c *Config) trainKeys() []schema.Key {
 		{Name: "loss_mean", To: &t.LossMean, For: languages,
 			Is: schema.OneOf("token", MeanOfMicroBatches), Default: "token",
 			Doc: "how the loss of a step is averaged if micro-batches have different numbers of targets " +
-				"(conversations, separate documents); token: over all targets of the step; micro_batch: over " +
-				"the means of the micro-batches, as in open-instruct, which gives more weight to the targets " +
-				"of short answers. It has no effect with joined documents or train.accumulate = 1"},
+				"(conversations, separate documents); token: over all targets of the step; micro_batch: " +
+				"over the means of the micro-batches, as in open-instruct"},
 		{Name: "recompute", To: &t.Recompute, For: languages, Default: architecture.RecomputeNone,
 			Is: schema.OneOf(architecture.RecomputeNone, architecture.RecomputeAttention,
 				architecture.RecomputeBlocks, RecomputeAuto),
-			Doc: "the part of the forward pass that the backward pass recomputes instead of storing it " +
-				"(gradient checkpointing); attention: queries, keys, values and stored scores of each layer; " +
-				"blocks: everything inside each transformer block. This takes less memory and more time; on " +
-				"the CPU the bits are the same; auto: the least of these with which there is enough memory, " +
-				"by an estimate on the CPU, by compiling the step with XLA on a GPU"},
+			Doc: "gradient checkpointing: the part of the forward pass that the backward pass recomputes, " +
+				"which takes less memory and more time; attention: queries, keys, values and scores of each " +
+				"layer; blocks: everything inside each transformer block; auto: the least of these with " +
+				"which memory suffices, as estimated on the CPU, or as XLA reports for a GPU"},
 		{Name: "memory_check", To: &t.MemoryCheck, Is: onOff, Default: "on",
 			Doc: "whether to refuse a run that needs more memory than there is, by the estimate that " +
 				"`cage train --estimate` prints, or on a GPU by what XLA reports of the compiled step"},
@@ -216,8 +208,7 @@ func (c *Config) trainKeys() []schema.Key {
 			Doc: "decoupled weight decay of the matrices of linear layers; 0: none"},
 		{Name: "decay", To: &t.Decay, Is: schema.OneOf("first", DecayLast), Default: "first",
 			Doc: "when weights decay in a step; first: before the optimizer's update, as in Algorithm 1 " +
-				"of the CAGE paper and in AdamW; last: after it, as in the official SOAP; the paper's " +
-				"variant of the correction then takes x − Q(x) before both"},
+				"of the CAGE paper and in AdamW; last: after it, as in the official SOAP"},
 		{Name: "rotations", To: &t.Rotations, For: languages,
 			Is: schema.OneOf("half", "full"), Default: "half",
 			Doc: "how activations and weights are multiplied whose quantizers apply the same rotation; " +
@@ -229,13 +220,11 @@ func (c *Config) trainKeys() []schema.Key {
 				"the axes of the backward pass, as in NVIDIA's recipe for NVFP4"},
 		{Name: "average", To: &t.Average, Is: schema.OneOf(averageOff, averageEMA, averageUniform),
 			Default: averageOff,
-			Doc: "the weights of validation losses, train.samples, `cage eval`, exports, and every other " +
-				"use of the run as a model; off: the weights after the last step; ema: their exponential " +
-				"moving average over the steps; uniform: their mean. Q is applied to the average. Trained " +
-				"parameters of quantizers are averaged, too, unless they are constrained to a set; other " +
-				"state of quantizers is not. Training, its losses, and the distance and trajectory of a " +
-				"problem always use the weights themselves. Needs the memory of one float32 copy of the " +
-				"weights, divided like optimizer states, and a second one during evaluations. Not with an " +
+			Doc: "the weights of the model in evaluations, samples and exports; off: those after the last " +
+				"step; ema: their exponential moving average over the steps; uniform: their mean. Q is " +
+				"applied to the average. Trained parameters of quantizers are averaged, too, unless they are " +
+				"constrained to a set. Training itself uses the weights without averaging. Needs the memory " +
+				"of one float32 copy of the weights, and a second one during evaluations. Not with an " +
 				"optimizer that has its own average (schedule-free)"},
 		{Name: "average_decay", To: &t.AverageDecay, Is: schema.Below(0, 1), Default: defaultAverageDecay,
 			Doc: "ema: share of the average that remains after a step"},
@@ -249,9 +238,8 @@ func (c *Config) trainKeys() []schema.Key {
 		{Name: "eval_batches", To: &t.EvalBatches, Is: counts, For: languages, Default: 32,
 			Doc: "batches of an evaluation during training; 0: the whole validation set"},
 		{Name: "final_eval_batches", To: &t.FinalEvalBatches, Is: counts, For: languages, Default: 0,
-			Doc: "batches of the final validation loss in the summary; 0: the whole validation set. " +
-				"Unless eval_every is 0, the last point of the evaluation curve uses eval_batches, like the " +
-				"others"},
+			Doc: "batches of the final validation loss in the summary; 0: the whole validation set. The " +
+				"last point of the evaluation curve uses eval_batches, like the others"},
 		{Name: "log_every", To: &t.LogEvery, Is: schema.From(1, schema.Most), Default: 10,
 			Doc: "steps between lines of metrics"},
 		{Name: "trajectory_every", To: &t.TrajectoryEvery, For: architecture.Problems,
@@ -319,11 +307,10 @@ func (d *Distillation) table() table {
 	return table{name: distillationTable, models: architecture.Languages, sample: distillationSample,
 		absent: "there is no teacher",
 		doc: "The model learns the predictions of a teacher, in addition to the tokens or instead of\n" +
-			"them. The teacher's weights never change, are in no checkpoint, and are not quantized,\n" +
-			"however it was trained. The loss is the generalized Jensen-Shannon divergence of the\n" +
-			"predictions P of the teacher and Q of the model: β·KL(P‖M) + (1−β)·KL(Q‖M) with M = βP +\n" +
-			"(1−β)Q. It is averaged over the same tokens as the cross-entropy. Validation losses are\n" +
-			"always cross-entropies.",
+			"them. The teacher is not quantized, and its weights do not change. The loss is the\n" +
+			"generalized Jensen-Shannon divergence of the predictions P of the teacher and Q of the\n" +
+			"model: β·KL(P‖M) + (1−β)·KL(Q‖M) with M = βP + (1−β)Q. It is averaged over the same tokens\n" +
+			"as the cross-entropy. Validation losses are always cross-entropies.",
 		keys: []schema.Key{
 			{Name: "teacher", To: &d.Teacher, Is: schema.NonEmpty(`that is "initial" or names a directory`),
 				Optional: "required in the table",
@@ -336,9 +323,8 @@ func (d *Distillation) table() table {
 			{Name: "weight", To: &d.Weight, Is: schema.Above(0, 1), Default: 1.0,
 				Doc: "share of the divergence in the loss; the rest is cross-entropy"},
 			{Name: "squared", To: &d.Squared, Default: false,
-				Doc: "true: the divergence is multiplied by the square of the temperature, in the loss and " +
-					"in records, as in NVIDIA's QAD code for Hugging Face models; its code for Megatron does " +
-					"not do that"},
+				Doc: "true: the divergence is multiplied by the square of the temperature, as in NVIDIA's " +
+					"QAD code for Hugging Face models"},
 		}}
 }
 
@@ -384,8 +370,8 @@ func roleTable(role string, p *Plugin) table {
 		t.example = `"kivi"`
 		t.doc = "The quantizer of the keys of attention, as a cache stores them: after normalization\n" +
 			"and rotation, before the product with the queries. A row contains all heads of one token.\n" +
-			"It is used in training, evaluation and generation. Generation processes tokens one by one,\n" +
-			"so it fails with a quantizer that combines several tokens."
+			"Generation processes tokens one by one, so it fails with a quantizer that combines several\n" +
+			"tokens."
 		t.absent = "keys are not quantized"
 	case RoleValues:
 		t.example = `"kivi"`
@@ -397,9 +383,9 @@ func roleTable(role string, p *Plugin) table {
 		t.absent = "queries are not quantized"
 	case RoleHead:
 		t.doc = "The quantizer of the output head: of its weight, named head, or embedding if they\n" +
-			"are tied, and of its input, head.input. A tied weight is one tensor, so embeddings are\n" +
-			"quantized values, too. An override with role = \"head\" and plugin = \"none\" leaves one of\n" +
-			"the two unquantized. The products of the head's backward pass are not quantized."
+			"are tied, and of its input, head.input. A tied embedding is quantized as well. An override\n" +
+			"with role = \"head\" and plugin = \"none\" leaves one of them unquantized. The products of\n" +
+			"the head's backward pass are not quantized."
 		t.absent = "the head is not quantized"
 	case RoleGradients:
 		t.doc = "The quantizer of dy, the gradient of a linear layer's output, in the two products of\n" +
@@ -409,10 +395,10 @@ func roleTable(role string, p *Plugin) table {
 		t.absent = "gradients are not quantized"
 	case RoleBackward:
 		t.doc = "The quantizer of the other operands of these two products, Wᵀ and xᵀ, along the axes\n" +
-			"that they sum over. It quantizes the operands of the forward product: already quantized\n" +
-			"values, if weights and activations are quantized, and still rotated if train.rotations\n" +
-			"leaves them so; or x and W themselves, with train.requantize = \"off\". If both tables name\n" +
-			"a plugin that rotates at random, both operands of a product are rotated in the same way."
+			"that they sum over. It quantizes the operands of the forward product, which may be\n" +
+			"quantized and rotated already; or x and W themselves, with train.requantize = \"off\". If\n" +
+			"both tables name a plugin that rotates at random, both operands of a product are rotated in\n" +
+			"the same way."
 		t.absent = "the products of the backward pass use the operands of the forward product unchanged"
 	default:
 		t.example, t.models, t.absent = `"quest"`, nil, "as [quantizer]"
@@ -426,8 +412,8 @@ func overrideTable(o *Override, p *Plugin) table {
 	return table{name: "quantizer.overrides", list: true, plugin: p, example: `"absmax"`,
 		sample: overrideSample,
 		doc: "Another quantizer, or none, for some weights and activations, instead of those of the\n" +
-			"tables above. At least one of match and layers is required, or, in runs of earlier versions,\n" +
-			"from or to. The last matching override wins. " + aboutParams,
+			"tables above. At least one of match and layers is required. The last matching override\n" +
+			"wins. " + aboutParams,
 		keys: append([]schema.Key{
 			{Name: "match", To: &o.Match, Is: schema.Patterns(), Optional: "all",
 				Doc: "names of parameters (weights) and sites (activations); `*` matches any number of " +
@@ -436,16 +422,13 @@ func overrideTable(o *Override, p *Plugin) table {
 				Optional: "all, and what is in none",
 				Doc:      "indices of transformer blocks: 0 is the first, -1 the last, -2 the one before"},
 			{Name: "role", To: &o.Role, Is: schema.OneOf(append(roles, roleAll)...), Default: roleBoth,
-				Doc: "the role of the tensors; both: weights and activations; keys, values, queries, head: " +
-					"as in the tables of these names; gradients: of the outputs of layers, by the names of the " +
-					"weights; backward: weights and activations in the products of the backward pass; all: all " +
-					"of these"},
-			{Name: "from", To: &o.From, Is: schema.From(1, schema.Most), Default: 1,
-				Doc: "first step of the override, in runs of earlier versions, in which quantizers " +
-					"changed during training. Now training uses the same quantizers at all steps, and " +
-					"only evaluations of such runs use from and to"},
-			{Name: "to", To: &o.To, Is: schema.From(0, schema.Most), Default: 0,
-				Doc: "last step of the override; 0: the last step of the run"},
+				Doc: "the role of the tensors, as in the tables of these names; both: weights and " +
+					"activations; gradients: by the names of the weights; all: all of these"},
+			{Name: "from", To: &o.from, Is: schema.From(1, schema.Most), Default: 1,
+				Doc: "a former experiment: the first step of the override. Training uses the same " +
+					"quantizers at all steps, and refuses other values"},
+			{Name: "to", To: &o.to, Is: schema.From(0, schema.Most), Default: 0,
+				Doc: "the same: the last step of the override; 0: the last step of the run"},
 		}, quantizerKeys(p)...)}
 }
 
@@ -458,7 +441,7 @@ match = "layers.0.*"
 plugin = "quest"
 bits = 8
 
-[[quantizer.overrides]]      # what enters the last product of a block stays as it is
+[[quantizer.overrides]]      # the input of the last product of each block in full precision
 match = "*.mlp.down.input"
 role = "activations"
 plugin = "none"
@@ -476,7 +459,7 @@ func (o *Optimizer) table(p *Plugin) table {
 }
 
 func (o *Optimizer) restTable(p *Plugin) table {
-	return table{name: "optimizer.rest", plugin: p, short: true, example: `"adamw"`,
+	return table{name: "optimizer.rest", plugin: p, example: `"adamw"`,
 		keys: optimizerKeys(p, &o.RestRefreshDelay),
 		doc: "The optimizer of the tensors that [optimizer] does not accept, such as embedding, head\n" +
 			"and vectors for Muon. `rest = \"sgd\"` in [optimizer] is short for a table of that plugin.\n" +
@@ -490,8 +473,7 @@ func groupTable(g *Group, p *Plugin) table {
 		doc: "Groups of parameters with their own optimizer, rate or decay. A group contains the\n" +
 			"parameters that match both its match and its roles, at least one of which is required. The\n" +
 			"first matching group wins; parameters in no group use [optimizer]. Every other key is a\n" +
-			"parameter of the group's plugin. Parameters of a plugin that have the name of a key below\n" +
-			"cannot be set.",
+			"parameter of the group's plugin.",
 		keys: append([]schema.Key{
 			{Name: "match", To: &g.Match, Is: schema.Patterns(), Default: []string{"*"},
 				Doc: "names of parameters; `*` matches any number of characters"},
@@ -500,9 +482,8 @@ func groupTable(g *Group, p *Plugin) table {
 					"token embedding, output head"},
 			{Name: "rate", To: &g.Rate, Is: schema.Between(0, 1e6), Default: 1.0,
 				Doc: "factor of the learning rate; 0 freezes the parameters: no update, weight decay or " +
-					"correction changes them. Their gradients are still computed, and count in the norm that " +
-					"train.clip limits. Trained parameters of a quantizer are frozen by their own name: match = " +
-					"\"quantizer.*\""},
+					"correction changes them. Their gradients still count in the norm that train.clip limits. " +
+					"Trained parameters of quantizers have the names quantizer.*"},
 			{Name: "weight_decay", To: &g.WeightDecay, Is: schema.Between(0, 1000),
 				Optional: "train.weight_decay for those that the model decays",
 				Doc:      "decoupled weight decay of all tensors of the group"},
@@ -550,9 +531,8 @@ func optimizerKeys(p *Plugin, delay *int) []schema.Key {
 // refreshDelay completes the key that delays refreshes.
 func refreshDelay(k schema.Key) schema.Key {
 	k.Name, k.Is = "refresh_delay", schema.From(0, 1_000_000)
-	k.Doc = "number of updates after which new preconditioners (SOAP, Shampoo) take effect; the " +
-		"first ones take effect at once. Meanwhile the host's processors compute them while training " +
-		"continues, so that a GPU need not wait. Must be less than the number of updates between " +
-		"refreshes; 0: training waits"
+	k.Doc = "number of updates, less than between refreshes, after which new preconditioners (SOAP, " +
+		"Shampoo) take effect; the first ones take effect at once. The host's processors compute them " +
+		"while training continues on the GPU; 0: training waits"
 	return k
 }

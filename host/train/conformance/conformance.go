@@ -5,7 +5,6 @@ package conformance
 import (
 	"context"
 	"slices"
-	"sync"
 
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/sdk"
@@ -13,74 +12,27 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Quantizer returns a test subject for a running quantizer. If its process ends during the test, it
-// is restarted, up to 20 times, so that a crash fails only the check that caused it. Restarted
-// processes are closed when ctx is cancelled; requests then fail.
+// Quantizer returns a test subject for a running quantizer. When ctx is cancelled, the processes of
+// its searches are closed.
 func Quantizer(ctx context.Context, c *plugin.Client) sdktest.QuantizerSubject {
-	r := &restartable{client: c}
 	s := &process[*plugin.Searcher]{client: c}
 	context.AfterFunc(ctx, s.close)
 	return sdktest.QuantizerSubject{
 		Search:   func(site sdk.Site, in sdk.SearchInput) error { return search(ctx, s, site, in) },
 		Describe: func() (sdk.Description, error) { return c.Description(), nil },
-		Programs: func(site sdk.Site) (out spec.Quantizer, err error) {
-			client, err := r.get(ctx)
-			if err != nil {
-				return out, err
-			}
-			return client.Quantize(ctx, site)
-		},
+		Programs: func(site sdk.Site) (spec.Quantizer, error) { return c.Quantize(ctx, site) },
 	}
 }
 
 // Optimizer returns a test subject for a running optimizer; see [Quantizer].
 func Optimizer(ctx context.Context, c *plugin.Client) sdktest.OptimizerSubject {
-	r := &restartable{client: c}
 	o := &process[*plugin.Stepper]{client: c}
 	context.AfterFunc(ctx, o.close)
 	return sdktest.OptimizerSubject{
 		Step:     func(tensor sdk.Tensor, in sdk.OpaqueStep) error { return step(ctx, o, tensor, in) },
 		Describe: func() (sdk.Description, error) { return c.Description(), nil },
-		Programs: func(tensor sdk.Tensor) (out spec.Optimizer, err error) {
-			client, err := r.get(ctx)
-			if err != nil {
-				return out, err
-			}
-			return client.Program(ctx, tensor)
-		},
+		Programs: func(tensor sdk.Tensor) (spec.Optimizer, error) { return c.Program(ctx, tensor) },
 	}
-}
-
-// maxRestarts bounds the duration of the test of a plugin that crashes at every request.
-const maxRestarts = 20
-
-// restartable is a plugin that is restarted when its process has ended.
-type restartable struct {
-	mu       sync.Mutex
-	client   *plugin.Client
-	restarts int
-}
-
-func (r *restartable) get(ctx context.Context) (*plugin.Client, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	select {
-	case <-r.client.Done():
-	default:
-		return r.client, nil
-	}
-	if r.restarts == maxRestarts {
-		return r.client, nil // its errors explain how the process ended
-	}
-	r.restarts++
-	again, err := r.client.Restart(ctx)
-	if err != nil {
-		return nil, err
-	}
-	context.AfterFunc(ctx, again.Close)
-	r.client.Close()
-	r.client = again
-	return again, nil
 }
 
 // Check runs the kit on a running plugin with these settings.

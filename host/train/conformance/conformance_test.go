@@ -207,48 +207,5 @@ func TestFactorizations(t *testing.T) {
 	}
 }
 
-// A plugin that crashes at one of its settings fails what has that setting, and nothing else: it is started again.
-func TestCrashIsNoOthersConcern(t *testing.T) {
-	testlevel.Long(t, "starts a plugin again and again")
-	finder, err := plugin.NewFinder() // builds into the user's cache
-	if err != nil {
-		t.Fatal(err)
-	}
-	finder.Dirs = []string{"testdata/plugins"}
-	client, err := finder.Start(t.Context(), "crashes", sdk.KindQuantizer, plugin.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	subject := conformance.Quantizer(t.Context(), client)
-	for _, part := range []int{2, 3, 4, 3, 2} {
-		values, err := client.Resolve(map[string]any{"part": part})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = subject.Programs(sdk.Site{Role: sdk.RoleWeight, Name: "w", Shape: []int{2, 8}, Values: values})
-		if crashed := errors.Is(err, plugin.ErrShutdown); crashed != (part == 3) || err != nil && !crashed {
-			t.Errorf("part %d: %v", part, err)
-		}
-	}
-	report, crashes := sdktest.CheckQuantizer(conformance.Quantizer(t.Context(), client)), 0
-	for _, c := range report.Checks {
-		for _, f := range c.Failures {
-			if strings.Contains(f.Message, "exited with status 3") {
-				crashes++
-				if part := f.Settings["part"]; part != 3 {
-					t.Errorf("%s failed with %v: %s", c.Name, f.Settings, f.Message)
-				}
-			}
-		}
-		if c.Name == "shapes" && c.Status != sdktest.Pass {
-			t.Errorf("%+v", c)
-		}
-	}
-	if crashes == 0 {
-		t.Error("nothing crashed")
-	}
-}
-
 // TestMain lets the tests share plugins, and fails when a goroutine outlives them.
 func TestMain(m *testing.M) { testrun.Main(m) }

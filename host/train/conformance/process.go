@@ -60,7 +60,7 @@ func step(ctx context.Context, p *process[*plugin.Stepper], tensor sdk.Tensor,
 	if err != nil {
 		return err
 	}
-	x, gradient := s.Given(name)
+	x, gradient := s.Inputs(name)
 	copy(x, in.X)
 	copy(gradient, in.Gradient)
 	copy(s.Direction(name), in.Direction)

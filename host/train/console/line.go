@@ -15,29 +15,20 @@ import (
 	"time"
 
 	"golang.org/x/term"
-
-	"github.com/cage-qat/cage/host/train/metrics"
 )
 
 const window = 32
 
-type state struct {
-	total             int
-	problem           bool
-	last              metrics.Record
-	valLoss, errorRel *metrics.Number  // the newest measured values
-	recent            []metrics.Record // of distinct steps, at most window, oldest first
-}
-
-// line shows the most important values first, as it is cut where the terminal ends.
-func (s *state) line() string {
-	r := s.last
-	text := fmt.Sprintf("step %d/%d", r.Step, s.total)
+// line returns the line of the newest record. The most important values come first, because the
+// line is truncated at the width of the terminal.
+func (d *Run) line() string {
+	r := d.last
+	text := fmt.Sprintf("step %d/%d", r.Step, d.opts.Total)
 	add := func(format string, args ...any) { text += gap + fmt.Sprintf(format, args...) }
-	first := s.recent[0]
+	first := d.recent[0]
 	seconds, steps := float64(r.Seconds-first.Seconds), float64(r.Step-first.Step)
 	paced := seconds > 0 && steps > 0
-	if left := s.total - r.Step; paced && left > 0 {
+	if left := d.opts.Total - r.Step; paced && left > 0 {
 		add("%s left", duration(time.Duration(seconds/steps*float64(left)*float64(time.Second))))
 	}
 	loss, crossEntropy := significant(float64(r.Loss)), float64(r.Loss)
@@ -45,20 +36,20 @@ func (s *state) line() string {
 		crossEntropy = float64(*r.CrossEntropy)
 	}
 	add("loss %s", loss)
-	if !s.problem {
+	if !d.opts.Problem {
 		add("ppl %s", significant(math.Exp(crossEntropy)))
 	}
 	switch {
-	case s.valLoss != nil && s.problem:
-		add("val loss %s", significant(float64(*s.valLoss)))
-	case s.valLoss != nil:
-		add("val ppl %s", significant(math.Exp(float64(*s.valLoss))))
+	case d.valLoss != nil && d.opts.Problem:
+		add("val loss %s", significant(float64(*d.valLoss)))
+	case d.valLoss != nil:
+		add("val ppl %s", significant(math.Exp(float64(*d.valLoss))))
 	}
 	if r.Lambda != nil {
 		add("λ %s", significant(float64(*r.Lambda)))
 	}
-	if s.errorRel != nil { // its square root is ‖e‖/‖x‖ over all quantized weights
-		add("‖e‖ %.2f%%", 100*math.Sqrt(float64(*s.errorRel)))
+	if d.errorRel != nil { // its square root is ‖e‖/‖x‖ over all quantized weights
+		add("‖e‖ %.2f%%", 100*math.Sqrt(float64(*d.errorRel)))
 	}
 	switch tokens := float64(r.Tokens - first.Tokens); {
 	case r.TokensPerSecond != nil:
@@ -111,8 +102,7 @@ func truncate(text string, width int) string {
 	return string(runes[:max(0, width)])
 }
 
-// significant formats a number so that its width changes little: four digits, or an
-// exponent for very large and very small numbers.
+// significant formats a number with four digits, or an exponent.
 func significant(x float64) string {
 	switch abs := math.Abs(x); {
 	case x == 0:

@@ -26,8 +26,7 @@ type RunOptions struct {
 	Now func() time.Time
 }
 
-// redrawInterval is the least time between redraws of the live line: short enough
-// to look live, long enough to cost nothing.
+// redrawInterval is the least time between redraws of the live line.
 const redrawInterval = 100 * time.Millisecond
 
 // Run displays the progress of one run. It is safe for concurrent use; a log writer
@@ -36,13 +35,16 @@ type Run struct {
 	mu     sync.Mutex
 	out    io.Writer
 	opts   RunOptions
-	state  state
 	drawn  time.Time // when the live line was last drawn; zero: it is not on the screen
-	stale  bool      // whether state has changed since it was last shown
+	stale  bool      // whether a record has not been shown yet
 	shown  int       // plain lines: the last step shown
 	log    []byte    // an incomplete log line
 	closed bool
 	err    error // the first error of writing to out
+
+	last              metrics.Record
+	valLoss, errorRel *metrics.Number  // the newest measured values
+	recent            []metrics.Record // of distinct steps, at most window, oldest first
 }
 
 // NewRun returns a display that writes to out.
@@ -50,19 +52,18 @@ func NewRun(out io.Writer, opts RunOptions) *Run {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	return &Run{out: out, opts: opts, state: state{total: opts.Total, problem: opts.Problem}}
+	return &Run{out: out, opts: opts}
 }
 
 // SetTotal sets the number of optimizer steps, if it was not known when d was created.
 func (d *Run) SetTotal(steps int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.opts.Total, d.state.total = steps, steps
+	d.opts.Total = steps
 }
 
-// Update adds a record and shows it when due. If a record lacks a value (such as a
-// quantization error that is not measured at every step), the last measured value is
-// shown. An evaluation gets a separate, permanent line.
+// Update adds a record and shows it when due. If it lacks a value that is not measured at every
+// step, the last one is shown. An evaluation gets a separate, permanent line.
 func (d *Run) Update(r metrics.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,16 +71,15 @@ func (d *Run) Update(r metrics.Record) {
 		return
 	}
 	now := d.opts.Now()
-	s := &d.state
-	s.last = r
+	d.last = r
 	if r.ValLoss != nil {
-		s.valLoss = r.ValLoss
+		d.valLoss = r.ValLoss
 	}
 	if r.ErrorRel != nil {
-		s.errorRel = r.ErrorRel
+		d.errorRel = r.ErrorRel
 	}
-	if n := len(s.recent); n == 0 || s.recent[n-1].Step != r.Step {
-		s.recent = append(s.recent[max(0, n+1-window):], r)
+	if n := len(d.recent); n == 0 || d.recent[n-1].Step != r.Step {
+		d.recent = append(d.recent[max(0, n+1-window):], r)
 	}
 	d.stale = true
 	if d.opts.Width == nil {
@@ -92,19 +92,19 @@ func (d *Run) Update(r metrics.Record) {
 	}
 	switch {
 	case r.ValLoss != nil:
-		d.draw(truncate(d.state.line(), d.opts.Width()-1)+"\n", now)
+		d.draw(truncate(d.line(), d.opts.Width()-1)+"\n", now)
 	case d.drawn.IsZero() || now.Sub(d.drawn) >= redrawInterval:
 		d.draw("", now)
 	}
 }
 
 func (d *Run) plainLine() {
-	d.write([]byte(d.state.line() + "\n"))
-	d.shown, d.stale = d.state.last.Step, false
+	d.write([]byte(d.line() + "\n"))
+	d.shown, d.stale = d.last.Step, false
 }
 
-// Write prints log lines, above the live line if there is one. An incomplete line is
-// buffered until it is complete. With this method, a Run can be the output of a logger.
+// Write prints log lines, above the live line if there is one, so that a Run can be the output of a
+// logger. An incomplete line is buffered.
 func (d *Run) Write(p []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,8 +123,7 @@ func (d *Run) Write(p []byte) (int, error) {
 	return len(p), d.err
 }
 
-// draw redraws the live line, with log lines above it, in a single write, so that
-// nothing flickers.
+// draw redraws the live line, with log lines above it, in a single write to avoid flicker.
 func (d *Run) draw(log string, now time.Time) {
 	text := startOfLine
 	if log != "" {
@@ -132,18 +131,18 @@ func (d *Run) draw(log string, now time.Time) {
 	}
 	// The last column stays free, where some terminals would wrap.
 	share := 1.0
-	if total := d.state.total; total > 0 {
-		share = min(1, float64(d.state.last.Step)/float64(total))
+	if total := d.opts.Total; total > 0 {
+		share = min(1, float64(d.last.Step)/float64(total))
 	}
 	line := fmt.Sprintf("%3d%% ", int(share*100)) + bar(int(share*barColumns), barColumns) +
-		gap + d.state.line()
+		gap + d.line()
 	text += truncate(line, d.opts.Width()-1) + eraseToEnd
 	d.write([]byte(text))
 	d.drawn, d.stale = now, false
 }
 
-// Close shows the final state, ends the live line, and prints a buffered incomplete log
-// line. It returns the first write error. Log lines can still be written afterwards.
+// Close shows the newest record and ends the live line. It returns the first write error. Log lines
+// can still be written afterwards.
 func (d *Run) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io/fs"
 	"math"
 	"os"
 	"strings"
@@ -32,21 +31,8 @@ func CreateEvents(dir vfs.Path, step int, at time.Time) (*EventFile, error) {
 	if err := dir.MkdirAll(); err != nil {
 		return nil, err
 	}
-	w, err := createEventFile(dir, at)
-	if err != nil {
-		return nil, err
-	}
-	first := message(nil).double(eventWallTime, seconds(at)).text(eventFileVersion, fileVersion)
-	start := event(step+1, at).message(eventSessionLog, message(nil).int(sessionStatus, sessionStart))
-	if err := errors.Join(w.put(first), w.put(start)); err != nil {
-		return nil, errors.Join(err, w.Close())
-	}
-	return w, nil
-}
-
-// createEventFile opens a new file. Readers read the files of a directory in the order of their
-// names, so the new name sorts after all existing ones, even if the clock was set back.
-func createEventFile(dir vfs.Path, at time.Time) (*EventFile, error) {
+	// Readers read the files of a directory in the order of their names, so the new name sorts after
+	// all existing ones, even in the same second or if the clock was set back.
 	second := at.Unix()
 	others, err := dir.ReadDir()
 	if err != nil {
@@ -55,20 +41,21 @@ func createEventFile(dir vfs.Path, at time.Time) (*EventFile, error) {
 	for _, other := range others {
 		var its int64
 		if n, _ := fmt.Sscanf(other.Name(), "events.out.tfevents.%d.", &its); n == 1 {
-			second = max(second, its)
+			second = max(second, its+1)
 		}
 	}
-	for attempt := range 1000 {
-		path := dir.Join(fmt.Sprintf("events.out.tfevents.%010d.%03d.cage", second, attempt))
-		f, err := path.OpenFile(os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
-		if err == nil {
-			return &EventFile{f: f, path: path}, nil
-		}
-		if !errors.Is(err, fs.ErrExist) {
-			return nil, err
-		}
+	path := dir.Join(fmt.Sprintf("events.out.tfevents.%010d.000.cage", second))
+	f, err := path.OpenFile(os.O_WRONLY|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("%s has too many event files of one second", dir)
+	w := &EventFile{f: f, path: path}
+	first := message(nil).double(eventWallTime, seconds(at)).text(eventFileVersion, fileVersion)
+	start := event(step+1, at).message(eventSessionLog, message(nil).int(sessionStatus, sessionStart))
+	if err := errors.Join(w.put(first), w.put(start)); err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return w, nil
 }
 
 func (w *EventFile) put(e message) error {

@@ -123,7 +123,7 @@ func TestEventFileNames(t *testing.T) {
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
-	want := []string{"events.out.tfevents.1700000000.000.cage", "events.out.tfevents.1700000000.001.cage", "events.out.tfevents.1700000001.000.cage"}
+	want := []string{"events.out.tfevents.1700000000.000.cage", "events.out.tfevents.1700000001.000.cage", "events.out.tfevents.1700000002.000.cage"}
 	if !slices.Equal(names, want) {
 		t.Errorf("the files are %v, want %v", names, want)
 	}

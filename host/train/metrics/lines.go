@@ -29,12 +29,11 @@ type Writer[E Entry] struct {
 	damage error // of the lines that were truncated
 }
 
-// Damage returns the error of the first complete line that was truncated because it was not
-// an entry, as after a power failure; nil if there was no such line.
+// Damage returns the error of the first complete line that was truncated because it was not an
+// entry; nil if there was none.
 func (w *Writer[E]) Damage() error { return w.damage }
 
-// Create creates metrics.jsonl at path. An existing file is an error: the records of a run are
-// never overwritten.
+// Create creates metrics.jsonl at path, which must not exist.
 func Create(path vfs.Path) (*Writer[Record], error) {
 	log, err := jsonlines.Create[Record](path)
 	if err != nil {
@@ -43,10 +42,9 @@ func Create(path vfs.Path) (*Writer[Record], error) {
 	return &Writer[Record]{log: log}, nil
 }
 
-// Resume opens the file at path for a run that continues after the given step. Entries of
-// later steps, which the resumed run will write again, are truncated, and so are an
-// incomplete last line and other damage after the entries that are kept. If the file does
-// not exist, it is created: the run had not logged anything yet.
+// Resume opens the file at path for a run that continues after the given step, or creates it.
+// Entries of later steps, which the resumed run will write again, are truncated, and so is damage
+// after the other entries.
 func Resume[E Entry](path vfs.Path, step int) (*Writer[E], error) {
 	w := &Writer[E]{}
 	size, err := w.find(path, step)
@@ -119,10 +117,8 @@ func Read[E Entry](path vfs.Path) ([]E, error) {
 	return list, nil
 }
 
-// Each yields the entries of the file at path one after another, so that only one of them
-// needs to be in memory; it ends after an error. An incomplete last line comes from a
-// process that was killed, or that is just writing it, and is left out. Unknown keys are
-// ignored.
+// Each yields the entries of the file at path, and ends after an error. An incomplete last line,
+// which may still be being written, is left out. Unknown keys are ignored.
 func Each[E Entry](path vfs.Path) iter.Seq2[E, error] {
 	return func(yield func(E, error) bool) {
 		for e, err := range entries[E](path) {

@@ -312,9 +312,8 @@ func readSummary(path vfs.Path, to any) error {
 // countsPrefix is the prefix of the names of a method's counters.
 const countsPrefix = "counts."
 
-// ReadNumbers returns every number in the summary at path by its name, and whether the
-// run is complete. If the file does not exist, the run is still in progress: there are no
-// numbers, and it is not complete.
+// ReadNumbers returns every number in the summary at path by its name, and whether the run is
+// complete. If the file does not exist, the run is still in progress.
 func ReadNumbers(path vfs.Path) (numbers map[string]float64, completed bool, err error) {
 	var fields map[string]json.RawMessage
 	if err := readSummary(path, &fields); errors.Is(err, fs.ErrNotExist) {
@@ -344,7 +343,7 @@ func numbersOf(fields map[string]json.RawMessage) map[string]float64 {
 }
 
 // Numbers returns the numbers in a line of metrics.jsonl by their names, without those of single
-// weights; nil for a line that is no record.
+// weights; nil if the line is not a record.
 func Numbers(line []byte) map[string]float64 {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(line, &fields) != nil {

@@ -128,7 +128,7 @@ func TestOpaqueWritesLate(t *testing.T) {
 	s := stepper(t, map[string]any{"do": "late", "once": dir})
 	for step := 1; step <= 3; step++ {
 		for _, name := range []string{"a", "b"} {
-			x, g := s.Given(name)
+			x, g := s.Inputs(name)
 			for i := range g {
 				x[i], g[i] = 1, float32(step)
 			}
@@ -140,7 +140,7 @@ func TestOpaqueWritesLate(t *testing.T) {
 			assaultAnswered(t, dir, s.memory)
 		}
 		for _, name := range []string{"a", "b"} {
-			x, g := s.Given(name)
+			x, g := s.Inputs(name)
 			for i, u := range s.Direction(name) {
 				if sum := float32(step * (step + 1) / 2); u != sum || s.State(name, "s")[i] != sum || x[i] != 1 || g[i] != float32(step) {
 					t.Errorf("step %d: element %d of %s: u = %v, s = %v, x = %v, g = %v", step, i, name, u, s.State(name, "s")[i], x[i], g[i])

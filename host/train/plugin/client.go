@@ -1,15 +1,13 @@
 // Package plugin finds, starts, queries and stops plugins. It is the host's side of the
 // process boundary.
 //
-// A plugin is third-party code. It may crash, hang, be stopped, print garbage or answer with
-// an ill-typed program: the result is always one clear [Error] within the time limits. No
-// plugin outlives the host, however the host ends. This package checks the plugins' answers
-// and returns them; it does not use them.
+// A plugin is third-party code. It may crash, hang, be stopped, print garbage or answer with an
+// ill-typed program: the result is always one [Error] within the time limits. No plugin outlives
+// the host. This package checks the plugins' answers, and does not use them.
 //
 // Package sdk/client implements the protocol, over hashicorp/go-plugin. Both sides create a
-// certificate for the single connection and use TLS, which plugins in other languages may
-// omit. The socket is in a directory that only the user can access. docs/reference/security.md
-// lists the permissions of plugins, and the defenses against hostile ones.
+// certificate for the connection and use TLS, which plugins in other languages may omit. See
+// docs/reference/security.md for the permissions of plugins, and the defenses against hostile ones.
 package plugin
 
 import (
@@ -30,16 +28,15 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Time limits for a plugin to exit when it is closed: after the request, its standard input
-// is closed after cutAfter, and it is killed after killAfter.
+// When a plugin is closed and does not exit, its standard input is closed after cutAfter, and it is
+// killed after killAfter.
 const (
 	cutAfter  = 300 * time.Millisecond
 	killAfter = time.Second
 )
 
-// deathNotice is the time to wait, after the end of a connection, for the end of its
-// process.
-const deathNotice = time.Second
+// exitWait is the time to wait, after the end of a connection, for the end of its process.
+const exitWait = time.Second
 
 // Client is a running plugin. Its methods may be called concurrently.
 type Client struct {
@@ -105,8 +102,8 @@ func (c *Client) Done() <-chan struct{} {
 	return p.exited
 }
 
-// Quantize requests the programs of a site from a quantizer. They are valid, within
-// [spec.SiteLimits], and have the signatures for the site's shape. Errors are [*Error].
+// Quantize requests the programs of a site from a quantizer. They are valid, and within
+// [spec.SiteLimits]. Errors are [*Error].
 func (c *Client) Quantize(ctx context.Context, site sdk.Site) (out spec.Quantizer, err error) {
 	if c.kind != sdk.KindQuantizer {
 		return out, c.exe.complete(failure(ErrKind, "was not started as a quantizer"))
@@ -118,9 +115,8 @@ func (c *Client) Quantize(ctx context.Context, site sdk.Site) (out spec.Quantize
 	return out, err
 }
 
-// Program requests the programs of a tensor from an optimizer; see [Client.Quantize]. The
-// limits are [spec.TensorLimits]. If the optimizer does not accept the tensor, there are no
-// programs, and no error.
+// Program requests the programs of a tensor from an optimizer; see [Client.Quantize]. The limits
+// are [spec.TensorLimits]. If the optimizer does not accept the tensor, there are no programs.
 func (c *Client) Program(ctx context.Context, tensor sdk.Tensor) (out spec.Optimizer, err error) {
 	if c.kind != sdk.KindOptimizer {
 		return out, c.exe.complete(failure(ErrKind, "was not started as an optimizer"))
@@ -219,7 +215,7 @@ func (c *Client) ended(err error) *Error {
 	select {
 	case <-p.exited:
 		return c.withOutput(failure(ErrShutdown, "%s", p.ending()))
-	case <-time.After(deathNotice):
+	case <-time.After(exitWait):
 		what := "closed its connection"
 		if len(c.info) == 0 { // it has never answered
 			what = "cannot be reached at the address of its handshake"

@@ -104,7 +104,7 @@ func (f *Finder) Find(ctx context.Context, name string) (Executable, error) {
 		if _, statErr := os.Stat(dir); statErr != nil {
 			note += " (no such directory)"
 		} else if typed, ok := errors.AsType[*Error](err); ok && !errors.Is(err, os.ErrNotExist) {
-			note += fmt.Sprintf(" (there is one, but %v)", typed.Err)
+			note += fmt.Sprintf(" (exists, but %v)", typed.Err)
 		}
 		looked = append(looked, note)
 	}
@@ -144,12 +144,6 @@ func (f *Finder) at(ctx context.Context, name, path string) (Executable, error) 
 	}
 	return Executable{Name: name, Path: path}, nil
 }
-
-// Has reports whether the directories contain a plugin with that name. Nothing is built.
-func (f *Finder) Has(name string) bool { return slices.Contains(f.Names(), name) }
-
-// Any reports whether the directories contain any plugin. Nothing is built.
-func (f *Finder) Any() bool { return len(f.Names()) > 0 }
 
 // Names lists the plugins that Find can find by name, without building anything.
 func (f *Finder) Names() []string {

@@ -67,8 +67,7 @@ func (f *Finder) build(ctx context.Context, name, dir string) (Executable, error
 	return exe, nil
 }
 
-// compile builds in a temporary directory and moves the result into the cache, so that an
-// executable there is complete even if two processes build it concurrently.
+// compile builds in a temporary directory and moves the result into the cache.
 func (f *Finder) compile(ctx context.Context, tool *gotool.Tool, dir, target string) error {
 	if err := os.MkdirAll(f.CacheDir, 0o755); err != nil {
 		return err

@@ -16,10 +16,9 @@ import (
 // crashed or does not answer, and owns the memory that both share.
 //
 // The plugin can write to the shared memory at any time, even after it has answered. So the host
-// works on a private copy with the same layout: it is copied to the plugin before each call, and
-// the results of the call are copied back and checked there. Nothing else is ever read from the
-// shared memory. The host accesses it by file reads and writes, so that whatever a plugin does to
-// it is an error and not a signal that kills the host.
+// works on a private copy with the same layout, which is copied to the plugin before each call, and
+// from which only checked results are copied back. The host accesses the shared memory by file
+// reads and writes, which fail instead of raising a signal if a plugin truncates it.
 type keeper struct {
 	origin   *Client // restarted to start the process; it may be closed
 	running  *Client // nil: not running

@@ -12,10 +12,8 @@ import (
 // OpaqueTensor is a tensor that an opaque optimizer updates, without its offsets.
 type OpaqueTensor = client.Placed
 
-// Stepper runs the steps of an opaque optimizer: it owns the process, restarts it when it has
-// crashed or does not answer, and owns the memory that both share. A crash costs time but changes
-// no result, because a step reads one copy of the states and writes another. It must not be used
-// concurrently.
+// Stepper runs the steps of an opaque optimizer in its process. A crash changes no result, because
+// a step reads one copy of the states and writes another. It must not be used concurrently.
 type Stepper struct {
 	keeper
 	layout  client.Layout
@@ -47,8 +45,8 @@ func NewStepper(ctx context.Context, c *Client, list []OpaqueTensor) (*Stepper, 
 	return s, nil
 }
 
-// Given returns the buffers for x and the gradient of a tensor, to be filled before a step.
-func (s *Stepper) Given(tensor string) (x, gradient []float32) {
+// Inputs returns the buffers for x and the gradient of a tensor, to be filled before a step.
+func (s *Stepper) Inputs(tensor string) (x, gradient []float32) {
 	t := s.tensors[tensor]
 	return s.view(t.X, t.Shape), s.view(t.Gradient, t.Shape)
 }
@@ -69,18 +67,18 @@ func (s *Stepper) Next(tensor, state string) []float32 { return s.state(tensor, 
 func (s *Stepper) state(tensor, state string, odd bool) []float32 {
 	t := s.tensors[tensor]
 	i := slices.IndexFunc(t.State, func(st spec.Tensor) bool { return st.Name == state })
-	return s.view(place(t.States[i], odd), t.State[i].Shape)
+	return s.view(offset(t.States[i], odd), t.State[i].Shape)
 }
 
-// place returns the offset of the copy of a state that even or odd steps read.
-func place(places [2]int64, odd bool) int64 {
+// offset returns the offset of the copy of a state that even or odd steps read.
+func offset(copies [2]int64, odd bool) int64 {
 	if odd {
-		return places[1]
+		return copies[1]
 	}
-	return places[0]
+	return copies[0]
 }
 
-// Step computes one update from the buffers of Given and State. After a crash or a timeout, it
+// Step computes one update from the buffers of Inputs and State. After a crash or a timeout, it
 // restarts the plugin and repeats the step, at most twice. Errors are [*Error]; the states are then
 // unchanged.
 func (s *Stepper) Step(step, steps int, rate, loss float64) error {
@@ -88,7 +86,8 @@ func (s *Stepper) Step(step, steps int, rate, loss float64) error {
 	for _, t := range s.layout.Tensors {
 		list = append(list, result{t.Direction, t.Shape, t.Name, "the direction"})
 		for i, st := range t.State {
-			list = append(list, result{place(t.States[i], !s.odd), st.Shape, t.Name, "the state " + st.Name})
+			at := offset(t.States[i], !s.odd)
+			list = append(list, result{at, st.Shape, t.Name, "the state " + st.Name})
 		}
 	}
 	ask := client.Step{Step: step, Steps: steps, Rate: rate, Loss: loss, Odd: s.odd}

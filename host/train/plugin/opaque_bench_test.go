@@ -41,7 +41,7 @@ func BenchmarkOpaqueAdamW(b *testing.B) {
 	}
 	defer s.Close()
 	for _, t := range list {
-		_, g := s.Given(t.Name)
+		_, g := s.Inputs(t.Name)
 		for i := range g {
 			g[i] = float32(i%1000-500) / 1000
 		}

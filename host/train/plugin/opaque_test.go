@@ -142,7 +142,7 @@ func threeSteps(t *testing.T, s *Stepper) (u []float32, err error) {
 	t.Helper()
 	for step := 1; step <= 3; step++ {
 		for _, name := range []string{"a", "b"} {
-			x, g := s.Given(name)
+			x, g := s.Inputs(name)
 			for i := range g {
 				x[i], g[i] = 1, float32(step)
 			}

@@ -31,9 +31,6 @@ func eachLine(r io.Reader, f func(line string)) {
 
 // output logs the lines that a plugin prints, on standard error and, after the handshake, on
 // standard output, and keeps the last ones for error messages.
-//
-// go-plugin's own parser of these lines panics on some that are JSON but not a log
-// entry, so they are not passed to it.
 type output struct {
 	log    hclog.Logger
 	mu     sync.Mutex
@@ -47,9 +44,8 @@ const (
 	keptLength   = 400
 )
 
-// line logs a line, escaped by package safetext, and keeps it unless it is a routine entry of the
-// plugin's log. A Go program that panics prints the reason first and may print thousands of lines
-// after it.
+// line logs a line, escaped by package safetext, and keeps it unless it is a routine log entry. A
+// Go program that panics prints the reason first, perhaps followed by thousands of lines.
 func (o *output) line(line string) {
 	line = strings.TrimRight(line, "\r")
 	level, message, args := parseLog(line)
@@ -87,8 +83,7 @@ func (o *output) lines() []string {
 	return slices.Clone(o.last)
 }
 
-// parseLog parses a log entry in hclog's JSON format; args is nil if the line is
-// something else, which is logged unchanged.
+// parseLog parses a log entry in hclog's JSON format; args is nil if the line is not an entry.
 func parseLog(line string) (level hclog.Level, message string, args []any) {
 	plain := func() (hclog.Level, string, []any) { return hclog.Info, line, nil }
 	if !strings.HasPrefix(line, "{") {

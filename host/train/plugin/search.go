@@ -12,10 +12,8 @@ import (
 // SearchedSite is a weight with a state that a quantizer searches, without its offsets.
 type SearchedSite = client.PlacedSite
 
-// Searcher runs the searches of a quantizer: it owns the process, restarts it when it has crashed
-// or does not answer, and owns the memory that both share. A crash costs time but changes no
-// result, because a search reads one copy of the states and writes another. It must not be used
-// concurrently.
+// Searcher runs the searches of a quantizer in its process. A crash changes no result, because a
+// search reads one copy of the states and writes another. It must not be used concurrently.
 type Searcher struct {
 	keeper
 	layout client.SearchLayout
@@ -74,9 +72,9 @@ func (s *Searcher) Next(weight, state string) []float32 {
 	return s.named(p.Answer.State, state, p.NextAt)
 }
 
-func (s *Searcher) named(list []spec.Tensor, name string, places []int64) []float32 {
+func (s *Searcher) named(list []spec.Tensor, name string, offsets []int64) []float32 {
 	i := slices.IndexFunc(list, func(t spec.Tensor) bool { return t.Name == name })
-	return s.view(places[i], list[i].Shape)
+	return s.view(offsets[i], list[i].Shape)
 }
 
 // Search computes the states of some weights after a step, from the contents of the buffers. After

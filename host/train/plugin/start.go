@@ -124,8 +124,8 @@ func (c *Client) start(ctx context.Context) *Error {
 	return c.startError(err)
 }
 
-// connect starts the process and requests its description. If the plugin has sent no
-// certificate, which is optional for other languages, the connection is not encrypted.
+// connect starts the process and requests its description. Without a certificate of the plugin, the
+// connection is not encrypted.
 func (c *Client) connect(ctx context.Context, config *goplugin.ClientConfig) error {
 	if _, err := c.gp.Start(); err != nil {
 		return err
@@ -149,8 +149,7 @@ func (c *Client) connect(ctx context.Context, config *goplugin.ClientConfig) err
 	return c.describe(ctx)
 }
 
-// startError explains a failed start: by the cause given to launcher.fail, if any,
-// or else by the error itself, with the plugin's output.
+// startError explains a failed start by the cause given to launcher.fail, or else by the error.
 func (c *Client) startError(err error) *Error {
 	p, cause := c.launch.current()
 	if cause == nil {
@@ -173,8 +172,8 @@ func (c *Client) startError(err error) *Error {
 	return &out
 }
 
-// environment returns the environment of this process plus the variables of the protocol,
-// without variables with which go-plugin may have configured this process.
+// environment returns the environment of this process, without go-plugin's variables, and the
+// variables of the protocol.
 func environment(logger hclog.Logger) []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -206,8 +205,7 @@ const TimeoutVariable = "CAGE_PLUGIN_TIMEOUT"
 // moreTime is appended to the messages of timeouts.
 const moreTime = " (" + TimeoutVariable + "=1m allows a minute)"
 
-// describe requests the description of the client's kind, or of all kinds if it is
-// empty.
+// describe requests the description of the client's kind, or of all kinds if it is empty.
 func (c *Client) describe(ctx context.Context) error {
 	ask := map[sdk.Kind]func(context.Context) (sdk.Description, error){
 		sdk.KindQuantizer: c.quantizer.Describe,

@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
@@ -30,15 +29,17 @@ import (
 // attend connects to process 0, which may not listen yet, and waits until all have joined.
 func (g *Group) attend(ctx context.Context) error {
 	known := &credential{dir: g.run.Dir}
-	conn, err := grpc.NewClient("passthrough:///"+g.place.Address, grpc.WithNoProxy(),
+	conn, err := grpc.NewClient("passthrough:///"+g.position.Address, grpc.WithNoProxy(),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(known),
 		grpc.WithContextDialer(known.dial),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retries, MinConnectTimeout: silence}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: retries, MinConnectTimeout: keepaliveInterval,
+		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{
-			Time: 2 * silence, Timeout: reply, PermitWithoutStream: true,
+			Time: 2 * keepaliveInterval, Timeout: keepaliveTimeout, PermitWithoutStream: true,
 		}))
 	if err != nil {
-		return fmt.Errorf("process 0 at %s: %w", g.place.Address, err)
+		return fmt.Errorf("process 0 at %s: %w", g.position.Address, err)
 	}
 	g.rpc = wire.NewProcessesClient(conn)
 	// The stream outlives the call of Join.
@@ -50,25 +51,18 @@ func (g *Group) attend(ctx context.Context) error {
 	}
 	remind := time.AfterFunc(reminder, func() {
 		g.run.Tell(fmt.Sprintf("process %d of %d waits for process 0 at %s%s",
-			g.place.Rank, g.place.Size, g.place.Address, known.trouble()))
+			g.position.Rank, g.position.Size, g.position.Address, known.trouble()))
 	})
 	defer remind.Stop()
-	var refused time.Time // the first time
+	began := time.Now()
 	stream, err := g.enter(lasting)
-	for status.Code(err) == codes.Unauthenticated {
+	for status.Code(err) == codes.Unauthenticated && ctx.Err() == nil {
 		failed := known.refused()
-		if refused.IsZero() {
-			refused = time.Now()
-		}
-		if time.Since(refused) > visible {
-			word := g.word()
-			word.Failure = failed.Error()
-			_, err = g.rpc.Unseen(metadata.AppendToOutgoingContext(lasting, runKey, g.run.Digest), word)
-			if code := status.Code(err); code == codes.Unauthenticated || code == codes.OK {
-				err = status.Errorf(codes.FailedPrecondition,
-					"%s cannot read the token of process 0 at %s, which also has another configuration: %v. %s",
-					g.name(g.place.Rank, g.host), g.place.Address, failed, advice)
-			}
+		if time.Since(began) > tokenTimeout {
+			err = status.Errorf(codes.FailedPrecondition,
+				"%s cannot read the token of process 0 at %s: %v. All processes must have the same run "+
+					"directory: put it on a file system that their machines share, and give its absolute "+
+					"path in train.out", g.name(g.position.Rank, g.host), g.position.Address, failed)
 			break
 		}
 		select {
@@ -87,14 +81,14 @@ func (g *Group) attend(ctx context.Context) error {
 	switch {
 	case !stop(): // ctx has ended
 		leave()
-		return fmt.Errorf("process %d of %d has waited for the others at %s: %w",
-			g.place.Rank, g.place.Size, g.place.Address, over(ctx))
+		return fmt.Errorf("process %d of %d waited for process 0 at %s: %w",
+			g.position.Rank, g.position.Size, g.position.Address, over(ctx))
 	case status.Code(err) == codes.FailedPrecondition:
 		leave()
 		return errors.New(shown(status.Convert(err).Message()))
 	case err != nil:
 		leave()
-		return fmt.Errorf("process 0 at %s: %w", g.place.Address, err)
+		return fmt.Errorf("process 0 at %s: %w", g.position.Address, err)
 	case notice.GetGone() != "":
 		leave()
 		return errors.New(shown(notice.GetGone()))
@@ -110,7 +104,7 @@ func (g *Group) attend(ctx context.Context) error {
 		case isClosed(leaves):
 		default:
 			g.lose(fmt.Errorf("process 0 of %d (at %s) is gone: its connection has ended",
-				g.place.Size, g.place.Address))
+				g.position.Size, g.position.Address))
 		}
 	}()
 	var once sync.Once
@@ -127,7 +121,7 @@ func (g *Group) attend(ctx context.Context) error {
 			}
 			select {
 			case <-ended:
-			case <-time.After(farewell):
+			case <-time.After(leaveTimeout):
 			}
 		})
 	}
@@ -139,22 +133,14 @@ func (g *Group) enter(ctx context.Context) (wire.Processes_AttendClient, error) 
 	if err != nil {
 		return nil, err
 	}
+	word := &wire.Word{Rank: int32(g.position.Rank), Size: int32(g.position.Size), Host: g.host}
 	// After io.EOF, Recv returns the reason.
-	if err := stream.Send(g.word()); err != nil && !errors.Is(err, io.EOF) {
+	if err := stream.Send(word); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
 	_, err = stream.Recv()
 	return stream, err
 }
-
-// word returns the message with which this process introduces itself.
-func (g *Group) word() *wire.Word {
-	return &wire.Word{Rank: int32(g.place.Rank), Size: int32(g.place.Size), Host: g.host}
-}
-
-// advice is what to do about run directories that differ.
-const advice = "All processes must have the same run directory: put it on a file system that " +
-	"their machines share, and give its absolute path in train.out"
 
 // Process 0 writes a random token into the run's checkpoint directory before it accepts calls, and
 // removes it when all processes have joined. A process that can read the token has the same
@@ -168,11 +154,8 @@ const tokenMark = "cage: token of processes that begin to train in this director
 // tokenLimit is the number of bytes that are read of the token file.
 const tokenLimit = 256
 
-// Metadata keys of calls.
-const (
-	tokenKey = "cage-token"
-	runKey   = "cage-run" // the digest of the configuration
-)
+// tokenKey is the metadata key of the token in calls.
+const tokenKey = "cage-token"
 
 // writeToken draws a token and writes it into dir. It replaces a token left by a process that was
 // killed, but no file that cage did not write.
@@ -185,7 +168,7 @@ func writeToken(dir vfs.Path) (token string, err error) {
 		text, err := readFile(path)
 		incomplete := strings.HasPrefix(tokenMark, text)
 		if err == nil && !incomplete && !strings.HasPrefix(text, tokenMark) {
-			err = fmt.Errorf("%s is in the way: cage did not write it", path)
+			err = fmt.Errorf("%s already exists, and was not written by cage", path)
 		}
 		if err != nil {
 			return "", err
@@ -241,15 +224,10 @@ func readFile(path vfs.Path) (string, error) {
 	return string(text), errors.Join(err, f.Close())
 }
 
-// admit refuses calls without the token. Reports of a missing token (Unseen) need the digest of the
-// configuration instead.
+// admit refuses calls without the token.
 func (s *server) admit(ctx context.Context, call *tap.Info) (context.Context, error) {
-	key, want := tokenKey, s.token
-	if call.FullMethodName == wire.Processes_Unseen_FullMethodName {
-		key, want = runKey, s.g.run.Digest
-	}
-	got := call.Header.Get(key)
-	if want != "" && len(got) == 1 && subtle.ConstantTimeCompare([]byte(got[0]), []byte(want)) == 1 {
+	got := call.Header.Get(tokenKey)
+	if len(got) == 1 && subtle.ConstantTimeCompare([]byte(got[0]), []byte(s.token)) == 1 {
 		return ctx, nil
 	}
 	return nil, status.Error(codes.Unauthenticated, "it refuses this process, which does not have "+

@@ -26,21 +26,21 @@ import (
 
 // Timeouts.
 const (
-	// joinPatience is the time limit for all processes to join: a cluster may start some late.
-	joinPatience = 10 * time.Minute
-	// silence and reply are the interval and the timeout of keepalive pings: a network may pause for
+	// joinTimeout is the time limit for all processes to join: a cluster may start some late.
+	joinTimeout = 10 * time.Minute
+	// keepaliveInterval and keepaliveTimeout are those of keepalive pings: a network may pause for
 	// some seconds. A process that ends closes its connection, which is detected at once.
-	silence = 5 * time.Second
-	reply   = 15 * time.Second
-	// farewell is how long a process that failed waits until all others have received the reason.
-	farewell = 2 * time.Second
-	// voteLimit is how long a vote waits for the last process. Before it votes, a process may compile
+	keepaliveInterval = 5 * time.Second
+	keepaliveTimeout  = 15 * time.Second
+	// leaveTimeout is the time in which all others receive the reason why a process has failed.
+	leaveTimeout = 2 * time.Second
+	// voteTimeout is the time limit of a vote. Before it votes, a process may compile
 	// for minutes, write its part of a checkpoint, or read all data to verify it, for hours if the
 	// disk is slow. The loss of its machine is detected much earlier, by keepalive pings.
-	voteLimit = 6 * time.Hour
-	// nameLimit is how long process 0 waits until its host name resolves: DNS knows a new pod only
-	// some time after it has started.
-	nameLimit = time.Minute
+	voteTimeout = 6 * time.Hour
+	// resolveTimeout is the time limit for process 0 to resolve its host name: DNS knows a new pod
+	// only some time after it has started.
+	resolveTimeout = time.Minute
 )
 
 // Times that tests shorten.
@@ -49,35 +49,32 @@ var (
 	reminder = 10 * time.Second
 	// voteReminder is the time after which process 0 logs which processes a vote still waits for.
 	voteReminder = 10 * time.Minute
-	// visible is how long a process that has reached process 0 looks for the token: on a network file
-	// system a new file may become visible late.
-	visible = 30 * time.Second
+	// tokenTimeout is the time limit for a process that has reached process 0 to read the token: on a
+	// network file system a new file may become visible late.
+	tokenTimeout = 30 * time.Second
 )
 
 // retries is the backoff of connections to a process that does not listen yet.
 var retries = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2,
 	MaxDelay: time.Second}
 
-// A Run has the settings that all processes of one training run share.
+// A Run has the settings of a training run for its processes.
 type Run struct {
 	// Dir is the directory into which each process writes its parts of checkpoints. Processes with
 	// another directory are refused.
 	Dir vfs.Path
-	// Digest is the digest of the configuration. A process that knows it, but not the token, may
-	// only report to process 0 that its directory differs.
-	Digest string
 	// Tell receives progress messages about waiting; nil discards them.
 	Tell func(message string)
 }
 
 // A Group is the group of the processes of one training run, as used by one of them.
 type Group struct {
-	place Place
-	run   Run
-	host  string                // name of this machine
-	store *store                // in process 0 only
-	rpc   wire.ProcessesClient  // in all other processes
-	end   func(farewell string) // announces that this process leaves, with the reason of a failure
+	position Position
+	run      Run
+	host     string               // name of this machine
+	store    *store               // in process 0 only
+	rpc      wire.ProcessesClient // in all other processes
+	end      func(failure string) // announces that this process leaves, with the reason of a failure
 
 	once sync.Once
 	gone chan struct{} // closed when a process is lost
@@ -88,11 +85,11 @@ type Group struct {
 var errGone = status.Error(codes.Unavailable, "a process of this training is gone")
 
 // Join connects to the other processes, and returns when all have joined. Leave undoes it.
-func Join(ctx context.Context, place Place, run Run) (*Group, error) {
-	late := fmt.Errorf("the time limit of %v is over", joinPatience)
-	ctx, cancel := context.WithTimeoutCause(ctx, joinPatience, late)
+func Join(ctx context.Context, position Position, run Run) (*Group, error) {
+	late := fmt.Errorf("the time limit of %v is over", joinTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, joinTimeout, late)
 	defer cancel()
-	g := &Group{place: place, run: run, gone: make(chan struct{})}
+	g := &Group{position: position, run: run, gone: make(chan struct{})}
 	if g.run.Tell == nil {
 		g.run.Tell = func(string) {}
 	}
@@ -104,20 +101,20 @@ func Join(ctx context.Context, place Place, run Run) (*Group, error) {
 	if g.run.Dir.Name, err = filepath.Abs(run.Dir.Name); err != nil {
 		return nil, err
 	}
-	if place.Rank == 0 {
+	if position.Rank == 0 {
 		return g, g.serve(ctx)
 	}
 	return g, g.attend(ctx)
 }
 
 // Rank returns the rank of this process, from 0.
-func (g *Group) Rank() int { return g.place.Rank }
+func (g *Group) Rank() int { return g.position.Rank }
 
 // Size returns the number of processes.
-func (g *Group) Size() int { return g.place.Size }
+func (g *Group) Size() int { return g.position.Size }
 
 // Local returns the local rank of this process on its machine, -1 if it is not known.
-func (g *Group) Local() int { return g.place.Local }
+func (g *Group) Local() int { return g.position.Local }
 
 // Gone returns a channel that is closed when a process ends or is lost before its work is done.
 func (g *Group) Gone() <-chan struct{} { return g.gone }
@@ -168,10 +165,10 @@ func (g *Group) Agree(name string, value int64) (values []int64, err error) {
 				listed(g.store.silent(name)), name, voteReminder))
 		})
 		defer remind.Stop()
-		values, err = g.store.agree(context.Background(), name, g.place.Rank, value)
+		values, err = g.store.agree(context.Background(), name, g.position.Rank, value)
 		return values, g.explain(err)
 	}
-	vote := &wire.Vote{Name: name, Rank: int32(g.place.Rank), Value: value}
+	vote := &wire.Vote{Name: name, Rank: int32(g.position.Rank), Value: value}
 	v, err := g.rpc.Agree(context.Background(), vote)
 	return v.GetValues(), g.explain(err)
 }
@@ -185,13 +182,13 @@ func (g *Group) explain(err error) error {
 		select {
 		case <-g.gone:
 			return g.err
-		case <-time.After(farewell):
+		case <-time.After(leaveTimeout):
 		}
 	}
 	if answer, ok := status.FromError(err); ok {
 		err = errors.New(shown(answer.Message()))
 	}
-	return fmt.Errorf("process 0 at %s: %w", g.place.Address, err)
+	return fmt.Errorf("process 0 at %s: %w", g.position.Address, err)
 }
 
 // Leave ends the membership of this process. Without an error it waits until all others leave, too.
@@ -206,7 +203,7 @@ func (g *Group) Leave(err error) {
 }
 
 func (g *Group) name(rank int, host string) string {
-	return fmt.Sprintf("process %d of %d (on %s)", rank, g.place.Size, shown(host))
+	return fmt.Sprintf("process %d of %d (on %s)", rank, g.position.Size, shown(host))
 }
 
 func (g *Group) goneError(rank int, host, failure string) error {

@@ -28,12 +28,12 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	reminder, visible, voteReminder = time.Second, 500*time.Millisecond, 5*time.Second
+	reminder, tokenTimeout, voteReminder = time.Second, 500*time.Millisecond, 5*time.Second
 	if source := os.Getenv(partVariable); source != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-		place, err := Find(source, os.Getenv)
+		position, err := Find(source, os.Getenv)
 		if err == nil {
-			_, err = Join(ctx, place, Run{vfs.At(os.Getenv(runVariable)), "digest", func(message string) { fmt.Println(message) }})
+			_, err = Join(ctx, position, Run{vfs.At(os.Getenv(runVariable)), func(message string) { fmt.Println(message) }})
 		}
 		stop()
 		if err != nil {
@@ -58,7 +58,7 @@ func address(t *testing.T) string {
 
 // newRun is a run with a directory of its own.
 func newRun(t *testing.T) Run {
-	return Run{Dir: vfs.At(filepath.Join(t.TempDir(), "run")), Digest: "digest"}
+	return Run{Dir: vfs.At(filepath.Join(t.TempDir(), "run"))}
 }
 
 // start starts a process of a group.
@@ -85,7 +85,7 @@ func join(t *testing.T, size int, ranks ...int) []*Group {
 	var wait sync.WaitGroup
 	for i, rank := range ranks {
 		wait.Go(func() {
-			g, err := Join(t.Context(), Place{rank, size, at, -1}, run)
+			g, err := Join(t.Context(), Position{rank, size, at, -1}, run)
 			if err != nil {
 				t.Error(err)
 			}
@@ -182,7 +182,7 @@ func TestKilled(t *testing.T) { lose(t, syscall.SIGKILL, 5*time.Second) }
 // TestSilent: so is, a little later, one that says nothing any more, as on a machine that has lost its power.
 func TestSilent(t *testing.T) {
 	testlevel.Long(t, "waits for an answer that never comes")
-	lose(t, syscall.SIGSTOP, 2*silence+reply+10*time.Second)
+	lose(t, syscall.SIGSTOP, 2*keepaliveInterval+keepaliveTimeout+10*time.Second)
 }
 
 // lose sends one of two processes a signal, and expects that the other notices the loss.
@@ -192,7 +192,7 @@ func lose(t *testing.T, signal syscall.Signal, within time.Duration) {
 			t.Parallel()
 			at, run := address(t), newRun(t)
 			other, _ := start(t, killed, 2, at, run)
-			g, err := Join(t.Context(), Place{1 - killed, 2, at, -1}, run)
+			g, err := Join(t.Context(), Position{1 - killed, 2, at, -1}, run)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -222,33 +222,33 @@ func TestJoinRefuses(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	first := make(chan error, 1)
 	go func() {
-		_, err := Join(ctx, Place{0, 3, at, -1}, run)
+		_, err := Join(ctx, Position{0, 3, at, -1}, run)
 		first <- err
 	}()
-	for want, place := range map[string]Place{"it counts 2 processes, and process 0 counts 3": {1, 2, at, -1}} {
-		if _, err := Join(t.Context(), place, run); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, want %q", place, err, want)
+	for want, position := range map[string]Position{"it expects 2 processes, and process 0 expects 3": {1, 2, at, -1}} {
+		if _, err := Join(t.Context(), position, run); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", position, err, want)
 		}
 	}
 	one := make(chan error, 1)
 	go func() {
-		_, err := Join(t.Context(), Place{1, 3, at, -1}, run)
+		_, err := Join(t.Context(), Position{1, 3, at, -1}, run)
 		one <- err
 	}()
 	time.Sleep(500 * time.Millisecond)
-	if _, err := Join(t.Context(), Place{1, 3, at, -1}, run); err == nil || !strings.Contains(err.Error(), "process 1 is there already") {
+	if _, err := Join(t.Context(), Position{1, 3, at, -1}, run); err == nil || !strings.Contains(err.Error(), "process 1 has joined already") {
 		t.Errorf("twice the same: %v", err)
 	}
 	cancel()
-	if err := <-first; err == nil || !strings.Contains(err.Error(), "with the numbers [2] have not come") {
+	if err := <-first; err == nil || !strings.Contains(err.Error(), "of 3 processes, ranks [2] have not joined") {
 		t.Errorf("process 0 waited in vain: %v", err)
 	}
-	if err := <-one; err == nil || !strings.Contains(err.Error(), "waits no longer for the processes [2]") {
+	if err := <-one; err == nil || !strings.Contains(err.Error(), "no longer waits for the processes [2]") {
 		t.Errorf("process 1 waited in vain: %v", err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := Join(ctx, Place{1, 2, at, -1}, run); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := Join(ctx, Position{1, 2, at, -1}, run); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("nobody listens: %v", err)
 	}
 	l, err := net.Listen("tcp", at)
@@ -256,7 +256,7 @@ func TestJoinRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if _, err := Join(t.Context(), Place{0, 2, at, -1}, run); err == nil || !strings.Contains(err.Error(), "cannot listen at "+at) {
+	if _, err := Join(t.Context(), Position{0, 2, at, -1}, run); err == nil || !strings.Contains(err.Error(), "cannot listen at "+at) {
 		t.Errorf("a port that is taken: %v", err)
 	}
 }

@@ -35,41 +35,41 @@ type server struct {
 func (g *Group) serve(ctx context.Context) error {
 	listener, err := g.listen(ctx)
 	if err != nil {
-		return fmt.Errorf("process 0 of %d cannot listen at %s: %w", g.place.Size, g.place.Address, err)
+		return fmt.Errorf("process 0 cannot listen at %s: %w", g.position.Address, err)
 	}
 	// The token is written before any call is answered, and only if this process owns the address.
 	token, err := writeToken(g.run.Dir)
 	if err != nil {
 		listener.Close()
-		return fmt.Errorf("process 0 of %d cannot write a file for the others: %w", g.place.Size, err)
+		return fmt.Errorf("process 0 of %d cannot write a file for the others: %w", g.position.Size, err)
 	}
 	defer func() {
 		if err := removeToken(g.run.Dir, token); err != nil {
 			g.run.Tell(fmt.Sprint("a file that is no longer needed could not be removed: ", err))
 		}
 	}()
-	g.store = newStore(g.place.Size, voteLimit, g.gone)
+	g.store = newStore(g.position.Size, voteTimeout, g.gone)
 	s := &server{
 		g: g, token: token, at: listener.Addr(), there: map[int]string{},
 		changed: make(chan struct{}), complete: make(chan struct{}), over: make(chan struct{}),
 	}
 	// Unauthorized clients can do no more than hold some connections, each for a short time.
 	const strangers, calls, header = 64, 256, 16 << 10
-	listener = netutil.LimitListener(listener, g.place.Size+strangers)
+	listener = netutil.LimitListener(listener, g.position.Size+strangers)
 	rpc := grpc.NewServer(
-		grpc.InTapHandle(s.admit), grpc.ConnectionTimeout(silence),
+		grpc.InTapHandle(s.admit), grpc.ConnectionTimeout(keepaliveInterval),
 		grpc.MaxConcurrentStreams(calls), grpc.MaxHeaderListSize(header),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			Time: silence, Timeout: reply, MaxConnectionIdle: reply,
+			Time: keepaliveInterval, Timeout: keepaliveTimeout, MaxConnectionIdle: keepaliveTimeout,
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
-			MinTime: silence, PermitWithoutStream: true,
+			MinTime: keepaliveInterval, PermitWithoutStream: true,
 		}),
 	)
 	wire.RegisterProcessesServer(rpc, s)
 	go func() {
 		if err := rpc.Serve(listener); err != nil {
-			g.lose(fmt.Errorf("process 0 of %d does not listen any more: %w", g.place.Size, err))
+			g.lose(fmt.Errorf("process 0 of %d no longer listens: %w", g.position.Size, err))
 		}
 	}()
 	var ended sync.Once
@@ -78,7 +78,7 @@ func (g *Group) serve(ctx context.Context) error {
 			if failure != "" {
 				g.lose(g.goneError(0, g.host, failure))
 			} else {
-				s.await(g.gone, func() bool { return s.left == g.place.Size-1 })
+				s.await(g.gone, func() bool { return s.left == g.position.Size-1 })
 			}
 			close(s.over)
 			stopped := make(chan struct{})
@@ -88,14 +88,14 @@ func (g *Group) serve(ctx context.Context) error {
 			}()
 			select {
 			case <-stopped:
-			case <-time.After(farewell):
+			case <-time.After(leaveTimeout):
 				go rpc.Stop() // GracefulStop may wait for idle connections of unauthorized clients
 			}
 		})
 	}
 	remind := time.AfterFunc(reminder, func() { g.run.Tell(s.waits()) })
 	defer remind.Stop()
-	s.await(ctx.Done(), func() bool { return len(s.there) == g.place.Size-1 })
+	s.await(ctx.Done(), func() bool { return len(s.there) == g.position.Size-1 })
 	// When all processes are canceled at once, others may be lost before this one sees its own
 	// cancellation, which takes precedence.
 	if err := g.Err(); err != nil && !errors.Is(ctx.Err(), context.Canceled) {
@@ -103,9 +103,9 @@ func (g *Group) serve(ctx context.Context) error {
 		return err
 	}
 	if ctx.Err() != nil {
-		err := fmt.Errorf("of %d processes, those with the numbers %s have not come to %s: %w",
-			g.place.Size, listed(s.missing()), g.place.Address, over(ctx))
-		g.end("waits no longer for the processes " + listed(s.missing()))
+		err := fmt.Errorf("of %d processes, ranks %s have not joined at %s: %w",
+			g.position.Size, listed(s.missing()), g.position.Address, over(ctx))
+		g.end("it no longer waits for the processes " + listed(s.missing()))
 		return err
 	}
 	close(s.complete)
@@ -114,7 +114,7 @@ func (g *Group) serve(ctx context.Context) error {
 
 // listen listens at the given address only, not on all interfaces of the machine.
 func (g *Group) listen(ctx context.Context) (net.Listener, error) {
-	host, port, err := net.SplitHostPort(g.place.Address)
+	host, port, err := net.SplitHostPort(g.position.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -149,11 +149,11 @@ func (g *Group) listen(ctx context.Context) (net.Listener, error) {
 
 // resolve returns the addresses of a host; it waits until the name resolves.
 func (g *Group) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, nameLimit, fmt.Errorf("%s has no address", host))
+	ctx, cancel := context.WithTimeoutCause(ctx, resolveTimeout, fmt.Errorf("%s has no address", host))
 	defer cancel()
 	remind := time.AfterFunc(reminder, func() {
 		g.run.Tell(fmt.Sprintf("process 0 of %d waits until the name %s has an address",
-			g.place.Size, host))
+			g.position.Size, host))
 	})
 	defer remind.Stop()
 	for {
@@ -170,8 +170,8 @@ func (g *Group) resolve(ctx context.Context, host string) ([]netip.Addr, error) 
 }
 
 func (s *server) waits() string {
-	text := fmt.Sprintf("of %d processes, those with the numbers %s have not come to %s yet",
-		s.g.place.Size, listed(s.missing()), s.g.place.Address)
+	text := fmt.Sprintf("of %d processes, ranks %s have not joined at %s yet",
+		s.g.position.Size, listed(s.missing()), s.g.position.Address)
 	if s.at.(*net.TCPAddr).IP.IsLoopback() {
 		text += fmt.Sprintf("; process 0 listens at %s, which other machines cannot reach", s.at)
 	}
@@ -209,7 +209,7 @@ func (s *server) note(change func()) {
 func (s *server) missing() (list []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for rank := 1; rank < s.g.place.Size; rank++ {
+	for rank := 1; rank < s.g.position.Size; rank++ {
 		if _, there := s.there[rank]; !there {
 			list = append(list, rank)
 		}
@@ -277,33 +277,21 @@ func (s *server) Attend(stream wire.Processes_AttendServer) error {
 // check refuses a process whose size or rank is invalid, or whose rank has joined already. It is
 // called with the lock held.
 func (s *server) check(w *wire.Word) error {
-	rank, size := int(w.GetRank()), s.g.place.Size
+	rank, size := int(w.GetRank()), s.g.position.Size
 	host, twice := s.there[rank]
 	refused := ""
 	switch {
 	case int(w.GetSize()) != size:
-		refused = fmt.Sprintf("it counts %d processes, and process 0 counts %d", w.GetSize(), size)
+		refused = fmt.Sprintf("it expects %d processes, and process 0 expects %d", w.GetSize(), size)
 	case rank < 1 || rank >= size:
 		refused = fmt.Sprintf("there is no process %d of %d", rank, size)
 	case twice:
-		refused = fmt.Sprintf("process %d is there already, on %s", rank, shown(host))
+		refused = fmt.Sprintf("process %d has joined already, on %s", rank, shown(host))
 	default:
 		return nil
 	}
 	name := s.g.name(rank, w.GetHost())
 	return status.Errorf(codes.FailedPrecondition, "%s is refused: %s", name, refused)
-}
-
-func (s *server) Unseen(_ context.Context, w *wire.Word) (*wire.Done, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.check(w); err != nil {
-		return nil, err
-	}
-	name, path := s.g.name(int(w.GetRank()), w.GetHost()), s.g.run.Dir.Join(tokenFile)
-	s.g.lose(fmt.Errorf("%s cannot read the token that process 0 has written to %s on %s: %s. %s",
-		name, path, s.g.host, shown(w.GetFailure()), advice))
-	return nil, status.Error(codes.FailedPrecondition, s.g.Err().Error())
 }
 
 func (s *server) last(stream wire.Processes_AttendServer) error {

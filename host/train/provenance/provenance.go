@@ -160,8 +160,8 @@ type Tokens struct {
 	Vocab     int             // number of token ids
 }
 
-// TokensOf returns the vocabulary of the model in a directory, either a run or a Hugging Face
-// checkpoint. vocab is the number of its token ids.
+// TokensOf returns the vocabulary of the model in a directory. run is set for a run, else it is a
+// Hugging Face checkpoint.
 func TokensOf(dir string, run bool, vocab int) (Tokens, error) {
 	t := Tokens{Dir: dir, Vocab: vocab}
 	if run {
@@ -186,7 +186,7 @@ func TokensOf(dir string, run bool, vocab int) (Tokens, error) {
 // empty: in the directory of the file.
 func (t Tokens) Check(file *dataset.File, spec string, log hclog.Logger) error {
 	if t.Tokenizer == nil {
-		log.Warn("it is not known whether this file was made with the tokenizer of the model",
+		log.Warn("the tokenizer of the model is unknown: this file may have been made with another",
 			"file", file.Path())
 		return nil
 	}

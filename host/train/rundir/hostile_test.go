@@ -125,7 +125,7 @@ func FuzzCondition(f *testing.F) {
 				t.Fatalf("%+v and %+v are both %v of %q", c, not, c.Holds(r), have)
 			}
 		}
-		_ = Known([]*Run{r}, c.Name)
+		_ = CheckName([]*Run{r}, c.Name)
 	})
 }
 

@@ -31,9 +31,8 @@ type Lister struct {
 	known map[string]entry // by directory
 }
 
-// List returns the runs below the roots, sorted by directory. A root may be a run itself;
-// a root that does not exist is an error. Runs that cannot be read are listed with the
-// reason. It ends early with the context. The returned runs belong to the caller.
+// List returns the runs below the roots, sorted by directory. A root may be a run itself, and must
+// exist. Runs that cannot be read are listed with the reason.
 func (l *Lister) List(ctx context.Context, roots ...string) ([]*Run, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -57,7 +56,7 @@ func (l *Lister) List(ctx context.Context, roots ...string) ([]*Run, error) {
 	var all []*Run
 	for _, e := range found {
 		r := *e.run
-		r.lookWhetherRunning()
+		r.checkRunning()
 		all = append(all, &r)
 	}
 	slices.SortFunc(all, func(a, b *Run) int { return strings.Compare(a.Dir, b.Dir) })
@@ -207,8 +206,8 @@ func (r *Run) read() error {
 		if err != nil {
 			return err
 		}
-		// Where both have a number, that of the later step counts: records need not be of the last
-		// step, and a run may have gone on since its summary.
+		// If both have a number, the one of the later step counts: the records may lack the last step,
+		// and the run may have been resumed since its summary.
 		first, second := numbers, newest
 		if numbers["steps"] >= newest["steps"] {
 			first, second = newest, numbers
@@ -308,9 +307,9 @@ func differing(list []*Run) map[string][]string {
 	return values
 }
 
-// Varying returns at most the given number of keys that distinguish runs, those with the
-// fewest values first. Hashes are left out, and so are keys that have the same values as a listed
-// key in all runs. Keys that only some runs have, with a single value, come last.
+// Varying returns at most the given number of keys that distinguish runs, those with the fewest
+// values first. Hashes are left out, and so are keys whose values equal those of a listed key. Keys
+// that only some runs have, with a single value, come last.
 func Varying(list []*Run, most int) (names []string) {
 	list = slices.DeleteFunc(slices.Clone(list), func(r *Run) bool { return r.State == Unreadable })
 	const activations, weights = "quantizer.activations.", "quantizer.weights."

@@ -46,9 +46,8 @@ type Run struct {
 // Entry is a key of a run's configuration with its value in TOML.
 type Entry struct{ Key, Value string }
 
-// Result is a number of a run's summary, by its name there. The results of a run that is
-// not done come from its newest record, its newest evaluation, and the summary written
-// when it stopped.
+// Result is a number of a run's summary or, if the run is not done, of its newest records, under
+// its name in a summary.
 type Result struct {
 	Name  string
 	Value float64
@@ -79,10 +78,9 @@ const (
 	modifiedName = "modified"
 )
 
-// Lookup returns the value of a name: "run", "state" or "modified", the name of a result, or
-// a key of the configuration; strings are returned without quotes. A key such as
-// quantizer.bits gives the value for weights and activations if both have the same, or the
-// value for the only one of them that is quantized.
+// Lookup returns the value of a name: "run", "state" or "modified", the name of a result, or a key
+// of the configuration, as text without quotes. The value of a key such as quantizer.bits is the
+// common value for weights and activations, or the only one.
 func (r *Run) Lookup(name string) (text string, ok bool) {
 	switch name {
 	case dirName:
@@ -119,7 +117,7 @@ func (r *Run) entry(key string) (value string, ok bool) {
 	return r.config[i].Value, true
 }
 
-// plain is a TOML value without the quotes of a string.
+// plain removes the quotes of a TOML string; it returns other values unchanged.
 func plain(value string) string {
 	if !strings.HasPrefix(value, `"`) {
 		return value
@@ -142,13 +140,12 @@ func Open(dir string) (*Run, error) {
 		return nil, fmt.Errorf("%s is not a run directory: it has no run.toml", dir)
 	}
 	r := read(dir, s).run
-	r.lookWhetherRunning()
+	r.checkRunning()
 	return r, nil
 }
 
-// lookWhetherRunning sets the state of a run that is being trained, which is known from its lock
-// alone. If the lock cannot be tested, the state is not changed.
-func (r *Run) lookWhetherRunning() {
+// checkRunning sets the state to Running if the run's lock is held.
+func (r *Run) checkRunning() {
 	if r.State == Done || r.State == Unreadable {
 		return
 	}
@@ -260,8 +257,8 @@ func Sort(list []*Run, by string) {
 	})
 }
 
-// Has reports whether any of the runs has something under that name, or will have it when
-// the run is done. Where there are no runs, every name is good.
+// Has reports whether [Run.Lookup] finds the name in any of the runs, or will when the run is done.
+// If there are no runs, every name is valid.
 func Has(list []*Run, name string) bool {
 	later := slices.Contains(metrics.NumberNames(reflect.TypeFor[metrics.Summary]()), name)
 	return len(list) == 0 || slices.ContainsFunc(list, func(r *Run) bool {
@@ -273,9 +270,8 @@ func Has(list []*Run, name string) bool {
 // maxSuggested is the largest number of candidate names for a suggestion.
 const maxSuggested = 10_000
 
-// Known returns an error unless [Has] is true for the name. The error suggests a similar
-// name.
-func Known(list []*Run, name string) error {
+// CheckName returns an error unless [Has] is true for the name. The error suggests a similar name.
+func CheckName(list []*Run, name string) error {
 	if Has(list, name) {
 		return nil
 	}
@@ -300,28 +296,28 @@ func Known(list []*Run, name string) error {
 
 // Search finds the files outside a run directory that its configuration names.
 type Search struct {
-	Run  string // the run directory
-	Made string // the working directory of the training process; "" if it is not known
+	Run     string // the run directory
+	WorkDir string // the working directory of the training process; "" if unknown
 }
 
-// Places lists the candidate locations of a file that is path in the configuration, best
-// first: relative to the working directory of this process; relative to that of the
-// training process; in the run directory. An absolute path is its only location.
-func (s Search) Places(path string) []string {
-	places := []string{path}
+// Candidates lists the paths at which a file may be that is path in the configuration, best first:
+// relative to the working directory of this process, to that of the training process, and to the
+// run directory. An absolute path is the only candidate.
+func (s Search) Candidates(path string) []string {
+	list := []string{path}
 	if filepath.IsAbs(path) {
-		return places
+		return list
 	}
 	known := []string{absolute(path)}
-	for _, dir := range []string{s.Made, s.Run} {
+	for _, dir := range []string{s.WorkDir, s.Run} {
 		if dir == "" {
 			continue
 		}
-		if place := absolute(filepath.Join(dir, path)); !slices.Contains(known, place) {
-			known, places = append(known, place), append(places, place)
+		if other := absolute(filepath.Join(dir, path)); !slices.Contains(known, other) {
+			known, list = append(known, other), append(list, other)
 		}
 	}
-	return places
+	return list
 }
 
 func absolute(path string) string {
@@ -331,18 +327,18 @@ func absolute(path string) string {
 	return filepath.Clean(path)
 }
 
-// Find returns the first of the Places that use accepts. If it accepts none, the error lists
-// and wraps the errors of all places.
-func (s Search) Find(path string, use func(place string) error) (string, error) {
+// Find returns the first of the Candidates that use accepts. If it accepts none, the error lists
+// all candidates, and wraps the errors of use.
+func (s Search) Find(path string, use func(candidate string) error) (string, error) {
 	missing := &notFoundError{text: path + " was not found; looked for"}
-	for _, place := range s.Places(path) {
-		err := use(place)
+	for _, candidate := range s.Candidates(path) {
+		err := use(candidate)
 		if err == nil {
-			return place, nil
+			return candidate, nil
 		}
-		missing.text += "\n  " + absolute(place)
+		missing.text += "\n  " + absolute(candidate)
 		if !errors.Is(err, fs.ErrNotExist) {
-			missing.text += fmt.Sprintf(" (there is one, but: %v)", err)
+			missing.text += fmt.Sprintf(" (exists, but: %v)", err)
 		}
 		missing.reasons = append(missing.reasons, err)
 	}
@@ -351,7 +347,7 @@ func (s Search) Find(path string, use func(place string) error) (string, error) 
 
 type notFoundError struct {
 	text    string
-	reasons []error // one for each place
+	reasons []error // one for each candidate
 }
 
 func (e *notFoundError) Error() string   { return e.text }
@@ -367,26 +363,23 @@ func Names(dirs []string) []string {
 			paths[i] = abs // of "." and ".." as well
 		}
 	}
-	for i, path := range paths {
-		names[i] = lastParts(path, 1)
-	}
-	for parts := 2; ; parts++ { // whole paths differ
-		owner, shared := map[string]string{}, map[string]bool{}
+	shared := map[string]bool{"": true} // names of several directories
+	for parts := 1; len(shared) > 0; parts++ {
+		for i, path := range paths {
+			if shared[names[i]] {
+				names[i] = lastParts(path, parts)
+			}
+		}
+		clear(shared)
+		owner := map[string]string{}
 		for i, name := range names {
 			if other, taken := owner[name]; taken && other != paths[i] {
 				shared[name] = true
 			}
 			owner[name] = paths[i]
 		}
-		if len(shared) == 0 {
-			return names
-		}
-		for i, path := range paths {
-			if shared[names[i]] {
-				names[i] = lastParts(path, parts)
-			}
-		}
 	}
+	return names
 }
 
 func lastParts(path string, n int) string {

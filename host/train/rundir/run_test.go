@@ -116,7 +116,7 @@ func TestKnown(t *testing.T) {
 		"something.else": `no run has "something.else"`,
 	} {
 		got := ""
-		if err := Known(l, name); err != nil {
+		if err := CheckName(l, name); err != nil {
 			got = err.Error()
 		}
 		if got != want {
@@ -130,11 +130,11 @@ func TestKnown(t *testing.T) {
 func TestKnownWhenAllAreDone(t *testing.T) {
 	t.Chdir(t.TempDir())
 	fake(t, "runs/a", 3, 0)
-	if err := Known(list(t, "runs"), "val_ppl"); err == nil {
+	if err := CheckName(list(t, "runs"), "val_ppl"); err == nil {
 		t.Error("val_ppl is known")
 	}
 	fake(t, "runs/b", 3, 7)
-	if err := Known(list(t, "runs"), "val_ppl"); err != nil {
+	if err := CheckName(list(t, "runs"), "val_ppl"); err != nil {
 		t.Errorf("with a run under way: %v", err)
 	}
 }

@@ -1,9 +1,6 @@
-// Package rundir defines run directories: it names the files in one, for all code that
-// writes and reads it; finds the files outside it on which a run depends; and lists runs, of
-// which a [Lister] rereads only those that have changed.
-//
-// The contents of the files are defined elsewhere: in host/train/config, host/train/metrics,
-// host/train/checkpoint and host/train. Nothing here changes them.
+// Package rundir defines run directories: it names the files in one, finds the files outside it on
+// which a run depends, and lists runs. The contents of the files are defined in host/train,
+// host/train/config, host/train/metrics and host/train/checkpoint.
 package rundir
 
 import (
@@ -49,7 +46,7 @@ func On(files vfs.FS, dir string) Dir { return Dir{vfs.On(files, dir)} }
 // Config returns the path of the configuration.
 func (d Dir) Config() vfs.Path { return d.Join(ConfigFile) }
 
-// Provenance returns the path of the file with the provenance of the run: build, plugins, programs.
+// Provenance returns the path of the file with the provenance of the run.
 func (d Dir) Provenance() vfs.Path { return d.Join(ProvenanceFile) }
 
 // Metrics returns the path of the records.

@@ -56,13 +56,13 @@ func TestPlaces(t *testing.T) {
 		path   string
 		want   []string
 	}{
-		{rundir.Search{Run: "runs/a", Made: "/made"}, "data/val", []string{"data/val", "/made/data/val", filepath.Join(here, "runs/a/data/val")}},
+		{rundir.Search{Run: "runs/a", WorkDir: "/made"}, "data/val", []string{"data/val", "/made/data/val", filepath.Join(here, "runs/a/data/val")}},
 		{rundir.Search{Run: "runs/a"}, "data/val", []string{"data/val", filepath.Join(here, "runs/a/data/val")}},
-		{rundir.Search{Run: "runs/a", Made: here}, "./val", []string{"./val", filepath.Join(here, "runs/a/val")}},
-		{rundir.Search{Run: ".", Made: "/made"}, "val", []string{"val", "/made/val"}},
-		{rundir.Search{Run: "runs/a", Made: "/made"}, "/data/val", []string{"/data/val"}},
+		{rundir.Search{Run: "runs/a", WorkDir: here}, "./val", []string{"./val", filepath.Join(here, "runs/a/val")}},
+		{rundir.Search{Run: ".", WorkDir: "/made"}, "val", []string{"val", "/made/val"}},
+		{rundir.Search{Run: "runs/a", WorkDir: "/made"}, "/data/val", []string{"/data/val"}},
 	} {
-		if got := c.search.Places(c.path); !slices.Equal(got, c.want) {
+		if got := c.search.Candidates(c.path); !slices.Equal(got, c.want) {
 			t.Errorf("%+v of %s: %q, want %q", c.search, c.path, got, c.want)
 		}
 	}
@@ -77,7 +77,7 @@ func TestFind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := rundir.Search{Run: run, Made: made}
+	s := rundir.Search{Run: run, WorkDir: made}
 	only := func(content string) func(string) error {
 		return func(place string) error {
 			text, err := os.ReadFile(place)

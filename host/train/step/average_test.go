@@ -29,6 +29,9 @@ func TestAverageOfSteps(t *testing.T) {
 		}
 	}
 	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
+		if testing.Short() && dispatch == step.Chain {
+			continue
+		}
 		training := func(more ...string) compiledStep {
 			plan := testrun.Plan(t, testrun.Config(t, append(overrides, more...)...))
 			plan.Dispatch = dispatch

@@ -64,7 +64,7 @@ func (p *Plan) quantizeBackward(in update.Nodes) {
 		if !ok {
 			return nil
 		}
-		given := givenNumbers(site.String(), in)
+		given := stepInputs(site.String(), in)
 		done := map[*graph.Node]*graph.Node{} // layers may share an activation
 		return func(x *graph.Node) *graph.Node {
 			if done[x] == nil {

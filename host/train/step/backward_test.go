@@ -72,6 +72,9 @@ func TestBackwardIdentity(t *testing.T) {
 // pass, which takes numbers one by one, that gives Q(x) and Q(W) again, to the bit; and where they stay as they are, other gradients.
 func TestBackwardUnquantized(t *testing.T) {
 	for name, overrides := range map[string][]string{"one": nil, "three": {"train.accumulate=3"}, "recomputed": {`train.recompute="blocks"`}} {
+		if testing.Short() && name != "three" {
+			continue
+		}
 		for _, d := range []step.Dispatch{step.Chain, step.Single} {
 			c := backwardStep(t, d, grid{}, identity{}, overrides...)
 			tokens := batches(sgdConfig(t), 5, c.Plan().Accumulate)
@@ -162,6 +165,9 @@ func (coarse) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 // step has others.
 func TestBackwardNoise(t *testing.T) {
 	for name, overrides := range map[string][]string{"one": nil, "three": {"train.accumulate=3"}, "recomputed": {`train.recompute="blocks"`}} {
+		if testing.Short() && name != "three" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			a, b := backwardStep(t, step.Chain, noisy{}, noisy{}, overrides...), backwardStep(t, step.Single, noisy{}, noisy{}, overrides...)
 			for i := 1; i <= 3; i++ {

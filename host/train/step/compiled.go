@@ -67,12 +67,12 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if evaluation == nil {
 		c.evaluationPlan = &c.plan
 	}
-	var subjects []refresh.Target
+	var targets []refresh.Target
 	for _, r := range plan.Rules {
 		delay := plan.RefreshDelay[r.Name]
-		subjects = append(subjects, refresh.Target{Tensor: r.Name, Optimizer: r.Optimizer, Delay: delay})
+		targets = append(targets, refresh.Target{Tensor: r.Name, Optimizer: r.Optimizer, Delay: delay})
 	}
-	if c.refresher, err = refresh.New(dev, subjects, plan.dividedTensors()); err != nil {
+	if c.refresher, err = refresh.New(dev, targets, plan.dividedTensors()); err != nil {
 		return nil, fmt.Errorf("step: %w", err)
 	}
 	return c, nil
@@ -84,13 +84,13 @@ const (
 	gradientKey = "gradient "
 )
 
-// Prepare compiles all programs that training runs, with correction, statistics and evaluation, and
+// Prepare compiles the programs that training runs, with correction, statistics and evaluation, and
 // the stationarity measures if pareto is set. Compilation errors then occur before the first step,
-// and no step waits for a compiler.
+// and no step waits for a compiler. Only programs with probes are compiled when one is due.
 func (c *Compiled) Prepare(pareto bool) error {
 	p := &c.plan
-	quantized := len(p.quantizedParams()) > 0
-	chain := !c.isSingle() || c.refresher.Any() || pareto || p.probesEver(false) || p.probesEver(true)
+	quantized, refreshes := len(p.quantizedParams()) > 0, c.refresher.Any()
+	chain := !c.isSingle() || refreshes || pareto
 	for _, mode := range append(cage.Of(p.Rules).Modes(), cage.Idle) {
 		if c.isSingle() {
 			if _, err := c.single(mode); err != nil {
@@ -101,23 +101,18 @@ func (c *Compiled) Prepare(pareto bool) error {
 			continue
 		}
 		kinds := []updateKind{{mode: mode, part: cage.Collecting}, {mode: mode, part: cage.FeedingOpaque}}
-		if c.refresher.Any() {
+		if refreshes {
 			kinds = append(kinds, updateKind{mode: mode, part: cage.Observing})
 		}
-		for _, due := range p.probePatterns() {
-			kinds = append(kinds, updateKind{mode: mode, part: cage.Probing, probes: due})
-			kind := updateKind{mode: mode, part: cage.Updating, probes: due}
-			for _, kind.statistics = range []bool{false, true}[:1+min(1, len(p.quantizedParams()))] {
-				// If steps are one executable, the chain still runs the steps with refreshes, and
-				// the steps between a refresh and its late effect.
-				if !c.isSingle() || c.refresher.Late() || pareto || due != "" {
-					kinds = append(kinds, kind)
-				}
-				if c.refresher.Any() {
-					observed := kind
-					observed.observed = true
-					kinds = append(kinds, observed)
-				}
+		update := updateKind{mode: mode, part: cage.Updating}
+		for _, update.statistics = range []bool{false, quantized} {
+			// If steps are one executable, the chain still runs the steps with refreshes, and the
+			// steps between a refresh and its late effect.
+			if update.observed = false; !c.isSingle() || c.refresher.Late() || pareto {
+				kinds = append(kinds, update)
+			}
+			if update.observed = true; refreshes {
+				kinds = append(kinds, update)
 			}
 		}
 		for _, kind := range kinds {
@@ -131,9 +126,6 @@ func (c *Compiled) Prepare(pareto bool) error {
 		kinds := []gradientKind{{full: full}}
 		if pareto && quantized && !full {
 			kinds = append(kinds, gradientKind{full: true})
-		}
-		if p.probesEver(true) {
-			kinds = append(kinds, gradientKind{full: full, sampled: true})
 		}
 		for _, kind := range kinds {
 			for n := range min(2, p.Accumulate) {

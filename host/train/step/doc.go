@@ -12,15 +12,12 @@
 // The host checks loss and norm before the update, so that a step that is not finite changes
 // nothing. Weights are quantized once per step, regardless of the number of micro-batches and sites
 // that read them, which also yields the error e = x − Q(x) for the method. If the operands of a
-// product are rotated alike, they and their gradients stay rotated; Q(x) itself, where needed, is
-// rotated back. Package update chooses how updates run on the device; package refresh recomputes
+// product have the same rotation, they and their gradients stay rotated; Q(x) itself, where needed,
+// is rotated back. Package update chooses how updates run on the device; package refresh recomputes
 // preconditioners between finish and update.
 //
-// On other devices the same stages are parts of one executable, with a loop over the micro-batches.
-// There each output is selected between the new and the old value, so that a step that is not
-// finite changes nothing either. Steps in which the host takes part run as the chain on these
-// devices, too. A device with several replicas gives each an equal part of a micro-batch.
-//
-// This package knows models, quantizers and optimizers only as graphs and programs.
-// Files, schedules, the processes of plugins and the training loop live elsewhere.
+// On other devices the same stages are parts of one executable, with a loop over the micro-batches,
+// which selects each output between the new and the old value. Steps in which the host takes part
+// run as the chain on these devices, too. A device with several replicas gives each an equal part
+// of a micro-batch.
 package step

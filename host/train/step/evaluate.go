@@ -107,14 +107,12 @@ func (p *Plan) lossStage() update.Stage {
 }
 
 // Sequence provides the batches of an evaluation. It is used by one goroutine at a time.
-type Sequence interface {
-	// Batches returns the number of batches; the last one may be incomplete.
-	Batches() int64
-	// BatchLen returns the number of elements in a batch.
-	BatchLen() int
+type Sequence struct {
+	Batches int64 // number of batches, the last of which may be incomplete
+	Len     int   // number of elements in a batch
 	// At fills dst with batch i. It returns the number of its valid rows, and of the targets in
 	// them.
-	At(i int64, dst []int32) (rows int, targets int64, err error)
+	At func(i int64, dst []int32) (rows int, targets int64, err error)
 }
 
 // Mean is a mean loss over a number of targets.
@@ -125,7 +123,7 @@ type Mean struct {
 
 // Evaluate returns the mean losses, in nats per target, over the first n batches of the sequence
 // for each n in batches (0: all); each batch is computed once. For a problem without data sequence
-// is nil: its loss is at its one point, without targets. Quantizers stay active.
+// is zero: its loss is at its one point, without targets. Quantizers stay active.
 func Evaluate(
 	ctx context.Context, c *Compiled, s *State, sequence Sequence, batches ...int,
 ) ([]Mean, error) {
@@ -134,7 +132,7 @@ func Evaluate(
 		return nil, err
 	}
 	defer e.Close()
-	if sequence == nil { // a problem: its loss is computed without noise
+	if sequence.At == nil { // a problem: its loss is computed without noise
 		losses, err := e.Losses(make([]int32, c.plan.tokenSpec().Shape.Size()))
 		if err != nil {
 			return nil, err
@@ -143,13 +141,13 @@ func Evaluate(
 	}
 	ends := make([]int64, len(batches))
 	for i, n := range batches {
-		ends[i] = sequence.Batches()
+		ends[i] = sequence.Batches
 		if n > 0 {
 			ends[i] = min(ends[i], int64(n))
 		}
 	}
 	means := slices.Repeat([]Mean{{Loss: math.NaN()}}, len(batches)) // without targets
-	ids := make([]int32, sequence.BatchLen())
+	ids := make([]int32, sequence.Len)
 	total, targets := 0.0, int64(0)
 	for i := range slices.Max(ends) {
 		if ctx.Err() != nil {

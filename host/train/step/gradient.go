@@ -114,7 +114,7 @@ func (p *Plan) gradients(kind gradientKind, in update.Nodes) update.Nodes {
 		if quantize := activationQuantizer(p.Activations, in); quantize != nil {
 			hook = func(site model.ActivationSite, x *graph.Node) *graph.Node {
 				if q, ok := p.Activations[site.Name]; ok {
-					setNext(next, q, site.Name, q.Next(x, given(q, site.Name, in)), sumName)
+					setNext(next, q, site.Name, q.Next(x, quantizerInputs(q, site.Name, in)), sumName)
 				}
 				value := quantize(site, x)
 				if p.Unquantized {
@@ -243,8 +243,7 @@ func whole(x *graph.Node, divided bool) *graph.Node {
 
 // finishStage maps the summed gradients to the mean gradients of all trained tensors, through the
 // backward passes of the weight quantizers, and to the vector of their squared norms. It also maps
-// the summed states of activation quantizers to their means. It reads the values and residuals that
-// the stage quantize computed.
+// the summed states of activation quantizers to their means.
 func (p *Plan) finishStage(quantize *update.Executable) update.Stage {
 	specs := inputSpecs(p.summed(p.FullPrecision), asNamed, true)
 	if quantize != nil && !p.FullPrecision { // otherwise already gradients of the parameters
@@ -280,7 +279,7 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 		}
 		if _, quantized := p.Weights[t.Name]; quantized && !p.FullPrecision {
 			q := p.Weights[t.Name] // its backward pass may be nonlinear
-			at := lower.Point{X: in[program.KindParam.Of(t.Name)], Given: given(q, t.Name, in),
+			at := lower.Point{X: in[program.KindParam.Of(t.Name)], Given: quantizerInputs(q, t.Name, in),
 				Value: in[program.KindValue.Of(t.Name)]}
 			dx, dTrained := q.Backward(at, numberedNodes(in, residualName, t.Name), mean)
 			out[program.KindGradient.Of(t.Name)] = dx

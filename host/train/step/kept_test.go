@@ -56,6 +56,9 @@ func TestKeptState(t *testing.T) {
 		"official":   {`method.variant="official"`},
 		"coupled, 3": {`method.form="coupled"`, "train.accumulate=3"},
 	} {
+		if testing.Short() && name != "coupled, 3" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			a, b := observingStep(t, step.Chain, overrides...), observingStep(t, step.Single, overrides...)
 			for i := 1; i <= last; i++ {

@@ -14,8 +14,7 @@ type Memory struct {
 	State     int64 // parameters and the states of optimizers and quantizers, always allocated
 	Temporary int64 // temporary values of the program that needs most
 	// Other is the rest of the program's inputs and outputs, such as tokens and a teacher, and its
-	// code. If a step is several programs, it includes the quantized weights and gradients that are
-	// passed between them.
+	// code. If a step is several programs, it includes the tensors that are passed between them.
 	Other int64
 }
 

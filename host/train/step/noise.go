@@ -22,8 +22,8 @@ import (
 
 // Quantizers may take per-step inputs: the step number, and keys of random bits. The host derives
 // the keys from the seed of the run, the step, the micro-batch and the name of the quantized
-// tensor, and uploads one tensor of keys for all weights and one for all activations. A resumed run
-// therefore draws the same numbers, and a run whose quantizers take no such input is unaffected.
+// tensor, so that a resumed run draws the same numbers. It uploads one tensor of keys for all
+// weights and one for all activations.
 
 // Names of the tensors that are uploaded for quantizers.
 const (
@@ -49,7 +49,7 @@ func newKey(node, of string, shared bool) key {
 func (p *Plan) weightKeys() []key {
 	var list []key
 	for _, t := range p.quantizedParams() {
-		product := "product of " + p.partners(t.Name)
+		product := "product of " + p.productName(t.Name)
 		list = append(list, keysOf(p.Weights[t.Name], t.Name, "weight "+t.Name, product)...)
 	}
 	return list
@@ -71,14 +71,14 @@ func (p *Plan) activationKeys() (list []key) {
 		sites, _ := BackwardSites(p.Model, p.Batch, p.Context)
 		for _, s := range sites {
 			if q, ok := p.Backward[s]; ok {
-				product := string(s.Product) + " " + p.partners(s.Name)
+				product := string(s.Product) + " " + p.productName(s.Name)
 				list = append(list, keysOf(q, s.String(), s.String(), product)...)
 			}
 		}
 	}
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
 		if q := p.Activations[s.Name]; q != nil {
-			product := "product of " + p.partners(s.Name)
+			product := "product of " + p.productName(s.Name)
 			list = append(list, keysOf(q, s.Name, "activation "+s.Name, product)...)
 		}
 	}
@@ -88,12 +88,12 @@ func (p *Plan) activationKeys() (list []key) {
 // labelKeys holds the key of the labels drawn in a micro-batch.
 var labelKeys = []key{newKey("labels", "labels", false)}
 
-// taker is a quantizer of a tensor or operand. Takes reports whether its program has an input.
-type taker interface{ Takes(input string) bool }
+// inputChecker is a quantizer. Takes reports whether its program has an input.
+type inputChecker interface{ Takes(input string) bool }
 
 // keysOf lists the keys that a quantizer takes. name is the name of its site in graphs; its noise
 // is derived from owner, and shared noise from product.
-func keysOf(q taker, name, owner, product string) (list []key) {
+func keysOf(q inputChecker, name, owner, product string) (list []key) {
 	if q.Takes(spec.InputNoise) {
 		list = append(list, newKey(program.KindNoise.Of(name), owner, false))
 	}
@@ -103,8 +103,8 @@ func keysOf(q taker, name, owner, product string) (list []key) {
 	return list
 }
 
-// partners identifies the products that have this operand, by their weights if they have any.
-func (p *Plan) partners(operand string) string {
+// productName returns a name that both operands of a product have in common.
+func (p *Plan) productName(operand string) string {
 	sites := p.Model.ActivationSites(p.Batch, p.Context)
 	for _, s := range sites {
 		ofScores := s.Kind == model.KindKey || s.Kind == model.KindQuery // operands of Q·Kᵀ
@@ -131,7 +131,7 @@ func keySpecs(name string, keys []key) []engine.Spec {
 }
 
 // numberSpecs returns the stage input for the step number; none if no quantizer takes it.
-func numberSpecs[K comparable, Q taker](quantizers map[K]Q) []engine.Spec {
+func numberSpecs[K comparable, Q inputChecker](quantizers map[K]Q) []engine.Spec {
 	for _, q := range quantizers {
 		if q.Takes(spec.InputStep) {
 			return []engine.Spec{{Name: stepNumberName, Shape: floatShape()}}
@@ -162,14 +162,14 @@ func addKeys(in update.Nodes, name string, keys []key) {
 	}
 }
 
-// givenNumbers returns the keys of a site and the step number, as far as in has them.
-func givenNumbers(site string, in update.Nodes) lower.Given {
+// stepInputs returns the per-step inputs of a site that in has: its keys and the step number.
+func stepInputs(site string, in update.Nodes) lower.Given {
 	return lower.Given{Noise: in[program.KindNoise.Of(site)],
 		SharedNoise: in[program.KindSharedNoise.Of(site)], Step: in[stepNumberName]}
 }
 
-func given(q lower.Quantizer, site string, in update.Nodes) lower.Given {
-	g := givenNumbers(site, in)
+func quantizerInputs(q lower.Quantizer, site string, in update.Nodes) lower.Given {
+	g := stepInputs(site, in)
 	for _, t := range parametersOf(q, site) {
 		g.Trained = append(g.Trained, in[program.KindParam.Of(t.Name)])
 	}

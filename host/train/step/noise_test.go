@@ -68,6 +68,9 @@ func TestNoiseOfSteps(t *testing.T) {
 		"coupled, 3":    {`method.form="coupled"`, "train.accumulate=3"},
 		"full gradient": {`method.gradient="full"`, "train.weight_decay=0.1", "train.accumulate=2"},
 	} {
+		if testing.Short() && name != "coupled, 3" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			a, b := noisyStep(t, step.Chain, overrides...), noisyStep(t, step.Single, overrides...)
 			c := noisyStep(t, step.Single, append(overrides, "seed=1")...)

@@ -9,8 +9,8 @@ import (
 
 // Opaque computes the directions of some tensors outside of all programs, in its own host memory.
 type Opaque interface {
-	// Given returns the buffers into which x and the gradient of a tensor are copied before Step.
-	Given(tensor string) (x, gradient []float32)
+	// Inputs returns the buffers into which x and the gradient of a tensor are copied before Step.
+	Inputs(tensor string) (x, gradient []float32)
 	// State returns the buffer of a state tensor that Step will read, or that the last Step has
 	// written. Step writes to another buffer and leaves this one unchanged.
 	State(tensor, state string) []float32
@@ -44,7 +44,7 @@ func (c *Compiled) runOpaque(
 	rules := c.plan.opaqueRules()
 	for _, r := range rules {
 		o := c.plan.Opaque[r.Name]
-		x, g := o.Given(r.Name)
+		x, g := o.Inputs(r.Name)
 		for name, to := range map[string][]float32{
 			program.KindOpaqueX.Of(r.Name): x, program.KindOpaqueGradient.Of(r.Name): g,
 		} {

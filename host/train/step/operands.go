@@ -12,11 +12,11 @@ import (
 )
 
 // keepOperandsRotated replaces quantizers by quantizers that do not rotate back, in groups of
-// operands that are all rotated alike, if forward and backward passes then need fewer rotations.
-// The rotation that restores Q(x) for a correction or a measure does not count, because a run with
-// λ = 0 must compute the same as one without a method. The update of a weight needs Q(x) itself, so
-// its rule gets the rotation. If the backward pass quantizes x and W themselves, which are not
-// rotated, nothing stays rotated. The maps and slices of the caller's plan are not changed.
+// operands with the same rotation, if forward and backward passes then need fewer rotations. The
+// rotation that restores Q(x) for a correction or a measure does not count, because a run with λ =
+// 0 must compute the same as one without a method. The update of a weight needs Q(x) itself, so its
+// rule gets the rotation. If the backward pass quantizes x and W, nothing stays rotated. The maps
+// and slices of the caller's plan are not changed.
 func (p *Plan) keepOperandsRotated() error {
 	if p.FullRotations || p.Unquantized && len(p.Backward) > 0 ||
 		len(p.Activations) == 0 || len(p.Weights) == 0 {

@@ -35,8 +35,8 @@ type Plan struct {
 	// entry is a map like Activations. They are used only for evaluation.
 	Pieces map[int]map[string]lower.Quantizer
 	// Rules holds the update rules: one for every parameter, in the model's order, then one for
-	// every trained parameter of a quantizer, in the order of [Plan.Trained]. Their mode and
-	// statistics are unset; the step sets both.
+	// every trained parameter of a quantizer, in the order of [Plan.Trained]. The step sets their
+	// modes and statistics.
 	Rules []cage.Rule
 	// FullPrecision computes the gradient at x, without quantization; the method and the
 	// evaluation may still quantize. Quantizers must then have no trained parameters and no state.
@@ -47,8 +47,7 @@ type Plan struct {
 	// Clip is the maximum global norm of the gradient; 0 means no clipping.
 	Clip float64
 	// RefreshDelay is, by the name of a rule, the number of updates after which a due refresh takes
-	// effect; see [refresh.CheckDelay]. It is computed while the updates in between run. The first
-	// refresh of a rule is never late, and neither are refreshes of rules without an entry.
+	// effect, except the first; see [refresh.CheckDelay]. No entry means 0.
 	RefreshDelay map[string]int
 	// Opaque holds the optimizers that are not programs, by the names of their rules.
 	Opaque map[string]Opaque
@@ -60,9 +59,8 @@ type Plan struct {
 	// Unquantized makes the backward pass quantize x and W for its products, instead of Q(x) and
 	// Q(W).
 	Unquantized bool
-	// FullRotations rotates every operand back. Otherwise operands of products that are rotated
-	// alike stay rotated where that saves rotations; in exact arithmetic, products and gradients
-	// are the same.
+	// FullRotations rotates every operand back. Otherwise operands of a product that have the same
+	// rotation stay rotated where that saves rotations.
 	FullRotations bool
 	// Dispatch selects the number of executables that a step is compiled into.
 	Dispatch Dispatch
@@ -95,8 +93,9 @@ func (p *Plan) check() error {
 		return err
 	}
 	_, language := p.Model.(model.Language)
+	sampled := func(r cage.Rule) bool { return r.Optimizer.ProbeDue.First > 0 && r.Optimizer.Sampled }
 	switch {
-	case p.probesEver(true) && !language:
+	case slices.ContainsFunc(p.Rules, sampled) && !language:
 		return errors.New("step: an optimizer draws labels from a model's predictions, " +
 			"and this model reads no sequences")
 	case p.FullPrecision && len(p.Backward) > 0:
@@ -228,10 +227,9 @@ type Settings struct {
 	// Statistics requests the error statistics, which cost two passes over the quantized
 	// parameters.
 	Statistics bool
-	// ParetoSTE requests ‖∇f(Q(x)) + ParetoLambda·e‖ over the quantized parameters, with the
-	// gradient that training uses; it is not available with FullPrecision. Pareto requests
-	// ‖∇f(x) + ParetoLambda·e‖, the measure of the paper's theorem, which costs one more forward
-	// and backward pass in quantized training.
+	// ParetoSTE requests ‖∇f(Q(x)) + ParetoLambda·e‖ over the quantized parameters, unless
+	// FullPrecision is set. Pareto requests ‖∇f(x) + ParetoLambda·e‖, the measure of the paper's
+	// theorem, which costs one more forward and backward pass in quantized training.
 	ParetoSTE, Pareto bool
 	ParetoLambda      float64
 }
@@ -248,10 +246,9 @@ type Result struct {
 	GradNorms []float64
 	// Skipped is set if the loss or the norm was not finite, so that nothing changed.
 	Skipped bool
-	// FailedRefreshes names the tensors whose preconditioner could not be recomputed and was kept.
+	// FailedRefreshes names the tensors whose preconditioner could not be recomputed.
 	FailedRefreshes []string
-	// Uncorrected names the quantized tensors that the method did not correct, because their
-	// residual is not finite.
+	// Uncorrected names the quantized tensors without correction, as their residual is not finite.
 	Uncorrected []string
 	// Counts holds the totals of the method's counters in the step, by name, over all tensors; nil if
 	// it has none.

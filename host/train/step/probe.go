@@ -3,7 +3,6 @@ package step
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/cage"
@@ -35,27 +34,6 @@ func (p *Plan) probesDue(t int) (set dues) {
 		}
 	}
 	return set
-}
-
-func (p *Plan) probesEver(sampled bool) bool {
-	return slices.ContainsFunc(p.Rules, func(r cage.Rule) bool {
-		return r.Optimizer.ProbeDue.First > 0 && r.Optimizer.Sampled == sampled
-	})
-}
-
-// probePatterns lists the sets that are due at any of the first 1000 updates, which are compiled in
-// advance; later ones are compiled when needed.
-func (p *Plan) probePatterns() []dues {
-	if !p.probesEver(false) && !p.probesEver(true) {
-		return []dues{""}
-	}
-	var list []dues
-	for t := range 1000 {
-		if set := p.probesDue(t + 1); !slices.Contains(list, set) {
-			list = append(list, set)
-		}
-	}
-	return list
 }
 
 func (p *Plan) probes(due dues, sampled bool) (list []cage.Rule) {

@@ -68,7 +68,10 @@ func (k keptProbes) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor)
 // TestProbe: the second gradient is that of a training that stands at the other point, with the same batch, and nothing else
 // is left of the probe. It is the gradient where no probe is due.
 func TestProbe(t *testing.T) {
-	for _, overrides := range [][]string{{"train.clip=0.5"}, {"train.accumulate=2"}, {`method.gradient="full"`}} {
+	for i, overrides := range [][]string{{"train.clip=0.5"}, {"train.accumulate=2"}, {`method.gradient="full"`}} {
+		if testing.Short() && i != 1 {
+			continue
+		}
 		cfg := sgdConfig(t, overrides...)
 		clip := cfg.Train.Clip
 		cfg.Train.Clip = 0
@@ -150,6 +153,9 @@ func nearTo(t *testing.T, what string, got, want []float32) {
 // parameters of quantizers are probed like others.
 func TestProbeDispatch(t *testing.T) {
 	for _, q := range []sdk.Quantizer{noisy{}, nil} {
+		if testing.Short() && q == nil {
+			continue
+		}
 		cfg := sgdConfig(t, "train.clip=0.5", "train.weight_decay=0.1", "train.accumulate=2")
 		var ways [2]compiledStep
 		for i, d := range []step.Dispatch{step.Chain, step.Single} {

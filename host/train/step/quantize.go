@@ -29,7 +29,7 @@ func (p *Plan) quantizeStage() update.Stage {
 		}
 		for _, t := range p.quantizedParams() {
 			q := p.Weights[t.Name]
-			x, g := in[program.KindParam.Of(t.Name)], given(q, t.Name, in)
+			x, g := in[program.KindParam.Of(t.Name)], quantizerInputs(q, t.Name, in)
 			value, residuals := q.Forward(x, g)
 			out[program.KindValue.Of(t.Name)] = value
 			setNext(out, q, t.Name, q.Next(x, g), nextName)
@@ -95,7 +95,7 @@ func activationQuantizer(
 	}
 	return func(site model.ActivationSite, x *graph.Node) *graph.Node {
 		if q, ok := quantizers[site.Name]; ok {
-			return lower.Quantize(x, given(q, site.Name, in), q)
+			return lower.Quantize(x, quantizerInputs(q, site.Name, in), q)
 		}
 		return x
 	}

@@ -69,7 +69,7 @@ type quantizedWeight struct {
 func (c *Compiled) quantizedWeight(name string) (w quantizedWeight, err error) {
 	i := slices.IndexFunc(c.plan.Rules, func(r cage.Rule) bool { return r.Name == name })
 	if i < 0 || c.plan.Rules[i].Quantizer == nil {
-		return w, fmt.Errorf("step: %s is no quantized weight", name)
+		return w, fmt.Errorf("step: %s is not a quantized weight", name)
 	}
 	r := c.plan.Rules[i]
 	tensors := []Tensor{{Name: program.KindParam.Of(name), Dims: r.Shape}}
@@ -97,17 +97,6 @@ func (w quantizedWeight) evaluate(in update.Nodes, outputs ...string) update.Nod
 	return out
 }
 
-// QuantizedActivation quantizes x, an activation of shape [site.Tokens, site.Width], as in
-// evaluation, by a quantizer without trained parameters and state. The number of tokens must be one
-// of [Plan.Pieces].
-func (c *Compiled) QuantizedActivation(site model.ActivationSite, x []float32) ([]float32, error) {
-	if c.evaluationPlan.Pieces[site.Tokens][site.Name] == nil {
-		return nil, fmt.Errorf("step: %s has no quantizer for %d tokens", site.Name, site.Tokens)
-	}
-	value := slices.Clone(x)
-	return value, c.quantizeActivation(nil, site, site.Tokens, value)
-}
-
 // quantizeActivation quantizes x, an activation of this many tokens, in place, if it has a
 // quantizer. t has the trained parameters and state of the quantizer.
 func (c *Compiled) quantizeActivation(
@@ -124,7 +113,7 @@ func (c *Compiled) quantizeActivation(
 			inputSpecs(parametersOf(q, site.Name), program.KindParam.Of, false),
 			inputSpecs(statesOf(q, site.Name), asNamed, false))
 		return update.Stage{Name: activation, Inputs: inputs, Build: func(in update.Nodes) update.Nodes {
-			return update.Nodes{value: lower.Quantize(in[activation], given(q, site.Name, in), q)}
+			return update.Nodes{value: lower.Quantize(in[activation], quantizerInputs(q, site.Name, in), q)}
 		}}
 	}
 	exec, err := c.compileOnce(fmt.Sprintf("activation %d %s", tokens, site.Name), stage)
@@ -147,12 +136,9 @@ func (c *Compiled) quantizeActivation(
 // CodeReader reads the codes and residuals of chosen elements of quantized weights. It
 // quantizes the weights anew and copies only those elements to the host.
 //
-// The codes are the integers that the quantizer's evaluation program returns, in the domain in
-// which it quantizes: with a rotation, code i belongs to element i of the rotated weight. If the
-// quantizer returns no codes, the bits of the value Q(x) replace them: two elements have the same
-// code exactly when their values are equal, so a code also changes when only the scale does.
-// Residuals are x − Q(x) of the unrotated weight, from which the correction is computed; with a
-// rotation, residual i and code i belong to the same block, but not to the same element.
+// The codes are the integers that the quantizer's evaluation program returns; with a rotation,
+// those of the rotated weight. If the quantizer returns no codes, the bits of Q(x) replace them,
+// which also change when only the scale does. Residuals are x − Q(x) of the unrotated weight.
 type CodeReader struct{ exec *update.Executable }
 
 // WeightElements selects elements of a weight by their flat indices.

@@ -91,6 +91,9 @@ func TestSampledKeys(t *testing.T) {
 // what is drawn leaves all else as it is: quantizers with noise and state, a teacher, both dispatches.
 func TestSampledResume(t *testing.T) {
 	for _, distilled := range []bool{false, true} {
+		if testing.Short() && !distilled {
+			continue
+		}
 		cfg := sgdConfig(t, "train.accumulate=2")
 		build := func(o sdk.Optimizer, d step.Dispatch) compiledStep {
 			plan := planOf(t, cfg, noisy{}, o)

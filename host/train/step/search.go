@@ -34,9 +34,8 @@ func (p *Plan) searched(step int) (list []cage.Rule) {
 	return list
 }
 
-// Search runs the quantizer searches that are due after this step, unless they have run already or
-// no step has run since the state was created. After an error the state is unchanged, and still
-// Unsearched.
+// Search runs the quantizer searches that are due after this step, unless they have run already.
+// After an error the state is unchanged, and still Unsearched.
 func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 	if !s.Unsearched {
 		return nil
@@ -47,8 +46,8 @@ func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 	for _, r := range rules {
 		search := c.plan.Search[r.Name]
 		if search == nil {
-			return fmt.Errorf("step: the quantizer of %s searches: that works in trainings only, "+
-				"where its process is running", r.Name)
+			return fmt.Errorf("step: the quantizer of %s searches, which is only possible in a "+
+				"training, where its process runs", r.Name)
 		}
 		if weights[search] == nil {
 			searches = append(searches, search)

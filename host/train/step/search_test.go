@@ -107,6 +107,9 @@ func TestSearch(t *testing.T) {
 	const steps = 5
 	// In the form paper the correction takes Q at another point, where the state is that of x.
 	for lambda, overrides := range map[float64][]string{0: {"train.weight_decay=0.1"}, 1: {"train.accumulate=2", `method.form="coupled"`}} {
+		if testing.Short() && lambda == 0 {
+			continue
+		}
 		for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
 			t.Run(fmt.Sprint(overrides, dispatch), func(t *testing.T) {
 				cfg := sgdConfig(t, overrides...)

@@ -26,9 +26,8 @@ const (
 	// Chain runs one executable after the other, and the host checks loss and norm before the
 	// update.
 	Chain Dispatch = "chain"
-	// Single runs one executable, after which the host reads one small vector. Steps in which
-	// preconditioners are recomputed or take effect late, or stationarity measures are due, run as
-	// the chain.
+	// Single runs one executable, after which the host reads one small vector. Steps in which the
+	// host takes part run as the chain: see [Compiled.Run].
 	Single Dispatch = "single"
 )
 
@@ -50,9 +49,7 @@ type single struct {
 const readName = "read"
 
 // single compiles the step for one mode of the method. If anything is quantized it includes the
-// statistics, which are sums over intermediate results, after a rotation of weights that stay
-// rotated. A variant without them would be one more program to compile, which takes an
-// accelerator's compiler as long as thousands of such sums.
+// statistics: a variant without them would take longer to compile than thousands of such sums.
 func (c *Compiled) single(mode cage.Mode) (*single, error) {
 	if w, ok := c.singles[mode]; ok {
 		return w, nil

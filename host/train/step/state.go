@@ -37,13 +37,13 @@ type State struct {
 	held         <-chan struct{} // see Hold; nil if no one reads
 }
 
-// Hold makes the next step wait until done is closed before it replaces a tensor. Until then, the
-// tensors of [Compiled.Stored] can be read while the step computes its gradients. A step that is
-// one executable waits before it starts.
+// Hold makes the next step wait until done is closed before it replaces a tensor, so that the
+// tensors of [Compiled.Stored] can be read while it computes gradients. A step that is one
+// executable waits before it starts.
 func (s *State) Hold(done <-chan struct{}) { s.held = done }
 
-// replace waits for readers of the state, and marks it as inconsistent, as its tensors are replaced
-// from now on.
+// replace waits for readers of the state, and marks it as inconsistent until its tensors are
+// replaced.
 func (s *State) replace() {
 	s.wait()
 	s.inconsistent = true
@@ -228,15 +228,12 @@ func (c *Compiled) load(load LoadFunc, t Tensor) (*engine.Buffer, error) {
 	return c.put(t, data)
 }
 
-// RestoreRefreshes restores the refreshes that were pending in a checkpoint, with their results. It
-// is an error if the plan lacks one of the refreshes, or if a tensor is missing or has another
-// shape.
+// RestoreRefreshes restores the refreshes that were pending in a checkpoint, with their results.
 func (c *Compiled) RestoreRefreshes(s *State, list []refresh.Record, load LoadFunc) error {
 	return c.refresher.Restore(&s.Pending, list, load.loadShaped)
 }
 
-// Upload creates a state from the tensors of a checkpoint. It is an error if a tensor is missing or
-// has another shape.
+// Upload creates a state from the tensors of a checkpoint.
 func (c *Compiled) Upload(load LoadFunc) (*State, error) {
 	return c.upload(c.plan.stateTensors(), load)
 }
@@ -294,14 +291,13 @@ func (c *Compiled) NewStateFrom(load LoadFunc, tokens []int32) (*State, error) {
 }
 
 // StartParams creates a state for evaluation with quantizers that the parameters were not trained
-// with. The parameters are loaded; the trained parameters of quantizers get their initial values.
-// For activation quantizers these would depend on a batch of data, so trained parameters are an
-// error there.
+// with. The trained parameters of quantizers get their initial values; activation quantizers, whose
+// initial values would depend on data, must not have any.
 func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 	list := append(c.plan.activationQuantizerParameters(), c.plan.activationQuantizerStates()...)
 	if len(list) > 0 {
-		return nil, fmt.Errorf("%s is learned in training: this quantizer of activations cannot be used "+
-			"with a model that was not trained with it", list[0].Name)
+		return nil, fmt.Errorf("%s is trained: this quantizer of activations cannot be used with a "+
+			"model that was not trained with it", list[0].Name)
 	}
 	if groups := c.plan.calibratedGroups(); len(groups) > 0 {
 		return nil, fmt.Errorf("the quantizer of %s takes statistics of activations, which need a text: "+

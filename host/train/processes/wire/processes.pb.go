@@ -34,7 +34,7 @@ type Word struct {
 	Size          int32                  `protobuf:"varint,2,opt,name=size,proto3" json:"size,omitempty"`
 	Host          string                 `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`
 	Leaves        bool                   `protobuf:"varint,4,opt,name=leaves,proto3" json:"leaves,omitempty"`
-	Failure       string                 `protobuf:"bytes,5,opt,name=failure,proto3" json:"failure,omitempty"` // why it leaves early; empty: its work is done. With Unseen: why there is no token
+	Failure       string                 `protobuf:"bytes,5,opt,name=failure,proto3" json:"failure,omitempty"` // why it leaves early; empty: its work is done
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -492,10 +492,9 @@ const file_processes_proto_rawDesc = "" +
 	"\x04rank\x18\x02 \x01(\x05R\x04rank\x12\x14\n" +
 	"\x05value\x18\x03 \x01(\x03R\x05value\"\x1f\n" +
 	"\x05Votes\x12\x16\n" +
-	"\x06values\x18\x01 \x03(\x03R\x06values2\xa0\x02\n" +
+	"\x06values\x18\x01 \x03(\x03R\x06values2\xea\x01\n" +
 	"\tProcesses\x12:\n" +
-	"\x06Attend\x12\x14.cage.processes.Word\x1a\x16.cage.processes.Notice(\x010\x01\x124\n" +
-	"\x06Unseen\x12\x14.cage.processes.Word\x1a\x14.cage.processes.Done\x122\n" +
+	"\x06Attend\x12\x14.cage.processes.Word\x1a\x16.cage.processes.Notice(\x010\x01\x122\n" +
 	"\x03Put\x12\x15.cage.processes.Entry\x1a\x14.cage.processes.Done\x127\n" +
 	"\x03Get\x12\x18.cage.processes.Question\x1a\x16.cage.processes.Answer\x124\n" +
 	"\x05Agree\x12\x14.cage.processes.Vote\x1a\x15.cage.processes.VotesB4Z2github.com/cage-qat/cage/host/train/processes/wireb\x06proto3"
@@ -525,17 +524,15 @@ var file_processes_proto_goTypes = []any{
 }
 var file_processes_proto_depIdxs = []int32{
 	0, // 0: cage.processes.Processes.Attend:input_type -> cage.processes.Word
-	0, // 1: cage.processes.Processes.Unseen:input_type -> cage.processes.Word
-	2, // 2: cage.processes.Processes.Put:input_type -> cage.processes.Entry
-	4, // 3: cage.processes.Processes.Get:input_type -> cage.processes.Question
-	6, // 4: cage.processes.Processes.Agree:input_type -> cage.processes.Vote
-	1, // 5: cage.processes.Processes.Attend:output_type -> cage.processes.Notice
-	3, // 6: cage.processes.Processes.Unseen:output_type -> cage.processes.Done
-	3, // 7: cage.processes.Processes.Put:output_type -> cage.processes.Done
-	5, // 8: cage.processes.Processes.Get:output_type -> cage.processes.Answer
-	7, // 9: cage.processes.Processes.Agree:output_type -> cage.processes.Votes
-	5, // [5:10] is the sub-list for method output_type
-	0, // [0:5] is the sub-list for method input_type
+	2, // 1: cage.processes.Processes.Put:input_type -> cage.processes.Entry
+	4, // 2: cage.processes.Processes.Get:input_type -> cage.processes.Question
+	6, // 3: cage.processes.Processes.Agree:input_type -> cage.processes.Vote
+	1, // 4: cage.processes.Processes.Attend:output_type -> cage.processes.Notice
+	3, // 5: cage.processes.Processes.Put:output_type -> cage.processes.Done
+	5, // 6: cage.processes.Processes.Get:output_type -> cage.processes.Answer
+	7, // 7: cage.processes.Processes.Agree:output_type -> cage.processes.Votes
+	4, // [4:8] is the sub-list for method output_type
+	0, // [0:4] is the sub-list for method input_type
 	0, // [0:0] is the sub-list for extension type_name
 	0, // [0:0] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name

@@ -26,7 +26,6 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Processes_Attend_FullMethodName = "/cage.processes.Processes/Attend"
-	Processes_Unseen_FullMethodName = "/cage.processes.Processes/Unseen"
 	Processes_Put_FullMethodName    = "/cage.processes.Processes/Put"
 	Processes_Get_FullMethodName    = "/cage.processes.Processes/Get"
 	Processes_Agree_FullMethodName  = "/cage.processes.Processes/Agree"
@@ -38,9 +37,6 @@ const (
 type ProcessesClient interface {
 	// Attend lasts as long as the process takes part. Its end without a word of leaving is the loss of the process.
 	Attend(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Word, Notice], error)
-	// Unseen ends the attempt of all: the process that calls it cannot read the token in its run directory. Instead of the
-	// token it has the digest of the run's configuration, under "cage-run".
-	Unseen(ctx context.Context, in *Word, opts ...grpc.CallOption) (*Done, error)
 	// Put sets the value of a key.
 	Put(ctx context.Context, in *Entry, opts ...grpc.CallOption) (*Done, error)
 	// Get returns the value of a key. It waits for it if it is told to.
@@ -69,16 +65,6 @@ func (c *processesClient) Attend(ctx context.Context, opts ...grpc.CallOption) (
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Processes_AttendClient = grpc.BidiStreamingClient[Word, Notice]
-
-func (c *processesClient) Unseen(ctx context.Context, in *Word, opts ...grpc.CallOption) (*Done, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(Done)
-	err := c.cc.Invoke(ctx, Processes_Unseen_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
 
 func (c *processesClient) Put(ctx context.Context, in *Entry, opts ...grpc.CallOption) (*Done, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -116,9 +102,6 @@ func (c *processesClient) Agree(ctx context.Context, in *Vote, opts ...grpc.Call
 type ProcessesServer interface {
 	// Attend lasts as long as the process takes part. Its end without a word of leaving is the loss of the process.
 	Attend(grpc.BidiStreamingServer[Word, Notice]) error
-	// Unseen ends the attempt of all: the process that calls it cannot read the token in its run directory. Instead of the
-	// token it has the digest of the run's configuration, under "cage-run".
-	Unseen(context.Context, *Word) (*Done, error)
 	// Put sets the value of a key.
 	Put(context.Context, *Entry) (*Done, error)
 	// Get returns the value of a key. It waits for it if it is told to.
@@ -137,9 +120,6 @@ type UnimplementedProcessesServer struct{}
 
 func (UnimplementedProcessesServer) Attend(grpc.BidiStreamingServer[Word, Notice]) error {
 	return status.Error(codes.Unimplemented, "method Attend not implemented")
-}
-func (UnimplementedProcessesServer) Unseen(context.Context, *Word) (*Done, error) {
-	return nil, status.Error(codes.Unimplemented, "method Unseen not implemented")
 }
 func (UnimplementedProcessesServer) Put(context.Context, *Entry) (*Done, error) {
 	return nil, status.Error(codes.Unimplemented, "method Put not implemented")
@@ -177,24 +157,6 @@ func _Processes_Attend_Handler(srv interface{}, stream grpc.ServerStream) error 
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Processes_AttendServer = grpc.BidiStreamingServer[Word, Notice]
-
-func _Processes_Unseen_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(Word)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(ProcessesServer).Unseen(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Processes_Unseen_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ProcessesServer).Unseen(ctx, req.(*Word))
-	}
-	return interceptor(ctx, in, info, handler)
-}
 
 func _Processes_Put_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(Entry)
@@ -257,10 +219,6 @@ var Processes_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "cage.processes.Processes",
 	HandlerType: (*ProcessesServer)(nil),
 	Methods: []grpc.MethodDesc{
-		{
-			MethodName: "Unseen",
-			Handler:    _Processes_Unseen_Handler,
-		},
 		{
 			MethodName: "Put",
 			Handler:    _Processes_Put_Handler,

@@ -12,10 +12,10 @@ func TestFind(t *testing.T) {
 	for _, c := range []struct {
 		source string
 		env    []map[string]string
-		want   Place
+		want   Position
 		err    string
 	}{
-		{source: "1/2@10.0.0.1:29500", want: Place{1, 2, "10.0.0.1:29500", -1}},
+		{source: "1/2@10.0.0.1:29500", want: Position{1, 2, "10.0.0.1:29500", -1}},
 		{source: "2/2@10.0.0.1:29500", err: "process 2 of 2"},
 		{source: "0/0@10.0.0.1:29500", err: "0 processes"},
 		{source: "0/1025@10.0.0.1:29500", err: "1025 processes: want 1 to 1024"},
@@ -25,14 +25,14 @@ func TestFind(t *testing.T) {
 		{source: "0/2@:29500", err: "HOST:PORT"},
 		{source: "", err: "want slurm, torchrun, kubernetes"},
 		{source: "mpi", err: "want slurm, torchrun, kubernetes"},
-		{source: "slurm", env: []map[string]string{slurm}, want: Place{3, 8, "rack1node007:61441", 1}},
-		{source: "slurm", env: []map[string]string{slurm, {"SLURM_STEP_NODELIST": "a,b", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_ID": "2", "SLURM_LOCALID": ""}}, want: Place{3, 4, "a:61443", -1}},
+		{source: "slurm", env: []map[string]string{slurm}, want: Position{3, 8, "rack1node007:61441", 1}},
+		{source: "slurm", env: []map[string]string{slurm, {"SLURM_STEP_NODELIST": "a,b", "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_ID": "2", "SLURM_LOCALID": ""}}, want: Position{3, 4, "a:61443", -1}},
 		{source: "slurm", err: "SLURM_JOB_NODELIST is not set: it is set where srun starts the command"},
 		{source: "slurm", env: []map[string]string{slurm, {"SLURM_PROCID": "x"}}, err: `SLURM_PROCID is "x": want a number`},
-		{source: "torchrun", env: []map[string]string{torch}, want: Place{1, 2, "[fd00::1]:29400", 1}},
-		{source: "torchrun", env: []map[string]string{torch, {"TORCHELASTIC_USE_AGENT_STORE": "True"}}, want: Place{1, 2, "[fd00::1]:29401", 1}},
+		{source: "torchrun", env: []map[string]string{torch}, want: Position{1, 2, "[fd00::1]:29400", 1}},
+		{source: "torchrun", env: []map[string]string{torch, {"TORCHELASTIC_USE_AGENT_STORE": "True"}}, want: Position{1, 2, "[fd00::1]:29401", 1}},
 		{source: "torchrun", env: []map[string]string{torch, {"RANK": ""}}, err: "RANK is not set: torchrun sets it"},
-		{source: "kubernetes", env: []map[string]string{pods}, want: Place{0, 2, "training-0.training:29500", 0}},
+		{source: "kubernetes", env: []map[string]string{pods}, want: Position{0, 2, "training-0.training:29500", 0}},
 		{source: "kubernetes", env: []map[string]string{pods, {"WORLD_SIZE": ""}}, err: "has to set WORLD_SIZE"},
 	} {
 		got, err := Find(c.source, func(name string) (value string) {

@@ -10,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/internal/safetext"
 )
 
-// A Place is the rank of a process and the address of process 0, as a launcher gives them.
-type Place struct {
+// A Position is the rank of a process and the address of process 0, as set by a launcher.
+type Position struct {
 	Rank, Size int    // rank from 0, and number of processes
 	Address    string // host and port at which process 0 listens
 	// Local is the local rank on its machine, -1 if it is not known.
@@ -30,13 +30,15 @@ const defaultPort = "29500"
 
 var explicit = regexp.MustCompile(`^(\d+)/(\d+)@(.+)$`)
 
-// Find returns the place of this process, from the launcher's environment variables or from source.
-func Find(source string, getenv func(string) string) (Place, error) {
+// Find returns the position of this process, from the launcher's environment variables or from
+// source.
+func Find(source string, getenv func(string) string) (Position, error) {
 	e := environment{source: source, get: getenv}
-	var p Place
+	var p Position
 	switch at := explicit.FindStringSubmatch(source); {
 	case at != nil:
-		p = Place{Rank: e.number("RANK", at[1]), Size: e.number("SIZE", at[2]), Address: at[3], Local: -1}
+		p = Position{Rank: e.number("RANK", at[1]), Size: e.number("SIZE", at[2]),
+			Address: at[3], Local: -1}
 	case source == "slurm":
 		p = e.slurm()
 	case source == "torchrun":
@@ -44,7 +46,7 @@ func Find(source string, getenv func(string) string) (Place, error) {
 		if strings.EqualFold(getenv("TORCHELASTIC_USE_AGENT_STORE"), "true") {
 			port++ // torchrun listens at MASTER_PORT itself
 		}
-		p = Place{
+		p = Position{
 			Rank: e.needNumber("RANK"), Size: e.needNumber("WORLD_SIZE"), Local: e.local("LOCAL_RANK"),
 			Address: net.JoinHostPort(e.need("MASTER_ADDR"), strconv.Itoa(port)),
 		}
@@ -53,7 +55,7 @@ func Find(source string, getenv func(string) string) (Place, error) {
 		if port == "" {
 			port = defaultPort
 		}
-		p = Place{
+		p = Position{
 			Rank: e.needNumber("JOB_COMPLETION_INDEX"), Size: e.needNumber("WORLD_SIZE"),
 			Address: net.JoinHostPort(e.need("MASTER_ADDR"), port),
 			Local:   0, // a pod sees the GPUs that it was given
@@ -70,8 +72,8 @@ func Find(source string, getenv func(string) string) (Place, error) {
 	case p.Size < 1 || p.Size > maxProcesses:
 		err = fmt.Errorf("processes %q: %d processes: want 1 to %d", source, p.Size, maxProcesses)
 	case p.Rank < 0 || p.Rank >= p.Size:
-		err = fmt.Errorf("processes %q: process %d of %d: they are counted from 0",
-			source, p.Rank, p.Size)
+		err = fmt.Errorf("processes %q: process %d of %d: want 0 to %d",
+			source, p.Rank, p.Size, p.Size-1)
 	case err != nil || host == "" || safetext.Line(host) != host || wrong != nil || n < 1 || n > 65535:
 		err = fmt.Errorf("processes %q: process 0 is at %q: want HOST:PORT", source, p.Address)
 	}
@@ -118,7 +120,7 @@ func (e *environment) local(name string) int {
 
 // slurm reads the variables that srun sets. Process 0 is on the first node of the step. Jobs that
 // share a node get different ports, outside of Linux's default range of ephemeral ports.
-func (e *environment) slurm() Place {
+func (e *environment) slurm() Position {
 	const first, ports = 61440, 4096
 	nodes := e.get("SLURM_STEP_NODELIST")
 	if nodes == "" {
@@ -134,7 +136,7 @@ func (e *environment) slurm() Place {
 	}
 	// The first host of a list such as "rack[1-2]node[007-012,020],login".
 	host, _, _ := strings.Cut(ranges.ReplaceAllString(nodes, "$1"), ",")
-	return Place{
+	return Position{
 		Rank: e.needNumber("SLURM_PROCID"), Size: e.number("SLURM_NTASKS", size),
 		Address: net.JoinHostPort(host, strconv.Itoa(first+job%ports)), Local: e.local("SLURM_LOCALID"),
 	}
