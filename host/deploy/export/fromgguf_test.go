@@ -310,6 +310,8 @@ func TestFromGGUFRefusals(t *testing.T) {
 		{"tokenizer.ggml.pre", "tekken", `found "tekken", want one of gpt-2, smollm`},
 		{"tokenizer.ggml.tokens", []string{"a"}, "found 1 tokens"},
 		{"tokenizer.ggml.bos_token_id", uint32(1 << 20), "want an id below"},
+		{"tokenizer.ggml.eos_token_id", float32(math.NaN()), "want an id below"},
+		{"llama.rope.dimension_sections", []int32{1, 2}, "found a list of 2, want no such key"},
 		{"tokenizer.ggml.merges", []string{"x yz"}, "a part or the result is not in the vocabulary"},
 	} {
 		_, _, err := export.OpenGGUF(vfs.At(changed(t, map[string]any{c.key: c.value})), 0)

@@ -108,7 +108,7 @@ func (t *ggufVocabulary) id(key string) (int32, error) {
 	if !ok || x < 0 || x == math.MaxUint32 {
 		return tokenizer.NoToken, nil
 	}
-	if x >= float64(len(t.tokens)) {
+	if !(x < float64(len(t.tokens))) { // NaN, too
 		return 0, fmt.Errorf("tokenizer.ggml.%s_token_id: found %v, want an id below %d",
 			key, x, len(t.tokens))
 	}

@@ -97,9 +97,9 @@ func TestHostile(t *testing.T) {
 		{"partial block", "want a multiple of 32", func(d []byte) { info(d)[4] = 63 }},
 		{"large axis", "axis of more", func(d []byte) { info(d)[11] = 127 }},
 		{"empty axis", "axis below 1", func(d []byte) { info(d)[12] = 0 }},
-		{"far offset", "want ones from a multiple", func(d []byte) { info(d)[31] = 127 }},
-		{"odd offset", "a multiple of 32", func(d []byte) { info(d)[24] = 1 }},
-		{"overlap", "no other tensor", func(d []byte) { binary.LittleEndian.PutUint64(info(d)[24+8+9+4+8+4:], 0) }},
+		{"far offset", "not complete", func(d []byte) { info(d)[31] = 127 }},
+		{"odd offset", "multiple of 32 from 0 on", func(d []byte) { info(d)[24] = 1 }},
+		{"overlap", "of 32 from 108 on", func(d []byte) { binary.LittleEndian.PutUint64(info(d)[24+8+9+4+8+4:], 0) }},
 	} {
 		data := small(t)
 		c.change(data)

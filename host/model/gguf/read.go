@@ -310,9 +310,13 @@ func (d *decoder) place(f *File, size int64) error {
 	slices.SortFunc(order, func(a, b *Info) int { return cmp.Compare(a.begin, b.begin) })
 	end := int64(0)
 	for _, t := range order {
-		if t.begin%to != 0 || t.begin < end || t.size > size-start-t.begin {
-			return d.fail("tensor %q has the bytes from %d to %d of the data, want ones from a multiple "+
-				"of %d on that no other tensor has, up to %d", t.Name, t.begin, t.begin+t.size, to, size-start)
+		if t.begin%to != 0 || t.begin < end {
+			return d.fail("tensor %q begins at byte %d of the data, want a multiple of %d from %d on",
+				t.Name, t.begin, to, end)
+		}
+		if left := size - start - t.begin; t.size > left {
+			return d.fail("tensor %q has %d bytes, and the file has %d of them: it is not complete",
+				t.Name, t.size, max(0, left))
 		}
 		end = t.begin + t.size
 		t.begin += start
