@@ -20,11 +20,11 @@ func newStudyCell() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cell FILE",
 		Short: "Train one cell of a study",
-		Long: `Train and evaluate one cell of a study, given by its index in 'cage study status' or by its
-ID, for example in a job array on a cluster. Other processes, including 'cage study run
---share', can train other cells at the same time. If another process trains this cell,
-the command waits for it. If the cell quantizes the model of another cell, that one is
-trained first.
+		Long: `Train and evaluate one cell of a study, given by its index in 'cage study status' or by
+its ID, for example in a job array on a cluster. Other processes, including 'cage study
+run --share', can train other cells at the same time. If another process trains this
+cell, the command waits for it. If the cell quantizes the model of another cell, that
+one is trained first.
 
 The exit code is 0 if the cell is done, and 1 if it has failed. It is 130 if the cell was
 stopped with a checkpoint, by SIGTERM or Ctrl-C, or waits until a table has chosen its

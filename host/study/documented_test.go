@@ -42,7 +42,7 @@ func TestPaperStudies(t *testing.T) {
 		"effect":   3*5*20 + 3*3*2*20 + 2*20,
 		"ablation": 7*7 + 1, "ablation-small": 4 * (3*4 + 1),
 		"forms": 3 * 2 * 4 * 3, "optimizers": 8, "optimizers-small": 4 * 2 * 8,
-		"finetune": 2*4*3 + 3, "ruler": 6, "tasks-small": 2*4*3 + 2*3,
+		"finetune": 2*5*3 + 3, "ruler": 6, "tasks-small": 2*4*3 + 2*3,
 		"lotion": 3, "lotion-small": 3 * 8, "schedule-small": 2 * 4, "precision-small": (3 + 2) * 8, "fully-quantized": 6 * 3, "scaling-small": 3 * 2 * 5 * 2,
 	}
 	folder, err := filepath.Abs("../../examples/paper")

@@ -212,7 +212,7 @@ func TestFindStale(t *testing.T) {
 		"nothing":          {config.Finding{Programs: programs("1"), Data: map[string]string{"train.tokens": "aa"}}, ""},
 		"another program":  {config.Finding{Programs: programs("2")}, "give other programs now"},
 		"one program less": {config.Finding{Programs: map[string]string{"weight x: quantize": "1"}}, "give other programs now"},
-		"other tokens":     {config.Finding{Programs: programs("1"), Data: map[string]string{"train.tokens": "bb"}}, "train.tokens contains other tokens now"},
+		"other tokens":     {config.Finding{Programs: programs("1"), Data: map[string]string{"train.tokens": "bb"}}, "the tokens in train.tokens have changed"},
 	} {
 		results := f.Results(s)
 		if err := f.FindStale(t.Context(), s, results, now(tt.finding)); err != nil {

@@ -62,7 +62,7 @@ func TestPlugins(t *testing.T) {
 			if c.golden == "" {
 				return
 			}
-			if last := report.Checks[len(report.Checks)-1]; last.Name != "golden "+c.golden || last.Tried == 0 {
+			if last := report.Checks[len(report.Checks)-1]; !strings.HasPrefix(last.Name, "golden ") || last.Tried == 0 {
 				t.Errorf("the golden file was not run: %+v", last)
 			}
 		})

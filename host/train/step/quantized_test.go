@@ -198,7 +198,7 @@ func TestCodeReaderRefuses(t *testing.T) {
 		chosen step.WeightElements
 		say    string
 	}{
-		"no weight":        {step.WeightElements{Weight: "final_norm", Positions: []int32{0}}, "no quantized weight"},
+		"no weight":        {step.WeightElements{Weight: "final_norm", Positions: []int32{0}}, "not a quantized weight"},
 		"nothing":          {step.WeightElements{Weight: weight}, "at least one position"},
 		"beyond the end":   {step.WeightElements{Weight: weight, Positions: []int32{1 << 30}}, "at least one position"},
 		"before the start": {step.WeightElements{Weight: weight, Positions: []int32{-1}}, "at least one position"},
