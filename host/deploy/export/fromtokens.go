@@ -204,33 +204,13 @@ func (t *ggufVocabulary) byteLevel() (object, error) {
 				merges, seen[m] = append(merges, m), true
 			}
 		}
-		return t.definition(nil, p.words.section(), byteLevelSection(false), object{"merges": merges,
+		return t.definition(nil, tokenizer.ByteLevelWords(p.words.digits,
+			p.words.pattern), tokenizer.ByteLevel(false), object{"merges": merges,
 			"unk_token": nil, "fuse_unk": false, "byte_fallback": false,
 			"ignore_merges": p.words.whole}), nil
 	}
 	return nil, fmt.Errorf("tokenizer.ggml.pre: found %q, want one of %s: cage cannot cut texts "+
 		"into words as others do", name, strings.Join(known, ", "))
-}
-
-func byteLevelSection(regex bool) object {
-	return object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
-		"use_regex": regex}
-}
-
-// section returns the pre_tokenizer of a tokenizer.json.
-func (w byteLevelWords) section() object {
-	steps := []object{}
-	if w.digits {
-		steps = append(steps, object{"type": "Digits", "individual_digits": true})
-	}
-	if w.pattern != "" {
-		steps = append(steps, object{"type": "Split", "pattern": object{"Regex": w.pattern},
-			"behavior": "Isolated", "invert": false})
-	}
-	if steps = append(steps, byteLevelSection(w.pattern == "")); len(steps) == 1 {
-		return steps[0]
-	}
-	return object{"type": "Sequence", "pretokenizers": steps}
 }
 
 func (t *ggufVocabulary) sentencePiece() (object, error) {
@@ -301,24 +281,17 @@ func (t *ggufVocabulary) merges() ([][2]string, error) {
 
 // around returns the post_processor of a tokenizer.json: what is put around texts.
 func (t *ggufVocabulary) around(special huggingface.Tokens) any {
-	template, tokens := []object{{"Sequence": object{"id": "A", "type_id": 0}}}, object{}
-	put := func(at int, id int32) {
-		name := t.tokens[id]
-		template = slices.Insert(template, at, object{"SpecialToken": object{"id": name, "type_id": 0}})
-		tokens[name] = object{"id": name, "ids": []int32{id}, "tokens": []string{name}}
+	var before, after []tokenizer.Special
+	if t.flag("add_bos_token", t.addsBOS) && len(special.Begin) > 0 {
+		before = []tokenizer.Special{{Content: t.tokens[special.Begin[0]], ID: special.Begin[0]}}
 	}
 	if t.flag("add_eos_token", false) && len(special.End) > 0 {
-		put(1, special.End[0])
+		after = []tokenizer.Special{{Content: t.tokens[special.End[0]], ID: special.End[0]}}
 	}
-	if t.flag("add_bos_token", t.addsBOS) && len(special.Begin) > 0 {
-		put(0, special.Begin[0])
-	}
-	if len(tokens) == 0 {
+	if before == nil && after == nil {
 		return nil
 	}
-	second := object{"Sequence": object{"id": "B", "type_id": 1}}
-	return object{"type": "TemplateProcessing", "special_tokens": tokens,
-		"single": template, "pair": append(slices.Clone(template), second)}
+	return tokenizer.Template(before, after)
 }
 
 // templates returns the chat templates: one, or a list of several by name.
