@@ -299,7 +299,7 @@ func TestErrors(t *testing.T) {
 		"line 2: table: found 0":                                      number("table = 1", "table = 0"),
 		`show: found "median"`:                                        number("difference", "median"),
 		"figure: found 3, and the study small has 2":                  strings.Replace(picture, "figure = 1", "figure = 3", 1),
-		"figure: found 1, want a figure of the study":                strings.Replace(picture, "figure = 1", "figure = 1, table = 1", 1),
+		"figure: found 1, want a figure of the study":                 strings.Replace(picture, "figure = 1", "figure = 1, table = 1", 1),
 		"figure: found -1":                                            strings.Replace(picture, "figure = 1", "figure = -1", 1),
 		"curves are drawn from the runs":                              strings.Replace(picture, "figure = 1", "figure = 2", 1),
 		"no cell of \"Differences\" is kept":                          strings.Replace(picture, "figure = 1", `figure = 1, where = {bits = "2"}`, 1),

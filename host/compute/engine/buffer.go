@@ -312,13 +312,6 @@ func View[T Element](b *Buffer) ([]T, error) {
 	return DownloadOwn[T](b)
 }
 
-// Scalar returns the only element of a buffer of size one.
-func Scalar[T Element](b *Buffer) (T, error) {
-	var element [1]T
-	err := DownloadInto(b, element[:])
-	return element[0], err
-}
-
 // usable returns an error if the buffer, or its device, is gone.
 func (b *Buffer) usable() error {
 	if b.Gone() {

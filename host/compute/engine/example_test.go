@@ -40,11 +40,11 @@ func Example() {
 			log.Fatal(err)
 		}
 		x = out[0]
-		loss, err := engine.Scalar[float32](out[1])
+		loss, err := engine.Download[float32](out[1])
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println("loss", loss)
+		fmt.Println("loss", loss[0])
 	}
 	result, err := engine.Download[float32](x)
 	if err != nil {
