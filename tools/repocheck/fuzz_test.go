@@ -29,7 +29,8 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"curves and provenance in a study's report", "host/study/report", "FuzzCurve FuzzProvenance"},
 	{"checkpoints and their metadata", "host/train/checkpoint", "FuzzLoad FuzzMetadata"},
 	{"safetensors files, and the index of several", "host/model/safetensors", "FuzzIndex FuzzReader"},
-	{"tokenizer files, packed codes and scales, and directories of exports", "host/deploy/export", "FuzzBlocks FuzzDirectory FuzzTokenizer FuzzWords"},
+	{"tokenizer files, packed codes and scales, directories of exports, models in GGUF files", "host/deploy/export", "FuzzBlocks FuzzDirectory FuzzGGUF FuzzTokenizer FuzzWords"},
+	{"GGUF files", "host/model/gguf", "FuzzReader"},
 	{"config.json of a Hugging Face checkpoint", "host/model/huggingface", "FuzzConfig"},
 	{"text and the patterns of data prepare", "host/data", "FuzzInclude FuzzScan"},
 	{"token files, dataset.json, chat.json", "host/data/dataset", "FuzzFile FuzzManifest FuzzParseHeader"},
@@ -62,7 +63,6 @@ var parsers = []struct{ what, pkg, targets string }{
 var unfuzzed = map[string]string{
 	"host/train/plugin/scaffold": "what the go command says of a module that it has fetched",
 	"internal/testing/testfile":  "for tests only",
-	"internal/testing/testgguf":  "files of this repository",
 	"tools/crashtest":            "reads what its own processes have just written",
 	"tools/protogen":             "a generator of this repository",
 }

@@ -115,7 +115,7 @@ func (t *HuggingFace) WithTokens(contents []string) (*HuggingFace, error) {
 	if err != nil {
 		return nil, err
 	}
-	more, err := newHuggingFace(definition, nil)
+	more, err := ReadHuggingFace(definition, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json/jsontext"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/internal/plainjson"
@@ -159,32 +160,67 @@ type pattern struct {
 
 func (p pattern) is(literal string) bool { return p.String != nil && *p.String == literal }
 
-// wordsOfGPT4 is the pre_tokenizer of a tokenizer.json that splits words by [PatternGPT4].
-var wordsOfGPT4 = map[string]any{"type": "Sequence", "pretokenizers": []any{
-	map[string]any{"type": "Split", "pattern": map[string]any{"Regex": PatternGPT4},
-		"behavior": "Isolated", "invert": false},
-	byteLevelSection,
-}}
+// ByteLevelWords returns the pre_tokenizer of a tokenizer.json for byte-level BPE that splits words
+// by a pattern, "" for that of GPT-2, and before that at every digit if digits is set.
+func ByteLevelWords(digits bool, pattern string) map[string]any {
+	var steps []any
+	if digits {
+		steps = append(steps, map[string]any{"type": "Digits", "individual_digits": true})
+	}
+	if pattern != "" {
+		steps = append(steps, map[string]any{"type": "Split", "behavior": "Isolated", "invert": false,
+			"pattern": map[string]any{"Regex": pattern}})
+	}
+	last := ByteLevel(pattern == "")
+	if len(steps) == 0 {
+		return last
+	}
+	return map[string]any{"type": "Sequence", "pretokenizers": append(steps, last)}
+}
 
-var byteLevelSection = map[string]any{
-	"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false,
+// ByteLevel returns the decoder for byte-level BPE, and the last step of the pre_tokenizer.
+func ByteLevel(regex bool) map[string]any {
+	return map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+		"use_regex": regex}
+}
+
+// A Special is a special token.
+type Special struct {
+	Content string
+	ID      int32
+}
+
+// Template returns the post_processor of a tokenizer.json that puts special tokens around texts.
+func Template(before, after []Special) map[string]any {
+	var single, pair []any
+	tokens := map[string]any{}
+	add := func(list []Special) {
+		for _, t := range list {
+			tokens[t.Content] = map[string]any{"id": t.Content, "ids": []int32{t.ID},
+				"tokens": []string{t.Content}}
+			pair = append(pair,
+				map[string]any{"SpecialToken": map[string]any{"id": t.Content, "type_id": 0}})
+		}
+	}
+	for i, text := range []string{"A", "B"} {
+		add(before)
+		pair = append(pair, map[string]any{"Sequence": map[string]any{"id": text, "type_id": i}})
+		if add(after); i == 0 {
+			single = slices.Clone(pair)
+		}
+	}
+	return map[string]any{"type": "TemplateProcessing", "single": single, "pair": pair,
+		"special_tokens": tokens}
 }
 
 // sections returns the sections of a tokenizer.json for byte-level BPE. words is the pre_tokenizer;
 // the token bos, with the id bosID, is put before each text.
 func sections(words any, bos string, bosID int, added []map[string]any, vocab map[string]int,
 	merges [][2]string) map[string]any {
-	special := map[string]any{"SpecialToken": map[string]any{"id": bos, "type_id": 0}}
-	a := map[string]any{"Sequence": map[string]any{"id": "A", "type_id": 0}}
-	b := map[string]any{"Sequence": map[string]any{"id": "B", "type_id": 1}}
-	token := map[string]any{"id": bos, "ids": []int{bosID}, "tokens": []string{bos}}
 	return map[string]any{
 		"version": "1.0", "truncation": nil, "padding": nil, "normalizer": nil,
-		"added_tokens": added, "pre_tokenizer": words, "decoder": byteLevelSection,
-		"post_processor": map[string]any{
-			"type": "TemplateProcessing", "single": []any{special, a}, "pair": []any{special, a, special, b},
-			"special_tokens": map[string]any{bos: token},
-		},
+		"added_tokens": added, "pre_tokenizer": words, "decoder": ByteLevel(false),
+		"post_processor": Template([]Special{{bos, int32(bosID)}}, nil),
 		"model": map[string]any{
 			"type": "BPE", "dropout": nil, "unk_token": nil, "continuing_subword_prefix": nil,
 			"end_of_word_suffix": nil, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
@@ -200,7 +236,7 @@ func BytesDefinition() ([]byte, error) {
 	for b, r := range byteToRune {
 		vocab[string(r)] = b
 	}
-	file := sections(byteLevelSection, string(byteToRune[0]), 0,
+	file := sections(ByteLevel(false), string(byteToRune[0]), 0,
 		[]map[string]any{}, vocab, [][2]string{})
 	return json.MarshalIndent(file, "", "  ")
 }

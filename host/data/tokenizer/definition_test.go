@@ -77,7 +77,7 @@ func TestUnsupported(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := newHuggingFace(edited(t, "gpt2", map[string]string{test.section: test.value}), nil)
+			_, err := ReadHuggingFace(edited(t, "gpt2", map[string]string{test.section: test.value}), nil)
 			var unsupported *UnsupportedError
 			if !errors.As(err, &unsupported) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want an UnsupportedError with %s", err, test.want)
@@ -107,7 +107,7 @@ func TestBadDefinition(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := newHuggingFace(edited(t, "gpt2", map[string]string{test.section: test.value}), nil)
+			_, err := ReadHuggingFace(edited(t, "gpt2", map[string]string{test.section: test.value}), nil)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want one with %s", err, test.want)
 			}
@@ -125,7 +125,7 @@ func FuzzDefinition(f *testing.F) {
 		f.Add([]byte(seed), "aab ab")
 	}
 	f.Fuzz(func(t *testing.T, definition []byte, text string) {
-		tok, err := newHuggingFace(definition, nil)
+		tok, err := ReadHuggingFace(definition, nil)
 		if err != nil || len(text) > 100 {
 			return
 		}

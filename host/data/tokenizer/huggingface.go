@@ -50,7 +50,7 @@ func LoadHuggingFace(path string) (*HuggingFace, error) {
 	if err != nil && !os.IsNotExist(err) {
 		return nil, err
 	}
-	t, err := newHuggingFace(data, config)
+	t, err := ReadHuggingFace(data, config)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -81,11 +81,12 @@ func Identify(folder string) (Info, error) {
 // ParseHuggingFace is [LoadHuggingFace] for the content of a tokenizer.json. The tokenizer has no
 // name.
 func ParseHuggingFace(definition []byte) (*HuggingFace, error) {
-	return newHuggingFace(definition, nil)
+	return ReadHuggingFace(definition, nil)
 }
 
-// newHuggingFace builds a tokenizer from the contents of its files; config may be empty.
-func newHuggingFace(data, config []byte) (*HuggingFace, error) {
+// ReadHuggingFace is [LoadHuggingFace] for the contents of a tokenizer.json and of a
+// tokenizer_config.json, which may be empty.
+func ReadHuggingFace(data, config []byte) (*HuggingFace, error) {
 	var def definition
 	err := plainjson.Unmarshal(data, &def)
 	if err == nil {

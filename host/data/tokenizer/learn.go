@@ -19,7 +19,7 @@ type Learner struct {
 
 // NewLearner returns a learner without texts.
 func NewLearner() *Learner {
-	section, _ := json.Marshal(wordsOfGPT4)
+	section, _ := json.Marshal(ByteLevelWords(false, PatternGPT4))
 	pre, err := newPreTokenizer(section)
 	if err != nil {
 		panic(err) // the section is a constant, which a test parses
@@ -64,7 +64,8 @@ func (l *Learner) Definition(tokens int) ([]byte, error) {
 		added[i] = map[string]any{"id": len(b.tokens) + i, "content": special, "special": true,
 			"single_word": false, "lstrip": false, "rstrip": false, "normalized": false}
 	}
-	file := sections(wordsOfGPT4, Specials[0], len(b.tokens), added, vocab, b.merges)
+	words := ByteLevelWords(false, PatternGPT4)
+	file := sections(words, Specials[0], len(b.tokens), added, vocab, b.merges)
 	return json.MarshalIndent(file, "", " ")
 }
 

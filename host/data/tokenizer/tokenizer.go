@@ -119,7 +119,7 @@ func Restore(content []byte, info Info) (Tokenizer, error) {
 	if info == (Bytes{}).Info() {
 		return Bytes{}, nil
 	}
-	t, err := newHuggingFace(content, nil)
+	t, err := ReadHuggingFace(content, nil)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer %s: %w", info.Name, err)
 	}

@@ -86,7 +86,7 @@ func TestBOSOfConfig(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			tok, err := newHuggingFace(definition, []byte(test.config))
+			tok, err := ReadHuggingFace(definition, []byte(test.config))
 			if test.err != "" {
 				if err == nil || !strings.Contains(err.Error(), test.err) {
 					t.Errorf("error %v, want one with %q", err, test.err)
@@ -232,7 +232,7 @@ func FuzzConfig(f *testing.F) {
 		if len(config) == 0 {
 			config = nil
 		}
-		tok, err := newHuggingFace([]byte(definition), config)
+		tok, err := ReadHuggingFace([]byte(definition), config)
 		if err != nil {
 			if strings.TrimSpace(err.Error()) == "" {
 				t.Fatal("an error says nothing")

@@ -112,7 +112,7 @@ func TestWordMarks(t *testing.T) {
 	}
 	for merge, want := range map[string]bool{`["a","b"]`: true, `["▁","▁"]`: true, `["▁","a"]`: true, `["a","▁"]`: false, `["▁a","▁"]`: false} {
 		text := `{"model":{"type":"BPE","vocab":{"a":0,"b":1,"▁":2,"ab":3,"▁▁":4,"▁a":5,"a▁":6,"▁a▁":7},"merges":[["▁","a"],` + merge + `]}}`
-		tok, err := newHuggingFace([]byte(text), nil)
+		tok, err := ReadHuggingFace([]byte(text), nil)
 		if err != nil || tok.model.cutsAtMarks != want {
 			t.Errorf("%s: %v", merge, err)
 		}

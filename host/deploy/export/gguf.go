@@ -123,11 +123,7 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 	}
 	plan := &Plan{Notes: notes, Write: p.write}
 	plan.Read = func(dir vfs.Path, each func(name string, values []float32) error) error {
-		var tensors []gguf.Tensor
-		for _, t := range p.tensors {
-			tensors = append(tensors, gguf.Tensor{Name: t.Name, Type: t.typ, Shape: t.Shape})
-		}
-		return gguf.ReadFile(dir.Join(ggufFile), p.entries, tensors, each)
+		return gguf.ReadFile(dir.Join(ggufFile), p.entries, each)
 	}
 	for _, t := range p.tensors {
 		if t.values == nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/gguf"
 	"github.com/cage-qat/cage/internal/testing/testgguf"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/sdk"
@@ -88,7 +89,7 @@ func TestGGUF(t *testing.T) {
 			if diff := cmp.Diff(want.Entries, got.Entries); diff != "" {
 				t.Errorf("entries differ:\n%s", diff)
 			}
-			found := map[string]testgguf.Info{}
+			found := map[string]gguf.Info{}
 			for _, info := range got.Tensors {
 				found[info.Name] = info
 			}
@@ -100,7 +101,7 @@ func TestGGUF(t *testing.T) {
 				if kind == "f16" && info.Name == "token_embd.weight" {
 					continue // the golden keeps the embedding as float32
 				}
-				if g.Type != info.Type || !reflect.DeepEqual(g.Shape, info.Shape) || !bytes.Equal(g.Data, info.Data) {
+				if g.Type != info.Type || !reflect.DeepEqual(g.Shape, info.Shape) || !bytes.Equal(testgguf.Data(t, got, g), testgguf.Data(t, want, info)) {
 					t.Errorf("%s is %s %v and differs from the golden, %s %v", info.Name, g.Type, g.Shape, info.Type, info.Shape)
 				}
 			}
@@ -121,9 +122,9 @@ func TestTiedHeads(t *testing.T) {
 		for _, info := range f.Tensors {
 			switch info.Name {
 			case "token_embd.weight":
-				embedding = info.Data
+				embedding = testgguf.Data(t, f, info)
 			case "output.weight":
-				head = info.Data
+				head = testgguf.Data(t, f, info)
 			}
 		}
 		want := []byte(nil)
@@ -182,7 +183,7 @@ func TestTurnedNorms(t *testing.T) {
 		}
 		seen++
 		got := make([]float32, features)
-		if _, err := binary.Decode(info.Data, binary.LittleEndian, got); err != nil || !slices.Equal(got, want) {
+		if _, err := binary.Decode(testgguf.Data(t, f, info), binary.LittleEndian, got); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s is %v, want %v, error %v", info.Name, got, want, err)
 		}
 	}

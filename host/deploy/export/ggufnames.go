@@ -40,6 +40,26 @@ var ggufOLMo2 = map[string]string{
 // ggufFamily is llama.cpp's name for a kind of models.
 type ggufFamily string
 
+// ggufKinds are cage's names.
+var ggufKinds = map[ggufFamily]string{"llama": architecture.KindLlama,
+	"olmo2": architecture.KindOLMo2, "qwen3": architecture.KindQwen3}
+
+// tensors maps names of Hugging Face to those of the family.
+func (a ggufFamily) tensors() map[string]string {
+	list := maps.Clone(ggufTensors)
+	if a == "olmo2" {
+		maps.Copy(list, ggufOLMo2)
+	}
+	return list
+}
+
+// interleaves reports whether the rows of a tensor of Hugging Face, named without its block, are in
+// another order: in the family llama, the features that rotary embeddings rotate together are
+// adjacent.
+func (a ggufFamily) interleaves(name string) bool {
+	return a == "llama" && (name == "self_attn.q_proj.weight" || name == "self_attn.k_proj.weight")
+}
+
 func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
 	switch s.Kind {
 	case architecture.KindLlama:
@@ -56,34 +76,26 @@ func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
 	return "", fmt.Errorf("llama.cpp does not support models of the kind %q", s.Kind)
 }
 
-// parts lists the tensors with llama.cpp's names and row order: in the family llama, the features
-// that rotary embeddings rotate together are adjacent. llama.cpp requires the output head of OLMo 2
-// even if it is tied; it is then a copy of the embedding.
+// parts lists the tensors with llama.cpp's names and row order. llama.cpp requires the output head
+// of OLMo 2 even if it is tied; it is then a copy of the embedding.
 func (a ggufFamily) parts(m *Model, headSize int) ([]part, error) {
 	list, err := partsOf(m)
 	if err != nil {
 		return nil, err
 	}
 	var embedding *part
+	renames := a.tensors()
 	for i := range list {
 		p := &list[i]
-		prefix, name := "", p.name
-		if rest, ok := strings.CutPrefix(p.name, "model.layers."); ok {
-			var block string
-			block, name, _ = strings.Cut(rest, ".")
-			prefix = "blk." + block + "."
-		}
-		renamed, ok := ggufTensors[name]
-		if other, differs := ggufOLMo2[name]; differs && a == "olmo2" {
-			renamed, ok = other, true
-		}
+		block, name := cutBlock(p.name, hubBlocks)
+		renamed, ok := renames[name]
 		if !ok {
 			return nil, fmt.Errorf("the tensor %s has no name in the format", p.name)
 		}
-		if a == "llama" && (name == "self_attn.q_proj.weight" || name == "self_attn.k_proj.weight") {
+		if a.interleaves(name) {
 			p.rows = architecture.Reorder(p.rows, headSize, architecture.HalfSplit, architecture.Interleaved)
 		}
-		if p.name = prefix + renamed; p.name == "token_embd.weight" {
+		if p.name = inBlock(ggufBlocksOf, block, renamed); p.name == "token_embd.weight" {
 			embedding = p
 		}
 	}
@@ -92,6 +104,28 @@ func (a ggufFamily) parts(m *Model, headSize int) ([]part, error) {
 		list = append(list, part{"output.weight", embedding.param, embedding.rows})
 	}
 	return list, nil
+}
+
+// Names of tensors in blocks begin with one of these and the number of the block.
+const (
+	hubBlocks    = "model.layers."
+	ggufBlocksOf = "blk."
+)
+
+// cutBlock cuts a name into the number of its block, "" if it is in none, and the name within.
+func cutBlock(name, blocks string) (block, within string) {
+	if rest, ok := strings.CutPrefix(name, blocks); ok {
+		block, within, _ = strings.Cut(rest, ".")
+		return block, within
+	}
+	return "", name
+}
+
+func inBlock(blocks, block, name string) string {
+	if block == "" {
+		return name
+	}
+	return blocks + block + "." + name
 }
 
 // refuseScaledPositions returns an error for rotary positions that are scaled as in Llama 3:
@@ -127,6 +161,34 @@ var ggufFileTypes = map[gguf.Type]uint32{
 	gguf.F32: 0, gguf.F16: 1, gguf.BF16: 32, gguf.Q4_0: 2, gguf.Q4_1: 3, gguf.Q8_0: 7, gguf.MXFP4: 38,
 }
 
+// ggufKeys are the keys of a model's settings, below the name of its family, and the variables with
+// their values: *int or *float64.
+func ggufKeys(s *architecture.Settings, positions *int) []ggufKey {
+	return []ggufKey{
+		{"block_count", &s.Layers},
+		{"context_length", positions},
+		{"embedding_length", &s.Width},
+		{"feed_forward_length", &s.Hidden},
+		{"attention.head_count", &s.Heads},
+		{"attention.head_count_kv", &s.KVHeads},
+		{"rope.freq_base", &s.RopeTheta},
+		{"attention.layer_norm_rms_epsilon", &s.NormEps},
+		{"rope.dimension_count", &s.HeadSize},
+		{"vocab_size", &s.Vocab},
+	}
+}
+
+type ggufKey struct {
+	name string
+	to   any
+}
+
+// The sizes of keys and values of a head, if these are not width/heads.
+const (
+	ggufKeySize   = "attention.key_length"
+	ggufValueSize = "attention.value_length"
+)
+
 // entries returns the metadata of the model, without those of its tokenizer.
 func (a ggufFamily) entries(
 	m *Model, s architecture.Settings, main gguf.Type,
@@ -140,22 +202,24 @@ func (a ggufFamily) entries(
 		{Key: "general.architecture", Value: name},
 		{Key: "general.type", Value: "model"},
 		{Key: "general.name", Value: m.Card.Name},
-		{Key: name + ".block_count", Value: uint32(s.Layers)},
-		{Key: name + ".context_length", Value: uint32(cmp.Or(m.Positions, s.Context))},
-		{Key: name + ".embedding_length", Value: uint32(s.Width)},
-		{Key: name + ".feed_forward_length", Value: uint32(s.Hidden)},
-		{Key: name + ".attention.head_count", Value: uint32(s.Heads)},
-		{Key: name + ".attention.head_count_kv", Value: uint32(s.KVHeads)},
-		{Key: name + ".rope.freq_base", Value: float32(s.RopeTheta)},
-		{Key: name + ".attention.layer_norm_rms_epsilon", Value: float32(s.NormEps)},
-		{Key: name + ".rope.dimension_count", Value: uint32(s.HeadSize)},
-		{Key: name + ".vocab_size", Value: uint32(s.Vocab)},
-		{Key: "general.file_type", Value: fileType},
-		{Key: "general.quantization_version", Value: uint32(2)},
 	}
+	positions := cmp.Or(m.Positions, s.Context)
+	for _, k := range ggufKeys(&s, &positions) {
+		entry := gguf.Entry{Key: name + "." + k.name}
+		switch from := k.to.(type) {
+		case *int:
+			entry.Value = uint32(*from)
+		case *float64:
+			entry.Value = float32(*from)
+		}
+		entries = append(entries, entry)
+	}
+	entries = append(entries,
+		gguf.Entry{Key: "general.file_type", Value: fileType},
+		gguf.Entry{Key: "general.quantization_version", Value: uint32(2)})
 	if size := s.HeadSize; size != s.Width/s.Heads || s.Kind == architecture.KindQwen3 {
-		entries = append(entries, gguf.Entry{Key: name + ".attention.key_length", Value: uint32(size)},
-			gguf.Entry{Key: name + ".attention.value_length", Value: uint32(size)})
+		entries = append(entries, gguf.Entry{Key: name + "." + ggufKeySize, Value: uint32(size)},
+			gguf.Entry{Key: name + "." + ggufValueSize, Value: uint32(size)})
 	}
 	return entries, nil
 }

@@ -232,11 +232,17 @@ func (f *tokenizerFile) tokens(vocab int) (tokens []string, types []int32) {
 	}
 	for id := range tokens {
 		if types[id] == 0 {
-			tokens[id], types[id] = fmt.Sprintf("[PAD%d]", id), tokenUnused
+			tokens[id], types[id] = paddingName(id), tokenUnused
 		}
 	}
 	return tokens, types
 }
+
+// paddingName is the name of an id of the model that is not a token.
+func paddingName(id int) string { return fmt.Sprintf("[PAD%d]", id) }
+
+// byteName is the token of a byte in tokenizers with byte_fallback.
+func byteName(value int) string { return fmt.Sprintf("<0x%02X>", value) }
 
 type preTokenizer struct {
 	Type    string         `json:"type"`
@@ -249,6 +255,26 @@ type preTokenizer struct {
 	AddPrefixSpace   bool   `json:"add_prefix_space"`
 	UseRegex         *bool  `json:"use_regex"` // absent: true
 	IndividualDigits bool   `json:"individual_digits"`
+}
+
+// byteLevelWords is a way in which a byte-level tokenizer cuts texts into words.
+type byteLevelWords struct {
+	digits  bool   // first at every digit
+	pattern string // "": that of GPT-2
+	whole   bool   // words that are tokens are not cut further (ignore_merges)
+}
+
+// preTokenizers are llama.cpp's names for these ways. The first is written.
+var preTokenizers = []struct {
+	names []string
+	words byteLevelWords
+}{
+	{[]string{"gpt-2"}, byteLevelWords{}},
+	{[]string{"smollm"}, byteLevelWords{digits: true}},
+	{[]string{"qwen2", "deepseek-r1-qwen"}, byteLevelWords{pattern: tokenizer.PatternQwen}},
+	{[]string{preLlama3, "llama3", "llama-v3", "falcon3"},
+		byteLevelWords{pattern: tokenizer.PatternGPT4, whole: true}},
+	{[]string{"dbrx", "smaug-bpe"}, byteLevelWords{pattern: tokenizer.PatternGPT4}},
 }
 
 // preLlama3 is llama.cpp's name for a pre-tokenizer with which it ignores merges for words that are
@@ -273,20 +299,22 @@ func (f *tokenizerFile) preName() (string, error) {
 		return "", errPre
 	}
 	regex := last.UseRegex == nil || *last.UseRegex
+	words := byteLevelWords{whole: f.Model.IgnoreMerges}
 	switch {
 	case len(parts) == 1 && (regex || len(f.Model.Merges) == 0): // without merges: tokens are bytes
-		return "gpt-2", nil
 	case len(parts) == 2 && first.Type == "Digits" && first.IndividualDigits && regex:
-		return "smollm", nil
+		words.digits = true
 	case len(parts) == 2 && first.Type == "Split" && first.Behavior == "Isolated" &&
-		!first.Invert && !regex:
-		switch pattern := first.Pattern.Regex; {
-		case pattern == tokenizer.PatternQwen:
-			return "qwen2", nil
-		case pattern == tokenizer.PatternGPT4 && f.Model.IgnoreMerges:
-			return preLlama3, nil
-		case pattern == tokenizer.PatternGPT4:
-			return "dbrx", nil
+		!first.Invert && !regex && first.Pattern.Regex != "":
+		words.pattern = first.Pattern.Regex
+	default:
+		return "", errPre
+	}
+	for _, whole := range []bool{words.whole, false} { // differences reports whole words
+		for _, p := range preTokenizers {
+			if words.whole = whole; p.words == words {
+				return p.names[0], nil
+			}
 		}
 	}
 	return "", errPre
@@ -313,7 +341,7 @@ func (f *tokenizerFile) sentencePiece(
 		return nil, nil, err
 	}
 	for value := range 256 {
-		if id, ok := f.Model.Vocab[fmt.Sprintf("<0x%02X>", value)]; ok && types[id] == tokenNormal {
+		if id, ok := f.Model.Vocab[byteName(value)]; ok && types[id] == tokenNormal {
 			types[id] = tokenByte
 		}
 	}

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/data/tokenizer"
+	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
@@ -31,17 +34,28 @@ import (
 // usualContext is the default context of a model, if it has as many positions.
 const usualContext = 2048
 
-// Import converts the Hugging Face checkpoint in dir to a run directory: a run of zero training
-// steps, with the model as its state. context is the number of tokens in a sequence; 0 means the
-// model's number of positions, but at most 2048. If out is empty, the checkpoint is only checked
-// and nothing is written.
-func Import(ctx context.Context, dir, out string, context int) (*huggingface.Checkpoint, error) {
+// Import converts a Hugging Face checkpoint, which is a directory, or a GGUF file to a run
+// directory: a run of zero training steps, with the model as its state. context is the number of
+// tokens in a sequence; 0 means the model's number of positions, but at most 2048. If out is empty,
+// the checkpoint is only checked and nothing is written.
+func Import(ctx context.Context, from, out string, context int) (*huggingface.Checkpoint, error) {
 	if out != "" {
 		if err := atomicfile.CheckDir(vfs.At(out)); err != nil {
 			return nil, err
 		}
 	}
-	c, cfg, err := openHub(dir, out, context)
+	var c *huggingface.Checkpoint
+	var cfg *config.Config
+	var files map[string][]byte // nil: those in the directory
+	var err error
+	info, missing := os.Stat(from)
+	if filepath.Ext(from) == ".gguf" && (missing != nil || !info.IsDir()) {
+		if c, files, err = export.OpenGGUF(vfs.At(from), context); err == nil {
+			c, cfg, err = configure(c, from, out, context)
+		}
+	} else {
+		c, cfg, err = openHub(from, out, context)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -49,10 +63,15 @@ func Import(ctx context.Context, dir, out string, context int) (*huggingface.Che
 	if err == nil && out != "" {
 		err = atomicfile.WriteDir(vfs.At(out), func(to vfs.Path) error {
 			record := &Record{}
-			if record.Initial, err = provenance.HubOrigin(vfs.At(dir), c); err != nil {
+			if record.Initial, err = provenance.HubOrigin(vfs.At(from), c); err != nil {
 				return err
 			}
-			if record.Tokenizer, err = hubTokenizer(vfs.At(dir)); err != nil {
+			if files == nil {
+				record.Tokenizer, err = hubTokenizer(vfs.At(from))
+			} else {
+				record.Tokenizer, err = ggufTokenizer(from, files)
+			}
+			if err != nil {
 				return err
 			}
 			device, err := engine.Open(device.CPU, engine.Options{})
@@ -62,7 +81,7 @@ func Import(ctx context.Context, dir, out string, context int) (*huggingface.Che
 			defer device.Close()
 			record.Build = device.BuildInfo()
 			run := &ModelRun{Config: cfg, Method: cfg.Method, Record: record,
-				Params: c.Params(), Values: c.Values, From: dir}
+				Params: c.Params(), Values: c.Values, From: from, Files: files}
 			return run.Write(ctx, rundir.Dir{Path: to})
 		})
 	}
@@ -108,8 +127,15 @@ func openHub(dir, out string, context int) (*huggingface.Checkpoint, *config.Con
 	if err != nil {
 		return nil, nil, err
 	}
+	return configure(c, dir, out, context)
+}
+
+// configure returns the configuration of a run that holds a checkpoint.
+func configure(c *huggingface.Checkpoint, from, out string, context int) (
+	*huggingface.Checkpoint, *config.Config, error) {
 	context = cmp.Or(context, min(usualContext, c.Config.MaxPositions))
-	cfg, err := config.Imported(dir, context, cmp.Or(out, dir))
+	cfg, err := config.Imported(&config.Initial{Dir: from, Settings: c.Config.Settings,
+		MaxPositions: c.Config.MaxPositions}, context, cmp.Or(out, from))
 	if err != nil {
 		return nil, nil, errors.Join(err, c.Close())
 	}
@@ -129,6 +155,21 @@ func hubTokenizer(dir vfs.Path) (*tokenizer.Info, error) {
 	return &info, nil
 }
 
+// ggufTokenizer describes the tokenizer of a GGUF file, which has become files; nil if it has none.
+func ggufTokenizer(path string, files map[string][]byte) (*tokenizer.Info, error) {
+	if files[tokenizer.DefinitionFile] == nil {
+		return nil, nil
+	}
+	tok, err := tokenizer.ReadHuggingFace(files[tokenizer.DefinitionFile],
+		files[tokenizer.ConfigFile])
+	if err != nil {
+		return nil, fmt.Errorf("%s: tokenizer: %w", path, err)
+	}
+	info := tok.Info()
+	info.Name = strings.TrimSuffix(filepath.Base(path), ".gguf")
+	return &info, nil
+}
+
 // ModelRun is a run without training steps, whose state is an existing model.
 type ModelRun struct {
 	Config *config.Config
@@ -141,6 +182,8 @@ type ModelRun struct {
 	Precomputed map[string][]safetensors.Tensor
 	// From is the directory of the model, which may have tokenizer files and a description.
 	From string
+	// Files are these files by name if From is a file; nil otherwise.
+	Files map[string][]byte
 }
 
 // Write writes the run to a directory, which is renamed to train.out once it is complete. run.toml,
@@ -154,8 +197,13 @@ func (r *ModelRun) Write(ctx context.Context, to rundir.Dir) error {
 	if err := r.save(ctx, to); err != nil {
 		return err
 	}
-	files := slices.Concat(tokenizer.Files, huggingface.DescriptionFiles)
-	if err := rundir.CopyFiles(to, vfs.At(r.From), files); err != nil {
+	if r.Files != nil {
+		err = rundir.WriteFiles(to, r.Files)
+	} else {
+		files := slices.Concat(tokenizer.Files, huggingface.DescriptionFiles)
+		err = rundir.CopyFiles(to, vfs.At(r.From), files)
+	}
+	if err != nil {
 		return err
 	}
 	if r.Record.Directory == "" {

@@ -2,16 +2,13 @@ package gguf_test
 
 import (
 	"bytes"
+	"encoding/binary"
+	"errors"
 	"io"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/cage-qat/cage/host/model/gguf"
-	"github.com/cage-qat/cage/internal/testing/testgguf"
-	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // small is a file with one entry of each kind and two tensors.
@@ -43,7 +40,10 @@ func small(t testing.TB) []byte {
 
 func TestEveryKindOfEntry(t *testing.T) {
 	data := small(t)
-	f := testgguf.Parse(t, data)
+	f, err := gguf.NewFile(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
 	if !bytes.Equal(rewritten(t, f), data) {
 		t.Error("read and written again the file is another one")
 	}
@@ -55,40 +55,99 @@ func TestEveryKindOfEntry(t *testing.T) {
 	}
 }
 
-// TestReadBack: a file is read back as it was written, and not if it is truncated, continued, or changed in its header.
-func TestReadBack(t *testing.T) {
-	tensor := gguf.Tensor{Name: "x", Type: gguf.F16, Shape: []int{1, 2}, Write: func(w io.Writer) error {
-		_, err := w.Write([]byte{0x00, 0x3c, 0x00, 0xc0})
-		return err
-	}}
-	entries, tensors := []gguf.Entry{{Key: "k", Value: "v"}}, []gguf.Tensor{tensor}
-	path := filepath.Join(t.TempDir(), "x.gguf")
-	if err := gguf.WriteFile(t.Context(), vfs.At(path), entries, tensors); err != nil {
-		t.Fatal(err)
-	}
-	read := func() (got []float32, err error) {
-		err = gguf.ReadFile(vfs.At(path), entries, tensors, func(name string, values []float32) error {
-			got = append(got, values...)
-			return nil
-		})
-		return got, err
-	}
-	if got, err := read(); err != nil || !slices.Equal(got, []float32{1, -2}) {
-		t.Fatalf("got %v, %v", got, err)
-	}
-	good, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	changed := bytes.Replace(good, []byte("GGUF"), []byte("GGUf"), 1)
-	for i, bad := range [][]byte{nil, good[:10], good[:len(good)-1], append(slices.Clone(good), 0), changed} {
-		if err := os.WriteFile(path, bad, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := read(); err == nil {
-			t.Errorf("change %d was not noticed", i)
+// TestTruncated: no part of a file is a file.
+func TestTruncated(t *testing.T) {
+	data := small(t)
+	for n := range len(data) - 12 { // 12 bytes fill up the last tensor
+		if _, err := gguf.NewFile(bytes.NewReader(data[:n]), int64(n)); !errors.Is(err, gguf.ErrFormat) {
+			t.Fatalf("the first %d of %d bytes were read, error %v", n, len(data), err)
 		}
 	}
+}
+
+// TestVersion2: it has the layout of version 3.
+func TestVersion2(t *testing.T) {
+	data := small(t)
+	data[4] = 2
+	f, err := gguf.NewFile(bytes.NewReader(data), int64(len(data)))
+	if err != nil || f.Value("text") != "naïve" {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestHostile changes a good file in one place.
+func TestHostile(t *testing.T) {
+	after := func(data []byte, text string) []byte { return data[bytes.Index(data, []byte(text))+len(text):] }
+	for _, c := range []struct {
+		name, says string
+		change     func(data []byte)
+	}{
+		{"magic", "does not begin", func(d []byte) { d[0] = 'g' }},
+		{"version 1", "version 1 ", func(d []byte) { d[4] = 1 }},
+		{"big-endian", "little-endian", func(d []byte) { d[4], d[7] = 0, 3 }},
+		{"tensors", "empty or used twice", func(d []byte) { d[15] = 255 }},
+		{"entries", "bytes are left", func(d []byte) { d[23] = 127 }},
+		{"long text", "bytes are left", func(d []byte) { after(d, "text")[11] = 127 }},
+		{"long array", "bytes are left", func(d []byte) { after(d, "floats")[15] = 127 }},
+		{"overflowing array", "bytes are left", func(d []byte) { copy(after(d, "floats")[8:], "\x00\x00\x00\x00\x00\x00\x00\x40") }},
+		{"array of arrays", "value 9", func(d []byte) { after(d, "ints")[4] = 9 }},
+		{"value type", "value 13", func(d []byte) { after(d, "ints")[0] = 13 }},
+		{"name used twice", "used twice", func(d []byte) { copy(after(d, "u8")[5+8:], "u8") }},
+		{"rank", "9 axes", func(d []byte) { info(d)[0] = 9 }},
+		{"partial block", "want a multiple of 32", func(d []byte) { info(d)[4] = 63 }},
+		{"large axis", "axis of more", func(d []byte) { info(d)[11] = 127 }},
+		{"empty axis", "axis below 1", func(d []byte) { info(d)[12] = 0 }},
+		{"far offset", "not complete", func(d []byte) { info(d)[31] = 127 }},
+		{"odd offset", "multiple of 32 from 0 on", func(d []byte) { info(d)[24] = 1 }},
+		{"overlap", "of 32 from 108 on", func(d []byte) { binary.LittleEndian.PutUint64(info(d)[24+8+9+4+8+4:], 0) }},
+	} {
+		data := small(t)
+		c.change(data)
+		_, err := gguf.NewFile(bytes.NewReader(data), int64(len(data)))
+		if !errors.Is(err, gguf.ErrFormat) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want an error that says %q", c.name, err, c.says)
+		}
+	}
+}
+
+// TestOtherTypes: a type that is not read is named with its tensor.
+func TestOtherTypes(t *testing.T) {
+	for typ, name := range map[byte]string{14: "Q6_K", 99: "type 99"} {
+		data := small(t)
+		info(data)[20] = typ
+		_, err := gguf.NewFile(bytes.NewReader(data), int64(len(data)))
+		if want := `tensor "a": ` + name + " is not supported, want F32"; err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// info is the description of the first tensor of small, after its name: rank, two axes, type and offset.
+func info(data []byte) []byte {
+	name := []byte("\x01\x00\x00\x00\x00\x00\x00\x00a\x02\x00\x00\x00")
+	return data[bytes.Index(data, name)+9:]
+}
+
+// FuzzReader: no bytes make the reader panic, and of a file that it accepts every tensor can be read.
+func FuzzReader(f *testing.F) {
+	f.Add(small(f))
+	f.Add([]byte("GGUF\x03\x00\x00\x00"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, err := gguf.NewFile(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			return
+		}
+		for _, info := range file.Tensors {
+			values, err := file.Values(info)
+			n := 1
+			for _, d := range info.Shape {
+				n *= d
+			}
+			if err != nil || len(values) != n {
+				t.Fatalf("tensor %q of shape %v has %d values, error %v", info.Name, info.Shape, len(values), err)
+			}
+		}
+	})
 }
 
 // TestWriterRefuses what makes no valid file.

@@ -1,10 +1,10 @@
-// Package gguf writes files in the GGUF format, version 3: the models that
-// llama.cpp and the programs built on it load
+// Package gguf writes files in the GGUF format, version 3, and reads versions 2 and 3: the models
+// that llama.cpp and the programs built on it load
 // (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md).
 //
 // A file holds entries, which are named values such as the number of layers or the list of tokens,
 // and tensors, of plain floats or of blocks of 32 quantized numbers. A written file is complete or
-// absent. [ReadFile] reads a written file back, to verify it.
+// absent. The header of a file that is read is checked as a whole when it is opened.
 //
 // As everywhere in this module, shapes of tensors are in row-major order, [rows, columns] for a
 // matrix; the file stores them reversed.

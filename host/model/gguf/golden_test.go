@@ -38,12 +38,12 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-func rewritten(t *testing.T, f *testgguf.File) []byte {
+func rewritten(t *testing.T, f *gguf.File) []byte {
 	t.Helper()
 	var tensors []gguf.Tensor
 	for _, info := range f.Tensors {
 		tensors = append(tensors, gguf.Tensor{Name: info.Name, Type: info.Type, Shape: info.Shape, Write: func(w io.Writer) error {
-			_, err := w.Write(info.Data)
+			_, err := w.Write(testgguf.Data(t, f, info))
 			return err
 		}})
 	}
@@ -83,7 +83,7 @@ func TestValues(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := gguf.Decode(info.Type, info.Data)
+			got, err := f.Values(info)
 			if err != nil || !slices.Equal(got, expected) || !slices.Equal(info.Shape, tensor.Shape) {
 				t.Errorf("%s: %s differs, error %v", kind, info.Name, err)
 			}
@@ -91,6 +91,38 @@ func TestValues(t *testing.T) {
 		}
 		if compared != len(names) {
 			t.Errorf("%s: %d tensors were compared", kind, compared)
+		}
+	}
+}
+
+// TestBlocks: of random bytes of every type, the numbers are those of the package gguf, to the bit.
+func TestBlocks(t *testing.T) {
+	f := testgguf.Open(t, "testdata/blocks.gguf")
+	want, err := safetensors.Open(vfs.At("testdata/blocks.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer want.Close()
+	if len(f.Tensors) != 7 || len(want.Tensors()) != 7 {
+		t.Fatalf("%d tensors, and %d decoded ones", len(f.Tensors), len(want.Tensors()))
+	}
+	for _, info := range f.Tensors {
+		tensor, err := want.Tensor(info.Type.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		expected, err := safetensors.Values[float32](tensor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := f.Values(info)
+		if err != nil || len(got) != len(expected) || len(got) != 4*64 {
+			t.Fatalf("%s: %d values, want %d, error %v", info.Type, len(got), len(expected), err)
+		}
+		for i := range got {
+			if math.Float32bits(got[i]) != math.Float32bits(expected[i]) {
+				t.Fatalf("%s: element %d is %v, want %v", info.Type, i, got[i], expected[i])
+			}
 		}
 	}
 }

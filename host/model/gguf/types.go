@@ -1,6 +1,7 @@
 package gguf
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -11,7 +12,7 @@ import (
 
 const (
 	magic     = "GGUF"
-	version   = 3
+	version   = 3  // written; 2 is also read
 	alignment = 32 // of tensors, in bytes: the default of the format
 	maxRank   = 4  // number of axes that llama.cpp supports
 )
@@ -19,7 +20,7 @@ const (
 // Type is the type of a tensor's elements, by its number in the format.
 type Type uint32
 
-// The types of tensors that this package writes and decodes.
+// The types of tensors that this package writes, reads and decodes.
 const (
 	F32   Type = 0
 	F16   Type = 1
@@ -38,11 +39,14 @@ var layouts = map[Type]struct {
 	Q4_0: {"Q4_0", 32, 18}, Q4_1: {"Q4_1", 32, 20}, Q8_0: {"Q8_0", 32, 34}, MXFP4: {"MXFP4", 32, 17},
 }
 
+// others are the names of further types, for messages.
+var others = map[Type]string{6: "Q5_0", 7: "Q5_1", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K",
+	13: "Q5_K", 14: "Q6_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S",
+	20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64",
+	28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4"}
+
 func (t Type) String() string {
-	if l, ok := layouts[t]; ok {
-		return l.name
-	}
-	return fmt.Sprintf("type %d", uint32(t))
+	return cmp.Or(layouts[t].name, others[t], fmt.Sprintf("type %d", uint32(t)))
 }
 
 // Block returns the number of elements in a block of the type, 1 for plain floats, and
@@ -55,7 +59,8 @@ func (t Type) Block() (elements, bytes int) {
 func (t Type) size(shape []int) (int64, error) {
 	elements, bytes := t.Block()
 	if elements == 0 {
-		return 0, fmt.Errorf("%s is not supported", t)
+		return 0, fmt.Errorf("%s is not supported, want F32, F16, BF16, Q8_0, Q4_0, Q4_1 or MXFP4: "+
+			"another file of the same model, or its Hugging Face checkpoint", t)
 	}
 	if len(shape) == 0 || len(shape) > maxRank {
 		return 0, fmt.Errorf("%d axes, want 1 to %d", len(shape), maxRank)
@@ -86,8 +91,8 @@ type Entry struct {
 
 func align(n, alignment int64) int64 { return (n + alignment - 1) / alignment * alignment }
 
-var levels = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, float32(math.Copysign(0, -1)), -0.5, -1, -1.5,
-	-2, -3, -4, -6}
+// levels are the numbers of the codes of MXFP4. llama.cpp reads the code of −0 as 0.
+var levels = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
 
 // Decode returns the float32 numbers that a tensor's data encodes, as llama.cpp computes them.
 func Decode(t Type, data []byte) ([]float32, error) {

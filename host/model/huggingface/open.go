@@ -28,11 +28,19 @@ type Checkpoint struct {
 	Config *Config
 	Report Report
 
-	dir        vfs.Path
-	shards     *safetensors.Shards
+	path       vfs.Path // in messages
+	files      []vfs.Path
+	tensors    Tensors
 	mappings   map[string][]Mapping // by parameter
 	headIsCopy bool                 // the file also has a copy of the tied head
 	faults     []string             // faults in values
+}
+
+// Tensors are the tensors of a checkpoint.
+type Tensors interface {
+	Tensors() []safetensors.Info
+	Tensor(name string) (safetensors.Tensor, error)
+	Close() error
 }
 
 // Options are options for the use of a checkpoint.
@@ -59,8 +67,8 @@ func Hint(path string) string {
 	ext := filepath.Ext(path)
 	switch {
 	case ext == ".gguf" && (err != nil || !info.IsDir()):
-		return "; a GGUF file is not read: want the directory of the Hugging Face checkpoint " +
-			"(config.json, *.safetensors) from which it was made"
+		return fmt.Sprintf("; a GGUF file is not read here: "+
+			"`cage import %s --out RUN` makes a run of it, which is", path)
 	case err == nil && !info.IsDir() && (ext == ".safetensors" || ext == ".json"):
 		return "; want the directory that holds config.json and *.safetensors"
 	case err != nil && noParent != nil && repository.MatchString(path):
@@ -101,8 +109,13 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 			faults = append(faults, filepath.Base(fault.Path)+": "+f)
 		}
 	}
-	c := &Checkpoint{Config: config, dir: dir}
-	if c.shards, err = safetensors.OpenShards(dir); err != nil {
+	c := &Checkpoint{Config: config, path: dir, files: []vfs.Path{dir.Join(ConfigName)}}
+	if shards, err := safetensors.OpenShards(dir); err == nil {
+		c.tensors = shards
+		for _, name := range shards.Names() {
+			c.files = append(c.files, dir.Join(name))
+		}
+	} else {
 		if !errors.Is(err, safetensors.ErrFormat) && !errors.Is(err, safetensors.ErrChecksum) &&
 			!errors.Is(err, fs.ErrNotExist) {
 			return nil, err // a read error
@@ -117,15 +130,36 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 		}
 		faults = append(faults, fault)
 	}
+	return c.opened(faults, o)
+}
+
+// Convert makes a checkpoint of a model in a file of another format, which has the given
+// description and tensors. The error is as that of [Open]. If it fails, it closes the tensors.
+func Convert(file vfs.Path, d Description, t Tensors, o Options) (*Checkpoint, error) {
+	c := &Checkpoint{path: file, files: []vfs.Path{file}, tensors: t}
+	config, err := d.parse(o.Context)
+	if err != nil {
+		if fault, ok := errors.AsType[*Error](err); ok {
+			fault.Path = file.Name
+		}
+		return nil, errors.Join(err, c.Close())
+	}
+	c.Config = config
+	return c.opened(nil, o)
+}
+
+// opened matches the tensors with the model, unless there are faults already. If it fails, it
+// closes the checkpoint.
+func (c *Checkpoint) opened(faults []string, o Options) (_ *Checkpoint, err error) {
 	if len(faults) == 0 {
 		if o.Pairs != "" {
-			config.Settings.RopePairs = o.Pairs
+			c.Config.Settings.RopePairs = o.Pairs
 		}
 		faults, err = c.matchTensors()
 	}
 	if len(faults) > 0 {
 		slices.Sort(faults)
-		err = &Error{Path: dir.Name, Faults: faults}
+		err = &Error{Path: c.path.Name, Faults: faults}
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -133,15 +167,30 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 	return c, nil
 }
 
+// mostMissing bounds the number of parameters without elements in the files. With fewer, all
+// missing tensors are named; more could need any amount of memory.
+const mostMissing = 1 << 28
+
 // matchTensors compares the tensors of the files with the tensors that the model needs.
 func (c *Checkpoint) matchTensors() (faults []string, err error) {
+	infos, elements := c.tensors.Tensors(), mostMissing
+	for _, info := range infos {
+		n := 1
+		for _, d := range info.Shape {
+			n *= d
+		}
+		elements += n
+	}
+	if n := architecture.CountParams(c.Params(), nil); n > elements {
+		return []string{fmt.Sprintf("the model has %d parameters, and all tensors together have %d "+
+			"elements", n, elements-mostMissing)}, nil
+	}
 	i := slices.IndexFunc(families,
 		func(f family) bool { return f.architecture == c.Config.Architecture })
 	list, err := families[i].layout(c.Config.Settings)
 	if err != nil {
 		return nil, err
 	}
-	infos := c.shards.Tensors()
 	has := func(name string) bool {
 		return slices.ContainsFunc(infos, func(info safetensors.Info) bool { return info.Name == name })
 	}
@@ -175,7 +224,7 @@ func (c *Checkpoint) Err() error {
 		return nil
 	}
 	slices.Sort(c.faults)
-	return &Error{Path: c.dir.Name, Faults: c.faults}
+	return &Error{Path: c.path.Name, Faults: c.faults}
 }
 
 // Verify reads all values. It returns the error of [Checkpoint.Err], or a read error.
@@ -197,8 +246,8 @@ type Part struct {
 // Parts reads the files that contain the configuration and the weights, and returns their digests.
 func (c *Checkpoint) Parts() ([]Part, error) {
 	var list []Part
-	for _, name := range append([]string{ConfigName}, c.shards.Names()...) {
-		f, err := c.dir.Join(name).Open()
+	for _, path := range c.files {
+		f, err := path.Open()
 		if err != nil {
 			return nil, err
 		}
@@ -207,15 +256,15 @@ func (c *Checkpoint) Parts() ([]Part, error) {
 		if err = errors.Join(err, f.Close()); err != nil {
 			return nil, err
 		}
-		list = append(list, Part{name, hex.EncodeToString(sum.Sum(nil))})
+		list = append(list, Part{path.Base(), hex.EncodeToString(sum.Sum(nil))})
 	}
 	return list, nil
 }
 
 // Close closes the files.
 func (c *Checkpoint) Close() error {
-	if c.shards == nil {
+	if c.tensors == nil {
 		return nil
 	}
-	return c.shards.Close()
+	return c.tensors.Close()
 }

@@ -64,7 +64,7 @@ func (f family) layout(s architecture.Settings) ([]Mapping, error) {
 func (c *Checkpoint) Values(param string) ([]float32, error) {
 	list, ok := c.mappings[param]
 	if !ok {
-		return nil, fmt.Errorf("%s: there is no parameter %s", c.dir, param)
+		return nil, fmt.Errorf("%s: there is no parameter %s", c.path, param)
 	}
 	values := make([]float32, list[0].Param.Size())
 	for _, p := range list {
@@ -94,12 +94,12 @@ func (c *Checkpoint) Values(param string) ([]float32, error) {
 // read copies the rows of a tensor to values, the elements of its parameter.
 func (c *Checkpoint) read(m Mapping, values []float32) error {
 	var data []byte
-	t, err := c.shards.Tensor(m.Tensor)
+	t, err := c.tensors.Tensor(m.Tensor)
 	if err == nil {
 		data, err = t.Bytes()
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", c.dir, err)
+		return fmt.Errorf("%s: %w", c.path, err)
 	}
 	width, size := len(values)/m.Param.Dims[0], t.DType.Bits()/8
 	nonFinite := 0

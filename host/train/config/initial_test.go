@@ -180,7 +180,11 @@ func TestCheckInitial(t *testing.T) {
 
 // TestImported: the configuration of a run that trains nothing is read back, and says nothing of training.
 func TestImported(t *testing.T) {
-	cfg, err := Imported(hub+"llama32", 64, "runs/x")
+	initial, err := ReadInitial(hub+"llama32", 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := Imported(initial, 64, "runs/x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +198,7 @@ func TestImported(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "data: found with train.steps = 0") {
 		t.Errorf("with data: error %v", err)
 	}
-	if _, err := Imported(hub+"llama32", 1024, "runs/x"); err == nil || !strings.Contains(err.Error(), "512 positions") {
+	if _, err := Imported(initial, 1024, "runs/x"); err == nil || !strings.Contains(err.Error(), "512 positions") {
 		t.Errorf("a context beyond the positions: error %v", err)
 	}
 }

@@ -309,11 +309,13 @@ func (d *decoder) readInitial() {
 	}
 }
 
-// Imported returns the configuration of a run that only holds the model of the Hugging Face
-// checkpoint in dir. context is the length of its sequences in tokens, out the run directory.
-func Imported(dir string, context int, out string) (*Config, error) {
-	return newDecoder(plaintoml.New(filepath.Join(dir, huggingface.ConfigName), map[string]any{
-		"model": map[string]any{"init": dir, "context": int64(context)},
+// Imported returns the configuration of a run that only holds a model made elsewhere, which from
+// describes. context is the length of its sequences in tokens, out the run directory.
+func Imported(from *Initial, context int, out string) (*Config, error) {
+	d := newDecoder(plaintoml.New(from.Dir, map[string]any{
+		"model": map[string]any{"init": from.Dir, "context": int64(context)},
 		"train": map[string]any{"steps": int64(0), "batch": int64(1), "out": out},
-	})).result()
+	}))
+	d.given = from
+	return d.result()
 }

@@ -1,0 +1,296 @@
+package export
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/gguf"
+	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// OpenGGUF opens the model in a GGUF file as a Hugging Face checkpoint, for sequences of context
+// tokens (0: the maximum of the model). files are those that describe the checkpoint and its
+// tokenizer, by name. All problems with the metadata are in one error.
+func OpenGGUF(file vfs.Path, context int) (
+	c *huggingface.Checkpoint, files map[string][]byte, err error) {
+	f, err := gguf.Open(file)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := &ggufReader{File: f, known: map[string]bool{}, tensors: map[string]gguf.Info{}}
+	config := r.config()
+	if len(r.faults) == 0 {
+		if files, config.Tokens, err = tokenizerOf(f, config.Settings.Vocab); err != nil {
+			r.fault("%v", err)
+		}
+	}
+	if len(r.faults) > 0 {
+		err = &huggingface.Error{Path: file.Name, Faults: slices.Sorted(slices.Values(r.faults))}
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	d, err := config.Describe()
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	for i, text := range [][]byte{d.Config, d.Generation} {
+		files[huggingface.DescriptionFiles[i]] = text
+	}
+	c, err = huggingface.Convert(file, d, r, huggingface.Options{Context: context})
+	if err != nil {
+		return nil, nil, err
+	}
+	var rounded []string
+	for i, a := range c.Report.Applied {
+		typ := r.tensors[a.Tensor].Type.String()
+		c.Report.Applied[i].Type = safetensors.DType(typ)
+		if !slices.Contains(floatTypes, strings.ToLower(typ)) && !slices.Contains(rounded, typ) {
+			rounded = append(rounded, typ)
+		}
+	}
+	if slices.Sort(rounded); len(rounded) > 0 {
+		c.Config.Warnings = append(c.Config.Warnings, fmt.Sprintf("its weights were rounded to %s: the "+
+			"precision that they had before is lost", strings.Join(rounded, " and ")))
+	}
+	return c, files, nil
+}
+
+// ggufReader reads the settings and tensors of a model. Its faults name keys and tensors of the
+// file.
+type ggufReader struct {
+	*gguf.File
+	family   ggufFamily
+	headSize int
+	known    map[string]bool      // keys that have been read, without the family
+	tensors  map[string]gguf.Info // by their names in a Hugging Face checkpoint
+	faults   []string
+}
+
+func (r *ggufReader) fault(format string, args ...any) {
+	r.faults = append(r.faults, fmt.Sprintf(format, args...))
+}
+
+// config reads the description of the model, without that of its tokens.
+func (r *ggufReader) config() (c huggingface.Config) {
+	name, _ := r.Value("general.architecture").(string)
+	r.family = ggufFamily(name)
+	s := &c.Settings
+	if s.Kind = ggufKinds[r.family]; s.Kind == "" {
+		r.fault("general.architecture: found %q, want one of %v", name,
+			slices.Sorted(maps.Keys(ggufKinds)))
+		return c
+	}
+	for key, want := range map[string]any{"general.type": "model", "split.count": uint16(1)} {
+		if v := r.Value(key); v != nil && v != want && v != uint16(0) {
+			r.fault("%s: found %v, want %v: a whole model in one file (llama-gguf-split --merge)",
+				key, v, want)
+		}
+	}
+	for _, k := range ggufKeys(s, &c.MaxPositions) {
+		r.read(k)
+	}
+	r.heads(s)
+	r.onlyKnown()
+	r.nameTensors(s)
+	r.scaledPositions(s)
+	return c
+}
+
+// ggufDefaults are keys that may be missing. The values of most follow from others.
+var ggufDefaults = map[string]float64{"attention.head_count_kv": 0, "rope.freq_base": 10000,
+	"rope.dimension_count": 0, "vocab_size": 0, ggufKeySize: 0, ggufValueSize: 0}
+
+func (r *ggufReader) read(k ggufKey) {
+	r.known[k.name] = true
+	key := string(r.family) + "." + k.name
+	v := r.Value(key)
+	x, ok := number(v)
+	if v == nil {
+		if x, ok = ggufDefaults[k.name]; !ok {
+			r.fault("%s: missing, want a number", key)
+		}
+	} else if !ok {
+		r.fault("%s: found %v, want one number for all layers", key, shortened(v))
+	}
+	switch to := k.to.(type) {
+	case *int:
+		if *to = int(x); ok && v != nil && (float64(*to) != x || x < 1 || x > math.MaxInt32) {
+			r.fault("%s: found %v, want an integer above 0", key, x)
+			*to = 0
+		}
+	case *float64:
+		if *to = x; ok && !(x > 0 && x <= math.MaxFloat32) {
+			r.fault("%s: found %v, want a number above 0", key, x)
+		}
+	}
+}
+
+// number converts a number of any type. A float32 becomes the shortest decimal number that rounds
+// to it, as other files have it: 1e-05, and not 9.99999974e-06.
+func number(v any) (x float64, ok bool) {
+	switch r := reflect.ValueOf(v); {
+	case !r.IsValid():
+		return 0, false
+	case r.CanInt():
+		return float64(r.Int()), true
+	case r.CanUint():
+		return float64(r.Uint()), true
+	case r.Kind() == reflect.Float32:
+		x, err := strconv.ParseFloat(strconv.FormatFloat(r.Float(), 'g', -1, 32), 64)
+		return x, err == nil
+	case r.CanFloat():
+		return r.Float(), true
+	}
+	return 0, false
+}
+
+// shortened returns the text of a value of the file, for messages.
+func shortened(v any) string {
+	if list := reflect.ValueOf(v); list.Kind() == reflect.Slice {
+		return fmt.Sprintf("a list of %d", list.Len())
+	}
+	text := fmt.Sprint(v)
+	return text[:min(len(text), 80)]
+}
+
+// heads completes the numbers and sizes of heads, of which cage has one size for all.
+func (r *ggufReader) heads(s *architecture.Settings) {
+	rotated, keys, values := s.HeadSize, 0, 0
+	r.read(ggufKey{ggufKeySize, &keys})
+	r.read(ggufKey{ggufValueSize, &values})
+	s.KVHeads = cmp.Or(s.KVHeads, s.Heads)
+	size := cmp.Or(keys, s.Width/max(1, s.Heads))
+	s.HeadSize, r.headSize = size, size
+	for key, found := range map[string]int{"rope.dimension_count": rotated, ggufValueSize: values} {
+		if cmp.Or(found, size) != size {
+			r.fault("%s.%s: found %d, want the size of a head, %d", r.family, key, found, size)
+		}
+	}
+}
+
+// ggufNeutral are values of other keys that change nothing, beside 0, false and ""; nil: any.
+var ggufNeutral = map[string]any{"attention.causal": true, "attention.layer_norm_epsilon": nil,
+	"rope.scaling.type": "none", "rope.scaling.factor": float32(1), "rope.scale_linear": float32(1),
+	"rope.scaling.attn_factor": float32(1), "rope.scaling.finetuned": nil,
+	"rope.scaling.original_context_length": nil, "tensor_data_layout": nil, "pooling_type": nil}
+
+// onlyKnown refuses further settings of the model, which would change its computation: windows of
+// attention, experts, scaled positions, caps of logits.
+func (r *ggufReader) onlyKnown() {
+	for _, e := range r.Entries {
+		key, ok := strings.CutPrefix(e.Key, string(r.family)+".")
+		if !ok || r.known[key] || reflect.ValueOf(e.Value).IsZero() {
+			continue
+		}
+		if neutral, ok := ggufNeutral[key]; !ok || neutral != nil && neutral != e.Value {
+			r.fault("%s: found %v, want no such key: cage does not have this setting, which may change "+
+				"what the model computes", e.Key, shortened(e.Value))
+		}
+	}
+}
+
+// nameTensors gives tensors their names in a Hugging Face checkpoint. Others keep theirs, so that
+// they are reported.
+func (r *ggufReader) nameTensors(s *architecture.Settings) {
+	hub := map[string]string{}
+	for name, renamed := range r.family.tensors() {
+		hub[renamed] = name
+	}
+	for _, t := range r.File.Tensors {
+		block, within := cutBlock(t.Name, ggufBlocksOf)
+		if name, ok := hub[within]; ok {
+			r.tensors[inBlock(hubBlocks, block, name)] = t
+		} else {
+			r.tensors[t.Name] = t
+		}
+	}
+	embedding, head := r.tensors["model.embed_tokens.weight"], r.tensors["lm_head.weight"]
+	if s.Head = "own"; head.Name == "" {
+		s.Head = "tied"
+	} else if r.family == "olmo2" && embedding.Type == head.Type &&
+		slices.Equal(embedding.Shape, head.Shape) { // a tied head is stored, too
+		a, errA := r.Bytes(embedding)
+		b, errB := r.Bytes(head)
+		if errA == nil && errB == nil && bytes.Equal(a, b) {
+			s.Head = "tied"
+		}
+	}
+	if s.Vocab == 0 && len(embedding.Shape) > 0 {
+		s.Vocab = embedding.Shape[0]
+	}
+}
+
+// scaledPositions finds the settings by which the file's divisors of rotary frequencies were made.
+func (r *ggufReader) scaledPositions(s *architecture.Settings) {
+	const name = "rope_freqs.weight"
+	t, ok := r.tensors[name]
+	if !ok {
+		return
+	}
+	delete(r.tensors, name)
+	factors, err := r.Values(t)
+	if err != nil {
+		r.fault("%v", err)
+		return
+	}
+	if len(factors) != s.HeadSize/2 {
+		r.fault("tensor %s: found %d factors, want %d", name, len(factors), s.HeadSize/2)
+		return
+	}
+	s.RopeFactor = float64(factors[len(factors)-1])
+	if s.RopeFactor == 1 && slices.Max(factors) == 1 && slices.Min(factors) == 1 {
+		return
+	}
+	s.RopeLow, s.RopeHigh, s.RopeOriginal = 1, 4, 8192 // as in all models of Meta
+	nearest := 0.499
+	for i, f := range factors { // the factor halfway between both bounds tells the original positions
+		share := (1/float64(f) - 1/s.RopeFactor) / (1 - 1/s.RopeFactor)
+		if d := math.Abs(share - 0.5); d < nearest {
+			nearest = d
+			wavelength := 2 * math.Pi * math.Pow(s.RopeTheta, 2*float64(i)/float64(s.HeadSize))
+			s.RopeOriginal = int(math.Round((s.RopeLow + share*(s.RopeHigh-s.RopeLow)) * wavelength))
+		}
+	}
+	if slices.EqualFunc(ropeFactors(*s), factors, func(a, b float32) bool {
+		return math.Abs(float64(a-b)) <= 1e-4*float64(a) // others compute with fewer digits
+	}) {
+		return
+	}
+	r.fault("tensor %s: want frequency factors by the rule of Llama 3, with the bounds 1 and 4", name)
+}
+
+// Tensors describes the tensors as those of a Hugging Face checkpoint: see [huggingface.Tensors].
+func (r *ggufReader) Tensors() (list []safetensors.Info) {
+	for name, t := range r.tensors {
+		list = append(list, safetensors.Info{Name: name, DType: safetensors.F32, Shape: t.Shape})
+	}
+	return list
+}
+
+// Tensor returns a tensor with its rows in the order of Hugging Face.
+func (r *ggufReader) Tensor(name string) (safetensors.Tensor, error) {
+	t := r.tensors[name]
+	return safetensors.Lazy(name, t.Shape, func() ([]float32, error) {
+		values, err := r.Values(t)
+		_, within := cutBlock(name, hubBlocks)
+		if err != nil || !r.family.interleaves(within) {
+			return values, err
+		}
+		rows := make([]int, t.Shape[0])
+		for i := range rows {
+			rows[i] = i
+		}
+		rows = architecture.Reorder(rows, r.headSize, architecture.Interleaved, architecture.HalfSplit)
+		return pick(part{rows: rows}, values, t.Shape[1]), nil
+	}), nil
+}
