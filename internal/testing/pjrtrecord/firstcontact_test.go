@@ -160,7 +160,7 @@ func TestFirstContact(t *testing.T) {
 	}{
 		{"nothing", func(*testing.T, *machine) {}, nil, true, nil},
 		{"no driver", func(t *testing.T, m *machine) { m.set("LD_LIBRARY_PATH", "") }, nil, false,
-			[]string{"there is no NVIDIA driver", "libcuda.so.1", "--gpus all"}},
+			[]string{"this machine has no NVIDIA driver", "libcuda.so.1", "--gpus all"}},
 		{"an older driver", says("12040 0 1"), nil, false, []string{"too old", "CUDA 12.4", "for CUDA 13", "580 or newer", `pip install "jax[cuda12]"`}},
 		{"no GPU", says("13000 100 0"), nil, false, []string{"sees no GPU", "nvidia-smi -L"}},
 		{"hidden GPUs", func(t *testing.T, m *machine) { says("13000 0 0")(t, m); m.set("CUDA_VISIBLE_DEVICES", "") }, nil, false,
