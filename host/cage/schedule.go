@@ -160,7 +160,7 @@ func (s Schedule) fall(u float64, shape DecayShape) float64 {
 	return s.Peak * (f + (1-f)*height)
 }
 
-// ScheduleSettings is the table [schedule] of a configuration.
+// ScheduleSettings is the [schedule] table of a configuration.
 type ScheduleSettings struct {
 	Kind   ScheduleKind
 	Rate   float64    // the peak rate
@@ -214,8 +214,8 @@ func StepsOf(setting float64, steps int) int {
 }
 
 // Problem returns the first problem, if any, with the warm-up and decay of a run of the given
-// number of steps; further ones would follow from it. If the number is not known (0), it reports
-// only problems that exist for every number.
+// number of steps; any others may be consequences of it. If the number of steps is unknown (0), it
+// reports only problems that exist for every number.
 func (s ScheduleSettings) Problem(steps int) (p schema.Problem, found bool) {
 	warmup, decay := s.WarmupSteps(steps), portion(s.Decay, steps)
 	p = schema.Problem{Key: "schedule.warmup"}
@@ -243,8 +243,8 @@ func (s ScheduleSettings) Problem(steps int) (p schema.Problem, found bool) {
 	return p, true
 }
 
-// Idle lists the keys that the kind of the schedule does not use, if their values are neither 0 nor
-// the default.
+// Idle lists the keys that have no effect in this kind of schedule although they are set: their
+// values are neither 0 nor the default.
 func (s ScheduleSettings) Idle() (keys []string) {
 	var unset ScheduleSettings
 	defaults := unset.Keys()
