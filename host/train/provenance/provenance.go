@@ -184,7 +184,7 @@ func TokensOf(dir string, run bool, vocab int) (Tokens, error) {
 // if empty, that is in the directory of the file.
 func (t Tokens) Check(file *dataset.File, spec string, log hclog.Logger) error {
 	if t.Tokenizer == nil {
-		log.Warn("the tokenizer of the model is unknown: this file may have been made with a different one",
+		log.Warn("the tokenizer of the model is unknown: this file may have been made with another",
 			"file", file.Path())
 		return nil
 	}
