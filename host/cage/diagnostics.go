@@ -72,7 +72,7 @@ type TrackerState struct {
 }
 
 // NewTracker returns a tracker of groups with the given numbers of coordinates, each at least 1.
-// Measures are computed over the last samples, at most window of them, which must be at least 2.
+// window, at least 2, is the largest number of samples over which measures are computed.
 func NewTracker(window int, groups ...int) *Tracker {
 	t := &Tracker{window: window}
 	n := 0

@@ -13,7 +13,7 @@
 //	method.go      the interface of a method
 //	settings.go    the [method] table of a configuration
 //
-// Each method other than CAGE is a file with its settings, formulas and sources:
+// Each method other than CAGE has a file with its settings, formulas and sources:
 //
 //	lotion.go      LOTION, a regularizer that smooths the loss
 //	oscireset.go   OsciReset, which resets oscillating weights to grid points

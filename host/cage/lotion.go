@@ -24,7 +24,7 @@ import (
 //	F   ← fisher_decay·F + (1 − fisher_decay)·g²
 //
 // F is initialized with zeros, without bias correction. On the grid, at Δ = 0, R has a kink, where
-// the formula is the right derivative.
+// the formula gives the right-hand derivative.
 type LOTION struct {
 	None
 	Coeff       float64 // strength of the regularizer, ≥ 0

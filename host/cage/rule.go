@@ -10,7 +10,7 @@ import (
 // Inputs and outputs of an update program, in addition to those of the optimizer and the quantizer
 // (package spec): x (the parameter x_t, and x_{t+1} as an output), gradient (g_t at x_t, before
 // clipping), rate (α_t of the schedule), step (t, from 1), state, and the inputs of the optimizer's
-// and quantizer's programs. All inputs below except quantized are scalars or keys.
+// and quantizer's programs. All inputs below except "quantized" are scalars or keys.
 const (
 	InputQuantized      = "quantized" // Q(x_t), as used in the forward pass; see Rule.Rotation
 	InputClip           = "clip"      // factor on the gradient: min(1, c/‖g‖)
@@ -55,7 +55,7 @@ type Rule struct {
 	// program rotates it back where it needs Q(x_t). 0 or 1 means no rotation. Rotation does not
 	// affect the quantizer's program.
 	Rotation int
-	// Clip makes the program multiply the gradient by the input "clip". A program without it saves
+	// Clip makes the program multiply the gradient by the input "clip". Without it, the program saves
 	// a pass over memory.
 	Clip bool
 	// Decay is the weight decay ω; 0 means none.

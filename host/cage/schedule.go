@@ -86,8 +86,8 @@ func halfCosine(u float64) float64 { return 0.5 * (1 + math.Cos(math.Pi*u)) }
 //	else:     A(peak, end, (k−W+1)/(T−W))
 //
 // The peak is reached at step W−1 and the end at step T−1; Rate(T) is one step past the end of the
-// cosine, where it rises slightly. A warm-up of one step is at the peak at once, and if the warm-up
-// takes the whole run there is no fall: Rate(T) is the peak.
+// cosine, where it rises slightly. With a warm-up of one step, the first rate is the peak. If the
+// warm-up takes the whole run, the rate does not fall: Rate(T) is the peak.
 func (s Schedule) oneCycleCos(k int) float64 {
 	start := s.Peak / s.Div
 	end := start / s.FinalDiv

@@ -16,7 +16,7 @@ const (
 	NameOff       = "off"
 )
 
-// FullGradient is the value of method.gradient that computes gradients in full precision.
+// FullGradient is the value of method.gradient with which gradients are in full precision.
 const FullGradient = "full"
 
 // measured lists the names of the methods with which ‖P_λ‖ can be measured.

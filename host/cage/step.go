@@ -163,7 +163,7 @@ func (s *step) decayFactor() program.Value {
 	return s.b.Const(1).Sub(s.α.Scale(s.rule.Decay))
 }
 
-// quantize returns Q(x) at any point, with the current trained parameters and the noise of the
+// quantize returns Q(x) for any x, with the current trained parameters and the noise of the
 // forward pass.
 func (s *step) quantize(x program.Value) program.Value {
 	var args []program.Value

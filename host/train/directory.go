@@ -277,8 +277,8 @@ func (r *run) resume(previous *config.Config) error {
 	default:
 		r.log.Info("resuming", "step", r.done.Step)
 		if !finite {
-			r.log.Warn("no checkpoint is finite: the run can only continue if its plugins or the build "+
-				"have changed", "step", r.done.Step)
+			r.log.Warn("no checkpoint has finite values: the run can only continue if its plugins or the "+
+				"build have changed", "step", r.done.Step)
 		}
 	}
 	if r.identity == "" { // the provenance was damaged, and there is no checkpoint

@@ -195,8 +195,8 @@ func (r *run) evaluates(t int) bool {
 	return every > 0 && t > 0 && t%every == 0 && t < r.cfg.Train.Steps
 }
 
-// settings returns the settings of step t. Schedules count all steps; the optimizer counts only its
-// updates, that is, no skipped steps.
+// settings returns the settings of step t. Schedules count all steps; the optimizer does not count
+// skipped ones.
 func (r *run) settings(t int) step.Settings {
 	set := step.Settings{
 		Step: t - r.done.Skipped, Steps: r.cfg.Train.Steps,

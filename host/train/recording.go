@@ -69,7 +69,7 @@ func (r *run) syncRecords() error {
 	return err
 }
 
-// missing returns all records from the first step that has an unwritten record.
+// missing returns the records, also written ones, from the first step with an unwritten record on.
 func (w *recording) missing() []metrics.Record {
 	if len(w.unwritten) == 0 || len(w.newest) == 0 || w.newest[0].Step != w.unwritten[0].Step {
 		return w.unwritten
@@ -218,8 +218,8 @@ func (r *run) pointDue() bool {
 	return r.done.Step%r.cfg.Train.TrajectoryEvery == 0 || r.done.Step == r.cfg.Train.Steps
 }
 
-// recordPoint records the point after the last step, if one is due. Unlike an error of records, its
-// error ends the run: runs on problems are short.
+// recordPoint records the point after the last step, if one is due. Unlike a failed write of
+// records, a failure here ends the run: runs of problems without data are short.
 func (r *run) recordPoint() error {
 	if r.trajectory == nil || !r.pointDue() {
 		return nil

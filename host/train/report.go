@@ -43,7 +43,7 @@ func (r *run) report(set step.Settings, res step.Result, sampled *sample) error 
 			tokens, steps = float64(rec.Tokens-before.Tokens)/seconds, float64(rec.Step-before.Step)/seconds
 		}
 		rec.TokensPerSecond = metrics.Some(tokens)
-		// The token count would not do: tokens that are not targets are computed, too.
+		// All tokens of a batch count: those that are not targets are computed, too.
 		flops := steps * float64(r.cfg.Train.Accumulate) *
 			r.model.StepFLOPs(r.cfg.Train.Batch, r.cfg.Model.Context)
 		rec.FLOPSPerSecond = metrics.Some(flops)

@@ -40,21 +40,21 @@ var ErrStoppedElsewhere = fmt.Errorf("%w, because another process was asked to s
 
 func (r *run) follows() bool { return r.opts.Processes != nil && r.opts.Processes.Rank() > 0 }
 
-// same fails if text differs between processes. what says what the text describes.
-func (r *run) same(what, text string) error {
+// same fails if text differs between processes. name is what the error calls it.
+func (r *run) same(name, text string) error {
 	p := r.opts.Processes
 	if p == nil {
 		return nil
 	}
 	sum := sha256.Sum256([]byte(text))
-	values, err := p.Agree(what, int64(binary.LittleEndian.Uint64(sum[:])))
+	values, err := p.Agree(name, int64(binary.LittleEndian.Uint64(sum[:])))
 	if err != nil {
 		return err
 	}
 	for rank, v := range values {
 		if v != values[0] {
 			return fmt.Errorf("processes 0 and %d do not have the same %s, as training one model "+
-				"requires", rank, what)
+				"requires", rank, name)
 		}
 	}
 	return nil
@@ -350,8 +350,8 @@ func (r *run) hashesFor(previous *config.Config) (map[string]string, error) {
 	if build.ReplicaBatch(previous) == build.ReplicaBatch(r.cfg) {
 		return r.Programs.Hashes(), nil
 	}
-	r.log.Warn("the number of GPUs has changed: sums change their order, and quantizers with "+
-		"statistics over all tokens of a GPU see different tokens",
+	r.log.Warn("the number of GPUs has changed: sums are computed in another order, and quantizers "+
+		"with statistics over all tokens of a GPU see different tokens",
 		"before", previous.Device.Count, "now", r.cfg.Device.Count)
 	programs, err := build.Collect(context.Background(), r.request(previous))
 	if err != nil {

@@ -29,7 +29,7 @@ type Device struct {
 
 var _ sdktest.Machine = (*Device)(nil)
 
-// NewDevice returns a Device that uses an open device. Close it before that device.
+// NewDevice returns a Device that uses d, and must be closed before d is.
 func NewDevice(d *engine.Device) *Device {
 	return &Device{device: d, compiled: map[string]*engine.Executable{}}
 }

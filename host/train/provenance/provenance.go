@@ -44,7 +44,7 @@ type Record struct {
 	Programs map[string]string `json:"programs"`
 }
 
-// File describes, in the provenance of a run, one part of the data: a token file, or several.
+// File describes one part of a run's data, which may consist of several token files.
 type File struct {
 	Path   string   `json:"path"`            // path of the first file
 	Files  []string `json:"files,omitempty"` // paths of all files, if there are several

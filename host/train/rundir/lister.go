@@ -249,7 +249,7 @@ func lastNumbers(path vfs.Path) (map[string]float64, error) {
 	return numbers, nil
 }
 
-// splitQuantizer replaces a quantizer table that both roles share by one table for each.
+// splitQuantizer replaces a quantizer table that weights and activations share by one for each.
 func splitQuantizer(values map[string]any) {
 	both, _ := values["quantizer"].(map[string]any)
 	if _, shared := both["plugin"]; !shared {

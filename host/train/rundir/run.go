@@ -161,12 +161,12 @@ type Condition struct {
 	Value string
 }
 
-// operators lists longer ones before their prefixes.
+// operators lists the operators of conditions, longer ones before their prefixes.
 var operators = []string{"<=", ">=", "!=", "==", "=", "<", ">", "~"}
 
 // ParseCondition parses NAME OP VALUE, such as "quantizer.bits=4", "val_loss<3" or
-// "run~demo". Numbers are compared as numbers and everything else as text; ~ means
-// contains. A run that does not have the name does not satisfy the condition.
+// "run~demo". Numbers are compared as numbers and everything else as text; ~ tests for
+// a substring. A run that does not have the name does not satisfy the condition.
 func ParseCondition(text string) (Condition, error) {
 	at := strings.IndexAny(text, "=<>!~")
 	if at > 0 {

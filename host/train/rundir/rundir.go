@@ -128,7 +128,7 @@ func WriteFiles(to Dir, files map[string][]byte) error {
 	return nil
 }
 
-// Bounds of the files that are copied into run directories.
+// Limits of the files that are copied into run directories.
 const (
 	maxFile      = 128 << 20 // bytes; the tokenizer.json of large published models has about 35 MB
 	maxTemplates = 100       // in [tokenizer.TemplateFolder]

@@ -25,7 +25,7 @@ func (s OperandSite) String() string {
 }
 
 // BackwardSites lists the operands of the backward products in blocks, with their shapes, for all
-// layers whose activations or weights may be quantized. batch is the sequences per micro-batch.
+// layers whose activations or weights may be quantized. batch counts sequences per micro-batch.
 func BackwardSites(m model.Model, batch, context int) (sites []OperandSite, shapes [][]int) {
 	outputs := map[string]int{}
 	for _, p := range m.Params() {

@@ -16,7 +16,7 @@ import (
 
 // Quantizers may compute their initial values from column statistics of both operands of a product.
 // The statistics come from the full-precision model on the first batch; both operands get the same
-// ones.
+// statistics.
 
 func (p *Plan) calibratedGroups() []operandGroup {
 	calibrated := func(o operand) bool { q := o.quantizers[o.name]; return q != nil && q.Calibrated() }

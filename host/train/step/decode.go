@@ -36,7 +36,7 @@ const (
 
 func cacheName(i int) string { return fmt.Sprintf("cache/%d", i) }
 
-// Decoder begins sequences of at most length tokens. Sequence i begins at position
+// Decoder returns a decoder of sequences of at most length tokens. Sequence i begins at position
 // first[i] of the tokens passed to [Decoder.Next]; earlier positions are padding.
 func (e *Evaluator) Decoder(first []int32, length int) (*Decoder, error) {
 	language, ok := e.c.plan.Model.(model.Language)

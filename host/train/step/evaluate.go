@@ -81,7 +81,7 @@ func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 	return e.runStage("losses", e.c.evaluationPlan.lossStage, update.Tensors{tokensName: t})
 }
 
-// runStage runs a stage on the parameters and a batch, and downloads its output name.
+// runStage runs a stage on the parameters and a batch, and downloads the output with that name.
 func (e *Evaluator) runStage(
 	name string, s func() update.Stage, batch update.Tensors,
 ) ([]float32, error) {

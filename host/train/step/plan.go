@@ -46,8 +46,8 @@ type Plan struct {
 	Distillation *Distillation
 	// Clip is the maximum global norm of the gradient; 0 means no clipping.
 	Clip float64
-	// RefreshDelay is, by the name of a rule, the number of updates after which a due refresh takes
-	// effect, except the first; see [refresh.CheckDelay]. No entry means 0.
+	// RefreshDelay maps the name of a rule to the number of updates after which a due refresh takes
+	// effect, except the first; see [refresh.CheckDelay]. The default is 0.
 	RefreshDelay map[string]int
 	// Opaque holds the optimizers that are not programs, by the names of their rules.
 	Opaque map[string]Opaque
@@ -242,7 +242,7 @@ type Result struct {
 	Divergence, CrossEntropy float64
 	// GradNorm is the global norm before clipping.
 	GradNorm float64
-	// GradNorms are the norms of single tensors, in the order of the plan's rules.
+	// GradNorms are the norms of individual tensors, in the order of the plan's rules.
 	GradNorms []float64
 	// Skipped is set if the loss or the norm was not finite, so that nothing changed.
 	Skipped bool
