@@ -2,10 +2,10 @@ package cage
 
 import "github.com/cage-qat/cage/sdk/program"
 
-// Program returns the program of one step of one tensor: the body of the loop of Algorithm 1, with
-// any optimizer instead of AdamW (Eq. 5), and any method instead of the correction. Comments at the
-// ends of lines give the paper's lines. The correction is never clipped; the decoupled correction
-// never enters the optimizer's state.
+// Program returns the program that updates one tensor in one step: the loop body of Algorithm 1,
+// with any optimizer in place of AdamW (Eq. 5) and any method in place of the correction. Comments
+// at the ends of lines quote the algorithm. The correction is never clipped; the decoupled
+// correction never enters the optimizer's state.
 func (r Rule) Program() (*program.Program, error) {
 	s, method := r.begin("update/", r.Inputs()), r.active()
 	if r.RateFactor == 0 { // 0·u would be NaN where u is not finite, or α may be the optimizer's own

@@ -7,17 +7,17 @@ import (
 )
 
 // CAGE is curvature-aware gradient estimation (MLSys 2026): a step along the quantization error
-// e = x − Q(x), with a weight λ_t that ramps up late in a training.
+// e = x − Q(x), with a weight λ_t that ramps up late in training.
 type CAGE struct {
 	None
 	Form    Form
 	Variant Variant
-	// Strength is S = Σ α_t·λ_t over the run, from which [CAGE.Resolve] computes Lambda; nil: Lambda
-	// is configured. It is for the decoupled form only.
+	// Strength is S = Σ α_t·λ_t over the run, from which [CAGE.Resolve] computes Lambda. If it is
+	// nil, Lambda is configured. Only the decoupled form has a strength.
 	Strength *float64
 	// Lambda is the final weight λ ≥ 0.
 	Lambda float64
-	// Silence is the fraction s of the run without correction, 0 ≤ s < 1.
+	// Silence is the initial fraction s of the run, 0 ≤ s < 1, that has no correction.
 	Silence float64
 	Ramp    Ramp
 }
@@ -87,8 +87,8 @@ func (m *CAGE) keys(form func() any) []schema.Key {
 // Coefficient returns λ_t for the optimizer step t = 1…T with T = total (paper Eq. 6, Algorithm 1).
 // Steps count from 1 as in the paper; the learning-rate schedule counts from 0.
 //
-// The progress is a single division, so that λ_t is still 0 at t = s·T. After the last step λ_t
-// stays at λ. It is 0 if the form is off, or if total is not positive.
+// t/T is computed by a single division, so that λ_t is still 0 at t = s·T. After the last step λ_t
+// stays at λ. It is always 0 if the form is off or total is not positive.
 func (m CAGE) Coefficient(t, total int) float64 {
 	if m.Form == Off || total <= 0 {
 		return 0
@@ -103,7 +103,7 @@ func (m CAGE) Coefficient(t, total int) float64 {
 	return m.Lambda * ((r - m.Silence) / (1 - m.Silence)) // λ_t ← λ·(r_t − s)/(1 − s)
 }
 
-// Modes returns the mode of the form, unless that is off.
+// Modes returns the mode of the form; nil if the form is off.
 func (m CAGE) Modes() []Mode {
 	if m.Form == Off || m.Form == "" {
 		return nil
@@ -111,7 +111,7 @@ func (m CAGE) Modes() []Mode {
 	return []Mode{Mode(m.Form)}
 }
 
-// Mode returns the mode of the form while λ_t > 0.
+// Mode returns the mode of the form if λ_t > 0, and Idle otherwise.
 func (m CAGE) Mode(at At) Mode {
 	if at.Coefficient > 0 && len(m.Modes()) > 0 {
 		return Mode(m.Form)
@@ -119,8 +119,8 @@ func (m CAGE) Mode(at At) Mode {
 	return Idle
 }
 
-// Reads returns the forward pass's Q(x) for the coupled form, and for the decoupled form if that
-// serves; otherwise the update quantizes again.
+// Reads requests the forward pass's Q(x) if the residual can be computed from it, as always in the
+// coupled form. Otherwise the update quantizes again.
 func (m CAGE) Reads(r Rule) Reads {
 	official := m.Form == Decoupled && m.Variant == Official
 	again := official || m.Form == Decoupled && !r.forwardErrorServes()
@@ -155,8 +155,8 @@ func (m CAGE) residual(s *step, x, y program.Value) (e, αλ program.Value) {
 	return e, αλ
 }
 
-// rate returns the rate of the decoupled correction: that of the tensor or, with a Strength, that of
-// the schedule, so that tensors with a RateFactor have the same Σ α·λ.
+// rate returns the learning rate of the decoupled correction: the tensor's or, with a Strength, the
+// schedule's, so that Σ α·λ does not depend on a tensor's RateFactor.
 func (m CAGE) rate(s *step) program.Value {
 	α, scheduled := s.α, s.in[spec.InputRate]
 	// The next rate of an optimizer with its own rates is not known yet.

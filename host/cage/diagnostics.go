@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// Diagnostics is the table [diagnostics] of a configuration: it configures how code changes and
+// Diagnostics is the [diagnostics] table of a configuration. It controls how the code changes and
 // residuals of weights are sampled.
 type Diagnostics struct {
 	Every       int   // steps between samples; 0: off
@@ -40,11 +40,10 @@ func (s *Diagnostics) Keys() []schema.Key {
 	}
 }
 
-// Tracker tracks a fixed set of coordinates (single weights), with a group for each weight matrix,
-// in samples at a fixed interval, which is its unit of time. It keeps the most recent samples, the
-// window. Of older ones it keeps only the durations of the visits that have not ended, and the sums
-// of residuals over them. The measures therefore do not depend on how often a run was stopped and
-// resumed.
+// Tracker tracks a fixed set of coordinates (single weights), grouped by weight matrix. It samples
+// them at a fixed interval, its unit of time, and keeps the most recent samples, the window. Of
+// older samples it keeps only the durations of the visits that have not ended, and the sums of
+// residuals over them. Measures do not depend on how often a run was stopped and resumed.
 //
 // A visit is a period in which a code is unchanged (Eq. 7, with codes instead of values, as the
 // paper defines it for moving scales). The visit of a coordinate lasts as long as its own code is
@@ -64,16 +63,16 @@ type TrackerState struct {
 	// [samples, coordinates].
 	Codes     []int32
 	Residuals []float32
-	// By coordinate, Begun is the number of visits so far, and Since the index of the sample at
-	// which the visit of the oldest sample in the window began. GroupSince is like Since, for the
-	// vector visit of each group. Before is, by coordinate, the sum of the residuals of that vector
-	// visit before the oldest sample in the window.
+	// Begun holds the number of visits of each coordinate so far, and Since the index of the sample
+	// at which the coordinate's visit that includes the oldest sample in the window began.
+	// GroupSince is like Since, for the vector visit of each group. Before holds, for each
+	// coordinate, the sum of the residuals in that vector visit before the window.
 	Begun, Since, GroupSince []int32
 	Before                   []float64
 }
 
 // NewTracker returns a tracker of groups with the given numbers of coordinates, each at least 1.
-// The measures are computed over a window of this many samples, at least 2.
+// window, at least 2, is the largest number of samples over which measures are computed.
 func NewTracker(window int, groups ...int) *Tracker {
 	t := &Tracker{window: window}
 	n := 0
@@ -94,11 +93,11 @@ func (t *Tracker) Samples() int { return t.s.Samples }
 
 func (t *Tracker) rows() int { return min(t.s.Samples, t.window) }
 
-// Full reports whether the window is full. Before that, coherence is larger only because there are
+// Full reports whether the window is full. Until then coherence is biased upwards, because it sums
 // fewer residuals.
 func (t *Tracker) Full() bool { return t.rows() == t.window }
 
-// Add adds the next sample: the code and the residual of every coordinate, group after group. The
+// Add adds the next sample: the code and the residual of every coordinate, ordered by group. The
 // slices are copied.
 func (t *Tracker) Add(codes []int32, residuals []float32) {
 	n, s := t.Coordinates(), &t.s
@@ -147,8 +146,8 @@ func (s TrackerState) clone() TrackerState {
 	return s
 }
 
-// Restore restores a state of a tracker with the same window and groups. Any other state is an
-// error and changes nothing.
+// Restore restores a state saved by a tracker with the same window and groups. If the sizes of the
+// state differ, it returns an error and changes nothing.
 func (t *Tracker) Restore(s TrackerState) error {
 	n, rows := t.Coordinates(), min(s.Samples, t.window)
 	for _, part := range []struct {
@@ -161,7 +160,7 @@ func (t *Tracker) Restore(s TrackerState) error {
 		{"sums of residuals", len(s.Before), n},
 	} {
 		if s.Samples < 0 || part.got != part.want {
-			return fmt.Errorf("diagnostics: a state of %d samples with %d %s, want %d",
+			return fmt.Errorf("diagnostics: the state of %d samples has %d %s, want %d",
 				s.Samples, part.got, part.name, part.want)
 		}
 	}
@@ -193,8 +192,8 @@ func ChooseCoordinates(seed uint64, count int, sizes ...int) [][]int32 {
 		}
 		n := share(count, before+size, total) - share(count, before, total)
 		before += size
-		// All subsets with equal probability: Floyd's algorithm (Bentley and Floyd, "A sample of
-		// brilliance", 1987).
+		// Floyd's algorithm draws every subset with the same probability (Bentley and Floyd, "A
+		// sample of brilliance", 1987).
 		taken := make(map[int32]bool, n)
 		for j := size - n; j < size; j++ {
 			upper, _ := bits.Mul64(rng.Uint64(), uint64(j)+1) // uniform in 0 … j

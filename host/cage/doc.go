@@ -1,5 +1,5 @@
-// Package cage implements the updates of a quantization-aware training: CAGE, the methods that it
-// is compared with, and related functions of the step or of the weights alone. A [Rule] describes
+// Package cage implements the weight updates of quantization-aware training: CAGE, the methods that
+// it is compared with, learning-rate schedules and diagnostics of weights. A [Rule] describes
 // the update of one tensor and writes it as programs (package sdk/program), which package
 // host/compute/update runs; a [Method] adds to it. Nothing here depends on a particular quantizer,
 // optimizer, model or device.
@@ -7,20 +7,20 @@
 //	algorithm.go   the step of one tensor: the paper's Algorithm 1
 //	cage.go        the correction, in both forms, and its schedule λ_t
 //	rule.go        the description of the update of one tensor: its inputs, outputs and state
-//	step.go        the parts of its programs: weight decay, the optimizer, the measures
+//	step.go        the parts of an update's programs: weight decay, the optimizer, the measures
 //	jobs.go        the programs bound to tensors by name
 //	average.go     the running mean that evaluation uses
 //	method.go      the interface of a method
-//	settings.go    the table [method] of a configuration
+//	settings.go    the [method] table of a configuration
 //
-// Each method other than CAGE is a file with its settings, formulas and sources:
+// Each method other than CAGE has a file with its settings, formulas and sources:
 //
 //	lotion.go      LOTION, a regularizer that smooths the loss
 //	oscireset.go   OsciReset, which resets oscillating weights to grid points
 //	parq.go        PARQ and BinaryRelax, which quantize gradually
 //	weight.go, levels.go   the values of a quantizer's codes, for PARQ and BinaryRelax
 //
-// Other functions of a training:
+// Other parts of training:
 //
 //	schedule.go    learning rates
 //	diagnostics.go, visits.go   changes of codes and residuals during training

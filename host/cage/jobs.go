@@ -21,12 +21,12 @@ const (
 	Updating      Part = "update"   // replaces the parameter and the states, and donates gradients
 )
 
-// Jobs returns the programs of a part for all rules, bound to tensors. Most rules have no program
+// Jobs returns the programs of all rules for one part, bound to tensors. Most rules have no program
 // for most parts.
-func Jobs(rules []Rule, of Part) (jobs []spec.Job, err error) {
+func Jobs(rules []Rule, part Part) (jobs []spec.Job, err error) {
 	for _, r := range rules {
-		if of != Updating {
-			programs, err := r.others(of)
+		if part != Updating {
+			programs, err := r.others(part)
 			if err != nil {
 				return nil, err
 			}
@@ -50,24 +50,24 @@ func Jobs(rules []Rule, of Part) (jobs []spec.Job, err error) {
 	return jobs, nil
 }
 
-func (r Rule) others(of Part) (list []*program.Program, err error) {
+func (r Rule) others(part Part) (list []*program.Program, err error) {
 	o := r.Optimizer
 	var p *program.Program
 	switch {
-	case of == Initializing: // other states are initialized with zeros
+	case part == Initializing: // other states are initialized with zeros
 		if o.Init != nil {
 			list = append(list, o.Init)
 		}
 		if r.Average != nil {
 			p, err = r.copies("average/", spec.InputX, spec.StatePrefix+AverageState)
 		}
-	case of == Evaluating && r.Average != nil:
+	case part == Evaluating && r.Average != nil:
 		p, err = r.copies("averaged/", spec.StatePrefix+AverageState, spec.OutputWeights)
-	case of == Evaluating:
+	case part == Evaluating:
 		p = o.Evaluate
-	case of == Collecting && o.Collect != nil, of == Probing && r.Probing && o.Probe != nil,
-		of == FeedingOpaque && o.Opaque, of == Observing && o.Observe != nil:
-		p, err = r.before(of)
+	case part == Collecting && o.Collect != nil, part == Probing && r.Probing && o.Probe != nil,
+		part == FeedingOpaque && o.Opaque, part == Observing && o.Observe != nil:
+		p, err = r.before(part)
 	}
 	if p != nil {
 		list = append(list, p)
@@ -81,20 +81,20 @@ func (r Rule) copies(prefix, from, to string) (*program.Program, error) {
 	return b.Build()
 }
 
-// before returns the program of a part that runs before the update, in which the optimizer sees the
-// same gradient. The outputs of Collecting are named after the update's inputs that receive their
+// before returns the program of a part that runs before the update. In both, the optimizer gets the
+// same gradient. The outputs of Collecting have the names of the update's inputs that receive their
 // sums over the tensors of the group.
-func (r Rule) before(of Part) (*program.Program, error) {
-	if of == Probing {
+func (r Rule) before(part Part) (*program.Program, error) {
+	if part == Probing {
 		r.Probing = false // the second gradient is not computed yet
 	}
 	inputs := r.Inputs()
-	if of == Collecting || of == FeedingOpaque {
+	if part == Collecting || part == FeedingOpaque {
 		inputs = r.inputs()
 	}
-	s := r.begin(string(of)+"/", inputs)
+	s := r.begin(string(part)+"/", inputs)
 	g, o := s.gradient(), r.Optimizer
-	switch of {
+	switch part {
 	case Collecting:
 		out := s.optimize(o.Collect, s.x, g)
 		for _, sum := range o.Collect.Outputs {
@@ -160,7 +160,7 @@ var kinds = map[string]program.Kind{
 	spec.OutputDirection:  program.KindDirection,
 }
 
-// tensor returns the name of the tensor bound to an input or output, "" for a scalar.
+// tensor returns the name of the tensor bound to an input or output; "" if that is a scalar.
 func (r Rule) tensor(port string) string {
 	if kind, ok := kinds[port]; ok {
 		return kind.Of(r.Name)

@@ -13,7 +13,7 @@ type Levels struct {
 	Codes   []int32 // the code of each number
 }
 
-// Numbers returns the numbers that the codes of a grid stand for; nil if the grid is not known.
+// Numbers maps each code of a grid to the number that it represents; nil if the grid is unknown.
 func Numbers(g spec.Grid) map[int32]float32 {
 	if g == (spec.Grid{}) {
 		return nil

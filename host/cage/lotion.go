@@ -12,7 +12,7 @@ import (
 // LOTION").
 //
 // To second order the smoothed loss is the loss plus a regularizer R, the variance of the rounding
-// weighted by the curvature. R is implemented as by the CAGE authors. Here s is the step size of a
+// weighted by the curvature. R is as in the CAGE authors' code. Here s is the step size of a
 // weight tensor's grid, treated as a constant in the gradient, and F the moving average of squared
 // gradients, an estimate of the diagonal of the Fisher matrix that approximates the curvature:
 //
@@ -24,7 +24,7 @@ import (
 //	F   ← fisher_decay·F + (1 − fisher_decay)·g²
 //
 // F is initialized with zeros, without bias correction. On the grid, at Δ = 0, R has a kink, where
-// the formula is the right derivative.
+// the formula gives the right-hand derivative.
 type LOTION struct {
 	None
 	Coeff       float64 // strength of the regularizer, ≥ 0
@@ -72,7 +72,7 @@ func (LOTION) FullPrecision() bool { return true }
 
 const fisherState = "lotion.fisher"
 
-// State returns F.
+// State returns F, which has the shape of the weight.
 func (LOTION) State(shape []int) []spec.Tensor {
 	return []spec.Tensor{{Name: fisherState, Shape: shape}}
 }
@@ -94,8 +94,8 @@ func (m LOTION) steps() float64 {
 // and the regularizer itself is never clipped.
 //
 // A tensor of zeros has no regularizer. A tensor with a NaN or ±Inf gives a gradient with NaN; its
-// loss is not finite either, and the step is skipped. With a strength of 0 the gradient is bitwise
-// equal to g.
+// loss is not finite either, and the step is skipped. If Coeff is 0, the gradient is bitwise equal
+// to g.
 func (m LOTION) gradient(s *step, g program.Value) program.Value {
 	step, delta := m.cells(s.b, s.x)
 	f := s.state[fisherState]
@@ -107,7 +107,7 @@ func (m LOTION) gradient(s *step, g program.Value) program.Value {
 	return g.Add(f.Mul(slope))
 }
 
-// cells returns the step of the grid, and Δ. It computes x/max|x| first, so that the largest
+// cells returns the step size s of the grid, and Δ. It computes x/max|x| first, so that the largest
 // weight, which is always on the grid, stays on it in any precision. With x/s it could fall just
 // below, where the derivative has the opposite sign.
 func (m LOTION) cells(b *program.Builder, x program.Value) (step, delta program.Value) {

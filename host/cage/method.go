@@ -6,12 +6,11 @@ import (
 )
 
 // Method is a method of quantization-aware training that modifies the update of quantized weights.
-// Its parts are written into programs, so that they run on every device, and its state is in
-// checkpoints. The methods of this package embed [None], and implement only the parts that they
-// need.
+// It writes its parts into programs, which run on every device; its state is saved in checkpoints.
+// The methods of this package embed [None] and implement only the parts that they need.
 type Method interface {
-	// Coefficient returns a scalar that the programs of step t = 1…total read and that records have,
-	// such as λ_t of the correction.
+	// Coefficient returns the method's scalar in step t = 1…total, such as λ_t of the correction.
+	// Programs read it, and records contain it.
 	Coefficient(t, total int) float64
 	// Modes lists the modes that the method needs in addition to Idle; Mode returns the mode of a
 	// step. Each mode is compiled as a separate update of the weights.
@@ -22,10 +21,9 @@ type Method interface {
 	// State lists the state tensors of a weight of the given shape, initialized with zeros.
 	State(shape []int) []spec.Tensor
 
-	// The methods below, except Reads, are called only for rules whose mode is one of Modes and not
-	// Idle.
+	// The methods below, except Reads, are called only for rules whose mode is one of Modes.
 
-	// Reads returns the quantization inputs of a rule's program.
+	// Reads returns the quantization inputs that the program of a rule needs.
 	Reads(Rule) Reads
 	// gradient returns the optimizer's gradient, given g, the clipped gradient of the task.
 	gradient(s *step, g program.Value) program.Value
@@ -38,11 +36,11 @@ type Method interface {
 
 // Forwarder is a method that inspects or replaces the quantizers of weights.
 type Forwarder interface {
-	// Forward returns the quantizer that computes a weight in a training of total steps; evaluation
-	// keeps the original. It is an error if the method cannot train with the quantizer.
+	// Forward returns the quantizer of a weight for a training run of total steps; evaluation uses
+	// the original one. It returns an error if the method cannot train with the quantizer.
 	Forward(w *Weight, total int) (spec.Quantizer, error)
-	// Softens reports whether training computes with another value than Q(x). Statistics are
-	// computed from x − Q(x) in either case.
+	// Softens reports whether training computes with a value other than Q(x). In either case,
+	// statistics are computed from x − Q(x).
 	Softens() bool
 }
 
@@ -52,7 +50,7 @@ type Mode string
 // Idle is the mode in which a method does not change the update.
 const Idle Mode = "off"
 
-// At describes a step of a training.
+// At describes one step of a training run.
 type At struct {
 	Step        int     // t, from 1
 	Steps       int     // T
@@ -66,7 +64,7 @@ type Reads struct {
 	NextRate  bool // α_{t+1}
 }
 
-// None adds nothing to the training.
+// None is the method that changes nothing.
 type None struct{}
 
 // Coefficient returns 0.
@@ -84,7 +82,7 @@ func (None) FullPrecision() bool { return false }
 // State returns nil.
 func (None) State([]int) []spec.Tensor { return nil }
 
-// Reads returns no inputs.
+// Reads returns the zero Reads: there are no quantization inputs.
 func (None) Reads(Rule) Reads { return Reads{} }
 
 func (None) gradient(_ *step, g program.Value) program.Value { return g }
@@ -93,7 +91,7 @@ func (None) residual(*step, program.Value, program.Value) (e, αλ program.Value
 
 func (None) after(_ *step, y program.Value) program.Value { return y }
 
-// Of returns the method of a training with these rules.
+// Of returns the method of the first quantized rule that has one, which all share; else None.
 func Of(rules []Rule) Method {
 	for _, r := range rules {
 		if r.Quantizer != nil && r.Method != nil {

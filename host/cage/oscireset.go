@@ -38,7 +38,7 @@ type OsciReset struct {
 	Edge      float64
 }
 
-// The values of method.reset_by. Old configurations may have byEdge.
+// The values of method.reset_by. Only old configurations have byEdge, which is not supported.
 const (
 	byRatio = "distance_ratio"
 	byEdge  = "bin_edge"
@@ -111,8 +111,8 @@ func (OsciReset) State(shape []int) []spec.Tensor {
 	return []spec.Tensor{{Name: quantizedPath, Shape: shape}, {Name: weightPath, Shape: shape}}
 }
 
-// Forward returns the quantizer unchanged, unless it is stochastic: the distance between random
-// values of Q(x) is no measure of oscillation.
+// Forward returns the quantizer unchanged. It returns an error if the quantizer is stochastic: the
+// distance between random values of Q(x) does not measure oscillation.
 func (m OsciReset) Forward(w *Weight, _ int) (spec.Quantizer, error) {
 	if m.By == byEdge {
 		return w.Quantizer, fmt.Errorf("reset_by = %q is no longer supported: want %q", byEdge, byRatio)
@@ -126,7 +126,7 @@ func (m OsciReset) Forward(w *Weight, _ int) (spec.Quantizer, error) {
 // Softens returns false: the model computes with Q(x).
 func (OsciReset) Softens() bool { return false }
 
-// Reads returns Q(x_t), which only the window needs, and Q(x_{t+1}).
+// Reads requests Q(x_{t+1}) and, in the window, Q(x_t).
 func (OsciReset) Reads(r Rule) Reads { return Reads{Quantized: r.Mode == tracking, Again: true} }
 
 func (m OsciReset) after(s *step, y program.Value) program.Value {

@@ -26,7 +26,7 @@ import (
 //	θ = f                        S₀ = 1/(1 + exp(−s/2)), S₁ = 1/(1 + exp(s/2))
 //
 // with the steepness s and the center c. Before a the weights are unquantized, and from b on they
-// are Q(x). All this is as in pytorch/ao at 36027d82, torchao/prototype/parq/optim (parq.py,
+// are Q(x). This follows pytorch/ao at 36027d82, torchao/prototype/parq/optim (parq.py,
 // binarelax.py, quantopt.py): there the map follows the update number k = 0, 1 …, so that the
 // weights of step t use k = t − 2. Gradients pass to x by the surrogate of the quantizer (straight
 // through), and the optimizer updates x. Evaluation uses Q(x).
@@ -82,7 +82,7 @@ func (m PARQ) Coefficient(t, total int) float64 {
 // Softens returns true: the model computes with the map.
 func (PARQ) Softens() bool { return true }
 
-// Forward returns the quantizer whose training value is the map.
+// Forward returns a quantizer that computes the map in training and Q(x) in evaluation.
 func (m PARQ) Forward(w *Weight, total int) (spec.Quantizer, error) {
 	q := w.Quantizer
 	if q.Draws() {

@@ -10,7 +10,7 @@ import (
 // Inputs and outputs of an update program, in addition to those of the optimizer and the quantizer
 // (package spec): x (the parameter x_t, and x_{t+1} as an output), gradient (g_t at x_t, before
 // clipping), rate (α_t of the schedule), step (t, from 1), state, and the inputs of the optimizer's
-// and quantizer's programs. All inputs below except quantized are scalars or keys.
+// and quantizer's programs. All inputs below except "quantized" are scalars or keys.
 const (
 	InputQuantized      = "quantized" // Q(x_t), as used in the forward pass; see Rule.Rotation
 	InputClip           = "clip"      // factor on the gradient: min(1, c/‖g‖)
@@ -33,7 +33,7 @@ const (
 )
 
 // Scalars lists the scalar inputs that every update program has, used or not. The number of steps
-// and the loss follow them if the optimizer reads these.
+// and the loss follow if the optimizer reads them.
 var Scalars = []string{spec.InputStep, spec.InputRate, InputNextRate, InputClip, InputLambda}
 
 // Rule describes the update of one parameter tensor.
@@ -51,12 +51,12 @@ type Rule struct {
 	// Weight describes the quantizer's grid, for a method that is a [Forwarder]; otherwise it may
 	// be nil.
 	Weight *Weight
-	// Rotation is the block size of the rotation H of the input quantized, which is H·Q(x_t); the
-	// program rotates it back where it needs Q(x_t). 0 or 1 means no rotation. It does not affect
-	// the quantizer's program.
+	// Rotation is the block size of the rotation H in the input "quantized", which is H·Q(x_t); the
+	// program rotates it back where it needs Q(x_t). 0 or 1 means no rotation. Rotation does not
+	// affect the quantizer's program.
 	Rotation int
-	// Clip is set if the gradient is multiplied by the input clip. Without it, the program saves a
-	// pass over memory.
+	// Clip makes the program multiply the gradient by the input "clip". Without it, the program saves
+	// a pass over memory.
 	Clip bool
 	// Decay is the weight decay ω; 0 means none.
 	Decay float64
@@ -73,7 +73,7 @@ type Rule struct {
 	Mode   Mode
 	// Statistics adds the outputs error_norm2 and value_norm2 of x_t − Q(x_t) and x_t.
 	Statistics bool
-	// Average is the running mean that evaluation uses; nil: evaluation uses x itself.
+	// Average is the running mean that evaluation uses. If it is nil, evaluation uses x itself.
 	Average *Average
 	// Constrain projects a trained parameter of a quantizer onto its feasible set after the update;
 	// nil means that it is unconstrained.
@@ -119,12 +119,12 @@ func (r Rule) computed() []spec.Tensor {
 	return slices.Concat(r.Optimizer.State, list)
 }
 
-// NeedsQuantized reports whether the program has the input quantized.
+// NeedsQuantized reports whether the program has the input "quantized".
 func (r Rule) NeedsQuantized() bool {
 	return r.Quantizer != nil && (r.Statistics && !r.softened() || r.active().Reads(r).Quantized)
 }
 
-// softened reports whether the forward pass of training uses another value than Q(x).
+// softened reports whether the forward pass of training uses a value other than Q(x).
 func (r Rule) softened() bool {
 	f, ok := r.Method.(Forwarder)
 	return ok && r.Quantizer != nil && f.Softens()
@@ -134,8 +134,8 @@ func (r Rule) softened() bool {
 // it was computed with.
 func (r Rule) Quantizes() bool { return r.NeedsQuantized() || r.quantizesAgain() }
 
-// quantizesAgain reports whether the program itself quantizes: another point than x_t, or x_t if
-// the forward pass did not compute Q(x_t).
+// quantizesAgain reports whether the program itself quantizes a point: one other than x_t, or x_t
+// if the forward pass did not compute Q(x_t).
 func (r Rule) quantizesAgain() bool {
 	return r.active().Reads(r).Again || r.Statistics && r.softened()
 }
@@ -163,8 +163,8 @@ func (r Rule) Inputs() []program.Input {
 
 func (r Rule) global(name string) string { return spec.GlobalPrefix + r.Group + "." + name }
 
-// NeedsKey reports whether the program has the input optimizer_noise: for the optimizer, or to
-// round the tensor.
+// NeedsKey reports whether the program has the input optimizer_noise, which the optimizer or the
+// rounding of the tensor may need.
 func (r Rule) NeedsKey() bool { return r.Optimizer.HasInput(spec.InputNoise) || r.rounds() }
 
 // rounds reports whether the tensor is rounded after the update; constrained tensors are not.

@@ -86,8 +86,8 @@ func halfCosine(u float64) float64 { return 0.5 * (1 + math.Cos(math.Pi*u)) }
 //	else:     A(peak, end, (k−W+1)/(T−W))
 //
 // The peak is reached at step W−1 and the end at step T−1; Rate(T) is one step past the end of the
-// cosine, where it rises slightly. A warm-up of one step is at the peak at once, and if the warm-up
-// takes the whole run there is no fall: Rate(T) is the peak.
+// cosine, where it rises slightly. With a warm-up of one step, the first rate is the peak. If the
+// warm-up takes the whole run, the rate does not fall: Rate(T) is the peak.
 func (s Schedule) oneCycleCos(k int) float64 {
 	start := s.Peak / s.Div
 	end := start / s.FinalDiv
@@ -160,7 +160,7 @@ func (s Schedule) fall(u float64, shape DecayShape) float64 {
 	return s.Peak * (f + (1-f)*height)
 }
 
-// ScheduleSettings is the table [schedule] of a configuration.
+// ScheduleSettings is the [schedule] table of a configuration.
 type ScheduleSettings struct {
 	Kind   ScheduleKind
 	Rate   float64    // the peak rate
@@ -214,8 +214,8 @@ func StepsOf(setting float64, steps int) int {
 }
 
 // Problem returns the first problem, if any, with the warm-up and decay of a run of the given
-// number of steps; further ones would follow from it. If the number is not known (0), it reports
-// only problems that exist for every number.
+// number of steps; any others may be consequences of it. If the number of steps is unknown (0), it
+// reports only problems that exist for every number.
 func (s ScheduleSettings) Problem(steps int) (p schema.Problem, found bool) {
 	warmup, decay := s.WarmupSteps(steps), portion(s.Decay, steps)
 	p = schema.Problem{Key: "schedule.warmup"}
@@ -243,8 +243,8 @@ func (s ScheduleSettings) Problem(steps int) (p schema.Problem, found bool) {
 	return p, true
 }
 
-// Idle lists the keys that the kind of the schedule does not use, if their values are neither 0 nor
-// the default.
+// Idle lists the keys that have no effect in this kind of schedule although they are set: their
+// values are neither 0 nor the default.
 func (s ScheduleSettings) Idle() (keys []string) {
 	var unset ScheduleSettings
 	defaults := unset.Keys()

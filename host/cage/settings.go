@@ -16,16 +16,15 @@ const (
 	NameOff       = "off"
 )
 
-// FullGradient is the value of method.gradient that computes gradients in full precision.
+// FullGradient is the value of method.gradient with which gradients are in full precision.
 const FullGradient = "full"
 
-// measured lists the methods for which ‖P_λ‖ can be measured, including a training without
-// correction.
+// measured lists the names of the methods with which ‖P_λ‖ can be measured.
 var measured = []string{NameCAGE, NameOff}
 
-// Settings is the table [method] of a configuration, which selects and configures the training
-// method. The keys of methods other than Name have their default values, except that CAGE's form is
-// then Off.
+// Settings is the [method] table of a configuration, which selects and configures the training
+// method. The settings of methods that are not selected have their default values, except that the
+// form of CAGE is then Off.
 type Settings struct {
 	Name      string // NameCAGE, NameLOTION … or NameOff
 	CAGE      CAGE
@@ -59,12 +58,12 @@ func (s Settings) Title() string {
 		NamePARQ: "PARQ", NameOff: "no method"}[s.Name]
 }
 
-// HasCoefficient reports whether the selected method has a coefficient that changes from step to step.
+// HasCoefficient reports whether the selected method has a coefficient that varies between steps.
 func (s Settings) HasCoefficient() bool {
 	return s.Name == NameCAGE || s.Name == NamePARQ
 }
 
-// Own returns the settings of the selected method, by their keys; nil without a method.
+// Own returns the settings of the selected method, by key; nil if no method is selected.
 func (s Settings) Own() map[string]any {
 	if s.Name == NameOff {
 		return nil
@@ -79,7 +78,7 @@ func (s Settings) Own() map[string]any {
 	return own
 }
 
-// Acts reports whether the method has an effect in a training of quantized weights.
+// Acts reports whether the method affects training with quantized weights.
 func (s Settings) Acts() bool {
 	m := s.CAGE
 	pulls := m.Form != Off && (m.Strength == nil && m.Lambda > 0 || m.Strength != nil && *m.Strength > 0)

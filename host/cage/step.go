@@ -21,7 +21,7 @@ type step struct {
 	rate  program.Value            // the schedule's α_t of this tensor
 	e     program.Value            // see forwardError
 	task  program.Value            // the task's part of the optimizer's gradient
-	// finite is whether the residual that the method uses is finite.
+	// finite is true if the residual that the method uses is finite.
 	finite program.Value
 	// counts holds the values of the method's counters, by name.
 	counts map[string]program.Value
@@ -75,8 +75,8 @@ func (s *step) gradient() program.Value {
 	return s.rule.active().gradient(s, g)
 }
 
-// direction writes the optimizer's programs and returns u. An opaque optimizer has none, and has
-// computed u before.
+// direction inlines the optimizer's programs and returns u. An opaque optimizer has no programs:
+// its u is an input.
 func (s *step) direction(x, g program.Value) program.Value {
 	if s.rule.Optimizer.Opaque {
 		return s.in[spec.OutputDirection]
@@ -124,8 +124,8 @@ func (s *step) optimize(p *program.Program, x, g program.Value) map[string]progr
 	return out
 }
 
-// probed returns the second gradient for the optimizer. At another point it is clipped by the same
-// factor as the gradient g at x, and the method adds the same term.
+// probed returns the second gradient for the optimizer. A gradient at a point other than x is
+// clipped by the same factor as the gradient g at x, and the method adds the same term to it.
 func (s *step) probed(g program.Value) program.Value {
 	if !s.rule.Probing {
 		return g
@@ -163,7 +163,7 @@ func (s *step) decayFactor() program.Value {
 	return s.b.Const(1).Sub(s.α.Scale(s.rule.Decay))
 }
 
-// quantize returns Q(x) at any point, with the current trained parameters and the noise of the
+// quantize returns Q(x) for any x, with the current trained parameters and the noise of the
 // forward pass.
 func (s *step) quantize(x program.Value) program.Value {
 	var args []program.Value
@@ -177,7 +177,7 @@ func (s *step) quantize(x program.Value) program.Value {
 	return transform.Inline(s.b, s.rule.Quantizer.Program, args...)[spec.OutputValue]
 }
 
-// rotateBack returns Q(x_t) given the input quantized, which is H·Q(x_t) in a rule with a rotation.
+// rotateBack returns Q(x_t), given the input "quantized": H·Q(x_t) if the rule has a rotation.
 func (r Rule) rotateBack(quantized program.Value) program.Value {
 	if r.Rotation > 1 {
 		return quantized.Hadamard(r.Rotation)
@@ -192,9 +192,9 @@ func (s *step) forwardError() program.Value {
 	return s.e
 }
 
-// finiteForwardError returns e, or zeros if any element of it is not finite. It checks the
-// quantized value before that is rotated back, so that the check needs no rotation in addition to
-// the one for e: the sums of a rotation are finite if their terms are.
+// finiteForwardError returns e, or zeros if any element of e is not finite. The check reads the
+// quantized value before it is rotated back, and so needs no rotation of its own: the sums of a
+// rotation are finite if their terms are.
 func (s *step) finiteForwardError() program.Value {
 	if s.rule.Rotation <= 1 {
 		return s.ifFinite(s.forwardError())
@@ -204,8 +204,8 @@ func (s *step) finiteForwardError() program.Value {
 
 func (s *step) ifFinite(e program.Value) program.Value { return s.zeroUnlessFinite(e, e) }
 
-// zeroUnlessFinite returns e, or zeros if any element of x is not finite. Such a tensor is trained
-// without a correction in this step, and counted.
+// zeroUnlessFinite returns e, or zeros if any element of x is not finite. In the latter case the
+// tensor is trained without a correction in this step and counted as uncorrected.
 func (s *step) zeroUnlessFinite(x, e program.Value) program.Value {
 	s.finite = x.Square().SumAll().IsFinite()
 	return s.finite.Select(e, s.b.Const(0))
@@ -271,7 +271,7 @@ func ParetoNorm2(r Rule) (*program.Program, error) {
 
 func sumOfSquares(v program.Value) program.Value { return sum(v.Square()) }
 
-// sum sums rows first: in float32 a single running sum over millions of terms loses small terms.
+// sum adds up each row first: a single float32 sum over millions of terms would lose small terms.
 func sum(v program.Value) program.Value {
 	if rank := v.Type().Rank(); rank > 1 {
 		v = v.ReduceSum(rank - 1)

@@ -83,8 +83,8 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// sumsOf computes the sums over the window of one group: of its residuals, the visits of its
-// coordinates, and its vector visits.
+// sumsOf computes sums over the window for group g: of its residuals, of its coordinates' visits
+// and of its vector visits.
 func (t *Tracker) sumsOf(g int) *sums {
 	group, rows, n := t.groups[g], t.rows(), t.Coordinates()
 	s := &sums{norm2: make([]float64, rows), coordinates: group.to - group.from}
@@ -158,7 +158,7 @@ func (l *Lengths) merge(other Lengths) {
 	}
 }
 
-// Counts yields the durations that occur, in ascending order, with their numbers of visits.
+// Counts yields the durations that occur, in ascending order, each with its number of visits.
 func (l Lengths) Counts() iter.Seq2[int, int] {
 	return func(yield func(length, visits int) bool) {
 		for _, length := range slices.Sorted(maps.Keys(l.counts)) {

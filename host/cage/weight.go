@@ -9,14 +9,14 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Weight describes the quantizer of a weight for a method.
+// Weight describes a weight's quantizer to a method.
 type Weight struct {
 	Quantizer spec.Quantizer
 	// Rotation is the block size of the rotation that ends the quantizer's program, after rounding;
 	// 0 or 1 if there is none.
 	Rotation int
-	// Unpack maps codes and scales to values before that rotation; nil for a quantizer that does
-	// not pack.
+	// Unpack maps codes and scales to values before that rotation; nil if the quantizer has no
+	// Unpack program.
 	Unpack *program.Program
 }
 
@@ -28,8 +28,8 @@ func (w *Weight) rotate(x program.Value) program.Value {
 	return x
 }
 
-// scale returns the scale of each element, given the outputs of the quantizer: it unpacks the level
-// farthest from 0 at every element.
+// scale returns the scale of each element, given the outputs of the quantizer. It unpacks, at every
+// element, the code of the level farthest from 0, and divides the result by that level.
 func (w *Weight) scale(b *program.Builder, l Levels, out map[string]program.Value) program.Value {
 	codes, top := out[spec.OutputCodes], l.Farthest()
 	farthest := b.Zeros(codes.Type().Shape...).Shift(float64(l.Codes[top])).Convert(codes.Type().DType)

@@ -11,8 +11,8 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 )
 
-// movement tracks the codes of the quantized weights; nil if diagnostics are off or no weight is
-// quantized.
+// movement tracks the codes of the quantized weights. It is nil if diagnostics are off or no weight
+// is quantized.
 type movement struct {
 	settings cage.Diagnostics
 	weights  []string // those with sampled coordinates
@@ -71,15 +71,15 @@ func (m *movement) close() {
 
 func (m *movement) due(t int) bool { return m != nil && t%m.settings.Every == 0 }
 
-// read takes the sample of step t, if one is due, before the step changes the weights. A step that
-// is skipped because of its loss leaves them unchanged, and its sample counts.
+// read takes the sample of step t, if one is due, before the step changes the weights. The sample
+// also counts if the step is then skipped because of its loss.
 func (m *movement) read(t int, s *step.State) (*sample, error) {
 	if !m.due(t) {
 		return nil, nil
 	}
 	codes, residuals, err := m.reader.Read(s)
 	if err != nil {
-		return nil, fmt.Errorf("read the codes of weights: %w", err)
+		return nil, fmt.Errorf("reading the codes of weights: %w", err)
 	}
 	return &sample{codes, residuals}, nil
 }
@@ -113,8 +113,8 @@ func (m *movement) record(rec *metrics.Record, s *sample) {
 	}
 }
 
-// coherence returns the two coherences once the window is full: before that they are larger, only
-// because they sum fewer residuals.
+// coherence returns the two coherences, or nil until the window is full: before that they are too
+// large, because they sum fewer residuals.
 func (m *movement) coherence(v cage.Measures) (coordinates, vector *metrics.Number) {
 	if !m.tracker.Full() {
 		return nil, nil
@@ -122,7 +122,7 @@ func (m *movement) coherence(v cage.Measures) (coordinates, vector *metrics.Numb
 	return metrics.Some(v.Coherence), metrics.Some(v.VectorCoherence)
 }
 
-// Names of the metadata entry and the tensors of a movement in a checkpoint.
+// Names of a movement's metadata entry and tensors in a checkpoint.
 const (
 	movementMeta   = "diagnostics"
 	movementPrefix = "diagnostics/"
@@ -159,8 +159,8 @@ func addTensor[T safetensors.Element](state *checkpoint.State, name string, valu
 	return err
 }
 
-// restoreMovement restores the tracker from a checkpoint. It starts empty if the checkpoint has no
-// diagnostics, or was written with other settings.
+// restoreMovement restores the tracker from a checkpoint. The tracker stays empty if the checkpoint
+// has no diagnostics or was written with other settings.
 func (r *run) restoreMovement(f *checkpoint.File) error {
 	m := r.movement
 	if m == nil {
@@ -172,7 +172,7 @@ func (r *run) restoreMovement(f *checkpoint.File) error {
 	}
 	if saved.Settings != m.settings {
 		if f.Step >= m.settings.Every {
-			r.log.Warn("the checkpoint has no samples of codes with these settings of diagnostics: "+
+			r.log.Warn("the checkpoint has no samples taken with these [diagnostics] settings: "+
 				"sampling starts again", "step", f.Step)
 		}
 		return nil

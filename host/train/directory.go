@@ -116,7 +116,7 @@ func (r *run) open() error {
 }
 
 // sameRun fails if the configuration differs from that of the run in a way that would change its
-// parameters. Of plugins, it compares the programs instead of the executables.
+// parameters. For plugins, it compares the programs instead of the executables.
 func (r *run) sameRun(previous *config.Config) error {
 	diff, err := config.Diff(previous, r.cfg)
 	if err != nil {
@@ -124,7 +124,7 @@ func (r *run) sameRun(previous *config.Config) error {
 	}
 	var list []string
 	for _, d := range diff {
-		// The hash of the files is compared instead, as for data.train.
+		// Files may be moved: their hashes are compared instead, as for data.train.
 		moved := strings.HasPrefix(d.Key, "data.mixture[") && strings.HasSuffix(d.Key, "].path")
 		if !moved && !slices.Contains(changeable, d.Key) && !strings.HasSuffix(d.Key, ".sha256") &&
 			!(r.extends(previous) && slices.Contains(extendableKeys, d.Key)) {
@@ -152,7 +152,7 @@ func (r *run) sameRun(previous *config.Config) error {
 	return nil
 }
 
-// instead returns a hint, after separator, for a run that cannot be resumed as requested.
+// instead returns a hint on what to do if a run cannot be resumed as requested, after separator.
 func (r *run) instead(separator string) string {
 	if !r.cfg.Model.Language() {
 		return ""
@@ -161,7 +161,7 @@ func (r *run) instead(separator string) string {
 		"model.init = %q, and another train.out", separator, r.cfg.Train.Out)
 }
 
-// newState returns the state before the first step, with weights that are drawn or come from
+// newState returns the state before the first step, with weights drawn at random or loaded from
 // another model. The first batch calibrates quantizers with trained parameters.
 func (r *run) newState() (*step.State, error) {
 	tokens := make([]int32, r.batches.Len)
@@ -277,8 +277,8 @@ func (r *run) resume(previous *config.Config) error {
 	default:
 		r.log.Info("resuming", "step", r.done.Step)
 		if !finite {
-			r.log.Warn("no checkpoint is finite: the run can only continue if its plugins or the build "+
-				"have changed", "step", r.done.Step)
+			r.log.Warn("no checkpoint has finite values: the run can only continue if its plugins or the "+
+				"build have changed", "step", r.done.Step)
 		}
 	}
 	if r.identity == "" { // the provenance was damaged, and there is no checkpoint
@@ -327,7 +327,7 @@ func (r *run) checkDirectory() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("lock of %s: %w", dir, err)
 	}
-	return fmt.Errorf("%s: %w during the training: nothing more is written there",
+	return fmt.Errorf("%s: %w during training; nothing more is written to it",
 		dir, ErrReplaced)
 }
 
@@ -452,7 +452,7 @@ func (r *run) keepDescription() error {
 		return err
 	}
 	if n := c.MaxPositions; r.cfg.Model.Context > n {
-		r.log.Warn("sequences are longer than the positions of the model in model.init: "+
+		r.log.Warn("the context is longer than that of the model in model.init: "+
 			"exports write the context as max_position_embeddings",
 			"context", r.cfg.Model.Context, "positions", n)
 	}

@@ -131,7 +131,7 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 	r.done.Tokens += next.targets
 	r.done.Seconds += (time.Since(began) - res.Overhead).Seconds()
 	if len(res.FailedRefreshes) > 0 {
-		r.log.Warn("preconditioners could not be refreshed and stay as they were",
+		r.log.Warn("preconditioners could not be refreshed and keep their old values",
 			"step", r.done.Step, "tensors", res.FailedRefreshes)
 	}
 	r.countUncorrected(res)
@@ -145,7 +145,7 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 	}
 	if res.Skipped {
 		r.done.Skipped++
-		r.log.Warn("skipping a step that is not finite",
+		r.log.Warn("skipping a step whose loss or gradient is not finite",
 			"step", r.done.Step, "loss", res.Loss, "grad_norm", res.GradNorm)
 		skipped, c := r.done.Skipped, r.cfg.Train
 		if c.NaNPolicy == "stop" || skipped > c.MaxSkipped {
@@ -185,7 +185,7 @@ func (r *run) search(ctx context.Context) error {
 	case err != nil && ctx.Err() != nil:
 		return ErrInterrupted
 	case err != nil:
-		return fmt.Errorf("the search of a quantizer: %w", err)
+		return fmt.Errorf("quantizer search: %w", err)
 	}
 	return nil
 }
@@ -195,8 +195,8 @@ func (r *run) evaluates(t int) bool {
 	return every > 0 && t > 0 && t%every == 0 && t < r.cfg.Train.Steps
 }
 
-// settings returns the settings of step t. Schedules count all steps; the optimizer counts its
-// updates, and skipped steps have none.
+// settings returns the settings of step t. Schedules count all steps; the optimizer does not count
+// skipped ones.
 func (r *run) settings(t int) step.Settings {
 	set := step.Settings{
 		Step: t - r.done.Skipped, Steps: r.cfg.Train.Steps,
@@ -208,7 +208,7 @@ func (r *run) settings(t int) step.Settings {
 		set.Lambda = 0
 	}
 	if r.measuresPareto(t) {
-		// A full-precision training computes no gradient at Q(x).
+		// Training in full precision computes no gradient at Q(x).
 		set.ParetoSTE, set.Pareto = r.cfg.Method.Gradient != cage.FullGradient, true
 	}
 	return set
@@ -219,25 +219,25 @@ func (r *run) logs(t int) bool {
 	return t == 1 || t%every == 0 || t == r.cfg.Train.Steps || r.measuresPareto(t) || r.movement.due(t)
 }
 
-// measuresPareto reports whether ‖P_λ‖ is measured at step t. It needs quantized weights.
+// measuresPareto reports whether ‖P_λ‖ is measured at step t, which requires quantized weights.
 func (r *run) measuresPareto(t int) bool {
 	every := r.cfg.Method.ParetoEvery
 	return every > 0 && t%every == 0 && len(r.Programs.Weights) > 0
 }
 
 // countUncorrected counts the weights that the step could not correct, and logs their names if they
-// differ from the step before.
+// differ from those of the previous step.
 func (r *run) countUncorrected(res step.Result) {
 	r.done.Uncorrected += len(res.Uncorrected)
 	if len(res.Uncorrected) > 0 && !slices.Equal(res.Uncorrected, r.uncorrected) {
-		r.log.Warn("weights get no correction, as x − Q(x) is not finite: check their quantizer",
+		r.log.Warn("weights get no correction, because x − Q(x) is not finite: check their quantizer",
 			"step", r.done.Step, "weights", res.Uncorrected)
 	}
 	r.uncorrected = res.Uncorrected
 }
 
-// feed loads the micro-batches of the next step while a step is computed. The index of a batch
-// depends only on the step.
+// feed loads the micro-batches of the next step while a step is computed. Which batches a step gets
+// depends only on its number.
 type feed struct {
 	deliveries chan delivery // one per step, in order
 	stop       chan struct{}
@@ -281,7 +281,7 @@ func startFeed(source build.Batches, accumulate int, load func([][]int32) (*step
 	return f
 }
 
-// close waits until nothing is being loaded, and frees the batches that no step has taken.
+// close waits for the load in progress, and frees the batches that no step has taken.
 func (f *feed) close() {
 	close(f.stop)
 	for d := range f.deliveries {

@@ -18,8 +18,8 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 )
 
-// recording writes metrics.jsonl. Records that cannot be written, such as while the disk is full,
-// do not end the run: they are kept in memory, and in checkpoints.
+// recording writes metrics.jsonl. A failed write, for example to a full disk, does not end the run:
+// the unwritten records are kept in memory and in checkpoints.
 type recording struct {
 	file      *metrics.Writer[metrics.Record]
 	newest    []metrics.Record // records in the file that have the newest step
@@ -62,14 +62,14 @@ func (r *run) syncRecords() error {
 	}
 	if r.samples != nil {
 		if err := r.samples.file.Sync(); err != nil {
-			r.log.Warn("samples may not be on the disk: training continues",
+			r.log.Warn("samples may not be on disk: training continues",
 				"step", r.done.Step, "error", err)
 		}
 	}
 	return err
 }
 
-// missing returns all records from the first step that has an unwritten record.
+// missing returns the records, also written ones, from the first step with an unwritten record on.
 func (w *recording) missing() []metrics.Record {
 	if len(w.unwritten) == 0 || len(w.newest) == 0 || w.newest[0].Step != w.unwritten[0].Step {
 		return w.unwritten
@@ -102,12 +102,12 @@ func (r *run) noteRecorded(waited int, err error) {
 	}
 }
 
-// missingKey is the checkpoint metadata entry with the records that metrics.jsonl lacked, and all
-// records of the same step. A run that resumes from the checkpoint writes them.
+// missingKey is the checkpoint metadata entry with the records that metrics.jsonl lacked, and any
+// written ones of the same step. A run that resumes from the checkpoint writes them.
 const missingKey = "missing_records"
 
-// latestKey is the checkpoint metadata entry with the record of its step if no file has it. A
-// pending evaluation after that step takes its losses from it.
+// latestKey is the checkpoint metadata entry with the record of the checkpoint's step, if that was
+// not due for metrics.jsonl. An evaluation still pending after that step reads losses from it.
 const latestKey = "latest_record"
 
 // resumeRecords continues metrics.jsonl after the step of the checkpoint with this metadata.
@@ -195,8 +195,8 @@ func (r *run) closeScalars() {
 	r.scalars = nil
 }
 
-// openTrajectory starts or resumes recording the points of a problem. The last point is written
-// again, as it may be missing; a new run thereby records its starting point.
+// openTrajectory starts or resumes recording the points of a problem. It writes the current point
+// again, as the file may lack it; in a new run, that is the starting point.
 func (r *run) openTrajectory() error {
 	r.problem, _ = r.model.(*model.Quadratic)
 	if r.problem == nil || r.cfg.Train.TrajectoryEvery == 0 {
@@ -218,8 +218,8 @@ func (r *run) pointDue() bool {
 	return r.done.Step%r.cfg.Train.TrajectoryEvery == 0 || r.done.Step == r.cfg.Train.Steps
 }
 
-// recordPoint records the point after the last step, if one is due. Unlike with records, an error
-// ends the run, which is short.
+// recordPoint records the point after the last step, if one is due. Unlike a failed write of
+// records, a failure here ends the run: runs of problems without data are short.
 func (r *run) recordPoint() error {
 	if r.trajectory == nil || !r.pointDue() {
 		return nil
@@ -297,7 +297,7 @@ func (r *run) sample(ctx context.Context) (written bool, err error) {
 		err = r.samples.file.Write(metrics.Sample{Step: r.done.Step, Texts: texts})
 	}
 	if err != nil {
-		r.log.Warn("there are no samples of this step: training continues",
+		r.log.Warn("samples of this step could not be made: training continues",
 			"step", r.done.Step, "error", err)
 	}
 	return true, nil

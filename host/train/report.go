@@ -43,7 +43,7 @@ func (r *run) report(set step.Settings, res step.Result, sampled *sample) error 
 			tokens, steps = float64(rec.Tokens-before.Tokens)/seconds, float64(rec.Step-before.Step)/seconds
 		}
 		rec.TokensPerSecond = metrics.Some(tokens)
-		// Not from the token count: tokens that are not targets are computed, too.
+		// All tokens of a batch count: those that are not targets are computed, too.
 		flops := steps * float64(r.cfg.Train.Accumulate) *
 			r.model.StepFLOPs(r.cfg.Train.Batch, r.cfg.Model.Context)
 		rec.FLOPSPerSecond = metrics.Some(flops)
@@ -250,7 +250,7 @@ func (r *run) summarize(ctx context.Context, completed bool) (*metrics.Summary, 
 	return s, r.records.write(rec)
 }
 
-// addTensors adds the measures of single tensors, which every step computes.
+// addTensors adds the per-tensor measures, which every step computes.
 func (r *run) addTensors(rec *metrics.Record, set step.Settings, res step.Result) {
 	if rec.Weights == nil {
 		rec.Weights = map[string]metrics.WeightMeasures{}
@@ -303,7 +303,7 @@ func (r *run) reopen() error {
 		err = r.dir.SyncDir()
 	}
 	if err != nil {
-		return fmt.Errorf("remove the summary of the run so far: %w", err)
+		return fmt.Errorf("removing the earlier summary of the run: %w", err)
 	}
 	return nil
 }

@@ -128,7 +128,7 @@ func TestCheckpointThatIsNotFinite(t *testing.T) {
 		runParts(t, alone, 2)
 		poison(t, alone, name, last)
 		_, err := train.Run(t.Context(), testrun.Again(t, alone), train.Options{Resume: true, Finder: testrun.Finder(t), Logger: logger})
-		if !errors.Is(err, train.ErrNotFinite) || log.count("no checkpoint is finite") != 1 {
+		if !errors.Is(err, train.ErrNotFinite) || log.count("no checkpoint has finite values") != 1 {
 			t.Errorf("from the only checkpoint: %v; the log:\n%s", err, log.text.String())
 		}
 	}

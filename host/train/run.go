@@ -6,7 +6,7 @@
 //	provenance.json     the run's identity, the build, the plugins and the hashes of their programs
 //	metrics.jsonl       one record per logged step
 //	trajectory.jsonl    the points visited, for a problem without data
-//	samples.jsonl       texts that a language model wrote during training
+//	samples.jsonl       texts that a language model generated during training
 //	checkpoints/        the most recent states
 //	summary.json        the results
 //
@@ -71,10 +71,10 @@ type Options struct {
 	// Console receives the progress display; nil shows none.
 	Console io.Writer
 
-	// Processes connects the processes that train together; nil: this process trains alone. All of
-	// them have the same configuration, whose device.count is the total number of GPUs. The first
-	// writes the run directory, which the others must be able to read. Run leaves Processes when
-	// its work is done, and reports its error to the others if it has failed.
+	// Processes connects the processes that train together; if nil, this process trains alone. All
+	// have the same configuration, whose device.count is the total number of GPUs. The first
+	// writes the run directory, which the others must be able to read. Run calls Leave when its
+	// work is done, and thereby reports its error to the others if it has failed.
 	Processes Processes
 }
 
@@ -239,7 +239,7 @@ func (r *run) prepare(ctx context.Context) error {
 	return r.prepareMovement()
 }
 
-// request returns the request for the programs of this run with the GPU count of a configuration.
+// request returns the request for the programs of this run, with the GPU count of cfg.
 func (r *run) request(cfg *config.Config) build.Request {
 	return build.Request{
 		Config: r.cfg, Model: r.model, Batch: build.ReplicaBatch(cfg),

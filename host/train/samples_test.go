@@ -167,7 +167,7 @@ func TestSamplesNotSynced(t *testing.T) {
 	cfg := testrun.Config(t, "train.eval_every=2", "train.steps=6", "train.checkpoint_every=1", twoPrompts, "train.sample_tokens=2")
 	var log bytes.Buffer
 	testrun.Train(t, cfg, train.Options{Files: unsynced{vfs.OS}, Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Warn})})
-	if !strings.Contains(log.String(), "samples may not be on the disk") {
+	if !strings.Contains(log.String(), "samples may not be on disk") {
 		t.Errorf("nothing is said of it: %s", &log)
 	}
 	if list := readSamples(t, cfg); len(list) != 3 {

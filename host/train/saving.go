@@ -74,8 +74,8 @@ func (r *run) saveFailed(step int, err error) {
 		"step", step, "next_try_after_step", r.saving.retry, "error", err)
 }
 
-// collect handles the result of the save in progress, once it has ended or, with wait, after
-// waiting for it.
+// collect handles the result of the save in progress if it has ended. If wait is set, it first
+// waits for the end.
 func (r *run) collect(wait bool) {
 	s := r.saving.underway
 	if s == nil {
@@ -165,8 +165,8 @@ func (r *run) newest() string {
 	return fmt.Sprintf("of step %d", r.saving.step)
 }
 
-// save writes a checkpoint of the current step and waits for it. It returns the error of the
-// checkpoint or, if that is saved, the error of the records.
+// save writes a checkpoint of the current step and waits for it. It returns the error of writing
+// the checkpoint or, if that succeeded, of writing the records.
 func (r *run) save(due bool) error {
 	recorded, err := r.beginSave(due)
 	if err := r.awaitSave(); err != nil {
@@ -179,7 +179,7 @@ func (r *run) save(due bool) error {
 // prune old ones. The records are synced first; if that fails, the error is returned in recorded,
 // and the checkpoint has the missing records. The tensors are read while the next step computes its
 // gradients; that step waits before it replaces them. If other processes have rows of the state,
-// due of the first process decides for all, and each process writes its own part.
+// the first process decides for all whether to save, and each process writes its own part.
 func (r *run) beginSave(due bool) (recorded, err error) {
 	if due { // only after the previous checkpoint is written and the data is verified
 		r.collect(true)
@@ -261,8 +261,8 @@ func setIf(state *checkpoint.State, key string, value any, some bool) error {
 	return state.Meta.Set(key, value)
 }
 
-// restore restores the run from a checkpoint of it. After an error the run is unchanged, so that an
-// older checkpoint can be tried.
+// restore restores the run from one of its checkpoints. If it fails, the run is unchanged, so that
+// an older checkpoint can be tried.
 func (r *run) restore(f *checkpoint.File) error {
 	if err := (&provenance.Record{Run: r.identity}).CheckOwner(r.dir, f.Step, f.Meta); err != nil {
 		return err
@@ -295,7 +295,7 @@ func (r *run) restore(f *checkpoint.File) error {
 	}
 	if now := r.Device.BuildInfo(); build != now {
 		r.log.Warn("the checkpoint was written by another build: "+
-			"the bits of this run may differ from those of an uninterrupted one",
+			"results may not be bitwise equal to those of an uninterrupted run",
 			"checkpoint", build.String(), "now", now.String())
 	}
 	r.state, r.done, r.saving.step = state, done, f.Step
@@ -306,8 +306,8 @@ func (r *run) restore(f *checkpoint.File) error {
 // its step have not run yet, and is absent otherwise.
 const unsearchedKey = "unsearched"
 
-// refreshesKey is the checkpoint metadata entry about refreshes whose results have not taken effect
-// yet. It is absent if there are none.
+// refreshesKey is the checkpoint metadata entry that lists the refreshes whose results have not
+// taken effect yet. It is absent if there are none.
 const refreshesKey = "refreshes"
 
 const failuresKey = "refresh_failures"
@@ -320,7 +320,7 @@ func damagedData(err error) error {
 
 const verificationReminder = 2 * time.Second
 
-// awaitData returns once the data of the run is verified and the provenance records that.
+// awaitData waits until the data of the run is verified, and records that in the provenance.
 func (r *run) awaitData() error {
 	if r.verification == nil || r.verified != nil {
 		return nil

@@ -67,7 +67,7 @@ func TestSearch(t *testing.T) {
 
 	failed := testrun.Elsewhere(t, whole)
 	err := trainUntilGone(t, failed, exe)
-	if err == nil || !strings.Contains(err.Error(), "kmeans") || !strings.Contains(err.Error(), "the search of a quantizer") {
+	if err == nil || !strings.Contains(err.Error(), "kmeans") || !strings.Contains(err.Error(), "quantizer search") {
 		t.Fatalf("got %v, want an error that names the search and the plugin", err)
 	}
 	testrun.Train(t, testrun.Again(t, failed), train.Options{Resume: true})

@@ -21,9 +21,9 @@ import (
 	"github.com/cage-qat/cage/host/train/provenance"
 )
 
-// Several processes, each with some of the GPUs, can train one model. They all do the same: read
-// the configuration and the data, start the plugins, compile, and run each step, each on its part
-// of the batch. The first process also writes the run directory; the others only read it.
+// Several processes, each with some of the GPUs, can train one model. Each of them reads the
+// configuration and the data, starts the plugins, compiles, and runs every step on its part of the
+// batch. The first process also writes the run directory; the others only read it.
 
 // Processes connects the processes that train one model.
 type Processes interface {
@@ -33,28 +33,28 @@ type Processes interface {
 	Leave(error)
 }
 
-// ErrStoppedElsewhere is the [ErrInterrupted] of a process that stops because another process of
-// the same training was asked to.
+// ErrStoppedElsewhere wraps [ErrInterrupted]. It is the error of a process that stops because
+// another process of the same run was asked to.
 var ErrStoppedElsewhere = fmt.Errorf("%w, because another process was asked to stop",
 	ErrInterrupted)
 
 func (r *run) follows() bool { return r.opts.Processes != nil && r.opts.Processes.Rank() > 0 }
 
-// same fails if text, which determines what is computed, differs between processes.
-func (r *run) same(what, text string) error {
+// same fails if text differs between processes. name is what the error calls it.
+func (r *run) same(name, text string) error {
 	p := r.opts.Processes
 	if p == nil {
 		return nil
 	}
 	sum := sha256.Sum256([]byte(text))
-	values, err := p.Agree(what, int64(binary.LittleEndian.Uint64(sum[:])))
+	values, err := p.Agree(name, int64(binary.LittleEndian.Uint64(sum[:])))
 	if err != nil {
 		return err
 	}
 	for rank, v := range values {
 		if v != values[0] {
-			return fmt.Errorf("processes 0 and %d do not have the same %s: all must have it to train "+
-				"one model", rank, what)
+			return fmt.Errorf("processes 0 and %d do not have the same %s, as training one model "+
+				"requires", rank, name)
 		}
 	}
 	return nil
@@ -136,13 +136,13 @@ func (r *run) follow() error {
 	}
 	made, err := provenance.Read(r.dir)
 	if err != nil {
-		return fmt.Errorf("%w: all processes need the run directory of the first", err)
+		return fmt.Errorf("%w: all processes must be able to read the run directory", err)
 	}
 	r.identity = made.Run
 	for {
 		f, failed := checkpoint.Open(r.dir.Checkpoints().Join(checkpoint.FileName(at)))
 		if failed != nil {
-			failed = fmt.Errorf("%w: all processes need the run directory of the first", failed)
+			failed = fmt.Errorf("%w: all processes must be able to read the run directory", failed)
 		} else {
 			failed = r.restore(f)
 			f.Close()
@@ -167,7 +167,7 @@ func (r *run) follow() error {
 	}
 }
 
-// stopVote is the vote of all processes, while a step is computed, whether to stop after it.
+// stopVote is the vote of all processes, taken during a step, on whether to stop after it.
 type stopVote struct {
 	ctx    context.Context // ends when this process is asked to stop
 	answer chan voteResult
@@ -186,8 +186,7 @@ func (r *run) stopContext(ctx context.Context) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// voteToStop sends the others, while step t is computed, this process's vote whether to stop after
-// it.
+// voteToStop starts the vote of all processes on whether to stop after step t.
 func (r *run) voteToStop(t int) {
 	if r.opts.Processes == nil {
 		return
@@ -226,8 +225,8 @@ func (r *run) divided() bool {
 	return r.opts.Processes != nil && r.state.Consistent() && r.state.Elsewhere()
 }
 
-// agreeToSave reports whether a checkpoint is saved after the current step, as due of the first
-// process decides. mark is a random number in the names of its parts.
+// agreeToSave reports whether a checkpoint is saved after the current step: it is if due is true in
+// the first process. mark is a random number in the names of the checkpoint's parts.
 func (r *run) agreeToSave(due bool) (mark uint32, saves bool, err error) {
 	wish := int64(0)
 	if due {
@@ -302,8 +301,8 @@ func (r *run) awaitOthers(err error) error {
 const peerFailureGrace = time.Second
 
 // leave reports to the others how this process ended, before it closes resources that they may
-// need. It returns err, or the loss of another process if that is the cause. summary is set if the
-// run has a summary.
+// need. It returns err or, if the loss of another process caused it, an error that says so. summary
+// is set if the run has a summary.
 func (r *run) leave(summary bool, err error) error {
 	p := r.opts.Processes
 	switch {
@@ -336,7 +335,7 @@ func (r *run) ending(err error) error {
 	return r.lostHint(fmt.Errorf("%w\nThe newest checkpoint is %s", err, r.newest()))
 }
 
-// lostHint adds to the loss of a process how to resume the run.
+// lostHint adds to an error about a lost process how to resume the run.
 func (r *run) lostHint(err error) error {
 	if !isLost(err) || r.saving.step < 0 {
 		return err
@@ -351,8 +350,8 @@ func (r *run) hashesFor(previous *config.Config) (map[string]string, error) {
 	if build.ReplicaBatch(previous) == build.ReplicaBatch(r.cfg) {
 		return r.Programs.Hashes(), nil
 	}
-	r.log.Warn("the number of GPUs has changed: sums have another order, and quantizers with "+
-		"statistics over all tokens of a GPU see other tokens",
+	r.log.Warn("the number of GPUs has changed: sums are computed in another order, and quantizers "+
+		"with statistics over all tokens of a GPU see different tokens",
 		"before", previous.Device.Count, "now", r.cfg.Device.Count)
 	programs, err := build.Collect(context.Background(), r.request(previous))
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// A run whose configuration has model.init starts from the weights of another model. It takes only
-// the model's parameters: optimizers and trained quantizers start as in any run.
+// A run with model.init in its configuration starts from the weights of another model. It takes
+// only that model's parameters: optimizers and trained quantizers start as in any run.
 
 func (r *run) startFrom(tokens []int32) (*step.State, error) {
 	found, err := r.findInitial()
@@ -58,9 +58,9 @@ func (r *run) findInitial() (*config.Initial, error) {
 }
 
 // sameTokens fails if the data's tokenizer is not that of a model whose weights are read, unless
-// that is allowed. before is the source of these weights earlier in the run, nil if there was none.
-func (r *run) sameTokens(key string, found *config.Initial, before *provenance.Origin) error {
-	if before != nil || r.cfg.Data.Mismatch == config.MismatchAllow {
+// the configuration allows that or the run has read such weights before: then origin is not nil.
+func (r *run) sameTokens(key string, found *config.Initial, origin *provenance.Origin) error {
+	if origin != nil || r.cfg.Data.Mismatch == config.MismatchAllow {
 		return nil
 	}
 	tokens, err := provenance.TokensOf(found.Dir, found.Run, r.cfg.Model.Vocab)
@@ -75,8 +75,8 @@ func (r *run) sameTokens(key string, found *config.Initial, before *provenance.O
 	return nil
 }
 
-// readWeights reads the weights of a model with settings s, which may have more token ids than the
-// model that was found.
+// readWeights reads the weights of the model in found as those of a model with settings s, which
+// may have more token ids.
 func (r *run) readWeights(found *config.Initial, s architecture.Settings, m model.Model,
 	use func(step.LoadFunc) error) (*provenance.Origin, error) {
 	if n := s.Vocab - found.Settings.Vocab; n > 0 {
@@ -129,7 +129,7 @@ func (r *run) readWeights(found *config.Initial, s architecture.Settings, m mode
 
 // loadTeacher loads the teacher of the run, if it has one. If the teacher is the initial model, a
 // new run copies its own weights, unless other processes have rows of them. Otherwise the weights
-// are read, and must have the digests that the run has recorded.
+// are read from files, which must have the digests recorded by the run.
 func (r *run) loadTeacher() error {
 	d := r.Compiled.Plan().Distillation
 	if d == nil {
@@ -173,7 +173,7 @@ func (r *run) loadTeacher() error {
 		return fail(err)
 	}
 	if r.teacher != nil && !slices.Equal(r.teacher.Digests(), from.Digests()) {
-		return fail(fmt.Errorf("%s contains other weights than the teacher of the run (%s)",
+		return fail(fmt.Errorf("%s does not contain the weights of the run's teacher (%s)",
 			from.Path, r.teacher))
 	}
 	r.teacher = from

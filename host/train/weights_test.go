@@ -244,9 +244,9 @@ func TestOtherTokens(t *testing.T) {
 		want      string
 		overrides []string
 	}{
-		"bytes for a checkpoint":  {"model.init: .* bytes, that of the model is llama32 .*data.tokenizer_mismatch = \"allow\" disables this check", []string{fromHub}},
-		"conversations for a run": {`model.init: .* bytes \(00000000\), that of the model is bytes \(`, []string{fromRun, chat}},
-		"conversations for a teacher": {`train.distillation.teacher: .* bytes \(00000000\), that of the model is bytes \(`,
+		"bytes for a checkpoint":  {"model.init: .* bytes, but the model's is llama32 .*data.tokenizer_mismatch = \"allow\" disables this check", []string{fromHub}},
+		"conversations for a run": {`model.init: .* bytes \(00000000\), but the model's is bytes \(`, []string{fromRun, chat}},
+		"conversations for a teacher": {`train.distillation.teacher: .* bytes \(00000000\), but the model's is bytes \(`,
 			[]string{own256, chat, fmt.Sprintf("train.distillation={teacher=%q}", own.Train.Out)}},
 		"allowed":                   {"", []string{fromHub, testrun.OtherTokens}},
 		"allowed for conversations": {"", []string{fromRun, chat, `data.tokenizer_mismatch="allow"`}},
@@ -420,7 +420,7 @@ func TestTeacherRefused(t *testing.T) {
 			t.Errorf("%s: error %v, want one that says %s", what, err, say)
 		}
 	}
-	refused("an older checkpoint", "train.distillation.teacher: "+first.Train.Out+" contains other weights than the teacher of the run", testrun.Again(t, cfg))
+	refused("an older checkpoint", "train.distillation.teacher: "+first.Train.Out+" does not contain the weights of the run's teacher", testrun.Again(t, cfg))
 	refused("another weight", "train.distillation.weight was 1.0, is 0.5", testrun.Again(t, cfg, "train.distillation.weight=0.5"))
 	if after := testrun.Records(t, cfg.Train.Out); !slices.Equal(before, after) {
 		t.Errorf("the records changed from %v to %v", before, after)

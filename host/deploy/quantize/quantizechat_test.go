@@ -95,7 +95,7 @@ func TestQuantizeHubWithValidation(t *testing.T) {
 	}
 	other := gptqOptions(t, "absmax", nil)
 	other.Context, other.Data, other.Validation = 32, o.Data, testrun.Conversations(t, 3, 5)
-	if _, err := quantize.Run(t.Context(), hub, other); err == nil || err.Error() != other.Validation+" was made with the tokenizer bytes, that of the model is llama32 (the sections model differ): prepare the text with its tokenizer (cage data prepare --tokenizer)" {
+	if _, err := quantize.Run(t.Context(), hub, other); err == nil || err.Error() != other.Validation+" was made with the tokenizer bytes, but the model's is llama32 (the sections model differ): prepare the text with the model's tokenizer (cage data prepare --tokenizer)" {
 		t.Errorf("a validation set in other tokens: %v", err)
 	}
 }

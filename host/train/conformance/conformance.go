@@ -1,5 +1,5 @@
-// Package conformance adapts a host's plugin processes and devices to the
-// conformance kit (package sdktest). It contains no checks of its own.
+// Package conformance lets the conformance kit (package sdktest) check plugin processes and devices
+// of a host. It contains no checks of its own.
 package conformance
 
 import (

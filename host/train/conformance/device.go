@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// keptExecutables is the maximal number of compiled programs that a Device caches. Every check runs
+// keptExecutables is the maximum number of compiled programs that a Device caches. Every check runs
 // the programs of all settings and shapes, a few hundred for a plugin with several parameters. With
 // a smaller cache, each check would recompile them.
 const keptExecutables = 1024
@@ -29,7 +29,7 @@ type Device struct {
 
 var _ sdktest.Machine = (*Device)(nil)
 
-// NewDevice returns a Device that uses an open device. Close it before that device.
+// NewDevice returns a Device that uses d, and must be closed before d is.
 func NewDevice(d *engine.Device) *Device {
 	return &Device{device: d, compiled: map[string]*engine.Executable{}}
 }
@@ -46,8 +46,8 @@ func (d *Device) Close() {
 	d.order = nil
 }
 
-// Run executes p, and compiles it first unless its executable is cached. Programs are lowered as in
-// a training step.
+// Run executes p, which it compiles first unless the executable is cached. Programs are lowered as
+// in a training step.
 func (d *Device) Run(p *program.Program,
 	inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 	d.mu.Lock()

@@ -12,8 +12,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// process is a plugin's process that shares memory with the host for one tensor. For another tensor
-// it is replaced by a new process.
+// process is a process of a plugin. It shares memory with the host for one tensor, and is replaced
+// by a new process when another tensor is needed.
 type process[T interface{ Close() }] struct {
 	client  *plugin.Client
 	mu      sync.Mutex
@@ -109,7 +109,7 @@ func search(ctx context.Context, p *process[*plugin.Searcher], site sdk.Site,
 	return nil
 }
 
-// sizesOf describes tensors in the order of their names, each as a vector of its size.
+// sizesOf describes each tensor as a vector of its length, sorted by name.
 func sizesOf(tensors map[string][]float32) (list []spec.Tensor) {
 	for name, v := range tensors {
 		list = append(list, spec.Tensor{Name: name, Shape: []int{len(v)}})

@@ -22,9 +22,9 @@ type Origin struct {
 	Path string `json:"path"`           // absolute
 	Run  string `json:"run,omitempty"`  // identity of the run; empty for a Hugging Face checkpoint
 	Step int    `json:"step,omitempty"` // optimizer steps completed in the run
-	// Files lists the files read. For a run's checkpoint, the digest is the one stored in it.
+	// Files lists the files read. The digest of a run's checkpoint is the one stored in it.
 	Files []huggingface.Part `json:"files"`
-	// End lists the EOS tokens that the Hugging Face checkpoint states from which the weights
+	// End lists the EOS tokens declared by the Hugging Face checkpoint from which the weights
 	// originally come.
 	End []int32 `json:"end,omitempty"`
 }
@@ -45,7 +45,7 @@ func (o *Origin) Digests() (list []string) {
 	return list
 }
 
-// String returns the path, and for a run the step.
+// String returns the path and, if it is a run, the step.
 func (o *Origin) String() string {
 	if o.Run != "" {
 		return fmt.Sprintf("%s, step %d", o.Path, o.Step)

@@ -34,7 +34,7 @@ type Record struct {
 	Initial *Origin `json:"initial,omitempty"`
 	// Teacher is the origin of the teacher's weights; nil if there is none.
 	Teacher *Origin `json:"teacher,omitempty"`
-	// Tokenizer is the tokenizer with which the token files were made; nil without data.
+	// Tokenizer is the tokenizer with which the token files were made; nil if there are none.
 	Tokenizer *tokenizer.Info `json:"tokenizer,omitempty"`
 	// Data describes the token files, and is set once their content has been verified against these
 	// hashes.
@@ -44,7 +44,7 @@ type Record struct {
 	Programs map[string]string `json:"programs"`
 }
 
-// File describes, in the provenance of a run, one part of the data: a token file, or several.
+// File describes one part of a run's data, which may consist of several token files.
 type File struct {
 	Path   string   `json:"path"`            // path of the first file
 	Files  []string `json:"files,omitempty"` // paths of all files, if there are several
@@ -79,8 +79,8 @@ func Read(dir rundir.Dir) (*Record, error) {
 	return p, ReadTo(dir, p)
 }
 
-// ReadTo is like [Read], but decodes into to, which may have more fields than a Record.
-func ReadTo(dir rundir.Dir, to any) error {
+// ReadTo is like [Read], but decodes into dst, which may have more fields than a Record.
+func ReadTo(dir rundir.Dir, dst any) error {
 	path := dir.Provenance()
 	text, err := path.ReadFile()
 	if err != nil {
@@ -90,29 +90,28 @@ func ReadTo(dir rundir.Dir, to any) error {
 		}
 		return err
 	}
-	if err := plainjson.Unmarshal(text, to); err != nil {
+	if err := plainjson.Unmarshal(text, dst); err != nil {
 		err = fmt.Errorf("the provenance of the run cannot be read: %s: %w", path, err)
 		return &DescriptionError{err}
 	}
 	return nil
 }
 
-// DescriptionError reports that a file that describes the run in a directory is missing or
-// damaged.
+// DescriptionError reports that a file describing a run is missing or damaged.
 type DescriptionError struct{ Err error }
 
 func (d *DescriptionError) Error() string { return d.Err.Error() }
 func (d *DescriptionError) Unwrap() error { return d.Err }
 
 // The identity of a run is a random string that is created with the run and stored in its
-// provenance.json and checkpoints. Run directories and checkpoints are found by name, and another
-// run may since have taken the name.
+// provenance.json and checkpoints. It is needed because run directories and checkpoints are found
+// by name, and another run may have taken the name since.
 
 // NewIdentity returns a new random identity.
 func NewIdentity() string { return rand.Text() }
 
-// CheckOwner fails unless the checkpoint with this step and metadata belongs to the run with this
-// record. dir is the run directory, for messages.
+// CheckOwner fails unless the checkpoint with this step and metadata belongs to the run that p
+// describes. dir is the run directory, for messages.
 func (p *Record) CheckOwner(dir rundir.Dir, step int, m checkpoint.Meta) error {
 	var id string
 	if err := m.Get(identityKey, &id); err != nil {
@@ -132,8 +131,7 @@ type Progress struct {
 	Skipped int     `json:"skipped"` // steps skipped because they were not finite
 	Tokens  int64   `json:"tokens"`
 	Seconds float64 `json:"seconds"`
-	// Uncorrected counts omitted corrections; each is of one weight tensor in one
-	// step.
+	// Uncorrected counts omitted corrections: one for each weight tensor and step.
 	Uncorrected int `json:"uncorrected,omitempty"`
 	// Counts holds the counters of the method, by name.
 	Counts map[string]int64 `json:"counts,omitempty"`
@@ -160,8 +158,8 @@ type Tokens struct {
 	Vocab     int             // number of token ids
 }
 
-// TokensOf returns the vocabulary of the model in a directory. run is set for a run, else it is a
-// Hugging Face checkpoint.
+// TokensOf returns the vocabulary of the model in dir, which is a run directory if run is set, and
+// otherwise a Hugging Face checkpoint.
 func TokensOf(dir string, run bool, vocab int) (Tokens, error) {
 	t := Tokens{Dir: dir, Vocab: vocab}
 	if run {
@@ -182,8 +180,8 @@ func TokensOf(dir string, run bool, vocab int) (Tokens, error) {
 
 // Check fails unless the ids in a token file have the same meaning in the model: the file's
 // tokenizer must be the model's, or extend it with added tokens for which the model has ids. If the
-// model's tokenizer is unknown, a warning is logged. spec locates the tokenizer.json of the file;
-// empty: in the directory of the file.
+// model's tokenizer is unknown, Check logs a warning. spec locates the tokenizer.json of the file;
+// if empty, that is in the directory of the file.
 func (t Tokens) Check(file *dataset.File, spec string, log hclog.Logger) error {
 	if t.Tokenizer == nil {
 		log.Warn("the tokenizer of the model is unknown: this file may have been made with another",
@@ -205,13 +203,13 @@ func (t Tokens) Check(file *dataset.File, spec string, log hclog.Logger) error {
 		}
 		if err != nil {
 			theirs, own := tokenizer.Distinct(data, *t.Tokenizer)
-			return fmt.Errorf("%s was made with the tokenizer %s, that of the model is %s%s: "+
-				"prepare the text with its tokenizer (cage data prepare --tokenizer)",
+			return fmt.Errorf("%s was made with the tokenizer %s, but the model's is %s%s: "+
+				"prepare the text with the model's tokenizer (cage data prepare --tokenizer)",
 				file.Path(), theirs, own, difference)
 		}
 	}
 	if data.VocabSize > t.Vocab {
-		return fmt.Errorf("%s was made with a tokenizer of %d token ids, the model in %s has %d",
+		return fmt.Errorf("%s was made with a tokenizer of %d token ids, but the model in %s has %d",
 			file.Path(), data.VocabSize, t.Dir, t.Vocab)
 	}
 	return nil

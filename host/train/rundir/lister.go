@@ -132,10 +132,10 @@ func stampOf(path string) stamp {
 	return stamp{info.Size(), cmp.Or(info.ModTime().UnixNano(), 1)}
 }
 
-// stamps holds the stamps of a run's files. For a completed run that of the records is zero.
+// stamps holds the stamps of a run's files. Metrics is zero if the run is completed.
 type stamps struct{ Config, Summary, Metrics stamp }
 
-// stampsOf is false for a directory that is not a run's. known is what was read of it before.
+// stampsOf returns false if dir is not a run directory. known is its entry from an earlier scan.
 func stampsOf(dir string, known entry) (s stamps, ok bool) {
 	d := At(dir)
 	s.Config = stampOf(d.Config().Name)
@@ -206,7 +206,7 @@ func (r *Run) read() error {
 		if err != nil {
 			return err
 		}
-		// If both have a number, the one of the later step counts: the records may lack the last step,
+		// If both have a number, the one from the later step wins: the records may lack the last step,
 		// and the run may have been resumed since its summary.
 		first, second := numbers, newest
 		if numbers["steps"] >= newest["steps"] {
@@ -222,11 +222,11 @@ func (r *Run) read() error {
 	return nil
 }
 
-// sharedNumbers are the numbers that mean the same in records and in summaries.
+// sharedNumbers are the numbers that have the same meaning in records and in summaries.
 var sharedNumbers = []string{"tokens", "seconds", "error_norm2", "error_rel", "distance",
 	"val_loss", "val_ppl", "skipped", "uncorrected"}
 
-// lastNumbers returns the newest numbers, by their names in a summary, of records and evaluations.
+// lastNumbers returns the newest numbers of the records at path, by their names in a summary.
 func lastNumbers(path vfs.Path) (map[string]float64, error) {
 	last, ok, err := metrics.Last(path)
 	if !ok {
@@ -249,7 +249,7 @@ func lastNumbers(path vfs.Path) (map[string]float64, error) {
 	return numbers, nil
 }
 
-// splitQuantizer replaces a quantizer table that both roles share by one table for each.
+// splitQuantizer replaces a quantizer table that weights and activations share by one for each.
 func splitQuantizer(values map[string]any) {
 	both, _ := values["quantizer"].(map[string]any)
 	if _, shared := both["plugin"]; !shared {
@@ -289,8 +289,8 @@ func flatten(prefix string, values map[string]any, list []Entry) []Entry {
 	return list
 }
 
-// differing returns the values of the configuration keys that differ between runs: for each key one
-// value per run, "" for a run without the key. train.out, which always differs, is left out.
+// differing returns the configuration keys whose values differ between runs, each with one value
+// per run: "" for a run without the key. train.out, which always differs, is left out.
 func differing(list []*Run) map[string][]string {
 	values := map[string][]string{}
 	for i, r := range list {

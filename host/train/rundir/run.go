@@ -161,12 +161,12 @@ type Condition struct {
 	Value string
 }
 
-// operators lists longer ones before their prefixes.
+// operators lists the operators of conditions, longer ones before their prefixes.
 var operators = []string{"<=", ">=", "!=", "==", "=", "<", ">", "~"}
 
 // ParseCondition parses NAME OP VALUE, such as "quantizer.bits=4", "val_loss<3" or
-// "run~demo". Numbers are compared as numbers and everything else as text; ~ means
-// contains. A run that does not have the name does not satisfy the condition.
+// "run~demo". Numbers are compared as numbers and everything else as text; ~ tests for
+// a substring. A run that does not have the name does not satisfy the condition.
 func ParseCondition(text string) (Condition, error) {
 	at := strings.IndexAny(text, "=<>!~")
 	if at > 0 {
@@ -183,7 +183,7 @@ func ParseCondition(text string) (Condition, error) {
 		"want NAME=VALUE, or != < <= > >= ~ in place of =", text)
 }
 
-// Holds reports whether a run satisfies the condition.
+// Holds reports whether run r satisfies the condition.
 func (c Condition) Holds(r *Run) bool {
 	text, ok := r.Lookup(c.Name)
 	if !ok {
@@ -230,7 +230,7 @@ func Filter(list []*Run, conditions []Condition) []*Run {
 	return out
 }
 
-// Sort sorts runs by a name for [Run.Lookup], in descending order if a "-" precedes it.
+// Sort sorts runs by the value of a name for [Run.Lookup], descending if "-" precedes the name.
 // Runs without the name, or with NaN, come last.
 func Sort(list []*Run, by string) {
 	name, descending := strings.CutPrefix(by, "-")
@@ -300,9 +300,9 @@ type Search struct {
 	WorkDir string // the working directory of the training process; "" if unknown
 }
 
-// Candidates lists the paths at which a file may be that is path in the configuration, best first:
+// Candidates lists where the file that the configuration calls path may be, most likely first: path
 // relative to the working directory of this process, to that of the training process, and to the
-// run directory. An absolute path is the only candidate.
+// run directory. If path is absolute, it is the only candidate.
 func (s Search) Candidates(path string) []string {
 	list := []string{path}
 	if filepath.IsAbs(path) {
@@ -327,8 +327,8 @@ func absolute(path string) string {
 	return filepath.Clean(path)
 }
 
-// Find returns the first of the Candidates that use accepts. If it accepts none, the error lists
-// all candidates, and wraps the errors of use.
+// Find returns the first of the Candidates for which use returns no error. If there is none, the
+// error lists all candidates, and wraps the errors of use.
 func (s Search) Find(path string, use func(candidate string) error) (string, error) {
 	missing := &notFoundError{text: path + " was not found; looked for"}
 	for _, candidate := range s.Candidates(path) {

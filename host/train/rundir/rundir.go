@@ -49,13 +49,13 @@ func (d Dir) Config() vfs.Path { return d.Join(ConfigFile) }
 // Provenance returns the path of the file with the provenance of the run.
 func (d Dir) Provenance() vfs.Path { return d.Join(ProvenanceFile) }
 
-// Metrics returns the path of the records.
+// Metrics returns the path of the file of records.
 func (d Dir) Metrics() vfs.Path { return d.Join(MetricsFile) }
 
 // Summary returns the path of the summary.
 func (d Dir) Summary() vfs.Path { return d.Join(SummaryFile) }
 
-// Trajectory returns the path of the file with the optimization path of a problem without data.
+// Trajectory returns the path of the file with the points visited, for a problem without data.
 func (d Dir) Trajectory() vfs.Path { return d.Join(TrajectoryFile) }
 
 // Samples returns the path of the texts that a language model generated during training.
@@ -128,14 +128,14 @@ func WriteFiles(to Dir, files map[string][]byte) error {
 	return nil
 }
 
-// Bounds of the files that are copied into run directories.
+// Limits of the files that are copied into run directories.
 const (
 	maxFile      = 128 << 20 // bytes; the tokenizer.json of large published models has about 35 MB
 	maxTemplates = 100       // in [tokenizer.TemplateFolder]
 )
 
-// ReadFiles reads the named files of a folder that exist into files, unless files has them already.
-// With the chat template it reads the additional ones in [tokenizer.TemplateFolder].
+// ReadFiles adds the contents of the named files in folder to files, except those that do not exist
+// or are in files already. With the chat template, it adds those in [tokenizer.TemplateFolder].
 func ReadFiles(files map[string][]byte, folder vfs.Path, names []string) error {
 	if slices.Contains(names, tokenizer.TemplateFile) {
 		entries, err := folder.Join(tokenizer.TemplateFolder).ReadDir()

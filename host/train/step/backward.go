@@ -24,8 +24,8 @@ func (s OperandSite) String() string {
 	return string(s.Product) + " " + string(s.Role) + " " + s.Name
 }
 
-// BackwardSites lists the operands, with their shapes, of the backward products of all layers in
-// blocks whose activations or weights may be quantized. A micro-batch has batch sequences.
+// BackwardSites lists the operands of the backward products in blocks, with their shapes, for all
+// layers whose activations or weights may be quantized. batch counts sequences per micro-batch.
 func BackwardSites(m model.Model, batch, context int) (sites []OperandSite, shapes [][]int) {
 	outputs := map[string]int{}
 	for _, p := range m.Params() {
@@ -52,7 +52,7 @@ func inputSites(m model.Model, batch, context int) []model.ActivationSite {
 	return slices.DeleteFunc(m.ActivationSites(batch, context), outside)
 }
 
-// quantizeBackward makes the model's layers quantize the operands of their backward pass. in has
+// quantizeBackward makes the model's layers quantize the operands of their backward pass. in holds
 // the nodes of the weights that the forward pass reads, and of the keys.
 func (p *Plan) quantizeBackward(in update.Nodes) {
 	if len(p.Backward) == 0 {
@@ -93,7 +93,7 @@ func (p *Plan) quantizeBackward(in update.Nodes) {
 	}
 }
 
-// unquantizedWeights lists the weights of which the backward pass quantizes W instead of Q(W).
+// unquantizedWeights lists the weights W for which the backward pass quantizes W instead of Q(W).
 func (p *Plan) unquantizedWeights() []Tensor {
 	if !p.Unquantized {
 		return nil

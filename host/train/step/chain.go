@@ -126,7 +126,7 @@ func (c *Compiled) runQuantize(p *Plan, t update.Tensors, borrowed ...update.Ten
 	return e.Run(t, borrowed...)
 }
 
-// runGradients runs all micro-batches, adds the summed gradients to t and the losses to res.
+// runGradients runs all micro-batches. It adds the summed gradients to t and the losses to res.
 func (c *Compiled) runGradients(
 	t update.Tensors, b *Batches, step int, kind gradientKind, res *Result,
 ) error {
@@ -200,8 +200,8 @@ func (c *Compiled) collect(t update.Tensors, set Settings, res *Result) (update.
 
 // refresh recomputes the preconditioners that are due at this update. It first installs the results
 // of earlier refreshes that take effect now. If refreshes are due, all optimizers then observe the
-// gradient, and the refreshes run. observed reports whether the optimizers have observed, because
-// the update must not do so a second time.
+// gradient, and the refreshes run. observed reports whether the optimizers have observed the
+// gradient, because the update must then not make them observe it again.
 func (c *Compiled) refresh(
 	s *State, t update.Tensors, set Settings, scalars update.Scalars, res *Result,
 ) (observed bool, err error) {
@@ -219,8 +219,8 @@ func (c *Compiled) refresh(
 	return true, err
 }
 
-// runUpdate runs a variant of the update, which replaces parameters and states in t. One variant
-// only observes, and replaces only states.
+// runUpdate runs a variant of the update, which replaces parameters and states in t. The variant
+// with the part [cage.Observing] replaces only states.
 func (c *Compiled) runUpdate(
 	t update.Tensors, kind updateKind, scalars update.Scalars, res *Result,
 ) error {
@@ -259,7 +259,7 @@ func (c *Compiled) scalars(set Settings, norm, loss float64) update.Scalars {
 type Batches struct {
 	c    *Compiled
 	host [][]int32
-	// all holds all micro-batches for a step as one executable, replica after replica.
+	// all holds all micro-batches, for a step that is a single executable, ordered by replica.
 	all *engine.Buffer
 	// each holds the micro-batches separately, for the chain.
 	each []*engine.Buffer
@@ -272,7 +272,7 @@ type Batches struct {
 func (c *Compiled) Load(batches [][]int32) (*Batches, error) {
 	p := &c.plan
 	if len(batches) != p.Accumulate {
-		return nil, fmt.Errorf("step: %d micro-batches, the plan has %d", len(batches), p.Accumulate)
+		return nil, fmt.Errorf("step: got %d micro-batches, want %d", len(batches), p.Accumulate)
 	}
 	n := c.dev.Count() * p.tokenSpec().Shape.Size()
 	for i, b := range batches {
@@ -301,8 +301,8 @@ func (b *Batches) Close() {
 	b.all, b.each = nil, nil
 }
 
-// uploadStacked uploads all micro-batches as one tensor, the input of a step as one executable,
-// unless that is done already.
+// uploadStacked uploads all micro-batches as one tensor, the input of a step that is a single
+// executable, unless that is done already.
 func (b *Batches) uploadStacked() (*engine.Buffer, error) {
 	if b.all != nil {
 		return b.all, nil

@@ -16,7 +16,7 @@ import (
 
 // Quantizers may compute their initial values from column statistics of both operands of a product.
 // The statistics come from the full-precision model on the first batch; both operands get the same
-// ones.
+// statistics.
 
 func (p *Plan) calibratedGroups() []operandGroup {
 	calibrated := func(o operand) bool { q := o.quantizers[o.name]; return q != nil && q.Calibrated() }
@@ -26,21 +26,21 @@ func (p *Plan) calibratedGroups() []operandGroup {
 	})
 }
 
-// checkColumns rejects quantizers that need statistics of the other operand if the model has no
-// such operand.
+// checkColumns returns an error if a quantizer needs statistics of the other operand of a product,
+// and the model has no such operand.
 func (p *Plan) checkColumns() error {
 	groups := p.calibratedGroups()
 	for _, t := range p.quantizedParams() {
 		grouped := slices.ContainsFunc(groups, func(g operandGroup) bool { return g.has(t.Name) })
 		if p.Weights[t.Name].Calibrated() && !grouped {
 			return fmt.Errorf("step: the quantizer of %s takes statistics of the activations that it is "+
-				"multiplied with, and the model has none", t.Name)
+				"multiplied with, but the model has none", t.Name)
 		}
 	}
 	for _, s := range p.Model.ActivationSites(p.Batch, p.Context) {
 		if q := p.Activations[s.Name]; len(s.Feeds) == 0 && q != nil && q.Calibrated() {
-			return fmt.Errorf("step: the quantizer of %s takes statistics of a weight that it is "+
-				"multiplied with, and there is none", s.Name)
+			return fmt.Errorf("step: the quantizer of %s takes statistics of the weight that it is "+
+				"multiplied with, but there is none", s.Name)
 		}
 	}
 	return nil
@@ -58,8 +58,8 @@ func (p *Plan) columnSpecs() (specs []engine.Spec) {
 	return specs
 }
 
-// columnsFor returns the nodes, among those of a stage, of the statistics for a weight or an
-// activation site; nil if its quantizer uses none.
+// columnsFor returns those nodes of in that hold the statistics for a weight or an activation site;
+// nil if there are no statistics for it.
 func (p *Plan) columnsFor(operand string, in update.Nodes) lower.Columns {
 	for _, g := range p.calibratedGroups() {
 		if g.has(operand) {
@@ -73,8 +73,8 @@ func (p *Plan) columnsFor(operand string, in update.Nodes) lower.Columns {
 	return nil
 }
 
-// columnStatistics computes the column statistics by the model without quantization, with the
-// parameters in t.
+// columnStatistics computes the column statistics with the unquantized model, from the parameters
+// in t and a batch of tokens.
 func (c *Compiled) columnStatistics(t update.Tensors, tokens []int32) (update.Tensors, error) {
 	p := &c.plan
 	groups := p.calibratedGroups()

@@ -143,11 +143,11 @@ func TestColumnsUnknown(t *testing.T) {
 	if _, err := c.NewState(1, nil); err == nil || !strings.Contains(err.Error(), "calibration") {
 		t.Errorf("without tokens: %v", err)
 	}
-	if _, err := c.StartParams(nil); err == nil || !strings.Contains(err.Error(), "need a text") {
+	if _, err := c.StartParams(nil); err == nil || !strings.Contains(err.Error(), "a calibration text") {
 		t.Errorf("for evaluation: %v", err)
 	}
 	plan.Model = unknown{plan.Model.(model.Language)}
-	if _, err := step.Compile(testdevice.OpenCPU(t, engine.Options{}), plan); err == nil || !strings.Contains(err.Error(), "and the model has none") {
+	if _, err := step.Compile(testdevice.OpenCPU(t, engine.Options{}), plan); err == nil || !strings.Contains(err.Error(), "but the model has none") {
 		t.Errorf("without activations: %v", err)
 	}
 }

@@ -44,7 +44,7 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 		return nil, err
 	}
 	if _, ok := plan.Model.(model.Language); dev.Count() > 1 && !ok {
-		return nil, fmt.Errorf("step: a model without sequences cannot use %d replicas", dev.Count())
+		return nil, fmt.Errorf("step: a model that reads no sequences cannot use %d replicas", dev.Count())
 	}
 	plan.replicas = dev.Count()
 	evaluation, err := plan.forEvaluation()
@@ -166,8 +166,8 @@ func (c *Compiled) Prepare(pareto bool) error {
 	return err
 }
 
-// Plan returns the compiled plan. Its quantizers return rotated values where products use the
-// operands rotated.
+// Plan returns the compiled plan. Its quantizers return rotated values where products use rotated
+// operands.
 func (c *Compiled) Plan() *Plan { return &c.plan }
 
 // Batch returns the number of sequences in a micro-batch, summed over replicas.
@@ -236,7 +236,7 @@ func (c *Compiled) finish() (*update.Executable, error) {
 	return c.compileOnce("finish", func() update.Stage { return c.plan.finishStage(q) })
 }
 
-// update returns the compiled part of the rules that kind selects; nil if no rule has that part.
+// update returns the compiled programs of the rules' part that kind selects; nil if there are none.
 func (c *Compiled) update(kind updateKind) (*update.Update, error) {
 	if u, ok := c.updates[kind]; ok {
 		return u, nil

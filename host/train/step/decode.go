@@ -36,7 +36,7 @@ const (
 
 func cacheName(i int) string { return fmt.Sprintf("cache/%d", i) }
 
-// Decoder begins sequences of at most length tokens. Sequence i begins at position
+// Decoder returns a decoder of sequences of at most length tokens. Sequence i begins at position
 // first[i] of the tokens passed to [Decoder.Next]; earlier positions are padding.
 func (e *Evaluator) Decoder(first []int32, length int) (*Decoder, error) {
 	language, ok := e.c.plan.Model.(model.Language)
@@ -44,7 +44,7 @@ func (e *Evaluator) Decoder(first []int32, length int) (*Decoder, error) {
 		return nil, fmt.Errorf("step: a model that reads no sequences cannot continue them")
 	}
 	if len(first) == 0 {
-		return nil, errors.New("step: a decoder of no sequences")
+		return nil, errors.New("step: a decoder needs at least one sequence")
 	}
 	d := &Decoder{e: e, first: slices.Clone(first), length: length, t: update.Tensors{}}
 	b, err := engine.Upload(e.c.dev, d.first, len(first))
@@ -75,14 +75,13 @@ func (d *Decoder) Remaining() int { return d.length - d.start }
 func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	c, n := d.e.c, len(tokens)/len(d.first)
 	if n == 0 || n*len(d.first) != len(tokens) || n > d.Remaining() {
-		return nil, fmt.Errorf("step: %d tokens for %d sequences that can each take %d more",
+		return nil, fmt.Errorf("step: got %d tokens for %d sequences, each of which has room for %d",
 			len(tokens), len(d.first), d.Remaining())
 	}
 	if err := c.evaluationPlan.checkPiece(len(tokens)); err != nil {
 		return nil, err
 	}
-	// In host memory, the next token is computed faster without a graph, once all sequences have
-	// begun.
+	// On the CPU, a single token is computed faster without a graph, once all sequences have begun.
 	if n == 1 && c.dev.SharesMemory() && int(slices.Max(d.first)) <= d.start {
 		return d.nextToken(tokens)
 	}
@@ -111,7 +110,7 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	return engine.Download[float32](logits)
 }
 
-// checkPiece returns an error if activations are quantized, and not for this number of tokens.
+// checkPiece returns an error if activations are quantized, but not for this number of tokens.
 func (p *Plan) checkPiece(tokens int) error {
 	if _, ok := p.Pieces[tokens]; !ok && len(p.Activations) > 0 {
 		return fmt.Errorf("step: activations are quantized, but there are no quantizers "+
@@ -186,8 +185,8 @@ func (d *Decoder) nextToken(tokens []int32) (logits []float32, err error) {
 // Piece is the number of prompt tokens per sequence that are read at once.
 const Piece = 64
 
-// Pieces returns the numbers of tokens that are read at once when continuing this many sequences;
-// see [Plan.Pieces].
+// Pieces returns the numbers of tokens that are read at once when this many sequences are
+// continued; see [Plan.Pieces].
 func Pieces(sequences int) []int {
 	if sequences == 0 {
 		return nil

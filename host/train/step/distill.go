@@ -76,16 +76,16 @@ func (p *Plan) microBatchLoss(
 	for _, t := range p.teacherParams() {
 		teacher = append(teacher, in[teacherParam(t.Name)])
 	}
-	// The teacher comes first, so that its activations are freed before those that the backward
-	// pass needs are allocated.
+	// The teacher runs first, so that its activations are freed before those for the backward pass
+	// are allocated.
 	logits := d.Teacher.BatchLogits(teacher, batch, nil)
 	out := p.Model.(model.Language).Distilled(params, batch, logits, q, d.Distillation)
 	parts := []*graph.Node{graph.Reshape(out.Divergence, 1), graph.Reshape(out.CrossEntropy, 1)}
 	return out.Loss, graph.Concatenate(parts, 0)
 }
 
-// lossCount returns how many means over a micro-batch the host reads: the loss, or divergence and
-// cross-entropy.
+// lossCount returns the number of means over a micro-batch that the host reads: 1 for the loss, or
+// 2 for divergence and cross-entropy.
 func (p *Plan) lossCount() int {
 	if p.Distillation == nil {
 		return 1

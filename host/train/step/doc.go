@@ -9,15 +9,15 @@
 //	finish    sum/W, residual/W/…         → gradient/W, norms        through the weight quantizers
 //	update    param/W, gradient/W, state  → param/W, state           clip, decay, optimizer, method
 //
-// The host checks loss and norm before the update, so that a step that is not finite changes
-// nothing. Weights are quantized once per step, regardless of the number of micro-batches and sites
-// that read them, which also yields the error e = x − Q(x) for the method. If the operands of a
+// The host checks loss and norm before the update, so that a step in which they are not finite
+// changes nothing. Weights are quantized once per step, for all micro-batches and all sites that
+// read them; this also yields the error e = x − Q(x) for the method. If the operands of a
 // product have the same rotation, they and their gradients stay rotated; Q(x) itself, where needed,
 // is rotated back. Package update chooses how updates run on the device; package refresh recomputes
 // preconditioners between finish and update.
 //
-// On other devices the same stages are parts of one executable, with a loop over the micro-batches,
-// which selects each output between the new and the old value. Steps in which the host takes part
-// run as the chain on these devices, too. A device with several replicas gives each an equal part
-// of a micro-batch.
+// On other devices the same stages are parts of one executable, with a loop over micro-batches.
+// It returns the old values if loss or norm is not finite. Steps in which the host takes part run
+// as the chain on these devices, too. A device with several replicas gives each an equal part of a
+// micro-batch.
 package step

@@ -70,8 +70,8 @@ func (c *Compiled) evaluated(s *State) (update.Tensors, error) {
 	return evaluated, nil
 }
 
-// Losses returns the losses of a batch for all replicas; for a language model, the loss of every
-// token of [batch, context+1], row by row, in nats.
+// Losses returns the losses of a batch that holds the sequences of all replicas. For a language
+// model, these are the losses of every token of [batch, context+1], row by row, in nats.
 func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 	t, err := e.c.uploadBatch(tokens)
 	if err != nil {
@@ -81,7 +81,7 @@ func (e *Evaluator) Losses(tokens []int32) ([]float32, error) {
 	return e.runStage("losses", e.c.evaluationPlan.lossStage, update.Tensors{tokensName: t})
 }
 
-// runStage runs a stage on the parameters and a batch, and downloads its output called name.
+// runStage runs a stage on the parameters and a batch, and downloads the output with that name.
 func (e *Evaluator) runStage(
 	name string, s func() update.Stage, batch update.Tensors,
 ) ([]float32, error) {
@@ -122,8 +122,8 @@ type Mean struct {
 }
 
 // Evaluate returns the mean losses, in nats per target, over the first n batches of the sequence
-// for each n in batches (0: all); each batch is computed once. For a problem without data sequence
-// is zero: its loss is at its one point, without targets. Quantizers stay active.
+// for each n in batches (0: all); each batch is computed once. Quantizers stay active. For a
+// problem without data, sequence is the zero value, the loss is computed once, and Targets is 0.
 func Evaluate(
 	ctx context.Context, c *Compiled, s *State, sequence Sequence, batches ...int,
 ) ([]Mean, error) {

@@ -22,8 +22,8 @@ type gradientKind struct {
 	sampled bool
 }
 
-// gradientTensors lists the tensors that the loss is differentiated by: all parameters and, unless
-// full, the trained parameters of the activation quantizers.
+// gradientTensors lists the tensors with respect to which the loss is differentiated: all
+// parameters and, unless full is set, the trained parameters of the activation quantizers.
 func (p *Plan) gradientTensors(full bool) []Tensor {
 	if full {
 		return p.params()
@@ -31,8 +31,8 @@ func (p *Plan) gradientTensors(full bool) []Tensor {
 	return append(p.params(), p.activationQuantizerParameters()...)
 }
 
-// summed lists the tensors that a step sums, or takes the maximum of, over micro-batches, under the
-// names of the sums: gradients, and the next states of activation quantizers.
+// summed lists the results of micro-batches that a step adds up, or takes the maximum of: gradients
+// and the next states of activation quantizers. They have the names of the sums.
 func (p *Plan) summed(full bool) []Tensor {
 	list := p.gradientTensors(full)
 	if !full {
@@ -347,7 +347,7 @@ func (t Tensor) acrossReplicas(p *Plan, x *graph.Node) *graph.Node {
 	return engine.SumAcross(x)[0]
 }
 
-// identity returns the identity element of the maximum or of the sum, which is −0 (not 0 + −0 = 0).
+// identity returns the identity element: −∞ for a maximum, −0 for a sum (−0 + 0 would be 0).
 func (t Tensor) identity(g *graph.Graph) *graph.Node {
 	if t.Maximum {
 		return graph.Const(g, float32(math.Inf(-1)))

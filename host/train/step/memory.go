@@ -8,21 +8,21 @@ import (
 	"github.com/cage-qat/cage/host/compute/update"
 )
 
-// Memory is the memory per device that the steps of a training need, according to the device's
-// compiler, in bytes.
+// Memory is the memory per device that training steps need according to the device's compiler, in
+// bytes.
 type Memory struct {
 	State     int64 // parameters and the states of optimizers and quantizers, always allocated
 	Temporary int64 // temporary values of the program that needs most
 	// Other is the rest of the program's inputs and outputs, such as tokens and a teacher, and its
-	// code. If a step is several programs, it includes the tensors that are passed between them.
+	// code. If a step consists of several programs, it includes the tensors passed between them.
 	Other int64
 }
 
-// Total returns the sum of all three.
+// Total returns State + Temporary + Other.
 func (m Memory) Total() int64 { return m.State + m.Temporary + m.Other }
 
-// CompiledMemory compiles only the program of a step that needs most memory, and returns the memory
-// that steps need. It returns false if the device's compiler does not report it.
+// CompiledMemory compiles only the program of a step that needs the most memory, and returns the
+// memory that steps need. It returns false if the device's compiler does not report it.
 func CompiledMemory(dev *engine.Device, plan Plan) (Memory, bool, error) {
 	c, err := Compile(dev, plan)
 	if err != nil {

@@ -88,7 +88,7 @@ func (p *Plan) activationKeys() (list []key) {
 // labelKeys holds the key of the labels drawn in a micro-batch.
 var labelKeys = []key{newKey("labels", "labels", false)}
 
-// inputChecker is a quantizer. Takes reports whether its program has an input.
+// inputChecker is a quantizer. Takes reports whether its program has the named input.
 type inputChecker interface{ Takes(input string) bool }
 
 // keysOf lists the keys that a quantizer takes. name is the name of its site in graphs; its noise
@@ -103,7 +103,7 @@ func keysOf(q inputChecker, name, owner, product string) (list []key) {
 	return list
 }
 
-// productName returns a name that both operands of a product have in common.
+// productName returns a name for the product of an operand, the same for both of its operands.
 func (p *Plan) productName(operand string) string {
 	sites := p.Model.ActivationSites(p.Batch, p.Context)
 	for _, s := range sites {
@@ -120,7 +120,7 @@ func (p *Plan) productName(operand string) string {
 	return operand
 }
 
-// keySpecs returns the stage inputs for the keys of one micro-batch; none if there are no keys.
+// keySpecs returns the stage inputs for the keys of one micro-batch; nil if there are no keys.
 func keySpecs(name string, keys []key) []engine.Spec {
 	if len(keys) == 0 {
 		return nil
@@ -130,7 +130,7 @@ func keySpecs(name string, keys []key) []engine.Spec {
 	return []engine.Spec{{Name: name, Shape: shape, Sharded: sharded}}
 }
 
-// numberSpecs returns the stage input for the step number; none if no quantizer takes it.
+// numberSpecs returns the stage input for the step number; nil if no quantizer takes it.
 func numberSpecs[K comparable, Q inputChecker](quantizers map[K]Q) []engine.Spec {
 	for _, q := range quantizers {
 		if q.Takes(spec.InputStep) {
@@ -162,7 +162,7 @@ func addKeys(in update.Nodes, name string, keys []key) {
 	}
 }
 
-// stepInputs returns the per-step inputs of a site that in has: its keys and the step number.
+// stepInputs returns the per-step inputs of a site: the nodes of its keys and the step number.
 func stepInputs(site string, in update.Nodes) lower.Given {
 	return lower.Given{Noise: in[program.KindNoise.Of(site)],
 		SharedNoise: in[program.KindSharedNoise.Of(site)], Step: in[stepNumberName]}
@@ -213,8 +213,8 @@ func (c *Compiled) addStepInputs(t update.Tensors, step int) (err error) {
 	return nil
 }
 
-// addBatchKeys uploads keys for the micro-batches first to end − 1, replacing earlier ones. dims
-// are the leading dimensions on a replica, before those of one micro-batch.
+// addBatchKeys uploads the keys for micro-batches [first, end) to t[name], replacing earlier ones.
+// dims are the leading dimensions on a replica, before those of one micro-batch.
 func (c *Compiled) addBatchKeys(
 	t update.Tensors, name string, keys []key, step, first, end int, dims ...int,
 ) (err error) {

@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Opaque computes the directions of some tensors outside of all programs, in its own host memory.
+// Opaque computes the directions of some tensors outside of programs, in host memory of its own.
 type Opaque interface {
 	// Inputs returns the buffers into which x and the gradient of a tensor are copied before Step.
 	Inputs(tensor string) (x, gradient []float32)
@@ -16,8 +16,8 @@ type Opaque interface {
 	State(tensor, state string) []float32
 	// Direction returns the buffer of a tensor's direction, valid after Step.
 	Direction(tensor string) []float32
-	// Step computes update step of steps, with the scheduled rate. After an error it can be called
-	// again.
+	// Step computes the directions of update number step; steps is the length of the run, and rate
+	// the scheduled learning rate. After an error it can be called again.
 	Step(step, steps int, rate, loss float64) error
 }
 
@@ -30,7 +30,7 @@ func (p *Plan) opaqueRules() (list []cage.Rule) {
 	return list
 }
 
-// runOpaque makes opaque optimizers compute their directions. It changes nothing in t.
+// runOpaque makes opaque optimizers compute their directions. It leaves t unchanged.
 func (c *Compiled) runOpaque(
 	t update.Tensors, set Settings, scalars update.Scalars, loss float64,
 ) error {

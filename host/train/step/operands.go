@@ -11,8 +11,8 @@ import (
 	"github.com/cage-qat/cage/host/model"
 )
 
-// keepOperandsRotated replaces quantizers by quantizers that do not rotate back, in groups of
-// operands with the same rotation, if forward and backward passes then need fewer rotations. The
+// keepOperandsRotated replaces quantizers by quantizers that do not rotate back, in each group of
+// operands with the same rotation for which the forward and backward passes then rotate less. The
 // rotation that restores Q(x) for a correction or a measure does not count, because a run with λ =
 // 0 must compute the same as one without a method. The update of a weight needs Q(x) itself, so its
 // rule gets the rotation. If the backward pass quantizes x and W, nothing stays rotated. The maps
@@ -62,7 +62,7 @@ groups:
 					return err
 				}
 				if r == nil || r.Block != block {
-					return fmt.Errorf("step: the quantizer of %s rotates %d tokens differently than a batch",
+					return fmt.Errorf("step: the quantizer of %s rotates %d tokens differently from a batch",
 						s.Name, tokens)
 				}
 				list[s.Name] = r.Quantizer
@@ -73,7 +73,7 @@ groups:
 }
 
 // An operandGroup consists of activation sites and weights that are multiplied only with each
-// other. Either all of them stay rotated or none.
+// other. Either all of them or none of them stay rotated.
 type operandGroup struct {
 	sites   []model.ActivationSite
 	weights []string
@@ -139,7 +139,7 @@ func (o operand) keepRotated() (*lower.Rotated, error) {
 
 // findCodes finds the weights in blocks whose products are computed from codes. The device must
 // multiply codes, and the quantizers of both the weight and its activation must return them. With
-// device.ShardFull there are none: values are all-gathered, and codes are not.
+// device.ShardFull there are none: values are all-gathered, but codes are not.
 func (p *Plan) findCodes(d *engine.Device) {
 	p.codes = map[string][]engine.Spec{}
 	if p.Shard == device.ShardFull && p.replicas > 1 {

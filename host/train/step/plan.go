@@ -27,7 +27,7 @@ type Plan struct {
 	// of [lower.Quantizer.Evaluation].
 	Weights, Activations map[string]lower.Quantizer
 	// Backward holds the quantizers of the operands of products in the backward pass; operands
-	// without an entry are not quantized. An evaluation has none.
+	// without an entry are not quantized. Evaluation uses none of them.
 	Backward map[OperandSite]lower.Operand
 	// Seed and the step number determine the random bits of quantizers.
 	Seed uint64
@@ -46,13 +46,13 @@ type Plan struct {
 	Distillation *Distillation
 	// Clip is the maximum global norm of the gradient; 0 means no clipping.
 	Clip float64
-	// RefreshDelay is, by the name of a rule, the number of updates after which a due refresh takes
-	// effect, except the first; see [refresh.CheckDelay]. No entry means 0.
+	// RefreshDelay maps the name of a rule to the number of updates after which a due refresh takes
+	// effect, except the first; see [refresh.CheckDelay]. The default is 0.
 	RefreshDelay map[string]int
 	// Opaque holds the optimizers that are not programs, by the names of their rules.
 	Opaque map[string]Opaque
-	// Search finds the states of quantizers that search, by the names of their weights. Only
-	// training has it.
+	// Search maps weights to the searches that compute states of their quantizers. It is set only in
+	// training.
 	Search map[string]Search
 	// OneGraph runs updates as one graph, also on the CPU; see [update.Options].
 	OneGraph bool
@@ -75,17 +75,17 @@ type Plan struct {
 func (p *Plan) check() error {
 	tensors := p.tensors()
 	if len(p.Rules) != len(tensors) {
-		return fmt.Errorf("step: %d update rules for %d parameters", len(p.Rules), len(tensors))
+		return fmt.Errorf("step: got %d update rules, want %d", len(p.Rules), len(tensors))
 	}
 	for i, r := range p.Rules {
 		if r.Name != tensors[i].Name {
-			return fmt.Errorf("step: rule %d is for %q, parameter %d is %q", i, r.Name, i, tensors[i].Name)
+			return fmt.Errorf("step: rule %d is for %q, want %q", i, r.Name, tensors[i].Name)
 		}
 		if _, ok := p.Weights[r.Name]; ok != (r.Quantizer != nil) {
-			return fmt.Errorf("step: %s: the rule and the list of quantized weights disagree", r.Name)
+			return fmt.Errorf("step: %s: Plan.Weights and the rule differ in whether it is quantized", r.Name)
 		}
 		if _, ok := p.Opaque[r.Name]; ok != r.Optimizer.Opaque {
-			return fmt.Errorf("step: the optimizer of %s is opaque: it works in trainings only, "+
+			return fmt.Errorf("step: the optimizer of %s is opaque: it works only in training, "+
 				"where its process is running", r.Name)
 		}
 	}
@@ -97,12 +97,12 @@ func (p *Plan) check() error {
 	switch {
 	case slices.ContainsFunc(p.Rules, sampled) && !language:
 		return errors.New("step: an optimizer draws labels from a model's predictions, " +
-			"and this model reads no sequences")
+			"but this model reads no sequences")
 	case p.FullPrecision && len(p.Backward) > 0:
-		return errors.New("step: quantized gradients in a training without quantization")
+		return errors.New("step: gradients cannot be quantized in full-precision training")
 	case p.FullPrecision && len(p.Trained())+len(p.quantizerStates()) > 0:
-		return errors.New("step: quantizers with trained parameters or state " +
-			"in a training without quantization")
+		return errors.New("step: full-precision training does not support quantizers " +
+			"with trained parameters or state")
 	case p.Distillation != nil && !language:
 		return errors.New("step: a model that reads no sequences cannot learn a teacher's predictions")
 	case p.Batch < 1 || p.Context < 1 || p.Accumulate < 1:
@@ -238,17 +238,17 @@ type Settings struct {
 type Result struct {
 	// Loss is the training loss, the mean over all tokens of the step.
 	Loss float64
-	// Divergence and CrossEntropy are the components of Loss, with a distillation.
+	// Divergence and CrossEntropy are the components of Loss, if there is a distillation.
 	Divergence, CrossEntropy float64
 	// GradNorm is the global norm before clipping.
 	GradNorm float64
-	// GradNorms are the norms of single tensors, in the order of the plan's rules.
+	// GradNorms are the norms of individual tensors, in the order of the plan's rules.
 	GradNorms []float64
 	// Skipped is set if the loss or the norm was not finite, so that nothing changed.
 	Skipped bool
 	// FailedRefreshes names the tensors whose preconditioner could not be recomputed.
 	FailedRefreshes []string
-	// Uncorrected names the quantized tensors without correction, as their residual is not finite.
+	// Uncorrected names the quantized tensors not corrected because their residual is not finite.
 	Uncorrected []string
 	// Counts holds the totals of the method's counters in the step, by name, over all tensors; nil if
 	// it has none.
@@ -278,7 +278,7 @@ func (r *Result) setNorms(squares []float32) {
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
 
-// checkFinite reports whether loss and norm are finite, and otherwise sets Skipped.
+// checkFinite reports whether loss and norm are finite, and sets Skipped if not.
 func (r *Result) checkFinite() bool {
 	r.Skipped = !finite(r.Loss) || !finite(r.GradNorm)
 	return !r.Skipped

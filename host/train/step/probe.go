@@ -16,11 +16,11 @@ import (
 
 // Optimizers may use a second gradient, at another point or with labels drawn from the model. Steps
 // in which one is due run as the chain: the gradient at x, the other points, the gradient there
-// with the same batch and noise, the gradient with drawn labels, and the update. The further passes
-// only produce gradients.
+// with the same batch and noise, the gradient with drawn labels, and the update. The additional
+// passes produce only gradients.
 
-// dues is the set of the schedules by which probes are due, as a comparable string; empty if no
-// probe is due.
+// dues is the set of probe schedules that are due in a step, as a comparable string; it is empty if
+// no probe is due.
 type dues string
 
 func dueText(d sdk.Due) string { return fmt.Sprint(d) + ";" }

@@ -46,8 +46,8 @@ func (p *Plan) quantizeStage() update.Stage {
 	}}
 }
 
-// setNext adds the next states of a quantizer, if it has any, to out. name maps the name of a state
-// to that of its next value.
+// setNext adds the next states of a quantizer, if it has any, to out. name returns the name of a
+// state's next value.
 func setNext(
 	out update.Nodes, q lower.Quantizer, site string, next []*graph.Node,
 	name func(state string) string,
@@ -57,7 +57,7 @@ func setNext(
 	}
 }
 
-// addGradient adds to the gradient of a tensor, which several sites may share.
+// addGradient adds gradient to that of a tensor in out: several sites may share the tensor.
 func addGradient(out update.Nodes, tensor string, gradient *graph.Node) {
 	name := program.KindGradient.Of(tensor)
 	if before := out[name]; before != nil {
@@ -69,8 +69,8 @@ func addGradient(out update.Nodes, tensor string, gradient *graph.Node) {
 }
 
 // setTrained adds the initial values of the trained parameters of a quantizer to out, and returns
-// the values of the site: a parameter that is shared with an earlier site keeps its value, which is
-// in or out already.
+// them. A parameter shared with an earlier site keeps the value that it already has in one of the
+// maps in and out.
 func setTrained(
 	in, out update.Nodes, q lower.Quantizer, site string, values []*graph.Node,
 ) []*graph.Node {
@@ -85,7 +85,7 @@ func setTrained(
 	return values
 }
 
-// activationQuantizer returns the function that quantizes activations in a model's graph. in has
+// activationQuantizer returns the function that quantizes activations in a model's graph. in holds
 // the nodes of the quantizers' trained parameters, and of their keys.
 func activationQuantizer(
 	quantizers map[string]lower.Quantizer, in update.Nodes,

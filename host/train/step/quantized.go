@@ -84,7 +84,7 @@ func (c *Compiled) quantizedWeight(name string) (w quantizedWeight, err error) {
 	return w, nil
 }
 
-// evaluate returns those of the named outputs that the program has, codes as integers.
+// evaluate returns those of the named outputs that the program has, with codes as int32.
 func (w quantizedWeight) evaluate(in update.Nodes, outputs ...string) update.Nodes {
 	var args []*graph.Node
 	for _, spec := range w.inputs {
@@ -97,8 +97,8 @@ func (w quantizedWeight) evaluate(in update.Nodes, outputs ...string) update.Nod
 	return out
 }
 
-// quantizeActivation quantizes x, an activation of this many tokens, in place, if it has a
-// quantizer. t has the trained parameters and state of the quantizer.
+// quantizeActivation quantizes x, the activation of this many tokens, in place, if the site has a
+// quantizer. t holds the trained parameters and state of the quantizer.
 func (c *Compiled) quantizeActivation(
 	t update.Tensors, site model.ActivationSite, tokens int, x []float32,
 ) error {
@@ -147,8 +147,8 @@ type WeightElements struct {
 	Positions []int32
 }
 
-// CodeReader compiles a reader of the chosen elements: at least one of each weight named, all of
-// which must be quantized.
+// CodeReader compiles a reader of the chosen elements. Each entry must name a quantized weight and
+// choose at least one of its elements.
 func (c *Compiled) CodeReader(chosen []WeightElements) (*CodeReader, error) {
 	weights := make([]quantizedWeight, len(chosen))
 	var inputs []engine.Spec
@@ -198,7 +198,7 @@ const (
 // Close frees the executable.
 func (r *CodeReader) Close() { r.exec.Close() }
 
-// Read returns the code and the residual of every chosen element, weight after weight.
+// Read returns the code and the residual of every chosen element, ordered by weight.
 func (r *CodeReader) Read(s *State) (codes []int32, residuals []float32, err error) {
 	t := update.Tensors{}
 	if err := r.exec.Run(t, s.Tensors); err != nil {

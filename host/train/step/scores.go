@@ -17,7 +17,7 @@ type Scored struct {
 	Tokens          []int32 // [Rows, Length]
 	Lengths         []int32 // [Rows]
 	Places, Targets []int32
-	// Positions and Parts, [Rows, Length], are set if each row is a context with its continuations,
+	// Positions and Parts, [Rows, Length], are set if each row holds a context and its continuations,
 	// which requires plain attention in float32; otherwise they are nil.
 	Positions, Parts []int32
 }

@@ -10,18 +10,18 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Search finds the states of the quantizers of some weights outside of all programs, in its own
-// host memory.
+// Search computes states of the quantizers of some weights outside of programs, in host memory of
+// its own.
 type Search interface {
 	// Weight, Trained and State return the buffers into which a weight, and a trained parameter and
 	// a state tensor of its quantizer, are copied before Search.
 	Weight(weight string) []float32
 	Trained(weight, parameter string) []float32
 	State(weight, state string) []float32
-	// Next returns the buffer of a state tensor that Search has found.
+	// Next returns the buffer of a state tensor computed by Search.
 	Next(weight, state string) []float32
-	// Search finds the states of weights after a step; step 0 is before the first. After an error
-	// it can be called again.
+	// Search computes the quantizer states of weights after a step; 0 means before the first step.
+	// After an error it can be called again.
 	Search(ctx context.Context, step int, weights []string) error
 }
 
@@ -46,7 +46,7 @@ func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 	for _, r := range rules {
 		search := c.plan.Search[r.Name]
 		if search == nil {
-			return fmt.Errorf("step: the quantizer of %s searches, which is only possible in a "+
+			return fmt.Errorf("step: the quantizer of %s searches, which is possible only in "+
 				"training, where its process runs", r.Name)
 		}
 		if weights[search] == nil {
@@ -94,7 +94,7 @@ func (c *Compiled) Search(ctx context.Context, s *State, step int) error {
 	return nil
 }
 
-// initSearched creates the states that searches find: zeros, then the result of a first search.
+// initSearched initializes the states computed by searches with zeros, then runs a first search.
 func (c *Compiled) initSearched(s *State) error {
 	for _, r := range c.plan.searched(0) {
 		for _, st := range r.Quantizer.State {

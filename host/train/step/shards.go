@@ -11,7 +11,7 @@ import (
 
 // Replicas of a device can shard tensors ([device.Shard]): between the stages of a step, each
 // replica keeps its rows of a sharded tensor. A stage sees its inputs whole, and tracks which are
-// gathered from rows; results of those are computed on the local rows where the programs allow that
+// gathered from rows; what depends on these is computed on the local rows where programs allow that
 // (packages engine and lower). Stages thus ignore sharding, except that gradients are summed into
 // local rows, and that the weights of a forward pass are gathered where they are read.
 
@@ -44,7 +44,7 @@ func (c *Compiled) put(t Tensor, data []float32) (*engine.Buffer, error) {
 	return update.Upload(c.dev, data, t.Storage, c.plan.divided(t.Name, t.Dims), t.Dims...)
 }
 
-// fill creates a tensor, sharded if divided, whose elements write sets.
+// fill creates a tensor, sharded if it is divided, and calls write to set its elements.
 func (c *Compiled) fill(
 	name string, dims []int, write func([]float32) error,
 ) (*engine.Buffer, error) {

@@ -23,11 +23,11 @@ type Dispatch string
 const (
 	// DispatchByDevice means Chain on the CPU and Single elsewhere.
 	DispatchByDevice Dispatch = ""
-	// Chain runs one executable after the other, and the host checks loss and norm before the
+	// Chain runs several executables in sequence, and the host checks loss and norm before the
 	// update.
 	Chain Dispatch = "chain"
-	// Single runs one executable, after which the host reads one small vector. Steps in which the
-	// host takes part run as the chain: see [Compiled.Run].
+	// Single runs one executable, and the host then reads one small vector. Steps in which the host
+	// takes part are dispatched as in Chain.
 	Single Dispatch = "single"
 )
 

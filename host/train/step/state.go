@@ -22,8 +22,7 @@ import (
 )
 
 // State is the training state on the device: all trained tensors and the states of optimizers and
-// quantizers, by their names in checkpoints. Results computed from it while steps run are in host
-// memory.
+// quantizers, by their names in checkpoints. Results of pending refreshes are in host memory.
 type State struct {
 	Tensors update.Tensors
 	// Pending holds the refreshes whose results have not taken effect yet. Their results are among
@@ -133,7 +132,7 @@ func (c *Compiled) Stored(s *State) []Stored {
 		read := func() ([]float32, error) { return r.Data, nil }
 		out = append(out, Stored{Name: r.Name, Dims: r.Dims, Read: read, Storage: sdk.StoreFloat32})
 	}
-	// An average over steps is a part of the state anyway.
+	// An average over steps is already listed, because it is part of the state.
 	differs := func(r cage.Rule) bool { return r.Optimizer.Evaluate != nil }
 	if !slices.ContainsFunc(c.plan.Rules, differs) {
 		return out
@@ -169,9 +168,9 @@ type LoadFunc func(name string) (Tensor, error)
 // ParamName returns the name of a model parameter in checkpoints.
 func ParamName(param string) string { return program.KindParam.Of(param) }
 
-// EvaluationNames returns the names, in checkpoints, of the tensors that replace a parameter or
-// trained parameter, given by its name there, in evaluation: the one that its optimizer provides,
-// or else its average over steps. Most checkpoints have neither.
+// EvaluationNames returns the names, in checkpoints, of the tensors that may replace a parameter or
+// trained parameter in evaluation, given its own name there: first the tensor that its optimizer
+// provides, then its average over steps. Most checkpoints have neither.
 func EvaluationNames(name string) []string {
 	owner := strings.TrimPrefix(name, string(program.KindParam)+"/")
 	average := program.KindState.PartOf(owner, cage.AverageState)
@@ -195,8 +194,8 @@ func LoadQuantizer(
 	}
 }
 
-// LoadParams returns a function that loads only the parameters of a model. It gets their elements
-// from values, given the name of a parameter, and uses them before it calls values again.
+// LoadParams returns a function that loads only the parameters of a model. It calls values for the
+// elements of a parameter, and uses them before the next call.
 func LoadParams(m model.Model, values func(param string) ([]float32, error)) LoadFunc {
 	params := map[string]architecture.Param{}
 	for _, p := range m.Params() {
@@ -300,8 +299,8 @@ func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 			"model that was not trained with it", list[0].Name)
 	}
 	if groups := c.plan.calibratedGroups(); len(groups) > 0 {
-		return nil, fmt.Errorf("the quantizer of %s takes statistics of activations, which need a text: "+
-			"quantize the model with one, by cage quantize", groups[0].weights[0])
+		return nil, fmt.Errorf("the quantizer of %s needs activation statistics, and so a calibration "+
+			"text: quantize the model with cage quantize", groups[0].weights[0])
 	}
 	return c.newState(nil, nil, 1, c.loadParam(load))
 }

@@ -154,10 +154,10 @@ func TestMistakes(t *testing.T) {
 	}
 	sameBits(t, "after mistakes", before, testrun.Download(t, c, s))
 	bad := map[string]func(p *step.Plan){
-		"update rules":          func(p *step.Plan) { p.Rules = p.Rules[1:] },
-		"is for":                func(p *step.Plan) { p.Rules[0], p.Rules[1] = p.Rules[1], p.Rules[0] },
-		"quantized weights":     func(p *step.Plan) { delete(p.Weights, "layers.0.attn.qkv") },
-		"each must be at least": func(p *step.Plan) { p.Accumulate = 0 },
+		"update rules":            func(p *step.Plan) { p.Rules = p.Rules[1:] },
+		"is for":                  func(p *step.Plan) { p.Rules[0], p.Rules[1] = p.Rules[1], p.Rules[0] },
+		"differ in whether it is": func(p *step.Plan) { delete(p.Weights, "layers.0.attn.qkv") },
+		"each must be at least":   func(p *step.Plan) { p.Accumulate = 0 },
 	}
 	for want, spoil := range bad {
 		plan := planOf(t, cfg, grid{}, descent{})

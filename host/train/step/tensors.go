@@ -56,8 +56,8 @@ type Tensor struct {
 	Maximum bool        // of a quantizer's state: next states are reduced by max, not mean
 }
 
-// inputSpecs describes tensors as inputs of a stage, in which name maps their names. Donated
-// tensors are freed by the stage.
+// inputSpecs describes tensors as inputs of a stage. name maps a tensor's name to the input's. If
+// donated is set, the stage frees the tensors.
 func inputSpecs(list []Tensor, name func(tensor string) string, donated bool) []engine.Spec {
 	var specs []engine.Spec
 	for _, t := range list {
