@@ -17,8 +17,8 @@ import (
 // without data, the sizes of a transformer are zero.
 type Sizes struct {
 	Layers, Width, Hidden, Heads, Vocabulary int
-	// HeadWidth is the number of features of a token's queries over all heads; 0 means Width.
-	// KeyWidth is that of its keys, and of its values.
+	// HeadWidth is the number of query features per token over all heads; 0 means Width. KeyWidth
+	// is the number of key features, which is also that of value features.
 	HeadWidth, KeyWidth int
 	Normed              bool // queries and keys are normalized (QK norm)
 	// Context is the number of tokens in a sequence, Batch the number of sequences in a batch.

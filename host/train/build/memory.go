@@ -46,7 +46,7 @@ type Report struct {
 // available memory even when it is reduced by this fraction.
 const Accuracy = 0.25
 
-// addressable is the size of a process's address space on current machines: half of 48 bits.
+// addressable is the size of a process's address space on current machines: 47 bits.
 const addressable = 1 << 47
 
 func newReport(by By, parts []Part, available *Available, less []string) *Report {

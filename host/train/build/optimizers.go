@@ -116,8 +116,8 @@ func hash(p *program.Program) string {
 	return p.Hash()
 }
 
-// optimizer collects the programs for a tensor from the optimizer of its group or else, outside
-// such groups, from the main optimizer or, if that does not accept the tensor, from optimizer.rest.
+// optimizer collects the programs for a tensor from its group's own optimizer. If there is none, it
+// asks the main optimizer and, if that does not accept the tensor, optimizer.rest.
 func (c *collector) optimizer(ctx context.Context, t *TrainedTensor) error {
 	o := &c.Config.Optimizer
 	p := &o.Plugin
@@ -191,8 +191,8 @@ func (c *collector) requestOptimizer(
 	return program.Accepts, nil
 }
 
-// checkUnused reports overrides and groups without effect, which match nothing in the model, or
-// only what others that take precedence also match.
+// checkUnused reports overrides and groups that have no effect, because they match nothing in the
+// model or because others take precedence wherever they match.
 func (c *collector) checkUnused() error {
 	var problems plaintoml.Errors
 	report := func(table string, match []string, matches bool, among, others string, names []string) {

@@ -87,7 +87,7 @@ type TrainedTensor struct {
 	Constrain *program.Program // for a quantizer's parameter; see cage.Rule
 	// RateFactor multiplies the learning rate; Decay is the weight decay.
 	RateFactor, Decay float64
-	// Executable is the SHA-256 of an optimizer that is not a program.
+	// Executable is the SHA-256 of an opaque optimizer's executable; "" for other optimizers.
 	Executable string
 	// RefreshDelay is the number of updates after which the result of a refresh is used.
 	RefreshDelay int
@@ -125,7 +125,7 @@ type Request struct {
 	// once; 0 means whole sequences without a cache.
 	Piece int
 	// Pieces lists the numbers of tokens that may be processed at once when sequences are
-	// continued; activations are quantized for each. See step.Plan.
+	// continued. Programs for activations are collected for each of them; see step.Plan.
 	Pieces []int
 	// NoAttention excludes the operands of attention from the programs for Pieces.
 	NoAttention bool

@@ -34,8 +34,8 @@ func FindTrain(
 	return findPart(cfg, search, "data.train", cfg.Data.TrainSHA256, cfg.Data.Files()...)
 }
 
-// findPart locates each file separately and opens all as one, which must have the pinned hash. A
-// candidate with another hash is passed over if there is only one file.
+// findPart locates each file separately and opens all as one, which must have the pinned hash. If
+// there is only one file, it skips candidates with another hash.
 func findPart(
 	cfg *config.Config, search rundir.Search, key, pin string, paths ...string,
 ) (*dataset.File, []string, error) {
@@ -155,8 +155,8 @@ func LearnedTokens(
 	return huggingface.Tokens{Begin: known(tok.Info().BOS), End: known(tok.Info().EOS)}
 }
 
-// Beginning encodes text as the beginning of a document. It prepends the BOS token, if there is
-// one, if the model was trained on documents, the tokenizer adds it, or text has no tokens.
+// Beginning encodes text as the beginning of a document. A BOS token is prepended if the tokenizer
+// adds it to every text, if the model was trained on documents, or if text has no tokens.
 func Beginning(cfg *config.Config, tok tokenizer.Tokenizer, text string) ([]int32, error) {
 	ids, err := tok.Encode(text)
 	learned := !cfg.Untrained() && cfg.Data.Kind == config.KindText

@@ -240,10 +240,10 @@ func asDamage(err error) error {
 	return err
 }
 
-// A run cannot resume from a state with NaN, because every later state would have NaN, too. So the
-// newest finite checkpoint is neither removed nor skipped, no matter how many others follow it.
+// A run cannot resume from a state that is not finite, because all later values would be NaN. So
+// the newest finite checkpoint is neither removed nor skipped, no matter how many others follow it.
 
-// ErrNotFinite is the error of checkpoints that are skipped because of NaN or infinite values.
+// ErrNotFinite is reported for checkpoints that are skipped because of NaN or infinite values.
 var ErrNotFinite = errors.New("the state is not finite")
 
 // finiteKey is the metadata key that records whether the state is finite. The value is only known

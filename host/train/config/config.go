@@ -341,8 +341,8 @@ func ChangedData(recorded, now map[string]string) string {
 	return ""
 }
 
-// Finding is the result of checking a configuration with the current plugins and data, which
-// package host/train/build does.
+// Finding is what package host/train/build finds when it checks a configuration with the current
+// plugins and data.
 type Finding struct {
 	// Err is the reason why the configuration cannot be trained, or nil if it can be.
 	Err error

@@ -161,7 +161,7 @@ func (c *Config) initKeys() []schema.Key {
 
 // Keys of [model] whose defaults are the values of the initial model.
 var (
-	// fixedKeys must equal those of the initial model.
+	// fixedKeys must have the values of the initial model.
 	fixedKeys = []string{"kind", "layers", "width", "heads", "kv_heads", "head_size", "hidden",
 		"vocab", "norm_eps", "head"}
 	// pairsKey may differ only if the rows are reordered while they are read.

@@ -283,7 +283,7 @@ func (o *Optimizer) Delay(g *Group, p *Plugin) (updates int, key string) {
 	return updates, plaintoml.JoinKey(table, "refresh_delay")
 }
 
-// RestGiven reports whether Rest is not the default.
+// RestGiven reports whether Rest differs from its default.
 func (o *Optimizer) RestGiven() bool {
 	return o.Rest.Name != defaultOptimizer || o.Rest.SHA256 != "" || len(o.Rest.Params) > 0
 }

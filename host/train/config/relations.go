@@ -128,7 +128,8 @@ func (d *decoder) conversations() {
 	}
 }
 
-// overrides checks the block indices of overrides and makes negative ones non-negative.
+// overrides checks the block indices of overrides. It replaces negative ones, which count from the
+// last block.
 func (d *decoder) overrides() {
 	c := d.cfg
 	n := c.Model.Layers
@@ -192,7 +193,7 @@ func (d *decoder) foreignKeys() {
 	}
 }
 
-// check reports settings that need a GPU, and a batch size that is not a multiple of the replicas.
+// check reports settings that need a GPU, and a batch size that device.count does not divide.
 func (d Device) check(batch int) (out schema.Problems) {
 	gpuOnly := func(key, value, only string) {
 		out.Unless(value == only || d.Kind == device.CUDA, schema.Problem{Key: key,

@@ -509,7 +509,7 @@ weight_decay = 0.0
 var anOptimizer = schema.NonEmpty("that names a plugin", noPlugin)
 
 // pluginKeys returns the keys plugin and sha256, which all plugin tables have. name holds the range
-// and the default of the former.
+// and default of the key plugin.
 func pluginKeys(p *Plugin, name schema.Key) []schema.Key {
 	name.Name, name.To = "plugin", &p.Name
 	name.Doc = "name of the plugin, or a path (with a slash)" + name.Doc
@@ -527,7 +527,7 @@ func optimizerKeys(p *Plugin, delay *int) []schema.Key {
 	return append(keys, refreshDelay(schema.Key{To: delay, Default: 0}))
 }
 
-// refreshDelay sets the name, range and documentation of a key refresh_delay.
+// refreshDelay completes k as the key refresh_delay.
 func refreshDelay(k schema.Key) schema.Key {
 	k.Name, k.Is = "refresh_delay", schema.From(0, 1_000_000)
 	k.Doc = "number of updates, less than between refreshes, after which new preconditioners (SOAP, " +

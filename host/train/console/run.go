@@ -62,7 +62,7 @@ func (d *Run) SetTotal(steps int) {
 	d.opts.Total = steps
 }
 
-// Update adds a record and displays it if it is time to. Of values that are not measured at every
+// Update adds a record and displays it if an update is due. If a value is not measured at every
 // step, the last one is displayed. Evaluations are printed on lines of their own.
 func (d *Run) Update(r metrics.Record) {
 	d.mu.Lock()
@@ -123,7 +123,7 @@ func (d *Run) Write(p []byte) (int, error) {
 	return len(p), d.err
 }
 
-// draw prints log above the live line and redraws the latter, in a single write to avoid flicker.
+// draw prints log lines and redraws the live line below them, in a single write to avoid flicker.
 func (d *Run) draw(log string, now time.Time) {
 	text := startOfLine
 	if log != "" {

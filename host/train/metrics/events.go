@@ -24,9 +24,8 @@ type EventFile struct {
 	path vfs.Path
 }
 
-// CreateEvents creates dir and a new event file in it, which it names after the time. Readers will
-// drop steps after the given one from older files, which a run has when it was resumed from an
-// earlier checkpoint.
+// CreateEvents creates dir and a new event file in it, named after the time. The file makes readers
+// drop steps after the given one from older files, because a resumed run writes them again.
 func CreateEvents(dir vfs.Path, step int, at time.Time) (*EventFile, error) {
 	if err := dir.MkdirAll(); err != nil {
 		return nil, err

@@ -170,8 +170,8 @@ func Last(path vfs.Path) (r Record, ok bool, err error) {
 	}
 }
 
-// evaluationBytes is the number of bytes at the end of the file in which the newest evaluation is
-// searched: thousands of records of the usual size.
+// evaluationBytes is the number of bytes at the end of the file that are searched for the newest
+// evaluation: thousands of records of the usual size.
 const evaluationBytes = 1 << 20
 
 // LastEvaluation returns the newest record with a validation loss in the last MiB of the

@@ -117,9 +117,9 @@ type Record struct {
 	// with norms over all coordinates. Both are only measured once the window is full.
 	Coherence       *Number `json:"coherence,omitempty"`
 	CoherenceVector *Number `json:"coherence_vector,omitempty"`
-	// A dwell time is the duration of a visit to a code; visits that overlap the window count.
-	// DwellMax is L_max (CAGE paper Eq. 9). DwellVectorMean is the mean duration of vector visits,
-	// which end when any code in the chosen subset of a weight changes.
+	// Dwell times are the durations of those visits to a code that overlap the window. DwellMax is
+	// L_max (CAGE paper Eq. 9). DwellVectorMean is the mean duration of vector visits, which end
+	// when any code in the chosen subset of a weight changes.
 	DwellMean       *Number `json:"dwell_mean,omitempty"`
 	DwellMedian     *Number `json:"dwell_median,omitempty"`
 	DwellP90        *Number `json:"dwell_p90,omitempty"`
@@ -310,7 +310,7 @@ func readSummary(path vfs.Path, to any) error {
 const countsPrefix = "counts."
 
 // ReadNumbers returns the numbers in the summary at path by name, and whether the run is complete.
-// If the file does not exist, which is so until the run ends, it returns nil and false.
+// If the file does not exist because the run has not ended, it returns nil and false.
 func ReadNumbers(path vfs.Path) (numbers map[string]float64, completed bool, err error) {
 	var fields map[string]json.RawMessage
 	if err := readSummary(path, &fields); errors.Is(err, fs.ErrNotExist) {

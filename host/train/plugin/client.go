@@ -158,7 +158,7 @@ func (c *Client) call(ctx context.Context, site string, f func(context.Context) 
 	return c.callWithin(ctx, c.opts.CallTimeout, moreTime, site, f)
 }
 
-// callWithin is like call with another time limit. moreTime is appended to timeout messages.
+// callWithin is like call but with the given time limit. moreTime is appended to timeout messages.
 func (c *Client) callWithin(ctx context.Context, limit time.Duration, moreTime, site string,
 	f func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, limit)

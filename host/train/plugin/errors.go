@@ -10,7 +10,7 @@ import (
 
 // Kinds of failures, to be tested with [errors.Is].
 var (
-	// ErrNotFound means that there is no plugin with the name, or no executable at the path.
+	// ErrNotFound means that there is no plugin with the given name, or no executable at the path.
 	ErrNotFound = errors.New("plugin not found")
 	// ErrBuild means that the plugin's Go source does not build.
 	ErrBuild = errors.New("plugin does not build")

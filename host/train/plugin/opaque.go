@@ -71,7 +71,7 @@ func (s *Stepper) state(tensor, state string, odd bool) []float32 {
 	return s.view(offset(t.States[i], odd), t.State[i].Shape)
 }
 
-// offset returns the offset of the state copy that odd (or even) steps read.
+// offset returns the offset of the copy of a state that odd steps (or even ones) read.
 func offset(copies [2]int64, odd bool) int64 {
 	if odd {
 		return copies[1]

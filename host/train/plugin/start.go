@@ -33,7 +33,7 @@ type Options struct {
 	// StartTimeout limits the time until the plugin has returned its description; 0 means the value
 	// of CAGE_PLUGIN_TIMEOUT or, if that is not set, DefaultTimeout.
 	StartTimeout time.Duration
-	// CallTimeout limits each call. Its default is that of StartTimeout.
+	// CallTimeout limits each call. Its default is the same as for StartTimeout.
 	CallTimeout time.Duration
 	// SHA256 is the hash in hexadecimal that the executable must have, or "" for any.
 	SHA256 string
@@ -255,7 +255,7 @@ type Executable struct {
 	Path string
 }
 
-// checksum returns the hash of a file. It fails if that differs from the pinned hash, if any.
+// checksum returns the hash of a file. It fails if the hash differs from a pinned one.
 func checksum(path, pinned string) (string, error) {
 	f, err := vfs.OpenRegular(path)
 	if err != nil {

@@ -84,7 +84,7 @@ type Group struct {
 // errGone is returned by the store, which does not know which process was lost. See Group.explain.
 var errGone = status.Error(codes.Unavailable, "a process of this training run was lost")
 
-// Join connects to the other processes and returns when all have joined. Leave must be called then.
+// Join connects to the other processes and returns when all have joined. Call Leave when done.
 func Join(ctx context.Context, position Position, run Run) (*Group, error) {
 	late := fmt.Errorf("the time limit of %v was exceeded", joinTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, joinTimeout, late)
@@ -216,7 +216,7 @@ func (g *Group) goneError(rank int, host, failure string) error {
 	return fmt.Errorf("%s has failed: %s", g.name(rank, host), shown(failure))
 }
 
-// over returns the cause why ctx has ended, or context.Canceled if ctx was canceled.
+// over returns the cause with which ctx has ended: context.Canceled if it was canceled.
 func over(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()

@@ -31,7 +31,7 @@ const defaultPort = "29500"
 var explicit = regexp.MustCompile(`^(\d+)/(\d+)@(.+)$`)
 
 // Find returns the position of this process. source is the position itself, RANK/SIZE@HOST:PORT, or
-// the name of the launcher whose environment variables to read.
+// the name of a launcher, which provides it in environment variables.
 func Find(source string, getenv func(string) string) (Position, error) {
 	e := environment{source: source, get: getenv}
 	var p Position

@@ -53,7 +53,7 @@ func (g *Group) serve(ctx context.Context) error {
 		g: g, token: token, at: listener.Addr(), there: map[int]string{},
 		changed: make(chan struct{}), complete: make(chan struct{}), over: make(chan struct{}),
 	}
-	// These limits allow unauthorized clients only some connections, each for a short time.
+	// These limits leave unauthorized clients only some connections, each for a short time.
 	const strangers, calls, header = 64, 256, 16 << 10
 	listener = netutil.LimitListener(listener, g.position.Size+strangers)
 	rpc := grpc.NewServer(

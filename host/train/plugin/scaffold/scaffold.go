@@ -53,7 +53,7 @@ func (s Plugin) Executable() string {
 	return filepath.Join(s.Path(), script)
 }
 
-// script is the file name of a plugin's executable in Python.
+// script is the file name of the executable of a plugin in Python.
 const script = "plugin.py"
 
 func (s Plugin) inGo() bool { return s.Language == "" || s.Language == "go" }
