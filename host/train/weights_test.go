@@ -435,7 +435,7 @@ func TestTeacherRefused(t *testing.T) {
 	}
 	refused("it is gone", "train.distillation.teacher: "+elsewhere+" is neither a run directory nor", testrun.Again(t, moved))
 	for _, c := range []struct{ what, say, teacher string }{
-		{"another vocabulary", "has a vocabulary of 328, the model one of 256", "../model/huggingface/testdata/llama32"},
+		{"another vocabulary", "has a vocabulary of 328, want 256 as in the model", "../model/huggingface/testdata/llama32"},
 		{"nowhere", "train.distillation.teacher: nowhere is neither", "nowhere"},
 	} {
 		refused(c.what, c.say, testrun.Elsewhere(t, first, fmt.Sprintf("train.distillation={teacher=%q}", c.teacher)))

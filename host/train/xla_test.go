@@ -291,7 +291,7 @@ func TestXLAMemory(t *testing.T) {
 	if little := estimate(cfg); little.Fits || len(little.Changes) == 0 {
 		t.Errorf("less than it needs: %+v", little)
 	}
-	refused(t, "too little", cfg, train.Options{}, "of each GPU's memory", "device.memory_fraction = 0.75 of each GPU", "to use less memory: ", `train.memory_check = "off"`)
+	refused(t, "too little", cfg, train.Options{}, "of memory on each GPU", "device.memory_fraction = 0.75 of each GPU", "to use less memory: ", `train.memory_check = "off"`)
 	recorder.Memory(t, int64(2*report.Bytes))
 	for at, event := range map[string]pjrtrecord.Fault{
 		"a step":    {At: pjrtrecord.Execute, Contains: "module @step", After: 1},
@@ -304,7 +304,7 @@ func TestXLAMemory(t *testing.T) {
 			defer recorder.Fail(t)
 			says := []string{"allocate 1234567 bytes", "train.batch", `train.recompute = "blocks"`, "device.memory_fraction"}
 			if at != "compiling" { // before, it is not known what the run needs
-				says = append(says, "The GPU had no memory left. The run needs", "are available (device.memory_fraction")
+				says = append(says, "the GPU is out of memory; the run needs", "are available (device.memory_fraction")
 			}
 			refused(t, at, testrun.Elsewhere(t, cfg), train.Options{}, says...)
 		})

@@ -9,13 +9,13 @@ import (
 )
 
 // Batches is an infinite sequence of micro-batches: windows of tokens, rows of documents, or the
-// noise of a problem without data. It is used by one goroutine at a time.
+// noise of a problem without data. It is not safe for concurrent use.
 type Batches struct {
 	Len int // number of elements in a batch
-	// At fills dst with the batch at an index, from 0.
+	// At fills dst with the micro-batch at the given index, counted from 0.
 	At func(index int64, dst []int32) error
-	// Finish completes the batches of one step: it normalizes the weights of their targets, if they
-	// have any. It returns the number of targets.
+	// Finish completes the micro-batches of one step: it normalizes the weights of their targets,
+	// if they have weights, and returns the number of targets.
 	Finish func(batches [][]int32) (targets int64)
 }
 
@@ -24,8 +24,8 @@ type sampler interface {
 	At(index int64, dst []int32) error
 }
 
-// OpenBatches returns the training batches of a model. d is the data of a language model; nil for
-// other models.
+// OpenBatches returns the training batches of a model. d holds the data of a language model; it is
+// not used for other models.
 func OpenBatches(cfg *config.Config, m model.Model, d *Data) (Batches, error) {
 	if q, ok := m.(*model.Quadratic); ok {
 		s := q.NoiseSource(uint64(cfg.Seed))
@@ -92,8 +92,8 @@ func openWindows(cfg *config.Config, d *Data) (sampler, error) {
 	return d.mixture, nil
 }
 
-// MixtureEpochs returns, for each source of a mixture, the number of its epochs in the given number
-// of batches; nil without a mixture.
+// MixtureEpochs returns how many epochs of each source the given number of batches covers. It
+// returns nil if the data is not a mixture.
 func (d *Data) MixtureEpochs(batches int64) []float64 {
 	if d == nil || d.mixture == nil {
 		return nil
@@ -152,8 +152,8 @@ func newRows(n, length int) []dataset.Row {
 	return list
 }
 
-// OpenSequence opens a token file for evaluating a model of this configuration, with batch rows per
-// batch.
+// OpenSequence returns the batches of a token file, in order, for evaluating the configured model.
+// batch is the number of rows in each.
 func OpenSequence(cfg *config.Config, file *dataset.File, batch int) (step.Sequence, error) {
 	context := cfg.Model.Context
 	if file.Conversations() {
@@ -206,8 +206,8 @@ func OpenSequence(cfg *config.Config, file *dataset.File, batch int) (step.Seque
 	return out, nil
 }
 
-// separate fills dst, rows of documents, from windows of tokens, [rows, context+1]. The first token
-// of a document is not a target.
+// separate converts windows of tokens, [rows, context+1], to rows of documents in dst. The first
+// token of a document is not a target.
 func separate(dst, windows []int32, context int, info tokenizer.Info) {
 	width := context + 1
 	for i, row := range model.DocumentRows(dst, context) {
@@ -223,9 +223,9 @@ func separate(dst, windows []int32, context int, info tokenizer.Info) {
 	}
 }
 
-// numberDocuments fills segments with the numbers, from 0, of the documents in a window of tokens:
-// a document starts at a BOS token and after an EOS token. If both are the same token, documents
-// have no EOS token, as dataset.Writer writes them.
+// numberDocuments stores the document number of each token, counted from 0, in segments. A document
+// starts at a BOS token and after an EOS token. If these are the same token, it only starts a
+// document: dataset.Writer then writes no EOS tokens.
 func numberDocuments(segments, window []int32, info tokenizer.Info) {
 	ends := info.EOS != tokenizer.NoToken && info.EOS != info.BOS
 	number := int32(0)
@@ -237,8 +237,8 @@ func numberDocuments(segments, window []int32, info tokenizer.Info) {
 	}
 }
 
-// conversations fills rows of documents from rows of conversations, which have the length of the
-// context: the position after it is padding.
+// conversations converts rows of conversations to rows of documents in dst. The former have context
+// tokens; the additional last position of the latter is padding.
 func conversations(dst []int32, rows []dataset.Row, context int) {
 	for i, row := range model.DocumentRows(dst, context) {
 		from := rows[i]

@@ -1,8 +1,8 @@
 // Package build turns a checked configuration into the parts used by training, evaluation and
 // benchmarks: token files, the model, the programs of the plugins, and the plan of a step. Mistakes
 // that are only detected here, such as an unknown parameter of a plugin, are reported with the line
-// of the configuration. The plugins are stopped once their programs have been collected; only
-// opaque optimizers and quantizers that search are restarted, for a training.
+// of the configuration. The plugins are stopped once their programs have been collected. For
+// training, opaque optimizers and quantizers that search are started again.
 package build
 
 import (
@@ -19,8 +19,7 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 )
 
-// Model creates the model that the configuration describes; the vocabulary size of a language model
-// must be known.
+// Model creates the configured model. For a language model, the vocabulary size must be set.
 func Model(cfg *config.Config) (model.Model, error) {
 	q := &cfg.Quantizer
 	sites := model.Sites{Keys: q.Quantizes(config.RoleKeys), Values: q.Quantizes(config.RoleValues),
@@ -33,14 +32,14 @@ func Model(cfg *config.Config) (model.Model, error) {
 	return m, nil
 }
 
-// ReplicaBatch returns the number of sequences in a micro-batch per replica of the device.
+// ReplicaBatch returns the number of sequences per micro-batch on each replica.
 func ReplicaBatch(cfg *config.Config) int { return cfg.Train.Batch / max(1, cfg.Device.Count) }
 
 // Warn receives warnings, with details as key-value pairs.
 type Warn = func(message string, details ...any)
 
-// Device opens the configured device. warn, unless nil, receives warnings about missing
-// capabilities of the device.
+// Device opens the configured device. If warn is not nil, it receives warnings about capabilities
+// that the device lacks.
 func Device(cfg *config.Config, warn Warn) (*engine.Device, error) {
 	return deviceOf(cfg, warn, nil)
 }
@@ -92,12 +91,12 @@ type Runtime struct {
 	Device   *engine.Device
 	Compiled *step.Compiled
 	req      Request
-	// processes are the running plugins that compute themselves.
+	// processes are the running optimizers and quantizers that compute in their own processes.
 	processes []interface{ Close() }
 }
 
-// Build fills b, which must be closed even after an error. file is the configuration in which the
-// memory check can be disabled; empty: the user's.
+// Build fills b, which must be closed even after an error. If file is not empty, the error of the
+// memory check names it as the configuration file in which to disable the check.
 func (b *Runtime) Build(ctx context.Context, req Request, warn Warn, file string) (err error) {
 	if b.Programs, err = Collect(ctx, req); err != nil {
 		return err
@@ -143,7 +142,8 @@ func (b *Runtime) Build(ctx context.Context, req Request, warn Warn, file string
 	return err
 }
 
-// Prepare compiles everything that training runs.
+// Prepare compiles everything that training runs, including the stationarity measure if pareto is
+// set. It returns an error if the compiled step needs more memory than the GPU has.
 func (b *Runtime) Prepare(pareto bool) error {
 	if err := b.Compiled.Prepare(pareto); err != nil {
 		return err
@@ -165,11 +165,11 @@ func refusal(err error, file string) error {
 	return fmt.Errorf("%w\n%strain.memory_check = \"off\"%s disables this check", err, off, file)
 }
 
-// Computing reports whether plugins compute a part of the step in their processes.
+// Computing reports whether plugin processes compute a part of the step.
 func (b *Runtime) Computing() bool { return len(b.processes) > 0 }
 
-// Close frees everything. States must be closed first, because opaque optimizers hold parts of them
-// in memory.
+// Close stops the plugins and frees the device. States must be closed first, because opaque
+// optimizers hold parts of them in memory.
 func (b *Runtime) Close() {
 	if b.Compiled != nil {
 		b.Compiled.Close()

@@ -32,9 +32,9 @@ func newCollector(req Request, running *pool) *collector {
 	}
 }
 
-// tables lists the tables of the configuration that name a plugin for this request, including those
-// without effect, so that their mistakes are found. If the optimizer for the rest was not
-// configured, it is only started when a tensor needs it.
+// tables lists the plugin tables that this request needs, including tables without effect, so that
+// mistakes in them are reported. The default of optimizer.rest is left out: it is only started when
+// a tensor needs it.
 func (c *collector) tables() []*config.Plugin {
 	q, o := &c.Config.Quantizer, &c.Config.Optimizer
 	if c.Forward {
@@ -52,8 +52,8 @@ func (c *collector) tables() []*config.Plugin {
 	return list
 }
 
-// start starts the plugins of the given tables, each once even if several tables name it, and
-// checks all their parameters. The problems of all tables are reported together.
+// start starts the plugins of the given tables, each only once, and checks the parameters in all
+// tables. The problems of all tables are reported together.
 func (c *collector) start(ctx context.Context, list []*config.Plugin) error {
 	names := make([]pluginKey, len(list))
 	for i, p := range list {
@@ -142,8 +142,8 @@ func newPool(finder *plugin.Finder, options plugin.Options) *pool {
 	return &pool{finder: finder, options: options, known: map[pluginKey]*startOutcome{}}
 }
 
-// start starts, in parallel, the plugins that are not running, and stores the outcome of each in
-// known. A plugin that has exited is restarted.
+// start starts the plugins that have not been started yet or have exited, in parallel, and stores
+// the outcomes in p.known.
 func (p *pool) start(ctx context.Context, list []pluginKey) {
 	missing := map[pluginKey]*startOutcome{} // without duplicates
 	for _, w := range list {

@@ -11,18 +11,18 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 )
 
-// Data holds the texts or conversations of a run.
+// Data holds the token files of a run.
 type Data struct {
 	Train, Validation *dataset.File
-	// Sources are the files of Train that a mixture samples from; nil without a mixture.
+	// Sources are the files of Train as sources of a mixture; nil if there is no mixture.
 	Sources []*dataset.File
 
 	mixture *dataset.Mixture // of the sources, from [OpenBatches]
 	counted *dataset.Rows    // from counting the steps of conversations, for [OpenBatches]
 }
 
-// OpenData opens the configured files, and checks them against the pinned hashes, against the
-// model's vocabulary and against each other.
+// OpenData opens the configured files. It checks that they have the pinned hashes and the same
+// tokenizer, and that the model's vocabulary includes theirs.
 func OpenData(cfg *config.Config) (*Data, error) {
 	d := &Data{}
 	var err error
@@ -89,8 +89,7 @@ func openPart(cfg *config.Config, key, pin string, paths ...string) (*dataset.Fi
 	return f, nil
 }
 
-// checkPin compares the hash of a file with the one that the configuration pins. It closes the file
-// if they differ.
+// checkPin returns an error, and closes the file, if its hash differs from the pinned one.
 func checkPin(cfg *config.Config, pinKey, pin string, f *dataset.File) error {
 	if got := f.SHA256(); pin != "" && pin != got {
 		f.Close()
@@ -122,7 +121,7 @@ func (d *Data) check(cfg *config.Config) error {
 	return nil
 }
 
-// PinnedToData is [Data.Pinned] for the configured data, which it opens and closes.
+// PinnedToData opens the configured data, calls [Data.Pinned] and closes the data.
 func PinnedToData(cfg *config.Config) (*config.Config, error) {
 	d, err := OpenData(cfg)
 	if err != nil {
@@ -132,8 +131,8 @@ func PinnedToData(cfg *config.Config) (*config.Config, error) {
 	return pinned, errors.Join(err, d.Close())
 }
 
-// Definition reads the tokenizer.json of the data's tokenizer, by default from the directory of the
-// training file; nil if the tokenizer is built in.
+// Definition reads the tokenizer.json of the data's tokenizer from data.tokenizer or, if that is
+// not set, from the directory of the training file. It returns nil for a built-in tokenizer.
 func (d *Data) Definition(cfg *config.Config) ([]byte, error) {
 	spec := cfg.Data.Tokenizer
 	if spec == "" {
@@ -146,8 +145,8 @@ func (d *Data) Definition(cfg *config.Config) ([]byte, error) {
 	return content, nil
 }
 
-// Pinned returns the configuration with the hashes of the files and, if unset, the vocabulary size
-// and the number of steps. It is an error if a run on conversations has more steps than its epochs.
+// Pinned returns a copy of cfg with the hashes of the files and, if unset, the vocabulary size and,
+// for conversations, the number of steps. More steps than data.epochs allows are an error.
 func (d *Data) Pinned(cfg *config.Config) (*config.Config, error) {
 	return cfg.Changed(func(c *config.Config) error {
 		c.Data.TrainSHA256, c.Data.ValidationSHA256 = d.Train.SHA256(), d.Validation.SHA256()
@@ -183,7 +182,7 @@ func openFiles(kind string, paths ...string) (*dataset.File, error) {
 	return f, nil
 }
 
-// KindOf returns the kind of data in a token file.
+// KindOf returns the kind of data in a token file: [config.KindChat] or [config.KindText].
 func KindOf(f *dataset.File) string {
 	if f.Conversations() {
 		return config.KindChat
@@ -192,9 +191,9 @@ func KindOf(f *dataset.File) string {
 }
 
 // Windows samples at most n sequences of the model's context length from a token file, without
-// replacement, in an order determined by seed: windows of texts, or rows of conversations as packed
-// in training. segments number the documents in each sequence if they are kept apart, with
-// [model.Padding] at padding positions; otherwise it is nil.
+// replacement, in an order determined by seed: windows of text, or rows of conversations packed as
+// in training. If documents are separate, segments holds the document number of each token, or
+// [model.Padding] at padding; otherwise it is nil.
 func Windows(
 	cfg *config.Config, file *dataset.File, n int, seed uint64,
 ) (tokens, segments [][]int32, err error) {

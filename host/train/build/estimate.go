@@ -13,41 +13,38 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Sizes are the quantities that determine the memory of a run on the CPU. Those of a transformer
-// are zero for a problem without data, which is small.
+// Sizes are the quantities that determine how much memory a run on the CPU needs. For a problem
+// without data, the sizes of a transformer are zero.
 type Sizes struct {
 	Layers, Width, Hidden, Heads, Vocabulary int
-	// HeadWidth and KeyWidth are the numbers of features of a token's queries and of its keys (and
-	// its values), all heads together; HeadWidth 0 means Width.
+	// HeadWidth is the number of query features per token over all heads; 0 means Width. KeyWidth
+	// is the number of key features, which is also that of value features.
 	HeadWidth, KeyWidth int
 	Normed              bool // queries and keys are normalized (QK norm)
-	// Context is the number of tokens in a sequence, Batch the number of sequences computed at
-	// once.
+	// Context is the number of tokens in a sequence, Batch the number of sequences in a batch.
 	Context, Batch int
-	// Recompute selects the activations that the backward pass recomputes.
-	Recompute architecture.Recompute
-	// Forward is set for an evaluation: no gradients, no optimizer.
+	Recompute      architecture.Recompute
+	// Forward is set for an evaluation, which has no gradients and no optimizer.
 	Forward bool
-	// Piece is the number of tokens per sequence that an evaluation with a KV cache reads at once;
-	// 0: whole sequences.
+	// Piece is the number of tokens per sequence that an evaluation with a KV cache processes at
+	// once; 0 means whole sequences without a cache.
 	Piece int
 
-	// Numbers of elements: of all trained tensors, of the part that has a quantized copy, and of
-	// the optimizers' states.
+	// Numbers of elements: of all trained tensors, of the tensors with a quantized copy, and of the
+	// optimizers' states.
 	Parameters, Quantized, States float64
-	// Teacher is the model that is distilled; zero if there is none.
+	// Teacher holds the sizes of the teacher in distillation; zero if there is none.
 	Teacher Teacher
-	// Measured is the number of elements of gradients that are also computed without quantization,
-	// for a stationarity measure.
+	// Measured is the number of gradient elements that a stationarity measure also computes
+	// without quantization.
 	Measured float64
 	// Samples is the number of stored samples of codes, summed over all coordinates.
 	Samples float64
-	// Workspace is the number of elements of the largest workspace that the update of a tensor
-	// needs.
+	// Workspace is the number of elements in the optimizers' workspaces.
 	Workspace float64
 }
 
-// Teacher holds the sizes that determine the memory of a model without a backward pass.
+// Teacher holds the sizes that determine how much memory a model needs for forward passes only.
 type Teacher struct {
 	Parameters                      float64
 	Width, HeadWidth, Hidden, Heads int
@@ -59,11 +56,11 @@ type Part struct {
 	Bytes float64 `json:"bytes"`
 }
 
-// String returns a row of a table.
+// String returns p as a row of a table.
 func (p Part) String() string { return fmt.Sprintf("%-10s %s", Bytes(p.Bytes), p.What) }
 
-// The factors were fitted to the peak resident sizes of trainings on the CPU with frequent garbage
-// collection (GOGC=10), which are in TestEstimate.
+// Factors of [Estimate], fitted to the peak resident set sizes listed in TestEstimate, which were
+// measured in training on the CPU with frequent garbage collection (GOGC=10).
 const (
 	wordBytes = 4
 	sampled   = 4 * wordBytes // two copies of a code and a residual
@@ -73,10 +70,10 @@ const (
 	measured  = 2.0 // copies of the measured gradients
 	quantized = 1.7
 
-	// In every layer; keptNormed for normalized queries and keys.
+	// Kept in every layer; keptNormed applies if queries and keys are normalized.
 	keptWidth, keptHeads, keptHidden, keptScores = 5.6, 7.0, 3.35, 1.07
 	keptNormed                                   = 2.35
-	// In the layer that is being computed.
+	// Needed only in the layer that is being computed.
 	onceHidden, onceScores = 5.0, 1.36
 
 	logits    = 1.1
@@ -85,8 +82,8 @@ const (
 	forwardWidth, forwardHeads, forwardHidden, forwardScores = 5.0, 3.0, 3.0, 2.4 // in one layer
 )
 
-// Estimate lists the peak memory that a run needs, in bytes. A checkpoint needs no additional
-// memory: it is written from the parameters and states, and read tensor by tensor.
+// Estimate returns the items of a run's peak memory. Checkpoints need no additional memory: they
+// are written directly from the parameters and states, and read tensor by tensor.
 func Estimate(m Sizes) []Part {
 	tokens, predicted := float64(m.Batch)*float64(m.Context), float64(m.Batch)*float64(m.Context)
 	if m.Piece > 0 {
@@ -123,7 +120,7 @@ func Estimate(m Sizes) []Part {
 		scores = tokens * float64(m.Context) * float64(m.Heads) * (attentions*keptScores + onceScores)
 		if m.Teacher.Parameters > 0 {
 			logit *= distilled / logits
-			// Its blocks are freed before those of the model are computed.
+			// The teacher's blocks are freed before those of the model are computed.
 			if b, s := forwardNeed(tokens, float64(m.Context), m.Teacher); b+s > blocks+scores {
 				blocks, scores = b, s
 			}
@@ -165,7 +162,7 @@ func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, erro
 	for _, p := range m.Params() {
 		if q, ok := programs.Weights[p.Name]; ok {
 			out.Quantized += elements(p.Dims)
-			// The state, and the inputs and outputs of a search, in the host and in the plugin.
+			// A search needs the state, and copies of its inputs and outputs in host and plugin.
 			if q.SearchEvery > 0 && !programs.Forward {
 				out.States += 2 * elements(p.Dims)
 				for _, s := range q.Trained {
@@ -182,7 +179,7 @@ func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, erro
 		for _, s := range t.Optimizer.State {
 			out.States += elements(s.Shape) * float64(s.Storage.Bytes()) / float64(sdk.StoreFloat32.Bytes())
 		}
-		// x, gradient, direction and two copies of the states, in the host and in the plugin.
+		// Host and plugin each hold x, the gradient, the direction and two copies of the states.
 		if t.Optimizer.Opaque {
 			out.States += 6 * elements(t.Shape)
 			for _, s := range t.Optimizer.State { // one copy is the state itself
@@ -230,8 +227,8 @@ func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, erro
 	return out, err
 }
 
-// workspaces returns the number of workspace elements of optimizers: each thread that updates
-// tensors keeps a workspace for every shape, and computes one refresh at a time.
+// workspaces returns the number of elements in the optimizers' workspaces: each thread that updates
+// tensors keeps one workspace per table and shape, and computes one refresh at a time.
 func workspaces(programs *Programs, threads int) float64 {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
@@ -268,8 +265,8 @@ func elements(dims []int) float64 {
 	return n
 }
 
-// workspaceOf estimates the number of elements that an executor needs beside the inputs and outputs
-// of a program: the maximum of live values. Elementwise programs need none.
+// workspaceOf estimates how many elements an executor needs besides a program's inputs: the maximum
+// size of live values. It is 0 for elementwise programs.
 func workspaceOf(p *program.Program) float64 {
 	if p == nil || !slices.ContainsFunc(p.Nodes, func(n program.Node) bool {
 		info, _ := n.Op.Info() // every operation of a valid program is known
@@ -295,8 +292,8 @@ func workspaceOf(p *program.Program) float64 {
 	return most
 }
 
-// refreshWorkspace is [workspaceOf] for a refresh, which is computed in float64 on copies of its
-// inputs, in elements of 4 bytes.
+// refreshWorkspace estimates the workspace of a refresh in elements of 4 bytes. A refresh is
+// computed in float64, on copies of its inputs.
 func refreshWorkspace(p *program.Program) float64 { return 2 * (inputElements(p) + workspaceOf(p)) }
 
 func inputElements(p *program.Program) float64 {

@@ -16,9 +16,9 @@ type Available struct {
 	Limit string `json:"limit"` // the limiting resource, for a message
 }
 
-// availableIn returns the free memory of the machine, or the memory that the control groups
-// (version 2) of this process still allow if that is less. It reads the files of /proc and /sys
-// under root. It returns false if the system does not report them.
+// availableIn returns the free memory of the machine or, if that is less, the memory that the
+// control groups (version 2) of this process still allow. It reads proc and sys below root, and
+// returns false if the system reports neither.
 func availableIn(root fs.FS) (Available, bool) {
 	least := Available{Bytes: math.MaxInt64}
 	consider := func(bytes int64, limit string, ok bool) {
@@ -28,8 +28,8 @@ func availableIn(root fs.FS) (Available, bool) {
 	}
 	free, ok := field(root, "proc/meminfo", "MemAvailable:")
 	consider(free<<10, "free memory of the machine", ok)
-	// Consider the control group of this process and its ancestors. In a container the path of its
-	// own group is often not visible, but the file system's root is the container's group.
+	// Consider the control group of this process and the groups above it. In a container, the path
+	// of its own group is often not visible, but then the root is the container's group.
 	text, _ := fs.ReadFile(root, "proc/self/cgroup")
 	for line := range strings.Lines(string(text)) {
 		own, unified := strings.CutPrefix(strings.TrimSpace(line), "0::")

@@ -18,7 +18,7 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 )
 
-// By is the source of the numbers of a [Report].
+// By is the source of the numbers in a [Report].
 type By string
 
 // The values of By.
@@ -34,7 +34,7 @@ type Report struct {
 	By       By      `json:"by"`
 	Accuracy float64 `json:"accuracy"`          // relative error of the estimate; 0 by XLA
 	Seconds  float64 `json:"seconds,omitempty"` // compilation time of XLA
-	// Available is nil if the memory of the machine, or the GPU, is not known.
+	// Available is nil if the memory of the machine or the GPU is unknown.
 	Available *Available `json:"available,omitempty"`
 	Fits      bool       `json:"fits"`
 	Changes   []string   `json:"changes,omitempty"` // settings to use less, if it does not fit
@@ -42,12 +42,11 @@ type Report struct {
 	less []string // settings that would use less memory
 }
 
-// Accuracy is the relative error of the estimate. A run is refused if it needs too much even if the
-// estimate is too high by that share.
+// Accuracy is the relative error of [Estimate]. A run is refused only if the estimate exceeds the
+// available memory even when it is reduced by this fraction.
 const Accuracy = 0.25
 
-// addressable exceeds the address space of a process on current machines: half of a 48-bit address
-// space.
+// addressable is the size of a process's address space on current machines: 47 bits.
 const addressable = 1 << 47
 
 func newReport(by By, parts []Part, available *Available, less []string) *Report {
@@ -100,15 +99,15 @@ func (r *Report) Err() error {
 	return &MemoryError{r}
 }
 
-// Summary returns the memory that a run needs as a phrase, for messages.
+// Summary returns a phrase for messages with the memory that the run needs.
 func (r *Report) Summary() string {
 	if r.By == ByXLA {
-		return fmt.Sprintf("%s of each GPU's memory, as XLA estimates", Bytes(r.Bytes))
+		return fmt.Sprintf("%s of memory on each GPU, as estimated by XLA", Bytes(r.Bytes))
 	}
 	return fmt.Sprintf("about %s of memory", Bytes(r.Bytes))
 }
 
-// Remedies returns a phrase with the settings that would use less memory.
+// Remedies returns a phrase for messages with settings that would use less memory.
 func (r *Report) Remedies() string { return "to use less memory: " + strings.Join(r.less, "; or ") }
 
 // MemoryError reports that memory is insufficient, and suggests settings that would use less.
@@ -148,9 +147,9 @@ func Bytes(n float64) string {
 	return fmt.Sprintf("%.3g %cB", n, units[at-1])
 }
 
-// CheckMemory refuses a run on the CPU that is estimated to need more memory than is available or,
-// with train.memory_check = "off", than any machine has. Memory of a GPU is checked after
-// compilation.
+// CheckMemory returns a [*MemoryError] if a run on the CPU is estimated to need more memory than is
+// available or, with train.memory_check = "off", than any machine has. On a GPU, memory is checked
+// after compilation.
 func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
 	if cfg.Device.Kind != device.CPU {
 		return nil
@@ -163,15 +162,16 @@ func CheckMemory(cfg *config.Config, m model.Model, programs *Programs) error {
 	if err := r.Err(); err != nil {
 		return err
 	}
-	// Let the garbage collector run more often near the available memory. A limit set by the user
-	// (GOMEMLIMIT) is kept.
+	// Make the garbage collector run more often when memory gets scarce, unless the user has set a
+	// limit (GOMEMLIMIT).
 	if available != nil && debug.SetMemoryLimit(-1) == math.MaxInt64 {
 		debug.SetMemoryLimit(int64(0.9 * float64(available.Bytes)))
 	}
 	return nil
 }
 
-// machineFor returns the memory available to a run on the CPU; nil if unknown or not checked.
+// machineFor returns the memory available to a run on the CPU, or nil if it is unknown or the
+// memory check is off.
 func machineFor(cfg *config.Config) *Available {
 	a, known := machineMemory()
 	if cfg.Train.MemoryCheck == "off" || !known {
@@ -187,10 +187,11 @@ func estimate(
 	return newReport(BySizes, Estimate(s), available, remedies(cfg, programs.Forward)), err
 }
 
-// memoryNeed returns the memory that a configuration with its model needs.
+// memoryNeed is a function that determines how much memory a run needs.
 type memoryNeed = func(*config.Config, model.Model) (*Report, error)
 
-// needOn estimates the memory on the CPU, and compiles the step for any other device.
+// needOn returns a function that estimates the memory for the CPU or, for any other device,
+// compiles the step.
 func needOn(dev *engine.Device, programs *Programs) memoryNeed {
 	return func(cfg *config.Config, m model.Model) (*Report, error) {
 		if cfg.Device.Kind == device.CPU {
@@ -220,7 +221,7 @@ func compiledReport(
 	cfg *config.Config, m model.Model, programs *Programs, dev *engine.Device,
 ) (*Report, error) {
 	if slices.ContainsFunc(programs.computing, func(p *computing) bool { return len(p.tensors) > 0 }) {
-		return nil, fmt.Errorf("%w with an optimizer in a process of its own", errUnknown)
+		return nil, fmt.Errorf("%w if the optimizer runs in its plugin's process", errUnknown)
 	}
 	plan, err := Plan(cfg, m, programs)
 	if err != nil {
@@ -239,7 +240,7 @@ func compiledReport(
 	return r, nil
 }
 
-// report returns the memory that the compiled step needs; nil if it is not known.
+// report returns the memory that the compiled step needs, or nil if it is unknown.
 func (b *Runtime) report() *Report {
 	if b.Compiled == nil {
 		return nil
@@ -251,7 +252,7 @@ func (b *Runtime) report() *Report {
 	return gpuReport(b.req.Config, b.Device, need)
 }
 
-// checkDevice refuses a run that, according to XLA, needs more memory than its GPU has.
+// checkDevice returns an error if, according to XLA, the run needs more memory than its GPU has.
 func (b *Runtime) checkDevice() error {
 	if b.req.Config.Train.MemoryCheck == "off" || b.Device.SharesMemory() {
 		return nil
@@ -262,8 +263,8 @@ func (b *Runtime) checkDevice() error {
 	return nil
 }
 
-// Explain adds to an out-of-memory error of a GPU the memory that the run needs, and settings that
-// would use less.
+// Explain adds to an out-of-memory error of a GPU how much memory the run needs, and settings that
+// would use less. It returns other errors unchanged.
 func (b *Runtime) Explain(err error) error {
 	_, full := errors.AsType[*engine.MemoryError](err)
 	if !full || b.Device == nil || b.Device.SharesMemory() {
@@ -277,12 +278,12 @@ func (b *Runtime) Explain(err error) error {
 	if r.Available != nil {
 		available = r.Available.String()
 	}
-	return fmt.Errorf("%w\nThe GPU had no memory left. The run needs %s; %s.\n%s",
+	return fmt.Errorf("%w\nthe GPU is out of memory; the run needs %s; %s\n%s",
 		err, r.Summary(), available, r.Remedies())
 }
 
-// decide resolves train.recompute = "auto" and returns the configuration and its model: the setting
-// that recomputes least among those that fit, or blocks if none does.
+// decide resolves train.recompute = "auto" to the setting that recomputes least among those that
+// fit, or to "blocks" if none does, and returns the changed configuration and its model.
 func decide(
 	cfg *config.Config, m model.Model, need memoryNeed,
 ) (*config.Config, model.Model, error) {
@@ -311,8 +312,8 @@ func decide(
 	return &decided, m, nil
 }
 
-// Memory returns the memory that a run needs, even if it is not available: on the CPU the estimate,
-// on a GPU the memory of the step as compiled by XLA. warn is as for [Device].
+// Memory returns how much memory a run needs, even if it does not fit: an estimate for the CPU, or
+// what XLA reports for the compiled step on a GPU. warn is used as by [Device].
 func Memory(
 	cfg *config.Config, m model.Model, programs *Programs, warn Warn,
 ) (_ *Report, err error) {

@@ -42,8 +42,8 @@ func (c *collector) optimizers(ctx context.Context) error {
 	return nil
 }
 
-// Tensors lists all trained tensors: the model's parameters, then the parameters of the quantizers
-// of p, which have no weight decay. No optimizer is assigned to them yet.
+// Tensors lists all trained tensors: the model's parameters, then those of p's quantizers, which
+// have no weight decay. It does not assign optimizers to them.
 func Tensors(cfg *config.Config, m model.Model, p *Programs) []TrainedTensor {
 	roles := map[architecture.Role]sdk.TensorRole{architecture.RoleMatrix: sdk.TensorMatrix,
 		architecture.RoleEmbedding: sdk.TensorEmbedding, architecture.RoleHead: sdk.TensorHead}
@@ -116,8 +116,8 @@ func hash(p *program.Program) string {
 	return p.Hash()
 }
 
-// optimizer collects the program of one tensor from the optimizer of its group, from the main one,
-// or from the one for the rest.
+// optimizer collects the programs for a tensor from its group's own optimizer. If there is none, it
+// asks the main optimizer and, if that does not accept the tensor, optimizer.rest.
 func (c *collector) optimizer(ctx context.Context, t *TrainedTensor) error {
 	o := &c.Config.Optimizer
 	p := &o.Plugin
@@ -191,8 +191,8 @@ func (c *collector) requestOptimizer(
 	return program.Accepts, nil
 }
 
-// checkUnused reports overrides and groups without effect: they match nothing in the model, or take
-// precedence for nothing that they match.
+// checkUnused reports overrides and groups that have no effect, because they match nothing in the
+// model or because others take precedence wherever they match.
 func (c *collector) checkUnused() error {
 	var problems plaintoml.Errors
 	report := func(table string, match []string, matches bool, among, others string, names []string) {
@@ -200,7 +200,7 @@ func (c *collector) checkUnused() error {
 			others, among)
 		if !matches {
 			e = c.Config.ErrorAt(table, "matches none of the model's %s", among)
-			e.Hint = fmt.Sprintf("match = %q; the model has %s", match,
+			e.Hint = fmt.Sprintf("match = %q, but the model has %s", match,
 				strings.Join(distinctNames(names), ", "))
 		}
 		problems = append(problems, e)

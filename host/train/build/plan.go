@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Plan returns the plan of a training step. If the programs do not include an optimizer, it is the
-// plan of an evaluation, which must not be used for training.
+// Plan returns the plan of a training step. If programs.Forward is set, it is a plan for evaluation
+// only.
 func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, error) {
 	plan := step.Plan{
 		Model: m, Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Accumulate: cfg.Train.Accumulate,
@@ -94,8 +94,8 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 	return plan, nil
 }
 
-// fullPrecision reports whether gradients are computed with unquantized weights, as some methods
-// do. An evaluation has no gradients, so it may use other quantizers than the training.
+// fullPrecision reports whether gradients are computed with unquantized weights, because of the
+// method or method.gradient. It returns an error if a quantizer does not allow that.
 func fullPrecision(cfg *config.Config, programs *Programs) (bool, error) {
 	key, byMethod := "method.gradient", cfg.Method.Method().FullPrecision()
 	if byMethod {
@@ -141,9 +141,9 @@ func nameless(p *program.Program) string {
 	return q.Hash()
 }
 
-// forward returns the quantizers that compute weights in training: modified by the method if it is
-// a [cage.Forwarder]. weights then has the [cage.Weight] of each weight, with the unmodified
-// quantizer. Quantizers with equal programs share both.
+// forward returns the weights' quantizers in training. If the method is a [cage.Forwarder], it has
+// modified them, and weights holds a [cage.Weight] with the original quantizer for each weight.
+// Weights whose quantizers have equal programs share both.
 func forward(
 	cfg *config.Config, quantizers map[string]spec.Quantizer,
 ) (out map[string]spec.Quantizer, weights map[string]*cage.Weight, err error) {
@@ -190,8 +190,8 @@ func quantizers(programs map[string]spec.Quantizer) (map[string]lower.Quantizer,
 	return out, nil
 }
 
-// TeacherSettings returns the settings of the run's teacher, which must exist. The weights are not
-// read.
+// TeacherSettings returns the settings of the run's teacher without reading its weights. The run
+// must have a teacher.
 func TeacherSettings(cfg *config.Config) (architecture.Settings, error) {
 	if cfg.Train.Distillation.Teacher == config.TeacherInitial {
 		return cfg.Model, nil
@@ -202,12 +202,12 @@ func TeacherSettings(cfg *config.Config) (architecture.Settings, error) {
 	}
 	s := found.Settings
 	if s.Vocab != cfg.Model.Vocab {
-		return s, teacherError(cfg, "the teacher in %s has a vocabulary of %d, the model one of %d: "+
-			"both need the same tokens", found.Dir, s.Vocab, cfg.Model.Vocab)
+		return s, teacherError(cfg, "the teacher in %s has a vocabulary of %d, "+
+			"want %d as in the model", found.Dir, s.Vocab, cfg.Model.Vocab)
 	}
 	if found.MaxPositions > 0 && cfg.Model.Context > found.MaxPositions {
-		return s, teacherError(cfg, "the teacher in %s has %d positions, model.context is %d",
-			found.Dir, found.MaxPositions, cfg.Model.Context)
+		return s, teacherError(cfg, "the teacher in %s has %d positions, "+
+			"want at least model.context = %d", found.Dir, found.MaxPositions, cfg.Model.Context)
 	}
 	s.Context = cfg.Model.Context
 	return s, nil

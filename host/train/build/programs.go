@@ -22,41 +22,41 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Programs holds the programs that the plugins of a run have returned.
+// Programs holds the programs returned by the plugins of a run.
 type Programs struct {
-	// After is the last step with other programs, as in [config.Quantizer].
+	// After is the last step that used other programs; see [config.Quantizer].
 	After int
-	// Weights and Activations hold the quantizers' programs by parameter and by site; a role that
-	// is not quantized has none.
+	// Weights holds the quantizers' programs by parameter, Activations by site. Parameters and
+	// sites that are not quantized have none.
 	Weights, Activations map[string]spec.Quantizer
-	// Settings identifies the quantizers of Weights and Activations: equal entries have the same
-	// plugin and settings.
+	// Settings identifies the quantizers in Weights and Activations: entries are equal if both the
+	// plugin and its parameters are.
 	Settings map[string]string
-	// Backward holds the programs for operands of products in the backward pass; it is empty for an
-	// evaluation.
+	// Backward holds the programs for the operands of matrix products in the backward pass; it is
+	// empty for an evaluation.
 	Backward map[step.OperandSite]spec.Quantizer
-	// Pieces holds the programs for activations by the number of tokens: see [Request].
+	// Pieces holds the programs for activations by the number of tokens; see [Request].Pieces.
 	Pieces map[int]map[string]spec.Quantizer
-	// Tensors lists all trained tensors, with their optimizers: the model's parameters, then those
-	// of the quantizers, in the order of step.Plan.Trained.
+	// Tensors lists all trained tensors with their optimizers, in the order of step.Plan.Trained:
+	// the model's parameters, then those of the quantizers.
 	Tensors []TrainedTensor
-	// Forward is set if there are no optimizers, as for an evaluation.
+	// Forward is copied from the [Request].
 	Forward bool
 	// Piece is copied from the [Request].
 	Piece int
-	// Used lists the plugins that ran.
+	// Used lists the plugins whose programs are used.
 	Used []Used
-	// computing lists the plugins that compute themselves; executables has the SHA-256 of
-	// quantizers that search, by weight name.
+	// computing lists the plugins that compute in their own processes; executables holds the
+	// SHA-256 of quantizers that search, by weight name.
 	computing   []*computing
 	executables map[string]string
-	// Start is the time in which the plugins started, Handover the time in which they returned all
-	// programs.
+	// Start is the time that starting the plugins took, Handover the time that collecting their
+	// programs took.
 	Start, Handover time.Duration
 }
 
-// computing is a plugin that computes itself: an opaque optimizer or a quantizer that searches. It
-// is stopped when the programs have been collected, and restarted for the training.
+// computing is a plugin that computes in its own process: an opaque optimizer or a quantizer that
+// searches. It is stopped when the programs have been collected, and started again for training.
 type computing struct {
 	key     string // of the plugin in the configuration
 	client  *plugin.Client
@@ -64,7 +64,7 @@ type computing struct {
 	sites   []plugin.SearchedSite // weights whose states the quantizer searches
 }
 
-// computes returns the entry of a plugin that computes itself.
+// computes returns the plugin's entry in p.computing, which it adds if necessary.
 func (p *Programs) computes(table *config.Plugin, c *plugin.Client) *computing {
 	for _, known := range p.computing {
 		if known.client == c {
@@ -76,7 +76,7 @@ func (p *Programs) computes(table *config.Plugin, c *plugin.Client) *computing {
 	return part
 }
 
-// TrainedTensor is a parameter of the model, or of a quantizer, with the settings of its group.
+// TrainedTensor is a trained parameter of the model or of a quantizer, with its group's settings.
 type TrainedTensor struct {
 	Name      string
 	Shape     []int
@@ -87,14 +87,14 @@ type TrainedTensor struct {
 	Constrain *program.Program // for a quantizer's parameter; see cage.Rule
 	// RateFactor multiplies the learning rate; Decay is the weight decay.
 	RateFactor, Decay float64
-	// Executable is the SHA-256 of an optimizer that is not a program.
+	// Executable is the SHA-256 of an opaque optimizer's executable; "" for other optimizers.
 	Executable string
-	// RefreshDelay is the number of updates by which the effect of refreshes is delayed.
+	// RefreshDelay is the number of updates after which the result of a refresh is used.
 	RefreshDelay int
 }
 
-// average returns the settings of the tensor's average over steps; nil if it has none, as for a
-// tensor that is frozen or, since a mean may violate the constraint, constrained.
+// average returns the settings of the tensor's average over steps, or nil if it has none. Frozen
+// tensors have none, nor do constrained ones, whose mean may violate the constraint.
 func (t *TrainedTensor) average(cfg *config.Config) *cage.Average {
 	if t.RateFactor == 0 || t.Constrain != nil {
 		return nil
@@ -111,23 +111,23 @@ type Used struct {
 	Values  map[string]any `json:"parameters"` // with defaults filled in
 }
 
-// Request selects the programs to collect, and the plugins to collect them from.
+// Request holds the arguments of [Collect].
 type Request struct {
 	Config *config.Config
 	Model  model.Model
-	// Batch is the number of sequences computed at once, which determines the shape of activations.
+	// Batch is the number of sequences in a batch, which determines the shape of activations.
 	Batch int
 	// Forward omits the optimizer, as for evaluation.
 	Forward bool
-	// Step is the step of the evaluated checkpoint; 0: the last step of the run, or a training.
+	// Step is the step of the evaluated checkpoint; 0 means the last step of the run, or training.
 	Step int
-	// Piece is the number of tokens per sequence that are read at once, if sequences are only to be
-	// continued; 0 means whole sequences.
+	// Piece is the number of tokens per sequence that an evaluation with a KV cache processes at
+	// once; 0 means whole sequences without a cache.
 	Piece int
-	// Pieces lists the numbers of tokens whose activations are quantized at once when sequences are
-	// continued; see step.Plan.
+	// Pieces lists the numbers of tokens that may be processed at once when sequences are
+	// continued. Programs for activations are collected for each of them; see step.Plan.
 	Pieces []int
-	// NoAttention excludes the operands of attention from Pieces.
+	// NoAttention excludes the operands of attention from the programs for Pieces.
 	NoAttention bool
 	// Processes connects the processes that share the device; nil if no other process uses it.
 	Processes engine.Processes
@@ -135,8 +135,8 @@ type Request struct {
 	Options   plugin.Options
 }
 
-// Collect starts the configured plugins, checks their parameters, collects the programs for every
-// tensor and site of the model, and stops the plugins.
+// Collect starts the configured plugins, checks their parameters, requests the programs for all
+// tensors and sites of the model, and stops the plugins.
 func Collect(ctx context.Context, req Request) (*Programs, error) {
 	running := newPool(req.Finder, req.Options)
 	defer running.close()
@@ -144,7 +144,7 @@ func Collect(ctx context.Context, req Request) (*Programs, error) {
 	return c.collect(ctx)
 }
 
-// Pinned returns the configuration with the hashes of the plugins that were used.
+// Pinned returns a copy of cfg with the hashes of the plugins that were used.
 func (p *Programs) Pinned(cfg *config.Config) *config.Config {
 	hashes := map[string]string{}
 	for _, u := range p.Used {
@@ -185,7 +185,7 @@ func (c *collector) collect(ctx context.Context) (*Programs, error) {
 	if err := c.checkUnused(); err != nil {
 		return nil, err
 	}
-	// Used excludes plugins that were configured and had no effect.
+	// Leave out plugins that are configured but have no effect.
 	q, rest := &c.Config.Quantizer, c.Config.Optimizer.Rest.Table
 	c.out.Used = slices.DeleteFunc(c.out.Used, func(u Used) bool {
 		return u.Table == rest && !c.requested[u.Table] || q.Unused != nil && u.Table == q.Unused.Table
@@ -227,16 +227,16 @@ func (c *collector) activations(ctx context.Context) (err error) {
 	return nil
 }
 
-// quantizeActivations collects the programs of the activations at some sites. of is the number of
-// consecutive tokens from the same sequence: its length, or 1 if unknown.
+// quantizeActivations collects the programs for activations at the given sites. length is the
+// number of consecutive rows that belong to the same sequence, or 1 if it is unknown.
 func (c *collector) quantizeActivations(
-	ctx context.Context, sites []model.ActivationSite, of int,
+	ctx context.Context, sites []model.ActivationSite, length int,
 ) (map[string]spec.Quantizer, error) {
 	list := map[string]spec.Quantizer{}
 	for _, s := range sites {
 		role, configured := roleOfSite(s.Kind)
 		site := sdk.Site{Role: role, Name: s.Name, Shape: []int{s.Tokens, s.Width},
-			Heads: s.Heads, Context: of}
+			Heads: s.Heads, Context: length}
 		if err := c.quantize(ctx, list, configured, site); err != nil {
 			return nil, err
 		}

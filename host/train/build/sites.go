@@ -30,8 +30,8 @@ func roleOfWeight(p architecture.Param) string {
 	return config.RoleHead // tied to the embedding
 }
 
-// headsOfWeight returns the number of attention heads along the columns and the rows of a weight; 0
-// where there are none.
+// headsOfWeight returns the numbers of attention heads along the columns and along the rows of a
+// weight. A number is 0 if the axis is not divided into heads.
 func (c *collector) headsOfWeight(name string) (columns, rows int) {
 	m := c.Config.Model
 	switch {

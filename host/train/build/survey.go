@@ -15,9 +15,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Survey checks whether configurations can be trained with their data, model and plugins: for
-// example, whether a plugin accepts a shape. For those that can, it compares programs and data with
-// those of the existing run. It starts each plugin once for all configurations.
+// Survey checks whether configurations can be trained with their data, model and plugins; for
+// example, whether a plugin accepts a shape. If so, it compares the programs and data with those of
+// the run in train.out, if there is one. It starts each plugin once for all configurations.
 func Survey(
 	ctx context.Context, list []*config.Config, finder *plugin.Finder, options plugin.Options,
 ) []config.Finding {
@@ -29,8 +29,8 @@ func Survey(
 		if out[i].Err = ctx.Err(); out[i].Err != nil {
 			continue
 		}
-		// Most cells of a study do not differ in anything checked here. Only successful results are
-		// shared: a problem is reported with its line in each configuration.
+		// Most cells of a study differ only in settings that are not checked here. Errors are not
+		// shared, because they contain the line in the configuration.
 		key, unknown := surveyKey(cfg)
 		found, ok := checked[key]
 		if unknown != nil || !ok {
@@ -42,8 +42,8 @@ func Survey(
 			}
 		}
 		out[i] = found
-		// Compare with the existing run in the configuration's directory. A damaged file is
-		// reported by later readers of the run.
+		// Compare with the run in train.out, if there is one. Damaged files are only reported when
+		// the run is read later.
 		run := rundir.At(cfg.Train.Out)
 		if changed := Changed(recordedPrograms(cfg.Train.Out), found.Programs); len(changed) > 0 {
 			out[i].Stale = fmt.Sprintf("a plugin has changed and now gives another program for %s "+
@@ -55,8 +55,8 @@ func Survey(
 	return out
 }
 
-// surveyKey returns a key that is equal for two configurations if the checks of data, model and
-// plugins are the same for both.
+// surveyKey returns a key that is equal for two configurations only if checking their data, model
+// and plugins gives the same result.
 func surveyKey(cfg *config.Config) (string, error) {
 	c := *cfg
 	c.Seed = 0
@@ -77,7 +77,8 @@ func surveyKey(cfg *config.Config) (string, error) {
 	return string(text), err
 }
 
-// check returns the programs and the data of a configuration that can be trained.
+// check returns the hashes of a configuration's programs and data, or an error if it cannot be
+// trained.
 func check(ctx context.Context, cfg *config.Config, running *pool) (f config.Finding, err error) {
 	if cfg.Model.Language() {
 		if cfg, err = PinnedToData(cfg); err != nil {
@@ -99,8 +100,8 @@ func check(ctx context.Context, cfg *config.Config, running *pool) (f config.Fin
 	return config.Finding{Programs: programs.Hashes(), Data: cfg.Data.Hashes()}, nil
 }
 
-// Hashes returns the SHA-256 of every program, by role and name. A run can be resumed with another
-// build of a plugin that returns the same programs. The names include After, if it is not 0.
+// Hashes returns the SHA-256 of every program, by role and name. Names include After if it is not
+// 0. A run can be resumed with a different build of a plugin that returns the same programs.
 func (p *Programs) Hashes() map[string]string {
 	hashes := map[string]string{}
 	since := ""
@@ -133,8 +134,8 @@ func (p *Programs) Hashes() map[string]string {
 	return hashes
 }
 
-// Changed returns, sorted, the names of recorded programs that differ now. Names that are missing
-// on one side are ignored, because an evaluation needs fewer programs.
+// Changed returns the sorted names of programs whose recorded and current hashes differ. Names that
+// only one of the maps contains are ignored, because an evaluation needs fewer programs.
 func Changed(recorded, now map[string]string) []string {
 	var changed []string
 	for _, name := range slices.Sorted(maps.Keys(recorded)) {
@@ -145,8 +146,8 @@ func Changed(recorded, now map[string]string) []string {
 	return changed
 }
 
-// recordedPrograms returns the hashes of the programs that a run was trained with; nil if its
-// directory does not record them.
+// recordedPrograms returns the hashes of the programs that the run in dir was trained with, or nil
+// if they are not recorded.
 func recordedPrograms(dir string) map[string]string {
 	var p struct {
 		Programs map[string]string `json:"programs"`

@@ -18,24 +18,24 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// FindValidation opens the validation file of an earlier run at its current path; it must have the
-// hash pinned in the configuration.
+// FindValidation locates and opens the validation file of an earlier run, which must have the hash
+// pinned in the configuration.
 func FindValidation(cfg *config.Config, search rundir.Search) (*dataset.File, error) {
 	pin, path := cfg.Data.ValidationSHA256, cfg.Data.Validation
 	file, _, err := findPart(cfg, search, "data.validation", pin, path)
 	return file, err
 }
 
-// FindTrain is [FindValidation] for the training files; those of a mixture are opened as one.
-// paths are their current paths.
+// FindTrain locates the training files of an earlier run and opens them as a single file, which
+// must have the pinned hash. It also returns their paths.
 func FindTrain(
 	cfg *config.Config, search rundir.Search,
 ) (file *dataset.File, paths []string, err error) {
 	return findPart(cfg, search, "data.train", cfg.Data.TrainSHA256, cfg.Data.Files()...)
 }
 
-// findPart locates each file separately. A single file must have the pinned hash; several files are
-// only checked together.
+// findPart locates each file separately and opens all as one, which must have the pinned hash. If
+// there is only one file, it skips candidates with another hash.
 func findPart(
 	cfg *config.Config, search rundir.Search, key, pin string, paths ...string,
 ) (*dataset.File, []string, error) {
@@ -71,13 +71,13 @@ func findPart(
 
 func samePart(f *dataset.File, pin string) error {
 	if got := f.SHA256(); pin != "" && got != pin {
-		return fmt.Errorf("it has other tokens: its hash is %s, want %s as in the run", got, pin)
+		return fmt.Errorf("its tokens have the hash %s, want %s as in the run", got, pin)
 	}
 	return nil
 }
 
-// FindTokenizer opens the tokenizer of an earlier run: the copy in the run directory, or else the
-// one that the configuration names.
+// FindTokenizer opens the tokenizer of an earlier run: the copy in the run directory or, if there
+// is none, data.tokenizer or the tokenizer.json beside the training data.
 func FindTokenizer(
 	cfg *config.Config, search rundir.Search, info tokenizer.Info,
 ) (tokenizer.Tokenizer, error) {
@@ -89,8 +89,8 @@ func FindTokenizer(
 		key, path = "data.train", filepath.Join(filepath.Dir(files[0]), tokenizer.DefinitionFile)
 	}
 	if path == "" {
-		return nil, fmt.Errorf("%s has no %s, and its configuration names no data "+
-			"whose directory could have it", search.Run, tokenizer.DefinitionFile)
+		return nil, fmt.Errorf("%s has no %s, and its configuration names no tokenizer or data "+
+			"to find it with", search.Run, tokenizer.DefinitionFile)
 	}
 	var found tokenizer.Tokenizer
 	_, err := search.Find(path, func(path string) error {
@@ -107,9 +107,9 @@ func FindTokenizer(
 	return found, nil
 }
 
-// FindPlugins updates the paths of a run's plugins, in a configuration that is being changed, to
-// their current paths. A plugin that is at none of the candidate paths is located by its name.
-// Comparing its programs shows whether it is the run's plugin.
+// FindPlugins locates the plugins of an earlier run, updates their paths and clears their hashes. A
+// plugin that is at none of the candidate paths is located by name. Callers must compare the
+// programs to find out whether it is the run's plugin.
 func FindPlugins(
 	cfg *config.Config, plugins []*config.Plugin, search rundir.Search, finder *plugin.Finder,
 ) error {
@@ -137,8 +137,8 @@ func FindPlugins(
 	return nil
 }
 
-// LearnedTokens returns the BOS and EOS tokens that a run trains on: those of documents or, for
-// conversations, the token that ends a turn in the chat template among the files of the tokenizer.
+// LearnedTokens returns the BOS and EOS tokens that a run trains on. For conversations, it only
+// returns the token that ends a turn in the chat template, which is one of the tokenizer's files.
 func LearnedTokens(
 	cfg *config.Config, files map[string][]byte, tok tokenizer.Tokenizer,
 ) huggingface.Tokens {
@@ -155,8 +155,8 @@ func LearnedTokens(
 	return huggingface.Tokens{Begin: known(tok.Info().BOS), End: known(tok.Info().EOS)}
 }
 
-// Beginning returns the tokens of a document that begins with text: after a BOS token if the model
-// was trained on documents with it, or if the tokenizer prepends it to every text.
+// Beginning encodes text as the beginning of a document. A BOS token is prepended if the tokenizer
+// adds it to every text, if the model was trained on documents, or if text has no tokens.
 func Beginning(cfg *config.Config, tok tokenizer.Tokenizer, text string) ([]int32, error) {
 	ids, err := tok.Encode(text)
 	learned := !cfg.Untrained() && cfg.Data.Kind == config.KindText

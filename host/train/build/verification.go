@@ -6,15 +6,15 @@ import (
 	"github.com/cage-qat/cage/host/data/dataset"
 )
 
-// Verification compares token files with their hashes while the first steps run. The first
-// checkpoint waits for it, so that nothing computed from a damaged file is saved.
+// Verification checks in the background that token files match their hashes. The first checkpoint
+// waits for it, so that nothing computed from a damaged file is saved.
 type Verification struct {
 	stop context.CancelFunc
 	done chan struct{}
 	err  error // valid once done is closed
 }
 
-// VerifyFiles starts the verification of files, one after the other.
+// VerifyFiles starts to verify the given files, one after the other, in the background.
 func VerifyFiles(files ...*dataset.File) *Verification {
 	ctx, stop := context.WithCancel(context.Background())
 	v := &Verification{stop: stop, done: make(chan struct{})}
@@ -29,7 +29,8 @@ func VerifyFiles(files ...*dataset.File) *Verification {
 	return v
 }
 
-// Failed returns the error found so far. A nil Verification has no files to check and never fails.
+// Failed returns the error if a damaged file has been found, without waiting. Methods of a nil
+// Verification return nil.
 func (v *Verification) Failed() error {
 	if v == nil {
 		return nil
@@ -42,7 +43,7 @@ func (v *Verification) Failed() error {
 	}
 }
 
-// Wait returns when all files are verified, or a damaged one is found.
+// Wait waits until all files are verified or verification fails, and returns the error.
 func (v *Verification) Wait() error {
 	if v == nil {
 		return nil

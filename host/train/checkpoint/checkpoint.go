@@ -1,11 +1,10 @@
-// Package checkpoint stores the states from which a training run can be resumed: one
-// safetensors file per checkpoint, named by the optimizer step after which it was taken, plus
-// one part per process if tensors are sharded over processes.
+// Package checkpoint stores the states from which a training run can be resumed. Each checkpoint is
+// a safetensors file named after the last optimizer step, plus one part per process if tensors are
+// sharded over processes.
 //
-// A checkpoint is complete or absent, and when a tensor is read, its content is verified by
-// its digest. Neither saving nor loading holds more than one tensor in memory. host/train
-// defines the contents of a state (which tensors, which counters); host/model/safetensors
-// defines the file format of tensors.
+// Checkpoints are written atomically, and tensors are verified by their digests when they are read.
+// Neither saving nor loading holds more than one tensor in memory. Package host/train defines which
+// tensors and counters a state contains; host/model/safetensors defines the file format.
 package checkpoint
 
 import (
@@ -25,23 +24,23 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// State is everything that a run needs to continue as if it had never stopped.
+// State is everything that a run needs to resume exactly where it was saved.
 type State struct {
 	Step    int                  // optimizer steps done, ≥ 0
 	Tensors []safetensors.Tensor // parameters and states, each read only when it is written
 	Meta    Meta                 // everything else; the keys "step", "parts" and "finite" are reserved
 }
 
-// Entry is a checkpoint in a directory.
+// Entry is the step and path of a checkpoint.
 type Entry struct {
 	Step int
 	Path vfs.Path
 }
 
-// ErrNone is wrapped by the error of Latest if there are no checkpoints.
+// ErrNone is wrapped by the errors of [Use] and [Latest] if there are no checkpoints.
 var ErrNone = errors.New("no checkpoint")
 
-// ErrDamaged is wrapped by the error about a file that is not as Save has written it.
+// ErrDamaged is wrapped by errors about files whose content is not what [Save] has written.
 var ErrDamaged = errors.New("damaged checkpoint")
 
 const stepKey = "step"
@@ -51,8 +50,8 @@ const (
 	nameSuffix = ".safetensors"
 )
 
-// FileName returns the name of the checkpoint of a step. Names sort by step up to step
-// 99,999,999.
+// FileName returns the file name of a step's checkpoint. Up to step 99,999,999, the names sort in
+// the order of steps.
 func FileName(step int) string { return fmt.Sprintf("%s%08d%s", namePrefix, step, nameSuffix) }
 
 func stepOf(name string) (step int, ok bool) {
@@ -62,14 +61,14 @@ func stepOf(name string) (step int, ok bool) {
 }
 
 // Save writes a state into dir, which it creates if necessary, and returns the path of the file. It
-// is atomic, also if ctx is cancelled. parts are the names of the files that [SavePart] has
-// written.
+// writes all or nothing, even if ctx is canceled. parts are the names of the files that [SavePart]
+// has written for this checkpoint.
 func Save(ctx context.Context, dir vfs.Path, s State, parts ...string) (vfs.Path, error) {
 	path, _, err := save(ctx, dir, s, parts)
 	return path, err
 }
 
-// save does the work of Save, and reports whether the state is finite.
+// save implements Save and reports whether the state is finite.
 func save(
 	ctx context.Context, dir vfs.Path, s State, parts []string,
 ) (path vfs.Path, finite bool, err error) {
@@ -81,7 +80,7 @@ func save(
 	}
 	for _, key := range []string{stepKey, partsKey, finiteKey} {
 		if _, ok := s.Meta[key]; ok {
-			return fail(fmt.Errorf("the metadata key %q is reserved", key))
+			return fail(fmt.Errorf("metadata key %q is reserved", key))
 		}
 	}
 	if err := dir.MkdirAll(); err != nil {
@@ -101,7 +100,7 @@ func save(
 	return path, metadata[finiteKey] == isFinite, nil
 }
 
-// writeWatched writes a file and sets in its metadata whether it is finite.
+// writeWatched writes a file and records in its metadata whether its tensors are finite.
 func writeWatched(
 	ctx context.Context, path vfs.Path, tensors []safetensors.Tensor, metadata map[string]string,
 ) error {
@@ -109,7 +108,7 @@ func writeWatched(
 	return safetensors.WriteFile(ctx, path, tensors, metadata)
 }
 
-// Steps returns the steps of checkpoints; never nil.
+// Steps returns the steps of the given checkpoints. The result is never nil.
 func Steps(entries []Entry) []int {
 	steps := make([]int, len(entries))
 	for i, e := range entries {
@@ -118,12 +117,12 @@ func Steps(entries []Entry) []int {
 	return steps
 }
 
-// List returns the checkpoints in dir by ascending step, without opening them. If the
-// directory does not exist, there are none.
+// List returns the checkpoints in dir in ascending order of steps, without opening them. It returns
+// none if dir does not exist.
 func List(dir vfs.Path) ([]Entry, error) { return list(dir, stepOf) }
 
-// list returns the files whose names step accepts, by ascending step.
-func list(dir vfs.Path, step func(name string) (int, bool)) ([]Entry, error) {
+// list returns the files in dir for whose names stepOf returns true, in ascending order of steps.
+func list(dir vfs.Path, stepOf func(name string) (int, bool)) ([]Entry, error) {
 	files, err := dir.ReadDir()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -133,7 +132,7 @@ func list(dir vfs.Path, step func(name string) (int, bool)) ([]Entry, error) {
 	}
 	var entries []Entry
 	for _, file := range files {
-		if n, ok := step(file.Name()); ok {
+		if n, ok := stepOf(file.Name()); ok {
 			entries = append(entries, Entry{n, dir.Join(file.Name())})
 		}
 	}
@@ -141,12 +140,11 @@ func list(dir vfs.Path, step func(name string) (int, bool)) ([]Entry, error) {
 	return entries, nil
 }
 
-// Meta holds the state that is not in tensors: total steps, seeds, counters, the identity of
-// the run. Each value is stored as JSON text, so that any program can read it and numbers
-// keep all digits.
+// Meta holds the state outside tensors, such as seeds and counters. Values are stored as JSON, so
+// that other programs can read them and numbers keep all their digits.
 type Meta map[string]string
 
-// Set stores a value under key, as JSON.
+// Set stores value as JSON under key.
 func (m Meta) Set(key string, value any) error {
 	text, err := json.Marshal(value, json.Deterministic(true))
 	if err != nil {
@@ -156,8 +154,8 @@ func (m Meta) Set(key string, value any) error {
 	return nil
 }
 
-// Get decodes the value under key into the variable that value points to. A
-// missing key, or a value of another type, is an error that wraps ErrDamaged.
+// Get decodes the value stored under key into the variable that value points to. If the key is
+// missing or the types differ, it returns an error that wraps ErrDamaged.
 func (m Meta) Get(key string, value any) error {
 	text, ok := m[key]
 	if !ok {
@@ -169,7 +167,7 @@ func (m Meta) Get(key string, value any) error {
 	return nil
 }
 
-// GetIf is like Get, but if the key is missing, it does nothing.
+// GetIf is like Get but does nothing if the key is missing.
 func (m Meta) GetIf(key string, value any) error {
 	if _, ok := m[key]; !ok {
 		return nil

@@ -14,22 +14,22 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// DamagedSuffix is appended to the name of a damaged checkpoint when it is renamed, NotFiniteSuffix
-// to that of one that is not finite. Such a file is no longer read or removed as a checkpoint.
+// Suffixes that a [Keeper] appends to the names of damaged checkpoints and of checkpoints with NaN
+// or infinite values. Renamed files are no longer read or removed as checkpoints.
 const (
 	DamagedSuffix   = ".damaged"
 	NotFiniteSuffix = ".notfinite"
 )
 
-// Keeper keeps the newest checkpoints of one run, and the newest one that is finite. Only intact
-// checkpoints count: a damaged one is renamed and reported. While it is used, nothing else must
-// write into the directory, except parts while neither Prune nor Latest is running.
+// Keeper keeps a run's newest intact checkpoints, including the newest one that is finite. It
+// renames and reports damaged checkpoints. Nothing else may write checkpoints into its directory;
+// parts may be written, but not during Prune or Latest.
 type Keeper struct {
 	dir  vfs.Path
 	keep int
 	warn func(path vfs.Path, err error)
-	// intact holds the checkpoints that this process has written or verified, with the file infos
-	// of that time: unchanged files are not read again.
+	// intact holds the checkpoints that this process has written or verified, with their file infos
+	// at that time, so that unchanged files are not read again.
 	intact map[string]verified // by name
 }
 
@@ -38,16 +38,16 @@ type verified struct {
 	finite bool
 }
 
-// NewKeeper returns a Keeper of the newest keep checkpoints in dir, at least 1. warn, unless nil,
-// is called with the new name of each checkpoint that was renamed.
-func NewKeeper(dir vfs.Path, keep int, warn func(path vfs.Path, err error)) *Keeper {
+// NewKeeper returns a Keeper that keeps the newest n checkpoints in dir, at least one. If warn is
+// not nil, it is called with the new name of each checkpoint that was renamed.
+func NewKeeper(dir vfs.Path, n int, warn func(path vfs.Path, err error)) *Keeper {
 	if warn == nil {
 		warn = func(vfs.Path, error) {}
 	}
-	return &Keeper{dir: dir, keep: max(1, keep), warn: warn, intact: map[string]verified{}}
+	return &Keeper{dir: dir, keep: max(1, n), warn: warn, intact: map[string]verified{}}
 }
 
-// Save calls the function [Save] for the keeper's directory.
+// Save is like the function [Save], for the keeper's directory.
 func (k *Keeper) Save(ctx context.Context, s State, parts ...string) error {
 	path, finite, err := save(ctx, k.dir, s, parts)
 	if err != nil {
@@ -57,9 +57,8 @@ func (k *Keeper) Save(ctx context.Context, s State, parts ...string) error {
 	return nil
 }
 
-// Latest calls the function [Latest] for the keeper's directory. It renames all checkpoints newer
-// than the one that was used, which are damaged or not finite; if none is intact, it renames
-// nothing.
+// Latest calls the function [Latest] for the keeper's directory. If that succeeds, it renames the
+// checkpoints that were skipped because they are damaged or not finite.
 func (k *Keeper) Latest(use func(*File) error) error {
 	var found []damagedFile
 	note := func(path vfs.Path, err error) { found = append(found, damagedFile{path, err}) }
@@ -77,9 +76,9 @@ func (k *Keeper) Latest(use func(*File) error) error {
 	return k.putAside(found)
 }
 
-// Prune removes the checkpoints that are older than the intact ones to keep, and the leftovers
-// of a killed Save, including parts that no checkpoint lists. If no checkpoint is intact, it
-// removes only leftovers. Files that it fails to remove are left to the next Prune.
+// Prune removes older checkpoints than those to keep, and the files that a killed Save has left
+// behind, including parts that no checkpoint lists. If no checkpoint is intact, it only removes the
+// latter. If files cannot be removed, the next Prune tries again.
 func (k *Keeper) Prune() error {
 	entries, err := List(k.dir)
 	if err != nil {
@@ -121,9 +120,9 @@ func (k *Keeper) Prune() error {
 	return nil
 }
 
-// sort classifies the checkpoints: it returns the number of intact ones to keep, those to remove,
-// and the damaged ones. If none of the newest intact ones is finite, the newest finite checkpoint
-// is kept as well.
+// sort classifies the checkpoints. It returns the number of intact ones to keep, those to remove
+// (old), and the damaged ones. If none of the newest intact checkpoints is finite, the newest
+// finite one is kept as well.
 func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damagedFile, err error) {
 	finite := false
 	for _, entry := range slices.Backward(entries) {
@@ -161,7 +160,7 @@ func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damage
 	return kept, old, found, err
 }
 
-// orphans returns the parts that belong to no checkpoint.
+// orphans returns the parts that no checkpoint needs.
 func (k *Keeper) orphans() (list []vfs.Path, err error) {
 	parts, err := listParts(k.dir)
 	if err != nil || len(parts) == 0 {
@@ -186,8 +185,8 @@ func (k *Keeper) orphans() (list []vfs.Path, err error) {
 	return list, err
 }
 
-// verify reads a checkpoint, unless it is unchanged since it was known to be intact, and reports
-// whether it is finite.
+// verify reports whether a checkpoint is finite. It reads the whole checkpoint, unless its files
+// have not changed since they were written or verified.
 func (k *Keeper) verify(path vfs.Path) (finite bool, err error) {
 	if known := k.intact[path.Name]; known.unchanged() {
 		return known.finite, nil
@@ -205,7 +204,7 @@ func (k *Keeper) verify(path vfs.Path) (finite bool, err error) {
 	return finite, nil
 }
 
-// note records the current file infos of an intact checkpoint.
+// note records that a checkpoint is intact, with its current file infos.
 func (k *Keeper) note(path vfs.Path, parts []string, finite bool) {
 	files := map[vfs.Path]fs.FileInfo{}
 	for _, name := range append([]string{path.Base()}, parts...) {

@@ -14,12 +14,11 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// File is an open checkpoint. Its header is verified; its tensors are read and verified on demand,
-// until it is closed.
+// File is an open checkpoint with a verified header. Its tensors are verified when they are read.
 type File struct {
 	State
 	files []*safetensors.File // its own, then its parts
-	// Parts are the files beside it; none if one process wrote the checkpoint.
+	// Parts are the files besides the main file; none if one process wrote the checkpoint.
 	Parts []Part
 
 	infos  []safetensors.Info              // of whole tensors
@@ -28,8 +27,8 @@ type File struct {
 	finite *bool                           // nil: not known yet
 }
 
-// Open opens a checkpoint. Its error, like those of the File's methods and tensors, wraps
-// ErrDamaged if the content is damaged, and not if the file cannot be read.
+// Open opens a checkpoint. Errors of Open, of the File's methods and of its tensors wrap ErrDamaged
+// if the content is damaged, but not if the file cannot be read.
 func Open(path vfs.Path) (*File, error) {
 	file, err := safetensors.Open(path)
 	if isContent(err) {
@@ -42,10 +41,10 @@ func Open(path vfs.Path) (*File, error) {
 	f.Step, err = strconv.Atoi(f.Meta[stepKey])
 	switch named, ok := stepOf(path.Base()); {
 	case f.Digest() == "":
-		err = fmt.Errorf("%w: %s: has no %s to verify its content with",
+		err = fmt.Errorf("%w: %s: has no %s, which is needed to verify it",
 			ErrDamaged, path, safetensors.HeaderDigestKey)
 	case err != nil || f.Step < 0:
-		err = fmt.Errorf("%w: %s: metadata: step is %q, want a number of steps",
+		err = fmt.Errorf("%w: %s: metadata has step %q, want a non-negative integer",
 			ErrDamaged, path, f.Meta[stepKey])
 	case ok && named != f.Step:
 		err = fmt.Errorf("%w: %s: is named for step %d but holds step %d",
@@ -75,7 +74,7 @@ func Open(path vfs.Path) (*File, error) {
 	return f, nil
 }
 
-// Close closes the files.
+// Close closes the checkpoint's files.
 func (f *File) Close() error {
 	var errs []error
 	for _, file := range f.files {
@@ -84,7 +83,7 @@ func (f *File) Close() error {
 	return errors.Join(errs...)
 }
 
-// Tensor returns the tensor with that name; its data is not read yet.
+// Tensor returns the named tensor without reading its data.
 func (f *File) Tensor(name string) (safetensors.Tensor, error) {
 	i, ok := f.at[name]
 	if !ok {
@@ -103,10 +102,11 @@ func (f *File) Tensor(name string) (safetensors.Tensor, error) {
 	return safetensors.Tensor{Name: name, DType: info.DType, Shape: shape, Write: write}, nil
 }
 
-// Has reports whether there is a tensor of that name.
+// Has reports whether the checkpoint has a tensor with the given name.
 func (f *File) Has(name string) bool { return len(f.pieces[name]) > 0 }
 
-// Verify reads the tensors that have not been read yet. The error names all damaged ones.
+// Verify reads and verifies the tensors that have not been read yet. Its error names all damaged
+// ones.
 func (f *File) Verify() error {
 	var errs []error
 	for _, file := range f.files {
@@ -116,10 +116,10 @@ func (f *File) Verify() error {
 	return errors.Join(errs...)
 }
 
-// Infos describes the tensors. For a tensor in several files, the byte range is [0, total size).
+// Infos describes the tensors. The byte range of a tensor in several files is [0, total size).
 func (f *File) Infos() []safetensors.Info { return slices.Clone(f.infos) }
 
-// Digest returns a SHA-256 that identifies the whole content, including the parts.
+// Digest returns a SHA-256 that identifies the content of all files.
 func (f *File) Digest() string { return f.files[0].Digest() }
 
 // Size returns the total size of the files in bytes.
@@ -130,8 +130,8 @@ func (f *File) Size() (sum int64) {
 	return sum
 }
 
-// Chosen returns the step of the checkpoint that [Use] opens: step itself, or the step of the
-// newest checkpoint if it is 0.
+// Chosen returns the step of the checkpoint that [Use] opens: step itself or, if step is 0, the
+// step of the newest checkpoint in dir, 0 if there is none.
 func Chosen(dir vfs.Path, step int) (int, error) {
 	entries, err := List(dir)
 	if step == 0 && len(entries) > 0 {
@@ -140,8 +140,8 @@ func Chosen(dir vfs.Path, step int) (int, error) {
 	return step, err
 }
 
-// Use passes the checkpoint of a step in dir, or the newest one if step is 0, to use. If it is
-// damaged, the error names the newest intact one. It wraps ErrNone if there are no checkpoints.
+// Use calls use with the given step's checkpoint in dir or, if step is 0, the newest one. If it is
+// damaged, the error names the newest intact one. The error wraps ErrNone if dir has no checkpoint.
 func Use(dir vfs.Path, step int, use func(*File) error) error {
 	entries, err := List(dir)
 	if err != nil {
@@ -171,10 +171,10 @@ func Use(dir vfs.Path, step int, use func(*File) error) error {
 	return fmt.Errorf("%w; no checkpoint of the run is intact", err)
 }
 
-// Latest passes the newest checkpoint in dir to use. If it is damaged or not finite, it is passed
-// to warn (unless that is nil), and the previous one to use. If no intact checkpoint is finite, use
-// gets the newest intact one. The error wraps ErrNone if there are no checkpoints, and ErrDamaged
-// if there are only damaged ones: a run must then not start from scratch.
+// Latest calls use with the newest checkpoint in dir that is intact and finite or, if none is
+// finite, with the newest intact one. It calls warn, unless that is nil, for each checkpoint that
+// was skipped. The error wraps ErrNone if there are no checkpoints, and ErrDamaged if all of them
+// are damaged, in which case a run must not start from scratch.
 func Latest(dir vfs.Path, warn func(path vfs.Path, err error), use func(*File) error) error {
 	entries, err := List(dir)
 	if err != nil {
@@ -214,11 +214,11 @@ func Latest(dir vfs.Path, warn func(path vfs.Path, err error), use func(*File) e
 		}
 		warn(entry.Path, err)
 	}
-	return fmt.Errorf("%w: none of the %d checkpoints in %s is intact; to begin again, move them away",
+	return fmt.Errorf("%w: none of the %d checkpoints in %s is intact; move them away to start over",
 		ErrDamaged, len(entries), dir)
 }
 
-// tryOne uses one checkpoint, and reports whether the error is due to damaged content.
+// tryOne calls use with a checkpoint and reports whether the error is due to damaged content.
 func tryOne(path vfs.Path, use func(*File) error) (isDamaged bool, err error) {
 	f, err := Open(path)
 	if err != nil {
@@ -240,23 +240,22 @@ func asDamage(err error) error {
 	return err
 }
 
-// A run cannot resume from a state that is not finite: each further step would be NaN. So the
-// newest finite checkpoint is neither removed nor skipped, however many others follow it.
+// A run cannot resume from a state that is not finite, because all later values would be NaN. So
+// the newest finite checkpoint is neither removed nor skipped, no matter how many others follow it.
 
-// ErrNotFinite is wrapped by the error about a checkpoint that is skipped as not finite.
+// ErrNotFinite is reported for checkpoints that are skipped because of NaN or infinite values.
 var ErrNotFinite = errors.New("the state is not finite")
 
-// finiteKey is the metadata entry that records whether the state is finite, as true or false. It is
-// known only after the tensors have been written, so both values have the same length.
+// finiteKey is the metadata key that records whether the state is finite. The value is only known
+// after the tensors have been written, so both values have the same length.
 const (
 	finiteKey = "finite"
 	isFinite  = "true " // JSON
 	notFinite = "false"
 )
 
-// Finite reports whether all parameters, under param/, are finite and no state of an optimizer or a
-// quantizer, under state/ and kept/, is NaN. If the metadata lacks this entry, the tensors are
-// read.
+// Finite reports whether all parameters (param/) are finite and no states of optimizers (state/) or
+// quantizers (kept/) are NaN. It reads the tensors if the metadata does not record this.
 func (f *File) Finite() (bool, error) {
 	if f.finite != nil {
 		return *f.finite, nil
@@ -274,7 +273,7 @@ func (f *File) Finite() (bool, error) {
 	return finite, nil
 }
 
-// watched wraps tensors so that they call found if, when written, they turn out not to be finite.
+// watched wraps tensors so that writing them calls found if they are not finite.
 func watched(list []safetensors.Tensor, found func()) []safetensors.Tensor {
 	list = slices.Clone(list)
 	for i, t := range list {
@@ -287,7 +286,7 @@ func watched(list []safetensors.Tensor, found func()) []safetensors.Tensor {
 	return list
 }
 
-// infinity is the bit pattern of +Inf; without the sign bit, those of NaN are larger.
+// infinity is the bit pattern of +Inf. The patterns of NaN, without the sign bit, are larger.
 var infinity = math.Float32bits(float32(math.Inf(1)))
 
 // limit returns the smallest float32 bit pattern, without the sign bit, that counts as not finite
@@ -305,7 +304,7 @@ func limit(t safetensors.Tensor) uint32 {
 	return 0
 }
 
-// watcher checks the numbers that are written to it and calls found if one reaches limit.
+// watcher is a writer that calls found if the bit pattern of a number reaches limit.
 type watcher struct {
 	dtype safetensors.DType
 	limit uint32

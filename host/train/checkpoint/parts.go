@@ -16,13 +16,13 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// If tensors are sharded over processes by rows, each process writes its shards into a part, a
-// safetensors file beside the checkpoint, concurrently. When all parts are on disk, one process
-// saves the checkpoint, whose metadata lists the parts with their digests. So a checkpoint appears
-// only when it is complete, and a part that no checkpoint lists is left from an interrupted save.
-// A tensor is the concatenation of its rows in the checkpoint's main file and the parts, in order.
+// If the rows of tensors are sharded over processes, each process concurrently writes its shards to
+// a part: a safetensors file beside the checkpoint. When all parts are on disk, one process saves
+// the main file, whose metadata lists the parts with their digests. So a checkpoint only appears
+// once it is complete, and a part that no checkpoint lists is left from an interrupted save. A
+// tensor is the concatenation of its rows in the main file and in the parts, in order.
 
-// partsKey is the metadata entry that lists the parts.
+// partsKey is the metadata key of the list of parts.
 const partsKey = "parts"
 
 // Part is one of the files of a checkpoint besides its main file.
@@ -31,13 +31,14 @@ type Part struct {
 	SHA256 string `json:"sha256"` // its header_sha256, which identifies its whole content
 }
 
-// partName matches the names of parts. Its groups are the step, the part's number and their count.
+// partName matches the names of parts. Its groups are the step, the part's number and the number of
+// parts.
 var partName = regexp.MustCompile(`^step-(\d{8,})\.part-(\d+)-of-(\d+)\.[0-9a-f]{8}\.safetensors$`)
 
-// PartName returns the name of the part with this number, from 1. mark must be different for each
-// attempt to save, so that a new part never overwrites one that a checkpoint needs.
-func PartName(step, number, of int, mark uint32) string {
-	return fmt.Sprintf("%s%08d.part-%d-of-%d.%08x%s", namePrefix, step, number, of, mark, nameSuffix)
+// PartName returns the file name of a part, whose number is from 1 to count. mark must differ for
+// each attempt to save, so that a new part never overwrites one that a checkpoint needs.
+func PartName(step, number, count int, mark uint32) string {
+	return fmt.Sprintf("%s%08d.part-%d-of-%d.%08x%s", namePrefix, step, number, count, mark, nameSuffix)
 }
 
 func partStep(name string) (step int, ok bool) {
@@ -50,11 +51,11 @@ func partStep(name string) (step int, ok bool) {
 
 func listParts(dir vfs.Path) ([]Entry, error) { return list(dir, partStep) }
 
-// SavePart is [Save] for a part, which has shards of tensors.
+// SavePart is like [Save] but writes one part, with shards of tensors, under the given name.
 func SavePart(ctx context.Context, dir vfs.Path, name string, tensors []safetensors.Tensor) error {
 	step, ok := partStep(name)
 	if !ok {
-		return fmt.Errorf("save part of a checkpoint: %s is not the name of a part", name)
+		return fmt.Errorf("save part of a checkpoint: invalid part name %q", name)
 	}
 	if err := dir.MkdirAll(); err != nil {
 		return fmt.Errorf("save part of a checkpoint: %w", err)
@@ -103,7 +104,7 @@ func (f *File) openParts(path vfs.Path) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	if _, listed := f.Meta[partsKey]; listed && len(f.Parts) == 0 {
-		return fmt.Errorf("%w: %s: its list of parts is empty", ErrDamaged, path)
+		return fmt.Errorf("%w: %s: the list of parts is empty", ErrDamaged, path)
 	}
 	delete(f.Meta, partsKey)
 	for i, p := range f.Parts {

@@ -1,17 +1,17 @@
-// Package config defines the TOML schema of a training run, and validates it strictly.
+// Package config defines the TOML schema of training runs. It reads configuration files and
+// command-line overrides, validates them, and writes resolved configurations.
 //
-// It reads configuration files and command-line overrides, and writes resolved configurations. The
-// keys of a table are a list of [schema.Key], defined in the package that implements the table or,
-// if there is none, in tables.go. Validation, defaults, [Config.Encode] and [Reference] all derive
-// from these lists, so they cannot disagree.
+// The keys of each table are a list of [schema.Key], defined in the package that implements the
+// table's settings or in tables.go. Validation, defaults, [Config.Encode] and [Reference] all use
+// these lists, so they cannot disagree.
 //
-// A problem is reported as an [*plaintoml.Error] with the file, line and key, the value found and a
-// hint at a valid one. All invalid, unknown and missing keys of a file are reported at once, as
-// [plaintoml.Errors]; if there are none, all contradictions between keys.
+// A problem is reported as an [*plaintoml.Error] with the file, the line, the key, the value found
+// and a hint at valid values. All invalid, unknown and missing keys are reported together, as
+// [plaintoml.Errors]. Contradictions between keys are only checked if there are no such problems.
 //
-// Apart from the configuration file, only the sizes of the model in model.init are read. A plugin's
-// parameters are checked by the code that starts it, with the errors of [Config.ErrorAt]. Relative
-// paths are relative to the working directory of the process, not to the configuration file.
+// Besides the configuration file, only the description of the model in model.init is read. The
+// parameters of plugins are checked by the code that starts them, which reports problems with
+// [Config.ErrorAt]. Relative paths are relative to the working directory of the process.
 package config
 
 import (
@@ -29,9 +29,9 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// Config is a resolved training run, with defaults filled in and presets expanded. It is not
-// modified after it has been read: see [Config.Changed]. [Reference] documents the meaning, range
-// and default of each field.
+// Config is the configuration of a training run, with defaults filled in and presets expanded. It
+// must not be modified: use [Config.Changed]. [Reference] documents the meaning, range and default
+// of each key.
 type Config struct {
 	Seed        int64 // for the model's initialization, and the noise of quantizers and problems
 	Model       architecture.Settings
@@ -52,9 +52,9 @@ type Config struct {
 	places plaintoml.Positions // source position of each key
 }
 
-// ErrorAt returns an error about a key, positioned at the key or at the override that set it or, if
-// it has its default, at its table. Use [Plugin.Path] for the key of a plugin's parameter. Set Hint
-// on the result to suggest a valid value. As with fmt.Errorf, %w wraps the cause.
+// ErrorAt returns an error about a key, with the position of the key, of the override that set it
+// or, if it has its default, of its table. [Plugin.Path] returns the key of a plugin's parameter.
+// Callers may set Hint in the result to suggest a valid value. As in fmt.Errorf, %w wraps a cause.
 func (c *Config) ErrorAt(key, format string, args ...any) *plaintoml.Error {
 	return c.places.ErrorAt(key, format, args...)
 }
@@ -62,7 +62,7 @@ func (c *Config) ErrorAt(key, format string, args ...any) *plaintoml.Error {
 // IsSet reports whether the key is set in the file or an override, rather than by default.
 func (c *Config) IsSet(key string) bool { return c.places.Has(key) }
 
-// Changed returns a copy of the configuration, modified by change.
+// Changed calls change with a copy of the configuration and returns the copy.
 func (c *Config) Changed(change func(*Config) error) (*Config, error) {
 	out := *c
 	q, o := &out.Quantizer, &out.Optimizer
@@ -81,19 +81,19 @@ func (c *Config) Changed(change func(*Config) error) (*Config, error) {
 	return &out, change(&out)
 }
 
-// ResolvedMethod returns the settings of [method] with the λ that gives the correction its strength
-// in a run of Train.Steps.
+// ResolvedMethod returns the settings of [method] with λ computed from the strength, if that is
+// set, for a run of Train.Steps steps.
 func (c *Config) ResolvedMethod() cage.Settings {
 	m := c.Method
 	m.CAGE = m.CAGE.Resolve(c.Schedule.Schedule(c.Train.Steps))
 	return m
 }
 
-// Untrained reports whether train.steps is 0: the run only holds an imported model.
+// Untrained reports whether train.steps is 0, because the run only contains an imported model.
 func (c *Config) Untrained() bool { return c.untrained }
 
 // WithoutTraining returns the configuration of a run in directory out that only contains this
-// model: it has no steps or method, the forward quantizers, and the validation set, if any.
+// model, without training. It keeps the quantizers of the forward pass and any validation set.
 func (c *Config) WithoutTraining(out string) *Config {
 	held, _ := c.Changed(func(c *Config) error {
 		c.untrained, c.Train.Steps, c.Train.Out = true, 0, out
@@ -115,13 +115,13 @@ func (c *Config) Plugins() []*Plugin {
 	return append(c.Quantizer.Plugins(), c.Optimizer.Plugins()...)
 }
 
-// Kinds of data.
+// Values of data.kind.
 const (
 	KindText = "text" // token files
 	KindChat = "chat" // conversations
 )
 
-// Data configures the texts or conversations. Paths are relative to the working directory.
+// Data configures the training and validation data.
 type Data struct {
 	Kind             string   // KindText or KindChat
 	Train            []string // files, read in order; empty if Mixture is set
@@ -137,7 +137,7 @@ type Data struct {
 	ValidationSHA256 string // the same for Validation
 }
 
-// Source is a token file, or several of them, in a mixture.
+// Source is one source of a mixture: a token file, or several of them.
 type Source struct {
 	Path   string
 	Weight float64 // share of the tokens, relative to the other weights
@@ -156,7 +156,7 @@ const (
 // they always do for conversations.
 func (d *Data) Separate() bool { return d.Kind == KindChat || d.Documents == documentsSeparate }
 
-// SetKind sets the kind of data. If it changes, the settings specific to a kind get their defaults.
+// SetKind sets Kind. If that changes it, settings specific to a kind are reset to their defaults.
 func (d *Data) SetKind(kind string) {
 	if d.Kind != kind {
 		d.Kind, d.Documents, d.Packing, d.Epochs = kind, documentsJoined, defaultPacking, 1
@@ -164,8 +164,7 @@ func (d *Data) SetKind(kind string) {
 	}
 }
 
-// Files lists the training files in their order, including those of a mixture. Each may be a glob
-// pattern.
+// Files lists the training files, or those of the mixture, in order. Each may be a glob pattern.
 func (d *Data) Files() []string {
 	if len(d.Mixture) == 0 {
 		return d.Train
@@ -177,7 +176,7 @@ func (d *Data) Files() []string {
 	return files
 }
 
-// FileKey returns the key that names file i of [Data.Files].
+// FileKey returns the full key that configures element i of [Data.Files].
 func (d *Data) FileKey(i int) string {
 	if len(d.Mixture) == 0 {
 		return "data.train"
@@ -185,12 +184,12 @@ func (d *Data) FileKey(i int) string {
 	return plaintoml.Indexed("data.mixture", i) + ".path"
 }
 
-// MeanOfMicroBatches is the value of train.loss_mean with which every micro-batch has the same
-// weight, regardless of its number of targets.
+// MeanOfMicroBatches is the value of train.loss_mean that gives all micro-batches the same weight,
+// regardless of their numbers of targets.
 const MeanOfMicroBatches = "micro_batch"
 
-// RecomputeAuto is the value of train.recompute that selects the least recomputation with which the
-// step fits in memory, as far as that can be estimated.
+// RecomputeAuto is the value of train.recompute that selects the setting with the least
+// recomputation for which the step is estimated to fit in memory.
 const RecomputeAuto architecture.Recompute = "auto"
 
 // Train holds the settings of the training loop: its length, batches, evaluation and checkpoints.
@@ -236,8 +235,8 @@ const (
 	defaultAverageDecay = 0.999
 )
 
-// Averaging returns the settings of the average of weights with which the model is evaluated and
-// exported; nil: no average.
+// Averaging returns the settings of the weight average with which the model is evaluated and
+// exported, or nil if the weights are not averaged.
 func (t *Train) Averaging() *cage.Average {
 	if t.Average == averageOff || t.Average == "" {
 		return nil
@@ -249,8 +248,8 @@ func (t *Train) Averaging() *cage.Average {
 	return &cage.Average{Uniform: t.Average == averageUniform, Decay: t.AverageDecay, From: first}
 }
 
-// averageProblems reports an invalid value of train.average_from. The number of steps is 0 while it
-// is unknown.
+// averageProblems reports an invalid value of train.average_from. t.Steps is 0 if it is not known
+// yet.
 func (t *Train) averageProblems() (out schema.Problems) {
 	from := schema.Decimal(t.AverageFrom)
 	p := schema.Problem{Key: "train.average_from", Found: "the float " + from,
@@ -261,8 +260,8 @@ func (t *Train) averageProblems() (out schema.Problems) {
 	return out
 }
 
-// IdleAverage lists the keys of the average that have no effect with this train.average, although
-// they are set.
+// IdleAverage lists the averaging keys that differ from their defaults but have no effect because
+// of train.average.
 func (t *Train) IdleAverage() (keys []string) {
 	if t.Average != averageEMA && t.AverageDecay != defaultAverageDecay {
 		keys = append(keys, "train.average_decay")
@@ -273,21 +272,21 @@ func (t *Train) IdleAverage() (keys []string) {
 	return keys
 }
 
-// TeacherInitial is the value of train.distillation.teacher that selects the initial model as the
+// TeacherInitial is the value of train.distillation.teacher that makes the initial model the
 // teacher.
 const TeacherInitial = "initial"
 
-// Distillation configures the teacher, and the divergence from it that is minimized.
+// Distillation configures the teacher and the divergence from its predictions.
 type Distillation struct {
-	// Teacher is TeacherInitial, or the directory of a run or of a Hugging Face checkpoint; "": none.
+	// Teacher is TeacherInitial, the directory of a run or of a Hugging Face checkpoint, or "".
 	Teacher string
 
-	// Parameters of the divergence, as package host/model defines it.
+	// Parameters of the divergence; see model.Distillation.
 	Beta, Temperature, Weight float64
 	Squared                   bool
 }
 
-// TeacherDir returns the directory of the teacher's weights; "" if there is no teacher.
+// TeacherDir returns the directory of the teacher's weights, or "" if there is no teacher.
 func (c *Config) TeacherDir() string {
 	if c.Train.Distillation.Teacher == TeacherInitial {
 		return c.Init
@@ -295,11 +294,10 @@ func (c *Config) TeacherDir() string {
 	return c.Train.Distillation.Teacher
 }
 
-// DecayLast is the value of train.decay with which weight decay is applied after the optimizer's
-// update.
+// DecayLast is the value of train.decay that applies weight decay after the optimizer's update.
 const DecayLast = "last"
 
-// Device configures the device and how it computes.
+// Device configures the device and its arithmetic.
 type Device struct {
 	Kind      string // engine.CPU or engine.CUDA
 	Count     int    // number of replicas; 0 for a model without batches to share, equivalent to 1
@@ -310,21 +308,20 @@ type Device struct {
 	Attention device.Attention
 	Kernels   device.Kernels
 	Products  device.Products
-	// Allocator, Preallocate ("off" or "on") and MemoryFraction (0: default) configure GPU memory.
+	// Allocator, Preallocate ("off" or "on") and MemoryFraction (0: default) apply to GPU memory.
 	Allocator      device.Allocator
 	Preallocate    string
 	MemoryFraction float64
 	Cache          string // a directory; empty: none
-	// TimeoutMinutes bounds the time that one execution may take on a GPU; 0: no limit.
+	// TimeoutMinutes limits the duration of a single execution on a GPU; 0 means no limit.
 	TimeoutMinutes float64
 	Threads        int // 0: all cores
-	// PeakTFLOPS is the peak performance of the device, in 10¹² floating-point operations
-	// per second; 0: not known.
+	// PeakTFLOPS is the peak performance of the device in TFLOP/s; 0 means unknown.
 	PeakTFLOPS float64
 }
 
-// Hashes returns the expected hashes of the token ids, by the paths of their files; the
-// files of the training set have one hash together. Unknown hashes are left out.
+// Hashes returns the expected hashes of the token ids, keyed by the files' paths. All training
+// files together have a single hash, keyed by their joined paths. Unknown hashes are left out.
 func (d *Data) Hashes() map[string]string {
 	hashes := map[string]string{
 		strings.Join(d.Files(), ", "): d.TrainSHA256, d.Validation: d.ValidationSHA256}
@@ -332,9 +329,8 @@ func (d *Data) Hashes() map[string]string {
 	return hashes
 }
 
-// ChangedData describes a token file whose content has changed, according to
-// [Data.Hashes] as recorded and as they are now. It is empty if no file in both has
-// changed.
+// ChangedData compares recorded and current [Data.Hashes]. It returns a description of a change of
+// a file that both contain, or "" if there is none.
 func ChangedData(recorded, now map[string]string) string {
 	for _, path := range slices.Sorted(maps.Keys(recorded)) {
 		if hash, ok := now[path]; ok && hash != recorded[path] {
@@ -345,16 +341,15 @@ func ChangedData(recorded, now map[string]string) string {
 	return ""
 }
 
-// Finding is the result of checking a configuration against the current plugins and data.
-// host/train/build creates findings; they are used to compare runs with their configurations.
+// Finding is what package host/train/build finds when it checks a configuration with the current
+// plugins and data.
 type Finding struct {
-	// Err is the reason why the configuration cannot be trained, such as [plaintoml.Errors]; nil if
-	// it can.
+	// Err is the reason why the configuration cannot be trained, or nil if it can be.
 	Err error
-	// Stale describes how the run in train.out differs from a run of this configuration now; empty
-	// if it does not, or if there is no run.
+	// Stale describes how the run in train.out differs from what a new run of this configuration
+	// would be; it is empty if there is no difference or no run.
 	Stale string
-	// Programs holds the hashes of the programs of this configuration, by name, and Data the hashes
-	// of the token files, by path.
+	// Programs holds the hashes of the plugins' programs by name, Data the hashes of the token
+	// files by path.
 	Programs, Data map[string]string
 }

@@ -20,7 +20,7 @@ type decoder struct {
 	given   *Initial // used instead of reading model.init; nil: read it
 }
 
-// newDecoder returns a decoder of a document, which it may modify.
+// newDecoder returns a decoder for doc, which it may modify.
 func newDecoder(doc *plaintoml.Document) *decoder {
 	d := &decoder{Reader: plaintoml.NewReader(doc), cfg: &Config{places: doc.Positions}}
 	d.schema = d.cfg.tables()
@@ -30,8 +30,8 @@ func newDecoder(doc *plaintoml.Document) *decoder {
 
 func (d *decoder) raw(key string) any { return d.Lookup(strings.Split(key, ".")...) }
 
-// expandShort replaces rest = "sgd" in [optimizer] by the table rest = { plugin = "sgd" }, to which
-// an override can add keys.
+// expandShort replaces rest = "sgd" in [optimizer] with rest = { plugin = "sgd" }, to which
+// overrides can add keys.
 func (d *decoder) expandShort() {
 	optimizer, _ := d.raw("optimizer").(map[string]any)
 	if name, ok := optimizer["rest"].(string); ok && name != "" && name != noPlugin {
@@ -39,8 +39,7 @@ func (d *decoder) expandShort() {
 	}
 }
 
-// decode checks and resolves the document. The Config is only valid if
-// d.Errs is empty.
+// decode checks and resolves the document. The result is only valid if d.Errs is empty.
 func (d *decoder) decode() *Config {
 	for _, t := range d.schema {
 		if t.plugin != nil || t.list {
@@ -60,7 +59,7 @@ func (d *decoder) decode() *Config {
 	d.plugins()
 	d.cfg.untrained = d.Given("train.steps") && d.Good("train.steps") && d.cfg.Train.Steps == 0
 	d.readInitial()
-	// Other defaults depend on the kind of the model.
+	// The kind of the model is set first, because other defaults depend on it.
 	if d.Good("model", "model.kind") && !d.Given("model.kind") {
 		d.cfg.Model.Kind = architecture.KindLlama
 		if d.initial != nil {
@@ -110,7 +109,7 @@ func (d *decoder) table(t table) (map[string]any, bool) {
 func (d *decoder) reportUnknown(t table, key string, raw any) {
 	if t.name != "" && slices.Contains(table{}.children(), key) {
 		d.Excuse(key)
-		d.Report(t.path(key), fmt.Sprintf("%s belongs to [%s] here, which does not have it", key, t.name),
+		d.Report(t.path(key), fmt.Sprintf("%s is inside [%s] here, which has no such key", key, t.name),
 			"write it above all tables, or as a table ["+key+"]")
 		return
 	}
@@ -131,8 +130,8 @@ func (d *decoder) reportUnknown(t table, key string, raw any) {
 	d.Unknown(t.name, key, raw, t.names())
 }
 
-// requireTables reports the keys that are required only in some configurations: the training data,
-// and the teacher in the table of distillation.
+// requireTables reports missing keys that are only required in some configurations: data.train, and
+// teacher in the distillation table.
 func (d *decoder) requireTables() {
 	c := d.cfg
 	if !c.Model.Language() || !d.Good("model", "model.kind") {
@@ -147,7 +146,7 @@ func (d *decoder) requireTables() {
 	}
 }
 
-// defaults sets the keys that are not given to their defaults, and reports missing ones.
+// defaults sets absent keys to their defaults, and reports those that are required.
 func (d *decoder) defaults(t table, suggested map[string]any) {
 	for _, k := range t.keys {
 		path := t.path(k.Name)
@@ -162,7 +161,7 @@ func (d *decoder) defaults(t table, suggested map[string]any) {
 		case k.Derive != nil:
 			k.Set(k.Derive())
 		case k.Optional != "":
-			// Absent is represented by nil.
+			// The variable stays nil.
 		default:
 			d.reportMissing(t, k)
 		}
@@ -221,7 +220,8 @@ func (d *decoder) plugins() {
 		})
 }
 
-// readList reads an array of tables. bind returns the table of an element; read decodes its values.
+// readList reads an array of tables. bind returns the table schema for an element, and read decodes
+// the element's values.
 func readList[T any](d *decoder, bind func(*T) table,
 	read func(e *T, t table, values map[string]any)) []T {
 	t := bind(new(T))
@@ -249,8 +249,8 @@ func (d *decoder) plugin(t table) (p *Plugin, given bool) {
 	return p, given
 }
 
-// readPlugin decodes a plugin's table; it returns nil if the table is absent or names no plugin, or
-// "none". Problems are recorded in d.
+// readPlugin decodes a plugin's table and records problems in d. It returns nil if the table is
+// absent or names no plugin, or "none".
 func (d *decoder) readPlugin(t table, values map[string]any) *Plugin {
 	p := t.plugin
 	p.Table = t.name
@@ -317,9 +317,8 @@ func (d *decoder) readPlugin(t table, values map[string]any) *Plugin {
 
 const wantParam = "want an integer, a finite number, a string or a boolean"
 
-// checkPluginNamed reports a table without the key plugin that sets parameters or is empty. The key
-// is optional in a [quantizer] that only contains the tables of roles, and in a group that sets no
-// parameters of the optimizer.
+// checkPluginNamed reports that the key plugin is missing. It is optional in a [quantizer] that
+// only contains tables for roles, and in a group that sets no parameters of its optimizer.
 func (d *decoder) checkPluginNamed(t table, values map[string]any, params []string) {
 	k := t.key("plugin")
 	_, named := values["plugin"]

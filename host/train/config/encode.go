@@ -33,12 +33,12 @@ func (s setting) path() string {
 	return s.table + "." + s.key
 }
 
-// Heading is the first line that [Config.Encode] writes; it distinguishes such files from others.
+// Heading is the first line of the output of [Config.Encode], by which such files are recognized.
 const Heading = "# A resolved training run: every default is filled in.\n"
 
-// Encode writes the resolved configuration as TOML, in a fixed order. [Load] reads it
-// back to an equal one (see [Diff]), so a file written beside the results can be used to
-// repeat the run. Encode fails only for values that Load would never return.
+// Encode returns the resolved configuration as TOML, in a fixed order. [Load] reads it back as an
+// equal configuration (see [Diff]), with which the run can be repeated. Encode fails only for
+// values that Load never returns.
 func (c *Config) Encode() ([]byte, error) {
 	settings, err := c.settings(c.Quantizer.Weights.same(c.Quantizer.Activations))
 	if err != nil {
@@ -61,13 +61,12 @@ func (c *Config) Encode() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Difference is a key whose values in two configurations differ. A and B are the values
-// as TOML, "" if a configuration does not have the key.
+// Difference is a key whose values in two configurations differ. A and B are the values as TOML, or
+// "" if a configuration does not have the key.
 type Difference struct{ Key, A, B string }
 
-// Diff lists the keys whose values differ between two configurations, first those that a has. Only
-// values are compared: not their line numbers, nor whether one table configures both roles of the
-// quantizer.
+// Diff lists the keys whose values differ between a and b, starting with the keys of a. It ignores
+// positions in files, and whether one [quantizer] table configures both weights and activations.
 func Diff(a, b *Config) ([]Difference, error) {
 	inA, err := a.settings(false)
 	if err != nil {
@@ -107,10 +106,9 @@ func Incidental() []string {
 		"device.timeout_minutes"}
 }
 
-// Fingerprint returns a hash of everything that determines what a run computes and records.
-// Configurations that differ only in [Incidental] keys, such as the run directory, checkpoints,
-// recomputation and threads, have equal fingerprints. Keys with their default values are excluded,
-// so that adding a key to the schema changes no fingerprint.
+// Fingerprint returns a hash of everything that determines what a run computes and records. It does
+// not depend on [Incidental] keys, such as the run directory and the number of threads. Keys with
+// default values are excluded, so that adding a key to the schema changes no fingerprint.
 func (c *Config) Fingerprint() (string, error) {
 	settings, err := c.settings(false)
 	if err != nil {
@@ -130,8 +128,8 @@ func (c *Config) Fingerprint() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// settings lists the keys and values in schema order. shared writes one table for the quantizer of
-// both roles.
+// settings lists the keys and values in schema order. If shared is set, a single [quantizer] table
+// configures both weights and activations.
 func (c *Config) settings(shared bool) ([]setting, error) {
 	w := settingsWriter{}
 	for _, t := range c.tables() {
@@ -153,8 +151,7 @@ func (c *Config) settings(shared bool) ([]setting, error) {
 	return w.settings, w.err
 }
 
-// configuredPlugins returns the tables of plugins that the configuration has, in the order of
-// pluginTables.
+// configuredPlugins returns the configuration's plugin tables, in the order of pluginTables.
 func (c *Config) configuredPlugins(shared bool) (list []table) {
 	q, o := &c.Quantizer, &c.Optimizer
 	orNone := func(p *Plugin) *Plugin { return cmp.Or(p, &Plugin{Name: noPlugin}) }
@@ -187,7 +184,8 @@ func (c *Config) configuredPlugins(shared bool) (list []table) {
 	return list
 }
 
-// settingsWriter stores the first error, so that callers need not check each call.
+// settingsWriter collects settings and keeps the first error, so that callers need not check each
+// call.
 type settingsWriter struct {
 	settings []setting
 	err      error
@@ -228,8 +226,8 @@ func (w *settingsWriter) table(t table, c *Config) {
 	}
 }
 
-// Reference documents every key of the schema, and the presets, as Markdown. For each key
-// it gives type and range, default, and meaning.
+// Reference returns Markdown that documents the type, range, default and meaning of every key, and
+// the presets.
 func Reference() string {
 	var b strings.Builder
 	b.WriteString("# Configuration of a training run\n\n" +
@@ -312,7 +310,7 @@ type table struct {
 	doc  string
 	keys []schema.Key
 
-	// Only for tables of plugins, whose other keys are parameters:
+	// Set only in plugin tables, whose other keys are the plugin's parameters.
 	plugin  *Plugin
 	example string // a plugin's name, quoted
 	absent  string // describes the absent table
@@ -350,7 +348,7 @@ func (t table) children() []string {
 	return names
 }
 
-// selector returns the key that determines which keys a table has, and the value of that key.
+// selector returns the key on which the valid keys of a table depend, and its value.
 func (t table) selector(c *Config) (key, value string) {
 	if t.name == "method" {
 		return "method.name", c.Method.Name
@@ -358,8 +356,8 @@ func (t table) selector(c *Config) (key, value string) {
 	return "model.kind", c.Model.Kind
 }
 
-// applies reports whether a key applies to the configuration's kind of model. The keys of other
-// methods also apply: they have their defaults.
+// applies reports whether a key applies to the configuration's kind of model. Keys of other methods
+// do apply and get their defaults.
 func (t table) applies(k schema.Key, c *Config) bool {
 	switch {
 	case c.untrained && c.trains(t.name):
@@ -377,7 +375,8 @@ func (t table) applies(k schema.Key, c *Config) bool {
 	return k.Belongs(c.Model.Kind)
 }
 
-// trains reports whether the table only concerns training. [data] may name a validation set.
+// trains reports whether the table only concerns training. [data] does unless it has a validation
+// set.
 func (c *Config) trains(table string) bool {
 	return table == "schedule" || table == distillationTable ||
 		table == "data" && c.Data.Validation == ""

@@ -18,13 +18,13 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Load reads, checks and resolves the configuration at path. Each override has the form "KEY=VALUE"
-// of --set: KEY is a full dotted key; VALUE is TOML (strings in quotes) and takes precedence over
-// the file. A table in an array of tables is selected by its index, as in
+// Load reads, checks and resolves the configuration at path. Overrides take precedence over the
+// file. Each has the form "KEY=VALUE", as in --set, where KEY is a full dotted key and VALUE is
+// TOML (strings in quotes). An index selects a table in an array of tables, as in
 // "quantizer.overrides[0].bits=3"; the first unused index appends a table.
 //
-// The error is an *[Error] if the file cannot be read or parsed (it then wraps the
-// cause), otherwise [plaintoml.Errors] with every problem found.
+// The error is a [*plaintoml.Error] if the file cannot be read or parsed (which wraps the cause),
+// otherwise [plaintoml.Errors] with all problems.
 func Load(path string, overrides []string) (*Config, error) {
 	doc, text, err := plaintoml.ReadFile(path, "a training run")
 	if err != nil {
@@ -33,8 +33,8 @@ func Load(path string, overrides []string) (*Config, error) {
 	return resolve(doc, text, overrides)
 }
 
-// Parse is like [Load], for text that has already been read. path is used in messages, and
-// determines the default of train.out.
+// Parse is like [Load] but takes the text of the file. path is used in messages and to determine
+// the default of train.out.
 func Parse(path string, text []byte, overrides []string) (*Config, error) {
 	doc, err := plaintoml.Parse(path, text)
 	if err != nil {
@@ -60,9 +60,9 @@ func resolve(doc *plaintoml.Document, text []byte, overrides []string) (*Config,
 	return d.result()
 }
 
-// Resolve checks and resolves the configuration in a document, with the given settings in place of
-// the document's; later settings take precedence over earlier ones. The document is not modified.
-// initial is the model to start from, whose directory need not exist yet; nil: as in the document.
+// Resolve checks and resolves the configuration in a document, which it does not modify. settings
+// replace values of the document; later ones take precedence over earlier ones. If initial is not
+// nil, it is the model to start from, instead of the document's; its directory need not exist yet.
 // The error is [plaintoml.Errors].
 func Resolve(doc *plaintoml.Document, settings []plaintoml.Setting,
 	initial *Initial) (*Config, error) {
@@ -115,8 +115,8 @@ func (d *decoder) result() (*Config, error) {
 	return cfg, nil
 }
 
-// CheckSteps reports, as an [*plaintoml.Error], a schedule or an average that is invalid for the
-// number of steps. It is separate from Load because that number may be known only later, from the
+// CheckSteps returns an [*plaintoml.Error] if the schedule, the average or the strength is invalid
+// for c.Train.Steps. Load cannot always check this, because the number of steps may depend on the
 // data.
 func (c *Config) CheckSteps() error {
 	list := c.Train.averageProblems()
@@ -132,11 +132,11 @@ func (c *Config) CheckSteps() error {
 	return nil
 }
 
-// RunFile is the file of a run directory that holds its configuration.
+// RunFile is the name of the configuration file in a run directory.
 const RunFile = "run.toml"
 
-// initKey names the initial model, newTokensKey the number of token ids added to it, and newRowsKey
-// the initial values of their rows.
+// Keys of the initial model, of the number of token ids added to it, and of the token whose row
+// initializes the new rows.
 const (
 	initKey      = "model.init"
 	newTokensKey = "model.new_tokens"
@@ -161,19 +161,19 @@ func (c *Config) initKeys() []schema.Key {
 	}
 }
 
-// Keys of [model] whose default is the value in the initial model.
+// Keys of [model] whose defaults are the values of the initial model.
 var (
-	// fixedKeys must equal those of the initial model.
+	// fixedKeys must have the values of the initial model.
 	fixedKeys = []string{"kind", "layers", "width", "heads", "kv_heads", "head_size", "hidden",
 		"vocab", "norm_eps", "head"}
 	// pairsKey may differ only if the rows are reordered while they are read.
 	pairsKey = "rope_pairs"
-	// scalingKeys may differ, to continue with longer sequences.
+	// scalingKeys may differ, which allows longer sequences.
 	scalingKeys = []string{"rope_theta", "rope_factor", "rope_low", "rope_high", "rope_original"}
 	contextKey  = "context"
 )
 
-// Initial describes the initial model, from which another model starts.
+// Initial describes the model whose weights a run starts from.
 type Initial struct {
 	Dir          string
 	Run          bool // whether Dir is a run of cage rather than a Hugging Face checkpoint
@@ -181,8 +181,8 @@ type Initial struct {
 	MaxPositions int // maximal number of tokens in a sequence; 0: unknown
 }
 
-// ReadInitial reads the description, but not the weights, of the model in a run or checkpoint.
-// context is the length of sequences in tokens; 0 means the maximum.
+// ReadInitial reads the settings, but not the weights, of the model in a run directory or Hugging
+// Face checkpoint. context is the sequence length for the latter; 0 means its maximum.
 func ReadInitial(dir string, context int) (*Initial, error) {
 	path := filepath.Join(dir, RunFile)
 	var cfg *Config
@@ -220,7 +220,8 @@ func (i *Initial) grownSettings(newTokens int) architecture.Settings {
 	return s
 }
 
-// values returns the model's values, with new tokens counted, of keys that may be left out.
+// values returns the values of the keys that default to the initial model's. The vocabulary size
+// includes newTokens.
 func (i *Initial) values(newTokens int) map[string]any {
 	values := map[string]any{}
 	s := i.grownSettings(newTokens)
@@ -261,7 +262,7 @@ func (i *Initial) problems(c *Config) (out schema.Problems) {
 	return out
 }
 
-// CheckInitial reports, as [plaintoml.Errors], the keys whose values are incompatible with i.
+// CheckInitial returns [plaintoml.Errors] about the keys whose values are incompatible with i.
 func (c *Config) CheckInitial(i *Initial) error {
 	var errs plaintoml.Errors
 	for _, p := range i.problems(c) {
@@ -276,7 +277,7 @@ func (c *Config) CheckInitial(i *Initial) error {
 	return errs
 }
 
-// readInitial reads the initial model if a key is absent whose value it provides.
+// readInitial reads the initial model if it is needed for the value of an absent key.
 func (d *decoder) readInitial() {
 	if d.cfg.Init == "" || d.closed || !d.Good(initKey, "model") {
 		return
@@ -309,8 +310,8 @@ func (d *decoder) readInitial() {
 	}
 }
 
-// Imported returns the configuration of a run that only holds a model made elsewhere, which from
-// describes. context is the length of its sequences in tokens, out the run directory.
+// Imported returns the configuration of a run in directory out that only contains the model that
+// from describes. context is the sequence length in tokens.
 func Imported(from *Initial, context int, out string) (*Config, error) {
 	d := newDecoder(plaintoml.New(from.Dir, map[string]any{
 		"model": map[string]any{"init": from.Dir, "context": int64(context)},

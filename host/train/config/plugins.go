@@ -12,14 +12,14 @@ import (
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
-// Plugin configures a plugin by name, with its parameters. The parameters are not checked here,
-// because only the plugin can validate them.
+// Plugin names a plugin and its parameters. This package does not check the parameters, because
+// only the plugin declares which ones are valid.
 type Plugin struct {
 	Table  string // table that configures it, such as "quantizer.weights"
 	Name   string // name, or a path if it contains a slash
 	SHA256 string // expected hash in lower-case hexadecimal; "": any
-	// Params holds the parameters, each an int64, float64, string or bool. Integers are not
-	// converted, even if the plugin declares a float.
+	// Params holds the parameters as int64, float64, string or bool. Integers are not converted,
+	// even if the plugin declares a float.
 	Params map[string]any
 }
 
@@ -43,46 +43,44 @@ func (p *Plugin) same(q *Plugin) bool {
 	return p.Name == q.Name && p.SHA256 == q.SHA256 && reflect.DeepEqual(p.Params, q.Params)
 }
 
-// Roles of quantizers: the kind of tensor that a quantizer is applied to.
+// Roles of quantizers, which select the kinds of tensors that a quantizer is applied to.
 const (
 	RoleWeights     = "weights"
 	RoleActivations = "activations"
 	roleBoth        = "both" // weights and activations
 	roleAll         = "all"  // every operand
-	// RoleGradients is the role of the gradients of the outputs of linear layers, and RoleBackward
-	// of the activations and weights of the forward product, both as operands of the products of
-	// the backward pass.
+	// The matrix products of the backward pass have the gradient of a linear layer's output as one
+	// operand (RoleGradients), and the layer's input or weight as the other (RoleBackward).
 	RoleGradients = "gradients"
 	RoleBackward  = "backward"
-	// RoleKeys, RoleValues and RoleQueries are the roles of the operands of attention, RoleHead of
-	// the weight and the input of the output head.
+	// RoleKeys, RoleValues and RoleQueries are for the operands of attention, RoleHead is for the
+	// weight and the input of the output head.
 	RoleKeys    = "keys"
 	RoleValues  = "values"
 	RoleQueries = "queries"
 	RoleHead    = "head"
 )
 
-// ownRoles are the roles that are quantized only if they have a table of their own, in schema
-// order.
+// ownRoles are the roles that [quantizer] does not include, in schema order.
 var ownRoles = []string{RoleKeys, RoleValues, RoleQueries, RoleHead, RoleGradients, RoleBackward}
 
-// Quantizer holds the plugin for each role; nil leaves the role unquantized. A matching override
-// takes precedence: see For.
+// Quantizer holds the plugin for each role; nil leaves the role unquantized. Overrides take
+// precedence; see [Quantizer.For].
 type Quantizer struct {
 	Weights     *Plugin
 	Activations *Plugin
 
-	// The following roles, of language models, are nil without a table of their own.
+	// The following roles of language models are nil unless they have their own tables.
 	Keys, Values, Queries *Plugin
 	Head                  *Plugin // the weight and the input of the output head
 	Gradients, Backward   *Plugin // training only: see RoleGradients, RoleBackward
 
 	Overrides []Override // the last match applies
-	// After is the last step with other overrides, of a run of an earlier version whose quantizers
-	// changed during training; 0: there is none.
+	// After is the last step that used other overrides, in a run of an earlier version whose
+	// quantizers changed during training; otherwise 0.
 	After int
-	// Unused is the plugin in [quantizer] if both roles have tables of their own; otherwise nil. It
-	// is kept so that mistakes in it are reported.
+	// Unused is the plugin in [quantizer] if weights and activations have their own tables, so that
+	// mistakes in it are reported; otherwise nil.
 	Unused *Plugin
 }
 
@@ -97,13 +95,13 @@ type Override struct {
 	from, to int // see atLastStep
 }
 
-// About reports whether the override concerns a role.
+// About reports whether the override applies to a role.
 func (o *Override) About(role string) bool {
 	both := o.Role == roleBoth && (role == RoleWeights || role == RoleActivations)
 	return both || o.Role == roleAll || o.Role == role
 }
 
-// Matches reports whether the override applies to the name in the role.
+// Matches reports whether the override applies to the named parameter or site in a role.
 func (o *Override) Matches(role, name string) bool {
 	return o.About(role) && (o.Match == nil || matchesAny(o.Match, name)) &&
 		(o.Layers == nil || slices.Contains(o.Layers, architecture.LayerOf(name)))
@@ -111,8 +109,8 @@ func (o *Override) Matches(role, name string) bool {
 
 func (o *Override) forward() bool { return o.Role != RoleGradients && o.Role != RoleBackward }
 
-// atLastStep reduces the overrides to those at the last step, and sets After. In runs of earlier
-// versions, the quantizers could change during training. steps is 0 while it is unknown.
+// atLastStep removes the overrides that no longer apply at the last step, and sets After. In runs
+// of earlier versions, quantizers could change during training. steps is 0 if it is unknown.
 func (q *Quantizer) atLastStep(steps int) {
 	last := cmp.Or(steps, math.MaxInt)
 	q.Overrides = slices.DeleteFunc(q.Overrides, func(o Override) bool {
@@ -128,9 +126,9 @@ func (q *Quantizer) atLastStep(steps int) {
 	}
 }
 
-// For returns the quantizer of the parameter or site with that name in that role; nil leaves it
-// unquantized. A gradient has the name of the weight of its layer. RoleBackward and RoleHead
-// apply both to parameters and to sites.
+// For returns the quantizer for the named parameter or site in a role, or nil if it is not
+// quantized. The name of a gradient is that of its layer's weight. RoleBackward and RoleHead apply
+// to both parameters and sites.
 func (q *Quantizer) For(role, name string) *Plugin {
 	if o := q.Override(role, name); o != nil {
 		return o.Plugin
@@ -158,15 +156,15 @@ func (q *Quantizer) role(role string) **Plugin {
 	return &q.Activations
 }
 
-// Quantizes reports whether any table configures a quantizer for a role.
+// Quantizes reports whether any table or override configures a quantizer for a role.
 func (q *Quantizer) Quantizes(role string) bool {
 	return *q.role(role) != nil || slices.ContainsFunc(q.Overrides, func(o Override) bool {
 		return o.About(role) && o.Plugin != nil
 	})
 }
 
-// Override returns the override that applies to that name in that role; nil if none matches. An
-// override that is never returned for the parameters and sites of a model has no effect.
+// Override returns the override that applies to the named parameter or site in a role, or nil if
+// none matches. An override that is never returned for a model has no effect.
 func (q *Quantizer) Override(role, name string) *Override {
 	for i := len(q.Overrides) - 1; i >= 0; i-- {
 		if o := &q.Overrides[i]; o.Matches(role, name) {
@@ -176,7 +174,7 @@ func (q *Quantizer) Override(role, name string) *Override {
 	return nil
 }
 
-// Plugins lists the plugins of all tables in the order of the schema.
+// Plugins lists the plugins of all tables in schema order.
 func (q *Quantizer) Plugins() []*Plugin {
 	all := present(q.Weights, q.Activations,
 		q.Keys, q.Values, q.Queries, q.Head, q.Gradients, q.Backward)
@@ -186,7 +184,7 @@ func (q *Quantizer) Plugins() []*Plugin {
 	return all
 }
 
-// Forward returns the quantizer without the roles of the backward pass.
+// Forward returns a copy of q without the roles of the backward pass.
 func (q *Quantizer) Forward() *Quantizer {
 	f := *q
 	f.Gradients, f.Backward = nil, nil
@@ -196,7 +194,7 @@ func (q *Quantizer) Forward() *Quantizer {
 	return &f
 }
 
-// WithoutWeights returns the quantizer for evaluation without that of the weights in blocks.
+// WithoutWeights returns a copy of q for evaluation that does not quantize the weights of blocks.
 func (q *Quantizer) WithoutWeights() *Quantizer {
 	f := *q.Forward()
 	f.Weights = nil
@@ -226,42 +224,40 @@ func present(plugins ...*Plugin) []*Plugin {
 	return all
 }
 
-// Optimizer assigns optimizers to parameters. Parameters in a group have the group's optimizer. All
-// others have the main one, which is the embedded Plugin, or Rest if the main one does not accept
-// them.
+// Optimizer assigns optimizers to parameters. Parameters in a group with its own optimizer have
+// that one. All others have the main one, which is the embedded Plugin, or Rest if the main one
+// does not accept them.
 type Optimizer struct {
 	Plugin
 	Rest   *Plugin // for the tensors that the main optimizer does not accept; never nil
 	Groups []Group // the first match applies
-	// RefreshDelay and RestRefreshDelay are the delays, in updates, of the refreshes of the main
-	// optimizer and of Rest; see [Optimizer.Delay].
+	// RefreshDelay and RestRefreshDelay are the numbers of updates by which refreshes of the main
+	// optimizer and of Rest are delayed; see [Optimizer.Delay].
 	RefreshDelay, RestRefreshDelay int
 }
 
-// Group is a set of parameters with its own settings. A tensor belongs to it if both its name and
-// its role match.
+// Group is a set of parameters with their own settings: those with a matching name and role.
 type Group struct {
 	Table string   // table that configures it, such as "optimizer.groups[0]", for [Config.ErrorAt]
 	Match []string // patterns of parameter names
 	Roles []string // roles, named as in package sdk: "matrix", "vector", "embedding", "head"
-	// Plugin is the optimizer; nil means the one that applies outside groups: the main one or
-	// Rest.
+	// Plugin is the group's own optimizer; nil means the main one or Rest.
 	Plugin *Plugin
 	Rate   float64 // factor on the learning rate
-	// WeightDecay applies to all tensors of the group; nil means train.weight_decay for
-	// those that the model decays.
+	// WeightDecay applies to all tensors in the group; nil means train.weight_decay for those that
+	// have weight decay in the model.
 	WeightDecay *float64
-	// RefreshDelay applies to all tensors of the group; nil: see [Optimizer.Delay].
+	// RefreshDelay applies to all tensors in the group; if it is nil, see [Optimizer.Delay].
 	RefreshDelay *int
 }
 
-// Matches reports whether a tensor with this role and name belongs to the group.
+// Matches reports whether a tensor belongs to the group.
 func (g *Group) Matches(role, name string) bool {
 	return slices.Contains(g.Roles, role) && matchesAny(g.Match, name)
 }
 
-// Group returns the group of a tensor with this role and name; nil if it is in none. A
-// group that is never returned for the parameters of a model has no effect.
+// Group returns the first group that a tensor belongs to, or nil if there is none. A group that is
+// never returned for a model's parameters has no effect.
 func (o *Optimizer) Group(role, name string) *Group {
 	for i := range o.Groups {
 		if g := &o.Groups[i]; g.Matches(role, name) {
@@ -271,9 +267,9 @@ func (o *Optimizer) Group(role, name string) *Group {
 	return nil
 }
 
-// Delay returns the number of updates by which the refreshes of a tensor are delayed, and the full
-// dotted key of that setting. g is the group of the tensor (nil if it is in none); p is its
-// optimizer, one of Plugins.
+// Delay returns the number of updates by which a tensor's refreshes are delayed, and the full
+// dotted key of that setting. g is the tensor's group, or nil; p is its optimizer, one of
+// o.Plugins.
 func (o *Optimizer) Delay(g *Group, p *Plugin) (updates int, key string) {
 	table := p.Table
 	switch {
@@ -305,8 +301,7 @@ func matchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, name) })
 }
 
-// matches reports whether name matches pattern, in which * matches any sequence of characters, and
-// every other character itself.
+// matches reports whether name matches pattern, in which * stands for any sequence of characters.
 func matches(pattern, name string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {

@@ -12,12 +12,12 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// relations checks constraints between keys, and sets values that depend on other keys. It is
-// called only if every key is valid.
+// relations checks constraints between keys, and sets values that depend on other keys. All keys
+// must be valid on their own.
 func (d *decoder) relations() {
 	c := d.cfg
 	language := c.Model.Language()
-	// A method needs quantized weights. Untrained runs are exempt: cage quantize once wrote methods.
+	// Methods need quantized weights. Untrained runs are exempt: cage quantize used to write one.
 	if !c.untrained && c.Method.Name != cage.NameCAGE && c.Method.Name != cage.NameOff &&
 		!c.Quantizer.quantizesWeights() {
 		d.Report("method.name",
@@ -94,7 +94,7 @@ func (d *decoder) strength() {
 	d.problems(c.strengthProblems())
 }
 
-// strengthProblems reports a strength that no λ gives. The number of steps is 0 while it is unknown.
+// strengthProblems reports a strength that no finite λ gives. Train.Steps is 0 if it is unknown.
 func (c *Config) strengthProblems() (out schema.Problems) {
 	if _, found := c.Schedule.Problem(c.Train.Steps); found || c.Train.Steps == 0 {
 		return nil
@@ -106,7 +106,7 @@ func (c *Config) strengthProblems() (out schema.Problems) {
 	return out
 }
 
-// conversations checks the keys that only one kind of data has.
+// conversations checks keys that only apply to texts or only to conversations.
 func (d *decoder) conversations() {
 	data := d.cfg.Data
 	chat := d.cfg.Model.Language() && data.Kind == KindChat
@@ -129,7 +129,8 @@ func (d *decoder) conversations() {
 	}
 }
 
-// overrides checks the blocks of overrides, and replaces negative block indices.
+// overrides checks the block indices of overrides. It replaces negative ones, which count from the
+// last block.
 func (d *decoder) overrides() {
 	c := d.cfg
 	n := c.Model.Layers
@@ -139,7 +140,7 @@ func (d *decoder) overrides() {
 				layer += n
 			}
 			if layer < 0 || layer >= n {
-				hint := fmt.Sprintf("want 0 to %d, or -1 for the last one to -%d", n-1, n)
+				hint := fmt.Sprintf("want 0 to %d, or -1 (the last block) to -%d", n-1, n)
 				if n == 0 {
 					hint = "leave it out"
 				}
@@ -159,8 +160,8 @@ func (d *decoder) problems(list schema.Problems) {
 	}
 }
 
-// foreignKeys reports the keys and tables that belong to other kinds of models than the configured
-// one, and the keys of other methods. These reports replace all others about the keys.
+// foreignKeys reports keys and tables of other kinds of models and keys of other methods. These
+// reports replace any other reports about the keys.
 func (d *decoder) foreignKeys() {
 	for _, t := range d.schema {
 		selector, value := t.selector(d.cfg)
@@ -193,7 +194,7 @@ func (d *decoder) foreignKeys() {
 	}
 }
 
-// check reports settings that need a GPU, and micro-batches that replicas cannot divide evenly.
+// check reports settings that need a GPU, and a batch size that device.count does not divide.
 func (d Device) check(batch int) (out schema.Problems) {
 	gpuOnly := func(key, value, only string) {
 		out.Unless(value == only || d.Kind == device.CUDA, schema.Problem{Key: key,

@@ -11,9 +11,8 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// tables lists every table, with its keys bound to c, in the order of [Reference] and
-// [Config.Encode]. Tables of plugins are bound to sample values instead: see
-// pluginTables.
+// tables lists all tables in the order of [Reference] and [Config.Encode]. Their keys are bound to
+// c, except in plugin tables; see pluginTables.
 func (c *Config) tables() []table {
 	list := []table{
 		{keys: []schema.Key{
@@ -335,7 +334,7 @@ beta = 0.5
 
 const aboutParams = "Every other key is a parameter of the plugin (see `cage plugins show NAME`)."
 
-// noPlugin as the name of a quantizer leaves the role unquantized.
+// noPlugin is the plugin name with which a quantizer table leaves its role unquantized.
 const noPlugin = "none"
 
 const defaultOptimizer = "adamw"
@@ -343,8 +342,8 @@ const defaultOptimizer = "adamw"
 var tensorRoles = []string{string(sdk.TensorMatrix), string(sdk.TensorVector),
 	string(sdk.TensorEmbedding), string(sdk.TensorHead)}
 
-// pluginTables returns one sample of each table that configures a plugin, bound to a new plugin,
-// override or group, because a configuration may have any number of them. The functions such as
+// pluginTables returns one sample of each table that configures a plugin. It is bound to a new
+// plugin, override or group, because a configuration may have any number of them. Functions such as
 // quantizerTable bind a table to a given plugin.
 func (c *Config) pluginTables() []table {
 	list := []table{quantizerTable(&Plugin{}),
@@ -506,11 +505,11 @@ rate = 0.1
 weight_decay = 0.0
 `
 
-// anOptimizer is the range of an optimizer's name. "none" is invalid: training needs an optimizer.
+// anOptimizer accepts the name of an optimizer, but not "none", because training needs one.
 var anOptimizer = schema.NonEmpty("that names a plugin", noPlugin)
 
-// pluginKeys returns the two keys that every plugin table has besides the plugin's parameters. name
-// describes the default of the key plugin.
+// pluginKeys returns the keys plugin and sha256, which all plugin tables have. name holds the range
+// and default of the key plugin.
 func pluginKeys(p *Plugin, name schema.Key) []schema.Key {
 	name.Name, name.To = "plugin", &p.Name
 	name.Doc = "name of the plugin, or a path (with a slash)" + name.Doc
@@ -528,7 +527,7 @@ func optimizerKeys(p *Plugin, delay *int) []schema.Key {
 	return append(keys, refreshDelay(schema.Key{To: delay, Default: 0}))
 }
 
-// refreshDelay completes the key that delays refreshes.
+// refreshDelay completes k as the key refresh_delay.
 func refreshDelay(k schema.Key) schema.Key {
 	k.Name, k.Is = "refresh_delay", schema.From(0, 1_000_000)
 	k.Doc = "number of updates, less than between refreshes, after which new preconditioners (SOAP, " +

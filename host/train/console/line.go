@@ -1,9 +1,9 @@
-// Package console displays the progress of runs and studies. A [Run] is one live line with a
-// progress bar on a terminal, or plain lines at intervals elsewhere; a [Study] is one live
-// line, or a line for each cell that has ended.
+// Package console displays the progress of runs and studies. On a terminal, [Run] and [Study] each
+// redraw a live line with a progress bar, and print log lines or failed cells above it. Elsewhere,
+// Run prints a line at intervals, and Study prints one for each cell that has ended.
 //
-// It displays the records or progress that it is given, and prints log lines above the live
-// line. It measures nothing itself but the rate of the records.
+// The displayed values are passed in as records or as [Progress]; the package itself only computes
+// the rate of the records.
 package console
 
 import (
@@ -19,8 +19,8 @@ import (
 
 const window = 32
 
-// line returns the line of the newest record. The most important values come first, because the
-// line is truncated at the width of the terminal.
+// line formats the newest record. The most important values come first, because the line is
+// truncated to the width of the terminal.
 func (d *Run) line() string {
 	r := d.last
 	text := fmt.Sprintf("step %d/%d", r.Step, d.opts.Total)
@@ -64,11 +64,11 @@ func (d *Run) line() string {
 	return text
 }
 
-// barColumns is the width of the bars.
+// barColumns is the width of progress bars.
 const barColumns = 24
 
-// Width returns a function that returns the columns of out if it is a terminal that can be redrawn;
-// nil if it is not.
+// Width returns a function that returns the number of columns of the terminal out, or nil if out is
+// not a terminal on which lines can be redrawn.
 func Width(out io.Writer) func() int {
 	f, ok := out.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
@@ -102,7 +102,7 @@ func truncate(text string, width int) string {
 	return string(runes[:max(0, width)])
 }
 
-// significant formats a number with four digits, or an exponent.
+// significant formats a number with four digits, or in scientific notation.
 func significant(x float64) string {
 	switch abs := math.Abs(x); {
 	case x == 0:
@@ -134,7 +134,7 @@ func count(x float64) string {
 	return fmt.Sprintf("%.0f", x)
 }
 
-// duration formats a time with its two largest units: 45s, 2m10s, 3h05m, 2d04h.
+// duration formats a duration with its two largest units: 45s, 2m10s, 3h05m, 2d04h.
 func duration(d time.Duration) string {
 	s := int64(d.Round(time.Second) / time.Second)
 	switch {

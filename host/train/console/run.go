@@ -16,21 +16,21 @@ type RunOptions struct {
 	Total int // optimizer steps of the run
 	Every int // for plain lines only: the number of steps between lines; 0 or 1 shows each record
 
-	// Problem is set for problems without data, whose losses have no perplexity.
+	// Problem is set for a problem without data, for which no perplexity is displayed.
 	Problem bool
 
-	// Width returns the number of columns of the terminal; it is called before each redraw,
-	// in case the window was resized. Nil means that there is no terminal.
+	// Width returns the number of columns of the terminal. It is called before each redraw, in case
+	// the window was resized. If it is nil, plain lines are printed.
 	Width func() int
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// redrawInterval is the least time between redraws of the live line.
+// redrawInterval is the minimum time between redraws of the live line.
 const redrawInterval = 100 * time.Millisecond
 
-// Run displays the progress of one run. It is safe for concurrent use; a log writer
-// usually shares it with the training loop.
+// Run displays the progress of a run. It is safe for concurrent use by a logger and the training
+// loop.
 type Run struct {
 	mu     sync.Mutex
 	out    io.Writer
@@ -55,15 +55,15 @@ func NewRun(out io.Writer, opts RunOptions) *Run {
 	return &Run{out: out, opts: opts}
 }
 
-// SetTotal sets the number of optimizer steps, if it was not known when d was created.
+// SetTotal sets the number of optimizer steps if it was not known when d was created.
 func (d *Run) SetTotal(steps int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.opts.Total = steps
 }
 
-// Update adds a record and shows it when due. If it lacks a value that is not measured at every
-// step, the last one is shown. An evaluation gets a separate, permanent line.
+// Update adds a record and displays it if an update is due. If a value is not measured at every
+// step, the last one is displayed. Evaluations are printed on lines of their own.
 func (d *Run) Update(r metrics.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -83,7 +83,7 @@ func (d *Run) Update(r metrics.Record) {
 	}
 	d.stale = true
 	if d.opts.Width == nil {
-		// The first and the last record, each that completes an interval, and each evaluation.
+		// Print the first and last record, each that completes an interval, and each evaluation.
 		every := max(1, d.opts.Every)
 		if d.shown == 0 || r.Step >= d.opts.Total || r.Step/every > d.shown/every || r.ValLoss != nil {
 			d.plainLine()
@@ -103,8 +103,8 @@ func (d *Run) plainLine() {
 	d.shown, d.stale = d.last.Step, false
 }
 
-// Write prints log lines, above the live line if there is one, so that a Run can be the output of a
-// logger. An incomplete line is buffered.
+// Write prints log lines, above the live line if there is one. It makes a Run usable as the output
+// of a logger. An incomplete line is buffered.
 func (d *Run) Write(p []byte) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,13 +123,13 @@ func (d *Run) Write(p []byte) (int, error) {
 	return len(p), d.err
 }
 
-// draw redraws the live line, with log lines above it, in a single write to avoid flicker.
+// draw prints log lines and redraws the live line below them, in a single write to avoid flicker.
 func (d *Run) draw(log string, now time.Time) {
 	text := startOfLine
 	if log != "" {
 		text += eraseToEnd + log
 	}
-	// The last column stays free, where some terminals would wrap.
+	// The last column is not used, because some terminals would wrap the line.
 	share := 1.0
 	if total := d.opts.Total; total > 0 {
 		share = min(1, float64(d.last.Step)/float64(total))
@@ -141,7 +141,7 @@ func (d *Run) draw(log string, now time.Time) {
 	d.drawn, d.stale = now, false
 }
 
-// Close shows the newest record and ends the live line. It returns the first write error. Log lines
+// Close displays the newest record, ends the live line and returns the first write error. Log lines
 // can still be written afterwards.
 func (d *Run) Close() error {
 	d.mu.Lock()

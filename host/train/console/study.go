@@ -10,17 +10,16 @@ import (
 	"github.com/cage-qat/cage/internal/safetext"
 )
 
-// Progress describes a study in progress. Cells that share a run count once.
+// Progress is the progress of a study. Cells that share a run count as one.
 type Progress struct {
 	Total, Done, Failed, Running int
-	// Left is the estimated remaining time, at the average speed so far; 0 if it is not
-	// known.
+	// Left is the remaining time, estimated from the average speed so far; 0 if unknown.
 	Left time.Duration
-	// Ended is the cell whose end caused this report; nil if it has another cause.
+	// Ended is the cell that has just ended, or nil if this report has another cause.
 	Ended *Ended
 }
 
-// Ended describes how a cell's training ended.
+// Ended describes how a cell ended.
 type Ended struct {
 	Label   string
 	State   string   // one word
@@ -30,8 +29,9 @@ type Ended struct {
 	Took    time.Duration // 0: not known
 }
 
-// Study displays the progress of one study: on a terminal a live line, with a line above it for
-// each failed cell; elsewhere a line for each cell that has ended. It is safe for concurrent use.
+// Study displays the progress of a study: on a terminal as a live line, with a line above it for
+// each failed cell; elsewhere as a line for each cell that has ended. It is safe for concurrent
+// use.
 type Study struct {
 	mu    sync.Mutex
 	out   io.Writer
@@ -39,10 +39,10 @@ type Study struct {
 	drawn bool       // whether the live line is on the screen
 }
 
-// NewStudy returns a display that writes to out; it is live if out is a terminal.
+// NewStudy returns a display that writes to out.
 func NewStudy(out io.Writer) *Study { return &Study{out: out, width: Width(out)} }
 
-// Watch shows a report of progress. host/study calls it.
+// Watch displays p. Package host/study calls it.
 func (d *Study) Watch(p Progress) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -16,23 +16,22 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// EventFile appends the numbers of records to an event file, which TensorBoard and Weights & Biases
-// read. Each event reaches the operating system in one write, so that a killed process leaves at
-// most its last event incomplete, which readers ignore. It is not safe for concurrent use.
+// EventFile appends the numbers of records to a TensorBoard event file. Each event is written with
+// one system call, so that if the process is killed, at most the last event is incomplete, which
+// readers ignore. It is not safe for concurrent use.
 type EventFile struct {
 	f    vfs.File
 	path vfs.Path
 }
 
-// CreateEvents creates dir and a new event file in it, named by the time. If older files in the
-// directory have steps after the given one, because the run was resumed from a checkpoint, readers
-// then drop these steps.
+// CreateEvents creates dir and a new event file in it, named after the time. The file makes readers
+// drop steps after the given one from older files, because a resumed run writes them again.
 func CreateEvents(dir vfs.Path, step int, at time.Time) (*EventFile, error) {
 	if err := dir.MkdirAll(); err != nil {
 		return nil, err
 	}
-	// Readers read the files of a directory in the order of their names, so the new name sorts after
-	// all existing ones, even in the same second or if the clock was set back.
+	// Readers read the files of a directory in the order of their names. The new name must sort
+	// last even if another was created in the same second or the clock was set back.
 	second := at.Unix()
 	others, err := dir.ReadDir()
 	if err != nil {
@@ -104,7 +103,7 @@ const (
 	sessionStart = 1 // SessionStatus
 )
 
-// fileVersion is the version of the format, in the first event of each file.
+// fileVersion is the format version in the first event of each file.
 const fileVersion = "brain.Event:2"
 
 type message []byte
@@ -139,7 +138,7 @@ func seconds(at time.Time) float64 { return float64(at.UnixNano()) / 1e9 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked returns the format's checksum: CRC-32C, rotated, plus a constant (tsl/lib/hash/crc32c.h).
+// masked returns the masked CRC-32C that TFRecord uses as its checksum (tsl/lib/hash/crc32c.h).
 func masked(data []byte) uint32 {
 	sum := crc32.Checksum(data, castagnoli)
 	return (sum>>15 | sum<<17) + 0xa282ead8
@@ -153,7 +152,7 @@ func frame(event message) []byte {
 	return binary.LittleEndian.AppendUint32(out, masked(event))
 }
 
-// tagOf returns the tag of a number; other/NAME for one without a tag of its own.
+// tagOf returns the TensorBoard tag of a number. It is other/NAME if names has none.
 func tagOf(name string) string {
 	if weight, ok := strings.CutPrefix(name, "weights."); ok {
 		dot := strings.LastIndexByte(weight, '.')

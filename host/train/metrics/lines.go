@@ -15,25 +15,25 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Entry is one line of a file, written after a step. A [Record] is a line of metrics.jsonl,
-// a [Point] one of trajectory.jsonl, and a [Sample] one of samples.jsonl.
+// Entry is a line that is written after a step: a [Record] in metrics.jsonl, a [Point] in
+// trajectory.jsonl or a [Sample] in samples.jsonl.
 type Entry interface {
 	Record | Point | Sample
 	at() (step int)
 }
 
-// Writer appends entries to a file, in the order of their steps, as a [jsonlines.Log] does.
+// Writer appends entries to a [jsonlines.Log] in the order of their steps.
 type Writer[E Entry] struct {
 	log    *jsonlines.Log[E]
 	last   int   // step of the last entry
 	damage error // of the lines that were truncated
 }
 
-// Damage returns the error of the first complete line that was truncated because it was not an
-// entry; nil if there was none.
+// Damage returns an error about the first complete but invalid line that [Resume] has truncated, or
+// nil if there was none.
 func (w *Writer[E]) Damage() error { return w.damage }
 
-// Create creates metrics.jsonl at path, which must not exist.
+// Create creates the file metrics.jsonl at path, which must not exist.
 func Create(path vfs.Path) (*Writer[Record], error) {
 	log, err := jsonlines.Create[Record](path)
 	if err != nil {
@@ -42,9 +42,9 @@ func Create(path vfs.Path) (*Writer[Record], error) {
 	return &Writer[Record]{log: log}, nil
 }
 
-// Resume opens the file at path for a run that continues after the given step, or creates it.
-// Entries of later steps, which the resumed run will write again, are truncated, and so is damage
-// after the other entries.
+// Resume opens or creates the file at path for a run that is resumed after the given step. It
+// truncates the entries of later steps, which the run will write again, and any damaged lines at
+// the end.
 func Resume[E Entry](path vfs.Path, step int) (*Writer[E], error) {
 	w := &Writer[E]{}
 	size, err := w.find(path, step)
@@ -57,9 +57,9 @@ func Resume[E Entry](path vfs.Path, step int) (*Writer[E], error) {
 	return w, nil
 }
 
-// find returns the size of the file up to the end of its last entry of at most the given
-// step. Damaged lines may follow it. If an entry to keep follows a damaged line, or no entry
-// would be kept although step > 0, the damage is an error.
+// find returns the size of the file up to the last entry whose step is not after the given one.
+// Damaged lines after it are tolerated. They are an error if an entry to keep follows, or if no
+// entry would be kept although step > 0.
 func (w *Writer[E]) find(path vfs.Path, step int) (size int64, err error) {
 	for e, err := range entries[E](path) {
 		switch _, damaged := errors.AsType[*jsonlines.Error](err); {
@@ -85,11 +85,11 @@ func (w *Writer[E]) find(path vfs.Path, step int) (size int64, err error) {
 	return size, nil
 }
 
-// Write appends an entry. Steps must not go backwards; several records may share
-// one (a training record and an evaluation).
+// Write appends an entry. Steps must not decrease, but entries may have the same step, such as a
+// training record and an evaluation.
 func (w *Writer[E]) Write(e E) error {
 	if e.at() < w.last {
-		return fmt.Errorf("record of step %d after one of step %d", e.at(), w.last)
+		return fmt.Errorf("cannot write an entry of step %d after step %d", e.at(), w.last)
 	}
 	if err := w.log.Append(e); err != nil {
 		return fmt.Errorf("step %d: %w", e.at(), err)
@@ -98,14 +98,14 @@ func (w *Writer[E]) Write(e E) error {
 	return nil
 }
 
-// Sync makes everything written so far durable. It must be called before a checkpoint of
-// the same step is saved.
+// Sync commits everything written so far to disk. It must be called before a checkpoint of the same
+// step is saved.
 func (w *Writer[E]) Sync() error { return w.log.Sync() }
 
-// Close makes everything written durable, and closes the file.
+// Close commits everything written to disk and closes the file.
 func (w *Writer[E]) Close() error { return w.log.Close() }
 
-// Read returns the entries of the file at path, as [Each] yields them.
+// Read returns the entries that [Each] yields.
 func Read[E Entry](path vfs.Path) ([]E, error) {
 	var list []E
 	for e, err := range Each[E](path) {
@@ -117,8 +117,8 @@ func Read[E Entry](path vfs.Path) ([]E, error) {
 	return list, nil
 }
 
-// Each yields the entries of the file at path, and ends after an error. An incomplete last line,
-// which may still be being written, is left out. Unknown keys are ignored.
+// Each yields the entries of the file at path and stops after an error. It leaves out an incomplete
+// last line, which another process may be writing, and ignores unknown keys.
 func Each[E Entry](path vfs.Path) iter.Seq2[E, error] {
 	return func(yield func(E, error) bool) {
 		for e, err := range entries[E](path) {
@@ -129,8 +129,8 @@ func Each[E Entry](path vfs.Path) iter.Seq2[E, error] {
 	}
 }
 
-// entries yields the lines of a file. An entry whose step is before that of the preceding
-// entry counts as damaged.
+// entries yields the lines of a file. It reports an entry as damaged if its step is before that of
+// the preceding entry.
 func entries[E Entry](path vfs.Path) iter.Seq2[jsonlines.Entry[E], error] {
 	return func(yield func(jsonlines.Entry[E], error) bool) {
 		last := 0
@@ -148,8 +148,8 @@ func entries[E Entry](path vfs.Path) iter.Seq2[jsonlines.Entry[E], error] {
 	}
 }
 
-// Last returns the last complete record of the metrics.jsonl at path, which may be
-// growing. There is none if the file does not exist or has no record.
+// Last returns the last complete record of the metrics.jsonl at path, to which a run may be
+// writing. ok is false if the file does not exist or has no record.
 func Last(path vfs.Path) (r Record, ok bool, err error) {
 	for size := int64(64 << 10); ; size *= 8 {
 		lines, whole, err := jsonlines.Tail(path, size)
@@ -170,12 +170,12 @@ func Last(path vfs.Path) (r Record, ok bool, err error) {
 	}
 }
 
-// evaluationBytes is how far from the end of the file the newest evaluation is searched for, in
-// bytes: thousands of records of the usual size.
+// evaluationBytes is the number of bytes at the end of the file that are searched for the newest
+// evaluation: thousands of records of the usual size.
 const evaluationBytes = 1 << 20
 
 // LastEvaluation returns the newest record with a validation loss in the last MiB of the
-// metrics.jsonl at path.
+// metrics.jsonl at path. ok is false if there is none.
 func LastEvaluation(path vfs.Path) (r Record, ok bool, err error) {
 	lines, _, err := jsonlines.Tail(path, evaluationBytes)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// NumberNames lists the JSON names of the numeric fields of a struct such as [Record] or
+// NumberNames returns the JSON names of the numeric fields of a struct type such as [Record] or
 // [Summary], including those of embedded structs.
 func NumberNames(t reflect.Type) []string {
 	var names []string
@@ -28,16 +28,16 @@ func NumberNames(t reflect.Type) []string {
 	return names
 }
 
-// Value is one number of a record, with its name.
+// Value is a number in a record.
 type Value struct {
-	// Name is the name in metrics.jsonl; of a single weight weights.WEIGHT.NAME, of a counter of the
-	// method counts.NAME.
+	// Name is the JSON name, weights.WEIGHT.NAME for a number of an individual weight, or
+	// counts.NAME for a counter of the method.
 	Name   string
 	Number float64
 }
 
-// Values lists the numbers that were measured at the step, in the order of the fields. Zero counts
-// are left out, as in metrics.jsonl.
+// Values lists the numbers in r in the order of the fields, without those that are left out of
+// metrics.jsonl: numbers that were not measured, and zero counts.
 func (r Record) Values() []Value {
 	list := valuesOf("", r)
 	for _, name := range slices.Sorted(maps.Keys(r.Counts)) {
@@ -70,15 +70,15 @@ func valuesOf(prefix string, of any) (list []Value) {
 	return list
 }
 
-// Timed reports whether a number of a record or a summary is a time, a speed or a memory size,
-// which another run of the same configuration would not reproduce.
+// Timed reports whether the named number of a record or summary is a time, a speed or a memory
+// size, which another run of the same configuration would not reproduce.
 func Timed(name string) bool {
 	return strings.HasSuffix(name, "seconds") || strings.HasSuffix(name, "per_second") ||
 		name == "mfu" || name == "memory_bytes"
 }
 
-// names maps the names of numbers to their labels in figures and tables, and to their tags in
-// TensorBoard, GROUP/NAME. Numbers that only a summary has have no tag.
+// names maps the names of numbers to their labels in figures and tables, and to their TensorBoard
+// tags, GROUP/NAME. Numbers that only occur in summaries have no tag.
 var names = map[string]struct{ label, tag string }{
 	"loss":              {"training loss", "train/loss"},
 	"lr":                {"learning rate", "train/learning rate"},
@@ -120,7 +120,7 @@ var names = map[string]struct{ label, tag string }{
 	"visit_sum":         {"largest residual of a visit, ‖E‖", "codes/largest sum of a visit"},
 	"residual_max":      {"largest residual norm of a weight", "codes/largest residual"},
 
-	// Only in summaries.
+	// Numbers that only occur in summaries.
 	"train_loss":               {"training loss", ""},
 	"start_seconds":            {"seconds before the first step", ""},
 	"plugin_seconds":           {"seconds until the plugins were ready", ""},
@@ -130,13 +130,13 @@ var names = map[string]struct{ label, tag string }{
 	"steps":                    {"steps", ""},
 }
 
-// Label returns the label of a number, of a record or of a summary, for figures and
-// tables. An unknown name, such as that of an evaluation's metric, is its own label.
+// Label returns the label of the named number of a record or summary, for figures and tables. It
+// returns an unknown name, such as that of an evaluation's metric, unchanged.
 func Label(name string) string {
 	return cmp.Or(names[name].label, name)
 }
 
-// Short formats a number with six digits, but an integer with all digits, for steps and tokens.
+// Short formats integers, such as steps and tokens, with all digits and other numbers with six.
 func Short(x float64) string {
 	if x == math.Trunc(x) && math.Abs(x) < 1e15 {
 		return strconv.FormatFloat(x+0, 'f', 0, 64) // +0 turns −0 into 0
@@ -144,7 +144,8 @@ func Short(x float64) string {
 	return strconv.FormatFloat(x, 'g', 6, 64)
 }
 
-// Configured reports whether a number of a summary, of any version, repeats the configuration.
+// Configured reports whether the named number of a summary, of any version, repeats the
+// configuration.
 func Configured(name string) bool {
 	return slices.Contains([]string{"total_steps", "lambda", "silence", "strength"}, name)
 }

@@ -1,13 +1,12 @@
-// Package plugin finds, starts, queries and stops plugins. It is the host's side of the
-// process boundary.
+// Package plugin finds, starts, queries and stops plugins, which run in their own processes.
 //
-// A plugin is third-party code. It may crash, hang, be stopped, print garbage or answer with an
-// ill-typed program: the result is always one [Error] within the time limits. No plugin outlives
-// the host. This package checks the plugins' answers, and does not use them.
+// Plugins are third-party code. They may crash, hang, be stopped, print garbage or return invalid
+// programs. Any failure is reported as a single [Error] within the time limits. No plugin outlives
+// the host. Programs that plugins return are validated here but executed elsewhere.
 //
-// Package sdk/client implements the protocol, over hashicorp/go-plugin. Both sides create a
-// certificate for the connection and use TLS, which plugins in other languages may omit. See
-// docs/reference/security.md for the permissions of plugins, and the defenses against hostile ones.
+// Package sdk/client implements the protocol, which uses hashicorp/go-plugin. Connections use TLS
+// with temporary certificates of both sides, which plugins in other languages may omit. For the
+// permissions of plugins and the defenses against hostile ones, see docs/reference/security.md.
 package plugin
 
 import (
@@ -28,17 +27,17 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// When a plugin is closed and does not exit, its standard input is closed after cutAfter, and it is
-// killed after killAfter.
+// If a plugin does not exit when it is asked to, Close closes the plugin's standard input after
+// cutAfter and kills the process after killAfter, both measured from the request.
 const (
 	cutAfter  = 300 * time.Millisecond
 	killAfter = time.Second
 )
 
-// exitWait is the time to wait, after the end of a connection, for the end of its process.
+// exitWait is the time limit for a process to end after its connection was lost.
 const exitWait = time.Second
 
-// Client is a running plugin. Its methods may be called concurrently.
+// Client is a running plugin. It is safe for concurrent use.
 type Client struct {
 	exe    Executable
 	kind   sdk.Kind
@@ -57,7 +56,7 @@ type Client struct {
 	closed    atomic.Bool
 }
 
-// Share returns a client of the same process whose Close leaves the process running.
+// Share returns a client for the same process. Closing it does not stop the process.
 func (c *Client) Share() *Client {
 	return &Client{exe: c.exe, kind: c.kind, sum: c.sum, opts: c.opts, launch: c.launch,
 		quantizer: c.quantizer, optimizer: c.optimizer, info: c.info, shared: true}
@@ -66,11 +65,11 @@ func (c *Client) Share() *Client {
 // Path returns the path of the running executable.
 func (c *Client) Path() string { return c.exe.Path }
 
-// SHA256 returns the hash of the executable in hexadecimal, computed just before it was
-// started. For a script it covers the script alone, not its interpreter.
+// SHA256 returns the hash of the executable in hexadecimal, computed just before the plugin was
+// started. The hash of a script does not cover its interpreter.
 func (c *Client) SHA256() string { return c.sum }
 
-// Kind returns the kind for which the plugin was started.
+// Kind returns the kind of plugin that was passed to [Start].
 func (c *Client) Kind() sdk.Kind { return c.kind }
 
 // PID returns the process ID of the plugin.
@@ -79,19 +78,19 @@ func (c *Client) PID() int {
 	return p.pid()
 }
 
-// Restart starts another process of the same executable, which must not have changed, with the same
-// options. This client is not affected.
+// Restart starts another process with the same executable and options, independent of this client.
+// It fails if the executable has changed.
 func (c *Client) Restart(ctx context.Context) (*Client, error) {
 	opts := c.opts
 	opts.SHA256 = c.sum
 	return Start(ctx, c.exe, c.kind, opts)
 }
 
-// Description returns the plugin's description; it has passed its Check.
+// Description returns the plugin's description, which is valid.
 func (c *Client) Description() sdk.Description { return c.info[c.kind] }
 
-// Resolve checks settings against the plugin's declaration and fills in the defaults.
-// Errors are [*sdk.ParameterError], joined if there are several.
+// Resolve checks parameters against the plugin's description and fills in the defaults. Errors are
+// [*sdk.ParameterError], joined if there are several.
 func (c *Client) Resolve(given map[string]any) (sdk.Values, error) {
 	return c.Description().Resolve(given)
 }
@@ -102,7 +101,7 @@ func (c *Client) Done() <-chan struct{} {
 	return p.exited
 }
 
-// Quantize requests the programs of a site from a quantizer. They are valid, and within
+// Quantize requests a site's programs from a quantizer. The returned programs are valid and within
 // [spec.SiteLimits]. Errors are [*Error].
 func (c *Client) Quantize(ctx context.Context, site sdk.Site) (out spec.Quantizer, err error) {
 	if c.kind != sdk.KindQuantizer {
@@ -115,8 +114,8 @@ func (c *Client) Quantize(ctx context.Context, site sdk.Site) (out spec.Quantize
 	return out, err
 }
 
-// Program requests the programs of a tensor from an optimizer; see [Client.Quantize]. The limits
-// are [spec.TensorLimits]. If the optimizer does not accept the tensor, there are no programs.
+// Program requests a tensor's programs from an optimizer. The returned programs are valid and
+// within [spec.TensorLimits]. If the optimizer does not accept the tensor, it returns no programs.
 func (c *Client) Program(ctx context.Context, tensor sdk.Tensor) (out spec.Optimizer, err error) {
 	if c.kind != sdk.KindOptimizer {
 		return out, c.exe.complete(failure(ErrKind, "was not started as an optimizer"))
@@ -128,8 +127,8 @@ func (c *Client) Program(ctx context.Context, tensor sdk.Tensor) (out spec.Optim
 	return out, err
 }
 
-// Close stops the plugin, unless the client comes from Share, and waits until it has ended,
-// a little more than a second at most. It may be called several times.
+// Close stops the plugin, unless the client was returned by Share, and waits for the process to
+// end, at most a little more than a second. It may be called more than once.
 func (c *Client) Close() {
 	c.closeOnce.Do(func() {
 		c.closed.Store(true)
@@ -159,7 +158,7 @@ func (c *Client) call(ctx context.Context, site string, f func(context.Context) 
 	return c.callWithin(ctx, c.opts.CallTimeout, moreTime, site, f)
 }
 
-// callWithin is call with the given time limit; moreTime is appended to the message of a timeout.
+// callWithin is like call but with the given time limit. moreTime is appended to timeout messages.
 func (c *Client) callWithin(ctx context.Context, limit time.Duration, moreTime, site string,
 	f func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
@@ -173,8 +172,8 @@ func (c *Client) callWithin(ctx context.Context, limit time.Duration, moreTime, 
 	return c.exe.complete(typed)
 }
 
-// explain classifies a failure. limited is ctx with the time limit of the call, and inWords is
-// that limit for the message.
+// explain classifies a failure. limited is ctx with the time limit of the call, which inWords
+// describes.
 func (c *Client) explain(ctx, limited context.Context, err error, inWords string) *Error {
 	refusal, refused := errors.AsType[*sdk.Refusal](err)
 	deadline, bounded := ctx.Deadline()

@@ -8,54 +8,54 @@ import (
 	"github.com/cage-qat/cage/internal/safetext"
 )
 
-// The kinds of failure; test for them with errors.Is.
+// Kinds of failures, to be tested with [errors.Is].
 var (
-	// ErrNotFound: there is no plugin of that name, or no executable at that path.
+	// ErrNotFound means that there is no plugin with the given name, or no executable at the path.
 	ErrNotFound = errors.New("plugin not found")
-	// ErrBuild: the plugin is Go source that does not build.
+	// ErrBuild means that the plugin's Go source does not build.
 	ErrBuild = errors.New("plugin does not build")
-	// ErrChecksum: the executable does not have the pinned hash.
-	ErrChecksum = errors.New("plugin has another checksum")
-	// ErrStart: the process could not be started or ended before it was ready.
+	// ErrChecksum means that the executable does not have the pinned hash.
+	ErrChecksum = errors.New("plugin checksum mismatch")
+	// ErrStart means that the process could not be started, or ended before it was ready.
 	ErrStart = errors.New("plugin did not start")
-	// ErrVersion: the plugin has another version of the protocol.
-	ErrVersion = errors.New("plugin speaks another version")
-	// ErrProtocol: the plugin sent something that the protocol does not allow, such as an
-	// invalid program.
-	ErrProtocol = errors.New("plugin broke the protocol")
-	// ErrKind: the plugin is a quantizer where an optimizer is needed, or the
-	// other way around.
-	ErrKind = errors.New("plugin is of another kind")
-	// ErrShutdown: the process ended, or was stopped by Close.
+	// ErrVersion means that the plugin uses an unsupported version of the protocol.
+	ErrVersion = errors.New("unsupported plugin protocol version")
+	// ErrProtocol means that the plugin violated the protocol, for example with an invalid
+	// program.
+	ErrProtocol = errors.New("plugin violated the protocol")
+	// ErrKind means that the plugin is a quantizer where an optimizer is needed, or vice versa.
+	ErrKind = errors.New("wrong kind of plugin")
+	// ErrShutdown means that the process ended, or was stopped by Close.
 	ErrShutdown = errors.New("plugin ended")
-	// ErrTimeout: no answer within the time limit.
+	// ErrTimeout means that the plugin did not answer within the time limit.
 	ErrTimeout = errors.New("plugin took too long")
-	// ErrRefused: the plugin does not accept the site or tensor with its settings, for the
-	// reason given by the cause, an *sdk.Refusal.
+	// ErrRefused means that the plugin does not accept a site or tensor with its parameters. The
+	// cause is an *sdk.Refusal with the reason.
 	ErrRefused = errors.New("plugin refused")
-	// ErrFailed: the plugin's own code failed: a panic, a program that cannot be built,
+	// ErrFailed means that the plugin's code failed: with a panic, a program that cannot be built
 	// or any error that is not a refusal.
 	ErrFailed = errors.New("plugin failed")
 )
 
-// Error is a failure of a plugin, for the person who named it.
+// Error is a failure of a plugin. Its message is for the user who configured the plugin.
 type Error struct {
 	// Plugin is the requested name or path; Path is the executable, if known.
 	Plugin, Path string
-	// Site is the site or tensor of the failed call, if any.
+	// Site is the name of the site or tensor that the failed call was about, if any.
 	Site string
-	// Kind is one of the errors above, or the error of a cancelled context.
+	// Kind is one of the errors above, or the error of a canceled context.
 	Kind error
 	// Err is the cause.
 	Err error
-	// Output holds the last lines that the plugin printed, if they may explain the failure.
+	// Output holds the last lines printed by the plugin, if they may explain the failure.
 	Output []string
 }
 
-// longest is the length to which messages are truncated: some quote a plugin.
+// longest is the length in bytes to which messages are truncated, because plugins control parts of
+// them.
 const longest = 4096
 
-// Error names the plugin and the cause, followed by the plugin's last output.
+// Error returns a message with the plugin, the site, the cause and the plugin's last output.
 func (e *Error) Error() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "plugin %s", safetext.Line(e.Plugin))
@@ -65,7 +65,7 @@ func (e *Error) Error() string {
 	if e.Site != "" {
 		fmt.Fprintf(&s, ": %s", safetext.Line(e.Site))
 	}
-	// All lines but the first are indented, so that none can be mistaken for a message of the host.
+	// Indent all lines but the first, so that they cannot be mistaken for messages of the host.
 	for i, line := range strings.Split(safetext.Text(clip(e.Err.Error(), longest)), "\n") {
 		switch {
 		case i == 0:
@@ -86,7 +86,7 @@ func (e *Error) Error() string {
 	return s.String()
 }
 
-// Unwrap returns the kind and the cause.
+// Unwrap returns Kind and Err.
 func (e *Error) Unwrap() []error { return []error{e.Kind, e.Err} }
 
 func failure(kind error, format string, args ...any) *Error {

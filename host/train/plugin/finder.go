@@ -17,27 +17,27 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// PathVariable is the environment variable that lists the directories to search first,
-// separated as in PATH.
+// PathVariable is the environment variable with the directories to search first, separated as in
+// PATH.
 const PathVariable = "CAGE_PLUGIN_PATH"
 
-// Finder finds plugins. A plugin NAME is either an executable file NAME or a directory
-// NAME with a Go main package, which is built when needed.
+// Finder finds plugins by name. A plugin is an executable file, or a directory with a Go main
+// package, which is built when needed.
 type Finder struct {
-	// Dirs are searched in this order.
+	// Dirs are the directories to search, in order.
 	Dirs []string
-	// CacheDir is the cache of executables built from Go packages.
+	// CacheDir is the directory for executables built from Go packages.
 	CacheDir string
-	// Notify, unless nil, is called with progress messages about slow operations, such as
-	// a build or a download for it. Concurrent calls of Find may call it concurrently.
+	// Notify, if not nil, is called with progress messages about slow operations, such as builds
+	// and downloads. Concurrent calls of Find may call it concurrently.
 	Notify func(message string)
-	// Launch starts a plugin that Finder.Start has found; nil means [Start].
+	// Launch starts the plugin that [Finder.Start] has found; nil means [Start].
 	Launch func(ctx context.Context, exe Executable, kind sdk.Kind, opts Options) (*Client, error)
 }
 
-// NewFinder returns a Finder that searches the directories of CAGE_PLUGIN_PATH, then
-// plugins/ beside this executable, then plugins/ in the working directory. It builds into
-// the user's cache directory.
+// NewFinder returns a Finder that searches the directories in CAGE_PLUGIN_PATH, then plugins/
+// beside this executable, then plugins/ in the working directory. It stores builds in the user's
+// cache directory.
 func NewFinder() (*Finder, error) {
 	dirs := filepath.SplitList(os.Getenv(PathVariable))
 	if self, err := os.Executable(); err == nil {
@@ -63,8 +63,8 @@ func NewFinder() (*Finder, error) {
 	return f, nil
 }
 
-// Defaults replaces a nil logger by one that discards messages, and a nil finder by a new one that
-// logs its progress messages.
+// Defaults returns its arguments, but replaces a nil logger with one that discards messages, and a
+// nil finder with a new one that logs its progress messages.
 func Defaults(finder *Finder, log hclog.Logger) (*Finder, hclog.Logger, error) {
 	if log == nil {
 		log = hclog.NewNullLogger()
@@ -79,20 +79,20 @@ func Defaults(finder *Finder, log hclog.Logger) (*Finder, hclog.Logger, error) {
 	return finder, log, err
 }
 
-// Inform returns a function for [Finder].Notify that logs the messages.
+// Inform returns a function for [Finder].Notify that logs messages at level info.
 func Inform(log hclog.Logger) func(string) {
 	return func(message string) { log.Info(message) }
 }
 
-// Find returns the plugin with that name; a name with a slash is a path. If there is none, the
-// error suggests existing names. Errors are [*Error].
+// Find finds a plugin by name or, if name contains a slash, by path, and builds it if necessary. If
+// there is none, the error suggests existing names. Errors are [*Error].
 func (f *Finder) Find(ctx context.Context, name string) (Executable, error) {
 	if strings.ContainsRune(name, filepath.Separator) {
 		return f.at(ctx, name, name)
 	}
 	if name == "" || name == "." || name == ".." {
 		return Executable{}, &Error{Plugin: fmt.Sprintf("%q", name), Kind: ErrNotFound,
-			Err: errors.New("this is not the name of a plugin")}
+			Err: errors.New("invalid plugin name")}
 	}
 	var looked []string
 	for _, dir := range f.Dirs {
@@ -118,7 +118,7 @@ func (f *Finder) Find(ctx context.Context, name string) (Executable, error) {
 		Err: fmt.Errorf("not found (%s); looked in\n  %s", hint, strings.Join(looked, "\n  "))}
 }
 
-// at returns the plugin at a path, built if necessary.
+// at returns the plugin at the given path, which it builds if necessary.
 func (f *Finder) at(ctx context.Context, name, path string) (Executable, error) {
 	fail := func(kind, err error) (Executable, error) {
 		return Executable{}, &Error{Plugin: name, Path: path, Kind: kind, Err: err}
@@ -138,14 +138,14 @@ func (f *Finder) at(ctx context.Context, name, path string) (Executable, error) 
 		}
 		return exe, nil
 	case info.IsDir():
-		return fail(ErrNotFound, errors.New("the directory holds no Go main package"))
+		return fail(ErrNotFound, errors.New("the directory contains no Go main package"))
 	case !executable(info):
 		return fail(ErrNotFound, errors.New("the file cannot be executed (chmod +x?)"))
 	}
 	return Executable{Name: name, Path: path}, nil
 }
 
-// Names lists the plugins that Find can find by name, without building anything.
+// Names returns the sorted names of all plugins in Dirs, without building any.
 func (f *Finder) Names() []string {
 	var names []string
 	for _, dir := range f.Dirs {
@@ -170,19 +170,19 @@ func executable(info os.FileInfo) bool {
 	return info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
 }
 
-// Listing is one entry in the list of all plugins.
+// Listing is a plugin listed by [Finder.List].
 type Listing struct {
 	Executable
-	// Kind and Description come from the plugin itself; a plugin that is both a quantizer
-	// and an optimizer has two listings. They are empty if Err is not nil.
+	// Kind and Description are reported by the plugin, or zero if Err is not nil. A plugin that is
+	// both a quantizer and an optimizer is listed twice.
 	Kind        sdk.Kind
 	Description sdk.Description
 	// Err is the reason why the plugin cannot be used.
 	Err error
 }
 
-// List starts every plugin that can be found by name, requests its descriptions, and stops
-// it. The result is sorted by name and kind.
+// List starts every plugin that can be found by name, requests its descriptions and stops it. The
+// result is sorted by name and kind.
 func (f *Finder) List(ctx context.Context, opts Options) []Listing {
 	names := f.Names()
 	found := make([][]Listing, len(names))

@@ -78,9 +78,9 @@ func TestNotFound(t *testing.T) {
 		"QuEST":                   {`did you mean "quest"?`},
 		"muon":                    {"(there are adamw, quest)"},
 		"lsq":                     {dir + " (exists, but the file cannot be executed"},
-		"library":                 {"(exists, but the directory holds no Go main package)"},
-		"":                        {`plugin "": this is not the name of a plugin`},
-		"..":                      {"this is not the name of a plugin"},
+		"library":                 {"(exists, but the directory contains no Go main package)"},
+		"":                        {`plugin "": invalid plugin name`},
+		"..":                      {"invalid plugin name"},
 		"./none":                  {"no such file or directory"},
 		filepath.Join(dir, "lsq"): {"cannot be executed"},
 	} {

@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// keepBuilds is the time for which an unused executable is kept in the cache.
+// keepBuilds is the time after which an unused executable is removed from the cache.
 const keepBuilds = 30 * 24 * time.Hour
 
 // holdsMain reports whether a directory contains a Go main package.
@@ -38,8 +38,8 @@ func holdsMain(dir string) bool {
 	return false
 }
 
-// build compiles the Go main package in dir, unless the cache has an executable of the same
-// sources and toolchain. name is for messages.
+// build compiles the Go main package in dir, unless the cache has an executable built from the same
+// sources with the same toolchain. name is used in messages.
 func (f *Finder) build(ctx context.Context, name, dir string) (Executable, error) {
 	if f.CacheDir == "" {
 		return Executable{}, errors.New(
@@ -106,11 +106,11 @@ func (f *Finder) compile(ctx context.Context, tool *gotool.Tool, dir, target str
 	return vfs.At(filepath.Dir(target)).SyncDir()
 }
 
-// cacheEntry matches the names in the cache: keys of sources, and directories of builds.
+// cacheEntry matches the names of directories in the cache: source keys, and scratch directories.
 var cacheEntry = regexp.MustCompile(`^([0-9a-f]{32}|building-[0-9]+)$`)
 
-// sourceKey returns the cache key of a build: a hash of the build ID of the compiled main package,
-// which depends on the toolchain and the content of all imports, and of the settings of the linker.
+// sourceKey returns the cache key of a build: a hash of linker settings and of the build ID of the
+// compiled main package, which depends on the toolchain and the content of all imports.
 func sourceKey(ctx context.Context, tool *gotool.Tool, dir string) (string, error) {
 	id, err := tool.Output(ctx, dir, "list", "-export", "-trimpath", "-buildvcs=false",
 		"-f", "{{.BuildID}} {{.DefaultGODEBUG}}", ".")

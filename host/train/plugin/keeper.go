@@ -12,13 +12,13 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// keeper owns the process of a plugin that computes on tensors itself, restarts it when it has
-// crashed or does not answer, and owns the memory that both share.
+// keeper runs a plugin that computes on tensors in its own process. It restarts the process when it
+// has crashed or does not answer, and owns the memory that host and plugin share.
 //
 // The plugin can write to the shared memory at any time, even after it has answered. So the host
-// works on a private copy with the same layout, which is copied to the plugin before each call, and
-// from which only checked results are copied back. The host accesses the shared memory by file
-// reads and writes, which fail instead of raising a signal if a plugin truncates it.
+// works on a private copy, which is written to the shared memory before each call; afterwards only
+// results are read back. The host uses file reads and writes for this, which fail instead of
+// raising a signal if a plugin truncates the memory.
 type keeper struct {
 	origin   *Client // restarted to start the process; it may be closed
 	running  *Client // nil: not running
@@ -32,18 +32,18 @@ type keeper struct {
 
 type callFunc func(context.Context, *Client) error
 
-// result is a tensor that a call writes: offset in bytes, shape, and names for messages.
+// result is a tensor that a call computes, with its offset in bytes, and names for messages.
 type result struct {
 	at           int64
 	shape        []int
 	tensor, what string
 }
 
-// pauses are the delays before the first, second and third attempt of a call.
+// pauses are the delays before the first, second and third attempt at a call.
 var pauses = []time.Duration{0, 100 * time.Millisecond, 2 * time.Second}
 
-// open creates the memory and starts the process, which lives until Close, even if ctx is canceled.
-// timeout is the time limit of calls, unless the environment variable sets another. Errors are
+// open creates the memory and starts the process, which runs until Close even if ctx is canceled.
+// timeout is the time limit for calls, unless the environment variable sets another. Errors are
 // [*Error].
 func (k *keeper) open(ctx context.Context, bytes int64, variable string,
 	timeout time.Duration) error {
@@ -91,13 +91,13 @@ func (k *keeper) stop() {
 	}
 }
 
-// view returns a tensor in the host's copy, by its offset in bytes.
+// view returns the tensor at an offset, in bytes, in the host's private copy.
 func (k *keeper) view(at int64, shape []int) []float32 {
 	n := program.FloatType(shape...).Size()
 	return k.own[at/4:][:n:n]
 }
 
-// ask makes a call and copies the results in list. After a crash or a timeout, it restarts the
+// ask makes a call and reads back the results in list. After a crash or a timeout, it restarts the
 // plugin and repeats the call, at most twice. Errors are [*Error].
 func (k *keeper) ask(ctx context.Context, step int, call callFunc, list []result) (err error) {
 	for i, pause := range pauses {
@@ -123,8 +123,8 @@ func (k *keeper) ask(ctx context.Context, step int, call callFunc, list []result
 	return &e
 }
 
-// try starts the plugin, unless it is running, makes the call once, copies its results, and
-// verifies that they are finite.
+// try starts the plugin if it is not running, makes the call once, reads back the results and
+// checks that they are finite.
 func (k *keeper) try(ctx context.Context, call callFunc, list []result) error {
 	if k.running == nil {
 		if err := k.start(ctx); err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/sdk/client"
 )
 
-// checkHandshake verifies the line with which a plugin announces its address, for mistakes that a
-// person can fix, and reports whether it has a certificate:
+// checkHandshake checks the line with which a plugin announces its address for mistakes that users
+// can fix, and reports whether it contains a certificate. The format of the line is
 //
 //	CORE|PROTOCOL|NETWORK|ADDRESS|grpc|CERTIFICATE
 func checkHandshake(line string) (certified bool, err *Error) {
@@ -42,19 +42,19 @@ func checkHandshake(line string) (certified bool, err *Error) {
 }
 
 // launcher starts a process for go-plugin. It replaces go-plugin's own runner, because go-plugin
-//   - panics at some JSON lines on standard error (TestOutput, FuzzParseLog);
+//   - panics on some JSON lines on standard error (TestOutput, FuzzParseLog);
 //   - waits forever in Kill for a process that is stopped (TestStoppedProcess);
-//   - leaves the plugin's children running, and the plugin when the host is killed
+//   - leaves the plugin's children running, and also the plugin if the host is killed
 //     (TestChildrenOfThePlugin, TestNoOrphans).
 //
-// So go-plugin gets the handshake on the standard output and nothing on the standard error.
-// Its SecureConfig is not used either: it checks the path of its own command, which does not exist
-// here, and the hash of a plugin is recorded even if none is pinned (TestPinnedChecksum).
+// So launcher only passes the handshake to go-plugin, and nothing from standard error. go-plugin's
+// SecureConfig is not used either: it checks the executable of go-plugin's own command, which is
+// not used here, and hashes are needed even if none is pinned (TestPinnedChecksum).
 type launcher struct {
 	executable string
 	env        []string
 	logger     hclog.Logger
-	// socketDir is the directory that go-plugin made for the socket.
+	// socketDir is the directory that go-plugin has created for the socket.
 	socketDir string
 	// certified is set if the plugin has sent a certificate.
 	certified atomic.Bool
@@ -66,7 +66,7 @@ type launcher struct {
 
 var _ runner.Runner = (*launcher)(nil)
 
-// run implements go-plugin's RunnerFunc; cmd carries the environment.
+// run implements go-plugin's RunnerFunc. Of cmd, only the environment is used.
 func (l *launcher) run(_ hclog.Logger, cmd *exec.Cmd, socketDir string) (runner.Runner, error) {
 	l.env, l.socketDir = append(l.env, cmd.Env...), socketDir
 	return l, nil
@@ -88,7 +88,7 @@ func (l *launcher) Start(context.Context) error {
 	return nil
 }
 
-// fail kills the plugin and records the cause, unless one is recorded already.
+// fail kills the plugin and records the cause, unless one has been recorded before.
 func (l *launcher) fail(cause *Error) {
 	l.mu.Lock()
 	if l.cause == nil {
@@ -101,20 +101,20 @@ func (l *launcher) fail(cause *Error) {
 	}
 }
 
-// current returns the process and the cause given to fail; each may be nil.
+// current returns the process and the cause passed to fail. Both may be nil.
 func (l *launcher) current() (*process, *Error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.process, l.cause
 }
 
-// Wait waits for the end of the process.
+// Wait waits until the process has ended.
 func (l *launcher) Wait(context.Context) error {
 	<-l.process.exited
 	return nil
 }
 
-// Kill ends the process.
+// Kill kills the process.
 func (l *launcher) Kill(context.Context) error {
 	if p, _ := l.current(); p != nil {
 		p.kill()
@@ -122,7 +122,7 @@ func (l *launcher) Kill(context.Context) error {
 	return nil
 }
 
-// Stdout yields the handshake and then blocks until the process has ended.
+// Stdout returns a reader that yields the handshake and then blocks until the process has ended.
 func (l *launcher) Stdout() io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {
@@ -140,7 +140,7 @@ func (l *launcher) Stdout() io.ReadCloser {
 	return r
 }
 
-// Stderr returns an empty reader: startProcess reads the process's standard error.
+// Stderr returns an empty reader, because startProcess reads the process's standard error.
 func (l *launcher) Stderr() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
 
 // Name returns the path of the executable.
@@ -154,7 +154,7 @@ func (l *launcher) ID() string {
 	return ""
 }
 
-// Diagnose returns nothing: Client.explain and startError explain errors.
+// Diagnose returns "", because Client.explain and startError explain errors.
 func (l *launcher) Diagnose(context.Context) string { return "" }
 
 // PluginToHost returns addresses unchanged.

@@ -245,7 +245,7 @@ func TestFilesThatDoNotStart(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"#!/no/such/interpreter\n": "did not start: the interpreter of ",
-		"\x7fNOT a program\n":      " is neither a program for this machine nor a script with #! and an interpreter in its first line",
+		"\x7fNOT a program\n":      " is neither a program for this machine nor a script whose first line names an interpreter (#!)",
 	} {
 		path := filepath.Join(t.TempDir(), "plugin")
 		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {

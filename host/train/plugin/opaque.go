@@ -9,11 +9,12 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// OpaqueTensor is a tensor that an opaque optimizer updates, without its offsets.
+// OpaqueTensor is a tensor that an opaque optimizer updates. [NewStepper] sets its offsets.
 type OpaqueTensor = client.Placed
 
-// Stepper runs the steps of an opaque optimizer in its process. A crash changes no result, because
-// a step reads one copy of the states and writes another. It must not be used concurrently.
+// Stepper runs the steps of an opaque optimizer in the plugin's process. A step reads one copy of
+// the states and writes another, so that it can be repeated after a crash. A Stepper is not safe
+// for concurrent use.
 type Stepper struct {
 	keeper
 	layout  client.Layout
@@ -21,16 +22,16 @@ type Stepper struct {
 	odd     bool // the second copies of the states are the current ones
 }
 
-// The time limit of a step.
+// Time limit of a step.
 const (
-	// DefaultStepTimeout is the limit unless the environment variable sets another.
+	// DefaultStepTimeout is the default limit.
 	DefaultStepTimeout = time.Minute
-	// StepTimeoutVariable is the environment variable that overrides the default.
+	// StepTimeoutVariable is an environment variable that overrides the default.
 	StepTimeoutVariable = "CAGE_PLUGIN_STEP_TIMEOUT"
 )
 
-// NewStepper starts another process of the plugin of c and attaches the memory of the tensors. The
-// process lives until Close, independent of c and ctx. Errors are [*Error].
+// NewStepper starts another process of c's plugin and shares memory for the tensors with it. The
+// process runs until Close, even if c is closed or ctx canceled. Errors are [*Error].
 func NewStepper(ctx context.Context, c *Client, list []OpaqueTensor) (*Stepper, error) {
 	s := &Stepper{layout: client.Arrange(list), tensors: map[string]client.Placed{}}
 	for _, t := range s.layout.Tensors {
@@ -45,23 +46,23 @@ func NewStepper(ctx context.Context, c *Client, list []OpaqueTensor) (*Stepper, 
 	return s, nil
 }
 
-// Inputs returns the buffers for x and the gradient of a tensor, to be filled before a step.
+// Inputs returns the buffers for a tensor's x and gradient, to be filled before a step.
 func (s *Stepper) Inputs(tensor string) (x, gradient []float32) {
 	t := s.tensors[tensor]
 	return s.view(t.X, t.Shape), s.view(t.Gradient, t.Shape)
 }
 
-// Direction returns the buffer that has the direction of a tensor after a step.
+// Direction returns the buffer that holds a tensor's direction after a step.
 func (s *Stepper) Direction(tensor string) []float32 {
 	t := s.tensors[tensor]
 	return s.view(t.Direction, t.Shape)
 }
 
-// State returns the buffer of a state tensor that the next step will read. A step does not change
-// it; after a successful step, State returns the buffer that the step has written.
+// State returns the buffer of a state tensor that the next step reads and does not change. After a
+// successful step, it returns the buffer that the step has written.
 func (s *Stepper) State(tensor, state string) []float32 { return s.state(tensor, state, s.odd) }
 
-// Next returns the buffer of a state tensor that the next step will write.
+// Next returns the buffer of a state tensor that the next step writes.
 func (s *Stepper) Next(tensor, state string) []float32 { return s.state(tensor, state, !s.odd) }
 
 func (s *Stepper) state(tensor, state string, odd bool) []float32 {
@@ -70,7 +71,7 @@ func (s *Stepper) state(tensor, state string, odd bool) []float32 {
 	return s.view(offset(t.States[i], odd), t.State[i].Shape)
 }
 
-// offset returns the offset of the copy of a state that even or odd steps read.
+// offset returns the offset of the copy of a state that odd steps (or even ones) read.
 func offset(copies [2]int64, odd bool) int64 {
 	if odd {
 		return copies[1]
@@ -79,7 +80,7 @@ func offset(copies [2]int64, odd bool) int64 {
 }
 
 // Step computes one update from the buffers of Inputs and State. After a crash or a timeout, it
-// restarts the plugin and repeats the step, at most twice. Errors are [*Error]; the states are then
+// restarts the plugin and repeats the step, at most twice. Errors are [*Error] and leave the states
 // unchanged.
 func (s *Stepper) Step(step, steps int, rate, loss float64) error {
 	var list []result

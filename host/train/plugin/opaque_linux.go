@@ -7,15 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharedMemory is memory that a plugin maps: an anonymous file, which the kernel frees when both
-// processes have ended, however they end. A plugin cannot shrink it, and all pages are allocated
-// from the start.
+// sharedMemory is an anonymous file that a plugin maps into memory. The kernel frees it when both
+// processes have ended. A plugin cannot shrink it, and all pages are allocated at the start.
 type sharedMemory struct{ file *os.File }
 
 func newSharedMemory(bytes int64) (_ *sharedMemory, err error) {
 	fd, err := unix.MemfdCreate("cage", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return nil, fmt.Errorf("memory to share: %w", err)
+		return nil, fmt.Errorf("creating shared memory: %w", err)
 	}
 	m := &sharedMemory{file: os.NewFile(uintptr(fd), "memory to share")}
 	if err = unix.Fallocate(fd, 0, 0, bytes); err == nil {
@@ -24,7 +23,7 @@ func newSharedMemory(bytes int64) (_ *sharedMemory, err error) {
 	}
 	if err != nil {
 		m.close()
-		return nil, fmt.Errorf("%d bytes of memory to share: %w", bytes, err)
+		return nil, fmt.Errorf("allocating %d bytes of shared memory: %w", bytes, err)
 	}
 	return m, nil
 }

@@ -7,12 +7,12 @@ import (
 	"os"
 )
 
-// sharedMemory is not implemented on this system: a process that maps a file which another process
-// shrinks would be killed at its next access.
+// sharedMemory is not implemented on this system, where a plugin could truncate the file, and the
+// next access to the mapped memory would raise a signal.
 type sharedMemory struct{ file *os.File }
 
 func newSharedMemory(int64) (*sharedMemory, error) {
-	return nil, errors.New("opaque optimizers and searches of quantizers need Linux: " +
+	return nil, errors.New("opaque optimizers and quantizers that search need Linux: " +
 		"other systems have no shared memory that a plugin cannot truncate")
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/internal/safetext"
 )
 
-// maxLine is the length, in bytes, at which lines of a plugin's output are split.
+// maxLine is the length in bytes at which longer lines of a plugin's output are split.
 const maxLine = 64 << 10
 
 func eachLine(r io.Reader, f func(line string)) {
@@ -29,8 +29,8 @@ func eachLine(r io.Reader, f func(line string)) {
 	}
 }
 
-// output logs the lines that a plugin prints, on standard error and, after the handshake, on
-// standard output, and keeps the last ones for error messages.
+// output logs the lines that a plugin prints to standard error and, after the handshake, to
+// standard output. It keeps the last ones for error messages.
 type output struct {
 	log    hclog.Logger
 	mu     sync.Mutex
@@ -44,8 +44,8 @@ const (
 	keptLength   = 400
 )
 
-// line logs a line, escaped by package safetext, and keeps it unless it is a routine log entry. A
-// Go program that panics prints the reason first, perhaps followed by thousands of lines.
+// line logs a line, escaped by package safetext, and keeps it unless it is a log entry below level
+// warn. After a panic it keeps the first lines, because Go programs print the reason first.
 func (o *output) line(line string) {
 	line = strings.TrimRight(line, "\r")
 	level, message, args := parseLog(line)
@@ -83,7 +83,8 @@ func (o *output) lines() []string {
 	return slices.Clone(o.last)
 }
 
-// parseLog parses a log entry in hclog's JSON format; args is nil if the line is not an entry.
+// parseLog parses a log entry in hclog's JSON format. If the line is not an entry, it returns the
+// line as a message of level info, with nil args.
 func parseLog(line string) (level hclog.Level, message string, args []any) {
 	plain := func() (hclog.Level, string, []any) { return hclog.Info, line, nil }
 	if !strings.HasPrefix(line, "{") {

@@ -2,5 +2,5 @@ package plugin
 
 import "syscall"
 
-// endWithParent makes the kernel kill the child process when this one ends, however it ends.
+// endWithParent makes the kernel kill the child process when this one ends for any reason.
 func endWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }

@@ -4,5 +4,5 @@ package plugin
 
 import "syscall"
 
-// endWithParent does nothing: plugins end with the host because they watch their standard input.
+// endWithParent does nothing. Plugins exit when the host ends because their standard input closes.
 func endWithParent(*syscall.SysProcAttr) {}

@@ -15,21 +15,21 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// drainTime limits the reading of output after the process has ended: an orphaned child of it may
-// hold the pipes open.
+// drainTime limits how long output is read after the process has ended, because a child of it that
+// is still running may hold the pipes open.
 const drainTime = 300 * time.Millisecond
 
 // process is a plugin's process. It leads its own process group, so that Ctrl-C at the terminal
 // reaches only the host, and the whole group can be killed.
 type process struct {
 	cmd *exec.Cmd
-	// parentPipe is the plugin's standard input. It closes when the host ends, upon which the
-	// plugin exits.
+	// parentPipe is the plugin's standard input. It closes when the host ends, and the plugin then
+	// exits.
 	parentPipe io.Closer
-	// handshake receives the first line of the standard output. It is closed after the process ends.
+	// handshake receives the first line of standard output. It is closed after the process ends.
 	handshake chan string
 	output    *output
-	// exited is closed when the process has ended, its output is read and its group is killed.
+	// exited is closed when the process has ended, its output was read and its group was killed.
 	exited chan struct{}
 
 	mu     sync.Mutex
@@ -52,7 +52,7 @@ func startProcess(path string, env []string, logger hclog.Logger) (*process, err
 	}
 	started := make(chan error)
 	go func() {
-		// On Linux the kernel ends the process when the thread that started it ends.
+		// On Linux, the kernel kills the process when the thread that started it exits.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
@@ -89,10 +89,10 @@ func startProcess(path string, env []string, logger hclog.Logger) (*process, err
 	_, missing := os.Stat(path)
 	switch {
 	case errors.Is(err, syscall.ENOEXEC):
-		err = fmt.Errorf("%s is neither a program for this machine nor a script with #! and an "+
-			"interpreter in its first line", path)
+		err = fmt.Errorf("%s is neither a program for this machine nor a script whose first line "+
+			"names an interpreter (#!)", path)
 	case errors.Is(err, fs.ErrNotExist) && missing == nil:
-		err = fmt.Errorf("the interpreter of %s, which its first line names after #!, or a loader "+
+		err = fmt.Errorf("the interpreter of %s, as named in its first line (#!), or a loader "+
 			"that it needs, does not exist", path)
 	}
 	return nil, err
@@ -100,8 +100,8 @@ func startProcess(path string, env []string, logger hclog.Logger) (*process, err
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// kill kills the whole process group at once, even if it is stopped. After the process has been
-// reaped it does nothing: the ID of the group may have been reused.
+// kill kills the whole process group, even if it is stopped. After the process has been reaped, it
+// does nothing, because the ID of the group may have been reused.
 func (p *process) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +112,7 @@ func (p *process) kill() {
 
 func (p *process) killGroup() { _ = syscall.Kill(-p.pid(), syscall.SIGKILL) }
 
-// ending describes how the process has ended: by its exit status or by a signal.
+// ending returns a phrase with the exit status of the process, or the signal that ended it.
 func (p *process) ending() string {
 	status := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if status.Signaled() {

@@ -9,11 +9,12 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// SearchedSite is a weight with a state that a quantizer searches, without its offsets.
+// SearchedSite is a weight whose state a quantizer searches. [NewSearcher] sets its offsets.
 type SearchedSite = client.PlacedSite
 
-// Searcher runs the searches of a quantizer in its process. A crash changes no result, because a
-// search reads one copy of the states and writes another. It must not be used concurrently.
+// Searcher runs the searches of a quantizer in the plugin's process. A search reads one copy of the
+// states and writes another, so that it can be repeated after a crash. A Searcher is not safe for
+// concurrent use.
 type Searcher struct {
 	keeper
 	layout client.SearchLayout
@@ -21,16 +22,17 @@ type Searcher struct {
 	steps  int            // total of the run
 }
 
-// The time limit of a search.
+// Time limit of a search.
 const (
-	// DefaultSearchTimeout is the limit unless the environment variable sets another.
+	// DefaultSearchTimeout is the default limit.
 	DefaultSearchTimeout = 10 * time.Minute
-	// SearchTimeoutVariable is the environment variable that overrides the default.
+	// SearchTimeoutVariable is an environment variable that overrides the default.
 	SearchTimeoutVariable = "CAGE_PLUGIN_SEARCH_TIMEOUT"
 )
 
-// NewSearcher starts another process of the plugin of c and attaches the memory of the weights, for
-// a run of steps steps. The process lives until Close, even without c or ctx. Errors are [*Error].
+// NewSearcher starts another process of c's plugin and shares memory for the weights with it. steps
+// is the number of steps of the run. The process runs until Close, even if c is closed or ctx
+// canceled. Errors are [*Error].
 func NewSearcher(ctx context.Context, c *Client, list []SearchedSite,
 	steps int) (*Searcher, error) {
 	s := &Searcher{layout: client.ArrangeSites(list), sites: map[string]int{}, steps: steps}
@@ -60,13 +62,14 @@ func (s *Searcher) Trained(weight, parameter string) []float32 {
 	return s.named(p.Answer.Trained, parameter, p.TrainedAt)
 }
 
-// State returns the buffer for a state tensor, to be filled before a search, which only reads it.
+// State returns the buffer for a state tensor, to be filled before a search. The search does not
+// change it.
 func (s *Searcher) State(weight, state string) []float32 {
 	p := s.site(weight)
 	return s.named(p.Answer.State, state, p.StateAt)
 }
 
-// Next returns the buffer that has a state tensor after a search.
+// Next returns the buffer that holds the new value of a state tensor after a search.
 func (s *Searcher) Next(weight, state string) []float32 {
 	p := s.site(weight)
 	return s.named(p.Answer.State, state, p.NextAt)
@@ -77,9 +80,9 @@ func (s *Searcher) named(list []spec.Tensor, name string, offsets []int64) []flo
 	return s.view(offsets[i], list[i].Shape)
 }
 
-// Search computes the states of some weights after a step, from the contents of the buffers. After
-// a crash or a timeout, it restarts the plugin and repeats the search, at most twice. Errors are
-// [*Error].
+// Search computes new states for the given weights from the contents of the buffers. It is called
+// after a step. After a crash or a timeout, it restarts the plugin and repeats the search, at most
+// twice. Errors are [*Error].
 func (s *Searcher) Search(ctx context.Context, step int, weights []string) error {
 	var sites []int
 	var list []result

@@ -26,17 +26,16 @@ import (
 	"github.com/cage-qat/cage/sdk/client"
 )
 
-// Options configure how a plugin is run. The zero value is ready to use.
+// Options configures how a plugin is run. The zero value is ready to use.
 type Options struct {
-	// Logger receives the plugin's log and output; nil discards them.
+	// Logger receives the plugin's log entries and output; nil discards them.
 	Logger hclog.Logger
-	// StartTimeout limits the time until the plugin has described itself; 0 means the
-	// value of CAGE_PLUGIN_TIMEOUT, or DefaultTimeout if it is not set.
+	// StartTimeout limits the time until the plugin has returned its description; 0 means the value
+	// of CAGE_PLUGIN_TIMEOUT or, if that is not set, DefaultTimeout.
 	StartTimeout time.Duration
-	// CallTimeout limits each call; 0 means the same as for StartTimeout.
+	// CallTimeout limits each call. Its default is the same as for StartTimeout.
 	CallTimeout time.Duration
-	// SHA256 is the hash, in hexadecimal, that the executable must have; empty
-	// accepts any.
+	// SHA256 is the hash in hexadecimal that the executable must have, or "" for any.
 	SHA256 string
 }
 
@@ -57,9 +56,9 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Start runs an executable as a plugin of the given kind, empty for any, and requests its
-// description. The plugin ends when ctx is cancelled, when the client is closed, or when
-// this process ends. Errors are [*Error].
+// Start runs an executable as a plugin of the given kind, or of any kind if it is "", and requests
+// its description. The plugin is stopped when ctx is canceled, the client is closed or this process
+// ends. Errors are [*Error].
 func Start(ctx context.Context, exe Executable, kind sdk.Kind, opts Options) (*Client, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -84,8 +83,8 @@ func Start(ctx context.Context, exe Executable, kind sdk.Kind, opts Options) (*C
 	return c, nil
 }
 
-// start runs the plugin and gets its description. Every part of this ends when the
-// process does, so that a single timer, which kills it, bounds all.
+// start runs the plugin and requests its description. All of its calls return when the process
+// ends, so that a single timer that kills the process limits the total time.
 func (c *Client) start(ctx context.Context) *Error {
 	c.release = context.AfterFunc(ctx, func() {
 		c.launch.fail(failure(context.Cause(ctx), "stopped: %w", context.Cause(ctx)))
@@ -116,16 +115,16 @@ func (c *Client) start(ctx context.Context) *Error {
 	c.gp = goplugin.NewClient(config)
 	err := c.connect(ctx, config)
 	if err == nil {
-		// There are no further connections. The directory is removed now, so that it does
-		// not remain if this process is killed.
+		// There are no further connections. Remove the directory now, so that it is not left behind
+		// if this process is killed.
 		_ = os.RemoveAll(c.launch.socketDir)
 		return nil
 	}
 	return c.startError(err)
 }
 
-// connect starts the process and requests its description. Without a certificate of the plugin, the
-// connection is not encrypted.
+// connect starts the process and requests its description. The connection is only encrypted if the
+// plugin has sent a certificate.
 func (c *Client) connect(ctx context.Context, config *goplugin.ClientConfig) error {
 	if _, err := c.gp.Start(); err != nil {
 		return err
@@ -149,7 +148,8 @@ func (c *Client) connect(ctx context.Context, config *goplugin.ClientConfig) err
 	return c.describe(ctx)
 }
 
-// startError explains a failed start by the cause given to launcher.fail, or else by the error.
+// startError returns the cause of a failed start that was passed to launcher.fail or, if there is
+// none, an error that wraps err. It adds the plugin's last output.
 func (c *Client) startError(err error) *Error {
 	p, cause := c.launch.current()
 	if cause == nil {
@@ -172,8 +172,8 @@ func (c *Client) startError(err error) *Error {
 	return &out
 }
 
-// environment returns the environment of this process, without go-plugin's variables, and the
-// variables of the protocol.
+// environment returns the environment for a plugin: that of this process, without the variables of
+// go-plugin, and the variables of the protocol.
 func environment(logger hclog.Logger) []string {
 	var env []string
 	for _, v := range os.Environ() {
@@ -195,17 +195,17 @@ func (e Executable) complete(err error) error {
 	return &out
 }
 
-// DefaultTimeout is the default of the time limits in [Options].
+// DefaultTimeout is the default for the time limits in [Options].
 const DefaultTimeout = 10 * time.Second
 
-// TimeoutVariable is the environment variable that sets the time limits, for example to 30s or 2m.
-// A plugin that imports a large library from a network disk may need more than the default.
+// TimeoutVariable is an environment variable that overrides [DefaultTimeout], for example with 30s
+// or 2m. Plugins that import a large library from a network disk may need more than the default.
 const TimeoutVariable = "CAGE_PLUGIN_TIMEOUT"
 
 // moreTime is appended to the messages of timeouts.
 const moreTime = " (" + TimeoutVariable + "=1m allows a minute)"
 
-// describe requests the description of the client's kind, or of all kinds if it is empty.
+// describe requests the plugin's description for c.kind, or for all kinds if that is "".
 func (c *Client) describe(ctx context.Context) error {
 	ask := map[sdk.Kind]func(context.Context) (sdk.Description, error){
 		sdk.KindQuantizer: c.quantizer.Describe,
@@ -247,7 +247,7 @@ func (c *Client) describe(ctx context.Context) error {
 	return failure(ErrProtocol, "serves neither a quantizer nor an optimizer")
 }
 
-// Executable is a plugin that was found and can be started.
+// Executable is the executable file of a plugin.
 type Executable struct {
 	// Name is the name or path that the user gave.
 	Name string
@@ -255,7 +255,7 @@ type Executable struct {
 	Path string
 }
 
-// checksum hashes the file and compares it with the pinned hash, if any.
+// checksum returns the hash of a file. It fails if the hash differs from a pinned one.
 func checksum(path, pinned string) (string, error) {
 	f, err := vfs.OpenRegular(path)
 	if err != nil {

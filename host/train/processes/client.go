@@ -26,7 +26,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// attend connects to process 0, which may not listen yet, and waits until all have joined.
+// attend connects to process 0, which might not listen yet, and waits until all have joined.
 func (g *Group) attend(ctx context.Context) error {
 	known := &credential{dir: g.run.Dir}
 	conn, err := grpc.NewClient("passthrough:///"+g.position.Address, grpc.WithNoProxy(),
@@ -134,7 +134,7 @@ func (g *Group) enter(ctx context.Context) (wire.Processes_AttendClient, error) 
 		return nil, err
 	}
 	word := &wire.Word{Rank: int32(g.position.Rank), Size: int32(g.position.Size), Host: g.host}
-	// After io.EOF, Recv returns the reason.
+	// Send returns io.EOF if the stream was closed; Recv then returns the reason.
 	if err := stream.Send(word); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
@@ -142,23 +142,23 @@ func (g *Group) enter(ctx context.Context) (wire.Processes_AttendClient, error) 
 	return stream, err
 }
 
-// Process 0 writes a random token into the run's checkpoint directory before it accepts calls, and
-// removes it when all processes have joined. A process that can read the token has the same
-// directory, belongs to this attempt to train and not to an earlier one, and is authorized: only
-// its owner can read the file. A scheduler's job ID would prove none of these, and can be guessed.
+// Process 0 writes a random token to the run's checkpoint directory before it accepts calls, and
+// removes it when all processes have joined. A process that knows the token has the same directory,
+// was not started for an earlier attempt at this run, and has the user's permissions, because the
+// file is private. A scheduler's job ID would prove none of this, and could be guessed.
 
 const tokenFile = ".processes"
 
 const tokenMark = "cage: token of processes that begin to train in this directory\n"
 
-// tokenLimit is the number of bytes that are read of the token file.
+// tokenLimit is the number of bytes of the token file that are read.
 const tokenLimit = 256
 
-// tokenKey is the metadata key of the token in calls.
+// tokenKey is the gRPC metadata key under which calls carry the token.
 const tokenKey = "cage-token"
 
-// writeToken draws a token and writes it into dir. It replaces a token left by a process that was
-// killed, but no file that cage did not write.
+// writeToken generates a token and writes it to a file in dir. It replaces the token file of a
+// process that was killed, but not a file that cage did not write.
 func writeToken(dir vfs.Path) (token string, err error) {
 	if err := dir.MkdirAll(); err != nil {
 		return "", err
@@ -168,7 +168,7 @@ func writeToken(dir vfs.Path) (token string, err error) {
 		text, err := readFile(path)
 		incomplete := strings.HasPrefix(tokenMark, text)
 		if err == nil && !incomplete && !strings.HasPrefix(text, tokenMark) {
-			err = fmt.Errorf("%s already exists, and was not written by cage", path)
+			err = fmt.Errorf("%s already exists and was not written by cage", path)
 		}
 		if err != nil {
 			return "", err
@@ -202,7 +202,7 @@ func readToken(dir vfs.Path) (string, error) {
 	return token, nil
 }
 
-// removeToken removes the token from dir, unless another process has replaced it in the meantime.
+// removeToken removes the token file from dir, unless another process has replaced the token.
 func removeToken(dir vfs.Path, token string) error {
 	now, err := readToken(dir)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && now != token {
@@ -214,7 +214,7 @@ func removeToken(dir vfs.Path, token string) error {
 	return dir.Join(tokenFile).Remove()
 }
 
-// readFile reads the first tokenLimit bytes of a file that is not a symbolic link.
+// readFile reads the first tokenLimit bytes of a file. It does not follow symbolic links.
 func readFile(path vfs.Path) (string, error) {
 	f, err := path.OpenFile(os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -224,18 +224,18 @@ func readFile(path vfs.Path) (string, error) {
 	return string(text), errors.Join(err, f.Close())
 }
 
-// admit refuses calls without the token.
+// admit rejects calls without the token.
 func (s *server) admit(ctx context.Context, call *tap.Info) (context.Context, error) {
 	got := call.Header.Get(tokenKey)
 	if len(got) == 1 && subtle.ConstantTimeCompare([]byte(got[0]), []byte(s.token)) == 1 {
 		return ctx, nil
 	}
-	return nil, status.Error(codes.Unauthenticated, "it refuses this process, which does not have "+
-		"the token of this attempt: it belongs to an earlier attempt, or has another run directory")
+	return nil, status.Error(codes.Unauthenticated, "this process was rejected because it does not "+
+		"have the current token: it is from an earlier attempt, or has another run directory")
 }
 
-// credential adds the token to each call of a process. It reads the token when the first call has
-// reached process 0, which has written the token by then.
+// credential adds the token to each call. It reads the token once the first call has connected to
+// process 0, which has written it by then.
 type credential struct {
 	dir   vfs.Path
 	mu    sync.Mutex
@@ -251,7 +251,7 @@ func (c *credential) dial(ctx context.Context, address string) (net.Conn, error)
 	return conn, err
 }
 
-// trouble returns the last error, as a suffix of the message that this process waits.
+// trouble returns the last error as a suffix for the message that the process is waiting, or "".
 func (c *credential) trouble() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -272,7 +272,7 @@ func (c *credential) GetRequestMetadata(context.Context, ...string) (map[string]
 
 func (c *credential) RequireTransportSecurity() bool { return false }
 
-// refused returns the reason why process 0 has refused the token, and drops the token, so that the
+// refused returns the reason why process 0 has rejected the token. It drops the token, so that the
 // next call reads it again.
 func (c *credential) refused() error {
 	c.mu.Lock()

@@ -1,7 +1,7 @@
-// Package processes coordinates the processes of one training run on one or several machines: they
-// rendezvous, share small values, vote, and detect the loss of a process. Process 0 stores the
-// values; all other processes connect to it over gRPC. It transfers no tensors: devices do that,
-// and exchange through it the addresses that they need to connect.
+// Package processes coordinates the processes of a training run on one or more machines: they
+// rendezvous, share small values, vote, and detect when a process is lost. Process 0 stores the
+// values, and the others connect to it over gRPC. Tensors are not transferred this way, but between
+// devices, which use this package to exchange their addresses.
 package processes
 
 import (
@@ -26,48 +26,48 @@ import (
 
 // Timeouts.
 const (
-	// joinTimeout is the time limit for all processes to join: a cluster may start some late.
+	// joinTimeout is the time limit for all processes to join. A cluster may start some late.
 	joinTimeout = 10 * time.Minute
-	// keepaliveInterval and keepaliveTimeout are those of keepalive pings: a network may pause for
-	// some seconds. A process that ends closes its connection, which is detected at once.
+	// keepaliveInterval and keepaliveTimeout configure gRPC's keepalive pings and tolerate short
+	// network outages. The end of a process closes its connection, which is detected at once.
 	keepaliveInterval = 5 * time.Second
 	keepaliveTimeout  = 15 * time.Second
-	// leaveTimeout is the time in which all others receive the reason why a process has failed.
+	// leaveTimeout is the time limit for telling the other processes why a process has failed.
 	leaveTimeout = 2 * time.Second
-	// voteTimeout is the time limit of a vote. Before it votes, a process may compile
-	// for minutes, write its part of a checkpoint, or read all data to verify it, for hours if the
-	// disk is slow. The loss of its machine is detected much earlier, by keepalive pings.
+	// voteTimeout is the time limit of a vote. Before a process votes, it may compile, write its
+	// part of a checkpoint, or verify all data, which takes hours on a slow disk. If its machine is
+	// lost, keepalive pings detect that much earlier.
 	voteTimeout = 6 * time.Hour
-	// resolveTimeout is the time limit for process 0 to resolve its host name: DNS knows a new pod
-	// only some time after it has started.
+	// resolveTimeout is the time limit for process 0 to resolve its host name. DNS has the name of
+	// a new pod only some time after the pod has started.
 	resolveTimeout = time.Minute
 )
 
-// Times that tests shorten.
+// Timeouts that tests shorten.
 var (
-	// reminder is the time after which a process logs what it waits for.
+	// reminder is the time after which a process reports what it is waiting for.
 	reminder = 10 * time.Second
-	// voteReminder is the time after which process 0 logs which processes a vote still waits for.
+	// voteReminder is the time after which process 0 reports which processes have not voted yet.
 	voteReminder = 10 * time.Minute
-	// tokenTimeout is the time limit for a process that has reached process 0 to read the token: on a
-	// network file system a new file may become visible late.
+	// tokenTimeout is the time limit for reading the token after connecting to process 0. On a
+	// network file system, new files may become visible late.
 	tokenTimeout = 30 * time.Second
 )
 
-// retries is the backoff of connections to a process that does not listen yet.
+// retries is the backoff for connection attempts while process 0 does not listen yet.
 var retries = backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2,
 	MaxDelay: time.Second}
 
-// A Run has the settings of a training run for its processes.
+// Run holds the settings of a training run that its processes need.
 type Run struct {
-	// Dir is the directory into which each process writes its parts of checkpoints. Processes with
-	// another directory are refused.
+	// Dir is the directory to which the processes write their parts of checkpoints. A process with
+	// another directory than process 0 is rejected.
 	Dir vfs.Path
-	// Tell receives progress messages about waiting; nil discards them.
+	// Tell receives messages about what a process is waiting for; nil discards them.
 	Tell func(message string)
 }
 
-// A Group is the group of the processes of one training run, as used by one of them.
+// Group is a process's connection to the other processes of the training run.
 type Group struct {
 	position Position
 	run      Run
@@ -81,12 +81,12 @@ type Group struct {
 	err  error         // names the lost process and the reason
 }
 
-// errGone is returned by the store, which does not know the error of the group.
-var errGone = status.Error(codes.Unavailable, "a process of this training is gone")
+// errGone is returned by the store, which does not know which process was lost. See Group.explain.
+var errGone = status.Error(codes.Unavailable, "a process of this training run was lost")
 
-// Join connects to the other processes, and returns when all have joined. Leave undoes it.
+// Join connects to the other processes and returns when all have joined. Call Leave when done.
 func Join(ctx context.Context, position Position, run Run) (*Group, error) {
-	late := fmt.Errorf("the time limit of %v is over", joinTimeout)
+	late := fmt.Errorf("the time limit of %v was exceeded", joinTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, joinTimeout, late)
 	defer cancel()
 	g := &Group{position: position, run: run, gone: make(chan struct{})}
@@ -97,7 +97,7 @@ func Join(ctx context.Context, position Position, run Run) (*Group, error) {
 	if g.host, err = os.Hostname(); err != nil {
 		g.host = "an unknown host"
 	}
-	// Absolute, because messages on other machines name it.
+	// Messages on other machines contain the path, so make it absolute.
 	if g.run.Dir.Name, err = filepath.Abs(run.Dir.Name); err != nil {
 		return nil, err
 	}
@@ -113,13 +113,13 @@ func (g *Group) Rank() int { return g.position.Rank }
 // Size returns the number of processes.
 func (g *Group) Size() int { return g.position.Size }
 
-// Local returns the local rank of this process on its machine, -1 if it is not known.
+// Local returns the rank of this process among those on its machine, or -1 if it is unknown.
 func (g *Group) Local() int { return g.position.Local }
 
-// Gone returns a channel that is closed when a process ends or is lost before its work is done.
+// Gone returns a channel that is closed when a process fails or is lost before it calls Leave.
 func (g *Group) Gone() <-chan struct{} { return g.gone }
 
-// Err returns an error that names the lost process; nil if there is none.
+// Err returns an error that names the lost process, or nil if no process was lost.
 func (g *Group) Err() error {
 	select {
 	case <-g.gone:
@@ -129,7 +129,7 @@ func (g *Group) Err() error {
 	}
 }
 
-// lose records the loss of a process, if it is the first one: later losses are consequences of it.
+// lose records the first loss of a process. Later losses are consequences of it and ignored.
 func (g *Group) lose(err error) {
 	g.once.Do(func() {
 		g.err = err
@@ -146,7 +146,8 @@ func (g *Group) Put(key string, value []byte) error {
 	return g.explain(err)
 }
 
-// Get returns the value of a key; if there is none yet, it waits for it at most that long.
+// Get returns the value of a key. If there is none yet, Get waits for it, but not longer than wait;
+// found is then false.
 func (g *Group) Get(key string, wait time.Duration) (value []byte, found bool, err error) {
 	if g.store != nil {
 		value, found, err = g.store.get(context.Background(), key, wait)
@@ -157,11 +158,12 @@ func (g *Group) Get(key string, wait time.Duration) (value []byte, found bool, e
 	return a.GetValue(), a.GetFound(), g.explain(err)
 }
 
-// Agree returns the values of all processes, by rank. All must use the same names in order.
+// Agree waits until all processes have called it with the same name and returns their values by
+// rank. All processes must use the same names in the same order.
 func (g *Group) Agree(name string, value int64) (values []int64, err error) {
 	if g.store != nil {
 		remind := time.AfterFunc(voteReminder, func() {
-			g.run.Tell(fmt.Sprintf("the processes %s have not voted on %q for %v",
+			g.run.Tell(fmt.Sprintf("ranks %s have not voted on %q for %v",
 				listed(g.store.silent(name)), name, voteReminder))
 		})
 		defer remind.Stop()
@@ -173,7 +175,8 @@ func (g *Group) Agree(name string, value int64) (values []int64, err error) {
 	return v.GetValues(), g.explain(err)
 }
 
-// explain replaces the error of a call by that of the group, which may arrive a moment later.
+// explain replaces the error of a call with g.Err if a process was lost, which may become known a
+// moment later.
 func (g *Group) explain(err error) error {
 	if err == nil {
 		return nil
@@ -191,8 +194,8 @@ func (g *Group) explain(err error) error {
 	return fmt.Errorf("process 0 at %s: %w", g.position.Address, err)
 }
 
-// Leave ends the membership of this process. Without an error it waits until all others leave, too.
-// With an error, it makes all others fail. Further calls do nothing.
+// Leave disconnects this process. If err is nil, Leave waits until all others leave, too; otherwise
+// it makes all others fail. Further calls do nothing.
 func (g *Group) Leave(err error) {
 	if err == nil {
 		g.end("")
@@ -213,7 +216,7 @@ func (g *Group) goneError(rank int, host, failure string) error {
 	return fmt.Errorf("%s has failed: %s", g.name(rank, host), shown(failure))
 }
 
-// over returns the cause of the end of a context; for a cancellation always context.Canceled.
+// over returns the cause with which ctx has ended: context.Canceled if it was canceled.
 func over(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
@@ -221,10 +224,10 @@ func over(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// shown sanitizes a text of another process for messages: one line, of bounded length.
+// shown sanitizes text from another process for messages: as one line of limited length.
 func shown(text string) string { return safetext.Line(text[:min(len(text), 4<<10)]) }
 
-// listed formats a list of ranks, truncated if it is long.
+// listed formats a list of ranks, which it truncates if it is long.
 func listed(ranks []int) string {
 	const most = 8
 	if len(ranks) <= most {

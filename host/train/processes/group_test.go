@@ -225,7 +225,7 @@ func TestJoinRefuses(t *testing.T) {
 		_, err := Join(ctx, Position{0, 3, at, -1}, run)
 		first <- err
 	}()
-	for want, position := range map[string]Position{"it expects 2 processes, and process 0 expects 3": {1, 2, at, -1}} {
+	for want, position := range map[string]Position{"it expects 2 processes, but process 0 expects 3": {1, 2, at, -1}} {
 		if _, err := Join(t.Context(), position, run); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", position, err, want)
 		}
@@ -236,7 +236,7 @@ func TestJoinRefuses(t *testing.T) {
 		one <- err
 	}()
 	time.Sleep(500 * time.Millisecond)
-	if _, err := Join(t.Context(), Position{1, 3, at, -1}, run); err == nil || !strings.Contains(err.Error(), "process 1 has joined already") {
+	if _, err := Join(t.Context(), Position{1, 3, at, -1}, run); err == nil || !strings.Contains(err.Error(), "process 1 has already joined") {
 		t.Errorf("twice the same: %v", err)
 	}
 	cancel()

@@ -10,28 +10,28 @@ import (
 	"github.com/cage-qat/cage/internal/safetext"
 )
 
-// A Position is the rank of a process and the address of process 0, as set by a launcher.
+// Position holds what a launcher tells a process: its rank and the address of process 0.
 type Position struct {
 	Rank, Size int    // rank from 0, and number of processes
 	Address    string // host and port at which process 0 listens
-	// Local is the local rank on its machine, -1 if it is not known.
+	// Local is the rank among the processes on the same machine, or -1 if it is unknown.
 	Local int
 }
 
-// Sources lists the sources of [Find], for help and errors.
+// Sources lists the valid sources of [Find], for help texts and errors.
 const Sources = `slurm, torchrun, kubernetes, or RANK/SIZE@HOST:PORT`
 
-// maxProcesses is the largest number of processes: each has at least one GPU, and device.count has
-// the same maximum.
+// maxProcesses is the largest number of processes. It equals the maximum of device.count, because
+// each process has at least one GPU.
 const maxProcesses = 1024
 
-// defaultPort is the port of process 0 if none is given: torchrun's default.
+// defaultPort is the default port of process 0, the same as torchrun's.
 const defaultPort = "29500"
 
 var explicit = regexp.MustCompile(`^(\d+)/(\d+)@(.+)$`)
 
-// Find returns the position of this process, from the launcher's environment variables or from
-// source.
+// Find returns the position of this process. source is the position itself, RANK/SIZE@HOST:PORT, or
+// the name of a launcher, which provides it in environment variables.
 func Find(source string, getenv func(string) string) (Position, error) {
 	e := environment{source: source, get: getenv}
 	var p Position
@@ -70,17 +70,17 @@ func Find(source string, getenv func(string) string) (Position, error) {
 	n, wrong := strconv.Atoi(port)
 	switch {
 	case p.Size < 1 || p.Size > maxProcesses:
-		err = fmt.Errorf("processes %q: %d processes: want 1 to %d", source, p.Size, maxProcesses)
+		err = fmt.Errorf("processes %q: got %d processes, want 1 to %d", source, p.Size, maxProcesses)
 	case p.Rank < 0 || p.Rank >= p.Size:
-		err = fmt.Errorf("processes %q: process %d of %d: want 0 to %d",
+		err = fmt.Errorf("processes %q: got rank %d of %d, want 0 to %d",
 			source, p.Rank, p.Size, p.Size-1)
 	case err != nil || host == "" || safetext.Line(host) != host || wrong != nil || n < 1 || n > 65535:
-		err = fmt.Errorf("processes %q: process 0 is at %q: want HOST:PORT", source, p.Address)
+		err = fmt.Errorf("processes %q: got address %q of process 0, want HOST:PORT", source, p.Address)
 	}
 	return p, err
 }
 
-// environment reads environment variables and keeps the first error.
+// environment reads a launcher's environment variables and keeps the first error.
 type environment struct {
 	source string
 	get    func(string) string
@@ -104,7 +104,7 @@ func (e *environment) need(name string) string {
 func (e *environment) number(name, text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil && e.err == nil {
-		e.err = fmt.Errorf("processes %q: %s is %q: want a number", e.source, name, text)
+		e.err = fmt.Errorf("processes %q: %s is %q, want an integer", e.source, name, text)
 	}
 	return n
 }
@@ -118,8 +118,8 @@ func (e *environment) local(name string) int {
 	return -1
 }
 
-// slurm reads the variables that srun sets. Process 0 is on the first node of the step. Jobs that
-// share a node get different ports, outside of Linux's default range of ephemeral ports.
+// slurm reads the variables set by srun. Process 0 runs on the first node of the step. Its port
+// depends on the job, because jobs can share a node, and is above Linux's default ephemeral ports.
 func (e *environment) slurm() Position {
 	const first, ports = 61440, 4096
 	nodes := e.get("SLURM_STEP_NODELIST")
@@ -134,7 +134,7 @@ func (e *environment) slurm() Position {
 	if size == "" {
 		size = e.need("SLURM_NTASKS")
 	}
-	// The first host of a list such as "rack[1-2]node[007-012,020],login".
+	// Take the first host from a list such as "rack[1-2]node[007-012,020],login".
 	host, _, _ := strings.Cut(ranges.ReplaceAllString(nodes, "$1"), ",")
 	return Position{
 		Rank: e.needNumber("SLURM_PROCID"), Size: e.number("SLURM_NTASKS", size),

@@ -37,11 +37,11 @@ func (g *Group) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("process 0 cannot listen at %s: %w", g.position.Address, err)
 	}
-	// The token is written before any call is answered, and only if this process owns the address.
+	// Write the token before any call is answered, but only if this process owns the address.
 	token, err := writeToken(g.run.Dir)
 	if err != nil {
 		listener.Close()
-		return fmt.Errorf("process 0 of %d cannot write a file for the others: %w", g.position.Size, err)
+		return fmt.Errorf("process 0 of %d cannot write the token file: %w", g.position.Size, err)
 	}
 	defer func() {
 		if err := removeToken(g.run.Dir, token); err != nil {
@@ -53,7 +53,7 @@ func (g *Group) serve(ctx context.Context) error {
 		g: g, token: token, at: listener.Addr(), there: map[int]string{},
 		changed: make(chan struct{}), complete: make(chan struct{}), over: make(chan struct{}),
 	}
-	// Unauthorized clients can do no more than hold some connections, each for a short time.
+	// These limits leave unauthorized clients only some connections, each for a short time.
 	const strangers, calls, header = 64, 256, 16 << 10
 	listener = netutil.LimitListener(listener, g.position.Size+strangers)
 	rpc := grpc.NewServer(
@@ -69,7 +69,7 @@ func (g *Group) serve(ctx context.Context) error {
 	wire.RegisterProcessesServer(rpc, s)
 	go func() {
 		if err := rpc.Serve(listener); err != nil {
-			g.lose(fmt.Errorf("process 0 of %d no longer listens: %w", g.position.Size, err))
+			g.lose(fmt.Errorf("process 0 of %d stopped listening: %w", g.position.Size, err))
 		}
 	}()
 	var ended sync.Once
@@ -96,8 +96,8 @@ func (g *Group) serve(ctx context.Context) error {
 	remind := time.AfterFunc(reminder, func() { g.run.Tell(s.waits()) })
 	defer remind.Stop()
 	s.await(ctx.Done(), func() bool { return len(s.there) == g.position.Size-1 })
-	// When all processes are canceled at once, others may be lost before this one sees its own
-	// cancellation, which takes precedence.
+	// If all processes are canceled at once, others may be lost before this one is canceled. Its
+	// own cancellation takes precedence.
 	if err := g.Err(); err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		g.end("")
 		return err
@@ -112,7 +112,7 @@ func (g *Group) serve(ctx context.Context) error {
 	return nil
 }
 
-// listen listens at the given address only, not on all interfaces of the machine.
+// listen listens on the configured address only, not on all interfaces of the machine.
 func (g *Group) listen(ctx context.Context) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(g.position.Address)
 	if err != nil {
@@ -122,7 +122,7 @@ func (g *Group) listen(ctx context.Context) (net.Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	// /etc/hosts may list a loopback address in addition to the network address, which is preferred.
+	// Prefer a network address to a loopback address that /etc/hosts may list, too.
 	slices.SortStableFunc(addresses, func(a, b netip.Addr) int {
 		switch {
 		case a.IsLoopback() == b.IsLoopback():
@@ -147,12 +147,12 @@ func (g *Group) listen(ctx context.Context) (net.Listener, error) {
 	return nil, fmt.Errorf("%w; want an address of this machine (%s) and a free port", failed, g.host)
 }
 
-// resolve returns the addresses of a host; it waits until the name resolves.
+// resolve waits until the name of a host resolves and returns its addresses.
 func (g *Group) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, resolveTimeout, fmt.Errorf("%s has no address", host))
 	defer cancel()
 	remind := time.AfterFunc(reminder, func() {
-		g.run.Tell(fmt.Sprintf("process 0 of %d waits until the name %s has an address",
+		g.run.Tell(fmt.Sprintf("process 0 of %d is waiting until the host name %s resolves",
 			g.position.Size, host))
 	})
 	defer remind.Stop()
@@ -178,7 +178,8 @@ func (s *server) waits() string {
 	return text
 }
 
-// await returns if ready, called with the lock held, is true, done is closed or a process is lost.
+// await waits until ready returns true, done is closed or a process is lost. It calls ready with
+// the lock held.
 func (s *server) await(done <-chan struct{}, ready func() bool) {
 	for {
 		s.mu.Lock()
@@ -274,19 +275,19 @@ func (s *server) Attend(stream wire.Processes_AttendServer) error {
 	}
 }
 
-// check refuses a process whose size or rank is invalid, or whose rank has joined already. It is
-// called with the lock held.
+// check returns an error if the size or rank of a process is invalid, or a process with that rank
+// has already joined. The caller must hold the lock.
 func (s *server) check(w *wire.Word) error {
 	rank, size := int(w.GetRank()), s.g.position.Size
 	host, twice := s.there[rank]
 	refused := ""
 	switch {
 	case int(w.GetSize()) != size:
-		refused = fmt.Sprintf("it expects %d processes, and process 0 expects %d", w.GetSize(), size)
+		refused = fmt.Sprintf("it expects %d processes, but process 0 expects %d", w.GetSize(), size)
 	case rank < 1 || rank >= size:
-		refused = fmt.Sprintf("there is no process %d of %d", rank, size)
+		refused = fmt.Sprintf("got rank %d, want 1 to %d", rank, size-1)
 	case twice:
-		refused = fmt.Sprintf("process %d has joined already, on %s", rank, shown(host))
+		refused = fmt.Sprintf("process %d has already joined, on %s", rank, shown(host))
 	default:
 		return nil
 	}

@@ -18,9 +18,9 @@ type store struct {
 	gone    <-chan struct{} // closed when a process is lost, which ends all waiting
 }
 
-// Limits of the store of process 0. XLA's clients describe their devices in some hundred bytes
-// each, and each group of devices of an all-reduce adds a value. A vote is open while its processes
-// compute the same step.
+// Limits of process 0's store. XLA's clients store descriptions of their devices, a few hundred
+// bytes each, and a value for each group of devices in an all-reduce. Few votes are pending at any
+// time, because processes compute the same step.
 const (
 	maxKey     = 1 << 10
 	maxValue   = 2 << 20
@@ -46,7 +46,7 @@ func newStore(size int, limit time.Duration, gone <-chan struct{}) *store {
 // put sets the value of a key, within the limits.
 func (s *store) put(key string, value []byte) error {
 	if len(key) > maxKey || len(value) > maxValue {
-		return fmt.Errorf("a key of %d bytes with a value of %d: want at most %d and %d",
+		return fmt.Errorf("got a key of %d bytes with a value of %d, want at most %d and %d",
 			len(key), len(value), maxKey, maxValue)
 	}
 	s.mu.Lock()
@@ -54,8 +54,8 @@ func (s *store) put(key string, value []byte) error {
 	old, known := s.values[key]
 	bytes := s.bytes + len(value) - len(old)
 	if !known && len(s.values) == maxValues || bytes > maxBytes {
-		return fmt.Errorf("%d values of %d bytes are kept, and one of %d would be too many: "+
-			"want at most %d of %d", len(s.values), s.bytes, len(value), maxValues, maxBytes)
+		return fmt.Errorf("cannot store %d bytes beside %d values of %d bytes: want at most "+
+			"%d values of %d bytes", len(value), len(s.values), s.bytes, maxValues, maxBytes)
 	}
 	s.values[key], s.bytes = value, bytes
 	close(s.changed)
@@ -63,7 +63,7 @@ func (s *store) put(key string, value []byte) error {
 	return nil
 }
 
-// get returns the value of a key, and waits for it at most that long.
+// get returns the value of a key. It waits for the value, but not longer than wait.
 func (s *store) get(
 	ctx context.Context, key string, wait time.Duration,
 ) (value []byte, found bool, err error) {
@@ -89,7 +89,7 @@ func (s *store) get(
 	}
 }
 
-// agree adds the vote of a process, and returns the votes of all when they are complete.
+// agree adds the vote of a process, waits for those of all others and returns all votes by rank.
 func (s *store) agree(ctx context.Context, name string, rank int, value int64) ([]int64, error) {
 	if rank < 0 || rank >= s.size || len(name) > maxKey {
 		return nil, fmt.Errorf("invalid vote of process %d of %d on %.100q", rank, s.size, name)
@@ -98,7 +98,7 @@ func (s *store) agree(ctx context.Context, name string, rank int, value int64) (
 	b := s.ballots[name]
 	if b == nil && len(s.ballots) == maxBallots {
 		s.mu.Unlock()
-		return nil, fmt.Errorf("%d votes wait for processes: %q is one too many", maxBallots, name)
+		return nil, fmt.Errorf("cannot start a vote on %q: %d are pending already", name, maxBallots)
 	}
 	if b == nil {
 		b = &ballot{values: make([]int64, s.size), voted: make([]bool, s.size), missing: s.size,
@@ -107,7 +107,7 @@ func (s *store) agree(ctx context.Context, name string, rank int, value int64) (
 	}
 	if b.voted[rank] {
 		s.mu.Unlock()
-		return nil, fmt.Errorf("process %d votes twice on %q", rank, name)
+		return nil, fmt.Errorf("process %d has already voted on %q", rank, name)
 	}
 	b.values[rank], b.voted[rank] = value, true
 	if b.missing--; b.missing == 0 {
@@ -121,7 +121,7 @@ func (s *store) agree(ctx context.Context, name string, rank int, value int64) (
 	select {
 	case <-b.complete:
 	case <-timer.C:
-		err = fmt.Errorf("the processes %s have not voted on %q within %v",
+		err = fmt.Errorf("ranks %s have not voted on %q within %v",
 			listed(s.silent(name)), name, s.limit)
 	case <-s.gone:
 		err = errGone

@@ -396,7 +396,7 @@ func TestBounds(t *testing.T) {
 	for i := range maxBallots - 1 {
 		s.agree(ctx, fmt.Sprint(i), 0, 0)
 	}
-	if _, err := s.agree(ctx, "more", 0, 0); err == nil || !strings.Contains(err.Error(), "one too many") {
+	if _, err := s.agree(ctx, "more", 0, 0); err == nil || !strings.Contains(err.Error(), "are pending already") {
 		t.Errorf("another vote: %v", err)
 	}
 	ranks := make([]int, 1000)
@@ -445,7 +445,7 @@ func TestListen(t *testing.T) {
 	if err := (<-begin(ctx, Position{0, 2, "nobody.invalid:29500", -1}, run)).err; err == nil || !strings.Contains(err.Error(), "nobody.invalid") {
 		t.Errorf("a name of no machine: %v", err)
 	}
-	if _, there := told.Load("process 0 of 2 waits until the name nobody.invalid has an address"); !there {
+	if _, there := told.Load("process 0 of 2 is waiting until the host name nobody.invalid resolves"); !there {
 		t.Error("nobody is told what it waits for")
 	}
 	if runtime.GOOS != "linux" {
@@ -473,7 +473,7 @@ func TestVoteReminder(t *testing.T) {
 		_, err := g.Agree("x", 0)
 		voted <- err
 	}()
-	if message := <-told; message != fmt.Sprintf(`the processes [1 2] have not voted on "x" for %v`, voteReminder) {
+	if message := <-told; message != fmt.Sprintf(`ranks [1 2] have not voted on "x" for %v`, voteReminder) {
 		t.Errorf("it says %q", message)
 	}
 	g.lose(errors.New("over"))

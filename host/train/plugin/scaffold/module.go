@@ -19,18 +19,18 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Module is the path of the module that holds package sdk.
+// Module is the path of the module that contains package sdk.
 const Module = "github.com/cage-qat/cage"
 
-// pluginModule is the separate module of a new plugin.
+// pluginModule is a new module that contains only the plugin.
 type pluginModule struct {
 	name    string // of the plugin
 	version string // required version of cage's module
 	source  string // absolute directory that replaces cage's module; empty: none
 }
 
-// ownModule returns the module to create for the plugin, or nil if the module that
-// encloses the new directory already requires package sdk.
+// ownModule returns the module to create for the plugin, or nil if the new directory is inside a
+// module that already requires package sdk.
 func (s Plugin) ownModule(ctx context.Context, tool *gotool.Tool) (*pluginModule, error) {
 	if s.Source != "" {
 		return s.replaced()
@@ -49,7 +49,7 @@ func (s Plugin) ownModule(ctx context.Context, tool *gotool.Tool) (*pluginModule
 	return nil, nil
 }
 
-// replaced returns a module that takes the sdk from the directory s.Source.
+// replaced returns a module in which the directory s.Source replaces cage's module.
 func (s Plugin) replaced() (*pluginModule, error) {
 	source, err := filepath.Abs(s.Source)
 	if err != nil {
@@ -60,12 +60,13 @@ func (s Plugin) replaced() (*pluginModule, error) {
 		return nil, fmt.Errorf("--sdk %s: not the source of cage: %w", source, err)
 	}
 	if path := modfile.ModulePath(text); path != Module {
-		return nil, fmt.Errorf("--sdk %s: holds the module %s, want %s", source, path, Module)
+		return nil, fmt.Errorf("--sdk %s: found module %s, want %s", source, path, Module)
 	}
 	return &pluginModule{name: s.Name, version: "v0.0.0", source: source}, nil
 }
 
-// published returns a module that requires s.Version, or else the version of this executable.
+// published returns a module that requires s.Version of cage's module or, if that is not set, the
+// version of this executable.
 func (s Plugin) published() (*pluginModule, error) {
 	if s.Version != "" {
 		return &pluginModule{name: s.Name, version: s.Version}, nil
@@ -80,8 +81,8 @@ func (s Plugin) published() (*pluginModule, error) {
 }
 
 // isPublished reports whether an executable was built from a version of cage's module that can be
-// downloaded. A build in a working copy between two releases has a pseudo-version, which need not
-// be published.
+// downloaded. It is false for pseudo-versions of builds in a working copy, whose commits may not be
+// published.
 func isPublished(info *debug.BuildInfo) bool {
 	version := info.Main.Version
 	if info.Main.Path != Module || !strings.HasPrefix(version, "v") || strings.Contains(version, "+") {
@@ -93,13 +94,12 @@ func isPublished(info *debug.BuildInfo) bool {
 	return !(inCopy && module.IsPseudoVersion(version))
 }
 
-// write creates go.mod and go.sum in dir. The notice is the reason why they are not complete
-// yet, for example because cage's module must be downloaded and there is no network.
+// write creates go.mod and go.sum in dir. notice is the reason why they are incomplete, for example
+// that cage's module could not be downloaded; nil if they are complete.
 //
-// To complete them, go mod tidy would read the module graph and download modules that the
-// build does not need. Instead, write copies all requirements of cage's own module, which
-// needs no graph, and then removes the unused ones. The result is the same, and on a machine
-// where cage was built it needs no network.
+// Instead of go mod tidy, which reads the module graph and downloads modules that the build does
+// not need, write copies all requirements of cage's module and then removes the unused ones. The
+// result is the same, but on a machine where cage was built this needs no network.
 func (m pluginModule) write(ctx context.Context, tool *gotool.Tool,
 	dir string) (notice, err error) {
 	source, sums, notice := m.sdk(ctx, tool, dir)
@@ -141,8 +141,8 @@ func (m pluginModule) write(ctx context.Context, tool *gotool.Tool,
 	return nil, m.save(dir, of.Go.Version, required)
 }
 
-// sdk returns the directory of the required version of cage's module, and its lines of
-// go.sum.
+// sdk returns the directory of the required version of cage's module, which it downloads if
+// necessary, and the lines of go.sum for it.
 func (m pluginModule) sdk(ctx context.Context, tool *gotool.Tool,
 	dir string) (source, sums string, err error) {
 	if m.source != "" {
@@ -161,7 +161,7 @@ func (m pluginModule) sdk(ctx context.Context, tool *gotool.Tool,
 	return fetched.Dir, sums, nil
 }
 
-// save writes go.mod. If goVersion is empty, the file is incomplete.
+// save writes go.mod. If goVersion is "", it omits the go directive.
 func (m pluginModule) save(dir, goVersion string, indirect []module.Version) error {
 	file := new(modfile.File)
 	if err := file.AddModuleStmt("example.com/" + m.name); err != nil {

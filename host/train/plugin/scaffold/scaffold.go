@@ -1,5 +1,5 @@
-// Package scaffold writes the source of a new plugin as a starting point: a small complete plugin
-// with a test, as a package of the enclosing module or as a separate module.
+// Package scaffold writes the source of a new plugin: a small but complete plugin with a test, as a
+// package in the enclosing module or as a module of its own.
 package scaffold
 
 import (
@@ -23,13 +23,13 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// templates holds a directory for each kind of plugin in Go, and likewise below python, jax and
-// pytest, which these two share. A template is named after its output file, plus .tmpl.
+// templates holds the directories KIND for plugins in Go, python/KIND, jax/KIND, and pytest/KIND
+// with the tests for the last two. Templates have the names of the files they produce, plus .tmpl.
 //
 //go:embed templates
 var templates embed.FS
 
-// Plugin is a plugin to be written.
+// Plugin describes the plugin to write.
 type Plugin struct {
 	Kind, Name string
 	Language   string // go, python or jax; empty: go
@@ -38,13 +38,14 @@ type Plugin struct {
 	Version    string // the published version; empty: that of this executable
 }
 
-// Languages lists the languages of plugins; the first is the default.
+// Languages lists the supported languages; the first is the default.
 var Languages = []string{"go", "python", "jax"}
 
-// Path returns the path of the new directory.
+// Path returns the path of the directory to create.
 func (s Plugin) Path() string { return filepath.Join(s.Parent, s.Name) }
 
-// Executable returns the path that a run names: the directory of a Go plugin, else the script.
+// Executable returns the path with which a run can use the plugin: the directory of a plugin in Go,
+// or else the script.
 func (s Plugin) Executable() string {
 	if s.inGo() {
 		return s.Path()
@@ -52,7 +53,7 @@ func (s Plugin) Executable() string {
 	return filepath.Join(s.Path(), script)
 }
 
-// script is the executable of a plugin in Python.
+// script is the file name of the executable of a plugin in Python.
 const script = "plugin.py"
 
 func (s Plugin) inGo() bool { return s.Language == "" || s.Language == "go" }
@@ -60,18 +61,18 @@ func (s Plugin) inGo() bool { return s.Language == "" || s.Language == "go" }
 // ignored lists names of directories that the go command ignores.
 var ignored = []string{"testdata", "vendor"}
 
-// CheckPlace returns an error if the directory cannot be created.
+// CheckPlace returns an error if the plugin's directory exists or its parent does not.
 func (s Plugin) CheckPlace() error {
 	if _, err := os.Lstat(s.Path()); err == nil {
-		return fmt.Errorf("%s is already there; choose another name, or remove it", s.Path())
+		return fmt.Errorf("%s already exists; choose another name, or remove it", s.Path())
 	}
 	if info, err := os.Stat(s.Parent); err != nil || !info.IsDir() {
-		return fmt.Errorf("there is no directory %s to write %s into", s.Parent, s.Name)
+		return fmt.Errorf("cannot create %s: there is no directory %s", s.Name, s.Parent)
 	}
 	return nil
 }
 
-// Check returns an error if a setting from the command line is invalid.
+// Check returns an error if the settings are invalid.
 func (s Plugin) Check() error {
 	kinds := []string{string(sdk.KindQuantizer), string(sdk.KindOptimizer)}
 	if !slices.Contains(kinds, s.Kind) {
@@ -94,9 +95,9 @@ func (s Plugin) Check() error {
 	return sdk.Description{Name: s.Name}.Check()
 }
 
-// Write creates the directory with all its files, or nothing. settings are environment variables
-// with which the go command reuses compiled libraries; notice is the reason why the requirements of
-// a new module are not complete yet. inform receives progress messages.
+// Write creates the directory with all its files, or nothing. inform receives progress messages.
+// settings are environment variables with which the go command reuses compiled packages. notice is
+// the reason why the requirements in a new go.mod are incomplete, or nil.
 func (s Plugin) Write(ctx context.Context,
 	inform func(string)) (settings string, notice, err error) {
 	if !s.inGo() {
@@ -125,8 +126,8 @@ func (s Plugin) write(ctx context.Context, tool *gotool.Tool) (notice, err error
 	return notice, err
 }
 
-// place renders the templates into a scratch directory, which finish completes, and renames it to
-// s.Path.
+// place renders the templates into a scratch directory, calls finish to complete it, and renames it
+// to s.Path().
 func (s Plugin) place(finish func(scratch string) error) error {
 	scratch, err := os.MkdirTemp(s.Parent, ".new-plugin-")
 	if err != nil {
@@ -153,7 +154,7 @@ func (s Plugin) place(finish func(scratch string) error) error {
 	return vfs.At(s.Parent).SyncDir()
 }
 
-// Render writes the templates of the kind into dir.
+// Render writes the files of the plugin, without go.mod, into dir.
 func (s Plugin) Render(dir string) error {
 	if s.inGo() {
 		return s.render(dir, s.Kind)

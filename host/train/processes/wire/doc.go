@@ -1,4 +1,4 @@
-// Package wire has the protocol between the processes of a run: processes.proto and generated code.
+// Package wire contains the gRPC protocol between the processes of a run.
 package wire
 
 //go:generate go run ../../../../tools/protogen processes.proto

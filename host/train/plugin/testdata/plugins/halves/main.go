@@ -1,4 +1,4 @@
-// Command halves is a plugin that the tests build from source.
+// Command halves is a plugin that tests build from source.
 package main
 
 import (
