@@ -1,5 +1,5 @@
-// Command sgd is stochastic gradient descent with momentum as a plugin (Polyak 1964; Nesterov 1983
-// in the form of Sutskever et al. 2013, as in PyTorch):
+// Command sgd implements stochastic gradient descent with momentum as a plugin (Polyak 1964;
+// Nesterov 1983 in the form of Sutskever et al. 2013, as in PyTorch):
 //
 //	buf ← g                               on the first step
 //	buf ← μ·buf + (1 − dampening)·g       on later steps

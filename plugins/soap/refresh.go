@@ -95,8 +95,8 @@ func sort(v program.Value, axis int, keys program.Value) program.Value {
 	return v.SortColumns(keys)
 }
 
-// finite reports whether a basis is finite. If any element of it is not, all of them are NaN, so
-// that the first row suffices.
+// finite reports whether a basis is finite. If any element is not finite, all of them are NaN, so
+// it suffices to check the first row.
 func finite(q program.Value) program.Value {
 	row := q.Slice([]int{0, 0}, []int{1, q.Shape()[1]}, []int{1, 1})
 	all := row.IsFinite().Convert(program.Float).ReduceMin(1).ReduceMin(0)
