@@ -392,8 +392,8 @@ func inferSortColumns(args []Type, _ Attr, _ Type) (Type, error) {
 	return x, nil
 }
 
-// inferRows checks that x is an array of rows of the table: of elements for a table of one axis, of
-// d elements along the last axis for a table of two. It returns a type with one element per row.
+// inferRows checks that x consists of rows like those of the table: elements for float[n], runs of
+// d elements along the last axis for float[n,d]. It returns a type with one element per row.
 func inferRows(x, table Type) (Type, error) {
 	if err := cmp.Or(need(x, Float), need(table, Float)); err != nil {
 		return Type{}, err

@@ -3,7 +3,7 @@
 //
 // A quantizer or optimizer plugin does not compute on tensors. When a run starts, it returns a
 // [Program] that the host checks, inlines into its training graph, differentiates and compiles.
-// This package has the operations and their exact meaning ([Ops]), the [Builder] that writes
+// This package contains the operations and their exact meaning ([Ops]), the [Builder] that writes
 // programs, their validation ([Program.Validate]), and their text form ([Program.String]). The
 // reference implementation in float64 (package reference) and the host's devices execute them.
 // Nothing here may know of plugins, processes or a tensor engine.
@@ -146,8 +146,8 @@ type Type struct {
 	Shape []int
 }
 
-// FloatType returns the type of a float value of the given shape; without
-// dimensions, that of a scalar.
+// FloatType returns the type of a float value of the given shape, or of a scalar if there are no
+// dimensions.
 func FloatType(shape ...int) Type { return Type{Float, shape} }
 
 // Rank returns the number of axes, 0 for a scalar.

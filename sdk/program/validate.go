@@ -201,7 +201,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkNew checks a name that must not be among those seen, and adds it to them.
+// checkNew checks that a name is valid and not in seen, and adds it to seen.
 func checkNew(name string, seen map[string]bool) error {
 	if seen[name] {
 		return fmt.Errorf("the name is used twice")

@@ -26,7 +26,7 @@ const Prefix = "d."
 // d.<input> for each name in wrt, of that input's type. If no path leads from an input to
 // the output, its gradient is zero.
 //
-// It is an error if a name does not exist or is not a float, or if the path leads through
+// It is an error if a name does not exist or does not denote a float, or if the path leads through
 // a matrix factorization, which has no gradient.
 func VJP(p *program.Program, output string, wrt ...string) (*program.Program, error) {
 	t, err := newTape(p, output, wrt, ".vjp")
@@ -98,9 +98,8 @@ func extend(name, suffix string) string {
 	return name + suffix
 }
 
-// replay writes the operations of p. withoutStops leaves out stop_gradient, so that
-// the values before and after it are the same; the result must then not be
-// differentiated again.
+// replay writes the operations of p. If withoutStops is true, stop_gradient is replaced by its
+// operand, and the result must not be differentiated again.
 func replay(
 	b *program.Builder, p *program.Program, inputs []program.Value, withoutStops bool,
 ) []program.Value {

@@ -27,7 +27,7 @@ func zeros(t program.Type) Tensor {
 // Float returns a float scalar.
 func Float(v float64) Tensor { return Floats([]float64{v}) }
 
-// Floats returns a float tensor of the given shape; without dimensions, a scalar. The
+// Floats returns a float tensor of the given shape, or a scalar if there are no dimensions. The
 // data is not copied.
 func Floats(data []float64, shape ...int) Tensor {
 	return Tensor{Type: program.FloatType(shape...), Floats: data}
@@ -74,8 +74,8 @@ func (t Tensor) Float64s() []float64 {
 	return each(t.Ints, func(v int64) float64 { return float64(v) })
 }
 
-// Bools returns the elements of a bool tensor, or for each element of an integer
-// tensor whether it is nonzero.
+// Bools returns the elements of a bool tensor; for an integer tensor it returns whether each
+// element is nonzero.
 func (t Tensor) Bools() []bool {
 	return each(t.Ints, func(v int64) bool { return v != 0 })
 }
