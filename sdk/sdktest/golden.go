@@ -20,8 +20,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Inputs of a case that are not inputs of programs: the gradient by the value, and the host's
-// weight decay. With decayLast, weights decay after each step except the first.
+// Inputs of a case that are not inputs of programs: the gradient with respect to the value, and the
+// host's weight decay. With decayLast, weights decay after each step except the first.
 const (
 	inputDY   = autodiff.Prefix + spec.OutputValue
 	decayName = "weight_decay"
@@ -198,8 +198,8 @@ func (c goldenTrial) variant(s *session) variant {
 	return v
 }
 
-// compare compares the results with the expected ones that have the prefix, all of which the plugin
-// must return. besides is added to the tolerance.
+// compare compares got with the expected values that have the prefix, all of which got must
+// contain. besides, times the largest expected magnitude, is added to the tolerance.
 func (c goldenTrial) compare(on example, prefix string, got map[string][]float64, besides float64) {
 	for name, want := range inOrder(c.Expected) {
 		if prefixOf(name) != prefix {
@@ -223,7 +223,7 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 		c.must(fmt.Errorf("inputs: %q is missing", spec.InputX))
 	}
 	dy, backward := c.Inputs[inputDY]
-	// A case about training has step inputs, or the next state.
+	// A case about training has step inputs, or expects the next state.
 	trains := slices.ContainsFunc(spec.StepInputs, func(in program.Input) bool {
 		_, ok := c.Inputs[in.Name]
 		return ok
@@ -243,7 +243,7 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 	in := &instance{siteAnswer: s, t: c.t, m: Reference{}, memory: tensors{}}
 	given := maps.Clone(c.Inputs)
 	delete(given, inputDY)
-	// With column statistics, the case tests initial values, in binary64 like the expected ones.
+	// A case with column statistics tests initial values, in binary64 like the expected ones.
 	starts := map[string]*program.Program{} // by the prefix of their outputs
 	startInputs := map[string]tensors{}
 	for _, column := range spec.ColumnInputs(nil) {

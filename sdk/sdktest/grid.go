@@ -68,7 +68,7 @@ func (q *quantizerRun) checkRows(t *trial, in *instance, x []float64) {
 	}
 }
 
-// checkScope finds the elements that share a scale by trial and compares them with the claim or,
+// checkScope finds by experiment which elements share a scale, and compares them with the claim or,
 // without a claim, with the declared grid. Without both, one scale for a weight is noted; an
 // activation token that depends on other tokens, and scales of columns, are failures. With settings
 // fixed by the caller, they are only noted.
@@ -91,7 +91,7 @@ func (q *quantizerRun) checkScope(t *trial) {
 					x := normal(17, s.shape...)
 					in := s.instance(t, Reference{}, x)
 					t.begin()
-					// The elements influenced by the first: in its row, its column, or elsewhere.
+					// Elements that depend on the first: in its row, in its column, or elsewhere.
 					d, affected, column, others := s.shape[1], in.influence(x, 0), false, false
 					for i, m := range affected[d:] {
 						column, others = column || m && i%d == 0, others || m && i%d != 0
@@ -233,7 +233,7 @@ func (in *instance) checkReach(row, levels []float64) {
 	}
 }
 
-// With the default settings, quantization scales values by a factor between least and greatest.
+// Under default settings, quantization must scale values by a factor between least and greatest.
 const (
 	least    = 0.5
 	greatest = 1.5

@@ -103,8 +103,8 @@ type siteAnswer struct {
 	site    sdk.Site
 	subject QuantizerSubject
 	vjp     *program.Program // the backward pass, made when needed
-	// evaluation is the answer with the evaluation program instead of the training program; nil if
-	// they are equal, and in the evaluation answer itself, which has evaluates set.
+	// evaluation is the answer with the evaluation program instead of the training program. It is
+	// nil if they are equal, and in the evaluation answer itself, which has evaluates set.
 	evaluation *siteAnswer
 	evaluates  bool
 }
@@ -120,7 +120,7 @@ func (q *quantizerRun) ask(v variant, role sdk.Role, shape ...int) (*siteAnswer,
 	return q.asked[key], q.asked[key].err
 }
 
-// answer requests the programs of a site, which reports call name.
+// answer requests the programs of a site, which reports refer to as name.
 func (q *quantizerRun) answer(v variant, site sdk.Site, name string) *siteAnswer {
 	site.Values = v.values
 	s := &siteAnswer{variant: v, site: site, subject: q.subject,
@@ -136,7 +136,7 @@ func (q *quantizerRun) answer(v variant, site sdk.Site, name string) *siteAnswer
 	return s
 }
 
-// siteOf returns a site in a block of a model with that many layers; layer -1: in no block.
+// siteOf returns a site in the given block of a model, or in no block if layer is -1.
 func siteOf(role sdk.Role, shape []int, layer, layers int) sdk.Site {
 	name := "embedding"
 	if layer >= 0 {
@@ -206,7 +206,7 @@ func (q *quantizerRun) sites(v variant, shape ...int) []*siteAnswer {
 	return list
 }
 
-// anyRounding reports whether values may be rounded to other levels than the nearest: if noise is
+// anyRounding reports whether values may be rounded to levels other than the nearest: if noise is
 // used, or if the plugin claims so. A quantizer with that claim and a separate evaluation program
 // rounds to nearest in evaluation.
 func (q *quantizerRun) anyRounding(s *siteAnswer) bool {
@@ -298,7 +298,7 @@ func (in *instance) from(sample []float64) *instance {
 	return in.siteAnswer.instance(in.t, in.m, sample)
 }
 
-// at describes the instance in reports; given adds x.
+// at returns the example that describes the instance in reports; given also includes x.
 func (in *instance) at() example { return in.example.on(in.m) }
 
 func (in *instance) given(x []float64) example {

@@ -15,8 +15,9 @@ import (
 // Status is the outcome of a check.
 type Status string
 
-// Outcomes of a check. The note of a skipped check begins with "not applicable" if the plugin lacks
-// what is checked, "optional" if it could have it, and else with the reason why it was not tested.
+// Outcomes of a check. The note of a skipped check begins with "not applicable" if the check does
+// not apply to the plugin, with "optional" if an optional feature is missing, or else with the
+// reason.
 const (
 	Pass Status = "pass"
 	Fail Status = "fail"
