@@ -106,8 +106,8 @@ type Compact interface {
 }
 
 // BiasCorrection returns 1 − βᵗ for step t: the divisor of a moving average with decay rate β that
-// started at zero. For β = 0, and for β = 1, a sum, it returns 1. It is computed as −expm1(t·log
-// β), because βᵗ in binary32 would lose the digits of 1 − βᵗ for β close to 1 and small t.
+// started at zero. It returns 1 for β = 0 and for β = 1 (a sum). It is computed as −expm1(t·log β),
+// because βᵗ in binary32 would lose the digits of 1 − βᵗ for β near 1 and small t.
 func BiasCorrection(step program.Value, beta float64) program.Value {
 	if beta == 0 || beta == 1 {
 		return step.Builder().Const(1)

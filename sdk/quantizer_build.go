@@ -239,7 +239,8 @@ func (q *quantizerBuilder) backward(author Differentiator) *program.Program {
 	})
 }
 
-// sameState returns an error unless got has the names and shapes of list, which method returned.
+// sameState returns an error unless got has the names and shapes of list. The error calls got what,
+// and says that method returned list.
 func sameState(what string, got State, method string, list []spec.Tensor) error {
 	for _, s := range list {
 		v, ok := got[s.Name]

@@ -126,7 +126,7 @@ type attachedTensor struct {
 	read, write            map[string][2][]float32
 }
 
-// Attach maps the memory.
+// Attach maps the shared memory that holds the tensors.
 func (s *optimizerServer) Attach(
 	_ context.Context, r *pb.AttachRequest,
 ) (*pb.AttachResponse, error) {
@@ -201,7 +201,7 @@ type attachedSite struct {
 	trained, state, next map[string][]float32
 }
 
-// AttachSites maps the memory.
+// AttachSites maps the shared memory that holds the sites' data.
 func (s *quantizerServer) AttachSites(
 	_ context.Context, r *pb.AttachSitesRequest,
 ) (*pb.AttachResponse, error) {

@@ -100,7 +100,7 @@ type Optimizer struct {
 	// Rounded is the type to which the tensor itself is rounded after each update, stochastically:
 	// StoreBFloat16, or StoreFloat32 for no rounding.
 	Rounded Storage
-	// Collect has the inputs of Update, except sums, and returns scalars that are summed over
+	// Collect has the inputs of Update, except the sums, and returns scalars that are summed over
 	// tensors; nil means that there are none.
 	Collect *program.Program
 }
@@ -118,9 +118,9 @@ func (o Optimizer) HasInput(input string) bool {
 	return haveInput(input, o.Update, o.Observe, o.Rate, o.Collect, o.Probe)
 }
 
-// Check verifies the signatures of valid programs for a tensor of the given shape,
-// that there are exactly the refresh programs that Due requires, and that no other
-// program factorizes.
+// Check verifies the signatures of valid programs for a tensor of the given shape, that there are
+// exactly the refresh programs that Due requires, and that no other program contains
+// factorizations.
 func (o Optimizer) Check(shape []int) error {
 	if !o.Accepts {
 		for name := range o.Programs() {
@@ -193,7 +193,7 @@ func (o Optimizer) Check(shape []int) error {
 	}); err != nil {
 		return err
 	}
-	// The rate is needed for the weight decay, which precedes Observe and the refreshes.
+	// Rate runs before Observe and the refreshes, because weight decay needs the rate.
 	if o.Rate == nil {
 		return nil
 	}
@@ -229,8 +229,8 @@ func (o Optimizer) Collected() (names []string, err error) {
 	return names, nil
 }
 
-// UpdateInputs returns the optional inputs of the programs of an update, which a program has only
-// if it uses them. collected lists the names of sums.
+// UpdateInputs returns the optional inputs of an update's programs, each of which a program has
+// only if it uses it. collected lists the names of the sums.
 func UpdateInputs(collected ...string) []program.Input {
 	list := []program.Input{float(InputRate), float(InputSteps), float(InputLoss),
 		{Name: InputNoise, Type: keyType}}

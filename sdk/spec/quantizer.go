@@ -66,7 +66,7 @@ type Quantizer struct {
 	// Unpack maps codes and scale, as both programs return them, to value; nil when
 	// the quantizer is not a Packer.
 	Unpack *program.Program
-	// Grid defines the meaning of the codes and scales of evaluation; the zero Grid: not known.
+	// Grid defines the meaning of the codes and scales of evaluation; the zero Grid means unknown.
 	Grid Grid
 }
 
@@ -147,7 +147,7 @@ func (q Quantizer) Programs() iter.Seq2[string, *program.Program] {
 
 // Check verifies valid programs for a site of the given shape: their signatures, as the fields
 // define them, that all lists are sorted by name, that trained parameters have gradients, and that
-// nothing is promised that cannot hold.
+// no promise contradicts the programs.
 func (q Quantizer) Check(shape []int) error {
 	if q.Program == nil {
 		return errors.New("the program is absent")
@@ -238,8 +238,8 @@ func (q Quantizer) checkEvaluate(inputs []program.Input, shape []int) error {
 	return nil
 }
 
-// packed returns the ports of codes and scale for Unpack, or nil without an Unpack; their types
-// must be the same in training and evaluation. It also checks the grid.
+// packed checks the grid and returns the inputs of Unpack for codes and scale, or nil if there is
+// no Unpack. Their types must be the same in training and evaluation.
 func (q Quantizer) packed() ([]program.Input, error) {
 	if q.Grid != (Grid{}) {
 		if _, err := PackedPorts(q.ForEvaluation().Program); err != nil {

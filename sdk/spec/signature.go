@@ -51,8 +51,8 @@ func ports(prefix string, list []Tensor) (out []program.Input) {
 // parameters of a site.
 const MaxTensors = 1024
 
-// listRules holds the validity rules for a list of tensors. float32, if not empty, requires that
-// type and names, for the message, what requires it.
+// listRules holds the validity rules for a list of tensors. If float32 is not empty, tensors must
+// be stored as float32; its text names what requires that.
 type listRules struct {
 	what             string
 	trained, maximum bool
@@ -95,7 +95,7 @@ func (r listRules) check(list []Tensor) error {
 	return nil
 }
 
-// signature holds the required inputs and outputs of one of the programs of an answer.
+// signature holds the required inputs and outputs of one of an answer's programs.
 type signature struct {
 	name            string
 	program         *program.Program

@@ -15,7 +15,7 @@ import (
 // errAbsent reports that a required message is absent.
 var errAbsent = errors.New("is absent")
 
-// ToProgram encodes a valid program as a message; nil gives nil.
+// ToProgram encodes a valid program as a message. It returns nil if p is nil.
 func ToProgram(p *program.Program) *pb.Program {
 	if p == nil {
 		return nil
