@@ -100,24 +100,24 @@ func (c Claim) check(d Description) error {
 	switch c.Name {
 	case ClaimScaleScope, ClaimKeyScope:
 		if s, ok := c.Value.(string); !ok || !slices.Contains(scopes, s) {
-			return fmt.Errorf("the value is %v: want one of %q", c.Value, scopes)
+			return fmt.Errorf("got value %v, want one of %q", c.Value, scopes)
 		}
 	case ClaimDescent:
 		if v, ok := c.Value.(float64); !ok || !(v > 0 && v <= math.MaxFloat64) {
-			return fmt.Errorf("the value is %v: want a float above 0", c.Value)
+			return fmt.Errorf("got value %v, want a float above 0", c.Value)
 		}
 	default:
 		if c.Value != nil {
-			return errors.New("its Value is set: only scale_scope, key_scope and descent take one")
+			return errors.New("Value must be nil: only scale_scope, key_scope and descent take one")
 		}
 	}
 	for name, v := range c.When {
 		i := slices.IndexFunc(d.Parameters, func(p Parameter) bool { return p.Name == name })
 		if i < 0 {
-			return fmt.Errorf("its When names %s, which is not a parameter", name)
+			return fmt.Errorf("When names %s, which is not a parameter", name)
 		}
 		if _, err := d.Parameters[i].Convert(v); err != nil {
-			return fmt.Errorf("its When: %s: %w", name, err)
+			return fmt.Errorf("When: %s: %w", name, err)
 		}
 	}
 	return nil

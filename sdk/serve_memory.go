@@ -246,7 +246,7 @@ func (s *quantizerServer) Search(
 	for _, i := range r.GetSites() {
 		if int64(i) >= int64(len(s.list)) {
 			return nil, wire.ToStatus(wire.Unreadable,
-				fmt.Sprintf("Search names site %d, but %d are attached", i, len(s.list)))
+				fmt.Sprintf("Search names site %d, but only %d sites are attached", i, len(s.list)))
 		}
 		list = append(list, s.list[i])
 	}

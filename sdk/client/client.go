@@ -47,8 +47,8 @@ func (q *Quantizer) Quantize(
 	out, err := ask(ctx, q.rpc.Quantize, request, fromQuantizeResponse, site.Shape, limits)
 	forward := cmp.Or(site.Product, sdk.ProductForward) == sdk.ProductForward
 	if err == nil && out.SearchEvery > 0 && (site.Role != sdk.RoleWeight || !forward) {
-		return spec.Quantizer{}, fmt.Errorf("%w: it searches at a site of the role %s in the product "+
-			"%s: only weights in the forward product can be searched",
+		return spec.Quantizer{}, fmt.Errorf("%w: got a search for a site with role %s in "+
+			"product %s, want a weight in the forward product",
 			ErrAnswer, site.Role, site.Product)
 	}
 	return out, err

@@ -205,11 +205,11 @@ func (t Type) check() error {
 		return fmt.Errorf("element type %s does not exist: use float, int, uint or bool", t.DType)
 	}
 	if len(t.Shape) > MaxRank {
-		return fmt.Errorf("%d axes: at most %d are allowed", len(t.Shape), MaxRank)
+		return fmt.Errorf("got %d axes, want at most %d", len(t.Shape), MaxRank)
 	}
 	for i, d := range t.Shape {
 		if d < 1 {
-			return fmt.Errorf("axis %d has %d elements: every axis needs at least 1", i, d)
+			return fmt.Errorf("axis %d has %d elements, want at least 1", i, d)
 		}
 	}
 	if t.Size() > MaxSize {

@@ -85,7 +85,7 @@ func (v Value) Clip(lo, hi float64) Value {
 func (v Value) At(axis, start, limit int) Value {
 	shape := v.Shape()
 	if axis < 0 || axis >= len(shape) {
-		return v.builder().fail(fmt.Errorf("at: axis %d does not exist: there are %d", axis, len(shape)))
+		return v.builder().fail(fmt.Errorf("at: axis %d does not exist: the rank is %d", axis, len(shape)))
 	}
 	starts, strides := make([]int, len(shape)), slices.Repeat([]int{1}, len(shape))
 	starts[axis], shape[axis] = start, limit
@@ -186,7 +186,7 @@ func (v Value) firstRow(extreme Value) Value {
 func (v Value) QuantileRow(p float64) Value {
 	b, shape := v.builder(), v.Shape()
 	if !(p >= 0 && p <= 1) {
-		return b.fail(fmt.Errorf("quantile %v: it must be between 0 and 1", p))
+		return b.fail(fmt.Errorf("quantile %v is not between 0 and 1", p))
 	}
 	index := p * float64(v.lastDim()-1)
 	at := func(k float64) Value { return v.OrderStatistic(b.ConstInt(int32(k))) }

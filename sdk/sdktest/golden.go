@@ -88,16 +88,16 @@ func ParseGolden(file []byte) (Values, error) {
 	case f.Name == "":
 		return Values{}, errors.New("name: is missing: want the name of the implementation")
 	case f.Kind != sdk.KindQuantizer && f.Kind != sdk.KindOptimizer:
-		return Values{}, fmt.Errorf("kind: is %q, want quantizer or optimizer", f.Kind)
+		return Values{}, fmt.Errorf("kind: got %q, want quantizer or optimizer", f.Kind)
 	case !(abs >= 0 && rel >= 0):
-		return Values{}, fmt.Errorf("tolerance: is %v and %v, want numbers of at least 0", abs, rel)
+		return Values{}, fmt.Errorf("tolerance: got %v and %v, want numbers of at least 0", abs, rel)
 	case len(f.Cases) == 0:
 		return Values{}, errors.New("cases: want at least one")
 	}
 	seen := map[string]bool{}
 	for i, c := range f.Cases {
 		if c.ID == "" || seen[c.ID] {
-			return Values{}, fmt.Errorf("cases[%d].id: is %q, want a name that no other case has", i, c.ID)
+			return Values{}, fmt.Errorf("cases[%d].id: got %q, want a name that no other case has", i, c.ID)
 		}
 		seen[c.ID] = true
 		if len(c.Expected) == 0 {
@@ -206,7 +206,7 @@ func (c goldenTrial) compare(on example, prefix string, got map[string][]float64
 			continue
 		}
 		if _, ok := got[name]; !ok {
-			c.must(fmt.Errorf("it expects %s, which the plugin does not return", name))
+			c.must(fmt.Errorf("expected: the plugin does not return %s", name))
 		}
 		c.t.within(on, "case "+c.ID+": "+name, want.shape, got[name], want.data, func(i int) float64 {
 			if name == spec.OutputCodes || name == spec.OutputMask {
@@ -232,7 +232,8 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 		prefix := prefixOf(name)
 		trains = trains || prefix == spec.KeptPrefix
 		if prefix == autodiff.Prefix && !backward {
-			c.must(fmt.Errorf("expected: %q needs the input %q, the gradient by the value", name, inputDY))
+			c.must(fmt.Errorf("expected: %q needs the input %q, the gradient with respect to the value",
+				name, inputDY))
 		}
 	}
 	s, err := q.ask(c.variant(q.session), sdk.Role(cmp.Or(c.Role, "weight")), x.shape...)
@@ -350,7 +351,7 @@ func (o *optimizerRun) goldenCase(c goldenTrial) {
 	losses, decays := len(c.Inputs[spec.InputLoss].data), len(c.Inputs[decayName].data)
 	wrong := len(rates) != steps || len(gradients.data) != steps*len(x.data)
 	if wrong || losses > 0 && losses != steps || decays > 1 {
-		c.must(fmt.Errorf("it has %d rates, %v gradients, %d losses and %d weight decays",
+		c.must(fmt.Errorf("inputs: got %d rates, gradients of shape %v, %d losses and %d weight decays",
 			len(rates), gradients.shape, losses, decays))
 	}
 	s, err := o.ask(c.variant(o.session), sdk.TensorRole(cmp.Or(c.Role, "matrix")), x.shape...)

@@ -359,8 +359,8 @@ func (o *optimizerRun) checkDecay(t *trial, s *tensorAnswer) {
 		if !(size >= 1e-6 && size < math.Inf(1)) || slices.ContainsFunc(axpy(u, -factor, r.x), other) {
 			continue
 		}
-		message := fmt.Sprintf("without a gradient, the direction of update %d is %.3g·x: weight decay "+
-			"is the host's; if this is intended, %s", r.updates, factor, claim(sdk.ClaimOwnDecay))
+		message := fmt.Sprintf("without a gradient, the direction of update %d is %.3g·x, but the "+
+			"host does weight decay; if this is intended, %s", r.updates, factor, claim(sdk.ClaimOwnDecay))
 		if len(s.settings) == 0 {
 			t.failf(s.example, "%s", message)
 		} else {

@@ -73,7 +73,7 @@ func (g Grid) check() error {
 		return errors.New("a grid of the format e2m1 has no Min, Max or Step: leave them 0")
 	case g.Format == FormatE2M1:
 	case g.Format != FormatInteger:
-		return fmt.Errorf("the grid has the format %q: want %s or %s",
+		return fmt.Errorf("got grid format %q, want %s or %s",
 			g.Format, FormatInteger, FormatE2M1)
 	case g.Step < 1 || g.Max < g.Min || (g.Max-g.Min)%g.Step != 0,
 		(g.Max-g.Min)/g.Step >= maxCodes:

@@ -52,7 +52,7 @@ func (d Due) At(t int) (due, first bool) {
 func (d Due) Check() error {
 	switch {
 	case min(d.First, d.Next, d.Every) < 0 || max(d.First, d.Next, d.Every) > math.MaxInt32:
-		return fmt.Errorf("%+v: each must be 0 to %d", d, math.MaxInt32)
+		return fmt.Errorf("%+v, want numbers from 0 to %d", d, math.MaxInt32)
 	case d.First == 0 && (d.Next != 0 || d.Every != 0):
 		return fmt.Errorf("%+v: First = 0 means never, so Next and Every must be 0", d)
 	case d.Every == 0 && d.Next != 0:
@@ -124,21 +124,21 @@ func (o Optimizer) HasInput(input string) bool {
 func (o Optimizer) Check(shape []int) error {
 	if !o.Accepts {
 		for name := range o.Programs() {
-			return fmt.Errorf("the tensor is not accepted, but there is a program %s for it", name)
+			return fmt.Errorf("got program %s for a tensor that is not accepted", name)
 		}
 		return nil
 	}
 	if o.Opaque {
 		for name := range o.Programs() {
-			return fmt.Errorf("the optimizer is opaque, but there is a program %s", name)
+			return fmt.Errorf("got program %s, but an opaque optimizer has none", name)
 		}
 		if o.Due != (Due{}) || o.ProbeDue != (Due{}) || o.Sampled || o.Rounded != StoreFloat32 {
-			return errors.New("the optimizer is opaque, but there are refreshes, probes or a rounding")
+			return errors.New("an opaque optimizer must have no refreshes, probes or rounding")
 		}
 		return listRules{what: "state tensor", float32: "the state of an opaque optimizer"}.check(o.State)
 	}
 	if o.Rounded != StoreFloat32 && o.Rounded != StoreBFloat16 {
-		return fmt.Errorf("the tensor is rounded to %q: want bfloat16, or nothing", o.Rounded)
+		return fmt.Errorf("the tensor is rounded to %q, want bfloat16 or nothing", o.Rounded)
 	}
 	rules := listRules{what: "state tensor"}
 	if o.Due.First > 0 {

@@ -62,7 +62,7 @@ type listRules struct {
 // check verifies a list. It must be sorted by name, so that equal sets give equal lists.
 func (r listRules) check(list []Tensor) error {
 	if len(list) > MaxTensors {
-		return fmt.Errorf("%d %ss, want at most %d: combine them into fewer, larger ones",
+		return fmt.Errorf("got %d %ss, want at most %d: combine them into fewer, larger ones",
 			len(list), r.what, MaxTensors)
 	}
 	for i, s := range list {
@@ -132,7 +132,7 @@ func (s signature) check() error {
 			return s.wrongOutputs()
 		}
 		if t := p.TypeOf(o.Value); !t.Equal(rest[i].Type) {
-			return fmt.Errorf("%s: output %s is %s, must be %s", s.name, o.Name, t, rest[i].Type)
+			return fmt.Errorf("%s: output %s is %s, want %s", s.name, o.Name, t, rest[i].Type)
 		}
 		rest = rest[i+1:]
 	}
@@ -176,7 +176,7 @@ func (s signature) wrongOutputs() error {
 	}
 	switch {
 	case len(names) == 0:
-		return fmt.Errorf("there is a program %s, but no state that it could return", s.name)
+		return fmt.Errorf("got program %s, but the plugin has no state for it to return", s.name)
 	case s.some:
 		return fmt.Errorf("the %s program must return one or more of %s, in this order",
 			s.name, strings.Join(names, ", "))

@@ -182,7 +182,7 @@ func FromTensors(list []*pb.StateTensor, limits program.Limits) (out []spec.Tens
 			return nil, fmt.Errorf("%d (%.60q): %w", i, s.GetName(), err)
 		}
 		if total += program.FloatType(shape...).Size(); total > most {
-			return nil, fmt.Errorf("they have more than %d elements together", most)
+			return nil, fmt.Errorf("they have more than %d elements in total", most)
 		}
 		t := spec.Tensor{Name: s.GetName(), Shape: shape, Storage: spec.Storage(storage),
 			Maximum: s.GetMaximum(), Shared: s.GetShared()}

@@ -120,7 +120,7 @@ func fromType(m *pb.Type) (program.Type, error) {
 	}
 	var err error
 	if t.Shape, err = FromNumbers[int](m.GetShape()); err != nil {
-		return program.Type{}, fmt.Errorf("has an axis that %w", err)
+		return program.Type{}, fmt.Errorf("has an axis whose size %w", err)
 	}
 	return t, nil
 }
@@ -181,7 +181,7 @@ func FromNumbers[T ~int | ~int32](list []uint32) ([]T, error) {
 
 func fromNumber[T ~int | ~int32](v uint32) (T, error) {
 	if v > math.MaxInt32 {
-		return 0, fmt.Errorf("is %d: at most %d is allowed", v, math.MaxInt32)
+		return 0, fmt.Errorf("is %d, want at most %d", v, math.MaxInt32)
 	}
 	return T(v), nil
 }
@@ -190,7 +190,7 @@ func fromNumber[T ~int | ~int32](v uint32) (T, error) {
 func ToShape(shape []int) ([]uint32, error) {
 	for i, d := range shape {
 		if d < 1 || d > math.MaxInt32 {
-			return nil, fmt.Errorf("axis %d has %d elements: must be 1 to %d", i, d, math.MaxInt32)
+			return nil, fmt.Errorf("axis %d has %d elements, want 1 to %d", i, d, math.MaxInt32)
 		}
 	}
 	return toNumbers(shape), nil
@@ -200,7 +200,7 @@ func ToShape(shape []int) ([]uint32, error) {
 func FromShape(shape []uint32) ([]int, error) {
 	out, err := FromNumbers[int](shape)
 	if err != nil {
-		return nil, fmt.Errorf("the shape has an axis that %w", err)
+		return nil, fmt.Errorf("an axis of the shape %w", err)
 	}
 	if i := slices.Index(out, 0); i >= 0 {
 		return nil, fmt.Errorf("the shape has no elements on axis %d", i)

@@ -44,7 +44,7 @@ type Residual struct {
 // differentiated again.
 func Split(p *program.Program, outputs []string, output string, wrt ...string) (*Partition, error) {
 	if len(outputs) == 0 {
-		return nil, fmt.Errorf("program %q: no output of the forward pass is named", p.Name)
+		return nil, fmt.Errorf("program %q: want at least one output of the forward pass", p.Name)
 	}
 	t, err := newTape(p, output, wrt, "")
 	if err != nil {
@@ -67,7 +67,7 @@ func SplitBy(
 	p *program.Program, outputs []string, backward *program.Program, cotangent string,
 ) (*Partition, error) {
 	if len(outputs) == 0 {
-		return nil, fmt.Errorf("program %q: no output of the forward pass is named", p.Name)
+		return nil, fmt.Errorf("program %q: want at least one output of the forward pass", p.Name)
 	}
 	if backward.Input(cotangent) < 0 || p.Input(cotangent) >= 0 {
 		return nil, fmt.Errorf("the cotangent %q must be an input of %q, and not of %q",
@@ -81,8 +81,8 @@ func SplitBy(
 		case j < 0 && in.Name != cotangent:
 			given[i] = b.Input(in.Name, in.Type)
 		case j >= 0 && !p.Inputs[j].Type.Equal(in.Type):
-			return nil, fmt.Errorf("program %q: input %q is %s, and %s in %q", backward.Name, in.Name,
-				in.Type, p.Inputs[j].Type, p.Name)
+			return nil, fmt.Errorf("program %q: input %q is %s, but %s in program %q",
+				backward.Name, in.Name, in.Type, p.Inputs[j].Type, p.Name)
 		case j >= 0:
 			given[i] = inputs[j]
 		}

@@ -83,7 +83,7 @@ func newTape(p *program.Program, output string, wrt []string, suffix string) (*t
 			p.Name, Prefix+output, output)
 	}
 	if len(wrt) == 0 {
-		return nil, fmt.Errorf("program %q: no input to differentiate by is named", p.Name)
+		return nil, fmt.Errorf("program %q: got no inputs to differentiate with respect to", p.Name)
 	}
 	t.b = program.NewSimplifier(extend(p.Name, suffix))
 	t.values = transform.Inputs(t.b, p, nil)[:len(p.Inputs)]

@@ -101,16 +101,18 @@ func (t Tensor) check() error {
 	size := t.Type.Size()
 	if t.Type.DType == program.Float {
 		if int64(len(t.Floats)) != size || len(t.Ints) != 0 {
-			return fmt.Errorf("%d floats and %d integers for %s", len(t.Floats), len(t.Ints), t.Type)
+			return fmt.Errorf("got %d floats and %d integers for %s, want %d floats",
+				len(t.Floats), len(t.Ints), t.Type, size)
 		}
 		return nil
 	}
 	if int64(len(t.Ints)) != size || len(t.Floats) != 0 {
-		return fmt.Errorf("%d integers and %d floats for %s", len(t.Ints), len(t.Floats), t.Type)
+		return fmt.Errorf("got %d integers and %d floats for %s, want %d integers",
+			len(t.Ints), len(t.Floats), t.Type, size)
 	}
 	for i, v := range t.Ints {
 		if v != wrap(t.Type.DType, v) {
-			return fmt.Errorf("element %d is %d, outside %s", i, v, t.Type.DType)
+			return fmt.Errorf("element %d is %d, out of range for %s", i, v, t.Type.DType)
 		}
 	}
 	return nil
