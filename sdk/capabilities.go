@@ -3,7 +3,7 @@ package sdk
 import "github.com/cage-qat/cage/sdk/program"
 
 // Optional interfaces that few algorithms need. Package ext documents them; they are declared here
-// because this package calls their methods, and package ext imports it.
+// because this package, which package ext imports, calls their methods.
 type (
 	Sharer interface {
 		Shared(p string, site Site) string

@@ -34,7 +34,7 @@ const (
 	// evaluation must round to nearest there.
 	ClaimAnyRounding ClaimName = "any_rounding"
 	// ClaimUnbiased promises that the mean of Q(x) over the noise of training is x, for numbers
-	// within the grid.
+	// within the range of the grid.
 	ClaimUnbiased ClaimName = "unbiased"
 	// ClaimAnyGradient allows a surrogate other than the identity on the entries that the mask
 	// passes.

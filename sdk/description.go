@@ -278,7 +278,7 @@ func (d Description) Names() []string {
 // the plugin and panics; the SDK turns the panic into an error that names the parameter.
 type Values struct{ m map[string]any }
 
-// NewValues returns values that are not checked, for tests. Hosts use [Description.Resolve].
+// NewValues returns unchecked values, for tests. Hosts use [Description.Resolve].
 func NewValues(m map[string]any) Values { return Values{maps.Clone(m)} }
 
 // Map returns a copy of all values by name.

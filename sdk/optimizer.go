@@ -24,7 +24,7 @@ type Optimizer interface {
 // Selective is an optimizer for some tensors only, as Muon is for the matrices of hidden layers.
 // The optimizer of the table [optimizer.rest] of the configuration updates the other tensors.
 type Selective interface {
-	// Accepts reports whether the optimizer updates t. It may depend on role and shape.
+	// Accepts reports whether the optimizer updates t, which may depend on t's role and shape.
 	Accepts(t Tensor) bool
 }
 

@@ -63,7 +63,7 @@ func (g grid) initialStep(x program.Value) (step program.Value, extra float64) {
 	}
 }
 
-// largest returns the largest magnitude of the numbers that share a step, in the shape of mean.
+// largest returns the largest magnitude among the numbers that share a step, shaped like mean.
 func (g grid) largest(x program.Value) program.Value {
 	if g.rows() {
 		return x.Abs().MaxRow()

@@ -163,7 +163,7 @@ func (g grid) surrogate(x, step, offset, finite, deviation, inside program.Value
 	return inside.Select(x, outside).Add(trained(step).Mul(deviation.StopGradient()))
 }
 
-// pack concatenates what Unpack needs besides the codes: the scale and the offset, if there is one.
+// pack concatenates the scale and the offset, if any, which Unpack takes as its scale.
 func pack(scale, offset program.Value) program.Value {
 	if !offset.Valid() {
 		return scale

@@ -31,7 +31,6 @@ const (
 	variantRMSMatch = "rms_match"
 )
 
-// stateBuffer is the name of the momentum buffer.
 const stateBuffer = "momentum"
 
 // Describe declares the parameters.

@@ -19,7 +19,6 @@ type sgd struct{}
 
 var _ sdk.Optimizer = sgd{}
 
-// stateBuffer is the name of the momentum buffer.
 const stateBuffer = "momentum"
 
 // Describe declares the parameters.

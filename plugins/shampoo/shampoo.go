@@ -142,7 +142,6 @@ type factor struct {
 	axis   int // of the blocks, from 0
 }
 
-// factors yields the factors of a tensor.
 func factors(t sdk.Tensor) iter.Seq[factor] {
 	return func(yield func(factor) bool) {
 		for _, r := range regions(t) {

@@ -6,8 +6,8 @@ import (
 )
 
 // shift, times the mean eigenvalue of a factor, is added to the factor's diagonal before a step of
-// power iteration. That is within the rounding errors of the product, but is nonzero where the
-// factor is zero.
+// power iteration. That is within the product's rounding error, but nonzero where the factor is
+// zero.
 const shift = 0x1p-52
 
 // Observe does nothing: a refresh must not see this update's gradient in the factors, so Update

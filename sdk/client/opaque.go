@@ -74,7 +74,7 @@ func (o *Optimizer) Attach(ctx context.Context, path string, l Layout) error {
 
 // Step holds the scalar inputs of an update by an opaque optimizer.
 type Step struct {
-	// Step is the number of the update, from 1; Steps is the total of the run.
+	// Step is the number of the update, from 1; Steps is the number of steps of the run.
 	Step, Steps int
 	// Rate is the learning rate of the schedule; Loss is the loss of the step.
 	Rate, Loss float64

@@ -66,9 +66,9 @@ func offsets(list []int64) (out []uint64) {
 	return out
 }
 
-// Search requests a search for sites, given by their indices in the layout, after step of steps.
-// When it returns without an error, all their next states have been written. An error is a
-// [*Mistake], or an error of the call itself, as a gRPC status.
+// Search requests a search for the sites with the given indices in the layout. step and steps are
+// as in [sdk.SearchInput]. When it returns without an error, all next states have been written. An
+// error is a [*Mistake], or an error of the call itself, as a gRPC status.
 func (q *Quantizer) Search(ctx context.Context, step, steps int, sites []int) error {
 	m := &pb.SearchRequest{Step: uint64(step), Steps: uint64(steps)}
 	for _, i := range sites {

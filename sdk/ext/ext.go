@@ -8,7 +8,7 @@ package ext
 
 import "github.com/cage-qat/cage/sdk"
 
-// Capabilities of quantizers.
+// Optional interfaces of quantizers.
 type (
 	// Sharer is an [sdk.Trainable] quantizer with parameters that several sites share, such as a
 	// rotation of rows (SpinQuant) or one codebook for a whole model.
@@ -57,8 +57,8 @@ type (
 	SearchInput = sdk.SearchInput
 )
 
-// Capabilities of optimizers. In Rate, Collect and Probe, in.X is the parameter before weight
-// decay, and in.State the state before Observe.
+// Optional interfaces of optimizers. In Rate, Collect and Probe, in.X is the parameter before
+// weight decay, and in.State the state before Observe.
 type (
 	// Pacer is an optimizer with its own learning rate, such as Adafactor, whose rate is relative to
 	// the scale of the weights. The host uses it instead of the schedule's rate everywhere: for the

@@ -141,7 +141,7 @@ func (b *Builder) Apply(op Op, attr Attr, t Type, args ...Value) Value {
 	return v
 }
 
-// CheckValue returns an error unless v is a present value of this builder.
+// CheckValue returns an error unless v is present and belongs to this builder.
 func (b *Builder) CheckValue(v Value) error {
 	switch {
 	case v.b == nil:

@@ -95,8 +95,8 @@ func (v Value) where(beats, a, b Value) Value {
 }
 
 // divisorGradient returns −dz·x/y² for z = x/y, without forming y², which would overflow or
-// underflow binary32 long before the quotient does. If y was broadcast, its factors are moved out
-// of the sum.
+// underflow binary32 long before the quotient does. If y was broadcast, the divisions by y are
+// moved out of the sum.
 func divisorGradient(x, y, z, dz Value) Value {
 	if y.Type().Equal(z.Type()) {
 		return dz.Div(y).Mul(z).Neg()

@@ -574,12 +574,12 @@ func (v Value) Select(x, y Value) Value {
 	return v.builder().Apply(OpSelect, Attr{}, Type{}, v, x, y)
 }
 
-// Convert returns the same number in another element type.
+// Convert converts v to another element type.
 func (v Value) Convert(t DType) Value {
 	return v.builder().Apply(OpConvert, Attr{}, Type{DType: t}, v)
 }
 
-// Bitcast reads the same 32 bits as another element type.
+// Bitcast reinterprets the 32 bits of each element as another element type.
 func (v Value) Bitcast(t DType) Value {
 	return v.builder().Apply(OpBitcast, Attr{}, Type{DType: t}, v)
 }
@@ -676,7 +676,7 @@ func (v Value) ScatterAdd(values Value, n int) Value {
 // [OpTopK].
 func (v Value) TopK(k Value) Value { return v.binary(OpTopK, k) }
 
-// OrderStatistic returns the element at index k, an int scalar that counts from 0, of the elements
-// along the last axis in ascending order; the axis is dropped. See [OpOrderStatistic] and
+// OrderStatistic sorts the elements along the last axis in ascending order and returns the element
+// at index k, an int scalar that counts from 0; the axis is dropped. See [OpOrderStatistic] and
 // [Value.QuantileRow].
 func (v Value) OrderStatistic(k Value) Value { return v.binary(OpOrderStatistic, k) }

@@ -58,10 +58,10 @@ type Node struct {
 
 // Attr holds the attributes of an operation. Unused ones are empty.
 type Attr struct {
-	// Axes is the axis of iota and concatenate, the permutation of transpose, the
-	// axis mapping of broadcast, the reduced axes of reductions.
+	// Axes is the axis of iota and concatenate, the permutation of transpose, the axis mapping of
+	// broadcast, or the reduced axes of a reduction.
 	Axes []int
-	// Start, Limit and Stride are the range of slice, one each per axis.
+	// Start, Limit and Stride are the range of slice, with one number per axis.
 	Start, Limit, Stride []int
 	// LhsContract, RhsContract, LhsBatch and RhsBatch are the axes of dot.
 	LhsContract, RhsContract, LhsBatch, RhsBatch []int

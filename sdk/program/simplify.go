@@ -16,8 +16,8 @@ func NewSimplifier(name string) *Builder {
 	return b
 }
 
-// Constant returns the value of all elements of v, if v is a float constant with one stored
-// element.
+// Constant returns the value of all elements of v if v is a float constant with one stored element;
+// otherwise ok is false.
 func (v Value) Constant() (c float64, ok bool) {
 	n := v.node()
 	if n.Op != OpConstant || len(n.Attr.Floats) != 1 {

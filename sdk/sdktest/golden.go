@@ -362,8 +362,8 @@ func (o *optimizerRun) goldenCase(c goldenTrial) {
 	case s.ProbeDue.First > 0:
 		c.must(errors.New("golden files do not support second gradients: compare them in your own test"))
 	}
-	// The host's part of every step is x ← (1 − αω)·x, the update u, then x ← x − α·u, or with
-	// decayLast the decay at the end.
+	// In every step the host computes x ← (1 − αω)·x before the update and x ← x − α·u after it.
+	// With decayLast the decay comes last.
 	got, at := map[string][]float64{}, x.data
 	r := s.untrained(c.t, Reference{}, at)
 	r.exact, r.steps = true, float64(steps)

@@ -28,8 +28,8 @@ func (in *instance) independentRows(x []float64) bool {
 	return in.shape[0] > 1 && !slices.Contains(in.influence(x, 0)[in.shape[1]:], true)
 }
 
-// checkRows compares each row of a matrix with the same row among other rows, and with the row
-// alone, unless stochastic rounding may depend on its position.
+// checkRows compares the result for each row of a matrix with those for the same row among other
+// rows and for the row alone, unless stochastic rounding may depend on its position.
 func (q *quantizerRun) checkRows(t *trial, in *instance, x []float64) {
 	if in.hasMemory() || !in.independentRows(x) {
 		return

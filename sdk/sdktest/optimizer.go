@@ -296,8 +296,8 @@ func (o *optimizerRun) checkEvaluation(t *trial, s *tensorAnswer, m Machine) {
 }
 
 // checkCorrection makes updates with a constant gradient. Bias-corrected moving averages that start
-// at zero then give a constant direction from the first update on. If an optimizer does so only
-// when steps are counted from another number, its bias correction is off by that many updates.
+// at zero then give a constant direction from the first update on. If directions are constant only
+// when steps are counted from another number, the bias correction is off by that many updates.
 func (o *optimizerRun) checkCorrection(t *trial, s *tensorAnswer) {
 	if !s.Opaque { // an opaque optimizer may read the step
 		if i := s.Update.Input(spec.InputStep); i < 0 || !transform.Needs(s.Update, s.Update.Outputs)[i] {

@@ -217,7 +217,7 @@ func (q *quantizerRun) anyRounding(s *siteAnswer) bool {
 type quantizerCheck func(t *trial, in *instance, x []float64)
 
 // on returns a check that calls f for every variant and matrix shape that the plugin supports, on
-// each machine. Other checks report the answers that are errors.
+// each machine. Answers that are errors are left to other checks.
 func (q *quantizerRun) on(machines []Machine, f quantizerCheck) func(*trial) {
 	return func(t *trial) {
 		for k, v := range q.space.core() {
@@ -387,8 +387,8 @@ func (in *instance) finite(x []float64, what string, got []float64) bool {
 	return in.t.finite(in.given(x), what, in.shape, got)
 }
 
-// checkParameters builds every variant for every role, and runs it once. Some role must support the
-// defaults.
+// checkParameters builds every variant for every role, and runs it once. At least one role must
+// support the defaults.
 func (q *quantizerRun) checkParameters(t *trial) {
 	for i, v := range slices.Concat(q.space.variants, q.space.random) {
 		t.begin()

@@ -299,7 +299,7 @@ func converted[To, From float32 | float64](v []From) []To {
 // that search for state, and opaque optimizers. Tensors are binary32 on every machine.
 
 // processCall is a call with its read-only tensors and the tensors that it must write, by name. The
-// latter are filled with NaN before the call.
+// tensors to write are filled with NaN before the call.
 type processCall struct {
 	reads, writes map[string][]float32
 	run           func() error

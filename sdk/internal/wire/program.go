@@ -12,7 +12,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// errAbsent reports that a required message is absent.
 var errAbsent = errors.New("is absent")
 
 // ToProgram encodes a valid program as a message. It returns nil if p is nil.
@@ -58,9 +57,8 @@ func toAttr(a *program.Attr) *pb.Attr {
 	return m
 }
 
-// FromProgram decodes a program. The operations and element types of the result exist, and
-// none of its numbers overflows, but it is not validated yet. Constants share memory with
-// the message.
+// FromProgram decodes a program. The result has only existing operations and element types, and no
+// number overflows, but it is not yet validated. Constants share memory with the message.
 func FromProgram(m *pb.Program) (*program.Program, error) {
 	if m == nil {
 		return nil, fmt.Errorf("the program %w", errAbsent)

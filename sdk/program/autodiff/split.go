@@ -60,9 +60,9 @@ func Split(p *program.Program, outputs []string, output string, wrt ...string) (
 	return splitJoint(t.b, p, outputs)
 }
 
-// SplitBy is [Split] for a program with a given backward pass, instead of the gradient of one
-// of its outputs. backward must be valid. It takes a cotangent, inputs of p, by name, and
-// possibly further inputs; its outputs are those of Partition.Backward.
+// SplitBy is [Split] for a program with a given backward pass, instead of the gradient of one of
+// its outputs. backward must be valid. Its inputs are a cotangent, inputs of p (matched by name),
+// and possibly others; its outputs are those of Partition.Backward.
 func SplitBy(
 	p *program.Program, outputs []string, backward *program.Program, cotangent string,
 ) (*Partition, error) {

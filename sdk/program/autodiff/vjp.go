@@ -51,7 +51,7 @@ type tape struct {
 	values []program.Value
 	// adjoints are absent (zero Values) where no cotangent has arrived.
 	adjoints []program.Value
-	// active marks the values that depend on wrt by a path that has a gradient.
+	// active marks the values that depend on wrt through a path that has a gradient.
 	active []bool
 }
 
@@ -151,7 +151,7 @@ func (t *tape) reverse() error {
 }
 
 // Reaches reports whether the gradient of a value reaches an input: whether the value depends on
-// the input by a path without operations whose gradient is zero everywhere.
+// the input through a path without operations whose gradient is zero everywhere.
 func Reaches(p *program.Program, value program.ID, input int) bool {
 	inputs := make([]bool, len(p.Inputs))
 	inputs[input] = true

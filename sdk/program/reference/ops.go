@@ -185,7 +185,7 @@ func integer(v float64, to program.DType) int64 {
 	}
 }
 
-// bitcast reads the 32 bits of each element as another type.
+// bitcast reinterprets the 32 bits of each element as another type.
 func bitcast(n *program.Node, args []Tensor) Tensor {
 	x, to := args[0], n.Type
 	from := x.Type.DType
