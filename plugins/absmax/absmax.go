@@ -62,7 +62,7 @@ func (absmax) Describe() sdk.Description {
 	}
 }
 
-// Quantize writes the program of one site.
+// Quantize writes the program for one site.
 func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	levels, err := newLevels(site.Text("grid"), site.Int("bits"), microscaling.ScaleTypeOf(site))
 	if err != nil {

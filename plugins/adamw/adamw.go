@@ -59,7 +59,7 @@ func (adamw) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State,
 	return s, nil
 }
 
-// Update writes the program of one step. With c1 = 1 − β1ᵗ and c2 = 1 − β2ᵗ the direction is
+// Update writes the program for one step. With c1 = 1 − β1ᵗ and c2 = 1 − β2ᵗ the direction is
 // computed as m / (√v·(c1/√c2) + ε·c1): the corrections are two scalars, and only one division runs
 // over the tensor.
 func (adamw) Update(b *program.Builder, in sdk.UpdateInput,

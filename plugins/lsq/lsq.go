@@ -96,7 +96,7 @@ func (lsq) Describe() sdk.Description {
 	}
 }
 
-// Quantize writes the program of one site.
+// Quantize writes the program for one site.
 func (lsq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	g, err := newGrid(site)
 	if err != nil {

@@ -71,7 +71,7 @@ func (mseden) Describe() sdk.Description {
 	}
 }
 
-// Quantize writes the program of one site. The returned scale of each block is E4M3(S·sB)·g.
+// Quantize writes the program for one site. The returned scale of each block is E4M3(S·sB)·g.
 func (mseden) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	rotation, err := microscaling.NewRotation(site.Text("rotation"), site.RowLen())
 	if err != nil {

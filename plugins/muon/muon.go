@@ -70,7 +70,7 @@ func (muon) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, 
 	return sdk.State{stateBuffer: b.Zeros(t.Shape...)}, nil
 }
 
-// Update writes the program of one step.
+// Update writes the program for one step.
 func (muon) Update(_ *program.Builder, in sdk.UpdateInput,
 	t sdk.Tensor) (program.Value, sdk.State, error) {
 	mu, u := t.Float("momentum"), in.Gradient

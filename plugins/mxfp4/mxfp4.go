@@ -95,7 +95,7 @@ func (mxfp4) Describe() sdk.Description {
 	}
 }
 
-// Quantize writes the program of one site.
+// Quantize writes the program for one site.
 func (mxfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	rotation, err := microscaling.NewRotation(site.Text("rotation"), site.RowLen())
 	if err != nil {

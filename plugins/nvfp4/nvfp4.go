@@ -116,7 +116,7 @@ func (nvfp4) Describe() sdk.Description {
 	}
 }
 
-// Quantize writes the program of one site. The returned scale of each block is sB·g, or sB/G.
+// Quantize writes the program for one site. The returned scale of each block is sB·g, or sB/G.
 func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	rotation, signs, err := newRotation(b, site)
 	if err != nil {

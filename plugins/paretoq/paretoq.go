@@ -79,7 +79,7 @@ func (paretoq) InitTrained(b *program.Builder, x program.Value, site sdk.Site) (
 	return sdk.State{trainedAlpha: alpha.Max(b.Const(smallestAlpha))}, nil
 }
 
-// Quantize writes the program of one site.
+// Quantize writes the program for one site.
 func (paretoq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	g := newGrid(site)
 	alpha, zero := site.Trained[trainedAlpha], b.Const(0)
@@ -159,7 +159,7 @@ func (g grid) declared() sdk.Grid {
 	return sdk.Integers(int(g.least), int(g.most), 0)
 }
 
-// fold reduces over the elements that share α: with row for a weight, with all for an activation.
+// fold reduces over the elements that share α: it calls row for a weight and all for an activation.
 func (g grid) fold(v program.Value, row, all func(program.Value) program.Value) program.Value {
 	if g.site.Role == sdk.RoleWeight {
 		return row(v)

@@ -75,7 +75,7 @@ type grid struct {
 	all    sdk.Grid      // all codes of the grid
 }
 
-// Quantize writes the program of one site.
+// Quantize writes the program for one site.
 func (quest) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	rotation, err := newRotation(site.Text("rotation"), site.RowLen())
 	if err != nil {

@@ -49,7 +49,7 @@ func (sgd) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, e
 	return sdk.State{stateBuffer: b.Zeros(t.Shape...)}, nil
 }
 
-// Update writes the program of one step.
+// Update writes the program for one step.
 func (sgd) Update(b *program.Builder, in sdk.UpdateInput,
 	t sdk.Tensor) (program.Value, sdk.State, error) {
 	mu, dampening := t.Float("momentum"), t.Float("dampening")

@@ -35,7 +35,8 @@ func rotateBack(u program.Value, state sdk.State, t sdk.Tensor) program.Value {
 }
 
 // flip multiplies a matrix by the bases and transposes the result. The basis of axis left is the
-// left factor, that of the other axis the right one. Axis contracted of both bases is contracted.
+// left factor, that of the other axis the right one. contracted is the axis of both bases to
+// contract.
 func flip(v program.Value, state sdk.State, t sdk.Tensor, left, contracted int) program.Value {
 	axes := rotated(t)
 	if slices.Contains(axes, left) {
@@ -49,8 +50,8 @@ func flip(v program.Value, state sdk.State, t sdk.Tensor, left, contracted int) 
 	return v
 }
 
-// along multiplies a matrix v along an axis by the square matrix q. contracted is the contracted
-// axis of q: 0 rotates into the basis of its columns, 1 rotates back.
+// along multiplies a matrix v along an axis by the square matrix q. contracted is the axis of q to
+// contract: 0 rotates into the basis of its columns, 1 rotates back.
 func along(v program.Value, axis int, q program.Value, contracted int) program.Value {
 	if axis == 0 {
 		return product(q, v, contracted, 0)

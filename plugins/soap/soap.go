@@ -84,7 +84,7 @@ func (soap) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, 
 	return state, nil
 }
 
-// Update writes the program of one step. In the first step the gradient has weight 0 in the
+// Update writes the program for one step. In the first step the gradient has weight 0 in the
 // moments, so that they and u are zero.
 func (soap) Update(b *program.Builder, in sdk.UpdateInput,
 	t sdk.Tensor) (program.Value, sdk.State, error) {

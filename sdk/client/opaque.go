@@ -30,7 +30,7 @@ type Placed struct {
 	States [][2]int64
 }
 
-// Arrange assigns the offsets of every tensor and returns the layout. Offsets in list are ignored.
+// Arrange returns the layout with offsets for every tensor. Offsets in list are ignored.
 func Arrange(list []Placed) Layout {
 	l := Layout{Tensors: make([]Placed, len(list))}
 	allocate := allocator(&l.Bytes)

@@ -543,22 +543,22 @@ func (v Value) Shl(o Value) Value { return v.binary(OpShl, o) }
 // Shr shifts right by o bits.
 func (v Value) Shr(o Value) Value { return v.binary(OpShr, o) }
 
-// Eq returns the bool v = o.
+// Eq returns v = o as a bool.
 func (v Value) Eq(o Value) Value { return v.binary(OpEq, o) }
 
-// Ne returns the bool v ≠ o.
+// Ne returns v ≠ o as a bool.
 func (v Value) Ne(o Value) Value { return v.binary(OpNe, o) }
 
-// Lt returns the bool v < o.
+// Lt returns v < o as a bool.
 func (v Value) Lt(o Value) Value { return v.binary(OpLt, o) }
 
-// Le returns the bool v ≤ o.
+// Le returns v ≤ o as a bool.
 func (v Value) Le(o Value) Value { return v.binary(OpLe, o) }
 
-// Gt returns the bool v > o.
+// Gt returns v > o as a bool.
 func (v Value) Gt(o Value) Value { return v.binary(OpGt, o) }
 
-// Ge returns the bool v ≥ o.
+// Ge returns v ≥ o as a bool.
 func (v Value) Ge(o Value) Value { return v.binary(OpGe, o) }
 
 // Clamp limits v to [lo, hi], where lo and hi are scalars with lo ≤ hi. Where v is NaN the result

@@ -229,10 +229,10 @@ func (t *trial) hintAtNaN(gradient []float64) {
 }
 
 // checkLearning checks that the surrogate trains a parameter. The gradient check cannot do that: it
-// compares the reverse pass of the surrogate with the surrogate itself, so without a surrogate both
-// are zero, and a wrong sign is on both sides. But a trained parameter should reduce the error ½·Σ
-// (Q(x) − x)², whose gradient with respect to Q(x) is Q(x) − x. So starting from a parameter that
-// is far off, a step against the gradient must reduce the error, and a step along it must not.
+// compares the reverse pass of the surrogate with the surrogate itself, so it notices neither a
+// missing surrogate nor a wrong sign. But a trained parameter should reduce the error ½·Σ (Q(x) −
+// x)², whose gradient with respect to Q(x) is Q(x) − x. From a parameter that is far off, a step
+// against the gradient must reduce the error, and a step along it must not.
 func (q *quantizerRun) checkLearning(t *trial, in *instance, x []float64) {
 	if len(x) < 64 || in.Init == nil {
 		return // too few elements for a significant error

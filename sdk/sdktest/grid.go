@@ -200,8 +200,8 @@ func distinct(values []float64) []float64 {
 }
 
 // checkReach compares the largest entries of a row of checkNearest, one of each sign, with the
-// outermost levels. If the grid, continued with equal steps, would contain the entry itself, and
-// the scale is proportional to it, the scale was computed from it, and the grid ends too early.
+// outermost levels. If the scale is proportional to an entry, and the grid would contain the entry
+// if continued with equal steps, the scale was computed from it, and the grid ends too early.
 func (in *instance) checkReach(row, levels []float64) {
 	n := len(levels)
 	if n < 4 {

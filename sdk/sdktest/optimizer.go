@@ -508,8 +508,8 @@ func parabola(x []float64) (value float64, gradient []float64) {
 }
 
 // descent runs an optimizer from x = 0 and returns the final value of the parabola as a fraction of
-// the initial one. The rate falls linearly to zero. The final value is taken at the weights for
-// evaluation.
+// the initial one. The rate falls linearly to zero. The final value is that of the evaluated
+// weights.
 func (s *tensorAnswer) descent(t *trial, steps int, rate float64) float64 {
 	x := make([]float64, s.size())
 	first, g := parabola(x)

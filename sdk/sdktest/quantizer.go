@@ -372,8 +372,8 @@ func (in *instance) byX(x, dy []float64) []float64 {
 	return in.gradient(x, dy)[autodiff.Prefix+spec.InputX].Float64s()
 }
 
-// within, equal and finite are the trial's methods for results in the shape of x, which is nil if
-// reports need not show it.
+// within, equal and finite call the trial's methods for results in the shape of x. If x is nil,
+// reports do not show it.
 func (in *instance) within(x []float64, what string, got, want []float64,
 	allowed func(i int) float64) bool {
 	return in.t.within(in.given(x), what, in.shape, got, want, allowed)

@@ -61,8 +61,8 @@ type Failure struct {
 	Shape   []int  `json:"shape,omitempty"`
 	// Settings are the parameters that differ from their defaults.
 	Settings map[string]any `json:"settings,omitempty"`
-	// Index is the index of the failing element, empty for a scalar. Input is x there, Got the
-	// result, and Want the expected value.
+	// Index is the index of the failing element, empty for a scalar. Input is x at that index, Got
+	// the result, and Want the expected value.
 	Index []int   `json:"index,omitempty"`
 	Input *Number `json:"input,omitempty"`
 	Got   *Number `json:"got,omitempty"`

@@ -27,8 +27,8 @@ type Tensor struct {
 	Maximum bool
 }
 
-// At returns the global name of a trained parameter of the quantizer of a weight or an activation
-// site. Sites that share the parameter get the same name.
+// At returns the global name of a trained parameter for a site, which is a weight or an activation.
+// Sites that share the parameter get the same name.
 func (t Tensor) At(site string) string {
 	if t.Shared != "" {
 		return "quantizer.shared." + t.Shared
