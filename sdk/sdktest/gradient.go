@@ -287,7 +287,7 @@ func (q *quantizerRun) checkLearning(t *trial, in *instance, x []float64) {
 				}
 			}
 			if !moves {
-				t.failf(in.at(), "the gradient of the error by %s is always zero: it is never trained", name)
+				t.failf(in.at(), "%s is never trained: the gradient of the error is always zero", name)
 			}
 		})
 	}

@@ -468,8 +468,8 @@ func (in *instance) checkGrid(x []float64, out quantization) {
 		groups = (columns + g - 1) / g
 	}
 	if n := len(scale); n != in.shape[0]*groups && (n != 1 || in.Grid.Group > 0) {
-		in.t.failf(in.at(), "there are %d scales, but by the Grid a row of %d has %d groups", n, columns,
-			groups)
+		in.t.failf(in.at(), "got %d scales, but on the Grid a row of %d elements has %d groups",
+			n, columns, groups)
 		return
 	}
 	want := slices.Clone(out.value)
@@ -479,7 +479,7 @@ func (in *instance) checkGrid(x []float64, out quantization) {
 			s = scale[i/columns*groups+i%columns*groups/max(columns, groups*in.Grid.Group)]
 		}
 		if !in.Grid.Holds(code) && (code != 0 || v != 0 && v == v) {
-			in.t.failf(in.at(), "the code %d is not on the Grid, which has %v", code, in.Grid.Codes())
+			in.t.failf(in.at(), "code %d is not one of the Grid's codes %v", code, in.Grid.Codes())
 			return
 		}
 		if v == v { // NaN has no code

@@ -87,7 +87,7 @@ func (q *quantizerRun) checkNonFinite(t *trial, in *instance, x []float64) {
 		}
 		p.at, p.shared = i, p.influence(x, i)
 		if other, ok := p.check(math.NaN()); ok && !slices.Equal(other, affected) {
-			t.failf(in.at(), "NaN at %v and at one that shares its scale have other effects",
+			t.failf(in.at(), "NaN at %v and at one that shares its scale affect different elements",
 				unravel(i, p.shape))
 		}
 		return
