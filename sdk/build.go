@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// build calls the code of an author. Its errors and panics become a [*SiteError].
+// build calls a plugin author's code. Errors and panics of that code become a [*SiteError].
 func build[T any](
 	kind Kind, site string, describe func() Description, f func(*authoring) T,
 ) (out T, err error) {
@@ -54,7 +54,7 @@ func must(err error) {
 	}
 }
 
-// authoring is one call of an author's code, with the builders of the programs that it writes.
+// authoring is one call of an author's code. builders holds those of the programs that it writes.
 type authoring struct {
 	plugin   string
 	builders []*program.Builder
@@ -93,10 +93,10 @@ func inputState(b *program.Builder, prefix string, list []spec.Tensor) State {
 	return state
 }
 
-// body writes a program, by a method of the author, and returns its outputs.
+// body calls a method of the author that writes a program, and returns the program's outputs.
 type body func(b *program.Builder) ([]output, error)
 
-// write builds one program of an answer; it returns nil if call returns no outputs. Unused
+// write builds one of an answer's programs; it returns nil if call returns no outputs. Unused
 // optional inputs are left out.
 func (a *authoring) write(
 	which, site string, author any, method string, optional []program.Input, call body,
@@ -117,8 +117,8 @@ func (a *authoring) write(
 	return onlyOutputs(p, p.Name, p.Outputs, optional)
 }
 
-// onlyOutputs returns the part of p that computes the given outputs, without the optional inputs
-// that none of them needs: the program, and hash, that p would have if these inputs did not exist.
+// onlyOutputs returns the part of p that computes the given outputs, without optional inputs that
+// none of them needs. The result, and its hash, are as if these inputs did not exist.
 func onlyOutputs(
 	p *program.Program, name string, outputs []program.Output, optional []program.Input,
 ) *program.Program {

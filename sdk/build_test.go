@@ -99,12 +99,12 @@ func TestBuildQuantizerRefuses(t *testing.T) {
 		{"a panic in Describe", panicsInDescribe{}, "panic: who am I"},
 		{"a grid without codes", answer(func(_ *program.Builder, x program.Value) sdk.Quantized {
 			return sdk.Quantized{Value: x, Grid: sdk.E2M1(32)}
-		}), "a Grid without Codes and Scale"},
+		}), "a Grid is declared without Codes and Scale"},
 		{"nothing", answer(func(*program.Builder, program.Value) sdk.Quantized { return sdk.Quantized{} }), `output "value": is absent`},
 		{"a mistake", answer(func(b *program.Builder, x program.Value) sdk.Quantized {
 			return sdk.Quantized{Value: x.Add(b.Zeros(3))}
 		}), "shapes [2 8] and [3] do not match"},
-		{"another shape", answer(func(_ *program.Builder, x program.Value) sdk.Quantized { return sdk.Quantized{Value: x.Reshape(16)} }), "output value is float[16]: it must have the type of x, float[2,8]"},
+		{"another shape", answer(func(_ *program.Builder, x program.Value) sdk.Quantized { return sdk.Quantized{Value: x.Reshape(16)} }), "output value is float[16], want the type of x, float[2,8]"},
 		{"another type", answer(func(_ *program.Builder, x program.Value) sdk.Quantized {
 			return sdk.Quantized{Value: x.Convert(program.Int)}
 		}), "output value is int[2,8]"},
@@ -117,10 +117,10 @@ func TestBuildQuantizerRefuses(t *testing.T) {
 		{"codes that are no numbers", answer(func(_ *program.Builder, x program.Value) sdk.Quantized {
 			return sdk.Quantized{Value: x, Codes: x.IsFinite()}
 		}), "output codes is bool[2,8]"},
-		{"a mask of numbers", answer(func(_ *program.Builder, x program.Value) sdk.Quantized { return sdk.Quantized{Value: x, Mask: x} }), "output mask is float[2,8]: it must be bool"},
+		{"a mask of numbers", answer(func(_ *program.Builder, x program.Value) sdk.Quantized { return sdk.Quantized{Value: x, Mask: x} }), "output mask is float[2,8], want bool"},
 		{"an integer scale", answer(func(b *program.Builder, x program.Value) sdk.Quantized {
 			return sdk.Quantized{Value: x, Scale: b.ConstInt(1)}
-		}), "output scale is int: it must be float"},
+		}), "output scale is int, want float"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestQuantizerCheck(t *testing.T) {
 		{"no program", nil, "the program is absent"},
 		{"another input", build(func(b *program.Builder) { b.Output("value", b.Input("w", x)) }), "must take x: float[4]"},
 		{"two inputs", build(func(b *program.Builder) { b.Output("value", b.Input("x", x)); b.Input("y", x) }), "must take x: float[4]"},
-		{"no surrogate", build(func(b *program.Builder) { b.Output("value", b.Input("x", x)) }), "needs the output surrogate"},
+		{"no surrogate", build(func(b *program.Builder) { b.Output("value", b.Input("x", x)) }), "has no output surrogate"},
 		{"an unknown output", build(func(b *program.Builder) {
 			v := b.Input("x", x)
 			for _, name := range []string{"value", "surrogate", "mask_"} {

@@ -74,7 +74,7 @@ func TestBuildOptimizerRefuses(t *testing.T) {
 		{"an absent state", initially(func(*program.Builder, program.Value) (sdk.State, error) { return sdk.State{"m": {}}, nil }), `output "state.m": is absent`},
 		{"an integer state", initially(func(b *program.Builder, _ program.Value) (sdk.State, error) {
 			return sdk.State{"m": b.Zeros(2, 8), "v": b.ConstInt(1)}, nil
-		}), "init: output state.v is int, must be float"},
+		}), "init: output state.v is int, want float"},
 		{"a bad name", initially(func(b *program.Builder, _ program.Value) (sdk.State, error) {
 			return sdk.State{"m m": b.Zeros(2, 8)}, nil
 		}), "the name contains"},
@@ -86,7 +86,7 @@ func TestBuildOptimizerRefuses(t *testing.T) {
 		}), `output "direction": is absent`},
 		{"a direction of another shape", updating(func(_ *program.Builder, in sdk.UpdateInput) (program.Value, sdk.State, error) {
 			return in.Step, in.State, nil
-		}), "update: output direction is float, must be float[2,8]"},
+		}), "update: output direction is float, want float[2,8]"},
 		{"a state that is lost", updating(func(_ *program.Builder, in sdk.UpdateInput) (program.Value, sdk.State, error) {
 			return in.Gradient, sdk.State{"m": in.State["m"]}, nil
 		}), "the update program must return direction, state.m, state.v"},
@@ -95,7 +95,7 @@ func TestBuildOptimizerRefuses(t *testing.T) {
 		}), "must return direction, state.m, state.v"},
 		{"a state that changes its shape", updating(func(_ *program.Builder, in sdk.UpdateInput) (program.Value, sdk.State, error) {
 			return in.Gradient, sdk.State{"m": in.State["m"], "v": in.State["m"]}, nil
-		}), "update: output state.v is float[2,8], must be float[2,1]"},
+		}), "update: output state.v is float[2,8], want float[2,1]"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestOptimizerCheck(t *testing.T) {
 		{"init for update", func(o *spec.Optimizer) { o.Update = o.Init }, "the update program must take x: float[2,8], gradient: float[2,8], step: float, state.m: float[2,8]"},
 		{"another shape of the state", func(o *spec.Optimizer) {
 			o.State = []spec.Tensor{o.State[0], {Name: "v", Shape: []int{2}}}
-		}, "init: output state.v is float[2,1], must be float[2]"},
+		}, "init: output state.v is float[2,1], want float[2]"},
 	}
 	for _, c := range cases {
 		o := good

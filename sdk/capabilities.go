@@ -3,7 +3,7 @@ package sdk
 import "github.com/cage-qat/cage/sdk/program"
 
 // Optional interfaces that few algorithms need. Package ext documents them; they are declared here
-// because this package calls their methods, and package ext imports it.
+// because this package, which package ext imports, calls their methods.
 type (
 	Sharer interface {
 		Shared(p string, site Site) string
@@ -52,11 +52,11 @@ type SearchInput struct {
 	X []float32
 	// Trained holds the trained parameters, if the quantizer is [Trainable].
 	Trained map[string][]float32
-	// State is the Next that the previous search wrote; zeros in the first search.
+	// State is the state that the previous search wrote to Next; it is zero in the first search.
 	State map[string][]float32
 	// Step is the number of completed steps: 0 in the first search. Steps is the total number of
 	// steps of the run.
 	Step, Steps int
-	// Next is the buffer for the new state. Its initial content is left over from an earlier search.
+	// Next is the buffer for the new state. Its initial content is unspecified.
 	Next map[string][]float32
 }

@@ -18,14 +18,14 @@ type Claim struct {
 	// [ClaimDescent], and nil for all other claims.
 	Value any `json:"value,omitempty"`
 	// When restricts the claim to settings in which each of these parameters has the given value;
-	// empty means all settings. If several claims of one name hold, the last one counts.
+	// empty means all settings. If several claims with the same name apply, the last one counts.
 	When map[string]any `json:"when,omitempty"`
 }
 
 // ClaimName names a claim.
 type ClaimName string
 
-// Claims of quantizers.
+// Claims that a quantizer can make.
 const (
 	// ClaimIdempotent promises Q(Q(x)) = Q(x): values on the grid are unchanged.
 	ClaimIdempotent ClaimName = "idempotent"
@@ -34,7 +34,7 @@ const (
 	// evaluation must round to nearest there.
 	ClaimAnyRounding ClaimName = "any_rounding"
 	// ClaimUnbiased promises that the mean of Q(x) over the noise of training is x, for numbers
-	// within the grid.
+	// within the range of the grid.
 	ClaimUnbiased ClaimName = "unbiased"
 	// ClaimAnyGradient allows a surrogate other than the identity on the entries that the mask
 	// passes.
@@ -42,30 +42,30 @@ const (
 	// ClaimOwnLoss allows the quantizer's own backward pass to give nonzero gradients where dy is
 	// zero, such as those of a regularization loss that it adds.
 	ClaimOwnLoss ClaimName = "own_loss"
-	// ClaimTies is for grids that put some entries of every tensor, such as the largest, exactly
-	// halfway between two levels. Homogeneity is then tested with powers of two only.
+	// ClaimTies is for grids on which some entries of every tensor, such as the largest, are
+	// exactly halfway between two levels. Homogeneity is then tested with powers of two only.
 	ClaimTies ClaimName = "ties"
-	// ClaimScaleScope declares which elements may share a scale. Without it, a row or a part of a
-	// row may share one, and in a weight also the whole tensor.
+	// ClaimScaleScope declares which elements may share a scale. Without it, elements of the same
+	// row may share a scale; in a weight, all elements may.
 	ClaimScaleScope ClaimName = "scale_scope"
-	// ClaimKeyScope is the scale scope of attention keys, where it differs from that of the rest.
+	// ClaimKeyScope is the scale scope of attention keys if it differs from that of other sites.
 	ClaimKeyScope ClaimName = "key_scope"
 	// ClaimAnyZeroCode allows a nonzero code for the value zero, as when codes count levels from
 	// the lowest.
 	ClaimAnyZeroCode ClaimName = "any_zero_code"
-	// ClaimPrunes allows entries to become zero, with mask 0, because others are larger.
+	// ClaimPrunes allows entries to become zero, with mask 0, because other entries are larger.
 	ClaimPrunes ClaimName = "prunes"
 )
 
-// Claims of optimizers.
+// Claims that an optimizer can make.
 const (
 	// ClaimOwnDecay allows an optimizer to shrink weights itself.
 	ClaimOwnDecay ClaimName = "own_decay"
 	// ClaimByName allows programs that depend on the name of the tensor.
 	ClaimByName ClaimName = "by_name"
-	// ClaimNoDescent allows an optimizer not to minimize a loss on its own.
+	// ClaimNoDescent is for optimizers that do not minimize a loss on their own.
 	ClaimNoDescent ClaimName = "no_descent"
-	// ClaimStill promises that nothing moves as long as all gradients have been zero.
+	// ClaimStill promises that the direction is zero as long as all gradients have been zero.
 	ClaimStill ClaimName = "still"
 	// ClaimDescent promises that, at some learning rate, the optimizer reduces a quadratic loss to
 	// this fraction of its initial value, instead of the fraction required of all plugins.
@@ -100,31 +100,31 @@ func (c Claim) check(d Description) error {
 	switch c.Name {
 	case ClaimScaleScope, ClaimKeyScope:
 		if s, ok := c.Value.(string); !ok || !slices.Contains(scopes, s) {
-			return fmt.Errorf("the value is %v: want one of %q", c.Value, scopes)
+			return fmt.Errorf("got value %v, want one of %q", c.Value, scopes)
 		}
 	case ClaimDescent:
 		if v, ok := c.Value.(float64); !ok || !(v > 0 && v <= math.MaxFloat64) {
-			return fmt.Errorf("the value is %v: want a float above 0", c.Value)
+			return fmt.Errorf("got value %v, want a float above 0", c.Value)
 		}
 	default:
 		if c.Value != nil {
-			return errors.New("its Value is set: only scale_scope, key_scope and descent take one")
+			return errors.New("Value must be nil: only scale_scope, key_scope and descent take one")
 		}
 	}
 	for name, v := range c.When {
 		i := slices.IndexFunc(d.Parameters, func(p Parameter) bool { return p.Name == name })
 		if i < 0 {
-			return fmt.Errorf("its When names %s, which is not a parameter", name)
+			return fmt.Errorf("When names %s, which is not a parameter", name)
 		}
 		if _, err := d.Parameters[i].Convert(v); err != nil {
-			return fmt.Errorf("its When: %s: %w", name, err)
+			return fmt.Errorf("When: %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// Claimed returns the value of a claim under the given settings, nil if it has none, and reports
-// whether the plugin makes the claim under these settings.
+// Claimed reports whether the plugin makes a claim under the given settings, and returns the
+// claim's value, or nil if it has none.
 func (d Description) Claimed(name ClaimName, settings Values) (value any, ok bool) {
 	for _, c := range d.Claims {
 		if c.Name == name && c.holds(settings) {

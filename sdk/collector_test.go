@@ -64,7 +64,7 @@ func TestCollectorRefuses(t *testing.T) {
 		collect func(in sdk.UpdateInput) sdk.State
 		says    string
 	}{
-		"a tensor":                  {func(in sdk.UpdateInput) sdk.State { return sdk.State{"norm2": in.X, "along": in.Step} }, "collect: output global.norm2 is float[2,8], must be float"},
+		"a tensor":                  {func(in sdk.UpdateInput) sdk.State { return sdk.State{"norm2": in.X, "along": in.Step} }, "collect: output global.norm2 is float[2,8], want float"},
 		"a sum of sums":             {func(in sdk.UpdateInput) sdk.State { return sdk.State{"norm2": in.Global["norm2"].Scale(2)} }, "absent value"},
 		"another name than is read": {func(in sdk.UpdateInput) sdk.State { return sdk.State{"norm2": in.Step} }, "operand 1 is absent"},
 	} {

@@ -84,12 +84,12 @@ func fromParts(list []*pb.Part, shape []int) (out []Part, err error) {
 		out = append(out, Part{Name: p.GetName(), First: int(rows), Rows: int(p.GetRows())})
 		rows += uint64(p.GetRows())
 		if p.GetRows() == 0 || len(shape) == 0 || rows > uint64(shape[0]) {
-			return nil, fmt.Errorf("part %s has %d rows in a tensor of shape %v",
+			return nil, fmt.Errorf("part %s has %d rows, which do not fit a tensor of shape %v",
 				p.GetName(), p.GetRows(), shape)
 		}
 	}
 	if rows != uint64(shape[0]) {
-		return nil, fmt.Errorf("the parts have %d rows in a tensor of shape %v", rows, shape)
+		return nil, fmt.Errorf("the parts have %d rows in total, want %d", rows, shape[0])
 	}
 	return out, nil
 }

@@ -15,11 +15,11 @@ import (
 type Description struct {
 	// Name is the plugin's own name: lower-case letters, digits, - and _.
 	Name string
-	// Version is the version of the implementation, free text.
+	// Version is the version of the implementation, as free text.
 	Version string
 	// Doc describes the algorithm in a sentence or two, with its source.
 	Doc string
-	// Parameters are the settings a run may give; there are no others.
+	// Parameters declares all settings that a run may give.
 	Parameters []Parameter
 	// Claims lists properties of the algorithm beyond the interface that the conformance kit
 	// checks or allows. Most plugins need none.
@@ -47,7 +47,7 @@ type Parameter struct {
 	Min, Max float64
 	// Choices lists the accepted strings; empty accepts any.
 	Choices []string
-	// Doc is one line.
+	// Doc describes the parameter in one line.
 	Doc string
 }
 
@@ -208,7 +208,7 @@ func wellFormed(name string) bool {
 }
 
 // Resolve checks settings against the declaration and fills in the defaults. Errors are
-// [*ParameterError], joined when there are several.
+// [*ParameterError], joined if there are several.
 func (d Description) Resolve(given map[string]any) (Values, error) {
 	values := make(map[string]any, len(d.Parameters))
 	var errs []error
@@ -278,7 +278,7 @@ func (d Description) Names() []string {
 // the plugin and panics; the SDK turns the panic into an error that names the parameter.
 type Values struct{ m map[string]any }
 
-// NewValues returns values that are not checked, for tests. Hosts use [Description.Resolve].
+// NewValues returns unchecked values, for tests. Hosts use [Description.Resolve].
 func NewValues(m map[string]any) Values { return Values{maps.Clone(m)} }
 
 // Map returns a copy of all values by name.

@@ -109,7 +109,7 @@ func TestDifferentiatorMistakes(t *testing.T) {
 		}, "Gradients.Trained has more, which InitTrained does not return"},
 		"another shape of x": {func(_ *program.Builder, _, dy program.Value) sdk.Gradients {
 			return sdk.Gradients{X: dy.SumAll(), Trained: sdk.State{"step": dy.SumAll()}}
-		}, "backward: output d.x is float, must be float[2,8]"},
+		}, "backward: output d.x is float, want float[2,8]"},
 		"a factorization": {func(_ *program.Builder, x, dy program.Value) sdk.Gradients {
 			return sdk.Gradients{X: x.MatMul(dy.Transpose(1, 0)).EighVectors().MatMul(dy), Trained: sdk.State{"step": dy.SumAll()}}
 		}, "factorizations are for refresh programs only"},
@@ -128,7 +128,7 @@ func TestDifferentiatorMistakes(t *testing.T) {
 		out.Surrogate = x.Clip(-1, 1)
 		return out, err
 	}
-	if _, err := sdk.BuildQuantizer(both, weight); err == nil || !strings.Contains(err.Error(), "there are a surrogate and a backward program") {
+	if _, err := sdk.BuildQuantizer(both, weight); err == nil || !strings.Contains(err.Error(), "got both a surrogate and a backward program") {
 		t.Errorf("with a surrogate: %v", err)
 	}
 	none := signed

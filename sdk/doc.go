@@ -11,16 +11,16 @@
 // each trained tensor. The plugin returns a program of tensor operations (package program), which
 // becomes part of the training step.
 //
-// Some algorithms need more. Optional interfaces, which an author implements on the same type, are
-// for quantizers: trained parameters ([Trainable]), state carried
-// from step to step ([Stateful]), a custom backward pass ([Differentiator]), codes for export
-// ([Packer]); for optimizers: some tensors only ([Selective]), factorizations every few updates
-// ([Refresher]), state in fewer bits ([Compact]). Interfaces that few algorithms need are in
-// package ext. The form of a plugin's answers, as hosts read them, is in package spec.
+// Some algorithms need more. An author can implement optional interfaces on the same type. A
+// quantizer can have trained parameters ([Trainable]), state carried from step to step
+// ([Stateful]), a custom backward pass ([Differentiator]) and codes for export ([Packer]). An
+// optimizer can accept only some tensors ([Selective]), factorize every few updates ([Refresher])
+// and store its state in fewer bits ([Compact]). Interfaces that few algorithms need are in package
+// ext. The form of a plugin's answers, as hosts read them, is in package spec.
 //
-// Quantizers and optimizers know nothing of each other, of the model, or of the
-// method that corrects the training; the host does weight decay, gradient clipping,
-// learning rate schedules and the application of the update.
+// Quantizers and optimizers know nothing of each other, of the model, or of the method that
+// corrects the training. The host performs weight decay, gradient clipping and learning rate
+// schedules, and applies the update.
 //
 // Nothing here may import the host or a tensor engine.
 package sdk

@@ -16,14 +16,13 @@ const (
 	KindOptimizer Kind = "optimizer"
 )
 
-// Refusal is a plugin's answer that it does not support a site or tensor with these
-// settings: a limit of the algorithm, not a mistake in anybody's code. It is shown to the
-// person who wrote the settings, in the author's words.
+// Refusal is a plugin's answer that it does not support a site or tensor with these settings: a
+// limit of the algorithm, not a mistake in anybody's code. The user sees it in the author's words.
 type Refusal struct{ Err error }
 
-// Refuse makes a [*Refusal], with a format as for fmt.Errorf. It should name what is not
-// accepted and suggest a valid setting: "rows of 7 cannot be packed: use a multiple of 8".
-// A host treats every other error that an author's method returns, and every panic, as a
+// Refuse returns a [*Refusal] with a message formatted as by fmt.Errorf. The message should say
+// what is not accepted and suggest a valid setting: "rows of 7 cannot be packed: use a multiple of
+// 8". A host treats every other error that an author's method returns, and every panic, as a
 // mistake in the plugin.
 func Refuse(format string, args ...any) error { return &Refusal{fmt.Errorf(format, args...)} }
 
@@ -33,7 +32,7 @@ func (e *Refusal) Error() string { return e.Err.Error() }
 // Unwrap returns the author's error.
 func (e *Refusal) Unwrap() error { return e.Err }
 
-// SiteError is a plugin's failure to write the program for one site or tensor.
+// SiteError reports that a plugin failed to write the program for one site or tensor.
 type SiteError struct {
 	Kind   Kind
 	Plugin string
@@ -49,7 +48,7 @@ func (e *SiteError) Error() string {
 // Unwrap returns the cause.
 func (e *SiteError) Unwrap() error { return e.Err }
 
-// ParameterError is a setting that a plugin does not accept.
+// ParameterError reports a setting that a plugin does not accept.
 type ParameterError struct {
 	Plugin string
 	Name   string

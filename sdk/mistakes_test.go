@@ -50,7 +50,7 @@ func TestFirstMistake(t *testing.T) {
 			at = here() + 1
 			blocks := x.Reshape(4, 5)
 			return x.Reshape(16/len(blocks.Shape()), 8)
-		}), "reshape: cannot reshape float[2,8] to [4 5]: 16 elements against 20 (mistakes_test.go:%d)"},
+		}), "reshape: cannot reshape float[2,8] to [4 5]: got 16 elements, want 20 (mistakes_test.go:%d)"},
 		{"a parameter of another name", quantize(func(b *program.Builder, x program.Value, site sdk.Site) program.Value {
 			at = here() + 1
 			return x.Div(site.Trained["stepp"])
@@ -83,7 +83,7 @@ func TestFirstMistake(t *testing.T) {
 			_, err := sdk.BuildQuantizer(forgetful{wrong: true}, weight)
 			at = forgetfulQuantize
 			return err
-		}, "output value is float[2,1]: it must have the type of x, float[2,8] (returned by Quantize at mistakes_test.go:%d)"},
+		}, "output value is float[2,1], want the type of x, float[2,8] (returned by Quantize at mistakes_test.go:%d)"},
 		{"nothing unpacked", func() error {
 			_, err := sdk.BuildQuantizer(forgetful{packs: true}, weight)
 			at = forgetfulUnpack

@@ -19,12 +19,12 @@ type OpaqueStep struct {
 	X, Gradient []float32
 	Step, Steps int
 	Rate, Loss  float64
-	// State is the Next that the previous update wrote; zeros in the first update.
+	// State is the state that the previous update wrote to Next; it is zero in the first update.
 	State map[string][]float32
 
 	// Direction is the buffer for u. The host applies x ← x − α·u.
 	Direction []float32
-	// Next is the buffer for the new state. Its initial content is left over from an earlier update.
+	// Next is the buffer for the new state. Its initial content is unspecified.
 	Next map[string][]float32
 }
 
@@ -33,7 +33,7 @@ type OpaqueStep struct {
 func ServeOpaqueOptimizer(o OpaqueOptimizer) { serve(nil, opaque{o}) }
 
 // Opaque wraps an opaque optimizer as an [Optimizer], for hosts: [BuildOptimizer] then returns an
-// answer that has Opaque set, and the state tensors, but no programs.
+// answer with Opaque set that lists state tensors but has no programs.
 func Opaque(o OpaqueOptimizer) Optimizer { return opaque{o} }
 
 // opaque adapts an OpaqueOptimizer to the interface Optimizer. It writes no programs.

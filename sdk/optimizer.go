@@ -24,7 +24,7 @@ type Optimizer interface {
 // Selective is an optimizer for some tensors only, as Muon is for the matrices of hidden layers.
 // The optimizer of the table [optimizer.rest] of the configuration updates the other tensors.
 type Selective interface {
-	// Accepts reports whether the optimizer updates t. It may depend on role and shape.
+	// Accepts reports whether the optimizer updates t, which may depend on t's role and shape.
 	Accepts(t Tensor) bool
 }
 
@@ -106,8 +106,8 @@ type Compact interface {
 }
 
 // BiasCorrection returns 1 − βᵗ for step t: the divisor of a moving average with decay rate β that
-// started at zero. For β = 0, and for β = 1, a sum, it returns 1. It is computed as −expm1(t·log
-// β), because βᵗ in binary32 would lose the digits of 1 − βᵗ for β close to 1 and small t.
+// started at zero. It returns 1 for β = 0 and for β = 1 (a sum). It is computed as −expm1(t·log β),
+// because βᵗ in binary32 would lose the digits of 1 − βᵗ for β near 1 and small t.
 func BiasCorrection(step program.Value, beta float64) program.Value {
 	if beta == 0 || beta == 1 {
 		return step.Builder().Const(1)

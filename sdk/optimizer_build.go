@@ -10,9 +10,9 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// BuildOptimizer calls o for one tensor and returns its checked programs. If o does not
-// accept the tensor, there are none, and Accepts is false. Errors and panics of the
-// author's code are returned as errors that name the tensor.
+// BuildOptimizer calls o for one tensor and returns its checked programs. If o does not accept the
+// tensor, Accepts is false and there are no programs. Errors and panics of the author's code are
+// returned as errors that name the tensor.
 func BuildOptimizer(o Optimizer, t Tensor) (spec.Optimizer, error) {
 	return build(KindOptimizer, t.Name, o.Describe, func(a *authoring) spec.Optimizer {
 		if o, ok := o.(opaque); ok {

@@ -94,7 +94,7 @@ func TestPacer(t *testing.T) {
 		o    sdk.Optimizer
 		says string
 	}{
-		"a rate for each element":      {pacer{momentum, func(_ *program.Builder, in sdk.UpdateInput) program.Value { return in.X }}, "rate: output own_rate is float[2,8], must be float"},
+		"a rate for each element":      {pacer{momentum, func(_ *program.Builder, in sdk.UpdateInput) program.Value { return in.X }}, "rate: output own_rate is float[2,8], want float"},
 		"no rate":                      {pacer{momentum, func(*program.Builder, sdk.UpdateInput) program.Value { return program.Value{} }}, `output "own_rate": is absent`},
 		"a rate from what is observed": {observedPacer{observed}, "the rate program reads state.left, which is changed before the update"},
 	} {

@@ -67,7 +67,7 @@ func TestProberRefuses(t *testing.T) {
 	}{
 		"a scalar": {func(p *prober) {
 			p.probe = func(_ *program.Builder, in sdk.UpdateInput) program.Value { return in.Step }
-		}, "probe: output offset is float, must be float[2,8]"},
+		}, "probe: output offset is float, want float[2,8]"},
 		"a probe of the probed": {func(p *prober) {
 			p.probe = func(_ *program.Builder, in sdk.UpdateInput) program.Value { return in.Probed }
 		}, "absent"},

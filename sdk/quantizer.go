@@ -33,7 +33,7 @@ type Trainable interface {
 // of a statistic. The state is not trained: the quantizer computes the next state in each step.
 // Checkpoints save it, and evaluation reads it as the last step left it.
 //
-// Every read within a step sees the state from before the step. The next state of a weight is
+// Within a step, every read gives the state from before the step. The next state of a weight is
 // [Quantized.Next]; that of an activation is the mean of Next over the micro-batches and the
 // replicas of the step, so that it does not depend on how a batch is divided, and a moving average
 // of means is exact (for maxima see [Maximal]). A step that is skipped, because its loss is not
@@ -48,9 +48,9 @@ type Stateful interface {
 	InitState(b *program.Builder, x program.Value, site Site) (State, error)
 }
 
-// Differentiator is a quantizer with a custom backward pass instead of a surrogate: for
-// gradients that no surrogate has, because they are not linear in dy, as when they are
-// scaled by its sign (EWGS).
+// Differentiator is a quantizer with a custom backward pass instead of a surrogate: for gradients
+// that no surrogate can have because they are not linear in dy, such as those scaled by the sign of
+// dy (EWGS).
 type Differentiator interface {
 	// Backward builds the gradients of the loss with respect to x and to the trained
 	// parameters from dy, the gradient with respect to Q(x), in the shape of x. Quantize then
@@ -75,11 +75,10 @@ type Gradients struct {
 
 // Packer is a quantizer whose results can be stored as integer codes and scales.
 type Packer interface {
-	// Unpack builds Q(x), bit for bit, from the codes and scales that Quantize returns
-	// for the site; where evaluation and training differ, those of evaluation. The
-	// Quantize method of a Packer must return both at every site.
-	// Nothing else is stored: Site.Trained and Site.State are empty here, so whatever
-	// decoding needs from them must be part of the scale.
+	// Unpack builds Q(x), bit for bit, from the codes and scales that Quantize returns for the
+	// site; if training and evaluation differ, from those of evaluation. The Quantize method of a
+	// Packer must return both at every site. Nothing else is stored: Site.Trained and Site.State
+	// are empty here, so whatever decoding needs from them must be part of the scale.
 	Unpack(b *program.Builder, codes, scale program.Value, site Site) (program.Value, error)
 }
 
@@ -177,10 +176,10 @@ type Site struct {
 	Values
 }
 
-// Columns holds statistics of an operand of a product, for each column, that is, each index of
-// the contracted axis. They are taken from the first batch, run in full precision, or in
-// post-training quantization from the calibration texts. If several weights multiply an activation,
-// such as the gate and up projections of an MLP, the weight statistics cover the rows of all.
+// Columns holds statistics of an operand of a product, for each column, that is, each index of the
+// contracted axis. They are taken from the first batch, run in full precision, or in post-training
+// quantization from the calibration texts. If several weights multiply an activation, such as the
+// gate and up projections of an MLP, the weight statistics cover the rows of all of them.
 type Columns struct {
 	// Max is the largest magnitude in each column, and Mean the mean of the magnitudes:
 	// floats of shape [1, …, 1, columns], of the rank of x. They are taken over the tokens of
@@ -200,8 +199,8 @@ func (s Site) RowLen() int {
 // [OddIntegers] and [E2M1].
 type Grid = spec.Grid
 
-// Integers returns the grid of the integers from min to max, with one scale for every group
-// consecutive elements of a row; group = 0 means one for each row or for the whole tensor.
+// Integers returns the grid of the integers from min to max, where each run of group consecutive
+// elements of a row shares a scale; group = 0 means one scale for each row or for the whole tensor.
 func Integers(min, max, group int) Grid {
 	return Grid{Format: spec.FormatInteger, Min: min, Max: max, Step: 1, Group: group}
 }
@@ -233,8 +232,8 @@ type Quantized struct {
 	// on the grid, and stores weights without a grid as floats. The Grid of the evaluation program
 	// is used.
 	Grid Grid
-	// Next is the state after this step, with the names and shapes of Site.State, for a
-	// [Stateful] quantizer; see there. It has no gradient, and is ignored in evaluation.
+	// Next is the state of a [Stateful] quantizer after this step, with the names and shapes of
+	// Site.State. It has no gradient, and is ignored in evaluation.
 	Next State
 	// Homogeneous promises Q(c·x) = c·Q(x) for every c > 0, up to rounding. It holds if
 	// scales are proportional to the data, without an additive constant; it cannot hold

@@ -134,11 +134,11 @@ func (q *quantizerBuilder) searches(s Searcher) {
 	case len(list) == 0:
 		return
 	case len(q.out.State) > 0:
-		must(fmt.Errorf("InitState returns the state %s, and SearchState the state %s: "+
+		must(fmt.Errorf("InitState returns the state %s, but SearchState the state %s: "+
 			"a quantizer that searches must return all of its state from SearchState",
 			q.out.State[0].Name, list[0].Name))
 	case every < 1:
-		must(fmt.Errorf("SearchState returns an interval of %d steps: want at least 1", every))
+		must(fmt.Errorf("SearchState returns an interval of %d steps, want at least 1", every))
 	}
 	q.out.SearchEvery, q.out.State = every, slices.Clone(list)
 	slices.SortFunc(q.out.State, func(x, y StateTensor) int { return strings.Compare(x.Name, y.Name) })
@@ -189,7 +189,7 @@ func (q *quantizerBuilder) program(training bool) (p *program.Program, res Quant
 	next := 0 // number of outputs of the next state
 	switch {
 	case training && q.out.SearchEvery > 0 && len(res.Next) > 0:
-		err = errors.New("there is a Next, but searches compute the state: leave it empty")
+		err = errors.New("Next is set, but searches compute the state: leave Next empty")
 	case training && q.out.SearchEvery == 0:
 		next = len(q.out.State)
 		if err = sameState("the state Next", res.Next, "InitState", q.out.State); err == nil {
@@ -239,7 +239,8 @@ func (q *quantizerBuilder) backward(author Differentiator) *program.Program {
 	})
 }
 
-// sameState returns an error unless got has the names and shapes of list, which method returned.
+// sameState returns an error unless got has the names and shapes of list. The error calls got what,
+// and says that method returned list.
 func sameState(what string, got State, method string, list []spec.Tensor) error {
 	for _, s := range list {
 		v, ok := got[s.Name]

@@ -195,7 +195,7 @@ func TestBuildRefresherRefuses(t *testing.T) {
 		}), "the observe program must return one or more of state.basis, state.left, in this order"},
 		{"another shape", observing(func(_ *program.Builder, in sdk.UpdateInput) (sdk.State, error) {
 			return sdk.State{"left": in.Gradient}, nil
-		}), "observe: output state.left is float[2,8], must be float[2,2]"},
+		}), "observe: output state.left is float[2,8], want float[2,2]"},
 		{"an absent tensor", observing(func(*program.Builder, sdk.UpdateInput) (sdk.State, error) { return sdk.State{"left": {}}, nil }), `observe: program "o/observe/layers.0.wq": output "state.left": is absent`},
 		{"a factorization in Observe", observing(func(_ *program.Builder, in sdk.UpdateInput) (sdk.State, error) {
 			return sdk.State{"basis": in.State["left"].EighVectors()}, nil
@@ -228,8 +228,8 @@ func TestBuildRefresherRefuses(t *testing.T) {
 			}
 			return sdk.State{}, nil
 		}), "the refresh program is required exactly when more than one is due"},
-		{"a negative schedule", due(1, -1, 10), "refreshes are due at {First:1 Next:-1 Every:10}: each must be 0 to 2147483647"},
-		{"an endless schedule", due(1, 0, math.MaxInt), "each must be 0 to 2147483647"},
+		{"a negative schedule", due(1, -1, 10), "refreshes are due at {First:1 Next:-1 Every:10}, want numbers from 0 to 2147483647"},
+		{"an endless schedule", due(1, 0, math.MaxInt), "want numbers from 0 to 2147483647"},
 		{"a schedule without a first", due(0, 10, 10), "First = 0 means never"},
 		{"a schedule without an interval", due(1, 10, 0), "Every = 0 means only once"},
 	}
@@ -265,14 +265,14 @@ func TestRefresherCheck(t *testing.T) {
 		change func(*spec.Optimizer)
 		says   string
 	}{
-		{"declined with programs", func(o *spec.Optimizer) { o.Accepts = false }, "the tensor is not accepted, but there is a program init for it"},
+		{"declined with programs", func(o *spec.Optimizer) { o.Accepts = false }, "got program init for a tensor that is not accepted"},
 		{"never due", func(o *spec.Optimizer) { o.Due = sdk.Due{} }, "the first refresh program is required exactly when one is due"},
 		{"due once", func(o *spec.Optimizer) { o.Due = sdk.Due{First: 1} }, "the refresh program is required exactly when more than one is due"},
 		{"no first refresh", func(o *spec.Optimizer) { o.FirstRefresh = nil }, "the first refresh program is required"},
 		{"no refresh", func(o *spec.Optimizer) { o.Refresh = nil }, "the refresh program is required"},
 		{"update for observe", func(o *spec.Optimizer) { o.Observe = o.Update }, "the observe program must return one or more of state.basis, state.left"},
 		{"observe for refresh", func(o *spec.Optimizer) { o.Refresh = o.Observe }, "the refresh program must take step: float, state.basis: float[2,2], state.left: float[2,2]"},
-		{"observe without state", func(o *spec.Optimizer) { *o, o.Observe = plain, plain.Update }, "there is a program observe, but no state that it could return"},
+		{"observe without state", func(o *spec.Optimizer) { *o, o.Observe = plain, plain.Update }, "got program observe, but the plugin has no state for it to return"},
 		{"a state without a name", func(o *spec.Optimizer) { o.State = append([]spec.Tensor{{}}, o.State...) }, "state tensor 0 has no name"},
 	}
 	for _, c := range cases {

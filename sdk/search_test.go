@@ -168,9 +168,9 @@ func (stateAndSearch) InitState(b *program.Builder, x program.Value, _ sdk.Site)
 // TestSearchAnswers: answers that are none.
 func TestSearchAnswers(t *testing.T) {
 	for want, q := range map[string]sdk.Quantizer{
-		"axis 0 has 0 elements": widest{"shape"}, `SearchState returns "scale" twice`: widest{"twice"}, "an interval of 0 steps: want at least 1": widest{"never"},
-		"not this one": widest{"refuses"}, "there is a Next, but searches compute": widest{"next"},
-		"InitState returns the state mean, and SearchState the state scale": stateAndSearch{},
+		"axis 0 has 0 elements": widest{"shape"}, `SearchState returns "scale" twice`: widest{"twice"}, "an interval of 0 steps, want at least 1": widest{"never"},
+		"not this one": widest{"refuses"}, "Next is set, but searches compute": widest{"next"},
+		"InitState returns the state mean, but SearchState the state scale": stateAndSearch{},
 	} {
 		site := weight
 		site.Values, _ = widest{}.Describe().Resolve(nil)

@@ -20,7 +20,7 @@ import (
 )
 
 // ServeQuantizer is the main function of a quantizer plugin. It returns when the host closes the
-// plugin. If the host has died, it exits the process.
+// plugin. It exits the process if the host has died.
 //
 // Print nothing to standard output before the call: the host reads the first line there as the
 // handshake. Later output on either stream goes to the host's log, as do records of log/slog with
@@ -95,7 +95,7 @@ func servers(q Quantizer, o Optimizer) goplugin.PluginSet {
 	return set
 }
 
-// quantizerServer serves a quantizer. Only a host that searches calls AttachSites and Search.
+// quantizerServer serves a quantizer. Hosts call AttachSites and Search only for a Searcher.
 type quantizerServer struct {
 	pb.UnimplementedQuantizerServer
 	q                          Quantizer
@@ -130,7 +130,7 @@ func (s *quantizerServer) Quantize(
 	return &pb.QuantizeResponse{Answer: &pb.QuantizeResponse_Program{Program: answer}}, nil
 }
 
-// optimizerServer serves an optimizer. Attach and Step are called for opaque ones only.
+// optimizerServer serves an optimizer. Hosts call Attach and Step only for opaque optimizers.
 type optimizerServer struct {
 	pb.UnimplementedOptimizerServer
 	o Optimizer

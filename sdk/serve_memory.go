@@ -126,7 +126,7 @@ type attachedTensor struct {
 	read, write            map[string][2][]float32
 }
 
-// Attach maps the memory.
+// Attach maps the shared memory that holds the tensors.
 func (s *optimizerServer) Attach(
 	_ context.Context, r *pb.AttachRequest,
 ) (*pb.AttachResponse, error) {
@@ -201,7 +201,7 @@ type attachedSite struct {
 	trained, state, next map[string][]float32
 }
 
-// AttachSites maps the memory.
+// AttachSites maps the shared memory that holds the sites' data.
 func (s *quantizerServer) AttachSites(
 	_ context.Context, r *pb.AttachSitesRequest,
 ) (*pb.AttachResponse, error) {
@@ -246,7 +246,7 @@ func (s *quantizerServer) Search(
 	for _, i := range r.GetSites() {
 		if int64(i) >= int64(len(s.list)) {
 			return nil, wire.ToStatus(wire.Unreadable,
-				fmt.Sprintf("Search names site %d, but %d are attached", i, len(s.list)))
+				fmt.Sprintf("Search names site %d, but only %d sites are attached", i, len(s.list)))
 		}
 		list = append(list, s.list[i])
 	}

@@ -237,11 +237,11 @@ func TestUnknownRequests(t *testing.T) {
 	conn := dial(t, quantizer(nil), momentum)
 	q, o := pb.NewQuantizerClient(conn), pb.NewOptimizerClient(conn)
 	for says, site := range map[string]*pb.Site{
-		"site : role 0":               nil,
-		"site s: role 9 is unknown":   {Name: "s", Role: 9},
-		"site s: product 9 is unkno":  {Name: "s", Role: 1, Product: 9},
-		"an axis that is 4294967295":  {Role: pb.SiteRole_SITE_ROLE_WEIGHT, Shape: []uint32{1<<32 - 1}},
-		"parameter p: the value is a": {Role: pb.SiteRole_SITE_ROLE_WEIGHT, Values: map[string]*pb.Value{"p": {}}},
+		"site : role 0":                      nil,
+		"site s: role 9 is unknown":          {Name: "s", Role: 9},
+		"site s: product 9 is unkno":         {Name: "s", Role: 1, Product: 9},
+		"an axis of the shape is 4294967295": {Role: pb.SiteRole_SITE_ROLE_WEIGHT, Shape: []uint32{1<<32 - 1}},
+		"parameter p: the value is a":        {Role: pb.SiteRole_SITE_ROLE_WEIGHT, Values: map[string]*pb.Value{"p": {}}},
 	} {
 		if _, err := q.Quantize(t.Context(), &pb.QuantizeRequest{Site: site}); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want %q", err, says)

@@ -92,7 +92,7 @@ func TestStatefulMistakes(t *testing.T) {
 		"no next state":   {func(*program.Builder, program.Value) sdk.State { return nil }, "Next lacks scale, which InitState returns"},
 		"an absent value": {func(*program.Builder, program.Value) sdk.State { return sdk.State{"scale": {}} }, "scale"},
 		"another shape":   {func(b *program.Builder, _ program.Value) sdk.State { return sdk.State{"scale": b.Zeros(3)} }, "Next has scale with the shape [3], but InitState returns it with the shape []"},
-		"another type":    {func(b *program.Builder, _ program.Value) sdk.State { return sdk.State{"scale": b.ConstInt(3)} }, "next: output kept.scale is int, must be float"},
+		"another type":    {func(b *program.Builder, _ program.Value) sdk.State { return sdk.State{"scale": b.ConstInt(3)} }, "next: output kept.scale is int, want float"},
 		"one too many": {func(b *program.Builder, _ program.Value) sdk.State {
 			return sdk.State{"scale": b.Const(1), "more": b.Const(2)}
 		}, "Next has more, which InitState does not return"},
@@ -144,7 +144,7 @@ func TestStatefulAnswersRefused(t *testing.T) {
 		"no list":       {func(m *pb.QuantizerProgram) { m.State = nil }, "the quantizer's program must take x: float[2,8]"},
 		"another order": {func(m *pb.QuantizerProgram) { m.State[0], m.State[1] = m.State[1], m.State[0] }, "state tensors are not sorted by name"},
 		"init for next": {func(m *pb.QuantizerProgram) { m.Next = m.InitState }, "the next program must take x: float[2,8], kept.mean: float, kept.scale: float"},
-		"a large state": {func(m *pb.QuantizerProgram) { m.State[1].Shape = []uint32{1 << 30} }, "state tensors: they have more than 1000000 elements together"},
+		"a large state": {func(m *pb.QuantizerProgram) { m.State[1].Shape = []uint32{1 << 30} }, "state tensors: they have more than 1000000 elements in total"},
 		"shared":        {func(m *pb.QuantizerProgram) { m.State[0].Shared = "all" }, "state tensor mean is shared or constrained"},
 		"constrained":   {func(m *pb.QuantizerProgram) { m.State[0].Constrain = m.InitState }, "state tensor mean is shared or constrained"},
 		"a promise":     {func(m *pb.QuantizerProgram) { m.Homogeneous = true }, "cannot hold with the state mean"},

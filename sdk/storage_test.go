@@ -99,7 +99,7 @@ func TestRounded(t *testing.T) {
 		}
 	}
 	for _, to := range []sdk.Storage{sdk.StoreInt8, "float64"} {
-		if _, err := sdk.BuildOptimizer(rounded{momentum, to}, matrix); err == nil || !strings.Contains(err.Error(), "want bfloat16, or nothing") {
+		if _, err := sdk.BuildOptimizer(rounded{momentum, to}, matrix); err == nil || !strings.Contains(err.Error(), "want bfloat16 or nothing") {
 			t.Errorf("to %s: %v", to, err)
 		}
 	}

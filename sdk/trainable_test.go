@@ -190,7 +190,7 @@ func TestBuildTrainableRefuses(t *testing.T) {
 		{"an absent parameter", initial(func(*program.Builder, program.Value) (sdk.State, error) { return sdk.State{"step": {}}, nil }), `init: program "q/init/layers.0.wq": output "trained.step": is absent`},
 		{"a parameter of integers", initial(func(b *program.Builder, x program.Value) (sdk.State, error) {
 			return sdk.State{"step": x.MaxRow(), "offset": b.ConstInt(0)}, nil
-		}), "init: output trained.offset is int, must be float"},
+		}), "init: output trained.offset is int, want float"},
 		{"a parameter without a name", initial(func(b *program.Builder, x program.Value) (sdk.State, error) {
 			return sdk.State{"step": x.MaxRow(), "offset": b.Const(0), "": b.Const(0)}, nil
 		}), "trained parameter 0 has no name"},
@@ -208,7 +208,7 @@ func TestBuildTrainableRefuses(t *testing.T) {
 			return program.Value{}, errors.New("no table")
 		}), "no table"},
 		{"nothing unpacked", unpacked(func(program.Value, program.Value) (program.Value, error) { return program.Value{}, nil }), `unpack: program "q/unpack/layers.0.wq": output "value": is absent`},
-		{"another shape unpacked", unpacked(func(_, scale program.Value) (program.Value, error) { return scale, nil }), "unpack: output value is float[3,1], must be float[2,8]"},
+		{"another shape unpacked", unpacked(func(_, scale program.Value) (program.Value, error) { return scale, nil }), "unpack: output value is float[3,1], want float[2,8]"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,5 +1,5 @@
-// Command absmax is the absolute-maximum quantizer as a plugin: the largest magnitude in a group of
-// numbers determines the scale, every number is rounded to the nearest level, and gradients pass
+// Command absmax implements the absolute-maximum quantizer as a plugin: the largest magnitude in a
+// group of numbers sets the scale, every number is rounded to the nearest level, and gradients pass
 // unchanged. Applied once to trained weights it is round-to-nearest post-training quantization.
 //
 // Sources: UniformQuantizer of QuEST and Quartet (IST-DASLab) for the centred grid, the integer
@@ -23,7 +23,7 @@ var (
 	_ sdk.Packer    = absmax{}
 )
 
-// The values of the parameters grid and granularity.
+// Values of the grid and granularity parameters.
 const (
 	gridSymmetric = "symmetric"
 	gridFull      = "full"
@@ -62,7 +62,7 @@ func (absmax) Describe() sdk.Description {
 	}
 }
 
-// Quantize writes the program of one site.
+// Quantize writes the program for one site.
 func (absmax) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	levels, err := newLevels(site.Text("grid"), site.Int("bits"), microscaling.ScaleTypeOf(site))
 	if err != nil {
@@ -99,8 +99,8 @@ func (absmax) Unpack(_ *program.Builder, codes, scale program.Value,
 	return split.undo(split.apply(codes.Convert(program.Float)).Mul(scale)), nil
 }
 
-// groups reshapes a tensor so that the numbers that share a scale are along the last axis. A tensor
-// with one scale in total, or one per row, is unchanged.
+// groups reshapes a tensor so that the numbers that share a scale lie along the last axis. A tensor
+// with a single scale, or one scale per row, is unchanged.
 type groups struct {
 	split    bool // a row has more than one group
 	declared int  // the configured group size; 0: a row, or the whole tensor
@@ -153,8 +153,8 @@ type levels struct {
 	top    float64 // ratio of the maximum to the step
 	offset float64 // added to the maximum; may be 0
 	// lowest and highest bound the rounded numbers. On a full grid a tie can exceed highest; all
-	// other numbers are within the bounds anyway. They are applied to every grid, because the CPU
-	// rounds faster with known bounds.
+	// other numbers are within the bounds anyway. The bounds are applied on every grid because the
+	// CPU rounds faster with known bounds.
 	lowest, highest float64
 	centred         bool
 	scale           microscaling.ScaleType // type that the step is rounded to
@@ -184,8 +184,8 @@ func (l levels) codes(group int) sdk.Grid {
 	return sdk.Integers(int(l.lowest), int(l.highest), group)
 }
 
-// quantize rounds x; amax has the largest magnitude of each group, and finite whether the group is
-// finite. The values of other groups are NaN. value = scale·codes.
+// quantize rounds x to the grid and returns value = scale·codes. amax holds the largest magnitude
+// of each group, and finite is true for finite groups; all others become NaN.
 func (l levels) quantize(x, amax, finite program.Value) (value, codes, scale program.Value) {
 	b := x.Builder()
 	// amax/top is rounded only once, to the same value as 2·amax/(2·top).

@@ -1,4 +1,4 @@
-// Command adamw is Adam with decoupled weight decay as a plugin (Kingma & Ba 2015;
+// Command adamw implements Adam with decoupled weight decay as a plugin (Kingma & Ba 2015;
 // Loshchilov & Hutter 2019):
 //
 //	m ← β1·m + (1−β1)·g
@@ -6,7 +6,7 @@
 //	u = (m/(1−β1ᵗ)) / (√(v/(1−β2ᵗ)) + ε)
 //
 // The host applies the decay x ← (1 − αω)·x before the update, and the step x ← x − α·u. The
-// moments have 32 bits, or 8 (moments.go).
+// moments are stored in 32 or 8 bits (moments.go).
 package main
 
 import (
@@ -19,13 +19,13 @@ type adamw struct{}
 
 var _ sdk.Compact = adamw{}
 
-// The names of the state tensors.
+// Names of the state tensors.
 const (
 	stateM = "m"
 	stateV = "v"
 )
 
-// The values of the parameter moments.
+// Values of the moments parameter.
 const (
 	moments32 = "float32"
 	moments8  = "int8"
@@ -59,7 +59,7 @@ func (adamw) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State,
 	return s, nil
 }
 
-// Update writes the program of one step. With c1 = 1 − β1ᵗ and c2 = 1 − β2ᵗ the direction is
+// Update writes the program for one step. With c1 = 1 − β1ᵗ and c2 = 1 − β2ᵗ the direction is
 // computed as m / (√v·(c1/√c2) + ε·c1): the corrections are two scalars, and only one division runs
 // over the tensor.
 func (adamw) Update(b *program.Builder, in sdk.UpdateInput,

@@ -13,18 +13,18 @@ import (
 //	m = s·y/(2−|y|),  y = code/127 in −1…1     code = round(127·2z/(1+|z|)),  z = m/s
 //	v = (s·code/255)²                          code = round(255·√v/s),        s the largest √v
 //
-// Codes are thus denser near zero, where most moments are. An update uses the moments before
-// rounding. Two things differ from the authors' code (databricks/flashoptim):
+// Codes are thus denser near zero, where most moments are. An update uses the moments as they are
+// before rounding. Two things differ from the authors' code (databricks/flashoptim):
 //
 //   - Scales are float32. Without gradients a scale shrinks by √β2 per step, 1 − 2⁻¹¹ for
 //     β2 = 0.999, which float16 would round away; gradients may also underflow in float16.
 //   - A second moment that is not 0 has a code of at least 1: otherwise an element with gradients
-//     500 times below the group's largest could have only a first moment and a far too large step.
+//     500 times below the group's largest could lose its second moment and make far too large steps.
 
 // group is the number of elements that share a scale.
 const group = 32
 
-// The names of the states with the scales of 8-bit moments.
+// Names of the state tensors that hold the scales of 8-bit moments.
 const (
 	stateMScale = "m_scale"
 	stateVScale = "v_scale"
@@ -48,8 +48,8 @@ func (adamw) Storage(t sdk.Tensor) map[string]sdk.Storage {
 	return map[string]sdk.Storage{stateM: sdk.StoreInt8, stateV: sdk.StoreUint8}
 }
 
-// perGroup splits the last axis of shape into groups with n elements each: n = 1 for the shape of
-// per-group values, n = group for all elements.
+// perGroup returns shape with its last axis split into groups of n numbers each: n is 1 for
+// per-group values and group for all elements.
 func perGroup(shape []int, n int) []int {
 	last := len(shape) - 1
 	return append(slices.Clone(shape[:last]), shape[last]/group, n)

@@ -1,6 +1,6 @@
-// Command grid is the simplest quantizer as a plugin: rounding, to nearest or down, to a grid with
-// a fixed step that does not depend on the data. It is meant for problems with closed-form
-// solutions, such as minimising ½(x − ½)² over the integers with Q = floor.
+// Command grid is the simplest quantizer plugin: it rounds, to nearest or down, to a grid with a
+// fixed step that does not depend on the data. It is meant for problems with closed-form solutions,
+// such as minimising ½(x − ½)² over the integers with Q = floor.
 package main
 
 import (
@@ -15,7 +15,7 @@ type grid struct{}
 
 var _ sdk.Quantizer = grid{}
 
-// The values of the parameter rounding.
+// Values of the rounding parameter.
 const (
 	roundNearest = "nearest"
 	roundFloor   = "floor"
@@ -40,8 +40,9 @@ func (grid) Describe() sdk.Description {
 	}
 }
 
-// Quantize writes Q(x) = δ·round(x/δ). Elements are independent: one that is not finite becomes NaN
-// and affects no other. Codes and a step cannot represent such elements, so the plugin cannot pack.
+// Quantize writes Q(x) = δ·round(x/δ). Elements are independent: an element that is not finite
+// becomes NaN and affects no others. Codes cannot represent such elements, so the plugin is not a
+// Packer.
 func (grid) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	step := b.Const(site.Float("step"))
 	codes := x.Div(step)

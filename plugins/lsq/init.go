@@ -40,7 +40,7 @@ func (lsq) InitTrained(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	return state, nil
 }
 
-// initialStep returns the initial step without the constant extra, which the caller adds.
+// initialStep returns the initial step without its constant term, extra, which the caller adds.
 func (g grid) initialStep(x program.Value) (step program.Value, extra float64) {
 	half := math.Ldexp(1, g.site.Int("bits")-1)
 	switch {
@@ -63,7 +63,7 @@ func (g grid) initialStep(x program.Value) (step program.Value, extra float64) {
 	}
 }
 
-// largest returns the largest magnitude of the numbers that share a step, in the shape of mean.
+// largest returns the largest magnitude among the numbers that share a step, shaped like mean.
 func (g grid) largest(x program.Value) program.Value {
 	if g.rows() {
 		return x.Abs().MaxRow()

@@ -1,7 +1,7 @@
-// Command lsq is quantization with a learned step size as a plugin: LSQ (Esser et al., "Learned
-// Step Size Quantization", 2020) and LSQ+ (Bhalgat et al., "LSQ+: Improving Low-Bit Quantization
-// through Learnable Offsets and Better Initialization", 2020). With a step s > 0, levels −Q_N … Q_P
-// and, for the activations of LSQ+, an offset β:
+// Command lsq implements quantization with a learned step size as a plugin: LSQ (Esser et al.,
+// "Learned Step Size Quantization", 2020) and LSQ+ (Bhalgat et al., "LSQ+: Improving Low-Bit
+// Quantization through Learnable Offsets and Better Initialization", 2020). With a step s > 0,
+// levels −Q_N … Q_P and, for the activations of LSQ+, an offset β:
 //
 //	r = (x − β)/s        x̂ = round(clip(r, −Q_N, Q_P))·s + β
 //
@@ -12,10 +12,10 @@
 //	ds = gs·Σ dx̂·(−Q_N where r ≤ −Q_N; Q_P where r ≥ Q_P; round(r) − r between)
 //	dβ = gs·Σ dx̂·[r ≤ −Q_N or r ≥ Q_P]
 //
-// For an activation, N is the number of features. init.go has the initial values, and sine.go the
-// dx of StableQAT, where the derivative of rounding is not 1 everywhere. The effective step is
-// max(s, 1e-8), rounded to the type scale_dtype; the gradient ignores both, so that training can
-// increase an s below the bound.
+// For an activation, N is the number of features. init.go computes the initial values; sine.go
+// computes dx for StableQAT, where the derivative of rounding is not 1 everywhere. The effective
+// step is max(s, 1e-8), rounded to the type scale_dtype; the gradient ignores bound and rounding,
+// so that training can increase an s below the bound.
 package main
 
 import (
@@ -35,8 +35,8 @@ var (
 	_ sdk.Packer    = lsq{}
 )
 
-// The values of the parameters variant, form, surrogate, levels and granularity, and
-// the names of the trained parameters.
+// Values of the variant, form, surrogate, levels and granularity parameters, and names of the
+// trained parameters.
 const (
 	variantLSQ  = "lsq"
 	variantPlus = "lsq+"
@@ -96,7 +96,7 @@ func (lsq) Describe() sdk.Description {
 	}
 }
 
-// Quantize writes the program of one site.
+// Quantize writes the program for one site.
 func (lsq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	g, err := newGrid(site)
 	if err != nil {
@@ -104,7 +104,7 @@ func (lsq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qua
 	}
 	step, offset := site.Trained[trainedStep], site.Trained[trainedOffset]
 	finite := g.finite(x)
-	// A NaN step makes everything that shares it with NaN or ±Inf NaN.
+	// If an element is NaN or ±Inf, a NaN step makes all elements that share the step NaN.
 	bounded := step.Max(b.Const(g.smallestStep()))
 	s := microscaling.ScaleTypeOf(site).RoundStep(bounded, g.official())
 	s = finite.Select(s, b.Const(math.NaN()))
@@ -132,7 +132,7 @@ func (lsq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Qua
 	}, nil
 }
 
-// value computes x̂ from levels and the step, or from codes and the scale of one code.
+// value computes x̂ from levels and the step, or from codes and the scale.
 func value(level, scale, offset program.Value) program.Value {
 	v := level.Mul(scale)
 	if offset.Valid() {
@@ -141,8 +141,8 @@ func value(level, scale, offset program.Value) program.Value {
 	return v
 }
 
-// surrogate is a function of x, the step and the offset whose reverse pass computes dx, ds and dβ;
-// its value is never used. It is linear in each:
+// surrogate writes a function of x, the step and the offset whose reverse pass computes dx, ds and
+// dβ; its value is never used. It is linear in all three:
 //
 //	inside ? x·(derivative of rounding) : gs·β  +  gs·s·deviation
 //
@@ -163,7 +163,7 @@ func (g grid) surrogate(x, step, offset, finite, deviation, inside program.Value
 	return inside.Select(x, outside).Add(trained(step).Mul(deviation.StopGradient()))
 }
 
-// pack concatenates what Unpack needs besides the codes: the scale and the offset, if there is one.
+// pack concatenates the scale and the offset, if any, which Unpack takes as its scale.
 func pack(scale, offset program.Value) program.Value {
 	if !offset.Valid() {
 		return scale
@@ -186,7 +186,7 @@ func hasOffset(site sdk.Site) bool {
 	return site.Text("variant") == variantPlus && site.Role != sdk.RoleWeight
 }
 
-// check refuses settings that define no grid, or one that is certainly a mistake.
+// check refuses settings that define no grid, or a grid that must be a mistake.
 func check(site sdk.Site) error {
 	signed := site.Text("levels") == levelsSigned
 	switch {
@@ -212,15 +212,15 @@ func check(site sdk.Site) error {
 //	stableqat  levels −Q_N … Q_P, integers; dx passes where −Q_N ≤ r ≤ Q_P
 //
 // The official form is LSQQuantizer of QuEST's published code (IST-DASLab/QuEST) with its default
-// levels, "raise_zero", and the gradient of torch.clamp. There, the N of an activation also counts
-// the tokens. That code adds 1e-9·s to its output, which would move x̂ off the grid; it is omitted.
+// levels, "raise_zero", and the gradient of torch.clamp. There, N for an activation also counts the
+// tokens. That code adds 1e-9·s to its output, which would move x̂ off the grid; it is omitted.
 //
 // The stableqat form is LsqBinaryTernaryExtension of StableQAT's published code
 // (microsoft/StableQAT, models/utils_quant.py, commit 47605356), which adapts it from ParetoQ. N is
 // the number of elements of the whole tensor there, even if each row has a step, and steps are at
 // least 1e-5. Its recipes use granularity = "row" for weights and do not quantize activations.
 // Initially the largest number of a row, if positive, is on the bound, so that a rounding error of
-// r decides whether it is outside: trainings on different devices soon diverge.
+// r decides whether it is outside: training runs on different devices soon diverge.
 type grid struct {
 	site   sdk.Site
 	qn, qp float64 // Q_N and Q_P
@@ -242,7 +242,7 @@ func newGrid(site sdk.Site) (grid, error) {
 	if g.official() {
 		g.shift, g.codes = 0.5, 2
 	}
-	// For an activation in the paper form, N counts only the numbers of one token.
+	// For an activation in the paper form, N counts only the elements of one token.
 	perStep := g.size()
 	if !g.stable() && (g.rows() || !g.weight() && !g.official()) {
 		perStep = site.RowLen()
@@ -265,7 +265,7 @@ func (g grid) smallestStep() float64 {
 
 func (g grid) size() int { return int(program.FloatType(g.site.Shape...).Size()) }
 
-// round returns for each r its level, its deviation, and whether it is inside the bounds. The
+// round returns, for each r, its level, its deviation, and whether r is inside the bounds. The
 // deviation is the factor of dx̂ in ds: level − r inside, and the level itself outside. The bounds
 // are integers, so r may be clipped before or after rounding. Where r is NaN, inside is false, and
 // level and deviation are undefined.
@@ -282,8 +282,8 @@ func (g grid) round(r program.Value) (level, deviation, inside program.Value) {
 	return level, inside.Select(level.Sub(r), level), inside
 }
 
-// finite returns false for groups that contain NaN or ±Inf: their sum is not finite. In binary32 it
-// also overflows if elements are close to 1e38.
+// finite returns false for groups that contain NaN or ±Inf: the sum of such a group is not finite.
+// In binary32 a sum also overflows if elements are near 1e38.
 func (g grid) finite(x program.Value) program.Value {
 	if g.rows() {
 		return x.MeanRow().IsFinite()

@@ -6,7 +6,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// amplitude is A, that of all recipes in the published code (microsoft/StableQAT,
+// amplitude is A, which is the same in all recipes of the published code (microsoft/StableQAT,
 // models/utils_quant.py, commit 47605356).
 const amplitude = 0.21
 

@@ -1,11 +1,11 @@
-// Command mseden is MS-EDEN as a plugin: unbiased NVFP4 for the gradients of fully quantized
-// training (Panferov et al. 2026, "Quartet II", arXiv 2601.22813).
+// Command mseden implements MS-EDEN as a plugin: unbiased NVFP4 for the gradients of fully
+// quantized training (Panferov et al. 2026, "Quartet II", arXiv 2601.22813).
 //
 // Stochastic rounding of each entry has more than twice the squared error of rounding to nearest.
-// MS-EDEN rounds entries to nearest, which shrinks them on average, corrects that by a factor for
-// each rotation, and stochastically rounds only the scales, which include the factor. With random
-// signs D, the same for both operands of a product, a block Hadamard matrix H, and V the entries of
-// a block of z = HDx,
+// MS-EDEN rounds entries to nearest, which shrinks them on average, corrects the shrinkage by a
+// factor per rotation, and stochastically rounds only the scales, which include the factor. With
+// random signs D, the same for both operands of a product, a block Hadamard matrix H, and V the
+// entries of a block of z = HDx,
 //
 //	g  = float32(max|z| / 255.99 / m)        m = 6/(17/16·0.93)
 //	sB = E4M3(max|V| / m / g)                nearest
@@ -13,16 +13,17 @@
 //	S  = Σ r² / Σ r·P                        r = V/(sB·g), over the entries of one rotation
 //	x̂  = DH(P·E4M3(S·sB)·g)                  E4M3 with stochastic rounding
 //
-// 256 instead of 448, the largest number of E4M3, leaves room for S. Like EDEN (Vargaftik et al.
-// 2022), on which it is based, MS-EDEN is unbiased if HD is a random rotation; for a block Hadamard
-// matrix with random signs this holds approximately, and the better the longer the block.
+// Scales up to 256 instead of 448, the largest number of E4M3, leave room for S. Like EDEN
+// (Vargaftik et al. 2022), on which it is based, MS-EDEN is unbiased if HD is a random rotation;
+// for a block Hadamard matrix with random signs this holds approximately, and better for longer
+// blocks.
 //
-// This is src/models/quantization/schemes/quartet_2.py (IST-DASLab/Quartet-II 8776a90b), with which
-// the published models were trained, with rotation = "128". For normal numbers, ⟨x, x̂⟩ is short of
-// ‖x‖² by 0.06 %; rounding to nearest without correction is short of it by 0.8 %. The authors'
-// released CUDA kernels compute the scales in another order, which is not offered here.
+// With rotation = "128" this is src/models/quantization/schemes/quartet_2.py (IST-DASLab/Quartet-II
+// 8776a90b), with which the published models were trained. For normal numbers, ⟨x, x̂⟩ is 0.06 %
+// below ‖x‖²; with rounding to nearest without correction it is 0.8 % below. The authors' released
+// CUDA kernels compute the scales in another order, which is not offered here.
 //
-// Evaluation has no signs, and rounds scales to nearest.
+// Evaluation uses no signs and rounds scales to nearest.
 package main
 
 import (
@@ -36,8 +37,8 @@ import (
 const (
 	block = 16 // number of entries that share an E4M3 scale
 
-	// reach is m, to which the largest entry of a block is scaled before rounding. The authors'
-	// factor 17/16·0.93 minimizes the squared error for normal numbers.
+	// reach is m, the magnitude to which the largest entry of a block is scaled before rounding.
+	// The authors' factor 17/16·0.93 minimizes the squared error for normal numbers.
 	reach = microscaling.LargestE2M1 / (17. / 16 * 0.93)
 
 	// largestScale bounds the scales before their multiplication by S.
@@ -70,7 +71,7 @@ func (mseden) Describe() sdk.Description {
 	}
 }
 
-// Quantize writes the program of one site. The returned scale of each block is E4M3(S·sB)·g.
+// Quantize writes the program for one site. The returned scale of each block is E4M3(S·sB)·g.
 func (mseden) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	rotation, err := microscaling.NewRotation(site.Text("rotation"), site.RowLen())
 	if err != nil {
@@ -99,7 +100,7 @@ func (mseden) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	} else {
 		scale = microscaling.RoundE4M3(scale)
 	}
-	// A NaN scale makes the whole tensor NaN if an entry of it is not finite.
+	// If an entry of the tensor is not finite, NaN scales make the whole tensor NaN.
 	scale = finite.Select(scale.Mul(tensor), b.Const(math.NaN()))
 	return sdk.Quantized{
 		Value:     signs.Apply(rotation.Apply(blocks.Join(rounded.Mul(scale)))),
@@ -119,8 +120,8 @@ func zeroToOne(scale program.Value) program.Value {
 	return scale.Eq(b.Const(0)).Select(b.Const(1), scale)
 }
 
-// correction returns S for each block, the same for the n blocks of a rotation; 1 where everything
-// is rounded to zero.
+// correction returns S for each block. The n blocks of a rotation share it; it is 1 where all their
+// entries are rounded to zero.
 func correction(ratio, rounded program.Value, n int) program.Value {
 	b := ratio.Builder()
 	is, want := ratio.Mul(rounded).SumRow(), ratio.Square().SumRow()

@@ -1,6 +1,6 @@
-// Command muon is the optimizer Muon as a plugin (Jordan et al. 2024; Liu et al., "Muon is Scalable
-// for LLM Training", 2025): the momentum is replaced by an approximation of the nearest matrix with
-// orthonormal rows or columns:
+// Command muon implements the Muon optimizer as a plugin (Jordan et al. 2024; Liu et al., "Muon is
+// Scalable for LLM Training", 2025): the momentum is replaced by an approximation of the nearest
+// matrix with orthonormal rows or columns:
 //
 //	original:   buf ← μ·buf + (1−μ)·g   U = (1−μ)·g + μ·buf   u = O·√max(1, R/C)
 //	rms_match:  buf ← μ·buf + g         U = g + μ·buf         u = O·0.2·√max(R, C)
@@ -12,7 +12,7 @@
 // Muon is meant for the matrices of hidden layers. A weight that stacks several matrices along its
 // rows, such as queries, keys and values, is split, and each matrix is orthogonalized separately:
 // together, their spectra would mix (split.go). Tensors that muon does not accept, such as
-// embeddings and norms, are updated by the optimizer of the table [optimizer.rest].
+// embeddings and norms, are updated by the optimizer configured in [optimizer.rest].
 package main
 
 import (
@@ -25,13 +25,12 @@ type muon struct{}
 
 var _ sdk.Selective = muon{}
 
-// The values of the parameter variant.
+// Values of the variant parameter.
 const (
 	variantOriginal = "original"
 	variantRMSMatch = "rms_match"
 )
 
-// stateBuffer is the name of the momentum buffer.
 const stateBuffer = "momentum"
 
 // Describe declares the parameters.
@@ -71,7 +70,7 @@ func (muon) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, 
 	return sdk.State{stateBuffer: b.Zeros(t.Shape...)}, nil
 }
 
-// Update writes the program of one step.
+// Update writes the program for one step.
 func (muon) Update(_ *program.Builder, in sdk.UpdateInput,
 	t sdk.Tensor) (program.Value, sdk.State, error) {
 	mu, u := t.Float("momentum"), in.Gradient

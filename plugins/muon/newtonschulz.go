@@ -10,8 +10,8 @@ type iteration struct {
 	factor  float64 // multiplies the result
 }
 
-// newtonSchulz maps the singular values of u, a matrix or a stack of matrices, close to 1 and keeps
-// its singular vectors (Jordan et al. 2024):
+// newtonSchulz moves the singular values of u, a matrix or a stack of matrices, close to 1 and
+// keeps its singular vectors (Jordan et al. 2024):
 //
 //	X ← U/(‖U‖_F + ε);  steps times:  S = XXᵀ,  X ← aX + (bS + cS²)X
 //
@@ -24,8 +24,8 @@ type iteration struct {
 // columns the first step produces Xᵀ, and the last one transposes it back, so that no other product
 // needs a transposed operand.
 //
-// If one side is clearly longer, only S is iterated. P commutes with S, so the next S is PSP, and X
-// is read only twice: for the first S, and for its product with the product of all P.
+// If one side is much longer, only S is iterated. P commutes with S, so the next S is PSP, and X is
+// read only twice: for the first S, and for its product with the product of all P.
 func newtonSchulz(u program.Value, it iteration) program.Value {
 	x := stack{u}
 	rows, cols := x.sides()
@@ -69,16 +69,16 @@ func newtonSchulz(u program.Value, it iteration) program.Value {
 	return x.Value
 }
 
-// shorter reports whether iterating only S takes fewer multiplications: after the first S, four
-// products of square matrices per step, less three, and one product with X. Iterating X takes one
-// product of square matrices and two with X per step, less one with X in the first step.
+// shorter reports whether iterating only S takes fewer multiplications. In n steps it takes, after
+// the first S, 4n − 3 products of square matrices and one product with X; iterating X takes n
+// products of square matrices and 2n − 1 products with X.
 func (it iteration) shorter(short, long int) bool {
 	alone := (4*it.steps-3)*short + long
 	return it.steps > 1 && alone < it.steps*(short+2*long)-long
 }
 
-// product returns the product of the P of all steps, divided by norm. The result of the iteration
-// is X·product or product·X.
+// product returns the product of the matrices P of all steps, divided by norm. The iteration's
+// result is X times this product, or the product times X.
 func (it iteration) product(s stack, eye, norm program.Value) program.Value {
 	var all program.Value
 	for i := range it.steps {
@@ -97,7 +97,7 @@ func (it iteration) product(s stack, eye, norm program.Value) program.Value {
 	return all
 }
 
-// polynomial returns the P of one step; that of the last step includes factor.
+// polynomial returns the matrix P of one step, multiplied by factor in the last step.
 func (it iteration) polynomial(s stack, eye program.Value, last bool) program.Value {
 	a, b, c := it.a, it.b, it.c
 	if last {
@@ -138,7 +138,7 @@ func (v stack) identity(n int) program.Value {
 	return eye.Reshape(1, n, n)
 }
 
-// trace returns the trace of each matrix of s, in a shape that broadcasts to that of s.
+// trace returns the trace of each matrix of s, in a shape that broadcasts to the shape of s.
 func (v stack) trace(s, eye program.Value) program.Value {
 	s = s.Mul(eye)
 	if len(v.Shape()) == 2 {

@@ -38,7 +38,7 @@ func orthogonalizeParts(u program.Value, t sdk.Tensor) program.Value {
 	return done[0].Concatenate(0, done[1:]...)
 }
 
-// factor returns the factor by which the orthogonalized matrix of a part is multiplied.
+// factor returns the factor that multiplies the orthogonalized matrix of a part.
 func factor(t sdk.Tensor, rows, cols int) float64 {
 	if t.Text("variant") == variantOriginal {
 		return math.Sqrt(max(1, float64(rows)/float64(cols)))

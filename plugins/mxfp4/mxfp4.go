@@ -1,6 +1,6 @@
-// Command mxfp4 is the MXFP4 format of the OCP Microscaling specification 1.0 as a plugin: blocks
-// of 32 entries of a row share a power-of-two scale (E8M0), and each entry is a 4-bit float (E2M1).
-// With V the entries of a block and X its scale,
+// Command mxfp4 implements quantization to the MXFP4 format of the OCP Microscaling specification
+// 1.0 as a plugin: blocks of 32 entries of a row share a power-of-two scale (E8M0), and each entry
+// is a 4-bit float (E2M1). With V the entries of a block and X its scale,
 //
 //	P = E2M1(V/X) ; V̂ = X·P
 //
@@ -42,7 +42,7 @@ var (
 	_ sdk.Packer    = mxfp4{}
 )
 
-// The values of the parameters scale_rule and mask.
+// Values of the scale_rule and mask parameters.
 const (
 	ruleOCP      = "ocp"
 	ruleRound    = "round"
@@ -95,7 +95,7 @@ func (mxfp4) Describe() sdk.Description {
 	}
 }
 
-// Quantize writes the program of one site.
+// Quantize writes the program for one site.
 func (mxfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	rotation, err := microscaling.NewRotation(site.Text("rotation"), site.RowLen())
 	if err != nil {

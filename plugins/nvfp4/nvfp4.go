@@ -1,6 +1,6 @@
-// Command nvfp4 is NVIDIA's NVFP4 format as a plugin: every 16 entries of a row share an 8-bit
-// scale (E4M3), the whole tensor has a second scale in binary32, and each entry is a 4-bit float
-// (E2M1). With T the tensor and V the entries of a block,
+// Command nvfp4 implements quantization to NVIDIA's NVFP4 format as a plugin: every 16 entries of a
+// row share an 8-bit scale (E4M3), the whole tensor has a second scale in binary32, and each entry
+// is a 4-bit float (E2M1). With T the tensor and V the entries of a block,
 //
 //	g  = float32(max|T| / (6·448))
 //	sB = E4M3(max|V| / (6·g))
@@ -53,8 +53,8 @@ var (
 	_ sdk.Packer    = nvfp4{}
 )
 
-// The values of the parameters scale_form, scale_rule (as the authors of Four Over Six name them),
-// weight_blocks and rotated_products, and an additional one of the parameter signs.
+// Values of the parameters scale_form, scale_rule (named as in the Four Over Six paper's code),
+// weight_blocks and rotated_products, and an additional value of signs.
 const (
 	formDecode = "decode"
 	formEncode = "encode"
@@ -110,13 +110,13 @@ func (nvfp4) Describe() sdk.Description {
 		},
 		Claims: []sdk.Claim{
 			{Name: sdk.ClaimScaleScope, Value: sdk.ScopeTensor}, // the second scale is per tensor
-			// The tensor's scale is rounded, so that Q(c·x) = c·Q(x) only for powers of two.
+			// The tensor's scale is rounded, so Q(c·x) = c·Q(x) holds only if c is a power of two.
 			{Name: sdk.ClaimTies},
 		},
 	}
 }
 
-// Quantize writes the program of one site. The returned scale of each block is sB·g, or sB/G.
+// Quantize writes the program for one site. The returned scale of each block is sB·g, or sB/G.
 func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	rotation, signs, err := newRotation(b, site)
 	if err != nil {
@@ -150,7 +150,7 @@ func (nvfp4) Unpack(b *program.Builder, codes, scale program.Value,
 	return signs.Apply(rotation.Apply(microscaling.Decode(codes, scale, site, block))), nil
 }
 
-// newRotation returns the rotation of a site, and the signs before it.
+// newRotation returns a site's rotation and the signs that are applied before it.
 func newRotation(
 	b *program.Builder, site sdk.Site,
 ) (rotation microscaling.Rotation, signs microscaling.Signs, err error) {
@@ -189,8 +189,8 @@ type scales struct {
 
 // newScales writes the scales of blocks v, float[…,blocks,16], for the settings of a site.
 //
-// g or G is rounded to binary32, in which formats store it. For a tensor of zeros it is 1. A block
-// whose maximum is at most 6·g·2⁻¹⁰ has sB = 0 and becomes zero.
+// g or G is rounded to binary32, the type in which file formats store it. It is 1 for a tensor of
+// zeros. A block whose maximum is at most 6·g·2⁻¹⁰ has sB = 0 and becomes zero.
 func newScales(v program.Value, site sdk.Site) (s scales) {
 	b := v.Builder()
 	adaptive := site.Text("scale_rule") == ruleMSE
@@ -206,7 +206,7 @@ func newScales(v program.Value, site sdk.Site) (s scales) {
 		largestScale = 256
 	}
 	reach := b.Const(microscaling.LargestE2M1 * largestScale)
-	// units divides numbers by g, or multiplies them by G; back is its inverse.
+	// units divides numbers by g, or multiplies them by G; back is the inverse function.
 	var units, back func(program.Value) program.Value
 	if site.Text("scale_form") == formEncode {
 		g := microscaling.Single(reach.Div(overall))
@@ -234,8 +234,8 @@ func newScales(v program.Value, site sdk.Site) (s scales) {
 	return s
 }
 
-// blockError returns the squared error of each block of v, rounded to nearest with these scales. v
-// is in units of the tensor's scale, so that no square underflows.
+// blockError returns the squared error of rounding each block of v to nearest with the given scale.
+// v is in units of the tensor's scale, so that no square underflows.
 func blockError(v, scale program.Value, site sdk.Site, square bool) program.Value {
 	ties := microscaling.Ties(site.Text("ties"))
 	off := microscaling.RoundE2M1(v.Div(zeroToInf(scale)), ties).Mul(scale).Sub(v).Square().SumRow()

@@ -1,6 +1,6 @@
-// Command paretoq is the quantizer of ParetoQ as a plugin (Liu et al., "ParetoQ: Improving Scaling
-// Laws in Extremely Low-bit LLM Quantization", 2025, arXiv 2502.02631): a separate grid for each
-// number of bits, with a trained α for each row of a weight.
+// Command paretoq implements the ParetoQ quantizer as a plugin (Liu et al., "ParetoQ: Improving
+// Scaling Laws in Extremely Low-bit LLM Quantization", 2025, arXiv 2502.02631): a separate grid for
+// each number of bits, with a trained α for each row of a weight.
 //
 //	bits  levels, times α       clipped where       α at first    Q_P
 //	1     ±1                    |x| > α             mean |x|      1
@@ -19,8 +19,8 @@
 //
 // With one bit the sum is Σ dx̂·sign(x), clipped or not. Everything follows the published code
 // (facebookresearch/ParetoQ, models/utils_quant.py and train.py, commit 655e3386), except that Q(0)
-// with one bit is α here and 0 there, which one bit cannot represent. As there, the end of the
-// ternary grid is ±1 instead of ±2/3 in dα, and only in dα. The paper's formula clips at α, not at
+// with one bit is α here and 0 there, which one bit cannot represent. As there, dα (and only dα)
+// takes ±1 instead of ±2/3 as the ends of the ternary grid. The paper's formula clips at α, not at
 // 0.99·α; see the parameter clip. The authors quantize only weights; an activation has one α here.
 //
 // The effective α is max(α, 1e-5), but an α below that bound still gets its gradient.
@@ -79,19 +79,19 @@ func (paretoq) InitTrained(b *program.Builder, x program.Value, site sdk.Site) (
 	return sdk.State{trainedAlpha: alpha.Max(b.Const(smallestAlpha))}, nil
 }
 
-// Quantize writes the program of one site.
+// Quantize writes the program for one site.
 func (paretoq) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	g := newGrid(site)
 	alpha, zero := site.Trained[trainedAlpha], b.Const(0)
 	finite := g.fold(x, program.Value.MeanRow, program.Value.SumAll).IsFinite()
 	step := alpha.Max(b.Const(smallestAlpha)).Scale(1 / g.reach)
-	// A NaN step makes everything that shares α with NaN or ±Inf NaN.
+	// If an element is NaN or ±Inf, a NaN step makes all elements that share α NaN.
 	step = finite.Select(microscaling.ScaleTypeOf(site).RoundStep(step, g.shift > 0),
 		b.Const(math.NaN()))
 	level, deviation, inside := g.round(x.Div(step))
 	codes, scale := finite.Select(level.Scale(g.codes), zero), step.Scale(1/g.codes)
-	// A function that is linear in x and α, and whose gradients are dx and dα; the α of a row that
-	// is not finite gets no gradient.
+	// The surrogate is a function linear in x and α whose gradients are dx and dα; the α of a row
+	// that is not finite gets no gradient.
 	trained := finite.Select(alpha.Scale(g.gradientScale/g.reach), zero)
 	return sdk.Quantized{
 		Value:     codes.Mul(scale),
@@ -109,14 +109,14 @@ func (paretoq) Unpack(_ *program.Builder, codes, scale program.Value,
 	return codes.Convert(program.Float).Mul(scale), nil
 }
 
-// grid is the grid for a number of bits, in steps: the spacing of levels or, with one bit, α.
+// grid is the grid in units of the step: the spacing of levels or, with one bit, α.
 type grid struct {
 	site  sdk.Site
 	reach float64 // α in units of the step
 	// least and most are the outermost levels minus shift, the offset of levels from the integers,
 	// 0 or ½.
 	least, most, shift float64
-	// low and high are the clipping thresholds; dα multiplies dx̂ by lowEnd and highEnd there.
+	// low and high are the clipping thresholds; beyond them dα has the factor lowEnd or highEnd.
 	low, high, lowEnd, highEnd float64
 	// codes is the factor from levels to codes: 2 if half-integers are stored as odd integers.
 	codes             float64
@@ -159,7 +159,7 @@ func (g grid) declared() sdk.Grid {
 	return sdk.Integers(int(g.least), int(g.most), 0)
 }
 
-// fold reduces over the elements that share α: a row of a weight, or a whole activation.
+// fold reduces over the elements that share α: it calls row for a weight and all for an activation.
 func (g grid) fold(v program.Value, row, all func(program.Value) program.Value) program.Value {
 	if g.site.Role == sdk.RoleWeight {
 		return row(v)
@@ -167,8 +167,8 @@ func (g grid) fold(v program.Value, row, all func(program.Value) program.Value) 
 	return all(v)
 }
 
-// round returns for each r = x/step its level, the factor of dx̂ in dα, and whether it is not
-// clipped. Where r is NaN, inside is false, and the other two are undefined.
+// round returns, for each r = x/step, its level, the factor of dx̂ in dα (deviation), and whether r
+// is inside the thresholds. Where r is NaN, inside is false, and the other two are undefined.
 func (g grid) round(r program.Value) (level, deviation, inside program.Value) {
 	b := r.Builder()
 	inside = r.Ge(b.Const(g.low)).And(r.Le(b.Const(g.high)))

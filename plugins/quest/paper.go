@@ -53,12 +53,12 @@ func (l levels) quantize(z program.Value, site sdk.Site) grid {
 	}
 }
 
-// mask is false in rows that are not finite, where r is NaN and all comparisons are false. inside
-// is r, clipped to the bounds.
+// mask returns M, which is false in rows that are not finite: r is NaN there, and all comparisons
+// are false. inside is r clipped to the bounds.
 //
 // Rounding changes r by at most ½. With trust ≥ 1 everything inside the bounds is therefore
-// trusted, and outside them the nearest level is the bound. Then |r − inside| ≤ trust/2 is the same
-// mask, and faster on the CPU.
+// trusted, and outside them the nearest level is the bound. Then |r − inside| ≤ trust/2 gives the
+// same mask, and is faster on the CPU.
 func (l levels) mask(r, inside, finite program.Value, site sdk.Site) program.Value {
 	trust := site.Float("trust")
 	switch site.Text("mask") {

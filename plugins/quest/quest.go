@@ -1,6 +1,6 @@
-// Command quest is the QuEST quantizer as a plugin (Panferov et al., "QuEST: Stable Training of
-// LLMs with 1-Bit Weights and Activations", 2025), also in the integer form that later work on
-// 4-bit training uses.
+// Command quest implements the QuEST quantizer as a plugin (Panferov et al., "QuEST: Stable
+// Training of LLMs with 1-Bit Weights and Activations", 2025), also in the integer form that later
+// work on 4-bit training uses.
 //
 // A row x is rotated by a Hadamard matrix, z = Hx, so that its entries are approximately Gaussian;
 // the scale is computed from its root mean square σ and a factor k that minimises the squared error
@@ -32,7 +32,7 @@ var (
 	_ sdk.Packer    = quest{}
 )
 
-// The values of the parameters form and mask.
+// Values of the form and mask parameters.
 const (
 	formPaper    = "paper"
 	formOfficial = "official"
@@ -75,7 +75,7 @@ type grid struct {
 	all    sdk.Grid      // all codes of the grid
 }
 
-// Quantize writes the program of one site.
+// Quantize writes the program for one site.
 func (quest) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	rotation, err := newRotation(site.Text("rotation"), site.RowLen())
 	if err != nil {
@@ -142,7 +142,7 @@ func whereFinite(v, finite program.Value) program.Value {
 	return finite.Select(v, v.Builder().Const(math.NaN()))
 }
 
-// The values of the parameter rotation, in addition to numbers and [microscaling.NoRotation].
+// Values of the rotation parameter, in addition to numbers and [microscaling.NoRotation].
 const (
 	rotateAuto = "auto"
 	rotateFull = "full"

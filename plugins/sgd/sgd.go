@@ -1,5 +1,5 @@
-// Command sgd is stochastic gradient descent with momentum as a plugin (Polyak 1964; Nesterov 1983
-// in the form of Sutskever et al. 2013, as in PyTorch):
+// Command sgd implements stochastic gradient descent with momentum as a plugin (Polyak 1964;
+// Nesterov 1983 in the form of Sutskever et al. 2013, as in PyTorch):
 //
 //	buf ← g                               on the first step
 //	buf ← μ·buf + (1 − dampening)·g       on later steps
@@ -19,7 +19,6 @@ type sgd struct{}
 
 var _ sdk.Optimizer = sgd{}
 
-// stateBuffer is the name of the momentum buffer.
 const stateBuffer = "momentum"
 
 // Describe declares the parameters.
@@ -50,7 +49,7 @@ func (sgd) Init(b *program.Builder, x program.Value, t sdk.Tensor) (sdk.State, e
 	return sdk.State{stateBuffer: b.Zeros(t.Shape...)}, nil
 }
 
-// Update writes the program of one step.
+// Update writes the program for one step.
 func (sgd) Update(b *program.Builder, in sdk.UpdateInput,
 	t sdk.Tensor) (program.Value, sdk.State, error) {
 	mu, dampening := t.Float("momentum"), t.Float("dampening")

@@ -8,17 +8,16 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// region is a part of a tensor that is a grid of blocks of one shape, given by one stretch of each
-// axis.
+// region is a part of a tensor that divides into blocks of one shape. It has one stretch per axis.
 type region []stretch
 
-// stretch is a part of an axis: count pieces of equal size.
+// stretch is a contiguous part of an axis: count pieces of equal size.
 type stretch struct {
 	start, count, size int
 	rest               bool // the remainder of an axis after the blocks of full size
 }
 
-// eachBlock names the batch axes of a product of two stacks of blocks.
+// eachBlock holds the batch axes for a product of two stacks of blocks.
 var eachBlock = [2][]int{{0}, {0}}
 
 // regions divides the tensor so that no axis of a block is longer than max_precond_dim: a longer
@@ -87,7 +86,7 @@ func (r region) take(v program.Value) program.Value {
 // interleaved reports whether the rows of a block are not contiguous in the region.
 func (r region) interleaved() bool { return len(r) == 2 && r[1].count > 1 }
 
-// assemble returns the tensor with the stacked blocks of its regions.
+// assemble returns the tensor whose regions have the given stacked blocks.
 func assemble(list []region, stacks []program.Value) program.Value {
 	parts := make([]program.Value, len(stacks))
 	for i, r := range list {

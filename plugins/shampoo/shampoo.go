@@ -1,6 +1,6 @@
-// Command shampoo is the optimizer Shampoo as a plugin (Gupta, Koren & Singer 2018;
-// Anil et al. 2020; Shi et al., "A Distributed Data-Parallel PyTorch Implementation
-// of the Distributed Shampoo Optimizer", 2023). For a matrix G[R,C]:
+// Command shampoo implements the Shampoo optimizer as a plugin (Gupta, Koren & Singer 2018; Anil et
+// al. 2020; Shi et al., "A Distributed Data-Parallel PyTorch Implementation of the Distributed
+// Shampoo Optimizer", 2023). For a matrix G[R,C]:
 //
 //	L ← β2·L + (1−β2)·GGᵀ    R ← β2·R + (1−β2)·GᵀG     (weight 1 when β2 = 1: sums)
 //	m ← β1·m + (1−β1)·G      v ← β2'·v + (1−β2')·G²
@@ -34,8 +34,8 @@ var (
 	_ sdk.Selective = shampoo{}
 )
 
-// The names of the state tensors. For factors and roots the index of the axis is appended and, if
-// there are blocks of several shapes, the suffix of the region.
+// Names of the state tensors. For factors and roots the index of the axis is appended and, if there
+// are blocks of several shapes, the suffix of the region.
 const (
 	stateM      = "m"
 	stateV      = "v"
@@ -106,7 +106,7 @@ func (shampoo) Observe(_ *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (sd
 	next := sdk.State{}
 	for f := range factors(t) {
 		name, g := f.name(stateFactor), f.region.take(in.Gradient)
-		// Axis 0 is that of the stacked blocks.
+		// Axis 0 indexes the stacked blocks.
 		others := program.OtherAxes(len(f.region)+1, []int{0, f.axis + 1})
 		gram := g.Dot(g, [2][]int{others, others}, eachBlock)
 		next[name] = average(in.State[name], gram, t.Float("beta2"))
@@ -142,7 +142,6 @@ type factor struct {
 	axis   int // of the blocks, from 0
 }
 
-// factors yields the factors of a tensor.
 func factors(t sdk.Tensor) iter.Seq[factor] {
 	return func(yield func(factor) bool) {
 		for _, r := range regions(t) {

@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Update writes the program of one step. The bias correction of m is applied to scalars by which m
+// Update writes the program for one step. The bias correction of m is applied to scalars by which m
 // is multiplied anyway, which saves a pass over m.
 func (shampoo) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value,
 	sdk.State, error) {

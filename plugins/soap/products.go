@@ -11,7 +11,7 @@ import (
 // rows than columns. Then the larger basis is the right operand, which a device need not transpose.
 func flipped(t sdk.Tensor) bool { return len(t.Shape) == 2 && t.Shape[0] > t.Shape[1] }
 
-// rotate transforms a gradient into the bases. The result has the shape of the moments.
+// rotate expresses a gradient in the bases. The result has the shape of the moments.
 func rotate(g program.Value, state sdk.State, t sdk.Tensor) program.Value {
 	if flipped(t) {
 		return flip(g, state, t, 1, 0)
@@ -34,28 +34,29 @@ func rotateBack(u program.Value, state sdk.State, t sdk.Tensor) program.Value {
 	return u
 }
 
-// flip multiplies a matrix by the bases and transposes it: the basis of the axis first is on the
-// left, the other one on the right. It contracts the axis summed of both bases.
-func flip(v program.Value, state sdk.State, t sdk.Tensor, first, summed int) program.Value {
+// flip multiplies a matrix by the bases and transposes the result. The basis of axis left is the
+// left factor, that of the other axis the right one. contracted is the axis of both bases to
+// contract.
+func flip(v program.Value, state sdk.State, t sdk.Tensor, left, contracted int) program.Value {
 	axes := rotated(t)
-	if slices.Contains(axes, first) {
-		v = product(state[name(stateBasis, first)], v, summed, 1)
+	if slices.Contains(axes, left) {
+		v = product(state[name(stateBasis, left)], v, contracted, 1)
 	} else {
 		v = v.Transpose(1, 0)
 	}
-	if slices.Contains(axes, 1-first) {
-		v = product(v, state[name(stateBasis, 1-first)], 1, summed)
+	if slices.Contains(axes, 1-left) {
+		v = product(v, state[name(stateBasis, 1-left)], 1, contracted)
 	}
 	return v
 }
 
-// along multiplies a matrix v along an axis by the square matrix q, contracting the axis summed of
-// q: 0 rotates into the basis of its columns, 1 rotates back.
-func along(v program.Value, axis int, q program.Value, summed int) program.Value {
+// along multiplies a matrix v along an axis by the square matrix q. contracted is the axis of q to
+// contract: 0 rotates into the basis of its columns, 1 rotates back.
+func along(v program.Value, axis int, q program.Value, contracted int) program.Value {
 	if axis == 0 {
-		return product(q, v, summed, 0)
+		return product(q, v, contracted, 0)
 	}
-	return product(v, q, 1, summed)
+	return product(v, q, 1, contracted)
 }
 
 // product contracts axis i of x with axis j of y.

@@ -6,8 +6,8 @@ import (
 )
 
 // shift, times the mean eigenvalue of a factor, is added to the factor's diagonal before a step of
-// power iteration. That is within the rounding errors of the product, but is nonzero where the
-// factor is zero.
+// power iteration. That is within the product's rounding error, but nonzero where the factor is
+// zero.
 const shift = 0x1p-52
 
 // Observe does nothing: a refresh must not see this update's gradient in the factors, so Update
@@ -95,8 +95,8 @@ func sort(v program.Value, axis int, keys program.Value) program.Value {
 	return v.SortColumns(keys)
 }
 
-// finite reports whether a basis is finite. If any element of it is not, all of them are NaN, so
-// that the first row suffices.
+// finite reports whether a basis is finite. If any element is not finite, all of them are NaN, so
+// it suffices to check the first row.
 func finite(q program.Value) program.Value {
 	row := q.Slice([]int{0, 0}, []int{1, q.Shape()[1]}, []int{1, 1})
 	all := row.IsFinite().Convert(program.Float).ReduceMin(1).ReduceMin(0)

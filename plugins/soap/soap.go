@@ -1,6 +1,6 @@
-// Command soap is the optimizer SOAP as a plugin (Vyas et al., "SOAP: Improving and
-// Stabilizing Shampoo using Adam", 2024): Adam in the slowly changing eigenbases of
-// Shampoo's factors. For a matrix G[R,C]:
+// Command soap implements the SOAP optimizer as a plugin (Vyas et al., "SOAP: Improving and
+// Stabilizing Shampoo using Adam", 2024): Adam in the slowly changing eigenbases of Shampoo's
+// factors. For a matrix G[R,C]:
 //
 //	first update:  L ← (1−βs)·GGᵀ,  R ← (1−βs)·GᵀG,  nothing else: u = 0
 //	then:          Q_L, Q_R = eigenvectors of L, R
@@ -11,12 +11,12 @@
 //	  L ← βs·L + (1−βs)·GGᵀ   R ← βs·R + (1−βs)·GᵀG
 //	  every freq updates: a step of power iteration on Q_L and Q_R (refresh.go)
 //
-// ε is added before the correction, unlike in Adam. Vectors, and axes that are longer than
+// ε is added before the bias correction, unlike in Adam. Vectors, and axes that are longer than
 // max_precond_dim, have no factor and are not rotated.
 //
-// The published code updates the bases at the end of an update, from its factors. Nothing reads
-// them before the next update, at whose beginning the refresh is here. Update itself changes the
-// factors, so there is nothing to observe.
+// The published code updates the bases at the end of an update, from its factors. Here the refresh
+// does so at the beginning of the next update, before which nothing reads the bases. Update itself
+// changes the factors, so there is nothing to observe.
 //
 // The host applies the decay: before the update or, with train.decay = "last", after it, as in the
 // published code. The difference is of second order in the rate.
@@ -35,7 +35,7 @@ type soap struct{}
 
 var _ sdk.Refresher = soap{}
 
-// The names of the state tensors; for factors and bases the index of the axis is appended.
+// Names of the state tensors; for factors and bases the index of the axis is appended.
 const (
 	stateM      = "m"
 	stateV      = "v"
@@ -84,7 +84,7 @@ func (soap) Init(b *program.Builder, _ program.Value, t sdk.Tensor) (sdk.State, 
 	return state, nil
 }
 
-// Update writes the program of one step. In the first step the gradient has weight 0 in the
+// Update writes the program for one step. In the first step the gradient has weight 0 in the
 // moments, so that they and u are zero.
 func (soap) Update(b *program.Builder, in sdk.UpdateInput,
 	t sdk.Tensor) (program.Value, sdk.State, error) {

@@ -32,10 +32,10 @@ func (q *Quantizer) Describe(ctx context.Context) (sdk.Description, error) {
 	return describe(ctx, q.rpc.Describe)
 }
 
-// Quantize requests the programs of a site and checks them: they are decoded strictly,
-// must be valid within the limits, and must have the signatures of a quantizer for that
-// shape. The limits hold for each program; the total size of the trained parameters is
-// limited like one value of a program. Errors are those of Describe, or an [*sdk.Refusal].
+// Quantize requests the programs of a site and checks them: they are decoded strictly, must be
+// valid within the limits, and must have the signatures of a quantizer for that shape. The limits
+// hold for each program; the limit on one value also applies to the total size of the trained
+// parameters. Errors are those of Describe, or an [*sdk.Refusal].
 func (q *Quantizer) Quantize(
 	ctx context.Context, site sdk.Site, limits program.Limits,
 ) (spec.Quantizer, error) {
@@ -47,8 +47,8 @@ func (q *Quantizer) Quantize(
 	out, err := ask(ctx, q.rpc.Quantize, request, fromQuantizeResponse, site.Shape, limits)
 	forward := cmp.Or(site.Product, sdk.ProductForward) == sdk.ProductForward
 	if err == nil && out.SearchEvery > 0 && (site.Role != sdk.RoleWeight || !forward) {
-		return spec.Quantizer{}, fmt.Errorf("%w: it searches at a site of the role %s in the product "+
-			"%s: only weights in the forward product can be searched",
+		return spec.Quantizer{}, fmt.Errorf("%w: got a search for a site with role %s in "+
+			"product %s, want a weight in the forward product",
 			ErrAnswer, site.Role, site.Product)
 	}
 	return out, err
@@ -63,10 +63,10 @@ func (o *Optimizer) Describe(ctx context.Context) (sdk.Description, error) {
 	return describe(ctx, o.rpc.Describe)
 }
 
-// Program requests the programs of a parameter tensor and checks them as
-// [Quantizer.Quantize] does; the state is limited like trained parameters there. Only
-// refresh programs may factorize, regardless of limits.Linalg. It is not an error if the
-// optimizer declines the tensor.
+// Program requests the programs of a parameter tensor and checks them as [Quantizer.Quantize] does;
+// the limit on one value also applies to the total size of the state. Only refresh programs may
+// contain factorizations, whatever limits.Linalg is. It is not an error if the optimizer declines
+// the tensor.
 func (o *Optimizer) Program(
 	ctx context.Context, tensor sdk.Tensor, limits program.Limits,
 ) (spec.Optimizer, error) {
@@ -127,7 +127,7 @@ func describe(
 	return fromDescribe(response)
 }
 
-// The versions that this host supports, and the size of the messages that it accepts.
+// Versions that this host supports, and the size limit of messages.
 const (
 	// ProtocolVersion is exchanged in the handshake: a host and a plugin of different
 	// versions cannot read each other's messages.
@@ -139,13 +139,13 @@ const (
 	MaxMessage = wire.MaxMessage
 )
 
-// Handshake returns the cookie that tells a plugin that a host has started it.
+// Handshake returns go-plugin's handshake, whose cookie tells a plugin that a host started it.
 func Handshake() goplugin.HandshakeConfig {
 	return goplugin.HandshakeConfig{MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue}
 }
 
-// Environment returns the variables that a host adds to a plugin's environment, besides those
-// of go-plugin. The host must hold a pipe to the plugin's standard input open, or the plugin
+// Environment returns the environment variables that a host adds to a plugin's environment, besides
+// those of go-plugin. The host must hold a pipe to the plugin's standard input open, or the plugin
 // exits. logLevel is trace, debug, info, warn or error.
 func Environment(logLevel string) []string {
 	return []string{wire.ParentPipeKey + "=" + wire.ParentPipeStdin, wire.LogKey + "=" + logLevel}
@@ -175,10 +175,10 @@ func NewOptimizer(conn grpc.ClientConnInterface) *Optimizer {
 // Errors of this package; test for them with errors.Is. A plugin's refusal is a
 // [*sdk.Refusal], as in the plugin's process.
 var (
-	// ErrAnswer is an answer that breaks the protocol: undecodable, incomplete, or
-	// with an invalid program.
+	// ErrAnswer means that an answer breaks the protocol: it is undecodable, incomplete, or
+	// contains an invalid program.
 	ErrAnswer = errors.New("the answer breaks the plugin protocol")
-	// ErrVersion is a version mismatch: the plugin or this host is too old for the other.
+	// ErrVersion means a version mismatch: the plugin or this host is too old for the other.
 	ErrVersion = errors.New("the plugin and this host have incompatible versions")
 )
 

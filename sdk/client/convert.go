@@ -82,18 +82,18 @@ func fromDescribe(m *pb.DescribeResponse) (out sdk.Description, err error) {
 	d := m.GetDescription()
 	switch v := m.GetApiVersion(); {
 	case v == 0:
-		return out, fmt.Errorf("%w: Describe names no API version", ErrAnswer)
+		return out, fmt.Errorf("%w: Describe returned no API version", ErrAnswer)
 	case v != APIVersion:
 		return out, fmt.Errorf("%w: the plugin has API version %d, this host %d: "+
 			"update cage, or rebuild the plugin with a current SDK", ErrVersion, v, APIVersion)
 	case d == nil:
-		return out, fmt.Errorf("%w: the description is absent", ErrAnswer)
+		return out, fmt.Errorf("%w: the description is missing", ErrAnswer)
 	case proto.Size(d) > maxDescription:
 		return out, fmt.Errorf("%w: the description has more than %d bytes", ErrAnswer, maxDescription)
 	}
 	for _, c := range d.GetCapabilities() {
 		if c != wire.OpaqueCapability && c != wire.SearchCapability {
-			return out, fmt.Errorf("%w: the plugin needs %.100q, which this host does not have: "+
+			return out, fmt.Errorf("%w: the plugin needs %.100q, which this host does not support: "+
 				"update cage", ErrVersion, c)
 		}
 	}

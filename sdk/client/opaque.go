@@ -16,21 +16,21 @@ type Layout struct {
 	Tensors []Placed
 }
 
-// Placed is a tensor of an opaque optimizer with its offsets.
+// Placed is a tensor of an opaque optimizer together with its offsets.
 type Placed struct {
 	sdk.Tensor
-	// State is the State of the optimizer's answer for the tensor.
+	// State lists the state tensors, as in the optimizer's answer for the tensor.
 	State []spec.Tensor
-	// RateFactor is the factor of the schedule's learning rate for this tensor.
+	// RateFactor multiplies the schedule's learning rate for this tensor.
 	RateFactor float64
-	// X and Gradient are offsets of inputs, which the plugin reads; it writes Direction.
+	// X, Gradient and Direction are offsets. The plugin reads the first two and writes Direction.
 	X, Gradient, Direction int64
 	// States holds the offsets of two copies of each state tensor: even steps read the first and
 	// write the second, odd steps the other way around.
 	States [][2]int64
 }
 
-// Arrange assigns the offsets of every tensor and returns the layout. Offsets in list are ignored.
+// Arrange returns the layout with offsets for every tensor. Offsets in list are ignored.
 func Arrange(list []Placed) Layout {
 	l := Layout{Tensors: make([]Placed, len(list))}
 	allocate := allocator(&l.Bytes)
@@ -53,7 +53,7 @@ func allocator(bytes *int64) func(shape []int) int64 {
 	}
 }
 
-// Attach makes the plugin map the memory: the file at path, which must have the layout's size.
+// Attach makes the plugin map the shared memory: the file at path, which has the layout's size.
 func (o *Optimizer) Attach(ctx context.Context, path string, l Layout) error {
 	m := &pb.AttachRequest{Path: path, Bytes: uint64(l.Bytes)}
 	for _, t := range l.Tensors {
@@ -74,7 +74,7 @@ func (o *Optimizer) Attach(ctx context.Context, path string, l Layout) error {
 
 // Step holds the scalar inputs of an update by an opaque optimizer.
 type Step struct {
-	// Step is the number of the update, from 1; Steps is the total of the run.
+	// Step is the number of the update, from 1; Steps is the number of steps of the run.
 	Step, Steps int
 	// Rate is the learning rate of the schedule; Loss is the loss of the step.
 	Rate, Loss float64

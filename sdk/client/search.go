@@ -15,7 +15,7 @@ type SearchLayout struct {
 	Sites []PlacedSite
 }
 
-// PlacedSite is a site with the offsets of its tensors.
+// PlacedSite is a site together with the offsets of its tensors.
 type PlacedSite struct {
 	sdk.Site
 	// Answer is the quantizer's answer for the site.
@@ -26,7 +26,7 @@ type PlacedSite struct {
 	TrainedAt, StateAt, NextAt []int64
 }
 
-// ArrangeSites assigns the offsets of every site and returns the layout. It ignores those in list.
+// ArrangeSites returns the layout with offsets for every site. Offsets in list are ignored.
 func ArrangeSites(list []PlacedSite) SearchLayout {
 	l := SearchLayout{Sites: make([]PlacedSite, len(list))}
 	allocate := allocator(&l.Bytes)
@@ -44,7 +44,7 @@ func ArrangeSites(list []PlacedSite) SearchLayout {
 	return l
 }
 
-// AttachSites makes the plugin map the memory: the file at path, which must have the layout's size.
+// AttachSites makes the plugin map the shared memory: the file at path, of the layout's size.
 func (q *Quantizer) AttachSites(ctx context.Context, path string, l SearchLayout) error {
 	m := &pb.AttachSitesRequest{Path: path, Bytes: uint64(l.Bytes)}
 	for _, s := range l.Sites {
@@ -66,9 +66,9 @@ func offsets(list []int64) (out []uint64) {
 	return out
 }
 
-// Search requests a search for sites, given by their indices in the layout, after step of steps.
-// When it returns without an error, all their next states have been written. An error is a
-// [*Mistake], or an error of the call itself, as a gRPC status.
+// Search requests a search for the sites with the given indices in the layout. step and steps are
+// as in [sdk.SearchInput]. When it returns without an error, all next states have been written. An
+// error is a [*Mistake], or an error of the call itself, as a gRPC status.
 func (q *Quantizer) Search(ctx context.Context, step, steps int, sites []int) error {
 	m := &pb.SearchRequest{Step: uint64(step), Steps: uint64(steps)}
 	for _, i := range sites {

@@ -1,6 +1,6 @@
-// Package ext has optional interfaces that few algorithms need. An author implements them on the
-// type of the quantizer or the optimizer, like those of package sdk. The comment of each names its
-// example in examples/plugins. A new one is added only when two algorithms need it.
+// Package ext provides optional interfaces that few algorithms need. An author implements them on
+// the type of the quantizer or the optimizer, like those of package sdk. Each comment names an
+// example in examples/plugins. An interface is added only when two algorithms need it.
 //
 // The types are aliases of types of package sdk, which calls their methods; plugins may use either
 // name.
@@ -8,7 +8,7 @@ package ext
 
 import "github.com/cage-qat/cage/sdk"
 
-// Capabilities of quantizers.
+// Optional interfaces of quantizers.
 type (
 	// Sharer is an [sdk.Trainable] quantizer with parameters that several sites share, such as a
 	// rotation of rows (SpinQuant) or one codebook for a whole model.
@@ -36,10 +36,10 @@ type (
 	Maximal = sdk.Maximal
 
 	// Searcher is a quantizer of weights with state that no program can compute: a codebook by
-	// k-means, codes by beam search (AQLM) or by a trellis (QTIP). The plugin's own process computes
-	// it, in memory that it shares with the host. Quantize is still a program, which reads
-	// [sdk.Site.State]: codes and codebooks to decode, or Q(x) itself and a mask. So gradients, the
-	// correction, evaluation and export are as for any other quantizer.
+	// k-means, codes by beam search (AQLM) or by a trellis (QTIP). The plugin's own process
+	// computes it, in memory that it shares with the host. Quantize is still a program, which reads
+	// [sdk.Site.State]: codes and codebooks to decode, or Q(x) itself and a mask. Gradients, the
+	// correction, evaluation and export therefore work as for any other quantizer.
 	//
 	// SearchState lists the state tensors of a site, in any order, and returns the number of steps
 	// between searches, at least 1. For a site without a search it returns no tensors. It is called
@@ -57,8 +57,8 @@ type (
 	SearchInput = sdk.SearchInput
 )
 
-// Capabilities of optimizers. In Rate, Collect and Probe, in.X is the parameter before weight
-// decay, and in.State the state before Observe.
+// Optional interfaces of optimizers. In Rate, Collect and Probe, in.X is the parameter before
+// weight decay, and in.State the state before Observe.
 type (
 	// Pacer is an optimizer with its own learning rate, such as Adafactor, whose rate is relative to
 	// the scale of the weights. The host uses it instead of the schedule's rate everywhere: for the
@@ -72,14 +72,14 @@ type (
 	// Collector is an optimizer that needs sums over all its tensors, such as the global gradient
 	// norm, or the distance of all tensors from their initial values (Prodigy, D-Adaptation).
 	//
-	// Collect builds scalar floats of one tensor, by name. The host sums the values of each name
+	// Collect builds named scalar floats from one tensor. The host sums the values of each name
 	// over all tensors that the same table of the configuration assigns to the optimizer. The other
 	// programs of the step find the sums in in.Global. Example: prodigy.
 	Collector = sdk.Collector
 
-	// Prober is an optimizer that takes a second gradient, at another point and on the same batch,
-	// as sharpness-aware minimization does (SAM), or to compute Hessian-vector products as
-	// differences of gradients (Sophia-H, AdaHessian).
+	// Prober is an optimizer that takes a second gradient on the same batch at another point, as
+	// sharpness-aware minimization does (SAM), or to compute Hessian-vector products as differences
+	// of gradients (Sophia-H, AdaHessian).
 	//
 	// Probe builds the offset p of one tensor from x, where the gradient was taken. If a probe is
 	// due, the host takes the gradient at x + p, with all tensors moved at once, before Update. The
@@ -110,23 +110,23 @@ type (
 	//
 	// RoundTo returns the type to which x is rounded after an update of t. With [sdk.StoreBFloat16]
 	// the host stochastically rounds x − α·u, after weight decay and correction by CAGE, to one of
-	// the two adjacent bfloat16 numbers, with the unrounded value as mean, so that updates of less
-	// than half an ulp are not always lost. [sdk.StoreFloat32] means no rounding; all other types
-	// are invalid. Constrained parameters of quantizers are not rounded. Example: adamw-bf16.
+	// the two adjacent bfloat16 numbers, so that the mean is the unrounded value and updates of
+	// less than half an ulp are not always lost. [sdk.StoreFloat32] means no rounding; all other
+	// types are invalid. Constrained parameters of quantizers are not rounded. Example: adamw-bf16.
 	Rounded = sdk.Rounded
 
 	// OpaqueOptimizer is an optimizer that cannot be written as a program, such as one that calls
 	// another library. Its own process computes the updates, in memory that it shares with the host.
 	// [sdk.ServeOpaqueOptimizer] serves it.
 	//
-	// State lists the state tensors for a tensor, in any order; they start at zero. Step computes one
-	// update. It is called for several tensors concurrently, and must not keep data outside the
+	// State lists the state tensors of a parameter, in any order; they start at zero. Step computes
+	// one update. It is called for several tensors concurrently, and must not keep data outside the
 	// state: after a crash the process is restarted and the same step is requested again. All of
 	// Direction and Next must be written.
 	//
-	// Prefer [sdk.Optimizer] where you can: a program runs on every device and is compiled together
-	// with the rest of the step. An opaque optimizer costs copies in each step, and its process must
-	// live as long as the run. Example: opaque-adamw.
+	// Prefer [sdk.Optimizer] if possible: a program runs on every device and is compiled together
+	// with the rest of the step. An opaque optimizer costs copies in each step, and its process
+	// must live as long as the run. Example: opaque-adamw.
 	OpaqueOptimizer = sdk.OpaqueOptimizer
 	// OpaqueStep is one update of one tensor.
 	OpaqueStep = sdk.OpaqueStep

@@ -69,7 +69,7 @@ func (b Blocks) Spread(v program.Value) program.Value {
 	return b.Join(v.Broadcast(shape, nil))
 }
 
-// Unpack returns the result of [Decode], rotated back by the setting "rotation" of the site.
+// Unpack returns the result of [Decode], rotated back as the site's setting "rotation" requires.
 func Unpack(codes, scale program.Value, site sdk.Site, size int) (program.Value, error) {
 	rotation, err := NewRotation(site.Text("rotation"), site.RowLen())
 	if err != nil {

@@ -41,7 +41,7 @@ func RoundE2M1(r program.Value, ties Ties) program.Value {
 	// The clip changes nothing, but the CPU rounds faster where numbers are known to be small.
 	q := r.Div(distance).Clip(-4, 4)
 	even := q.Round()
-	// These differ for ties only, where q ± ½ is exact.
+	// The rules differ only at ties, where q ± ½ is exact.
 	if step, ok := map[Ties]float64{TiesAway: 0.5, TiesDown: -0.5}[ties]; ok {
 		tie := q.Sub(even).Abs().Eq(q.Builder().Const(0.5))
 		even = tie.Select(q.Add(q.Sign().Scale(step)), even)
@@ -58,10 +58,10 @@ func spacing(r program.Value) (bounded, distance program.Value) {
 	return bounded, power.Clip(1, 4).Scale(0.5)
 }
 
-// StochasticE2M1 rounds r stochastically to one of the two adjacent levels, with mean r: to the
-// upper one if u, uniform in [0, 1), is at least the distance to it divided by the distance between
-// the levels. Levels are unchanged if u has at most 20 bits. Magnitudes above 6 saturate to 6, so
-// their mean is not r. Signs of zeros and NaN are as in [RoundE2M1].
+// StochasticE2M1 rounds r stochastically to one of the two adjacent levels, so that the mean is r:
+// to the upper one if u, uniform in [0, 1), is at least the distance to it divided by the distance
+// between the levels. Levels are unchanged if u has at most 20 bits. Magnitudes above 6 saturate to
+// 6, so their mean is not r. Signs of zeros and NaN are as in [RoundE2M1].
 func StochasticE2M1(r, u program.Value) program.Value {
 	r, distance := spacing(r)
 	return r.Div(distance).Add(u).Floor().Clip(-4, 4).Mul(distance)

@@ -25,10 +25,10 @@ func RoundE4M3(v program.Value) program.Value {
 	return v.Ldexp(unit.Neg()).Round().Ldexp(unit).Clip(-LargestE4M3, LargestE4M3)
 }
 
-// StochasticE4M3 rounds v stochastically to one of the two adjacent E4M3 numbers, with mean v: to
-// the upper one if u, uniform in [0, 1), is at least the distance to it in ulps. Numbers of E4M3
-// are unchanged if u has at most 19 bits. Magnitudes above 448 saturate to 448, so their mean is
-// not v. NaN is as in [RoundE4M3].
+// StochasticE4M3 rounds v stochastically to one of the two adjacent E4M3 numbers, so that the mean
+// is v: to the upper one if u, uniform in [0, 1), is at least the distance to it in ulps. Numbers
+// of E4M3 are unchanged if u has at most 19 bits. Magnitudes above 448 saturate to 448, so their
+// mean is not v. NaN is treated as in [RoundE4M3].
 func StochasticE4M3(v, u program.Value) program.Value {
 	unit := unitE4M3(v)
 	return v.Ldexp(unit.Neg()).Add(u).Floor().Ldexp(unit).Clip(-LargestE4M3, LargestE4M3)

@@ -6,7 +6,7 @@ import (
 )
 
 // ScaleType is the type to which a quantizer rounds its scales. File formats store scales in 16
-// bits: exactly, if the weights were trained with scales of that type.
+// bits, which is exact if the weights were trained with scales of that type.
 type ScaleType string
 
 // The types of scales.
@@ -16,7 +16,7 @@ const (
 	ScaleF16  ScaleType = "f16"  // IEEE binary16: 11 significant bits, up to 65504
 )
 
-// scaleParameter is the name of the parameter of [ScaleParameter].
+// scaleParameter is the name of the parameter that [ScaleParameter] declares.
 const scaleParameter = "scale_dtype"
 
 // ScaleParameter declares the parameter scale_dtype.
@@ -74,8 +74,8 @@ func (t ScaleType) RoundStep(v program.Value, half bool) program.Value {
 	return t.Round(v)
 }
 
-// Single rounds v to binary32, in which formats store the scale of a tensor, whatever the precision
-// of the computation: a bitcast to an integer and back does just that.
+// Single rounds v to binary32, the type in which file formats store the scale of a tensor, whatever
+// the precision of the computation. A bitcast to an integer and back has this effect.
 func Single(v program.Value) program.Value { return v.Bitcast(program.Uint).Bitcast(program.Float) }
 
 // roundSignificand rounds v to the given number of significant bits. least and largest are

@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// The values of the parameters "rounding" and "signs" of quantizers.
+// Values of a quantizer's "rounding" and "signs" parameters.
 const (
 	RoundNearest    = "nearest"
 	RoundStochastic = "stochastic"
@@ -18,8 +18,8 @@ const (
 
 const noiseBits = 16
 
-// RoundAt rounds ratios to E2M1 by the settings "rounding" and "ties" of a site: to
-// nearest, or in training stochastically, with the noise of the site.
+// RoundAt rounds ratios to E2M1 as a site's settings "rounding" and "ties" require: to nearest or,
+// in training, stochastically with the noise of the site.
 func RoundAt(ratio program.Value, site sdk.Site) program.Value {
 	if site.Text("rounding") == RoundNearest || !site.Training {
 		return RoundE2M1(ratio, Ties(site.Text("ties")))
@@ -27,8 +27,8 @@ func RoundAt(ratio program.Value, site sdk.Site) program.Value {
 	return StochasticE2M1(ratio, Uniform(ratio.Builder(), site, ratio.Shape()...))
 }
 
-// Uniform returns uniform random numbers in (0, 1) for stochastic rounding in training, drawn with
-// the noise of a site.
+// Uniform returns uniform random numbers in (0, 1) for stochastic rounding in training, generated
+// from a site's noise.
 func Uniform(b *program.Builder, site sdk.Site, shape ...int) program.Value {
 	bits := b.RandomBits(site.Noise, shape...).Shr(b.ConstUint(32 - noiseBits))
 	return bits.Convert(program.Float).Shift(0.5).Scale(1.0 / (1 << noiseBits))

@@ -17,9 +17,9 @@ const NoRotation = "none"
 // blocks. The matrix is symmetric and its own inverse.
 type Rotation int
 
-// NewRotation parses the setting of a plugin, [NoRotation] or a power of two such as "32", for
-// rows of the given length, which must be a multiple of it. others are further valid settings,
-// which the plugin handles itself, for the error message.
+// NewRotation parses the setting of a plugin, [NoRotation] or a power of two such as "32", for rows
+// whose length must be a multiple of it. The error message also lists others, the settings that the
+// plugin handles itself.
 func NewRotation(setting string, row int, others ...string) (Rotation, error) {
 	if setting == NoRotation {
 		return 1, nil

@@ -41,8 +41,8 @@ func (v Value) Valid() bool { return v.b != nil }
 // Builder returns the builder that v belongs to, nil for the zero Value.
 func (v Value) Builder() *Builder { return v.b }
 
-// Type returns the value's type; the zero Type when the value is absent or its
-// construction failed.
+// Type returns the value's type, or the zero Type if the value is absent or its construction
+// failed.
 func (v Value) Type() Type {
 	if v.b == nil || v.b.err != nil {
 		return Type{}
@@ -137,7 +137,7 @@ func (b *Builder) Apply(op Op, attr Attr, t Type, args ...Value) Value {
 	if b.seen == nil {
 		return v
 	}
-	// Build drops the node if a simpler value replaces it.
+	// If a simpler value replaces the node, Build drops it as unused.
 	if simpler, ok := b.simplify(v.node(), t, args); ok && simpler.Type().Equal(t) {
 		v = simpler
 	}
@@ -145,7 +145,7 @@ func (b *Builder) Apply(op Op, attr Attr, t Type, args ...Value) Value {
 	return v
 }
 
-// CheckValue returns an error unless v is a present value of this builder.
+// CheckValue returns an error unless v is present and belongs to this builder.
 func (b *Builder) CheckValue(v Value) error {
 	switch {
 	case v.b == nil:
@@ -162,7 +162,7 @@ func (b *Builder) CheckValue(v Value) error {
 // one before. Packages that write parts of programs use it to report invalid arguments.
 func (b *Builder) Fail(err error) { b.fail(err) }
 
-// fail keeps the first mistake, with the author's line that made it.
+// fail keeps the first mistake, with the line of the author's code that made it.
 func (b *Builder) fail(err error) Value {
 	if b.err == nil {
 		b.err = fmt.Errorf("program %q: %w%s", clip(b.p.Name), err, callSite())

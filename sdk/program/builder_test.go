@@ -35,7 +35,7 @@ func TestMistakesNameTheLine(t *testing.T) {
 		{"through a convenience", func(b *program.Builder, x value) int { x.Convert(program.Int).MeanRow(); return line() },
 			"mul: operands have different element types: int[2,1] and float"},
 		{"scalar row", func(b *program.Builder, x value) int { x.SumAll().MaxRow(); return line() },
-			"reduce_max: axis 0 does not exist: there are 0"},
+			"reduce_max: axis 0 does not exist: the rank is 0"},
 		{"clip to nothing", func(b *program.Builder, x value) int { x.Clip(2, 1); return line() }, "clip to [2, 1]: the lower bound must not be above the upper"},
 		{"clip to NaN", func(b *program.Builder, x value) int { x.Clip(0, math.NaN()); return line() }, "clip to [0, NaN]: neither bound may be NaN"},
 		{"absent bound", func(b *program.Builder, x value) int { x.Clamp(b.Const(1), value{}); return line() }, "clamp: operand 2 is absent: a zero Value, such as that of a wrong map key"},
@@ -50,10 +50,10 @@ func TestMistakesNameTheLine(t *testing.T) {
 		{"input declared twice", func(b *program.Builder, x value) int { b.Input("x", fl()); return line() }, `input "x": declared twice`},
 		{"input name", func(b *program.Builder, x value) int { b.Input("", fl()); return line() }, `input "": the name is empty`},
 		{"input type", func(b *program.Builder, x value) int { b.Input("y", fl(0)); return line() },
-			`input "y": axis 0 has 0 elements: every axis needs at least 1`},
+			`input "y": axis 0 has 0 elements, want at least 1`},
 		{"absent output", func(b *program.Builder, x value) int { b.Output("y", value{}); return line() }, `output "y": is absent: a zero Value, such as that of a wrong map key`},
 		{"constant", func(b *program.Builder, x value) int { b.Table([]float64{1, 2}, 3); return line() },
-			"constant: 2 elements for float[3]: give 1 or 3"},
+			"constant: got 2 elements for float[3], want 1 or 3"},
 		{"huge shape", func(b *program.Builder, x value) int { b.Zeros(1<<20, 1<<20); return line() },
 			"constant: float[1048576,1048576] has more than 2147483647 elements"},
 		{"only the first", func(b *program.Builder, x value) int {
@@ -62,7 +62,7 @@ func TestMistakesNameTheLine(t *testing.T) {
 			first.Add(value{}).Transpose(9)
 			b.Output("y", first)
 			return at
-		}, "reshape: cannot reshape float[2,3] to [5]: 6 elements against 5"},
+		}, "reshape: cannot reshape float[2,3] to [5]: got 6 elements, want 5"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

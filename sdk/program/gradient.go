@@ -89,14 +89,14 @@ func (v Value) sumOver(axes []int) Value {
 	return v.ReduceSum(axes...)
 }
 
-// where returns v where beats, half of v where a and b are equal, and zero elsewhere.
+// where selects v where beats is true, v/2 where a equals b, and zero elsewhere.
 func (v Value) where(beats, a, b Value) Value {
 	return beats.Select(v, a.Eq(b).Select(v.Scale(0.5), v.b.Const(0)))
 }
 
 // divisorGradient returns −dz·x/y² for z = x/y, without forming y², which would overflow or
-// underflow binary32 long before the quotient does. If y was broadcast, its factors are moved out
-// of the sum.
+// underflow binary32 long before the quotient does. If y was broadcast, the divisions by y are
+// moved out of the sum.
 func divisorGradient(x, y, z, dz Value) Value {
 	if y.Type().Equal(z.Type()) {
 		return dz.Div(y).Mul(z).Neg()
@@ -202,13 +202,12 @@ type factor struct{ batch, free, contract []int }
 
 // factorGradient returns the cotangent of an operand of a dot: the product of dy and the other
 // operand. dy has the batch axes first, then the free axes of the left operand, then those of the
-// right; the other operand's free axes begin at axis first of dy. The factors are multiplied in
-// the order that leaves the axes as in the operand, if one of the two does; otherwise the product
-// is transposed.
+// right; first is the axis of dy at which the free axes of the other operand begin. If one order of
+// the factors gives the operand's order of axes, it is used; otherwise the product is transposed.
 func factorGradient(dy Value, first int, own factor, other Value, o factor) Value {
 	batch, contract := count(0, len(o.batch)), count(first, len(o.free))
-	// The contracted axes of other keep its order in the product; matched has the operand's axis
-	// that each of them was contracted with.
+	// The product has the contracted axes of other in their order there; matched lists the axes of
+	// the operand that each of them was contracted with.
 	var matched []int
 	for _, axis := range slices.Sorted(slices.Values(o.contract)) {
 		matched = append(matched, own.contract[slices.Index(o.contract, axis)])

@@ -18,7 +18,7 @@ func infer(op Op, args []Type, attr Attr, want Type) (Type, error) {
 		return Type{}, fmt.Errorf("takes %d operands, got %d", r.Arity, len(args))
 	}
 	if r.Arity < 0 && len(args) == 0 {
-		return Type{}, fmt.Errorf("takes at least one operand")
+		return Type{}, fmt.Errorf("takes at least one operand, got none")
 	}
 	if err := attr.check(r.uses); err != nil {
 		return Type{}, err
@@ -63,7 +63,7 @@ func checkConstant(attr Attr, want Type) error {
 		return fmt.Errorf("elements do not have the type %s", want.DType)
 	}
 	if n != 1 && int64(n) != want.Size() {
-		return fmt.Errorf("%d elements for %s: give 1 or %d", n, want, want.Size())
+		return fmt.Errorf("got %d elements for %s, want 1 or %d", n, want, want.Size())
 	}
 	for i, v := range attr.Ints {
 		lo, hi := int64(-1<<31), int64(1<<31-1)
@@ -74,7 +74,7 @@ func checkConstant(attr Attr, want Type) error {
 			lo, hi = 0, 1
 		}
 		if v < lo || v > hi {
-			return fmt.Errorf("element %d is %d, outside %s", i, v, want.DType)
+			return fmt.Errorf("element %d is %d, out of range for %s", i, v, want.DType)
 		}
 	}
 	return nil
@@ -149,7 +149,7 @@ func inferClamp(args []Type, _ Attr, _ Type) (Type, error) {
 			return Type{}, fmt.Errorf("%s%w", name, err)
 		}
 		if i > 0 && !args[i].IsScalar() {
-			return Type{}, fmt.Errorf("%sis %s: must be a scalar", name, args[i])
+			return Type{}, fmt.Errorf("%sis %s, want a scalar", name, args[i])
 		}
 	}
 	return args[0], nil
@@ -186,8 +186,8 @@ func inferBitcast(args []Type, _ Attr, want Type) (Type, error) {
 func inferReshape(args []Type, _ Attr, want Type) (Type, error) {
 	x, t := args[0], Type{args[0].DType, want.Shape}
 	if t.Size() != x.Size() {
-		return Type{}, fmt.Errorf("cannot reshape %s to %v: %d elements against %d", x, t.Shape, x.Size(),
-			t.Size())
+		return Type{}, fmt.Errorf("cannot reshape %s to %v: got %d elements, want %d",
+			x, t.Shape, x.Size(), t.Size())
 	}
 	return t, nil
 }
@@ -195,7 +195,7 @@ func inferReshape(args []Type, _ Attr, want Type) (Type, error) {
 func inferTranspose(args []Type, attr Attr, _ Type) (Type, error) {
 	x, perm := args[0], attr.Axes
 	if len(perm) != x.Rank() {
-		return Type{}, fmt.Errorf("permutation %v for %d axes", perm, x.Rank())
+		return Type{}, fmt.Errorf("permutation %v does not have %d axes", perm, x.Rank())
 	}
 	seen := make([]bool, x.Rank())
 	shape := make([]int, x.Rank())
@@ -212,7 +212,7 @@ func inferBroadcast(args []Type, attr Attr, want Type) (Type, error) {
 	x, axes := args[0], attr.Axes
 	t := Type{x.DType, want.Shape}
 	if len(axes) != x.Rank() {
-		return Type{}, fmt.Errorf("%d axes named for an operand with %d", len(axes), x.Rank())
+		return Type{}, fmt.Errorf("got %d axes for an operand with %d", len(axes), x.Rank())
 	}
 	if err := checkAxes(axes, t.Rank()); err != nil {
 		return Type{}, err
@@ -247,7 +247,7 @@ func inferSlice(args []Type, attr Attr, _ Type) (Type, error) {
 func inferConcatenate(args []Type, attr Attr, _ Type) (Type, error) {
 	x, axes := args[0], attr.Axes
 	if len(axes) != 1 || axes[0] < 0 || axes[0] >= x.Rank() {
-		return Type{}, fmt.Errorf("axis %v: give one axis of %s", axes, x)
+		return Type{}, fmt.Errorf("got axes %v, want one axis of %s", axes, x)
 	}
 	axis := axes[0]
 	shape := slices.Clone(x.Shape)
@@ -311,7 +311,7 @@ func inferDot(args []Type, attr Attr, _ Type) (Type, error) {
 	}{{"contracted", attr.LhsContract, attr.RhsContract}, {"batch", attr.LhsBatch, attr.RhsBatch}}
 	for _, p := range pairs {
 		if len(p.l) != len(p.r) {
-			return Type{}, fmt.Errorf("%d %s axes on the left, %d on the right", len(p.l), p.name, len(p.r))
+			return Type{}, fmt.Errorf("got %d %s axes on the left, %d on the right", len(p.l), p.name, len(p.r))
 		}
 		for i := range p.l {
 			l, r := p.l[i], p.r[i]
@@ -389,8 +389,8 @@ func inferSortColumns(args []Type, _ Attr, _ Type) (Type, error) {
 	return x, nil
 }
 
-// inferRows checks that x is an array of rows of the table: of elements for a table of one axis, of
-// d elements along the last axis for a table of two. It returns a type with one element per row.
+// inferRows checks that x consists of rows like those of the table: elements for float[n], runs of
+// d elements along the last axis for float[n,d]. It returns a type with one element per row.
 func inferRows(x, table Type) (Type, error) {
 	if err := cmp.Or(need(x, Float), need(table, Float)); err != nil {
 		return Type{}, err
@@ -477,7 +477,7 @@ func cubicWork(_ *Node, args []Type) float64 {
 func checkAxes(axes []int, rank int) error {
 	for i, a := range axes {
 		if a < 0 || a >= rank {
-			return fmt.Errorf("axis %d does not exist: there are %d", a, rank)
+			return fmt.Errorf("axis %d does not exist: the rank is %d", a, rank)
 		}
 		if i > 0 && a <= axes[i-1] {
 			return fmt.Errorf("axes %v are not strictly increasing", axes)
@@ -547,7 +547,7 @@ func (a *Attr) check(uses attributes) error {
 			return err
 		}
 		if n > MaxRank {
-			return fmt.Errorf("attribute %s has %d entries: at most %d are possible", l.name, n, MaxRank)
+			return fmt.Errorf("attribute %s has %d entries, want at most %d", l.name, n, MaxRank)
 		}
 	}
 	return cmp.Or(unused("block", a.Block, usesBlock), unused("floats", len(a.Floats), usesElements),

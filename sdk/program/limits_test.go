@@ -49,17 +49,17 @@ func TestLimits(t *testing.T) {
 		enough, less program.Limits
 		want         string // with less
 	}{
-		{"nodes", chain(5, 2), program.Limits{Nodes: 5}, program.Limits{Nodes: 4}, "nodes: 5 nodes: at most 4 are allowed"},
-		{"elements of an input", chain(0, 10, 10), program.Limits{Elements: 100}, program.Limits{Elements: 99}, `input 0 ("x"): float[10,10] has 100 elements: at most 99 are allowed here`},
-		{"elements of a node", single(program.OpBroadcast, attr{}, fl(100), types{fl()}), program.Limits{Elements: 100}, program.Limits{Elements: 99}, "%1 = broadcast: float[100] has 100 elements: at most 99 are allowed here"},
-		{"total", chain(4, 10), program.Limits{Total: 50}, program.Limits{Total: 49}, "%4 = neg: all values together have more than 49 elements"},
+		{"nodes", chain(5, 2), program.Limits{Nodes: 5}, program.Limits{Nodes: 4}, "nodes: got 5 nodes, want at most 4"},
+		{"elements of an input", chain(0, 10, 10), program.Limits{Elements: 100}, program.Limits{Elements: 99}, `input 0 ("x"): float[10,10] has 100 elements, want at most 99`},
+		{"elements of a node", single(program.OpBroadcast, attr{}, fl(100), types{fl()}), program.Limits{Elements: 100}, program.Limits{Elements: 99}, "%1 = broadcast: float[100] has 100 elements, want at most 99"},
+		{"total", chain(4, 10), program.Limits{Total: 50}, program.Limits{Total: 49}, "%4 = neg: the values have more than 49 elements in total"},
 		{"work of dot", product(2, 3, 4), program.Limits{Work: 24}, program.Limits{Work: 23}, "%2 = dot: products and factorizations need more than 23 multiplications"},
 		{"work of hadamard", single(program.OpHadamard, attr{Block: 4}, fl(2, 8), types{fl(2, 8)}), program.Limits{Work: 64}, program.Limits{Work: 63}, "%1 = hadamard: products and factorizations need more than 63 multiplications"},
 		{"work of qr", square(program.OpQR, fl(2, 4, 3), 2, 4, 3), program.Limits{Work: 72, Linalg: true}, program.Limits{Work: 71, Linalg: true}, "%1 = qr: products and factorizations need more than 71 multiplications"},
 		{"work of eigh", square(program.OpEighValues, fl(4), 4, 4), program.Limits{Work: 64, Linalg: true}, program.Limits{Work: 63, Linalg: true}, "%1 = eigh_values: products and factorizations need more than 63 multiplications"},
-		{"constants", single(program.OpConstant, attr{Floats: make([]float64, 10)}, fl(10), nil), program.Limits{Constants: 10}, program.Limits{Constants: 9}, "%0 = constant: constants hold more than 9 elements"},
-		{"a filled constant is one element", single(program.OpConstant, attr{Floats: make([]float64, 1)}, fl(10), nil), program.Limits{Constants: 1}, program.Limits{Elements: 9}, "%0 = constant: float[10] has 10 elements: at most 9 are allowed here"},
-		{"operands of all", joined(20, 20), program.Limits{Nodes: 25}, program.Limits{Nodes: 24}, "%20 = concatenate: all operations together have more than 384 operands"},
+		{"constants", single(program.OpConstant, attr{Floats: make([]float64, 10)}, fl(10), nil), program.Limits{Constants: 10}, program.Limits{Constants: 9}, "%0 = constant: the constants have more than 9 elements in total"},
+		{"a filled constant is one element", single(program.OpConstant, attr{Floats: make([]float64, 1)}, fl(10), nil), program.Limits{Constants: 1}, program.Limits{Elements: 9}, "%0 = constant: float[10] has 10 elements, want at most 9"},
+		{"operands of all", joined(20, 20), program.Limits{Nodes: 25}, program.Limits{Nodes: 24}, "%20 = concatenate: the operations have more than 384 operands in total"},
 		{"linalg", square(program.OpQR, fl(2, 2), 2, 2), program.Limits{Linalg: true}, program.Limits{}, "%1 = qr: factorizations are for refresh programs only"},
 	}
 	for _, c := range cases {
@@ -80,7 +80,7 @@ func TestManyInputsAndOutputs(t *testing.T) {
 	for i := range 10 {
 		p.Outputs = append(p.Outputs, program.Output{Name: fmt.Sprint("o", i)})
 	}
-	if err := p.Validate(program.Limits{Nodes: 10}); err == nil || !strings.Contains(err.Error(), "signature: 1 inputs and 11 outputs: at most 10 are allowed") {
+	if err := p.Validate(program.Limits{Nodes: 10}); err == nil || !strings.Contains(err.Error(), "signature: got 1 inputs and 11 outputs, want at most 10 of each") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -53,7 +53,7 @@ type row struct {
 	work        func(n *Node, args []Type) float64 // multiplications; nil if only the size is limited
 	approximate bool
 	gradient    gradient
-	// The scalar functions of an elementwise operation, see [Op.Scalar].
+	// Scalar functions of an elementwise operation; see [Op.Scalar].
 	floats func(x, y float64) float64
 	ints   func(x, y int64) int64
 }
@@ -168,10 +168,10 @@ func (op Op) Approximate() bool {
 	return ok && r.approximate
 }
 
-// Scalar returns the functions by which an operation of the classes unary, binary and compare
-// computes an element: one for floats, and one for ints, uints and bools (0 and 1); nil if it does
-// not take the type. The caller wraps integer results to the range of their type. Comparisons and
-// is_finite return 0 or 1. Unary operations ignore y. Shift counts are reduced modulo 32.
+// Scalar returns the functions by which a unary, binary or compare operation computes an element:
+// one for floats, and one for ints, uints and bools (0 and 1). Either is nil if op does not accept
+// its types. The caller wraps integer results to the range of their type. Comparisons and is_finite
+// return 0 or 1. Unary operations ignore y. Shift counts are reduced modulo 32.
 func (op Op) Scalar() (floats func(x, y float64) float64, ints func(x, y int64) int64) {
 	r := rows[op]
 	return r.floats, r.ints

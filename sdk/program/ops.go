@@ -222,7 +222,7 @@ var table = []row{
 		infer: inferClamp,
 		gradient: gradient{
 			text: "dy to x where lo ≤ x ≤ hi and zero elsewhere, also where x is NaN; none to lo and hi",
-			// Within the bounds, and only there, y equals x; NaN equals nothing.
+			// y equals x exactly where x is within the bounds; NaN equals nothing.
 			rule: func(_ *Node, x []Value, y, dy Value) []Value {
 				return []Value{x[0].Eq(y).Select(dy, y.b.Const(0))}
 			},
@@ -453,7 +453,7 @@ func (b *Builder) Iota(t Type, axis int) Value {
 	return b.Apply(OpIota, Attr{Axes: []int{axis}}, t)
 }
 
-// RandomBits returns a uint value of random bits in the given shape, made from a uint[2] key;
+// RandomBits returns a uint value of random bits in the given shape, generated from a uint[2] key;
 // see [OpRandomBits].
 func (b *Builder) RandomBits(key Value, shape ...int) Value {
 	return b.Apply(OpRandomBits, Attr{}, Type{Uint, shape}, key)
@@ -543,28 +543,28 @@ func (v Value) Shl(o Value) Value { return v.binary(OpShl, o) }
 // Shr shifts right by o bits.
 func (v Value) Shr(o Value) Value { return v.binary(OpShr, o) }
 
-// Eq returns the bool v = o.
+// Eq returns v = o as a bool.
 func (v Value) Eq(o Value) Value { return v.binary(OpEq, o) }
 
-// Ne returns the bool v ≠ o.
+// Ne returns v ≠ o as a bool.
 func (v Value) Ne(o Value) Value { return v.binary(OpNe, o) }
 
-// Lt returns the bool v < o.
+// Lt returns v < o as a bool.
 func (v Value) Lt(o Value) Value { return v.binary(OpLt, o) }
 
-// Le returns the bool v ≤ o.
+// Le returns v ≤ o as a bool.
 func (v Value) Le(o Value) Value { return v.binary(OpLe, o) }
 
-// Gt returns the bool v > o.
+// Gt returns v > o as a bool.
 func (v Value) Gt(o Value) Value { return v.binary(OpGt, o) }
 
-// Ge returns the bool v ≥ o.
+// Ge returns v ≥ o as a bool.
 func (v Value) Ge(o Value) Value { return v.binary(OpGe, o) }
 
-// Clamp limits v to [lo, hi], where lo and hi are scalars with lo ≤ hi. Where v is NaN
-// the result is NaN or any number in [lo, hi]; v.Max(lo).Min(hi) propagates NaN, at a
-// higher cost. A quantizer need not: a NaN makes its scale NaN, and with it all elements
-// that share the scale. The gradient passes to v within the bounds; lo and hi get none.
+// Clamp limits v to [lo, hi], where lo and hi are scalars with lo ≤ hi. Where v is NaN the result
+// is NaN or any number in [lo, hi]; v.Max(lo).Min(hi) propagates NaN, at a higher cost. A quantizer
+// need not propagate it: a NaN makes its scale NaN, and thus all elements that share the scale. The
+// gradient passes to v within the bounds; lo and hi get none.
 func (v Value) Clamp(lo, hi Value) Value {
 	return v.builder().Apply(OpClamp, Attr{}, Type{}, v, lo, hi)
 }
@@ -574,12 +574,12 @@ func (v Value) Select(x, y Value) Value {
 	return v.builder().Apply(OpSelect, Attr{}, Type{}, v, x, y)
 }
 
-// Convert returns the same number in another element type.
+// Convert converts v to another element type.
 func (v Value) Convert(t DType) Value {
 	return v.builder().Apply(OpConvert, Attr{}, Type{DType: t}, v)
 }
 
-// Bitcast reads the same 32 bits as another element type.
+// Bitcast reinterprets the 32 bits of each element as another element type.
 func (v Value) Bitcast(t DType) Value {
 	return v.builder().Apply(OpBitcast, Attr{}, Type{DType: t}, v)
 }
@@ -604,7 +604,7 @@ func (v Value) Broadcast(shape, axes []int) Value {
 	return v.builder().Apply(OpBroadcast, Attr{Axes: axes}, Type{Shape: shape}, v)
 }
 
-// Slice takes elements start, start+stride, … below limit on each axis.
+// Slice returns the elements start, start+stride, … below limit along each axis.
 func (v Value) Slice(start, limit, stride []int) Value {
 	return v.builder().Apply(OpSlice, Attr{Start: start, Limit: limit, Stride: stride}, Type{}, v)
 }
@@ -651,19 +651,19 @@ func (v Value) EighVectors() Value { return v.unary(OpEighVectors) }
 // key for each column.
 func (v Value) SortColumns(keys Value) Value { return v.binary(OpSortColumns, keys) }
 
-// Nearest returns the index, an int, of the row of a table that is nearest to each element of v,
-// for a table of type float[n], or to each run of d elements along the last axis of v, for one of
-// type float[n,d]; see [OpNearest].
+// Nearest returns, as an int, the index of the table row nearest to each element of v, for a table
+// of type float[n], or to each run of d elements along the last axis of v, for a table of type
+// float[n,d]; see [OpNearest].
 func (v Value) Nearest(table Value) Value { return v.binary(OpNearest, table) }
 
 // Lookup returns the row of a table, float[n] or float[n,d], for each index in v, an int; see
 // [OpLookup].
 func (v Value) Lookup(table Value) Value { return v.binary(OpLookup, table) }
 
-// ScatterAdd adds values to the rows of a table of n zero rows: each element, or, if the values
-// have one axis more than v, each vector along their last axis, to the row given by the
-// corresponding element of v, an int. With it one can count and sum the vectors that are assigned
-// to each row of a codebook; see [OpScatterAdd].
+// ScatterAdd returns a table of n rows, initially zero, to which values are added. v, of type int,
+// gives the row for each element of values or, if values has one axis more than v, for each vector
+// along its last axis. With it one can count and sum the vectors that are assigned to each row of a
+// codebook; see [OpScatterAdd].
 func (v Value) ScatterAdd(values Value, n int) Value {
 	shape := []int{n}
 	if rank := v.Type().Rank(); values.Type().Rank() > rank {
@@ -676,7 +676,7 @@ func (v Value) ScatterAdd(values Value, n int) Value {
 // [OpTopK].
 func (v Value) TopK(k Value) Value { return v.binary(OpTopK, k) }
 
-// OrderStatistic returns the element at index k, an int scalar that counts from 0, of the elements
-// along the last axis in ascending order; the axis is dropped. See [OpOrderStatistic] and
+// OrderStatistic sorts the elements along the last axis in ascending order and returns the element
+// at index k, an int scalar that counts from 0; the axis is dropped. See [OpOrderStatistic] and
 // [Value.QuantileRow].
 func (v Value) OrderStatistic(k Value) Value { return v.binary(OpOrderStatistic, k) }

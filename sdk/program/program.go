@@ -3,7 +3,7 @@
 //
 // A quantizer or optimizer plugin does not compute on tensors. When a run starts, it returns a
 // [Program] that the host checks, inlines into its training graph, differentiates and compiles.
-// This package has the operations and their exact meaning ([Ops]), the [Builder] that writes
+// This package contains the operations and their exact meaning ([Ops]), the [Builder] that writes
 // programs, their validation ([Program.Validate]), and their text form ([Program.String]). The
 // reference implementation in float64 (package reference) and the host's devices execute them.
 // Nothing here may know of plugins, processes or a tensor engine.
@@ -58,10 +58,10 @@ type Node struct {
 
 // Attr holds the attributes of an operation. Unused ones are empty.
 type Attr struct {
-	// Axes is the axis of iota and concatenate, the permutation of transpose, the
-	// axis mapping of broadcast, the reduced axes of reductions.
+	// Axes is the axis of iota and concatenate, the permutation of transpose, the axis mapping of
+	// broadcast, or the reduced axes of a reduction.
 	Axes []int
-	// Start, Limit and Stride are the range of slice, one each per axis.
+	// Start, Limit and Stride are the range of slice, with one number per axis.
 	Start, Limit, Stride []int
 	// LhsContract, RhsContract, LhsBatch and RhsBatch are the axes of dot.
 	LhsContract, RhsContract, LhsBatch, RhsBatch []int
@@ -146,8 +146,8 @@ type Type struct {
 	Shape []int
 }
 
-// FloatType returns the type of a float value of the given shape; without
-// dimensions, that of a scalar.
+// FloatType returns the type of a float value of the given shape, or of a scalar if there are no
+// dimensions.
 func FloatType(shape ...int) Type { return Type{Float, shape} }
 
 // Rank returns the number of axes, 0 for a scalar.
@@ -205,11 +205,11 @@ func (t Type) check() error {
 		return fmt.Errorf("element type %s does not exist: use float, int, uint or bool", t.DType)
 	}
 	if len(t.Shape) > MaxRank {
-		return fmt.Errorf("%d axes: at most %d are allowed", len(t.Shape), MaxRank)
+		return fmt.Errorf("got %d axes, want at most %d", len(t.Shape), MaxRank)
 	}
 	for i, d := range t.Shape {
 		if d < 1 {
-			return fmt.Errorf("axis %d has %d elements: every axis needs at least 1", i, d)
+			return fmt.Errorf("axis %d has %d elements, want at least 1", i, d)
 		}
 	}
 	if t.Size() > MaxSize {

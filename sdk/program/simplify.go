@@ -16,8 +16,8 @@ func NewSimplifier(name string) *Builder {
 	return b
 }
 
-// Constant returns the value of all elements of v, if v is a float constant with one stored
-// element.
+// Constant returns the value of all elements of v if v is a float constant with one stored element;
+// otherwise ok is false.
 func (v Value) Constant() (c float64, ok bool) {
 	n := v.node()
 	if n.Op != OpConstant || len(n.Attr.Floats) != 1 {
@@ -36,7 +36,7 @@ func (v Value) node() Node {
 
 func (v Value) operand(i int) Value { return Value{v.b, v.node().Args[i]} }
 
-// key returns a text that two nodes share only if they compute the same value.
+// key returns a string that two nodes share only if they compute the same value.
 func key(op Op, attr Attr, t Type, args []ID) string {
 	operands := make([]int, len(args))
 	for i, a := range args {
@@ -46,7 +46,7 @@ func key(op Op, attr Attr, t Type, args []ID) string {
 	case OpAdd, OpMul, OpAnd, OpOr, OpXor, OpEq, OpNe:
 		slices.Sort(operands)
 	}
-	// The part of the stated type that does not follow from the operands.
+	// Only a part of the stated type does not follow from the operands.
 	switch {
 	case rows[op] != nil && rows[op].Class == ClassSource:
 	case op == OpConvert || op == OpBitcast:

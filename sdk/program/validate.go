@@ -81,11 +81,11 @@ type validator struct {
 func (v *validator) signature() error {
 	p := v.p
 	if len(p.Nodes) > v.limits.Nodes {
-		return p.errorAt("nodes", fmt.Errorf("%d nodes: at most %d are allowed", len(p.Nodes),
+		return p.errorAt("nodes", fmt.Errorf("got %d nodes, want at most %d", len(p.Nodes),
 			v.limits.Nodes))
 	}
 	if len(p.Inputs) > v.limits.Nodes || len(p.Outputs) > v.limits.Nodes {
-		return p.errorAt("signature", fmt.Errorf("%d inputs and %d outputs: at most %d are allowed",
+		return p.errorAt("signature", fmt.Errorf("got %d inputs and %d outputs, want at most %d of each",
 			len(p.Inputs), len(p.Outputs), v.limits.Nodes))
 	}
 	if err := checkName(p.Name); err != nil {
@@ -127,7 +127,7 @@ func (v *validator) node(i int) error {
 	}
 	// Bounded, because the gradient of a program has operations for each operand.
 	if v.operands += int64(len(n.Args)); v.operands > operandsPerNode*int64(v.limits.Nodes) {
-		return fmt.Errorf("all operations together have more than %d operands",
+		return fmt.Errorf("the operations have more than %d operands in total",
 			operandsPerNode*int64(v.limits.Nodes))
 	}
 	args := make([]Type, len(n.Args))
@@ -145,14 +145,14 @@ func (v *validator) node(i int) error {
 		return err
 	}
 	if !got.Equal(n.Type) {
-		return fmt.Errorf("states the type %s, but its operands give %s", n.Type, got)
+		return fmt.Errorf("states the type %s, but its operands imply %s", n.Type, got)
 	}
 	if info, _ := n.Op.Info(); info.Class == ClassLinalg && !v.limits.Linalg {
 		return fmt.Errorf("factorizations are for refresh programs only")
 	}
 	v.constants += int64(len(n.Attr.Floats) + len(n.Attr.Ints))
 	if v.constants > v.limits.Constants {
-		return fmt.Errorf("constants hold more than %d elements", v.limits.Constants)
+		return fmt.Errorf("the constants have more than %d elements in total", v.limits.Constants)
 	}
 	if f := rows[n.Op].work; f != nil {
 		work := f(n, args) // a float does not overflow
@@ -169,11 +169,11 @@ func (v *validator) size(t Type) error {
 		return err
 	}
 	if t.Size() > v.limits.Elements {
-		return fmt.Errorf("%s has %d elements: at most %d are allowed here", t, t.Size(),
+		return fmt.Errorf("%s has %d elements, want at most %d", t, t.Size(),
 			v.limits.Elements)
 	}
 	if v.total += t.Size(); v.total > v.limits.Total {
-		return fmt.Errorf("all values together have more than %d elements", v.limits.Total)
+		return fmt.Errorf("the values have more than %d elements in total", v.limits.Total)
 	}
 	return nil
 }
@@ -201,7 +201,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkNew checks a name that must not be among those seen, and adds it to them.
+// checkNew checks that a name is valid and not in seen, and adds it to seen.
 func checkNew(name string, seen map[string]bool) error {
 	if seen[name] {
 		return fmt.Errorf("the name is used twice")

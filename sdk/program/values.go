@@ -81,15 +81,15 @@ func (v Value) Clip(lo, hi float64) Value {
 	return v.Clamp(b.Const(lo), b.Const(hi))
 }
 
-// At slices one axis to the elements from, from+1, …, to−1.
-func (v Value) At(axis, from, to int) Value {
+// At returns the elements start, start+1, …, limit−1 along one axis.
+func (v Value) At(axis, start, limit int) Value {
 	shape := v.Shape()
 	if axis < 0 || axis >= len(shape) {
-		return v.builder().fail(fmt.Errorf("at: axis %d does not exist: there are %d", axis, len(shape)))
+		return v.builder().fail(fmt.Errorf("at: axis %d does not exist: the rank is %d", axis, len(shape)))
 	}
-	start, stride := make([]int, len(shape)), slices.Repeat([]int{1}, len(shape))
-	start[axis], shape[axis] = from, to
-	return v.Slice(start, shape, stride)
+	starts, strides := make([]int, len(shape)), slices.Repeat([]int{1}, len(shape))
+	starts[axis], shape[axis] = start, limit
+	return v.Slice(starts, shape, strides)
 }
 
 // Column returns element i of each row. The last axis is kept with one element, so that the result
@@ -124,7 +124,7 @@ func (v Value) all(op Op) Value {
 	return v.reduce(op, OtherAxes(v.Type().Rank()))
 }
 
-// OtherAxes lists the axes below rank that are in none of the lists; without lists, all.
+// OtherAxes returns the axes below rank that are in none of the lists.
 func OtherAxes(rank int, lists ...[]int) []int {
 	named := slices.Concat(lists...)
 	var axes []int
@@ -150,16 +150,16 @@ func (v Value) MaxRow() Value { return v.keepLast(OpReduceMax) }
 func (v Value) MinRow() Value { return v.keepLast(OpReduceMin) }
 
 // ArgMinRow returns the index, an int, of the least element along the last axis, which is kept with
-// one element: the first of equals, and of a row with NaN the index of the first NaN.
+// one element: for ties the first index, and for a row with NaN the index of the first NaN.
 func (v Value) ArgMinRow() Value { return v.firstRow(v.MinRow()) }
 
 // ArgMaxRow returns the index, an int, of the largest element along the last axis, which is kept
-// with one element: the first of equals, and of a row with NaN the index of the first NaN.
+// with one element: for ties the first index, and for a row with NaN the index of the first NaN.
 func (v Value) ArgMaxRow() Value { return v.firstRow(v.MaxRow()) }
 
 // StochasticBFloat16 returns v, stochastically rounded to one of the two adjacent bfloat16 numbers,
-// with mean v. bits are random bits, a uint of v's shape (Builder.RandomBits). Numbers that
-// bfloat16 represents, NaN and infinities are unchanged.
+// so that the mean is v. bits are random bits, a uint of v's shape (Builder.RandomBits). Numbers
+// that bfloat16 represents, NaN and infinities are unchanged.
 func (v Value) StochasticBFloat16(bits Value) Value {
 	b := v.Builder()
 	sum := v.Bitcast(Uint).Add(bits.Shr(b.ConstUint(16)))
@@ -179,14 +179,14 @@ func (v Value) firstRow(extreme Value) Value {
 	return found.Select(indices, v.builder().ConstInt(int32(v.lastDim()))).MinRow()
 }
 
-// QuantileRow returns the p-quantile, 0 ≤ p ≤ 1, of the elements along the last axis, which is
-// kept with size 1. It is interpolated linearly at index p·(d−1) of the d elements in ascending
-// order, as in NumPy's quantile. NaN if any element is NaN. Reshape a tensor to one row for a
+// QuantileRow returns the p-quantile, 0 ≤ p ≤ 1, of the elements along the last axis, which is kept
+// with size 1. It is interpolated linearly at index p·(d−1) of the d elements in ascending order,
+// as in NumPy's quantile. It is NaN if any element is NaN. Reshape a tensor to one row for a
 // quantile of all its elements.
 func (v Value) QuantileRow(p float64) Value {
 	b, shape := v.builder(), v.Shape()
 	if !(p >= 0 && p <= 1) {
-		return b.fail(fmt.Errorf("quantile %v: it must be between 0 and 1", p))
+		return b.fail(fmt.Errorf("quantile %v is not between 0 and 1", p))
 	}
 	index := p * float64(v.lastDim()-1)
 	at := func(k float64) Value { return v.OrderStatistic(b.ConstInt(int32(k))) }

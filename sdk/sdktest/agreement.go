@@ -14,8 +14,8 @@ import (
 )
 
 // These constants configure the comparison of a machine in binary32 with the reference. An element
-// may differ by closeness times the largest magnitude of its tensor, the error of a sum of a
-// thousand terms, plus amplification times its change on the reference implementation when the
+// may differ by closeness times the largest magnitude of its tensor (the error of a sum of a
+// thousand terms) plus amplification times its change on the reference implementation when the
 // inputs are perturbed: an element on a rounding boundary may go either way, as in training.
 const (
 	closeness     = 4e-6
@@ -67,8 +67,8 @@ func expect(p *program.Program, inputs tensors) (expectation, error) {
 	return e, nil
 }
 
-// widen extends the spread to cover another result, for elements that change by more than part
-// times the largest magnitude.
+// widen extends the spread to cover the results out. It ignores changes of at most part times the
+// largest magnitude of the tensor.
 func (e expectation) widen(out tensors, part float64) {
 	for name, base := range e.outputs {
 		spread, other, least := e.spread[name], out[name].Float64s(), 0.0

@@ -20,8 +20,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Inputs of a case that are not inputs of programs: the gradient by the value, and the host's
-// weight decay. With decayLast, weights decay after each step except the first.
+// Inputs of a case that are not inputs of programs: the gradient with respect to the value, and the
+// host's weight decay. With decayLast, weights decay after each step except the first.
 const (
 	inputDY   = autodiff.Prefix + spec.OutputValue
 	decayName = "weight_decay"
@@ -88,16 +88,16 @@ func ParseGolden(file []byte) (Values, error) {
 	case f.Name == "":
 		return Values{}, errors.New("name: is missing: want the name of the implementation")
 	case f.Kind != sdk.KindQuantizer && f.Kind != sdk.KindOptimizer:
-		return Values{}, fmt.Errorf("kind: is %q, want quantizer or optimizer", f.Kind)
+		return Values{}, fmt.Errorf("kind: got %q, want quantizer or optimizer", f.Kind)
 	case !(abs >= 0 && rel >= 0):
-		return Values{}, fmt.Errorf("tolerance: is %v and %v, want numbers of at least 0", abs, rel)
+		return Values{}, fmt.Errorf("tolerance: got %v and %v, want numbers of at least 0", abs, rel)
 	case len(f.Cases) == 0:
 		return Values{}, errors.New("cases: want at least one")
 	}
 	seen := map[string]bool{}
 	for i, c := range f.Cases {
 		if c.ID == "" || seen[c.ID] {
-			return Values{}, fmt.Errorf("cases[%d].id: is %q, want a name that no other case has", i, c.ID)
+			return Values{}, fmt.Errorf("cases[%d].id: got %q, want a name that no other case has", i, c.ID)
 		}
 		seen[c.ID] = true
 		if len(c.Expected) == 0 {
@@ -198,15 +198,15 @@ func (c goldenTrial) variant(s *session) variant {
 	return v
 }
 
-// compare compares the results with the expected ones that have the prefix, all of which the plugin
-// must return. besides is added to the tolerance.
+// compare compares got with the expected values that have the prefix, all of which got must
+// contain. besides, times the largest expected magnitude, is added to the tolerance.
 func (c goldenTrial) compare(on example, prefix string, got map[string][]float64, besides float64) {
 	for name, want := range inOrder(c.Expected) {
 		if prefixOf(name) != prefix {
 			continue
 		}
 		if _, ok := got[name]; !ok {
-			c.must(fmt.Errorf("it expects %s, which the plugin does not return", name))
+			c.must(fmt.Errorf("expected: the plugin does not return %s", name))
 		}
 		c.t.within(on, "case "+c.ID+": "+name, want.shape, got[name], want.data, func(i int) float64 {
 			if name == spec.OutputCodes || name == spec.OutputMask {
@@ -223,7 +223,7 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 		c.must(fmt.Errorf("inputs: %q is missing", spec.InputX))
 	}
 	dy, backward := c.Inputs[inputDY]
-	// A case about training has step inputs, or the next state.
+	// A case about training has step inputs, or expects the next state.
 	trains := slices.ContainsFunc(spec.StepInputs, func(in program.Input) bool {
 		_, ok := c.Inputs[in.Name]
 		return ok
@@ -232,7 +232,8 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 		prefix := prefixOf(name)
 		trains = trains || prefix == spec.KeptPrefix
 		if prefix == autodiff.Prefix && !backward {
-			c.must(fmt.Errorf("expected: %q needs the input %q, the gradient by the value", name, inputDY))
+			c.must(fmt.Errorf("expected: %q needs the input %q, the gradient with respect to the value",
+				name, inputDY))
 		}
 	}
 	s, err := q.ask(c.variant(q.session), sdk.Role(cmp.Or(c.Role, "weight")), x.shape...)
@@ -243,7 +244,7 @@ func (q *quantizerRun) goldenCase(c goldenTrial) {
 	in := &instance{siteAnswer: s, t: c.t, m: Reference{}, memory: tensors{}}
 	given := maps.Clone(c.Inputs)
 	delete(given, inputDY)
-	// With column statistics, the case tests initial values, in binary64 like the expected ones.
+	// A case with column statistics tests initial values, in binary64 like the expected ones.
 	starts := map[string]*program.Program{} // by the prefix of their outputs
 	startInputs := map[string]tensors{}
 	for _, column := range spec.ColumnInputs(nil) {
@@ -350,7 +351,7 @@ func (o *optimizerRun) goldenCase(c goldenTrial) {
 	losses, decays := len(c.Inputs[spec.InputLoss].data), len(c.Inputs[decayName].data)
 	wrong := len(rates) != steps || len(gradients.data) != steps*len(x.data)
 	if wrong || losses > 0 && losses != steps || decays > 1 {
-		c.must(fmt.Errorf("it has %d rates, %v gradients, %d losses and %d weight decays",
+		c.must(fmt.Errorf("inputs: got %d rates, gradients of shape %v, %d losses and %d weight decays",
 			len(rates), gradients.shape, losses, decays))
 	}
 	s, err := o.ask(c.variant(o.session), sdk.TensorRole(cmp.Or(c.Role, "matrix")), x.shape...)
@@ -361,8 +362,8 @@ func (o *optimizerRun) goldenCase(c goldenTrial) {
 	case s.ProbeDue.First > 0:
 		c.must(errors.New("golden files do not support second gradients: compare them in your own test"))
 	}
-	// The host's part of every step is x ← (1 − αω)·x, the update u, then x ← x − α·u, or with
-	// decayLast the decay at the end.
+	// In every step the host computes x ← (1 − αω)·x before the update and x ← x − α·u after it.
+	// With decayLast the decay comes last.
 	got, at := map[string][]float64{}, x.data
 	r := s.untrained(c.t, Reference{}, at)
 	r.exact, r.steps = true, float64(steps)

@@ -70,9 +70,9 @@ func (q *quantizerRun) checkGradient(t *trial, in *instance, x []float64) {
 	}
 }
 
-// frozen returns a program for one output and its inputs at a point. Values that pass through
-// stop_gradient become inputs with their values at that point, because the reverse pass treats them
-// as constants.
+// frozen returns a program that computes only the given output of p, and this program's inputs.
+// Values that pass through stop_gradient become inputs with their current values, because the
+// reverse pass treats them as constants.
 func frozen(p *program.Program, output string, inputs tensors) (*program.Program, tensors, error) {
 	p, err := transform.Trim(p, output)
 	if err != nil {
@@ -125,10 +125,10 @@ func (q *quantizerRun) checkGradientSize(t *trial) {
 	}
 }
 
-// checkJacobian: with the masked straight-through gradient dx = Hᵀ(M ⊙ H·dx̂), the trace of the
-// Jacobian is the number of entries that the mask passes, for any rotation H; without a rotation,
-// the diagonal equals the mask. With a custom backward pass, the diagonal averages about 1, and is
-// 0 where the mask stops the gradient, unless entries are mixed.
+// checkJacobian checks the Jacobian. With the masked straight-through gradient dx = Hᵀ(M ⊙ H·dx̂),
+// the trace of the Jacobian is the number of entries that the mask passes, for any rotation H;
+// without a rotation, the diagonal equals the mask. With a custom backward pass, the diagonal
+// averages about 1, and is 0 where the mask stops the gradient, unless entries are mixed.
 func (in *instance) checkJacobian(x []float64, byDefault bool) {
 	mask, trace, n := in.quantize(x).mask, 0.0, float64(len(x))
 	diagonal, mixes := make([]float64, len(x)), false
@@ -170,9 +170,9 @@ func (in *instance) checkJacobian(x []float64, byDefault bool) {
 	}
 }
 
-// checkOwnBackward: a custom backward pass does not derive from the program, so it has no reference
-// values. The check requires the properties of every gradient: it is finite, it is zero where dy is
-// (unless the quantizer has a loss of its own), and rows are independent.
+// checkOwnBackward checks a custom backward pass, for which there are no reference values. It
+// requires the properties of every gradient: it is finite, it is zero where dy is zero (unless the
+// quantizer has a loss of its own), and rows are independent.
 func (q *quantizerRun) checkOwnBackward(t *trial, in *instance, x []float64) {
 	if in.Backward == nil {
 		return
@@ -206,7 +206,7 @@ func (q *quantizerRun) checkOwnBackward(t *trial, in *instance, x []float64) {
 	if in.m != (Reference{}) || !in.independentRows(x) {
 		return
 	}
-	// Other rows of x and dy do not change the gradient of a row.
+	// Other rows of x and dy must not change the gradient of a row.
 	base, d := in.byX(x, dy), in.shape[1]
 	for i := range in.shape[0] {
 		from, to := i*d, (i+1)*d
@@ -229,10 +229,10 @@ func (t *trial) hintAtNaN(gradient []float64) {
 }
 
 // checkLearning checks that the surrogate trains a parameter. The gradient check cannot do that: it
-// compares the reverse pass of the surrogate with the surrogate itself, so without a surrogate both
-// are zero, and a wrong sign is on both sides. But a trained parameter should reduce the error
-// ½·Σ (Q(x) − x)², whose gradient with respect to Q(x) is Q(x) − x. So starting from a parameter
-// that is far off, a step against the gradient must reduce the error, and not one along it.
+// compares the reverse pass of the surrogate with the surrogate itself, so it notices neither a
+// missing surrogate nor a wrong sign. But a trained parameter should reduce the error ½·Σ (Q(x) −
+// x)², whose gradient with respect to Q(x) is Q(x) − x. From a parameter that is far off, a step
+// against the gradient must reduce the error, and a step along it must not.
 func (q *quantizerRun) checkLearning(t *trial, in *instance, x []float64) {
 	if len(x) < 64 || in.Init == nil {
 		return // too few elements for a significant error
@@ -279,7 +279,7 @@ func (q *quantizerRun) checkLearning(t *trial, in *instance, x []float64) {
 						}
 					}
 				}
-				// Chance, such as the rounding of one element, does not halve the error.
+				// Chance, such as the rounding of one element, would not halve the error.
 				if best[-1] >= e && best[1] <= e/2 {
 					t.failf(in.at(), "from %s = %.4g, where the error is %.4g, no step against its gradient "+
 						"reduces it, and one along it leaves %.4g: the sign is wrong", name, v[0], e, best[1])
@@ -287,7 +287,7 @@ func (q *quantizerRun) checkLearning(t *trial, in *instance, x []float64) {
 				}
 			}
 			if !moves {
-				t.failf(in.at(), "the gradient of the error by %s is always zero: it is never trained", name)
+				t.failf(in.at(), "%s is never trained: the gradient of the error is always zero", name)
 			}
 		})
 	}

@@ -28,8 +28,8 @@ func (in *instance) independentRows(x []float64) bool {
 	return in.shape[0] > 1 && !slices.Contains(in.influence(x, 0)[in.shape[1]:], true)
 }
 
-// checkRows compares each row of a matrix with the same row among other rows, and with the row
-// alone, unless stochastic rounding may depend on its position.
+// checkRows compares the result for each row of a matrix with those for the same row among other
+// rows and for the row alone, unless stochastic rounding may depend on its position.
 func (q *quantizerRun) checkRows(t *trial, in *instance, x []float64) {
 	if in.hasMemory() || !in.independentRows(x) {
 		return
@@ -68,7 +68,7 @@ func (q *quantizerRun) checkRows(t *trial, in *instance, x []float64) {
 	}
 }
 
-// checkScope finds the elements that share a scale by trial and compares them with the claim or,
+// checkScope finds by experiment which elements share a scale, and compares them with the claim or,
 // without a claim, with the declared grid. Without both, one scale for a weight is noted; an
 // activation token that depends on other tokens, and scales of columns, are failures. With settings
 // fixed by the caller, they are only noted.
@@ -91,7 +91,7 @@ func (q *quantizerRun) checkScope(t *trial) {
 					x := normal(17, s.shape...)
 					in := s.instance(t, Reference{}, x)
 					t.begin()
-					// The elements influenced by the first: in its row, its column, or elsewhere.
+					// Elements that depend on the first: in its row, in its column, or elsewhere.
 					d, affected, column, others := s.shape[1], in.influence(x, 0), false, false
 					for i, m := range affected[d:] {
 						column, others = column || m && i%d == 0, others || m && i%d != 0
@@ -200,8 +200,8 @@ func distinct(values []float64) []float64 {
 }
 
 // checkReach compares the largest entries of a row of checkNearest, one of each sign, with the
-// outermost levels. If the grid, continued with equal steps, would contain the entry itself, and
-// the scale is proportional to it, the scale was computed from it, and the grid ends too early.
+// outermost levels. If the scale is proportional to an entry, and the grid would contain the entry
+// if continued with equal steps, the scale was computed from it, and the grid ends too early.
 func (in *instance) checkReach(row, levels []float64) {
 	n := len(levels)
 	if n < 4 {
@@ -233,7 +233,7 @@ func (in *instance) checkReach(row, levels []float64) {
 	}
 }
 
-// With the default settings, quantization scales values by a factor between least and greatest.
+// Under default settings, quantization must scale values by a factor between least and greatest.
 const (
 	least    = 0.5
 	greatest = 1.5
@@ -468,8 +468,8 @@ func (in *instance) checkGrid(x []float64, out quantization) {
 		groups = (columns + g - 1) / g
 	}
 	if n := len(scale); n != in.shape[0]*groups && (n != 1 || in.Grid.Group > 0) {
-		in.t.failf(in.at(), "there are %d scales, but by the Grid a row of %d has %d groups", n, columns,
-			groups)
+		in.t.failf(in.at(), "got %d scales, but on the Grid a row of %d elements has %d groups",
+			n, columns, groups)
 		return
 	}
 	want := slices.Clone(out.value)
@@ -479,7 +479,7 @@ func (in *instance) checkGrid(x []float64, out quantization) {
 			s = scale[i/columns*groups+i%columns*groups/max(columns, groups*in.Grid.Group)]
 		}
 		if !in.Grid.Holds(code) && (code != 0 || v != 0 && v == v) {
-			in.t.failf(in.at(), "the code %d is not on the Grid, which has %v", code, in.Grid.Codes())
+			in.t.failf(in.at(), "code %d is not one of the Grid's codes %v", code, in.Grid.Codes())
 			return
 		}
 		if v == v { // NaN has no code

@@ -34,8 +34,8 @@ func (in *instance) influence(x []float64, j int) []bool {
 	return shared
 }
 
-// hull fills the gaps between the affected of each row, because an element that happens to keep its
-// value may still share the scale of its neighbors.
+// hull fills the gaps between the affected elements of each row, because an element that happens to
+// keep its value may still share the scale of its neighbors.
 func hull(affected []bool, d int) []bool {
 	out := slices.Clone(affected)
 	for row := range slices.Chunk(out, d) {
@@ -64,7 +64,7 @@ type poisoning struct {
 }
 
 func (q *quantizerRun) checkNonFinite(t *trial, in *instance, x []float64) {
-	// No small entries, so that the codes of coarse grids are not zero.
+	// Avoid small entries, so that the codes of coarse grids are not zero.
 	x = rounded(mapped(x, func(v float64) float64 {
 		return math.Copysign(0.5+0.5*math.Abs(math.Tanh(v)), v)
 	}))
@@ -87,7 +87,7 @@ func (q *quantizerRun) checkNonFinite(t *trial, in *instance, x []float64) {
 		}
 		p.at, p.shared = i, p.influence(x, i)
 		if other, ok := p.check(math.NaN()); ok && !slices.Equal(other, affected) {
-			t.failf(in.at(), "NaN at %v and at one that shares its scale have other effects",
+			t.failf(in.at(), "NaN at %v and at one that shares its scale affect different elements",
 				unravel(i, p.shape))
 		}
 		return
@@ -95,7 +95,7 @@ func (q *quantizerRun) checkNonFinite(t *trial, in *instance, x []float64) {
 }
 
 // check poisons the matrix with one number and returns which values became NaN. These must be the
-// elements that at influences while it is finite; no other value may change.
+// elements that p.at influences while finite; no other value may change.
 func (p poisoning) check(bad float64) (affected []bool, ok bool) {
 	poisoned := with(p.x, p.at, bad)
 	out := p.quantize(poisoned)
@@ -131,8 +131,8 @@ func (p poisoning) check(bad float64) (affected []bool, ok bool) {
 	if prunes {
 		return affected, len(out.codes) == 0 || p.finite(nil, what+"code", out.codes)
 	}
-	// same compares a result with the unpoisoned one; at the affected, it must instead have the given
-	// value.
+	// same compares a result with the unpoisoned one, except at the affected elements, which must
+	// have the given value.
 	same := func(name string, got, base []float64, at float64) bool {
 		want := slices.Clone(base)
 		for i, m := range affected {

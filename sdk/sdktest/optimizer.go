@@ -296,8 +296,8 @@ func (o *optimizerRun) checkEvaluation(t *trial, s *tensorAnswer, m Machine) {
 }
 
 // checkCorrection makes updates with a constant gradient. Bias-corrected moving averages that start
-// at zero then give a constant direction from the first update on. If an optimizer does so only
-// when steps are counted from another number, its bias correction is off by that many updates.
+// at zero then give a constant direction from the first update on. If directions are constant only
+// when steps are counted from another number, the bias correction is off by that many updates.
 func (o *optimizerRun) checkCorrection(t *trial, s *tensorAnswer) {
 	if !s.Opaque { // an opaque optimizer may read the step
 		if i := s.Update.Input(spec.InputStep); i < 0 || !transform.Needs(s.Update, s.Update.Outputs)[i] {
@@ -342,8 +342,8 @@ func (s *tensorAnswer) steady(t *trial, shift int) bool {
 	return largest(first) > 0
 }
 
-// checkDecay detects directions that are proportional to x at a zero gradient: at a rate of 1, the
-// smallest factor that counts removes a tenth of x in 10⁵ updates. Smaller factors come from the
+// checkDecay detects directions that are proportional to x at a zero gradient. Factors below 1e-6
+// are ignored: at a rate of 1 they need 10⁵ updates to remove a tenth of x. They come from the
 // epsilon of a denominator, or the initial value of an estimated rate.
 func (o *optimizerRun) checkDecay(t *trial, s *tensorAnswer) {
 	if s.variant.claims(sdk.ClaimOwnDecay) {
@@ -359,8 +359,8 @@ func (o *optimizerRun) checkDecay(t *trial, s *tensorAnswer) {
 		if !(size >= 1e-6 && size < math.Inf(1)) || slices.ContainsFunc(axpy(u, -factor, r.x), other) {
 			continue
 		}
-		message := fmt.Sprintf("without a gradient, the direction of update %d is %.3g·x: weight decay "+
-			"is the host's; if this is intended, %s", r.updates, factor, claim(sdk.ClaimOwnDecay))
+		message := fmt.Sprintf("without a gradient, the direction of update %d is %.3g·x, but the "+
+			"host does weight decay; if this is intended, %s", r.updates, factor, claim(sdk.ClaimOwnDecay))
 		if len(s.settings) == 0 {
 			t.failf(s.example, "%s", message)
 		} else {
@@ -380,7 +380,7 @@ func (s *tensorAnswer) horizon() int {
 	return min(h, 400)
 }
 
-// checkState changes one state tensor at a time: with the default settings every tensor, with other
+// checkState checks one state tensor at a time: with the default settings all of them, with other
 // settings those that do not exist with the defaults.
 func (o *optimizerRun) checkState(t *trial) {
 	seen := map[string]bool{}
@@ -400,7 +400,7 @@ func (o *optimizerRun) checkState(t *trial) {
 	}
 }
 
-// checkChanges fails unless updates change the named state tensor, or its initial value reads x.
+// checkChanges fails unless updates change the named state tensor or its initial value reads x.
 func (s *tensorAnswer) checkChanges(t *trial, name string) {
 	if !s.Opaque {
 		if out, _ := s.Init.Output(name); transform.Needs(s.Init, []program.Output{{Value: out}})[0] {
@@ -447,8 +447,8 @@ func (s *tensorAnswer) checkEffect(t *trial, name string) {
 	t.failf(s.example, "%s has no effect on the next %d directions", name, s.horizon())
 }
 
-// differs continues both trainings with the same gradients and reports whether, within the horizon,
-// the other one has a different direction, rate or result, or an error. An error counts because a
+// differs continues both training runs with the same gradients and reports whether, within the
+// horizon, other has a different direction, rate or result, or an error. An error counts because a
 // state that does not occur in training can break a factorization.
 func (r *training) differs(other *training, seed uint64) bool {
 	for range r.horizon() {
@@ -508,8 +508,8 @@ func parabola(x []float64) (value float64, gradient []float64) {
 }
 
 // descent runs an optimizer from x = 0 and returns the final value of the parabola as a fraction of
-// the initial one. The rate falls linearly to zero. The final value is taken at the weights for
-// evaluation.
+// the initial one. The rate falls linearly to zero. The final value is that of the evaluated
+// weights.
 func (s *tensorAnswer) descent(t *trial, steps int, rate float64) float64 {
 	x := make([]float64, s.size())
 	first, g := parabola(x)

@@ -103,8 +103,8 @@ type siteAnswer struct {
 	site    sdk.Site
 	subject QuantizerSubject
 	vjp     *program.Program // the backward pass, made when needed
-	// evaluation is the answer with the evaluation program instead of the training program; nil if
-	// they are equal, and in the evaluation answer itself, which has evaluates set.
+	// evaluation is the answer with the evaluation program instead of the training program. It is
+	// nil if they are equal, and in the evaluation answer itself, which has evaluates set.
 	evaluation *siteAnswer
 	evaluates  bool
 }
@@ -120,7 +120,7 @@ func (q *quantizerRun) ask(v variant, role sdk.Role, shape ...int) (*siteAnswer,
 	return q.asked[key], q.asked[key].err
 }
 
-// answer requests the programs of a site, which reports call name.
+// answer requests the programs of a site, which reports refer to as name.
 func (q *quantizerRun) answer(v variant, site sdk.Site, name string) *siteAnswer {
 	site.Values = v.values
 	s := &siteAnswer{variant: v, site: site, subject: q.subject,
@@ -136,7 +136,7 @@ func (q *quantizerRun) answer(v variant, site sdk.Site, name string) *siteAnswer
 	return s
 }
 
-// siteOf returns a site in a block of a model with that many layers; layer -1: in no block.
+// siteOf returns a site in the given block of a model, or in no block if layer is -1.
 func siteOf(role sdk.Role, shape []int, layer, layers int) sdk.Site {
 	name := "embedding"
 	if layer >= 0 {
@@ -206,7 +206,7 @@ func (q *quantizerRun) sites(v variant, shape ...int) []*siteAnswer {
 	return list
 }
 
-// anyRounding reports whether values may be rounded to other levels than the nearest: if noise is
+// anyRounding reports whether values may be rounded to levels other than the nearest: if noise is
 // used, or if the plugin claims so. A quantizer with that claim and a separate evaluation program
 // rounds to nearest in evaluation.
 func (q *quantizerRun) anyRounding(s *siteAnswer) bool {
@@ -217,7 +217,7 @@ func (q *quantizerRun) anyRounding(s *siteAnswer) bool {
 type quantizerCheck func(t *trial, in *instance, x []float64)
 
 // on returns a check that calls f for every variant and matrix shape that the plugin supports, on
-// each machine. Other checks report the answers that are errors.
+// each machine. Answers that are errors are left to other checks.
 func (q *quantizerRun) on(machines []Machine, f quantizerCheck) func(*trial) {
 	return func(t *trial) {
 		for k, v := range q.space.core() {
@@ -298,7 +298,7 @@ func (in *instance) from(sample []float64) *instance {
 	return in.siteAnswer.instance(in.t, in.m, sample)
 }
 
-// at describes the instance in reports; given adds x.
+// at returns the example that describes the instance in reports; given also includes x.
 func (in *instance) at() example { return in.example.on(in.m) }
 
 func (in *instance) given(x []float64) example {
@@ -372,8 +372,8 @@ func (in *instance) byX(x, dy []float64) []float64 {
 	return in.gradient(x, dy)[autodiff.Prefix+spec.InputX].Float64s()
 }
 
-// within, equal and finite are the trial's methods for results in the shape of x, which is nil if
-// reports need not show it.
+// within, equal and finite call the trial's methods for results in the shape of x. If x is nil,
+// reports do not show it.
 func (in *instance) within(x []float64, what string, got, want []float64,
 	allowed func(i int) float64) bool {
 	return in.t.within(in.given(x), what, in.shape, got, want, allowed)
@@ -387,8 +387,8 @@ func (in *instance) finite(x []float64, what string, got []float64) bool {
 	return in.t.finite(in.given(x), what, in.shape, got)
 }
 
-// checkParameters builds every variant for every role, and runs it once. Some role must support the
-// defaults.
+// checkParameters builds every variant for every role, and runs it once. At least one role must
+// support the defaults.
 func (q *quantizerRun) checkParameters(t *trial) {
 	for i, v := range slices.Concat(q.space.variants, q.space.random) {
 		t.begin()

@@ -15,8 +15,9 @@ import (
 // Status is the outcome of a check.
 type Status string
 
-// Outcomes of a check. The note of a skipped check begins with "not applicable" if the plugin lacks
-// what is checked, "optional" if it could have it, and else with the reason why it was not tested.
+// Outcomes of a check. The note of a skipped check begins with "not applicable" if the check does
+// not apply to the plugin, with "optional" if an optional feature is missing, or else with the
+// reason.
 const (
 	Pass Status = "pass"
 	Fail Status = "fail"
@@ -60,8 +61,8 @@ type Failure struct {
 	Shape   []int  `json:"shape,omitempty"`
 	// Settings are the parameters that differ from their defaults.
 	Settings map[string]any `json:"settings,omitempty"`
-	// Index is the index of the failing element, empty for a scalar. Input is x there, Got the
-	// result, and Want the expected value.
+	// Index is the index of the failing element, empty for a scalar. Input is x at that index, Got
+	// the result, and Want the expected value.
 	Index []int   `json:"index,omitempty"`
 	Input *Number `json:"input,omitempty"`
 	Got   *Number `json:"got,omitempty"`

@@ -115,7 +115,7 @@ func NewOptimizer(o sdk.Optimizer) OptimizerSubject {
 	}
 }
 
-// within checks programs against limits, except that they may factorize.
+// within checks programs against limits, except that factorizations are allowed.
 func within(limits program.Limits, programs iter.Seq2[string, *program.Program]) error {
 	limits.Linalg = true
 	for name, p := range programs {
@@ -300,8 +300,8 @@ func On(machines ...Machine) Option {
 	return func(o *options) { o.machines = append(o.machines, machines...) }
 }
 
-// Golden adds the values of an independent implementation. On a machine in binary32, an element may
-// differ if a perturbation of a few ulps changes it.
+// Golden adds reference values from an independent implementation. On a binary32 machine an element
+// may differ from them if a perturbation of the inputs by a few ulps changes it.
 func Golden(v Values) Option { return func(o *options) { o.golden = append(o.golden, v) } }
 
 const maxExhaustive = 9 // largest number of values of an integer parameter that are all tried
@@ -398,8 +398,8 @@ func newVariant(d sdk.Description, settings map[string]any) (variant, error) {
 	return v, nil
 }
 
-// samples returns the values to try for a parameter, the default first: every choice, both ends of
-// a range, and a value beyond the default if the range is unbounded.
+// samples returns the values to try for a parameter, starting with the default: every choice, both
+// ends of a range, and a value beyond the default if the range is unbounded.
 func samples(p sdk.Parameter) []any {
 	list := []any{p.Default}
 	add := func(v any) {

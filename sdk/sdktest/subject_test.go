@@ -37,7 +37,7 @@ func TestLimitsOfHosts(t *testing.T) {
 		return v
 	}
 	c := find(t, sdktest.SomeOfQuantizer(q, []string{"shapes"}), "shapes")
-	if c.Status != sdktest.Fail || !strings.Contains(c.Failures[0].Message, "at most 4096 are allowed") {
+	if c.Status != sdktest.Fail || !strings.Contains(c.Failures[0].Message, "want at most 4096") {
 		t.Errorf("%+v", c)
 	}
 }

@@ -17,7 +17,7 @@ type optimizerRun struct {
 	*session
 	subject OptimizerSubject
 	asked   map[string]*tensorAnswer
-	// diverging is the set of settings, formatted as text, with which a few steps are not finite.
+	// diverging is the set of settings, as text, for which a few steps give non-finite results.
 	diverging map[string]bool
 }
 
@@ -107,8 +107,8 @@ func (o *optimizerRun) byDefault(f func(*trial, *tensorAnswer)) func(*trial) {
 	}
 }
 
-// training is a sequence of updates of a tensor on a machine. Callers of update keep the current
-// tensor themselves; next keeps it in x.
+// training is a sequence of updates of a tensor on a machine. update leaves the current tensor to
+// its caller; next keeps it in x.
 type training struct {
 	*tensorAnswer
 	t       *trial
@@ -133,7 +133,7 @@ type training struct {
 	trace func(what string, p *program.Program, inputs tensors)
 }
 
-// conditions are the scalar inputs of an update, besides the tensor and the gradient.
+// conditions holds the scalar inputs of an update.
 type conditions struct{ schedule, steps, loss float64 }
 
 // ordinary returns the conditions for checks that do not vary them. For an optimizer with its own
@@ -146,7 +146,7 @@ func (s *tensorAnswer) ordinary() conditions {
 	return c
 }
 
-// train returns a training of the tensor, in the initial state, from normal random values.
+// train returns a training run of the tensor from normal random values and the initial state.
 func (s *tensorAnswer) train(t *trial, m Machine) *training {
 	r := s.untrained(t, m, normal(11, s.shape...))
 	t.must(r.at(), r.init())
@@ -382,8 +382,8 @@ func (r *training) execute(what string, p *program.Program, given tensors) (tens
 	return out, nil
 }
 
-// factorizes reports whether a program factorizes. Such a program runs only on the reference
-// implementation, as refreshes do in hosts.
+// factorizes reports whether a program contains a factorization. Such a program runs only on the
+// reference implementation, as refreshes do in hosts.
 func factorizes(p *program.Program) bool {
 	return slices.ContainsFunc(p.Nodes, func(n program.Node) bool {
 		info, _ := n.Op.Info()

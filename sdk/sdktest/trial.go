@@ -70,7 +70,7 @@ func printable(settings map[string]any) map[string]any {
 	return out
 }
 
-// add reports a failure of the last begun example. Further failures count as further examples.
+// add reports a failure of the current example. Further failures count as further examples.
 func (t *trial) add(f Failure) {
 	if !t.open {
 		t.check.Tried++
@@ -189,8 +189,7 @@ func isRefusal(err error) bool {
 	return ok
 }
 
-// refuse counts err if it is a refusal, for requests that the plugin may refuse; any other error
-// fails the example.
+// refuse counts err if it is a refusal, which is allowed here; any other error fails the example.
 func (t *trial) refuse(e example, err error) {
 	if !isRefusal(err) {
 		t.ok(e, err)
@@ -300,14 +299,15 @@ func converted[To, From float32 | float64](v []From) []To {
 // that search for state, and opaque optimizers. Tensors are binary32 on every machine.
 
 // processCall is a call with its read-only tensors and the tensors that it must write, by name. The
-// latter are filled with NaN before the call.
+// tensors to write are filled with NaN before the call.
 type processCall struct {
 	reads, writes map[string][]float32
 	run           func() error
 }
 
-// repeatable repeats a call after another one (between), and concurrently. Its results may depend
-// only on its inputs, because a host repeats a call after a crash. It returns the first call.
+// repeatable makes a call, repeats it after calling between, and then repeats it concurrently.
+// Results may depend only on inputs, since hosts repeat calls after a crash. It returns the first
+// call.
 func (t *trial) repeatable(at example, what string, call func() processCall,
 	between func()) processCall {
 	first := call()

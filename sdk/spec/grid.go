@@ -11,13 +11,13 @@ type NumberFormat string
 
 // The number formats.
 const (
-	// FormatInteger: a code is its number.
+	// FormatInteger means that a code is itself the number.
 	FormatInteger NumberFormat = "integer"
-	// FormatE2M1: codes 0 to 15 are the bit patterns of the four-bit floats E2M1.
+	// FormatE2M1 means that codes 0 to 15 are the bit patterns of the four-bit floats E2M1.
 	FormatE2M1 NumberFormat = "e2m1"
 )
 
-// e2m1 has the numbers of E2M1, indexed by code (OCP Microscaling 1.0, section 5.3.3).
+// e2m1 holds the numbers of E2M1, indexed by code (OCP Microscaling 1.0, section 5.3.3).
 var e2m1 = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6}
 
 // Grid defines the numbers that the codes of a quantizer represent and the groups that share a
@@ -33,7 +33,7 @@ type Grid struct {
 	Max  int `json:"max,omitempty"`
 	Step int `json:"step,omitempty"`
 	// Group is the number of consecutive elements of a row that share a scale; the last group of a
-	// row may be shorter. 0: a row or the whole tensor shares one.
+	// row may be shorter. 0 means that a row or the whole tensor shares a scale.
 	Group int `json:"group,omitempty"`
 }
 
@@ -73,7 +73,7 @@ func (g Grid) check() error {
 		return errors.New("a grid of the format e2m1 has no Min, Max or Step: leave them 0")
 	case g.Format == FormatE2M1:
 	case g.Format != FormatInteger:
-		return fmt.Errorf("the grid has the format %q: want %s or %s",
+		return fmt.Errorf("got grid format %q, want %s or %s",
 			g.Format, FormatInteger, FormatE2M1)
 	case g.Step < 1 || g.Max < g.Min || (g.Max-g.Min)%g.Step != 0,
 		(g.Max-g.Min)/g.Step >= maxCodes:

@@ -2,7 +2,7 @@ package spec
 
 import "github.com/cage-qat/cage/sdk/program"
 
-// Job is a program bound to tensors, for an executor. [program.Kind.Of] returns their names.
+// Job is a program bound to named tensors, for an executor. [program.Kind.Of] makes the names.
 type Job struct {
 	// Tensor is the parameter that the program updates or quantizes.
 	Tensor  string

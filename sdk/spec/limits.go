@@ -25,8 +25,8 @@ func SiteLimits(shape []int) program.Limits {
 const maxConstants = 1 << 22
 
 // TensorLimits returns the limits of each program of an optimizer for a tensor of the given shape.
-// To [SiteLimits] it adds an allowance for preconditioners, a d×d matrix for each axis of length d:
-// 4·Σd² elements for one value and for constants, 256·Σd² for all values, and 64·Σd³
+// They add to [SiteLimits] an allowance for preconditioners, a d×d matrix for each axis of length
+// d: 4·Σd² elements for one value and for constants, 256·Σd² for all values, and 64·Σd³
 // multiplications.
 func TensorLimits(shape []int) program.Limits {
 	l := SiteLimits(shape)

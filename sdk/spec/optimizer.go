@@ -52,7 +52,7 @@ func (d Due) At(t int) (due, first bool) {
 func (d Due) Check() error {
 	switch {
 	case min(d.First, d.Next, d.Every) < 0 || max(d.First, d.Next, d.Every) > math.MaxInt32:
-		return fmt.Errorf("%+v: each must be 0 to %d", d, math.MaxInt32)
+		return fmt.Errorf("%+v, want numbers from 0 to %d", d, math.MaxInt32)
 	case d.First == 0 && (d.Next != 0 || d.Every != 0):
 		return fmt.Errorf("%+v: First = 0 means never, so Next and Every must be 0", d)
 	case d.Every == 0 && d.Next != 0:
@@ -100,7 +100,7 @@ type Optimizer struct {
 	// Rounded is the type to which the tensor itself is rounded after each update, stochastically:
 	// StoreBFloat16, or StoreFloat32 for no rounding.
 	Rounded Storage
-	// Collect has the inputs of Update, except sums, and returns scalars that are summed over
+	// Collect has the inputs of Update, except the sums, and returns scalars that are summed over
 	// tensors; nil means that there are none.
 	Collect *program.Program
 }
@@ -118,27 +118,27 @@ func (o Optimizer) HasInput(input string) bool {
 	return haveInput(input, o.Update, o.Observe, o.Rate, o.Collect, o.Probe)
 }
 
-// Check verifies the signatures of valid programs for a tensor of the given shape,
-// that there are exactly the refresh programs that Due requires, and that no other
-// program factorizes.
+// Check verifies the signatures of valid programs for a tensor of the given shape, that there are
+// exactly the refresh programs that Due requires, and that no other program contains
+// factorizations.
 func (o Optimizer) Check(shape []int) error {
 	if !o.Accepts {
 		for name := range o.Programs() {
-			return fmt.Errorf("the tensor is not accepted, but there is a program %s for it", name)
+			return fmt.Errorf("got program %s for a tensor that is not accepted", name)
 		}
 		return nil
 	}
 	if o.Opaque {
 		for name := range o.Programs() {
-			return fmt.Errorf("the optimizer is opaque, but there is a program %s", name)
+			return fmt.Errorf("got program %s, but an opaque optimizer has none", name)
 		}
 		if o.Due != (Due{}) || o.ProbeDue != (Due{}) || o.Sampled || o.Rounded != StoreFloat32 {
-			return errors.New("the optimizer is opaque, but there are refreshes, probes or a rounding")
+			return errors.New("an opaque optimizer must have no refreshes, probes or rounding")
 		}
 		return listRules{what: "state tensor", float32: "the state of an opaque optimizer"}.check(o.State)
 	}
 	if o.Rounded != StoreFloat32 && o.Rounded != StoreBFloat16 {
-		return fmt.Errorf("the tensor is rounded to %q: want bfloat16, or nothing", o.Rounded)
+		return fmt.Errorf("the tensor is rounded to %q, want bfloat16 or nothing", o.Rounded)
 	}
 	rules := listRules{what: "state tensor"}
 	if o.Due.First > 0 {
@@ -193,7 +193,7 @@ func (o Optimizer) Check(shape []int) error {
 	}); err != nil {
 		return err
 	}
-	// The rate is needed for the weight decay, which precedes Observe and the refreshes.
+	// Rate runs before Observe and the refreshes, because weight decay needs the rate.
 	if o.Rate == nil {
 		return nil
 	}
@@ -229,8 +229,8 @@ func (o Optimizer) Collected() (names []string, err error) {
 	return names, nil
 }
 
-// UpdateInputs returns the optional inputs of the programs of an update, which a program has only
-// if it uses them. collected lists the names of sums.
+// UpdateInputs returns the optional inputs of an update's programs, each of which a program has
+// only if it uses it. collected lists the names of the sums.
 func UpdateInputs(collected ...string) []program.Input {
 	list := []program.Input{float(InputRate), float(InputSteps), float(InputLoss),
 		{Name: InputNoise, Type: keyType}}

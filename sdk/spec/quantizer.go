@@ -66,7 +66,7 @@ type Quantizer struct {
 	// Unpack maps codes and scale, as both programs return them, to value; nil when
 	// the quantizer is not a Packer.
 	Unpack *program.Program
-	// Grid defines the meaning of the codes and scales of evaluation; the zero Grid: not known.
+	// Grid defines the meaning of the codes and scales of evaluation; the zero Grid means unknown.
 	Grid Grid
 }
 
@@ -147,7 +147,7 @@ func (q Quantizer) Programs() iter.Seq2[string, *program.Program] {
 
 // Check verifies valid programs for a site of the given shape: their signatures, as the fields
 // define them, that all lists are sorted by name, that trained parameters have gradients, and that
-// nothing is promised that cannot hold.
+// no promise contradicts the programs.
 func (q Quantizer) Check(shape []int) error {
 	if q.Program == nil {
 		return errors.New("the program is absent")
@@ -238,12 +238,12 @@ func (q Quantizer) checkEvaluate(inputs []program.Input, shape []int) error {
 	return nil
 }
 
-// packed returns the ports of codes and scale for Unpack, or nil without an Unpack; their types
-// must be the same in training and evaluation. It also checks the grid.
+// packed checks the grid and returns the inputs of Unpack for codes and scale, or nil if there is
+// no Unpack. Their types must be the same in training and evaluation.
 func (q Quantizer) packed() ([]program.Input, error) {
 	if q.Grid != (Grid{}) {
 		if _, err := PackedPorts(q.ForEvaluation().Program); err != nil {
-			return nil, errors.New("there is a Grid without Codes and Scale: return both, or no Grid")
+			return nil, errors.New("a Grid is declared without Codes and Scale: return both, or no Grid")
 		}
 		if err := q.Grid.check(); err != nil {
 			return nil, err
@@ -279,7 +279,7 @@ func (q Quantizer) checkPromises(trained []program.Input) error {
 	case q.Homogeneous && len(q.State) > 0:
 		return fmt.Errorf("%s the state %s", notHomogeneous, q.State[0].Name)
 	case q.Backward != nil && int(surrogate) != q.Program.Input(InputX):
-		return errors.New("there are a surrogate and a backward program: leave one of them out")
+		return errors.New("got both a surrogate and a backward program, want only one")
 	}
 	for _, in := range trained {
 		i := q.Program.Input(in.Name)
@@ -292,11 +292,11 @@ func (q Quantizer) checkPromises(trained []program.Input) error {
 	case q.SearchEvery == 0:
 		return nil
 	case q.SearchEvery < 0 || q.SearchEvery > math.MaxInt32:
-		return fmt.Errorf("the search interval is %d steps: want 1 to %d", q.SearchEvery, math.MaxInt32)
+		return fmt.Errorf("the search interval is %d steps, want 1 to %d", q.SearchEvery, math.MaxInt32)
 	case len(q.State) == 0:
-		return errors.New("there are searches, but no state")
+		return errors.New("got searches without any state to compute")
 	case q.InitState != nil || q.Next != nil:
-		return errors.New("there are both searches and programs for the state")
+		return errors.New("got both searches and programs for the state, want only one")
 	}
 	return nil
 }
@@ -307,10 +307,10 @@ func CheckOutputs(p *program.Program, shape []int) error {
 	for _, name := range []string{OutputValue, OutputSurrogate} {
 		id, ok := p.Output(name)
 		if !ok {
-			return fmt.Errorf("a quantizer's program needs the output %s", name)
+			return fmt.Errorf("the quantizer's program has no output %s", name)
 		}
 		if t := p.TypeOf(id); !t.Equal(want) {
-			return fmt.Errorf("output %s is %s: it must have the type of x, %s", name, t, want)
+			return fmt.Errorf("output %s is %s, want the type of x, %s", name, t, want)
 		}
 	}
 	for _, o := range p.Outputs {
@@ -319,11 +319,11 @@ func CheckOutputs(p *program.Program, shape []int) error {
 		switch name := o.Name; {
 		case name == OutputValue || name == OutputSurrogate:
 		case name == OutputCodes && (!shaped || isBool):
-			return fmt.Errorf("output %s is %s: it must hold numbers in the shape of x, %v", name, t, shape)
+			return fmt.Errorf("output %s is %s, want numbers in the shape of x, %v", name, t, shape)
 		case name == OutputMask && !(shaped && isBool):
-			return fmt.Errorf("output %s is %s: it must be bool in the shape of x, %v", name, t, shape)
+			return fmt.Errorf("output %s is %s, want bool in the shape of x, %v", name, t, shape)
 		case name == OutputScale && t.DType != program.Float:
-			return fmt.Errorf("output %s is %s: it must be float", name, t)
+			return fmt.Errorf("output %s is %s, want float", name, t)
 		case !slices.Contains([]string{OutputCodes, OutputMask, OutputScale}, name):
 			return fmt.Errorf("output %s is unknown: want value, surrogate, codes, scale or mask", name)
 		}

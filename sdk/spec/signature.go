@@ -27,8 +27,8 @@ type Tensor struct {
 	Maximum bool
 }
 
-// At returns the global name of a trained parameter of the quantizer of a weight or an activation
-// site. Sites that share the parameter get the same name.
+// At returns the global name of a trained parameter for a site, which is a weight or an activation.
+// Sites that share the parameter get the same name.
 func (t Tensor) At(site string) string {
 	if t.Shared != "" {
 		return "quantizer.shared." + t.Shared
@@ -51,8 +51,8 @@ func ports(prefix string, list []Tensor) (out []program.Input) {
 // parameters of a site.
 const MaxTensors = 1024
 
-// listRules holds the validity rules for a list of tensors. float32, if not empty, requires that
-// type and names, for the message, what requires it.
+// listRules holds the validity rules for a list of tensors. If float32 is not empty, tensors must
+// be stored as float32; its text names what requires that.
 type listRules struct {
 	what             string
 	trained, maximum bool
@@ -62,7 +62,7 @@ type listRules struct {
 // check verifies a list. It must be sorted by name, so that equal sets give equal lists.
 func (r listRules) check(list []Tensor) error {
 	if len(list) > MaxTensors {
-		return fmt.Errorf("%d %ss, want at most %d: combine them into fewer, larger ones",
+		return fmt.Errorf("got %d %ss, want at most %d: combine them into fewer, larger ones",
 			len(list), r.what, MaxTensors)
 	}
 	for i, s := range list {
@@ -95,7 +95,7 @@ func (r listRules) check(list []Tensor) error {
 	return nil
 }
 
-// signature holds the required inputs and outputs of one of the programs of an answer.
+// signature holds the required inputs and outputs of one of an answer's programs.
 type signature struct {
 	name            string
 	program         *program.Program
@@ -132,7 +132,7 @@ func (s signature) check() error {
 			return s.wrongOutputs()
 		}
 		if t := p.TypeOf(o.Value); !t.Equal(rest[i].Type) {
-			return fmt.Errorf("%s: output %s is %s, must be %s", s.name, o.Name, t, rest[i].Type)
+			return fmt.Errorf("%s: output %s is %s, want %s", s.name, o.Name, t, rest[i].Type)
 		}
 		rest = rest[i+1:]
 	}
@@ -176,7 +176,7 @@ func (s signature) wrongOutputs() error {
 	}
 	switch {
 	case len(names) == 0:
-		return fmt.Errorf("there is a program %s, but no state that it could return", s.name)
+		return fmt.Errorf("got program %s, but the plugin has no state for it to return", s.name)
 	case s.some:
 		return fmt.Errorf("the %s program must return one or more of %s, in this order",
 			s.name, strings.Join(names, ", "))

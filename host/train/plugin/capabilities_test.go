@@ -199,5 +199,5 @@ func TestPreconditionersInProportion(t *testing.T) {
 	tensor.Shape = []int{8192}
 	tensor.Values = sdk.NewValues(map[string]any{"in": "accepts", "do": "", "copies": 50})
 	_, err := c.Program(t.Context(), tensor)
-	check(t, err, ErrProtocol, "state tensors: they have more than 273154048 elements together")
+	check(t, err, ErrProtocol, "state tensors: they have more than 273154048 elements in total")
 }

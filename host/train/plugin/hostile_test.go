@@ -46,7 +46,7 @@ var hostileAnswers = []struct {
 	kind           error
 	says           string
 }{
-	{"ill-typed", written(`nodes { op: OP_ROUND args: 0 type { dtype: DTYPE_INT shape: 4 } }`, "1"), ErrProtocol, "states the type int[4], but its operands give float[4]"},
+	{"ill-typed", written(`nodes { op: OP_ROUND args: 0 type { dtype: DTYPE_INT shape: 4 } }`, "1"), ErrProtocol, "states the type int[4], but its operands imply float[4]"},
 	{"forward-reference", written(`nodes { op: OP_NEG args: 1 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "not defined before it is used"},
 	{"unknown-op", written(`nodes { op: 999 args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "operation 999 does not exist"},
 	{"op-too-large", written(`nodes { op: 65546 args: 0 type { dtype: DTYPE_FLOAT shape: 4 } }`, "1"), ErrProtocol, "operation 65546 does not exist"},
@@ -57,8 +57,8 @@ var hostileAnswers = []struct {
 		ErrProtocol, "1073741824 elements"},
 	{"linalg", written(`nodes { op: OP_RESHAPE args: 0 type { dtype: DTYPE_FLOAT shape: [2, 2] } } nodes { op: OP_QR args: 1 type { dtype: DTYPE_FLOAT shape: [2, 2] } }
 		nodes { op: OP_RESHAPE args: 2 type { dtype: DTYPE_FLOAT shape: 4 } }`, "3"), ErrProtocol, "refresh programs only"},
-	{"many-nodes", written(strings.Repeat(`nodes { op: OP_NEG args: 0 type { dtype: DTYPE_FLOAT shape: 4 } } `, 5000), "1"), ErrProtocol, "at most 4096 are allowed"},
-	{"wrong-shape", written(`nodes { op: OP_RESHAPE args: 0 type { dtype: DTYPE_FLOAT shape: [2, 2] } }`, "1"), ErrProtocol, "it must have the type of x"},
+	{"many-nodes", written(strings.Repeat(`nodes { op: OP_NEG args: 0 type { dtype: DTYPE_FLOAT shape: 4 } } `, 5000), "1"), ErrProtocol, "want at most 4096"},
+	{"wrong-shape", written(`nodes { op: OP_RESHAPE args: 0 type { dtype: DTYPE_FLOAT shape: [2, 2] } }`, "1"), ErrProtocol, "want the type of x"},
 	{"no-answer", ``, ErrProtocol, "there is no answer"},
 	{"no-program", `program { homogeneous: true }`, ErrProtocol, "the program is absent"},
 	{"unknown-field", "!unknown", ErrProtocol, "does not know"},
@@ -79,7 +79,7 @@ var hostileDescriptions = map[string]struct {
 	says     string
 }{
 	"new-api":     {`api_version: 2 description { name: "hostile" }`, ErrVersion, "update cage"},
-	"no-api":      {`description { name: "hostile" }`, ErrProtocol, "names no API version"},
+	"no-api":      {`description { name: "hostile" }`, ErrProtocol, "returned no API version"},
 	"capability":  {`api_version: 1 description { name: "hostile" capabilities: "telepathy" }`, ErrVersion, `needs "telepathy"`},
 	"no-name":     {`api_version: 1 description { }`, ErrProtocol, "plugin name"},
 	"bad-default": {`api_version: 1 description { name: "h" parameters { name: "bits" type: PARAMETER_TYPE_INTEGER default { integer: 9 } min: 2 max: 8 } }`, ErrProtocol, "default: got 9"},

@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// field is a program of an answer, possibly absent, and its message.
+// field pairs a program of an answer, which may be absent, with its message.
 type field struct {
 	name       string
 	program    **program.Program
@@ -70,8 +70,8 @@ func ToQuantizer(q spec.Quantizer) (m *pb.QuantizerProgram, err error) {
 	return m, nil
 }
 
-// FromQuantizer decodes an answer and validates its programs. The total size of the trained
-// parameters, and that of the state, is limited like one value of a program.
+// FromQuantizer decodes an answer and validates its programs. The limit on one value also applies
+// to the total size of the trained parameters, and to that of the state.
 func FromQuantizer(m *pb.QuantizerProgram, limits program.Limits) (q spec.Quantizer, err error) {
 	q.Homogeneous, q.SearchEvery = m.GetHomogeneous(), int(m.GetSearchEvery())
 	if g := m.GetGrid(); g != nil {
@@ -122,7 +122,7 @@ func ToOptimizer(o spec.Optimizer) (m *pb.OptimizerProgram, err error) {
 	return m, nil
 }
 
-// FromOptimizer is like [FromQuantizer]. Only refresh programs may factorize.
+// FromOptimizer is like [FromQuantizer]. Only refresh programs may contain factorizations.
 func FromOptimizer(m *pb.OptimizerProgram, limits program.Limits) (o spec.Optimizer, err error) {
 	o.Accepts, o.Sampled = true, m.GetSampled()
 	if o.State, err = FromTensors(m.GetState(), limits); err != nil {
@@ -171,8 +171,8 @@ func ToTensors(list []spec.Tensor) (out []*pb.StateTensor, err error) {
 	return out, nil
 }
 
-// FromTensors decodes state tensors or trained parameters. Their total size is limited like one
-// value of a program.
+// FromTensors decodes state tensors or trained parameters. The limit on one value also applies to
+// their total size.
 func FromTensors(list []*pb.StateTensor, limits program.Limits) (out []spec.Tensor, err error) {
 	most, total := limits.WithDefaults().Elements, int64(0)
 	for i, s := range list {
@@ -182,7 +182,7 @@ func FromTensors(list []*pb.StateTensor, limits program.Limits) (out []spec.Tens
 			return nil, fmt.Errorf("%d (%.60q): %w", i, s.GetName(), err)
 		}
 		if total += program.FloatType(shape...).Size(); total > most {
-			return nil, fmt.Errorf("they have more than %d elements together", most)
+			return nil, fmt.Errorf("they have more than %d elements in total", most)
 		}
 		t := spec.Tensor{Name: s.GetName(), Shape: shape, Storage: spec.Storage(storage),
 			Maximum: s.GetMaximum(), Shared: s.GetShared()}

@@ -1,5 +1,5 @@
-// Package wire has the messages of the plugin protocol: the .proto files, the code
-// generated from them, and the conversion of programs and settings to and from messages.
+// Package wire contains the messages of the plugin protocol: the .proto files, the code generated
+// from them, and the conversion of programs and settings to and from messages.
 //
 // Decoding is strict, because the peer is not trusted: an unknown operation, an absent
 // type or a number out of range is an error that names the offending part. Decoded

@@ -15,14 +15,14 @@ type Reason string
 
 // The reasons.
 const (
-	// Refused: the plugin does not accept this site or tensor with these settings. The code is
-	// INVALID_ARGUMENT, which gRPC never sends by itself, with or without details.
+	// Refused means that the plugin does not accept this site or tensor with these settings. The
+	// code is INVALID_ARGUMENT, which gRPC never sends by itself, with or without details.
 	Refused Reason = "REFUSED"
-	// Unreadable: the plugin cannot decode the request; its host is of another version.
-	// The code is also INVALID_ARGUMENT.
+	// Unreadable means that the plugin cannot decode the request of a host of another version. The
+	// code is also INVALID_ARGUMENT.
 	Unreadable Reason = "UNREADABLE_REQUEST"
-	// Mistaken: any other failure of the plugin's code: a panic, an invalid program, an unexpected
-	// error. The code is INTERNAL, or any other code that an application sends.
+	// Mistaken means any other failure of the plugin's code: a panic, an invalid program, an
+	// unexpected error. The code is INTERNAL, or any other code that an application sends.
 	Mistaken Reason = "MISTAKE"
 )
 

@@ -38,8 +38,8 @@ const (
 	// operations. It is negotiated by Describe.
 	APIVersion = 1
 
-	// CookieKey and CookieValue are the environment variable that tells a plugin that a host started
-	// it. The value is not a secret.
+	// CookieKey and CookieValue are the name and value of the environment variable that tells a
+	// plugin that a host started it. The value is not a secret.
 	CookieKey   = "CAGE_PLUGIN"
 	CookieValue = "5a1f8d0c2b7e4e36a9c3d471f06be928"
 

@@ -9,22 +9,22 @@ import (
 // Names maps the string constants of package sdk to the numbers of an enumeration.
 type Names[E ~int32] map[string]E
 
-// Word returns the string of a number; what names the enumeration in errors.
-func (n Names[E]) Word(number E, what string) (string, error) {
+// Word returns the string for a number. enum names the enumeration in errors.
+func (n Names[E]) Word(number E, enum string) (string, error) {
 	for word, e := range n {
 		if e == number {
 			return word, nil
 		}
 	}
 	return "", fmt.Errorf("%s %d is unknown to this version: "+
-		"update cage, or rebuild the plugin with a current SDK", what, number)
+		"update cage, or rebuild the plugin with a current SDK", enum, number)
 }
 
-// Number returns the number of a string; what names the enumeration in errors.
-func (n Names[E]) Number(word, what string) (E, error) {
+// Number returns the number for a string. enum names the enumeration in errors.
+func (n Names[E]) Number(word, enum string) (E, error) {
 	number, ok := n[word]
 	if !ok {
-		return 0, fmt.Errorf("%s %q cannot be sent", what, word)
+		return 0, fmt.Errorf("%s %q cannot be sent", enum, word)
 	}
 	return number, nil
 }

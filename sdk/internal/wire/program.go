@@ -12,10 +12,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// errAbsent reports that a required message is absent.
 var errAbsent = errors.New("is absent")
 
-// ToProgram encodes a valid program as a message; nil gives nil.
+// ToProgram encodes a valid program as a message. It returns nil if p is nil.
 func ToProgram(p *program.Program) *pb.Program {
 	if p == nil {
 		return nil
@@ -58,9 +57,8 @@ func toAttr(a *program.Attr) *pb.Attr {
 	return m
 }
 
-// FromProgram decodes a program. The operations and element types of the result exist, and
-// none of its numbers overflows, but it is not validated yet. Constants share memory with
-// the message.
+// FromProgram decodes a program. The result has only existing operations and element types, and no
+// number overflows, but it is not yet validated. Constants share memory with the message.
 func FromProgram(m *pb.Program) (*program.Program, error) {
 	if m == nil {
 		return nil, fmt.Errorf("the program %w", errAbsent)
@@ -120,7 +118,7 @@ func fromType(m *pb.Type) (program.Type, error) {
 	}
 	var err error
 	if t.Shape, err = FromNumbers[int](m.GetShape()); err != nil {
-		return program.Type{}, fmt.Errorf("has an axis that %w", err)
+		return program.Type{}, fmt.Errorf("has an axis whose size %w", err)
 	}
 	return t, nil
 }
@@ -181,7 +179,7 @@ func FromNumbers[T ~int | ~int32](list []uint32) ([]T, error) {
 
 func fromNumber[T ~int | ~int32](v uint32) (T, error) {
 	if v > math.MaxInt32 {
-		return 0, fmt.Errorf("is %d: at most %d is allowed", v, math.MaxInt32)
+		return 0, fmt.Errorf("is %d, want at most %d", v, math.MaxInt32)
 	}
 	return T(v), nil
 }
@@ -190,7 +188,7 @@ func fromNumber[T ~int | ~int32](v uint32) (T, error) {
 func ToShape(shape []int) ([]uint32, error) {
 	for i, d := range shape {
 		if d < 1 || d > math.MaxInt32 {
-			return nil, fmt.Errorf("axis %d has %d elements: must be 1 to %d", i, d, math.MaxInt32)
+			return nil, fmt.Errorf("axis %d has %d elements, want 1 to %d", i, d, math.MaxInt32)
 		}
 	}
 	return toNumbers(shape), nil
@@ -200,7 +198,7 @@ func ToShape(shape []int) ([]uint32, error) {
 func FromShape(shape []uint32) ([]int, error) {
 	out, err := FromNumbers[int](shape)
 	if err != nil {
-		return nil, fmt.Errorf("the shape has an axis that %w", err)
+		return nil, fmt.Errorf("an axis of the shape %w", err)
 	}
 	if i := slices.Index(out, 0); i >= 0 {
 		return nil, fmt.Errorf("the shape has no elements on axis %d", i)

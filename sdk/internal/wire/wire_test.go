@@ -131,7 +131,7 @@ func TestFromProgramRefuses(t *testing.T) {
 		{`inputs { name: "x" type { shape: 4 } }`, "element type 0"},
 		{`inputs { name: "x" type { dtype: 261 } }`, "element type 261"},
 		{`inputs { name: "x" type { dtype: -1 } }`, "element type -1"},
-		{`inputs { name: "x" type { dtype: DTYPE_FLOAT shape: 4294967295 } }`, "an axis that is 4294967295"},
+		{`inputs { name: "x" type { dtype: DTYPE_FLOAT shape: 4294967295 } }`, "an axis whose size is 4294967295"},
 		{x + `nodes { }`, "node 0: operation 0 does not exist"},
 		{x + `nodes { op: -5 }`, "operation -5 does not exist"},
 		{x + `nodes { op: 65537 }`, "operation 65537 does not exist"},

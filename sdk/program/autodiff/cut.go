@@ -18,7 +18,7 @@ import (
 // operands. The pipes of values that the backward pass reads end at the sink. The pipes of
 // the minimum cut are the residuals.
 func (s *splitter) cut() []program.ID {
-	// The values that depend on the cotangent, or on an input of the backward pass alone.
+	// Values that depend on the cotangent, or on an input that only the backward pass has.
 	dependent := transform.Depends(s.p, func(input int) bool { return input >= s.inputs })
 	varies := transform.Depends(s.p, func(int) bool { return true })
 	primal := transform.Needs(s.p, s.p.Outputs[:s.outputs])
@@ -63,7 +63,7 @@ func (s *splitter) cut() []program.ID {
 	return flow.cutPipes(source, sink, n)
 }
 
-// free reports whether recomputing a value costs next to nothing.
+// free reports whether recomputing a value costs almost nothing.
 func free(n *program.Node, p *program.Program) bool {
 	switch n.Op {
 	case program.OpReshape, program.OpBroadcast, program.OpSlice, program.OpTranspose:
@@ -74,7 +74,7 @@ func free(n *program.Node, p *program.Program) bool {
 	return false
 }
 
-// weight returns the cost of keeping a value: its size in bytes, one per bool. Ties are broken in
+// weight returns the cost of keeping a value: its size in bytes (1 per bool). Ties are broken in
 // favor of inputs, then outputs of the forward pass, then anything but a reshape or broadcast.
 func (s *splitter) weight(id program.ID) int64 {
 	t := s.p.TypeOf(id)
@@ -145,7 +145,7 @@ func (f *network) cutPipes(source, sink, values int) []program.ID {
 }
 
 // search traverses the network breadth-first from a node along open edges. It returns the edge by
-// which each node was reached, or -1; for the first node, 0.
+// which each node was reached, or -1 if it was not reached; for the first node, 0.
 func (f *network) search(first int, open func(edge int) bool) []int {
 	reached := slices.Repeat([]int{-1}, len(f.edges))
 	reached[first] = 0

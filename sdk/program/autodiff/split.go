@@ -16,9 +16,9 @@ type Partition struct {
 	// in that order, followed by the residuals that are neither inputs nor requested
 	// outputs, named r.0, r.1, …
 	Forward *program.Program
-	// Backward takes the residuals, in the order of Residuals, and then the cotangent
-	// d.<output>; it returns d.<input> for each input in wrt. For [SplitBy] cotangent and
-	// outputs have the names that the given backward program gives them.
+	// Backward takes the residuals, in the order of Residuals, and then the cotangent d.<output>;
+	// it returns d.<input> for each input in wrt. With [SplitBy], the cotangent and the outputs are
+	// named as in the given backward program.
 	Backward *program.Program
 	// Residuals lists the values that Backward needs from the forward pass.
 	Residuals []Residual
@@ -37,14 +37,14 @@ type Residual struct {
 // Split differentiates p, which must be valid, as [VJP] does and cuts the result in two. outputs
 // lists the outputs of the forward pass; output, the differentiated one, need not be among them.
 //
-// The residuals are the smallest set, in bytes, of forward values from which the backward
-// pass can be computed without repeating work. Constants, and reshapes, broadcasts, slices
-// and transposes of residuals, are recomputed; values that only the backward pass needs are
-// computed in the pass that makes the residuals smaller. stop_gradient is left out, so
-// neither program can be differentiated again.
+// The residuals are the smallest set, in bytes, of forward values from which the backward pass can
+// be computed without repeating work. Constants, and reshapes, broadcasts, slices and transposes of
+// residuals, are recomputed; values that only the backward pass needs are computed in the pass that
+// makes the residuals smaller. Neither program contains stop_gradient, so neither may be
+// differentiated again.
 func Split(p *program.Program, outputs []string, output string, wrt ...string) (*Partition, error) {
 	if len(outputs) == 0 {
-		return nil, fmt.Errorf("program %q: no output of the forward pass is named", p.Name)
+		return nil, fmt.Errorf("program %q: want at least one output of the forward pass", p.Name)
 	}
 	t, err := newTape(p, output, wrt, "")
 	if err != nil {
@@ -60,14 +60,14 @@ func Split(p *program.Program, outputs []string, output string, wrt ...string) (
 	return splitJoint(t.b, p, outputs)
 }
 
-// SplitBy is [Split] for a program with a given backward pass, instead of the gradient of one
-// of its outputs. backward must be valid. It takes a cotangent, inputs of p, by name, and
-// possibly further inputs; its outputs are those of Partition.Backward.
+// SplitBy is [Split] for a program with a given backward pass, instead of the gradient of one of
+// its outputs. backward must be valid. Its inputs are a cotangent, inputs of p (matched by name),
+// and possibly others; its outputs are those of Partition.Backward.
 func SplitBy(
 	p *program.Program, outputs []string, backward *program.Program, cotangent string,
 ) (*Partition, error) {
 	if len(outputs) == 0 {
-		return nil, fmt.Errorf("program %q: no output of the forward pass is named", p.Name)
+		return nil, fmt.Errorf("program %q: want at least one output of the forward pass", p.Name)
 	}
 	if backward.Input(cotangent) < 0 || p.Input(cotangent) >= 0 {
 		return nil, fmt.Errorf("the cotangent %q must be an input of %q, and not of %q",
@@ -81,8 +81,8 @@ func SplitBy(
 		case j < 0 && in.Name != cotangent:
 			given[i] = b.Input(in.Name, in.Type)
 		case j >= 0 && !p.Inputs[j].Type.Equal(in.Type):
-			return nil, fmt.Errorf("program %q: input %q is %s, and %s in %q", backward.Name, in.Name,
-				in.Type, p.Inputs[j].Type, p.Name)
+			return nil, fmt.Errorf("program %q: input %q is %s, but %s in program %q",
+				backward.Name, in.Name, in.Type, p.Inputs[j].Type, p.Name)
 		case j >= 0:
 			given[i] = inputs[j]
 		}

@@ -26,7 +26,7 @@ const Prefix = "d."
 // d.<input> for each name in wrt, of that input's type. If no path leads from an input to
 // the output, its gradient is zero.
 //
-// It is an error if a name does not exist or is not a float, or if the path leads through
+// It is an error if a name does not exist or does not denote a float, or if the path leads through
 // a matrix factorization, which has no gradient.
 func VJP(p *program.Program, output string, wrt ...string) (*program.Program, error) {
 	t, err := newTape(p, output, wrt, ".vjp")
@@ -51,7 +51,7 @@ type tape struct {
 	values []program.Value
 	// adjoints are absent (zero Values) where no cotangent has arrived.
 	adjoints []program.Value
-	// active marks the values that depend on wrt by a path that has a gradient.
+	// active marks the values that depend on wrt through a path that has a gradient.
 	active []bool
 }
 
@@ -83,7 +83,7 @@ func newTape(p *program.Program, output string, wrt []string, suffix string) (*t
 			p.Name, Prefix+output, output)
 	}
 	if len(wrt) == 0 {
-		return nil, fmt.Errorf("program %q: no input to differentiate by is named", p.Name)
+		return nil, fmt.Errorf("program %q: got no inputs to differentiate with respect to", p.Name)
 	}
 	t.b = program.NewSimplifier(extend(p.Name, suffix))
 	t.values = transform.Inputs(t.b, p, nil)[:len(p.Inputs)]
@@ -98,9 +98,8 @@ func extend(name, suffix string) string {
 	return name + suffix
 }
 
-// replay writes the operations of p. withoutStops leaves out stop_gradient, so that
-// the values before and after it are the same; the result must then not be
-// differentiated again.
+// replay writes the operations of p. If withoutStops is true, stop_gradient is replaced by its
+// operand, and the result must not be differentiated again.
 func replay(
 	b *program.Builder, p *program.Program, inputs []program.Value, withoutStops bool,
 ) []program.Value {
@@ -152,7 +151,7 @@ func (t *tape) reverse() error {
 }
 
 // Reaches reports whether the gradient of a value reaches an input: whether the value depends on
-// the input by a path without operations whose gradient is zero everywhere.
+// the input through a path without operations whose gradient is zero everywhere.
 func Reaches(p *program.Program, value program.ID, input int) bool {
 	inputs := make([]bool, len(p.Inputs))
 	inputs[input] = true

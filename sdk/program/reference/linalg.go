@@ -15,8 +15,8 @@ import (
 
 var errNoConvergence = errors.New("the eigenvalue iteration did not converge")
 
-// ofMatrices replaces each matrix of the last two axes by the result of f, which may overwrite the
-// matrix a; keys is the corresponding row of the second operand, if there is one.
+// ofMatrices returns the operation that applies f to each matrix (the last two axes) of the first
+// operand. f replaces the matrix a by its result; keys is the matching row of any second operand.
 func ofMatrices(f func(a []float64, rows int, keys []float64)) operation {
 	return func(n *program.Node, args []Tensor) Tensor {
 		x := args[0].Clone()
@@ -32,7 +32,7 @@ func ofMatrices(f func(a []float64, rows int, keys []float64)) operation {
 	}
 }
 
-// matricesOf returns the number of rows of the matrices of the last two axes, and their number.
+// matricesOf returns the row count of the matrices in the last two axes, and their number.
 func matricesOf(x Tensor) (rows, count int) {
 	shape := x.Type.Shape[x.Type.Rank()-2:]
 	return shape[0], x.Len() / (shape[0] * shape[1])
@@ -132,8 +132,8 @@ func product(x Tensor, axes []int) int {
 	return n
 }
 
-// hadamard applies the normalized Walsh–Hadamard matrix in natural order to each
-// block by the butterfly: log2(block) passes of sums and differences.
+// hadamard applies the normalized Walsh–Hadamard matrix in natural order to each block with the
+// butterfly algorithm: log2(block) passes of sums and differences.
 func hadamard(n *program.Node, args []Tensor) Tensor {
 	out, block := args[0].Clone(), n.Attr.Block
 	norm := 1 / math.Sqrt(float64(block))

@@ -10,8 +10,8 @@ import (
 // An operation executes a node on its operands.
 type operation func(n *program.Node, args []Tensor) Tensor
 
-// operations implements the operations that are neither defined by a function of numbers
-// ([program.Op.Scalar]) nor eigenvalue problems, which may fail.
+// operations holds the operations, except those defined by a scalar function ([program.Op.Scalar])
+// and eigenvalue problems, which may fail.
 var operations = map[program.Op]operation{
 	program.OpConstant:   constant,
 	program.OpIota:       iota,
@@ -115,7 +115,7 @@ func truth(v bool) int64 {
 	return 0
 }
 
-// clamp keeps NaN, one of the results that the table allows.
+// clamp returns NaN for NaN, one of the results that the operation table allows.
 func clamp(n *program.Node, args []Tensor) Tensor {
 	lo, hi := args[1].Floats[0], args[2].Floats[0]
 	clamped := each(args[0].Floats, func(v float64) float64 { return min(max(v, lo), hi) })
@@ -185,7 +185,7 @@ func integer(v float64, to program.DType) int64 {
 	}
 }
 
-// bitcast reads the 32 bits of each element as another type.
+// bitcast reinterprets the 32 bits of each element as another type.
 func bitcast(n *program.Node, args []Tensor) Tensor {
 	x, to := args[0], n.Type
 	from := x.Type.DType

@@ -48,11 +48,11 @@ func TestPartsAndFolds(t *testing.T) {
 // TestPartsThatDoNotExist: the message names the axis, or what was asked of it.
 func TestPartsThatDoNotExist(t *testing.T) {
 	for says, of := range map[string]func(x program.Value) program.Value{
-		"at: axis 2 does not exist: there are 2": func(x program.Value) program.Value { return x.At(2, 0, 1) },
-		"axis 1: start 3, limit 4":               func(x program.Value) program.Value { return x.Column(3) },
-		"axis 1: start 2, limit 2":               func(x program.Value) program.Value { return x.At(1, 2, 2) },
-		"at: axis -1 does not exist":             func(x program.Value) program.Value { return x.MeanAll().Column(0) },
-		"is absent":                              func(x program.Value) program.Value { return x.Add(program.Value{}).Column(1) },
+		"at: axis 2 does not exist: the rank is 2": func(x program.Value) program.Value { return x.At(2, 0, 1) },
+		"axis 1: start 3, limit 4":                 func(x program.Value) program.Value { return x.Column(3) },
+		"axis 1: start 2, limit 2":                 func(x program.Value) program.Value { return x.At(1, 2, 2) },
+		"at: axis -1 does not exist":               func(x program.Value) program.Value { return x.MeanAll().Column(0) },
+		"is absent":                                func(x program.Value) program.Value { return x.Add(program.Value{}).Column(1) },
 	} {
 		b := program.NewBuilder("p")
 		b.Output("y", of(b.Input("x", program.FloatType(2, 3))))

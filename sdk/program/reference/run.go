@@ -1,10 +1,10 @@
 // Package reference executes programs in plain float64 Go. It is the reference implementation:
 // its results define the meaning of a program.
 //
-// Every operation is written for readability, following the table in package program;
-// matrix products, QR and eigenvalues are computed by gonum. Nothing is optimized for
-// speed. All other executors are tested against it, and golden files are checked with it.
-// Of this repository it may import package program only.
+// Every operation is written for readability, following the table in package program; matrix
+// products, QR and eigenvalues are computed by gonum. Nothing is optimized for speed. All other
+// executors are tested against it, and golden files are checked with it. Package program is the
+// only package of this repository that it may import.
 package reference
 
 import (
@@ -16,10 +16,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// Run executes p, which must be valid ([program.Program.Validate]), on the given
-// inputs and returns its outputs, both by name. The error names an input that is
-// missing, unknown or of another type than declared, or a factorization that did
-// not converge.
+// Run executes p, which must be valid ([program.Program.Validate]), on the given inputs and returns
+// its outputs, both by name. It is an error if an input is missing, unknown or not of the declared
+// type, or if a factorization does not converge.
 func Run(p *program.Program, inputs map[string]Tensor) (map[string]Tensor, error) {
 	return runNamed(p, inputs, false)
 }

@@ -30,8 +30,8 @@ func TestErrors(t *testing.T) {
 		{"missing", map[string]reference.Tensor{"x": good}, `program "errors": input "n" (uint) is missing`},
 		{"unknown", map[string]reference.Tensor{"x": good, "n": reference.Uint(1), "z": good}, `program "errors" has no input "z"`},
 		{"type", map[string]reference.Tensor{"x": reference.Float(1), "n": reference.Uint(1)}, `program "errors": input "x" is float[2], got float`},
-		{"length", map[string]reference.Tensor{"x": reference.Floats([]float64{1}, 2), "n": reference.Uint(1)}, `program "errors": input "x": 1 floats and 0 integers for float[2]`},
-		{"range", map[string]reference.Tensor{"x": good, "n": bad}, `program "errors": input "n": element 0 is -1, outside uint`},
+		{"length", map[string]reference.Tensor{"x": reference.Floats([]float64{1}, 2), "n": reference.Uint(1)}, `program "errors": input "x": got 1 floats and 0 integers for float[2], want 2 floats`},
+		{"range", map[string]reference.Tensor{"x": good, "n": bad}, `program "errors": input "n": element 0 is -1, out of range for uint`},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// rowsOf divides data into rows of the length of those of a table: single elements, or vectors
-// along the last axis.
+// rowsOf divides data into rows as long as those of a table: single elements, or vectors along the
+// last axis.
 func rowsOf(data []float64, table program.Type) (count int, row func(i int) []float64) {
 	d := 1
 	if table.Rank() == 2 {
@@ -65,8 +65,8 @@ func scatterAdd(n *program.Node, args []Tensor) Tensor {
 	return out
 }
 
-// topK marks the first k elements of each row in descending order. The sort is stable, so of equal
-// elements the first come first.
+// topK marks the first k elements of each row in descending order. The sort is stable, so equal
+// elements keep their order.
 func topK(n *program.Node, args []Tensor) Tensor {
 	x := args[0]
 	d := x.Type.Shape[x.Type.Rank()-1]

@@ -27,7 +27,7 @@ func zeros(t program.Type) Tensor {
 // Float returns a float scalar.
 func Float(v float64) Tensor { return Floats([]float64{v}) }
 
-// Floats returns a float tensor of the given shape; without dimensions, a scalar. The
+// Floats returns a float tensor of the given shape, or a scalar if there are no dimensions. The
 // data is not copied.
 func Floats(data []float64, shape ...int) Tensor {
 	return Tensor{Type: program.FloatType(shape...), Floats: data}
@@ -74,8 +74,8 @@ func (t Tensor) Float64s() []float64 {
 	return each(t.Ints, func(v int64) float64 { return float64(v) })
 }
 
-// Bools returns the elements of a bool tensor, or for each element of an integer
-// tensor whether it is nonzero.
+// Bools returns the elements of a bool tensor; for an integer tensor it returns whether each
+// element is nonzero.
 func (t Tensor) Bools() []bool {
 	return each(t.Ints, func(v int64) bool { return v != 0 })
 }
@@ -101,16 +101,18 @@ func (t Tensor) check() error {
 	size := t.Type.Size()
 	if t.Type.DType == program.Float {
 		if int64(len(t.Floats)) != size || len(t.Ints) != 0 {
-			return fmt.Errorf("%d floats and %d integers for %s", len(t.Floats), len(t.Ints), t.Type)
+			return fmt.Errorf("got %d floats and %d integers for %s, want %d floats",
+				len(t.Floats), len(t.Ints), t.Type, size)
 		}
 		return nil
 	}
 	if int64(len(t.Ints)) != size || len(t.Floats) != 0 {
-		return fmt.Errorf("%d integers and %d floats for %s", len(t.Ints), len(t.Floats), t.Type)
+		return fmt.Errorf("got %d integers and %d floats for %s, want %d integers",
+			len(t.Ints), len(t.Floats), t.Type, size)
 	}
 	for i, v := range t.Ints {
 		if v != wrap(t.Type.DType, v) {
-			return fmt.Errorf("element %d is %d, outside %s", i, v, t.Type.DType)
+			return fmt.Errorf("element %d is %d, out of range for %s", i, v, t.Type.DType)
 		}
 	}
 	return nil

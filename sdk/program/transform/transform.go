@@ -10,9 +10,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Interpret traverses p, which must be valid, and returns a T for every value: inputs has those of
-// the inputs, and node computes that of a node from those of its operands. T is a [program.Value]
-// to copy a program, a tensor to execute it, and a mark or a bound to analyze it.
+// Interpret traverses p, which must be valid, and computes a T for every value: inputs holds the Ts
+// of the inputs, and node computes the T of a node from the Ts of its operands. T is a
+// [program.Value] to copy a program, a tensor to execute it, and a flag or a bound to analyze it.
 func Interpret[T any](p *program.Program, inputs []T,
 	node func(id program.ID, n *program.Node, args []T) T) []T {
 	of := append(make([]T, 0, p.NumValues()), inputs...)
@@ -54,10 +54,9 @@ func Depends(p *program.Program, choose func(input int) bool) []bool {
 	})
 }
 
-// Copy writes into b the operations of p, which must be valid, that can be computed from
-// the given values. given has, for each value of p by ID, the corresponding value of b, or
-// an absent Value. The result is given, completed by the values that were written. Build
-// drops unused nodes.
+// Copy writes into b the operations of p, which must be valid, that can be computed from the given
+// values. given holds, for each value of p by ID, the corresponding value of b, or an absent Value.
+// Copy returns this list completed by the values that it wrote. Build drops unused nodes.
 func Copy(b *program.Builder, p *program.Program, given []program.Value) []program.Value {
 	return Interpret(p, given[:len(p.Inputs)], func(id program.ID, n *program.Node,
 		args []program.Value) program.Value {
@@ -68,8 +67,8 @@ func Copy(b *program.Builder, p *program.Program, given []program.Value) []progr
 	})
 }
 
-// Inputs declares the inputs of p in b and returns them as the values given to [Copy]. choose, if
-// not nil, chooses the inputs that are declared.
+// Inputs declares the inputs of p in b and returns them in the form that [Copy] takes. If choose is
+// not nil, only the inputs that it chooses are declared.
 func Inputs(b *program.Builder, p *program.Program, choose func(program.ID) bool) []program.Value {
 	given := make([]program.Value, p.NumValues())
 	for i, in := range p.Inputs {
@@ -91,17 +90,19 @@ func Simplify(p *program.Program) (*program.Program, error) {
 	return b.Build()
 }
 
-// Extract returns, as a program of the given name, the part of p that computes the values
-// in to from the values in from. p must be valid. It is an error if a value in to depends
-// on an input that is neither in from nor covered by a value in from.
-func Extract(p *program.Program, name string, from, to []program.Output) (*program.Program, error) {
+// Extract returns, as a program of the given name, the part of p that computes targets from
+// sources. p must be valid. It is an error if a target depends on an input of p that is neither a
+// source nor needed only to compute one.
+func Extract(
+	p *program.Program, name string, sources, targets []program.Output,
+) (*program.Program, error) {
 	b := program.NewBuilder(name)
 	given := make([]program.Value, p.NumValues())
-	for _, v := range from {
+	for _, v := range sources {
 		given[v.Value] = b.Input(v.Name, p.TypeOf(v.Value))
 	}
 	values := Copy(b, p, given)
-	for _, v := range to {
+	for _, v := range targets {
 		b.Output(v.Name, values[v.Value])
 	}
 	return b.Build()

@@ -41,10 +41,10 @@ class Type:
         if self.dtype not in DTYPES:
             raise ValueError(f"element type {self.dtype} does not exist: use float, int, uint or bool")
         if self.rank > MAX_RANK:
-            raise ValueError(f"{self.rank} axes: at most {MAX_RANK} are allowed")
+            raise ValueError(f"got {self.rank} axes, want at most {MAX_RANK}")
         for i, d in enumerate(self.shape):
             if d < 1:
-                raise ValueError(f"axis {i} has {d} elements: every axis needs at least 1")
+                raise ValueError(f"axis {i} has {d} elements, want at least 1")
         if self.size > MAX_SIZE:
             raise ValueError(f"{self} has more than {MAX_SIZE} elements")
 
@@ -63,7 +63,7 @@ def _need(t: Type, *allowed: DType, what: str = "") -> None:
 def _check_axes(axes: Sequence[int], rank: int) -> None:
     for i, a in enumerate(axes):
         if not 0 <= a < rank:
-            raise ValueError(f"axis {a} does not exist: there are {rank}")
+            raise ValueError(f"axis {a} does not exist: the rank is {rank}")
         if i and a <= axes[i - 1]:
             raise ValueError(f"axes {list(axes)} are not strictly increasing")
 
@@ -91,11 +91,11 @@ def _constant(_: Sequence[Type], attr: Attr, want: Type) -> Type:
         raise ValueError(f"elements do not have the type {want.dtype}")
     elements = attr.get(mine, ())
     if len(elements) not in (1, want.size):
-        raise ValueError(f"{len(elements)} elements for {want}: give 1 or {want.size}")
+        raise ValueError(f"got {len(elements)} elements for {want}, want 1 or {want.size}")
     low, high = {"int": (-(2**31), 2**31 - 1), "uint": (0, 2**32 - 1), "bool": (0, 1), "float": (0, 0)}[want.dtype]
     for i, v in enumerate(attr.get("ints", ())):
         if not low <= v <= high:
-            raise ValueError(f"element {i} is {v}, outside {want.dtype}")
+            raise ValueError(f"element {i} is {v}, out of range for {want.dtype}")
     return want
 
 
@@ -139,7 +139,7 @@ def _clamp(args: Sequence[Type], attr: Attr, want: Type) -> Type:
     for t, what in zip(args, ("", "lower bound ", "upper bound ")):
         _need(t, "float", what=what)
         if what and t.shape:
-            raise ValueError(f"{what}is {t}: must be a scalar")
+            raise ValueError(f"{what}is {t}, want a scalar")
     return args[0]
 
 
@@ -166,7 +166,7 @@ def _reshape(args: Sequence[Type], attr: Attr, want: Type) -> Type:
     x, t = args[0], Type(args[0].dtype, want.shape)
     t.check()
     if t.size != x.size:
-        raise ValueError(f"cannot reshape {x} to {list(t.shape)}: {x.size} elements against {t.size}")
+        raise ValueError(f"cannot reshape {x} to {list(t.shape)}: got {x.size} elements, want {t.size}")
     return t
 
 
@@ -181,7 +181,7 @@ def _broadcast(args: Sequence[Type], attr: Attr, want: Type) -> Type:
     x, axes, t = args[0], attr.get("axes", ()), Type(args[0].dtype, want.shape)
     t.check()
     if len(axes) != x.rank:
-        raise ValueError(f"{len(axes)} axes named for an operand with {x.rank}")
+        raise ValueError(f"got {len(axes)} axes for an operand with {x.rank}")
     _check_axes(axes, t.rank)
     for i, a in enumerate(axes):
         if x.shape[i] not in (1, t.shape[a]):
@@ -206,7 +206,7 @@ def _slice(args: Sequence[Type], attr: Attr, want: Type) -> Type:
 def _concatenate(args: Sequence[Type], attr: Attr, want: Type) -> Type:
     x, axes = args[0], attr.get("axes", ())
     if len(axes) != 1 or not 0 <= axes[0] < x.rank:
-        raise ValueError(f"axis {list(axes)}: give one axis of {x}")
+        raise ValueError(f"got axes {list(axes)}, want one axis of {x}")
     axis = axes[0]
     for y in args[1:]:
         if y.dtype != x.dtype or y.rank != x.rank:
@@ -233,7 +233,7 @@ def _dot(args: Sequence[Type], attr: Attr, want: Type) -> Type:
     for name in ("contract", "batch"):
         left, right = attr.get(f"lhs_{name}", ()), attr.get(f"rhs_{name}", ())
         if len(left) != len(right):
-            raise ValueError(f"{len(left)} {name} axes on the left, {len(right)} on the right")
+            raise ValueError(f"got {len(left)} {name} axes on the left, {len(right)} on the right")
         for l, r in zip(left, right):
             if not (0 <= l < x.rank and 0 <= r < y.rank and x.shape[l] == y.shape[r]):
                 raise ValueError(f"{name} axes {l} of {x} and {r} of {y} do not match")
@@ -377,7 +377,7 @@ def infer(op: str, args: Sequence[Type], attr: Attr, want: Type) -> Type:
     if arity >= 0 and len(args) != arity:
         raise ValueError(f"takes {arity} operands, got {len(args)}")
     if arity < 0 and not args:
-        raise ValueError("takes at least one operand")
+        raise ValueError("takes at least one operand, got none")
     for name in attr:
         if name not in uses:
             raise ValueError(f"takes no attribute {name}")

@@ -475,7 +475,7 @@ class Value:
     def at(self, axis: int, first: int, to: int) -> Value:
         """Elements first, first+1, …, to−1 of one axis, and all of the others."""
         if not 0 <= axis < self.type.rank:
-            self.builder.fail(f"at: axis {axis} does not exist: there are {self.type.rank}")
+            self.builder.fail(f"at: axis {axis} does not exist: the rank is {self.type.rank}")
         start, limit = [0] * self.type.rank, list(self.shape)
         start[axis], limit[axis] = first, to
         return self.slice(start, limit)
