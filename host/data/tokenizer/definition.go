@@ -79,7 +79,7 @@ func (d *definition) check() error {
 		"normalizer": d.Normalizer, "pre_tokenizer": d.PreTokenizer,
 		"post_processor": d.PostProcessor, "decoder": d.Decoder,
 	} {
-		// Each level of a Sequence costs another copy and parse.
+		// Nesting is limited because each level of a Sequence is copied and parsed again.
 		dec := jsontext.NewDecoder(bytes.NewReader(section),
 			jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 		for {
@@ -205,7 +205,7 @@ func BytesDefinition() ([]byte, error) {
 	return json.MarshalIndent(file, "", "  ")
 }
 
-// Bounds for a tokenizer.json. Without them a small file could require any amount of memory.
+// Limits for a tokenizer.json, without which a small file could require any amount of memory.
 const (
 	maxFile    = 128 << 20 // bytes of a file; the largest published ones have around 35 MB
 	maxNesting = 32        // of values; published files have a depth of about six

@@ -48,7 +48,7 @@ func (m *machine) step(line int) {
 	}
 }
 
-// make counts the bytes of texts and lists against the limit, before they are allocated.
+// make charges bytes that are about to be allocated for strings and lists against the limit.
 func (m *machine) make(bytes int) {
 	if bytes < 0 || bytes > m.Bytes {
 		m.fail("the template was stopped: its texts and lists are too large")

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// The parser compiles: statements and expressions become functions that execute and evaluate them.
+// The parser compiles each statement and expression to a function that executes or evaluates it.
 type (
 	statement  func(m *machine, s *scope) flow
 	expression func(m *machine, s *scope) any
