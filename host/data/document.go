@@ -71,7 +71,6 @@ type spool struct {
 	size   int64
 }
 
-// Write appends text.
 func (s *spool) Write(p []byte) (int, error) {
 	n, err := s.out.Write(p)
 	s.size += int64(n)

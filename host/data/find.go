@@ -80,8 +80,8 @@ func newFinder(o *PrepareOptions, kind dataset.Kind) (*finder, error) {
 	return f, err
 }
 
-// find returns the files among inputs and, for folders, all regular files below them in lexical
-// order.
+// find returns the files in inputs and, for each folder in inputs, all regular files below it in
+// lexical order.
 func (f *finder) find(inputs []string) ([]sourceFile, error) {
 	f.files = nil
 	for _, input := range inputs {

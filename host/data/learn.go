@@ -72,8 +72,8 @@ func LearnTokenizer(
 	return tok.Info(), nil
 }
 
-// eachDocument passes the text of every document in a token file of bytes to use. A long document
-// is passed in parts.
+// eachDocument calls use with the text of every document in a token file of bytes, or with parts of
+// a long one.
 func eachDocument(ctx context.Context, f *dataset.File, use func(text string) error) error {
 	const maxPart = 1 << 20
 	bos := f.Tokenizer().BOS

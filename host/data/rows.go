@@ -111,8 +111,7 @@ func (r *RowFiles) rows(files []sourceFile) iter.Seq2[InputRow, error] {
 	}
 }
 
-// rows returns the rows of an open file as JSON objects; columns selects the columns of a Parquet
-// file.
+// rows returns the rows of an open file as JSON objects, with the given columns of Parquet.
 func (f *sourceFile) rows(
 	text io.Reader, direct *os.File, columns []string,
 ) iter.Seq2[source.Row, error] {

@@ -24,8 +24,8 @@ type attentionLayers struct {
 	cached    *cached // for attention to KV caches; nil: to the given tokens
 }
 
-// newAttentionLayers returns attention with the best core for the graph's device. segments are the
-// document numbers in each row, [batch, context], nil for one document.
+// newAttentionLayers returns layers with the best core for the graph's device. segments holds the
+// document numbers in each row, [batch, context]; nil means one document.
 func newAttentionLayers(g *graph.Graph, s architecture.Settings, batch, context int,
 	segments *graph.Node) *attentionLayers {
 	r := withCore(s, batch, context, chooseCore(g, s, context, segments))
@@ -36,7 +36,7 @@ func newAttentionLayers(g *graph.Graph, s architecture.Settings, batch, context 
 	return r
 }
 
-// withCore returns attention whose rotation tables the caller sets.
+// withCore returns layers with the given core and without rotation tables.
 func withCore(s architecture.Settings, batch, context int, core attentionCore) *attentionLayers {
 	return &attentionLayers{batch: batch, context: context, heads: s.Heads, keyHeads: s.KVHeads,
 		size: s.HeadSize, pairing: s.RopePairs, core: core}

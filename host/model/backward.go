@@ -50,7 +50,7 @@ func linearGradients(dy, x, w *graph.Node) (dx, dw *graph.Node) {
 	return addLinearGradients(nil, dy, x, w)
 }
 
-// addLinearGradients is linearGradients with sum added to dx, unless it is nil.
+// addLinearGradients is like linearGradients, but adds sum, unless nil, to dx.
 func addLinearGradients(sum, dy, x, w *graph.Node) (dx, dw *graph.Node) {
 	b, _ := engine.NoteOf[Backward](w)
 	switch {
@@ -82,7 +82,7 @@ func (b Backward) other(o Operands, operand *graph.Node) *graph.Node {
 // unquantized is attached to the node of Q(x) and holds x.
 type unquantized struct{ x *graph.Node }
 
-// NoteUnquantized notes that a tensor is Q(x).
+// NoteUnquantized records that quantized is Q(x).
 func NoteUnquantized(quantized, x *graph.Node) {
 	if quantized != x {
 		engine.Note(quantized, unquantized{x})

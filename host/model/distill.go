@@ -151,7 +151,7 @@ func (d Distillation) toMixture(logRatio *graph.Node) (u, r *graph.Node) {
 	return graph.Sub(u, log), graph.Neg(graph.Add(r, log))
 }
 
-// predictions are the distributions of logits, [tokens, vocabulary]: exponentials/total.
+// predictions holds distributions, [tokens, vocabulary]: the softmax of scaled logits.
 type predictions struct {
 	logits       *graph.Node // unscaled
 	scaled       *graph.Node // divided by the temperature

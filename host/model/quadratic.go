@@ -155,7 +155,7 @@ func drawNormals(rng *rand.Rand, n int) []float64 {
 }
 
 // NoiseSource draws the batches of a [Quadratic]. Batch i is always the same, so that a resumed
-// training gets the same noise.
+// training run gets the same noise.
 type NoiseSource struct {
 	n    int
 	std  float64

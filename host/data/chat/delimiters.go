@@ -28,8 +28,7 @@ type AddedToken struct {
 
 var delimiterPattern = regexp.MustCompile(`<\|[A-Za-z0-9_.-]+\|>`)
 
-// plainTemplates lists the built-in templates whose delimiters are ordinary text to the models that
-// use them.
+// plainTemplates lists the built-in templates whose models treat the delimiters as ordinary text.
 var plainTemplates = []string{"tulu"}
 
 // withDelimiters returns tok, with missing delimiters added if requested, and the added tokens.

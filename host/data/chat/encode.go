@@ -82,8 +82,7 @@ type Dropped struct{ Reason Reason }
 // Reason explains why a conversation was dropped.
 type Reason string
 
-// Reasons. If a template rejects a conversation, the reason is [refusal] and the template's
-// message.
+// Reasons. If a template rejects a conversation, its message follows [refusal].
 const (
 	NoLoss   Reason = "nothing that the assistant says carries loss"
 	NotFound Reason = "the template does not show which part of the text the assistant says: " +

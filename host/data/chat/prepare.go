@@ -21,13 +21,13 @@ import (
 )
 
 // Rows yields the input rows in order, each with a conversation in one of the forms of [ParseRow].
-// An error is the last item.
+// If there is an error, it is the last item.
 type Rows = iter.Seq2[data.InputRow, error]
 
 // PrepareOptions selects the rows that [Prepare] reads and their processing.
 type PrepareOptions struct {
 	Rows Rows
-	// ValRows are the rows for validation; nil means a fraction of Rows, ValFraction.
+	// ValRows are the rows for validation. If nil, a fraction of Rows is used, ValFraction.
 	ValRows Rows
 	// ValFraction is the fraction of conversations used for validation: at least one, but not all.
 	ValFraction float64
@@ -156,7 +156,7 @@ type outcome struct {
 	bad       error    // the fault of a skipped row
 }
 
-// each encodes rows on all processors, and passes the documents of each row to use, in order. If
+// each encodes rows on all processors, and calls use with the documents of each row, in order. If
 // there are several errors, it returns the first in that order.
 func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document) error) error {
 	type result struct {

@@ -128,8 +128,7 @@ func newPart(path string, file content, size int64) (filePart, error) {
 	return filePart{path: path, file: file, header: header}, nil
 }
 
-// newFile combines parts to one file. All must have the same tokenizer; conversations must be in
-// one part.
+// newFile joins parts, which must have the same tokenizer. Conversations must be in one part.
 func newFile(parts []filePart) (*File, error) {
 	f := &File{parts: parts, header: parts[0].header}
 	f.buffers.New = func() any { return new([]byte) }
@@ -162,7 +161,7 @@ func newFile(parts []filePart) (*File, error) {
 	return f, nil
 }
 
-// Join combines files to one, as if their paths had been given to [Open] together. The result
+// Join combines files into one, as if their paths had been given to [Open] together. The result
 // shares the open files: closing it closes them.
 func Join(files ...*File) (*File, error) {
 	var parts []filePart
@@ -211,7 +210,7 @@ func (f *File) Len() int64 { return f.header.Tokens }
 // Close closes the file.
 func (f *File) Close() error { return closeParts(f.parts) }
 
-// ReadTokens fills dst with ids, beginning with the one at index at. It is an error if the range is
+// ReadTokens fills dst with the ids that begin at the given index. It is an error if the range is
 // not in the file, or if an id is outside the vocabulary.
 func (f *File) ReadTokens(dst []int32, at int64) error {
 	if at < 0 || at > f.Len() || int64(len(dst)) > f.Len()-at {

@@ -91,8 +91,8 @@ func Prepare(
 }
 
 // checkOurs returns an error if a file that would be replaced was not written by cage. A directory
-// with a manifest holds a dataset, which may be replaced. In one without, tokenizer files that
-// equal the new ones may be from a killed preparation.
+// with a manifest holds a dataset, which may be replaced. In a directory without one, tokenizer
+// files that equal the new ones may be from a killed preparation.
 func (f *Folder) checkOurs() error {
 	manifest, err := f.path.Join(f.kind.Manifest).ReadFile()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

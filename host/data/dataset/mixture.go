@@ -20,10 +20,10 @@ type Weighted struct {
 // Mixture draws training batches from several token files by weight.
 //
 // The windows of all batches, row after row, form one sequence. A cycle of 65,536 windows has a
-// fixed number from each source, its weight rounded, and the windows of each source are distributed
-// over the cycle as evenly as possible. Then every group of 64 consecutive windows is shuffled by
-// the seed. The windows of one source come in the order of [Windows]: epoch after epoch, each with
-// a new permutation.
+// fixed number from each source, in proportion to its weight, and the windows of each source are
+// distributed over the cycle as evenly as possible. Then every group of 64 consecutive windows is
+// shuffled by the seed. The windows of one source come in the order of [Windows]: epoch after
+// epoch, each with a new permutation.
 //
 // Batch i depends only on the files, the configuration and i.
 //
@@ -51,7 +51,7 @@ func NewMixture(sources []Weighted, config WindowsConfig) (*Mixture, error) {
 	weights := make([]float64, len(sources))
 	for i, s := range sources {
 		weights[i] = s.Weight
-		// The seeds of the sources differ by more than any number of epochs.
+		// Sources get seeds that are far enough apart for any number of epochs.
 		own := WindowsConfig{Context: config.Context, Batch: 1, Seed: config.Seed + uint64(i)<<40}
 		windows, err := NewWindows(s.File, own)
 		if err != nil {
@@ -126,7 +126,7 @@ func shares(weights []float64, n int64) ([]int64, error) {
 // BatchLen returns the number of ids in a batch, Batch × (Context+1).
 func (m *Mixture) BatchLen() int { return m.config.Batch * (m.config.Context + 1) }
 
-// At fills dst, shaped [Batch, Context+1], with a batch. The first has index 0.
+// At fills dst, shaped [Batch, Context+1], with the batch of the given index, counted from 0.
 func (m *Mixture) At(index int64, dst []int32) error {
 	width := m.config.Context + 1
 	for row := range m.config.Batch {

@@ -177,9 +177,8 @@ func (p Packing) pack(documents []uint32, tokens func(document uint32) int, leng
 		}
 		return rows
 	}
-	// free is a tree, in which node i has the children 2i and 2i+1, of the maximal number of free
-	// positions in ranges of rows. The first row with enough free positions is found in logarithmic
-	// time.
+	// free is a tree of the maximal number of free positions in ranges of rows: node i has the
+	// children 2i and 2i+1. The first row with enough free positions is found in logarithmic time.
 	leaves := 1
 	for leaves < len(documents) {
 		leaves *= 2

@@ -87,8 +87,8 @@ func NewWindows(file *File, config WindowsConfig) (*Windows, error) {
 // BatchLen returns the number of ids in a batch, Batch × (Context+1).
 func (w *Windows) BatchLen() int { return w.config.Batch * (w.config.Context + 1) }
 
-// At fills dst, shaped [Batch, Context+1], with a batch. Indices begin at 0 and continue from epoch
-// to epoch.
+// At fills dst, shaped [Batch, Context+1], with the batch of the given index. Indices begin at 0
+// and continue from epoch to epoch.
 func (w *Windows) At(index int64, dst []int32) error {
 	if epoch := index / w.batches; epoch != w.epoch {
 		w.offset, w.order = epochOrder(w.config.Seed, epoch, w.config.Context, w.windows)

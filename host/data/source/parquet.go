@@ -69,8 +69,7 @@ type parquetFile struct {
 // errStop ends the reading of a file when the consumer stops.
 var errStop = errors.New("stop")
 
-// read reads all row groups. It recovers from panics of the library, which some damaged files
-// cause.
+// read reads all row groups. It recovers panics of the library, which damaged files can cause.
 func (p *parquetFile) read(columns []string) (err error) {
 	defer func() {
 		if problem := recover(); problem != nil {

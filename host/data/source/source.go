@@ -71,8 +71,7 @@ func ByName(name string) (Format, Compression) {
 // MaxRow is the maximal size in bytes of a line of JSON or a row of Parquet.
 const MaxRow = 64 << 20
 
-// Row is one row of a file. Rows are numbered from 1; in JSONL files, the number is that of the
-// line.
+// Row is one row of a file. Numbers begin at 1; in JSONL files they are line numbers.
 type Row struct {
 	Unit   string // of Number: "line" or "row"
 	Number int64

@@ -71,7 +71,7 @@ func value(section json.RawMessage) (v any) {
 	return v
 }
 
-// comparable returns t with the id that it gets, and without the field that does not affect ids.
+// comparable returns t with its actual id, and without Special, which does not affect ids.
 func (d *definition) comparable(t addedToken) addedToken {
 	if id, known := d.Model.Vocab[t.Content]; known {
 		t.ID = id

@@ -44,8 +44,7 @@ func newPreTokenizer(section json.RawMessage) (*preTokenizer, error) {
 				pattern = byteLevelPattern
 			}
 		case step.Type == "Split":
-			// The patterns leave no text between matches, so that these two settings are
-			// equivalent.
+			// The patterns leave no text between matches, so these settings are equivalent.
 			if step.Behavior != "Isolated" && (step.Behavior != "Removed" || !step.Invert) {
 				return nil, unsupported(
 					fmt.Sprintf("Split with behavior %q, invert %v", step.Behavior, step.Invert),

@@ -52,7 +52,7 @@ func (t *HuggingFace) SentencePiece() (*SentencePiece, error) {
 // maxExactRank bounds the ranks that float32 can distinguish.
 const maxExactRank = 1 << 24
 
-// checkPieces rejects models that use more than characters, bytes and merges.
+// checkPieces rejects models that need more than characters, bytes and merges.
 func (t *HuggingFace) checkPieces(def *definition) error {
 	unsupported := func(feature, hint string) error {
 		return &UnsupportedError{"model", feature, hint}

@@ -67,8 +67,8 @@ func (p Preset) Parameters() int {
 	return NonEmbedding(p.Settings().Params())
 }
 
-// Values returns the values of absent keys, by full key such as model.layers. An empty preset has
-// none.
+// Values returns the preset's values for absent keys, by full key such as model.layers. An empty
+// preset has none.
 func (p Preset) Values() map[string]any {
 	if p.Name == "" {
 		return nil
@@ -82,7 +82,7 @@ func (p Preset) Values() map[string]any {
 	}
 }
 
-// PresetNames lists the distinct names of the presets of some kinds of models.
+// PresetNames lists the distinct names of the presets of the given kinds of models.
 func PresetNames(kinds ...string) []string {
 	var names []string
 	for _, p := range Presets() {

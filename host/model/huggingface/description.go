@@ -152,9 +152,9 @@ func change(text []byte, changes map[string]any, described, trained Tokens) ([]b
 	return encode(object)
 }
 
-// Stored returns the text of a config.json for weights of a type. quantization is the entry that
-// describes their packing; nil: unpacked. The entry for the weights of another checkpoint is
-// removed, and so is the reference to a Python module in its directory.
+// Stored returns config with the type of the stored weights and, unless nil, the entry
+// quantization, which describes how they are packed. It removes the entry of another checkpoint's
+// packing, and the reference to a Python module in its directory.
 func Stored(config []byte, dtype safetensors.DType, quantization map[string]any) ([]byte, error) {
 	k, err := newKeys(config)
 	if err != nil {

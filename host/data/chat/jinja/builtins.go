@@ -255,8 +255,7 @@ func toInteger(c *call, value any) any {
 	return c.integer(0, 0)
 }
 
-// attributes returns an attribute of each element. A missing one is replaced by fallback, if not
-// nil.
+// attributes returns an attribute of each element. Unless nil, fallback replaces missing ones.
 func (c *call) attributes(list []any, name string, fallback any) []any {
 	c.make(16 * len(list))
 	out := make([]any, len(list))
@@ -427,8 +426,7 @@ func changed(change func(string) string) builtin {
 	})
 }
 
-// cutset returns a function that selects the characters to strip: those of the argument, or by
-// default white space.
+// cutset returns a function that selects the characters to strip: the argument's, or white space.
 func (c *call) cutset() func(r rune) bool {
 	if set, ok := c.args[0].(string); ok {
 		return func(r rune) bool { return strings.ContainsRune(set, r) }
@@ -452,18 +450,17 @@ func (c *call) split(s string, fromRight bool) any {
 	return list
 }
 
-// affix calls has for the argument or, if that is a list, for each of its strings, and reports
+// affix calls matches for the argument or, if that is a list, for each of its strings, and reports
 // whether any call returns true.
-func (c *call) affix(s string, has func(s, part string) bool) any {
+func (c *call) affix(s string, matches func(s, part string) bool) any {
 	candidates, ok := c.args[0].([]any)
 	if !ok {
 		candidates = c.args
 	}
-	return slices.ContainsFunc(candidates, func(part any) bool { return has(s, c.string(part)) })
+	return slices.ContainsFunc(candidates, func(part any) bool { return matches(s, c.string(part)) })
 }
 
-// replace replaces the first occurrences of old, as many as the third argument says; by default,
-// all.
+// replace replaces old as often as the third argument says; everywhere if it is omitted.
 func (c *call) replace(s, old, by string) string {
 	n := strings.Count(s, old)
 	if count := c.integer(2, -1); count >= 0 {

@@ -60,8 +60,8 @@ func (p *parser) expression() expression {
 func (p *parser) or() expression  { return p.logical("or", true, p.and) }
 func (p *parser) and() expression { return p.logical("and", false, p.not) }
 
-// logical parses operands of "and" or "or". A left operand whose truth is decided ends the
-// evaluation.
+// logical parses operands of "and" or "or". If the truth of the left one is decided, it is the
+// result.
 func (p *parser) logical(operator string, decided bool, operand func() expression) expression {
 	value := operand()
 	for p.skip(operator) {

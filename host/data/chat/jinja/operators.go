@@ -152,7 +152,7 @@ func (m *machine) repeat(what any, n int64) any {
 	return nil
 }
 
-// integers computes on integers as Python does: // and % round towards minus infinity.
+// integers computes with integers as Python does: // and % round towards minus infinity.
 func (m *machine) integers(op string, a, b int64) int64 {
 	x, y := big.NewInt(a), big.NewInt(b)
 	switch op {

@@ -30,7 +30,7 @@ type parser struct {
 
 func (p *parser) at() token { return p.tokens[p.next] }
 
-// take returns the token and advances to the next, except at the end.
+// take returns the current token and advances to the next one, except at the end.
 func (p *parser) take() token {
 	t := p.tokens[p.next]
 	if t.kind != endToken {

@@ -76,8 +76,8 @@ type Rendering struct {
 	// Steps is the number of steps used, out of [Limits.Steps].
 	Steps int
 	// Printed maps each mapping over which a loop iterated to the part of Text that this iteration
-	// printed; of several, the last nonempty part. Loops within macros, set blocks and such
-	// iterations are not recorded.
+	// printed; if it has several, to the last nonempty one. Loops within macros, set blocks and
+	// such iterations are not recorded.
 	Printed map[*Dict]Span
 }
 
