@@ -112,13 +112,13 @@ func Prepare(ctx context.Context, o PrepareOptions) (m *Manifest, err error) {
 		err = p.each(ctx, o.ValRows, write(folder.Val))
 		validation := p.counts.Documents
 		if err == nil && validation == 0 {
-			err = fmt.Errorf("no validation conversation has tokens that count in the loss%s", p.counts.explain())
+			err = fmt.Errorf("no validation conversation counts in the loss%s", p.counts.explain())
 		}
 		if err == nil {
 			err = p.each(ctx, o.Rows, write(folder.Train))
 		}
 		if err == nil && p.counts.Documents == validation {
-			err = fmt.Errorf("no conversation has tokens that count in the loss%s", p.counts.explain())
+			err = fmt.Errorf("no conversation counts in the loss%s", p.counts.explain())
 		}
 	}
 	if err != nil {
@@ -252,7 +252,7 @@ func (p *preparation) split(ctx context.Context, folder *dataset.Folder) error {
 	case err != nil:
 		return err
 	case lowest.documents == nil:
-		return fmt.Errorf("no conversation has tokens that count in the loss%s", p.counts.explain())
+		return fmt.Errorf("no conversation counts in the loss%s", p.counts.explain())
 	case highest.documents == nil:
 		return errors.New("cannot divide one conversation into training and validation: " +
 			"give more, or separate ones for validation")

@@ -177,7 +177,7 @@ func TestPrepareDivided(t *testing.T) {
 // TestPrepareFew: with few conversations one is for validation and one for training, whatever
 // the share; a single one cannot be divided.
 func TestPrepareFew(t *testing.T) {
-	for n, want := range map[int]string{0: "prepare: no conversation has tokens that count in the loss: there are no rows", 1: "prepare: cannot divide one conversation", 2: "", 7: ""} {
+	for n, want := range map[int]string{0: "prepare: no conversation counts in the loss: there are no rows", 1: "prepare: cannot divide one conversation", 2: "", 7: ""} {
 		o := options(t, conversations(n), t.TempDir())
 		o.ValFraction = 1e-9
 		m, err := Prepare(t.Context(), o)
@@ -209,11 +209,11 @@ func TestPrepareValidation(t *testing.T) {
 	}
 	silent := `{"messages": [{"role": "user", "content": "x"}]}`
 	o.ValRows = rowsOf(silent)
-	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no validation conversation has tokens that count in the loss; of 1 rows, 1: nothing that the assistant says carries loss (first at rows: line 1)") {
+	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no validation conversation counts in the loss; of 1 rows, 1: nothing that the assistant says carries loss (first at rows: line 1)") {
 		t.Errorf("nothing for validation: %v", err)
 	}
 	o.ValRows, o.Rows = conversations(1), rowsOf(silent)
-	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no conversation has tokens that count in the loss") {
+	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no conversation counts in the loss") {
 		t.Errorf("nothing for training: %v", err)
 	}
 }

@@ -68,7 +68,7 @@ func TestConversationsMistakes(t *testing.T) {
 		{nil, nil, "0 tokens has none that counts"},
 		{[]int32{1}, []bool{true}, "1 tokens has none that counts"},
 		{[]int32{1, 2}, []bool{true, false}, "2 tokens has none that counts"},
-		{[]int32{1, 2}, []bool{true}, "2 tokens, but the loss mask has 1 entries"},
+		{[]int32{1, 2}, []bool{true}, "2 tokens, but a loss mask of 1"},
 		{[]int32{1, 1000}, []bool{false, true}, "token id 1000 is not in the vocabulary"},
 		{[]int32{-1, 1}, []bool{false, true}, "token id -1 is not in the vocabulary"},
 	} {

@@ -270,7 +270,8 @@ func (f *File) Verify(ctx context.Context) error {
 			}
 			part := raw[:min(chunk, end-at)]
 			if _, err := p.file.ReadAt(part, headerSize+at); err != nil {
-				return fmt.Errorf("token file %s: reading %d bytes at %d: %w", p.path, len(part), headerSize+at, err)
+				return fmt.Errorf("token file %s: reading %d bytes at %d: %w",
+					p.path, len(part), headerSize+at, err)
 			}
 			sum.Write(part)
 			n := min(int64(len(part)), max(0, ids-at)) / width
@@ -310,7 +311,7 @@ func (f *File) readIndex() error {
 		length := int64(binary.LittleEndian.Uint32(raw[i*entrySize:]))
 		first := binary.LittleEndian.Uint32(raw[i*entrySize+4:])
 		if first < 1 || int64(first) >= length {
-			return changed(p.path, "document %d has %d tokens, but the first that counts in the loss is token %d",
+			return changed(p.path, "document %d has %d tokens, but the first in the loss is token %d",
 				i, length, first)
 		}
 		f.index.starts[i+1], f.index.firsts[i] = f.index.starts[i]+length, first

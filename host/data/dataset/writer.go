@@ -37,7 +37,8 @@ type Writer struct {
 // NewWriter creates the token file at path.
 func NewWriter(path vfs.Path, origin Origin) (*Writer, error) {
 	if origin.Tokenizer.VocabSize < 1 {
-		return nil, fmt.Errorf("token file %s: vocabulary of %d tokens, want at least 1", path, origin.Tokenizer.VocabSize)
+		return nil, fmt.Errorf("token file %s: vocabulary of %d tokens, want at least 1",
+			path, origin.Tokenizer.VocabSize)
 	}
 	file, err := atomicfile.Create(path)
 	if err != nil {
@@ -60,7 +61,7 @@ func (w *Writer) failed(err error) error { return fmt.Errorf("token file %s: %w"
 func (w *Writer) WriteDocument(ids []int32, learned []bool) error {
 	t, masked := w.header.Tokenizer, w.header.Conversations()
 	if masked && len(learned) != len(ids) || !masked && learned != nil {
-		return w.failed(fmt.Errorf("%d tokens, but the loss mask has %d entries", len(ids), len(learned)))
+		return w.failed(fmt.Errorf("%d tokens, but a loss mask of %d", len(ids), len(learned)))
 	}
 	for _, id := range ids {
 		if id < 0 || int(id) >= t.VocabSize {

@@ -126,7 +126,7 @@ func (p *parquetFile) read(columns []string) (err error) {
 			return err
 		}
 		if p.number != last {
-			return damagedParquet(fmt.Errorf("a row group has %d more rows than the metadata states", p.number-last))
+			return damagedParquet(fmt.Errorf("a row group has %d rows more than it states", p.number-last))
 		}
 	}
 	return nil

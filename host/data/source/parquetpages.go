@@ -59,7 +59,7 @@ func (p *parquetFile) checkPages(file *parquet.File, group int, leaf parquet.Lea
 		begin = at
 	}
 	if begin < 0 || length < 0 || begin > p.size || length > p.size-begin {
-		return fmt.Errorf("column chunk at %d with %d bytes exceeds the file of %d bytes", begin, length, p.size)
+		return fmt.Errorf("column chunk at %d of %d bytes exceeds the file of %d", begin, length, p.size)
 	}
 	cost := int64(valueCost)
 	if kind := leaf.Node.Type(); kind.Kind() == parquet.FixedLenByteArray {

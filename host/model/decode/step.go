@@ -64,7 +64,8 @@ func (n *Network) Next(tokens []int32, at Positions, caches [][]float32,
 
 func (n *Network) check(tokens []int32, at Positions, caches [][]float32) error {
 	if len(tokens) == 0 || len(at.First) != len(tokens) || at.Start < 0 || at.Start >= at.Length {
-		return fmt.Errorf("decode: got %d tokens for %d sequences at position %d, want one each, and a position below %d",
+		return fmt.Errorf("decode: got %d tokens for %d sequences at position %d, "+
+			"want one each below position %d",
 			len(tokens), len(at.First), at.Start, at.Length)
 	}
 	for i, first := range at.First {

@@ -37,7 +37,8 @@ func extractDigests(metadata map[string]string) (d digests, err error) {
 	list, hasTensors := metadata[TensorDigestsKey]
 	switch {
 	case hasHeader != hasTensors:
-		return d, fmt.Errorf("found one of %s and %s, want both or neither", HeaderDigestKey, TensorDigestsKey)
+		return d, fmt.Errorf("found one of %s and %s, want both or neither",
+			HeaderDigestKey, TensorDigestsKey)
 	case !hasHeader:
 		return d, nil
 	case len(header) != len(noDigest):
