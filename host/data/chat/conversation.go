@@ -44,8 +44,8 @@ type Conversation []Message
 //	{"prompt": "…", "completion": "…"}
 //
 // The first of these keys that exists determines the form. Other keys that affect the loss are used
-// or rejected. The ignored keys are returned; a key of messages is preceded by that of the list, as
-// in "messages[].name".
+// or rejected. ignored lists the keys that are ignored, those of messages together with the key of
+// the list, as in "messages[].name".
 func ParseRow(row []byte) (c Conversation, ignored []string, err error) {
 	value, err := jinja.FromJSON(row)
 	if err != nil {

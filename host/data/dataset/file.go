@@ -179,7 +179,7 @@ func closeParts(parts []filePart) error {
 	return errors.Join(errs...)
 }
 
-// Path returns the path of the file, or of the first of several.
+// Path returns the path of the first file.
 func (f *File) Path() string { return f.parts[0].path }
 
 // Paths returns the paths of all files.

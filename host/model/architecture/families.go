@@ -130,10 +130,10 @@ func (s Settings) start(p Param) Param {
 // Tied reports whether the embedding is the output head.
 func (s Settings) Tied() bool { return s.Head == "tied" }
 
-// QueryWidth returns the total width of the query heads, which is that of attention's output.
+// QueryWidth returns the total width of the query heads, and thus of attention's output.
 func (s Settings) QueryWidth() int { return s.Heads * s.HeadSize }
 
-// KeyWidth returns the total width of the key heads, which is also that of the value heads.
+// KeyWidth returns the total width of the key heads; the value heads have the same width.
 func (s Settings) KeyWidth() int { return s.KVHeads * s.HeadSize }
 
 func normParam(name string, width int) Param {
