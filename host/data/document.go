@@ -87,7 +87,7 @@ func (s *spool) flush() error {
 	return nil
 }
 
-// spools is the pool of spools of a preparation. Each is written by one goroutine at a time.
+// spools is a pool of spools, each of which is written by one goroutine at a time.
 type spools struct {
 	mu   sync.Mutex
 	dir  vfs.Path

@@ -34,7 +34,7 @@ type LeftOut struct {
 	Reason Reason `json:"reason"`
 	// Files is the number of files; a hidden folder counts as one.
 	Files int `json:"files"`
-	// Names lists the first few of them.
+	// Names lists the first few files.
 	Names []string `json:"names"`
 }
 

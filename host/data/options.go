@@ -26,13 +26,13 @@ const (
 // DefaultField is the usual name of the text field in published datasets.
 const DefaultField = "text"
 
-// PrepareOptions selects the text that [Prepare] reads and its processing.
+// PrepareOptions selects the text that [Prepare] reads, and how it is processed.
 type PrepareOptions struct {
 	// Inputs are files and folders. Folders are searched recursively; hidden entries, links and
 	// special files are skipped.
 	Inputs []string
-	// Format is the format of all files. If it is empty, it is determined by their names. The
-	// compression is always determined by the names.
+	// Format is the format of all files. If it is empty, each file's name determines its format.
+	// The compression is always determined by the name.
 	Format source.Format
 	// Field is the field or column with the text in rows of JSON and Parquet. Empty means
 	// DefaultField.
@@ -47,8 +47,7 @@ type PrepareOptions struct {
 	// not part of any document. If it is empty, every file is one document.
 	Separator string
 	// Out is the folder of the dataset; it is created if necessary.
-	Out string
-	// Tokenizer is the tokenizer for the texts.
+	Out       string
 	Tokenizer tokenizer.Tokenizer
 	// ValFraction is the fraction of documents for validation, but at least one document. Zero
 	// means DefaultValFraction.
@@ -112,7 +111,7 @@ func (o *PrepareOptions) resolve() error {
 // dataset.json.
 type Manifest struct {
 	dataset.Manifest
-	// Read counts the input, by format and compression.
+	// Read describes the input, by format and compression.
 	Read []Read `json:"read,omitempty"`
 	// LeftOut lists the files that were found but not used.
 	LeftOut []LeftOut `json:"left_out"`

@@ -203,7 +203,7 @@ func (s *scanner) run(r io.Reader, chunk int) error {
 	}
 }
 
-// split ends a document at every separator in text that begins before index cut.
+// split ends a document at every separator that begins before text[cut].
 func (s *scanner) split(text []byte, cut int) {
 	from := s.skip
 	s.skip = 0

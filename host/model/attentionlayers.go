@@ -91,8 +91,8 @@ func (n *queryKeyNorm) apply(r *attentionLayers, query, key *graph.Node) (q, k *
 	}
 }
 
-// normalize returns the RMSNorm of x [tokens, heads·size], and its adjoint; see [rmsNorm] and
-// [queryKeyNorm].
+// normalize returns the RMSNorm of x [tokens, heads·size], and the function that computes its
+// adjoints; see [rmsNorm] and [queryKeyNorm].
 func (r *attentionLayers) normalize(x, gain *graph.Node, epsilon float64) (
 	y *graph.Node, back func(dy *graph.Node) (dx, dGain *graph.Node)) {
 	// A row holds the features that are normalized together.

@@ -14,7 +14,7 @@ import (
 type Backward struct {
 	InputGradient  Operands // of dx = dy·W: dy [tokens, out] and Wᵀ [in, out]
 	WeightGradient Operands // of dW = dyᵀ·x: dyᵀ [out, tokens] and xᵀ [in, tokens]
-	// Unquantized replaces a quantized W or x by the original tensor, which [NoteUnquantized] noted.
+	// Unquantized replaces a quantized W or x by the tensor that [NoteUnquantized] recorded.
 	Unquantized bool
 }
 

@@ -81,7 +81,7 @@ func (d Distillation) means(divergence, crossEntropy *graph.Node) Distilled {
 	return Distilled{loss, divergence, crossEntropy}
 }
 
-// losses computes the divergences and cross-entropies of rows of logits by graph operations.
+// losses computes the divergences and cross-entropies of rows of logits with graph operations.
 func (d Distillation) losses(logits, teacher, targets *graph.Node) (
 	divergences, crossEntropies *graph.Node) {
 	plain := newPredictions(logits, 1)

@@ -53,8 +53,8 @@ type Language interface {
 	// [batch, context, vocabulary], float32, for tokens [batch, context], int32.
 	Logits(params []*graph.Node, tokens *graph.Node, q ActivationQuantizer) *graph.Node
 
-	// BatchLogits returns the Logits for a batch in the format of Losses, [batch, context,
-	// vocabulary], for use as a teacher.
+	// BatchLogits is like Logits, but takes a batch in the format of Losses. The result, [batch,
+	// context, vocabulary], can serve as a teacher's logits.
 	BatchLogits(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node
 
 	// Distilled returns the losses of a batch for distillation, given the teacher's logits from its
@@ -180,7 +180,7 @@ const (
 type ActivationQuantizer func(site ActivationSite, x *graph.Node) *graph.Node
 
 // apply calls the quantizer, if it is not nil and the model has the site. An unquantized activation
-// is noted as an operand of products.
+// is marked as an operand of products.
 func (q ActivationQuantizer) apply(site ActivationSite, x *graph.Node) *graph.Node {
 	if site.Name == "" {
 		return x

@@ -170,7 +170,7 @@ func (m *Quadratic) NoiseSource(seed uint64) *NoiseSource {
 // BatchLen returns the number of elements of a batch.
 func (s *NoiseSource) BatchLen() int { return s.n }
 
-// At fills dst with the batch of that index, as the bits of float32 numbers drawn from N(0,
+// At fills dst with the batch of the given index, as the bits of float32 numbers drawn from N(0,
 // noise²).
 func (s *NoiseSource) At(index int64, dst []int32) error {
 	if index < 0 || len(dst) != s.n {

@@ -30,7 +30,7 @@ func normOf(x, gain *graph.Node, epsilon float64, of *branch) *graph.Node {
 	return y
 }
 
-// normalizeRows returns the value of [rmsNorm], and its adjoint.
+// normalizeRows returns the value of [rmsNorm] and the function that computes its adjoints.
 func normalizeRows(x, gain *graph.Node, epsilon float64,
 	of *branch) (value *graph.Node, back func(dy *graph.Node) (dx, dGain *graph.Node)) {
 	gainRow := graph.InsertAxes(gain, 0)

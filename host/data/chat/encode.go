@@ -148,7 +148,7 @@ func (e *Encoder) texts(ctx context.Context, c Conversation) ([]learnedText, err
 	if e.template.program.HasGeneration() {
 		spans := text.spans
 		if slices.ContainsFunc(c, func(m Message) bool { return m.Context }) {
-			// There must be a block for each assistant message.
+			// Blocks and assistant messages must correspond one to one.
 			answers := c.answers()
 			if len(spans) != len(answers) {
 				return nil, &Dropped{NotFound}

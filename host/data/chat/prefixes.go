@@ -63,7 +63,7 @@ type turn struct {
 	message int
 	rendered
 	learned jinja.Span // the part that counts in the loss
-	// printed is the end of the template's output for the message itself; -1 if unknown.
+	// printed is the end of the template's output for the message itself, or -1 if unknown.
 	printed int
 }
 

@@ -24,7 +24,7 @@ import (
 // If there is an error, it is the last item.
 type Rows = iter.Seq2[data.InputRow, error]
 
-// PrepareOptions selects the rows that [Prepare] reads and their processing.
+// PrepareOptions selects the rows that [Prepare] reads, and how it processes them.
 type PrepareOptions struct {
 	Rows Rows
 	// ValRows are the rows for validation. If nil, a fraction of Rows is used, ValFraction.

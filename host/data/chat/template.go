@@ -166,7 +166,7 @@ func (t *Template) Render(c Conversation, prompt bool) (jinja.Rendering, error) 
 	return t.program.Render(t.variables(c, prompt), t.now(), jinja.Limits{})
 }
 
-// The names of the variables that differ between conversations.
+// Names of the variables that differ between conversations.
 const (
 	messagesVariable = "messages"
 	promptVariable   = "add_generation_prompt"

@@ -30,7 +30,7 @@ type RowsConfig struct {
 type Row struct {
 	// Tokens are the tokens of the documents, or 0 at positions without a document.
 	Tokens []int32
-	// Positions count from 0 in each document.
+	// Positions are the positions in the documents, from 0.
 	Positions []int32
 	// Segments number the documents from 0, with [NoDocument] at positions without a document.
 	Segments []int32
@@ -168,7 +168,7 @@ const (
 	NoPacking Packing = "none"
 )
 
-// pack packs documents, in their order, into rows of length tokens. No document may be longer.
+// pack packs documents, in order, into rows of the given number of tokens. None may be longer.
 func (p Packing) pack(documents []uint32, tokens func(document uint32) int, length int) [][]uint32 {
 	var rows [][]uint32
 	if p == NoPacking {

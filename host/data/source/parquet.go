@@ -172,7 +172,7 @@ func (p *parquetFile) group(schema *parquet.Schema, group parquet.RowGroup) erro
 	}
 }
 
-// object returns a row as a JSON object, or the problem of the row.
+// object returns a row as a JSON object, or the problem with it.
 func object(schema *parquet.Schema, values parquet.Row) (text []byte, problem string) {
 	var row any = map[string]any{}
 	err := schema.Reconstruct(&row, values)

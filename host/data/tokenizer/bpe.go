@@ -183,7 +183,7 @@ type wordMerger struct {
 	queue candidates
 }
 
-// noMerge is the result for a pair that is not merged.
+// noMerge stands for a pair that cannot be merged.
 var noMerge = merge{rank: math.MaxInt32}
 
 func (m *bpe) pair(left, right int32) merge {
@@ -204,7 +204,7 @@ type symbol struct {
 
 // merge merges adjacent pairs of g.ids in the order of their rank, and from left to right among
 // equal ranks, until no pair can be merged, and appends the resulting ids. last is the rank of the
-// last merge, −1 if there was none. With a heap this takes O(n log n).
+// last merge, or −1 if there was none. With a heap this takes O(n log n).
 func (m *bpe) merge(dst []int32, g *wordMerger) (_ []int32, last int32) {
 	last = -1
 	g.list, g.queue = slices.Grow(g.list[:0], len(g.ids)), slices.Grow(g.queue[:0], len(g.ids))

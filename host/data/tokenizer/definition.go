@@ -125,7 +125,6 @@ func (d *definition) check() error {
 // mergePair is one entry of model.merges, in either published form: "a b" or ["a", "b"].
 type mergePair [2]string
 
-// UnmarshalJSON accepts both forms.
 func (p *mergePair) UnmarshalJSON(data []byte) error {
 	var pair []string
 	if err := json.Unmarshal(data, &pair); err == nil {

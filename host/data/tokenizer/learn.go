@@ -27,7 +27,7 @@ func NewLearner() *Learner {
 	return &Learner{pre: pre, words: map[string]int{}}
 }
 
-// Add counts the words of a text.
+// Add adds a text to the training data.
 func (l *Learner) Add(text string) error {
 	return l.pre.eachWord(text, true, func(word string) error {
 		if _, known := l.words[word]; !known {

@@ -22,7 +22,7 @@ const (
 	KindToy       = "toy"
 )
 
-// Groups of kinds of models that share keys.
+// Kinds of models that share keys.
 var (
 	Kinds     = slices.Concat(Languages, Problems)
 	Languages = []string{KindLlama, KindOLMo2, KindQwen3} // are trained on text, and so need data

@@ -160,7 +160,7 @@ func (c *Checkpoint) matchTensors() (faults []string, err error) {
 	return c.Report.faults(), nil
 }
 
-// Params lists the parameters of the model in its order.
+// Params lists the parameters of the model in order.
 func (c *Checkpoint) Params() []architecture.Param { return c.Config.Settings.Params() }
 
 func (c *Checkpoint) note(fault string) {

@@ -37,7 +37,7 @@ func (s *scope) get(name string) any {
 
 func (m *machine) fail(format string, args ...any) { fail(m.line, format, args...) }
 
-// step counts a step of the computation, and sets the line for errors.
+// step counts a step of the computation, and records its line for errors.
 func (m *machine) step(line int) {
 	m.line = line
 	if m.Steps--; m.Steps < 0 {

@@ -48,7 +48,7 @@ func (p *parser) unexpected(wanted string) {
 	fail(t.line, "found %s, want %s", found, wanted)
 }
 
-// is reports whether the next token is a tag, name or operator with this text.
+// is reports whether the next token is a tag, name or operator with the given text.
 func (p *parser) is(text string) bool { return p.tokens[p.next].is(text) }
 
 func (t token) is(text string) bool {

@@ -113,7 +113,7 @@ func (t *Template) Render(
 	}, nil
 }
 
-// An Error reports a fault of a template, or why it could not be rendered.
+// An Error reports a fault in a template, or why it could not be rendered.
 type Error struct {
 	Template string
 	Line     int
