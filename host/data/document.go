@@ -12,16 +12,16 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// document is a range of a text file. A dataset may have many millions of documents.
+// document is a range of a text file. It is small, because a dataset can have millions of them.
 type document struct {
 	start, length int64
 	file          int32 // index among the text files
 }
 
-// textFile is a file with the text of documents: a file of the user, or a spool.
+// textFile is a file that holds the text of documents: an input file or a spool.
 type textFile struct {
 	path  string
-	spool *spool // nil: a file of the user
+	spool *spool // nil: an input file
 }
 
 // textReader reads documents, and keeps the last file open.
@@ -71,7 +71,6 @@ type spool struct {
 	size   int64
 }
 
-// Write appends text.
 func (s *spool) Write(p []byte) (int, error) {
 	n, err := s.out.Write(p)
 	s.size += int64(n)
@@ -88,7 +87,7 @@ func (s *spool) flush() error {
 	return nil
 }
 
-// spools is the pool of spools of a preparation. Each is written by one goroutine at a time.
+// spools is a pool of spools, each of which is written by one goroutine at a time.
 type spools struct {
 	mu   sync.Mutex
 	dir  vfs.Path

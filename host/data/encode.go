@@ -12,7 +12,7 @@ import (
 // batch may exceed it.
 const batchBytes = 256 << 10
 
-// maxDocument bounds the bytes of a document, which is in memory as a whole while it is encoded.
+// maxDocument is the maximal size of a document, which is encoded in memory as a whole.
 const maxDocument = 1 << 30
 
 type encodedDocument struct {
@@ -20,7 +20,7 @@ type encodedDocument struct {
 	bytes int64 // of text
 }
 
-// encode writes documents to token files without committing them.
+// encode writes documents to a token file without committing it.
 func (p *preparation) encode(out *dataset.Writer, documents []document) error {
 	err := parallel.Run(p.ctx, batches(documents), p.encodeBatch, func(list []encodedDocument) error {
 		for _, e := range list {

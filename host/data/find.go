@@ -24,8 +24,8 @@ type sourceFile struct {
 	compress source.Compression
 }
 
-// open returns the decompressed text of the file, and, if it is uncompressed, the file itself in
-// direct. raw wraps the reader of the file.
+// open returns a reader of the decompressed text and, as direct, the file itself if it is not
+// compressed. raw wraps the reader of the stored bytes.
 func (f *sourceFile) open(raw func(io.Reader) io.Reader) (
 	text io.Reader, direct *os.File, close func(), err error,
 ) {
@@ -49,7 +49,7 @@ func (f *sourceFile) open(raw func(io.Reader) io.Reader) (
 	return unpacked, nil, func() { unpacked.Close(); file.Close() }, nil
 }
 
-// finder finds input files, each once.
+// finder finds input files, and returns each only once.
 type finder struct {
 	include []string
 	exclude string          // the resolved path of the output folder; "": none
@@ -80,8 +80,8 @@ func newFinder(o *PrepareOptions, kind dataset.Kind) (*finder, error) {
 	return f, err
 }
 
-// find returns the files that inputs name: files themselves, and for folders all regular files
-// below them in lexical order.
+// find returns the files in inputs and, for each folder in inputs, all regular files below it in
+// lexical order.
 func (f *finder) find(inputs []string) ([]sourceFile, error) {
 	f.files = nil
 	for _, input := range inputs {
@@ -127,8 +127,7 @@ func (f *finder) addInput(input string) error {
 	})
 }
 
-// realPath returns the absolute path of a file with all links resolved; if it does not exist, the
-// absolute path.
+// realPath returns the absolute path of a file, with all links resolved if the file exists.
 func realPath(name string) (string, error) {
 	abs, err := filepath.Abs(name)
 	if err != nil {
@@ -141,8 +140,8 @@ func realPath(name string) (string, error) {
 	return resolved, err
 }
 
-// visit adds a file of a folder, or records why it is left out. relative is its path in the input,
-// resolved its real path.
+// visit adds a file found in a folder, or records why it is left out. relative is its path within
+// the input, and resolved is its real path.
 func (f *finder) visit(name, relative, resolved string, entry fs.DirEntry) error {
 	hidden := strings.HasPrefix(entry.Name(), ".")
 	if entry.IsDir() {
@@ -206,8 +205,8 @@ func (f *finder) isOutput(resolved string) bool {
 	return filepath.Dir(resolved) == f.exclude && f.kind.Owns(filepath.Base(resolved))
 }
 
-// matches reports whether an include pattern matches a file: its path in the input if the pattern
-// has a slash, or else its name.
+// matches reports whether an include pattern matches a file: its path within the input if the
+// pattern has a slash, or else its name.
 func (f *finder) matches(name, relative string) bool {
 	return slices.ContainsFunc(f.include, func(pattern string) bool {
 		target := filepath.Base(name)

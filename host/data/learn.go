@@ -11,15 +11,15 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// LearnTokenizer trains a tokenizer with the given number of tokens from the documents of
-// a file of bytes, and writes its tokenizer.json and tokenizer_config.json into dir. It
-// returns a description of the tokenizer.
+// LearnTokenizer trains a tokenizer with the given number of tokens on a token file that was made
+// with [tokenizer.Bytes], writes its tokenizer.json and tokenizer_config.json into dir, and returns
+// a description of it.
 func LearnTokenizer(
 	ctx context.Context, f *dataset.File, tokens int, dir vfs.Path,
 ) (_ tokenizer.Info, err error) {
 	if f.Tokenizer() != (tokenizer.Bytes{}).Info() {
-		return tokenizer.Info{}, fmt.Errorf("%s was made with the tokenizer %s: a tokenizer is learned "+
-			"from a token file of bytes, `cage data prepare` without --tokenizer",
+		return tokenizer.Info{}, fmt.Errorf("%s was made with the tokenizer %s: want a "+
+			"token file of bytes, as made by `cage data prepare` without --tokenizer",
 			f.Path(), f.Tokenizer().Name)
 	}
 	config, err := atomicfile.JSON(map[string]any{
@@ -72,8 +72,8 @@ func LearnTokenizer(
 	return tok.Info(), nil
 }
 
-// eachDocument calls use with the text of every document of a file of bytes, or with parts of a
-// long one.
+// eachDocument calls use with the text of every document in a token file of bytes, or with parts of
+// a long one.
 func eachDocument(ctx context.Context, f *dataset.File, use func(text string) error) error {
 	const maxPart = 1 << 20
 	bos := f.Tokenizer().BOS

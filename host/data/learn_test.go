@@ -66,7 +66,7 @@ func TestLearnTokenizer(t *testing.T) {
 			t.Errorf("%d ids, back as %.20q, %v", len(ids), back, err)
 		}
 	}
-	if _, err := LearnTokenizer(t.Context(), write("other.tokens", info, "x"), 300, vfs.At(out)); err == nil || !strings.Contains(err.Error(), "from a token file of bytes") {
+	if _, err := LearnTokenizer(t.Context(), write("other.tokens", info, "x"), 300, vfs.At(out)); err == nil || !strings.Contains(err.Error(), "want a token file of bytes") {
 		t.Errorf("of another file: %v", err)
 	}
 	if _, err := LearnTokenizer(t.Context(), f, 10, vfs.At(out)); err == nil || !strings.Contains(err.Error(), "at least 261") {

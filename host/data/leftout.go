@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Reason is the reason why a file was left out.
+// Reason explains why a file was left out.
 type Reason string
 
-// The reasons.
+// Possible values of Reason.
 const (
 	Binary      Reason = "binary"        // it contains a zero byte
 	InvalidUTF8 Reason = "not UTF-8"     // not valid UTF-8
@@ -24,7 +24,7 @@ const (
 
 const isText Reason = ""
 
-// reasons lists the reasons in the order of reports.
+// reasons lists the reasons in the order in which they are reported.
 var reasons = []Reason{Binary, InvalidUTF8, Empty, NoRows, Hidden, Link, Special, Own}
 
 const maxNames = 5
@@ -34,7 +34,7 @@ type LeftOut struct {
 	Reason Reason `json:"reason"`
 	// Files is the number of files; a hidden folder counts as one.
 	Files int `json:"files"`
-	// Names lists the first few of them.
+	// Names lists the first few files.
 	Names []string `json:"names"`
 }
 
@@ -74,7 +74,8 @@ func (l leftOut) list() []LeftOut {
 	return list
 }
 
-// String describes all files that were left out, for the end of an error; "" if none.
+// String describes all files that were left out, for the end of an error message. It returns "" if
+// there are none.
 func (l leftOut) String() string {
 	var parts []string
 	for _, files := range l.list() {
@@ -90,6 +91,6 @@ func (l leftOut) String() string {
 	return text
 }
 
-// NameHint is the end of a message about binary files.
-const NameHint = "compressed files and Parquet are read when they are called so: " +
+// NameHint is added to messages about binary files.
+const NameHint = "compressed files and Parquet are read only with the extensions " +
 	".gz, .zst, .parquet"

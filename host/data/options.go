@@ -26,13 +26,13 @@ const (
 // DefaultField is the usual name of the text field in published datasets.
 const DefaultField = "text"
 
-// PrepareOptions selects the text that [Prepare] reads and its processing.
+// PrepareOptions selects the text that [Prepare] reads, and how it is processed.
 type PrepareOptions struct {
-	// Inputs are files and folders. Folders are searched to any depth; hidden entries, links and
-	// anything but regular files are skipped.
+	// Inputs are files and folders. Folders are searched recursively; hidden entries, links and
+	// special files are skipped.
 	Inputs []string
-	// Format is the format of all files. If it is empty, it is determined by their names. The
-	// compression is always determined by the names.
+	// Format is the format of all files. If it is empty, each file's name determines its format.
+	// The compression is always determined by the name.
 	Format source.Format
 	// Field is the field or column with the text in rows of JSON and Parquet. Empty means
 	// DefaultField.
@@ -47,21 +47,20 @@ type PrepareOptions struct {
 	// not part of any document. If it is empty, every file is one document.
 	Separator string
 	// Out is the folder of the dataset; it is created if necessary.
-	Out string
-	// Tokenizer is the tokenizer for the texts.
+	Out       string
 	Tokenizer tokenizer.Tokenizer
 	// ValFraction is the fraction of documents for validation, but at least one document. Zero
 	// means DefaultValFraction.
 	ValFraction float64
 	// ValInputs are separate files and folders for validation. If they are given, all documents of
-	// Inputs are for training, and ValFraction must be zero. A file that is found in both is used
-	// for validation only.
+	// Inputs are for training, and ValFraction must be zero. A file found in both is used only for
+	// validation.
 	ValInputs []string
-	// Seed determines the order of documents, and with it the split and the choice for MaxBytes.
-	// Zero is an ordinary seed.
+	// Seed determines the order of documents, and thus the split and the selection for MaxBytes.
+	// Zero is a valid seed.
 	Seed uint64
-	// MaxBytes limits the text taken from Inputs: documents are taken in random order up to the
-	// first that exceeds the limit, ignoring those that are longer than the limit. Zero means no
+	// MaxBytes limits the text taken from Inputs. Documents are taken in random order until the
+	// next one would exceed the limit; documents longer than the limit are ignored. Zero means no
 	// limit.
 	MaxBytes int64
 	// Files is the file system of Out; nil means the operating system's.
@@ -70,7 +69,7 @@ type PrepareOptions struct {
 	Progress func(Progress)
 }
 
-// Progress is the progress of [Prepare].
+// Progress reports the progress of [Prepare].
 type Progress struct {
 	Stage     string // "scan", then "encode"
 	Documents int64  // number finished in this stage
@@ -87,12 +86,12 @@ func (o *PrepareOptions) resolve() error {
 	case o.Tokenizer == nil:
 		return errors.New("no tokenizer")
 	case math.IsNaN(o.ValFraction) || o.ValFraction < 0 || o.ValFraction >= 1:
-		return fmt.Errorf("validation fraction %v, want a number from 0 (default %v) to below 1",
+		return fmt.Errorf("validation fraction %v, want at least 0 (which means %v) and below 1",
 			o.ValFraction, DefaultValFraction)
 	case len(o.ValInputs) > 0 && o.ValFraction != 0:
-		return errors.New("a validation fraction and validation inputs exclude each other")
+		return errors.New("validation fraction and validation inputs are mutually exclusive")
 	case o.MaxBytes < 0:
-		return fmt.Errorf("at most %d bytes: want a positive number, or 0 for no limit", o.MaxBytes)
+		return fmt.Errorf("limit of %d bytes, want a positive number, or 0 for no limit", o.MaxBytes)
 	case !utf8.ValidString(o.Separator) || strings.ContainsRune(o.Separator, 0):
 		return fmt.Errorf("separator %q: want valid UTF-8 without zero bytes", o.Separator)
 	}
@@ -112,12 +111,12 @@ func (o *PrepareOptions) resolve() error {
 // dataset.json.
 type Manifest struct {
 	dataset.Manifest
-	// Read counts the input, by format and compression.
+	// Read describes the input, by format and compression.
 	Read []Read `json:"read,omitempty"`
 	// LeftOut lists the files that were found but not used.
 	LeftOut []LeftOut `json:"left_out"`
 
-	// The options of the preparation.
+	// Options of the preparation.
 	Inputs    []string      `json:"inputs"`
 	Format    source.Format `json:"format,omitempty"`
 	Field     string        `json:"field,omitempty"`
@@ -128,7 +127,7 @@ type Manifest struct {
 	MaxBytes  int64         `json:"max_bytes,omitempty"`
 }
 
-// Read counts the input of one format and compression.
+// Read holds counts for the input files of one format and compression.
 type Read struct {
 	Format      source.Format      `json:"format"`
 	Compression source.Compression `json:"compression,omitempty"`
@@ -141,7 +140,7 @@ type Read struct {
 	FirstBad    string             `json:"first_bad,omitempty"` // error of the first bad row
 }
 
-// report counts the input, with the formats in the order of [source.Formats].
+// report has an entry for each format and compression, ordered as [source.Formats].
 type report []Read
 
 func (r *report) add(f *sourceResult) {

@@ -7,8 +7,8 @@
 // to documents.
 //
 // Everything here is deterministic: the same files and settings give the same bytes on every
-// machine, and a batch depends only on its number. Batches are []int32: this package does not know
-// models or devices.
+// machine, and a batch depends only on its number. Batches are []int32: this package does not
+// depend on models or devices.
 package data
 
 import (
@@ -75,7 +75,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (manifest *Manifest, err err
 	}}
 	defer func() { err = errors.Join(err, p.spools.close()) }()
 
-	// Validation comes first, so that its files cannot be used for training.
+	// Validation inputs are scanned first, so that their files are not used for training as well.
 	val, err := p.scan(o.ValInputs)
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (manifest *Manifest, err err
 		return nil, err
 	}
 	if o.MaxBytes > 0 {
-		// A document longer than the limit would otherwise end the selection.
+		// Otherwise, a document longer than the limit would end the selection.
 		long := func(d document) bool { return d.length > o.MaxBytes }
 		train = slices.DeleteFunc(train, long)
 		left := o.MaxBytes
@@ -112,7 +112,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (manifest *Manifest, err err
 	case len(val) == 0 && len(o.ValInputs) > 0:
 		return nil, fmt.Errorf("no document found in %q for validation%s", o.ValInputs, left)
 	case len(val) == 0:
-		return nil, errors.New("one document cannot be split into training and validation: " +
+		return nil, errors.New("cannot split one document into training and validation: " +
 			"give more files, a separator that cuts it into documents, or separate validation text")
 	}
 	manifest = &Manifest{
@@ -162,8 +162,8 @@ func (p *preparation) addFile(file textFile) int32 {
 	return int32(len(p.files) - 1)
 }
 
-// splitStream is the second half of the seed of the documents' order, which separates these numbers
-// from other uses of the same seed.
+// splitStream is the second half of the seed for the order of documents, which separates its random
+// numbers from those for other uses of the seed.
 const splitStream = 0x63616765_73706c74 // "cagesplt"
 
 // scan returns the documents of inputs in random order.

@@ -158,7 +158,7 @@ func TestPrepareRefuses(t *testing.T) {
 		"no output":          {func(o *PrepareOptions) { o.Out = "" }, "no output"},
 		"no tokenizer":       {func(o *PrepareOptions) { o.Tokenizer = nil }, "no tokenizer"},
 		"missing input":      {func(o *PrepareOptions) { o.Inputs = []string{filepath.Join(dir, "none")} }, "none"},
-		"one document":       {func(o *PrepareOptions) { o.Inputs = []string{single} }, "one document cannot be split"},
+		"one document":       {func(o *PrepareOptions) { o.Inputs = []string{single} }, "cannot split one document"},
 		"nothing found":      {func(o *PrepareOptions) { o.Include = []string{"*.go"} }, `"*.go"`},
 		"bad pattern":        {func(o *PrepareOptions) { o.Include = []string{"["} }, "include pattern"},
 		"fraction 1":         {func(o *PrepareOptions) { o.ValFraction = 1 }, "fraction 1"},
@@ -166,7 +166,7 @@ func TestPrepareRefuses(t *testing.T) {
 		"negative bound":     {func(o *PrepareOptions) { o.MaxBytes = -1 }, "-1 bytes"},
 		"tiny bound":         {func(o *PrepareOptions) { o.MaxBytes = 3 }, "at most 3 bytes"},
 		"binary separator":   {func(o *PrepareOptions) { o.Separator = "\x00" }, "separator"},
-		"two ways to split":  {func(o *PrepareOptions) { o.ValInputs = []string{dir}; o.ValFraction = 0.5 }, "exclude each other"},
+		"two ways to split":  {func(o *PrepareOptions) { o.ValInputs = []string{dir}; o.ValFraction = 0.5 }, "mutually exclusive"},
 		"empty validation":   {func(o *PrepareOptions) { o.ValInputs = []string{empty} }, "for validation"},
 		"all for validation": {func(o *PrepareOptions) { o.ValInputs = []string{dir} }, "no document found"},
 	}

@@ -114,7 +114,7 @@ func (p *preparation) readRows(
 	return nil
 }
 
-// progressReader reports the bytes read, and fails when the preparation is cancelled.
+// progressReader counts the bytes read as progress, and fails once the preparation is cancelled.
 type progressReader struct {
 	r io.Reader
 	p *preparation
@@ -129,8 +129,8 @@ func (r *progressReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// separatorForm returns an expression that matches a separator, in which a line may also end with
-// \r\n; nil for none.
+// separatorForm returns an expression that matches the separator, also if its lines end with \r\n,
+// or nil if the separator is empty.
 func separatorForm(separator string) *regexp.Regexp {
 	if separator == "" {
 		return nil
@@ -203,7 +203,7 @@ func (s *scanner) run(r io.Reader, chunk int) error {
 	}
 }
 
-// split ends a document at every separator in text that begins before index cut.
+// split ends a document at every separator that begins before text[cut].
 func (s *scanner) split(text []byte, cut int) {
 	from := s.skip
 	s.skip = 0

@@ -18,8 +18,8 @@ type InputRow struct {
 	source.Row
 }
 
-// Location returns the path and the number of the row, for messages. The error of a bad row has its
-// number, so that only the path is returned.
+// Location returns the path and the row number for messages. For a bad row it returns only the
+// path, because the row's error has the number.
 func (r InputRow) Location() string {
 	if r.Err != nil {
 		return r.Path
@@ -31,8 +31,8 @@ var errNoRows = errors.New("the name is not that of a JSONL or Parquet file: giv
 
 func hasRows(f source.Format) bool { return f == source.JSONL || f == source.Parquet }
 
-// RowFiles are input files that consist of rows: JSONL or Parquet, by their names or by the given
-// format. Other files in folders are left out.
+// RowFiles holds input files that consist of rows: JSONL or Parquet, according to their names or to
+// the given format. Other files in folders are left out.
 type RowFiles struct {
 	columns           []string
 	train, validation []sourceFile
@@ -40,9 +40,9 @@ type RowFiles struct {
 	LeftOut []LeftOut
 }
 
-// FindRows finds the input files of a dataset whose rows have more fields than a text. A file found
-// among ValInputs is not used for Inputs. columns lists the columns of Parquet files to read, where
-// they exist. Options about rows of texts have no effect.
+// FindRows finds the input files of a dataset that uses more of a row than one text field. A file
+// found in ValInputs is not used for Inputs. columns lists the columns to read from Parquet files,
+// if they exist. Options for text fields have no effect.
 func FindRows(o PrepareOptions, kind dataset.Kind, columns []string) (*RowFiles, error) {
 	finder, err := newFinder(&o, kind)
 	if err != nil {
@@ -111,7 +111,7 @@ func (r *RowFiles) rows(files []sourceFile) iter.Seq2[InputRow, error] {
 	}
 }
 
-// rows returns the rows of an open file as JSON objects; columns selects those of Parquet.
+// rows returns the rows of an open file as JSON objects, with the given columns of Parquet.
 func (f *sourceFile) rows(
 	text io.Reader, direct *os.File, columns []string,
 ) iter.Seq2[source.Row, error] {

@@ -84,7 +84,7 @@ func projectedAttention(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayer
 			return append([]*graph.Node{dx, dw}, dGains...)
 		}
 		if !engine.OnCPU(x.Graph()) {
-			// materialized: otherwise XLA fuses the concatenation into one of the two products
+			// Without this, XLA fuses the concatenation into one of the two products.
 			dProjected = engine.Rounded(dProjected)
 		}
 		dx, dw := matMul(dProjected, rows), r.fromHalfSplit(transposedMatMul(dProjected, x))
@@ -103,8 +103,8 @@ func softmax(x *graph.Node) *graph.Node {
 	return y
 }
 
-// attentionNatively is projectedAttention by natives on the CPU, without normalization of queries
-// and keys. Features stay in their order: products of queries and keys do not depend on it.
+// attentionNatively is like projectedAttention, but with native operations of the CPU, and without
+// norms. Features keep their order, on which products of queries and keys do not depend.
 func attentionNatively(x, w *graph.Node, r *attentionLayers) *graph.Node {
 	heads := attention.Heads{Batch: r.batch, Context: r.context, Size: r.size,
 		Pairs: r.pairing == architecture.Interleaved,
@@ -133,7 +133,7 @@ func attentionNatively(x, w *graph.Node, r *attentionLayers) *graph.Node {
 	return y
 }
 
-// reshapeShort reshapes x in its stored type, so that natives can read it.
+// reshapeShort reshapes x in its stored type, in which native operations can read it.
 func reshapeShort(x *graph.Node, reshape func(x *graph.Node) *graph.Node) *graph.Node {
 	return toFloat32(reshape(engine.ShortOperand(x)))
 }
@@ -157,7 +157,7 @@ func splitNatively(h attention.Heads, joined *graph.Node, tables rotationTables)
 	return parts
 }
 
-// joinNatively is the adjoint of splitNatively, stored in the given type.
+// joinNatively is the adjoint of splitNatively. Its result is stored in the given type.
 func joinNatively(h attention.Heads, parts []*graph.Node, tables rotationTables,
 	stored dtypes.DType) *graph.Node {
 	joined := engine.Native{Name: "join of heads", Outputs: []shapes.Shape{shapeOfJoined(h, stored)},
@@ -238,8 +238,8 @@ type attentionCore func(query, key, value *graph.Node) (mixed *graph.Node, back 
 // An attentionBack returns the adjoints of the three inputs, given the adjoint of the result.
 type attentionBack func(dMixed *graph.Node) (dQuery, dKey, dValue *graph.Node)
 
-// plainCore saves the weights of every pair of positions for the backward pass. segments are the
-// document numbers in each row, [batch, context], nil for one document.
+// plainCore returns a core that saves the weights of all pairs of positions for the backward pass.
+// segments holds the document numbers in each row, [batch, context]; nil means one document.
 func plainCore(segments *graph.Node) attentionCore {
 	return maskedCore(0, func(scores *graph.Node) *graph.Node {
 		if segments == nil {
@@ -249,8 +249,8 @@ func plainCore(segments *graph.Node) attentionCore {
 	})
 }
 
-// maskedCore is plainCore with a function that masks scores [batch, key heads, queries, group,
-// keys], and a factor of the scores; 0 means 1/√size.
+// maskedCore is like plainCore, but multiplies scores [batch, key heads, queries, group, keys] by
+// scale, where 0 means 1/√size, and masks them by hide.
 func maskedCore(scale float64, hide func(scores *graph.Node) *graph.Node) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, attentionBack) {
 		dims := query.Shape().Dimensions
@@ -269,8 +269,8 @@ func maskedCore(scale float64, hide func(scores *graph.Node) *graph.Node) attent
 		return graph.Reshape(mixed, dims...), func(dMixed *graph.Node) (dq, dk, dv *graph.Node) {
 			d := grouped(dMixed)
 			dValue := engine.DotGeneral(weights, []int{2, 3}, []int{0, 1}, d, []int{1, 3}, []int{0, 2})
-			// The adjoint of the scores is weights·(dWeights − Σ weights·dWeights); this sum over
-			// keys equals one over features, Σ d·mixed.
+			// The adjoint of the scores is weights·(dWeights − Σ weights·dWeights); the sum over
+			// keys equals a sum over features, Σ d·mixed.
 			sum := graph.ReduceAndKeep(graph.Mul(d, mixed), graph.ReduceSum, -1)
 			sum = graph.TransposeAllAxes(sum, 0, 2, 1, 3, 4)
 			dWeights := engine.DotGeneral(d, []int{4}, []int{0, 2}, value, []int{3}, []int{0, 2})
@@ -284,8 +284,8 @@ func maskedCore(scale float64, hide func(scores *graph.Node) *graph.Node) attent
 	}
 }
 
-// maskScores hides later keys from a query in scores [batch, key heads, queries, group, keys], and
-// those where visible [batch, queries, keys] is false; nil: no others.
+// maskScores masks the scores [batch, key heads, queries, group, keys] of keys after the query and,
+// unless visible is nil, of keys for which visible [batch, queries, keys] is false.
 func maskScores(scores, visible *graph.Node) *graph.Node {
 	g, dims := scores.Graph(), scores.Shape().Dimensions
 	square := shapes.Make(dtypes.Int32, 1, 1, dims[2], 1, dims[4])
@@ -299,10 +299,9 @@ func maskScores(scores, visible *graph.Node) *graph.Node {
 	return graph.Where(seen, scores, graph.BroadcastToDims(hidden, dims...))
 }
 
-// fusedCore is one device operation forward and one backward, in bfloat16 with sums in float32,
-// which saves one number for each query and head (Dao et al., 2022). It panics with
-// [compute.ErrNotImplemented] if the device has none for such operands. The scores are multiplied
-// by scale.
+// fusedCore returns a core that is one device operation forward and one backward, in bfloat16 with
+// sums in float32, and saves one number for each query and head (Dao et al., 2022). It multiplies
+// scores by scale. It panics with [compute.ErrNotImplemented] if the device has no such operation.
 func fusedCore(scale float64) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, attentionBack) {
 		config := &compute.ScaledDotProductAttentionConfig{Scale: scale, Causal: true}
@@ -316,8 +315,8 @@ func fusedCore(scale float64) attentionCore {
 	}
 }
 
-// nativeCore is package attention, for the CPU. segments are as for [plainCore]. The result is
-// annotated with its [nativeAttention].
+// nativeCore returns a core that calls package attention, on the CPU. segments is as for
+// [plainCore]. The core annotates its result with its [nativeAttention].
 func nativeCore(segments *graph.Node) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, attentionBack) {
 		n := newNativeAttention(query, key, value, segments)
@@ -334,7 +333,7 @@ func nativeCore(segments *graph.Node) attentionCore {
 	}
 }
 
-// nativeAttention is the state of attention by package attention.
+// nativeAttention holds the state that the backward pass of package attention needs.
 type nativeAttention struct {
 	plan     *attention.Plan
 	inputs   []*graph.Node // query, key, value, and segments, if any
@@ -373,7 +372,7 @@ func newNativeAttention(query, key, value, segments *graph.Node) *nativeAttentio
 	return n
 }
 
-// read splits the inputs of a native into the inputs of attention and the rest.
+// read splits the inputs of a native operation into the inputs of attention and the rest.
 func (n *nativeAttention) read(in []engine.Tensor) (i attention.Inputs, rest []engine.Tensor) {
 	i = attention.Inputs{Query: engine.Elements(in[0]), Key: engine.Elements(in[1]),
 		Value: engine.Elements(in[2])}
@@ -383,16 +382,16 @@ func (n *nativeAttention) read(in []engine.Tensor) (i attention.Inputs, rest []e
 	return i, in
 }
 
-// adjoints calls the backward pass. to selects where it writes, given its outputs and the
-// additional inputs more.
+// adjoints calls the backward pass, which writes to the adjoints that target returns, given the
+// outputs and the additional inputs.
 func (n *nativeAttention) adjoints(
 	name string, outputs []shapes.Shape, dMixed *graph.Node, more []*graph.Node,
-	to func(out []engine.Tensor, more [][]float32) attention.Adjoints) []*graph.Node {
+	target func(out []engine.Tensor, more [][]float32) attention.Adjoints) []*graph.Node {
 	mixed, d := engine.ShortOperand(n.mixed), engine.ShortOperand(dMixed)
 	inputs := slices.Concat(n.inputs, []*graph.Node{mixed, n.logs, d}, more)
 	run := func(in, out []engine.Tensor, parallel engine.Parallel) error {
 		i, in := n.read(in)
-		return n.plan.Backward(to(out, elementsOf(in[3:])), i, engine.Elements(in[0]),
+		return n.plan.Backward(target(out, elementsOf(in[3:])), i, engine.Elements(in[0]),
 			in[1].Flat.([]float32), engine.Elements(in[2]), parallel)
 	}
 	return engine.Native{Name: name, Outputs: outputs, Run: run}.Call(inputs...)

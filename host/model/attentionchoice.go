@@ -14,8 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// chooseCore returns the core of attention for the graph's device. GPUs have no fused core in
-// float32.
+// chooseCore returns the attention core for the graph's device. GPUs have no fused core in float32.
 func chooseCore(g *graph.Graph, s architecture.Settings, context int,
 	segments *graph.Node) attentionCore {
 	d := engine.DeviceOf(g)
@@ -53,9 +52,9 @@ const attentionTile = 128
 // kind names the class of sizes that one trial covers: contexts are in the same class if they have
 // the same remainder modulo the tile size.
 func (c coreSizes) kind() string {
-	kind := fmt.Sprintf("attention with heads of %d", c.size)
+	kind := fmt.Sprintf("attention with heads of size %d", c.size)
 	if c.group > 1 {
-		kind += fmt.Sprintf(", %d to a key", c.group)
+		kind += fmt.Sprintf(", %d query heads to a key head", c.group)
 	}
 	if rest := c.context % attentionTile; rest > 0 {
 		kind += fmt.Sprintf(", %d·n + %d tokens", attentionTile, rest)
@@ -74,8 +73,8 @@ func (c coreSizes) fused(segments *graph.Node) attentionCore {
 	return core
 }
 
-// trial computes a fused core, the plain one and their gradients on random numbers, with about the
-// model's context and the given number of scores.
+// trial returns a trial that compares a fused core and its gradients with the plain core on random
+// numbers, with about the model's context and the given number of scores.
 func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, scores int) engine.Trial {
 	const maxContext = 4096
 	if c.context > maxContext {
@@ -136,8 +135,8 @@ func randomDocuments(rng *rand.Rand, batch, context int) []int32 {
 	return segments
 }
 
-// coreAndAdjoints returns the outputs of a core and the adjoints of its inputs. documents are the
-// segments of each row, nil for one document.
+// coreAndAdjoints returns the outputs of a core and the adjoints of its inputs. documents holds the
+// segments of each row; nil means one document.
 func coreAndAdjoints(documents []int32,
 	coreOf func(segments *graph.Node) attentionCore) engine.BuildFunc {
 	return func(g *graph.Graph, in []*graph.Node) []*graph.Node {

@@ -9,17 +9,17 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// Fused attention masks later keys only: cuDNN supports row lengths, but several documents in a row
-// only up to a limit known in advance, or else by a bias for each query, key and head in memory. So
-// queries and keys encode their document in additional features: for each bit of the document's
-// number, which grows along a row, a query has −separation where its bit is 1, and a key has 1
-// where its own is 0. For equal numbers no feature is nonzero in both, and the score is the same to
-// the last bit. For a key in an earlier document, with a smaller number, some bit is 0 that is 1 in
-// the query's, and the score is lower by separation at least: its exponential is 0. Keys in a later
-// document are masked anyway.
+// Fused attention masks only later keys: cuDNN supports row lengths, but several documents in a row
+// only up to a limit known in advance, or with a bias in memory for each query, key and head. So
+// queries and keys encode the number of their document, which grows along a row, in additional
+// features. For each bit, a query has −separation if its bit is 1, and a key has 1 if its bit is 0.
+// If the numbers are equal, no feature is nonzero in both, and the score is the same to the last
+// bit. If the key is in an earlier document, some bit is 0 in its number and 1 in the query's, and
+// the score is lower by at least separation: its exponential is 0. Keys in later documents are
+// masked anyway.
 
-// separation is a power of two, exact in bfloat16. Multiplied by 1/√size it far exceeds the
-// differences of scores.
+// separation is a power of two, and thus exact in bfloat16. Multiplied by 1/√size, it far exceeds
+// the differences between scores.
 const separation = 1 << 18
 
 // countDocumentFeatures returns the number of additional features of each head: the bits of a
@@ -29,9 +29,9 @@ func countDocumentFeatures(context int) int {
 	return (bits.Len(uint(context)) + multiple - 1) / multiple * multiple
 }
 
-// separatingCore separates the documents given by segments, [batch, context], with a core that only
-// masks later keys. The heads of that core have [countDocumentFeatures] more features, so that it
-// must not derive the scale of scores from their size.
+// separatingCore separates the documents in segments, [batch, context], with a core that only masks
+// later keys. The core gets heads with [countDocumentFeatures] more features, so it must not derive
+// the scale of scores from their size.
 func separatingCore(segments *graph.Node, core attentionCore) attentionCore {
 	queryFeatures, keyFeatures := documentFeatures(segments)
 	more := queryFeatures.Shape().Dim(3)
@@ -59,7 +59,7 @@ func separatingCore(segments *graph.Node, core attentionCore) attentionCore {
 func documentFeatures(segments *graph.Node) (queries, keys *graph.Node) {
 	g, batch, context := segments.Graph(), segments.Shape().Dim(0), segments.Shape().Dim(1)
 	dims := []int{batch, context, 1, countDocumentFeatures(context)}
-	// −1, padding, has all bits set
+	// All bits of −1, the number of padding, are set.
 	number := graph.BroadcastToDims(graph.Reshape(segments, batch, context, 1, 1), dims...)
 	index := graph.Iota(g, shapes.Make(dtypes.Int32, dims...), 3)
 	bit := graph.BitwiseAnd(graph.BitwiseShiftRightLogical(number, index),

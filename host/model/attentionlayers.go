@@ -24,8 +24,8 @@ type attentionLayers struct {
 	cached    *cached // for attention to KV caches; nil: to the given tokens
 }
 
-// newAttentionLayers returns attention with the best core for the graph's device. segments are the
-// document numbers in each row, [batch, context], nil for one document.
+// newAttentionLayers returns layers with the best core for the graph's device. segments holds the
+// document numbers in each row, [batch, context]; nil means one document.
 func newAttentionLayers(g *graph.Graph, s architecture.Settings, batch, context int,
 	segments *graph.Node) *attentionLayers {
 	r := withCore(s, batch, context, chooseCore(g, s, context, segments))
@@ -36,7 +36,7 @@ func newAttentionLayers(g *graph.Graph, s architecture.Settings, batch, context 
 	return r
 }
 
-// withCore returns attention whose rotation tables the caller sets.
+// withCore returns layers with the given core and without rotation tables.
 func withCore(s architecture.Settings, batch, context int, core attentionCore) *attentionLayers {
 	return &attentionLayers{batch: batch, context: context, heads: s.Heads, keyHeads: s.KVHeads,
 		size: s.HeadSize, pairing: s.RopePairs, core: core}
@@ -91,8 +91,8 @@ func (n *queryKeyNorm) apply(r *attentionLayers, query, key *graph.Node) (q, k *
 	}
 }
 
-// normalize returns the RMSNorm of x [tokens, heads·size], and its adjoint; see [rmsNorm] and
-// [queryKeyNorm].
+// normalize returns the RMSNorm of x [tokens, heads·size], and the function that computes its
+// adjoints; see [rmsNorm] and [queryKeyNorm].
 func (r *attentionLayers) normalize(x, gain *graph.Node, epsilon float64) (
 	y *graph.Node, back func(dy *graph.Node) (dx, dGain *graph.Node)) {
 	// A row holds the features that are normalized together.

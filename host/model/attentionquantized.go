@@ -8,7 +8,7 @@ import (
 )
 
 // attentionQuantized is [attend] with operands quantized as in cached decoding ([attentionCached]).
-// Each step has a gradient of its own, so that quantizers may define any gradient.
+// Each step has its own gradient, so that quantizers may define any gradient.
 func attentionQuantized(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayers, sites blockSites,
 	q ActivationQuantizer) *graph.Node {
 	query, key, value := r.operands(x, w, norms, r.tables)
@@ -62,7 +62,7 @@ func (r *attentionLayers) rotateToHalfSplit(x *graph.Node, tables rotationTables
 		})
 }
 
-// normalizeHeads is [queryKeyNorm] for features [tokens, heads·size].
+// normalizeHeads normalizes x [tokens, heads·size] as [queryKeyNorm] describes.
 func normalizeHeads(x, gain *graph.Node, epsilon float64) *graph.Node {
 	rows := graph.Reshape(x, -1, gain.Shape().Dim(0))
 	y, back := normalizeRows(rows, gain, epsilon, nil)

@@ -14,7 +14,7 @@ import (
 type Backward struct {
 	InputGradient  Operands // of dx = dy·W: dy [tokens, out] and Wᵀ [in, out]
 	WeightGradient Operands // of dW = dyᵀ·x: dyᵀ [out, tokens] and xᵀ [in, tokens]
-	// Unquantized replaces a quantized W or x by the original tensor, which [NoteUnquantized] noted.
+	// Unquantized replaces a quantized W or x by the tensor that [NoteUnquantized] recorded.
 	Unquantized bool
 }
 
@@ -50,7 +50,7 @@ func linearGradients(dy, x, w *graph.Node) (dx, dw *graph.Node) {
 	return addLinearGradients(nil, dy, x, w)
 }
 
-// addLinearGradients is linearGradients with sum added to dx, unless it is nil.
+// addLinearGradients is like linearGradients, but adds sum, unless nil, to dx.
 func addLinearGradients(sum, dy, x, w *graph.Node) (dx, dw *graph.Node) {
 	b, _ := engine.NoteOf[Backward](w)
 	switch {
@@ -82,7 +82,7 @@ func (b Backward) other(o Operands, operand *graph.Node) *graph.Node {
 // unquantized is attached to the node of Q(x) and holds x.
 type unquantized struct{ x *graph.Node }
 
-// NoteUnquantized notes that a tensor is Q(x).
+// NoteUnquantized records that quantized is Q(x).
 func NoteUnquantized(quantized, x *graph.Node) {
 	if quantized != x {
 		engine.Note(quantized, unquantized{x})

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 )
 
-// A Piece is the next tokens of several sequences. KV caches hold the keys and values of the
+// A Piece holds the next tokens of several sequences. KV caches hold the keys and values of the
 // earlier tokens, so that each token is multiplied by the weights only once, however long its
 // sequence is. All sequences end at the same position: shorter ones are left-padded with any valid
 // ids.
@@ -21,8 +21,7 @@ type Piece struct {
 	First  *graph.Node // position at which each sequence begins, int32 [batch]
 }
 
-// CacheDims implements [Language]: each block has two caches, one of its rotated keys and one of
-// its values.
+// CacheDims implements [Language]. Each block has one cache for rotated keys and one for values.
 func (m *transformer) CacheDims(batch, length int) [][]int {
 	var list [][]int
 	for range 2 * m.Layers {
@@ -36,7 +35,7 @@ func (m *transformer) Decode(params []*graph.Node, piece Piece, caches []*graph.
 	q ActivationQuantizer) (logits *graph.Node, next []*graph.Node) {
 	m.checkParams(params)
 	if len(caches) != 2*m.Layers {
-		exceptions.Panicf("%s: %d caches, want %d", m.Kind, len(caches), 2*m.Layers)
+		exceptions.Panicf("%s: got %d caches, want %d", m.Kind, len(caches), 2*m.Layers)
 	}
 	batch, n := piece.Tokens.Shape().Dim(0), piece.Tokens.Shape().Dim(1)
 	c := m.newCached(piece, caches[0].Shape().Dim(2))
@@ -53,7 +52,7 @@ func (m *transformer) Decode(params []*graph.Node, piece Piece, caches []*graph.
 	return linear(graph.Reshape(last, batch, m.Width), m.head(params)), next
 }
 
-// cached is the state with which attention adds a piece to caches.
+// cached holds the state that attention needs to append a piece to the KV caches.
 type cached struct {
 	start        *graph.Node
 	tables       rotationTables // [1, n, 1, size/2]
@@ -88,7 +87,8 @@ func (m *transformer) newCached(piece Piece, length int) *cached {
 	}
 }
 
-// attentionCached is [attend] of a piece to the earlier tokens and to itself, without a gradient.
+// attentionCached is like [attend], but also attends to the tokens in the caches, and has no
+// gradient.
 func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayers, sites blockSites,
 	q ActivationQuantizer) *graph.Node {
 	c := r.cached
@@ -107,19 +107,21 @@ func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayers, 
 	return graph.Reshape(mixed, r.batch*r.context, r.heads*r.size)
 }
 
-// appendTo writes keys or values [batch, n, key heads, size] to a cache, rounded as operands of
-// products, as package decode, which also reads caches, expects.
+// appendTo writes keys or values [batch, n, key heads, size] to a cache. They are rounded like
+// operands of products, as package decode expects, which also reads caches.
 func (c *cached) appendTo(cache, x *graph.Node) *graph.Node {
 	zero := graph.ScalarZero(cache.Graph(), dtypes.Int32)
 	return graph.DynamicUpdateSlice(cache, engine.Rounded(graph.TransposeAllAxes(x, 0, 2, 1, 3)),
 		[]*graph.Node{zero, zero, c.start, zero})
 }
 
-// Scored are sequences with tokens to be scored. Rows are right-padded with any valid ids.
+// Scored holds sequences some of whose tokens are to be scored. Rows are right-padded with any
+// valid ids.
 type Scored struct {
 	Tokens  *graph.Node // ids, int32 [batch, length]
 	Lengths *graph.Node // number of tokens in each row before the padding, int32 [batch]
-	// Targets are ids, and Indices the flat indices in Tokens of the preceding tokens; int32 [n]
+	// Targets, int32 [n], are the ids to score, and Indices, int32 [n], the flat indices in Tokens
+	// of the tokens before them.
 	Indices, Targets *graph.Node
 
 	// Positions and Parts, int32 [batch, length], are nil if each row is one sequence. Otherwise a

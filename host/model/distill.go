@@ -81,7 +81,7 @@ func (d Distillation) means(divergence, crossEntropy *graph.Node) Distilled {
 	return Distilled{loss, divergence, crossEntropy}
 }
 
-// losses computes the divergences and cross-entropies of rows of logits by graph operations.
+// losses computes the divergences and cross-entropies of rows of logits with graph operations.
 func (d Distillation) losses(logits, teacher, targets *graph.Node) (
 	divergences, crossEntropies *graph.Node) {
 	plain := newPredictions(logits, 1)
@@ -151,7 +151,7 @@ func (d Distillation) toMixture(logRatio *graph.Node) (u, r *graph.Node) {
 	return graph.Sub(u, log), graph.Neg(graph.Add(r, log))
 }
 
-// predictions are the distributions of logits, [tokens, vocabulary]: exponentials/total.
+// predictions holds distributions, [tokens, vocabulary]: the softmax of scaled logits.
 type predictions struct {
 	logits       *graph.Node // unscaled
 	scaled       *graph.Node // divided by the temperature

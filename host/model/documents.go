@@ -47,8 +47,8 @@ func (r DocumentRow) Weight(position int) float32 {
 	return math.Float32frombits(uint32(r.weights[position]))
 }
 
-// SetWeight sets the weight that [DocumentRow.Weight] returns. Position 0, which is never
-// predicted, keeps weight 0.
+// SetWeight sets the weight that [DocumentRow.Weight] returns. That of position 0, which is never
+// predicted, must stay 0.
 func (r DocumentRow) SetWeight(position int, weight float32) {
 	r.weights[position] = int32(math.Float32bits(weight))
 }
@@ -113,8 +113,8 @@ func (m *transformer) readBatch(batch *graph.Node) sequences {
 	}
 }
 
-// zeroPadding returns a quantizer that gets zeros in place of padding, so that statistics over a
-// batch do not depend on it.
+// zeroPadding returns a quantizer that sets padding to zero before it calls q, so that statistics
+// over a batch do not depend on padding.
 func (q ActivationQuantizer) zeroPadding(segments *graph.Node) ActivationQuantizer {
 	if q == nil || segments == nil {
 		return q

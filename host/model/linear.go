@@ -17,7 +17,7 @@ func linear(x, w *graph.Node) *graph.Node {
 
 // A branch reads the residual stream through a norm, and ends in a product that is added to the
 // stream. If the adjoints of a norm are computed in one pass over memory, that pass also adds the
-// adjoint of the stream, which is computed before.
+// adjoint of the stream, which is computed first.
 type branch struct {
 	joins bool        // the norm adds the stream's adjoint
 	dSum  *graph.Node // adjoint of the stream after the branch, until the norm takes it
@@ -28,7 +28,7 @@ func (b *branch) norm(x, gain *graph.Node, epsilon float64) *graph.Node {
 	return normOf(x, gain, epsilon, b)
 }
 
-// add returns the stream sum + x·wᵀ.
+// add returns sum + x·wᵀ, the stream after the branch.
 func (b *branch) add(sum, x, w *graph.Node) *graph.Node {
 	var total *graph.Node
 	if y, ok := lower.ProductOfCodes(x, w, false); ok {
@@ -49,7 +49,7 @@ func (b *branch) add(sum, x, w *graph.Node) *graph.Node {
 	})
 }
 
-// take returns the adjoint that the norm adds, once; nil for none.
+// take returns the adjoint that the norm must add, or nil if there is none or it was taken before.
 func (b *branch) take() (dSum *graph.Node) {
 	if b != nil {
 		dSum, b.dSum = b.dSum, nil
@@ -57,8 +57,8 @@ func (b *branch) take() (dSum *graph.Node) {
 	return dSum
 }
 
-// linearRounded is linear with a result in the precision of the device, for results that are not
-// added to the residual stream.
+// linearRounded is like linear, but rounds the result to the precision of the device. It is used
+// for results that are not added to the residual stream.
 func linearRounded(x, w *graph.Node) *graph.Node {
 	return withLinearGradient(matMulTransposedRounded(x, w), x, w)
 }

@@ -101,7 +101,7 @@ func (m *transformer) meanLoss(in sequences, h, head, targets *graph.Node) *grap
 	})
 }
 
-// factors returns the factor of each loss in the mean of the losses, [tokens, 1].
+// factors returns the weights of the losses in their mean, [tokens, 1].
 func (m *transformer) factors(in sequences, h *graph.Node) *graph.Node {
 	tokens := h.Shape().Dim(0)
 	factors := graph.BroadcastToDims(graph.Const(h.Graph(), float32(1/float64(tokens))), tokens, 1)
@@ -111,10 +111,10 @@ func (m *transformer) factors(in sequences, h *graph.Node) *graph.Node {
 	return factors
 }
 
-// chunks returns the smallest number of equal chunks of tokens whose logits take at most 1 GiB, for
-// which chunked products are as fast as whole ones, unless LossTokens is set. If the number of
-// tokens has no suitable divisor, the chunks are larger, because products of a few rows waste most
-// of a GPU.
+// chunks returns the smallest number of equal chunks of tokens that each have at most LossTokens
+// tokens or, by default, 1 GiB of logits, with which products are as fast as unchunked ones. If the
+// number of tokens has no suitable divisor, the chunks are larger, because products of a few rows
+// waste most of a GPU.
 func (m *transformer) chunks(tokens int) int {
 	limit := cmp.Or(m.LossTokens, max(1<<10, 1<<28/m.Vocab))
 	best := 1
@@ -153,15 +153,16 @@ func lossInChunks(n int, h, head, targets, factors *graph.Node) (losses, dh, dHe
 }
 
 // A chunk is the input of an iteration of [overChunks]: rows of h and of the nodes perToken, the
-// head, and the state. put writes the results of a chunk into those of all, [chunks, tokens, …].
+// head, and the state. put writes the results of one chunk into those of all chunks, [chunks,
+// tokens, …].
 type chunk struct {
 	h, head         *graph.Node
 	perToken, state []*graph.Node
 	put             func(all, own *graph.Node) *graph.Node
 }
 
-// overChunks updates a state by body in n iterations, one for each chunk of the rows of h and of
-// the nodes in perToken, [tokens, …].
+// overChunks calls body n times to update a state, once for each chunk of the rows of h and of the
+// nodes in perToken, [tokens, …].
 func overChunks(n int, h, head *graph.Node, perToken, state []*graph.Node,
 	body func(c chunk) []*graph.Node) []*graph.Node {
 	fixed := []*graph.Node{engine.Operand(head)}
@@ -205,7 +206,7 @@ func lossAtOnce(h, head, targets, factors *graph.Node) (losses, dh, dHead *graph
 }
 
 // rowLosses returns the losses of the rows of logits and the gradients with respect to the logits,
-// by one kernel that reads each logit once. ok is false if the device has no kernels, or a row is
+// with one kernel that reads each logit once. ok is false if the device has no kernels, or a row is
 // too long for the registers of a kernel's threads.
 func rowLosses(call rowsCall, logits, targets,
 	factors *graph.Node) (losses, dLogits *graph.Node, ok bool) {
@@ -234,11 +235,11 @@ func chosenLogits(logits, targets *graph.Node) *graph.Node {
 	return graph.Gather(logits, graph.Concatenate([]*graph.Node{rows, targets}, -1))
 }
 
-// lossRows returns the program of the kernel of [rowLosses]: log Σⱼ exp(logits[i, j]) of each
-// row, and the gradient of its loss, multiplied by its factor. Each exponential is computed once,
-// and overwrites its logit. If the prediction is certain, exponential and sum are 1 and the
-// gradient is 0. The caller looks up the target's logit: to select it as well, the kernel would
-// compare each column with the target twice, and hold all columns in registers in between.
+// lossRows returns the program of [rowLosses]: log Σⱼ exp(logits[i, j]) of each row, and the
+// gradient of its loss, multiplied by its factor. Each exponential is computed once, and overwrites
+// its logit. If the prediction is certain, exponential and sum are 1 and the gradient is 0. The
+// caller looks up the target's logit: to select it as well, the kernel would compare each column
+// with the target twice, and hold all columns in registers in between.
 func lossRows(rows, columns int) (*program.Program, error) {
 	b := program.NewBuilder("loss/rows")
 	logits := b.Input("logits", program.FloatType(rows, columns))

@@ -53,8 +53,8 @@ type Language interface {
 	// [batch, context, vocabulary], float32, for tokens [batch, context], int32.
 	Logits(params []*graph.Node, tokens *graph.Node, q ActivationQuantizer) *graph.Node
 
-	// BatchLogits returns the Logits for a batch in the format of Losses, [batch, context,
-	// vocabulary], for use as a teacher.
+	// BatchLogits is like Logits, but takes a batch in the format of Losses. The result, [batch,
+	// context, vocabulary], can serve as a teacher's logits.
 	BatchLogits(params []*graph.Node, batch *graph.Node, q ActivationQuantizer) *graph.Node
 
 	// Distilled returns the losses of a batch for distillation, given the teacher's logits from its
@@ -63,12 +63,12 @@ type Language interface {
 	Distilled(params []*graph.Node, batch, teacher *graph.Node, q ActivationQuantizer,
 		d Distillation) Distilled
 
-	// SampledLoss is Loss with targets sampled from the predictions, instead of the targets of the
-	// batch, with the same weights. key, uint32 [2], is the random key.
+	// SampledLoss is like Loss, but with targets sampled from the predictions, which get the
+	// weights of the batch's targets. key, uint32 [2], is the random key.
 	SampledLoss(params []*graph.Node, batch, key *graph.Node, q ActivationQuantizer) *graph.Node
 
-	// Labels returns the effective number of targets in the mean loss of batches: (Σw)²/Σw² for
-	// targets with weights w.
+	// Labels returns the effective sample size of the targets in batches, (Σw)²/Σw² for targets
+	// with weights w.
 	Labels(batches [][]int32, context int) float64
 
 	// Scores returns the log-probabilities of the targets, float32 [n], and whether each is the
@@ -107,7 +107,7 @@ type Language interface {
 		q ActivationQuantizer) *graph.Node
 }
 
-// Options are options of a language model's computation.
+// Options configure the computation of a language model.
 type Options struct {
 	Recompute architecture.Recompute // by the backward pass; "" is none
 	// rows of a batch may hold several documents, between which there is no attention: see
@@ -130,7 +130,7 @@ type Sites struct {
 	Head bool
 }
 
-// New returns the model of the settings. The settings of a language model must have a vocabulary.
+// New returns the model that the settings describe. A language model must have a vocabulary.
 func New(s architecture.Settings, o Options) (Model, error) {
 	s.FillIn()
 	if s.Language() {
@@ -143,12 +143,12 @@ func New(s architecture.Settings, o Options) (Model, error) {
 		s.Rows, s.Dimension, s.Condition, s.Optimum = 1, 1, 1, []float64{0.5}
 		return newQuadratic(s), nil
 	}
-	return nil, fmt.Errorf("the model kind %q is unknown", s.Kind)
+	return nil, fmt.Errorf("unknown model kind %q", s.Kind)
 }
 
 // An ActivationSite is a tensor in a model that is quantized. If it feeds weights, it is the input
-// only of these linear layers, whose weights may be quantized. The activation and the weights may
-// therefore be multiplied by the same orthogonal matrix along their last axes.
+// of these linear layers and of nothing else, so that the activation and the weights, which may
+// also be quantized, can be multiplied by the same orthogonal matrix along their last axes.
 type ActivationSite struct {
 	Name   string // unique in the model, as in "layers.3.mlp.input"
 	Kind   SiteKind
@@ -164,8 +164,8 @@ func (s ActivationSite) OfBlock() bool { return s.Kind == KindInput }
 // A SiteKind is the type of tensor at an activation site.
 type SiteKind string
 
-// The kinds of sites. Keys and values are quantized as they are cached, and queries as keys:
-// rotated to their positions, in half-split order.
+// Kinds of sites. Keys and values are quantized as they are cached, and queries as keys: rotated to
+// their positions, in half-split order.
 const (
 	KindInput SiteKind = "input" // of a layer in a block
 	KindHead  SiteKind = "head"  // the input of the output head
@@ -180,7 +180,7 @@ const (
 type ActivationQuantizer func(site ActivationSite, x *graph.Node) *graph.Node
 
 // apply calls the quantizer, if it is not nil and the model has the site. An unquantized activation
-// is noted as an operand of products.
+// is marked as an operand of products.
 func (q ActivationQuantizer) apply(site ActivationSite, x *graph.Node) *graph.Node {
 	if site.Name == "" {
 		return x

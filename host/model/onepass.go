@@ -9,11 +9,11 @@ import (
 	"github.com/cage-qat/cage/host/compute/loops"
 )
 
-// The CPU computes these functions natively. As programs over rows, which have no lookup, losses
-// would compare each column with the target, and the adjoint of a gain would be a reduction over
-// all rows.
+// The CPU computes these functions natively. Programs over rows would be slow: they have no lookup,
+// so losses would compare each column with the target, and the adjoint of a gain would be a
+// reduction over all rows.
 
-// rowAdjoints is [normAdjoints] in one pass over the rows, with sum added to dx, unless it is nil.
+// rowAdjoints computes [normAdjoints] in one pass over the rows, and adds sum, unless nil, to dx.
 func rowAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node) {
 	width := x.Shape().Dim(1)
 	inputs := []*graph.Node{x, gainRow, scale, dy}
@@ -34,9 +34,9 @@ func rowAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node)
 	return outputs[0], outputs[1]
 }
 
-// nativeGate is [swiGLU] in one pass, for operands stored in bfloat16. The result and the adjoints
-// are bfloat16, too. The gradient is with respect to the factors of the operands, so that adding
-// the two adjoints of x needs no separate pass.
+// nativeGate computes [swiGLU] in one pass. The operands, the result and the adjoints are stored in
+// bfloat16. The gradient is with respect to the factors of the operands, so that adding the two
+// adjoints of x needs no separate pass.
 func nativeGate(a, b *graph.Node, of *gateOperands) *graph.Node {
 	short := shapes.Make(dtypes.BFloat16, a.Shape().Dimensions...)
 	operands := []*graph.Node{engine.ShortOperand(a), engine.ShortOperand(b)}

@@ -155,7 +155,7 @@ func drawNormals(rng *rand.Rand, n int) []float64 {
 }
 
 // NoiseSource draws the batches of a [Quadratic]. Batch i is always the same, so that a resumed
-// training gets the same noise.
+// training run gets the same noise.
 type NoiseSource struct {
 	n    int
 	std  float64
@@ -170,7 +170,7 @@ func (m *Quadratic) NoiseSource(seed uint64) *NoiseSource {
 // BatchLen returns the number of elements of a batch.
 func (s *NoiseSource) BatchLen() int { return s.n }
 
-// At fills dst with the batch of that index, as the bits of float32 numbers drawn from N(0,
+// At fills dst with the batch of the given index, as the bits of float32 numbers drawn from N(0,
 // noise²).
 func (s *NoiseSource) At(index int64, dst []int32) error {
 	if index < 0 || len(dst) != s.n {

@@ -19,8 +19,8 @@ func (m *transformer) SampledLoss(params []*graph.Node, batch, key *graph.Node,
 	return m.meanLoss(in, h, head, targets)
 }
 
-// drawTargets samples a target for each row of h [tokens, width] from softmax(h·headᵀ); the
-// result is [tokens]. It computes n chunks one after the other, each with a key of its own.
+// drawTargets samples a target for each row of h [tokens, width] from softmax(h·headᵀ); the result
+// is [tokens]. It computes n chunks one after the other, each with its own key.
 func drawTargets(n int, h, head, key *graph.Node) *graph.Node {
 	tokens := h.Shape().Dim(0)
 	number := graph.Iota(h.Graph(), shapes.Make(dtypes.Uint32, tokens, 1), 0)

@@ -17,7 +17,7 @@ func rmsNorm(x, gain *graph.Node, epsilon float64) *graph.Node {
 	return normOf(x, gain, epsilon, nil)
 }
 
-// normOf is rmsNorm at the start of the branch of; nil if it starts none.
+// normOf is like rmsNorm. If the branch is not nil, the norm is at its start.
 func normOf(x, gain *graph.Node, epsilon float64, of *branch) *graph.Node {
 	value, back := normalizeRows(x, gain, epsilon, of)
 	y := engine.Custom(value, []*graph.Node{x, gain}, func(dy *graph.Node) []*graph.Node {
@@ -30,7 +30,7 @@ func normOf(x, gain *graph.Node, epsilon float64, of *branch) *graph.Node {
 	return y
 }
 
-// normalizeRows returns the value of [rmsNorm], and its adjoint.
+// normalizeRows returns the value of [rmsNorm] and the function that computes its adjoints.
 func normalizeRows(x, gain *graph.Node, epsilon float64,
 	of *branch) (value *graph.Node, back func(dy *graph.Node) (dx, dGain *graph.Node)) {
 	gainRow := graph.InsertAxes(gain, 0)
@@ -62,9 +62,9 @@ func normAdjoints(x, gainRow, scale, dy *graph.Node, of *branch) (dx, dGain *gra
 	return dx, graph.ReduceSum(product, 0)
 }
 
-// kernelAdjoints computes [normAdjoints], with sum added to dx, unless it is nil, by one kernel
-// that reads each tensor once. It also writes dx in the operand type of products. ok is false if
-// the device has no such kernel.
+// kernelAdjoints computes [normAdjoints] and adds sum, unless nil, to dx, with one kernel that
+// reads each tensor once. It also writes dx in the operand type of products. ok is false if the
+// device has no such kernel.
 func kernelAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.Node, ok bool) {
 	if x.Rank() != 2 || lower.ByRows(x.Graph()) {
 		return nil, nil, false
@@ -91,7 +91,8 @@ func kernelAdjoints(x, gainRow, scale, dy, sum *graph.Node) (dx, dGain *graph.No
 	return out["dx"], graph.ReduceSum(graph.Mul(dy, graph.Mul(x, scale)), 0), true
 }
 
-// normAdjointRows returns the program of [kernelAdjoints] for dx.
+// normAdjointRows returns the program that computes dx for [kernelAdjoints], plus sum if joins is
+// set.
 func normAdjointRows(rows, width int, joins bool) (*program.Program, error) {
 	b := program.NewBuilder("norm/backward")
 	t := program.FloatType(rows, width)
@@ -133,12 +134,12 @@ func normSource(x, gain *graph.Node, epsilon float64, of *branch) lower.Source {
 		}}
 }
 
-// gateOperands are the factors of the two operands of a gate: x·w1ᵀ and x·w2ᵀ.
+// gateOperands holds the factors of a gate's two operands, x·w1ᵀ and x·w2ᵀ.
 type gateOperands struct{ x, w1, w2 *graph.Node }
 
-// swiGLU returns silu(a)·b, where silu(a) = a·σ(a) and σ is the logistic function (Shazeer,
-// 2020). of holds the factors of a and b; nil if unknown.
-func swiGLU(a, b *graph.Node, of *gateOperands) *graph.Node {
+// swiGLU returns silu(a)·b, where silu(a) = a·σ(a) and σ is the logistic function (Shazeer, 2020).
+// factors holds the factors of a and b; nil if unknown.
+func swiGLU(a, b *graph.Node, factors *gateOperands) *graph.Node {
 	gate := silu(a)
 	adjoints := func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{siluGradient(gate, a, graph.Mul(dy, b)), graph.Mul(dy, gate)}
@@ -153,8 +154,8 @@ func swiGLU(a, b *graph.Node, of *gateOperands) *graph.Node {
 			Backward: backward,
 			Adjoint:  func(_ map[string]*graph.Node, dy *graph.Node) []*graph.Node { return adjoints(dy) }}
 		short := func(x *graph.Node) bool { return engine.ShortOperand(x).DType() == dtypes.BFloat16 }
-		if of != nil && lower.ByRows(a.Graph()) && loops.HasGates() && short(a) && short(b) {
-			source.Alone = func() *graph.Node { return nativeGate(a, b, of) }
+		if factors != nil && lower.ByRows(a.Graph()) && loops.HasGates() && short(a) && short(b) {
+			source.Alone = func() *graph.Node { return nativeGate(a, b, factors) }
 		}
 		source.AttachTo(y)
 	}

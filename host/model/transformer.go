@@ -171,8 +171,8 @@ func (m *transformer) Logits(params []*graph.Node, tokens *graph.Node,
 	return graph.Reshape(logits, dims[0], dims[1], m.Vocab)
 }
 
-// head returns the output projection, [vocabulary, width]. The gradient of a tied one is the sum
-// over both its uses.
+// head returns the output projection, [vocabulary, width]. The gradient of a tied head is the sum
+// over both uses.
 func (m *transformer) head(params []*graph.Node) *graph.Node { return params[m.headIndex()] }
 
 func (m *transformer) headIndex() int {
@@ -195,7 +195,7 @@ func (m *transformer) hidden(params []*graph.Node, tokens, segments *graph.Node,
 		func(_ int, block func() *graph.Node) *graph.Node { return block() })
 }
 
-// blocks is hidden with the given attention; wrap calls the block of a layer.
+// blocks is like hidden, with the given attention layers. It calls wrap to compute each block.
 func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *attentionLayers,
 	q ActivationQuantizer,
 	wrap func(layer int, block func() *graph.Node) *graph.Node) *graph.Node {

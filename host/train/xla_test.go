@@ -201,7 +201,7 @@ func TestXLAWithoutExtensions(t *testing.T) {
 		kinds      []string
 		asks, lack string
 	}{
-		{nil, []string{"attention with heads of 16, 128·n + 16 tokens"}, `device.attention="fused"`, "fmha"},
+		{nil, []string{"attention with heads of size 16, 128·n + 16 tokens"}, `device.attention="fused"`, "fmha"},
 		{[]string{`device.attention="plain"`}, []string{string(lower.Rotations), string(lower.Joined), string(lower.Norms), string(lower.Losses)}, `device.kernels="fused"`, "xla.gpu.triton"},
 	} {
 		cfg := onCUDA(t, testrun.Config(t, "train.steps=2", "train.eval_every=0"), 1, append(c.overrides, `device.precision="bfloat16"`)...)

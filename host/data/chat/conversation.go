@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
 
-// The roles of messages.
+// Roles of messages.
 const (
 	System    = "system"
 	User      = "user"
@@ -20,7 +20,7 @@ const (
 // Message is one turn of a conversation.
 type Message struct {
 	Role, Content string
-	// Context excludes a message of the assistant from the loss.
+	// Context excludes an assistant message from the loss.
 	Context bool
 	// fields holds all keys of the message, for templates.
 	fields *jinja.Dict
@@ -44,8 +44,8 @@ type Conversation []Message
 //	{"prompt": "…", "completion": "…"}
 //
 // The first of these keys that exists determines the form. Other keys that affect the loss are used
-// or rejected. The names of ignored keys are returned; those of messages begin with the key of the
-// list and [ofMessage].
+// or rejected. ignored lists the keys that are ignored, those of messages together with the key of
+// the list, as in "messages[].name".
 func ParseRow(row []byte) (c Conversation, ignored []string, err error) {
 	value, err := jinja.FromJSON(row)
 	if err != nil {
@@ -110,13 +110,13 @@ func ParseRow(row []byte) (c Conversation, ignored []string, err error) {
 	case c[0].Role != System:
 		c = slices.Insert(c, 0, NewMessage(System, system))
 	case c[0].Content != system:
-		return nil, nil, errors.New("the row has two system messages that differ, " +
-			"one in a key of its own")
+		return nil, nil, errors.New("the row has two different system messages, " +
+			"one of them in a separate key")
 	}
 	return c, append(ignored, ofMessages...), nil
 }
 
-// empty reports whether an optional value is empty. A string may hold the value as JSON.
+// empty reports whether an optional value, or the value that a string holds as JSON, is empty.
 func empty(value any) bool {
 	switch v := value.(type) {
 	case nil:
@@ -136,8 +136,8 @@ func empty(value any) bool {
 	return false
 }
 
-// form is a format of message lists. Templates also get the other keys of messages, except in
-// ShareGPT's format.
+// form describes a format for lists of messages. Templates can also use the other keys of messages,
+// except in ShareGPT's format.
 type form struct {
 	key           string            // of the list
 	role, content string            // keys of a message
@@ -198,7 +198,7 @@ func (f *form) parse(value any) (c Conversation, ignored []string, err error) {
 	return c, ignored, nil
 }
 
-// ofMessage separates the key of a list of messages from a key of a message.
+// ofMessage is written between the key of a list and a key of its messages.
 const ofMessage = "[]."
 
 const wantKeys = "messages, conversations, or prompt and completion"

@@ -13,7 +13,7 @@ import (
 // tokens of the tokenizer.
 type Delimiters string
 
-// The treatments.
+// Possible values of Delimiters.
 const (
 	RefuseDelimiters Delimiters = "error" // a model would learn each as several ordinary tokens
 	AddDelimiters    Delimiters = "add"   // to the tokenizer, as tokens
@@ -28,10 +28,10 @@ type AddedToken struct {
 
 var delimiterPattern = regexp.MustCompile(`<\|[A-Za-z0-9_.-]+\|>`)
 
-// plainTemplates lists the built-in templates whose delimiters are text in models that use them.
+// plainTemplates lists the built-in templates whose models treat the delimiters as ordinary text.
 var plainTemplates = []string{"tulu"}
 
-// withDelimiters returns a tokenizer for the template: the given one, or one with delimiters added.
+// withDelimiters returns tok, with missing delimiters added if requested, and the added tokens.
 func (t *Template) withDelimiters(
 	tok tokenizer.Tokenizer, delimiters Delimiters,
 ) (tokenizer.Tokenizer, []AddedToken, error) {

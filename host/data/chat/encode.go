@@ -23,7 +23,7 @@ import (
 // TrainOn selects the assistant's turns whose tokens count in the training loss.
 type TrainOn string
 
-// The selections of turns.
+// Possible values of TrainOn.
 const (
 	AllTurns TrainOn = "all_turns"
 	LastTurn TrainOn = "last_turn"
@@ -57,7 +57,7 @@ func NewEncoder(t *Template, tok tokenizer.Tokenizer, trainOn TrainOn) (*Encoder
 	return e, nil
 }
 
-// piece returns the bytes of a token; "" for an id that the tokenizer does not have.
+// piece returns the bytes of a token, or "" if the tokenizer does not have the id.
 func (e *Encoder) piece(id int32) (string, error) {
 	if known, ok := e.pieces.Load(id); ok {
 		return known.(string), nil
@@ -79,11 +79,10 @@ type Document struct {
 // A Dropped error reports that a conversation yields no document.
 type Dropped struct{ Reason Reason }
 
-// Reason is a reason for dropping conversations.
+// Reason explains why a conversation was dropped.
 type Reason string
 
-// The reasons. In addition, the text with which a template rejects a conversation is a reason of
-// its own.
+// Reasons. If a template rejects a conversation, its message follows [refusal].
 const (
 	NoLoss   Reason = "nothing that the assistant says carries loss"
 	NotFound Reason = "the template does not show which part of the text the assistant says: " +
@@ -94,8 +93,8 @@ const (
 
 func (d *Dropped) Error() string { return string(d.Reason) }
 
-// asDropped converts an error that a template raised by raise_exception to a Dropped. It returns
-// other errors unchanged.
+// asDropped converts an error that a template raised with raise_exception to a [Dropped]. It
+// returns other errors unchanged.
 func asDropped(err error) error {
 	e, ok := errors.AsType[*jinja.Error](err)
 	if !ok || !e.Raised {
@@ -108,9 +107,9 @@ func asDropped(err error) error {
 	return &Dropped{refusal + Reason(problem)}
 }
 
-// Encode returns the documents of a conversation. It is one document, unless the template renders
-// an assistant turn, or the text before it, differently when more messages follow: then each such
-// turn counts in the loss only in a separate document, in which it is the last turn. If no token
+// Encode converts a conversation to documents. There is one, unless the template renders an
+// assistant turn, or the text before it, differently when more messages follow. Such turns count in
+// the loss only in separate documents, each of which ends after one of these turns. If no token
 // counts in the loss, or the template rejects the conversation, the error is a [*Dropped].
 func (e *Encoder) Encode(ctx context.Context, c Conversation) ([]*Document, error) {
 	texts, err := e.texts(ctx, c)
@@ -149,7 +148,7 @@ func (e *Encoder) texts(ctx context.Context, c Conversation) ([]learnedText, err
 	if e.template.program.HasGeneration() {
 		spans := text.spans
 		if slices.ContainsFunc(c, func(m Message) bool { return m.Context }) {
-			// There must be a block for each assistant message.
+			// Blocks and assistant messages must correspond one to one.
 			answers := c.answers()
 			if len(spans) != len(answers) {
 				return nil, &Dropped{NotFound}
@@ -192,8 +191,8 @@ func (e *Encoder) document(rendered learnedText) (*Document, error) {
 	}
 	d := &Document{IDs: ids, Loss: make([]bool, len(ids))}
 	changes := func() error {
-		return fmt.Errorf("tokenizer %s changes the text: its decoded tokens differ from it, "+
-			"so that it is unknown which are the assistant's; "+
+		return fmt.Errorf("tokenizer %s changes the text: its tokens decode to another text, "+
+			"so that the assistant's tokens cannot be found; "+
 			"use a byte-level tokenizer", e.tokenizer.Info().Name)
 	}
 	text, spans := e.normalize(rendered)
@@ -219,9 +218,8 @@ func (e *Encoder) document(rendered learnedText) (*Document, error) {
 	return d, nil
 }
 
-// normalize returns the text to which the ids decode, with its loss spans: in its Unicode normal
-// form, if the tokenizer normalizes. A composed letter across the boundary of a span belongs to the
-// span.
+// normalize returns the text to which the ids decode, in normal form C if the tokenizer applies it,
+// and the loss spans in that text. A letter composed across the boundary of a span belongs to it.
 func (e *Encoder) normalize(r learnedText) (string, []jinja.Span) {
 	h, ok := e.tokenizer.(*tokenizer.HuggingFace)
 	if !ok {

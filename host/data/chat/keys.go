@@ -17,8 +17,8 @@ import (
 type keyTable struct {
 	used    []string          // by [ParseRow]
 	refused map[string]string // change the loss in an unsupported way: the reason
-	// flags lists keys by which a row or message can be excluded from the loss: a boolean other than
-	// true, or a number other than 1, is an error with this reason.
+	// flags maps keys that can exclude a row or message from the loss to the error that is returned
+	// if the value is a boolean other than true, or a number other than 1.
 	flags map[string]string
 }
 
@@ -57,7 +57,7 @@ var messageKeys = keyTable{
 	flags: map[string]string{"label": noLabel},
 }
 
-// mediaKeys are refused in rows and messages.
+// mediaKeys are the keys of images, videos and audio, which are not supported.
 var mediaKeys = []string{"images", "image", "videos", "video", "audios", "audio"}
 
 // harmlessKeys describe the origin of a row or message.
@@ -77,7 +77,7 @@ var Columns = func() []string {
 	return append(list, more...)
 }()
 
-// checkKeys checks the keys of a row or message, except for the keys of its form, own. It returns
+// checkKeys checks the keys of a row or message other than own, the keys of its form. It returns
 // the ignored keys, or an error for a key that must not be ignored.
 func checkKeys(d *jinja.Dict, table *keyTable, own ...string) (ignored []string, _ error) {
 	for _, name := range d.Keys() {

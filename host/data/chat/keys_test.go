@@ -78,7 +78,7 @@ func TestSystemInBoth(t *testing.T) {
 	if c, _, err := ParseRow(fmt.Appendf(nil, row, "s")); err != nil || said(c) != "system: s | assistant: a" {
 		t.Errorf("%s, %v", said(c), err)
 	}
-	if _, _, err := ParseRow(fmt.Appendf(nil, row, "t")); err == nil || !strings.Contains(err.Error(), "two system messages that differ") {
+	if _, _, err := ParseRow(fmt.Appendf(nil, row, "t")); err == nil || !strings.Contains(err.Error(), "two different system messages") {
 		t.Error(err)
 	}
 }

@@ -21,8 +21,8 @@ type prefixes struct {
 	whole string
 	left  int // remaining work
 
-	// stays records, by the text after the template's output for a message, whether this text remains
-	// when the conversation continues.
+	// stays maps a text that the template prints after a message to whether it remains when the
+	// conversation continues.
 	stays  map[string]bool
 	sample Conversation // the conversation with other answers; nil: not needed yet
 }
@@ -58,18 +58,19 @@ func (p *prefixes) spend(work int) error {
 	return p.ctx.Err()
 }
 
-// turn is an assistant turn, in the text of the messages up to it.
+// turn is an assistant turn in the text rendered for the conversation up to this turn.
 type turn struct {
 	message int
 	rendered
 	learned jinja.Span // the part that counts in the loss
-	// printed is the end of the template's output for the message itself; -1 if unknown.
+	// printed is the end of the template's output for the message itself, or -1 if unknown.
 	printed int
 }
 
-// turn finds an assistant turn. It begins after its generation prompt, if the template has one and
-// the text begins with it. Otherwise it begins where the text first differs from the text rendered
-// with another answer: the text before is the header of the turn or a default system prompt.
+// turn finds an assistant turn. The turn begins after its generation prompt, if the template has
+// one and the text begins with it. Otherwise it begins where the text first differs from the text
+// rendered with another answer: the text before is the header of the turn or a default system
+// prompt.
 func (p *prefixes) turn(i int) (t turn, err error) {
 	t = turn{message: i, printed: -1}
 	var with, without rendered // rendered with and without the generation prompt
@@ -163,8 +164,8 @@ func (p *prefixes) end(t turn) (int, error) {
 	}
 	stays, known := p.stays[rest]
 	if !known {
-		// It must remain before a user turn, and before another assistant turn if the template
-		// allows one.
+		// The text must remain before a user turn, and before another assistant turn if the
+		// template allows one.
 		stays = true
 		for _, role := range []string{User, Assistant} {
 			longer, err := p.render(append(slices.Clip(p.c[:t.message+1]), NewMessage(role, "A")), false)
@@ -196,8 +197,8 @@ func refused(err error) bool {
 
 // texts returns the texts in which the turns count in the loss: the whole conversation for turns
 // that are rendered the same in it as at the end of a prefix, and the prefix for each other turn. A
-// text that begins with the previous one replaces it. printed has, for each message, the end of the
-// template's output in the whole; -1 if unknown.
+// text that begins with the previous one replaces it. printed[i] is the end of the template's
+// output for message i in the whole text, or -1 if unknown.
 func (p *prefixes) texts(turns, printed []int) (list []learnedText, err error) {
 	whole := learnedText{text: p.whole}
 	var last turn // the last of list
@@ -243,7 +244,7 @@ func (p *prefixes) texts(turns, printed []int) (list []learnedText, err error) {
 	return list, nil
 }
 
-// longError reports a conversation whose turns cannot be found within the bound.
+// longError reports a conversation whose turns cannot be found within the work limit.
 type longError struct{ messages int }
 
 func (e *longError) Error() string {

@@ -21,26 +21,26 @@ import (
 )
 
 // Rows yields the input rows in order, each with a conversation in one of the forms of [ParseRow].
-// An error is the last item.
+// If there is an error, it is the last item.
 type Rows = iter.Seq2[data.InputRow, error]
 
-// PrepareOptions selects the rows that [Prepare] reads and their processing.
+// PrepareOptions selects the rows that [Prepare] reads, and how it processes them.
 type PrepareOptions struct {
 	Rows Rows
-	// ValRows are the rows for validation; nil means a fraction of Rows, ValFraction.
+	// ValRows are the rows for validation. If nil, a fraction of Rows is used, ValFraction.
 	ValRows Rows
-	// ValFraction is the fraction of the conversations for validation: at least one, and not all.
+	// ValFraction is the fraction of conversations used for validation: at least one, but not all.
 	ValFraction float64
-	// Seed determines the validation conversations.
+	// Seed determines which conversations are used for validation.
 	Seed uint64
 	// Out is the folder of the dataset; it is created if necessary.
 	Out       string
 	Template  *Template
 	Tokenizer tokenizer.Tokenizer
-	// TrainOn selects the turns that count in the loss; empty means all of the assistant's.
+	// TrainOn selects the turns that count in the loss; empty means [AllTurns].
 	TrainOn TrainOn
-	// Delimiters selects the treatment of the template's delimiters that are not tokens; empty means
-	// an error.
+	// Delimiters selects the treatment of the template's delimiters that are not tokens; empty
+	// means [RefuseDelimiters].
 	Delimiters Delimiters
 	// SkipBad skips and counts rows that hold no conversation; otherwise the first of them is an
 	// error.
@@ -70,7 +70,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (m *Manifest, err error) {
 	case o.ValRows == nil && !(o.ValFraction > 0 && o.ValFraction < 1):
 		return nil, fmt.Errorf("validation fraction %v, want a number above 0 and below 1", o.ValFraction)
 	case o.ValRows != nil && o.ValFraction != 0:
-		return nil, errors.New("a validation fraction and validation rows exclude each other")
+		return nil, errors.New("validation fraction and validation rows are mutually exclusive")
 	}
 	t := o.Template
 	tok, added, err := t.withDelimiters(o.Tokenizer, o.Delimiters)
@@ -81,7 +81,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (m *Manifest, err error) {
 	if p.encoder, err = NewEncoder(t, tok, o.TrainOn); err != nil {
 		return nil, err
 	}
-	// A run copies these files from the dataset, and then has all that chats need.
+	// Training runs copy these files, so that their models can be used in chats.
 	config, err := t.tokenizerConfig(added)
 	if err != nil {
 		return nil, err
@@ -112,13 +112,13 @@ func Prepare(ctx context.Context, o PrepareOptions) (m *Manifest, err error) {
 		err = p.each(ctx, o.ValRows, write(folder.Val))
 		validation := p.counts.Documents
 		if err == nil && validation == 0 {
-			err = fmt.Errorf("no conversation for validation can be learned from%s", p.counts.explain())
+			err = fmt.Errorf("no validation conversation counts in the loss%s", p.counts.explain())
 		}
 		if err == nil {
 			err = p.each(ctx, o.Rows, write(folder.Train))
 		}
 		if err == nil && p.counts.Documents == validation {
-			err = fmt.Errorf("no conversation can be learned from%s", p.counts.explain())
+			err = fmt.Errorf("no conversation counts in the loss%s", p.counts.explain())
 		}
 	}
 	if err != nil {
@@ -156,8 +156,8 @@ type outcome struct {
 	bad       error    // the fault of a skipped row
 }
 
-// each encodes rows on all processors, and calls use with the documents of each row in order. Of
-// several errors it returns the first in that order.
+// each encodes rows on all processors, and calls use with the documents of each row, in order. If
+// there are several errors, it returns the first in that order.
 func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document) error) error {
 	type result struct {
 		outcome
@@ -216,7 +216,7 @@ func (p *preparation) each(ctx context.Context, list Rows, use func([]*Document)
 	})
 }
 
-// splitSequence separates the random numbers of the split from other uses of a seed.
+// splitSequence separates the random numbers of the split from those for other uses of the seed.
 const splitSequence = 0x63686174_73706c74 // "chatsplt"
 
 // split writes a random fraction of the conversations for validation, and the others for training.
@@ -252,9 +252,9 @@ func (p *preparation) split(ctx context.Context, folder *dataset.Folder) error {
 	case err != nil:
 		return err
 	case lowest.documents == nil:
-		return fmt.Errorf("no conversation can be learned from%s", p.counts.explain())
+		return fmt.Errorf("no conversation counts in the loss%s", p.counts.explain())
 	case highest.documents == nil:
-		return errors.New("one conversation cannot be divided into training and validation: " +
+		return errors.New("cannot divide one conversation into training and validation: " +
 			"give more, or separate ones for validation")
 	}
 	return errors.Join(validation(lowest.documents), training(highest.documents))
@@ -271,7 +271,7 @@ type Manifest struct {
 	Counts
 }
 
-// Counts holds the results for the rows.
+// Counts holds statistics of the rows.
 type Counts struct {
 	Rows      int64 `json:"rows"`
 	Documents int64 `json:"documents"`
@@ -288,11 +288,11 @@ type Counts struct {
 	FirstBad string `json:"first_bad,omitempty"`
 }
 
-// Divided is the overhead of templates that render earlier turns differently when others follow.
+// Divided counts conversations whose template renders turns differently when more messages follow.
 type Divided struct {
 	Conversations int64 `json:"conversations"`
-	// Documents and Tokens count the documents, and their tokens, besides the longest document of each
-	// of these conversations.
+	// Documents and Tokens count the additional documents and their tokens: all except the longest
+	// document of each conversation.
 	Documents int64 `json:"more_documents"`
 	Tokens    int64 `json:"more_tokens"`
 }
@@ -305,7 +305,7 @@ type RowCount struct {
 	First  string `json:"first"` // location of the first of them
 }
 
-// Bounds of the number of keys and reasons that are counted separately. A template can raise a
+// Limits on the number of keys and reasons that are counted separately. A template can raise a
 // different reason for every row.
 const (
 	maxKeys      = 50
@@ -314,7 +314,7 @@ const (
 	otherReasons = refusal + "for other reasons"
 )
 
-// tally counts a row. With limit reasons or keys in the list, a new one is counted as other.
+// tally counts a row. Once list has limit entries, rows with new reasons or keys count as other.
 func tally(list []RowCount, row, other RowCount, limit int) []RowCount {
 	same := func(c RowCount) bool { return c.Reason == row.Reason && c.Key == row.Key }
 	i := slices.IndexFunc(list, same)
@@ -363,7 +363,7 @@ func (c *Counts) add(o outcome) {
 	}
 }
 
-// explain returns the end of a message about missing documents: the reasons.
+// explain describes, for the end of an error message, why rows yielded no documents.
 func (c *Counts) explain() string {
 	if c.Rows == 0 {
 		return ": there are no rows"

@@ -177,7 +177,7 @@ func TestPrepareDivided(t *testing.T) {
 // TestPrepareFew: with few conversations one is for validation and one for training, whatever
 // the share; a single one cannot be divided.
 func TestPrepareFew(t *testing.T) {
-	for n, want := range map[int]string{0: "prepare: no conversation can be learned from: there are no rows", 1: "prepare: one conversation cannot be divided", 2: "", 7: ""} {
+	for n, want := range map[int]string{0: "prepare: no conversation counts in the loss: there are no rows", 1: "prepare: cannot divide one conversation", 2: "", 7: ""} {
 		o := options(t, conversations(n), t.TempDir())
 		o.ValFraction = 1e-9
 		m, err := Prepare(t.Context(), o)
@@ -209,11 +209,11 @@ func TestPrepareValidation(t *testing.T) {
 	}
 	silent := `{"messages": [{"role": "user", "content": "x"}]}`
 	o.ValRows = rowsOf(silent)
-	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no conversation for validation can be learned from; of 1 rows, 1: nothing that the assistant says carries loss (first at rows: line 1)") {
+	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no validation conversation counts in the loss; of 1 rows, 1: nothing that the assistant says carries loss (first at rows: line 1)") {
 		t.Errorf("nothing for validation: %v", err)
 	}
 	o.ValRows, o.Rows = conversations(1), rowsOf(silent)
-	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no conversation can be learned from") {
+	if _, err := Prepare(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no conversation counts in the loss") {
 		t.Errorf("nothing for training: %v", err)
 	}
 }
@@ -250,11 +250,11 @@ func TestPrepareCounts(t *testing.T) {
 func TestPrepareMistakes(t *testing.T) {
 	broken := errors.New("the disk is broken")
 	for want, change := range map[string]func(*PrepareOptions){
-		"no output folder":            func(o *PrepareOptions) { o.Out = "" },
-		"validation fraction 0, want": func(o *PrepareOptions) { o.ValFraction = 0 },
-		"validation fraction 1, want": func(o *PrepareOptions) { o.ValFraction = 1 },
-		"and validation rows exclude": func(o *PrepareOptions) { o.ValRows = conversations(1) },
-		`train on "x": want`:          func(o *PrepareOptions) { o.TrainOn = "x" },
+		"no output folder":                 func(o *PrepareOptions) { o.Out = "" },
+		"validation fraction 0, want":      func(o *PrepareOptions) { o.ValFraction = 0 },
+		"validation fraction 1, want":      func(o *PrepareOptions) { o.ValFraction = 1 },
+		"and validation rows are mutually": func(o *PrepareOptions) { o.ValRows = conversations(1) },
+		`train on "x": want`:               func(o *PrepareOptions) { o.TrainOn = "x" },
 		"the disk is broken": func(o *PrepareOptions) {
 			o.Rows = func(y func(data.InputRow, error) bool) { y(data.InputRow{}, broken) }
 		},

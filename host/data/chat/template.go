@@ -62,7 +62,7 @@ func BuiltIn() []string {
 // the path of a file, or, if spec is empty, the model's own: chat_template.jinja in the tokenizer's
 // folder, or else chat_template in tokenizer_config.json. folder is the directory of the tokenizer,
 // or the path of its tokenizer.json; its tokenizer_config.json names the special tokens. addsBOS
-// reports that the tokenizer puts the BOS token before every text.
+// says whether the tokenizer puts the BOS token before every text.
 //
 // Built-in templates begin with the BOS token if and only if addsBOS is set, because a model that
 // was trained with it should always get it. Other templates are not changed.
@@ -117,8 +117,8 @@ func OpenTemplate(spec, folder string, addsBOS bool) (*Template, error) {
 
 const byteOrderMark = "\ufeff"
 
-// newTemplate returns the chat template in files, the contents of a tokenizer's files by name. dir
-// is their folder. Its source is empty if the files have none.
+// newTemplate returns the chat template in the files of a tokenizer, given their contents by name
+// and their folder dir. Its source is empty if the files have none.
 func newTemplate(files map[string][]byte, dir string) (*Template, error) {
 	t := &Template{Name: filepath.Join(dir, tokenizer.TemplateFile)}
 	source, ok := files[tokenizer.TemplateFile]
@@ -146,7 +146,7 @@ func newTemplate(files map[string][]byte, dir string) (*Template, error) {
 }
 
 // ModelTemplate returns the tokenizer's own template, given the contents of the tokenizer's files
-// by name; nil if they have none.
+// by name, or nil if they have none.
 func ModelTemplate(files map[string][]byte) (*Template, error) {
 	t, err := newTemplate(files, "")
 	if err != nil || t.Source == "" {
@@ -160,13 +160,13 @@ func (t *Template) parse() (err error) {
 	return err
 }
 
-// Render renders a conversation as text. With prompt set, the text ends with the generation prompt.
-// Errors are of type [*jinja.Error].
+// Render renders a conversation as text. If prompt is set, the text ends with the generation
+// prompt. Errors are of type [*jinja.Error].
 func (t *Template) Render(c Conversation, prompt bool) (jinja.Rendering, error) {
 	return t.program.Render(t.variables(c, prompt), t.now(), jinja.Limits{})
 }
 
-// The names of the variables that differ between conversations.
+// Names of the variables that differ between conversations.
 const (
 	messagesVariable = "messages"
 	promptVariable   = "add_generation_prompt"
@@ -203,13 +203,13 @@ type Ending struct {
 	Text  string // "" if Token is set, or if the ending is unknown
 }
 
-// Ending renders the conversation before, a question and a reply, and returns the template's output
-// after the reply. It is unknown if the template changes the text of replies.
-func (t *Template) Ending(tok tokenizer.Tokenizer, before Conversation) (Ending, error) {
+// Ending renders a question and a reply after the messages in history, and returns the template's
+// output after the reply. The ending is unknown if the template changes the text of replies.
+func (t *Template) Ending(tok tokenizer.Tokenizer, history Conversation) (Ending, error) {
 	none := Ending{Token: tokenizer.NoToken}
 	const question, reply = "question", "reply"
 	turn := []Message{NewMessage(User, question), NewMessage(Assistant, reply)}
-	r, err := t.Render(slices.Concat(before, turn), false)
+	r, err := t.Render(slices.Concat(history, turn), false)
 	if err != nil {
 		return none, err
 	}
@@ -228,8 +228,8 @@ func (t *Template) Ending(tok tokenizer.Tokenizer, before Conversation) (Ending,
 	return Ending{tokenizer.NoToken, after}, nil
 }
 
-// ModelEnding returns the ending of turns in the chat template among the files of a model's
-// tokenizer. It is unknown if the files have no template.
+// ModelEnding returns the ending of turns in the chat template of a model, given the files of its
+// tokenizer. The ending is unknown if they have no template.
 func ModelEnding(files map[string][]byte, tok tokenizer.Tokenizer) (Ending, error) {
 	template, err := ModelTemplate(files)
 	if err != nil || template == nil {
@@ -250,7 +250,7 @@ func Ends(files map[string][]byte, tok tokenizer.Tokenizer) (list []int32) {
 	return list
 }
 
-// SpecialTokens are the special tokens that templates use; "" for a missing one.
+// SpecialTokens are the special tokens that templates use; a missing one is "".
 type SpecialTokens struct {
 	BOS string `json:"bos_token,omitempty"`
 	EOS string `json:"eos_token,omitempty"`

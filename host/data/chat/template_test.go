@@ -100,7 +100,7 @@ func TestTemplateMistakes(t *testing.T) {
 		{"", folder(t, nil), "has no chat template, neither chat_template.jinja nor chat_template in tokenizer_config.json: the model is a base model; name a template (chatml, llama3, tulu, or a file)"},
 		{"tulu", broken, "tokenizer_config.json: not valid JSON: it ends in the middle"},
 		{"", folder(t, map[string]string{"tokenizer_config.json": `{"chat_template": 1}`}), "chat_template: want a string, or a list"},
-		{"", folder(t, map[string]string{"tokenizer_config.json": `{"chat_template": [{"name": "a"}]}`}), "none of its 1 templates has the name default"},
+		{"", folder(t, map[string]string{"tokenizer_config.json": `{"chat_template": [{"name": "a"}]}`}), "none of its 1 templates is named default"},
 		{"", folder(t, map[string]string{"tokenizer_config.json": `{"eos_token": 1}`}), "eos_token: want a string, or an object with the key content"},
 		{"", folder(t, map[string]string{"chat_template.jinja": "\n{% if %}"}), `chat_template.jinja, line 2: found "%}", want a value`},
 		{folder(t, nil), ".", "is a directory"},

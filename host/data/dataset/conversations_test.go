@@ -65,10 +65,10 @@ func TestConversationsMistakes(t *testing.T) {
 		loss []bool
 		want string
 	}{
-		{nil, nil, "0 tokens without loss"},
-		{[]int32{1}, []bool{true}, "1 tokens without loss"},
-		{[]int32{1, 2}, []bool{true, false}, "2 tokens without loss"},
-		{[]int32{1, 2}, []bool{true}, "2 tokens with a mask of 1"},
+		{nil, nil, "0 tokens has none that counts"},
+		{[]int32{1}, []bool{true}, "1 tokens has none that counts"},
+		{[]int32{1, 2}, []bool{true, false}, "2 tokens has none that counts"},
+		{[]int32{1, 2}, []bool{true}, "2 tokens, but a loss mask of 1"},
 		{[]int32{1, 1000}, []bool{false, true}, "token id 1000 is not in the vocabulary"},
 		{[]int32{-1, 1}, []bool{false, true}, "token id -1 is not in the vocabulary"},
 	} {

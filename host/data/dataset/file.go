@@ -2,11 +2,12 @@
 //
 // A token file ([Writer], [File]) holds the ids of documents, one after the other. The documents
 // are texts, or conversations with a loss mask. A dataset is a directory with token files for
-// training and for validation, the tokenizer that made them, and a [Manifest]. A [Folder] prepares
-// one: the directory changes only at the end. [Verify] checks one against its manifest.
+// training and validation, the tokenizer that made them, and a [Manifest]. A [Folder] prepares a
+// dataset and changes the directory only at the end. [Verify] checks a dataset against its
+// manifest.
 //
-// Batches are made of texts ([Windows], and [Mixture] of several files) and of conversations
-// ([Rows]), epoch after epoch in orders determined by a seed, and for evaluation in file order
+// Batches are drawn from texts ([Windows], or [Mixture] for several files) and from conversations
+// ([Rows]), in an order that a seed determines for each epoch, or for evaluation in file order
 // ([Sequential], RowsConfig.InOrder). A batch depends only on its number, so that training can be
 // resumed from the step number alone.
 //
@@ -48,7 +49,7 @@ type File struct {
 	buffers sync.Pool // of *[]byte
 }
 
-// filePart is one file of several.
+// filePart is one of the files of a [File].
 type filePart struct {
 	path   string
 	file   content
@@ -63,8 +64,8 @@ type content interface {
 
 // Open opens the token files at paths, to be read one after another as if they were one. A path may
 // be a pattern ("train-*.tokens"), which selects the matching files sorted by name. Each header is
-// checked against the length of its file. The error for a file that is damaged or not a token file
-// is a [*FormatError].
+// checked against the length of its file. If a file is damaged or not a token file, the error is a
+// [*FormatError].
 func Open(paths ...string) (*File, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("no token file given")
@@ -127,7 +128,7 @@ func newPart(path string, file content, size int64) (filePart, error) {
 	return filePart{path: path, file: file, header: header}, nil
 }
 
-// newFile reads parts as one. All must have the same tokenizer; conversations must be in one file.
+// newFile joins parts, which must have the same tokenizer. Conversations must be in one part.
 func newFile(parts []filePart) (*File, error) {
 	f := &File{parts: parts, header: parts[0].header}
 	f.buffers.New = func() any { return new([]byte) }
@@ -160,8 +161,8 @@ func newFile(parts []filePart) (*File, error) {
 	return f, nil
 }
 
-// Join returns files as one, as if their paths had been given to [Open] together. The
-// result shares the open files: closing it closes them.
+// Join combines files into one, as if their paths had been given to [Open] together. The result
+// shares the open files: closing it closes them.
 func Join(files ...*File) (*File, error) {
 	var parts []filePart
 	for _, f := range files {
@@ -178,7 +179,7 @@ func closeParts(parts []filePart) error {
 	return errors.Join(errs...)
 }
 
-// Path returns the path of the file, or of the first of several.
+// Path returns the path of the first file.
 func (f *File) Path() string { return f.parts[0].path }
 
 // Paths returns the paths of all files.
@@ -197,7 +198,7 @@ func (f *File) Header() Header { return f.header }
 // Tokenizer returns the description of the tokenizer that made the tokens.
 func (f *File) Tokenizer() tokenizer.Info { return f.header.Tokenizer }
 
-// Conversations reports whether the documents are conversations, and not texts.
+// Conversations reports whether the documents are conversations rather than texts.
 func (f *File) Conversations() bool { return f.header.Conversations() }
 
 // SHA256 returns the hash of the tokens, in lower-case hexadecimal.
@@ -209,11 +210,11 @@ func (f *File) Len() int64 { return f.header.Tokens }
 // Close closes the file.
 func (f *File) Close() error { return closeParts(f.parts) }
 
-// ReadTokens fills dst with the ids from index at onwards. It is an error if the range is not in
-// the file, or if an id is outside the vocabulary.
+// ReadTokens fills dst with the ids that begin at the given index. It is an error if the range is
+// not in the file, or if an id is outside the vocabulary.
 func (f *File) ReadTokens(dst []int32, at int64) error {
 	if at < 0 || at > f.Len() || int64(len(dst)) > f.Len()-at {
-		return fmt.Errorf("token file %s: tokens %d to %d requested, it has %d",
+		return fmt.Errorf("token file %s: cannot read tokens %d to %d of %d",
 			f.Path(), at, at+int64(len(dst)), f.Len())
 	}
 	buffer := f.buffers.Get().(*[]byte)
@@ -225,7 +226,7 @@ func (f *File) ReadTokens(dst []int32, at int64) error {
 		*buffer = slices.Grow((*buffer)[:0], int(n*width))
 		raw := (*buffer)[:n*width]
 		if _, err := p.file.ReadAt(raw, headerSize+(at-p.begin)*width); err != nil {
-			return fmt.Errorf("token file %s: tokens from %d: %w", p.path, at-p.begin, err)
+			return fmt.Errorf("token file %s: reading tokens from %d on: %w", p.path, at-p.begin, err)
 		}
 		if err := p.decode(dst[:n], raw, at-p.begin); err != nil {
 			return err
@@ -254,8 +255,8 @@ func (p *filePart) decode(dst []int32, raw []byte, at int64) error {
 }
 
 // Verify reads the whole file and checks it against its hash, its vocabulary and, for
-// conversations, its mask; it stops when ctx ends. The error for a changed or damaged file is a
-// [*FormatError], or a [*tokenizer.RangeError] if the damage shows in an id.
+// conversations, its mask; it stops when ctx ends. If the file was changed or damaged, the error is
+// a [*FormatError], or a [*tokenizer.RangeError] for an id outside the vocabulary.
 func (f *File) Verify(ctx context.Context) error {
 	const chunk = 1 << 20
 	raw, decoded := make([]byte, chunk), make([]int32, chunk/2)
@@ -269,7 +270,8 @@ func (f *File) Verify(ctx context.Context) error {
 			}
 			part := raw[:min(chunk, end-at)]
 			if _, err := p.file.ReadAt(part, headerSize+at); err != nil {
-				return fmt.Errorf("token file %s: %d bytes from %d: %w", p.path, len(part), headerSize+at, err)
+				return fmt.Errorf("token file %s: reading %d bytes at %d: %w",
+					p.path, len(part), headerSize+at, err)
 			}
 			sum.Write(part)
 			n := min(int64(len(part)), max(0, ids-at)) / width
@@ -288,7 +290,7 @@ func changed(path, format string, args ...any) error {
 	return &FormatError{path, fmt.Sprintf(format+": the file was changed or damaged", args...)}
 }
 
-// index holds the positions of conversations, and their loss mask.
+// index holds the positions of conversations and their loss masks.
 type index struct {
 	starts []int64  // of each document, in tokens, and the end of the last one
 	firsts []uint32 // the first token in each document that counts in the loss
@@ -309,7 +311,7 @@ func (f *File) readIndex() error {
 		length := int64(binary.LittleEndian.Uint32(raw[i*entrySize:]))
 		first := binary.LittleEndian.Uint32(raw[i*entrySize+4:])
 		if first < 1 || int64(first) >= length {
-			return changed(p.path, "document %d has %d tokens, of which the first with loss is %d",
+			return changed(p.path, "document %d has %d tokens, but the first in the loss is token %d",
 				i, length, first)
 		}
 		f.index.starts[i+1], f.index.firsts[i] = f.index.starts[i]+length, first
@@ -322,7 +324,7 @@ func (f *File) readIndex() error {
 	return nil
 }
 
-// Documents returns the number of conversations; 0 for texts.
+// Documents returns the number of conversations, or 0 if the documents are texts.
 func (f *File) Documents() int { return len(f.index.firsts) }
 
 // Tokens returns the number of tokens in a conversation.
@@ -330,8 +332,7 @@ func (f *File) Tokens(document int) int {
 	return int(f.index.starts[document+1] - f.index.starts[document])
 }
 
-// Learned reports whether the first length tokens of a conversation include one that counts in the
-// loss.
+// Learned reports whether any of the first length tokens of a conversation counts in the loss.
 func (f *File) Learned(document, length int) bool {
 	return int64(f.index.firsts[document]) < int64(length)
 }
@@ -341,7 +342,7 @@ func (f *File) Learned(document, length int) bool {
 func (f *File) ReadDocument(document int, ids []int32, learned []bool) error {
 	if document < 0 || document >= f.Documents() ||
 		len(ids) != len(learned) || len(ids) > f.Tokens(document) {
-		return fmt.Errorf("token file %s: %d tokens of document %d requested, which it does not have",
+		return fmt.Errorf("token file %s: cannot read %d tokens of document %d",
 			f.Path(), len(ids), document)
 	}
 	if err := f.ReadTokens(ids, f.index.starts[document]); err != nil {

@@ -14,17 +14,17 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Kind holds the file names of a dataset of one kind of documents. The files of its tokenizer
+// Kind holds the names of the files of one kind of dataset. The tokenizer's files
 // ([tokenizer.Files]) are in the same directory.
 type Kind struct{ Manifest, Train, Val string }
 
-// The kinds of datasets.
+// Kinds of datasets.
 var (
 	Texts         = Kind{"dataset.json", "train.tokens", "val.tokens"}
 	Conversations = Kind{"chat.json", "train.chat", "val.chat"}
 )
 
-// Owns reports whether a file of that name is part of a dataset.
+// Owns reports whether the name is that of a file of the dataset or of its tokenizer.
 func (k Kind) Owns(name string) bool {
 	return name == k.Train || name == k.Val || name == k.Manifest ||
 		slices.Contains(tokenizer.Files, name)
@@ -42,18 +42,19 @@ type Folder struct {
 	fresh     bool // the directory was created for this dataset
 	committed bool
 
-	// Train and Val are the writers of the documents.
+	// Train and Val write the documents.
 	Train, Val *Writer
 }
 
 // LockFile is the file that is locked while a dataset is prepared.
 const LockFile = vfs.LockFile
 
-// Prepare begins to prepare the dataset in a directory, which is created if necessary. It is locked
-// until Close, which must follow. companions has the content of the tokenizer's files, by name.
+// Prepare begins to prepare the dataset in a directory, which it creates if necessary and locks
+// until Close, which the caller must call. companions holds the contents of the tokenizer's files
+// by name.
 //
-// It is an error if a file with the name of one of the dataset's files was not written by cage. The
-// remains of a killed preparation are removed.
+// Prepare returns an error if it would replace a file that cage did not write. It removes the
+// remains of a killed preparation.
 func Prepare(
 	path vfs.Path, kind Kind, origin Origin, companions map[string][]byte,
 ) (_ *Folder, err error) {
@@ -90,8 +91,8 @@ func Prepare(
 }
 
 // checkOurs returns an error if a file that would be replaced was not written by cage. A directory
-// with a manifest is a dataset, which is replaced. Without one, files identical to the new ones may
-// be from a killed preparation.
+// with a manifest holds a dataset, which may be replaced. In a directory without one, tokenizer
+// files that equal the new ones may be from a killed preparation.
 func (f *Folder) checkOurs() error {
 	manifest, err := f.path.Join(f.kind.Manifest).ReadFile()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -131,7 +132,7 @@ func (f *Folder) checkOurs() error {
 }
 
 // Commit moves everything into place: the files of the tokenizer, the token files, and finally the
-// manifest, which it completes with the dataset's contents.
+// manifest, in which it describes the dataset's contents.
 func (f *Folder) Commit(manifest AnyManifest) error {
 	if err := errors.Join(f.Train.Finish(), f.Val.Finish()); err != nil {
 		return err
@@ -158,9 +159,9 @@ func (f *Folder) Commit(manifest AnyManifest) error {
 	return err
 }
 
-// writeCompanions writes the files of the tokenizer, so that runs, which copy them from the
-// directory, and exports of runs have all files that were published with it. Companions of a
-// replaced tokenizer.json are removed.
+// writeCompanions writes the tokenizer's files, so that runs, which copy them, and models exported
+// from runs have all files that were published with the tokenizer. Those of a replaced tokenizer
+// are removed.
 func (f *Folder) writeCompanions() error {
 	definition, defined := f.companions[tokenizer.DefinitionFile]
 	before, err := f.path.Join(tokenizer.DefinitionFile).ReadFile()

@@ -41,15 +41,15 @@ const (
 
 // Header describes the content of a token file.
 type Header struct {
-	// TokenBytes is the width of one id: 2 when the vocabulary has at most
-	// 65,536 entries, otherwise 4.
+	// TokenBytes is the width of an id in bytes: 2 if the vocabulary has at most 65,536 entries,
+	// otherwise 4.
 	TokenBytes int `json:"token_bytes"`
 	// Tokens is the number of ids, including BOS and EOS tokens.
 	Tokens int64 `json:"tokens"`
 	// Documents is the number of documents.
 	Documents int64 `json:"documents"`
-	// Learned is the number of tokens that count in the loss of conversations, and Longest the number
-	// of tokens in the longest conversation.
+	// Learned is the number of tokens of conversations that count in the loss. Longest is the
+	// number of tokens in the longest conversation.
 	Learned int64 `json:"learned,omitempty"`
 	Longest int64 `json:"longest,omitempty"`
 	Origin
@@ -60,15 +60,15 @@ type Header struct {
 // Origin describes how documents were converted to ids.
 type Origin struct {
 	Tokenizer tokenizer.Info `json:"tokenizer"`
-	// Template is the name of the template that rendered conversations, and TemplateSHA256 the hash
-	// of its source; empty for texts.
+	// Template is the name of the template that rendered conversations, and TemplateSHA256 is the
+	// hash of its source. Both are empty for texts.
 	Template       string `json:"template,omitempty"`
 	TemplateSHA256 string `json:"template_sha256,omitempty"`
 	// TrainOn selects the turns of conversations that count in the loss.
 	TrainOn string `json:"train_on,omitempty"`
 }
 
-// Conversations reports whether the documents are conversations, and not texts.
+// Conversations reports whether the documents are conversations rather than texts.
 func (o Origin) Conversations() bool { return o.TemplateSHA256 != "" }
 
 // A FormatError reports a file that is damaged or not a token file.
@@ -121,10 +121,10 @@ func (h *Header) encode() ([]byte, error) {
 }
 
 // parseHeader parses the header from block, the first bytes of a file of size bytes, and checks it
-// against that size. Its errors become the Problem of a [FormatError].
+// against that size. The caller wraps its errors in a [FormatError].
 func parseHeader(block []byte, size int64) (h Header, err error) {
 	if len(block) < headerSize || size < headerSize {
-		return h, fmt.Errorf("%d bytes long, a header has %d", size, headerSize)
+		return h, fmt.Errorf("found %d bytes, want a header of %d", size, headerSize)
 	}
 	if begin := string(block[:len(magic)]); begin != magic {
 		return h, fmt.Errorf("begins with %q, want %q: this is not a token file", begin, magic)
@@ -159,7 +159,7 @@ func parseHeader(block []byte, size int64) (h Header, err error) {
 			h.TokenBytes, tokenBytes(t.VocabSize), t.VocabSize)
 	case h.Documents < 0:
 		return h, fmt.Errorf("documents %d, want 0 or more", h.Documents)
-	// The bounds are checked first, so that the sum does not overflow.
+	// The upper bounds are checked first, so that the sum does not overflow.
 	case h.Tokens < 0 || h.Tokens > payload/int64(h.TokenBytes),
 		h.Conversations() && h.Documents > min(payload/entrySize, math.MaxUint32),
 		h.idBytes()+h.maskBytes()+h.indexBytes() != payload:

@@ -75,8 +75,8 @@ func TestParseHeaderRefuses(t *testing.T) {
 		size  int64
 		want  string
 	}{
-		"empty file":        {nil, 0, "a header has 4096"},
-		"half a header":     {make([]byte, 100), 100, "a header has 4096"},
+		"empty file":        {nil, 0, "want a header of 4096"},
+		"half a header":     {make([]byte, 100), 100, "want a header of 4096"},
 		"magic":             {raw(func(b []byte) { b[0] = 'X' }), headerSize + payload, "not a token file"},
 		"bytes behind":      {raw(func(b []byte) { b[headerSize-1] = 1 }), headerSize + payload, "not followed by zeros"},
 		"version":           {raw(func(b []byte) { b[8] = 9 }), headerSize + payload, "format version 9, this program reads version 3"},

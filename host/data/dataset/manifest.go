@@ -17,8 +17,8 @@ import (
 
 const manifestVersion = 3
 
-// Manifest describes the content of a dataset. The packages that prepare datasets embed it in
-// manifests that also describe the sources.
+// Manifest describes the content of a dataset. Packages that prepare datasets embed it in a
+// manifest that also describes the sources.
 type Manifest struct {
 	Version int `json:"version"`
 	Origin
@@ -28,7 +28,7 @@ type Manifest struct {
 	// random.
 	ValFraction float64 `json:"val_fraction,omitempty"`
 	Seed        uint64  `json:"seed"`
-	// Seconds is the duration of the preparation.
+	// Seconds is how long the preparation took.
 	Seconds float64 `json:"seconds"`
 }
 
@@ -41,7 +41,7 @@ func (m *Manifest) contained() *Manifest { return m }
 type Part struct {
 	Documents int64 `json:"documents"`
 	Tokens    int64 `json:"tokens"`
-	// Bytes is the size of the text; 0 for conversations.
+	// Bytes is the size of the text, or 0 for conversations.
 	Bytes int64 `json:"bytes,omitempty"`
 	// Learned and Longest are as in [Header].
 	Learned int64 `json:"learned,omitempty"`
@@ -69,8 +69,8 @@ type Verification struct {
 }
 
 // Verify reads the token file, or the files of the dataset, at path and checks them against their
-// hashes, their vocabulary, and the manifest. It continues after a damaged file. The only error is
-// the error of ctx.
+// hashes, their vocabulary, and the manifest. It continues after a damaged file. The returned error
+// is that of ctx.
 func Verify(ctx context.Context, path string) ([]Verification, error) {
 	if stat, err := os.Stat(path); err != nil || !stat.IsDir() {
 		return []Verification{verifyFile(ctx, path)}, ctx.Err()

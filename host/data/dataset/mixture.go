@@ -20,10 +20,10 @@ type Weighted struct {
 // Mixture draws training batches from several token files by weight.
 //
 // The windows of all batches, row after row, form one sequence. A cycle of 65,536 windows has a
-// fixed number from each source, its weight rounded, and the windows of each source are distributed
-// over the cycle as evenly as possible. Then every group of 64 consecutive windows is shuffled by
-// the seed. The windows of one source come in the order of [Windows]: epoch after epoch, each with
-// a new permutation.
+// fixed number from each source, in proportion to its weight, and the windows of each source are
+// distributed over the cycle as evenly as possible. Then every group of 64 consecutive windows is
+// shuffled by the seed. The windows of one source come in the order of [Windows]: epoch after
+// epoch, each with a new permutation.
 //
 // Batch i depends only on the files, the configuration and i.
 //
@@ -44,14 +44,14 @@ const (
 	groupWindows = 64
 )
 
-// NewMixture returns a mixture. The files must have been made with the same tokenizer. A
-// file that is too short for one window is a [*ShortError].
+// NewMixture returns a mixture. The files must have been made with the same tokenizer. If one is
+// too short for a window, the error is a [*ShortError].
 func NewMixture(sources []Weighted, config WindowsConfig) (*Mixture, error) {
 	m := &Mixture{config: config, group: -1}
 	weights := make([]float64, len(sources))
 	for i, s := range sources {
 		weights[i] = s.Weight
-		// Each source has a seed of its own, far enough apart for any number of epochs.
+		// Sources get seeds that are far enough apart for any number of epochs.
 		own := WindowsConfig{Context: config.Context, Batch: 1, Seed: config.Seed + uint64(i)<<40}
 		windows, err := NewWindows(s.File, own)
 		if err != nil {
@@ -63,8 +63,8 @@ func NewMixture(sources []Weighted, config WindowsConfig) (*Mixture, error) {
 	if m.share, err = shares(weights, cycleWindows); err != nil {
 		return nil, err
 	}
-	// Each source is spread evenly over a cycle: the next window is from the source that is
-	// furthest behind its share.
+	// The windows of each source are spread evenly over a cycle: the next window is always from the
+	// source that is furthest behind its share.
 	m.sources = make([]uint16, cycleWindows)
 	due, count := make([]int64, len(m.share)), make([]int64, len(m.share))
 	for i := range m.sources {
@@ -84,8 +84,8 @@ func NewMixture(sources []Weighted, config WindowsConfig) (*Mixture, error) {
 	return m, nil
 }
 
-// shares divides n in proportion to weights: integers, with the remainders given to the largest
-// fractions.
+// shares divides n in proportion to the weights. It rounds down, and gives the rest to the shares
+// with the largest fractions.
 func shares(weights []float64, n int64) ([]int64, error) {
 	if len(weights) == 0 || len(weights) > math.MaxUint16 {
 		return nil, fmt.Errorf("mixture: %d sources, want 1 to %d", len(weights), math.MaxUint16)
@@ -98,7 +98,7 @@ func shares(weights []float64, n int64) ([]int64, error) {
 		sum += w
 	}
 	if math.IsInf(sum, 0) {
-		return nil, errors.New("mixture: the weights are too large to be added")
+		return nil, errors.New("mixture: the sum of the weights overflows")
 	}
 	out := make([]int64, len(weights))
 	left, byFraction := n, make([]int, len(weights))
@@ -116,8 +116,8 @@ func shares(weights []float64, n int64) ([]int64, error) {
 	}
 	for i, share := range out {
 		if share == 0 {
-			return nil, fmt.Errorf("mixture: source %d has the weight %v of %v in all: "+
-				"less than a window in %d", i, weights[i], sum, n)
+			return nil, fmt.Errorf("mixture: source %d has the weight %v of a total of %v, "+
+				"less than one window in %d", i, weights[i], sum, n)
 		}
 	}
 	return out, nil
@@ -126,7 +126,7 @@ func shares(weights []float64, n int64) ([]int64, error) {
 // BatchLen returns the number of ids in a batch, Batch × (Context+1).
 func (m *Mixture) BatchLen() int { return m.config.Batch * (m.config.Context + 1) }
 
-// At fills dst, shaped [Batch, Context+1], with the batch of that index, which begins at 0.
+// At fills dst, shaped [Batch, Context+1], with the batch of the given index, counted from 0.
 func (m *Mixture) At(index int64, dst []int32) error {
 	width := m.config.Context + 1
 	for row := range m.config.Batch {
@@ -136,7 +136,7 @@ func (m *Mixture) At(index int64, dst []int32) error {
 		}
 		at := window % groupWindows
 		source := m.order[at]
-		// The index of this window among all windows of its source.
+		// nth is the index of this window among all windows of its source.
 		nth := window/cycleWindows*m.share[source] + m.before[window%cycleWindows/groupWindows][source]
 		for _, s := range m.order[:at] {
 			if s == source {
@@ -157,7 +157,7 @@ func (m *Mixture) shuffled(group int64) []uint16 {
 	return order
 }
 
-// Epochs returns how many epochs of each source the first batches comprise. It may be called
+// Epochs returns the number of epochs of each source in the first batches. It may be called
 // concurrently with At.
 func (m *Mixture) Epochs(batches int64) []float64 {
 	n := batches * int64(m.config.Batch)

@@ -110,14 +110,14 @@ func TestMixtureRefuses(t *testing.T) {
 		sources []Weighted
 		config  WindowsConfig
 	}{
-		"0 sources":          {nil, good},
-		"weight 0":           {[]Weighted{{f, 1}, {f, 0}}, good},
-		"weight NaN":         {[]Weighted{{f, math.NaN()}}, good},
-		"weight -1":          {[]Weighted{{f, -1}}, good},
-		"too large":          {[]Weighted{{f, math.MaxFloat64}, {f, math.MaxFloat64}}, good},
-		"less than a window": {[]Weighted{{f, 1}, {f, 1e-6}}, good},
-		"fewer than the":     {[]Weighted{{f, 1}, {short, 1}}, good},
-		"context 0":          {[]Weighted{{f, 1}}, WindowsConfig{Batch: 2}},
+		"0 sources":                    {nil, good},
+		"weight 0":                     {[]Weighted{{f, 1}, {f, 0}}, good},
+		"weight NaN":                   {[]Weighted{{f, math.NaN()}}, good},
+		"weight -1":                    {[]Weighted{{f, -1}}, good},
+		"sum of the weights overflows": {[]Weighted{{f, math.MaxFloat64}, {f, math.MaxFloat64}}, good},
+		"less than one window":         {[]Weighted{{f, 1}, {f, 1e-6}}, good},
+		"tokens, want at least":        {[]Weighted{{f, 1}, {short, 1}}, good},
+		"context 0":                    {[]Weighted{{f, 1}}, WindowsConfig{Batch: 2}},
 	} {
 		if _, err := NewMixture(test.sources, test.config); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want one with %q", err, want)

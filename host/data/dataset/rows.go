@@ -11,8 +11,8 @@ import (
 
 // RowsConfig configures the packing and the order of documents in [Rows].
 type RowsConfig struct {
-	// Length is the number of tokens in a row. Longer documents are truncated; documents without loss
-	// in the rest are left out.
+	// Length is the number of tokens in a row. Longer documents are truncated, and left out if none
+	// of the remaining tokens counts in the loss.
 	Length int
 	// Batch is the number of rows in a batch.
 	Batch int
@@ -28,11 +28,11 @@ type RowsConfig struct {
 
 // Row is one row of a batch; its slices have the same length.
 type Row struct {
-	// Tokens are the tokens of the documents; 0 at positions without a document.
+	// Tokens are the tokens of the documents, or 0 at positions without a document.
 	Tokens []int32
-	// Positions count from 0 in each document.
+	// Positions are the positions in the documents, from 0.
 	Positions []int32
-	// Segments number the documents from 0; -1 at positions without a document.
+	// Segments number the documents from 0, with [NoDocument] at positions without a document.
 	Segments []int32
 	// Weights are the weights of the losses. The weight at a position, for the prediction of the
 	// next token, is 1 if that token is in the same document and its mask is set, and otherwise 0.
@@ -48,8 +48,8 @@ func NewRow(length int) Row {
 	return Row{ids(), ids(), ids(), make([]float32, length)}
 }
 
-// Rows makes the batches of a training on conversations. In each epoch every document comes once,
-// in a new order and a new packing into rows. The last batch of an epoch is padded with empty rows.
+// Rows makes batches for training on conversations. Each epoch contains every document once, in a
+// new order and newly packed into rows. The last batch of an epoch is padded with empty rows.
 //
 // It is not safe for concurrent use; several may share a [File].
 type Rows struct {
@@ -63,7 +63,7 @@ type Rows struct {
 	loss   []bool     // of one document
 }
 
-// NewRows returns the rows of a file. It packs every epoch once, to count the steps.
+// NewRows returns the rows of a file. It packs the documents for every epoch, to count the steps.
 func NewRows(file *File, config RowsConfig) (*Rows, error) {
 	r := &Rows{file: file, config: config, epoch: -1}
 	switch {
@@ -82,7 +82,7 @@ func NewRows(file *File, config RowsConfig) (*Rows, error) {
 		}
 	}
 	if len(r.usable) == 0 {
-		return nil, fmt.Errorf("token file %s has no document with loss in its first "+
+		return nil, fmt.Errorf("token file %s has no document that counts in the loss in its first "+
 			"%d tokens: use longer rows", file.Path(), config.Length)
 	}
 	steps := int64(0)
@@ -109,17 +109,17 @@ func (r *Rows) startEpoch(epoch int) {
 	r.epoch = epoch
 }
 
-// tokens returns the number of a document's tokens in a row.
+// tokens returns how many tokens of a document are used: at most a row.
 func (r *Rows) tokens(document int) int { return min(r.file.Tokens(document), r.config.Length) }
 
-// Steps returns the number of steps in all epochs together.
+// Steps returns the total number of steps of all epochs.
 func (r *Rows) Steps() int64 { return r.ends[len(r.ends)-1] }
 
-// LeftOut returns the number of documents without loss in the first Length tokens.
+// LeftOut returns the number of documents none of whose first Length tokens counts in the loss.
 func (r *Rows) LeftOut() int { return r.file.Documents() - len(r.usable) }
 
-// At fills rows with rows of a step, counted from 0, beginning with row number first, so that the
-// rows of one step can be read in several parts. It returns the number of nonempty rows.
+// At fills rows with the rows of a step from the given row number on, so that the rows of a step
+// can be read in several parts. The first step is 0. At returns the number of nonempty rows.
 func (r *Rows) At(step int64, first int, rows []Row) (filled int, err error) {
 	epoch := sort.Search(len(r.ends), func(i int) bool { return step < r.ends[i] })
 	if epoch != r.epoch {
@@ -160,7 +160,7 @@ func (r *Rows) At(step int64, first int, rows []Row) (filled int, err error) {
 // Packing is a way of packing documents into rows.
 type Packing string
 
-// The ways of packing.
+// Possible values of Packing.
 const (
 	// FirstFit puts each document, in order, into the first row with enough free positions.
 	FirstFit Packing = "first_fit"
@@ -168,7 +168,7 @@ const (
 	NoPacking Packing = "none"
 )
 
-// pack packs documents, in their order, into rows of length tokens. No document may be longer.
+// pack packs documents, in order, into rows of the given number of tokens. None may be longer.
 func (p Packing) pack(documents []uint32, tokens func(document uint32) int, length int) [][]uint32 {
 	var rows [][]uint32
 	if p == NoPacking {

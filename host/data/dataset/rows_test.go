@@ -187,7 +187,7 @@ func TestCut(t *testing.T) {
 	if diff := cmp.Diff(want, read(t, s, 0)[0]); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := NewRows(f, RowsConfig{Length: 2, Batch: 1, Epochs: 1, Packing: NoPacking}); err == nil || !strings.Contains(err.Error(), "no document with loss in its first 2 tokens") {
+	if _, err := NewRows(f, RowsConfig{Length: 2, Batch: 1, Epochs: 1, Packing: NoPacking}); err == nil || !strings.Contains(err.Error(), "no document that counts in the loss in its first 2 tokens") {
 		t.Errorf("rows that are too short: %v", err)
 	}
 }

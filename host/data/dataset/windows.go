@@ -41,7 +41,7 @@ type Windows struct {
 	order  []uint32
 }
 
-// A ShortError reports a file with too few tokens for its use.
+// A ShortError reports a file that has too few tokens.
 type ShortError struct {
 	Path           string
 	Tokens, Need   int64
@@ -53,12 +53,12 @@ func (e *ShortError) Error() string {
 	if e.Batch > 1 {
 		what, smaller = fmt.Sprintf("%d windows", e.Batch), "a smaller batch or context"
 	}
-	return fmt.Sprintf("token file %s has %d tokens, fewer than the %d of %s with a context of %d: "+
+	return fmt.Sprintf("token file %s has %d tokens, want at least %d for %s with a context of %d: "+
 		"use more text, or %s",
 		e.Path, e.Tokens, e.Need, what, e.Context, smaller)
 }
 
-// NewWindows returns the windows of a file. A file that is too short for one batch is a
+// NewWindows returns the windows of a file. If the file is too short for one batch, the error is a
 // [*ShortError].
 func NewWindows(file *File, config WindowsConfig) (*Windows, error) {
 	if config.Context < 1 || config.Batch < 1 {
@@ -71,7 +71,7 @@ func NewWindows(file *File, config WindowsConfig) (*Windows, error) {
 		return nil, &ShortError{file.Path(), file.Len(), need, config.Context, config.Batch}
 	}
 	if windows > math.MaxUint32 {
-		return nil, fmt.Errorf("windows: %s has %d windows of %d tokens, at most %d are supported: "+
+		return nil, fmt.Errorf("windows: %s has %d windows of %d tokens, want at most %d: "+
 			"use a larger context",
 			file.Path(), windows, config.Context, uint32(math.MaxUint32))
 	}
@@ -87,8 +87,8 @@ func NewWindows(file *File, config WindowsConfig) (*Windows, error) {
 // BatchLen returns the number of ids in a batch, Batch × (Context+1).
 func (w *Windows) BatchLen() int { return w.config.Batch * (w.config.Context + 1) }
 
-// At fills dst, shaped [Batch, Context+1], with the batch of that index. Indices begin at 0 and
-// continue from epoch to epoch.
+// At fills dst, shaped [Batch, Context+1], with the batch of the given index. Indices begin at 0
+// and continue from epoch to epoch.
 func (w *Windows) At(index int64, dst []int32) error {
 	if epoch := index / w.batches; epoch != w.epoch {
 		w.offset, w.order = epochOrder(w.config.Seed, epoch, w.config.Context, w.windows)
@@ -106,8 +106,8 @@ func (w *Windows) At(index int64, dst []int32) error {
 	return nil
 }
 
-// The second halves of the seeds of generators. They separate the random numbers for different uses
-// of one seed.
+// Second halves of the generators' seeds, which separate the random numbers for different uses of
+// one seed.
 const (
 	windowsStream = 0x63616765_64617461 // "cagedata"
 	mixtureStream = 0x63616765_6d697874 // "cagemixt"
@@ -122,7 +122,7 @@ func generator(seed uint64, epoch int64, stream uint64) *rand.PCG {
 }
 
 // epochOrder returns the random choices of one epoch: the beginning of its first window, in [0,
-// context), and the order in which its windows are visited.
+// context), and the order of its windows.
 func epochOrder(
 	seed uint64, epoch int64, context int, windows uint32,
 ) (offset int, order []uint32) {
@@ -148,8 +148,8 @@ type Sequential struct {
 	windows int64
 }
 
-// NewSequential returns a reader of batches of batch windows. A file that is
-// too short for one window is a [*ShortError].
+// NewSequential returns a reader of batches of the given number of windows. If the file is too
+// short for one window, the error is a [*ShortError].
 func NewSequential(file *File, context, batch int) (*Sequential, error) {
 	if context < 1 || batch < 1 {
 		return nil, fmt.Errorf("evaluation: context %d and batch %d must be at least 1", context, batch)
@@ -170,8 +170,8 @@ func (s *Sequential) Batches() int64 {
 }
 
 // At fills dst, shaped [batch, context+1], with batch i and returns the number of rows that are
-// windows: all, except perhaps in the last batch. Its other rows repeat the first and must not be
-// counted. They do not change a maximum over the batch, by which quantizers may scale.
+// windows. If the last batch has fewer, its other rows repeat the first, and must not be counted.
+// Repeated rows do not change a maximum over the batch, by which quantizers may scale.
 func (s *Sequential) At(i int64, dst []int32) (rows int, err error) {
 	first := i * int64(s.batch)
 	rows = int(min(int64(s.batch), s.windows-first))

@@ -155,7 +155,7 @@ func TestWindowsShort(t *testing.T) {
 		if !errors.As(err, &short) || short.Tokens != int64(tokens) || short.Need != 160 {
 			t.Errorf("%d tokens: error %v", tokens, err)
 		}
-		if !strings.Contains(err.Error(), "the 160 of 4 windows") {
+		if !strings.Contains(err.Error(), "want at least 160 for 4 windows") {
 			t.Errorf("message %q does not say what is needed", err)
 		}
 	}

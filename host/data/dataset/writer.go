@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Writer writes a token file as a stream of documents. The file appears under its name only at
-// [Writer.Commit], complete.
+// Writer writes a token file document by document. The file appears under its name only when it is
+// complete, at [Writer.Commit].
 //
 // Each text is preceded by the tokenizer's BOS token and followed by its EOS token, if it has them.
 // If both are the same token, as with GPT-2, it is written once, before the text, and thus also
@@ -37,7 +37,8 @@ type Writer struct {
 // NewWriter creates the token file at path.
 func NewWriter(path vfs.Path, origin Origin) (*Writer, error) {
 	if origin.Tokenizer.VocabSize < 1 {
-		return nil, fmt.Errorf("token file %s: vocabulary of %d tokens", path, origin.Tokenizer.VocabSize)
+		return nil, fmt.Errorf("token file %s: vocabulary of %d tokens, want at least 1",
+			path, origin.Tokenizer.VocabSize)
 	}
 	file, err := atomicfile.Create(path)
 	if err != nil {
@@ -54,13 +55,13 @@ func NewWriter(path vfs.Path, origin Origin) (*Writer, error) {
 
 func (w *Writer) failed(err error) error { return fmt.Errorf("token file %s: %w", w.path, err) }
 
-// WriteDocument appends a document. learned is the loss mask of a conversation's ids, of which at
-// least one after the first must count, and nil for texts. If an id is outside the vocabulary, the
-// error is a [*tokenizer.RangeError] and nothing is written.
+// WriteDocument appends a document. For texts, learned is nil. For conversations it is the loss
+// mask of the ids, and must include an id other than the first. If an id is outside the vocabulary,
+// the error is a [*tokenizer.RangeError] and nothing is written.
 func (w *Writer) WriteDocument(ids []int32, learned []bool) error {
 	t, masked := w.header.Tokenizer, w.header.Conversations()
 	if masked && len(learned) != len(ids) || !masked && learned != nil {
-		return w.failed(fmt.Errorf("%d tokens with a mask of %d", len(ids), len(learned)))
+		return w.failed(fmt.Errorf("%d tokens, but a loss mask of %d", len(ids), len(learned)))
 	}
 	for _, id := range ids {
 		if id < 0 || int(id) >= t.VocabSize {
@@ -81,9 +82,9 @@ func (w *Writer) WriteDocument(ids []int32, learned []bool) error {
 	first := 1 + slices.Index(learned[min(1, len(learned)):], true)
 	switch {
 	case first == 0:
-		return w.failed(fmt.Errorf("a document of %d tokens without loss", len(ids)))
+		return w.failed(fmt.Errorf("document of %d tokens has none that counts in the loss", len(ids)))
 	case len(ids) > math.MaxInt32 || w.header.Documents == math.MaxUint32:
-		return w.failed(errors.New("too many documents, or too long ones"))
+		return w.failed(errors.New("too many documents, or a document is too long"))
 	}
 	for i, learn := range learned {
 		token := w.header.Tokens + int64(i)
@@ -123,7 +124,7 @@ func (w *Writer) writeBytes(content []byte) error {
 	return nil
 }
 
-// Finish writes everything after the ids, and the header, and syncs and closes the file.
+// Finish writes the sections after the ids and then the header, and syncs and closes the file.
 func (w *Writer) Finish() error {
 	if w.header.SHA256 != "" {
 		return nil
@@ -148,7 +149,7 @@ func (w *Writer) Finish() error {
 	return nil
 }
 
-// Commit writes the header, moves the file to its path, and returns once it is durable.
+// Commit finishes the file, moves it to its path, and returns once it is durable.
 func (w *Writer) Commit() (Header, error) {
 	if err := w.Finish(); err != nil {
 		return Header{}, err

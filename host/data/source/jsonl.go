@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// Texts returns the text in a field of every row, which is a JSON object.
+// Texts replaces each row, which is a JSON object, by the text in a field.
 func Texts(rows iter.Seq2[Row, error], field string) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		for row, err := range rows {
@@ -31,8 +31,8 @@ func Texts(rows iter.Seq2[Row, error], field string) iter.Seq2[Row, error] {
 	}
 }
 
-// textOf returns the text in a field of a row, or the problem of the row. otherField reports that
-// the row is an object, so that the text may be in another field.
+// textOf returns the text in a field of a row, or the problem with the row. otherField is true if
+// the row is an object without text in this field, so that another field may have the text.
 func textOf(row []byte, field string) (text []byte, problem string, otherField bool) {
 	var object map[string]jsontext.Value
 	err := jsonv2.Unmarshal(row, &object)
@@ -59,8 +59,8 @@ func textOf(row []byte, field string) (text []byte, problem string, otherField b
 	return text, problem, false
 }
 
-// ReadObjects returns the unparsed lines of JSONL; lines of white space are skipped. It does not
-// check whether a line is JSON. An error in reading r, if any, comes last.
+// ReadObjects returns the lines of a JSONL file, except blank ones, without parsing them. An error
+// in reading r, if any, comes last.
 func ReadObjects(r io.Reader) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		in := bufio.NewReaderSize(r, 1<<20)
@@ -97,5 +97,5 @@ func ReadObjects(r io.Reader) iter.Seq2[Row, error] {
 	}
 }
 
-// UTF8Mark is the byte order mark, with which some programs begin UTF-8 texts.
+// UTF8Mark is the byte order mark with which some programs begin UTF-8 files.
 const UTF8Mark = "\xef\xbb\xbf"

@@ -13,9 +13,9 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// ReadParquet returns the rows of a Parquet file, the first size bytes of r, as JSON objects with
-// those of the given columns that exist. It is an error if none exists. Values are numbers,
-// strings, and lists and groups of them. An error is the last item.
+// ReadParquet returns the rows of a Parquet file of size bytes as JSON objects with those of the
+// given columns that exist. It is an error if none exists. Values are numbers, strings, and lists
+// and groups of them. If there is an error, it is the last item.
 func ReadParquet(r io.ReaderAt, size int64, columns []string) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		p := &parquetFile{r: r, size: size, yield: yield}
@@ -25,7 +25,7 @@ func ReadParquet(r io.ReaderAt, size int64, columns []string) iter.Seq2[Row, err
 	}
 }
 
-// plain converts bytes to texts, and Parquet's groups named list and element to lists.
+// plain converts bytes to strings, and Parquet's nested groups for lists to lists.
 func plain(value any) any {
 	switch v := value.(type) {
 	case []byte:
@@ -69,7 +69,7 @@ type parquetFile struct {
 // errStop ends the reading of a file when the consumer stops.
 var errStop = errors.New("stop")
 
-// read reads all row groups. The library panics on some damaged files.
+// read reads all row groups. It recovers panics of the library, which damaged files can cause.
 func (p *parquetFile) read(columns []string) (err error) {
 	defer func() {
 		if problem := recover(); problem != nil {
@@ -126,7 +126,7 @@ func (p *parquetFile) read(columns []string) (err error) {
 			return err
 		}
 		if p.number != last {
-			return damagedParquet(fmt.Errorf("a row group has %d rows too many", p.number-last))
+			return damagedParquet(fmt.Errorf("a row group has %d rows more than it states", p.number-last))
 		}
 	}
 	return nil
@@ -172,7 +172,7 @@ func (p *parquetFile) group(schema *parquet.Schema, group parquet.RowGroup) erro
 	}
 }
 
-// object returns a row as a JSON object, or the problem of the row.
+// object returns a row as a JSON object, or the problem with it.
 func object(schema *parquet.Schema, values parquet.Row) (text []byte, problem string) {
 	var row any = map[string]any{}
 	err := schema.Reconstruct(&row, values)

@@ -71,7 +71,7 @@ func TestForgedPages(t *testing.T) {
 		want string
 	}{
 		"lz4":    {forged(t, format.Lz4Raw, []byte{0xff, 0xff, 0xff, 0xff}, same), "LZ4_RAW is not supported"},
-		"more":   {forgedRows(t, 0, levels(make([]byte, 32)...), 4, same), "pages with 8 values or more, where the row group has 4"},
+		"more":   {forgedRows(t, 0, levels(make([]byte, 32)...), 4, same), "pages have at least 8 values, want the 4 of the row group"},
 		"truths": {forged(t, 0, levels(4, 0, 0, 0, 6, 1, 10, 0), encoded(format.RLE)), "booleans in RLE encoding"},
 		"values": {forged(t, 0, levels(), func(h *format.PageHeader) { h.DataPageHeader.V.NumValues = math.MaxInt32 }), "a page takes 32768 MiB in memory"},
 	} {

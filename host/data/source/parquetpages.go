@@ -31,7 +31,7 @@ func checkMagic(r io.ReaderAt, size int64) error {
 		return fmt.Errorf("it does not end with PAR1: the file is truncated")
 	}
 	if length := int64(binary.LittleEndian.Uint32(tail[:])); length > size-12 {
-		return fmt.Errorf("a footer of %d bytes in a file of %d", length, size)
+		return fmt.Errorf("footer of %d bytes does not fit into the file of %d bytes", length, size)
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func (p *parquetFile) checkPages(file *parquet.File, group int, leaf parquet.Lea
 		begin = at
 	}
 	if begin < 0 || length < 0 || begin > p.size || length > p.size-begin {
-		return fmt.Errorf("it begins at %d and has %d bytes, in a file of %d", begin, length, p.size)
+		return fmt.Errorf("column chunk at %d of %d bytes exceeds the file of %d", begin, length, p.size)
 	}
 	cost := int64(valueCost)
 	if kind := leaf.Node.Type(); kind.Kind() == parquet.FixedLenByteArray {
@@ -89,7 +89,7 @@ func (p *parquetFile) checkPages(file *parquet.File, group int, leaf parquet.Lea
 			values += n
 		}
 		if n < 0 || values > meta.NumValues {
-			return fmt.Errorf("pages with %d values or more, where the row group has %d",
+			return fmt.Errorf("pages have at least %d values, want the %d of the row group",
 				values, meta.NumValues)
 		}
 		if encoding == format.RLE { // the library aligns each run to a byte
@@ -102,8 +102,7 @@ func (p *parquetFile) checkPages(file *parquet.File, group int, leaf parquet.Lea
 	}
 }
 
-// pageValues returns the number of values in a page by its header, including nulls, and their
-// encoding.
+// pageValues returns the number of values, including nulls, and the encoding in a page header.
 func pageValues(h *format.PageHeader) (n int64, encoding format.Encoding, err error) {
 	switch {
 	case h.Type == format.DictionaryPage && h.DictionaryPageHeader.Valid:
@@ -113,5 +112,5 @@ func pageValues(h *format.PageHeader) (n int64, encoding format.Encoding, err er
 	case h.Type == format.DataPageV2 && h.DataPageHeaderV2.Valid:
 		return int64(h.DataPageHeaderV2.V.NumValues), h.DataPageHeaderV2.V.Encoding, nil
 	}
-	return 0, 0, fmt.Errorf("a page of type %s, or without the header for its type", h.Type)
+	return 0, 0, fmt.Errorf("page type %s is not supported, or its header is missing", h.Type)
 }

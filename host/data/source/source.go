@@ -1,10 +1,9 @@
 // Package source reads the texts in files: plain text, JSON rows and Parquet, each possibly
 // compressed.
 //
-// It knows only file formats. A problem in a file gives an error with its location: in a damaged
-// file ([DamagedError]), or in a row ([RowError]), after which reading can continue with the next
-// row. The memory that a file can make the program allocate is limited, by [MaxRow], by a maximal
-// window of zstd, and by a maximal size of a Parquet page.
+// The error for a damaged file is a [DamagedError], and that for a bad row a [RowError], after
+// which reading can continue with the next row. The memory that a file can require is limited by
+// [MaxRow] and by maximal sizes of zstd windows and Parquet pages.
 package source
 
 import (
@@ -22,7 +21,7 @@ import (
 // Format is the format of a decompressed file.
 type Format string
 
-// The formats.
+// Supported formats.
 const (
 	Text    Format = "text"    // plain text
 	JSONL   Format = "jsonl"   // a JSON object in each line
@@ -32,7 +31,7 @@ const (
 // Formats lists all formats.
 var Formats = []Format{Text, JSONL, Parquet}
 
-// ParseFormat returns the format with that name; "" is accepted and means no format.
+// ParseFormat returns the format with the given name. The name may be "", for no format.
 func ParseFormat(name string) (Format, error) {
 	if name != "" && !slices.Contains(Formats, Format(name)) {
 		return "", fmt.Errorf("format %q: want text, jsonl or parquet", name)
@@ -40,10 +39,10 @@ func ParseFormat(name string) (Format, error) {
 	return Format(name), nil
 }
 
-// Compression is the compression of a file.
+// Compression is the method by which a file is compressed.
 type Compression string
 
-// The kinds of compression.
+// Supported methods of compression.
 const (
 	None Compression = ""
 	Gzip Compression = "gzip"
@@ -69,10 +68,10 @@ func ByName(name string) (Format, Compression) {
 	return Text, compression
 }
 
-// MaxRow is the maximal size of a row, in bytes: a line of JSON, or a value of a column.
+// MaxRow is the maximal size in bytes of a line of JSON or a row of Parquet.
 const MaxRow = 64 << 20
 
-// Row is one row of a file. Rows are numbered from 1; in JSON that is the line.
+// Row is one row of a file. Numbers begin at 1; in JSONL files they are line numbers.
 type Row struct {
 	Unit   string // of Number: "line" or "row"
 	Number int64
@@ -89,7 +88,7 @@ type RowError struct {
 	Unit    string // "line" or "row"
 	Number  int64
 	Problem string
-	// Field reports that the row is valid, but the text may be in another field.
+	// Field is true if the row is valid, so that the text may be in another field.
 	Field bool
 }
 
@@ -107,7 +106,7 @@ func (e *DamagedError) Error() string {
 
 func (e *DamagedError) Unwrap() error { return e.Err }
 
-// maxWindow bounds the window of a zstd frame, and so its memory. The zstd program has the same
+// maxWindow bounds the window of a zstd frame, and thus its memory. The zstd program has the same
 // limit.
 const maxWindow = 128 << 20
 

@@ -20,8 +20,7 @@ type addedToken struct {
 	Special    bool   `json:"special"`
 }
 
-// addedSet finds the leftmost added token in a text, and of several tokens at one position the
-// longest.
+// addedSet finds the leftmost added token in a text, and the longest one of those that begin there.
 type addedSet struct {
 	byFirst [256][]addedToken
 	empty   bool
@@ -42,10 +41,10 @@ func newAddedSet(tokens []addedToken) *addedSet {
 	return set
 }
 
-// split calls text for every range between added tokens and token for every added token, in order.
-// White space that an added token strips (lstrip, rstrip) belongs to it.
+// split passes the ranges between added tokens to emitText and the added tokens to emitToken, in
+// order. White space that an added token strips (lstrip, rstrip) belongs to it.
 func (s *addedSet) split(
-	input string, text func(start, end int) error, token func(id int32),
+	input string, emitText func(start, end int) error, emitToken func(id int32),
 ) error {
 	done := 0
 	for i := 0; !s.empty && i < len(input); {
@@ -67,22 +66,22 @@ func (s *addedSet) split(
 			end = len(input) - len(strings.TrimLeftFunc(input[end:], unicode.IsSpace))
 		}
 		if start > done {
-			if err := text(done, start); err != nil {
+			if err := emitText(done, start); err != nil {
 				return err
 			}
 		}
-		token(t.ID)
+		emitToken(t.ID)
 		done = end
 	}
 	if done < len(input) {
-		return text(done, len(input))
+		return emitText(done, len(input))
 	}
 	return nil
 }
 
-// WithTokens returns the tokenizer with special tokens added. Their ids follow the largest existing
-// id; a token that is in the vocabulary, but only reached by merges, keeps its id. The definition
-// is the tokenizer's, with the tokens appended to added_tokens.
+// WithTokens returns a copy of the tokenizer with special tokens added, whose ids follow the
+// largest existing one. A token that is already in the vocabulary keeps its id. In the definition,
+// the tokens are appended to added_tokens.
 func (t *HuggingFace) WithTokens(contents []string) (*HuggingFace, error) {
 	var file map[string]json.RawMessage
 	if err := json.Unmarshal(t.definition, &file); err != nil {

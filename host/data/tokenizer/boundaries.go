@@ -48,7 +48,7 @@ func (t *HuggingFace) find(content string) (int32, bool) {
 	return NoToken, false
 }
 
-// setBoundaries sets the BOS and EOS tokens; NoToken is allowed.
+// setBoundaries sets the BOS and EOS tokens, each of which may be NoToken.
 func (t *HuggingFace) setBoundaries(bos, eos int32) error {
 	for name, id := range map[string]int32{"BOS": bos, "EOS": eos} {
 		if _, ok := t.tokens[id]; !ok && id != NoToken {
@@ -59,8 +59,8 @@ func (t *HuggingFace) setBoundaries(bos, eos int32) error {
 	return nil
 }
 
-// templateTokens returns the tokens that a post-processor puts before and after a single text, or
-// NoToken.
+// templateTokens returns the tokens that a post-processor puts before and after a single text. Each
+// may be NoToken.
 func templateTokens(section json.RawMessage) (bos, eos int32, err error) {
 	type part struct {
 		SpecialToken, Sequence *struct {
@@ -127,7 +127,7 @@ func templateTokens(section json.RawMessage) (bos, eos int32, err error) {
 		ids := def.SpecialTokens[token.ID].IDs
 		if len(ids) != 1 || ids[0] < 0 {
 			return NoToken, fmt.Errorf("post_processor: the template has %q, "+
-				"which special_tokens does not give one id", token.ID)
+				"which must have exactly one id in special_tokens", token.ID)
 		}
 		return ids[0], nil
 	}

@@ -104,9 +104,9 @@ func (m *bpe) appendWord(dst []int32, word string, g *wordMerger) ([]int32, erro
 // spaceMark is the character "▁", which SentencePiece-style tokenizers write for a space.
 const spaceMark = "\u2581"
 
-// marksWords reports whether spaceMark occurs only at the beginning of tokens. Then no merge
-// crosses a position where it follows another character, and the text between two such positions
-// can be encoded on its own: otherwise, a whole document is one word.
+// marksWords reports whether merged tokens have spaceMark only at their beginning. Then no merge
+// crosses a position where spaceMark follows another character, and the parts between such
+// positions can be encoded separately. Otherwise, a whole document is one word.
 func (m *bpe) marksWords() bool {
 	if _, ok := m.vocab[spaceMark]; !ok || m.ignoreMerges {
 		return false
@@ -123,8 +123,8 @@ func (m *bpe) marksWords() bool {
 	return true
 }
 
-// wordCache appends the ids of words, and caches the ids of short words, because texts repeat few
-// words. It is used by one goroutine at a time.
+// wordCache appends the ids of words, and caches the ids of short words, because most words of a
+// text recur. It is used by one goroutine at a time.
 type wordCache struct {
 	model *bpe
 	ids   []int32 // of the text so far
@@ -183,7 +183,7 @@ type wordMerger struct {
 	queue candidates
 }
 
-// noMerge is the result for a pair that is not merged.
+// noMerge stands for a pair that cannot be merged.
 var noMerge = merge{rank: math.MaxInt32}
 
 func (m *bpe) pair(left, right int32) merge {
@@ -204,7 +204,7 @@ type symbol struct {
 
 // merge merges adjacent pairs of g.ids in the order of their rank, and from left to right among
 // equal ranks, until no pair can be merged, and appends the resulting ids. last is the rank of the
-// last merge, −1 if there was none. With a heap this takes O(n log n).
+// last merge, or −1 if there was none. With a heap this takes O(n log n).
 func (m *bpe) merge(dst []int32, g *wordMerger) (_ []int32, last int32) {
 	last = -1
 	g.list, g.queue = slices.Grow(g.list[:0], len(g.ids)), slices.Grow(g.queue[:0], len(g.ids))
@@ -252,7 +252,7 @@ func (m *bpe) push(g *wordMerger, at int32) {
 	}
 }
 
-// candidate is a possible merge of the symbol at index at with its successor.
+// candidate is a possible merge of a symbol with its successor.
 type candidate struct {
 	merge
 	at int32

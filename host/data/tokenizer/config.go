@@ -9,16 +9,16 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// Config is the content of a tokenizer_config.json. A key is parsed only on demand, so that a
-// mistake in another key does no harm.
+// Config is the content of a tokenizer_config.json. Keys are parsed on demand, so that an error in
+// an unused key has no effect.
 type Config map[string]json.RawMessage
 
 // ParseConfig parses a tokenizer_config.json.
 func ParseConfig(text []byte) (c Config, err error) { return c, plainjson.Unmarshal(text, &c) }
 
 // Token returns the token of a key: "bos_token" begins a document, "eos_token" ends one,
-// "pad_token" pads sequences. It is "" if the key is absent. The value is a string, or an object
-// with its content.
+// "pad_token" pads sequences. It is "" if the key is absent. In the file, the token is a string or
+// an object that contains it.
 func (c Config) Token(key string) (string, error) {
 	var token string
 	if !present(c[key]) || json.Unmarshal(c[key], &token) == nil {
@@ -36,18 +36,18 @@ func (c Config) Token(key string) (string, error) {
 // DefaultTemplate is the name of the default chat template.
 const DefaultTemplate = "default"
 
-// Template returns the chat template, "" if the key is absent. Of a list of named templates it
-// returns [DefaultTemplate].
+// Template returns the chat template, or "" if the key is absent. If there are several templates,
+// it returns the one with the name [DefaultTemplate].
 func (c Config) Template() (string, error) {
 	list, err := c.Templates()
 	source, ok := list[DefaultTemplate]
 	if err == nil && len(list) > 0 && !ok {
-		err = fmt.Errorf("chat_template: none of its %d templates has the name default", len(list))
+		err = fmt.Errorf("chat_template: none of its %d templates is named default", len(list))
 	}
 	return source, err
 }
 
-// Templates returns all chat templates by name; none if the key is absent.
+// Templates returns all chat templates by name, or nil if the key is absent.
 func (c Config) Templates() (map[string]string, error) {
 	var source string
 	templates := c["chat_template"]
@@ -80,9 +80,9 @@ const (
 	ConfigFile = "tokenizer_config.json"
 	// SpecialsFile repeats the special tokens, for older programs.
 	SpecialsFile = "special_tokens_map.json"
-	// TemplateFile is the chat template.
+	// TemplateFile holds the chat template.
 	TemplateFile = "chat_template.jinja"
-	// TemplateFolder has further templates by name, each in a file with the extension .jinja.
+	// TemplateFolder holds further templates, each in a file NAME.jinja.
 	TemplateFolder = "additional_chat_templates"
 	// GenerationFile names the tokens that begin and end generated texts.
 	GenerationFile = "generation_config.json"

@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// decodeStep rewrites the list of tokens; finally the tokens are joined.
+// decodeStep rewrites a list of tokens. After the last step, the tokens are joined.
 type decodeStep func(tokens []string) []string
 
 // newDecoder parses the section "decoder". Without one, tokens are joined by spaces, as in the
@@ -43,7 +43,7 @@ func newDecoder(section json.RawMessage) ([]decodeStep, error) {
 		}
 		return steps, nil
 	case "ByteLevel":
-		// The result is a single text, since a character may span tokens.
+		// The result is a single string, since a character may span tokens.
 		return []decodeStep{func(tokens []string) []string {
 			var text []byte
 			for _, token := range tokens {

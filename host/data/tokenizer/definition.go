@@ -80,7 +80,7 @@ func (d *definition) check() error {
 		"normalizer": d.Normalizer, "pre_tokenizer": d.PreTokenizer,
 		"post_processor": d.PostProcessor, "decoder": d.Decoder,
 	} {
-		// Each level of a Sequence costs another copy and parse.
+		// Nesting is limited because each level of a Sequence is copied and parsed again.
 		dec := jsontext.NewDecoder(bytes.NewReader(section),
 			jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 		for {
@@ -126,7 +126,6 @@ func (d *definition) check() error {
 // mergePair is one entry of model.merges, in either published form: "a b" or ["a", "b"].
 type mergePair [2]string
 
-// UnmarshalJSON accepts both forms.
 func (p *mergePair) UnmarshalJSON(data []byte) error {
 	var pair []string
 	if err := json.Unmarshal(data, &pair); err == nil {
@@ -241,7 +240,7 @@ func BytesDefinition() ([]byte, error) {
 	return json.MarshalIndent(file, "", "  ")
 }
 
-// Bounds for a tokenizer.json. Without them a small file could require any amount of memory.
+// Limits for a tokenizer.json, without which a small file could require any amount of memory.
 const (
 	maxFile    = 128 << 20 // bytes of a file; the largest published ones have around 35 MB
 	maxNesting = 32        // of values; published files have a depth of about six

@@ -9,9 +9,9 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// Extends returns nil if a tokenizer extends a base tokenizer only by added tokens: an id of the
-// base has the same meaning in both. Otherwise the error describes the difference. Both are the
-// contents of a tokenizer.json, nil for [Bytes].
+// Extends returns nil if a tokenizer extends a base tokenizer only by added tokens, so that an id
+// of the base has the same meaning in both. Otherwise the error describes a difference. Both
+// arguments are contents of a tokenizer.json, or nil for [Bytes].
 func Extends(more, base []byte) error {
 	var defs [2]definition
 	for i, text := range [][]byte{more, base} {
@@ -25,7 +25,7 @@ func Extends(more, base []byte) error {
 			return err
 		}
 		m := &defs[i].Model
-		// These have no effect in the files that are accepted.
+		// In accepted files these fields have no effect.
 		m.Type, m.Prefix, m.Suffix, m.Dropout = "", nil, nil, nil
 		m.UnkToken = cmp.Or(m.UnkToken, new(string))
 	}
@@ -53,7 +53,7 @@ func Extends(more, base []byte) error {
 		want := b.comparable(t)
 		owner[want.ID] = t.Content
 		if added[t.Content] != want {
-			return fmt.Errorf("the added token %q with the id %d is missing or differs",
+			return fmt.Errorf("the added token %q with the id %d is missing or has other properties",
 				t.Content, want.ID)
 		}
 	}
@@ -65,13 +65,13 @@ func Extends(more, base []byte) error {
 	return nil
 }
 
-// value decodes a section, which is valid JSON; nil if it is absent.
+// value decodes a section, which must be valid JSON. It returns nil if the section is absent.
 func value(section json.RawMessage) (v any) {
 	_ = json.Unmarshal(section, &v)
 	return v
 }
 
-// comparable returns an added token with its id, and without fields that do not affect ids.
+// comparable returns t with its actual id, and without Special, which does not affect ids.
 func (d *definition) comparable(t addedToken) addedToken {
 	if id, known := d.Model.Vocab[t.Content]; known {
 		t.ID = id

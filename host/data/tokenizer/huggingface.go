@@ -15,8 +15,8 @@ import (
 
 // HuggingFace is a tokenizer read from a tokenizer.json: the byte-level BPE of GPT-2, Llama 3, OLMo
 // 2 and Qwen, or the SentencePiece-style BPE of Llama 2 and Mistral. It gives the same ids as the
-// reference library, except for differences of the Unicode version and, in the normal form NFC, for
-// the order of more than 30 combining marks in a row.
+// reference library, except where Unicode versions differ and where NFC has to order more than 30
+// combining marks in a row.
 type HuggingFace struct {
 	info       Info
 	definition []byte    // the tokenizer.json
@@ -78,8 +78,8 @@ func Identify(folder string) (Info, error) {
 	return Info{Name: name, BOS: NoToken, EOS: NoToken, SHA256: hash(content)}, err
 }
 
-// ParseHuggingFace is [LoadHuggingFace] for the content of a tokenizer.json. The tokenizer has no
-// name.
+// ParseHuggingFace is like [LoadHuggingFace], but takes the content of a tokenizer.json. The
+// tokenizer has no name.
 func ParseHuggingFace(definition []byte) (*HuggingFace, error) {
 	return ReadHuggingFace(definition, nil)
 }
@@ -237,7 +237,7 @@ func (t *HuggingFace) Encode(text string) ([]int32, error) {
 	return words.ids, nil
 }
 
-// Decode returns the text of ids; an id that is not a token is a [*RangeError].
+// Decode returns the text of ids. If an id is not a token, the error is a [*RangeError].
 func (t *HuggingFace) Decode(ids []int32) (string, error) {
 	tokens := make([]string, len(ids))
 	for i, id := range ids {

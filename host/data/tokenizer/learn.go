@@ -17,7 +17,7 @@ type Learner struct {
 	words map[string]int // number of occurrences
 }
 
-// NewLearner returns a learner without texts.
+// NewLearner returns a learner that has not seen any text.
 func NewLearner() *Learner {
 	section, _ := json.Marshal(ByteLevelWords(false, PatternGPT4))
 	pre, err := newPreTokenizer(section)
@@ -27,7 +27,7 @@ func NewLearner() *Learner {
 	return &Learner{pre: pre, words: map[string]int{}}
 }
 
-// Add counts the words of a text.
+// Add adds a text to the training data.
 func (l *Learner) Add(text string) error {
 	return l.pre.eachWord(text, true, func(word string) error {
 		if _, known := l.words[word]; !known {
@@ -44,12 +44,12 @@ var Specials = []string{
 	"<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",
 }
 
-// Definition returns the tokenizer.json of a tokenizer with the given number of tokens,
-// or fewer if the texts have no more pairs. The bytes do not depend on the order of the texts.
+// Definition returns the tokenizer.json of a tokenizer with the given number of tokens, or fewer if
+// no more pairs occur twice. It does not depend on the order of the texts.
 func (l *Learner) Definition(tokens int) ([]byte, error) {
 	least := 256 + len(Specials)
 	if tokens < least {
-		return nil, fmt.Errorf("a tokenizer of %d tokens, want at least %d: "+
+		return nil, fmt.Errorf("vocabulary of %d tokens, want at least %d: "+
 			"all bytes and the special tokens", tokens, least)
 	}
 	b := newMerger(l.words)
@@ -81,7 +81,7 @@ type merger struct {
 	queue  pairQueue
 }
 
-// pairCount is the number of occurrences of a pair in the words, and the words that may contain it.
+// pairCount counts the occurrences of a pair, and holds the words that may contain it.
 type pairCount struct {
 	pair  [2]int32
 	count int
@@ -108,8 +108,8 @@ func newMerger(words map[string]int) *merger {
 	return m
 }
 
-// id returns the id of a token, which may be new: "abc" can be merged from "ab" and "c", and from
-// "a" and "bc".
+// id returns the id of a token, and assigns one if the token is new. The same token can result from
+// different pairs: "abc" from "ab" and "c", or from "a" and "bc".
 func (m *merger) id(token string) int32 {
 	id, known := m.ids[token]
 	if !known {
@@ -133,7 +133,7 @@ func (m *merger) add(a, b, word int32, count int) {
 	heap.Fix(&m.queue, p.index)
 }
 
-// merge makes a token of the most frequent pair; ties go to the smaller ids. It returns false if no
+// merge makes the most frequent pair a token; ties go to the smaller ids. It returns false if no
 // pair occurs twice.
 func (m *merger) merge() bool {
 	if len(m.queue) == 0 || m.queue[0].count < 2 {

@@ -37,8 +37,8 @@ func (n normalizer) apply(text string) string {
 	for _, step := range n {
 		switch {
 		case step.Type == "NFC":
-			// golang.org/x/text inserts joiners after each 30 combining marks in a row (UAX #15,
-			// Stream-Safe Text Format), and sorts marks only up to there.
+			// golang.org/x/text inserts a joiner after every 30 combining marks in a row (UAX #15,
+			// Stream-Safe Text Format), and sorts marks only between joiners.
 			const joiner = "\u034f"
 			composed := norm.NFC.String(text)
 			if !strings.Contains(text, joiner) {
@@ -54,7 +54,7 @@ func (n normalizer) apply(text string) string {
 	return text
 }
 
-// composesOnly reports whether at most NFC is applied to texts.
+// composesOnly reports whether n applies nothing but NFC.
 func (n normalizer) composesOnly() bool {
 	return !slices.ContainsFunc(n, func(s step) bool { return s.Type != "NFC" })
 }
@@ -77,7 +77,7 @@ type step struct {
 	Split            *bool             `json:"split"`
 }
 
-// flatten lists the steps of a section, with a Sequence replaced by its steps.
+// flatten lists the steps of a section, and replaces a Sequence by its steps.
 func flatten(section json.RawMessage) (steps []step, err error) {
 	if !present(section) {
 		return nil, nil

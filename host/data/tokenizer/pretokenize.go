@@ -44,7 +44,7 @@ func newPreTokenizer(section json.RawMessage) (*preTokenizer, error) {
 				pattern = byteLevelPattern
 			}
 		case step.Type == "Split":
-			// The patterns match everywhere, so that there is no text between matches to remove.
+			// The patterns leave no text between matches, so these settings are equivalent.
 			if step.Behavior != "Isolated" && (step.Behavior != "Removed" || !step.Invert) {
 				return nil, unsupported(
 					fmt.Sprintf("Split with behavior %q, invert %v", step.Behavior, step.Invert),
@@ -90,7 +90,7 @@ func newPreTokenizer(section json.RawMessage) (*preTokenizer, error) {
 	return p, nil
 }
 
-// checkMark rejects a Metaspace that replaces a space by another character than U+2581.
+// checkMark rejects a Metaspace that replaces a space by a character other than U+2581.
 func checkMark(section, mark string) error {
 	if mark != "" && mark != spaceMark {
 		feature := fmt.Sprintf("Metaspace with the replacement %q", mark)
@@ -99,7 +99,7 @@ func checkMark(section, mark string) error {
 	return nil
 }
 
-// eachWord calls emit for the words of text; first reports whether text begins the whole input.
+// eachWord calls emit for the words of text; first says whether text is the beginning of the input.
 func (p *preTokenizer) eachWord(text string, first bool, emit func(word string) error) error {
 	if p.metaspace != nil && text != "" {
 		text = strings.ReplaceAll(text, " ", spaceMark)

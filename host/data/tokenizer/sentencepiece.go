@@ -14,20 +14,20 @@ import (
 // write spaces as "▁" and repeatedly merge the adjacent pair whose merged text is the token with
 // the highest score, leftmost first. Finally, characters that are not tokens become bytes.
 type SentencePiece struct {
-	// Scores holds a number for each id below VocabSize, which is smaller the later a merge makes the
-	// token.
+	// Scores holds the score of each id below VocabSize. The later a merge makes the token, the
+	// lower the score.
 	Scores []float32
 	// Unknown is the id of the unknown token, or [NoToken].
 	Unknown int32
-	// Prefix reports that "▁" is put before a text, and before text that follows an added token.
+	// Prefix reports whether "▁" is put before a text, and before text that follows an added token.
 	Prefix bool
-	// Differs lists the reasons why some texts get different ids from the tokenizer's; empty if
-	// none do.
+	// Differs lists the reasons why some texts get other ids than the tokenizer assigns. It is
+	// empty if no text does.
 	Differs []string
 }
 
 // SentencePiece describes a byte-pair model with byte fallback, as of Llama 2 and Mistral, in
-// SentencePiece's terms. The error for any other model is an [*UnsupportedError].
+// SentencePiece's terms. For any other model, the error is an [*UnsupportedError].
 func (t *HuggingFace) SentencePiece() (*SentencePiece, error) {
 	var def definition
 	if err := plainjson.Unmarshal(t.definition, &def); err != nil {
@@ -43,7 +43,7 @@ func (t *HuggingFace) SentencePiece() (*SentencePiece, error) {
 	found := func(a addedToken) bool { return a.Normalized || a.LStrip || a.RStrip || a.SingleWord }
 	if i := slices.IndexFunc(def.AddedTokens, found); i >= 0 {
 		s.differ(fmt.Sprintf("the added token %q is normalized, lstrip, rstrip or single_word, "+
-			"and is found only as its characters", def.AddedTokens[i].Content))
+			"but is matched only by its exact text", def.AddedTokens[i].Content))
 	}
 	s.setScores(t, def.AddedTokens)
 	return s, nil
@@ -52,7 +52,7 @@ func (t *HuggingFace) SentencePiece() (*SentencePiece, error) {
 // maxExactRank bounds the ranks that float32 can distinguish.
 const maxExactRank = 1 << 24
 
-// checkPieces rejects models that use more than characters, bytes and merges.
+// checkPieces rejects models that need more than characters, bytes and merges.
 func (t *HuggingFace) checkPieces(def *definition) error {
 	unsupported := func(feature, hint string) error {
 		return &UnsupportedError{"model", feature, hint}
@@ -114,10 +114,10 @@ func (s *SentencePiece) differ(reason string) { s.Differs = append(s.Differs, re
 
 // setScores sets the score of every token to the negative rank of the merge that makes it.
 //
-// Merges make a token from only one pair of parts, whatever its context: merges within it do not
-// depend on the rest of the text as long as none crosses its ends. So merging the token's own text
-// finds the pair. SentencePiece, however, merges every pair whose text is a token: if merges leave
-// the text of a token in two parts, ids can differ.
+// The last merge that makes a token is always the same: merges within the token do not depend on
+// the rest of the text as long as none crosses its ends. So it is found by merging the token's own
+// text. SentencePiece, however, merges every pair whose text is a token: if merges leave the text
+// of a token in two parts, ids can differ.
 func (s *SentencePiece) setScores(t *HuggingFace, added []addedToken) {
 	last := float32(-len(t.model.merges) - 1)
 	for id := range s.Scores {
@@ -161,8 +161,8 @@ func (m *bpe) joins(text string) bool {
 	return false
 }
 
-// mergeText merges the characters of a text. It returns the resulting ids, none if a character is
-// not a token, and the rank of the last merge, −1 if there was none.
+// mergeText merges the characters of a text. It returns the resulting ids, or nil if a character is
+// not a token, and the rank of the last merge, or −1 if there was none.
 func (m *bpe) mergeText(text string, g *wordMerger) (ids []int32, rank int32) {
 	g.ids = g.ids[:0]
 	for _, char := range text {

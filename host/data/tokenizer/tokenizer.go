@@ -104,8 +104,8 @@ func Open(spec string) (Tokenizer, error) {
 	return LoadHuggingFace(spec)
 }
 
-// Reopen returns the tokenizer that info describes. Unless it is built in, its tokenizer.json is in
-// folder. Name, BOS and EOS are taken from info; a tokenizer.json with another hash is an error.
+// Reopen returns the tokenizer that info describes. Unless it is built in, folder must hold its
+// tokenizer.json. Name, BOS and EOS are taken from info. It is an error if the hash differs.
 func Reopen(folder string, info Info) (Tokenizer, error) {
 	content, err := Definition(folder, info)
 	if err != nil {
@@ -114,7 +114,7 @@ func Reopen(folder string, info Info) (Tokenizer, error) {
 	return Restore(content, info)
 }
 
-// Restore is [Reopen] for the content of a tokenizer.json returned by [Definition].
+// Restore is like [Reopen], but takes the content of a tokenizer.json returned by [Definition].
 func Restore(content []byte, info Info) (Tokenizer, error) {
 	if info == (Bytes{}).Info() {
 		return Bytes{}, nil
@@ -131,9 +131,8 @@ func Restore(content []byte, info Info) (Tokenizer, error) {
 	return t, t.setBoundaries(info.BOS, info.EOS)
 }
 
-// Definition returns the tokenizer.json of the tokenizer that info describes, and nil for a
-// built-in one. spec names it as for [Open]. The content is checked against the hash, but not
-// parsed.
+// Definition returns the tokenizer.json of the tokenizer that info describes, or nil for a built-in
+// one. spec is as for [Open]. The content is checked against the hash, but not parsed.
 func Definition(spec string, info Info) ([]byte, error) {
 	if info == (Bytes{}).Info() {
 		return nil, nil
@@ -154,7 +153,7 @@ func Definition(spec string, info Info) ([]byte, error) {
 // Check checks the content of a tokenizer.json against the tokenizer's hash.
 func (i Info) Check(content []byte) error {
 	if got := hash(content); got != i.SHA256 {
-		return fmt.Errorf("another tokenizer, or a damaged one: it has the hash %s, "+
+		return fmt.Errorf("different or damaged tokenizer: it has the hash %s, "+
 			"want tokenizer %s with %s", got, i.Name, i.SHA256)
 	}
 	return nil
@@ -177,8 +176,8 @@ const bytesName = "bytes"
 // Bytes is the byte-level tokenizer: the id of a byte is its value, the vocabulary has 256 entries,
 // and every text is decoded unchanged.
 //
-// Byte 0 is the BOS token. It is free for that, because a text file that contains it counts as
-// binary and is never used as a document.
+// Byte 0 is the BOS token. It is available, because a text file that contains it counts as binary
+// and is never used as a document.
 type Bytes struct{}
 
 var _ Tokenizer = Bytes{}
@@ -197,7 +196,7 @@ func (Bytes) Encode(text string) ([]int32, error) {
 	return ids, nil
 }
 
-// Decode returns the bytes; an id outside 0–255 is a [*RangeError].
+// Decode returns the bytes. If an id is outside 0–255, the error is a [*RangeError].
 func (Bytes) Decode(ids []int32) (string, error) {
 	text := make([]byte, len(ids))
 	for i, id := range ids {

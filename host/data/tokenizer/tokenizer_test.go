@@ -201,7 +201,7 @@ func TestConfig(t *testing.T) {
 		{"bos_token", `{"text": "<s>"}`, "", "bos_token: want a string, or an object with the key content"},
 		{"chat_template", `"{{ 1 }}"`, "{{ 1 }}", ""},
 		{"chat_template", `[{"name": "rag", "template": "r"}, {"name": "default", "template": "d"}]`, "d", ""},
-		{"chat_template", `[{"name": "rag", "template": "r"}]`, "", "chat_template: none of its 1 templates has the name default"},
+		{"chat_template", `[{"name": "rag", "template": "r"}]`, "", "chat_template: none of its 1 templates is named default"},
 		{"chat_template", `{}`, "", "chat_template: want a string, or a list of objects with name and template"},
 	} {
 		config, err := ParseConfig([]byte(`{"` + c.key + `": ` + c.value + `}`))

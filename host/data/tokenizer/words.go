@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// wordPattern is a pattern of published tokenizers that a function of this package matches. They
-// need look-ahead, which Go's regexp does not have, and a backtracking engine takes exponential
-// time for some patterns. Each of these patterns matches at every position of every text, so that
-// its matches are words without gaps.
+// wordPattern is a pattern of published tokenizers, matched by a function. The patterns need
+// look-ahead, which Go's regexp does not have, and a backtracking engine takes exponential time for
+// some patterns. Each of these patterns matches at every position of every text, so that its
+// matches are words without gaps.
 type wordPattern struct {
-	// digits is the maximal number of digits in a word, 0 for any number.
+	// digits is the maximal number of digits in a word, or 0 for no limit.
 	digits int
-	// next returns the end of the word that begins at index at in text.
+	// next returns the end of the word that begins at text[at].
 	next func(s *scanner, text string, at int) int
 }
 
@@ -118,7 +118,8 @@ func lineEnds(text string, at int) int {
 	return at
 }
 
-// contraction matches 's|'t|'re|'ve|'m|'ll|'d, in any case if anyCase is set; 0: no match.
+// contraction returns the end of a match of 's|'t|'re|'ve|'m|'ll|'d at text[at:], or 0 if there is
+// none. It ignores case if anyCase is set.
 func contraction(text string, at int, anyCase bool) int {
 	if text[at] != '\'' || at+1 == len(text) {
 		return 0

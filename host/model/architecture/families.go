@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Params lists the parameters of a model in its order, with the sizes completed by
-// [Settings.FillIn]. A language model has the embedding, the parameters of each block, the final
-// norm, and the head unless it is tied. A problem has the one parameter x, [rows, dimension], a
-// matrix without weight decay, so that a quantizer scales its rows.
+// Params lists the parameters of the model in order, with sizes completed by [Settings.FillIn]. A
+// language model has the embedding, the parameters of each block, the final norm, and the head
+// unless it is tied. A problem has one parameter, x [rows, dimension], without weight decay. It is
+// a matrix, so that quantizers can scale its rows.
 func (s Settings) Params() []Param {
 	s.FillIn()
 	if !s.Language() {
@@ -38,8 +38,8 @@ func (s Settings) Params() []Param {
 	return params
 }
 
-// LayerOf returns the number of the block that contains the parameter or activation of that name;
-// -1 if none does.
+// LayerOf returns the number of the block that contains the parameter or activation with the given
+// name, or -1 if none does.
 func LayerOf(name string) int {
 	rest, inBlock := strings.CutPrefix(name, "layers.")
 	number, _, _ := strings.Cut(rest, ".")
@@ -53,7 +53,7 @@ func LayerOf(name string) int {
 // LayerPrefix returns the prefix of the names of parameters and activations of a block.
 func LayerPrefix(layer int) string { return fmt.Sprintf("layers.%d.", layer) }
 
-// features are the differences between the kinds of language models.
+// features describes how kinds of language models differ.
 type features struct {
 	ropeTheta      float64 // defaults
 	ropePairs      Pairing
@@ -64,7 +64,7 @@ type features struct {
 	truncatedStart bool // all weights are initialized from one truncated normal distribution
 }
 
-// families has the features of each kind. Llama is the network of the QuEST and CAGE pre-training
+// families maps each kind to its features. Llama is the network of the QuEST and CAGE pre-training
 // runs (Panferov et al. 2025; Tabesh et al. 2025); with grouped-query attention, half-split pairs
 // and stretched wavelengths it is Llama 3 (Grattafiori et al., 2024). OLMo2 (Team OLMo, 2025) is
 // the one on which the CAGE paper compares optimizers. Qwen3 is the architecture of its dense
@@ -118,8 +118,8 @@ func (s Settings) BlockParams(layer int) []Param {
 	return slices.Concat(norms[0], attention, norms[1], feedForward)
 }
 
-// start truncates the initial distribution of a weight at three standard deviations for the kinds
-// of models that do so.
+// start returns p with its initial distribution truncated at three standard deviations, if this
+// kind of model does so.
 func (s Settings) start(p Param) Param {
 	if families[s.Kind].truncatedStart {
 		p.InitCut = 3
@@ -130,10 +130,10 @@ func (s Settings) start(p Param) Param {
 // Tied reports whether the embedding is the output head.
 func (s Settings) Tied() bool { return s.Head == "tied" }
 
-// QueryWidth returns the number of features of all query heads, and of the output of attention.
+// QueryWidth returns the total width of the query heads, and thus of attention's output.
 func (s Settings) QueryWidth() int { return s.Heads * s.HeadSize }
 
-// KeyWidth returns the number of features of all key heads, and of all value heads.
+// KeyWidth returns the total width of the key heads; the value heads have the same width.
 func (s Settings) KeyWidth() int { return s.KVHeads * s.HeadSize }
 
 func normParam(name string, width int) Param {
@@ -152,7 +152,7 @@ func Float32s(values []float64) []float32 {
 // A Role is the function of a parameter in its model.
 type Role string
 
-// The roles of parameters.
+// Roles of parameters.
 const (
 	RoleMatrix Role = "matrix" // weight of a linear layer inside a block
 	// one row per token id; also the output projection if the head is tied
@@ -166,13 +166,13 @@ type Param struct {
 	Name string
 	Dims []int // [out, in] for a matrix
 	Role Role
-	// the matrices stacked in a fused weight, from top to bottom; nil: it is a single matrix
+	// the matrices stacked in a fused weight, from top to bottom; nil if it is a single matrix
 	Parts     []Part
 	Quantized bool    // whether the model uses its quantized form in products
 	Decay     bool    // whether weight decay applies to it
 	InitMean  float64 // the initial elements are drawn from N(InitMean, InitStd²)
 	InitStd   float64 // 0: all elements are InitMean
-	// draws farther from the mean than InitCut·InitStd are repeated; 0: no truncation
+	// draws farther from the mean than InitCut·InitStd are repeated; 0 means no truncation
 	InitCut float64
 	Start   []float32 // the initial elements themselves; nil: they are random
 }

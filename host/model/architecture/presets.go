@@ -3,13 +3,13 @@ package architecture
 import "slices"
 
 // Preset is a named model size with its training settings. The sizes and rates of the Llamas are
-// from the QuEST and CAGE pre-training runs (Panferov et al. 2025 and the CAGE paper): about
-// 100 training tokens for each parameter outside the embeddings, 262,144 tokens per step. 1700M and
+// from the QuEST and CAGE pre-training runs (Panferov et al. 2025 and the CAGE paper): about 100
+// training tokens for each parameter outside the embeddings, 262,144 tokens per step. 1700M and
 // 3200M are only in the training script of QuEST's code (train.sh), with 10.75 and 20 billion
-// tokens. The OLMo2 sizes 30M and 60M are from OLMo-core, whose names count the embedding, too.
-// The OLMo2 size 50M is for the CAGE paper's comparison of optimizers, which does not publish its
-// shape; it has the Llama's shape. OLMo2 models are trained like the Llamas, on 100 tokens for each
-// parameter that the name counts.
+// tokens. The OLMo2 sizes 30M and 60M are from OLMo-core, whose names include the embedding. The
+// OLMo2 size 50M is for the CAGE paper's comparison of optimizers, which does not publish its
+// shape; it is shaped like the Llama. OLMo2 models are trained like the Llamas, on 100 tokens for
+// each parameter counted in the name.
 type Preset struct {
 	Kind, Name                   string
 	Layers, Heads, Width, Hidden int
@@ -67,8 +67,8 @@ func (p Preset) Parameters() int {
 	return NonEmbedding(p.Settings().Params())
 }
 
-// Values returns the values of absent keys, by full key such as model.layers. An empty preset has
-// none.
+// Values returns the preset's values for absent keys, by full key such as model.layers. An empty
+// preset has none.
 func (p Preset) Values() map[string]any {
 	if p.Name == "" {
 		return nil
@@ -82,7 +82,7 @@ func (p Preset) Values() map[string]any {
 	}
 }
 
-// PresetNames lists the distinct names of the presets of some kinds of models.
+// PresetNames lists the distinct names of the presets of the given kinds of models.
 func PresetNames(kinds ...string) []string {
 	var names []string
 	for _, p := range Presets() {

@@ -1,7 +1,7 @@
 // Package architecture describes the models: the settings of each kind and their keys, presets, the
 // parameters that follow from the settings and their initialization, and the angles of rotary
-// position embeddings. It has only numbers and names: package host/model computes with them, in
-// graphs, and readers of configurations or checkpoints need no tensor engine.
+// position embeddings. Unlike package host/model, it builds no graphs, so that readers of
+// configurations or checkpoints need no tensor engine.
 package architecture
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// The kinds of models, by their names in a configuration.
+// Kinds of models, by their names in a configuration.
 const (
 	KindLlama     = "llama"
 	KindOLMo2     = "olmo2"
@@ -22,7 +22,7 @@ const (
 	KindToy       = "toy"
 )
 
-// Groups of kinds of models that share keys.
+// Kinds of models that share keys.
 var (
 	Kinds     = slices.Concat(Languages, Problems)
 	Languages = []string{KindLlama, KindOLMo2, KindQwen3} // are trained on text, and so need data
@@ -33,7 +33,7 @@ var (
 
 const defaultInitStd = 0.02
 
-// Bounds of the sizes of language models.
+// Limits on the sizes of language models.
 const (
 	MaxLayers = 4096
 	MaxWidth  = 1 << 20
@@ -46,8 +46,8 @@ const (
 // computed.
 const maxDimension, maxRows = 4096, 4096
 
-// Settings is the table [model] of a configuration, from which [New] makes the model. Fields that
-// belong to other kinds of models are zero, except that Context is 1 for problems.
+// Settings is the table [model] of a configuration, from which model.New makes the model. Fields
+// that belong to other kinds of models are zero, except that Context is 1 for problems.
 type Settings struct {
 	Kind string // one of Kinds
 
@@ -76,8 +76,8 @@ type Settings struct {
 	InitStd float64 // standard deviation of the initial weights
 	Head    string  // "own", or "tied": the embedding is the output head, too (Press and Wolf, 2017)
 
-	// Problems without data. Lists that are nil are random. The point x has Rows rows, which are
-	// independent problems with the same A.
+	// Problems without data. A nil list stands for random values. The point x has Rows rows, which
+	// are independent problems with the same A.
 	Dimension, Rows int
 	// κ(A), used without Spectrum: the eigenvalues are log-spaced from 1/κ to 1
 	Condition   float64
@@ -92,7 +92,7 @@ type Settings struct {
 // Language reports whether the model is trained on text, and so needs data.
 func (s Settings) Language() bool { return slices.Contains(Languages, s.Kind) }
 
-// Keys returns the keys of the table.
+// Keys returns the keys of the table [model].
 func (s *Settings) Keys() []schema.Key { return slices.Concat(s.languageKeys(), s.problemKeys()) }
 
 func (s *Settings) languageKeys() []schema.Key {
@@ -182,7 +182,7 @@ func (s *Settings) problemKeys() []schema.Key {
 	}
 }
 
-// FillIn replaces zeros by the defaults that they mean, and sets the sizes of problems without
+// FillIn replaces zeros by the defaults that they stand for, and sets the sizes of problems without
 // data.
 func (s *Settings) FillIn() {
 	if s.Kind == KindToy {
@@ -199,8 +199,8 @@ func (s *Settings) FillIn() {
 	s.NormEps, s.InitStd = cmp.Or(s.NormEps, f.normEps), cmp.Or(s.InitStd, defaultInitStd)
 }
 
-// FindPreset returns the preset that the settings name, or an empty one if they name none. It is a
-// problem if the kind of model does not have the preset.
+// FindPreset returns the preset that the settings name, or an empty one if they name none. It
+// reports a problem if the kind of model does not have the preset.
 func (s Settings) FindPreset() (p Preset, problems schema.Problems) {
 	p, ok := LookupPreset(s.Kind, s.Preset)
 	hint := "this kind has no presets: give model.layers, model.width, model.heads and model.context"
@@ -234,10 +234,10 @@ func (s Settings) checkSizes() (out schema.Problems) {
 			got, want int
 		}{{"layers", s.Layers, p.Layers}, {"width", s.Width, p.Width}, {"heads", s.Heads, p.Heads},
 			{"hidden", s.Hidden, p.Hidden}} {
-			// hidden = 0 means the rule by which the presets were made.
+			// hidden = 0 stands for the rule that determined the presets' sizes.
 			out.Unless(size.got == size.want || size.key == "hidden" && size.got == 0,
 				schema.Problem{Key: "model." + size.key,
-					Found: fmt.Sprintf("the integer %d, but preset %s has %d", size.got, p.Name, size.want),
+					Found: fmt.Sprintf("the integer %d, but preset %s sets %d", size.got, p.Name, size.want),
 					Hint:  "leave the key out, or leave model.preset out and give all sizes"})
 		}
 	}
@@ -248,7 +248,7 @@ func (s Settings) checkSizes() (out schema.Problems) {
 		return out
 	}
 	out.Unless(s.KVHeads == 0 || s.Heads%s.KVHeads == 0, schema.Problem{Key: "model.kv_heads",
-		Found: fmt.Sprintf("%d heads of keys and values for %d heads", s.KVHeads, s.Heads),
+		Found: fmt.Sprintf("%d key-value heads for %d heads", s.KVHeads, s.Heads),
 		Hint:  "want a divisor of model.heads"})
 	out.Unless(s.HeadSize%2 == 0, schema.Problem{Key: "model.head_size",
 		Found: fmt.Sprintf("the odd number %d", s.HeadSize), Hint: "want an even number"})
@@ -284,14 +284,14 @@ func SwiGLUHidden(width int) int { return (8*width/3 + 255) / 256 * 256 }
 // Weights are converted between pairings by permuting rows.
 type Pairing string
 
-// The pairings.
+// Possible values of Pairing.
 const (
 	Interleaved Pairing = "interleaved" // features 2i and 2i+1
 	HalfSplit   Pairing = "half"        // features i and size/2 + i
 )
 
-// Reorder converts a list of features from one pairing to another, head by head. A head has size
-// features.
+// Reorder converts a list of features from one pairing to another, head by head, for heads of the
+// given size.
 func Reorder(features []int, size int, from, to Pairing) []int {
 	out, half := slices.Clone(features), size/2
 	for at := range features {
@@ -307,8 +307,8 @@ func Reorder(features []int, size int, from, to Pairing) []int {
 	return out
 }
 
-// ByPosition returns a table of f, such as the cosine, of the angles of the rotary position
-// embedding at positions from 0 on, [positions, size/2], where size is the head size.
+// ByPosition applies f, such as the cosine, to the angles of the rotary position embedding at
+// positions from 0 on. The result is [positions, size/2], where size is the head size.
 func (s Settings) ByPosition(positions int, f func(float64) float64) []float32 {
 	frequencies := s.RopeFrequencies()
 	values := make([]float32, 0, positions*len(frequencies))
@@ -340,7 +340,7 @@ func (s Settings) RopeFrequencies() []float64 {
 // so that the forward pass need not save them.
 type Recompute string
 
-// The degrees of recomputation, in ascending order.
+// Possible values of Recompute, from the least to the most recomputation.
 const (
 	RecomputeNone      Recompute = "none"
 	RecomputeAttention Recompute = "attention" // queries, keys, values and scores of each layer

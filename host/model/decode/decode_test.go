@@ -356,8 +356,8 @@ func TestRefuses(t *testing.T) {
 		caches [][]float32
 		want   string
 	}{
-		"no token":        {nil, good, caches, "0 tokens of 1 sequences"},
-		"full":            {[]int32{1}, decode.Positions{Length: length, Start: length, First: []int32{0}}, caches, "at position 16 of 16"},
+		"no token":        {nil, good, caches, "0 tokens for 1 sequences"},
+		"full":            {[]int32{1}, decode.Positions{Length: length, Start: length, First: []int32{0}}, caches, "at position 16, want one each below position 16"},
 		"not begun":       {[]int32{1}, decode.Positions{Length: length, Start: 1, First: []int32{2}}, caches, "sequence 0 begins at position 2, want 0 to 1"},
 		"a cache missing": {[]int32{1}, good, caches[1:], "3 caches, want 4"},
 		"a small cache":   {[]int32{1}, good, [][]float32{nil, nil, nil, nil}, "a cache of 0 elements, want 384"},

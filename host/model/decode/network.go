@@ -50,7 +50,7 @@ type matrix struct {
 	rounds bool // a product rounds both operands to bfloat16
 }
 
-// Options are options of a network's computation.
+// Options configure the computation of a network.
 type Options struct {
 	Parallel engine.Parallel // nil: everything is computed on the calling goroutine
 	// Halves keeps copies in bfloat16 of those weights whose elements are all exact in bfloat16, as
@@ -61,13 +61,13 @@ type Options struct {
 	// and sum in float32. Weights are then also kept in half the memory, if the processor has
 	// instructions for that.
 	BFloat16 bool
-	// Exact reports the weights whose products are not rounded under BFloat16, such as weights that
-	// are multiplied as codes; nil: none.
+	// Exact reports whether products with a weight are not rounded under BFloat16, as for weights
+	// that are multiplied as codes; nil means that all are rounded.
 	Exact func(weight string) bool
 }
 
-// New makes a network of the model's parameters. weights holds their elements by name; the
-// caller must not change them afterwards.
+// New returns a network for the model, with the elements of its parameters by name in weights,
+// which the caller must not change afterwards.
 func New(m model.Language, weights map[string][]float32, o Options) (*Network, error) {
 	s := m.Network()
 	n := &Network{s: s, parallel: o.Parallel, rounds: o.BFloat16,
@@ -116,8 +116,8 @@ func New(m model.Language, weights map[string][]float32, o Options) (*Network, e
 	return n, nil
 }
 
-// convert rounds the weights of rounded products, and stores weights in half the memory where that
-// is requested and lossless.
+// convert rounds the weights of rounded products and, if halve is set, stores others in bfloat16
+// where that is lossless.
 func (n *Network) convert(halve bool) {
 	all := []*matrix{&n.head}
 	for i := range n.blocks {

@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/internal/linalg"
 )
 
-// Positions are the positions of sequences in their caches.
+// Positions describes the positions of sequences in their caches.
 type Positions struct {
 	Length int     // capacity of each cache, in tokens
 	Start  int     // position of the token that is read
@@ -64,7 +64,8 @@ func (n *Network) Next(tokens []int32, at Positions, caches [][]float32,
 
 func (n *Network) check(tokens []int32, at Positions, caches [][]float32) error {
 	if len(tokens) == 0 || len(at.First) != len(tokens) || at.Start < 0 || at.Start >= at.Length {
-		return fmt.Errorf("decode: %d tokens of %d sequences at position %d of %d",
+		return fmt.Errorf("decode: got %d tokens for %d sequences at position %d, "+
+			"want one each below position %d",
 			len(tokens), len(at.First), at.Start, at.Length)
 	}
 	for i, first := range at.First {
@@ -74,11 +75,11 @@ func (n *Network) check(tokens []int32, at Positions, caches [][]float32) error 
 	}
 	want := len(tokens) * n.s.KVHeads * at.Length * n.s.HeadSize
 	if len(caches) != 2*len(n.blocks) {
-		return fmt.Errorf("decode: %d caches, want %d", len(caches), 2*len(n.blocks))
+		return fmt.Errorf("decode: got %d caches, want %d", len(caches), 2*len(n.blocks))
 	}
 	for _, c := range caches {
 		if len(c) != want {
-			return fmt.Errorf("decode: a cache of %d elements, want %d", len(c), want)
+			return fmt.Errorf("decode: got a cache of %d elements, want %d", len(c), want)
 		}
 	}
 	return nil
@@ -122,7 +123,7 @@ func (r *step) block(b *block, keys, values []float32) error {
 	return nil
 }
 
-// linear returns x·wᵀ in y. It may round x.
+// linear computes y = x·wᵀ. It may round x.
 func (r *step) linear(y, x linalg.MatrixOf[float32], w matrix) {
 	r.roundOperand(x, w)
 	r.eachRows(w, func(from, to int) { w.times(y, x, from, to) })
@@ -169,7 +170,7 @@ func (r *step) quantizeSite(name string, x linalg.MatrixOf[float32]) error {
 // far. Key-value heads are computed in parallel, each with its group of query heads.
 func (r *step) attention(b *block, keys, values []float32) error {
 	size, queries, keyWidth := r.s.HeadSize, r.s.QueryWidth(), r.s.KeyWidth()
-	// over all heads, or each head alone; without a gain not at all
+	// normalized normalizes all heads together or each alone, depending on the length of gain.
 	normalized := func(x, gain []float32) {
 		for ; len(gain) > 0 && len(x) > 0; x = x[len(gain):] {
 			r.normalizeRow(x[:len(gain)], x[:len(gain)], gain)

@@ -21,14 +21,14 @@ func (o Options) draw(rng *rand.Rand, logits []float32) (int32, error) {
 	best := 0
 	for i, l := range logits {
 		if math.IsNaN(float64(l)) {
-			return 0, fmt.Errorf("generate: the model's output is not a number")
+			return 0, fmt.Errorf("generate: the model's logits contain NaN")
 		}
 		if l > logits[best] {
 			best = i
 		}
 	}
 	if math.IsInf(float64(logits[best]), 0) {
-		return 0, fmt.Errorf("generate: the model's output is infinite")
+		return 0, fmt.Errorf("generate: the model's largest logit is infinite")
 	}
 	if o.Temperature == 0 || o.TopK == 1 {
 		return int32(best), nil
@@ -49,13 +49,13 @@ func (o Options) draw(rng *rand.Rand, logits []float32) (int32, error) {
 	return list[len(list)-1].id, nil
 }
 
-// restrict applies TopK and then TopP to the candidates, and returns the sum of the remaining
-// weights.
+// restrict applies TopK and then TopP to the candidates, and returns the remaining ones with the
+// sum of their weights.
 func (o Options) restrict(list []candidate, total float64) ([]candidate, float64) {
 	nucleus, few := o.TopP > 0 && o.TopP < 1, o.TopK > 0 && o.TopK < len(list)
 	if nucleus && !few {
-		// The candidates below this weight are together less than the share that TopP excludes, and need
-		// no sorting.
+		// Candidates below this weight add up to less than the share that TopP excludes, and can be
+		// dropped before sorting.
 		least := (1 - o.TopP) * total / float64(len(list))
 		list = slices.DeleteFunc(list, func(c candidate) bool { return c.weight < least })
 	}

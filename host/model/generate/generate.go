@@ -1,6 +1,6 @@
 // Package generate continues token sequences with a language model, by seeded sampling with
-// temperature, top-k and top-p. To this package, a model is only something that returns logits for
-// tokens. A [Stream] decodes new tokens to text as they arrive.
+// temperature, top-k and top-p. A model ([Model]) is anything that returns logits for tokens. A
+// [Stream] decodes new tokens to text as they arrive.
 package generate
 
 import (
@@ -16,12 +16,12 @@ type Options struct {
 	Tokens      int     // maximal number of tokens to generate
 	Temperature float64 // divides the logits; 0 means greedy decoding
 	TopK        int     // restricts the choice to the K likeliest tokens; 0 means all
-	// TopP restricts the choice to the smallest set of likeliest tokens whose
-	// probabilities add up to at least P (Holtzman et al., 2020); 0 means all.
+	// TopP restricts the choice to the smallest set of likeliest tokens whose probabilities add up
+	// to at least TopP (Holtzman et al., 2020); 0 means all.
 	TopP float64
 	// Stop lists tokens that end a sequence. They are not part of the result.
 	Stop []int32
-	// Vocab restricts the ids to those below it, for models with a padded vocabulary; 0 means all.
+	// Vocab, unless 0, restricts sampling to ids below it, for models with a padded vocabulary.
 	Vocab int
 	Seed  uint64 // of the random draws; each sequence of a batch has its own stream
 }
@@ -38,7 +38,7 @@ type Model interface {
 
 // Sequences are sequences that a model has read and can continue.
 type Sequences interface {
-	// Next reads one more token of each, and returns the logits of the token after it.
+	// Next reads one more token of each sequence, and returns the logits of the token after it.
 	Next(tokens []int32) ([]float32, error)
 	Close()
 }
@@ -59,7 +59,7 @@ func Continue(ctx context.Context, m Model, prompts [][]int32, o Options,
 		return nil, fmt.Errorf("generate: tokens %d, temperature %v, top-k %d: none may be negative",
 			o.Tokens, o.Temperature, o.TopK)
 	case !(o.TopP >= 0 && o.TopP <= 1):
-		return nil, fmt.Errorf("generate: top-p %v, want a share from 0 to 1", o.TopP)
+		return nil, fmt.Errorf("generate: top-p %v, want a number from 0 to 1", o.TopP)
 	}
 	c := &continuation{m: m, o: o, all: make([][]int32, len(prompts)),
 		done: make([]bool, len(prompts))}
@@ -133,9 +133,9 @@ func (c *continuation) advance(emit func(i int, token int32) error) error {
 	return nil
 }
 
-// read makes the model read the last token of each sequence, or on the first call or when the
-// context is full, as many of the last tokens as fit. A finished sequence is continued with its
-// last token, whose logits are ignored.
+// read makes the model read the last token of each sequence. On the first call it reads as many of
+// the last tokens as fit into the context; once that is full, as many as fit into half of it. A
+// finished sequence is continued with its last token, whose logits are ignored.
 func (c *continuation) read() ([]float32, error) {
 	context := c.m.Context()
 	if c.sequences != nil && c.seen < context {

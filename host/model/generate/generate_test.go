@@ -162,8 +162,8 @@ func TestBadInput(t *testing.T) {
 	}{
 		{"empty prompt", counter{context: 1}, nil, Options{Tokens: 1}, "prompt is empty"},
 		{"temperature", counter{context: 1}, []int32{1}, Options{Tokens: 1, Temperature: -1}, "none may be negative"},
-		{"top-p", counter{context: 1}, []int32{1}, Options{Tokens: 1, TopP: 1.5}, "top-p 1.5, want a share from 0 to 1"},
-		{"not a number", counter{context: 1, nan: true}, []int32{1}, Options{Tokens: 1}, "not a number"},
+		{"top-p", counter{context: 1}, []int32{1}, Options{Tokens: 1, TopP: 1.5}, "top-p 1.5, want a number from 0 to 1"},
+		{"not a number", counter{context: 1, nan: true}, []int32{1}, Options{Tokens: 1}, "contain NaN"},
 		{"infinite", counter{context: 1, infinite: true}, []int32{1}, Options{Tokens: 1, Temperature: 0.8}, "infinite"},
 		{"infinite, and the likeliest", counter{context: 1, infinite: true}, []int32{1}, Options{Tokens: 1}, "infinite"},
 		{"device", counter{context: 1, broken: errors.New("device lost")}, []int32{1}, Options{Tokens: 1}, "device lost"},

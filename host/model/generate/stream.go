@@ -89,8 +89,8 @@ func (s *Stream) send(text string) error {
 	return s.Emit(more)
 }
 
-// LastOf returns the last of ids, the tokens of text, in a slice. It returns nil if text is empty,
-// when the last id can only be the BOS token.
+// LastOf returns the last element of ids, the tokens of text, in a slice. It returns nil if text is
+// empty, since the only id could then be the BOS token.
 func LastOf(text string, ids []int32) []int32 {
 	if text == "" {
 		return nil
@@ -98,15 +98,15 @@ func LastOf(text string, ids []int32) []int32 {
 	return ids[len(ids)-1:]
 }
 
-// Following returns the text of ids as a continuation of the tokens before. Some tokenizers omit
-// the space in front of the first word of a text, which would then be missing between the two.
-func Following(tok tokenizer.Tokenizer, before, ids []int32) (string, error) {
-	if len(before) > 0 {
-		head, err := tok.Decode(before)
+// Following returns the text of ids when they follow the tokens in prefix. Some tokenizers omit the
+// space in front of the first word of a text, which would otherwise be missing between the two.
+func Following(tok tokenizer.Tokenizer, prefix, ids []int32) (string, error) {
+	if len(prefix) > 0 {
+		head, err := tok.Decode(prefix)
 		if err != nil {
 			return "", err
 		}
-		whole, err := tok.Decode(slices.Concat(before, ids))
+		whole, err := tok.Decode(slices.Concat(prefix, ids))
 		if text, ok := strings.CutPrefix(whole, head); ok || err != nil {
 			return text, err
 		}
@@ -114,7 +114,7 @@ func Following(tok tokenizer.Tokenizer, before, ids []int32) (string, error) {
 	return tok.Decode(ids)
 }
 
-// Finish returns the text of all tokens, and sends the held-back rest.
+// Finish returns the text of all tokens, and sends any text still held back.
 func (s *Stream) Finish(ids []int32) (string, error) {
 	text, err := Following(s.Tokenizer, s.Before, ids)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/model/safetensors"
 )
 
-// Config is the description of a model by config.json, in cage's terms.
+// Config is the description of a model in config.json, converted to cage's settings.
 type Config struct {
 	Architecture string // as named in the file
 	// Settings are the model's settings. Context is 0, because a checkpoint does not determine it.
@@ -115,7 +115,7 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 }
 
 // findFamily returns the family that the file names. If it names no supported one, findFamily
-// records a fault and returns the family of Llama, by which the other keys are read.
+// records a fault and returns that of Llama, so that the other keys can be checked.
 func findFamily(k *keys) family {
 	var architectures []string
 	k.read("architectures", &architectures, "a list of strings")

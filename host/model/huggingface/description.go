@@ -17,7 +17,7 @@ import (
 )
 
 // A Description is a checkpoint's description of its model and of its text generation: the contents
-// of config.json and of generation_config.json, nil for a missing file. A model made from the
+// of config.json and of generation_config.json, nil if the file is missing. A model made from the
 // checkpoint keeps it, except for keys that training has changed ([Description.For]).
 type Description struct{ Config, Generation []byte }
 
@@ -152,9 +152,9 @@ func change(text []byte, changes map[string]any, described, trained Tokens) ([]b
 	return encode(object)
 }
 
-// Stored returns the text of a config.json for weights of a type. quantization is the entry that
-// describes their packing; nil: unpacked. The entry for the weights of another checkpoint is
-// removed, and so is the reference to a Python module in its directory.
+// Stored returns config with the type of the stored weights and, unless nil, the entry
+// quantization, which describes how they are packed. It removes the entry of another checkpoint's
+// packing, and the reference to a Python module in its directory.
 func Stored(config []byte, dtype safetensors.DType, quantization map[string]any) ([]byte, error) {
 	k, err := newKeys(config)
 	if err != nil {
@@ -178,7 +178,7 @@ func encode(object map[string]any) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// oneOrMore returns the value of a key for token ids: one id, or a list of several.
+// oneOrMore returns token ids as the value of a key: a number for one id, otherwise a list.
 func oneOrMore(ids []int32) any {
 	if len(ids) == 1 {
 		return ids[0]

@@ -8,17 +8,18 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// A family describes how a kind of models is named in Hugging Face checkpoints.
+// A family describes how Hugging Face checkpoints represent one kind of model.
 type family struct {
 	architecture, modelType string // in config.json
 	kind                    string // of model.Settings
 	tensors                 table
 	freeHeads               bool // the head size does not follow from the width
-	// sliding window in tokens, 0 for unlimited; nil: always unlimited
+	// sliding window in tokens, 0 for unlimited; nil means always unlimited
 	window func(k *keys) int
 }
 
-// families are the supported families. Checkpoints are written as the first family of a kind.
+// families are the supported families. Models of a kind are written as the first family of that
+// kind.
 var families = []family{llamaFamily, mistralFamily, olmo2Family, qwen3Family}
 
 func familyNames() string {

@@ -49,20 +49,20 @@ func (k *keys) found(key string) string {
 	return "found " + text
 }
 
-// read decodes the value of a key into the variable that to points to, and reports whether it
-// exists and has the right type.
-func (k *keys) read(key string, to any, want string) bool {
+// read decodes the value of a key into dst, and reports whether the key exists and its value has
+// the right type.
+func (k *keys) read(key string, dst any, want string) bool {
 	if !k.has(key) {
 		return false
 	}
-	if err := json.Unmarshal(k.values[key], to); err != nil {
+	if err := json.Unmarshal(k.values[key], dst); err != nil {
 		k.fault(key, k.found(key), want)
 		return false
 	}
 	return true
 }
 
-// size reads an integer from 1 to limit; 0 if the key is absent or wrong.
+// size returns an integer from 1 to limit, or 0 if the key is absent or its value is wrong.
 func (k *keys) size(key string, limit int) int {
 	var n int
 	want := fmt.Sprintf("an integer from 1 to %d", limit)
@@ -80,7 +80,7 @@ func (k *keys) required(key string, limit int) int {
 	return k.size(key, limit)
 }
 
-// number reads a positive number; 0 if the key is absent or wrong.
+// number returns a positive number, or 0 if the key is absent or its value is wrong.
 func (k *keys) number(key string) float64 {
 	var x float64
 	const want = "a positive number"
@@ -96,13 +96,13 @@ func (k *keys) flag(key string) (value bool) {
 	return value
 }
 
-// text reads a string; empty if the key is absent or wrong.
+// text returns a string, or "" if the key is absent or its value is wrong.
 func (k *keys) text(key string) (value string) {
 	k.read(key, &value, "a string")
 	return value
 }
 
-// only accepts a key that is absent or has the given value.
+// only records a fault if the key has a value other than the given one.
 func only[T comparable](k *keys, key string, value T) {
 	got := value
 	want := fmt.Sprintf("%v, or no such key", value)
@@ -179,7 +179,7 @@ func (k *keys) rope(s *architecture.Settings) {
 	}
 }
 
-// scaling holds the parameters of RoPE scaling by the rule of Llama 3; zeros mean none.
+// scaling holds the parameters of RoPE scaling by the rule of Llama 3, all 0 if there is none.
 type scaling struct {
 	factor, low, high float64
 	original          int

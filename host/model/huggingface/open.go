@@ -43,10 +43,10 @@ type Tensors interface {
 	Close() error
 }
 
-// Options are options for the use of a checkpoint.
+// Options configure the use of a checkpoint.
 type Options struct {
 	Context int // sequence length in tokens; 0: the model's maximum
-	// order of the rotary features; empty: cage's usual one for the family
+	// order of the rotary features; empty means the usual one of the family
 	Pairs architecture.Pairing
 }
 
@@ -59,8 +59,8 @@ func IsCheckpoint(dir vfs.Path) bool {
 // repository matches the name of a repository of the Hugging Face Hub.
 var repository = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
 
-// Hint returns the end of an error message about a path without a checkpoint: what to do if it is a
-// file, or the name of a repository; otherwise "".
+// Hint returns the end of an error message about a path that is not a checkpoint: a remedy if it is
+// a file or looks like the name of a repository, otherwise "".
 func Hint(path string) string {
 	info, err := os.Stat(path)
 	_, noParent := os.Stat(filepath.Dir(path))
@@ -96,7 +96,7 @@ func ReadConfig(dir vfs.Path, context int) (*Config, error) {
 }
 
 // Open opens the checkpoint in a directory. All problems with its configuration and with the names,
-// shapes and types of its tensors are in one error, an [*Error]. The values are not read.
+// shapes and types of its tensors are reported in one [*Error]. The values are not read.
 func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 	config, err := ReadConfig(dir, o.Context)
 	fault, wrong := errors.AsType[*Error](err)
@@ -209,7 +209,7 @@ func (c *Checkpoint) matchTensors() (faults []string, err error) {
 	return c.Report.faults(), nil
 }
 
-// Params lists the parameters of the model in its order.
+// Params lists the parameters of the model in order.
 func (c *Checkpoint) Params() []architecture.Param { return c.Config.Settings.Params() }
 
 func (c *Checkpoint) note(fault string) {

@@ -104,8 +104,8 @@ func TestFaults(t *testing.T) {
 			"tensor lm_head.weight: missing",
 			"tensor model.layers.0.mlp.up_proj.weight: type F8_E4M3, want F32, BF16 or F16",
 			"tensor model.layers.0.self_attn.k_proj.weight: found shape [32 64], want [64 64]",
-			"tensor model.layers.0.self_attn.q_proj.bias: the model does not have it",
-			"tensor model.layers.2.mlp.up_proj.weight: the model does not have it",
+			"tensor model.layers.0.self_attn.q_proj.bias: not in the model",
+			"tensor model.layers.2.mlp.up_proj.weight: not in the model",
 			"tensor model.norm.weight: missing",
 		}},
 		"values that are not finite": {"llama2", func(x tensors) {

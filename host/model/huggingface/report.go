@@ -39,8 +39,7 @@ type Mismatch struct {
 // copy of the embedding.
 const headTensor = "lm_head.weight"
 
-// ignoredSuffix is the suffix of the names of tensors in old files that follow from the
-// configuration.
+// ignoredSuffix ends the names of tensors in old files whose values follow from the configuration.
 const ignoredSuffix = "rotary_emb.inv_freq"
 
 // readable are the element types that convert to float32 without loss.
@@ -92,7 +91,7 @@ func (r Report) faults() (list []string) {
 		list = append(list, fmt.Sprintf("tensor %s: missing", name))
 	}
 	for _, name := range r.Unused {
-		list = append(list, fmt.Sprintf("tensor %s: the model does not have it", name))
+		list = append(list, fmt.Sprintf("tensor %s: not in the model", name))
 	}
 	for _, m := range r.Mismatched {
 		if !slices.Equal(m.Shape, m.Want) {

@@ -59,8 +59,8 @@ func (f family) layout(s architecture.Settings) ([]Mapping, error) {
 	return list, nil
 }
 
-// Values reads a parameter of the model and returns its elements as float32. Non-finite numbers are
-// counted, see [Checkpoint.Err].
+// Values reads a parameter of the model and returns its elements as float32. NaN and infinite
+// values are reported by [Checkpoint.Err].
 func (c *Checkpoint) Values(param string) ([]float32, error) {
 	list, ok := c.mappings[param]
 	if !ok {

@@ -23,7 +23,7 @@ const (
 	HeaderDigestKey = "header_sha256"
 )
 
-// noDigest is the placeholder of a digest while it is computed.
+// noDigest is a placeholder for a digest that is not known yet.
 var noDigest = strings.Repeat("0", sha256.Size*2)
 
 // digests holds the digests in a file; both are empty in files of other programs.
@@ -37,7 +37,8 @@ func extractDigests(metadata map[string]string) (d digests, err error) {
 	list, hasTensors := metadata[TensorDigestsKey]
 	switch {
 	case hasHeader != hasTensors:
-		return d, fmt.Errorf("want both %s and %s, or neither", HeaderDigestKey, TensorDigestsKey)
+		return d, fmt.Errorf("found one of %s and %s, want both or neither",
+			HeaderDigestKey, TensorDigestsKey)
 	case !hasHeader:
 		return d, nil
 	case len(header) != len(noDigest):

@@ -154,8 +154,8 @@ func parseHeader(text []byte, dataSize int64) (header, error) {
 		}
 	}
 	if len(h.ofTensors) != len(h.infos) {
-		return header{}, fmt.Errorf("metadata: %s has %d digests of %d tensors", TensorDigestsKey,
-			len(h.ofTensors), len(h.infos))
+		return header{}, fmt.Errorf("metadata: %s has %d digests, but the file has %d tensors",
+			TensorDigestsKey, len(h.ofTensors), len(h.infos))
 	}
 	return h, nil
 }

@@ -49,8 +49,8 @@ func Open(path vfs.Path) (*File, error) {
 	return nil, errors.Join(err, f.Close())
 }
 
-// NewFile reads and checks the header of a file of size bytes, read through r, which errors call
-// name. Errors about the content wrap ErrFormat.
+// NewFile reads and checks the header of a file of size bytes. Errors refer to the file by name.
+// Errors about the content wrap ErrFormat.
 func NewFile(r io.ReaderAt, size int64, name string) (*File, error) {
 	malformed := func(err error) error { return fmt.Errorf("%s: %w: %w", name, ErrFormat, err) }
 	if size < lengthSize {
@@ -101,7 +101,7 @@ func (f *File) Close() error {
 // Metadata returns the file's metadata without the digests.
 func (f *File) Metadata() map[string]string { return maps.Clone(f.header.metadata) }
 
-// Digest returns a digest of the whole content; "" if the file has none.
+// Digest returns a digest of the whole content, or "" if the file has none.
 func (f *File) Digest() string { return f.header.ofHeader }
 
 // Size returns the size of the file in bytes.
@@ -189,7 +189,7 @@ func (f *File) read(info Info, w io.Writer) error {
 	return nil
 }
 
-// readAt fills p from offset on; a truncated file is malformed.
+// readAt fills p from offset on. If the file ends too early, the error wraps ErrFormat.
 func readAt(r io.ReaderAt, p []byte, offset int64) error {
 	n, err := r.ReadAt(p, offset)
 	switch {

@@ -45,12 +45,11 @@ var ErrFormat = errors.New("malformed safetensors")
 // ErrChecksum is wrapped by the error for a file whose content does not match its digests.
 var ErrChecksum = errors.New("checksum mismatch")
 
-// Element is a Go type with a corresponding element type.
+// Element constrains the Go types that can be elements of a tensor.
 type Element interface {
 	uint8 | int8 | uint16 | int16 | uint32 | int32 | uint64 | int64 | float32 | float64
 }
 
-// dtypes are the element types of Go types.
 var dtypes = map[reflect.Kind]DType{
 	reflect.Uint8: U8, reflect.Int8: I8, reflect.Uint16: U16, reflect.Int16: I16,
 	reflect.Uint32: U32, reflect.Int32: I32, reflect.Uint64: U64, reflect.Int64: I64,
@@ -76,7 +75,7 @@ func New[T Element](name string, shape []int, values []T) (Tensor, error) {
 	return t, nil
 }
 
-// Lazy returns a tensor of the values that the function returns on demand.
+// Lazy returns a tensor that calls a function for its values each time they are needed.
 func Lazy[T Element](name string, shape []int, values func() ([]T, error)) Tensor {
 	dtype := dtypeOf[T]()
 	return Tensor{Name: name, DType: dtype, Shape: slices.Clone(shape),
@@ -146,7 +145,7 @@ func (d *decoder[T]) Write(data []byte) (int, error) {
 // size returns the number of bytes of the data. It validates a tensor that a caller constructed.
 func (t Tensor) size() (int64, error) {
 	if t.Name == "" || t.Name == metadataKey {
-		return 0, fmt.Errorf("tensor name %q cannot be used", t.Name)
+		return 0, fmt.Errorf("invalid tensor name %q", t.Name)
 	}
 	n, err := elements(t.Shape)
 	if err != nil {
@@ -169,7 +168,7 @@ func (t Tensor) checkSize(got int64) error {
 
 const maxRank = 64
 
-// elements returns the product of a shape, 1 for the empty one.
+// elements returns the number of elements of a shape, which is 1 for a scalar.
 func elements(shape []int) (int, error) {
 	if len(shape) > maxRank {
 		return 0, fmt.Errorf("%d axes, want at most %d", len(shape), maxRank)

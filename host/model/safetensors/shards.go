@@ -101,7 +101,7 @@ func (s *Shards) Tensors() []Info {
 	return list
 }
 
-// Tensor is [File.Tensor] for the file that holds the tensor.
+// Tensor calls [File.Tensor] for the file that holds the tensor.
 func (s *Shards) Tensor(name string) (Tensor, error) {
 	f, ok := s.fileOf[name]
 	if !ok {

@@ -38,8 +38,8 @@ type Batch struct {
 	Positions, Parts []int32
 
 	// Targets are the tokens whose probability is requested, and Indices are the indices in Tokens
-	// of the preceding tokens. Their number is one of a few sizes; entries after the targets of the
-	// last request are padding.
+	// of the preceding tokens. Their number is rounded up to one of a few sizes; the last entries
+	// are padding.
 	Indices, Targets []int32
 
 	counts []int // number of targets of each request
@@ -58,26 +58,26 @@ func Tokens(context, minimum int) int {
 }
 
 // Batches divides requests into batches of the given number of tokens, which must be a result of
-// [Tokens]. The longest requests come first, so that insufficient memory shows at once. A sequence
+// [Tokens]. The longest requests come first, so that a lack of memory shows at once. A sequence
 // longer than context + 1 tokens, the last of which is only a target, is truncated at the front. If
-// share is set, requests with the same context can become one row, which holds the context once.
+// share is set, requests with the same context can share a row, which holds the context once.
 //
 // Equal requests give equal batches, so that interrupted work can be resumed after any batch.
 func Batches(requests []Request, tokens, context int, share bool) ([]Batch, error) {
 	for i, r := range requests {
 		if len(r.Context) == 0 || len(r.Continuation) == 0 {
-			return nil, fmt.Errorf("score: request %d has %d tokens of context and a continuation of %d: "+
-				"want at least one token of each", i, len(r.Context), len(r.Continuation))
+			return nil, fmt.Errorf("score: request %d has %d tokens of context and %d of continuation, "+
+				"want at least one of each", i, len(r.Context), len(r.Continuation))
 		}
 	}
 	list := rows(requests, tokens, context, share)
 	slices.SortStableFunc(list, func(a, b row) int { return cmp.Compare(b.length, a.length) })
 	var batches []Batch
 	for len(list) > 0 {
-		// The largest number of rows as long as the longest sequence.
+		// The batch gets as many rows as fit if each is as long as the longest sequence.
 		fit := slices.IndexFunc(rowCounts, func(rows int) bool { return tokens/rows >= list[0].length })
 		if fit < 0 {
-			return nil, fmt.Errorf("score: a sequence of %d tokens, want at most %d",
+			return nil, fmt.Errorf("score: got a sequence of %d tokens, want at most %d",
 				list[0].length, tokens)
 		}
 		count := rowCounts[fit]
@@ -126,7 +126,7 @@ func newBatch(requests []Request, list []row, count, length, context int) Batch 
 	return b
 }
 
-// Split divides a list with an entry for each target by requests, in the order of Requests.
+// Split divides a list with an entry per target into a list per request, in the order of Requests.
 func (b *Batch) Split(targets []float32) [][]float32 {
 	list := make([][]float32, len(b.counts))
 	for i, n := range b.counts {
@@ -135,8 +135,8 @@ func (b *Batch) Split(targets []float32) [][]float32 {
 	return list
 }
 
-// Scores sums the model's results for the targets: the log-probability of each, and whether it is
-// the likeliest token.
+// Scores returns the score of each request, given the model's results for the targets: the
+// log-probability of each, and whether it is the likeliest token.
 func (b *Batch) Scores(logProbs []float32, likeliest []bool) []Score {
 	list := make([]Score, len(b.Requests))
 	at := 0
@@ -151,7 +151,7 @@ func (b *Batch) Scores(logProbs []float32, likeliest []bool) []Score {
 	return list
 }
 
-// row is a future row of a batch: one request, or several with the same context.
+// row describes a row of a batch: one request, or several with the same context.
 type row struct {
 	requests []int
 	length   int // number of input tokens
@@ -191,7 +191,7 @@ func rows(requests []Request, tokens, context int, share bool) (list []row) {
 	return list
 }
 
-// addShared fills the row that begins at index at with a context and its continuations. The first
+// addShared fills the row that begins at Tokens[at] with a context and its continuations. The first
 // token of each continuation follows the end of the context, which is stored once.
 func (b *Batch) addShared(requests []Request, which []int, at int) {
 	before := requests[which[0]].Context

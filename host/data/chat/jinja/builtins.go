@@ -114,7 +114,7 @@ func (c *call) remainder(value any, by int64) int64 {
 	return c.integers("%", n, by)
 }
 
-// filters is set in init, because some filters call others.
+// filters is set in init, because some filters refer to the table.
 var filters map[string]builtin
 
 func init() {
@@ -157,7 +157,7 @@ func init() {
 	}
 }
 
-// onText makes a filter of a method of strings, applied to the printed value.
+// onText turns a string method into a filter, which applies it to the printed value.
 func onText(method builtin) builtin {
 	return builtin{method.params, func(c *call, v any) any { return method.run(c, c.str(v)) }}
 }
@@ -170,7 +170,7 @@ func lengthOf(c *call, value any) any {
 	return int64(n)
 }
 
-// defaultTo replaces an undefined value, or if the second argument is true, a false one.
+// defaultTo replaces an undefined value and, if the second argument is true, any false value.
 func defaultTo(c *call, value any) any {
 	switch {
 	case !is[*undefined](value) && (truth(value) || !c.has(1) || !truth(c.args[1])):
@@ -255,14 +255,14 @@ func toInteger(c *call, value any) any {
 	return c.integer(0, 0)
 }
 
-// attributes returns an attribute of each element; otherwise replaces missing ones.
-func (c *call) attributes(list []any, name string, otherwise any) []any {
+// attributes returns an attribute of each element. Unless nil, fallback replaces missing ones.
+func (c *call) attributes(list []any, name string, fallback any) []any {
 	c.make(16 * len(list))
 	out := make([]any, len(list))
 	for i, element := range list {
 		out[i] = c.attributeOf(element, name)
-		if is[*undefined](out[i]) && otherwise != nil {
-			out[i] = otherwise
+		if is[*undefined](out[i]) && fallback != nil {
+			out[i] = fallback
 		}
 	}
 	return out
@@ -281,7 +281,7 @@ func (c *call) attributeOf(value any, path string) any {
 	return value
 }
 
-// orEmpty returns the elements of a value; none for a value that counts as false.
+// orEmpty returns the elements of a value, or nil if the value counts as false.
 func (c *call) orEmpty(value any) []any {
 	if !truth(value) {
 		return nil
@@ -289,7 +289,7 @@ func (c *call) orEmpty(value any) []any {
 	return c.elements(value)
 }
 
-// mapFilter applies a filter to every element, or returns an attribute of it.
+// mapFilter applies a filter to every element, or replaces each element by one of its attributes.
 func mapFilter(c *call, value any) any {
 	list := c.orEmpty(value)
 	if len(c.positional) == 0 {
@@ -316,8 +316,8 @@ func mapFilter(c *call, value any) any {
 	return out
 }
 
-// choose returns the elements that pass a test, or, unless passes is set, fail it. With ofAttribute
-// it tests an attribute of each element. Without a test it checks the truth.
+// choose returns the elements that pass a test or, if passes is false, those that fail it. If
+// ofAttribute is set, it tests an attribute of each element. The default test is for truth.
 func (c *call) choose(value any, ofAttribute, passes bool) any {
 	args := c.positional
 	path := ""
@@ -360,7 +360,7 @@ func method(of any, name string) any {
 	return &function{name, func(c *call) any { return c.apply(table, "method", name, of) }}
 }
 
-// onString returns a method of strings; as a filter it is called with the text of another value.
+// onString returns a string method; [onText] turns it into a filter.
 func onString(params string, run func(c *call, s string) any) builtin {
 	return builtin{params, func(c *call, v any) any { return run(c, v.(string)) }}
 }
@@ -418,7 +418,7 @@ var stringMethods = map[string]builtin{
 	}),
 }
 
-// changed returns a method for a text transformation that may triple the length.
+// changed returns the string method for a transformation, which may triple the length.
 func changed(change func(string) string) builtin {
 	return onString("", func(c *call, s string) any {
 		c.make(3 * len(s))
@@ -426,7 +426,7 @@ func changed(change func(string) string) builtin {
 	})
 }
 
-// cutset returns a function that selects the characters to strip: white space, or the argument's.
+// cutset returns a function that selects the characters to strip: the argument's, or white space.
 func (c *call) cutset() func(r rune) bool {
 	if set, ok := c.args[0].(string); ok {
 		return func(r rune) bool { return strings.ContainsRune(set, r) }
@@ -450,16 +450,17 @@ func (c *call) split(s string, fromRight bool) any {
 	return list
 }
 
-// affix reports whether has is true for the argument, a string, or for one of a list of strings.
-func (c *call) affix(s string, has func(s, part string) bool) any {
+// affix calls matches for the argument or, if that is a list, for each of its strings, and reports
+// whether any call returns true.
+func (c *call) affix(s string, matches func(s, part string) bool) any {
 	candidates, ok := c.args[0].([]any)
 	if !ok {
 		candidates = c.args
 	}
-	return slices.ContainsFunc(candidates, func(part any) bool { return has(s, c.string(part)) })
+	return slices.ContainsFunc(candidates, func(part any) bool { return matches(s, c.string(part)) })
 }
 
-// replace replaces the first occurrences, as many as the third argument states, or all.
+// replace replaces old as often as the third argument says; everywhere if it is omitted.
 func (c *call) replace(s, old, by string) string {
 	n := strings.Count(s, old)
 	if count := c.integer(2, -1); count >= 0 {

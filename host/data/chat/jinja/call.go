@@ -18,8 +18,8 @@ type call struct {
 // absent is the value of an omitted argument.
 type absent struct{}
 
-// builtin is a method, filter or test. params lists the names of its parameters, after a question
-// mark the optional ones. If it is "*", run reads the arguments itself.
+// builtin is a method, filter or test. params names its parameters; those after a question mark are
+// optional. If params is "*", run reads the arguments itself.
 type builtin struct {
 	params string
 	run    func(c *call, value any) any
@@ -40,7 +40,7 @@ func (c *call) apply(table map[string]builtin, kind, name string, value any) any
 	return b.run(c, value)
 }
 
-// bind assigns the arguments to parameters. The first required parameters are mandatory.
+// bind assigns the arguments to the parameters, the first of which are required.
 func (c *call) bind(required int, params ...string) {
 	if len(c.positional) > len(params) {
 		c.fail("%d arguments, want at most %d", len(c.positional), len(params))
@@ -71,7 +71,7 @@ func (c *call) fail(format string, args ...any) { c.machine.fail(c.name+": "+for
 
 func (c *call) has(i int) bool { return c.args[i] != (absent{}) }
 
-// text returns an argument that must be a string; "" if it is absent or none.
+// text returns argument i, which must be a string, or "" if it is omitted or none.
 func (c *call) text(i int) string { return c.string(c.args[i]) }
 
 func (c *call) string(value any) string {
@@ -85,7 +85,7 @@ func (c *call) string(value any) string {
 	return ""
 }
 
-// integer returns an argument that must be an integer, or the default if it is absent or none.
+// integer returns argument i, which must be an integer, or the default if it is omitted or none.
 func (c *call) integer(i int, otherwise int64) int64 {
 	switch c.args[i].(type) {
 	case absent, nil:

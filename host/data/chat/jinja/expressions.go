@@ -60,7 +60,8 @@ func (p *parser) expression() expression {
 func (p *parser) or() expression  { return p.logical("or", true, p.and) }
 func (p *parser) and() expression { return p.logical("and", false, p.not) }
 
-// logical parses operands of "and" or "or"; a left operand whose truth is decided is the result.
+// logical parses operands of "and" or "or". If the truth of the left one is decided, it is the
+// result.
 func (p *parser) logical(operator string, decided bool, operand func() expression) expression {
 	value := operand()
 	for p.skip(operator) {
@@ -432,7 +433,7 @@ func (p *parser) mapping(line int) expression {
 	}
 }
 
-// parseNumber returns an integer if the text has neither a fraction nor an exponent.
+// parseNumber returns an int64, or a float64 if the text has a fraction or an exponent.
 func parseNumber(s string) (number any, err error) {
 	if strings.ContainsAny(s, ".eE") {
 		number, err = strconv.ParseFloat(s, 64)

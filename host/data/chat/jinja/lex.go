@@ -28,7 +28,7 @@ type token struct {
 var (
 	newlines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 	tagStart = regexp.MustCompile(`\{[{%#]`)
-	// tokenForm holds a group for a name, a string, a number and an operator.
+	// tokenForm has one group each for a name, a string, a number and an operator.
 	tokenForm = regexp.MustCompile(`(?s)^(?:` +
 		`([\pL_][\pL\p{Nd}_]*)|` +
 		`('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|` +
@@ -36,8 +36,8 @@ var (
 		`(\*\*|//|==|!=|>=|<=|[-+*/%~()\[\]{}<>=.:|,;]))`)
 )
 
-// lexer divides a template into tokens. It removes white space around tags, by the signs in the
-// tags ({%-, -%}) and the options trim_blocks and lstrip_blocks.
+// lexer divides a template into tokens. It removes white space around tags as their signs ({%-,
+// -%}) and the options trim_blocks and lstrip_blocks require.
 type lexer struct {
 	rest   string
 	line   int
@@ -181,7 +181,7 @@ var (
 		"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 )
 
-// unescape resolves Python's escapes in a string. An unknown escape is unchanged.
+// unescape replaces Python's escape sequences in a string. Unknown ones are kept.
 func (l *lexer) unescape(s string) string {
 	return escapeForm.ReplaceAllStringFunc(s, func(escape string) string {
 		text, ok := simpleEscapes[escape[1:]]

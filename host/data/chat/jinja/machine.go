@@ -37,7 +37,7 @@ func (s *scope) get(name string) any {
 
 func (m *machine) fail(format string, args ...any) { fail(m.line, format, args...) }
 
-// step counts a step of the computation, and sets the line for errors.
+// step counts a step of the computation, and records its line for errors.
 func (m *machine) step(line int) {
 	m.line = line
 	if m.Steps--; m.Steps < 0 {
@@ -48,7 +48,7 @@ func (m *machine) step(line int) {
 	}
 }
 
-// make counts the bytes of texts and lists against the limit, before they are allocated.
+// make charges bytes that are about to be allocated for strings and lists against the limit.
 func (m *machine) make(bytes int) {
 	if bytes < 0 || bytes > m.Bytes {
 		m.fail("the template was stopped: its texts and lists are too large")

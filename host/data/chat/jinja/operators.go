@@ -152,7 +152,7 @@ func (m *machine) repeat(what any, n int64) any {
 	return nil
 }
 
-// integers computes on integers as Python does: // and % round towards minus infinity.
+// integers computes with integers as Python does: // and % round towards minus infinity.
 func (m *machine) integers(op string, a, b int64) int64 {
 	x, y := big.NewInt(a), big.NewInt(b)
 	switch op {
@@ -179,7 +179,7 @@ func (m *machine) integers(op string, a, b int64) int64 {
 	return x.Int64()
 }
 
-// reals is integers for numbers of which at least one is not an integer.
+// reals is like integers, for operands of which at least one is not an integer.
 func reals(op string, a, b float64) float64 {
 	switch op {
 	case "+":
@@ -200,7 +200,7 @@ func reals(op string, a, b float64) float64 {
 	return rest
 }
 
-// element evaluates of[key]: the keys of a mapping take precedence over its methods.
+// element evaluates a subscript. The keys of a mapping take precedence over its methods.
 func (m *machine) element(of, key any) any {
 	if name, ok := key.(string); ok {
 		value := m.attribute(of, name)
@@ -240,7 +240,7 @@ func (m *machine) element(of, key any) any {
 	}
 }
 
-// slice evaluates of[start:stop:step], in which nil is an omitted part.
+// slice evaluates a slice, start:stop:step. An omitted part is nil.
 func (m *machine) slice(of any, parts [3]any) any {
 	n := int64(length(of))
 	part := func(i int, otherwise int64) int64 {
@@ -262,7 +262,7 @@ func (m *machine) slice(of any, parts [3]any) any {
 	if step < 0 {
 		first, last, lowest, highest = n-1, -1-n, -1, n-1
 	}
-	// bound clamps an end to the sequence, as Python does.
+	// bound clamps the start or stop to the sequence, as Python does.
 	bound := func(i int64) int64 {
 		if i < 0 {
 			i += n

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// The parser compiles: statements and expressions become functions that execute and evaluate them.
+// The parser compiles each statement and expression to a function that executes or evaluates it.
 type (
 	statement  func(m *machine, s *scope) flow
 	expression func(m *machine, s *scope) any
@@ -30,7 +30,7 @@ type parser struct {
 
 func (p *parser) at() token { return p.tokens[p.next] }
 
-// take returns the token and advances to the next, except at the end.
+// take returns the current token and advances to the next one, except at the end.
 func (p *parser) take() token {
 	t := p.tokens[p.next]
 	if t.kind != endToken {
@@ -48,7 +48,7 @@ func (p *parser) unexpected(wanted string) {
 	fail(t.line, "found %s, want %s", found, wanted)
 }
 
-// is reports whether the next token is a tag, name or operator with this text.
+// is reports whether the next token is a tag, name or operator with the given text.
 func (p *parser) is(text string) bool { return p.tokens[p.next].is(text) }
 
 func (t token) is(text string) bool {

@@ -14,7 +14,7 @@ import (
 // isSpace reports whether Python counts a character as white space.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
-// split implements str.split and rsplit: at most times splits, negative for no bound. Without a
+// split implements str.split and str.rsplit. A negative number of times means no limit. Without a
 // separator it splits at runs of white space.
 func split(s, separator string, times int, fromRight bool) []string {
 	index, indexSpace, trim := strings.Index, strings.IndexFunc, strings.TrimLeftFunc

@@ -1,13 +1,12 @@
-// Package jinja renders chat templates: programs in the language Jinja that write a list
-// of messages as one text. Models publish them in tokenizer_config.json or
-// chat_template.jinja.
+// Package jinja renders chat templates: programs in the template language Jinja that convert a list
+// of messages to text. Models publish them in tokenizer_config.json or chat_template.jinja.
 //
-// It contains an interpreter for the part of Jinja that such templates use, with the same
-// environment as the library transformers: trim_blocks and lstrip_blocks are on, one newline at the
-// end of the source is dropped, loops have break and continue, the output of a generation block is
-// recorded, and tojson writes the same as Python's json.dumps. Inheritance, includes and autoescape
-// are parse errors, and filters that templates only use for tools, such as sort and dictsort, fail
-// when they are evaluated.
+// It contains an interpreter for the part of Jinja that such templates use, in the same environment
+// as the transformers library: trim_blocks and lstrip_blocks are on, one newline at the end of the
+// source is dropped, loops have break and continue, the output of a generation block is recorded,
+// and tojson writes the same as Python's json.dumps. Inheritance, includes and autoescape are parse
+// errors, and filters that templates only use for tools, such as sort and dictsort, fail when they
+// are evaluated.
 //
 // gonja v2.9.1 renders 53 of 93 snippets of templates differently from Jinja2 (white space between
 // tags, order of keys, None, slices and case of text beyond ASCII), has no generation blocks, and
@@ -66,7 +65,7 @@ func Parse(name, source string) (t *Template, err error) {
 // text.
 func (t *Template) HasGeneration() bool { return t.generation }
 
-// Span is a range of bytes that does not include End.
+// Span is the range of bytes [Start, End).
 type Span struct{ Start, End int }
 
 // Rendering is the output of a template.
@@ -76,9 +75,9 @@ type Rendering struct {
 	Generated []Span
 	// Steps is the number of steps used, out of [Limits.Steps].
 	Steps int
-	// Printed has, for each mapping, the part of Text that a loop printed in its iteration for it;
-	// the last nonempty part of several. Loops within macros, set blocks and such
-	// iterations are not recorded.
+	// Printed maps each mapping over which a loop iterated to the part of Text that this iteration
+	// printed; if it has several, to the last nonempty one. Loops within macros, set blocks and
+	// such iterations are not recorded.
 	Printed map[*Dict]Span
 }
 
@@ -90,7 +89,7 @@ type Limits struct {
 	Bytes int
 	// Strict makes it an error to print undefined values.
 	Strict bool
-	// Context, if not nil, stops the rendering with its error when it is done.
+	// Context, if not nil, stops the rendering with an error when it is done.
 	Context context.Context
 }
 
@@ -114,14 +113,14 @@ func (t *Template) Render(
 	}, nil
 }
 
-// An Error reports a fault of a template, or why it could not be rendered.
+// An Error reports a fault in a template, or why it could not be rendered.
 type Error struct {
 	Template string
 	Line     int
 	Problem  string
 	// Raised reports that the template itself rejected its input, with raise_exception.
 	Raised bool
-	// Cause, if not nil, is the external reason for which the rendering was stopped.
+	// Cause, if not nil, is the external error that stopped the rendering.
 	Cause error
 }
 

@@ -40,7 +40,7 @@ type (
 	undefined struct{ what string }
 	// namespace is the only object whose attributes a template can set.
 	namespace struct{ Dict }
-	// position is the variable "loop" in the body of a loop.
+	// position is the value of the variable "loop" in the body of a loop.
 	position struct {
 		list []any
 		at   int
@@ -123,7 +123,7 @@ func typeName(value any) string {
 	return "a function"
 }
 
-// length counts characters, elements or keys; -1 for a value without a length.
+// length returns the number of characters, elements or keys, or -1 for a value without a length.
 func length(value any) int {
 	switch v := value.(type) {
 	case string:

@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// writer formats values as Python does: as within a list (repr), or as JSON by json.dumps with
+// writer formats values as Python's repr does or, if json is set, as json.dumps with
 // ensure_ascii=False.
 type writer struct {
 	*machine
