@@ -130,9 +130,9 @@ func (f *rulerFlags) plan(cmd *cobra.Command) (plan ruler.Plan, g *ruler.Generat
 	return plan, g, nil
 }
 
-// tokenize makes the generator count tokens with the tokenizer, and add the text of the chat
-// template around each question. It records both in the plan, because prompts depend on them. spec
-// is the path of the model.
+// tokenize makes the generator count tokens with tok, and put the text of the chat template around
+// each question. It records both in the plan, because prompts depend on them. spec is the model's
+// path.
 func (f *rulerFlags) tokenize(
 	plan *ruler.Plan, g *ruler.Generator, tok tokenizer.Tokenizer, spec string,
 ) error {

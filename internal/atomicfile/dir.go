@@ -2,9 +2,9 @@ package atomicfile
 
 // Directories that are either complete or absent.
 //
-// Until a directory DIR is complete its name is DIR.incomplete, and it contains the empty file
-// [Mark], which is written first. The mark distinguishes the remains of a killed process, which are
-// replaced, from a directory of somebody else, which is never touched: the error describes what was
+// Until a directory DIR is complete, it is called DIR.incomplete and contains the empty file
+// [Mark], which is written first. With the mark, it is replaced as the remains of a killed process.
+// Without, it belongs to somebody else: it is never touched, and the error describes what was
 // found.
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Mark is the file that marks a directory as incomplete. It is locked while the directory is
-// filled.
+// Mark is the name of the file that marks an incomplete directory. It is locked while the directory
+// is written.
 const Mark = ".cage-incomplete"
 
 // WriteDir creates the directory to with the content that fill puts into the directory it is given.
@@ -53,9 +53,9 @@ func WriteDir(to vfs.Path, fill func(dir vfs.Path) error) error {
 		}
 		return errors.Join(err, failed, lock.Unlock())
 	}
-	// The mark stays until the rename is durable: without it, an abandoned directory could not be
-	// replaced. So does its lock: another process would empty the directory while it still has the
-	// old name.
+	// Keep the mark until the rename is durable: without it, an abandoned directory could not be
+	// replaced. Keep the lock, too: another process would empty the directory while it has the old
+	// name.
 	if err = dir.SyncDir(); err == nil {
 		err = dir.Rename(to)
 	}
@@ -68,7 +68,7 @@ func WriteDir(to vfs.Path, fill func(dir vfs.Path) error) error {
 	return errors.Join(to.Join(Mark).Remove(), lock.Unlock(), to.SyncDir())
 }
 
-// CheckDir returns early the error with which WriteDir would refuse to create the directory.
+// CheckDir returns the error that WriteDir would return if the directory cannot be created.
 func CheckDir(to vfs.Path) error {
 	to = clean(to)
 	_, err := to.Lstat()
@@ -81,10 +81,10 @@ func CheckDir(to vfs.Path) error {
 	return replaceable(incomplete(to))
 }
 
-// BusyDir reports whether a process is writing the directory.
+// BusyDir reports whether a process is currently writing the directory.
 func BusyDir(to vfs.Path) (bool, error) { return incomplete(clean(to)).Join(Mark).Locked() }
 
-// clean removes the slash of DIR/, so that the temporary name is beside it and not in it.
+// clean removes a trailing slash, so that the temporary directory is a sibling of the final one.
 func clean(to vfs.Path) vfs.Path { return vfs.On(to.FS, filepath.Clean(to.Name)) }
 
 func incomplete(to vfs.Path) vfs.Path { return vfs.On(to.FS, to.Name+".incomplete") }
