@@ -1,5 +1,5 @@
-// Package testgguf reads GGUF files in tests. It expects well-formed files of version 3: a mistake
-// in one ends the test.
+// Package testgguf reads GGUF files in tests. It expects files of version 3, and fails the test if
+// a file is malformed.
 package testgguf
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/model/gguf"
 )
 
-// Info describes a tensor in a file.
+// Info describes a tensor in a GGUF file.
 type Info struct {
 	Name  string
 	Type  gguf.Type
@@ -21,13 +21,13 @@ type Info struct {
 	Data  []byte
 }
 
-// File is the content of a file.
+// File is the content of a GGUF file.
 type File struct {
 	Entries []gguf.Entry
 	Tensors []Info
 }
 
-// Value returns the value of an entry; nil if there is none.
+// Value returns the value of a metadata entry, or nil if there is none.
 func (f *File) Value(key string) any {
 	for _, e := range f.Entries {
 		if e.Key == key {
@@ -37,7 +37,7 @@ func (f *File) Value(key string) any {
 	return nil
 }
 
-// kinds are the Go types of values, by their numbers in the format.
+// kinds lists the Go types of metadata values by their type number in the format.
 var kinds = []reflect.Type{
 	reflect.TypeFor[uint8](), reflect.TypeFor[int8](), reflect.TypeFor[uint16](),
 	reflect.TypeFor[int16](),
