@@ -2,9 +2,9 @@ package testkernel
 
 import "fmt"
 
-// loop executes a loop with or without loop-carried values.
 func (m *machine) loop(op *operation) error {
-	// counter, bounds and step; then carried values with initial ones
+	// Arguments before the results are the counter, the bounds and the step. For each result, there
+	// are then a carried value and its initial value.
 	const names = 4
 	results, body := types(op.words), op.body[:] // the counter's type follows those of the results
 	if len(op.args) != names+2*len(results) {
