@@ -1,5 +1,5 @@
-// Command docsnapshots writes results of studies into the given Markdown documents: tables, and
-// single numbers within sentences, computed from files of kept results (host/study/snapshot). It
+// Command docsnapshots writes study results into the given Markdown documents, as tables and as
+// numbers within sentences. It computes them from files of kept results (host/study/snapshot), and
 // rewrites the text between two comments:
 //
 //	<!-- kept {study = "effect", table = 1, where = {bits = "4"}} -->
@@ -9,13 +9,13 @@
 //	CAGE is lower by <!-- kept {study = "effect", table = 1, at = {bits = "4",
 //	method = "CAGE"}, show = "difference"} -->−0.0085 [−0.0139, −0.0030]<!-- /kept -->.
 //
-// A comment on a separate line marks a table, or with show = "differences" its differences alone; a
+// A comment on a separate line marks a table or, with show = "differences", only its differences. A
 // comment within a line marks a number. With figure = 1 instead of table = 1, a comment on a
 // separate line marks a figure of the study, whose file is written to ../pictures, relative to the
 // document.
 //
-// Nothing else in a document is changed, and all results are computed as in a study's report. With
-// --check, nothing is written, and the command fails if a document differs.
+// Nothing else in a document is changed. Results are computed as in a study's report. With --check,
+// nothing is written, and the command fails if a document differs from the results.
 package main
 
 import (
@@ -101,7 +101,7 @@ func put(path string, now, content []byte, check bool) error {
 	return atomicfile.WriteBytes(vfs.At(path), content)
 }
 
-// differs returns the first line in which two texts differ.
+// differs returns the number of the first line in which two texts differ.
 func differs(a, b []byte) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
