@@ -244,8 +244,8 @@ func (s *chatListing) print(w io.Writer) {
 		{"vocabulary", fmt.Sprint(s.Tokenizer.VocabSize)}, {"sha256", s.SHA256},
 	})
 	if len(s.Rows) > 0 {
-		fmt.Fprintf(w, "\nthe first of %d rows of %d tokens; text in the loss is in %s %s\n",
-			s.RowCount, s.Length, lossBegin, lossEnd)
+		fmt.Fprintf(w, "\nthe first of %d rows of %d tokens; text in the loss is between %s and "+
+			"%s\n", s.RowCount, s.Length, lossBegin, lossEnd)
 		if s.LeftOut > 0 {
 			fmt.Fprintf(w, "%d documents are left out: none of their first %d tokens is in the loss\n",
 				s.LeftOut, s.Length)

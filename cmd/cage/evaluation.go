@@ -240,7 +240,7 @@ func openTasks(names []string) (list []*tasks.Task, err error) {
 			return nil, fmt.Errorf("--tasks: %w", err)
 		}
 		if seen[t.Name] {
-			return nil, fmt.Errorf("--tasks: %q is named twice", t.Name)
+			return nil, fmt.Errorf("--tasks: task %q is given twice", t.Name)
 		}
 		seen[t.Name] = true
 		list = append(list, t)

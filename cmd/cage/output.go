@@ -180,7 +180,7 @@ func addKeys(cmd *cobra.Command, keys []schema.Key) {
 		case *[]int:
 			flags.IntSliceVar(to, k.FlagName(), *to, k.Doc)
 		default:
-			panic(fmt.Sprintf("there is no flag type for %T", to))
+			panic(fmt.Sprintf("unsupported flag type %T", to))
 		}
 	}
 }

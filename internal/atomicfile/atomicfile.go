@@ -210,7 +210,7 @@ func Target(name string) (vfs.Path, error) {
 		return vfs.Path{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return vfs.Path{}, fmt.Errorf("%s is not a regular file, and would be replaced by one", name)
+		return vfs.Path{}, fmt.Errorf("%s is not a regular file, so cage must not replace it", name)
 	}
 	real, err := filepath.EvalSymlinks(name)
 	return vfs.At(real), err
@@ -237,8 +237,8 @@ func CheckOurs(path vfs.Path, ours func(content io.Reader) bool) error {
 		return err
 	}
 	if !own {
-		return fmt.Errorf("%s is in the way: cage did not write it. "+
-			"Move it away, or choose another directory", path)
+		return fmt.Errorf("%s already exists and was not written by cage; "+
+			"move it away, or choose another directory", path)
 	}
 	return nil
 }

@@ -109,7 +109,8 @@ func replaceable(dir vfs.Path) error {
 		}
 		what = "a directory without " + Mark + ", which marks unfinished output of cage"
 	}
-	return fmt.Errorf("%s is in the way. It is %s. Move it away, or choose another --out", dir, what)
+	return fmt.Errorf("%s already exists and is %s; move it away, or choose another --out", dir,
+		what)
 }
 
 func isMark(e fs.DirEntry) bool { return e.Name() == Mark && e.Type().IsRegular() }

@@ -72,7 +72,7 @@ func (t *Tool) Output(ctx context.Context, dir string, args ...string) ([]byte, 
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case errors.Is(err, exec.ErrNotFound):
-		return nil, fmt.Errorf("there is no go command to build Go source (%w): install Go",
+		return nil, fmt.Errorf("no go command found to build Go source (%w): install Go",
 			exec.ErrNotFound)
 	}
 	said := strings.TrimSpace(stderr.text.String())

@@ -32,7 +32,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // ErrTorn reports that the last line is incomplete, because its writer was killed or is still
 // writing it.
-var ErrTorn = errors.New("the line has no end: writing it was interrupted")
+var ErrTorn = errors.New("the line is incomplete: writing it was interrupted")
 
 // Entry is a parsed line of a file.
 type Entry[T any] struct {

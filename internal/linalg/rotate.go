@@ -11,7 +11,7 @@ import (
 // inverse.
 func Rotate(x []float64, row, block int) error {
 	if block < 1 || block&(block-1) != 0 || row%block != 0 {
-		return fmt.Errorf("a rotation of blocks of %d: want a power of two that divides the row, %d",
+		return fmt.Errorf("rotation block size is %d, want a power of two that divides %d",
 			block, row)
 	}
 	scale := 1 / math.Sqrt(float64(block))

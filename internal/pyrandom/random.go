@@ -60,7 +60,7 @@ func (r *Random) word(missing int) uint32 {
 // Below corresponds to Python's randrange(n): it returns a number in [0, n). It panics if n ≤ 0.
 func (r *Random) Below(n int) int {
 	if n <= 0 {
-		panic(fmt.Sprintf("pyrandom: there is no number in [0, %d)", n))
+		panic(fmt.Sprintf("pyrandom: the range [0, %d) is empty", n))
 	}
 	k := bits.Len(uint(n))
 	for {
@@ -102,7 +102,7 @@ func Shuffle[T any](r *Random, list []T) {
 // the order in which they are drawn. It panics if k > n.
 func (r *Random) Sample(n, k int) []int {
 	if k < 0 || k > n {
-		panic(fmt.Sprintf("pyrandom: no sample of %d out of %d", k, n))
+		panic(fmt.Sprintf("pyrandom: cannot sample %d of %d numbers", k, n))
 	}
 	if n <= largestPool(k) {
 		return r.sampleOfPool(n, k)

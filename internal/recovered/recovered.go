@@ -20,8 +20,8 @@ type PanicError struct {
 
 // Error implements error. The message names the executor and the program.
 func (e *PanicError) Error() string {
-	return fmt.Sprintf("executor %q failed at program %q, a bug in this build and not a problem of "+
-		"the run's settings: %v", e.Executor, e.Program, e.Cause)
+	return fmt.Sprintf("executor %q failed on program %q; this is a bug in this build, not a problem "+
+		"of the run's settings: %v", e.Executor, e.Program, e.Cause)
 }
 
 // Unwrap returns the panic value if it is an error.

@@ -111,7 +111,7 @@ func OSFile(f File) (*os.File, error) {
 		case interface{ Unwrap() File }:
 			f = inner.Unwrap()
 		default:
-			return nil, errors.New("not a file of the operating system: " + f.Name())
+			return nil, errors.New("not an operating system file: " + f.Name())
 		}
 	}
 }

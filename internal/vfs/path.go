@@ -70,8 +70,8 @@ func (p Path) OpenFile(flag int, perm fs.FileMode) (File, error) {
 		}
 		if info != nil && flag&os.O_EXCL == 0 && info.Mode().IsRegular() &&
 			info.Sys().(*syscall.Stat_t).Nlink > 1 {
-			return nil, fmt.Errorf("%s is in the way: it has several hard links, whose content would "+
-				"change, too. Move it away, or replace it by a copy", p)
+			return nil, fmt.Errorf("%s already exists and has several hard links, whose content would "+
+				"change, too; move it away, or replace it by a copy", p)
 		}
 		flag |= syscall.O_NOFOLLOW
 	}
@@ -92,8 +92,8 @@ func (p Path) lstat() (found fs.FileInfo, err error) {
 		case err != nil:
 			return nil, err
 		case i < p.joined && info.Mode()&fs.ModeSymlink != 0:
-			return nil, fmt.Errorf("%s is in the way: it is a symbolic link, which cage did not create "+
-				"and does not follow. Move it away", at)
+			return nil, fmt.Errorf("%s is a symbolic link, which cage did not create and does not follow; "+
+				"move it away", at)
 		case i == 0:
 			found = info
 		}
@@ -112,7 +112,7 @@ func (p Path) CheckLinks() error {
 func (p Path) Replaceable() error {
 	info, err := p.lstat()
 	if err == nil && info != nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is in the way: it %w. Move it away", p, &NotRegularError{Mode: info.Mode()})
+		err = fmt.Errorf("%s already exists and %w; move it away", p, &NotRegularError{Mode: info.Mode()})
 	}
 	return err
 }

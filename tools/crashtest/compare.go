@@ -81,7 +81,7 @@ func torn(dir string) ([]string, error) {
 			continue // temporary files and locks
 		}
 		if err := whole(filepath.Join(dir, name)); err != nil {
-			list = append(list, fmt.Sprintf("%s is not whole after the kill: %v", name, err))
+			list = append(list, fmt.Sprintf("%s is incomplete after the kill: %v", name, err))
 		}
 	}
 	return list, nil

@@ -83,7 +83,7 @@ func run(dir, plugins string, check bool, documents []string) error {
 		errs = append(errs, put(path, now, r.Pictures[name], check))
 	}
 	if check && errors.Join(errs...) == nil {
-		fmt.Printf("%d documents say what the results in %s say\n", len(documents), dir)
+		fmt.Printf("%d documents agree with the results in %s\n", len(documents), dir)
 	}
 	return errors.Join(errs...)
 }
@@ -94,7 +94,7 @@ func put(path string, now, content []byte, check bool) error {
 	case bytes.Equal(now, content):
 		return nil
 	case check:
-		return fmt.Errorf("%s: line %d is not what the results say: run 'make docs'", path,
+		return fmt.Errorf("%s: line %d does not agree with the results: run 'make docs'", path,
 			differs(now, content))
 	}
 	fmt.Println(path)

@@ -44,7 +44,7 @@ func marks(text []byte) ([]mark, error) {
 	last := 0
 	for _, at := range append(comments.FindAllSubmatchIndex(text, -1), []int{len(text), len(text)}) {
 		if stray := loose.FindIndex(text[last:at[0]]); stray != nil {
-			return nil, fmt.Errorf("line %d: a comment about kept results without its other half",
+			return nil, fmt.Errorf("line %d: unpaired comment about kept results",
 				lineOf(last+stray[0]))
 		}
 		last = at[1]
@@ -121,16 +121,16 @@ func (m *mark) check() error {
 	case m.Study == "":
 		return fmt.Errorf(`study: want the name of kept results, such as "effect"`)
 	case m.Figure != 0 && (m.Table != 0 || m.Figure < 1):
-		return fmt.Errorf("figure: found %d, want a figure of the study, from 1, and no table",
+		return fmt.Errorf("figure: found %d, want a figure number from 1, and no table",
 			m.Figure)
 	case m.Figure > 0 && !m.alone:
-		return fmt.Errorf("figure: want the comment on a line of its own")
+		return fmt.Errorf("figure: want the comment on a separate line")
 	case m.Figure > 0 && (m.Show != "" || len(m.At) > 0):
 		return fmt.Errorf("at and show are for numbers within a line, not for figures")
 	case m.Figure > 0:
 		return nil
 	case m.Table < 1:
-		return fmt.Errorf("table: found %d, want the number of a table of the study, from 1", m.Table)
+		return fmt.Errorf("table: found %d, want a table number from 1", m.Table)
 	case m.alone && len(m.At) > 0:
 		return fmt.Errorf("at is for numbers within a line, not for tables")
 	case m.alone && m.Show != "" && m.Show != differences:

@@ -81,7 +81,7 @@ func (r *renderer) results(ctx context.Context, name string) (*results, error) {
 	}
 	if unknown := file.Unknown(s.study); len(unknown) > 0 {
 		return nil,
-			fmt.Errorf("%s has results that %s no longer asks for, the first of cell %s: run it again, "+
+			fmt.Errorf("%s has results for cells that are no longer in %s, such as %s: run it again, "+
 				"and 'cage study keep'", path, file.From, unknown[0])
 	}
 	s.cells = file.Results(s.study)
@@ -132,7 +132,7 @@ func (r *renderer) render(s *results, m mark) (string, error) {
 // file consists of the figure's number and a hash of its restrictions.
 func (s *results) figure(m mark) (text string, files map[string][]byte, err error) {
 	if m.Figure > len(s.study.Figures) {
-		return "", nil, fmt.Errorf("figure: found %d, and the study %s has %d", m.Figure, m.Study,
+		return "", nil, fmt.Errorf("figure: found %d, but study %s has %d figures", m.Figure, m.Study,
 			len(s.study.Figures))
 	}
 	one, f := *s.study, s.study.Figures[m.Figure-1]
@@ -171,7 +171,7 @@ func (s *results) figure(m mark) (text string, files map[string][]byte, err erro
 // render returns the text for a mark.
 func (s *results) render(m mark) (string, error) {
 	if m.Table > len(s.study.Tables) {
-		return "", fmt.Errorf("table: found %d, and the study %s has %d", m.Table, m.Study,
+		return "", fmt.Errorf("table: found %d, but study %s has %d tables", m.Table, m.Study,
 			len(s.study.Tables))
 	}
 	one, t := *s.study, s.study.Tables[m.Table-1]
@@ -198,7 +198,7 @@ func (s *results) render(m mark) (string, error) {
 	case m.Show == "mean":
 		return tables[0].MeanText(e) + s.caveat(e), nil
 	case m.Show == "choice" && choice == "":
-		return "", fmt.Errorf("the table %q chooses nothing", tables[0].Title)
+		return "", fmt.Errorf("table %q does not choose a best setting", tables[0].Title)
 	case m.Show == "choice":
 		return choice + s.caveat(e), nil
 	case difference == "":

@@ -194,7 +194,7 @@ func (c component) licenses(docs []document) (names []string, err error) {
 	for _, d := range docs {
 		for _, name := range d.licenses {
 			if acceptedLicences[name] == "" {
-				return nil, fmt.Errorf("%s %s: %s holds the licence %s, which is not among those agreed, %s",
+				return nil, fmt.Errorf("%s %s: %s has the licence %s, want one of %s",
 					c.name, c.version, d.name, name,
 					strings.Join(slices.Sorted(maps.Keys(acceptedLicences)), ", "))
 			}

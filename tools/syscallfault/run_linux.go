@@ -114,7 +114,7 @@ func receive(socket int) (int, error) {
 		return 0, err
 	}
 	if len(messages) == 0 {
-		return 0, errors.New("the command ended before it began")
+		return 0, errors.New("the command ended before the filter was installed")
 	}
 	fds, err := unix.ParseUnixRights(&messages[0])
 	if err != nil {
@@ -198,7 +198,7 @@ func (w *watch) next() error {
 	}
 	if d.Torn && call.Bytes > 1 {
 		if err := tear(pid, tid, int(n.nr), n.args); err != nil {
-			return fmt.Errorf("write half of %d bytes to %s: %w", call.Bytes, call.Path, err)
+			return fmt.Errorf("writing half of %d bytes to %s: %w", call.Bytes, call.Path, err)
 		}
 	}
 	if d.Verdict == KillCaller {

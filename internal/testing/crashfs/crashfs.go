@@ -189,7 +189,7 @@ func (f *FS) Rename(from, to string) error {
 	dir, old := f.parent(a)
 	other, name := f.parent(b)
 	if dir != other {
-		return errors.New("crashfs: a rename from one directory to another")
+		return errors.New("crashfs: rename between directories is not supported")
 	}
 	if err := f.FS.Rename(from, to); err != nil {
 		return err

@@ -196,7 +196,7 @@ func (f *FS) Each(t testing.TB, seeds uint64, least int) iter.Seq2[string, strin
 			}
 		}
 		if states < least {
-			t.Errorf("only %d states were tried", states)
+			t.Errorf("tried %d states, want at least %d", states, least)
 		}
 		t.Logf("%d moments, %d states", f.Moments(), states)
 	}

@@ -169,7 +169,7 @@ func (s Subject) newTrial(c randprog.Case, k Kernel, exact bool) (*trial, error)
 	}
 	out, err := run(c.Program, c.Inputs)
 	if err != nil {
-		return nil, fmt.Errorf("the reference implementation: %w", err)
+		return nil, fmt.Errorf("running the reference implementation: %w", err)
 	}
 	x := &trial{c: c, kernel: k, exact: exact, want: map[string][]float32{}}
 	for name, v := range out {
@@ -240,7 +240,7 @@ func (x *trial) verify() error {
 	}
 	for name, was := range x.first {
 		if i := differ(x.to[name], was); i >= 0 {
-			return fmt.Errorf("output %q, element %d is %v, and was %v on one goroutine, apart", name, i,
+			return fmt.Errorf("output %q, element %d is %v, but was %v in the first run", name, i,
 				x.to[name][i], was[i])
 		}
 	}

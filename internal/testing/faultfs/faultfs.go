@@ -262,7 +262,7 @@ func Each(t testing.TB, every, least int) iter.Seq[*FS] {
 					continue
 				}
 				if i < least {
-					t.Errorf("only %d operations were made to fail", i)
+					t.Errorf("%d operations were made to fail, want at least %d", i, least)
 				}
 				t.Logf("forever %v: %d operations failed in turn", forever, (i+every-1)/every)
 				break
@@ -288,10 +288,10 @@ func (f *FS) Reported(t testing.TB, err error) (what string) {
 	switch {
 	case len(f.Fired()) == 0:
 		if err != nil {
-			t.Errorf("%s, but there is the error %v", what, err)
+			t.Errorf("%s, but got error %v", what, err)
 		}
 	case !strings.Contains(fmt.Sprint(err), "injected fault"):
-		t.Errorf("%s: nobody reports it: %v", what, err)
+		t.Errorf("%s, but the error does not report it: %v", what, err)
 	}
 	return what
 }

@@ -58,7 +58,7 @@ func decodeObject(data []byte) (map[string]any, error) {
 		return nil, errors.New("not a JSON object: null")
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the JSON object")
+		return nil, errors.New("unexpected data after the JSON object")
 	}
 	return fields, nil
 }
@@ -108,7 +108,7 @@ func parseCases(v any) ([]map[string]any, error) {
 			case "id", "params", "inputs", "expected":
 			default:
 				return nil,
-					fmt.Errorf("cases[%d] (%s): unknown key %q, known are id, params, inputs, expected", i, id,
+					fmt.Errorf("cases[%d] (%s): unknown key %q, want id, params, inputs or expected", i, id,
 						key)
 			}
 		}

@@ -27,14 +27,14 @@ func Float(v any) (float64, error) {
 func Int(v any) (int, error) {
 	n, ok := v.(json.Number)
 	if !ok {
-		return 0, fmt.Errorf("is %s, want a whole number", jsonType(v))
+		return 0, fmt.Errorf("is %s, want an integer", jsonType(v))
 	}
 	if i, err := strconv.Atoi(n.String()); err == nil {
 		return i, nil
 	}
 	x, err := n.Float64()
 	if err != nil || x != math.Trunc(x) || math.Abs(x) > 1<<53 {
-		return 0, fmt.Errorf("is %s, want a whole number", n)
+		return 0, fmt.Errorf("is %s, want an integer", n)
 	}
 	return int(x), nil
 }
@@ -147,7 +147,7 @@ func NewArray(v any) (Array, error) {
 		if i == 0 {
 			out.Shape = append(out.Shape, sub.Shape...)
 		} else if !slices.Equal(out.Shape[1:], sub.Shape) {
-			return Array{}, fmt.Errorf("[%d]: has shape %v, those before it have %v", i, sub.Shape,
+			return Array{}, fmt.Errorf("[%d]: has shape %v, want %v like those before", i, sub.Shape,
 				out.Shape[1:])
 		}
 		out.Data = append(out.Data, sub.Data...)

@@ -90,7 +90,7 @@ func ShortScales(t testing.TB, dtype string, scale []float64, factors ...float64
 			_, exponent := math.Frexp(v)
 			unit := math.Ldexp(1, max(least, exponent-bits))
 			if !(v > 0) || math.Mod(v, unit) != 0 || bits == 11 && v > 65504 {
-				t.Errorf("the scale %v times %v is no number of %s", s, factor, dtype)
+				t.Errorf("scale %v times %v is not representable in %s", s, factor, dtype)
 			}
 		}
 	}

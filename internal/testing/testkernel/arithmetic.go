@@ -92,7 +92,7 @@ func elementwise2(k kind, x, y *value, f func(x, y float64) float64,
 		case !x.isFloat() && g != nil:
 			out.integers = append(out.integers, g(x.integers[i], y.integers[i]))
 		default:
-			return nil, fmt.Errorf("there is no such operation on %s", x.elem)
+			return nil, fmt.Errorf("unsupported operation on %s", x.elem)
 		}
 	}
 	return out, nil
@@ -148,11 +148,11 @@ func compare(op *operation, x, y *value) (*value, error) {
 	}
 	predicate = predicate[:len(predicate)-1] // without the comma
 	if (op.name == "arith.cmpf") != x.isFloat() {
-		return nil, fmt.Errorf("it compares %s", x.elem)
+		return nil, fmt.Errorf("comparison of the wrong type %s", x.elem)
 	}
 	f, g := floatPredicates[predicate], integerPredicates[predicate]
 	if x.isFloat() && f == nil || !x.isFloat() && g == nil {
-		return nil, fmt.Errorf("there is no predicate %q on %s", predicate, x.elem)
+		return nil, fmt.Errorf("unknown predicate %q for %s", predicate, x.elem)
 	}
 	out := &value{kind: kind{"i1", x.dims},
 		integers: make([]int32, max(len(x.floats), len(x.integers)))}
@@ -191,7 +191,7 @@ func convert(op *operation, x *value, result kind) (*value, error) {
 		case op.name == "math.absi":
 			out.integers = append(out.integers, max(x.integers[i], -x.integers[i]))
 		default:
-			return nil, fmt.Errorf("there is no such operation on %s", x.elem)
+			return nil, fmt.Errorf("unsupported operation on %s", x.elem)
 		}
 	}
 	return out, nil

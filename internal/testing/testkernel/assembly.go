@@ -81,7 +81,7 @@ var assemblyText = regexp.MustCompile(`^ "\{ (.*); \}" \{constraints = "([=rf,]*
 func assembly(op *operation, args []*value, result kind) (*value, error) {
 	m := assemblyText.FindStringSubmatch(op.words)
 	if m == nil {
-		return nil, fmt.Errorf("%s is no assembly", op.words)
+		return nil, fmt.Errorf("cannot parse inline assembly %s", op.words)
 	}
 	packed, _ := strconv.Atoi(m[3])
 	want := "=" + constraint(result.elem)
@@ -89,7 +89,7 @@ func assembly(op *operation, args []*value, result kind) (*value, error) {
 		want += strings.Repeat(","+constraint(a.elem), packed/halvesOf(a.elem))
 	}
 	if m[2] != want || packed%halvesOf(result.elem) != 0 || packed > 1 && result.elem == "f32" {
-		return nil, fmt.Errorf("its constraints are %s, want %s", m[2], want)
+		return nil, fmt.Errorf("constraints are %s, want %s", m[2], want)
 	}
 	out := &value{kind: result}
 	for i := 0; i < len(args[0].floats); i += packed {
@@ -138,7 +138,7 @@ func compute(text string, registers map[string]uint32) (uint32, error) {
 		}
 		f := instructions[name]
 		if f == nil {
-			return 0, fmt.Errorf("there is no instruction %s", name)
+			return 0, fmt.Errorf("unknown instruction %s", name)
 		}
 		operands := strings.Split(rest, ", ")
 		var x []uint32

@@ -73,7 +73,7 @@ func parse(text string) (*function, error) {
 			}
 			if op.name == "tt.reduce" {
 				if i+4 >= len(lines) {
-					return nil, fmt.Errorf("line %d: the reduction has no end", i+1)
+					return nil, fmt.Errorf("line %d: incomplete reduction", i+1)
 				}
 				op.fold = strings.Fields(lines[i+2])[2]
 				op.types = types(lines[i+4])
@@ -95,7 +95,7 @@ func parse(text string) (*function, error) {
 func parseLine(number int, line string) (operation, error) {
 	m := statement.FindStringSubmatch(line)
 	if m == nil {
-		return operation{}, fmt.Errorf("line %d: %q is no operation", number, line)
+		return operation{}, fmt.Errorf("line %d: %q is not an operation", number, line)
 	}
 	op := operation{line: number, result: m[1], name: m[2], words: m[3]}
 	if at := strings.LastIndex(m[3], " : "); at >= 0 && op.name != "tt.reduce" {

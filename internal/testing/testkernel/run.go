@@ -98,7 +98,7 @@ func (m *machine) step(op *operation) error {
 		want.elem = strings.TrimPrefix(want.elem, "*")
 	}
 	if !out.equal(want) {
-		return fmt.Errorf("the result is %v, the text says %v", out.kind, want)
+		return fmt.Errorf("the result is %v, but the text declares %v", out.kind, want)
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func checkTypes(op *operation, args []*value) error {
 	}
 	for i, a := range args {
 		if !a.equal(want[i]) {
-			return fmt.Errorf("operand %s is %v, the text says %v", op.args[i], a.kind, want[i])
+			return fmt.Errorf("operand %s is %v, but the text declares %v", op.args[i], a.kind, want[i])
 		}
 	}
 	return nil
@@ -162,14 +162,14 @@ func (m *machine) execute(op *operation, args []*value) (*value, error) {
 		}
 		if want := slices.Insert(slices.Clone(args[0].dims), axis, 1); !slices.Equal(want,
 			result().dims) {
-			return nil, fmt.Errorf("%v does not become %v", args[0].dims, result().dims)
+			return nil, fmt.Errorf("cannot broadcast %v to %v", args[0].dims, result().dims)
 		}
 		out := *args[0]
 		out.kind = result()
 		return &out, nil
 	case "tt.reshape":
 		if args[0].size() != result().size() {
-			return nil, fmt.Errorf("%d elements do not become %d", args[0].size(), result().size())
+			return nil, fmt.Errorf("cannot reshape %d elements to %d", args[0].size(), result().size())
 		}
 		out := *args[0]
 		out.kind = result()
@@ -214,7 +214,7 @@ func constant(op *operation) (*value, error) {
 			return out, err
 		}
 		if !strings.Contains(text, ".") {
-			return nil, fmt.Errorf("the float %s has no point", text)
+			return nil, fmt.Errorf("float %s has no decimal point", text)
 		}
 		x, err := strconv.ParseFloat(text, 32)
 		out.floats = []float32{float32(x)}
@@ -257,7 +257,7 @@ func (m *machine) load(args []*value, k kind) (*value, error) {
 				n = args[2].integers[i]
 			}
 		case place < 0 || int(place) >= t.size(k.elem):
-			return nil, fmt.Errorf("element %d of a tensor of %d", place, t.size(k.elem))
+			return nil, fmt.Errorf("element %d accessed, want less than %d", place, t.size(k.elem))
 		case k.elem == "f32":
 			f = t.Float32[place]
 		case k.elem == "bf16":
@@ -287,7 +287,7 @@ func (m *machine) store(args []*value) error {
 		switch {
 		case len(args) == 3 && args[2].integers[i] == 0:
 		case place < 0 || int(place) >= t.size(v.elem):
-			return fmt.Errorf("element %d of a tensor of %d", place, t.size(v.elem))
+			return fmt.Errorf("element %d accessed, want less than %d", place, t.size(v.elem))
 		case v.elem == "f32":
 			t.Float32[place] = v.floats[i]
 		case v.elem == "bf16":

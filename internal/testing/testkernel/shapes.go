@@ -48,11 +48,11 @@ func gather(x *value, k kind, numbers []int) *value {
 // broadcast repeats x along axes of size 1, and a scalar along all axes.
 func broadcast(x *value, k kind) (*value, error) {
 	if x.dims != nil && len(x.dims) != len(k.dims) {
-		return nil, fmt.Errorf("%v does not become %v", x.dims, k.dims)
+		return nil, fmt.Errorf("cannot change shape %v to %v", x.dims, k.dims)
 	}
 	for i, d := range x.dims {
 		if d != k.dims[i] && d != 1 {
-			return nil, fmt.Errorf("%v does not become %v", x.dims, k.dims)
+			return nil, fmt.Errorf("cannot change shape %v to %v", x.dims, k.dims)
 		}
 	}
 	var numbers []int
@@ -67,11 +67,11 @@ func transpose(op *operation, x *value, k kind) (*value, error) {
 		return nil, err
 	}
 	if len(order) != len(x.dims) || len(order) != len(k.dims) {
-		return nil, fmt.Errorf("%v does not become %v", x.dims, k.dims)
+		return nil, fmt.Errorf("cannot change shape %v to %v", x.dims, k.dims)
 	}
 	for i, axis := range order {
 		if axis >= len(x.dims) || slices.Index(order, axis) != i || k.dims[i] != x.dims[axis] {
-			return nil, fmt.Errorf("%v in the order %v does not become %v", x.dims, order, k.dims)
+			return nil, fmt.Errorf("cannot transpose %v by %v to %v", x.dims, order, k.dims)
 		}
 	}
 	var numbers []int
@@ -123,7 +123,7 @@ func dot(args []*value, types []kind) (*value, error) {
 	for i, a := range args {
 		if !a.equal(types[i]) || len(a.dims) != 2 || slices.Min(a.dims) < least ||
 			a.elem != []string{"bf16", "bf16", "f32"}[i] {
-			return nil, fmt.Errorf("operand %d is %v, the text says %v", i, a.kind, types[i])
+			return nil, fmt.Errorf("operand %d is %v, but the text declares %v", i, a.kind, types[i])
 		}
 	}
 	rows, inner, columns := x.dims[0], x.dims[1], y.dims[1]

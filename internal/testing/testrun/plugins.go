@@ -227,7 +227,7 @@ func AwaitDeath(t testing.TB, pids []int, within time.Duration) {
 	}
 	for _, pid := range Alive(pids) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
-		t.Errorf("plugin process %d still runs %v later", pid, within)
+		t.Errorf("plugin process %d is still running after %v", pid, within)
 	}
 }
 

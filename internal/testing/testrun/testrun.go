@@ -180,7 +180,7 @@ func root() (string, error) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			err = errors.New("there is no go.mod above the working directory")
+			err = errors.New("no go.mod in the working directory or above")
 		}
 		dir = filepath.Dir(dir)
 	}
