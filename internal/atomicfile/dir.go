@@ -3,9 +3,9 @@ package atomicfile
 // Directories that are either complete or absent.
 //
 // Until a directory DIR is complete, it is called DIR.incomplete and contains the empty file
-// [Mark], which is written first. With the mark, it is replaced as the remains of a killed process.
-// Without, it belongs to somebody else: it is never touched, and the error describes what was
-// found.
+// [Mark], which is written first. A directory with the mark is the remains of a killed process, and
+// is replaced. One without it belongs to somebody else, and is never touched: the error describes
+// what was found.
 
 import (
 	"errors"

@@ -14,8 +14,8 @@ const (
 
 // kernels holds the inner loops for one kind of processor. All slices are at least as long as the
 // first. A kernel with wide vectors clears the upper halves of their registers before it computes
-// the remainder. The compiler does not do this, and while they are in use, code that mixes SSE and
-// AVX instructions, such as SHA-256 and [math.Exp], takes a hundred times as long.
+// the remainder. The compiler does not do this, and while upper halves are in use, code that mixes
+// SSE and AVX instructions, such as SHA-256 and [math.Exp], takes a hundred times as long.
 type kernels struct {
 	name   string
 	double vectors[float64]

@@ -142,8 +142,8 @@ func (d *Document) Values() map[string]any { return d.values }
 // Lookup returns the value at a key, given as the parts of a dotted key, or nil if there is none.
 func (d *Document) Lookup(key ...string) any { return lookup(d.values, key) }
 
-// Scalar returns the source text of a scalar value, and a string without its quotes. It returns
-// false for other values.
+// Scalar returns the source text of the scalar at a key, without quotes if it is a string. It
+// returns false for other values.
 func (d *Document) Scalar(key string) (string, bool) {
 	if text, ok := d.scalars[key]; ok {
 		return text, true
@@ -216,7 +216,7 @@ func (p Positions) at(key string) *Error {
 	return e
 }
 
-// ErrorAt returns an error about a keywith its file and line, or the override that set it. If the
+// ErrorAt returns an error about a key, with its file and line, or the override that set it. If the
 // document does not have the key, because its default applies, the position is that of its table,
 // or else line 1. Callers set Hint to say what is accepted. As with fmt.Errorf, %w wraps the cause.
 func (p Positions) ErrorAt(key, format string, args ...any) *Error {

@@ -17,7 +17,7 @@ type mark struct {
 	// Table and Figure are numbers of a table or a figure in the study file, starting at 1.
 	Table  int
 	Figure int
-	// Where restricts a table or figure to some labels of an axis.
+	// Where restricts a table or figure to the given labels of axes.
 	Where map[string][]string
 	// At holds the labels of a single number's entry, of which Show selects "mean", "difference",
 	// "choice" or "n". For a table, Show is "differences" to omit the means, or empty.

@@ -84,7 +84,7 @@ func newCorpus(o options) (*corpus, error) {
 	return m, nil
 }
 
-// heldOut is the number of source files per file that is reserved for tasks.
+// heldOut means that one in heldOut source files is reserved for tasks.
 const heldOut = 20
 
 // read uses a hash to divide the source files below the root into files for training and for tasks.

@@ -180,8 +180,8 @@ func shift(g *generator, op program.Op) value {
 	return value{Value: g.binary(op, x, y)}
 }
 
-// clamp clamps to an interval around a constant or, unless gradients are to be tested, around a
-// scalar of the program.
+// clamp clamps to an interval around a constant or, unless Smooth is set, around a scalar of the
+// program.
 func clamp(g *generator, op program.Op) value {
 	x := g.draw(isFloat)
 	c := float64(g.rng.IntN(17)-8) / 4

@@ -177,7 +177,7 @@ func (u *updates) inputOf(name string, shape []int) {
 	u.pool = append(u.pool, v)
 }
 
-// onGrid and anywhere are numbers that are prone to reveal errors in executors. Sums of numbers in
+// onGrid and anywhere are numbers that are likely to reveal errors in executors. Sums of numbers in
 // onGrid are exact.
 var (
 	onGrid   = []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1)}

@@ -86,9 +86,9 @@ func (u *updates) batch(x value) (batch [2][]int, first int) {
 	return [2][]int{}, 0
 }
 
-// polynomial generates a Newton–Schulz step, which is a polynomial of a matrix times its transpose,
-// or a similar expression. The polynomial is symmetric, so executors may compute only half of it;
-// the similar expression need not be symmetric.
+// polynomial generates a Newton–Schulz step: a polynomial of a matrix times its transpose. It is
+// symmetric, so executors may compute only half of it. Sometimes polynomial generates a similar
+// expression that is not symmetric.
 func (u *updates) polynomial() value {
 	x := u.draw(isFloat, isMatrices)
 	batch, first := u.batch(x)

@@ -27,8 +27,8 @@ const CountVariable = "CAGE_TEST_DEVICE_COUNT"
 // Kind returns the kind of device that tests run on.
 func Kind() string { return cmp.Or(os.Getenv(Variable), device.CPU) }
 
-// Open opens the device, and closes it when the test ends. If there are too few replicas, the test
-// is skipped if it asked for them itself, and fails if [CountVariable] did.
+// Open opens the device, and closes it when the test ends. A test that asks for more replicas than
+// exist is skipped; if [CountVariable] asks for too many, it fails.
 func Open(t testing.TB, opts engine.Options) *engine.Device {
 	t.Helper()
 	asked := opts.Count

@@ -3,8 +3,8 @@ package testkernel
 import "fmt"
 
 func (m *machine) loop(op *operation) error {
-	// Arguments before the results are the counter, the bounds and the step. For each result, there
-	// are then a carried value and its initial value.
+	// The arguments are the counter, the bounds and the step, and then for each result the carried
+	// value and its initial value.
 	const names = 4
 	results, body := types(op.words), op.body[:] // the counter's type follows those of the results
 	if len(op.args) != names+2*len(results) {

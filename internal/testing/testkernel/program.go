@@ -109,7 +109,8 @@ func (p *Program) Run(inputs map[string]reference.Tensor) (map[string]reference.
 	return out, nil
 }
 
-// memory returns a tensor in the kernel's memory format. A tensor without elements becomes zeros.
+// memory returns a tensor in the kernel's memory format. If its elements are nil, they become
+// zeros.
 func (p *Program) memory(name string, t reference.Tensor) (m Tensor) {
 	for i := range int(t.Type.Size()) {
 		var f float32
