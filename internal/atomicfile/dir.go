@@ -21,8 +21,9 @@ import (
 // is written.
 const Mark = ".cage-incomplete"
 
-// WriteDir creates the directory to with the content that fill puts into the directory it is given.
-// If fill returns an error, nothing is left. It is an error if something exists at to already.
+// WriteDir creates a directory at path to. fill writes the content into a temporary directory,
+// which is then renamed. If fill returns an error, nothing is left. It is an error if the path
+// exists.
 func WriteDir(to vfs.Path, fill func(dir vfs.Path) error) error {
 	to = clean(to)
 	if err := CheckDir(to); err != nil {

@@ -294,7 +294,7 @@ type Problem struct {
 	Hint  string // what would be right
 }
 
-// Problems collects problems.
+// Problems is a list of problems.
 type Problems []Problem
 
 // Unless appends problem if ok is false.

@@ -88,7 +88,7 @@ func run(dir, plugins string, check bool, documents []string) error {
 	return errors.Join(errs...)
 }
 
-// put writes a file or, with check, returns an error if its content differs.
+// put writes a file or, if check is set, returns an error if its content would change.
 func put(path string, now, content []byte, check bool) error {
 	switch {
 	case bytes.Equal(now, content):

@@ -38,11 +38,11 @@ const (
 // Decision is a verdict and, for a write, how to carry it out.
 type Decision struct {
 	Verdict Verdict
-	// Torn writes the first half of the bytes before the kill.
+	// Torn means that the first half of the bytes is written before the kill.
 	Torn bool
 }
 
-// Command is a command for [Run].
+// Command describes a command to run.
 type Command struct {
 	Args   []string // program, as an absolute path, and its arguments
 	Dir    string   // working directory

@@ -42,7 +42,6 @@ type directory struct {
 	pending []event // links, unlinks and renames that were not synced
 }
 
-// do applies an event.
 func (d *disk) do(e event) {
 	switch e.kind {
 	case link:

@@ -194,7 +194,7 @@ type Fault struct {
 	End      End    `json:"end"`
 }
 
-// Event is an event that can fail.
+// Event is a kind of call that can fail.
 type Event string
 
 const (

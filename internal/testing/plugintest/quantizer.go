@@ -32,18 +32,18 @@ func weight(t testing.TB, q sdk.Quantizer, given map[string]any, shape []int) sd
 }
 
 // RefusesWeight fails the test unless the quantizer refuses a weight of the given shape with an
-// error that contains says.
-func RefusesWeight(t testing.TB, q sdk.Quantizer, given map[string]any, says string, shape ...int) {
+// error that contains reason.
+func RefusesWeight(t testing.TB, q sdk.Quantizer, given map[string]any, reason string, shape ...int) {
 	t.Helper()
 	_, err := sdk.BuildQuantizer(q, weight(t, q, given, shape))
-	Refused(t, fmt.Sprint(given), err, says)
+	Refused(t, fmt.Sprint(given), err, reason)
 }
 
-// Refused fails the test unless err is a refusal that contains says.
-func Refused(t testing.TB, what string, err error, says string) {
+// Refused fails the test unless err is a refusal that contains reason.
+func Refused(t testing.TB, what string, err error, reason string) {
 	t.Helper()
-	if _, ok := errors.AsType[*sdk.Refusal](err); !ok || !strings.Contains(err.Error(), says) {
-		t.Errorf("%s: got %v, want the refusal %q", what, err, says)
+	if _, ok := errors.AsType[*sdk.Refusal](err); !ok || !strings.Contains(err.Error(), reason) {
+		t.Errorf("%s: got %v, want the refusal %q", what, err, reason)
 	}
 }
 

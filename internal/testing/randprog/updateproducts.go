@@ -180,7 +180,6 @@ func (u *updates) converted() value {
 	return value{x.Clip(-1000, 1000).Convert(program.Int).Convert(program.Float), min(x.mag, 1000), 0}
 }
 
-// spread broadcasts a scalar to the shape of a tensor.
 func (u *updates) spread() value {
 	x := u.draw(isFloat, isScalar)
 	x.Value = x.Broadcast(u.draw(isFloat, hasAxes).Shape(), nil)
