@@ -33,7 +33,8 @@ func weight(t testing.TB, q sdk.Quantizer, given map[string]any, shape []int) sd
 
 // RefusesWeight fails the test unless the quantizer refuses a weight of the given shape with an
 // error that contains reason.
-func RefusesWeight(t testing.TB, q sdk.Quantizer, given map[string]any, reason string, shape ...int) {
+func RefusesWeight(t testing.TB, q sdk.Quantizer, given map[string]any, reason string,
+	shape ...int) {
 	t.Helper()
 	_, err := sdk.BuildQuantizer(q, weight(t, q, given, shape))
 	Refused(t, fmt.Sprint(given), err, reason)
