@@ -28,7 +28,7 @@ func newConfig() *cobra.Command {
 	}
 }
 
-// version is the version of a release, set by the linker.
+// version is the release version, set by the linker. It is empty in other builds.
 var version = ""
 
 func newVersion() *cobra.Command {
@@ -64,7 +64,7 @@ func newVersion() *cobra.Command {
 	})
 }
 
-// buildVersion returns the version of the release, or the revision of the source.
+// buildVersion returns the release version or, in other builds, the source revision.
 func buildVersion() string {
 	if version != "" {
 		return version
@@ -90,8 +90,8 @@ func buildVersion() string {
 
 const releases = "https://" + scaffold.Module + "/releases"
 
-// missingParts describes what this executable lacks, and how to get it. A build by go install
-// has no plugins, and no vector instructions unless GOEXPERIMENT=simd was set.
+// missingParts describes what this executable lacks, and how to get it. After go install there are
+// no plugins, and no vector instructions unless GOEXPERIMENT=simd was set.
 func missingParts() (list []string) {
 	if engine.LacksSIMD() {
 		list = append(list, "this cage was built without vector instructions (SIMD) and is several "+

@@ -24,10 +24,10 @@ func newBench() *cobra.Command {
 		surviveSIGPIPE(newBenchStep()), surviveSIGPIPE(newBenchPeak()))
 }
 
-// benchSizes are the sizes of the measured model, unless --set gives a preset.
+// benchSizes holds the sizes of the benchmark model. They do not apply if --set gives a preset.
 const benchSizes = "model = {layers = 4, width = 256, heads = 4, context = 256, vocab = 256}\n"
 
-// benchRun holds the other settings of the measured step.
+// benchRun holds the other settings of the benchmark.
 const benchRun = `data = {train = "random", validation = "random"}
 train = {steps = 1000, batch = 8, accumulate = 1}
 schedule = {rate = 1e-3}
@@ -36,7 +36,7 @@ optimizer = {plugin = "adamw"}
 quantizer = {plugin = "quest"}
 `
 
-// benchFlags maps the flags of 'cage bench step' to the keys that they set.
+// benchFlags maps the flags of 'cage bench step' to configuration keys.
 var benchFlags = map[string]string{
 	"preset": "model.preset", "layers": "model.layers", "width": "model.width",
 	"heads": "model.heads", "context": "model.context", "vocab": "model.vocab",
@@ -120,7 +120,7 @@ go tool pprof -tagfocus executable=gradient cage FILE`,
 	})
 }
 
-// benchConfig returns the configuration of a TOML file, or else the default one.
+// benchConfig loads args[0], a TOML file, or the default configuration if there are no arguments.
 func benchConfig(args, sets []string) (*config.Config, error) {
 	if len(args) == 0 {
 		text := benchSizes + benchRun

@@ -99,7 +99,7 @@ func onThreads(unit string, n int) string {
 	return fmt.Sprintf("%s, %d threads", unit, n)
 }
 
-// shareOf formats a fraction of the peak; 0 means that the peak is unknown.
+// shareOf formats a fraction of the peak. A share of 0 means that the peak is unknown.
 func shareOf(share float64) string {
 	if share == 0 {
 		return "-"

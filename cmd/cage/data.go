@@ -152,7 +152,7 @@ type chatListing struct {
 	Rows     []chatRow `json:"rows"`     // the first ones
 }
 
-// chatRow is a row of a training batch: packed documents.
+// chatRow is a row of a training batch. It holds one or more packed documents.
 type chatRow struct {
 	Documents []chatDocument `json:"documents"`
 	Free      int            `json:"free"` // unused positions
@@ -163,19 +163,19 @@ type chatDocument struct {
 	Parts  []chatPart `json:"parts"`
 }
 
-// chatPart is a contiguous part of a document with all or none of its tokens in the loss.
+// chatPart is a run of tokens in a document that are either all in the loss or all outside it.
 type chatPart struct {
 	Text   string `json:"text"`
 	InLoss bool   `json:"learned"`
 }
 
-// Delimiters of text in the loss.
+// Delimiters printed around text in the loss.
 const (
 	lossBegin = "⟦"
 	lossEnd   = "⟧"
 )
 
-// maxDefaultRow is the maximum default length of a row, in tokens.
+// maxDefaultRow limits the default row length, in tokens.
 const maxDefaultRow = 2048
 
 func (s *chatListing) read(f *dataset.File, count int) error {
@@ -244,8 +244,8 @@ func (s *chatListing) print(w io.Writer) {
 		{"vocabulary", fmt.Sprint(s.Tokenizer.VocabSize)}, {"sha256", s.SHA256},
 	})
 	if len(s.Rows) > 0 {
-		fmt.Fprintf(w, "\nthe first of %d rows of %d tokens; text in the loss is in %s %s\n",
-			s.RowCount, s.Length, lossBegin, lossEnd)
+		fmt.Fprintf(w, "\nthe first of %d rows of %d tokens; text in the loss is between %s and "+
+			"%s\n", s.RowCount, s.Length, lossBegin, lossEnd)
 		if s.LeftOut > 0 {
 			fmt.Fprintf(w, "%d documents are left out: none of their first %d tokens is in the loss\n",
 				s.LeftOut, s.Length)

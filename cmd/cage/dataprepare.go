@@ -222,8 +222,8 @@ func (c *chatFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// prepare creates a dataset of conversations. opts holds the flags of both kinds of data; spec is
-// the name or path of the tokenizer.
+// prepare creates a dataset of conversations. opts holds the flags shared with text datasets; spec
+// is the name or path of the tokenizer.
 func (c *chatFlags) prepare(
 	cmd *cobra.Command, opts data.PrepareOptions, spec string,
 ) (*output, error) {
@@ -273,8 +273,8 @@ type preparedChat struct {
 	LeftOut []data.LeftOut `json:"left_out"` // files found but not used
 }
 
-// openTemplate opens and configures the chat template, by default the one stored with the tokenizer
-// at spec.
+// openTemplate opens the chat template that the flags select, by default the one stored with the
+// tokenizer at spec.
 func (c *chatFlags) openTemplate(spec string, tok tokenizer.Tokenizer) (*chat.Template, error) {
 	t, err := chat.OpenTemplate(c.template, spec, tokenizer.AddsBOS(tok))
 	if err != nil {

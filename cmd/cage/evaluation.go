@@ -108,8 +108,8 @@ func newEval() *cobra.Command {
 	})
 }
 
-// modelFlags adds the flags of a command whose argument is a model. Values of --step, --context and
-// notNegativeFlags must not be negative.
+// modelFlags adds the flags of commands that take a model. It rejects negative values of --step,
+// --context and notNegativeFlags.
 func modelFlags(cmd *cobra.Command, step, context *int, notNegativeFlags ...string) {
 	one := exactly(1, "one run directory or Hugging Face checkpoint")
 	cmd.Args = notNegative(one, append(notNegativeFlags, "step", "context")...)
@@ -179,7 +179,7 @@ func addSamplingFlags(flags *pflag.FlagSet, o *generate.Options) {
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the sampling")
 }
 
-// textPrinter returns a function that prints pieces of text, unless --json is set.
+// textPrinter returns a function that prints a piece of text, or does nothing if --json is set.
 func textPrinter(cmd *cobra.Command) func(text string) error {
 	return func(text string) error {
 		if wantsJSON(cmd) {
@@ -240,7 +240,7 @@ func openTasks(names []string) (list []*tasks.Task, err error) {
 			return nil, fmt.Errorf("--tasks: %w", err)
 		}
 		if seen[t.Name] {
-			return nil, fmt.Errorf("--tasks: %q is named twice", t.Name)
+			return nil, fmt.Errorf("--tasks: task %q is given twice", t.Name)
 		}
 		seen[t.Name] = true
 		list = append(list, t)

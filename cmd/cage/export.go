@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// The values of --weights.
+// Values of --weights.
 const (
 	weightsQuantized = "quantized"
 	weightsLatent    = "latent"
@@ -171,7 +171,7 @@ model.init. Weights of a quantized GGUF file are rounded: their precision is los
 	})
 }
 
-// shownKeys are the keys of [model] that a checkpoint determines.
+// shownKeys lists the keys of [model] whose values are determined by a checkpoint.
 var shownKeys = []string{"kind", "layers", "width", "heads", "kv_heads", "head_size", "hidden",
 	"vocab", "head", "norm_eps", "rope_theta", "rope_pairs", "rope_factor", "rope_low", "rope_high",
 	"rope_original"}

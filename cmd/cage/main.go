@@ -1,6 +1,6 @@
-// Command cage trains language models so that they survive quantization. It is the host
-// of quantizer and optimizer plugins. Each file defines subcommands with their flags and output;
-// the packages under host/ do the work.
+// Command cage trains language models so that they survive quantization. It hosts quantizer and
+// optimizer plugins. Each file defines subcommands, their flags and their output; the packages
+// under host/ do the work.
 package main
 
 import (
@@ -53,8 +53,8 @@ func run(args []string) int {
 	return code
 }
 
-// explain converts an error to an exit code and a message. stopped is the error of the context, not
-// nil after a signal.
+// explain returns the exit code and the message for err. stopped is the error of the command's
+// context; it is not nil after a signal.
 func explain(cmd *cobra.Command, err, stopped error) (code int, message string) {
 	var usage usageError
 	switch {
@@ -103,7 +103,7 @@ with or without the CAGE correction. One TOML file configures a run.
 		SilenceUsage:      true,
 	})
 	root.SetFlagErrorFunc(flagError)
-	// Flags wrap at 80 columns. Commands that only have subcommands show no usage line.
+	// Wrap flags at 80 columns, and omit the usage line of commands that only have subcommands.
 	root.SetUsageTemplate(strings.NewReplacer(
 		"FlagUsages ", "FlagUsagesWrapped 80 ",
 		"{{if .Runnable}}", "{{if and .Runnable (or (not .HasAvailableSubCommands) (ne .Use .Name))}}",
@@ -115,7 +115,8 @@ with or without the CAGE correction. One TOML file configures a run.
 		surviveSIGPIPE(newPlot()), surviveSIGPIPE(newFit()), newData(), newPlugins(), newConfig(),
 		newStudy(), newRuns(), newServe(), newCheckpoint(), newBench(),
 		newVersion())
-	// Created here, because the one that cobra adds accepts unknown shells.
+	// Add the completion command here, because the one that cobra adds later accepts unknown
+	// shells.
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		group(completion)
@@ -148,20 +149,20 @@ func interruptible() (context.Context, func()) {
 	return ctx, func() { hangUp(); stop() }
 }
 
-// parentPipeFlag adds --lifeline: the command stops when standard input, a pipe from the program
-// that started it, is closed. The value is the time that stopping may take; 0 disables the flag.
+// parentPipeFlag adds --lifeline. With it, the command stops when standard input, a pipe from the
+// parent process, is closed. The value is the time allowed for stopping; 0 disables the flag.
 func parentPipeFlag(cmd *cobra.Command, parentPipe *time.Duration) {
 	cmd.Flags().DurationVar(parentPipe, "lifeline", 0, "stop as on Ctrl-C when standard input "+
 		"is closed, within this `TIME` (for programs that start this one)")
 	cmd.Flags().Lookup("lifeline").NoOptDefVal = time.Minute.String()
 }
 
-// watchParent interrupts this process when standard input is closed, if --lifeline is set. A second
-// signal then has no effect, because Slurm signals all processes of a task while the parent also
+// watchParent interrupts this process when standard input is closed, if --lifeline is set. Later
+// signals have no effect, because Slurm signals all processes of a task while the parent also
 // closes the pipe.
 func watchParent(parentPipe time.Duration) {
 	if parentPipe > 0 {
-		// Disables the default action of these signals.
+		// Disable the default action of these signals.
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt, syscall.SIGTERM)
 		go func() {
 			_, _ = io.Copy(io.Discard, os.Stdin)
@@ -177,8 +178,8 @@ type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// group adds subcommands to a command that does nothing itself: without arguments it prints its
-// help, and any argument is reported as an unknown command.
+// group adds subcommands to a command that does nothing itself. Without arguments, it prints its
+// help; any other argument is reported as an unknown command.
 func group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(subcommands...)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -191,7 +192,7 @@ func group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// unknownCommand returns the error for an unknown subcommand, and suggests the nearest known one.
+// unknownCommand returns an error for an unknown subcommand that suggests the nearest known one.
 func unknownCommand(cmd *cobra.Command, name string) error {
 	var known []string
 	for _, c := range cmd.Commands() {
@@ -207,8 +208,8 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return usageError{err}
 }
 
-// flagError rewrites an error of pflag: it states the values that the flag accepts, or suggests the
-// flag that was probably meant.
+// flagError rewrites an error of pflag so that it states the accepted values or suggests the flag
+// that was probably meant.
 func flagError(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		var known []string
@@ -230,7 +231,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usageError{err}
 }
 
-// arguments returns a check that the number of arguments is from min to max; want describes them.
+// arguments returns a check that there are at least min and at most max arguments. want describes
+// the expected arguments in error messages.
 func arguments(min, max int, want string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch n := len(args); {
@@ -249,7 +251,7 @@ func atLeastOne(what string) cobra.PositionalArgs {
 	return arguments(1, math.MaxInt, "at least one "+what)
 }
 
-// notNegative returns a check that calls checkArgs and rejects negative values of the named flags.
+// notNegative extends checkArgs with a check that the named flags are not negative.
 func notNegative(checkArgs cobra.PositionalArgs, flags ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := checkArgs(cmd, args); err != nil {

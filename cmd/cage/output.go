@@ -24,8 +24,8 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// output is the output of a command: value is printed with --json, otherwise text. Callers need not
-// handle write errors, because [stdStream] records them.
+// output is the output of a command: value is printed as JSON with --json, and text is called
+// otherwise. Write errors need not be handled, because [stdStream] records them.
 type output struct {
 	value any
 	text  func(w io.Writer)
@@ -39,8 +39,8 @@ func textOutput(value any, format string, args ...any) *output {
 	return &output{value, func(w io.Writer) { fmt.Fprintf(w, format, args...) }}
 }
 
-// withOutput adds the flag --json to a command, and makes the command print the output that run
-// returns, even together with an error.
+// withOutput adds the flag --json to a command. The command then prints the output that run
+// returns, even if run also returns an error.
 func withOutput(
 	cmd *cobra.Command, run func(cmd *cobra.Command, args []string) (*output, error),
 ) *cobra.Command {
@@ -68,7 +68,7 @@ func wantsJSON(cmd *cobra.Command) bool {
 	return asJSON
 }
 
-// table writes escaped rows in aligned columns; the first row is the heading.
+// table escapes the rows and writes them in aligned columns. The first row is the heading.
 func table(w io.Writer, rows [][]string) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
@@ -107,8 +107,9 @@ func newLoggerOn(cmd *cobra.Command, out io.Writer) hclog.Logger {
 // stdStream is the standard output or standard error of this process. All text except progress
 // displays is written through it, escaped as described in package safetext.
 //
-// A closed pipe is not an error: its reader needs no more. This concerns commands that outlive
-// their readers (see [surviveSIGPIPE]); SIGPIPE ends all other commands silently.
+// Writing to a closed pipe is not an error, because the reader wants no more output. This matters
+// only for commands that outlive their readers (see [surviveSIGPIPE]); other commands are ended by
+// SIGPIPE.
 type stdStream struct {
 	file *os.File
 	mu   sync.Mutex
@@ -129,16 +130,16 @@ func (o *stdStream) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// firstError returns the first write error, which is reported when the command has ended, because
-// most callers ignore write errors.
+// firstError returns the first write error. It is reported when the command ends, because most
+// callers ignore write errors.
 func (o *stdStream) firstError() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
 }
 
-// unescaped returns the file of a stdStream, for displays that move the cursor, and any other
-// writer unchanged.
+// unescaped returns the file of a stdStream, for displays that move the cursor. It returns any
+// other writer unchanged.
 func unescaped(w io.Writer) io.Writer {
 	if o, ok := w.(*stdStream); ok {
 		return o.file
@@ -148,8 +149,8 @@ func unescaped(w io.Writer) io.Writer {
 
 // surviveSIGPIPE lets a command continue after the reader of its output has exited, such as head,
 // or tee after Ctrl-C. It is for commands whose work matters more than their output. SIGPIPE is
-// caught, so that writing to a closed pipe returns an error. It is not ignored, because child
-// processes such as plugins would inherit that.
+// caught, so that writing to a closed pipe returns an error; it is not ignored, because child
+// processes such as plugins would then ignore it, too.
 func surviveSIGPIPE(cmd *cobra.Command) *cobra.Command {
 	cmd.PreRun = func(*cobra.Command, []string) {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -179,12 +180,13 @@ func addKeys(cmd *cobra.Command, keys []schema.Key) {
 		case *[]int:
 			flags.IntSliceVar(to, k.FlagName(), *to, k.Doc)
 		default:
-			panic(fmt.Sprintf("there is no flag type for %T", to))
+			panic(fmt.Sprintf("unsupported flag type %T", to))
 		}
 	}
 }
 
-// checkKeys reports the first flag whose value is outside the range of its key. Defaults are valid.
+// checkKeys returns an error for the first flag whose value is out of range. Defaults are always
+// valid.
 func checkKeys(cmd *cobra.Command, keys []schema.Key) error {
 	for _, k := range keys {
 		f := cmd.Flags().Lookup(k.FlagName())
@@ -211,7 +213,7 @@ func (f *quantizerFlags) add(flags *pflag.FlagSet, usage string) {
 		"set a parameter of the quantizer: `KEY=VALUE` (repeatable)")
 }
 
-// addReplacement adds the flags of commands that can replace the quantizers of a run.
+// addReplacement adds the flags that replace a run's quantizers.
 func (f *quantizerFlags) addReplacement(flags *pflag.FlagSet) {
 	f.add(flags, "quantize weights and activations with the plugin `NAME`, or a path, instead of "+
 		"the run's quantizers; none: full precision")
@@ -231,7 +233,7 @@ func (f *quantizerFlags) params() (map[string]any, error) {
 	return pluginSettings(f.sets, sdk.Description{})
 }
 
-// replacement returns the quantizer that replaces the run's own; nil: no replacement.
+// replacement returns the quantizer that replaces the run's own, or nil if there is no replacement.
 func (f *quantizerFlags) replacement() (*trained.Quantizer, error) {
 	params, err := f.params()
 	switch {

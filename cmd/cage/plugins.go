@@ -81,9 +81,9 @@ func newPluginsShow() *cobra.Command {
 	})
 }
 
-// startAsEach finds a plugin by name or path, and calls do with the plugin started as each of the
-// kinds that it implements. It is an error if there are none, or if a start fails. If quiet is set,
-// the plugin logs errors only, unless --log-level is given.
+// startAsEach finds a plugin by name or path, starts it as each of the given kinds that it
+// implements, and calls do each time. It returns an error if the plugin implements none of them, or
+// if a start fails. If quiet is set, the plugin logs only errors, unless --log-level is given.
 func startAsEach(cmd *cobra.Command, name string, kinds []sdk.Kind, quiet bool,
 	do func(*plugin.Client) error) error {
 	ctx := cmd.Context()
@@ -124,7 +124,7 @@ func startAsEach(cmd *cobra.Command, name string, kinds []sdk.Kind, quiet bool,
 	return refused
 }
 
-// escapedParameters escapes characters that would break the table of parameters.
+// escapedParameters returns d with the characters escaped that would break the table of parameters.
 func escapedParameters(d sdk.Description) sdk.Description {
 	d.Parameters = slices.Clone(d.Parameters)
 	for i := range d.Parameters {
@@ -141,7 +141,7 @@ func escapedParameters(d sdk.Description) sdk.Description {
 	return d
 }
 
-// newFinder returns a finder of plugins, and options to start them; both log to the command's
+// newFinder returns a plugin finder and the options for starting plugins. Both log to the command's
 // standard error.
 func newFinder(cmd *cobra.Command) (*plugin.Finder, plugin.Options, error) {
 	log := newLogger(cmd)
@@ -153,7 +153,7 @@ func newFinder(cmd *cobra.Command) (*plugin.Finder, plugin.Options, error) {
 	return finder, plugin.Options{Logger: log}, nil
 }
 
-// firstSentence returns the text up to its first full stop that does not belong to "et al.".
+// firstSentence returns text up to the first full stop, ignoring the one in "et al.".
 func firstSentence(text string) string {
 	for i := range len(text) - 1 {
 		if text[i:i+2] == ". " && !strings.HasSuffix(text[:i], " al") {
@@ -174,7 +174,8 @@ type pluginListing struct {
 	Error      string      `json:"error,omitempty"`
 }
 
-// parameter is a plugin parameter in JSON. Infinite bounds are left out, as JSON has no infinity.
+// parameter describes a plugin parameter in JSON. Infinite bounds are omitted, because JSON has no
+// infinity.
 type parameter struct {
 	Name    string   `json:"name"`
 	Type    sdk.Type `json:"type"`
@@ -234,8 +235,8 @@ module with its own go.mod.`,
 			fmt.Fprintf(cmd.ErrOrStderr(), "go mod tidy failed in %s: run it again there, or remove the "+
 				"directory and give --sdk DIR, a copy of cage's source: %v\n", s.Path(), notice)
 		}
-		// cage builds plugins with these settings, and the Makefile builds cage with them. With other
-		// settings, go test would recompile all libraries.
+		// Use the settings with which cage builds plugins and the Makefile builds cage. With
+		// others, go test would recompile all libraries.
 		test := fmt.Sprintf("%s go -C %s test -trimpath .", settings, named(s.Path()))
 		if s.Language != scaffold.Languages[0] {
 			test = fmt.Sprintf("pytest %s && cage plugins test %s",
@@ -251,7 +252,7 @@ In the TOML file of a run: %[2]s = {plugin = "%[4]s"}
 	return cmd
 }
 
-// named returns path with a slash; without one it would be taken for the name of a plugin.
+// named returns path with a slash, so that it is not taken for a plugin name.
 func named(path string) string {
 	if filepath.IsAbs(path) {
 		return path

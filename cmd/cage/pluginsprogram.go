@@ -27,14 +27,14 @@ type programFlags struct {
 	context     int
 }
 
-// siteNames maps each role to the name of an example site.
+// siteNames maps each role to an example site name.
 var siteNames = map[sdk.Role]string{
 	sdk.RoleWeight: "layers.0.attn.qkv", sdk.RoleActivation: "layers.0.attn.qkv.input",
 	sdk.RoleGradient: "layers.0.attn.qkv", sdk.RoleKey: "layers.0.attn.keys",
 	sdk.RoleValue: "layers.0.attn.values", sdk.RoleQuery: "layers.0.attn.queries",
 }
 
-// maxElements bounds the size of the tensors for which programs are requested.
+// maxElements limits the size of the tensors for which programs are requested.
 const maxElements = 1 << 24
 
 type programPart struct {
@@ -85,7 +85,7 @@ part of each program becomes one GPU kernel.
 	})
 }
 
-// describe returns the programs that a plugin writes for a tensor of the shape.
+// describe returns the programs that a plugin writes for a tensor of the given shape.
 func (p *programFlags) describe(
 	ctx context.Context, client *plugin.Client, shape []int,
 ) (*output, error) {
@@ -159,8 +159,8 @@ func (p *programFlags) describe(
 	}}, nil
 }
 
-// becomes describes the part of a quantizer's program that is compiled to one GPU kernel; the rest
-// is computed operation by operation.
+// becomes describes which part of a quantizer's program is compiled to a single GPU kernel. The
+// rest is computed operation by operation.
 func becomes(p *program.Program, rows int) string {
 	const whole = "operations, because each needs the whole tensor"
 	d, err := triton.Divide(p, rows)

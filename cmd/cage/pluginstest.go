@@ -20,7 +20,7 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// noDevice is the value of --device for running programs on the reference implementation only.
+// noDevice is the value of --device that runs programs on the reference implementation only.
 const noDevice = "none"
 
 func newPluginsTest() *cobra.Command {
@@ -82,7 +82,7 @@ func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, err
 	if known := append(engine.Kinds(), noDevice); !slices.Contains(known, p.device) {
 		return nil, usagef("--device %q: want one of %s", p.device, strings.Join(known, ", "))
 	}
-	// Checks the syntax before the plugin starts.
+	// Check the syntax before the plugin starts.
 	if _, err := pluginSettings(p.sets, sdk.Description{}); err != nil {
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, err
 		options = append(options, sdktest.On(machine))
 	}
 	var reports []sdktest.Report
-	// Quiet, because the plugin would log the invalid requests of the tests.
+	// Start quietly, because the plugin would log the invalid requests of the tests.
 	err = startAsEach(cmd, name, kinds, true, func(client *plugin.Client) error {
 		settings, err := pluginSettings(p.sets, client.Description())
 		if err != nil {
@@ -114,8 +114,8 @@ func (p *pluginTest) run(cmd *cobra.Command, name string) ([]sdktest.Report, err
 	return reports, err
 }
 
-// goldens returns the cases of the golden files, and the kinds of plugins to test: the kind that
-// the files are for, or all kinds if there are no files.
+// goldens returns the test cases of the golden files and the plugin kinds to test: the kind of the
+// files or, without files, all kinds.
 func (p *pluginTest) goldens() ([]sdktest.Option, []sdk.Kind, error) {
 	var options []sdktest.Option
 	if p.golden == "" {
@@ -148,8 +148,8 @@ func (p *pluginTest) goldens() ([]sdktest.Option, []sdk.Kind, error) {
 	return options, found, nil
 }
 
-// pluginSettings parses KEY=VALUE settings of a plugin. A value is parsed as TOML; it is plain text
-// if that fails, or if the plugin declares a string parameter KEY.
+// pluginSettings parses plugin settings of the form KEY=VALUE. A value is parsed as TOML. If that
+// fails, or if the plugin declares KEY as a string, it is plain text.
 func pluginSettings(sets []string, d sdk.Description) (map[string]any, error) {
 	settings := map[string]any{}
 	for _, set := range sets {

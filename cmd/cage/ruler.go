@@ -130,9 +130,9 @@ func (f *rulerFlags) plan(cmd *cobra.Command) (plan ruler.Plan, g *ruler.Generat
 	return plan, g, nil
 }
 
-// tokenize makes the generator count tokens with the tokenizer, and add the text of the chat
-// template around each question. It records both in the plan, because prompts depend on them. spec
-// is the path of the model.
+// tokenize makes the generator count tokens with tok, and put the text of the chat template around
+// each question. It records both in the plan, because prompts depend on them. spec is the model's
+// path.
 func (f *rulerFlags) tokenize(
 	plan *ruler.Plan, g *ruler.Generator, tok tokenizer.Tokenizer, spec string,
 ) error {
@@ -159,7 +159,7 @@ func (f *rulerFlags) tokenize(
 	}
 	at := strings.LastIndex(r.Text, question)
 	if at < 0 {
-		return fmt.Errorf("--template %s: want a template that renders messages of users", f.Template)
+		return fmt.Errorf("--template %s: the template does not render user messages", f.Template)
 	}
 	g.Before, g.After = r.Text[:at], r.Text[at+len(question):]
 	plan.Settings["template"] = g.Before + "…" + g.After
@@ -192,8 +192,8 @@ func (m *rulerModel) open(cmd *cobra.Command, dir string, lengths []int) error {
 	}
 	m.tok, err = m.model.Tokenizer()
 	if context := m.model.Context(); err == nil && context < longest {
-		err = fmt.Errorf("%s has a context of %d tokens: want a --length of at most that, got %d",
-			dir, context, longest)
+		err = fmt.Errorf("--length %d exceeds the context of %s, which is %d tokens",
+			longest, dir, context)
 	}
 	if err != nil {
 		m.model.Close()

@@ -27,8 +27,8 @@ unreadable.`,
 	}, newRunsList(), newRunsShow())
 }
 
-// roots are the directories searched for runs by default: the parents of the default train.out and
-// study.out.
+// roots lists the directories that are searched for runs by default. They are the parents of the
+// default train.out and study.out.
 var roots = []string{"runs", "studies"}
 
 func newRunsList() *cobra.Command {
@@ -66,7 +66,7 @@ A condition is NAME=VALUE, or != < <= > >= in place of =, or ~ for "contains".`,
 		if err != nil {
 			return nil, err
 		}
-		// It is an error to filter, sort or show by a name that no run has.
+		// Return an error for a filter, sort key or column that no run has.
 		var conditions []rundir.Condition
 		for _, text := range where {
 			c, err := rundir.ParseCondition(text)

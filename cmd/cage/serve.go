@@ -14,8 +14,8 @@ import (
 	"github.com/cage-qat/cage/host/study/serve"
 )
 
-// defaultListen is the default address. Its port is fixed, so that an open page reconnects after
-// the server restarts.
+// defaultListen is the default address. The port is fixed, so that an open page reconnects after a
+// restart of the server.
 const defaultListen = "127.0.0.1:7170"
 
 func newServe() *cobra.Command {

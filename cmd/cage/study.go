@@ -126,7 +126,7 @@ func runStudy(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (study.
 	return study.Run(cmd.Context(), s, opts)
 }
 
-// newSurvey returns a function that checks configurations against the plugins and the data.
+// newSurvey returns a survey that checks configurations against the plugins and the data.
 func newSurvey(cmd *cobra.Command) (study.Survey, error) {
 	finder, opts, err := newFinder(cmd)
 	if err != nil {
@@ -169,8 +169,8 @@ func runResults(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
 	})
 }
 
-// findStale marks results whose plugins or data have changed since, and prints to standard error
-// which results could not be compared.
+// findStale calls find to mark the results whose plugins or data have changed since. It prints the
+// results that could not be compared to standard error.
 func findStale(
 	cmd *cobra.Command, s *study.Study, find func(context.Context, study.Survey) error,
 ) error {
@@ -284,7 +284,7 @@ type cellListing struct {
 	Holder   *study.Holder             `json:"holder,omitempty"` // the process that works on it
 }
 
-// listCells describes all cells of a study in their order.
+// listCells describes the cells of a study, in order.
 func listCells(s *study.Study, results []study.Result) []cellListing {
 	unneeded, waiting := s.Prune(results)
 	list := make([]cellListing, len(results))

@@ -66,7 +66,7 @@ named, and the exit code is 1.`,
 	})
 }
 
-// leftOutError returns an error that names the damaged and stale runs, which the report leaves out;
+// leftOutError returns an error that names the damaged and stale runs left out of the report, or
 // nil if there are none.
 func leftOutError(r *report.Report) error {
 	var errs []error

@@ -76,7 +76,8 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 		"stop after this many steps of the run, with a checkpoint; 0: never")
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		place := processes.Position{Size: 1}
-		// An empty SOURCE is an error: an unset variable must not start a training with one process.
+		// An empty SOURCE is an error: an unset variable must not start a run with a single
+		// process.
 		if cmd.Flags().Changed("processes") {
 			var err error
 			if place, err = processes.Find(together, os.Getenv); err != nil {
@@ -119,8 +120,8 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 	})
 }
 
-// loadRun loads a configuration. It rejects the configuration of a run directory that was moved or
-// copied: its train.out is still the old directory, where the new run would be trained.
+// loadRun loads a configuration. It rejects the configuration in a run directory that was moved or
+// copied, because its train.out still names the old directory.
 func loadRun(path string, sets []string) (*config.Config, error) {
 	cfg, err := config.Load(path, sets)
 	overridesOut := func(set string) bool {
@@ -214,7 +215,8 @@ func printSummary(w io.Writer, s *metrics.Summary) {
 	}
 }
 
-// checkpointsAt returns the checkpoint at path, or all checkpoints of a run directory by step.
+// checkpointsAt returns the checkpoint at path or, if path is a run directory, all its checkpoints
+// in the order of their steps.
 func checkpointsAt(path string) ([]vfs.Path, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -306,8 +308,8 @@ the checkpoints that it keeps and the one that it resumes from.`,
 	})
 }
 
-// verifyCheckpoint reads a checkpoint completely. arg is the command's argument: the checkpoint
-// itself, or the run directory that it must belong to.
+// verifyCheckpoint reads the whole checkpoint at path. arg is the command's argument: either the
+// checkpoint itself or its run directory.
 func verifyCheckpoint(arg string, path vfs.Path) verifiedCheckpoint {
 	v := verifiedCheckpoint{File: path.Name}
 	f, err := checkpoint.Open(path)

@@ -1,8 +1,7 @@
-// Package atomicfile writes files that are either complete or absent, whenever the
-// process or the machine stops.
+// Package atomicfile writes files that are either complete or absent, even after a crash.
 //
-// All persistent files (checkpoints, summaries, figures) must be written with it. Files that grow
-// line by line do not belong here.
+// All persistent files (checkpoints, summaries, figures) must be written with this package, except
+// those that grow line by line.
 package atomicfile
 
 import (
@@ -24,13 +23,13 @@ import (
 // permissions are the permissions of new files, before the process's umask.
 const permissions = 0o644
 
-// bufferSize is large enough that system calls do not dominate the writing of tensors.
+// bufferSize is chosen so that writing tensors takes few system calls.
 const bufferSize = 1 << 20
 
-// Write creates or replaces the file at path with what the function write writes. The content goes
-// to a temporary file in the same directory, which is synced to disk and renamed; then the
-// directory is synced, so that the new name survives a loss of power, too. If write returns an
-// error, Write wraps and returns it, and leaves the file at path unchanged.
+// Write creates or replaces the file at path with the content that the callback writes. The content
+// goes to a temporary file in the same directory, which is synced to disk and renamed; then the
+// directory is synced, so that the new name survives a power failure. If the callback returns an
+// error, Write wraps and returns it, and leaves the existing file unchanged.
 func Write(path vfs.Path, write func(w io.Writer) error) (err error) {
 	defer func() {
 		if err != nil {
@@ -60,7 +59,7 @@ func WriteBytes(path vfs.Path, content []byte) error {
 	})
 }
 
-// WriteJSON is [Write] for a value, as indented JSON.
+// WriteJSON is [Write] for a value, encoded as indented JSON.
 func WriteJSON(path vfs.Path, value any) error {
 	text, err := JSON(value)
 	if err != nil {
@@ -75,18 +74,18 @@ func JSON(value any) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// File is a file that is being written. It appears under its name, complete, at Commit.
+// File is a file that is being written. It appears under its final name when Commit is called.
 type File struct {
 	file vfs.File // nil once closed
 	temp vfs.Path // "" once renamed or removed
 	path vfs.Path
 }
 
-// unfinished separates a file's name from a random number in the name of its temporary file, which
-// begins with a dot.
+// unfinished is the infix of a temporary file's name, which is a dot, the final name, this infix
+// and a random number.
 const unfinished = ".cage-unfinished-"
 
-// Create begins a file that will appear at path. Commit or Abort must follow.
+// Create starts writing a file that will appear at path. The caller must call Commit or Abort.
 func Create(path vfs.Path) (*File, error) {
 	if err := path.Replaceable(); err != nil { // fail before the work, not at its end
 		return nil, err
@@ -104,8 +103,8 @@ func Create(path vfs.Path) (*File, error) {
 	return &File{file, temp, path}, nil
 }
 
-// Temporary creates a file for the future content of path; [Abandoned] finds it if it is left
-// behind. It is in the directory of path, as a rename cannot cross file systems.
+// Temporary creates a temporary file for the future content of path, in the same directory, because
+// a rename cannot cross file systems. If it is left behind, [Abandoned] finds it.
 func Temporary(path vfs.Path, perm fs.FileMode) (file vfs.File, temp vfs.Path, err error) {
 	for {
 		temp = path.Dir().Join("." + path.Base() + unfinished + fmt.Sprint(rand.Uint32()))
@@ -116,14 +115,14 @@ func Temporary(path vfs.Path, perm fs.FileMode) (file vfs.File, temp vfs.Path, e
 	}
 }
 
-// Write appends to the file.
+// Write implements io.Writer.
 func (f *File) Write(p []byte) (int, error) { return f.file.Write(p) }
 
-// WriteAt writes at an offset.
+// WriteAt implements io.WriterAt.
 func (f *File) WriteAt(p []byte, offset int64) (int, error) { return f.file.WriteAt(p, offset) }
 
-// Close syncs the file and closes it; Commit or Abort must still follow. It is for
-// callers that keep many files uncommitted.
+// Close syncs and closes the file. The caller must still call Commit or Abort. It is for callers
+// that keep many uncommitted files.
 func (f *File) Close() error {
 	if f.file == nil {
 		return nil
@@ -136,10 +135,10 @@ func (f *File) Close() error {
 	return file.Close()
 }
 
-// Commit syncs the file, renames it to its final name, and returns once that is durable.
+// Commit syncs the file and renames it to its final name. It returns when the new name is durable.
 func (f *File) Commit() error { return f.CommitAs(f.path) }
 
-// CommitAs is [File.Commit] with another name in the same directory.
+// CommitAs is [File.Commit] under another name in the same directory.
 func (f *File) CommitAs(path vfs.Path) error {
 	if err := f.Close(); err != nil {
 		return err
@@ -151,7 +150,7 @@ func (f *File) CommitAs(path vfs.Path) error {
 	return path.Dir().SyncDir()
 }
 
-// Abort removes the temporary file. After Commit it does nothing, so it can be deferred.
+// Abort removes the temporary file. It does nothing after Commit, so that it can be deferred.
 func (f *File) Abort() error {
 	var errs []error
 	if f.file != nil {
@@ -178,8 +177,8 @@ func RemoveAbandoned(dir vfs.Path, match func(name string) bool) error {
 	return errors.Join(append(errs, dir.SyncDir())...)
 }
 
-// Abandoned returns the temporary files that killed Writes have left in dir, for files whose names
-// match accepts. No Write to any of these files may be in progress.
+// Abandoned returns the temporary files that killed processes have left in dir, for the final names
+// accepted by match. No write to any of these files may be in progress.
 func Abandoned(dir vfs.Path, match func(name string) bool) ([]vfs.Path, error) {
 	entries, err := dir.ReadDir()
 	if err != nil {
@@ -196,9 +195,9 @@ func Abandoned(dir vfs.Path, match func(name string) bool) ([]vfs.Path, error) {
 	return paths, nil
 }
 
-// Target returns the path for a file that the user has named, following a symbolic link. It creates
-// its directory if necessary. The name of a pipe, a device or a directory is an error, because a
-// file would replace it.
+// Target returns the path of an output file named by the user. It follows a symbolic link, and
+// creates the file's directory if necessary. It is an error if a pipe, device or directory has that
+// name, because the output would replace it.
 func Target(name string) (vfs.Path, error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -211,15 +210,15 @@ func Target(name string) (vfs.Path, error) {
 		return vfs.Path{}, err
 	}
 	if !info.Mode().IsRegular() {
-		return vfs.Path{}, fmt.Errorf("%s is not a regular file, and would be replaced by one", name)
+		return vfs.Path{}, fmt.Errorf("%s is not a regular file, so cage must not replace it", name)
 	}
 	real, err := filepath.EvalSymlinks(name)
 	return vfs.At(real), err
 }
 
-// CheckOurs fails if a file exists at path for which ours returns false: cage did not write it and
-// must not replace it. Callers check before their work begins, and again when they resume it, so
-// ours must return true for their own output.
+// CheckOurs returns an error if a file exists at path for which ours returns false, because cage
+// must not replace files that it did not write. Callers check before they start and again when they
+// resume, so ours must accept their own output.
 func CheckOurs(path vfs.Path, ours func(content io.Reader) bool) error {
 	if err := path.Replaceable(); err != nil {
 		return err
@@ -231,20 +230,20 @@ func CheckOurs(path vfs.Path, ours func(content io.Reader) bool) error {
 	if err != nil {
 		return err
 	}
-	// A read error is returned, so that it is not taken for a file of somebody else.
+	// Return a read error, so that an unreadable file is not taken for somebody else's.
 	content := &errorKeeper{r: f}
 	own := ours(content)
 	if err := errors.Join(content.err, f.Close()); err != nil {
 		return err
 	}
 	if !own {
-		return fmt.Errorf("%s is in the way: cage did not write it. "+
-			"Move it away, or choose another directory", path)
+		return fmt.Errorf("%s already exists and was not written by cage; "+
+			"move it away, or choose another directory", path)
 	}
 	return nil
 }
 
-// Is returns a function that reports whether content equals want.
+// Is returns a function that reports whether a file's content equals want.
 func Is(want []byte) func(content io.Reader) bool {
 	return func(content io.Reader) bool {
 		got, err := io.ReadAll(io.LimitReader(content, int64(len(want))+1))
@@ -252,7 +251,7 @@ func Is(want []byte) func(content io.Reader) bool {
 	}
 }
 
-// Begins returns a function that reports whether content begins with the given string.
+// Begins returns a function that reports whether a file's content begins with the given prefix.
 func Begins(with string) func(content io.Reader) bool {
 	return func(content io.Reader) bool {
 		got, err := io.ReadAll(io.LimitReader(content, int64(len(with))))
@@ -260,7 +259,7 @@ func Begins(with string) func(content io.Reader) bool {
 	}
 }
 
-// errorKeeper keeps the error of its last read.
+// errorKeeper keeps the last read error other than io.EOF.
 type errorKeeper struct {
 	r   io.Reader
 	err error

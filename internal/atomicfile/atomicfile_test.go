@@ -162,7 +162,7 @@ func TestCheckOurs(t *testing.T) {
 		"the whole as one": {atomicfile.Begins("CAGE and more"), true},
 	} {
 		err := atomicfile.CheckOurs(vfs.At(path), c.ours)
-		if (err == nil) != c.want || err != nil && !strings.Contains(err.Error(), path+" is in the way: cage did not write it") {
+		if (err == nil) != c.want || err != nil && !strings.Contains(err.Error(), path+" already exists and was not written by cage") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -177,7 +177,7 @@ func TestCheckOursFaults(t *testing.T) {
 	for files := range faultfs.Each(t, 1, 3) {
 		err := atomicfile.CheckOurs(vfs.On(files, path), atomicfile.Begins("CAGE"))
 		files.Reported(t, err)
-		if fault := new(faultfs.Error); err != nil && (!errors.As(err, &fault) || strings.Contains(err.Error(), "in the way")) {
+		if fault := new(faultfs.Error); err != nil && (!errors.As(err, &fault) || strings.Contains(err.Error(), "not written by cage")) {
 			t.Error(err)
 		}
 	}

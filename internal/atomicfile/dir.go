@@ -2,10 +2,10 @@ package atomicfile
 
 // Directories that are either complete or absent.
 //
-// Until a directory DIR is complete its name is DIR.incomplete, and it contains the empty file
-// [Mark], which is written first. The mark distinguishes the remains of a killed process, which are
-// replaced, from a directory of somebody else, which is never touched: the error describes what was
-// found.
+// Until a directory DIR is complete, it is called DIR.incomplete and contains the empty file
+// [Mark], which is written first. A directory with the mark is the remains of a killed process, and
+// is replaced. One without it belongs to somebody else, and is never touched: the error describes
+// what was found.
 
 import (
 	"errors"
@@ -17,12 +17,13 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Mark is the file that marks a directory as incomplete. It is locked while the directory is
-// filled.
+// Mark is the name of the file that marks an incomplete directory. It is locked while the directory
+// is written.
 const Mark = ".cage-incomplete"
 
-// WriteDir creates the directory to with the content that fill puts into the directory it is given.
-// If fill returns an error, nothing is left. It is an error if something exists at to already.
+// WriteDir creates a directory at path to. fill writes the content into a temporary directory,
+// which is then renamed. If fill returns an error, nothing is left. It is an error if the path
+// exists.
 func WriteDir(to vfs.Path, fill func(dir vfs.Path) error) error {
 	to = clean(to)
 	if err := CheckDir(to); err != nil {
@@ -53,9 +54,9 @@ func WriteDir(to vfs.Path, fill func(dir vfs.Path) error) error {
 		}
 		return errors.Join(err, failed, lock.Unlock())
 	}
-	// The mark stays until the rename is durable: without it, an abandoned directory could not be
-	// replaced. So does its lock: another process would empty the directory while it still has the
-	// old name.
+	// Keep the mark until the rename is durable: without it, an abandoned directory could not be
+	// replaced. Keep the lock, too: another process would empty the directory while it has the old
+	// name.
 	if err = dir.SyncDir(); err == nil {
 		err = dir.Rename(to)
 	}
@@ -68,7 +69,7 @@ func WriteDir(to vfs.Path, fill func(dir vfs.Path) error) error {
 	return errors.Join(to.Join(Mark).Remove(), lock.Unlock(), to.SyncDir())
 }
 
-// CheckDir returns early the error with which WriteDir would refuse to create the directory.
+// CheckDir returns the error that WriteDir would return if the directory cannot be created.
 func CheckDir(to vfs.Path) error {
 	to = clean(to)
 	_, err := to.Lstat()
@@ -81,10 +82,10 @@ func CheckDir(to vfs.Path) error {
 	return replaceable(incomplete(to))
 }
 
-// BusyDir reports whether a process is writing the directory.
+// BusyDir reports whether a process is currently writing the directory.
 func BusyDir(to vfs.Path) (bool, error) { return incomplete(clean(to)).Join(Mark).Locked() }
 
-// clean removes the slash of DIR/, so that the temporary name is beside it and not in it.
+// clean removes a trailing slash, so that the temporary directory is a sibling of the final one.
 func clean(to vfs.Path) vfs.Path { return vfs.On(to.FS, filepath.Clean(to.Name)) }
 
 func incomplete(to vfs.Path) vfs.Path { return vfs.On(to.FS, to.Name+".incomplete") }
@@ -109,7 +110,8 @@ func replaceable(dir vfs.Path) error {
 		}
 		what = "a directory without " + Mark + ", which marks unfinished output of cage"
 	}
-	return fmt.Errorf("%s is in the way. It is %s. Move it away, or choose another --out", dir, what)
+	return fmt.Errorf("%s already exists and is %s; move it away, or choose another --out", dir,
+		what)
 }
 
 func isMark(e fs.DirEntry) bool { return e.Name() == Mark && e.Type().IsRegular() }

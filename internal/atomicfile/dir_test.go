@@ -80,8 +80,8 @@ func TestForeign(t *testing.T) {
 		before := vfstest.Contents(t, root)
 		out := vfs.At(filepath.Join(root, "out"))
 		for _, err := range []error{atomicfile.CheckDir(out), atomicfile.WriteDir(out, fill)} {
-			if err == nil || !strings.Contains(err.Error(), "out.incomplete is in the way. It is "+strings.TrimSuffix(what, " to what cage left")) &&
-				!strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), "Move it away, or choose another --out") {
+			if err == nil || !strings.Contains(err.Error(), "out.incomplete already exists and is "+strings.TrimSuffix(what, " to what cage left")) &&
+				!strings.Contains(err.Error(), what) || !strings.Contains(err.Error(), "move it away, or choose another --out") {
 				t.Errorf("%s: %v", what, err)
 			}
 		}

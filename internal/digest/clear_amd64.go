@@ -6,7 +6,7 @@ import "simd/archsimd"
 
 var wide = archsimd.X86.AVX()
 
-// clearUpperHalves clears the upper halves of vector registers, if the processor has them.
+// clearUpperHalves clears the upper halves of the vector registers, if the processor has any.
 func clearUpperHalves() {
 	if wide {
 		archsimd.ClearAVXUpperBits()

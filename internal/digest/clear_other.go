@@ -2,5 +2,5 @@
 
 package digest
 
-// clearUpperHalves does nothing: these programs do not leave upper halves in use.
+// clearUpperHalves does nothing, because programs without SIMD leave no upper halves in use.
 func clearUpperHalves() {}

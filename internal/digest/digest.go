@@ -1,10 +1,10 @@
-// Package digest computes SHA-256 of large files at the full speed of the processor.
+// Package digest computes SHA-256 of large files at full processor speed.
 //
 // In programs built with GOEXPERIMENT=simd, Go 1.27 restores all vector registers of a preempted
 // goroutine, and so leaves their upper halves in use. crypto/sha256 mixes SSE and AVX instructions,
 // and while the upper halves are in use, each transition between the two costs many cycles: hashing
 // takes a hundred times as long. The thread stays that slow until something clears the upper
-// halves. This package clears them before each piece of data.
+// halves. This package clears them before each piece of the data.
 package digest
 
 import (
@@ -16,10 +16,10 @@ import (
 	"slices"
 )
 
-// piece is the number of bytes hashed at once: it takes less than a tenth of a millisecond.
+// piece is the number of bytes hashed at once, which takes less than 0.1 ms.
 const piece = 64 << 10
 
-// Named returns a short digest of named hashes; "" if there are none.
+// Named returns a short digest of named hashes, or "" if there are none.
 func Named(hashes map[string]string) string {
 	if len(hashes) == 0 {
 		return ""
@@ -31,7 +31,7 @@ func Named(hashes map[string]string) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// New is [sha256.New] for large amounts of data. The digests are the same.
+// New is like [sha256.New], but faster for large data. The digests are the same.
 func New() hash.Hash { return pieces{sha256.New()} }
 
 type pieces struct{ hash.Hash }

@@ -1,8 +1,7 @@
 // Package gotool runs the go command for cage, which builds plugins from source and creates new
-// ones. All go commands are run through this package, so that they use the toolchain, the
-// experiments and the cgo setting with which this executable was built, whatever the environment
-// says. Thus packages that the Makefile has compiled are in the build cache and are not compiled
-// again.
+// ones. Whatever the environment says, these commands use the toolchain, experiments and cgo
+// setting of this executable's build. Thus packages that the Makefile has compiled are found in the
+// build cache.
 package gotool
 
 import (
@@ -19,17 +18,17 @@ import (
 	"strings"
 )
 
-// oldest is the first go version that downloads the toolchain which a module requires.
+// oldest is the first Go version that downloads the toolchain required by a module.
 const oldest = "go1.21"
 
-// Tool is a working go command with its settings.
+// Tool is a usable go command with its settings.
 type Tool struct {
 	settings []string
 	notify   func(string)
 }
 
-// Find looks for the go command and chooses its settings for work in dir. notify, unless nil,
-// receives progress messages for the user: what is being downloaded.
+// Find finds the go command and chooses its settings for dir. If notify is not nil, it is called
+// with progress messages for the user, such as what is being downloaded.
 func Find(ctx context.Context, dir string, notify func(string)) (*Tool, error) {
 	return find(ctx, dir, notify, ofThisExecutable())
 }
@@ -54,12 +53,12 @@ func find(ctx context.Context, dir string, notify func(string), b buildSettings)
 	return nil, first
 }
 
-// Settings returns the environment variables, as NAME=VALUE, that differ from those of
-// this process.
+// Settings returns the environment variables, as NAME=VALUE, in which the go command's environment
+// differs from that of this process.
 func (t *Tool) Settings() []string { return t.settings }
 
-// Output runs the go command in dir and returns what it prints, without surrounding white
-// space. The error includes what the command prints to standard error.
+// Output runs the go command in dir and returns its trimmed standard output. The error includes the
+// command's standard error.
 func (t *Tool) Output(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
@@ -73,7 +72,7 @@ func (t *Tool) Output(ctx context.Context, dir string, args ...string) ([]byte, 
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case errors.Is(err, exec.ErrNotFound):
-		return nil, fmt.Errorf("there is no go command to build Go source (%w): install Go",
+		return nil, fmt.Errorf("no go command found to build Go source (%w): install Go",
 			exec.ErrNotFound)
 	}
 	said := strings.TrimSpace(stderr.text.String())
@@ -83,7 +82,7 @@ func (t *Tool) Output(ctx context.Context, dir string, args ...string) ([]byte, 
 	return nil, fmt.Errorf("go %s: %w\n%s", args[0], err, said)
 }
 
-// listener keeps the go command's output, and passes on messages about downloads.
+// listener collects the go command's standard error, and passes on messages about downloads.
 type listener struct {
 	text   bytes.Buffer
 	passed int // bytes of text in lines already examined
@@ -105,11 +104,11 @@ func (l *listener) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// release matches the part of a toolchain's version that GOTOOLCHAIN takes. A suffix names the
-// experiments, as in go1.27.2-X:simd.
+// release matches the part of a toolchain version that GOTOOLCHAIN accepts: without the suffix for
+// the experiments, as in go1.27.2-X:simd.
 var release = regexp.MustCompile(`^go1\.[0-9]+(\.[0-9]+|rc[0-9]+)?`)
 
-// buildSettings are the settings with which an executable was built. Empty ones are unknown.
+// buildSettings are the settings with which an executable was built. An unknown setting is empty.
 type buildSettings struct{ toolchain, experiment string }
 
 // ofThisExecutable returns the build settings of the running executable.
@@ -126,8 +125,8 @@ func ofThisExecutable() buildSettings {
 }
 
 // candidates returns environments to try, the best first. The executable's own toolchain is
-// downloaded if it is missing; without a network the installed toolchain may work, even if it does
-// not know the experiments.
+// downloaded if missing. Without a network, the installed toolchain may work, even if it does not
+// know the experiments.
 func (b buildSettings) candidates() [][]string {
 	var common []string
 	if os.Getenv("CGO_ENABLED") == "" {

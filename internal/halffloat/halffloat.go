@@ -3,7 +3,7 @@ package halffloat
 
 import "math"
 
-// FromHalf returns the value of an IEEE binary16 number.
+// FromHalf returns the value of an IEEE 754 binary16 number, given its bits.
 func FromHalf(bits uint16) float32 {
 	const infinity = 0x1f
 	sign, exponent, mantissa := uint32(bits&0x8000)<<16, uint32(bits>>10&0x1f), uint32(bits&0x3ff)
@@ -16,7 +16,7 @@ func FromHalf(bits uint16) float32 {
 	return math.Float32frombits(sign | (exponent+127-15)<<23 | mantissa<<13)
 }
 
-// ToHalf returns the bits of the IEEE binary16 number nearest to v, ties to even; values beyond the
+// ToHalf rounds v to IEEE 754 binary16, ties to even, and returns the bits. Values beyond the
 // largest finite number become infinite.
 func ToHalf(v float32) uint16 {
 	b := math.Float32bits(v)
@@ -34,7 +34,7 @@ func ToHalf(v float32) uint16 {
 	return sign | (uint16(exponent+13)<<10 + units) // the leading bit of units adds 1 to the exponent
 }
 
-// ToBFloat16 returns the bits of the bfloat16 that is nearest to v, ties to even.
+// ToBFloat16 rounds v to bfloat16, ties to even, and returns the bits.
 func ToBFloat16(v float32) uint16 {
 	b := math.Float32bits(v)
 	if v != v {

@@ -10,28 +10,29 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Follower reads each line of a growing file once. If the file is truncated, as by [Continue], it
-// is read again from the start.
+// Follower reads the lines of a growing file, each once. If the file is truncated, as by
+// [Continue], it is read again from the start.
 type Follower struct {
 	Path    vfs.Path
 	Restart func() // called when everything read so far has become invalid
-	// Line is called with the next line, without its line end. text is valid only during the call.
+	// Line is called with each line, without its line terminator. text is valid only during the
+	// call.
 	Line func(text []byte)
 
 	offset int64  // of the byte after the last line
 	last   []byte // the last line with its end, or the last comparedBytes of it
 }
 
-// followBytes is the number of bytes read at once. comparedBytes is the length of the part of the
-// last line that is read again to detect a truncated or replaced file.
+// followBytes is the number of bytes read at once. Up to comparedBytes of the last line are read
+// again to detect a truncated or replaced file.
 const (
 	followBytes   = 1 << 20
 	comparedBytes = 4 << 10
 )
 
-// Next reads lines added since the previous call, until about budget bytes have been read, and
-// reports whether there are more. An incomplete last line is left for later. A missing file counts
-// as empty.
+// Next reads the lines added since the previous call, stopping after about budget bytes, and
+// reports whether there are more. An incomplete last line is left for a later call. A missing file
+// counts as empty.
 func (f *Follower) Next(budget int64) (more bool, err error) {
 	file, err := f.Path.Open()
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,6 +1,6 @@
-// Package jsonlines reads and appends to JSON Lines files, such as the records of a run. A killed
-// process leaves at most its last line incomplete: [Read] reports that line, and a [Log] that
-// continues the file truncates it. A [Follower] reads a file while another process writes it.
+// Package jsonlines reads and appends to JSON Lines files, such as the records of a run. If a
+// writer is killed, at most the last line is incomplete: [Read] reports such a line, and [Continue]
+// removes it. A [Follower] reads a file while another process writes it.
 //
 // Files that are written as a whole belong to internal/atomicfile.
 package jsonlines
@@ -20,7 +20,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Error is a problem with a line of a file.
+// Error describes a problem with one line of a file.
 type Error struct {
 	Path vfs.Path
 	Line int // from 1
@@ -30,8 +30,9 @@ type Error struct {
 func (e *Error) Error() string { return fmt.Sprintf("%s: line %d: %v", e.Path, e.Line, e.Err) }
 func (e *Error) Unwrap() error { return e.Err }
 
-// ErrTorn reports that the last line is incomplete: its writer was killed, or is still writing it.
-var ErrTorn = errors.New("the line has no end: writing it was interrupted")
+// ErrTorn reports that the last line is incomplete, because its writer was killed or is still
+// writing it.
+var ErrTorn = errors.New("the line is incomplete: writing it was interrupted")
 
 // Entry is a parsed line of a file.
 type Entry[T any] struct {
@@ -40,9 +41,8 @@ type Entry[T any] struct {
 	End   int64 // offset of the byte after it
 }
 
-// Read yields the lines of the file at path one after another, so that only one is in memory. For
-// an invalid line it yields an [Error] and continues; any other error is the last item. Unknown
-// keys are ignored.
+// Read yields the parsed lines of the file at path, keeping only one in memory. For an invalid line
+// it yields an [Error] and continues. After any other error it stops. Unknown keys are ignored.
 func Read[T any](path vfs.Path) iter.Seq2[Entry[T], error] {
 	return func(yield func(Entry[T], error) bool) {
 		f, err := path.Open()
@@ -61,8 +61,8 @@ func Read[T any](path vfs.Path) iter.Seq2[Entry[T], error] {
 	}
 }
 
-// readLines calls yield with each line of a file until yield returns false. It returns the error
-// after which nothing more can be read.
+// readLines calls yield for each line until yield returns false. It returns an error if reading
+// cannot continue.
 func readLines[T any](path vfs.Path, file io.Reader, yield func(Entry[T], error) bool) error {
 	in := bufio.NewReaderSize(file, 64<<10)
 	var text []byte
@@ -99,8 +99,8 @@ func readLines[T any](path vfs.Path, file io.Reader, yield func(Entry[T], error)
 	}
 }
 
-// readLine reads n bytes, including the line end, and appends them to text. It appends no more than
-// maxLine bytes.
+// readLine reads one line of n bytes, including its terminator, and appends it to text. It appends
+// at most maxLine bytes.
 func readLine(in *bufio.Reader, text []byte) (line []byte, n int64, err error) {
 	for {
 		part, err := in.ReadSlice('\n')
@@ -113,15 +113,15 @@ func readLine(in *bufio.Reader, text []byte) (line []byte, n int64, err error) {
 	}
 }
 
-// Encode writes a value as a line.
+// Encode writes a value as one line of JSON.
 func Encode(w io.Writer, value any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(value)
 }
 
-// Tail returns the complete lines in the last size bytes of the file at path, without their line
-// ends. The file may be growing. whole reports whether size covers the whole file.
+// Tail returns the complete lines within the last size bytes of the file at path, without their
+// terminators. The file may be growing. whole reports whether these bytes are the whole file.
 func Tail(path vfs.Path, size int64) (lines [][]byte, whole bool, err error) {
 	f, err := path.Open()
 	if err != nil {
@@ -149,12 +149,12 @@ func Tail(path vfs.Path, size int64) (lines [][]byte, whole bool, err error) {
 	return lines, from == 0, nil
 }
 
-// maxLine bounds the length of a line in bytes, and so the memory for reading it. The longest lines
-// are records with measurements of thousands of weights.
+// maxLine limits the length of a line in bytes, and thereby the memory for reading it. The longest
+// lines are records with measurements of thousands of weights.
 const maxLine = 64 << 20
 
-// Log appends values to a file. Values appended together reach the operating system in one write,
-// and the disk at the next Sync. After an error, the next values overwrite those that could not be
+// Log appends values to a file. The values of one Append are written with a single system call, and
+// become durable at the next Sync. After an error, the next Append overwrites what was not fully
 // written. A Log is not safe for concurrent use.
 type Log[T any] struct {
 	file vfs.File
@@ -162,10 +162,10 @@ type Log[T any] struct {
 	torn bool  // whether a partly written line may follow
 }
 
-// Create starts a new file at path. It is an error if there is one already.
+// Create creates a new file at path. It is an error if the file exists.
 func Create[T any](path vfs.Path) (*Log[T], error) { return open[T](path, os.O_EXCL, 0) }
 
-// Continue truncates the file at path to size bytes, and appends to it. A missing file is created.
+// Continue truncates the file at path to size bytes, for appending. It creates a missing file.
 func Continue[T any](path vfs.Path, size int64) (*Log[T], error) { return open[T](path, 0, size) }
 
 func open[T any](path vfs.Path, flag int, size int64) (*Log[T], error) {
@@ -209,5 +209,5 @@ func (l *Log[T]) Append(values ...T) error {
 // Sync makes everything appended so far durable.
 func (l *Log[T]) Sync() error { return l.file.Sync() }
 
-// Close makes everything appended durable, and closes the file.
+// Close makes everything appended so far durable, and closes the file.
 func (l *Log[T]) Close() error { return errors.Join(l.file.Sync(), l.file.Close()) }

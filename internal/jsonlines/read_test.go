@@ -130,7 +130,7 @@ func TestDamage(t *testing.T) {
 	}{
 		{"", nil, ""},
 		{good + good, []int{1, 1}, ""},
-		{good + `{"step":2`, []int{1, -2}, "log.jsonl: line 2: the line has no end"},
+		{good + `{"step":2`, []int{1, -2}, "log.jsonl: line 2: the line is incomplete"},
 		{good + "oops\n" + good, []int{1, -1, 1}, "log.jsonl: line 2: not valid JSON"},
 		{"null\n" + good, []int{-1, 1}, "line 1: is null, want a JSON object"},
 		{good + "\n" + good, []int{1, -1, 1}, "line 2: not valid JSON: it is empty"},

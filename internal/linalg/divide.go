@@ -9,11 +9,11 @@ import (
 	lapackgonum "gonum.org/v1/gonum/lapack/gonum"
 )
 
-// leaf is the order up to which a tridiagonal matrix is decomposed by QR iteration.
+// leaf is the largest order of a tridiagonal matrix that is decomposed by QR iteration.
 const leaf = 32
 
-// divide decomposes the tridiagonal matrix d, e by divide and conquer: two halves, separated by a
-// rank-one modification, are merged by the roots of a secular equation (Cuppen 1981; Gu and
+// divide decomposes the tridiagonal matrix d, e by divide and conquer: a rank-one modification
+// separates it into two halves, which are merged by solving a secular equation (Cuppen 1981; Gu and
 // Eisenstat, "A divide-and-conquer algorithm for the symmetric tridiagonal eigenproblem", 1995).
 // The eigenvalues are stored in d in ascending order; e is destroyed. vt must be zero; its rows
 // become the eigenvectors.
@@ -55,8 +55,8 @@ func divide(d, e []float64, vt Matrix) bool {
 	return true
 }
 
-// merge is the decomposition of diag(d) + ρ·z·zᵀ, in the basis of the rows of vt. The first
-// half of these rows is nonzero only in the first half of the columns, the second half only in the
+// merge is the decomposition of diag(d) + ρ·z·zᵀ, in the basis of the rows of vt. In the first half
+// of these rows only the first half of the columns can be nonzero, in the second half only the
 // second.
 type merge struct {
 	d    []float64
@@ -70,7 +70,7 @@ type merge struct {
 	done []int  // deflated rows
 }
 
-// kind is the part of a row that can be nonzero.
+// kind says which part of a row can be nonzero.
 type kind int
 
 const (
@@ -79,8 +79,8 @@ const (
 	lower
 )
 
-// deflate finds the eigenpairs that the rank-one modification does not change to working precision:
-// those with a tiny element of z, and for two nearly equal eigenvalues the combination that is
+// deflate finds the eigenpairs that the rank-one modification leaves unchanged to working
+// precision: those with a tiny element of z and, for two nearly equal eigenvalues, the combination
 // orthogonal to z (LAPACK's dlaed2).
 func (m *merge) deflate() {
 	most := 0.0
@@ -108,8 +108,8 @@ func (m *merge) deflate() {
 	}
 }
 
-// rotate rotates rows i and j so that z[i] becomes zero, if this changes the matrix by no more than
-// the tolerance.
+// rotate applies a rotation to rows i and j that makes z[i] zero, unless this changes the matrix by
+// more than the tolerance. It reports whether it did.
 func (m *merge) rotate(i, j int, tolerance float64) bool {
 	length := math.Hypot(m.z[i], m.z[j])
 	c, s := m.z[j]/length, -m.z[i]/length
@@ -130,13 +130,13 @@ func (m *merge) rotate(i, j int, tolerance float64) bool {
 	return true
 }
 
-// solve computes the eigenpairs that change and sorts all in ascending order.
+// solve computes the eigenpairs that change, and sorts all eigenpairs by eigenvalue.
 func (m *merge) solve() {
 	n, k := len(m.d), len(m.live)
 	values, coefficients := m.secular()
 	defer coefficients.release()
-	// The live rows, those without a second half first and those without a first half last, so that
-	// each half is one product.
+	// Order the live rows by the half in which they are nonzero (upper, both, lower), so that each
+	// half is one product.
 	slots := slices.Clone(m.live)
 	slices.SortStableFunc(slots, func(a, b int) int { return cmp.Compare(m.kind[a], m.kind[b]) })
 	slot := make([]int, n)
@@ -186,10 +186,10 @@ func ascending(values []float64) []int {
 	return order
 }
 
-// secular computes the eigenvalues that change and their eigenvectors, which are the rows of a
-// temporary matrix, in the basis of the live rows. The eigenvectors are computed from a z that is
-// recomputed from the eigenvalues, for which these are exact: so they are orthogonal, however close
-// the eigenvalues are.
+// secular computes the eigenvalues that change and their eigenvectors in the basis of the live
+// rows, as the rows of a temporary matrix. For the eigenvectors, z is recomputed so that the
+// computed eigenvalues are exact for it. Thus the eigenvectors are orthogonal, however close the
+// eigenvalues.
 func (m *merge) secular() (values []float64, vectors Matrix) {
 	k := len(m.live)
 	d, z := make([]float64, k), make([]float64, k)
@@ -233,12 +233,12 @@ func (m *merge) secular() (values []float64, vectors Matrix) {
 
 const epsilon = 0x1p-53 // half an ulp of 1
 
-// secularRoot finds the root j of 1 + ρ·Σ z²/(d−λ), with ρ > 0 and ascending poles d. It is
-// between d[j] and d[j+1], or d[j] + ρ·Σz² for the last one. λ is d[origin] + μ with the
-// nearer pole as the origin: μ is accurate even where λ and this pole agree in most digits. The
+// secularRoot finds the root j of 1 + ρ·Σ z²/(d−λ), with ρ > 0 and ascending poles d. The root is
+// between d[j] and d[j+1], or for the last one d[j] + ρ·Σz². It is d[origin] + μ, where d[origin]
+// is the nearer pole; μ is accurate even if the root and this pole agree in most digits. The
 // iteration replaces the sums over the poles to the left and to the right by one pole each (the
 // "middle way" of Li, "Solving secular equations stably and efficiently", 1993), and bisects the
-// interval where a step would leave it.
+// interval if a step would leave it.
 func secularRoot(j int, d, z []float64, rho, square float64) (origin int, mu float64) {
 	last := j == len(d)-1
 	right := rho * square // the end of the interval, from d[j]
@@ -280,8 +280,8 @@ func secularRoot(j int, d, z []float64, rho, square float64) (origin int, mu flo
 	return origin, mu
 }
 
-// middleWay returns the step from λ = d[origin] + mu to the root of the interpolation with poles
-// at d[j] and d[j+1]; for the last root only at d[j].
+// middleWay returns the step from λ = d[origin] + mu to the root of an interpolation with poles at
+// d[j] and d[j+1], or for the last root only at d[j].
 func middleWay(j int, d []float64, origin, mu, f, leftSlope, rightSlope float64) float64 {
 	p := d[j] - origin - mu
 	if j == len(d)-1 {
@@ -298,7 +298,8 @@ func middleWay(j int, d []float64, origin, mu, f, leftSlope, rightSlope float64)
 	return 2 * b / (a + root)
 }
 
-// between bisects an interval, on a logarithmic scale if it spans many orders of magnitude.
+// between returns a point that bisects an interval, on a logarithmic scale if the interval spans
+// many orders of magnitude.
 func between(lo, hi float64) float64 {
 	small, large := math.Abs(lo), math.Abs(hi)
 	if small > large {

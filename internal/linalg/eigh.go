@@ -6,9 +6,9 @@ import (
 	lapackgonum "gonum.org/v1/gonum/lapack/gonum"
 )
 
-// Eigh decomposes the symmetric matrix a, of which it reads the lower triangle; ColStride
-// must be 1. It writes the eigenvalues, in ascending order, to values and replaces the
-// columns of a by the eigenvectors. It reports whether the iterations converged.
+// Eigh decomposes the symmetric matrix a, whose ColStride must be 1. It reads only the lower
+// triangle. It writes the eigenvalues to values, in ascending order, and replaces the columns of a
+// by the eigenvectors. It reports whether the iterations converged.
 func Eigh(a Matrix, values []float64) bool {
 	n := a.Rows
 	scale := normalize(a, true)
@@ -29,7 +29,7 @@ func Eigh(a Matrix, values []float64) bool {
 	return true
 }
 
-// EighValues is [Eigh] for the eigenvalues only. It overwrites a.
+// EighValues is [Eigh] for the eigenvalues only. The content of a is lost.
 func EighValues(a Matrix, values []float64) bool {
 	scale := normalize(a, true)
 	t := reduce(a)
@@ -85,7 +85,7 @@ func reflector[T Float](x []T) (beta, tau T) {
 	return beta * scale, tau
 }
 
-// squares returns the range in which a sum of squares is accurate.
+// squares returns the range within which a sum of squares is accurate.
 func squares[T Float]() (low, high T) {
 	span := 1e270
 	if single[T]() {
@@ -99,8 +99,8 @@ func single[T Float]() bool {
 	return ok
 }
 
-// compact returns the triangular T of the compact WY form of reflections H₁…H_k = I − VTVᵀ.
-// The rows of vt are the vectors.
+// compact returns the triangular factor T of the compact WY form I − VTVᵀ of reflections, where the
+// rows of vt are the columns of V.
 func compact[T Float](vt MatrixOf[T], tau []T) MatrixOf[T] {
 	k := vt.Rows
 	t, gram := RowMajor(make([]T, k*k), k, k), RowMajor(make([]T, k*k), k, k)
@@ -120,7 +120,7 @@ func compact[T Float](vt MatrixOf[T], tau []T) MatrixOf[T] {
 	return t
 }
 
-// apply replaces c by (I − V·T·Vᵀ)·c, with the rows of vt the columns of V.
+// apply replaces c by (I − V·T·Vᵀ)·c, where the rows of vt are the columns of V.
 func apply[T Float](c, vt, t MatrixOf[T]) {
 	w, tw := temporary[T](vt.Rows, c.Cols), temporary[T](vt.Rows, c.Cols)
 	defer w.release()
@@ -131,19 +131,19 @@ func apply[T Float](c, vt, t MatrixOf[T]) {
 }
 
 // tridiagonal is a symmetric matrix reduced to QᵀAQ with diagonal d and off-diagonal e. Q is the
-// product of the reflections; the vectors of the block at column j begin at row j + 1.
+// product of the reflections in blocks, whose vectors begin one row below the block's first column.
 type tridiagonal struct {
 	d, e   []float64
 	blocks []reflections[float64]
 }
 
-// band is the number of columns that are reduced before the trailing matrix is updated. The cost of
-// updating a panel's own columns grows with it.
+// band is the number of columns reduced before the trailing matrix is updated. More columns would
+// make updates within a panel more expensive.
 const band = panel / 2
 
-// reduce computes the tridiagonal form of the symmetric matrix a, of which it reads and destroys
-// the lower triangle: columns are reduced panel by panel, and the trailing matrix is updated once
-// for each panel (LAPACK's dsytrd).
+// reduce computes the tridiagonal form of the symmetric matrix a. It reads and overwrites the lower
+// triangle. Columns are reduced panel by panel, and the trailing matrix is updated once per panel
+// (LAPACK's dsytrd).
 func reduce(a Matrix) tridiagonal {
 	n := a.Rows
 	t := tridiagonal{d: make([]float64, n), e: make([]float64, max(n-1, 0))}
@@ -151,7 +151,7 @@ func reduce(a Matrix) tridiagonal {
 		cols := min(band, n-1-j)
 		vt, wt := t.reducePanel(a, j, cols)
 		end := j + cols
-		// The vectors begin at row j+1; only the lower triangle of the trailing matrix is updated,
+		// The vectors begin at row j+1. Update only the lower triangle of the trailing matrix,
 		// block by block.
 		for i := end; i < n; i += blockRows {
 			to := min(i+blockRows, n)
@@ -167,8 +167,8 @@ func reduce(a Matrix) tridiagonal {
 	return t
 }
 
-// reducePanel reduces the columns from j and returns V and W, as rows that begin at row j+1 of a,
-// with which the trailing matrix becomes a − VWᵀ − WVᵀ.
+// reducePanel reduces cols columns from column j, and returns V and W as rows that begin at row j+1
+// of a. The trailing matrix must then be updated to a − VWᵀ − WVᵀ.
 func (t *tridiagonal) reducePanel(a Matrix, j, cols int) (vt, wt Matrix) {
 	size := a.Rows - j - 1
 	vt, wt = RowMajor(make([]float64, cols*size), cols, size),
@@ -208,7 +208,7 @@ func (t *tridiagonal) reducePanel(a Matrix, j, cols int) (vt, wt Matrix) {
 	return vt, wt
 }
 
-// timesSymmetric adds a·x to y, reading the lower triangle of a once.
+// timesSymmetric adds a·x to y. It reads the lower triangle of a once.
 func timesSymmetric(y []float64, a Matrix, x []float64) {
 	i := 0
 	for ; i+4 <= a.Rows; i += 4 {
@@ -229,7 +229,7 @@ func timesSymmetric(y []float64, a Matrix, x []float64) {
 	}
 }
 
-// back replaces c by Q·c. c has as many rows as the matrix.
+// back replaces c by Q·c.
 func (t *tridiagonal) back(c Matrix) {
 	for i := len(t.blocks) - 1; i >= 0; i-- {
 		b := t.blocks[i]

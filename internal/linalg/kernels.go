@@ -2,43 +2,42 @@ package linalg
 
 import "sync"
 
-// fourRows is the height of the tiles in plain vector code: with two vectors a row, the compiler
-// still keeps all the sums in registers; more rows are slower.
+// fourRows is the tile height in portable vector code. With two vectors per row, the compiler still
+// keeps all sums in registers. More rows are slower.
 const fourRows = 4
 
-// maxTileRows and maxTileCols are the largest height and width of a tile.
+// maxTileRows and maxTileCols are the largest tile height and width.
 const (
 	maxTileRows = 8
 	maxTileCols = 32
 )
 
-// kernels are the inner loops for one kind of processor. All slices are at least as long as the
-// first. A kernel with wide vectors clears the upper halves of their registers at its end, before
-// it computes the remainder: the compiler does not, and code that mixes SSE and AVX instructions,
-// such as SHA-256 and [math.Exp], takes a hundred times as long until they are cleared.
+// kernels holds the inner loops for one kind of processor. All slices are at least as long as the
+// first. A kernel with wide vectors clears the upper halves of their registers before it computes
+// the remainder. The compiler does not do this, and while upper halves are in use, code that mixes
+// SSE and AVX instructions, such as SHA-256 and [math.Exp], takes a hundred times as long.
 type kernels struct {
 	name   string
 	double vectors[float64]
 	single vectors[float32]
-	// four returns the inner products of four rows with x, and adds the rows times alpha to y: the
-	// product of a symmetric matrix and a vector, with the matrix read once.
+	// four returns the inner products of four rows with x, and adds alpha times these rows to y.
+	// Thus a symmetric matrix is multiplied by a vector while it is read once.
 	four func(a0, a1, a2, a3, x, y []float64, alpha *[4]float64) [4]float64
-	// few is FewTimes, and fewHalves FewTimesHalves.
+	// few implements FewTimes, and fewHalves implements FewTimesHalves.
 	few       func(y, x, w MatrixOf[float32])
 	fewHalves func(y, x MatrixOf[float32], w Halves) // nil without instructions for bfloat16
-	// secular sums z²/(d−μ) and z²/(d−μ)² with d = poles−origin.
+	// secular returns the sums of z²/(d−μ) and z²/(d−μ)², where d = poles−origin.
 	secular func(poles, z []float64, origin, mu float64) (value, slope float64)
 }
 
-// vectors are the inner loops that exist for both element types.
+// vectors holds the inner loops that exist for both element types.
 type vectors[T Float] struct {
 	tileRows, tileCols int
-	// tile adds the product of a strip of A, tileRows elements for each of the k columns, and a
-	// strip of B, tileCols elements for each of its k rows, to the tile of C at c, whose rows are
-	// stride apart.
+	// tile adds a product to the tile of C at c, whose row stride is stride. The factors are a
+	// strip of A, with tileRows elements for each of its k columns, and a strip of B, with tileCols
+	// elements for each of its k rows.
 	tile func(k int, a, b, c []T, stride int)
-	// dot returns the inner product.
-	dot func(x, y []T) T
+	dot  func(x, y []T) T
 	// axpy adds alpha·x to y.
 	axpy func(alpha T, x, y []T)
 }
@@ -53,8 +52,8 @@ func kernelsOf[T Float]() *vectors[T] {
 	return any(&active.single).(*vectors[T])
 }
 
-// pools holds reusable memory for an element type: allocating memory costs more than many
-// operations on it.
+// pools holds reusable memory for an element type, because allocation costs more than many
+// operations on that memory.
 type pools[T Float] struct {
 	matrices sync.Pool // of *[]T, for temporary matrices
 	packs    sync.Pool // of *packed[T]
@@ -112,7 +111,7 @@ func dotPortable[T Float](x, y []T) T {
 	return dotRest(s0, x[i:], y[i:]) + s1 + (s2 + s3)
 }
 
-// dotRest adds the products of the elements that do not fill a vector to a sum.
+// dotRest returns sum plus the products of the elements that do not fill a vector.
 func dotRest[T Float](sum T, x, y []T) T {
 	for i, v := range x {
 		sum += v * y[i]

@@ -7,8 +7,8 @@ import (
 	"simd/archsimd"
 )
 
-// supported lists the kernels that run on this processor, the fastest first. The AVX-512 and AVX2
-// kernels differ only in the tiles of products; everything else uses the processor's vector width.
+// supported lists the kernels for this processor, the fastest first. The AVX-512 and AVX2 kernels
+// differ only in the tiles of products; all other loops use the processor's vector width.
 func supported() []kernels {
 	if !archsimd.X86.AVX2() || !archsimd.X86.FMA() {
 		return []kernels{portable}
@@ -27,7 +27,7 @@ func supported() []kernels {
 	return []kernels{k, portable}
 }
 
-// sumDouble returns the sum of the lanes of a vector, adding halves repeatedly.
+// sumDouble returns the sum of the lanes of a vector, by adding halves repeatedly.
 func sumDouble(v []float64) float64 {
 	if len(v) == 4 {
 		return (v[0] + v[2]) + (v[1] + v[3])

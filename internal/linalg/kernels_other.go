@@ -2,5 +2,5 @@
 
 package linalg
 
-// supported lists the kernels that run on this processor, the fastest first.
+// supported lists the kernels for this processor, the fastest first.
 func supported() []kernels { return []kernels{portable} }

@@ -1,31 +1,31 @@
 package linalg
 
-// Float is the constraint for element types.
+// Float constrains element types.
 type Float interface{ float32 | float64 }
 
-// MatrixOf is a matrix in memory: element (i, j) is Data[i·RowStride + j·ColStride].
+// MatrixOf is a strided matrix: element (i, j) is Data[i·RowStride + j·ColStride].
 type MatrixOf[T Float] struct {
 	Rows, Cols           int
 	RowStride, ColStride int
 	Data                 []T
 }
 
-// Matrix is a matrix in float64.
+// Matrix is a float64 matrix.
 type Matrix = MatrixOf[float64]
 
-// RowMajor returns a matrix whose rows are contiguous in data.
+// RowMajor returns a matrix with the given data, row by row.
 func RowMajor[T Float](data []T, rows, cols int) MatrixOf[T] {
 	return MatrixOf[T]{Rows: rows, Cols: cols, RowStride: cols, ColStride: 1, Data: data}
 }
 
 func (m MatrixOf[T]) at(i, j int) T { return m.Data[i*m.RowStride+j*m.ColStride] }
 
-// T returns the transpose, which shares the memory.
+// T returns the transpose. It shares memory with m.
 func (m MatrixOf[T]) T() MatrixOf[T] {
 	return MatrixOf[T]{m.Cols, m.Rows, m.ColStride, m.RowStride, m.Data}
 }
 
-// part returns the submatrix of rows from i0 to before i1 and columns from j0 to before j1.
+// part returns the submatrix of rows i0 to i1 and columns j0 to j1, excluding i1 and j1.
 func (m MatrixOf[T]) part(i0, i1, j0, j1 int) MatrixOf[T] {
 	p := MatrixOf[T]{Rows: i1 - i0, Cols: j1 - j0, RowStride: m.RowStride, ColStride: m.ColStride}
 	if p.Rows > 0 && p.Cols > 0 {
@@ -38,7 +38,7 @@ func (m MatrixOf[T]) row(i int) []T {
 	return m.Data[i*m.RowStride : i*m.RowStride+m.Cols]
 }
 
-// temporary returns a zero matrix that must be released.
+// temporary returns a zero matrix. The caller must release it.
 func temporary[T Float](rows, cols int) MatrixOf[T] {
 	size := rows * cols
 	if data, ok := poolsOf[T]().matrices.Get().(*[]T); ok && cap(*data) >= size {
@@ -52,35 +52,36 @@ func temporary[T Float](rows, cols int) MatrixOf[T] {
 // release returns the memory of a temporary matrix to the pool.
 func (m MatrixOf[T]) release() { poolsOf[T]().matrices.Put(&m.Data) }
 
-// The block sizes of a product: a strip of B stays in the L1 cache, a block of A in the L2 cache.
+// Block sizes of a product, such that a strip of B fits in the L1 cache and a block of A in the L2
+// cache.
 const (
 	blockInner = 192
 	blockRows  = 12 * maxTileRows
 	blockCols  = 512
 )
 
-// packed is the memory for one block of A, one of B, and a tile at the edge of C.
+// packed is memory for a block of A, a block of B, and a tile at the edge of C.
 type packed[T Float] struct {
 	a, b []T
 	edge [maxTileRows * maxTileCols]T
 }
 
-// MulAdd adds alpha·a·b to c, whose ColStride must be 1. Products with zero are not skipped: NaN
-// and infinities propagate.
+// MulAdd adds alpha·a·b to c, whose ColStride must be 1. NaN and infinities propagate, because
+// multiplications by zero are not skipped.
 func MulAdd[T Float](c MatrixOf[T], alpha T, a, b MatrixOf[T]) {
 	mulAdd(c, alpha, a, b, false)
 }
 
-// AddSymmetric adds a·b, which must be symmetric except for rounding, to the symmetric
-// matrix c, in little more than half the time of [MulAdd]: it computes the lower triangle
-// and mirrors it.
+// AddSymmetric adds a·b, which must be symmetric except for rounding, to the symmetric matrix c. It
+// takes little more than half the time of [MulAdd], because it computes the lower triangle and
+// mirrors it.
 func AddSymmetric[T Float](c, a, b MatrixOf[T]) {
 	mulAdd(c, 1, a, b, true)
 	mirror(c)
 }
 
-// mirror copies the lower triangle to the upper one, square by square, so that both
-// sides stay in the cache.
+// mirror copies the lower triangle to the upper one, block by block, so that both blocks stay in
+// the cache.
 func mirror[T Float](c MatrixOf[T]) {
 	const side = 16 // elements of a cache line; more rows might evict each other
 	for i0 := 0; i0 < c.Rows; i0 += side {
@@ -96,7 +97,7 @@ func mirror[T Float](c MatrixOf[T]) {
 	}
 }
 
-// mulAdd is MulAdd; if lower is set, it skips tiles above the diagonal.
+// mulAdd implements MulAdd. If lower is set, it skips tiles above the diagonal.
 func mulAdd[T Float](c MatrixOf[T], alpha T, a, b MatrixOf[T], lower bool) {
 	if c.Rows == 0 || c.Cols == 0 {
 		return
@@ -128,7 +129,7 @@ func mulAdd[T Float](c MatrixOf[T], alpha T, a, b MatrixOf[T], lower bool) {
 	}
 }
 
-// pack copies m, times alpha, to strips of height rows, each column by column. The last strip is
+// pack copies alpha·m into strips of height rows, each stored column by column. The last strip is
 // padded with zeros.
 func pack[T Float](to []T, m MatrixOf[T], alpha T, height int) {
 	for i := 0; i < m.Rows; i += height {
@@ -145,7 +146,7 @@ func pack[T Float](to []T, m MatrixOf[T], alpha T, height int) {
 	}
 }
 
-// packColumns packs a strip whose columns are contiguous.
+// packColumns packs a strip of a matrix with contiguous columns.
 func packColumns[T Float](strip []T, m MatrixOf[T], alpha T, height int) {
 	for j := range m.Cols {
 		copy(strip[j*height:], m.Data[j*m.ColStride:][:m.Rows])
@@ -158,8 +159,8 @@ func packColumns[T Float](strip []T, m MatrixOf[T], alpha T, height int) {
 	}
 }
 
-// packRows packs any strip, or transposes a matrix; if rows are contiguous it takes four of them at
-// a time, so that writes are contiguous, too.
+// packRows packs a strip of any matrix, or transposes it. If rows are contiguous, it reads four of
+// them at a time, so that it also writes four contiguous elements.
 func packRows[T Float](strip []T, m MatrixOf[T], alpha T, height int) {
 	i := 0
 	for ; i+4 <= m.Rows && m.ColStride == 1; i += 4 {
@@ -180,8 +181,8 @@ func packRows[T Float](strip []T, m MatrixOf[T], alpha T, height int) {
 	}
 }
 
-// multiply adds the product of the packed blocks to c, except for the tiles above the diagonal,
-// which row 0 crosses at column below.
+// multiply adds the product of the packed blocks to c. It skips tiles above the diagonal, which
+// crosses row 0 of the block at column below.
 func (p *packed[T]) multiply(c MatrixOf[T], inner, below int) {
 	kernels := kernelsOf[T]()
 	height, width := kernels.tileRows, kernels.tileCols

@@ -2,9 +2,9 @@ package linalg
 
 import "math"
 
-// QR replaces a by the factor Q of its reduced QR decomposition. a has at least as many rows as
-// columns, and ColStride 1. The signs are those of LAPACK's dgeqrf and dorgqr: the diagonal of R
-// may be negative.
+// QR replaces a by the factor Q of its reduced QR decomposition. a must have at least as many rows
+// as columns, and ColStride 1. Signs are as in LAPACK's dgeqrf and dorgqr: the diagonal of R may be
+// negative.
 func QR[T Float](a MatrixOf[T]) {
 	if a.Cols == 0 {
 		return
@@ -29,18 +29,18 @@ func QR[T Float](a MatrixOf[T]) {
 	}
 }
 
-// reflections are the Householder reflections of the columns from start to before end. Their
-// vectors, the rows of vt, begin at row start.
+// reflections are the Householder reflections for columns start to end, excluding end. Their
+// vectors are the rows of vt and begin at row start.
 type reflections[T Float] struct {
 	start, end int
 	vt, t      MatrixOf[T]
 }
 
 // panels is the number of columns after which the trailing part of a large matrix is updated. It is
-// several panels, because the update is limited by memory and not arithmetic.
+// several panels, because the update is memory-bound.
 const panels = 4 * panel
 
-// factorPanels reduces the columns from j, panel by panel.
+// factorPanels reduces cols columns from column j, panel by panel.
 func factorPanels[T Float](a MatrixOf[T], j, cols int) reflections[T] {
 	rows, end := a.Rows-j, j+cols
 	all := reflections[T]{start: j, end: end, vt: RowMajor(make([]T, cols*rows), cols, rows)}
@@ -59,7 +59,7 @@ func factorPanels[T Float](a MatrixOf[T], j, cols int) reflections[T] {
 	return all
 }
 
-// factorPanel reduces the columns from j. It does not write R to a, as R is not needed.
+// factorPanel reduces cols columns from column j. R is not needed and not written to a.
 func factorPanel[T Float](a MatrixOf[T], j, cols int) reflections[T] {
 	rows := a.Rows - j
 	vt := RowMajor(make([]T, cols*rows), cols, rows)
@@ -83,10 +83,10 @@ func factorPanel[T Float](a MatrixOf[T], j, cols int) reflections[T] {
 	return reflections[T]{j, j + cols, vt, t}
 }
 
-// normalize divides a, or its lower triangle, by a power of two so that its largest element is
-// about one, and returns that power; it is 1 if a is to be factored and products cannot overflow or
-// underflow T. A lower triangle belongs to an eigenvalue problem, whose zero threshold
-// ([merge.deflate]) assumes elements of about one.
+// normalize divides a, or only its lower triangle, by a power of two so that its largest element is
+// about one, and returns that power. It returns 1 if that is unnecessary: for a factorization, if
+// no product can overflow or underflow T. A lower triangle belongs to an eigenvalue problem, whose
+// zero threshold ([merge.deflate]) assumes elements of about one.
 func normalize[T Float](a MatrixOf[T], lower bool) T {
 	width := func(i int) int {
 		if lower {

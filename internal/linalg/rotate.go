@@ -6,11 +6,12 @@ import (
 )
 
 // Rotate multiplies each block of block elements of x, whose rows have length row, by the Hadamard
-// matrix of that order in Sylvester's construction, divided by √block: (−1)^popcount(i AND
-// j)/√block, as the program operation hadamard does. The rotation is its own inverse.
+// matrix of that order in Sylvester's construction, scaled by 1/√block. Its elements are
+// (−1)^popcount(i AND j)/√block, as in the program operation hadamard. The rotation is its own
+// inverse.
 func Rotate(x []float64, row, block int) error {
 	if block < 1 || block&(block-1) != 0 || row%block != 0 {
-		return fmt.Errorf("a rotation of blocks of %d: want a power of two that divides the row, %d",
+		return fmt.Errorf("rotation block size is %d, want a power of two that divides %d",
 			block, row)
 	}
 	scale := 1 / math.Sqrt(float64(block))

@@ -41,7 +41,7 @@ func QRSingle(a Matrix) {
 	}
 }
 
-// narrow rounds a matrix to float32, in the same layout. The result must be released.
+// narrow rounds a matrix to float32, in the same layout. The caller must release the result.
 func narrow(m Matrix) MatrixOf[float32] {
 	size := 0
 	if m.Rows > 0 && m.Cols > 0 {

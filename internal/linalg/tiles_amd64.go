@@ -71,7 +71,7 @@ func add256Single(c []float32, s, t singles8) {
 	archsimd.LoadFloat32x8Array(hi).Add(t).StoreArray(hi)
 }
 
-// tile512 computes a tile of 8 rows and 16 columns.
+// tile512 is the tile kernel for 8 rows and 16 columns.
 func tile512(k int, a, b, c []float64, stride int) {
 	checkTile(k, a, b, c, stride, 8, 16)
 	tile8x16(k, unsafe.SliceData(a), unsafe.SliceData(b), unsafe.SliceData(c), stride)
@@ -80,12 +80,12 @@ func tile512(k int, a, b, c []float64, stride int) {
 //go:noescape
 func tile8x16(k int, a, b, c *float64, stride int)
 
-// checkTile panics if the assembly code would exceed a slice.
+// checkTile panics if the assembly code would access memory beyond a slice.
 func checkTile[T Float](k int, a, b, c []T, stride, rows, cols int) {
 	_, _, _ = a[:k*rows], b[:k*cols], c[:(rows-1)*stride+cols]
 }
 
-// tile512Single computes a tile of 8 rows and 32 columns.
+// tile512Single is the tile kernel for 8 rows and 32 columns.
 func tile512Single(k int, a, b, c []float32, stride int) {
 	checkTile(k, a, b, c, stride, 8, 32)
 	tile8x32(k, unsafe.SliceData(a), unsafe.SliceData(b), unsafe.SliceData(c), stride)
@@ -94,7 +94,7 @@ func tile512Single(k int, a, b, c []float32, stride int) {
 //go:noescape
 func tile8x32(k int, a, b, c *float32, stride int)
 
-// Vectors, and functions that load the first elements of a slice.
+// Vector types, and functions that load the first elements of a slice.
 type (
 	doubles4  = archsimd.Float64x4
 	doubles8  = archsimd.Float64x8
@@ -187,8 +187,8 @@ func dot512Single(x, y []float32) float32 {
 	return dotRest(sumSingle(lanes[:]), x, y)
 }
 
-// Products of one, two or four rows of x, n elements each, with four of w. Row strides are in
-// bytes.
+// These functions multiply one, two or four rows of x by four rows of w, each with n elements. Row
+// strides are in bytes.
 
 func products1(n int, x *float32, xStep int, w *float32, wStep int, y *float32, yStep int)
 func products2(n int, x *float32, xStep int, w *float32, wStep int, y *float32, yStep int)
@@ -197,7 +197,7 @@ func halfProducts1(n int, x *float32, xStep int, w *uint16, wStep int, y *float3
 func halfProducts2(n int, x *float32, xStep int, w *uint16, wStep int, y *float32, yStep int)
 func halfProducts4(n int, x *float32, xStep int, w *uint16, wStep int, y *float32, yStep int)
 
-// productsOf holds the kernels for weights of type W.
+// productsOf holds the kernels for weights of element type W.
 type productsOf[W any] struct {
 	one, two, four func(n int, x *float32, xStep int, w *W, wStep int, y *float32, yStep int)
 }
@@ -215,9 +215,9 @@ func fewHalves512(y, x MatrixOf[float32], w Halves) {
 
 const fewColumns = 4 // rows of w read at once
 
-// few computes the products with rows of w, stride elements apart, four at a time.
+// few computes the products of x with rows of w, four at a time. The row stride is in elements.
 func few[W any](p productsOf[W], y, x MatrixOf[float32], w []W, stride, rows int) {
-	// Panics if the assembly code would exceed a slice.
+	// Panic if the assembly code would access memory beyond a slice.
 	_, _, _ = x.row(x.Rows-1), y.row(y.Rows - 1)[:rows], w[:(rows-1)*stride+x.Cols]
 	if x.Cols == 0 {
 		for i := range y.Rows {
@@ -241,7 +241,7 @@ func few[W any](p productsOf[W], y, x MatrixOf[float32], w []W, stride, rows int
 	}
 }
 
-// column computes the products of all rows of x with four of w.
+// column computes the products of all rows of x with four rows of w.
 func (p productsOf[W]) column(y []float32, yStride int, x MatrixOf[float32], w *W, stride int) {
 	const size = int(unsafe.Sizeof(float32(0)))
 	xStep, wStep, yStep := x.RowStride*size, stride*int(unsafe.Sizeof(*w)), yStride*size

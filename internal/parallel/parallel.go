@@ -1,5 +1,5 @@
-// Package parallel processes a sequence of items on all processors, and delivers the
-// results in the order of the items.
+// Package parallel processes a sequence of items on all processors and delivers the results in
+// order.
 package parallel
 
 import (
@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Run calls work for every item, on all processors, and consume for every result, in the order of
-// the items and on one goroutine. It stops at the first error of work, consume or items, and
-// returns it. Only a few items and results per processor are buffered.
+// Run calls work for every item, on all processors, and consume for every result, in order and on
+// one goroutine. It stops at the first error of work, consume or items, and returns that error.
+// Only a few items and results per processor are buffered.
 func Run[T, R any](ctx context.Context, items iter.Seq2[T, error],
 	work func(T) (R, error), consume func(R) error) error {
 	workers := runtime.GOMAXPROCS(0)
@@ -57,7 +57,7 @@ func Run[T, R any](ctx context.Context, items iter.Seq2[T, error],
 	return group.Wait()
 }
 
-// Each returns the elements of a list as a sequence for [Run].
+// Each returns a sequence of pointers to the elements of a list, for [Run].
 func Each[T any](list []T) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		for i := range list {

@@ -1,5 +1,5 @@
-// Package plainjson decodes JSON as encoding/json does, with errors for users: the line, the key,
-// what was found and what would be right, without Go terms.
+// Package plainjson decodes JSON like encoding/json, with errors written for users: they name the
+// line, the key, what was found and what is accepted, without Go terms.
 package plainjson
 
 import (
@@ -15,11 +15,11 @@ import (
 	"strings"
 )
 
-// semantics are those of encoding/json, with the errors of encoding/json/v2.
+// semantics selects the semantics of encoding/json with the errors of encoding/json/v2.
 var semantics = jsonv2.JoinOptions(
 	json.DefaultOptionsV1(), json.ReportErrorsWithLegacySemantics(false))
 
-// Unmarshal is json.Unmarshal with errors in plain words.
+// Unmarshal is json.Unmarshal with errors in plain language.
 func Unmarshal(text []byte, to any) error {
 	return Explain(text, jsonv2.Unmarshal(text, to, semantics))
 }
@@ -29,15 +29,15 @@ func UnmarshalStrict(text []byte, to any) error {
 	return Explain(text, jsonv2.Unmarshal(text, to, semantics, jsonv2.RejectUnknownMembers(true)))
 }
 
-// UnmarshalPart is [Unmarshal] for a part of a file. Its errors have no line number, which would be
-// relative to the part.
+// UnmarshalPart is [Unmarshal] for a part of a file. Its errors omit the line number, which would
+// be relative to that part.
 func UnmarshalPart(text []byte, to any) error {
 	return Explain(nil, jsonv2.Unmarshal(text, to, semantics))
 }
 
-// Explain rewrites an error of encoding/json/v2 or jsontext in plain words. text is the whole text,
-// or nil for a part of a file that is known to be JSON. Any other error, such as one returned by a
-// method UnmarshalJSON, is returned unchanged.
+// Explain rewrites an error of encoding/json/v2 or jsontext in plain language. text is the whole
+// document; it may be nil if only a part of a valid document was decoded. Any other error, such as
+// one returned by an UnmarshalJSON method, is returned unchanged.
 func Explain(text []byte, err error) error {
 	if s, ok := errors.AsType[*jsonv2.SemanticError](err); ok {
 		at := place(text, int(s.ByteOffset), dottedKey(s.JSONPointer))
@@ -70,7 +70,8 @@ type plain struct {
 func (p *plain) Error() string { return p.text }
 func (p *plain) Unwrap() error { return p.cause }
 
-// place returns the line and the key of a problem. It omits the line if the text has only one.
+// place describes the line and the key of a problem. It omits the line if the text is a single
+// line.
 func place(text []byte, offset int, key string) string {
 	var at string
 	if bytes.Contains(bytes.TrimRight(text, "\r\n \t"), []byte("\n")) && offset >= 0 {

@@ -1,8 +1,8 @@
-// Package plaintoml reads TOML documents strictly, and reports problems in plain words.
+// Package plaintoml reads TOML documents strictly, and reports problems in plain language.
 //
-// A [Document] knows the line of every key. A [Reader] sets variables to the values in a document,
-// by the schema of its tables (lists of [schema.Key]), and collects problems as [Errors]: each with
-// the file, the line and the key, what was found and what would be right.
+// A [Document] records the line of every key. A [Reader] sets variables to a document's values,
+// following the schema of its tables (lists of [schema.Key]). It collects problems as [Errors],
+// each with the file, line and key, what was found and what is accepted.
 package plaintoml
 
 import (
@@ -25,8 +25,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Document is parsed TOML that knows the line of every key. Keys are full and dotted; an element of
-// an array is denoted by its index: "study.axes[0].name".
+// Document is a parsed TOML document with the line of every key. Keys are full dotted keys in which
+// an element of an array has an index: "study.axes[0].name".
 type Document struct {
 	Positions
 	values  map[string]any
@@ -39,7 +39,7 @@ type leaf struct {
 	name string // full, with indexes
 }
 
-// Setting assigns a value to a key, and records the file and line for messages.
+// Setting is the assignment of a value to a key, with its file and line for messages.
 type Setting struct {
 	Key   string // dotted, as in an override
 	Value any
@@ -47,13 +47,13 @@ type Setting struct {
 	Line  int
 }
 
-// Text returns the value in TOML, on one line.
+// Text returns the value as TOML on one line.
 func (s Setting) Text() string { return inline(s.Value) }
 
 const maxSize = 1 << 20
 
-// ReadFile parses a file; content describes it in messages, as in "a training run". The error is an
-// *[Error].
+// ReadFile parses the file at path. In messages, content describes the expected content, as in "a
+// training run". The error is an *[Error].
 func ReadFile(path, content string) (doc *Document, text []byte, err error) {
 	fail := func(err error, msg string) (*Document, []byte, error) {
 		hint := "want a TOML file that describes " + content
@@ -74,7 +74,7 @@ func ReadFile(path, content string) (doc *Document, text []byte, err error) {
 	return doc, text, err
 }
 
-// Reason returns the text of an error about a file without the path, which the message has already.
+// Reason returns the text of a file error without the path, for messages that already contain it.
 func Reason(err error) string {
 	if pe, ok := errors.AsType[*fs.PathError](err); ok {
 		return pe.Err.Error()
@@ -82,7 +82,7 @@ func Reason(err error) string {
 	return err.Error()
 }
 
-// Parse parses text; file is its name for messages. The error is an *[Error].
+// Parse parses text. file is its name in messages. The error is an *[Error].
 func Parse(file string, text []byte) (*Document, error) {
 	doc, err := parse(file, text)
 	if err != nil {
@@ -112,13 +112,14 @@ func parse(file string, text []byte) (*Document, *Error) {
 	return doc, nil
 }
 
-// New returns a document of values, as from [Document.Values]; file is its name for messages.
+// New returns a document with the given values (see [Document.Values]). file is its name in
+// messages.
 func New(file string, values map[string]any) *Document {
 	p := Positions{file: file, line: 1, keys: map[string]position{}}
 	return &Document{Positions: p, values: values}
 }
 
-// Value parses a single value, as written after the equals sign of a key.
+// Value parses a single value, as written after the equals sign.
 func Value(text string) (any, error) {
 	doc, err := Parse("", []byte("v = "+text))
 	if err != nil {
@@ -127,7 +128,7 @@ func Value(text string) (any, error) {
 	return doc.values["v"], nil
 }
 
-// Clone returns a copy that [Document.Set] can change without changing d.
+// Clone returns a copy of d that [Document.Set] can change independently.
 func (d *Document) Clone() *Document {
 	out := *d
 	out.values, _ = clone(d.values).(map[string]any)
@@ -135,14 +136,14 @@ func (d *Document) Clone() *Document {
 	return &out
 }
 
-// Values returns the tree of the document as BurntSushi/toml decodes it.
+// Values returns the document's values, as decoded by BurntSushi/toml.
 func (d *Document) Values() map[string]any { return d.values }
 
-// Lookup returns the value at a key, given by its parts; nil if there is none.
+// Lookup returns the value at a key, given as the parts of a dotted key, or nil if there is none.
 func (d *Document) Lookup(key ...string) any { return lookup(d.values, key) }
 
-// Scalar returns the source text of a value that is not an array or a table, but a string without
-// its quotes.
+// Scalar returns the source text of the scalar at a key, without quotes if it is a string. It
+// returns false for other values.
 func (d *Document) Scalar(key string) (string, bool) {
 	if text, ok := d.scalars[key]; ok {
 		return text, true
@@ -151,7 +152,7 @@ func (d *Document) Scalar(key string) (string, bool) {
 	return text, ok
 }
 
-// Table returns a table of the document as a document that keeps the lines of its keys.
+// Table returns a table of d as a document of its own, in which keys have the same positions.
 func (d *Document) Table(key string) *Document {
 	values, _ := lookup(d.values, strings.Split(key, ".")).(map[string]any)
 	out := New(d.file, values)
@@ -164,8 +165,8 @@ func (d *Document) Table(key string) *Document {
 	return out
 }
 
-// Settings lists the `key = value` expressions below a table, in order. A key may be
-// quoted as a whole: "method.form" = "off" means method.form = "off".
+// Settings lists the `key = value` expressions below a table, in order. A whole dotted key may be
+// quoted: "method.form" = "off" means method.form = "off".
 func (d *Document) Settings(table string, values map[string]any) []Setting {
 	var list []Setting
 	last := ""
@@ -193,14 +194,14 @@ type Positions struct {
 }
 
 // position is a line of the document or, if file is set, of that file. For an override, file is the
-// override and line is 0.
+// text of the override and line is 0.
 type position struct {
 	line int
 	file string
 }
 
-// at returns an error with the position of the key or, if the document does not have it, of the
-// innermost table around it, or of the first line.
+// at returns an error at the position of the key. If the document does not have it, the position is
+// that of the innermost enclosing table, or else the first line.
 func (p Positions) at(key string) *Error {
 	e := &Error{File: p.file, Line: p.line, Key: key}
 	for k := key; k != ""; k = ParentKey(k) {
@@ -215,10 +216,9 @@ func (p Positions) at(key string) *Error {
 	return e
 }
 
-// ErrorAt returns an error about a key, with the file and line of the key, or the override that set
-// it. If the key is not in the document, because its default applies, the position is that of its
-// table, or else line 1. Set Hint on the result to say what would be right. As with fmt.Errorf, %w
-// keeps the cause.
+// ErrorAt returns an error about a key, with its file and line, or the override that set it. If the
+// document does not have the key, because its default applies, the position is that of its table,
+// or else line 1. Callers set Hint to say what is accepted. As with fmt.Errorf, %w wraps the cause.
 func (p Positions) ErrorAt(key, format string, args ...any) *Error {
 	e := p.at(key)
 	err := fmt.Errorf(format, args...)
@@ -234,7 +234,7 @@ func (p Positions) setPosition(key string, from position) {
 	p.keys[key] = from
 }
 
-// File returns the document's name for messages.
+// File returns the document's name in messages.
 func (p Positions) File() string { return p.file }
 
 // Has reports whether the document or an override sets the key.
@@ -243,8 +243,8 @@ func (p Positions) Has(key string) bool {
 	return ok
 }
 
-// TableKey returns the name of a table or, if only overrides set keys of the table, the first of
-// these keys. Errors about the table are reported at it.
+// TableKey returns the key at which errors about a table are reported. It is the table or, if only
+// overrides set keys of the table, the first of these keys.
 func (p Positions) TableKey(table string) string {
 	if _, ok := p.keys[table]; ok {
 		return table
@@ -257,7 +257,7 @@ func (p Positions) TableKey(table string) string {
 	return table
 }
 
-// Error is one problem of a document. Its text is "file:line: key: message; hint", without empty
+// Error is a problem in a document. Its text is "file:line: key: message; hint", without empty
 // parts.
 type Error struct {
 	File string // path of the file, or "--set KEY=VALUE" for an override
@@ -291,8 +291,8 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Errors is a list of all problems of a document, in the order of the file, with
-// those of overrides last. Its text has one line for each.
+// Errors lists all problems of a document, in the order of the file, followed by those of
+// overrides. Its text has one line per problem.
 type Errors []*Error
 
 // Error implements the error interface.
@@ -304,7 +304,7 @@ func (es Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap lets errors.Is and errors.As see every problem.
+// Unwrap returns the problems, for errors.Is and errors.As.
 func (es Errors) Unwrap() []error {
 	all := make([]error, len(es))
 	for i, e := range es {
@@ -328,15 +328,15 @@ func (es Errors) Sort() {
 	})
 }
 
-// oneLine shortens untrusted text for a message, and replaces line breaks and other control
-// characters.
+// oneLine shortens untrusted text for a message, and replaces control characters such as line
+// breaks.
 func oneLine(s string) string { return printable(schema.Clipped(s, 160)) }
 
 func syntaxError(file, text string, err error) *Error {
 	e := &Error{File: file, Line: 1, Msg: err.Error(), Cause: err}
 	if pe, ok := errors.AsType[toml.ParseError](err); ok {
-		// Position.Line is one too large if a line ends too early, and Start is -1 if TOML does not
-		// allow the first character.
+		// Do not use Position.Line: it is one too large if a line ends too early. Start is -1 if
+		// the first character is invalid.
 		start := min(max(pe.Position.Start, 0), len(text))
 		e.Line, e.Msg = 1+strings.Count(text[:start], "\n"), pe.Message
 		if strings.HasPrefix(pe.Message, "expected value") {

@@ -9,20 +9,21 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// maxDepth bounds the parts of a dotted key and the nesting of values. The schema needs four.
-// BurntSushi/toml takes quadratic time in the depth, so the bound is checked before it decodes the
-// text, and maxOpen bounds the time for texts of which that cannot be checked.
+// maxDepth limits the parts of a dotted key and the nesting of values, of which the schema needs
+// four. BurntSushi/toml takes quadratic time in the depth, so the limit is checked before it
+// decodes the text. The check ends at invalid TOML; there, maxOpen limits the number of open
+// brackets.
 const (
 	maxDepth = 16
 	maxOpen  = 1000 // brackets
 )
 
-// maxNames bounds the total size of the full names of all keys of a text, in bytes: each key
-// repeats the name of its table. A study of 10,000 cells needs a tenth.
+// maxNames limits the total size of the full names of all keys in a text, in bytes. The name of a
+// key includes that of its table. A study of 10,000 cells needs a tenth of this limit.
 const maxNames = 32 << 20
 
-// outline finds the lines of the keys of a TOML text, and the source text of its scalars, because
-// BurntSushi/toml does not report these. It stops at invalid TOML, which BurntSushi/toml reports.
+// outline finds the line of each key in a TOML text, and the source text of each scalar, which
+// BurntSushi/toml does not report. It stops at invalid TOML, because BurntSushi/toml reports that.
 type outline struct {
 	doc    *Document
 	text   []byte
@@ -33,7 +34,7 @@ type outline struct {
 	err    *Error
 }
 
-// location is a key in the tree while parsing.
+// location is the location of a key during parsing.
 type location struct {
 	key  toml.Key
 	name string // the dotted key, with the indexes in arrays of tables
@@ -73,16 +74,16 @@ func (o *outline) tooDeep(line int) {
 		Hint: fmt.Sprintf("want at most %d levels", maxDepth)}
 }
 
-// lineAt returns the line at an offset. Offsets must not decrease between calls.
+// lineAt returns the line that contains offset. Offsets must not decrease between calls.
 func (o *outline) lineAt(offset int) int {
 	o.line += bytes.Count(o.text[o.offset:offset], []byte{'\n'})
 	o.offset = offset
 	return o.line
 }
 
-// key records every prefix of the dotted key of an expression at its first mention, and returns
-// the whole key. A key that leads through an array of tables refers to the last of these so far;
-// array adds one.
+// key records every prefix of an expression's dotted key when it is first mentioned, and returns
+// the location of the whole key. A key below an array of tables refers to its last table so far; if
+// array is set, a table is added first.
 func (o *outline) key(at location, e *unstable.Node, array bool) location {
 	at.key = slices.Clone(at.key)
 	for parts := e.Key(); parts.Next() && o.err == nil; {
@@ -122,7 +123,7 @@ func (o *outline) keyValue(table location, e *unstable.Node) {
 	o.value(at, e.Value(), len(at.key))
 }
 
-// value records the scalars and tables in a value.
+// value records the scalars and tables within a value.
 func (o *outline) value(at location, v *unstable.Node, depth int) {
 	switch {
 	case o.err != nil:

@@ -16,13 +16,13 @@ type Reader struct {
 	bad   map[string]bool // keys with a problem, for which no other problem is reported
 }
 
-// NewReader returns a reader of a document.
+// NewReader returns a Reader for a document.
 func NewReader(doc *Document) *Reader {
 	return &Reader{Document: doc, given: map[string]bool{}, bad: map[string]bool{}}
 }
 
-// Read reads a table that may have these keys and no others. The variable of an absent key gets its
-// default; an absent key that is required is reported.
+// Read reads a table with the given keys, and reports any other key in it. The variable of an
+// absent key is set to its default; an absent key that is required is reported.
 func (r *Reader) Read(table string, values map[string]any, keys ...schema.Key) {
 	r.Each(table, values, keys, func(name string, raw any) {
 		known := make([]string, len(keys))
@@ -43,7 +43,7 @@ func (r *Reader) Read(table string, values map[string]any, keys ...schema.Key) {
 	}
 }
 
-// Each reads the keys of a table that are listed in keys, and calls other for each other key.
+// Each reads the listed keys of a table, and calls other for each key that is not listed.
 func (r *Reader) Each(table string, values map[string]any, keys []schema.Key,
 	other func(name string, raw any)) {
 	for name, raw := range values {
@@ -60,7 +60,7 @@ func (r *Reader) Each(table string, values map[string]any, keys []schema.Key,
 	}
 }
 
-// Unknown reports a key that a table does not have, with the known name that was probably meant.
+// Unknown reports an unknown key in a table, and suggests the known key that was probably meant.
 func (r *Reader) Unknown(table, name string, raw any, known []string) {
 	what, hint := "unknown key", "known here: "+strings.Join(known, ", ")
 	if schema.IsTable(raw) {
@@ -73,7 +73,7 @@ func (r *Reader) Unknown(table, name string, raw any, known []string) {
 	r.Report(JoinKey(table, name), what, hint)
 }
 
-// Missing reports a key that is absent and may not be.
+// Missing reports that a required key is absent.
 func (r *Reader) Missing(path string, k schema.Key) {
 	hint := "want " + k.Wants() + heading(path, k)
 	if k.Doc != "" {
@@ -82,8 +82,8 @@ func (r *Reader) Missing(path string, k schema.Key) {
 	r.Report(path, "missing", hint)
 }
 
-// heading returns a table's TOML heading, after a space; empty for other keys, and in an array of
-// tables.
+// heading returns the TOML heading of a table after a space. It returns "" for other keys and
+// within arrays of tables.
 func heading(path string, k schema.Key) string {
 	switch {
 	case strings.Contains(path, "["):
@@ -104,22 +104,22 @@ func (r *Reader) Report(key, found, hint string) {
 	r.Errs = append(r.Errs, e)
 }
 
-// Excuse prevents keys from being reported as missing, as another problem has the same cause.
+// Excuse prevents keys from being reported as missing if another problem is the cause.
 func (r *Reader) Excuse(keys ...string) {
 	for _, key := range keys {
 		r.bad[key] = true
 	}
 }
 
-// Given reports whether a key has been read from the document.
+// Given reports whether the document contains a key that has been read.
 func (r *Reader) Given(key string) bool { return r.given[key] }
 
-// Good reports whether none of the keys has a known problem.
+// Good reports whether none of the keys has a problem so far.
 func (r *Reader) Good(keys ...string) bool {
 	return !slices.ContainsFunc(keys, func(k string) bool { return r.bad[k] })
 }
 
-// Bad reports whether a key or anything below it has a known problem.
+// Bad reports whether a key, or any key below it, has a problem so far.
 func (r *Reader) Bad(key string) bool {
 	for k := range r.bad {
 		if k == key || strings.HasPrefix(k, key+".") {
@@ -129,7 +129,7 @@ func (r *Reader) Bad(key string) bool {
 	return false
 }
 
-// Err returns the problems in display order; nil if there are none.
+// Err returns the problems in display order, or nil if there are none.
 func (r *Reader) Err() error {
 	if len(r.Errs) == 0 {
 		return nil

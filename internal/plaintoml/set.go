@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// Set assigns a value to a key of the document.
+// Set sets a key of the document to a value.
 func (d *Document) Set(s Setting) *Error {
 	path, problem := parseKey(s.Key)
 	if problem == nil {
@@ -24,9 +24,9 @@ func (d *Document) Set(s Setting) *Error {
 	return problem
 }
 
-// Override applies a setting of the command line, KEY=VALUE as given to --set: KEY is a full dotted
-// key; VALUE is in TOML syntax, strings in quotes. A table in an array of tables is denoted by its
-// index, as in "quantizer.overrides[0].bits=3"; the first free index adds a table.
+// Override applies a command-line setting KEY=VALUE, as given to --set. KEY is a full dotted key.
+// VALUE is TOML, with strings in quotes. A table in an array of tables has an index, as in
+// "quantizer.overrides[0].bits=3"; the first unused index appends a table.
 func (d *Document) Override(text string) *Error {
 	name := "--set " + oneLine(text)
 	key, value, found := strings.Cut(text, "=")
@@ -57,7 +57,7 @@ func (d *Document) Override(text string) *Error {
 	if len(doc.leaves) == 0 {
 		return fail(&Error{Msg: "not a setting", Hint: "want KEY=VALUE, such as --set train.steps=100"})
 	}
-	// One line is one expression; further leaves belong to an inline table.
+	// The text is one expression, so any further leaves belong to an inline table.
 	parts := doc.leaves[0].key
 	problem = d.put(pathOf(parts, indexes), lookup(doc.values, parts), position{file: name})
 	if problem != nil {
@@ -66,8 +66,9 @@ func (d *Document) Override(text string) *Error {
 	return nil
 }
 
-// put sets a value in the tree and creates the tables around it. A table replaces a value that is
-// not one; the result is validated later. It is an error if an index is missing or too large.
+// put sets a value in the tree, and creates the enclosing tables. It replaces a value that is in
+// the place of a table; the result is validated later. It is an error if an index is missing or too
+// large.
 func (d *Document) put(path []step, value any, from position) *Error {
 	tree, name := d.values, ""
 	for i, s := range path {
@@ -114,8 +115,8 @@ func (d *Document) put(path []step, value any, from position) *Error {
 	return nil
 }
 
-// element returns the table at an index of the array of tables of the given name, and appends one
-// if the index is the first free one.
+// element returns the table at an index of the named array of tables. It appends a table if the
+// index equals the array's length.
 func (d *Document) element(tree map[string]any, s step, name string,
 	from position) (map[string]any, *Error) {
 	list, ok := schema.TablesOf(tree[s.key])
@@ -138,7 +139,7 @@ func (d *Document) element(tree map[string]any, s step, name string,
 	return list[s.index], nil
 }
 
-// step is one part of the key of an override.
+// step is one part of an override's key.
 type step struct {
 	key   string
 	index int // of the element in an array of tables; -1: none
@@ -155,8 +156,9 @@ func pathOf(key toml.Key, indexes map[int]int) []step {
 	return path
 }
 
-// cutIndexes removes the indexes, which TOML does not have, from a key such as
-// "quantizer.overrides[0].bits=3", and returns them by the number of the part that they follow.
+// cutIndexes removes the indexes, which are not TOML, from a key such as
+// "quantizer.overrides[0].bits=3". It returns each index under the number of the part that it
+// follows.
 func cutIndexes(text string) (plain string, indexes map[int]int, problem *Error) {
 	var b strings.Builder
 	indexes = map[int]int{}
@@ -195,9 +197,9 @@ func cutIndexes(text string) (plain string, indexes map[int]int, problem *Error)
 	return b.String(), indexes, nil
 }
 
-// ParentKey cuts the last part, or the last index in an array of tables, off a dotted key. It may
-// cut a quoted part at a dot inside it; no such key exists, so that a search from key to parent key
-// is still correct.
+// ParentKey removes the last part of a dotted key, or its last index in an array of tables. It may
+// cut a quoted part at a dot inside it. No key has the resulting name, so a search from key to
+// parent key is still correct.
 func ParentKey(key string) string {
 	if i := strings.LastIndexByte(key, '['); i > 0 && strings.HasSuffix(key, "]") {
 		return key[:i]
@@ -211,7 +213,7 @@ func ParentKey(key string) string {
 // Indexed returns the name of an element of an array of tables.
 func Indexed(name string, i int) string { return fmt.Sprintf("%s[%d]", name, i) }
 
-// JoinKey appends a part to a dotted key, quoted where TOML needs it.
+// JoinKey appends a part to a dotted key. It quotes the part if TOML requires that.
 func JoinKey(table, key string) string {
 	quoted := toml.Key{key}.String()
 	if table == "" {
@@ -220,7 +222,7 @@ func JoinKey(table, key string) string {
 	return table + "." + quoted
 }
 
-// parseKey parses a dotted key with indexes. The error has no position.
+// parseKey parses a dotted key with indexes. The error has no file or line.
 func parseKey(key string) ([]step, *Error) {
 	plain, indexes, problem := cutIndexes(key + "=0")
 	if problem != nil {
@@ -246,7 +248,7 @@ func lookup(values map[string]any, key toml.Key) any {
 	return v
 }
 
-// valueAt returns the value at a dotted key with indexes, nil for none.
+// valueAt returns the value at a dotted key with indexes, or nil if there is none.
 func valueAt(v any, key string) any {
 	path, err := parseKey(key)
 	if err != nil {
@@ -301,7 +303,7 @@ func clone(v any) any {
 	return v
 }
 
-// inline writes a TOML value on one line, tables in braces with their keys in order.
+// inline formats a TOML value on one line. Tables are in braces, with their keys in order.
 func inline(v any) string {
 	switch v := v.(type) {
 	case map[string]any:

@@ -1,11 +1,12 @@
-// Package pyrandom draws the same random numbers as Python programs: those of CPython's
-// random.Random, and of numpy's RandomState. Published evaluations choose their examples and
-// generate their texts with them, so the same prompts need the same draws.
+// Package pyrandom generates the same random numbers as Python's random.Random and numpy's
+// RandomState. Published evaluations use them to choose examples and generate texts, so reproducing
+// their prompts requires the same numbers.
 //
 // The Mersenne Twister is gonum's. This package implements CPython's seeding and its conversion of
-// words to numbers, choices, permutations and samples (Lib/random.py, Modules/_randommodule.c of
-// CPython 3.12), and numpy's bounded integers (numpy/random/src/distributions of numpy 2). cage's
-// own sampling must not use this package, but internal/shuffle.
+// random words to numbers, choices, permutations and samples (Lib/random.py,
+// Modules/_randommodule.c of CPython 3.12), and numpy's bounded integers
+// (numpy/random/src/distributions of numpy 2). cage's own sampling must not use this package, but
+// internal/shuffle.
 package pyrandom
 
 import (
@@ -16,10 +17,10 @@ import (
 	"gonum.org/v1/gonum/mathext/prng"
 )
 
-// Random is Python's random.Random.
+// Random corresponds to Python's random.Random.
 type Random struct{ words *prng.MT19937 }
 
-// New is Python's Random(seed) for an integer. As in Python, its sign makes no difference.
+// New corresponds to Python's Random(seed) for an integer. As in Python, the sign is ignored.
 func New(seed int64) *Random {
 	magnitude := uint64(seed)
 	if seed < 0 {
@@ -34,13 +35,13 @@ func New(seed int64) *Random {
 	return r
 }
 
-// Random is Python's random(): a multiple of 2⁻⁵³ in [0, 1).
+// Random corresponds to Python's random(). It returns a multiple of 2⁻⁵³ in [0, 1).
 func (r *Random) Random() float64 {
 	high, low := r.words.Uint32()>>5, r.words.Uint32()>>6
 	return (float64(high)*(1<<26) + float64(low)) / (1 << 53)
 }
 
-// GetRandBits is Python's getrandbits(k): a number of at most k bits.
+// GetRandBits corresponds to Python's getrandbits(k). It returns a number of at most k bits.
 func (r *Random) GetRandBits(k int) *big.Int {
 	n := new(big.Int)
 	for at := 0; at < k; at += 32 {
@@ -50,16 +51,16 @@ func (r *Random) GetRandBits(k int) *big.Int {
 	return n
 }
 
-// word returns the next word of a number, whose words are in little-endian order: 32 bits, or the
-// missing number if that is less.
+// word returns the next 32-bit word of a number, or only the upper bits of a word if fewer bits are
+// missing. Words are in little-endian order.
 func (r *Random) word(missing int) uint32 {
 	return r.words.Uint32() >> (32 - min(32, missing))
 }
 
-// Below is Python's randrange(n): a number in [0, n). It panics if n is not positive.
+// Below corresponds to Python's randrange(n): it returns a number in [0, n). It panics if n ≤ 0.
 func (r *Random) Below(n int) int {
 	if n <= 0 {
-		panic(fmt.Sprintf("pyrandom: there is no number in [0, %d)", n))
+		panic(fmt.Sprintf("pyrandom: the range [0, %d) is empty", n))
 	}
 	k := bits.Len(uint(n))
 	for {
@@ -73,14 +74,14 @@ func (r *Random) Below(n int) int {
 	}
 }
 
-// RandInt is Python's randint(low, high): a number in [low, high]. It panics if that
-// range is empty.
+// RandInt corresponds to Python's randint(low, high): it returns a number in [low, high]. It panics
+// if that range is empty.
 func (r *Random) RandInt(low, high int) int { return low + r.Below(high-low+1) }
 
-// Choice is Python's choice(list). It panics if the list is empty.
+// Choice corresponds to Python's choice(list). It panics if the list is empty.
 func Choice[T any](r *Random, list []T) T { return list[r.Below(len(list))] }
 
-// Choices is Python's choices(list, k=k): it returns k elements, with repetition.
+// Choices corresponds to Python's choices(list, k=k). It returns k elements, with repetition.
 func Choices[T any](r *Random, list []T, k int) []T {
 	drawn := make([]T, k)
 	for i := range drawn {
@@ -89,7 +90,7 @@ func Choices[T any](r *Random, list []T, k int) []T {
 	return drawn
 }
 
-// Shuffle is Python's shuffle(list).
+// Shuffle corresponds to Python's shuffle(list).
 func Shuffle[T any](r *Random, list []T) {
 	for i := len(list) - 1; i > 0; i-- {
 		j := r.Below(i + 1)
@@ -97,11 +98,11 @@ func Shuffle[T any](r *Random, list []T) {
 	}
 }
 
-// Sample is Python's sample(range(n), k): k different numbers below n, in the order of the draws.
-// It panics if n is less than k.
+// Sample corresponds to Python's sample(range(n), k). It returns k different numbers below n, in
+// the order in which they are drawn. It panics if k > n.
 func (r *Random) Sample(n, k int) []int {
 	if k < 0 || k > n {
-		panic(fmt.Sprintf("pyrandom: no sample of %d out of %d", k, n))
+		panic(fmt.Sprintf("pyrandom: cannot sample %d of %d numbers", k, n))
 	}
 	if n <= largestPool(k) {
 		return r.sampleOfPool(n, k)
@@ -119,8 +120,8 @@ func (r *Random) Sample(n, k int) []int {
 	return drawn
 }
 
-// largestPool returns the population size up to which CPython draws k numbers from a list, as that
-// takes less memory there than a set. The two ways draw different numbers.
+// largestPool returns the largest population from which CPython draws k numbers by way of a list,
+// which then takes less memory than a set. The two algorithms draw different numbers.
 func largestPool(k int) int {
 	const smallSet = 21
 	if k <= 5 {
@@ -148,18 +149,19 @@ func (r *Random) sampleOfPool(n, k int) []int {
 	return drawn
 }
 
-// RandomState is numpy's RandomState, its legacy generator, which numpy.random.seed seeds.
+// RandomState corresponds to numpy's RandomState, the legacy generator that numpy.random.seed
+// seeds.
 type RandomState struct{ words *prng.MT19937 }
 
-// NewRandomState is numpy's RandomState(seed).
+// NewRandomState corresponds to numpy's RandomState(seed).
 func NewRandomState(seed uint32) *RandomState {
 	s := &RandomState{prng.NewMT19937()}
 	s.words.Seed(uint64(seed))
 	return s
 }
 
-// RandInt is numpy's randint(low, high): a number in [low, high). It panics if that range is empty
-// or has 2³² or more numbers, for which numpy uses another algorithm.
+// RandInt corresponds to numpy's randint(low, high): it returns a number in [low, high). It panics
+// if that range is empty or has 2³² or more numbers, for which numpy uses another algorithm.
 func (s *RandomState) RandInt(low, high int) int {
 	width := high - low - 1
 	if high <= low || width >= 1<<32-1 {

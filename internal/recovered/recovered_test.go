@@ -47,5 +47,5 @@ func ExampleCatch() {
 		panic("a state that cannot be")
 	}
 	fmt.Println(run())
-	// Output: executor "tile" failed at program "update/w", a bug in this build and not a problem of the run's settings: a state that cannot be
+	// Output: executor "tile" failed on program "update/w"; this is a bug in this build, not a problem of the run's settings: a state that cannot be
 }

@@ -1,5 +1,5 @@
-// Package resources returns the resource usage of this process, or 0 where the system does not
-// report it.
+// Package resources reports the resource usage of this process. Its functions return 0 if the
+// system does not provide a value.
 package resources
 
 import (
@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// ProcessorTime returns the processor time that all threads of this process have used, in
-// user mode and in the system.
+// ProcessorTime returns the CPU time used by all threads of this process, in user and system mode.
 func ProcessorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -20,13 +19,13 @@ func ProcessorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// PeakMemory returns the largest resident size of this process so far, in bytes.
+// PeakMemory returns the peak resident set size of this process, in bytes.
 func PeakMemory() int64 { return status("VmHWM:") }
 
-// Memory returns the current resident size of this process, in bytes.
+// Memory returns the current resident set size of this process, in bytes.
 func Memory() int64 { return status("VmRSS:") }
 
-// status returns a size in bytes that Linux reports for this process.
+// status returns a size from /proc/self/status, in bytes.
 func status(name string) int64 {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {

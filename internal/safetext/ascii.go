@@ -8,14 +8,14 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// greek lists the names of the letters from α to ω; Α to Ω have the same order in Unicode.
+// greek lists the names of the letters from α to ω. In Unicode, Α to Ω have the same order.
 var greek = strings.Fields("alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu " +
 	"nu xi omicron pi rho sigma sigma tau upsilon phi chi psi omega")
 
-// ASCII returns text with every letter and digit beyond ASCII replaced: by its base form without
-// accents and typographic variants (é, ﬁ, ², ½ become e, fi, 2, 1/2); by its name if it is Greek;
-// and otherwise by u and its code point, as in u65e5. All other characters are unchanged, except
-// typographic variants of other characters. ASCII text is returned unchanged.
+// ASCII returns text with letters and digits beyond ASCII replaced: accented letters and
+// typographic variants by their base forms (é, ﬁ, ², ½ become e, fi, 2, 1/2), Greek letters by
+// their names, and others by u and the code point, as in u65e5. Of other characters, only
+// typographic variants are replaced. ASCII text is returned unchanged.
 func ASCII(text string) string {
 	var b strings.Builder
 	for _, r := range norm.NFKD.String(strings.ToValidUTF8(text, "\uFFFD")) {

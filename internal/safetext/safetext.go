@@ -1,10 +1,10 @@
-// Package safetext makes untrusted text safe to print: plugin output, names of files and
-// directories, contents of files, and error messages that quote any of these.
+// Package safetext makes untrusted text safe to print: plugin output, names and contents of files,
+// and error messages that quote any of these.
 //
-// A terminal obeys control sequences. An escape sequence can clear the screen, retitle the window
-// or hide earlier output; a bidirectional override shows a line in a different order; zero-width
-// characters make two different names look the same. Such characters are shown as in Go's quoted
-// strings: \x1b, \u202e.
+// Terminals interpret control sequences. An escape sequence can clear the screen, retitle the
+// window or hide earlier output. A bidirectional override reorders the characters of a line.
+// Zero-width characters make different names look the same. Such characters are shown as in Go's
+// quoted strings: \x1b, \u202e.
 //
 // All output of cage goes through this package, except progress displays, which draw on the
 // terminal and use [Line] for untrusted text.
@@ -20,19 +20,19 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns s with every character escaped that is neither visible nor a space. Line ends and
+// Text returns s with all characters escaped that are neither visible nor spaces. Line breaks and
 // tabs are kept.
 func Text(s string) string { return escape(s, isShown, goEscape) }
 
 func isShown(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) }
 
-// Line is [Text] for text that must stay on one line: it also escapes line ends and tabs.
+// Line is like [Text], but also escapes line breaks and tabs. It is for text on a single line.
 func Line(s string) string { return escape(s, unicode.IsGraphic, goEscape) }
 
-// JSON escapes a JSON document as [Text] does, without changing its meaning.
+// JSON escapes characters of a JSON document as [Text] does, without changing the values in it.
 func JSON(s string) string { return escape(s, isShown, jsonEscape) }
 
-// escape replaces the unwanted characters of s, and bytes that are not UTF-8.
+// escape replaces unwanted characters and invalid UTF-8 in s.
 func escape(s string, wanted func(rune) bool, escaped func(r rune, invalid bool) string) string {
 	first := strings.IndexFunc(s, func(r rune) bool { return !wanted(r) || r == utf8.RuneError })
 	if first < 0 {
@@ -56,7 +56,7 @@ func escape(s string, wanted func(rune) bool, escaped func(r rune, invalid bool)
 	return b.String()
 }
 
-// goEscape escapes a character, or an invalid byte, as in Go's quoted strings.
+// goEscape escapes a character or an invalid byte as in Go's quoted strings.
 func goEscape(r rune, invalid bool) string {
 	if invalid {
 		return fmt.Sprintf(`\x%02x`, r)
@@ -72,7 +72,7 @@ func jsonEscape(r rune, _ bool) string {
 	return fmt.Sprintf(`\u%04x\u%04x`, high, low)
 }
 
-// Writer writes its input to w, escaped as by [Text]. A character must not be split between two
+// Writer writes to w, escaping its input as [Text] does. A character must not be split between two
 // writes.
 type Writer struct{ w io.Writer }
 

@@ -1,5 +1,5 @@
-// Package schema describes the keys of TOML tables: where the value of a key is stored,
-// and its range, default and meaning.
+// Package schema describes the keys of TOML tables: the variable that a key sets, and its range,
+// default and meaning.
 //
 // Each package that owns a table lists the table's keys next to the variables that they set;
 // host/cage, for example, lists those of [schedule]. host/train/config combines these lists, and
@@ -17,7 +17,7 @@ import (
 // Key is one key of a table.
 type Key struct {
 	Name string
-	// Flag is the key's name as a command-line flag, if it is not Name with hyphens.
+	// Flag is the name of the command-line flag for the key. If empty, it is Name with hyphens.
 	Flag string
 	// To points to the variable that the key sets: an integer, float64, bool, string, []string,
 	// []float64 or []int; a *int or *float64, which is nil if the key is absent; or, for values that
@@ -27,7 +27,7 @@ type Key struct {
 	Is  Range
 	Doc string
 
-	// For lists the kinds of models (in [method], the methods) that have the key; nil: all.
+	// For lists the kinds of models or, in [method], the methods that have the key. Nil means all.
 	For []string
 
 	// The value of an absent key is Default, or the result of Derive, which Derived describes in
@@ -39,10 +39,9 @@ type Key struct {
 	Optional string
 }
 
-// Type is a TOML type.
 type Type int
 
-// The types. A single value is accepted as an array of one, and an integer as a number.
+// TOML types. A single value is accepted as an array of one element, and an integer as a number.
 const (
 	Integer Type = iota
 	Number
@@ -56,8 +55,8 @@ const (
 	Any
 )
 
-// variable returns the variable at To or, if that is a pointer, the variable at the pointer, which
-// it allocates if make is set.
+// variable returns the variable at To. If that is a pointer, it returns the variable to which the
+// pointer points, allocating it if make is set.
 func (k Key) variable(make bool) reflect.Value {
 	v := reflect.ValueOf(k.To).Elem()
 	if v.Kind() != reflect.Pointer {
@@ -69,7 +68,7 @@ func (k Key) variable(make bool) reflect.Value {
 	return v.Elem()
 }
 
-// Type returns the TOML type of the key, which follows from the type of its variable.
+// Type returns the key's TOML type, given by the type of its variable.
 func (k Key) Type() Type {
 	t := reflect.TypeOf(k.To).Elem()
 	switch t.Kind() {
@@ -101,10 +100,10 @@ func (k Key) Type() Type {
 	return Integer
 }
 
-// Belongs reports whether a kind of model (or, in [method], a method) has the key.
+// Belongs reports whether the key exists for a kind of model or, in [method], for a method.
 func (k Key) Belongs(to string) bool { return k.For == nil || slices.Contains(k.For, to) }
 
-// Set sets the variable to a value returned by [Key.Accept], or to a default.
+// Set sets the variable to a default or to a value returned by [Key.Accept].
 func (k Key) Set(value any) {
 	switch list := value.(type) {
 	case []string:
@@ -118,13 +117,13 @@ func (k Key) Set(value any) {
 	v.Set(reflect.ValueOf(value).Convert(v.Type()))
 }
 
-// Value returns the value of the variable: an int64, float64, bool, string, []string, []float64 or
-// []int; nil if it is a nil pointer or slice.
+// Value returns the variable's value as an int64, float64, bool, string, []string, []float64 or
+// []int, or nil if the variable is a nil pointer or slice.
 func (k Key) Value() any {
 	return plain(k.variable(false))
 }
 
-// DefaultValue returns Default in the form of [Key.Value].
+// DefaultValue returns Default, converted as by [Key.Value].
 func (k Key) DefaultValue() any {
 	v := reflect.ValueOf(k.Default)
 	if t := reflect.TypeOf(k.To).Elem(); v.IsValid() && t.Kind() != reflect.Pointer {
@@ -147,9 +146,9 @@ func plain(v reflect.Value) any {
 	return v.Interface()
 }
 
-// Accept converts a TOML value to the Go type for the key's type: int64, float64, bool, string,
-// []string, []float64, []int, map[string]any or []map[string]any. It returns false if the type or
-// the range is wrong.
+// Accept converts a TOML value to the key's Go type: int64, float64, bool, string, []string,
+// []float64, []int, map[string]any or []map[string]any. It returns false if the value has the wrong
+// type or is out of range.
 func (k Key) Accept(raw any) (any, bool) {
 	var v any
 	var ok bool
@@ -178,8 +177,8 @@ func (k Key) Accept(raw any) (any, bool) {
 	return v, ok && (k.Is.holds == nil || k.Is.holds(v))
 }
 
-// Read sets the variable to a TOML value. If the value is wrong, Read returns what was found and
-// what would be right.
+// Read sets the variable to a TOML value. If the value is not accepted, Read returns a description
+// of what was found and a hint about what is accepted.
 func (k Key) Read(raw any) (found, hint string) {
 	v, ok := k.Accept(raw)
 	if ok {
@@ -208,7 +207,7 @@ func (k Key) takesList() bool {
 	return k.Type() == Texts || k.Type() == Numbers || k.Type() == Integers
 }
 
-// number returns a finite float, or an integer as a float.
+// number converts a finite float or an integer to a float64.
 func number(raw any) (float64, bool) {
 	if n, ok := raw.(int64); ok {
 		return float64(n), true
@@ -217,7 +216,7 @@ func number(raw any) (float64, bool) {
 	return x, ok && Finite(x)
 }
 
-// list converts an array, or a single value, to a slice.
+// list converts an array or a single value to a slice.
 func list[T any](raw any, one func(any) (T, bool)) ([]T, bool) {
 	if list, ok := raw.([]T); ok {
 		return list, true
@@ -235,7 +234,7 @@ func list[T any](raw any, one func(any) (T, bool)) ([]T, bool) {
 	return out, true
 }
 
-// Wants describes the accepted values in words.
+// Wants describes the accepted values.
 func (k Key) Wants() string {
 	many := k.Type() == Texts
 	switch {
@@ -255,10 +254,10 @@ func (k Key) Wants() string {
 	return strings.TrimSpace(name[k.Type()] + " " + k.Is.text)
 }
 
-// FlagName returns the key's name as a command-line flag.
+// FlagName returns the name of the command-line flag for the key.
 func (k Key) FlagName() string { return cmp.Or(k.Flag, strings.ReplaceAll(k.Name, "_", "-")) }
 
-// Arguments returns the non-default values of keys as command-line flags.
+// Arguments returns command-line flags for the keys whose values differ from the defaults.
 func Arguments(keys []Key) (args []string) {
 	for _, k := range keys {
 		v := k.Value()
@@ -288,17 +287,17 @@ func Arguments(keys []Key) (args []string) {
 	return args
 }
 
-// Problem describes a value that is inconsistent with the values of other keys.
+// Problem describes a value that conflicts with the values of other keys.
 type Problem struct {
 	Key   string // full and dotted
 	Found string
 	Hint  string // what would be right
 }
 
-// Problems collects problems.
+// Problems is a list of problems.
 type Problems []Problem
 
-// Unless appends a problem if ok is false.
+// Unless appends problem if ok is false.
 func (p *Problems) Unless(ok bool, problem Problem) {
 	if !ok {
 		*p = append(*p, problem)

@@ -13,17 +13,17 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// Most is the maximum of counts without a natural limit.
+// Most is the maximum for counts that have no natural limit.
 const Most = 1_000_000_000
 
-// Range is the set of accepted values of a key. Its zero value accepts everything.
+// Range is the set of values that a key accepts. The zero value accepts everything.
 type Range struct {
 	Words []string // all possible strings; nil: no such list
 	text  string   // in words, after the type: "of at least 1"
 	holds func(value any) bool
 }
 
-// From returns the range from low to high, inclusive, for an integer or each integer of an array.
+// From accepts integers from low to high, inclusive, or arrays of such integers.
 func From(low, high int64) Range {
 	text := fmt.Sprintf("from %d to %d", low, high)
 	if high == math.MaxInt64 {
@@ -37,20 +37,19 @@ func From(low, high int64) Range {
 	}}
 }
 
-// Between returns the range from low to high, inclusive, for a number or for each number
-// of an array.
+// Between accepts numbers from low to high, inclusive, or arrays of such numbers.
 func Between(low, high float64) Range {
 	return numbers("from "+Decimal(low)+" to "+Decimal(high),
 		func(x float64) bool { return x >= low && x <= high })
 }
 
-// Below is [Between] with the upper end excluded.
+// Below is like [Between] without the upper end.
 func Below(low, high float64) Range {
 	return numbers("of at least "+Decimal(low)+" and below "+Decimal(high),
 		func(x float64) bool { return x >= low && x < high })
 }
 
-// Above is [Between] with the lower end excluded.
+// Above is like [Between] without the lower end.
 func Above(low, high float64) Range {
 	return numbers("above "+Decimal(low)+", up to "+Decimal(high),
 		func(x float64) bool { return x > low && x <= high })
@@ -60,8 +59,7 @@ func numbers(text string, holds func(float64) bool) Range {
 	return Range{text: text, holds: func(v any) bool { return each(v, holds) }}
 }
 
-// OneOf returns the range of strings, or of arrays of strings, each of which is one of
-// the given words.
+// OneOf accepts each of the given words, or arrays of them.
 func OneOf[T ~string](words ...T) Range {
 	r := Range{}
 	for _, w := range words {
@@ -73,8 +71,7 @@ func OneOf[T ~string](words ...T) Range {
 	return r
 }
 
-// each reports whether a single value, or each element of an array that is not empty, satisfies
-// holds.
+// each reports whether holds is true for a single value, or for each element of a nonempty array.
 func each[T any](v any, holds func(T) bool) bool {
 	if list, many := v.([]T); many {
 		return all(list, holds)
@@ -86,33 +83,33 @@ func all[T any](list []T, holds func(T) bool) bool {
 	return len(list) > 0 && !slices.ContainsFunc(list, func(x T) bool { return !holds(x) })
 }
 
-// Anything returns the range of all strings; text says what they mean, as in "that names
-// a directory".
+// Anything accepts every string. text continues the description of the string, as in "that names a
+// directory".
 func Anything(text string) Range { return Range{text: text} }
 
-// NonEmpty returns the range of all strings except the empty one and those listed.
+// NonEmpty accepts every string except the empty one and those listed. text is as in [Anything].
 func NonEmpty(text string, but ...string) Range {
 	return Range{text: text, holds: func(v any) bool {
 		return v != "" && !slices.Contains(but, v.(string))
 	}}
 }
 
-// Paths returns the range of one or several paths.
+// Paths accepts one or more nonempty paths.
 func Paths(text string) Range {
 	return Range{text: text, holds: func(v any) bool {
 		return all(v.([]string), func(s string) bool { return s != "" })
 	}}
 }
 
-// Patterns returns the range of one or several name patterns.
+// Patterns accepts one or more name patterns.
 func Patterns() Range { return Paths("of at least one character each") }
 
-// Matching returns the range of strings that match a pattern; text says what they mean.
+// Matching accepts strings that match a pattern. text is as in [Anything].
 func Matching(text string, pattern *regexp.Regexp) Range {
 	return Range{text: text, holds: func(v any) bool { return pattern.MatchString(v.(string)) }}
 }
 
-// Hash returns the range of SHA-256 hashes and the empty string.
+// Hash accepts SHA-256 hashes and the empty string.
 func Hash() Range {
 	hash := regexp.MustCompile(`^([0-9a-f]{64})?$`)
 	return Matching("of 64 hexadecimal digits in lower case, or empty", hash)
@@ -121,7 +118,7 @@ func Hash() Range {
 // Finite reports whether a number is neither NaN nor infinite.
 func Finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
-// Decimal formats a number for people: with an exponent only if it is very small or large.
+// Decimal formats a number with an exponent only if it is very large or small.
 func Decimal(x float64) string {
 	format := byte('g')
 	if a := math.Abs(x); a == 0 || a >= 1e-4 && a < 1e9 {
@@ -139,7 +136,7 @@ func Quoted(words []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// Describe describes a raw TOML value, for a message.
+// Describe describes a raw TOML value for a message.
 func Describe(raw any) string {
 	switch v := raw.(type) {
 	case string:
@@ -170,7 +167,7 @@ func Describe(raw any) string {
 	}
 }
 
-// Clipped shortens text of unknown length for use in a message.
+// Clipped shortens untrusted text for a message.
 func Clipped(s string, limit int) string {
 	if utf8.RuneCountInString(s) <= limit {
 		return s
@@ -178,12 +175,12 @@ func Clipped(s string, limit int) string {
 	return string([]rune(s)[:limit]) + "..."
 }
 
-// maxCompared is the maximum length of keys that Nearest compares, in bytes.
+// maxCompared is the maximum length, in bytes, of the keys that Nearest compares.
 const maxCompared = 64
 
-// Nearest returns the known key that was most likely meant by key, or "" if none is similar.
-// Case is ignored; about one letter in three may differ. Among equally near
-// keys, the first is returned.
+// Nearest returns the known key that was most likely meant by key, or "" if none is similar. It
+// ignores case and allows about one wrong letter in three. Of equally near keys, it returns the
+// first.
 func Nearest(key string, known []string) string {
 	if len(key) > maxCompared {
 		return ""
@@ -203,8 +200,8 @@ func Nearest(key string, known []string) string {
 	return best
 }
 
-// DidYouMean returns a question that suggests the known word nearest to word, such as
-// `did you mean "cpu"?`, or "" if none is near.
+// DidYouMean returns a question that suggests the nearest known word, such as `did you mean
+// "cpu"?`, or "" if none is near.
 func DidYouMean(word string, known []string) string {
 	near := Nearest(word, known)
 	if near == "" {
@@ -213,19 +210,19 @@ func DidYouMean(word string, known []string) string {
 	return "did you mean " + strconv.Quote(near) + "?"
 }
 
-// IsTable reports whether a raw TOML value is a table, or an array of at least one.
+// IsTable reports whether a raw TOML value is a table or a nonempty array of tables.
 func IsTable(v any) bool {
 	_, one := v.(map[string]any)
 	return one || IsTables(v)
 }
 
-// IsTables reports whether a raw TOML value is an array of at least one table.
+// IsTables reports whether a raw TOML value is a nonempty array of tables.
 func IsTables(v any) bool {
 	list, ok := TablesOf(v)
 	return ok && len(list) > 0
 }
 
-// TablesOf returns the tables of an array of tables, in either notation of TOML.
+// TablesOf returns the elements of an array of tables, in either TOML notation.
 func TablesOf(v any) ([]map[string]any, bool) {
 	switch v := v.(type) {
 	case []map[string]any:

@@ -1,5 +1,5 @@
-// Package shuffle permutes lists in random orders that are a fixed function of the seed. The
-// standard library guarantees the output of its generators, but not of its shuffling.
+// Package shuffle shuffles lists reproducibly: the order depends only on the seed. The standard
+// library guarantees the output of its random generators, but not of its shuffling.
 package shuffle
 
 import (
@@ -15,8 +15,8 @@ func Slice[T any](rng rand.Source, list []T) {
 	}
 }
 
-// Below returns a number in [0, n): the upper half of a 128-bit product. Its bias is at
-// most n/2⁶⁴.
+// Below returns a random number in [0, n), the upper half of a 128-bit product. Its bias is at most
+// n/2⁶⁴.
 func Below(rng rand.Source, n uint64) uint64 {
 	hi, _ := bits.Mul64(rng.Uint64(), n)
 	return hi

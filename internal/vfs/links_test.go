@@ -90,7 +90,7 @@ func TestOnlyFiles(t *testing.T) {
 	}
 	for name, want := range map[string]string{"pipe": "is a named pipe", "directory": "is a directory"} {
 		for what, err := range map[string]error{"remove": dir.Join(name).Remove(), "replace": dir.Join("file").Rename(dir.Join(name))} {
-			if err == nil || !strings.Contains(err.Error(), dir.Join(name).Name+" is in the way: it "+want) {
+			if err == nil || !strings.Contains(err.Error(), dir.Join(name).Name+" already exists and "+want) {
 				t.Errorf("%s %s: %v", what, name, err)
 			}
 		}

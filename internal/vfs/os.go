@@ -12,12 +12,13 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// OS is the file system of the operating system.
+// OS is the operating system's file system.
 var OS FS = osFS{}
 
 type osFS struct{}
 
-// OpenFile opens regular files only: opening a named pipe instead of a checkpoint must not block.
+// OpenFile opens only regular files, so that opening a named pipe instead of a checkpoint does not
+// block.
 func (osFS) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
 	f, err := openRegular(name, flag, perm)
 	if err != nil {
@@ -45,7 +46,7 @@ func (osFS) Lock(name string) (Lock, error) { return take(name, (*flock.Flock).T
 
 func (osFS) LockShared(name string) (Lock, error) { return take(name, (*flock.Flock).TryRLock) }
 
-// take creates a file if necessary and takes a lock on it.
+// take locks a file, which it creates if necessary.
 func take(name string, try func(*flock.Flock) (bool, error)) (Lock, error) {
 	if _, err := lockFileAt(name); err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func (osFS) Locked(name string) (bool, error) {
 	return false, l.Unlock()
 }
 
-// lockError names the file, and suggests a remedy if the file system does not support locks.
+// lockError adds the file name to err and, if the file system does not support locks, a remedy.
 func lockError(name string, err error) error {
 	if _, named := errors.AsType[*fs.PathError](err); err != nil && !named {
 		err = &fs.PathError{Op: "lock", Path: name, Err: err}
@@ -87,8 +88,8 @@ func lockError(name string, err error) error {
 	return err
 }
 
-// lockFileAt reports whether a file to lock exists, and returns an error if it is not regular. If
-// Stat fails it returns true: opening the file reports the error.
+// lockFileAt reports whether a lock file exists. It returns an error if the file is not regular. If
+// Stat fails, it returns true, because opening the file reports that error.
 func lockFileAt(name string) (there bool, err error) {
 	info, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -100,8 +101,8 @@ func lockFileAt(name string) (there bool, err error) {
 	return true, nil
 }
 
-// OSFile returns the operating system's file behind f, which can be passed to a process. A file
-// that wraps another one must have a method Unwrap() File.
+// OSFile returns the *os.File behind f, so that it can be passed to a process. Files that wrap
+// another one must have a method Unwrap() File.
 func OSFile(f File) (*os.File, error) {
 	for {
 		switch inner := f.(type) {
@@ -110,7 +111,7 @@ func OSFile(f File) (*os.File, error) {
 		case interface{ Unwrap() File }:
 			f = inner.Unwrap()
 		default:
-			return nil, errors.New("not a file of the operating system: " + f.Name())
+			return nil, errors.New("not an operating system file: " + f.Name())
 		}
 	}
 }
@@ -118,13 +119,14 @@ func OSFile(f File) (*os.File, error) {
 // Data, checkpoints, configurations and tokenizers must be regular files.
 //
 // If a named pipe is opened in the usual way, the reader waits for a writer that may never come; a
-// device may deliver data without end. Here both are immediate errors, and so are directories,
-// sockets and Git LFS pointers: small text files in place of files that were not downloaded.
+// device may deliver data without end. The functions below return an error immediately, and also
+// for directories, sockets and Git LFS pointers, which are small text files in place of files that
+// were not downloaded.
 
-// NotRegularError is the cause of the [fs.PathError] for a file that is not regular.
+// NotRegularError is wrapped by the [fs.PathError] for a file that is not regular.
 type NotRegularError struct{ Mode fs.FileMode }
 
-// Error describes the type of the file.
+// Error implements error. It describes the type of the file.
 func (e *NotRegularError) Error() string {
 	what := "is not a file"
 	switch {
@@ -142,7 +144,7 @@ func (e *NotRegularError) Error() string {
 	return what + ": want a regular file"
 }
 
-// Is makes a directory match syscall.EISDIR, as the operating system's error does.
+// Is makes the error for a directory match syscall.EISDIR, like that of the operating system.
 func (e *NotRegularError) Is(target error) bool {
 	return target == syscall.EISDIR && e.Mode.IsDir()
 }
@@ -150,8 +152,8 @@ func (e *NotRegularError) Is(target error) bool {
 // OpenRegular opens a regular file for reading.
 func OpenRegular(name string) (*os.File, error) { return openRegular(name, os.O_RDONLY, 0) }
 
-// openRegular opens a regular file with flags of package os. It does not wait for the other end of
-// a named pipe; for regular files this makes no difference.
+// openRegular opens a regular file with the flags of package os. It does not wait for the other end
+// of a named pipe.
 func openRegular(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	f, err := os.OpenFile(name, flag|syscall.O_NONBLOCK|syscall.O_NOCTTY, perm)
 	if err != nil {
@@ -195,15 +197,14 @@ func refusal(name string, info fs.FileInfo) error {
 	return &fs.PathError{Op: "open", Path: name, Err: &NotRegularError{info.Mode()}}
 }
 
-// ErrPointer is the cause of the [fs.PathError] for a Git LFS pointer that is opened for reading.
+// ErrPointer is wrapped by the [fs.PathError] for a Git LFS pointer opened for reading.
 var ErrPointer = errors.New(
 	"is a Git LFS pointer, not the file itself: fetch it with `git lfs pull`")
 
-// MaxPointer bounds the size of a Git LFS pointer, in bytes.
+// MaxPointer is the maximum size of a Git LFS pointer, in bytes.
 const MaxPointer = 1024
 
-// IsPointer reports whether the content of a file is a Git LFS pointer, as git-lfs defines it in
-// its docs/spec.md.
+// IsPointer reports whether content is a Git LFS pointer as defined in docs/spec.md of git-lfs.
 func IsPointer(content []byte) bool {
 	text := string(content)
 	named := strings.HasPrefix(text, "version https://git-lfs.github.com/spec/") ||

@@ -13,12 +13,11 @@ import (
 	"time"
 )
 
-// Path is the name of a file or directory together with its file system; nil means [OS].
+// Path is the name of a file or directory in a file system; a nil file system means [OS].
 //
-// The name given to [At] or [On] comes from the user, and may contain symbolic links. [Path.Join]
-// adds names of files and directories that cage creates, which are never links. Methods that
-// create, change, rename or remove something fail if one of these is a link, because cage did not
-// create it.
+// Names passed to [At] or [On] come from the user and may contain symbolic links. [Path.Join] adds
+// the names of files and directories created by cage, which are never links. If one of these is a
+// link, methods that create, change, rename or remove something return an error.
 type Path struct {
 	FS   FS
 	Name string
@@ -26,10 +25,10 @@ type Path struct {
 	joined int // number of the last elements of Name that Join added
 }
 
-// At returns a path on the file system of the operating system.
+// At returns a path in the operating system's file system.
 func At(name string) Path { return Path{FS: OS, Name: name} }
 
-// On returns a path on a file system; nil means [OS].
+// On returns a path in a file system; nil means [OS].
 func On(fsys FS, name string) Path { return Path{FS: fsys, Name: name} }
 
 func (p Path) fs() FS {
@@ -61,8 +60,8 @@ func (p Path) Base() string { return filepath.Base(p.Name) }
 // Open opens the file for reading.
 func (p Path) Open() (File, error) { return p.OpenFile(os.O_RDONLY, 0) }
 
-// OpenFile opens the file with flags of package os. For writing, it opens neither a symbolic link
-// nor a file with several hard links, because that would change a file with another name.
+// OpenFile opens the file with the flags of package os. For writing, it opens neither symbolic
+// links nor files with several hard links, because writing would change a file under another name.
 func (p Path) OpenFile(flag int, perm fs.FileMode) (File, error) {
 	if flag&(os.O_WRONLY|os.O_RDWR) != 0 && p.joined > 0 {
 		info, err := p.lstat()
@@ -71,20 +70,19 @@ func (p Path) OpenFile(flag int, perm fs.FileMode) (File, error) {
 		}
 		if info != nil && flag&os.O_EXCL == 0 && info.Mode().IsRegular() &&
 			info.Sys().(*syscall.Stat_t).Nlink > 1 {
-			return nil, fmt.Errorf("%s is in the way: it has several hard links, whose content would "+
-				"change, too. Move it away, or replace it by a copy", p)
+			return nil, fmt.Errorf("%s already exists and has several hard links, whose content would "+
+				"change, too; move it away, or replace it by a copy", p)
 		}
 		flag |= syscall.O_NOFOLLOW
 	}
 	return p.fs().OpenFile(p.Name, flag, perm)
 }
 
-// lstat describes the file at the path without following a symbolic link; it returns nil if there
-// is no file. It fails if something that Join added to the name is a symbolic link.
+// lstat returns information about the file without following a symbolic link, or nil if there is no
+// file. It returns an error if an element that Join added is a symbolic link.
 //
 // It calls the operating system directly, because all implementations of FS store their files
-// there. As a method of FS it would slow down the tests in which each operation fails in turn,
-// without finding more errors.
+// there. As a method of FS, it would slow down fault-injection tests without finding more errors.
 func (p Path) lstat() (found fs.FileInfo, err error) {
 	for i, at := 0, p.Name; i < max(1, p.joined); i, at = i+1, filepath.Dir(at) {
 		info, err := os.Lstat(at)
@@ -94,8 +92,8 @@ func (p Path) lstat() (found fs.FileInfo, err error) {
 		case err != nil:
 			return nil, err
 		case i < p.joined && info.Mode()&fs.ModeSymlink != 0:
-			return nil, fmt.Errorf("%s is in the way: it is a symbolic link, which cage did not create "+
-				"and does not follow. Move it away", at)
+			return nil, fmt.Errorf("%s is a symbolic link, which cage did not create and does not follow; "+
+				"move it away", at)
 		case i == 0:
 			found = info
 		}
@@ -103,33 +101,33 @@ func (p Path) lstat() (found fs.FileInfo, err error) {
 	return found, nil
 }
 
-// CheckLinks fails if an element that Join added to the name is a symbolic link, as every method
-// does that changes something.
+// CheckLinks returns an error if an element that Join added is a symbolic link. Methods that change
+// something do the same.
 func (p Path) CheckLinks() error {
 	_, err := p.lstat()
 	return err
 }
 
-// Replaceable fails if anything but a regular file exists at the path.
+// Replaceable returns an error if the path exists and is not a regular file.
 func (p Path) Replaceable() error {
 	info, err := p.lstat()
 	if err == nil && info != nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is in the way: it %w. Move it away", p, &NotRegularError{Mode: info.Mode()})
+		err = fmt.Errorf("%s already exists and %w; move it away", p, &NotRegularError{Mode: info.Mode()})
 	}
 	return err
 }
 
-// maxFile is the largest size, in bytes, of a file that is read whole.
+// maxFile is the size limit of ReadFile, in bytes.
 const maxFile = 1 << 28
 
-// ReadFile returns the content of the file, of at most maxFile bytes.
+// ReadFile returns the content of the file. More than maxFile bytes are an error.
 func (p Path) ReadFile() ([]byte, error) { return p.ReadSmallFile(maxFile) }
 
-// ErrTooLarge is wrapped by the error for a file that exceeds its limit.
+// ErrTooLarge is wrapped by the error for a file that exceeds a size limit.
 var ErrTooLarge = errors.New("is too large")
 
-// ReadSmallFile returns the content of the file. A file of more than limit bytes is an error, so
-// that an untrusted file cannot exhaust memory.
+// ReadSmallFile returns the content of the file. More than limit bytes are an error, so that an
+// untrusted file cannot exhaust memory.
 func (p Path) ReadSmallFile(limit int64) ([]byte, error) {
 	f, err := p.Open()
 	if err != nil {
@@ -145,13 +143,13 @@ func (p Path) ReadSmallFile(limit int64) ([]byte, error) {
 	return content, nil
 }
 
-// ReadDir lists the directory, sorted by name.
+// ReadDir returns the directory's entries, sorted by name.
 func (p Path) ReadDir() ([]fs.DirEntry, error) { return p.fs().ReadDir(p.Name) }
 
-// Stat describes the file.
+// Stat returns information about the file.
 func (p Path) Stat() (fs.FileInfo, error) { return p.fs().Stat(p.Name) }
 
-// Lstat describes the file; of a symbolic link, the link itself.
+// Lstat returns information about the file without following a symbolic link.
 func (p Path) Lstat() (fs.FileInfo, error) { return p.fs().Lstat(p.Name) }
 
 // Exists reports whether a file or directory exists at the path.
@@ -163,7 +161,7 @@ func (p Path) Exists() (bool, error) {
 	return err == nil, err
 }
 
-// Unused returns the path below p with the first of the names, for n = 1, 2, …, that is not in use.
+// Unused returns the path of the first name, for n = 1, 2, …, that does not exist in p.
 func (p Path) Unused(name func(n int) string) (Path, error) {
 	for n := 1; ; n++ {
 		path := p.Join(name(n))
@@ -175,7 +173,7 @@ func (p Path) Unused(name func(n int) string) (Path, error) {
 	}
 }
 
-// Rename renames a file or a directory within a file system. It replaces only a regular file.
+// Rename renames a file or directory within a file system. It replaces only regular files.
 func (p Path) Rename(to Path) error {
 	if err := p.CheckLinks(); err != nil {
 		return err
@@ -186,7 +184,7 @@ func (p Path) Rename(to Path) error {
 	return p.fs().Rename(p.Name, to.Name)
 }
 
-// Remove removes a regular file, and fails for anything else.
+// Remove removes a regular file. It is an error if the path is anything else.
 func (p Path) Remove() error {
 	if err := p.Replaceable(); err != nil {
 		return err
@@ -206,8 +204,8 @@ func (p Path) RemoveDir() error {
 	return p.fs().Remove(p.Name)
 }
 
-// RemoveAll removes the file or the whole directory at the path. A symbolic link is removed, and
-// never followed. It is meant for the content of directories that cage has marked as its own.
+// RemoveAll removes a file, or a directory with its content. It does not follow symbolic links but
+// removes them. It is for the content of directories that cage has marked as its own.
 func (p Path) RemoveAll() error {
 	if err := p.Dir().CheckLinks(); err != nil {
 		return err
@@ -230,10 +228,10 @@ func (p Path) RemoveAll() error {
 	return p.fs().Remove(p.Name)
 }
 
-// SyncDir makes all creations, renames and removals in the directory durable.
+// SyncDir makes creations, renames and removals in the directory durable.
 func (p Path) SyncDir() error { return p.fs().SyncDir(p.Name) }
 
-// MkdirAll creates the directory and all missing directories above it, durably.
+// MkdirAll durably creates the directory and any missing parents.
 func (p Path) MkdirAll() error {
 	if err := p.CheckLinks(); err != nil {
 		return err
@@ -260,15 +258,16 @@ func (p Path) MkdirAll() error {
 	return above.SyncDir()
 }
 
-// LockFile is the name of the file that is locked while a process works on a directory. If the
-// directory stays in use, the lock file stays as a hidden file: if it were removed, two processes
-// could hold locks on different files of that name.
+// LockFile is the name of the file that is locked while a process works on a directory. It is
+// hidden, and stays in directories that remain in use: if it were removed, two processes could
+// hold locks on different files of that name.
 const LockFile = ".lock"
 
-// Lock locks the file, or returns [ErrLocked] at once.
+// Lock locks the file. If it is locked, it returns [ErrLocked] immediately.
 func (p Path) Lock() (Lock, error) { return p.lock(p.fs().Lock) }
 
-// LockShared takes a shared lock, or returns [ErrLocked] at once.
+// LockShared takes a shared lock on the file. If it is locked exclusively, it returns [ErrLocked]
+// immediately.
 func (p Path) LockShared() (Lock, error) { return p.lock(p.fs().LockShared) }
 
 func (p Path) lock(take func(name string) (Lock, error)) (Lock, error) {
@@ -281,8 +280,8 @@ func (p Path) lock(take func(name string) (Lock, error)) (Lock, error) {
 // Locked reports whether any process holds the lock on the file.
 func (p Path) Locked() (bool, error) { return p.fs().Locked(p.Name) }
 
-// AwaitLock locks the file as soon as it is free, polling at intervals of retry. If ctx ends first,
-// the error is that of ctx.
+// AwaitLock waits until it can lock the file, trying again at intervals of retry. If ctx ends
+// first, it returns the error of ctx.
 func (p Path) AwaitLock(ctx context.Context, retry time.Duration) (Lock, error) {
 	return await(ctx, retry, p.Lock)
 }

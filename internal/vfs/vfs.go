@@ -1,9 +1,9 @@
-// Package vfs is a small interface to the file system. All persistent files (run directories,
-// studies, datasets, reports) are written and read back through it. In production the file system
-// is [OS]; tests use file systems that fail, or that simulate a loss of power.
+// Package vfs defines a small interface to the file system, through which all persistent files (run
+// directories, studies, datasets, reports) are written and read. In production, the file system is
+// [OS]; tests use file systems that fail or simulate a power failure.
 //
-// Replacing a file safely is the task of internal/atomicfile. The user's files that are only read
-// (source texts, configurations), sockets and build caches do not use this package.
+// Files are replaced safely by internal/atomicfile. User files that are only read (source texts,
+// configurations), sockets and build caches do not use this package.
 package vfs
 
 import (
@@ -23,19 +23,19 @@ type FS interface {
 	Rename(from, to string) error
 	Remove(name string) error
 
-	// SyncDir makes all creations, renames and removals in a directory durable.
+	// SyncDir makes creations, renames and removals in a directory durable.
 	SyncDir(name string) error
-	// Lock creates the file if necessary and takes an exclusive lock on it, or returns [ErrLocked]
-	// at once. The lock ends with the process, however that ends.
+	// Lock takes an exclusive lock on the file, which it creates if necessary, or returns
+	// [ErrLocked] immediately. The lock is released when the process ends for any reason.
 	Lock(name string) (Lock, error)
-	// LockShared is Lock for a shared lock, which excludes exclusive ones.
+	// LockShared is like Lock for a shared lock, which excludes exclusive locks.
 	LockShared(name string) (Lock, error)
-	// Locked reports whether any process holds the lock on a file; it is false if the file does not
-	// exist. A concurrent Lock can fail with ErrLocked.
+	// Locked reports whether any process holds a lock on the file. It returns false if the file
+	// does not exist. It can make a concurrent Lock fail with ErrLocked.
 	Locked(name string) (bool, error)
 }
 
-// File is an open file, as *os.File is.
+// File is the part of *os.File that this program needs.
 type File interface {
 	io.Reader
 	io.ReaderAt
@@ -49,18 +49,18 @@ type File interface {
 	Truncate(size int64) error
 }
 
-// Lock is a held lock.
+// Lock is a lock that is held.
 type Lock interface {
-	// Stat describes the locked file, which may no longer be the one at its path.
+	// Stat returns information about the locked file, which may no longer be the file at its path.
 	Stat() (fs.FileInfo, error)
 	Unlock() error
 }
 
-// ErrLocked is returned by FS.Lock if another holder has the lock.
+// ErrLocked is returned by FS.Lock if the lock is held elsewhere.
 var ErrLocked = errors.New("another process holds the lock")
 
-// SameFile reports whether two descriptions are of the same file. File systems other than
-// [OS] distinguish their files by fs.FileInfo.Sys.
+// SameFile reports whether a and b describe the same file. File systems other than [OS] identify
+// files by fs.FileInfo.Sys.
 func SameFile(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) || a.Sys() != nil && a.Sys() == b.Sys()
 }

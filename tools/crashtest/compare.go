@@ -22,11 +22,11 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// scratch is the directory for temporary files of processes, in the working directory.
+// scratch is the directory for temporary files of processes, relative to the working directory.
 const scratch = "tmp"
 
-// walk visits the files and directories below a working directory by their relative names,
-// without those in scratch.
+// walk visits the files and directories below a working directory by relative name, except those in
+// scratch.
 func walk(dir string, visit func(name string, isDir bool) error) error {
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -43,7 +43,6 @@ func walk(dir string, visit func(name string, isDir bool) error) error {
 	})
 }
 
-// files lists the files below a working directory.
 func files(dir string) ([]string, error) {
 	var list []string
 	err := walk(dir, func(name string, isDir bool) error {
@@ -55,7 +54,7 @@ func files(dir string) ([]string, error) {
 	return list, err
 }
 
-// copyTree copies a working directory to a new one.
+// copyTree copies a working directory.
 func copyTree(to, from string) error {
 	return walk(from, func(name string, isDir bool) error {
 		if isDir {
@@ -69,8 +68,8 @@ func copyTree(to, from string) error {
 	})
 }
 
-// torn returns the problems of files right after a kill: every file with its final name
-// must be complete. Only records may end in the middle of a line.
+// torn lists the problems of files right after a kill. Every file with its final name must be
+// complete, except that records may end in the middle of a line.
 func torn(dir string) ([]string, error) {
 	names, err := files(dir)
 	if err != nil {
@@ -82,7 +81,7 @@ func torn(dir string) ([]string, error) {
 			continue // temporary files and locks
 		}
 		if err := whole(filepath.Join(dir, name)); err != nil {
-			list = append(list, fmt.Sprintf("%s is not whole after the kill: %v", name, err))
+			list = append(list, fmt.Sprintf("%s is incomplete after the kill: %v", name, err))
 		}
 	}
 	return list, nil
@@ -125,10 +124,10 @@ func wholeTokens(path string) error {
 	return f.Verify(context.Background())
 }
 
-// differences lists the files that differ between two working directories, in their names or
-// in their content except times. A training that was stopped because the study that started
-// it was killed saves its current step: then older checkpoints can have other steps, and only
-// their number and the newest one are compared.
+// differences lists the files that differ between two working directories, in name or in content
+// except times. If a study is killed, its training runs stop and save their current step.
+// toldToStop says that this happened: then older checkpoints can be of other steps, and only their
+// number is compared.
 func differences(want, got string, toldToStop bool) ([]string, error) {
 	a, err := files(want)
 	if err != nil {
@@ -163,8 +162,8 @@ func differences(want, got string, toldToStop bool) ([]string, error) {
 	return list, nil
 }
 
-// withoutPairs removes names that are in only one of two sorted lists, if the other list also
-// has such a name in the same directory and both are replaceable.
+// withoutPairs removes pairs of names in the same directory of which each is in only one of the two
+// sorted lists, if both are replaceable.
 func withoutPairs(
 	a, b []string, replaceable func(name string, list []string) bool,
 ) (x, y []string) {
@@ -185,7 +184,8 @@ func withoutPairs(
 	return x, y
 }
 
-// olderCheckpoint reports whether a sorted list has a newer checkpoint of the same run.
+// olderCheckpoint reports whether name is a checkpoint and the list has a newer one of the same
+// run.
 func olderCheckpoint(name string, list []string) bool {
 	return filepath.Ext(name) == ".safetensors" && slices.ContainsFunc(list, func(other string) bool {
 		return filepath.Dir(other) == filepath.Dir(name) && filepath.Ext(other) == ".safetensors" &&
@@ -193,10 +193,10 @@ func olderCheckpoint(name string, list []string) bool {
 	})
 }
 
-// equal compares two files of the same name.
+// equal reports whether two files of the same name have the same essence.
 func equal(a, b string) (bool, error) {
 	claim := filepath.Base(filepath.Dir(a)) == ".claims" // which process worked on a cell last
-	// output of processes, before and after the kill
+	// Output of processes differs, because it covers the time before and after the kill.
 	if claim || filepath.Ext(a) == ".log" {
 		return true, nil
 	}
@@ -208,7 +208,7 @@ func equal(a, b string) (bool, error) {
 	return bytes.Equal(x, y), err
 }
 
-// essence returns the content of a file without values that depend on the clock.
+// essence returns the content of a file, except values that depend on the clock.
 func essence(path string) ([]byte, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -233,8 +233,8 @@ func essence(path string) ([]byte, error) {
 	return text, nil
 }
 
-// tensors returns the step of a checkpoint, its metadata except times and values that differ from
-// run to run, and all its tensors, bit for bit.
+// tensors returns the step of a checkpoint, its tensors bit for bit, and its metadata except times
+// and values that differ between runs.
 func tensors(path string) (out []byte, err error) {
 	f, err := checkpoint.Open(vfs.At(path))
 	if err != nil {
@@ -263,11 +263,11 @@ func tensors(path string) (out []byte, err error) {
 	return out, nil
 }
 
-// elsewhere lists the members of provenance.json that differ from run to run: the directory and
-// the random identity.
+// elsewhere lists the members of provenance.json that differ between runs: the directory and the
+// random run ID.
 var elsewhere = []string{"directory", "run"}
 
-// timeless returns a JSON value without times, speeds and the members in elsewhere.
+// timeless returns a JSON value without times, speeds and the members listed in elsewhere.
 func timeless(text []byte) ([]byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber() // all digits count

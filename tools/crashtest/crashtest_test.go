@@ -137,7 +137,7 @@ func TestNothingIsLost(t *testing.T) {
 func TestCarelessnessIsFound(t *testing.T) {
 	for _, test := range []struct{ which, want string }{
 		{"untidy", "is left over"},
-		{"in place", "summary.json is not whole after the kill"},
+		{"in place", "summary.json is incomplete after the kill"},
 		{"once only", "exit status 1"},
 		{"goes on wrongly", "records.jsonl differs from that of an undisturbed run"},
 	} {

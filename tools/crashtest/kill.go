@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/tools/syscallfault"
 )
 
-// Key identifies one experiment: the scenario is killed at its call N, in a different way in each
-// round.
+// Key identifies an experiment, in which a scenario is killed at its N-th call. The way in which it
+// is killed depends on the round.
 type Key struct {
 	Scenario string `json:"scenario"`
 	Round    int    `json:"round"`
@@ -29,21 +29,21 @@ func (k Key) String() string { return fmt.Sprintf("%s:%d:%d", k.Scenario, k.Roun
 // Killed describes a kill.
 type Killed struct {
 	Call string `json:"call"` // name of the system call
-	// file of the call, relative to the working directory, with # for random digits
+	// path of the call's file, relative to the working directory; # stands for random digits
 	Path string `json:"path"`
 	All  bool   `json:"all"`            // all processes were killed, not only the one that called
 	Torn bool   `json:"torn,omitempty"` // in the middle of a write
 	Root bool   `json:"root"`           // the caller was the command itself
 }
 
-// Record is the outcome of one experiment.
+// Record is the outcome of an experiment.
 type Record struct {
 	Key
 	Kills    []Killed `json:"kills"` // empty if the command ended before its call N
 	Failures []string `json:"failures,omitempty"`
 }
 
-// plan describes how an experiment is done. It is determined by the seed and the key.
+// plan describes how an experiment is performed. It is determined by the seed and the key.
 type plan struct {
 	all, torn bool
 	second    int // call at which the command that continues is killed, too; 0: none
@@ -60,21 +60,21 @@ func (k Key) plan(seed uint64, calls int) plan {
 	return p
 }
 
-// commandLimit is the time limit of a command, on a busy machine.
+// commandLimit is the time limit of a command. It allows for a busy machine.
 const commandLimit = 2 * time.Minute
 
-// orphanGrace is the time in which processes must notice the death of their parent.
+// orphanGrace is the time within which processes must notice the death of their parent.
 var orphanGrace = 20 * time.Second
 
-// workplace is a working directory for experiments, one after the other.
+// workplace is a working directory that is used for one experiment after another.
 type workplace struct {
 	cage string // executable
 	dir  string
 	log  string
 }
 
-// command runs cage in the working directory and asks decide about each call that changes
-// a file there. Calls are numbered from 1.
+// command runs cage in the working directory. It calls decide with each system call that changes a
+// file there, and its number n, starting at 1.
 func (w workplace) command(
 	ctx context.Context, args []string,
 	decide func(n int, c syscallfault.Call) syscallfault.Decision,
@@ -100,10 +100,10 @@ func (w workplace) command(
 	})
 }
 
-// within reports whether a path is that directory or below it.
+// within reports whether a path is in dir, or dir itself.
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// clean empties the working directory and fills it from a template.
+// clean empties the working directory and copies a template into it.
 func (w workplace) clean(template string) error {
 	for _, path := range []string{w.dir, w.log} {
 		if err := os.RemoveAll(path); err != nil {
@@ -116,7 +116,7 @@ func (w workplace) clean(template string) error {
 	return copyTree(w.dir, template)
 }
 
-// undisturbed runs a command that must succeed, and counts its calls.
+// undisturbed runs a command, which must succeed, and returns the number of its calls.
 func (w workplace) undisturbed(ctx context.Context, args []string) (calls int, err error) {
 	r, err := w.command(ctx, args,
 		func(n int,
@@ -133,7 +133,7 @@ func (w workplace) undisturbed(ctx context.Context, args []string) (calls int, e
 
 var digits = regexp.MustCompile(`\d{6,}$`)
 
-// experiment is an experiment while it runs.
+// experiment is the state of a running experiment.
 type experiment struct {
 	workplace
 	scenario Scenario
@@ -149,15 +149,15 @@ func (e *experiment) fail(format string, args ...any) {
 	e.record.Failures = append(e.record.Failures, fmt.Sprintf(format, args...))
 }
 
-// tooBusy reports whether cage gave up a plugin that had no time to start or to answer, or
-// was itself given up.
+// tooBusy reports whether a command exceeded its time limit, or cage gave up on a plugin that did
+// not start or answer in time.
 func (e *experiment) tooBusy() bool {
 	said, err := os.ReadFile(e.log)
 	return e.late || err == nil && (bytes.Contains(said, []byte("was not ready within")) ||
 		bytes.Contains(said, []byte("did not answer within")))
 }
 
-// run kills the scenario at the key's call, continues it, and compares the files.
+// run kills the scenario at the key's call, then continues it and compares the files.
 func (e *experiment) run(ctx context.Context, p plan) error {
 	next, err := e.disturb(ctx, e.scenario.Run, e.record.N, p)
 	if err != nil {
@@ -190,8 +190,8 @@ func (e *experiment) run(ctx context.Context, p plan) error {
 	return nil
 }
 
-// disturb runs a command, kills it at a call, and checks the files. It returns the command that
-// continues. A command that is not killed must succeed.
+// disturb runs a command, kills it at a call, and checks the files. It returns the command with
+// which to continue. A command that ends before that call must succeed.
 func (e *experiment) disturb(ctx context.Context, args []string, at int, p plan) (next []string,
 	err error) {
 	var kill *Killed

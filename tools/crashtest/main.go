@@ -1,17 +1,17 @@
-// Command crashtest kills cage at every operation that changes files, and checks whether anything
-// is lost:
+// Command crashtest kills cage at every system call that changes files, and checks that nothing is
+// lost:
 //
 //	make build && go run ./tools/crashtest
 //
-// It can be stopped at any moment; the same command then continues. At the end it prints how many
-// experiments failed, and exits with code 1 if anything was lost.
+// It can be interrupted at any time and continued with the same command. At the end, it prints how
+// many experiments failed, and exits with code 1 if anything was lost.
 //
-// For each scenario (a training, a study, the preparation of data) it counts the system
-// calls that change a file in an undisturbed run. It then runs the scenario once for
-// each of them and kills it there: either the process that makes the call or all
-// processes, before the call or in the middle of its write. The files on disk must then be
-// complete; the same command, run again as documented, must succeed; and all files must
-// then be identical to those of the undisturbed run, except for times.
+// For each scenario (a training run, a study, the preparation of data), it counts the system calls
+// that change a file in an undisturbed run. For each of them, it then runs the scenario again and
+// kills it there: either the process that makes the call or all processes, before the call or in
+// the middle of its write. The files on disk must then be complete; the same command, run again as
+// documented, must succeed; and all files must then be identical to those of the undisturbed run,
+// except for times.
 //
 // This package defines the scenarios and the checks. Package syscallfault stops a process at a
 // system call.
@@ -49,7 +49,7 @@ type options struct {
 	Out      io.Writer     // receives progress messages
 }
 
-// subject is a prepared scenario.
+// subject is a scenario that has been run undisturbed.
 type subject struct {
 	Scenario
 	dir   string
@@ -67,8 +67,8 @@ type runner struct {
 	failed   int
 }
 
-// experiments does the experiments that have no stored result yet, and returns all outcomes. Each
-// failure is saved in a directory and printed with the command that repeats it.
+// experiments performs the experiments that have no stored result, and returns all outcomes. For
+// each failure, it saves the files and prints the command that repeats the experiment.
 func experiments(ctx context.Context, o options, scenarios []Scenario) ([]Record, error) {
 	build, err := identity(o.Cage)
 	if err != nil {
@@ -99,7 +99,7 @@ func experiments(ctx context.Context, o options, scenarios []Scenario) ([]Record
 	return c.results.records, err
 }
 
-// prepare makes a scenario's template and runs it undisturbed.
+// prepare creates a scenario's template and runs the scenario undisturbed.
 func (c *runner) prepare(ctx context.Context, s Scenario) error {
 	sub := subject{Scenario: s, dir: filepath.Join(c.Dir, s.Name)}
 	if err := os.RemoveAll(sub.dir); err != nil {
@@ -130,8 +130,8 @@ func (c *runner) prepare(ctx context.Context, s Scenario) error {
 	return err
 }
 
-// keys lists the experiments to do, round by round. Within a round their order is random,
-// so that a test that is stopped early has done a random sample.
+// keys lists the remaining experiments, round by round. Within a round the order is random, so that
+// a test that is stopped early has covered a random sample.
 func (c *runner) keys() []Key {
 	random := rand.New(rand.NewPCG(c.Seed, 0))
 	var list []Key
@@ -154,7 +154,7 @@ func (c *runner) keys() []Key {
 	})
 }
 
-// doAll does the experiments, several at once.
+// doAll performs the experiments, several at a time.
 func (c *runner) doAll(ctx context.Context, end time.Time) error {
 	keys := c.keys()
 	fmt.Fprintf(c.Out, "%d scenarios, %d experiments to do, %d done before, in %s\n", len(c.subjects),
@@ -194,11 +194,11 @@ func (c *runner) doAll(ctx context.Context, end time.Time) error {
 	return nil
 }
 
-// tries is the maximum number of tries of an experiment on a busy machine.
+// tries is the maximum number of attempts of an experiment on a busy machine.
 const tries = 3
 
-// do does an experiment and stores its outcome. It repeats the experiment if cage gave up a plugin
-// because the machine was too busy, which is not a failure of cage.
+// do performs an experiment and stores its outcome. It repeats the experiment if the machine was
+// too busy, because that is not a failure of cage.
 func (c *runner) do(ctx context.Context, worker int, k Key) error {
 	for left := tries; ; left-- {
 		e, err := c.try(ctx, worker, k)
@@ -218,7 +218,6 @@ func (c *runner) do(ctx context.Context, worker int, k Key) error {
 	}
 }
 
-// try does an experiment once.
 func (c *runner) try(ctx context.Context, worker int, k Key) (*experiment, error) {
 	s := c.subjects[k.Scenario]
 	dir := filepath.Join(c.Dir, fmt.Sprintf("worker-%d", worker))

@@ -16,8 +16,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// results is the file of outcomes, one line for each experiment. A test that was
-// stopped continues after the last complete line.
+// results is a file with one outcome per line. After an interruption, a test continues after the
+// last complete line.
 type results struct {
 	mu      sync.Mutex
 	log     *jsonlines.Log[Record]
@@ -54,7 +54,7 @@ func (r *results) add(record Record) error {
 	return r.log.Append(record)
 }
 
-// identity names a build of cage: the hash of the executable and of the plugins beside it.
+// identity returns a hash of the cage executable and the plugins beside it.
 func identity(cage string) (string, error) {
 	plugins, err := filepath.Glob(filepath.Join(filepath.Dir(cage), "plugins", "*"))
 	if err != nil {
@@ -74,7 +74,7 @@ func identity(cage string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil))[:12], nil
 }
 
-// summarize prints the number of experiments, and their kinds of kills.
+// summarize prints the number of experiments and the kinds of kills in them.
 func summarize(w io.Writer, records []Record) {
 	kills, torn, alone, failures := 0, 0, 0, 0
 	for _, r := range records {

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// Scenario is a sequence of commands with which cage changes files.
+// Scenario is a sequence of cage commands that change files.
 type Scenario struct {
 	Name   string
 	Files  map[string]string // files in the working directory at the beginning
 	Before [][]string        // arguments of cage for commands that are not disturbed
 	Run    []string          // arguments of cage for the command that is killed
-	// Again is the command that continues after a kill. Failed replaces it if only a child process
-	// was killed, which a study counts as a failed cell; nil: Again is used.
+	// Again is the command that continues after a kill. If only a child process was killed, which a
+	// study counts as a failed cell, Failed is used instead, unless it is nil.
 	Again, Failed []string
 }
 
-// scenarios lists the scenarios: every optimizer with a state of its own, the trained quantizer,
-// diagnostics and trajectories, resumed runs, studies and the preparation of data.
+// scenarios lists the scenarios: each optimizer that has state, the trained quantizer, diagnostics
+// and trajectories, resumed runs, studies and the preparation of data.
 func scenarios() []Scenario {
 	list := []Scenario{
 		training("toy-sgd", toy, ""),
@@ -50,7 +50,7 @@ func scenarios() []Scenario {
 	)
 }
 
-// training is a run with checkpoints and evaluations every few steps.
+// training returns a scenario with checkpoints and evaluations every few steps.
 func training(name, base, settings string) Scenario {
 	return Scenario{
 		Name:  name,
@@ -70,7 +70,8 @@ func languageModel(name, settings string) Scenario {
 	return s
 }
 
-// resumed stops a run after some steps, and kills the command that continues it.
+// resumed returns a scenario that first stops a run after some steps. The command that resumes the
+// run is then killed.
 func resumed(s Scenario, steps int) Scenario {
 	s.Before = append(s.Before,
 		append(s.Run[:len(s.Run):len(s.Run)], "--stop-after", fmt.Sprint(steps)))
@@ -78,8 +79,8 @@ func resumed(s Scenario, steps int) Scenario {
 	return s
 }
 
-// study is a study of four trainings, two at a time. The command before, if present, does some of
-// them first.
+// study returns a scenario with a study of four training runs, two at a time. If before is not nil,
+// that command first performs some of them.
 func study(name string, before []string) Scenario {
 	s := Scenario{
 		Name:  name,
@@ -93,7 +94,8 @@ func study(name string, before []string) Scenario {
 	return s
 }
 
-// preparation makes a dataset. The command before, if present, first makes another dataset there.
+// preparation returns a scenario that prepares a dataset. If before is not nil, that command first
+// prepares another dataset in the same place.
 func preparation(name string, before []string) Scenario {
 	s := Scenario{Name: name, Run: prepare, Again: prepare}
 	s.withText()
@@ -105,7 +107,7 @@ func preparation(name string, before []string) Scenario {
 
 var prepare = []string{"data", "prepare", "text", "--out", "data", "--validation", "0.3"}
 
-// withText adds training documents.
+// withText adds training documents to the scenario's files.
 func (s *Scenario) withText() {
 	if s.Files == nil {
 		s.Files = map[string]string{}

@@ -1,5 +1,5 @@
-// Command docrows makes conversations from Go documentation, one JSON object per line: a question
-// about a symbol, with its doc comment as the answer. `make life` fine-tunes a model on them. Every
+// Command docrows turns Go documentation into conversations, one JSON object per line: a question
+// about a symbol, and its doc comment as the answer. `make life` fine-tunes a model on them. Every
 // machine with Go has this documentation, under Go's licence. Packages whose first file is a code
 // generator, such as sort, are left out.
 //
@@ -30,26 +30,25 @@ import (
 // options configures the conversations.
 type options struct {
 	root string // directory of packages, such as $(go env GOROOT)/src
-	// most characters of an answer; longer doc comments are cut after the last sentence that fits
+	// maximum length of an answer in characters; longer comments are cut after a sentence
 	longest int
 }
 
-// message is a turn of a conversation.
 type message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
 }
 
-// row is a line of the file.
+// row is a line of the output file.
 type row struct {
 	ID       string    `json:"id"`
 	Messages []message `json:"messages"`
 	Source   string    `json:"source"`
 }
 
-// write writes conversations about all exported symbols below the root, one JSON object
-// per line, in the order of their packages, and returns their number. Commands, internal
-// packages, tests and vendored code are left out.
+// write writes conversations about all exported symbols below the root, one JSON object per line,
+// in the order of their packages. It returns their number. It skips commands, internal packages,
+// tests and vendored code.
 func write(w io.Writer, o options) (int, error) {
 	dirs, err := packages(o.root)
 	if err != nil {
@@ -73,7 +72,7 @@ func write(w io.Writer, o options) (int, error) {
 	return n, nil
 }
 
-// packages lists the directories below the root, sorted.
+// packages lists the package directories below the root, sorted.
 func packages(root string) ([]string, error) {
 	var dirs []string
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -94,7 +93,8 @@ func packages(root string) ([]string, error) {
 	return dirs, err
 }
 
-// conversations returns the conversations about the package in a directory; none if there is none.
+// conversations returns the conversations about the package in dir. There are none if dir contains
+// no package.
 func (o options) conversations(dir string) ([]row, error) {
 	path, err := filepath.Rel(o.root, dir)
 	if err != nil {
@@ -133,7 +133,7 @@ func (o options) conversations(dir string) ([]row, error) {
 	return rows, nil
 }
 
-// parse reads the documentation of a package; nil if there is none.
+// parse reads the documentation of a package. It returns nil if there is no package, or a command.
 func parse(dir, path string) (*doc.Package, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -159,8 +159,8 @@ func parse(dir, path string) (*doc.Package, error) {
 	return doc.NewFromFiles(files, parsed, path)
 }
 
-// answer returns a doc comment as one paragraph of plain text; "" if there is none or its first
-// sentence is too long.
+// answer returns the first paragraph of a doc comment as plain text. It returns "" if there is no
+// comment or its first sentence is too long.
 func (o options) answer(comment string) string {
 	first, _, _ := strings.Cut(strings.TrimSpace(comment), "\n\n")
 	text := strings.Join(strings.Fields(first), " ")

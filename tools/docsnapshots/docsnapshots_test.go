@@ -100,7 +100,7 @@ func TestNumber(t *testing.T) {
 func TestChoice(t *testing.T) {
 	const chosen = `<!-- kept {study = "small", table = 1, at = {method = "CAGE, λ = 1"}, show = "choice"} -->?<!-- /kept -->.`
 	r := prepare(t)
-	if _, err := r.Render(t.Context(), []byte(strings.Replace(chosen, "at = {", `at = {bits = "4", `, 1))); err == nil || !strings.Contains(err.Error(), "chooses nothing") {
+	if _, err := r.Render(t.Context(), []byte(strings.Replace(chosen, "at = {", `at = {bits = "4", `, 1))); err == nil || !strings.Contains(err.Error(), "does not choose a best setting") {
 		t.Errorf("a table without a choice: %v", err)
 	}
 	text, err := os.ReadFile("small.toml")
@@ -292,29 +292,29 @@ func TestStale(t *testing.T) {
 func TestErrors(t *testing.T) {
 	number := func(old, new string) string { return "\n" + strings.Replace(inline, old, new, 1) }
 	for want, text := range map[string]string{
-		"line 2: a comment about kept results without its other half": "\n<!-- kept {study = \"small\", table = 1} -->\n",
-		"line 1: a comment about kept results without its":            "x <!-- /kept -->",
-		"line 2: open other.json":                                     number(`"small"`, `"other"`),
-		"line 2: table: found 2, and the study small has 1":           number("table = 1", "table = 2"),
-		"line 2: table: found 0":                                      number("table = 1", "table = 0"),
-		`show: found "median"`:                                        number("difference", "median"),
-		"figure: found 3, and the study small has 2":                  strings.Replace(picture, "figure = 1", "figure = 3", 1),
-		"figure: found 1, want a figure of the study":                 strings.Replace(picture, "figure = 1", "figure = 1, table = 1", 1),
-		"figure: found -1":                                            strings.Replace(picture, "figure = 1", "figure = -1", 1),
-		"curves are drawn from the runs":                              strings.Replace(picture, "figure = 1", "figure = 2", 1),
-		"no cell of \"Differences\" is kept":                          strings.Replace(picture, "figure = 1", `figure = 1, where = {bits = "2"}`, 1),
-		"figure: want the comment on a line of its own":               strings.Replace(picture, " -->\n", " --> ", 1),
-		"at and show are for numbers within a line, not for figures":  strings.Replace(picture, "figure = 1", `figure = 1, show = "n"`, 1),
-		"tables: unknown key; did you mean table?":                    number("table = 1", "tables = 1"),
-		"0 entries of the table":                                      number("λ = 1", "λ = 2"),
-		"2 entries of the table":                                      number(`bits = "4", `, ""),
-		"there is no result yet":                                      number(`"4"`, `"2"`),
-		"has no difference":                                           number("CAGE, λ = 1", "STE"),
-		"at is for numbers":                                           strings.Replace(table, "where", "at", 1),
-		`show: found "n", want "differences"`:                         strings.Replace(table, "where", `show = "n", where`, 1),
-		`show: found "differences", want "mean"`:                      number(`"difference"`, `"differences"`),
-		`the table "Loss" has no differences`:                         strings.Replace(table, `where = {bits = "4"}`, `show = "differences", where = {method = "STE"}`, 1),
-		"where.bits: found the integer 4; want a label":               strings.Replace(table, `"4"`, "4", 1),
+		"line 2: unpaired comment about kept results":                "\n<!-- kept {study = \"small\", table = 1} -->\n",
+		"line 1: unpaired comment about kept results":                "x <!-- /kept -->",
+		"line 2: open other.json":                                    number(`"small"`, `"other"`),
+		"line 2: table: found 2, but study small has 1":              number("table = 1", "table = 2"),
+		"line 2: table: found 0":                                     number("table = 1", "table = 0"),
+		`show: found "median"`:                                       number("difference", "median"),
+		"figure: found 3, but study small has 2":                     strings.Replace(picture, "figure = 1", "figure = 3", 1),
+		"figure: found 1, want a figure number":                      strings.Replace(picture, "figure = 1", "figure = 1, table = 1", 1),
+		"figure: found -1":                                           strings.Replace(picture, "figure = 1", "figure = -1", 1),
+		"curves are drawn from the runs":                             strings.Replace(picture, "figure = 1", "figure = 2", 1),
+		"no cell of \"Differences\" is kept":                         strings.Replace(picture, "figure = 1", `figure = 1, where = {bits = "2"}`, 1),
+		"figure: want the comment on a separate line":                strings.Replace(picture, " -->\n", " --> ", 1),
+		"at and show are for numbers within a line, not for figures": strings.Replace(picture, "figure = 1", `figure = 1, show = "n"`, 1),
+		"tables: unknown key; did you mean table?":                   number("table = 1", "tables = 1"),
+		"0 entries of the table":                                     number("λ = 1", "λ = 2"),
+		"2 entries of the table":                                     number(`bits = "4", `, ""),
+		"there is no result yet":                                     number(`"4"`, `"2"`),
+		"has no difference":                                          number("CAGE, λ = 1", "STE"),
+		"at is for numbers":                                          strings.Replace(table, "where", "at", 1),
+		`show: found "n", want "differences"`:                        strings.Replace(table, "where", `show = "n", where`, 1),
+		`show: found "differences", want "mean"`:                     number(`"difference"`, `"differences"`),
+		`the table "Loss" has no differences`:                        strings.Replace(table, `where = {bits = "4"}`, `show = "differences", where = {method = "STE"}`, 1),
+		"where.bits: found the integer 4; want a label":              strings.Replace(table, `"4"`, "4", 1),
 	} {
 		_, err := prepare(t).Render(t.Context(), []byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {

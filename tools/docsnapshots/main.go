@@ -1,5 +1,5 @@
-// Command docsnapshots writes results of studies into the given Markdown documents: tables, and
-// single numbers within sentences, computed from files of kept results (host/study/snapshot). It
+// Command docsnapshots writes study results into the given Markdown documents, as tables and as
+// numbers within sentences. It computes them from files of kept results (host/study/snapshot), and
 // rewrites the text between two comments:
 //
 //	<!-- kept {study = "effect", table = 1, where = {bits = "4"}} -->
@@ -9,13 +9,13 @@
 //	CAGE is lower by <!-- kept {study = "effect", table = 1, at = {bits = "4",
 //	method = "CAGE"}, show = "difference"} -->−0.0085 [−0.0139, −0.0030]<!-- /kept -->.
 //
-// A comment on a separate line marks a table, or with show = "differences" its differences alone; a
+// A comment on a separate line marks a table or, with show = "differences", only its differences. A
 // comment within a line marks a number. With figure = 1 instead of table = 1, a comment on a
 // separate line marks a figure of the study, whose file is written to ../pictures, relative to the
 // document.
 //
-// Nothing else in a document is changed, and all results are computed as in a study's report. With
-// --check, nothing is written, and the command fails if a document differs.
+// Nothing else in a document is changed. Results are computed as in a study's report. With --check,
+// nothing is written, and the command fails if a document differs from the results.
 package main
 
 import (
@@ -83,25 +83,25 @@ func run(dir, plugins string, check bool, documents []string) error {
 		errs = append(errs, put(path, now, r.Pictures[name], check))
 	}
 	if check && errors.Join(errs...) == nil {
-		fmt.Printf("%d documents say what the results in %s say\n", len(documents), dir)
+		fmt.Printf("%d documents agree with the results in %s\n", len(documents), dir)
 	}
 	return errors.Join(errs...)
 }
 
-// put writes a file or, with check, returns an error if its content differs.
+// put writes a file or, if check is set, returns an error if its content would change.
 func put(path string, now, content []byte, check bool) error {
 	switch {
 	case bytes.Equal(now, content):
 		return nil
 	case check:
-		return fmt.Errorf("%s: line %d is not what the results say: run 'make docs'", path,
+		return fmt.Errorf("%s: line %d does not agree with the results: run 'make docs'", path,
 			differs(now, content))
 	}
 	fmt.Println(path)
 	return atomicfile.WriteBytes(vfs.At(path), content)
 }
 
-// differs returns the first line in which two texts differ.
+// differs returns the number of the first line in which two texts differ.
 func differs(a, b []byte) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {

@@ -11,16 +11,16 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// mark is the parsed comment before a result.
+// mark is the parsed comment that precedes a result.
 type mark struct {
 	Study string // name of the file of kept results
-	// Table or Figure is the number of a table or figure of the study file, from 1.
+	// Table and Figure are numbers of a table or a figure in the study file, starting at 1.
 	Table  int
 	Figure int
-	// Where restricts a table: labels by axis.
+	// Where restricts a table or figure to the given labels of axes.
 	Where map[string][]string
-	// At holds the labels of a number's entry, and Show selects "mean", "difference", "choice" or "n"
-	// of it. For a table, Show can be "differences", which leaves out the means.
+	// At holds the labels of a single number's entry, of which Show selects "mean", "difference",
+	// "choice" or "n". For a table, Show is "differences" to omit the means, or empty.
 	At   map[string]string
 	Show string
 
@@ -29,15 +29,14 @@ type mark struct {
 	start, end int // of the text between the comments
 }
 
-// differences is the value of Show for a table without its means.
+// differences is the value of Show that omits a table's means.
 const differences = "differences"
 
 var comments = regexp.MustCompile(`(?s)<!--\s*kept\s+(\{.*?\})\s*-->(.*?)<!--\s*/kept\s*-->`)
 
-// loose matches a single comment, which should belong to a pair.
+// loose matches any of the comments, including one that is not part of a pair.
 var loose = regexp.MustCompile(`<!--\s*/?kept\b`)
 
-// marks finds the marks of a document.
 func marks(text []byte) ([]mark, error) {
 	var list []mark
 	lineOf := func(at int) int { return 1 + bytes.Count(text[:at], []byte("\n")) }
@@ -45,7 +44,7 @@ func marks(text []byte) ([]mark, error) {
 	last := 0
 	for _, at := range append(comments.FindAllSubmatchIndex(text, -1), []int{len(text), len(text)}) {
 		if stray := loose.FindIndex(text[last:at[0]]); stray != nil {
-			return nil, fmt.Errorf("line %d: a comment about kept results without its other half",
+			return nil, fmt.Errorf("line %d: unpaired comment about kept results",
 				lineOf(last+stray[0]))
 		}
 		last = at[1]
@@ -66,7 +65,7 @@ func marks(text []byte) ([]mark, error) {
 	return list, nil
 }
 
-// withoutCode blanks code blocks, which may contain such comments, and keeps all offsets.
+// withoutCode replaces code blocks, which may contain such comments, by spaces. Offsets stay valid.
 func withoutCode(text []byte) []byte {
 	out := bytes.Clone(text)
 	inside, at := false, 0
@@ -85,7 +84,7 @@ func withoutCode(text []byte) []byte {
 	return out
 }
 
-// parseMark reads the table of a comment, whose lines count as one.
+// parseMark parses a comment's inline TOML table, which may span several lines.
 func parseMark(text string) (mark, error) {
 	doc, err := plaintoml.Parse("", []byte("mark = "+strings.Join(strings.Fields(text), " ")))
 	if err != nil {
@@ -122,16 +121,16 @@ func (m *mark) check() error {
 	case m.Study == "":
 		return fmt.Errorf(`study: want the name of kept results, such as "effect"`)
 	case m.Figure != 0 && (m.Table != 0 || m.Figure < 1):
-		return fmt.Errorf("figure: found %d, want a figure of the study, from 1, and no table",
+		return fmt.Errorf("figure: found %d, want a figure number from 1, and no table",
 			m.Figure)
 	case m.Figure > 0 && !m.alone:
-		return fmt.Errorf("figure: want the comment on a line of its own")
+		return fmt.Errorf("figure: want the comment on a separate line")
 	case m.Figure > 0 && (m.Show != "" || len(m.At) > 0):
 		return fmt.Errorf("at and show are for numbers within a line, not for figures")
 	case m.Figure > 0:
 		return nil
 	case m.Table < 1:
-		return fmt.Errorf("table: found %d, want the number of a table of the study, from 1", m.Table)
+		return fmt.Errorf("table: found %d, want a table number from 1", m.Table)
 	case m.alone && len(m.At) > 0:
 		return fmt.Errorf("at is for numbers within a line, not for tables")
 	case m.alone && m.Show != "" && m.Show != differences:

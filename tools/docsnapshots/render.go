@@ -17,17 +17,16 @@ import (
 	"github.com/cage-qat/cage/host/study/snapshot"
 )
 
-// renderer writes the results in a directory into documents.
+// renderer renders the results in a directory into documents.
 type renderer struct {
 	Dir string // directory of the files of kept results
-	// Survey finds stale results, whose programs or data have changed since; nil: they are not
+	// Survey finds stale results, whose programs or data have changed since. If nil, they are not
 	// detected.
 	Survey study.Survey
-	// Warn, unless nil, is called with errors about results that could not be compared.
+	// Warn, if not nil, is called with an error about results that could not be compared.
 	Warn func(error)
 
-	// Pictures holds the SVG files of figures, by the names that the documents use for them; Render
-	// adds to them.
+	// Pictures holds the SVG files of figures, by the paths used in documents. Render adds to it.
 	Pictures map[string][]byte
 
 	studies map[string]*results
@@ -41,7 +40,7 @@ type results struct {
 	stale int
 }
 
-// Render returns the document with all results rewritten. Errors name the line.
+// Render returns the document with all results updated. Errors name the line.
 func (r *renderer) Render(ctx context.Context, text []byte) ([]byte, error) {
 	list, err := marks(text)
 	if err != nil {
@@ -66,7 +65,7 @@ func (r *renderer) Render(ctx context.Context, text []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// results returns the results of a study, which it reads once.
+// results returns the results of a study. It reads them only once.
 func (r *renderer) results(ctx context.Context, name string) (*results, error) {
 	if s, ok := r.studies[name]; ok {
 		return s, nil
@@ -82,7 +81,7 @@ func (r *renderer) results(ctx context.Context, name string) (*results, error) {
 	}
 	if unknown := file.Unknown(s.study); len(unknown) > 0 {
 		return nil,
-			fmt.Errorf("%s has results that %s no longer asks for, the first of cell %s: run it again, "+
+			fmt.Errorf("%s has results for cells that are no longer in %s, such as %s: run it again, "+
 				"and 'cage study keep'", path, file.From, unknown[0])
 	}
 	s.cells = file.Results(s.study)
@@ -129,11 +128,11 @@ func (r *renderer) render(s *results, m mark) (string, error) {
 	return text, err
 }
 
-// figure returns the text for a figure, and its files by their names in the text. A name consists
-// of the number of the figure and a hash of its restrictions.
+// figure returns the text for a figure, and its files by the names used in that text. The name of a
+// file consists of the figure's number and a hash of its restrictions.
 func (s *results) figure(m mark) (text string, files map[string][]byte, err error) {
 	if m.Figure > len(s.study.Figures) {
-		return "", nil, fmt.Errorf("figure: found %d, and the study %s has %d", m.Figure, m.Study,
+		return "", nil, fmt.Errorf("figure: found %d, but study %s has %d figures", m.Figure, m.Study,
 			len(s.study.Figures))
 	}
 	one, f := *s.study, s.study.Figures[m.Figure-1]
@@ -172,7 +171,7 @@ func (s *results) figure(m mark) (text string, files map[string][]byte, err erro
 // render returns the text for a mark.
 func (s *results) render(m mark) (string, error) {
 	if m.Table > len(s.study.Tables) {
-		return "", fmt.Errorf("table: found %d, and the study %s has %d", m.Table, m.Study,
+		return "", fmt.Errorf("table: found %d, but study %s has %d tables", m.Table, m.Study,
 			len(s.study.Tables))
 	}
 	one, t := *s.study, s.study.Tables[m.Table-1]
@@ -199,7 +198,7 @@ func (s *results) render(m mark) (string, error) {
 	case m.Show == "mean":
 		return tables[0].MeanText(e) + s.caveat(e), nil
 	case m.Show == "choice" && choice == "":
-		return "", fmt.Errorf("the table %q chooses nothing", tables[0].Title)
+		return "", fmt.Errorf("table %q does not choose a best setting", tables[0].Title)
 	case m.Show == "choice":
 		return choice + s.caveat(e), nil
 	case difference == "":
@@ -208,8 +207,8 @@ func (s *results) render(m mark) (string, error) {
 	return difference + s.caveat(e), nil
 }
 
-// caveat returns the note after a number in a sentence, which tables have below them: that
-// replicates are missing, or that results are stale.
+// caveat returns the note that follows a number in a sentence if replicates are missing or results
+// are stale. For tables, such notes are below the table.
 func (s *results) caveat(e report.Entry) string {
 	text := ""
 	if e.N < e.Expected {
@@ -221,7 +220,7 @@ func (s *results) caveat(e report.Entry) string {
 	return text
 }
 
-// restricted returns the labels that both a table of the study file and a comment allow.
+// restricted returns the restrictions of a table combined with those of a comment.
 func (s *results) restricted(table, comment map[string][]string) (map[string][]string, error) {
 	out := maps.Clone(table)
 	if out == nil {
@@ -270,7 +269,8 @@ func (s *results) source(where map[string][]string) string {
 	return text + "\n"
 }
 
-// origin formats revisions with their dates, and lists a build that several share only once.
+// origin formats revisions with their dates. It lists a build shared by several revisions only
+// once.
 func origin(sources []snapshot.Source) string {
 	var builds []string
 	dated := map[string][]string{}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Sizes that fit into 128 bytes with the answer.
+// Sizes chosen so that a question and its answer fit in 128 bytes.
 const (
 	noiseBytes = 80  // around needles
 	clozeBytes = 108 // before a cloze
@@ -16,16 +16,16 @@ const (
 	shortest   = 3
 )
 
-// slots are keys with their possible values. No two keys share a value, so that a single lookup in
-// the context finds it: a model with two layers learns that within some hundred steps, but not the
-// general lookup, where any key can have any value.
+// slots lists keys with their possible values. No two keys share a value, so that a single lookup
+// in the context finds it. A model with two layers learns this within a few hundred steps, but not
+// the general lookup, in which any key can have any value.
 var slots = []struct{ key, values string }{
 	{"A", "0123"}, {"B", "4567"}, {"C", "wxyz"}, {"D", "@#$%"}}
 
-// needleSlots are the slots hidden among lines of source, where their values are rare.
+// needleSlots is the number of slots used among lines of source. Their values are rare there.
 const needleSlots = 2
 
-// pair is a slot with its value.
+// pair is a slot with one of its values.
 type pair struct {
 	slot  int
 	value byte
@@ -33,7 +33,7 @@ type pair struct {
 
 func (p pair) String() string { return slots[p.slot].key + string(p.value) }
 
-// pairs returns the first slots in random order, with random values.
+// pairs returns the first n slots in random order, with random values.
 func pairs(r *rand.Rand, n int) (list []pair) {
 	for _, i := range r.Perm(n) {
 		list = append(list, pair{i, slots[i].values[r.IntN(choiceCount)]})
@@ -41,7 +41,7 @@ func pairs(r *rand.Rand, n int) (list []pair) {
 	return list
 }
 
-// stated formats pairs: "A2D@B7".
+// stated formats pairs, as in "A2D@B7".
 func stated(list []pair) string {
 	var b strings.Builder
 	for _, p := range list {
@@ -50,7 +50,7 @@ func stated(list []pair) string {
 	return b.String()
 }
 
-// recallText returns a line of pairs followed by repetitions of them in random order:
+// recallText returns a line of pairs followed by repetitions in random order, as in
 // "A2B7:B7A2A2B7".
 func recallText(r *rand.Rand) string {
 	list := pairs(r, len(slots))
@@ -62,8 +62,8 @@ func recallText(r *rand.Rand) string {
 	return text + "\n"
 }
 
-// lookup returns a question for the value of a pair in a text; the choices are all values of its
-// key.
+// lookup returns a question for the value of a pair in text. The choices are all values of the
+// pair's key.
 func lookup(r *rand.Rand, text string, list []pair) item {
 	p := list[r.IntN(len(list))]
 	values := slots[p.slot].values
@@ -71,10 +71,10 @@ func lookup(r *rand.Rand, text string, list []pair) item {
 		strings.IndexByte(values, p.value)}
 }
 
-// marked is the prefix of lines with a pair, in the text and in the question.
+// marked is the prefix of lines that contain a pair, both in the text and in the question.
 const marked = "//! "
 
-// hidden returns lines of source with marked lines among them, each with a pair.
+// hidden returns lines of source code into which marked lines, each with a pair, are inserted.
 func hidden(r *rand.Rand, sources []string) (text string, list []pair) {
 	list = pairs(r, needleSlots)
 	lines := strings.Split(snippet(r, sources, noiseBytes), "\n")
@@ -84,7 +84,7 @@ func hidden(r *rand.Rand, sources []string) (text string, list []pair) {
 	return strings.Join(lines, "\n") + "\n", list
 }
 
-// needleText returns a training text that asks for all hidden pairs, twice.
+// needleText returns a training text that asks for every hidden pair twice.
 func needleText(r *rand.Rand, sources []string) string {
 	text, list := hidden(r, sources)
 	for range 2 {
@@ -95,7 +95,7 @@ func needleText(r *rand.Rand, sources []string) string {
 	return text
 }
 
-// snippet returns part of a random source file, in ASCII.
+// snippet returns an ASCII part of a random source file.
 func snippet(r *rand.Rand, sources []string, size int) string {
 	for {
 		s := sources[r.IntN(len(sources))]
@@ -109,8 +109,8 @@ func snippet(r *rand.Rand, sources []string, size int) string {
 	}
 }
 
-// clozes returns at most n questions for identifiers that also occur shortly before; the other
-// choices are from the same file.
+// clozes returns at most n questions for identifiers that also occur shortly before the gap. The
+// other choices are identifiers from the same file.
 func clozes(r *rand.Rand, sources []string, n int) (list []item) {
 	for _, k := range r.Perm(len(sources)) {
 		places, names := identifiers(sources[k])
@@ -140,13 +140,13 @@ func clozes(r *rand.Rand, sources []string, n int) (list []item) {
 	return list
 }
 
-// place is the position of an identifier.
+// place is an occurrence of an identifier.
 type place struct {
 	name string
 	at   int
 }
 
-// identifiers returns the positions of a file's identifiers that can be answers, and the distinct
+// identifiers returns the occurrences of a file's identifiers that can be answers, and the distinct
 // identifiers.
 func identifiers(source string) (places []place, names []string) {
 	set := token.NewFileSet()

@@ -1,5 +1,5 @@
-// Command gotasks makes small evaluation tasks, and texts on which to train for them, from Go
-// source, which every machine with Go has, under Go's licence. `make paper-small` evaluates small
+// Command gotasks makes small evaluation tasks, and training texts for them, from the Go source
+// code that every machine with Go has, under Go's licence. `make paper-small` evaluates small
 // models on these tasks.
 //
 //	cloze   predict which of four identifiers comes next, in source that was not trained on
@@ -26,7 +26,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// options configures the corpus.
+// options configures the training corpus and the tasks.
 type options struct {
 	Root  string // directory of Go source, such as $(go env GOROOT)/src
 	Bytes int    // total size of source and of texts like recall and needle to train on
@@ -34,7 +34,7 @@ type options struct {
 	Seed  uint64
 }
 
-// choiceCount is the number of choices of a question.
+// choiceCount is the number of choices per question.
 const choiceCount = 4
 
 // item is a question of a task.
@@ -44,13 +44,13 @@ type item struct {
 	Gold     int      `json:"gold"`
 }
 
-// corpus is the result of [newCorpus]: documents to train on, and the items of each task.
+// corpus holds the training documents and the items of each task.
 type corpus struct {
 	Documents []string
 	Tasks     map[string][]item
 }
 
-// newCorpus makes a corpus from source. The same options give the same result.
+// newCorpus creates a corpus from source code. The same options give the same result.
 func newCorpus(o options) (*corpus, error) {
 	train, held, err := read(o)
 	if err != nil {
@@ -84,10 +84,10 @@ func newCorpus(o options) (*corpus, error) {
 	return m, nil
 }
 
-// heldOut is the fraction of files for tasks, which are not trained on.
+// heldOut means that one in heldOut source files is reserved for tasks.
 const heldOut = 20
 
-// read divides the source files below the root by a hash into files for training and for tasks.
+// read uses a hash to divide the source files below the root into files for training and for tasks.
 func read(o options) (train, held []string, err error) {
 	size := 0
 	err = filepath.WalkDir(o.Root, func(path string, d fs.DirEntry, err error) error {
@@ -128,8 +128,8 @@ func read(o options) (train, held []string, err error) {
 	return train, held, err
 }
 
-// write writes the documents to train on as train.jsonl, and each task as NAME/test.jsonl, through
-// create.
+// write writes the training documents as train.jsonl, and each task as NAME/test.jsonl, using
+// create to create files.
 func (m *corpus) write(create func(path string, write func(io.Writer) error) error) error {
 	lines := func(path string, n int, line func(i int) any) error {
 		return create(path, func(w io.Writer) error {

@@ -2,20 +2,20 @@ package main
 
 import "fmt"
 
-// An across makes words of elements of the same column in several rows, and writes them to panels:
-// eight columns at a time.
+// An across writes panels of words, in which a word consists of elements of the same column in
+// several rows. It processes eight columns at a time.
 type across struct {
 	name string
 	size int // of an element, in bytes
 	per  int // rows per word
 	load func(w *writer, at, to string)
-	// combine makes a word in Y0 of Y0 … Y3, which load has filled.
+	// combine makes words in Y0 from the registers Y0 … Y3 filled by load.
 	combine func(w *writer)
 	rounds  bool
 }
 
-// Registers: SI is the row, DI the word along the sums in the first panel. If the height of a panel
-// is not a multiple of eight, words beyond its columns are overwritten by the next word. Rows are
+// Registers: SI points to the row, and DI to the position along the sums in the first panel. If the
+// panel height is not a multiple of eight, words beyond its columns are overwritten later. Rows are
 // prefetched four words ahead.
 func (a across) write(w *writer) {
 	w.function(a.name+"(dst *uint32, panel, height, panels int, src unsafe.Pointer, ld, words int)",

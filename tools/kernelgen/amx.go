@@ -2,28 +2,28 @@ package main
 
 import "fmt"
 
-// Kernels for the tiles of AMX: eight registers of 16 rows of 64 bytes. An instruction multiplies
-// 16 rows of the left operand, of 16 words each, by 16 words of 16 columns of the right one, and
-// adds the products to 16 × 16 sums. Right panels have the required layout, a row of columns for
-// each word; in left panels 16 words of a row are contiguous. Go's assembler supports none of these
-// instructions; their encodings are from Intel, "64 and IA-32 Architectures Software Developer's
-// Manual", volume 2.
+// Kernels for AMX, which has eight tile registers of 16 rows of 64 bytes. An instruction multiplies
+// a left tile, with 16 words of 16 rows, by a right tile, with 16 words of 16 columns, and adds the
+// products to 16 × 16 sums. Right panels already have the layout of tiles, a row of columns for
+// each word; left panels store 16 words of a row contiguously. Go's assembler does not support
+// these instructions; their encodings are from Intel, "64 and IA-32 Architectures Software
+// Developer's Manual", volume 2.
 
-// numbers are those of the registers that address memory.
+// numbers maps registers that address memory to their numbers.
 var numbers = map[string]int{
 	"AX": 0, "CX": 1, "DX": 2, "BX": 3, "SI": 6, "DI": 7,
 	"R8": 8, "R9": 9, "R10": 10, "R11": 11, "R12": 12, "R13": 13, "R14": 14, "R15": 15,
 }
 
-// Prefixes of instructions, as VEX encodes them.
+// Instruction prefixes as encoded in VEX.
 const (
 	prefix66 = 1
 	prefixF3 = 2
 	prefixF2 = 3
 )
 
-// tileMemory is an instruction that moves a tile, VEX.128.pp.0F38.W0 4B /r: its rows lie step bytes
-// apart.
+// tileMemory encodes an instruction that loads or stores a tile, VEX.128.pp.0F38.W0 4B /r. Rows in
+// memory are step bytes apart.
 func tileMemory(name string, pp, tile int, base, step string, offset int) string {
 	b, s := numbers[base], numbers[step]
 	return fmt.Sprintf("LONG $0x4b%02x%02xc4; WORD $0x%02x%02x; LONG $0x%08x // %s T%d, %d(%s)(%s*1)",
@@ -35,8 +35,8 @@ func tileLoad(tile int, base, step string, offset int) string {
 	return tileMemory("TILELOADD", prefixF2, tile, base, step, offset)
 }
 
-// tileLoadOnce loads a tile that is not needed again soon (non-temporal), so that the panel in use
-// stays in the L1 cache.
+// tileLoadOnce loads a tile that is not soon needed again (non-temporally), so that the panel in
+// use stays in the L1 cache.
 func tileLoadOnce(tile int, base, step string, offset int) string {
 	return tileMemory("TILELOADDT1", prefix66, tile, base, step, offset)
 }
@@ -45,13 +45,13 @@ func tileStore(tile int, base, step string, offset int) string {
 	return tileMemory("TILESTORED", prefixF3, tile, base, step, offset)
 }
 
-// tileZero is VEX.128.F2.0F38.W0 49 11:rrr:000.
+// tileZero encodes VEX.128.F2.0F38.W0 49 11:rrr:000.
 func tileZero(tile int) string {
 	return fmt.Sprintf("LONG $0x497be2c4; BYTE $0x%02x // TILEZERO T%d", 0xc0|tile<<3, tile)
 }
 
-// tileProduct adds the product of a left and a right tile to a tile of sums, VEX.128.pp.0F38.W0
-// opcode 11:rrr:bbb.
+// tileProduct adds the product of a left and a right tile to a tile of sums. It encodes
+// VEX.128.pp.0F38.W0 opcode 11:rrr:bbb.
 func tileProduct(name string, pp, opcode, sum, left, right int) string {
 	return fmt.Sprintf("LONG $0x%02x%02xe2c4; BYTE $0x%02x // %s T%d, T%d, T%d", opcode,
 		0x78&^(right<<3)|pp, 0xc0|sum<<3|left, name, right, left, sum)
@@ -65,7 +65,7 @@ func tdpbssd(sum, left, right int) string {
 	return tileProduct("TDPBSSD", prefixF2, 0x5e, sum, left, right)
 }
 
-// configureTiles is VEX.128.NP.0F38.W0 49 /0 with the address in AX.
+// configureTiles encodes VEX.128.NP.0F38.W0 49 /0 with the address in AX.
 func configureTiles(w *writer) {
 	w.line("LEAQ tileShapes<>(SB), AX")
 	w.line("LONG $0x4978e2c4; BYTE $0x00 // LDTILECFG (AX)")
@@ -74,7 +74,7 @@ func configureTiles(w *writer) {
 // releaseTiles resets the tiles, so that a context switch has less state to save.
 func releaseTiles(w *writer) { w.line("LONG $0x4978e2c4; BYTE $0xc0 // TILERELEASE") }
 
-// tileShapes writes the configuration for configureTiles: all tiles have 16 rows of 64 bytes.
+// tileShapes writes the data for configureTiles: all tiles have 16 rows of 64 bytes.
 func tileShapes(w *writer) {
 	w.WriteString("\n")
 	words := [16]uint32{0: 1}
@@ -88,8 +88,8 @@ func tileShapes(w *writer) {
 	w.WriteString("GLOBL tileShapes<>(SB), RODATA|NOPTR, $64\n")
 }
 
-// Sizes of a block of 32 × 32 sums in four tiles, 0 … 3, row by row. Tiles 4 and 5 are columns
-// of the right operand, 6 and 7 rows of the left one.
+// Sizes for a block of 32 × 32 sums. The sums are in tiles 0 … 3, row by row, columns of the right
+// operand in tiles 4 and 5, and rows of the left operand in tiles 6 and 7.
 const (
 	tileRows  = 16
 	tileBytes = 1024
@@ -108,11 +108,11 @@ const (
 	amxSize = 96
 )
 
-// write: a step is 16 words along the sums. SI and BX walk along the panels of the left and the
-// right operand, CX counts steps, R14 is the left panel. DI is the block of results, DX the
-// distance of its rows in bytes; R8 and R12 are those of what is added. R11 walks along the panel
-// that is asked for, R9 along the rows of results, and R10 along those of what the next block adds.
-// Where sums are rounded, they go through memory for a block, short.
+// write writes the kernel. A step is 16 words along the sums. SI and BX point into the left and the
+// right panel, CX counts steps, and R14 is the start of the left panel. DI is the block of results
+// and DX its row stride in bytes; R8 and R12 are the same for the addend. R11 points into the panel
+// to prefetch, R9 to the row of results to prefetch, and R10 to that of the next addend. Sums to be
+// rounded are first stored in short, memory for one block.
 func (k amxKernel) write(w *writer) {
 	w.function(k.name+amxArguments, k.name, amxSize)
 	configureTiles(w)
@@ -174,7 +174,7 @@ func (k amxKernel) write(w *writer) {
 	w.label("next")
 	w.line("MOVQ apart+24(FP), R10")
 	w.line("LEAQ (R14)(R10*4), R14")
-	// Prefetching starts again at the beginning of the panel when all of it has been prefetched.
+	// At the end of the panel to prefetch, start again at its beginning.
 	w.line("MOVQ ahead+80(FP), R9")
 	w.line("MOVQ aheadWords+88(FP), R10")
 	w.line("LEAQ (R9)(R10*4), R10")
@@ -208,9 +208,9 @@ func (k amxKernel) write(w *writer) {
 	w.line("JMP next")
 }
 
-// steps adds the products of CX steps to the sums. The first ones ask for four rows of the results
-// each, and for what else is needed as often as rows are; more of what comes from far away at a
-// time would keep words waiting that are needed now.
+// steps adds the products of CX steps to the sums. Each of the first steps prefetches four rows of
+// the results, and calls row to prefetch what else is needed for a row. Prefetching more at a time
+// would delay words that are needed now.
 func (k amxKernel) steps(w *writer, label string, row func()) {
 	w.line("TESTQ CX, CX")
 	w.line("JZ store")
@@ -235,7 +235,7 @@ func (k amxKernel) steps(w *writer, label string, row func()) {
 	w.line("JNZ step%s", label)
 }
 
-// step multiplies 16 words.
+// step adds the products of 16 words.
 func (k amxKernel) step(w *writer) {
 	w.line("%s", tileLoad(4, "BX", "R15", 0))
 	w.line("%s", tileLoadOnce(6, "SI", "AX", 0))
@@ -257,9 +257,9 @@ func amxKernels(w *writer) {
 	amxKernel{name: "quadsAMX", product: tdpbssd}.write(w)
 }
 
-// Packers of left panels of 32 rows, in which 16 words of a row are contiguous.
+// Packers for left panels of 32 rows, which store 16 words of a row contiguously.
 
-// alongTiled writes a packer of rows with contiguous elements, which processes row by row.
+// alongTiled writes a packer for matrices with contiguous rows. It processes one row after another.
 func alongTiled(w *writer, name string, bytes int, prepare func(*writer), words func(w *writer)) {
 	w.function(name+"(dst *uint32, src unsafe.Pointer, ld, blocks int)", name, 32)
 	w.line("MOVQ dst+0(FP), DI")
@@ -286,9 +286,9 @@ func alongTiled(w *writer, name string, bytes int, prepare func(*writer), words 
 	w.line("RET")
 }
 
-// writeTiled writes a packer of panels with contiguous columns: it makes words of 16 rows and 16
-// words along the sums as an [across512] does, and transposes them. Masks K1 and K2 select the rows
-// of the last panel; other panels are complete.
+// writeTiled writes a packer for matrices with contiguous columns. It makes words for 16 rows and
+// 16 positions along the sums, as an [across512] does, and transposes them. Masks K1 and K2 select
+// the existing rows of the last panel; other panels are complete.
 func (a across512) writeTiled(w *writer) {
 	name := a.name + "Tiled"
 	w.function(name+"(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, "+
@@ -340,15 +340,15 @@ func (a across512) writeTiled(w *writer) {
 	w.line("RET")
 }
 
-// transpose16 transposes 16 × 16 words in Z0 … Z15, with one more register, and returns the
-// register of each row.
+// transpose16 transposes the 16 × 16 words in Z0 … Z15, using one more register. It returns the
+// register that contains each row.
 func transpose16(w *writer) [16]int {
 	var at [16]int
 	for i := range at {
 		at[i] = i
 	}
 	spare := 16
-	// Each step takes two vectors, and writes the words of both that belong together to each of two.
+	// Each step combines two vectors into two others: low makes the first and high the second.
 	step := func(i, j int, low, high string) {
 		w.line("%s", fmt.Sprintf(low, at[j], at[i], spare))
 		w.line("%s", fmt.Sprintf(high, at[j], at[i], at[j]))

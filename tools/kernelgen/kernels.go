@@ -2,8 +2,8 @@ package main
 
 import "fmt"
 
-// A kernel multiplies a panel of rows by a panel of two vectors of columns. The sums, row by row,
-// are in the first registers for AVX-512 and behind the operands for AVX2.
+// A kernel multiplies a panel of rows by a panel whose width is two vectors. The sums are stored
+// row by row, in the first registers for AVX-512 and after the operands for AVX2.
 type kernel struct {
 	name     string
 	rows     int
@@ -18,21 +18,21 @@ type kernel struct {
 	// multiply adds the product of a left and a right register to a sum.
 	multiply func(w *writer, left, right, sum int)
 	unrolled int
-	// narrow rounds the sums of a row to bfloat16 in a register; it uses registers from Z24 on, which
-	// prepareNarrow fills. It is nil for kernels for single tiles and for integers.
+	// narrow rounds the sums of a row to bfloat16 and returns their register. It uses registers
+	// from Z24, which prepareNarrow fills. It is nil for single-tile kernels and integers.
 	narrow        func(w *writer, low, high int) (register string)
 	prepareNarrow func(w *writer)
 	strips        bool // multiplies strips, which are columns of tiles
 }
 
-// kernelArguments are the arguments of kernels for a tile, and their size in bytes.
+// Arguments of kernels for a single tile, and their size in bytes.
 const (
 	kernelArguments = "(words, steps int, a, b, c *uint32, stride int, accumulate bool)"
 	kernelSize      = 49
 )
 
-// Registers: SI and BX walk along the panels of the left and the right operand, CX counts words, DI
-// is the tile, DX the distance of its rows in bytes.
+// Registers: SI and BX point into the left and the right panel, CX counts words, DI points to the
+// tile, and DX is its row stride in bytes.
 func (k kernel) write(w *writer) {
 	w.function(k.name+kernelArguments, k.name, kernelSize)
 	k.arguments(w)
@@ -60,8 +60,8 @@ func (k kernel) clear(w *writer) {
 	}
 }
 
-// loop multiplies as many words as a register says, which it counts down. The rest of a division by
-// the number of unrolled steps comes first.
+// loop multiplies as many words as the register count says. The loop is unrolled; the remaining
+// words are processed first.
 func (k kernel) loop(w *writer, count, label string) {
 	w.line("MOVQ %s, AX", count)
 	w.line("ANDQ $%d, AX", k.unrolled-1)
@@ -91,9 +91,9 @@ func (k kernel) loop(w *writer, count, label string) {
 	w.label("end" + label)
 }
 
-// rowsAhead is the first part of the loop. It prefetches the rows of the addend and of the results,
-// one at a time, so that the multipliers do not wait for a free cache buffer; the rest of the loop
-// prefetches the next panel.
+// rowsAhead writes the first part of the loop, which prefetches the rows of the addend and the
+// results, one at a time, so that the multipliers do not wait for a free fill buffer. The other
+// part prefetches the next panel.
 func (k kernel) rowsAhead(w *writer, count, label string) {
 	w.line("MOVQ DI, R9")
 	w.line("MOVQ R8, R10")
@@ -138,7 +138,7 @@ func (k kernel) step(w *writer, i int) {
 	}
 }
 
-// store stores the sums, or adds them to the tile.
+// store writes code that stores the sums, or adds them to the tile.
 func (k kernel) store(w *writer) {
 	w.line("CMPB accumulate+48(FP), $0")
 	w.line("JEQ store")
@@ -164,34 +164,34 @@ func (k kernel) store(w *writer) {
 	}
 }
 
-// kernel256 has six rows: twelve sums, two words of the right operand and two more registers use
-// all sixteen.
+// kernel256 returns a kernel with six rows. It uses all sixteen registers: twelve for sums, two for
+// words of the right operand and two more.
 func kernel256(name string) kernel {
 	return kernel{name: name, rows: 6, register: "Y", bytes: 32, sum: 4, right: 0, left: []int{2, 3},
 		load: "VMOVDQU", zero: "VPXOR", add: "VPADDD", unrolled: 4}
 }
 
-// kernel512 has twelve rows, and so 24 of 32 registers for sums. The multipliers have a latency of
-// four or five cycles and there are two of them: ten independent sums would do, but fewer rows
-// would need more words of the right operand a product.
+// kernel512 returns a kernel with twelve rows, which uses 24 of 32 registers for sums. Ten
+// independent sums would suffice for two multipliers with a latency of four or five cycles, but
+// with fewer rows, each product would need more words of the right operand.
 func kernel512(name string) kernel {
 	return kernel{name: name, rows: 12, register: "Z", bytes: 64, sum: 0, right: 24,
 		left: []int{26, 27, 28, 29}, load: "VMOVDQU32", zero: "VPXORD", add: "VPADDD", unrolled: 4,
 		strips: true}
 }
 
-// stripArguments are the arguments of kernels for strips, and their size in bytes. The addend from
-// may be nil; ahead is a panel to prefetch.
+// Arguments of kernels for strips, and their size in bytes. from, the addend, may be nil. ahead is
+// a panel to prefetch.
 const (
 	stripArguments = "(words, tiles int, left *uint32, apart int, right *uint32, from *uint32, " +
 		"fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)"
 	stripSize = 96
 )
 
-// writeStrip: SI and BX walk along the panels of the left and the right operand, CX counts words,
-// R14 is the left panel, R13 the right one. DI is the tile of results and DX its row stride in
-// bytes; R8 and R12 are the same for the addend, or again the results if there is none. R11 walks
-// along the panel that is prefetched.
+// writeStrip writes a kernel for strips. SI and BX point into the left and the right panel, which
+// start at R14 and R13, and CX counts words. DI is the tile of results and DX its row stride in
+// bytes. R8 and R12 are the same for the addend or, if there is none, for the results. R11 points
+// into the panel to prefetch.
 func (k kernel) writeStrip(w *writer) {
 	w.function(k.name+stripArguments, k.name, stripSize)
 	w.line("MOVQ left+16(FP), R14")
@@ -246,7 +246,7 @@ func (k kernel) writeStrip(w *writer) {
 	w.label("next")
 	w.line("MOVQ apart+24(FP), AX")
 	w.line("LEAQ (R14)(AX*4), R14")
-	// Prefetching starts again at the beginning of the panel when all of it has been prefetched.
+	// At the end of the panel to prefetch, start again at its beginning.
 	w.line("MOVQ ahead+80(FP), R9")
 	w.line("MOVQ aheadWords+88(FP), AX")
 	w.line("LEAQ (R9)(AX*4), AX")
@@ -278,7 +278,7 @@ func floats256(w *writer) {
 	k.write(w)
 }
 
-// pairs256 multiplies words of two int16 each.
+// pairs256 writes a kernel for words of two int16.
 func pairs256(w *writer) {
 	k := kernel256("pairs256")
 	k.left = []int{2}
@@ -289,8 +289,8 @@ func pairs256(w *writer) {
 	k.write(w)
 }
 
-// quads256 multiplies words of four bytes, unsigned ones on the left. It adds up pairs in 16 bits,
-// for as many words as steps says, and then adds these sums to the tile, which has 32 bits.
+// quads256 writes a kernel for words of four bytes, which are unsigned in the left operand. It sums
+// up to steps words in 16 bits, and then adds these sums to the tile in 32 bits.
 func quads256(w *writer) {
 	k := kernel256("quads256")
 	k.left = []int{2}
@@ -350,7 +350,7 @@ func floats512(w *writer) {
 	k.writeStrip(w)
 }
 
-// halves512 multiplies words of two bfloat16 each.
+// halves512 writes a kernel for words of two bfloat16.
 func halves512(w *writer) {
 	k := kernel512("halves512")
 	k.load, k.add = "VMOVUPS", "VADDPS"
@@ -363,7 +363,7 @@ func halves512(w *writer) {
 	k.writeStrip(w)
 }
 
-// quads512 multiplies words of four bytes, unsigned ones on the left.
+// quads512 writes a kernel for words of four bytes, which are unsigned in the left operand.
 func quads512(w *writer) {
 	k := kernel512("quads512")
 	k.multiply = func(w *writer, left, right, sum int) {
@@ -372,7 +372,7 @@ func quads512(w *writer) {
 	k.writeStrip(w)
 }
 
-// vdpbf16ps is VDPBF16PS sum, left, right on registers of 512 bits, EVEX.512.F3.0F38.W0 52 /r
+// vdpbf16ps encodes VDPBF16PS sum, left, right for 512-bit registers, EVEX.512.F3.0F38.W0 52 /r
 // (Intel, Architecture Instruction Set Extensions Programming Reference), which Go's assembler does
 // not support.
 func vdpbf16ps(sum, left, right int) string {
@@ -380,14 +380,14 @@ func vdpbf16ps(sum, left, right int) string {
 		right)
 }
 
-// vcvtne2ps2bf16 is VCVTNE2PS2BF16 to, high, low on registers of 512 bits, EVEX.512.F2.0F38.W0 72
+// vcvtne2ps2bf16 encodes VCVTNE2PS2BF16 to, high, low for 512-bit registers, EVEX.512.F2.0F38.W0 72
 // /r (same reference). It treats subnormal numbers as zero.
 func vcvtne2ps2bf16(to, high, low int) string {
 	return evex512("VCVTNE2PS2BF16", 3, 0x72, to, high, low)
 }
 
-// evex512 is an instruction of EVEX.512.pp.0F38.W0 on three registers as bytes. The prefix keeps
-// the upper bits of the registers' numbers inverted.
+// evex512 encodes an instruction EVEX.512.pp.0F38.W0 on three registers. The prefix contains the
+// upper bits of the register numbers inverted.
 func evex512(name string, pp, opcode, to, first, second int) string {
 	b := [6]int{
 		0x62,

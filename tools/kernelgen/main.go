@@ -1,5 +1,5 @@
-// Command kernelgen writes the assembler of host/compute/matmul: kernels that multiply panels of
-// words, a transposition, and loops that measure instructions. The kernels are one loop with
+// Command kernelgen writes the assembly code of host/compute/matmul: kernels that multiply panels
+// of words, packers, and loops that measure instructions. The kernels are the same loop with
 // different instructions, some of which Go's assembler does not support.
 //
 //	go run ./tools/kernelgen host/compute/matmul
@@ -36,7 +36,7 @@ func files() map[string][]byte {
 	}
 }
 
-// A writer collects lines of assembler.
+// A writer collects lines of assembly.
 type writer struct{ bytes.Buffer }
 
 func (w *writer) line(format string, args ...any) { fmt.Fprintf(w, "\t"+format+"\n", args...) }

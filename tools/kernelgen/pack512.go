@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// Packers with AVX-512 write panels of 12 or of 32 rows. They read no more than these rows.
+// AVX-512 packers for panels of 12 or 32 rows. They do not read beyond these rows.
 
 // A shape512 describes the layout of a panel.
 type shape512 struct {
@@ -27,16 +27,16 @@ func roundingConstants512(w *writer) {
 	}
 }
 
-// round512 rounds the words of a register to bfloat16, as round does. VFIXUPIMMPS replaces results
-// by the quiet x if x is a quiet or signaling NaN (two digits of its table). It uses mask register
-// K6.
+// round512 rounds the words of a register to bfloat16, as round does. If x is a NaN, VFIXUPIMMPS
+// replaces the result by the quiet x; its table has one digit for quiet and one for signaling NaNs.
+// It uses mask register K6.
 func round512(w *writer, x, t string) {
 	roundUpper512(w, x, t)
 	w.line("VPANDD %s, %s, %s", upper512, t, x)
 }
 
-// roundUpper512 rounds to the upper halves of the words of t, and leaves something in the lower
-// ones.
+// roundUpper512 rounds like round512, but only to the upper halves of the words of t. The lower
+// halves are undefined.
 func roundUpper512(w *writer, x, t string) {
 	w.line("VPTESTMD %s, %s, K6", odd512, x)
 	w.line("VPADDD %s, %s, %s", half512, x, t)
@@ -44,14 +44,14 @@ func roundUpper512(w *writer, x, t string) {
 	w.line("VFIXUPIMMPS $0, %s, %s, %s", quiet512, x, t)
 }
 
-// A transposition512 transposes blocks of four words of 12 or 16 rows with a stride of ld bytes.
+// A transposition512 transposes blocks of 12 or 16 rows and four words. The row stride is ld bytes.
 type transposition512 struct {
 	name string
 	size int // bytes loaded from a row
-	// load makes four words of each of some rows, a lane of 128 bits for each, in a register.
+	// load makes four words of each of the given rows in a register, one row per 128-bit lane.
 	load func(w *writer, rows []string, to int)
-	// prepare fills registers from Z16 on; finish transforms and stores a vector of words of all
-	// rows.
+	// prepare fills registers from Z16. finish transforms and stores a vector that contains one
+	// word of every row.
 	prepare func(w *writer)
 	finish  func(w *writer, x string, store func(x string))
 }
@@ -81,8 +81,8 @@ func transpositions512(w *writer) {
 	}
 }
 
-// write: a register holds four words of four rows, one in each of its lanes of 128 bits: so a
-// transposition within lanes makes vectors of all rows.
+// write writes the function. A register holds four words of each of four rows, one row per 128-bit
+// lane, so a transposition within lanes makes vectors with one word of every row.
 func (t transposition512) write(w *writer, shape shape512) {
 	name := fmt.Sprintf("%s%d", t.name, shape.width)
 	w.function(name+"(dst *uint32, src unsafe.Pointer, ld, blocks int)", name, 32)
@@ -131,7 +131,7 @@ func (t transposition512) write(w *writer, shape shape512) {
 	w.line("RET")
 }
 
-// loadWords loads words unchanged. The masks K1 … K3 select the lanes except the first.
+// loadWords loads words unchanged. The masks K1 … K3 select the lanes after the first.
 func loadWords(w *writer, rows []string, to int) {
 	for i, row := range rows {
 		if i == 0 {
@@ -142,8 +142,8 @@ func loadWords(w *writer, rows []string, to int) {
 	}
 }
 
-// loadHalves loads eight float32 of each row and makes words of two bfloat16. VCVTNE2PS2BF16 would
-// do both at once, but it treats subnormal numbers as zero, even if they round to a normal one.
+// loadHalves loads eight float32 of each row and makes words of two bfloat16. It does not use
+// VCVTNE2PS2BF16, which treats subnormal numbers as zero, even if they round to a normal one.
 func loadHalves(w *writer, rows []string, to int) {
 	for i, row := range rows {
 		if i%2 == 0 {
@@ -158,7 +158,8 @@ func loadHalves(w *writer, rows []string, to int) {
 	w.line("VPERMT2W Z18, %s, %s", upperHalves512, words)
 }
 
-// upperHalves512 selects the upper halves of the words of two registers.
+// upperHalves512 is the register with the indices of the upper halves of the words in two
+// registers.
 const upperHalves512 = "Z26"
 
 func halvesConstants512(w *writer) {
@@ -175,8 +176,7 @@ func upperHalves(w *writer) {
 	w.WriteString("GLOBL upperHalves<>(SB), RODATA|NOPTR, $64\n")
 }
 
-// An across512 makes words of elements of the same column in several rows, as an [across] does, for
-// panels of 12 or 32 columns.
+// An across512 is like an [across], for panels of 12 or 32 columns.
 type across512 struct {
 	name    string
 	size    int // of an element, in bytes
@@ -186,8 +186,8 @@ type across512 struct {
 	combine func(w *writer, in []string, to string) // makes words of registers; it uses Z16 and Z17
 }
 
-// It uses the registers of an [across]. The masks K1 and K2 select the existing columns of a
-// vector; the others become zero. For panels of 12, K3 is the mask of a panel.
+// write uses the same registers as an [across]. The masks K1 and K2 select the existing columns of
+// a vector; the others become zero. For panels of 12, K3 selects the columns of a panel.
 func (a across512) write(w *writer, shape shape512) {
 	name := fmt.Sprintf("%s%d", a.name, shape.width)
 	w.function(name+"(dst *uint32, panel, panels int, columns uint32, src unsafe.Pointer, ld, words "+
@@ -204,7 +204,8 @@ func (a across512) write(w *writer, shape shape512) {
 	w.line("SHLQ $2, R8")
 	w.line("LEAQ (R10)(R10*2), R11")
 	w.line("MOVQ R10, R13")
-	// 16 rows ahead: rows 1024 bytes apart share a set of the L1 cache, which 32 would fill
+	// Prefetch only 16 rows ahead: rows 1024 bytes apart share an L1 cache set, which 32 would
+	// fill.
 	w.line("SHLQ $4, R13")
 	a.prepare(w)
 	if shape.width == 12 {
@@ -248,8 +249,8 @@ func (a across512) write(w *writer, shape shape512) {
 	w.line("RET")
 }
 
-// fours writes the loop for four words at a time, which are three vectors of a panel of 12: each is
-// loaded in two pieces, under masks made of the mask of the columns.
+// fours writes the loop for four words at a time, which are three vectors of a panel of 12. Each
+// vector is loaded in two pieces, with masks derived from the column mask.
 func (a across512) fours(w *writer) {
 	pieces := []struct{ mask, shift, word, lane int }{{1, 0, 0, 0}, {2, 12, 1, 12}, {3, -4, 1, -4},
 		{4, 8, 2, 8}, {5, -8, 2, -8}, {7, 4, 3, 4}}
@@ -352,7 +353,7 @@ func acrossAll512(w *writer) {
 	}
 }
 
-// shifted512 writes a function that adds to every byte of blocks of 64.
+// shifted512 writes a function that adds a number to every byte of 64-byte blocks.
 func shifted512(w *writer) {
 	w.function("shifted512(words *uint32, by uint8, blocks int)", "shifted512", 24)
 	w.line("MOVQ words+0(FP), DI")
@@ -369,8 +370,8 @@ func shifted512(w *writer) {
 	w.line("RET")
 }
 
-// columnSums512 writes a function that adds up the signed bytes of each column of a panel of 32, as
-// products by ones.
+// columnSums512 writes a function that sums the signed bytes of each column of a panel of 32, by
+// multiplying them by ones.
 func columnSums512(w *writer) {
 	w.function("columnSums512(sums *int32, panel *uint32, words int)", "columnSums512", 24)
 	w.line("MOVQ sums+0(FP), DI")
@@ -392,8 +393,8 @@ func columnSums512(w *writer) {
 	w.line("RET")
 }
 
-// finish512 writes [finish] for 32 columns, each with a correction and a scale. Results are
-// float32, or if short is set, rounded to bfloat16.
+// finish512 writes the function of [finish] for 32 columns, each with a correction and a scale.
+// Results are float32 or, if short is set, rounded to bfloat16.
 func finish512(w *writer) {
 	w.function("finishCodes512(rows int, sums *uint32, sumStride int, out unsafe.Pointer, outStride "+
 		"int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32, short "+

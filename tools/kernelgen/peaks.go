@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// peaks writes a loop for each instruction to be measured: twelve independent sums, which is enough
-// for a latency of five and two multipliers.
+// peaks writes a loop for each instruction to measure. Twelve independent sums suffice for two
+// multipliers with a latency of five cycles.
 func peaks(w *writer) {
 	for _, p := range []struct {
 		name string
@@ -42,8 +42,8 @@ func peaks(w *writer) {
 	}
 }
 
-// peaksAMX writes the same for tiles: four independent sums, as the kernels have, three times.
-// Operands are not zero, because zeros need less power and would be faster than other numbers.
+// peaksAMX writes such loops for tiles, with four independent sums, as in the kernels, three times.
+// Operands are not zero, because zeros would need less power and run faster than other numbers.
 func peaksAMX(w *writer) {
 	for _, k := range []struct {
 		name    string
@@ -68,7 +68,7 @@ func peaksAMX(w *writer) {
 	}
 }
 
-// peakNumbers writes a tile of numbers of both signs, around 1 in bfloat16.
+// peakNumbers writes a tile of numbers of both signs with magnitudes around 1 in bfloat16.
 func peakNumbers(w *writer) {
 	w.WriteString("\n")
 	r := rand.New(rand.NewPCG(1, 2))

@@ -2,13 +2,13 @@ package main
 
 import "fmt"
 
-// A transposition makes words of rows of elements and transposes consecutive blocks of 8 × 8 of
-// them, in rows with a stride of ld bytes.
+// A transposition makes words from rows of elements and transposes consecutive blocks of 8 × 8
+// words. The row stride is ld bytes.
 type transposition struct {
 	name    string
 	bytes   int // of eight words, in memory
 	rounded bool
-	// load makes eight words in a register; Y8 … Y11 are free.
+	// load makes eight words in a register. It may use Y8 … Y11.
 	load func(w *writer, at, to string)
 }
 
@@ -31,8 +31,8 @@ func transpositions(w *writer) {
 	}
 }
 
-// write: first pairs of rows are interleaved, then pairs of pairs, each within the halves of
-// registers, and then halves are exchanged.
+// write writes the function. It interleaves pairs of rows, then pairs of pairs, each within the
+// halves of registers, and finally exchanges halves.
 func (t transposition) write(w *writer) {
 	w.function(t.name+"(dst *uint32, stride int, src unsafe.Pointer, ld, blocks int)", t.name, 40)
 	w.line("MOVQ dst+0(FP), DI")
@@ -52,7 +52,7 @@ func (t transposition) write(w *writer) {
 			t.load(w, fmt.Sprintf("(%s)%s", base, index), fmt.Sprintf("Y%d", 4*half+r))
 		}
 	}
-	// Four words of rows 0–3 and 4–7 at a time.
+	// Transpose four words of rows 0–3 and 4–7 at a time.
 	for i := 0; i < 8; i += 4 {
 		w.line("VUNPCKLPS Y%d, Y%d, Y8", i+1, i)
 		w.line("VUNPCKHPS Y%d, Y%d, Y9", i+1, i)
@@ -78,7 +78,7 @@ func (t transposition) write(w *writer) {
 	w.line("RET")
 }
 
-// roundingConstants loads the constants of round into Y12 … Y15.
+// roundingConstants loads the constants for round into Y12 … Y15.
 func roundingConstants(w *writer) {
 	for i, x := range []uint32{0x7fff, 1, 0x400000, 0xffff0000} {
 		w.line("MOVL $0x%x, AX", x)
@@ -87,9 +87,9 @@ func roundingConstants(w *writer) {
 	}
 }
 
-// round rounds the words of a register to bfloat16, to nearest, ties to even, as roundBits of the
-// package does: half of a unit less one is added, and one more if the result would be odd. NaN
-// becomes quiet.
+// round rounds the words of a register to bfloat16, to nearest, ties to even, like roundBits in
+// matmul. It adds half a unit less one, and one more if the truncated result is odd. NaNs become
+// quiet.
 func round(w *writer, x, s, t string) {
 	w.line("VPSRLD $16, %s, %s", x, s)
 	w.line("VPAND Y13, %s, %[1]s", s)
@@ -101,7 +101,7 @@ func round(w *writer, x, s, t string) {
 	w.line("VPAND Y15, %s, %[1]s", x)
 }
 
-// rounded writes a function that rounds blocks of eight words.
+// rounded writes a function that rounds words in blocks of eight.
 func rounded(w *writer) {
 	w.function("rounded8(dst, src *uint32, blocks int)", "rounded8", 24)
 	w.line("MOVQ dst+0(FP), DI")
@@ -120,7 +120,7 @@ func rounded(w *writer) {
 	w.line("RET")
 }
 
-// prefetch writes a function that prefetches some rows with a stride in bytes.
+// prefetch writes a function that prefetches rows. The row stride is in bytes.
 func prefetch(w *writer) {
 	w.function("prefetchRows(at unsafe.Pointer, stride, rows, bytes int)", "prefetchRows", 32)
 	w.line("MOVQ at+0(FP), SI")
@@ -141,9 +141,9 @@ func prefetch(w *writer) {
 	w.line("RET")
 }
 
-// finish writes a function that converts sums of integers to float32: it subtracts the correction
-// of the column, and multiplies by the scales of the row and of the column. Without a correction or
-// scales, the pointer is to a zero or one, with a step of 0.
+// finish writes a function that converts integer sums to float32. It subtracts the column's
+// correction and multiplies by the scales of the row and the column. If there is no correction or
+// no scale, the argument points to zeros or ones, with a step of 0.
 func finish(w *writer) {
 	w.function("finishCodes(rows, vectors int, sums *uint32, sumStride int, out *float32, outStride "+
 		"int, correction *int32, correctionStep int, rowScales *float32, rowStep int, columnScales "+

@@ -67,7 +67,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{nil, "no licence was recognized"},
 		{map[string]string{"LICENSE": "Do as you please, on Tuesdays."}, "no licence was recognized"},
-		{map[string]string{"LICENSE": own(t), "COPYING": gpl}, "COPYING holds the licence GPL"},
+		{map[string]string{"LICENSE": own(t), "COPYING": gpl}, "COPYING has the licence GPL"},
 	} {
 		c := files(t, test.texts)
 		c.uses(c.dir)

@@ -1,9 +1,8 @@
-// Command licenses writes the list of all third-party code that is linked into the
-// released programs, with its licences: THIRD_PARTY_LICENSES at the root of the
-// repository. It fails if it does not recognize a licence, or if a licence is not among
-// those agreed on. scripts/generate.sh runs it.
+// Command licenses writes THIRD_PARTY_LICENSES at the root of the repository: the list of all
+// third-party code linked into the released programs, with its licences. It fails if it does not
+// recognize or accept a licence. scripts/generate.sh runs it.
 //
-// It exists because github.com/google/go-licenses v1.6.0 looks at one platform only, leaves out Go
+// github.com/google/go-licenses v1.6.0 is not used because it considers only one platform, omits Go
 // itself, patent grants and copied code, does not recognize two of the licences, takes minutes, and
 // needs the network.
 package main
@@ -28,7 +27,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// acceptedLicences are the licences of third-party code that may be linked, and their obligations
+// acceptedLicences maps the licences of third-party code that may be linked to their obligations
 // for redistribution.
 var acceptedLicences = map[string]string{
 	"Apache-2.0":        "hand on the licence and its notices",
@@ -42,7 +41,7 @@ var acceptedLicences = map[string]string{
 	"OFL-1.1":           "hand on the licence with the fonts",
 }
 
-// builds are the builds with a release archive, and the build for CUDA.
+// builds lists the environments of the builds: those released, and that for CUDA.
 var builds = []string{
 	"GOOS=linux GOARCH=amd64 CGO_ENABLED=0 GOEXPERIMENT=simd",
 	"GOOS=linux GOARCH=arm64 CGO_ENABLED=0 GOEXPERIMENT=simd",
@@ -51,8 +50,7 @@ var builds = []string{
 	"GOOS=linux GOARCH=amd64 CGO_ENABLED=1 GOEXPERIMENT=simd GOFLAGS=-tags=cuda",
 }
 
-// copiedComponents are third-party components copied into this repository, in directories with
-// their licences.
+// copiedComponents are third-party components copied into this repository with their licences.
 var copiedComponents = []component{
 	{name: "github.com/leeoniya/uPlot", version: "v1.6.32", dir: "host/study/report/page/uplot",
 		with: []string{"."}},
@@ -76,8 +74,8 @@ func main() {
 	}
 }
 
-// linkedComponents returns Go, and then the copied components and the modules of all programs, by
-// name.
+// linkedComponents returns Go, followed by the copied components and the modules of all programs,
+// sorted by name.
 func linkedComponents() ([]component, error) {
 	found := map[string]*component{}
 	for _, c := range copiedComponents {
@@ -125,7 +123,7 @@ type component struct {
 	with          []string // directories below dir with linked code, "." for the root
 }
 
-// uses adds the directory of a package that is linked, and those above it.
+// uses adds the directory of a linked package and its parents.
 func (c *component) uses(dir string) {
 	below, err := filepath.Rel(c.dir, dir)
 	if err != nil {
@@ -139,12 +137,12 @@ func (c *component) uses(dir string) {
 // legal matches the names of files that must be redistributed.
 var legal = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([-._].*)?$`)
 
-// chosen maps files of modules that offer several licences to the chosen licence.
+// chosen maps modules that offer several licences to the chosen one and its file.
 var chosen = map[string]struct{ file, license string }{
 	"github.com/golang/freetype": {"licenses/ftl.txt", "FTL"},
 }
 
-// document is a file with licences or notices.
+// document is a file that contains licences or notices.
 type document struct {
 	name, text string
 	licenses   []string // SPDX names of its licences
@@ -177,7 +175,7 @@ func (c component) documents() (docs []document, err error) {
 	return docs, nil
 }
 
-// document reads one file and recognizes the licences in it.
+// document reads a file and recognizes the licences in it.
 func (c component) document(name string) (document, error) {
 	text, err := os.ReadFile(filepath.Join(c.dir, name))
 	d := document{name: filepath.ToSlash(name), text: strings.ReplaceAll(string(text), "\r\n", "\n")}
@@ -189,13 +187,14 @@ func (c component) document(name string) (document, error) {
 	return d, err
 }
 
-// licenses returns the licences of the component's documents; all must be accepted.
+// licenses returns the licences in the component's documents. It is an error if one is not
+// accepted.
 func (c component) licenses(docs []document) (names []string, err error) {
 	found := map[string]bool{}
 	for _, d := range docs {
 		for _, name := range d.licenses {
 			if acceptedLicences[name] == "" {
-				return nil, fmt.Errorf("%s %s: %s holds the licence %s, which is not among those agreed, %s",
+				return nil, fmt.Errorf("%s %s: %s has the licence %s, want one of %s",
 					c.name, c.version, d.name, name,
 					strings.Join(slices.Sorted(maps.Keys(acceptedLicences)), ", "))
 			}
@@ -217,7 +216,7 @@ whose text follows the list. This file is written by scripts/generate.sh.
 
 const rule = "================================================================================"
 
-// write writes the list, then all documents.
+// write writes the list of components, followed by their documents.
 func write(w io.Writer, all []component) error {
 	texts, used := new(strings.Builder), map[string]bool{}
 	fmt.Fprint(w, head)

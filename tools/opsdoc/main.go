@@ -1,7 +1,6 @@
-// Command opsdoc writes docs/reference/operations.md, the definition of the plugins' tensor
-// language for authors in any language, from the operation table and the limits
-// of package program. The prose is in ops.md.tmpl; names, numbers, types and meanings come from the
-// code.
+// Command opsdoc writes docs/reference/operations.md, which defines the tensor language of plugins
+// for authors who use any programming language. The prose is in ops.md.tmpl; names, numbers, types
+// and meanings are from the operation table and the limits of package program.
 package main
 
 import (

@@ -15,13 +15,13 @@ import (
 //go:embed ops.md.tmpl
 var source string
 
-// section is one class of operations.
+// section describes a class of operations.
 type section struct {
 	class        program.Class
 	Title, Intro string
 }
 
-// sections lists the classes in the order of the page.
+// sections lists the classes in page order.
 var sections = []section{
 	{program.ClassSource, "Sources",
 		"They take no tensor, except for the key of `random_bits`. The stated type of the node is the " +
@@ -53,7 +53,7 @@ var sections = []section{
 			"`scatter_add` the stated type names the wanted shape."},
 }
 
-// page writes the whole document.
+// page returns the whole document.
 func page() ([]byte, error) {
 	limits := program.Limits{}.WithDefaults()
 	data := map[string]any{
@@ -90,7 +90,7 @@ func (s section) Ops() []program.OpInfo {
 		func(info program.OpInfo) bool { return info.Class != s.class })
 }
 
-// cell escapes text for a cell of a Markdown table.
+// cell escapes text for a Markdown table.
 func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ").Replace(text)
 }
@@ -98,7 +98,7 @@ func cell(text string) string {
 var superscript = strings.NewReplacer("0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5",
 	"⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹")
 
-// power formats 2ⁿ and 2ⁿ−1 as powers, and other numbers in full.
+// power formats 2ⁿ and 2ⁿ−1 as powers, and other numbers as digits.
 func power(n int64) string {
 	exponent := func(n int64) string {
 		return superscript.Replace(fmt.Sprint(bits.TrailingZeros64(uint64(n))))
@@ -112,7 +112,7 @@ func power(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// example returns the text form of a fake quantization to 15 levels.
+// example returns the text of a program that fake-quantizes to 15 levels.
 func example() (string, error) {
 	b := program.NewBuilder("absmax/example")
 	x := b.Input("x", program.FloatType(4, 64))

@@ -1,6 +1,6 @@
 // Command protogen writes the enumeration of operations into program.proto, the Go code of the
-// plugin protocol, and its messages for Python. It compiles the .proto files itself and runs the
-// code generators that go.mod pins, so that every machine with Go produces the same bytes.
+// plugin protocol, and its message descriptors for Python. It compiles the .proto files itself and
+// runs the code generators pinned by go.mod, so that the output is the same on every machine.
 //
 // go generate runs it in the directory of package wire. Given names of other .proto files in the
 // working directory, it writes only their Go code.
@@ -25,15 +25,15 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// root is the directory of package wire, the root of the import paths of the .proto files.
+// root is the directory of package wire, from which .proto files are imported.
 const root = "."
 
 var files = []string{"cage/plugin/v1/program.proto", "cage/plugin/v1/plugin.proto"}
 
-// forPython is the path of the compiled files in the package for Python.
+// forPython is the path of the message descriptors in the Python package.
 const forPython = "../../python/cage_sdk/protocol.binpb"
 
-// generators are the tools of go.mod; each reads a request and writes files.
+// generators lists tools pinned by go.mod. Each reads a request and returns files.
 var generators = []string{"protoc-gen-go", "protoc-gen-go-grpc"}
 
 func main() {
@@ -64,8 +64,8 @@ func main() {
 	}
 }
 
-// writeOperations writes the enumeration of operations, from the table of package program, into the
-// first file.
+// writeOperations writes the enumeration of operations, taken from package program, into the first
+// .proto file.
 func writeOperations() error {
 	const first, last = "  OP_UNSPECIFIED = 0;\n", "}\n"
 	path := filepath.Join(root, files[0])
@@ -90,7 +90,7 @@ func writeOperations() error {
 	return os.WriteFile(path, []byte(before+first+list.String()+last+after), 0o644)
 }
 
-// compile parses the .proto files, with the comments.
+// compile parses the .proto files, including comments.
 func compile() ([]*descriptorpb.FileDescriptorProto, error) {
 	compiler := protocompile.Compiler{
 		Resolver:       &protocompile.SourceResolver{ImportPaths: []string{root}},
@@ -107,8 +107,8 @@ func compile() ([]*descriptorpb.FileDescriptorProto, error) {
 	return out, nil
 }
 
-// writeDescriptors writes the compiled files, without comments, for libraries that create the
-// messages from them.
+// writeDescriptors writes the compiled files without comments, for libraries that create messages
+// from descriptors.
 func writeDescriptors(compiled []*descriptorpb.FileDescriptorProto) error {
 	set := &descriptorpb.FileDescriptorSet{}
 	for _, f := range compiled {
@@ -123,7 +123,7 @@ func writeDescriptors(compiled []*descriptorpb.FileDescriptorProto) error {
 	return os.WriteFile(forPython, data, 0o644)
 }
 
-// toRequest returns the input of the generators.
+// toRequest returns the input for the generators.
 func toRequest(compiled []*descriptorpb.FileDescriptorProto) ([]byte, error) {
 	return proto.Marshal(&pluginpb.CodeGeneratorRequest{
 		FileToGenerate: files,
@@ -132,7 +132,7 @@ func toRequest(compiled []*descriptorpb.FileDescriptorProto) ([]byte, error) {
 	})
 }
 
-// run passes the request to a generator and writes the files that it returns.
+// run passes the request to a generator and writes the files that the generator returns.
 func run(generator string, request []byte) error {
 	cmd := exec.Command("go", "tool", generator)
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(request), os.Stderr

@@ -1,5 +1,5 @@
-// Command screenshot saves a picture of a web page, as shown on a desktop or a phone, light or
-// dark. It needs Chromium, and is for the pictures in docs: see scripts/pictures.sh.
+// Command screenshot saves a screenshot of a web page as shown on a desktop or a phone, in light or
+// dark mode. It needs Chromium. scripts/pictures.sh uses it for the pictures in docs.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// page describes a screenshot.
+// page describes the screenshot to take.
 type page struct {
 	url, out, wait, do string
 	width, height      int64
@@ -48,7 +48,7 @@ func main() {
 	}
 }
 
-// save opens the page, waits until it is ready, and writes the picture.
+// save opens the page, waits until it is ready, and saves the screenshot.
 func (p page) save() error {
 	if p.url == "" || p.out == "" {
 		return errors.New("usage: screenshot --out FILE.png [flags] URL")
@@ -88,7 +88,7 @@ func (p page) save() error {
 	return atomicfile.WriteBytes(vfs.At(p.out), png)
 }
 
-// emulate sets the size and the colour scheme of the window.
+// emulate sets the window's size and colour scheme.
 func (p page) emulate(ctx context.Context) error {
 	scheme := "light"
 	if p.dark {

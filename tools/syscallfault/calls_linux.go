@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shape holds the positions of a system call's arguments that describe files; -1: none.
+// shape holds the positions of a system call's arguments that describe files; -1 means none.
 type shape struct {
 	name  string
 	fd    int // descriptor of the file
@@ -27,8 +27,8 @@ type shape struct {
 
 func byFD(name string) shape { return shape{name, 0, -1, -1, -1, -1, -1, -1} }
 
-// calls are the system calls by which programs in Go change files, on the two processor
-// families that releases are built for.
+// calls lists the system calls with which Go programs change files, on the two architectures for
+// which releases are built.
 var calls = map[int]shape{
 	unix.SYS_OPENAT:          {"openat", -1, 0, 1, -1, -1, -1, 2},
 	unix.SYS_MKDIRAT:         {"mkdirat", -1, 0, 1, -1, -1, -1, -1},
@@ -52,8 +52,8 @@ var calls = map[int]shape{
 	unix.SYS_SYNC_FILE_RANGE: byFD("sync_file_range"),
 }
 
-// read describes the system call that a thread is about to make. Calls that change no
-// file (opening for reading, writing to a pipe) are ignored.
+// read describes the system call that a thread is about to make. interesting is false if the call
+// does not change a file, such as opening for reading or writing to a pipe.
 func read(tid int, nr int, args [6]uint64) (call Call, interesting bool, err error) {
 	s := calls[nr]
 	call.Name = s.name
@@ -74,7 +74,7 @@ func read(tid int, nr int, args [6]uint64) (call Call, interesting bool, err err
 	return call, strings.HasPrefix(call.Path, "/"), err
 }
 
-// pathAt reads a path argument and makes it absolute.
+// pathAt reads a path argument and returns it as an absolute path.
 func pathAt(tid, dir, path int, args [6]uint64) (string, error) {
 	text, err := memory(tid, args[path], unix.PathMax)
 	if err != nil {
@@ -95,7 +95,7 @@ func pathAt(tid, dir, path int, args [6]uint64) (string, error) {
 	return filepath.Join(base, name), nil
 }
 
-// memory reads n bytes of a process's memory, or fewer at its end.
+// memory reads n bytes of a thread's memory, or fewer if the memory ends before.
 func memory(tid int, address uint64, n int) ([]byte, error) {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/mem", tid))
 	if err != nil {
@@ -110,7 +110,7 @@ func memory(tid int, address uint64, n int) ([]byte, error) {
 	return buffer[:read], nil
 }
 
-// process returns the ID of the process that a thread belongs to.
+// process returns the ID of a thread's process.
 func process(tid int) (int, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
 	if err != nil {
@@ -121,7 +121,7 @@ func process(tid int) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(field))
 }
 
-// tear writes the first half of a process's pending write to the process's descriptor.
+// tear performs the first half of a thread's pending write.
 func tear(pid, tid, nr int, args [6]uint64) error {
 	data, err := memory(tid, args[1], int(args[2]))
 	if err != nil {

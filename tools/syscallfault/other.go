@@ -7,10 +7,10 @@ import "context"
 // Launch does nothing on this system.
 func Launch() {}
 
-// Supported returns [ErrUnsupported]: this system has no such notifications.
+// Supported returns [ErrUnsupported], because this system has no seccomp notifications.
 func Supported(context.Context) error { return ErrUnsupported }
 
-// Run fails with [ErrUnsupported].
+// Run returns [ErrUnsupported].
 func Run(context.Context, Command, func(Call) Decision) (Report, error) {
 	return Report{}, ErrUnsupported
 }

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notification is the kernel's struct seccomp_notif.
+// notification corresponds to the kernel's struct seccomp_notif.
 type notification struct {
 	id    uint64
 	tid   uint32
@@ -29,7 +29,7 @@ type notification struct {
 	args  [6]uint64
 }
 
-// response is the kernel's struct seccomp_notif_resp.
+// response corresponds to the kernel's struct seccomp_notif_resp.
 type response struct {
 	id    uint64
 	value int64
@@ -39,9 +39,9 @@ type response struct {
 
 const pollEvery = 50 // milliseconds
 
-// Run runs a command to its end. At each call that changes a file it calls decide, always
-// from one goroutine. When ctx ends, everything is killed and the context's error is
-// returned.
+// Run runs a command until it and its processes have ended. It calls decide before each system call
+// that changes a file, always from one goroutine. When ctx ends, it kills all processes and returns
+// the error of ctx.
 func Run(ctx context.Context, c Command, decide func(Call) Decision) (Report, error) {
 	cmd, listener, err := start(c)
 	if err != nil {
@@ -64,7 +64,7 @@ func Run(ctx context.Context, c Command, decide func(Call) Decision) (Report, er
 	return w.report, err
 }
 
-// start starts the command behind the filter.
+// start starts the command with the filter installed.
 func start(c Command) (*exec.Cmd, int, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -102,7 +102,7 @@ func start(c Command) (*exec.Cmd, int, error) {
 	return cmd, listener, nil
 }
 
-// receive takes the filter's listener from the command.
+// receive receives the filter's listener from the command.
 func receive(socket int) (int, error) {
 	control := make([]byte, unix.CmsgSpace(4))
 	_, n, _, _, err := unix.Recvmsg(socket, make([]byte, 1), control, unix.MSG_CMSG_CLOEXEC)
@@ -114,7 +114,7 @@ func receive(socket int) (int, error) {
 		return 0, err
 	}
 	if len(messages) == 0 {
-		return 0, errors.New("the command ended before it began")
+		return 0, errors.New("the command ended before the filter was installed")
 	}
 	fds, err := unix.ParseUnixRights(&messages[0])
 	if err != nil {
@@ -123,7 +123,7 @@ func receive(socket int) (int, error) {
 	return fds[0], nil
 }
 
-// watch is a command while it runs.
+// watch is the state of a running command.
 type watch struct {
 	listener int
 	decide   func(Call) Decision
@@ -134,8 +134,8 @@ type watch struct {
 	report   Report
 }
 
-// loop answers calls until all processes have ended. Every process opens files when it starts,
-// and so becomes known.
+// loop answers calls until all processes have ended. Every process becomes known, because it opens
+// files when it starts.
 func (w *watch) loop(ctx context.Context, ended <-chan struct{}, grace time.Duration) error {
 	var deadline <-chan time.Time
 	for {
@@ -164,7 +164,7 @@ func (w *watch) loop(ctx context.Context, ended <-chan struct{}, grace time.Dura
 	}
 }
 
-// next receives a call and answers it.
+// next receives one call and answers it.
 func (w *watch) next() error {
 	var n notification
 	if err := w.ioctl(unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n)); err != nil {
@@ -198,7 +198,7 @@ func (w *watch) next() error {
 	}
 	if d.Torn && call.Bytes > 1 {
 		if err := tear(pid, tid, int(n.nr), n.args); err != nil {
-			return fmt.Errorf("write half of %d bytes to %s: %w", call.Bytes, call.Path, err)
+			return fmt.Errorf("writing half of %d bytes to %s: %w", call.Bytes, call.Path, err)
 		}
 	}
 	if d.Verdict == KillCaller {
@@ -226,7 +226,7 @@ func (w *watch) ioctl(request uintptr, argument unsafe.Pointer) error {
 	return nil
 }
 
-// killAll kills all processes that are known; the others die at their first call.
+// killAll kills all known processes. Others are killed at their first call.
 func (w *watch) killAll() {
 	w.killing = true
 	for pid := range w.seen {
@@ -241,7 +241,7 @@ func kill(pid int) error {
 	return nil
 }
 
-// alive lists the known processes that are running.
+// alive lists the known processes that are still running.
 func (w *watch) alive() []int {
 	var list []int
 	for pid := range w.seen {
@@ -253,7 +253,7 @@ func (w *watch) alive() []int {
 	return list
 }
 
-// Supported returns nil if [Run] works here, and otherwise [ErrUnsupported] with a
+// Supported returns nil if [Run] works on this system, and otherwise [ErrUnsupported] with a
 // reason.
 func Supported(ctx context.Context) error {
 	self, err := os.Executable()
@@ -270,14 +270,15 @@ func Supported(ctx context.Context) error {
 	return err
 }
 
-// launchVariable tells this process to become the command. Its socket is descriptor 3.
+// launchVariable is the environment variable that makes this process become the command. It then
+// has a socket at descriptor 3.
 const launchVariable = "CAGE_TRAP_LAUNCH"
 
 const launchSocket = 3
 
-// Launch must be the first call in the main function, or in TestMain, of a program that
-// uses [Run]: Run starts that program again, and in the new process Launch installs the
-// filter and then becomes the command. In all other cases it returns.
+// Launch must be the first call in the main function, or in TestMain, of a program that uses [Run]:
+// Run starts that program again, and in the new process Launch installs the filter and then
+// executes the command. Otherwise, Launch returns.
 func Launch() {
 	if os.Getenv(launchVariable) == "" {
 		return
@@ -287,8 +288,8 @@ func Launch() {
 	os.Exit(127)
 }
 
-// launch installs the filter on this thread, sends its listener to the parent, and becomes the
-// command. Once the filter is installed, calls in calls[] wait for an answer.
+// launch installs the filter on this thread, sends the listener to the parent, and executes the
+// command. Once the filter is installed, the system calls in calls wait for an answer.
 func launch() error {
 	runtime.LockOSThread()
 	if err := os.Unsetenv(launchVariable); err != nil {
@@ -307,7 +308,7 @@ func launch() error {
 	return unix.Exec(path, args, env)
 }
 
-// install installs the filter on the calling thread; its children inherit it.
+// install installs the filter on the calling thread. Its children inherit the filter.
 func install() (listener int, err error) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return 0, err
@@ -324,15 +325,15 @@ func install() (listener int, err error) {
 	return int(fd), nil
 }
 
-// program returns a filter that asks the listener about the calls in the table and allows all
+// program returns a filter that notifies the listener of the calls in the table and allows all
 // others.
 func program() []unix.SockFilter {
 	const number = 0 // offset of the system call's number in struct seccomp_data
 	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: number}}
 	left := len(calls)
 	for _, nr := range slices.Sorted(maps.Keys(calls)) {
-		// If it is this call, jump to the last instruction, over the other comparisons and the
-		// instruction that allows.
+		// If it is this call, jump to the last instruction, skipping the remaining comparisons and
+		// the instruction that allows the call.
 		filter = append(filter,
 			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: uint8(left), K: uint32(nr)})
 		left--

@@ -51,7 +51,7 @@ func TestSaveBesideOthers(t *testing.T) {
 	for _, name := range []string{"index.html", "report.md", "report.tex", "figures/05-paths.svg"} {
 		dir := t.TempDir()
 		write(t, filepath.Dir(filepath.Join(dir, name)), filepath.Base(name), "# My notes\n")
-		if _, err := build(t, grid).Save(vfs.At(dir)); err == nil || !strings.Contains(err.Error(), name+" is in the way") {
+		if _, err := build(t, grid).Save(vfs.At(dir)); err == nil || !strings.Contains(err.Error(), name+" already exists and was not written by cage") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if diff := cmp.Diff(map[string]string{name: "# My notes\n"}, vfstest.Contents(t, dir)); diff != "" {

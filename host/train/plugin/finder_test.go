@@ -195,7 +195,7 @@ func TestBuildErrors(t *testing.T) {
 	check(t, err, ErrBuild, "there is no cache directory")
 	t.Setenv("PATH", t.TempDir())
 	_, err = (&Finder{Dirs: []string{dir}, CacheDir: t.TempDir()}).Find(t.Context(), "p")
-	check(t, err, ErrBuild, "there is no go command")
+	check(t, err, ErrBuild, "no go command found")
 }
 
 // shelf is a directory with plugins under the names of their behaviours.

@@ -1,9 +1,8 @@
-// Package badfiles tests the error messages for mistakes in configuration files. It is for tests
-// only.
+// Package badfiles tests the error messages for mistakes in configuration files.
 //
-// Each case is a txtar archive in testdata/bad of the tested package. It contains the input files,
-// and the expected messages in the member "want". With -update the actual messages are written
-// there.
+// Each case is a txtar archive in testdata/bad of the tested package. It contains the input files
+// and, in the member "want", the expected messages. With -update, the actual messages are written
+// to that member.
 package badfiles
 
 import (
@@ -22,13 +21,13 @@ var update = flag.Bool("update", false, "write the messages found into testdata/
 // want is the archive member with the expected messages.
 const want = "want"
 
-// Case is an archive in testdata/bad.
+// Case is one archive.
 type Case struct {
 	path    string
 	archive *txtar.Archive
 }
 
-// File returns a member of the archive; nil if there is none.
+// File returns a member of the archive, or nil if there is none.
 func (c Case) File(name string) []byte {
 	for _, f := range c.archive.Files {
 		if f.Name == name {
@@ -38,7 +37,7 @@ func (c Case) File(name string) []byte {
 	return nil
 }
 
-// Read reads all cases. The test fails if there are fewer than least.
+// Read reads all cases. It fails the test if there are fewer than least.
 func Read(t testing.TB, least int) []Case {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/bad/*.txt")
@@ -59,7 +58,7 @@ func Read(t testing.TB, least int) []Case {
 	return cases
 }
 
-// Test runs load on every case and compares its error with the expected messages.
+// Test runs load on every case and compares the error with the expected messages.
 func Test(t *testing.T, least int, load func(*testing.T, Case) error) {
 	for _, c := range Read(t, least) {
 		t.Run(strings.TrimSuffix(filepath.Base(c.path), ".txt"), func(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package chromium finds the Chromium executable that tests pages and takes screenshots for the
-// documentation. It does not drive the browser itself.
+// Package chromium finds the Chromium executable with which pages are tested and screenshots taken
+// for the documentation. It does not control the browser.
 package chromium
 
 import (
@@ -8,11 +8,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Missing is the message for a missing Chromium.
+// Missing is the message for tests that need Chromium if it is not installed.
 const Missing = "there is no Chromium here (Debian: apt install chromium)"
 
-// Options returns options that start a headless Chromium on this machine; ok is false if none is
-// installed.
+// Options returns options that start a headless Chromium; ok is false if none is installed.
 func Options() (options []chromedp.ExecAllocatorOption, ok bool) {
 	names := []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
 	for _, name := range names {

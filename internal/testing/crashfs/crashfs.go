@@ -1,10 +1,10 @@
-// Package crashfs records the changes of a program to a directory, and creates new directories as a
-// loss of power could have left it: with all that was synced, some of the rest, and garbage in
-// place of unsynced bytes. It is imported only by tests.
+// Package crashfs records a program's changes to a directory and then simulates power failures. It
+// creates directories that contain everything that was synced, part of the rest, and garbage for
+// some unsynced bytes. It is for tests only.
 //
-// It assumes little of a disk. The content of a file is durable only after File.Sync. A name
-// (created, renamed, removed) is durable only after SyncDir of its directory; unsynced changes of
-// names may be kept in part, and out of order. A rename is atomic.
+// The simulated disk guarantees little. The content of a file is durable only after File.Sync. A
+// name (created, renamed, removed) is durable only after SyncDir of its directory; unsynced changes
+// of names may survive in part and out of order. A rename is atomic.
 package crashfs
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// FS is [vfstest.NoSync], and records what happens below a root.
+// FS is [vfstest.NoSync], except that it records all changes below a root directory.
 type FS struct {
 	vfs.FS // handles operations that change nothing
 	root   string
@@ -28,13 +28,13 @@ type FS struct {
 
 	mu   sync.Mutex
 	next int // number of the next file or directory
-	// number of each existing file or directory, by path below root; the root is ""
+	// number of each existing file and directory, by path relative to root, which is ""
 	names  map[string]int
 	sizes  map[int]int64 // sizes of existing files
 	events []event
 }
 
-// event is a change or a sync. Files are identified by number, as names may change.
+// event is a change or a sync. Files are identified by number, because names may change.
 type event struct {
 	kind   kind
 	dir    int    // link, unlink, rename, syncdir
@@ -58,8 +58,8 @@ const (
 	syncDir  kind = "syncdir"
 )
 
-// New returns an FS that records changes below root, which must exist. Existing files count as
-// synced.
+// New returns an FS that records changes below root, which must exist. Files that already exist
+// count as synced.
 func New(root string) (*FS, error) {
 	f := &FS{FS: vfstest.NoSync, root: filepath.Clean(root), next: 1, names: map[string]int{"": 0},
 		sizes: map[int]int64{}}
@@ -93,16 +93,16 @@ func New(root string) (*FS, error) {
 	return f, nil
 }
 
-// Moments returns the number of moments so far at which power can be lost: moment m is after the
-// first m events.
+// Moments returns the number of moments at which power can fail so far. Moment m is after the first
+// m events.
 func (f *FS) Moments() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.events) - f.base
 }
 
-// below returns a path relative to the root. It panics if the path is not below the root: the
-// program under test must not write elsewhere.
+// below returns a path relative to the root. It panics if the path is not below the root, because
+// the program under test must not write elsewhere.
 func (f *FS) below(path string) string {
 	rel, err := filepath.Rel(f.root, path)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
@@ -114,7 +114,7 @@ func (f *FS) below(path string) string {
 	return rel
 }
 
-// parent returns the number of the directory that contains a path, and the name in it.
+// parent returns the number of a path's parent directory, and the name in it.
 func (f *FS) parent(path string) (dir int, name string) {
 	dir, ok := f.names[strings.TrimPrefix(filepath.Dir("/"+path), "/")]
 	if !ok {
@@ -142,7 +142,7 @@ func (f *FS) write(id int, data []byte, offset int64) {
 		data: append([]byte{}, data...)})
 }
 
-// done records an event unless its operation has failed.
+// done records the event if the operation succeeded.
 func (f *FS) done(err error, e event) error {
 	if err == nil {
 		f.events = append(f.events, e)
@@ -181,7 +181,7 @@ func (f *FS) Mkdir(name string, perm fs.FileMode) error {
 	return nil
 }
 
-// Rename implements vfs.FS, within one directory.
+// Rename implements vfs.FS, but only within one directory.
 func (f *FS) Rename(from, to string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -189,7 +189,7 @@ func (f *FS) Rename(from, to string) error {
 	dir, old := f.parent(a)
 	other, name := f.parent(b)
 	if dir != other {
-		return errors.New("crashfs: a rename from one directory to another")
+		return errors.New("crashfs: rename between directories is not supported")
 	}
 	if err := f.FS.Rename(from, to); err != nil {
 		return err
@@ -242,7 +242,7 @@ type file struct {
 	at      int64 // offset of the next write that does not append
 }
 
-// Unwrap is for vfs.OSFile.
+// Unwrap returns the underlying file for vfs.OSFile.
 func (f *file) Unwrap() vfs.File { return f.File }
 
 func (f *file) Write(p []byte) (int, error) {

@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// Lose creates, in the empty directory to, a state of the root that a loss of power after the first
-// m events could have left. Different seeds keep different parts of the unsynced changes: seed 0
-// nothing, seed 1 everything.
+// Lose creates, in the empty directory at path to, a state of the root that a power failure after
+// the first m events could have left. Seed 0 keeps no unsynced changes, seed 1 keeps all of them,
+// and other seeds keep different parts.
 func (f *FS) Lose(m int, seed uint64, to string) error {
 	f.mu.Lock()
 	events := slices.Clone(f.events[:f.base+m])
@@ -26,7 +26,7 @@ func (f *FS) Lose(m int, seed uint64, to string) error {
 	return d.materialize(0, to)
 }
 
-// disk is the synced state, and the pending changes that may or may not survive.
+// disk is the synced state and the pending changes, which may be lost.
 type disk struct {
 	files map[int]*inode
 	dirs  map[int]*directory
@@ -42,7 +42,6 @@ type directory struct {
 	pending []event // links, unlinks and renames that were not synced
 }
 
-// do applies an event.
 func (d *disk) do(e event) {
 	switch e.kind {
 	case link:
@@ -100,7 +99,7 @@ func (d *directory) apply(e event) {
 	}
 }
 
-// lose decides which unsynced changes survive.
+// lose keeps some of the pending changes of all files and directories.
 func (d *disk) lose(seed, moment uint64) {
 	if seed == 0 {
 		return
@@ -116,7 +115,7 @@ func (d *disk) lose(seed, moment uint64) {
 	}
 }
 
-// lose applies all, the first few, or any of the name changes.
+// lose keeps all name changes, the first few, or any of them.
 func (d *directory) lose(random *rand.Rand, all bool) {
 	first, some := len(d.pending), !all && random.IntN(2) == 0
 	if !all {
@@ -129,7 +128,7 @@ func (d *directory) lose(random *rand.Rand, all bool) {
 	}
 }
 
-// lose applies all writes, or the first few; the ranges of later ones may contain garbage.
+// lose keeps all writes, or the first few; later ones may have written garbage.
 func (n *inode) lose(random *rand.Rand, all bool) {
 	first := len(n.pending)
 	if !all {
@@ -164,7 +163,7 @@ func (n *inode) lose(random *rand.Rand, all bool) {
 	}
 }
 
-// materialize writes a directory and its content.
+// materialize writes a directory and its content to disk.
 func (d *disk) materialize(id int, to string) error {
 	var errs []error
 	for name, child := range d.dirs[id].names {
@@ -178,8 +177,8 @@ func (d *disk) materialize(id int, to string) error {
 	return errors.Join(errs...)
 }
 
-// Each yields directories as a loss of power may leave them, one per seed for every moment, and a
-// description of each. The test fails if there are fewer than least.
+// Each yields directories that a power failure could have left, one for each moment and seed, with
+// a description of each. It fails the test if there are fewer than least.
 func (f *FS) Each(t testing.TB, seeds uint64, least int) iter.Seq2[string, string] {
 	return func(yield func(dir, what string) bool) {
 		states := 0
@@ -196,7 +195,7 @@ func (f *FS) Each(t testing.TB, seeds uint64, least int) iter.Seq2[string, strin
 			}
 		}
 		if states < least {
-			t.Errorf("only %d states were tried", states)
+			t.Errorf("tried %d states, want at least %d", states, least)
 		}
 		t.Logf("%d moments, %d states", f.Moments(), states)
 	}

@@ -1,10 +1,10 @@
-// Package executortest tests that executors compute programs correctly. One suite tests all of
-// them: it runs hundreds of random programs like those of optimizers and compares the results with
-// the reference implementation (package reference). To be tested, an executor needs an [Executor]
-// of two methods; see the tests of this package, which cover all executors.
+// Package executortest tests that executors compute programs correctly. A single suite runs
+// hundreds of random optimizer-like programs on an executor and compares the results with the
+// reference implementation (package reference). The executor is adapted to the interface
+// [Executor]; the tests of this package do that for all executors.
 //
-// Only requirements on every executor belong here: results, memory, goroutines. Promises of one
-// executor (passes over memory, refusals) are tested next to that executor.
+// It tests only what every executor must satisfy: results, memory, goroutines. What a single
+// executor guarantees (passes over memory, refusals) is tested next to that executor.
 package executortest
 
 import (
@@ -20,12 +20,13 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// An Executor compiles programs and runs them on tensors by name.
+// An Executor compiles programs and runs them on named tensors.
 type Executor interface {
-	// Compile prepares a program, or refuses it with an error that is [ErrRefused].
+	// Compile prepares a program. It returns an error that wraps [ErrRefused] if it does not
+	// support the program.
 	Compile(p *program.Program) (Kernel, error)
-	// Run executes calls on the given number of goroutines. No call writes memory that another one
-	// reads or writes.
+	// Run executes calls on the given number of goroutines. The calls share no memory that one of
+	// them writes.
 	Run(threads int, calls []Call) error
 }
 
@@ -40,26 +41,26 @@ type Call struct {
 	Inputs, Outputs map[string][]float32
 }
 
-// ErrRefused is the error of an executor that does not support a valid program.
+// ErrRefused is the error for a valid program that an executor does not support.
 var ErrRefused = errors.New("refused")
 
-// A Subject is an executor to be tested, with its promises.
+// A Subject is an executor under test.
 type Subject struct {
 	Executor
-	// Accepts is the smallest share of each family's random programs that it must accept; families
-	// that it does not support have no entry.
+	// Accepts is the smallest accepted share of each family's random programs. Families that the
+	// executor does not support have no entry.
 	Accepts map[randprog.Family]float64
-	// Double reports that it computes in float64 and rounds only its results to float32.
+	// Double means that the executor computes in float64 and rounds only results to float32.
 	Double bool
 }
 
-// goroutines are the numbers of goroutines to run calls on: the bits must not depend on them.
+// goroutines are the numbers of goroutines on which calls are run. Results must not depend on them.
 var goroutines = []int{1, 2, 5}
 
 // group is the number of programs that run concurrently.
 const group = 8
 
-// Run tests a subject with programs of all families that it supports.
+// Run tests an executor with programs of all families that it supports.
 func Run(t *testing.T, s Subject) {
 	count := testlevel.Choose[uint64](48, 320)
 	if testing.Short() {
@@ -82,7 +83,7 @@ func Run(t *testing.T, s Subject) {
 	}
 }
 
-// runFamily runs count programs and fails if the subject accepts a smaller share than least.
+// runFamily runs count random programs. The test fails if a smaller share than least is accepted.
 func (s Subject) runFamily(t *testing.T, o randprog.UpdateOptions, count uint64, least float64) {
 	accepted := 0
 	for first := uint64(0); first < count; first += group {
@@ -104,9 +105,9 @@ func (s Subject) runFamily(t *testing.T, o randprog.UpdateOptions, count uint64,
 	}
 }
 
-// Check compiles the programs and runs those that are accepted: with separate outputs and
-// with outputs in place of inputs, on several numbers of goroutines, all at once. It
-// returns how many were accepted.
+// Check compiles the programs and runs the accepted ones concurrently: with separate outputs, with
+// outputs in place of inputs, and on several numbers of goroutines. It returns the number of
+// accepted programs.
 func (s Subject) Check(cases []randprog.Case, exact bool) (accepted int, err error) {
 	var trials []*trial
 	for _, c := range cases {
@@ -141,7 +142,7 @@ func (s Subject) Check(cases []randprog.Case, exact bool) (accepted int, err err
 	return len(trials), nil
 }
 
-// trial is a program with its inputs and expected results.
+// trial is a program with inputs and expected results.
 type trial struct {
 	c      randprog.Case
 	kernel Kernel
@@ -153,14 +154,14 @@ type trial struct {
 	to     map[string][]float32
 }
 
-// most is the largest element that a smooth program should have. Beyond it, products of products
-// multiply errors more than the tolerance allows for, up to infinity; then only the bits of
-// different runs are compared. Few programs get there: see the test of package randprog.
+// most is the largest element in smooth programs for which results are compared with the reference.
+// Beyond it, repeated products amplify errors by more than the tolerance; then only the bits of
+// different runs are compared. Few programs exceed it: see the test of package randprog.
 const most = 1e4
 
-// newTrial computes the expected results with the reference implementation. In exact programs every
-// result is correctly rounded, so that it must round as the executor does; in the others, the
-// float32 errors are measured.
+// newTrial computes the expected results with the reference implementation. For exact programs,
+// whose results are correctly rounded, it uses the executor's precision. For others it uses
+// float64, so that the executor's float32 errors are measured.
 func (s Subject) newTrial(c randprog.Case, k Kernel, exact bool) (*trial, error) {
 	run := reference.Run
 	if exact && !s.Double {
@@ -168,7 +169,7 @@ func (s Subject) newTrial(c randprog.Case, k Kernel, exact bool) (*trial, error)
 	}
 	out, err := run(c.Program, c.Inputs)
 	if err != nil {
-		return nil, fmt.Errorf("the reference implementation: %w", err)
+		return nil, fmt.Errorf("running the reference implementation: %w", err)
 	}
 	x := &trial{c: c, kernel: k, exact: exact, want: map[string][]float32{}}
 	for name, v := range out {
@@ -188,7 +189,6 @@ func narrow(list []float64) []float32 {
 	return out
 }
 
-// call makes a call with fresh memory.
 func (x *trial) call(inPlace bool) Call {
 	x.memory, x.from, x.to = map[string]fenced{}, map[string][]float32{}, map[string][]float32{}
 	call := Call{Kernel: x.kernel, Program: x.c.Program, Inputs: map[string][]float32{},
@@ -212,8 +212,8 @@ func (x *trial) call(inPlace bool) Call {
 	return call
 }
 
-// verify compares the outputs with the expected ones, and with the bits of the first run; inputs
-// that are not overwritten must be unchanged, and so must be the memory around all slices.
+// verify compares the outputs with the expected ones and with the bits of the first run. Inputs
+// that are not overwritten and the memory around all slices must be unchanged.
 func (x *trial) verify() error {
 	for name, want := range x.want {
 		allowed := tolerance * largest(want)
@@ -240,14 +240,15 @@ func (x *trial) verify() error {
 	}
 	for name, was := range x.first {
 		if i := differ(x.to[name], was); i >= 0 {
-			return fmt.Errorf("output %q, element %d is %v, and was %v on one goroutine, apart", name, i,
+			return fmt.Errorf("output %q, element %d is %v, but was %v in the first run", name, i,
 				x.to[name][i], was[i])
 		}
 	}
 	return nil
 }
 
-// differ returns the first index at which two lists differ, -1 if there is none. All NaN are equal.
+// differ returns the first index at which two lists differ, or -1 if there is none. All NaNs are
+// equal.
 func differ(a, b []float32) int {
 	for i, v := range a {
 		if !same(v, b[i]) {
@@ -261,12 +262,12 @@ func same(a, b float32) bool {
 	return math.Float32bits(a) == math.Float32bits(b) || a != a && b != b
 }
 
-// tolerance bounds the errors of smooth programs, relative to the largest element of an output, but
-// at least 1: about 25 operations, each with errors of 6e-8 of its result and of up to 1e-6 in sums
-// and products of some thousand terms, of which the generator's operations multiply some.
+// tolerance bounds the errors of smooth programs, relative to an output's largest element or 1, if
+// that is larger. A program has about 25 operations, each with a relative error of 6e-8, or up to
+// 1e-6 for sums of some thousand terms; later operations amplify some of these errors.
 const tolerance = 1e-4
 
-// largest returns the largest magnitude, but at least 1.
+// largest returns the largest magnitude in list, but at least 1.
 func largest(list []float32) float64 {
 	size := 1.0
 	for _, v := range list {
@@ -278,7 +279,7 @@ func largest(list []float32) float64 {
 // fenced is a slice between guard elements that must not be written.
 type fenced struct{ whole, data []float32 }
 
-// margin is the number of elements on each side, more than a vector has.
+// margin is the number of guard elements on each side. It is larger than a vector.
 const margin = 32
 
 // post is the value of the guard elements.

@@ -1,7 +1,6 @@
-// Package faultfs is a file system whose i-th operation fails, alone or with all later ones, as on
-// a full or broken disk. It is imported only by tests. They run a program for i = 0, 1, 2, … until
-// nothing fails any more, and require each time that the fault is reported and that nothing is
-// lost.
+// Package faultfs provides a file system whose i-th operation fails, alone or with all later ones,
+// as on a full or broken disk. Tests run a program for i = 0, 1, 2, … until nothing fails any more,
+// and check each time that the fault is reported and that nothing is lost.
 package faultfs
 
 import (
@@ -24,7 +23,6 @@ import (
 // Kind is the kind of an operation.
 type Kind string
 
-// The kinds of operations.
 const (
 	Create   Kind = "create" // opens a file that may not exist yet
 	Open     Kind = "open"
@@ -49,17 +47,17 @@ type Op struct {
 	Path  string // for a rename, the old path
 }
 
-// String returns the operation, as in "17 rename run/.run.toml#"; # replaces the random number of a
-// temporary file.
+// String formats the operation, as in "17 rename run/.run.toml#". # stands for the random number in
+// the name of a temporary file.
 func (o Op) String() string {
 	return fmt.Sprintf("%d %s %s", o.Index, o.Kind, temporary.ReplaceAllString(o.Path, "$1#"))
 }
 
-// temporary matches the name of a temporary file of internal/atomicfile.
+// temporary matches the names of temporary files of internal/atomicfile.
 var temporary = regexp.MustCompile(`(/\.[^/]*[^/0-9])[0-9]+$`)
 
-// Error is the error of an injected fault. It wraps ENOSPC if the operation needed more space, and
-// otherwise EIO.
+// Error is the error of an injected fault. It wraps ENOSPC if the operation needed space, and EIO
+// otherwise.
 type Error struct {
 	Op  Op
 	Err error
@@ -68,7 +66,7 @@ type Error struct {
 func (e *Error) Error() string { return "injected fault " + e.Op.String() + ": " + e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// FS is a file system with the faults given to [New].
+// FS is a file system with the faults described by [New].
 type FS struct {
 	inner   vfs.FS
 	fail    int
@@ -79,28 +77,28 @@ type FS struct {
 	fired []Op
 }
 
-// New returns a file system in which operation i fails and, with forever, all later ones. With a
-// negative i nothing fails.
+// New returns a file system in which operation i fails and, if forever is set, all later ones. If i
+// is negative, nothing fails.
 func New(inner vfs.FS, i int,
 	forever bool) *FS {
 	return &FS{inner: inner, fail: i, forever: forever}
 }
 
-// Ops returns the operations so far.
+// Ops returns the operations performed so far.
 func (f *FS) Ops() []Op {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.ops)
 }
 
-// Fired returns the operations with injected faults.
+// Fired returns the operations that were made to fail.
 func (f *FS) Fired() []Op {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.fired)
 }
 
-// try counts an operation and does it, unless it must fail.
+// try counts an operation and performs it, unless it must fail.
 func (f *FS) try(kind Kind, path string, do func() error) error {
 	if err := f.begin(kind, path); err != nil {
 		return err
@@ -108,7 +106,7 @@ func (f *FS) try(kind Kind, path string, do func() error) error {
 	return do()
 }
 
-// get is try for an operation with a result.
+// get is like try, for operations with a result.
 func get[T any](f *FS, kind Kind, path string, do func() (T, error)) (result T, err error) {
 	err = f.try(kind, path, func() (err error) {
 		result, err = do()
@@ -117,7 +115,7 @@ func get[T any](f *FS, kind Kind, path string, do func() (T, error)) (result T, 
 	return result, err
 }
 
-// begin counts an operation and returns its injected fault, or nil.
+// begin counts an operation. It returns the injected fault, or nil if there is none.
 func (f *FS) begin(kind Kind, path string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -206,7 +204,7 @@ type file struct {
 	fs *FS
 }
 
-// Unwrap is for vfs.OSFile.
+// Unwrap returns the underlying file for vfs.OSFile.
 func (f *file) Unwrap() vfs.File { return f.File }
 
 func (f *file) Read(p []byte) (int, error) {
@@ -217,7 +215,7 @@ func (f *file) ReadAt(p []byte, offset int64) (int, error) {
 	return get(f.fs, Read, f.Name(), func() (int, error) { return f.File.ReadAt(p, offset) })
 }
 
-// Write is torn if it fails: half of p is written.
+// Write writes only half of p if it fails.
 func (f *file) Write(p []byte) (int, error) {
 	if err := f.fs.begin(Write, f.Name()); err != nil {
 		n, werr := f.File.Write(p[:len(p)/2])
@@ -226,7 +224,7 @@ func (f *file) Write(p []byte) (int, error) {
 	return f.File.Write(p)
 }
 
-// WriteAt is torn if it fails: half of p is written.
+// WriteAt writes only half of p if it fails.
 func (f *file) WriteAt(p []byte, offset int64) (int, error) {
 	if err := f.fs.begin(Write, f.Name()); err != nil {
 		n, werr := f.File.WriteAt(p[:len(p)/2], offset)
@@ -243,15 +241,15 @@ func (f *file) Truncate(size int64) error {
 	return f.fs.try(Truncate, f.Name(), func() error { return f.File.Truncate(size) })
 }
 
-// Close closes the file even if it fails, as in POSIX systems.
+// Close closes the file even if it returns an injected fault, as POSIX systems do.
 func (f *file) Close() error {
 	err := f.fs.begin(Close, f.Name())
 	return errors.Join(err, f.File.Close())
 }
 
-// Each makes operation 0, every, 2·every, … of [vfstest.NoSync] fail in turn, first only that
-// operation, then also all later ones. Each of these two passes ends with a run without a failure;
-// the test fails if that run was for an operation before least.
+// Each yields file systems based on [vfstest.NoSync] in which operation 0, every, 2·every, … fails,
+// until a program runs without a failure. It does this twice: first only that operation fails, then
+// also all later ones. It fails the test if it stops at an operation before least.
 func Each(t testing.TB, every, least int) iter.Seq[*FS] {
 	return func(yield func(*FS) bool) {
 		for _, forever := range []bool{false, true} {
@@ -264,7 +262,7 @@ func Each(t testing.TB, every, least int) iter.Seq[*FS] {
 					continue
 				}
 				if i < least {
-					t.Errorf("only %d operations were made to fail", i)
+					t.Errorf("%d operations were made to fail, want at least %d", i, least)
 				}
 				t.Logf("forever %v: %d operations failed in turn", forever, (i+every-1)/every)
 				break
@@ -273,7 +271,7 @@ func Each(t testing.TB, every, least int) iter.Seq[*FS] {
 	}
 }
 
-// What describes the operation that was made to fail.
+// What describes the injected fault.
 func (f *FS) What() string {
 	fired := f.Fired()
 	if len(fired) == 0 {
@@ -282,18 +280,18 @@ func (f *FS) What() string {
 	return fmt.Sprintf("%s failed, forever %v", fired[0], f.forever)
 }
 
-// Reported fails the test unless err reports the injected fault, or is nil if there was none. It
-// returns a description of the fault.
+// Reported fails the test if err does not report the injected fault or, if there was none, is not
+// nil. It returns a description of the fault.
 func (f *FS) Reported(t testing.TB, err error) (what string) {
 	t.Helper()
 	what = f.What()
 	switch {
 	case len(f.Fired()) == 0:
 		if err != nil {
-			t.Errorf("%s, but there is the error %v", what, err)
+			t.Errorf("%s, but got error %v", what, err)
 		}
 	case !strings.Contains(fmt.Sprint(err), "injected fault"):
-		t.Errorf("%s: nobody reports it: %v", what, err)
+		t.Errorf("%s, but the error does not report it: %v", what, err)
 	}
 	return what
 }

@@ -1,6 +1,6 @@
 // Package fpmodel computes four-bit floating-point formats in float64, element by element and by
-// trying all levels. It is a slow and simple model with which tests compare programs. It is for
-// tests only and does not choose scales.
+// comparison with all levels. It is a slow and simple model for tests of programs. It does not
+// choose scales.
 package fpmodel
 
 import (
@@ -9,11 +9,11 @@ import (
 	"github.com/cage-qat/cage/sdk/microscaling"
 )
 
-// Magnitudes are the magnitudes of E2M1, indexed by their codes.
+// Magnitudes lists the magnitudes of E2M1 in the order of their codes.
 var Magnitudes = [8]float64{0, 0.5, 1, 1.5, 2, 3, 4, 6}
 
-// Nearest returns the index of the number nearest to m, which must not be negative, in a
-// list that is sorted and begins with zero. Ties go to even unless ties says otherwise.
+// Nearest returns the index of the number nearest to m ≥ 0 in a sorted list that begins with zero.
+// Ties go to the even index unless ties says otherwise.
 func Nearest(m float64, list []float64, ties microscaling.Ties) (index int) {
 	for i := 1; i < len(list); i++ {
 		switch middle := (list[i-1] + list[i]) / 2; {
@@ -25,7 +25,7 @@ func Nearest(m float64, list []float64, ties microscaling.Ties) (index int) {
 	return index
 }
 
-// E2M1 rounds a ratio to a level. The code of a negative number, including −0, is 8 more than that
+// E2M1 rounds a ratio to a level. The code of a negative number, including −0, is 8 plus the code
 // of its magnitude.
 func E2M1(r float64, ties microscaling.Ties) (code int, value float64) {
 	code = Nearest(math.Abs(r), Magnitudes[:], ties)
@@ -36,8 +36,7 @@ func E2M1(r float64, ties microscaling.Ties) (code int, value float64) {
 	return code, value
 }
 
-// Decode multiplies the levels of codes by the scales of their blocks, for rows of d
-// entries.
+// Decode multiplies the levels of codes by the scales of their blocks, in rows of d elements.
 func Decode(codes, scales []float64, d, block int) []float64 {
 	out := make([]float64, len(codes))
 	blocks := (d + block - 1) / block

@@ -1,15 +1,13 @@
-// Package golden reads reference values with which tests compare this project's results.
-// They were computed by an independent implementation.
+// Package golden reads golden files: reference values computed by an independent implementation.
 //
-// A golden file is one JSON object: a format number, a name, a description, a tolerance,
-// and either a list of cases (id, params, inputs, expected) or named tables. Numbers that
-// JSON cannot represent are the strings "NaN", "Inf" and "-Inf"; an absent number is
-// null; matrices are lists of rows.
+// A golden file is one JSON object: a format number, a name, a description, a tolerance, and either
+// a list of cases (id, params, inputs, expected) or named tables. Numbers that JSON cannot
+// represent are the strings "NaN", "Inf" and "-Inf"; an absent number is null; matrices are lists
+// of rows.
 //
-// The package knows the structure of the files and nothing about any algorithm. [Parse] returns
-// errors; it is for the conformance kit, which runs such files on plugins. [Load] is for tests: its
-// values are bound to the running test, so that a missing key, a wrong type or a ragged matrix ends
-// that test with the path of the offending value, without error checks after every line.
+// [Parse] returns errors, as the conformance kit needs. [Load] is for tests: its values are bound
+// to the running test, so that a missing key, a wrong type or a ragged matrix fails that test with
+// the path of the value, and callers need not check errors.
 package golden
 
 import (
@@ -23,7 +21,7 @@ import (
 	"testing"
 )
 
-// Load reads and checks the golden file at path. An error ends the test at once.
+// Load reads and checks the golden file at path. It fails the test on an error.
 func Load(t testing.TB, path string) *File {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -37,7 +35,7 @@ func Load(t testing.TB, path string) *File {
 	return f
 }
 
-// Case is one case of a golden file, bound to the test that reads it.
+// Case is a case of a golden file, bound to a test.
 type Case struct {
 	ID       string
 	Params   Object // settings of the algorithm
@@ -45,8 +43,8 @@ type Case struct {
 	Expected Object // expected outputs of the algorithm
 }
 
-// Run runs fn once per case, each in a subtest named by the case's id. A file without cases fails
-// the test, as it would prove nothing.
+// Run runs fn for each case in a subtest named by the case's id. It fails the test if the file has
+// no cases, because nothing would be tested.
 func (f *File) Run(t *testing.T, fn func(t *testing.T, c Case)) {
 	t.Helper()
 	if len(f.Cases) == 0 {
@@ -61,8 +59,8 @@ func (f *File) Run(t *testing.T, fn func(t *testing.T, c Case)) {
 	}
 }
 
-// RunList runs fn once per object of the top-level list at key, each in a
-// subtest named by the object's "id", or by its "name", or by its index.
+// RunList runs fn for each object of the top-level list at key, in a subtest named by the object's
+// "id", "name" or index.
 func (f *File) RunList(t *testing.T, key string, fn func(t *testing.T, o Object)) {
 	t.Helper()
 	list := f.Top(t).List(key)
@@ -83,8 +81,7 @@ func (f *File) RunList(t *testing.T, key string, fn func(t *testing.T, o Object)
 	}
 }
 
-// Top returns the file's top-level object, bound to t. It gives access to the tables and
-// constants beside the cases.
+// Top returns the file's top-level object, bound to t, for access to tables and constants.
 func (f *File) Top(t testing.TB) Object {
 	return f.object(t, "", f.Fields)
 }
@@ -93,8 +90,8 @@ func (f *File) object(t testing.TB, path string, m map[string]any) Object {
 	return Object{t: t, path: f.Name + "." + path, tolerance: f.Tolerance, fields: m}
 }
 
-// Object is a JSON object in a golden file, bound to a test. Its getters fail that test
-// at once (t.Fatal) if the key is missing or has another type.
+// Object is a JSON object in a golden file, bound to a test. Its getters end that test with t.Fatal
+// if the key is missing or has another type.
 type Object struct {
 	t         testing.TB
 	path      string
@@ -102,8 +99,8 @@ type Object struct {
 	fields    map[string]any
 }
 
-// Case reads the object as a case: id, params, inputs, expected. Absent parts
-// are empty objects.
+// Case reads the object as a case with id, params, inputs and expected. Missing parts are empty
+// objects.
 func (o Object) Case() Case {
 	o.t.Helper()
 	part := func(key string) Object {
@@ -119,19 +116,19 @@ func (o Object) Case() Case {
 	return c
 }
 
-// Has reports whether the object has the key, with a value other than null.
+// Has reports whether the object has a value other than null at key.
 func (o Object) Has(key string) bool { return o.fields[key] != nil }
 
 // Keys returns the object's keys, sorted.
 func (o Object) Keys() []string { return slices.Sorted(maps.Keys(o.fields)) }
 
-// Float returns the number at key; "NaN", "Inf" and "-Inf" are numbers, null is NaN.
+// Float returns the number at key. "NaN", "Inf" and "-Inf" are numbers, and null is NaN.
 func (o Object) Float(key string) float64 {
 	o.t.Helper()
 	return get(o, key, Float)
 }
 
-// FloatOr is Float, or def if the object lacks the key.
+// FloatOr is like Float, but returns def if the object lacks the key.
 func (o Object) FloatOr(key string, def float64) float64 {
 	o.t.Helper()
 	return getOr(o, key, def, Float)
@@ -149,28 +146,27 @@ func (o Object) Bool(key string) bool {
 	return get(o, key, Bool)
 }
 
-// String returns the string at key. For a number it returns its literal, because some settings
-// allow both (a mode is "full" or 128).
+// String returns the string at key. It returns a number as written, because some settings can be
+// either (a mode is "full" or 128).
 func (o Object) String(key string) string {
 	o.t.Helper()
 	return get(o, key, Text)
 }
 
-// StringOr is String, or def if the object lacks the key.
+// StringOr is like String, but returns def if the object lacks the key.
 func (o Object) StringOr(key, def string) string {
 	o.t.Helper()
 	return getOr(o, key, def, Text)
 }
 
-// Array returns the number, list, matrix, … at key as a flat array with its
-// shape. A null inside is NaN. A ragged list fails the test: read it with Lists.
+// Array returns the number or nested list at key as a flat array with a shape. null is NaN. A
+// ragged list fails the test; use Lists for it.
 func (o Object) Array(key string) Array {
 	o.t.Helper()
 	return get(o, key, NewArray)
 }
 
-// Lists returns the list of lists of numbers at key, whose rows may differ in
-// length.
+// Lists returns the list of lists of numbers at key. Their lengths may differ.
 func (o Object) Lists(key string) [][]float64 {
 	o.t.Helper()
 	return get(o, key, func(v any) ([][]float64, error) {
@@ -222,8 +218,8 @@ func (o Object) List(key string) []Object {
 	})
 }
 
-// Map returns the object's scalar entries as Go values (int, float64, bool, string), the form of
-// settings for code under test. Integers stay integers; lists, objects and nulls are omitted.
+// Map returns the object's scalars as Go values (int, float64, bool, string), the form in which
+// code under test takes settings. Lists, objects and nulls are omitted.
 func (o Object) Map() map[string]any {
 	out := make(map[string]any, len(o.fields))
 	for key, v := range o.fields {
@@ -255,7 +251,7 @@ func (o Object) child(key string, m map[string]any) Object {
 	return Object{t: o.t, path: o.path + sep + key, tolerance: o.tolerance, fields: m}
 }
 
-// get converts the value at key and ends the test if that fails.
+// get converts the value at key. It fails the test on an error.
 func get[T any](o Object, key string, convert func(any) (T, error)) T {
 	o.t.Helper()
 	v, ok := o.fields[key]
@@ -277,21 +273,21 @@ func getOr[T any](o Object, key string, def T, convert func(any) (T, error)) T {
 	return get(o, key, convert)
 }
 
-// Close compares got with the golden numbers at key, with the file's own tolerance, and reports the
-// worst element as a test error. It reports whether all elements passed.
+// Close compares got with the numbers at key, within the file's tolerance, and reports the worst
+// element as a test error. It returns whether all elements passed.
 func (o Object) Close(key string, got []float64) bool {
 	o.t.Helper()
 	return o.CloseWithin(o.tolerance, key, got)
 }
 
-// Exact is Close with zero tolerance: for codes, masks and other integers.
+// Exact is like Close with zero tolerance, for codes, masks and other integers.
 func (o Object) Exact(key string, got []float64) bool {
 	o.t.Helper()
 	return o.CloseWithin(Tolerance{}, key, got)
 }
 
-// CloseWithin is Close with a tolerance other than the file's, for results computed in lower
-// precision. The caller states and justifies the tolerance.
+// CloseWithin is like Close with another tolerance, for results computed in lower precision.
+// Callers should justify the tolerance.
 func (o Object) CloseWithin(tol Tolerance, key string, got []float64) bool {
 	o.t.Helper()
 	if err := tol.Compare(got, o.Array(key)); err != nil {

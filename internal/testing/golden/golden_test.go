@@ -217,7 +217,7 @@ func TestParseRefuses(t *testing.T) {
 		"same id":      {`"id": "two"`, `"id": "one"`, "occurs twice"},
 		"unknown key":  {`"inputs"`, `"input"`, `cases[0] (one): unknown key "input"`},
 		"case list":    {`"cases": [`, `"cases": [1, `, "cases[0]"},
-		"trailing":     {sample, sample + "{}", "something follows the JSON object"},
+		"trailing":     {sample, sample + "{}", "unexpected data after the JSON object"},
 		"cut short":    {sample, sample[:len(sample)-1], "not a JSON object"},
 		"not an obect": {sample, "[]", "JSON"},
 		"null":         {sample, "null", "null"},
@@ -302,7 +302,7 @@ func TestFailuresNameThePath(t *testing.T) {
 		want []string
 	}{
 		"missing key":     {func(c Case) { c.Params.Int("bit") }, []string{"cases[one].params", `"bit"`, "bits"}},
-		"wrong type":      {func(c Case) { c.Params.Int("form") }, []string{"cases[one].params.form", `the string "paper"`, "whole number"}},
+		"wrong type":      {func(c Case) { c.Params.Int("form") }, []string{"cases[one].params.form", `the string "paper"`, "integer"}},
 		"fraction":        {func(c Case) { c.Params.Int("k") }, []string{"params.k", "0.5"}},
 		"ragged":          {func(c Case) { c.Inputs.Array("ragged") }, []string{"inputs.ragged", "[1]", "shape [2]"}},
 		"number and list": {func(c Case) { c.Inputs.Array("mixed") }, []string{"inputs.mixed", "[1]"}},

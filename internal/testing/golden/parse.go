@@ -8,19 +8,19 @@ import (
 	"io"
 )
 
-// File is one golden file. It is read-only and may be shared by parallel subtests.
+// File is a golden file. It is read-only and may be shared by parallel subtests.
 type File struct {
 	Name        string    // name of the algorithm, as stated in the file
 	Description string    // one-line description of the content
 	Tolerance   Tolerance // the author's tolerance for the values
 	// Fields is the whole top-level object, with numbers as [json.Number].
 	Fields map[string]any
-	// Cases are the objects of its list of cases; each has a unique id and no keys except id,
-	// params, inputs and expected.
+	// Cases are the objects in the file's list of cases. Each has a unique id and no keys except
+	// id, params, inputs and expected.
 	Cases []map[string]any
 }
 
-// Parse parses a golden file. The error names the wrong key.
+// Parse parses a golden file. Errors name the wrong key.
 func Parse(data []byte) (*File, error) {
 	fields, err := decodeObject(data)
 	if err != nil {
@@ -45,8 +45,8 @@ func Parse(data []byte) (*File, error) {
 	return f, nil
 }
 
-// decodeObject decodes exactly one JSON object. Numbers stay literals so that integers are not
-// converted to floats.
+// decodeObject decodes exactly one JSON object. It keeps numbers as literals, so that integers are
+// not converted to floats.
 func decodeObject(data []byte) (map[string]any, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -58,7 +58,7 @@ func decodeObject(data []byte) (map[string]any, error) {
 		return nil, errors.New("not a JSON object: null")
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the JSON object")
+		return nil, errors.New("unexpected data after the JSON object")
 	}
 	return fields, nil
 }
@@ -79,8 +79,7 @@ func parseTolerance(v any) (Tolerance, error) {
 	return Tolerance{Abs: abs, Rel: rel}, nil
 }
 
-// parseCases checks that every case is an object with a unique id and no keys except the four known
-// ones.
+// parseCases checks that every case is an object with a unique id and without unknown keys.
 func parseCases(v any) ([]map[string]any, error) {
 	if v == nil {
 		return nil, nil
@@ -109,7 +108,7 @@ func parseCases(v any) ([]map[string]any, error) {
 			case "id", "params", "inputs", "expected":
 			default:
 				return nil,
-					fmt.Errorf("cases[%d] (%s): unknown key %q, known are id, params, inputs, expected", i, id,
+					fmt.Errorf("cases[%d] (%s): unknown key %q, want id, params, inputs or expected", i, id,
 						key)
 			}
 		}

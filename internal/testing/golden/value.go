@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Float converts a value to a number; "NaN", "Inf" and "-Inf" are numbers, null is NaN.
+// Float converts a value to a number. "NaN", "Inf" and "-Inf" are numbers, and null is NaN.
 func Float(v any) (float64, error) {
 	switch v := v.(type) {
 	case nil:
@@ -27,14 +27,14 @@ func Float(v any) (float64, error) {
 func Int(v any) (int, error) {
 	n, ok := v.(json.Number)
 	if !ok {
-		return 0, fmt.Errorf("is %s, want a whole number", jsonType(v))
+		return 0, fmt.Errorf("is %s, want an integer", jsonType(v))
 	}
 	if i, err := strconv.Atoi(n.String()); err == nil {
 		return i, nil
 	}
 	x, err := n.Float64()
 	if err != nil || x != math.Trunc(x) || math.Abs(x) > 1<<53 {
-		return 0, fmt.Errorf("is %s, want a whole number", n)
+		return 0, fmt.Errorf("is %s, want an integer", n)
 	}
 	return int(x), nil
 }
@@ -48,8 +48,8 @@ func Bool(v any) (bool, error) {
 	return b, nil
 }
 
-// Text converts a value to a string. For a number it returns its literal, because some settings
-// allow both (a mode is "full" or 128).
+// Text converts a value to a string. It returns a number as written, because some settings can be
+// either (a mode is "full" or 128).
 func Text(v any) (string, error) {
 	switch v := v.(type) {
 	case string:
@@ -90,8 +90,7 @@ func jsonType(v any) string {
 	return "an object"
 }
 
-// Array is an array of numbers: flat data in row-major order, and its shape. A scalar has an empty
-// shape.
+// Array is an array of numbers in row-major order with its shape, which is empty for a scalar.
 type Array struct {
 	Shape []int
 	Data  []float64
@@ -108,8 +107,8 @@ func (x Array) Len() int {
 	return x.Shape[0]
 }
 
-// Row returns the i-th slice along the first axis; it shares memory with x.
-// For gradients of shape [steps, rows, columns], Row(t) is the matrix of step t.
+// Row returns the i-th slice along the first axis, which shares memory with x. For gradients of
+// shape [steps, rows, columns], Row(t) is the gradient at step t.
 func (x Array) Row(i int) Array {
 	size := len(x.Data) / x.Shape[0]
 	return Array{Shape: x.Shape[1:], Data: x.Data[i*size : (i+1)*size : (i+1)*size]}
@@ -129,7 +128,7 @@ func (x Array) Clone() Array {
 	return Array{Shape: slices.Clone(x.Shape), Data: slices.Clone(x.Data)}
 }
 
-// NewArray flattens a number or an arbitrarily nested list of numbers.
+// NewArray flattens a number or a nested list of numbers.
 func NewArray(v any) (Array, error) {
 	list, ok := v.([]any)
 	if !ok {
@@ -148,7 +147,7 @@ func NewArray(v any) (Array, error) {
 		if i == 0 {
 			out.Shape = append(out.Shape, sub.Shape...)
 		} else if !slices.Equal(out.Shape[1:], sub.Shape) {
-			return Array{}, fmt.Errorf("[%d]: has shape %v, those before it have %v", i, sub.Shape,
+			return Array{}, fmt.Errorf("[%d]: has shape %v, want %v like those before", i, sub.Shape,
 				out.Shape[1:])
 		}
 		out.Data = append(out.Data, sub.Data...)
@@ -156,15 +155,15 @@ func NewArray(v any) (Array, error) {
 	return out, nil
 }
 
-// Tolerance is the allowed deviation from the expected value: |got − want| ≤ Abs + Rel·|want|. The
-// zero Tolerance requires equality.
+// Tolerance is an allowed deviation: got passes if |got − want| ≤ Abs + Rel·|want|. The zero
+// Tolerance requires equality.
 type Tolerance struct {
 	Abs, Rel float64
 }
 
-// excess returns the difference of got and want relative to the allowed one: at most 1 if it
-// passes, infinite if no finite tolerance would help. NaN is close only to NaN, and an infinity
-// only to itself.
+// excess returns the deviation of got from want, relative to the allowed one. It is at most 1 if
+// got passes, and infinite if no finite tolerance would suffice. NaN is close only to NaN, and an
+// infinity only to itself.
 func (tol Tolerance) excess(got, want float64) float64 {
 	d := Distance(got, want)
 	if d == 0 || math.IsInf(d, 1) {
@@ -196,9 +195,9 @@ func Largest(data []float64) float64 {
 	return most
 }
 
-// Compare compares element by element and returns nil if every element is within the tolerance.
-// Otherwise the error names the worst element, its difference, the allowed one, and how many
-// elements failed.
+// Compare compares all elements and returns nil if each is within the tolerance. Otherwise the
+// error names the worst element, its difference, the allowed difference and the number of elements
+// that failed.
 func (tol Tolerance) Compare(got []float64, want Array) error {
 	if len(got) != len(want.Data) {
 		return fmt.Errorf("has %d elements, want %d (shape %v)", len(got), len(want.Data), want.Shape)
@@ -224,7 +223,7 @@ func (tol Tolerance) Compare(got []float64, want Array) error {
 		tol.Abs+tol.Rel*math.Abs(w))
 }
 
-// Unravel converts a row-major offset to one index for each axis.
+// Unravel converts a row-major offset to one index per axis.
 func Unravel(offset int, shape []int) []int {
 	index := make([]int, len(shape))
 	for axis, d := range slices.Backward(shape) {

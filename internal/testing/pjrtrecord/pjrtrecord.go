@@ -1,10 +1,10 @@
-// Package pjrtrecord opens a CUDA device that computes nothing and records all calls to XLA, so
-// that tests can examine programs for several GPUs on machines without any.
+// Package pjrtrecord simulates a CUDA device that computes nothing and records all calls to XLA.
+// Thus programs for several GPUs can be tested on machines without a GPU.
 //
-// It compiles a small PJRT plugin, testdata/record.c, which needs a C compiler. The tests need a
-// build with the tag "cuda". Without these, they are skipped. With [XLA], the same plugin passes
-// programs to a Python process, which compiles and executes them with XLA on as many CPU devices as
-// there are simulated GPUs.
+// It compiles a small PJRT plugin, testdata/record.c, and therefore needs a C compiler. It also
+// needs the build tag "cuda". Without either, tests are skipped. With [XLA], the plugin passes
+// programs to a Python process, which compiles and executes them with XLA on one CPU device per
+// simulated GPU.
 package pjrtrecord
 
 import (
@@ -27,7 +27,7 @@ import (
 //go:embed testdata
 var sources embed.FS
 
-// Environment variables of the plugin: the directory of its log, the number of GPUs, and so on.
+// Environment variables that configure the plugin.
 const (
 	DirectoryVariable = "CAGE_RECORD_DIR"
 	DevicesVariable   = "CAGE_RECORD_DEVICES"
@@ -44,11 +44,11 @@ const (
 // testdata/fault.c describes its values.
 const FaultVariable = "CAGE_RECORD_FAULT"
 
-// A Recorder gives access to the recorded calls of a device.
+// A Recorder gives access to a device's recorded calls.
 type Recorder struct{ dir string }
 
-// Open opens a CUDA device with the given number of simulated GPUs. It is closed when the test
-// ends. It returns the errors of [engine.Open]. Tests that use it must not run in parallel.
+// Open opens a CUDA device with the given number of simulated GPUs, and closes it when the test
+// ends. Errors are those of [engine.Open]. Tests that use it must not run in parallel.
 func Open(t *testing.T, gpus int, opts engine.Options) (*engine.Device, *Recorder, error) {
 	t.Helper()
 	plugin, r := Plugin(t, gpus)
@@ -65,8 +65,8 @@ func Open(t *testing.T, gpus int, opts engine.Options) (*engine.Device, *Recorde
 	return d, r, nil
 }
 
-// Plugin returns the path of the PJRT plugin, for code that opens the device itself. The recorder
-// is for one device.
+// Plugin returns the path of the PJRT plugin, for tests that open the device themselves. The
+// recorder is for a single device.
 func Plugin(t *testing.T, gpus int) (string, *Recorder) {
 	t.Helper()
 	if !slices.Contains(engine.Built(), device.CUDA) {
@@ -81,7 +81,6 @@ func Plugin(t *testing.T, gpus int) (string, *Recorder) {
 	return build(t), r
 }
 
-// build compiles the plugin and returns its path.
 func build(t *testing.T) string {
 	t.Helper()
 	compiler := strings.Fields(ask(t, "env", "CC"))
@@ -109,7 +108,7 @@ func build(t *testing.T) string {
 	return plugin
 }
 
-// ask returns the output of the go command. If there is no go command, the test is skipped.
+// ask runs the go command and returns its output. It skips the test if the command fails.
 func ask(t *testing.T, arguments ...string) string {
 	t.Helper()
 	command := exec.Command("go", arguments...)
@@ -120,7 +119,7 @@ func ask(t *testing.T, arguments ...string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// Programs returns the StableHLO of all compiled programs, in the order of their compilation.
+// Programs returns the StableHLO of all compiled programs, in order of compilation.
 func (r *Recorder) Programs(t *testing.T) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(r.dir, "*.mlir"))
@@ -138,8 +137,8 @@ func (r *Recorder) Programs(t *testing.T) []string {
 	return programs
 }
 
-// Log returns the uploads and executions, one per line. A buffer is denoted by its number, counted
-// from 0, and "@" with the number of its device. "run 3: 1@0 -> 5@0; 2@1 -> 6@1; keep 0" means that
+// Log returns the uploads and executions, one per line. A buffer is written as its number, counted
+// from 0, "@" and the number of its device. "run 3: 1@0 -> 5@0; 2@1 -> 6@1; keep 0" means that
 // program 3 ran on two devices, each with one argument and one result, and that the argument
 // (number 0) was not donated.
 func (r *Recorder) Log(t *testing.T) []string {
@@ -151,18 +150,19 @@ func (r *Recorder) Log(t *testing.T) []string {
 	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
-// Memory sets the memory that each simulated GPU reports from now on, in bytes; 0: it reports none.
+// Memory sets the memory that each simulated GPU reports from now on, in bytes. If bytes is 0, they
+// report none.
 func (r *Recorder) Memory(t *testing.T, bytes int64) {
 	t.Helper()
 	t.Setenv(memoryVariable, strconv.FormatInt(bytes, 10))
 }
 
-// TestVariable is the environment variable with the path of a Python that has JAX. Without it,
-// tests of [XLA] are skipped.
+// TestVariable is the environment variable with the path of a Python interpreter that has JAX.
+// Without it, tests that use [XLA] are skipped.
 const TestVariable = "CAGE_TEST_XLA"
 
-// XLA is [Plugin], except that programs are executed: by XLA on CPU devices, in a separate process
-// that starts when the device is opened. Each plugin has its own process.
+// XLA is like [Plugin], but programs are executed by XLA on CPU devices. This happens in a separate
+// process for each plugin, which starts when the device is opened.
 func XLA(t *testing.T, gpus int) (string, *Recorder) {
 	t.Helper()
 	python := os.Getenv(TestVariable)
@@ -179,12 +179,12 @@ func XLA(t *testing.T, gpus int) (string, *Recorder) {
 	return plugin, r
 }
 
-// Exactly limits XLA's devices to the number of simulated GPUs. Then one process computes the same
-// bits as several processes that have as many devices together, each of which has called [XLA] with
-// its own number of GPUs.
+// Exactly limits XLA to as many devices as there are simulated GPUs. The results of one process are
+// then bit-identical to those of several processes that have as many devices in total and have each
+// called [XLA] with their own number of GPUs.
 func Exactly(t *testing.T) { t.Setenv(exactlyVariable, "1") }
 
-// A Fault is a rule by which uploads, compilations or executions fail.
+// A Fault is a rule that makes uploads, compilations or executions fail.
 type Fault struct {
 	At       Event  `json:"at"`
 	Contains string `json:"contains"` // text that the program must contain; empty: any program
@@ -194,20 +194,18 @@ type Fault struct {
 	End      End    `json:"end"`
 }
 
-// Event is an event that can fail.
+// Event is a kind of call that can fail.
 type Event string
 
-// The events that can fail.
 const (
 	Upload  Event = "upload" // has no program
 	Compile Event = "compile"
 	Execute Event = "execute"
 )
 
-// End is the way in which it fails.
+// End is the way in which an event fails.
 type End string
 
-// The ends.
 const (
 	Fails       End = ""        // with an error
 	LosesDevice End = "replica" // with an error of the last device only
@@ -215,13 +213,13 @@ const (
 	Hangs       End = "hang"    // no answer until the next call of Fail, which ends the XLA process
 )
 
-// Codes of PJRT errors.
+// PJRT error codes.
 const (
 	ResourceExhausted = 8
 	Internal          = 13
 )
 
-// Fail replaces the fault rules for later calls to XLA; without rules, nothing fails.
+// Fail replaces the fault rules for later calls to XLA. Without rules, nothing fails.
 func (r *Recorder) Fail(t *testing.T, faults ...Fault) {
 	t.Helper()
 	text, err := json.Marshal(append([]Fault{}, faults...))
@@ -236,5 +234,5 @@ func (r *Recorder) Fail(t *testing.T, faults ...Fault) {
 	}
 }
 
-// faults returns the path of the file with the rules.
+// faults returns the path of the file with the fault rules.
 func (r *Recorder) faults() string { return filepath.Join(r.dir, "faults.json") }

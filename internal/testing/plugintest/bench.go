@@ -1,10 +1,10 @@
-// Package plugintest runs a plugin's programs in its tests: on the reference implementation
-// (float64) and, compiled, on the CPU device in float32. It has the helpers for tests of an
-// algorithm: building its programs, running them and their gradients, and the steps of an
-// optimizer. The requirements on every plugin, and the values of its golden file, are checked by
-// the conformance kit (package sdktest); [Kit] returns its options.
+// Package plugintest runs a plugin's programs in tests: in float64 on the reference implementation
+// and, compiled, in float32 on the CPU device. It has helpers for tests of an algorithm, which
+// build its programs, run them and their gradients, and perform optimizer steps. The conformance
+// kit (package sdktest) checks the requirements on every plugin, and the values of golden files;
+// [Kit] returns its options.
 //
-// The package is for tests only and knows no algorithm.
+// It is for tests only, and does not depend on any algorithm.
 package plugintest
 
 import (
@@ -22,18 +22,17 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// init reduces garbage collection in tests: the reference implementation allocates much and retains
-// little, so that the collector would take a third of the time.
+// init makes garbage collection rarer: the reference implementation allocates much and retains
+// little, so that the collector would otherwise take a third of the time.
 func init() { debug.SetGCPercent(800) }
 
-// Bench executes programs for tests: any failure ends the test.
+// Bench executes programs for tests. Any failure ends the test.
 type Bench struct{ machine sdktest.Machine }
 
 // Reference returns a Bench that executes programs in float64.
 func Reference() Bench { return Bench{sdktest.Reference{}} }
 
-// cpuDevice is opened by the first test that needs it and shared by all tests of the
-// process.
+// cpuDevice is opened by the first test that needs it, and shared by all tests of the process.
 var cpuDevice = sync.OnceValues(func() (*conformance.Device, error) {
 	opened, err := engine.Open(device.CPU, engine.Options{})
 	if err != nil {
@@ -42,8 +41,7 @@ var cpuDevice = sync.OnceValues(func() (*conformance.Device, error) {
 	return conformance.NewDevice(opened), nil
 })
 
-// CPU returns a Bench that compiles programs for the CPU device, in float32, and executes
-// them.
+// CPU returns a Bench that compiles programs for the CPU device and executes them in float32.
 func CPU(t testing.TB) Bench {
 	t.Helper()
 	device, err := cpuDevice()
@@ -53,11 +51,10 @@ func CPU(t testing.TB) Bench {
 	return Bench{device}
 }
 
-// Double reports whether m computes in float64, as the reference implementation does.
+// Double reports whether m computes in float64, as only the reference implementation does.
 func (m Bench) Double() bool { return m == Reference() }
 
-// Run executes a valid program on inputs by name. Float inputs are rounded to the
-// machine's precision.
+// Run executes a valid program on named inputs. Float inputs are rounded to the precision of m.
 func (m Bench) Run(t testing.TB, p *program.Program,
 	inputs map[string]reference.Tensor) map[string]reference.Tensor {
 	t.Helper()
@@ -68,7 +65,7 @@ func (m Bench) Run(t testing.TB, p *program.Program,
 	return outputs
 }
 
-// Eval runs the program that body builds on inputs with the values x, and returns its results.
+// Eval runs the program that body builds on inputs with values x, and returns the results.
 func (m Bench) Eval(t testing.TB,
 	body func(b *program.Builder, in []program.Value) []program.Value,
 	x ...reference.Tensor) [][]float64 {
@@ -97,7 +94,7 @@ func (m Bench) Eval(t testing.TB,
 	return all
 }
 
-// Each runs a test on the reference implementation and on the CPU, each in a subtest.
+// Each runs a test on the reference implementation and on the CPU, in separate subtests.
 func Each(t *testing.T, test func(t *testing.T, m Bench)) {
 	t.Helper()
 	for _, m := range []Bench{Reference(), CPU(t)} {
@@ -105,9 +102,9 @@ func Each(t *testing.T, test func(t *testing.T, m Bench)) {
 	}
 }
 
-// Close compares got with the golden numbers at key: on the reference implementation within the
-// file's own tolerance, on a device within single times the largest finite magnitude among them. In
-// float32, a sum of terms of that magnitude cannot be more accurate, however small the result.
+// Close compares got with the golden numbers at key: within the file's tolerance on the reference
+// implementation, and within single times their largest finite magnitude on a device. In float32, a
+// sum of terms of that magnitude cannot be more accurate, even if it is small.
 func (m Bench) Close(o golden.Object, key string, got []float64, single float64) {
 	if m.Double() {
 		o.Close(key, got)

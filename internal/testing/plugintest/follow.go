@@ -80,7 +80,7 @@ func (m Bench) Follow(t testing.TB, o sdk.Optimizer, c golden.Case, single float
 	}
 }
 
-// caseSettings reads the parameters of a case with the types that the description declares.
+// caseSettings returns the parameters of a case with the types declared by the description.
 func caseSettings(d sdk.Description, c golden.Case) map[string]any {
 	given := map[string]any{}
 	for _, name := range c.Params.Keys() {

@@ -17,15 +17,15 @@ import (
 	"github.com/cage-qat/cage/sdk/sdktest"
 )
 
-// Kit returns the options with which the plugins of this repository run the conformance kit: also
-// on the CPU device, and with the given golden file.
+// Kit returns the conformance-kit options for the plugins of this repository, which are also tested
+// on the CPU device and with the given golden file.
 func Kit(t testing.TB, goldenFile string, more ...sdktest.Option) []sdktest.Option {
 	t.Helper()
 	return append(With(t, nil, more...), Golden(t, goldenPath(goldenFile)))
 }
 
-// Golden returns the option that compares a plugin with the golden file at the path, which has the
-// format of [sdktest.ParseGolden].
+// Golden returns the option that compares a plugin with the golden file at path, whose format is
+// that of [sdktest.ParseGolden].
 func Golden(t testing.TB, path string) sdktest.Option {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -39,14 +39,14 @@ func Golden(t testing.TB, path string) sdktest.Option {
 	return sdktest.Golden(values)
 }
 
-// With returns options for the conformance kit with other settings.
+// With returns conformance-kit options for other settings.
 func With(t testing.TB, settings map[string]any, more ...sdktest.Option) []sdktest.Option {
 	t.Helper()
 	return append([]sdktest.Option{sdktest.On(CPU(t).machine), sdktest.With(settings)}, more...)
 }
 
-// EachCase runs a test for each case of the given golden file on each machine. It is for values
-// that the conformance kit, which also runs these files, cannot compare.
+// EachCase runs a test for each case of the given golden file on each machine. It is for
+// comparisons that the conformance kit, which also runs these files, cannot make.
 func EachCase(t *testing.T, goldenFile string, test func(t *testing.T, m Bench, c golden.Case)) {
 	t.Helper()
 	f := golden.Load(t, goldenPath(goldenFile))
@@ -57,8 +57,8 @@ func EachCase(t *testing.T, goldenFile string, test func(t *testing.T, m Bench, 
 
 func goldenPath(name string) string { return filepath.Join("testdata", name+".json") }
 
-// Near fails the test unless got equals want within relative times the largest magnitude
-// in want; NaN equals NaN.
+// Near fails the test unless got equals want, up to relative times the largest magnitude in want.
+// NaN equals NaN.
 func Near(t testing.TB, what string, got, want []float64, relative float64) {
 	t.Helper()
 	tol := golden.Tolerance{Abs: relative * golden.Largest(want)}
@@ -73,8 +73,8 @@ func Times(c float64, v []float64) []float64 {
 		v)
 }
 
-// ShortScales fails the test unless scales, each times a factor, are positive numbers representable
-// in the type that scale_dtype names.
+// ShortScales fails the test unless each product of a scale and a factor is positive and
+// representable in dtype, a value of the setting scale_dtype.
 func ShortScales(t testing.TB, dtype string, scale []float64, factors ...float64) {
 	t.Helper()
 	bits, least := 24, -149
@@ -90,24 +90,24 @@ func ShortScales(t testing.TB, dtype string, scale []float64, factors ...float64
 			_, exponent := math.Frexp(v)
 			unit := math.Ldexp(1, max(least, exponent-bits))
 			if !(v > 0) || math.Mod(v, unit) != 0 || bits == 11 && v > 65504 {
-				t.Errorf("the scale %v times %v is no number of %s", s, factor, dtype)
+				t.Errorf("scale %v times %v is not representable in %s", s, factor, dtype)
 			}
 		}
 	}
 }
 
-// Matrix describes a trainable weight matrix.
+// Matrix returns a trainable weight matrix of the given shape.
 func Matrix(shape ...int) sdk.Tensor {
 	return sdk.Tensor{Name: "w", Role: sdk.TensorMatrix, Shape: shape}
 }
 
-// Vector describes the trainable weight of a norm.
+// Vector returns a trainable norm weight with n elements.
 func Vector(n int) sdk.Tensor {
 	return sdk.Tensor{Name: "norm", Role: sdk.TensorVector, Shape: []int{n}}
 }
 
-// Normal returns a tensor of seeded standard normal numbers, rounded to float32 so that they are
-// the same on every machine.
+// Normal returns standard normal numbers drawn from a seed. They are rounded to float32, so that
+// they are the same on every machine.
 func Normal(seed uint64, shape ...int) golden.Array {
 	r := rand.New(rand.NewPCG(seed, 0))
 	data := make([]float64, program.FloatType(shape...).Size())
@@ -117,7 +117,7 @@ func Normal(seed uint64, shape ...int) golden.Array {
 	return golden.Array{Shape: shape, Data: data}
 }
 
-// Hadamard multiplies each run of order entries by the Sylvester matrix, using the plain fast
+// Hadamard multiplies each run of order elements by the Sylvester matrix, with the plain fast
 // transform in float64.
 func Hadamard(x golden.Array, order int) golden.Array {
 	out := x.Clone()
@@ -135,8 +135,8 @@ func Hadamard(x golden.Array, order int) golden.Array {
 	return out
 }
 
-// Settings returns complete, checked settings for those of a case. If the description does not
-// declare one of them, or declares it differently, the test ends.
+// Settings returns the given settings, checked and completed by defaults. It fails the test if the
+// description does not declare one of them, or declares another type.
 func Settings(t testing.TB, d sdk.Description, given map[string]any) sdk.Values {
 	t.Helper()
 	if err := d.Check(); err != nil {

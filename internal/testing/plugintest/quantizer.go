@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// BuildQuantizer returns the programs for a weight of the given shape.
+// BuildQuantizer returns the quantizer's programs for a weight of the given shape.
 func BuildQuantizer(t testing.TB, q sdk.Quantizer, given map[string]any,
 	shape ...int) spec.Quantizer {
 	t.Helper()
@@ -31,24 +31,25 @@ func weight(t testing.TB, q sdk.Quantizer, given map[string]any, shape []int) sd
 		Values: Settings(t, q.Describe(), given)}
 }
 
-// RefusesWeight fails the test unless the quantizer refuses a weight of the given shape
-// with an error that contains says.
-func RefusesWeight(t testing.TB, q sdk.Quantizer, given map[string]any, says string, shape ...int) {
+// RefusesWeight fails the test unless the quantizer refuses a weight of the given shape with an
+// error that contains reason.
+func RefusesWeight(t testing.TB, q sdk.Quantizer, given map[string]any, reason string,
+	shape ...int) {
 	t.Helper()
 	_, err := sdk.BuildQuantizer(q, weight(t, q, given, shape))
-	Refused(t, fmt.Sprint(given), err, says)
+	Refused(t, fmt.Sprint(given), err, reason)
 }
 
-// Refused fails the test unless err is a refusal that contains says.
-func Refused(t testing.TB, what string, err error, says string) {
+// Refused fails the test unless err is a refusal that contains reason.
+func Refused(t testing.TB, what string, err error, reason string) {
 	t.Helper()
-	if _, ok := errors.AsType[*sdk.Refusal](err); !ok || !strings.Contains(err.Error(), says) {
-		t.Errorf("%s: got %v, want the refusal %q", what, err, says)
+	if _, ok := errors.AsType[*sdk.Refusal](err); !ok || !strings.Contains(err.Error(), reason) {
+		t.Errorf("%s: got %v, want the refusal %q", what, err, reason)
 	}
 }
 
-// Residuals returns the types of the values that the forward pass saves for the backward pass, in
-// addition to x, for a weight of the given shape.
+// Residuals returns the types of the values, besides x, that the forward pass saves for the
+// backward pass, for a weight of the given shape.
 func Residuals(t testing.TB, q sdk.Quantizer, given map[string]any,
 	shape ...int) (kept []program.Type) {
 	t.Helper()
@@ -76,8 +77,7 @@ type Quantization struct {
 	x     golden.Array
 }
 
-// Quantize builds the quantizer's program for a tensor with the shape of x and the given
-// settings, and runs it.
+// Quantize builds and runs the quantizer's program for a tensor with the shape of x.
 func (m Bench) Quantize(t testing.TB, q sdk.Quantizer, given map[string]any,
 	x golden.Array) Quantization {
 	t.Helper()
@@ -92,8 +92,8 @@ func (m Bench) Quantize(t testing.TB, q sdk.Quantizer, given map[string]any,
 	}
 }
 
-// Gradient returns the gradient with respect to x, given dy, the gradient with respect to
-// the quantized value.
+// Gradient returns the gradient with respect to x, where dy is the gradient with respect to the
+// quantized value.
 func (q Quantization) Gradient(t testing.TB, dy []float64) []float64 {
 	t.Helper()
 	reverse, err := q.built.Reverse()

@@ -12,31 +12,32 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Training is a tensor being trained by one optimizer, between two updates. A machine runs its
-// steps as a host does; refreshes run on the reference implementation in float64, and read and
-// write states in the machine's precision.
+// Training is the state of training one tensor with one optimizer, between two updates. Steps run
+// on a machine, as in a host. Refreshes run on the reference implementation in float64, but read
+// and write states in the machine's precision.
 type Training struct {
 	// Program holds the optimizer's programs for the tensor.
 	Program spec.Optimizer
-	// RunSteps and Loss are inputs of updates that describe the run.
+	// RunSteps and Loss are inputs of updates: the length of the run and the current loss.
 	RunSteps int
 	Loss     float64
-	// Slope returns the gradient at any point, for an optimizer that takes a second one.
+	// Slope returns the gradient at x, for optimizers that take a second gradient.
 	Slope func(x []float64) []float64
-	// Sampled is the next update's gradient with sampled labels, for an optimizer that takes it.
+	// Sampled is the next update's gradient with sampled labels, for optimizers that take it.
 	Sampled []float64
-	// Global holds the sums over the optimizer's tensors of what it collects; nil: only this tensor.
+	// Global holds the sums of collected values over all tensors of the optimizer. If nil, there is
+	// only this tensor.
 	Global map[string]float64
 
 	m     Bench
 	shape []int
 	step  int
-	// state holds x and the state tensors by the names of inputs.
+	// state holds x and the state tensors by their input names.
 	state map[string]reference.Tensor
 }
 
-// BuildOptimizer returns the programs for a tensor, whose Values are replaced by the
-// given settings, with defaults for the rest.
+// BuildOptimizer returns the optimizer's programs for a tensor. Its Values are replaced by the
+// given settings, completed by defaults.
 func BuildOptimizer(t testing.TB, o sdk.Optimizer, given map[string]any,
 	tensor sdk.Tensor) spec.Optimizer {
 	t.Helper()
@@ -48,8 +49,7 @@ func BuildOptimizer(t testing.TB, o sdk.Optimizer, given map[string]any,
 	return built
 }
 
-// Train begins to train the tensor from the value x; the settings are as in
-// [BuildOptimizer].
+// Train starts training the tensor from the value x, with settings as for [BuildOptimizer].
 func (m Bench) Train(t testing.TB, o sdk.Optimizer, given map[string]any, tensor sdk.Tensor,
 	x []float64) *Training {
 	t.Helper()
@@ -70,7 +70,6 @@ func (r *Training) X() []float64 { return r.state[spec.InputX].Float64s() }
 // State returns a state tensor.
 func (r *Training) State(name string) []float64 { return r.state[spec.StatePrefix+name].Float64s() }
 
-// tell sets the inputs of the next update.
 func (r *Training) tell(gradient []float64, rate float64) {
 	r.state[spec.InputGradient] = reference.Floats(gradient, r.shape...)
 	r.state[spec.InputStep] = reference.Float(float64(r.step + 1))
@@ -80,7 +79,7 @@ func (r *Training) tell(gradient []float64, rate float64) {
 	r.state[spec.InputLoss] = reference.Float(r.Loss)
 }
 
-// Collect returns what the optimizer collects before the next update, by the names of inputs.
+// Collect returns the values that the optimizer collects before the next update, by input name.
 func (r *Training) Collect(t testing.TB, gradient []float64, rate float64) map[string]float64 {
 	t.Helper()
 	r.tell(gradient, rate)
@@ -94,8 +93,8 @@ func (r *Training) Collect(t testing.TB, gradient []float64, rate float64) map[s
 	return collected
 }
 
-// Update makes one step: observation, a refresh if it is due, and the update x ← x − α·u, where α
-// is the given rate of the schedule or the optimizer's own. It does not include weight decay.
+// Update performs one step: an observation, a refresh if one is due, and the update x ← x − α·u. α
+// is the given rate of the schedule or the optimizer's own. There is no weight decay.
 func (r *Training) Update(t testing.TB, gradient []float64, rate float64) {
 	t.Helper()
 	global := r.Global
@@ -125,7 +124,7 @@ func (r *Training) Update(t testing.TB, gradient []float64, rate float64) {
 		r.shape...))
 }
 
-// probe computes the second gradient for the next update, if one is due.
+// probe computes the second gradient for the next update if one is due.
 func (r *Training) probe(t testing.TB, gradient []float64) {
 	t.Helper()
 	probed, probing := gradient, 0.0
@@ -142,7 +141,7 @@ func (r *Training) probe(t testing.TB, gradient []float64) {
 		reference.Float(probing)
 }
 
-// Evaluated returns the parameters with which the model is evaluated.
+// Evaluated returns the parameters to be used for evaluating the model.
 func (r *Training) Evaluated(t testing.TB) []float64 {
 	t.Helper()
 	if r.Program.Evaluate == nil {
@@ -152,8 +151,8 @@ func (r *Training) Evaluated(t testing.TB) []float64 {
 	return r.state[spec.OutputWeights].Float64s()
 }
 
-// Steps makes one update for each gradient along the first axis, all at one rate, and returns the
-// final parameters.
+// Steps performs one update for each gradient along the first axis, with a constant rate, and
+// returns the final parameters.
 func (r *Training) Steps(t testing.TB, gradients golden.Array, rate float64) []float64 {
 	t.Helper()
 	for i := range gradients.Shape[0] {
@@ -162,8 +161,8 @@ func (r *Training) Steps(t testing.TB, gradients golden.Array, rate float64) []f
 	return r.X()
 }
 
-// run executes p, unless it is absent, on the parts of the state that are its inputs, and stores
-// its outputs.
+// run executes p, unless it is nil, with its inputs taken from the state, and stores its outputs
+// there.
 func (r *Training) run(t testing.TB, m Bench, p *program.Program) {
 	t.Helper()
 	if p == nil {
@@ -178,7 +177,7 @@ func (r *Training) run(t testing.TB, m Bench, p *program.Program) {
 	}
 }
 
-// keep stores a value in the machine's precision.
+// keep stores v under name, rounded to the machine's precision.
 func (r *Training) keep(name string, v reference.Tensor) {
 	if !r.m.Double() {
 		v = v.Single()

@@ -1,4 +1,4 @@
-// Package racing tells tests whether the race detector is on. The detector needs additional memory,
-// so tests that measure or limit memory skip themselves when it is on. Only tests may depend on
-// this package.
+// Package racing reports whether the race detector is enabled. The detector needs additional
+// memory, so tests that measure or limit memory are skipped if it is enabled. The package is for
+// tests only.
 package racing

@@ -6,11 +6,11 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// move generates one operation on values of the pool.
+// move generates an operation on values from the pool.
 type move func(g *generator, op program.Op) value
 
-// moves are set in init because they refer back to the generator. Elementwise operations on floats
-// need none: see general.
+// moves is set in init because its functions refer to the generator. Elementwise operations on
+// floats need no entry; see general.
 var moves map[program.Op]move
 
 func init() {
@@ -49,9 +49,9 @@ func (g *generator) binary(op program.Op, x, y value) program.Value {
 	return g.b.Apply(op, program.Attr{}, program.Type{}, x.Value, y.Value)
 }
 
-// general applies a float function to numbers in [0.5, 2.5]. It is for functions that are smooth
-// there, multiply an error by at most about fifty and return at most 64; others need a move of
-// their own.
+// general applies a float function to numbers in [0.5, 2.5]. There, the function must be smooth,
+// amplify errors by a factor of at most about fifty and return at most 64. Other functions need
+// their own entry in moves.
 func general(g *generator, op program.Op) value {
 	info, _ := op.Info()
 	x := g.draw(isFloat)
@@ -76,8 +76,8 @@ func signed(g *generator, op program.Op) value {
 	return out
 }
 
-// smooth applies a function after mapping its argument to a domain where it multiplies an error by
-// at most about fifty.
+// smooth maps the argument of a function to a domain in which the function amplifies errors by a
+// factor of at most about fifty, and applies it.
 func smooth(g *generator, op program.Op) value {
 	x := g.draw(isFloat)
 	switch op {
@@ -111,7 +111,7 @@ func logb(g *generator, op program.Op) value {
 	return value{g.unary(op, x), 8, 0}
 }
 
-// quotient divides by a value that may be zero and replaces non-finite results.
+// quotient divides by a value that may be zero, and replaces non-finite results.
 func quotient(g *generator, op program.Op) value {
 	y := g.draw(isExact, func(v value) bool { return v.frac <= 6 })
 	x := g.draw(isExact, g.compatible(y)) // y itself, if nothing else
@@ -143,7 +143,7 @@ func divide(g *generator, op program.Op) value {
 	return value{g.binary(op, x, y), 2 * x.mag, rounded}
 }
 
-// power raises a number in [0.5, …] to a power in [−2, 2].
+// power raises a number of at least 0.5 to a power in [−2, 2].
 func power(g *generator, op program.Op) value {
 	x := g.draw(isFloat)
 	y := g.draw(isFloat, g.compatible(x))
@@ -152,7 +152,7 @@ func power(g *generator, op program.Op) value {
 	return value{g.binary(op, x, y), max(4, x.mag*x.mag), rounded}
 }
 
-// ldexp takes an exponent that is an integer in [−4, 4].
+// ldexp scales by a power of two with an integer exponent in [−4, 4].
 func ldexp(g *generator, op program.Op) value {
 	x := g.draw(isFloat)
 	n := g.draw(isExact, g.compatible(x))
@@ -180,8 +180,8 @@ func shift(g *generator, op program.Op) value {
 	return value{Value: g.binary(op, x, y)}
 }
 
-// clamp has bounds around a constant or, except in tests by finite differences, around another
-// scalar.
+// clamp clamps to an interval around a constant or, unless Smooth is set, around a scalar of the
+// program.
 func clamp(g *generator, op program.Op) value {
 	x := g.draw(isFloat)
 	c := float64(g.rng.IntN(17)-8) / 4
@@ -230,8 +230,8 @@ func choose(g *generator, op program.Op) value {
 	return out
 }
 
-// convert converts between any two types. Only exact floats become integers, and integers become
-// floats only after they were cut to eight bits.
+// convert converts between any two types. Only exact floats are converted to integers, and integers
+// are masked to eight bits before conversion to floats.
 func convert(g *generator, op program.Op) value {
 	x := g.draw(func(v value) bool { return !v.float() || v.exact() })
 	to := program.DType(1 + g.rng.IntN(4))
@@ -246,8 +246,8 @@ func convert(g *generator, op program.Op) value {
 	return value{g.b.Apply(op, program.Attr{}, program.Type{DType: to}, x.Value), x.mag, x.frac}
 }
 
-// bitcast reinterprets an exact float, without the sign of its zero, as bits, or makes a number in
-// [1, 2) from the bits of an integer.
+// bitcast reinterprets a nonnegative exact float as bits, or the bits of an integer as a float in
+// [1, 2).
 func bitcast(g *generator, op program.Op) value {
 	x := g.draw(func(v value) bool { return isInteger(v) || isExact(v) })
 	to := program.DType(1 + g.rng.IntN(3))

@@ -1,16 +1,16 @@
-// Package randprog generates random valid programs, with inputs on which they are well
-// conditioned, for tests that compare two executions of one program.
+// Package randprog generates random valid programs with inputs for which they are well conditioned.
+// They are for tests that compare two executions of a program.
 //
-// Two executions in different precisions differ by rounding errors. A rounding error before a
-// comparison, or before a function with jumps such as round, can change the result completely. So
-// the generator keeps a bound for each float value, and knows which values are exact: multiples of
-// a power of two that fit 24 bits, and are therefore the same in any precision and any order of
-// summation. Operations with jumps get only exact values. Domains are respected, too: logarithms
-// get positive numbers, exponentials small ones. [New] therefore does not cover edge cases (NaN,
-// overflow, ties); test those with tables.
+// Executions in different precisions differ by rounding errors. Before a comparison or a
+// discontinuous function such as round, such an error can change the result completely. So the
+// generator tracks a bound for each float value, and which values are exact: multiples of a power
+// of two that fit in 24 bits, and are therefore the same in any precision and summation order.
+// Discontinuous operations get only exact values. Domains are respected, too: logarithms get
+// positive numbers, and exponentials get small ones. Thus [New] does not cover edge cases (NaN,
+// overflow, ties), which need table-driven tests.
 //
-// [NewUpdate] is for the executors of updates: all inputs are floats, including edge cases, there
-// are few kinds of operations, and results have defined bits.
+// [NewUpdate] generates programs for the executors of optimizer updates: inputs are floats,
+// including edge cases, operations are of few kinds, and results are defined bit for bit.
 package randprog
 
 import (
@@ -23,29 +23,29 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// Options configures the programs. The zero value is a good default.
+// Options configures the generated programs. The zero value is a good default.
 type Options struct {
-	// Nodes is the number of generated operations; default 24. Guards before an operation
-	// (such as an absolute value before a logarithm) are not counted.
+	// Nodes is the number of generated operations; the default is 24. Operations that guard another
+	// one, such as an absolute value before a logarithm, are not counted.
 	Nodes int
-	// Elements is the largest number of elements in a value; default 256.
+	// Elements is the maximum number of elements in a value; the default is 256.
 	Elements int
-	// Ops lists the operations to draw from; default all except the factorizations.
+	// Ops lists the operations to draw from; the default is all except factorizations.
 	Ops []program.Op
-	// Smooth draws float inputs anywhere in their range, instead of from the grid with ties and
-	// exact sums, and omits operations for which finite differences do not work: stop_gradient,
-	// bitcast, and quotients that may be infinite. It is for tests of gradients, in float64.
+	// Smooth makes programs suitable for testing gradients by finite differences, in float64. Float
+	// inputs are drawn from their whole range instead of a grid with ties and exact sums.
+	// stop_gradient, bitcast, and quotients that may be infinite are omitted.
 	Smooth bool
 }
 
-// Case is a program with inputs.
+// Case is a program with values for its inputs.
 type Case struct {
 	Program *program.Program
 	Inputs  map[string]reference.Tensor
 }
 
-// New generates the case for a seed. Equal seeds and options give equal cases. It panics
-// if its own rules produce an invalid program.
+// New generates a case. Equal seeds and options give equal cases. It panics if it generates an
+// invalid program.
 func New(seed uint64, o Options) Case {
 	o.Nodes, o.Elements = cmp.Or(o.Nodes, 24), cmp.Or(o.Elements, 256)
 	if o.Ops == nil {
@@ -101,30 +101,30 @@ type generator struct {
 	b      *program.Builder
 	inputs map[string]reference.Tensor
 	pool   []value
-	// used are the operands of the operations in the pool, drawn those of the current move.
+	// used holds the operands of the operations in the pool, and drawn those of the current move.
 	used  map[program.Value]bool
 	drawn []program.Value
 }
 
-// value is a value of the program with its bounds. For floats, |v| ≤ mag, and v is a multiple of
-// 2^−frac unless frac is negative: then it is rounded.
+// value is a program value with its bounds. For a float v, |v| ≤ mag, and v is a multiple of
+// 2^−frac unless frac is negative; then v is rounded.
 type value struct {
 	program.Value
 	mag  float64
 	frac int
 }
 
-// rounded marks a float that is not exact.
+// rounded is the frac of a float that is not exact.
 const rounded = -1
 
 func (v value) float() bool { return v.Type().DType == program.Float }
 func (v value) exact() bool { return v.frac != rounded }
 
-// keep adds a value to the pool, scaled back into range.
+// keep adds a value to the pool after scaling it as tame does.
 func (g *generator) keep(v value) { g.pool = append(g.pool, g.tame(v)) }
 
-// tame scales a float by a power of two so that its bound is at most 64, and marks it as rounded if
-// 24 bits may not hold it.
+// tame scales a float by a power of two so that its bound is at most 64. It marks the float as
+// rounded if 24 bits may be too few for it.
 func (g *generator) tame(v value) value {
 	if !v.float() {
 		return v
@@ -153,7 +153,7 @@ func fits(mag float64, frac int) bool {
 	return mag <= 1<<22
 }
 
-// declare creates the inputs: floats of compatible shapes, and one or two of each other type.
+// declare creates the inputs: floats of compatible shapes, and some of each other type.
 func (g *generator) declare() {
 	rows, cols := 1+g.rng.IntN(5), []int{1, 2, 4, 6, 8}[g.rng.IntN(5)]
 	shapes := [][]int{{rows, cols}, {rows, cols}, {rows, 1}, {cols, rows}, {cols}, {}, {2, rows, cols}}
@@ -198,7 +198,7 @@ func (g *generator) input(name string, t program.Type) {
 	g.pool = append(g.pool, v)
 }
 
-// finish makes every unused value an output, floats first.
+// finish makes every unused value an output, with floats first.
 func (g *generator) finish() {
 	n := 0
 	for _, float := range []bool{true, false} {
@@ -218,10 +218,10 @@ func (g *generator) finish() {
 // unsuitable is the panic value of [generator.giveUp].
 type unsuitable struct{}
 
-// giveUp ends a move that finds no suitable operands or whose result would be unsuitable.
+// giveUp ends a move that has no suitable operands or result.
 func (g *generator) giveUp() { panic(unsuitable{}) }
 
-// try makes a move, and reports whether it succeeded.
+// try performs a move and reports whether it succeeded.
 func try(f func() value) (v value, ok bool) {
 	defer func() {
 		r := recover()
@@ -232,7 +232,7 @@ func try(f func() value) (v value, ok bool) {
 	return f(), true
 }
 
-// draw returns a random value that meets the conditions, or gives up.
+// draw returns a random value that meets the conditions. It gives up if there is none.
 func (g *generator) draw(meets ...func(value) bool) value {
 	v, ok := g.find(meets...)
 	if !ok {
@@ -241,8 +241,8 @@ func (g *generator) draw(meets ...func(value) bool) value {
 	return v
 }
 
-// find returns a random value that meets the conditions, if there is one. Recent values are
-// likelier, so that programs grow deep.
+// find returns a random value that meets the conditions, if there is one. Recent values are more
+// likely, so that programs become deep.
 func (g *generator) find(meets ...func(value) bool) (value, bool) {
 	var fit []value
 	for _, v := range g.pool {
@@ -273,8 +273,8 @@ func typed(t program.DType) func(value) bool {
 	return func(v value) bool { return v.Type().DType == t }
 }
 
-// compatible accepts values whose shape is compatible with x in an elementwise operation within the
-// size limit.
+// compatible returns a condition for values that can be combined elementwise with x within the size
+// limit.
 func (g *generator) compatible(x value) func(value) bool {
 	return func(y value) bool {
 		a, b := x.Shape(), y.Shape()
@@ -295,9 +295,9 @@ func (g *generator) compatible(x value) func(value) bool {
 	}
 }
 
-// Bytes returns a source of random numbers for fuzzing: each number is determined by one byte of
-// the data, so that changing a byte changes one choice. After the data, the numbers come from a
-// seeded generator.
+// Bytes returns a source of random numbers for fuzzing. Each number is determined by one byte of
+// data, so that changing a byte changes one choice. After the last byte, numbers come from a seeded
+// generator.
 func Bytes(data []byte) *rand.Rand {
 	return rand.New(&bytes{data: data, rest: rand.NewPCG(uint64(len(data)), 5)})
 }
@@ -307,7 +307,7 @@ type bytes struct {
 	rest *rand.PCG
 }
 
-// Uint64 returns the byte in the highest bits, which draws from a small range use.
+// Uint64 returns the byte in the highest bits, because these determine a draw from a small range.
 func (b *bytes) Uint64() uint64 {
 	low := b.rest.Uint64()
 	if len(b.data) == 0 {

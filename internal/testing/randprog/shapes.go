@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// shape draws a shape of up to three axes within the size limit.
+// shape draws a shape of at most three axes within the size limit.
 func (g *generator) shape() []int {
 	shape := make([]int, g.rng.IntN(4))
 	size := 1
@@ -62,7 +62,7 @@ func randomBits(g *generator, op program.Op) value {
 		program.Type{DType: program.Uint, Shape: g.shape()}, key.Value)}
 }
 
-// reshape merges two adjacent axes, or adds or drops an axis of size 1.
+// reshape merges two adjacent axes, or adds or removes an axis of size 1.
 func reshape(g *generator, op program.Op) value {
 	x := g.draw()
 	shape := x.Shape()
@@ -83,7 +83,7 @@ func transpose(g *generator, op program.Op) value {
 	return value{g.b.Apply(op, program.Attr{Axes: perm}, program.Type{}, x.Value), x.mag, x.frac}
 }
 
-// broadcast repeats axes of size 1 and inserts new axes.
+// broadcast expands axes of size 1 and inserts new axes.
 func broadcast(g *generator, op program.Op) value {
 	x := g.draw()
 	var shape, axes []int
@@ -165,7 +165,7 @@ func reduce(g *generator, op program.Op) value {
 	return out
 }
 
-// dot pairs axes of equal size at random, first for contraction, then for batch.
+// dot pairs axes of equal size at random, as contracted or batch axes.
 func dot(g *generator, op program.Op) value {
 	x := g.draw(isFloat)
 	y := g.draw(isFloat)
@@ -214,7 +214,7 @@ func hadamard(g *generator, op program.Op) value {
 	return out
 }
 
-// factorize makes a full-rank or a symmetric matrix from any matrix.
+// factorize applies op to a symmetric full-rank matrix made from any matrix.
 func factorize(g *generator, op program.Op) value {
 	x := g.draw(isFloat, func(v value) bool { return v.Type().Rank() == 2 })
 	eye := compareIndices(g.b, x.Shape()[0], program.OpEq)
@@ -222,15 +222,16 @@ func factorize(g *generator, op program.Op) value {
 	return value{g.unary(op, value{Value: gram}), x.mag*x.mag*float64(x.Shape()[1]) + 8, rounded}
 }
 
-// compareIndices returns the n×n matrix with 1 where the comparison of row and column index holds,
-// and 0 elsewhere.
+// compareIndices returns an n×n matrix that is 1 where op holds for the row and column index, and 0
+// elsewhere.
 func compareIndices(b *program.Builder, n int, op program.Op) program.Value {
 	index := program.Type{DType: program.Int, Shape: []int{n, n}}
 	return b.Apply(op, program.Attr{}, program.Type{}, b.Iota(index, 0),
 		b.Iota(index, 1)).Convert(program.Float)
 }
 
-// sortColumns sorts a matrix by its first row, which is exact: rounding must not change the order.
+// sortColumns sorts a matrix by its first row. The row is exact, because rounding must not change
+// the order.
 func sortColumns(g *generator, _ program.Op) value {
 	x := g.draw(isExact, func(v value) bool { return v.Type().Rank() == 2 })
 	n := x.Shape()[1]

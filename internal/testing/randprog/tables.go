@@ -4,7 +4,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// nearest searches a table of numbers, or of rows of x, on a grid with exact squared distances.
+// nearest searches a table of numbers, or of vectors as long as rows of x, on a grid on which
+// squared distances are exact.
 func nearest(g *generator, op program.Op) value {
 	x := g.draw(isExact, func(v value) bool { return v.frac <= 8 })
 	n, shape := 1+g.rng.IntN(5), x.Shape()
@@ -25,7 +26,7 @@ func nearest(g *generator, op program.Op) value {
 		g.b.Table(data, table...))}
 }
 
-// lookup uses any integers as indices, which are clamped to the table.
+// lookup takes any integers as indices, because they are clamped to the table.
 func lookup(g *generator, op program.Op) value {
 	index := g.draw(typed(program.Int))
 	table := g.draw(isFloat, func(v value) bool {
@@ -38,7 +39,7 @@ func lookup(g *generator, op program.Op) value {
 		table.frac}
 }
 
-// scatterAdd has integers as indices, or if the pool has none of the shape, axis positions.
+// scatterAdd takes integers from the pool as indices or, if none have the right shape, an iota.
 func scatterAdd(g *generator, op program.Op) value {
 	x := g.draw(isFloat)
 	shape := x.Shape()
@@ -64,7 +65,7 @@ func scatterAdd(g *generator, op program.Op) value {
 	return out
 }
 
-// topK uses exact numbers: rounding must not change their order.
+// topK takes exact numbers, because rounding must not change their order.
 func topK(g *generator, op program.Op) value {
 	x := g.draw(isExact, hasAxes)
 	return value{Value: g.b.Apply(op, program.Attr{}, program.Type{}, x.Value, g.place(x))}
@@ -75,7 +76,7 @@ func orderStatistic(g *generator, op program.Op) value {
 	return value{g.b.Apply(op, program.Attr{}, program.Type{}, x.Value, g.place(x)), x.mag, x.frac}
 }
 
-// place draws an index along the last axis, or one just beyond its ends.
+// place draws an index along the last axis, or one just outside it.
 func (g *generator) place(x value) program.Value {
 	shape := x.Shape()
 	return g.b.ConstInt(int32(g.rng.IntN(shape[len(shape)-1]+3) - 1))

@@ -10,16 +10,15 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// Family is the set of operations of an update program, and so determines its executors.
+// Family is a set of operations for update programs. It determines which executors can run them.
 type Family string
 
 const (
-	// Elementwise programs have tensors of equal size, scalars, and reductions of whole
-	// tensors: updates like Adam's.
+	// Elementwise programs have tensors of equal size, scalars, and reductions of whole tensors, as
+	// in Adam's updates.
 	Elementwise Family = "elementwise"
-	// General programs also have products (of matrices and stacks of them, as in Muon's
-	// updates, and over any axes), reductions of rows, broadcasts, transpositions and
-	// slices.
+	// General programs also have products (of matrices and stacks of them, as in Muon's updates,
+	// and over any axes), row reductions, broadcasts, transpositions and slices.
 	General Family = "general"
 )
 
@@ -29,17 +28,17 @@ var Families = []Family{Elementwise, General}
 // UpdateOptions configures the programs of [NewUpdate].
 type UpdateOptions struct {
 	Family Family
-	// Exact programs are defined to the bit, even for an executor that rounds every result to
-	// float32 and sums in any order: sums and products are of small multiples of powers of two, and
-	// everything else is correctly rounded. Their inputs include NaN, infinities, zeros of both
-	// signs, and numbers from the smallest to the largest. Other programs are smooth, with sums of
-	// normal numbers, roots and logarithms; their results have rounding errors.
+	// Exact selects programs with results defined bit for bit, even if an executor rounds every
+	// result to float32 and sums in any order: sums and products are of small multiples of powers
+	// of two, and all else is correctly rounded. Inputs include NaN, infinities, zeros of both
+	// signs, and the smallest and largest numbers. Otherwise, programs are smooth and have rounding
+	// errors; they contain sums of normally distributed numbers, roots and logarithms.
 	Exact bool
 }
 
-// NewUpdate generates a program like those of optimizers, with inputs. All inputs are floats.
-// Outputs may have the names of inputs, which they then overwrite. Axes of size 1 are as likely as
-// others. It panics if its own rules produce an invalid program.
+// NewUpdate generates an optimizer-like program with inputs, all of them floats. An output with the
+// name of an input overwrites it. Axes of size 1 are as likely as others. It panics if it generates
+// an invalid program.
 func NewUpdate(rng *rand.Rand, o UpdateOptions) Case {
 	u := &updates{UpdateOptions: o, generator: &generator{
 		Options: Options{Elements: 1 << 14},
@@ -60,16 +59,16 @@ func NewUpdate(rng *rand.Rand, o UpdateOptions) Case {
 	return Case{Program: p, Inputs: u.inputs}
 }
 
-// updates holds one update program under construction. In an exact program, a value whose frac is
-// rounded still has defined bits, but must not be summed; in a smooth one, mag is the typical size
-// of elements.
+// updates is an update program under construction. In an exact program, a value whose frac is
+// rounded still has defined bits but must not be summed. In a smooth program, mag is the typical
+// size of elements.
 type updates struct {
 	UpdateOptions
 	*generator
 	rows, cols, parts int
 }
 
-// step adds one operation, or a few related ones.
+// step generates one operation, or a few related ones.
 func (u *updates) step() {
 	list := elementwiseMoves
 	if u.Family == General {
@@ -81,7 +80,7 @@ func (u *updates) step() {
 	}
 }
 
-// add puts a value into the pool, scaled for use by later operations.
+// add adds a value to the pool, scaled for use in later operations.
 func (u *updates) add(v value) {
 	if v.float() && !u.Exact {
 		factor := 1.0
@@ -98,7 +97,8 @@ func (u *updates) add(v value) {
 	u.pool = append(u.pool, v)
 }
 
-// finishAll names outputs: recent values, more than half of which overwrite an input of their type.
+// finishAll chooses outputs among the recent values. More than half of them overwrite an input of
+// their type if there is one.
 func (u *updates) finishAll() {
 	free := map[string]program.Type{}
 	var names []string
@@ -124,7 +124,7 @@ func (u *updates) finishAll() {
 // sizes are the lengths of axes: 1, small sizes, and sizes near vector widths and block sizes.
 var sizes = []int{1, 1, 1, 2, 3, 4, 5, 8, 15, 16, 17, 33, 64, 70}
 
-// declareAll creates the inputs: tensors of shapes for the program family, and scalars.
+// declareAll creates the inputs: tensors with shapes that depend on the family, and scalars.
 func (u *updates) declareAll() {
 	size := func() int { return sizes[u.rng.IntN(len(sizes))] }
 	u.rows, u.cols, u.parts = size(), size(), 1+u.rng.IntN(3)
@@ -177,8 +177,8 @@ func (u *updates) inputOf(name string, shape []int) {
 	u.pool = append(u.pool, v)
 }
 
-// onGrid and anywhere are numbers that provoke errors in executors. Sums of those on the grid are
-// exact.
+// onGrid and anywhere are numbers that are likely to reveal errors in executors. Sums of numbers in
+// onGrid are exact.
 var (
 	onGrid   = []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1)}
 	anywhere = append(slices.Clone(onGrid), 1, -1, 0.5, -0.5, 2.5, -2.5, 0x1p-149, -0x1p-149,
@@ -186,8 +186,8 @@ var (
 		math.MaxFloat32, -math.MaxFloat32, 4194303.5, -8388609, 1e10)
 )
 
-// sprinkle replaces elements by special values: none, a third, or all by zeros; or just one or two
-// by others, since with many no element of a product is finite.
+// sprinkle sometimes replaces elements: all by zeros, or one, two or a third by special values.
+// Usually there are few, because with many, no element of a product would be finite.
 func (u *updates) sprinkle(data []float64, grid bool) {
 	list := anywhere
 	if grid {

@@ -17,8 +17,8 @@ var elementwiseMoves = []updateMove{
 	(*updates).rotated, (*updates).reshaped,
 }
 
-// partner draws a float for an elementwise operation with x. The result is not larger than both,
-// but in general programs either may be broadcast.
+// partner draws a float for an elementwise operation with x. Except in general programs, where both
+// may be broadcast, the result is as large as one of them.
 func (u *updates) partner(x value) value {
 	y, ok := u.find(isFloat, func(y value) bool {
 		a, b := x.Type(), y.Type()
@@ -32,7 +32,7 @@ func (u *updates) partner(x value) value {
 	return y
 }
 
-// bits returns a correctly rounded value. It stays on its grid if that is fine enough.
+// bits returns a correctly rounded value. It remains on its grid if the grid is fine enough.
 func bits(v program.Value, mag float64, frac int) value {
 	if frac != rounded && !fits(mag, frac) {
 		frac = rounded
@@ -40,10 +40,10 @@ func bits(v program.Value, mag float64, frac int) value {
 	return value{v, mag, frac}
 }
 
-// positive makes zeros of undefined sign positive.
+// positive makes zeros positive, because their sign may be undefined.
 func (u *updates) positive(v program.Value) program.Value { return v.Add(u.b.Const(0)) }
 
-// joint returns frac for a result of two values if both are on a grid, else rounded.
+// joint returns frac if both operands are on a grid, and rounded otherwise.
 func joint(x, y value, frac int) int {
 	if !x.exact() || !y.exact() {
 		return rounded
@@ -73,7 +73,8 @@ func (u *updates) twoOperands() value {
 	return value{x.Div(y.Value), 1, rounded}
 }
 
-// decayed returns an exponential moving average of a value or of its square, which executors fuse.
+// decayed returns an exponential moving average of a value or its square. Executors fuse these
+// operations.
 func (u *updates) decayed() value {
 	x := u.draw(isFloat)
 	y := u.partner(x)
@@ -116,8 +117,8 @@ func (u *updates) oneOperand() value {
 	return bits(u.positive(x.Round()), x.mag+1, min(x.frac, 0))
 }
 
-// chosen selects by a scalar or elementwise; in smooth programs the condition is of inputs, which
-// have no errors.
+// chosen selects elementwise or by a scalar. In smooth programs, conditions depend only on inputs,
+// which have no errors.
 func (u *updates) chosen() value {
 	cond := u.draw(isBool)
 	fits := func(y value) bool {
@@ -153,14 +154,15 @@ func (u *updates) compared() value {
 	return value{Value: u.binary(ops[u.rng.IntN(len(ops))], x, y)}
 }
 
-// comparable accepts values without rounding errors.
+// comparable accepts values that have no rounding errors.
 func (u *updates) comparable(v value) bool {
 	return u.Exact || slices.ContainsFunc(u.pool[:len(u.inputs)],
 		func(in value) bool { return in.Value == v.Value })
 }
 
-// addable returns x if sums of so many of its elements are exact, each times a number of at most
-// mag on the grid of frac. Otherwise it returns x rounded to small integers.
+// addable returns x if sums of the given number of terms are exact, where a term is an element of x
+// times a number of at most mag on the grid of frac. Otherwise it returns x rounded to small
+// integers.
 func (u *updates) addable(x value, terms int, mag float64, frac int) value {
 	if !u.Exact || x.exact() && fits(x.mag*mag*float64(terms), x.frac+frac) {
 		return x
@@ -172,7 +174,7 @@ func (u *updates) addable(x value, terms int, mag float64, frac int) value {
 	return value{small, 4, 0}
 }
 
-// folded reduces a whole tensor to a scalar, or to a tensor of one element.
+// folded reduces a whole tensor to a scalar or to a tensor with one element.
 func (u *updates) folded() value {
 	x := u.draw(isFloat, hasAxes)
 	rank := x.Type().Rank()
@@ -187,7 +189,7 @@ func (u *updates) folded() value {
 	return out
 }
 
-// fold reduces axes, a sum sometimes axis by axis.
+// fold reduces axes. It sometimes divides a sum into two reductions.
 func (u *updates) fold(x value, axes []int) value {
 	switch u.rng.IntN(4) {
 	case 0:
@@ -212,8 +214,8 @@ func (u *updates) finite(x value) value {
 		joint(x, x, max(x.frac, 2))}
 }
 
-// clipped clamps, which is undefined for non-finite bounds, between constants or around a computed
-// scalar.
+// clipped clamps between constants or around a computed scalar. Operands are made finite, because
+// clamping is undefined for non-finite bounds.
 func (u *updates) clipped() value {
 	x := u.finite(u.draw(isFloat))
 	middle, ok := u.find(isFloat, isScalar)
@@ -225,8 +227,8 @@ func (u *updates) clipped() value {
 	return bits(v, middle.mag+1, joint(x, middle, max(x.frac, middle.frac)))
 }
 
-// rotated multiplies by a Walsh–Hadamard matrix of a size whose root is a power of two, so that it
-// is exact on a grid.
+// rotated multiplies by a Walsh–Hadamard matrix whose order has a power of two as its square root,
+// so that the result is exact on a grid.
 func (u *updates) rotated() value {
 	x := u.draw(isFloat, hasAxes, func(v value) bool { return v.Shape()[v.Type().Rank()-1]%4 == 0 })
 	block, root := 4, 2.0

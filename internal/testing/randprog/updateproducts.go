@@ -13,8 +13,8 @@ var productMoves = []updateMove{
 	(*updates).normalized, (*updates).folded, (*updates).reshaped,
 }
 
-// generalMoves are those of [New] that move elements, with reductions and products over any axes,
-// and conversions.
+// generalMoves are the moves of [New] that only move elements, reductions and products over any
+// axes, and conversions.
 var generalMoves = []updateMove{
 	moved(transpose, program.OpTranspose), moved(reshape, program.OpReshape),
 	moved(broadcast, program.OpBroadcast),
@@ -27,10 +27,10 @@ func moved(m move, op program.Op) updateMove {
 	return func(u *updates) value { return m(u.generator, op) }
 }
 
-// isMatrices accepts a matrix and a stack of them.
+// isMatrices accepts matrices and stacks of matrices.
 func isMatrices(v value) bool { return v.Type().Rank() == 2 || v.Type().Rank() == 3 }
 
-// times multiplies two values over axis i of x and j of y.
+// times contracts axis i of x with axis j of y.
 func (u *updates) times(x, y value, i, j int, batch [2][]int) value {
 	terms := x.Shape()[i]
 	if u.Exact && !(x.exact() && y.exact() && fits(x.mag*y.mag*float64(terms), x.frac+y.frac)) {
@@ -54,7 +54,7 @@ func (u *updates) times(x, y value, i, j int, batch [2][]int) value {
 	return out
 }
 
-// matrices multiplies two matrices, or two stacks of them pairwise, over any of their axes.
+// matrices multiplies two matrices, or two stacks of matrices pairwise, over any of their axes.
 func (u *updates) matrices() value {
 	x := u.draw(isFloat, isMatrices)
 	batch, first := u.batch(x)
@@ -71,14 +71,14 @@ func (u *updates) matrices() value {
 	return u.defined(u.times(x, y, i, j, batch))
 }
 
-// defined returns a product with its zeros made positive, as their sign is undefined.
+// defined makes the zeros of a product positive, because their sign is undefined.
 func (u *updates) defined(v value) value {
 	v.Value = u.positive(v.Value)
 	return v
 }
 
-// batch returns the batch axes of products of a matrix, or of a stack of them, and the first of its
-// own two axes.
+// batch returns the batch axes for a product of x, a matrix or a stack of matrices, and the first
+// matrix axis.
 func (u *updates) batch(x value) (batch [2][]int, first int) {
 	if x.Type().Rank() == 3 {
 		return [2][]int{{0}, {0}}, 1
@@ -86,9 +86,9 @@ func (u *updates) batch(x value) (batch [2][]int, first int) {
 	return [2][]int{}, 0
 }
 
-// polynomial generates a Newton–Schulz step: a polynomial of a matrix times its transpose, which is
-// symmetric, so that executors may compute one half of it; or a similar expression that is not
-// symmetric.
+// polynomial generates a Newton–Schulz step: a polynomial of a matrix times its transpose. It is
+// symmetric, so executors may compute only half of it. Sometimes polynomial generates a similar
+// expression that is not symmetric.
 func (u *updates) polynomial() value {
 	x := u.draw(isFloat, isMatrices)
 	batch, first := u.batch(x)
@@ -124,8 +124,8 @@ func (u *updates) polynomial() value {
 	return u.defined(u.times(p, x, rank-1, rank-2, batch))
 }
 
-// gram returns a matrix, or each of a stack, times its transpose; in exact programs that of the
-// signs, so that polynomials of it are exact.
+// gram returns each matrix times its transpose. In exact programs, it first replaces elements by
+// their signs, so that polynomials of the product are exact.
 func (u *updates) gram(x value, batch [2][]int) value {
 	if u.Exact {
 		x = value{u.positive(x.Sign()), 1, 0}
@@ -138,8 +138,8 @@ func (u *updates) gram(x value, batch [2][]int) value {
 	return s
 }
 
-// normalized divides each matrix of a stack by a scalar of its own. The stack may be a single,
-// newly computed matrix.
+// normalized divides each matrix of a stack by its own scalar. The stack may be made from a newly
+// computed matrix.
 func (u *updates) normalized() value {
 	x := u.draw(isFloat, isMatrices,
 		func(v value) bool { return v.Type().Rank() == 3 || v.Shape()[0] == u.parts*u.rows })
@@ -150,7 +150,7 @@ func (u *updates) normalized() value {
 	return value{x.Div(u.positive(sum).Shift(1)), x.mag, rounded}
 }
 
-// anyFold reduces some axes.
+// anyFold reduces a random set of axes.
 func (u *updates) anyFold() value {
 	x := u.draw(isFloat, hasAxes)
 	axes := u.rng.Perm(x.Type().Rank())[:1+u.rng.IntN(x.Type().Rank())]
@@ -158,7 +158,8 @@ func (u *updates) anyFold() value {
 	return u.fold(x, axes)
 }
 
-// anyProduct multiplies values whose products are exact, over any axes.
+// anyProduct multiplies values over any axes. In exact programs, it gives up if the product is not
+// exact.
 func (u *updates) anyProduct() value {
 	out := dot(u.generator, program.OpDot)
 	if u.Exact && !out.exact() {
@@ -167,7 +168,7 @@ func (u *updates) anyProduct() value {
 	return u.defined(out)
 }
 
-// converted converts a bool to a number, or truncates a number.
+// converted converts a bool to a number, or truncates a number to an integer.
 func (u *updates) converted() value {
 	if p, ok := u.find(isBool); ok && u.rng.IntN(2) == 0 {
 		return value{p.Convert(program.Float), 1, 0}
@@ -179,7 +180,6 @@ func (u *updates) converted() value {
 	return value{x.Clip(-1000, 1000).Convert(program.Int).Convert(program.Float), min(x.mag, 1000), 0}
 }
 
-// spread broadcasts a scalar to the shape of a tensor.
 func (u *updates) spread() value {
 	x := u.draw(isFloat, isScalar)
 	x.Value = x.Broadcast(u.draw(isFloat, hasAxes).Shape(), nil)

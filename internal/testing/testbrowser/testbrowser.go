@@ -1,5 +1,5 @@
-// Package testbrowser opens pages in a headless Chromium, for tests. It collects violations by a
-// page: requests to other addresses, errors, warnings and console output.
+// Package testbrowser opens pages in a headless Chromium for tests. It collects a page's
+// violations: forbidden requests, errors, warnings and console output.
 package testbrowser
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/cage-qat/cage/internal/testing/chromium"
 )
 
-// Browser is a page in Chromium, with all its violations.
+// Browser is a page in Chromium with its violations.
 type Browser struct {
 	T          testing.TB
 	ctx        context.Context
@@ -31,8 +31,8 @@ type Browser struct {
 	complaints []string
 }
 
-// Open shows a page in a headless Chromium of 1200 × 900 pixels; if there is no Chromium,
-// the test is skipped. may reports whether the page may request an address.
+// Open opens a page in a headless Chromium of 1200 × 900 pixels. It skips the test if there is no
+// Chromium. may reports whether the page may request an address.
 func Open(t testing.TB, url string, may func(url string) bool) *Browser {
 	t.Helper()
 	options, ok := chromium.Options()
@@ -56,11 +56,11 @@ func Open(t testing.TB, url string, may func(url string) bool) *Browser {
 	return b
 }
 
-// Limit is the longest time that one action may take. It is ample even on a busy machine.
+// Limit is the time limit for one action. It is ample even on a busy machine.
 const Limit = time.Minute
 
-// listen collects violations. A dialog would stop the page, so that the next action fails the test
-// by its time limit.
+// listen collects violations. A dialog would block the page, so that the next action would exceed
+// its time limit.
 func (b *Browser) listen(event any, may func(url string) bool) {
 	b.lock.Lock()
 	defer b.lock.Unlock()
@@ -78,7 +78,7 @@ func (b *Browser) listen(event any, may func(url string) bool) {
 	}
 }
 
-// Complaints returns the violations so far, and clears the list.
+// Complaints returns the violations since the last call.
 func (b *Browser) Complaints() []string {
 	b.lock.Lock()
 	defer b.lock.Unlock()
@@ -87,7 +87,7 @@ func (b *Browser) Complaints() []string {
 	return list
 }
 
-// Do performs actions.
+// Do performs actions. It fails the test on an error.
 func (b *Browser) Do(actions ...chromedp.Action[chromedp.Void]) {
 	b.T.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, Limit)
@@ -97,7 +97,7 @@ func (b *Browser) Do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// Call runs a command of the Chrome DevTools protocol.
+// Call runs a command of the Chrome DevTools Protocol.
 func Call[P, R any](b *Browser, command cdp.Command[P, R], params P) {
 	b.T.Helper()
 	if _, err := chromedp.Call(b.ctx, command, params); err != nil {
@@ -105,7 +105,7 @@ func Call[P, R any](b *Browser, command cdp.Command[P, R], params P) {
 	}
 }
 
-// Eval returns the value of an expression.
+// Eval returns the value of a JavaScript expression.
 func Eval[T any](b *Browser, expression string) T {
 	b.T.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, Limit)
@@ -117,7 +117,7 @@ func Eval[T any](b *Browser, expression string) T {
 	return out
 }
 
-// Await waits until an expression is true.
+// Await waits until a JavaScript expression is true.
 func (b *Browser) Await(what, expression string) {
 	b.T.Helper()
 	for began := time.Now(); !Eval[bool](b, expression); time.Sleep(10 * time.Millisecond) {
@@ -135,7 +135,7 @@ func (b *Browser) Want(what string, got, want any) {
 	}
 }
 
-// Mode emulates a medium, "screen" or "print", and a colour scheme, "light" or "dark".
+// Mode emulates the medium "screen" or "print" and the colour scheme "light" or "dark".
 func (b *Browser) Mode(medium, scheme string) {
 	b.T.Helper()
 	Call(b, emulation.SetEmulatedMedia,
@@ -143,7 +143,7 @@ func (b *Browser) Mode(medium, scheme string) {
 			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 }
 
-// Shoot saves a screenshot of the page, if CAGE_SCREENSHOTS names a directory for it.
+// Shoot saves a screenshot if CAGE_SCREENSHOTS names a directory.
 func (b *Browser) Shoot(name string) {
 	b.T.Helper()
 	dir := os.Getenv("CAGE_SCREENSHOTS")

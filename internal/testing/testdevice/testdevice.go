@@ -1,8 +1,8 @@
-// Package testdevice opens the device that tests run on: the CPU, or the one that the environment
-// variable CAGE_TEST_DEVICE names, so that the same tests can check a GPU.
+// Package testdevice opens the device on which tests run: the CPU, or the device named by the
+// environment variable CAGE_TEST_DEVICE, so that the same tests can check a GPU.
 //
-// It is only for tests whose assertions hold on every device. Tests of exact bits, of rounding, and
-// of promises of the CPU device alone open that device themselves.
+// It is for tests whose assertions hold on every device. Tests of exact bits, of rounding and of
+// features of the CPU device open that device themselves.
 package testdevice
 
 import (
@@ -17,18 +17,18 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 )
 
-// Variable is the environment variable that names the kind of device, "cpu" if it is empty.
+// Variable is the environment variable with the kind of device. If empty, the kind is "cpu".
 const Variable = "CAGE_TEST_DEVICE"
 
-// CountVariable is the environment variable with the number of replicas of the device, one if it is
-// empty. It is used if a test does not specify a number.
+// CountVariable is the environment variable with the number of replicas, for tests that do not
+// specify a number. If empty, there is one replica.
 const CountVariable = "CAGE_TEST_DEVICE_COUNT"
 
 // Kind returns the kind of device that tests run on.
 func Kind() string { return cmp.Or(os.Getenv(Variable), device.CPU) }
 
-// Open opens the device. It is closed when the test ends. A test that requests more replicas than
-// there are is skipped; one that gets too many from [CountVariable] fails.
+// Open opens the device, and closes it when the test ends. A test that asks for more replicas than
+// exist is skipped; if [CountVariable] asks for too many, it fails.
 func Open(t testing.TB, opts engine.Options) *engine.Device {
 	t.Helper()
 	asked := opts.Count
@@ -42,13 +42,13 @@ func Open(t testing.TB, opts engine.Options) *engine.Device {
 	return open(t, Kind(), opts, asked > 0)
 }
 
-// OpenCPU opens the CPU device, for tests of its own features. It is closed when the test ends.
+// OpenCPU opens the CPU device for tests of its own features, and closes it when the test ends.
 func OpenCPU(t testing.TB, opts engine.Options) *engine.Device {
 	t.Helper()
 	return open(t, device.CPU, opts, false)
 }
 
-// open skips the test if there are too few replicas and skip is set.
+// open opens a device. If there are too few replicas and skip is set, it skips the test.
 func open(t testing.TB, kind string, opts engine.Options, skip bool) *engine.Device {
 	t.Helper()
 	d, err := engine.Open(kind, opts)
@@ -87,7 +87,7 @@ func Download[T engine.Element](t testing.TB, b *engine.Buffer) []T {
 	return data
 }
 
-// Run compiles a step for inputs of these shapes and runs it once.
+// Run compiles a step for the given inputs and runs it once.
 func Run(t testing.TB, d *engine.Device, inputs []*engine.Buffer,
 	build engine.BuildFunc) []*engine.Buffer {
 	t.Helper()
@@ -107,7 +107,7 @@ func Run(t testing.TB, d *engine.Device, inputs []*engine.Buffer,
 	return outputs
 }
 
-// Evaluate is [Run] for a step whose outputs are float32, which it downloads.
+// Evaluate is [Run] for a step with float32 outputs, which it downloads.
 func Evaluate(t testing.TB, d *engine.Device, inputs []*engine.Buffer,
 	build engine.BuildFunc) [][]float32 {
 	t.Helper()

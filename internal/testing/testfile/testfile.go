@@ -1,4 +1,4 @@
-// Package testfile reads and writes the files of tests.
+// Package testfile reads and writes files in tests.
 package testfile
 
 import (
@@ -18,7 +18,7 @@ func Read(t testing.TB, path string) []byte {
 	return content
 }
 
-// ReadJSON decodes a file.
+// ReadJSON decodes a JSON file.
 func ReadJSON(t testing.TB, path string, to any) {
 	t.Helper()
 	if err := json.Unmarshal(Read(t, path), to); err != nil {
@@ -37,7 +37,7 @@ func Write[T string | []byte](t testing.TB, path string, content T) {
 	}
 }
 
-// Tree writes files below a directory, by their slash-separated paths.
+// Tree writes files below a directory. Their names are slash-separated relative paths.
 func Tree(t testing.TB, dir string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {

@@ -1,5 +1,5 @@
-// Package testhub writes checkpoints in the layout of the Hugging Face Hub. It is for tests only;
-// real exports are written by host/deploy/export.
+// Package testhub writes checkpoints in the layout of the Hugging Face Hub. It is for tests; real
+// exports are written by host/deploy/export.
 package testhub
 
 import (
@@ -16,9 +16,9 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Write writes a checkpoint into a directory: the weights as elements of type F32, BF16
-// or F16, in files with at most limit bytes of data (0: safetensors.ShardSize). values
-// returns the elements of a parameter, by its name; Write does not change them.
+// Write writes a checkpoint into dir, with weights of type F32, BF16 or F16 in files that contain
+// at most limit bytes of data (0 means safetensors.ShardSize). values returns the elements of the
+// named parameter; Write does not modify them.
 func Write(t testing.TB, dir string, c *huggingface.Config, dtype safetensors.DType, limit int64,
 	values func(param string) ([]float32, error)) {
 	t.Helper()
@@ -65,7 +65,6 @@ func Write(t testing.TB, dir string, c *huggingface.Config, dtype safetensors.DT
 	}
 }
 
-// encode rounds values to the type.
 func encode(dtype safetensors.DType, values []float32) (data []byte) {
 	for _, v := range values {
 		switch dtype {

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// library holds the functions of NVIDIA's libdevice that kernels call.
+// library maps the libdevice functions that kernels call to Go functions.
 var library = map[string]func(x, y float64) float64{
 	"__nv_expf":   func(x, _ float64) float64 { return math.Exp(x) },
 	"__nv_expm1f": func(x, _ float64) float64 { return math.Expm1(x) },
@@ -19,7 +19,7 @@ var library = map[string]func(x, y float64) float64{
 	"__nv_ldexpf": func(x, n float64) float64 { return math.Ldexp(x, int(n)) },
 }
 
-// floats1 and floats2 are operations on floats, integers2 on integers.
+// Operations on one float, on two floats, and on two integers.
 var (
 	floats1 = map[string]func(x float64) float64{
 		"arith.negf":      func(x float64) float64 { return -x },
@@ -55,7 +55,8 @@ var (
 	}
 )
 
-// strict returns f with NaN for any NaN argument; math.Max returns infinity for NaN and infinity.
+// strict returns f with NaN as the result if any argument is NaN. math.Max returns infinity for NaN
+// and infinity.
 func strict(f func(x, y float64) float64) func(x, y float64) float64 {
 	return func(x, y float64) float64 {
 		if math.IsNaN(x) || math.IsNaN(y) {
@@ -65,7 +66,7 @@ func strict(f func(x, y float64) float64) func(x, y float64) float64 {
 	}
 }
 
-// number returns f with the other argument as the result if one is NaN.
+// number returns f, except that if one argument is NaN, the result is the other one.
 func number(f func(x, y float64) float64) func(x, y float64) float64 {
 	return func(x, y float64) float64 {
 		switch {
@@ -78,7 +79,7 @@ func number(f func(x, y float64) float64) func(x, y float64) float64 {
 	}
 }
 
-// elementwise2 applies the function for the elements' type.
+// elementwise2 applies f to floats, or g to integers, element by element.
 func elementwise2(k kind, x, y *value, f func(x, y float64) float64,
 	g func(x, y int32) int32) (*value, error) {
 	out := &value{kind: k, tensor: x.tensor}
@@ -91,7 +92,7 @@ func elementwise2(k kind, x, y *value, f func(x, y float64) float64,
 		case !x.isFloat() && g != nil:
 			out.integers = append(out.integers, g(x.integers[i], y.integers[i]))
 		default:
-			return nil, fmt.Errorf("there is no such operation on %s", x.elem)
+			return nil, fmt.Errorf("unsupported operation on %s", x.elem)
 		}
 	}
 	return out, nil
@@ -119,7 +120,7 @@ func arithmetic(op *operation, args []*value, result kind) (*value, error) {
 	return convert(op, x, result)
 }
 
-// The predicates of comparisons; those of floats with the prefix "o" (ordered) are false for NaN.
+// Predicates of comparisons. Ordered ones, with the prefix "o", are false for NaN.
 var (
 	floatPredicates = map[string]func(x, y float32) bool{
 		"oeq": func(x, y float32) bool { return x == y },
@@ -139,7 +140,7 @@ var (
 	}
 )
 
-// compare returns 1 for true.
+// compare returns 1 for true and 0 for false.
 func compare(op *operation, x, y *value) (*value, error) {
 	var predicate string
 	if _, err := fmt.Sscanf(op.words, " %s", &predicate); err != nil {
@@ -147,11 +148,11 @@ func compare(op *operation, x, y *value) (*value, error) {
 	}
 	predicate = predicate[:len(predicate)-1] // without the comma
 	if (op.name == "arith.cmpf") != x.isFloat() {
-		return nil, fmt.Errorf("it compares %s", x.elem)
+		return nil, fmt.Errorf("comparison of the wrong type %s", x.elem)
 	}
 	f, g := floatPredicates[predicate], integerPredicates[predicate]
 	if x.isFloat() && f == nil || !x.isFloat() && g == nil {
-		return nil, fmt.Errorf("there is no predicate %q on %s", predicate, x.elem)
+		return nil, fmt.Errorf("unknown predicate %q for %s", predicate, x.elem)
 	}
 	out := &value{kind: kind{"i1", x.dims},
 		integers: make([]int32, max(len(x.floats), len(x.integers)))}
@@ -163,7 +164,7 @@ func compare(op *operation, x, y *value) (*value, error) {
 	return out, nil
 }
 
-// convert executes casts and other type conversions of elements.
+// convert executes casts, other type conversions and math.absi.
 func convert(op *operation, x *value, result kind) (*value, error) {
 	out := &value{kind: result}
 	for i := range max(len(x.floats), len(x.integers)) {
@@ -190,13 +191,13 @@ func convert(op *operation, x *value, result kind) (*value, error) {
 		case op.name == "math.absi":
 			out.integers = append(out.integers, max(x.integers[i], -x.integers[i]))
 		default:
-			return nil, fmt.Errorf("there is no such operation on %s", x.elem)
+			return nil, fmt.Errorf("unsupported operation on %s", x.elem)
 		}
 	}
 	return out, nil
 }
 
-// saturated returns x truncated to an integer and saturated, as on GPUs.
+// saturated truncates x to an integer with saturation, as GPUs do.
 func saturated(x float64) int32 {
 	switch {
 	case x != x:

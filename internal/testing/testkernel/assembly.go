@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// instructions are the PTX instructions of kernels' inline assembly, on the bits of registers. A
-// predicate is 1 or 0.
+// instructions implements the PTX instructions that occur in inline assembly. Operands are the bits
+// of registers. A predicate is 1 or 0.
 var instructions = map[string]func(x []uint32) uint32{
 	"rcp.approx.ftz.f32": onFloats(func(x []float32) float32 {
 		return float32(1 / float64(flushed(x[0])))
@@ -66,7 +66,7 @@ func fused(x []float32) float32 {
 	return float32(math.FMA(float64(x[0]), float64(x[1]), float64(x[2])))
 }
 
-// flushed is zero instead of numbers below 2⁻¹²⁶.
+// flushed returns x, or a zero if |x| is below 2⁻¹²⁶.
 func flushed(x float32) float32 {
 	if math.Abs(float64(x)) < 0x1p-126 {
 		return x * 0
@@ -76,12 +76,12 @@ func flushed(x float32) float32 {
 
 var assemblyText = regexp.MustCompile(`^ "\{ (.*); \}" \{constraints = "([=rf,]*)", packed_element = (\d) : i32, pure = (?:true|false)\} `)
 
-// assembly executes inline assembly on the elements of a tensor, as many at once as it packs: a
-// float32 has a register of its own, two bfloat16 share one.
+// assembly executes inline assembly on all elements of a tensor, as many at once as are packed: a
+// register holds one float32 or two bfloat16.
 func assembly(op *operation, args []*value, result kind) (*value, error) {
 	m := assemblyText.FindStringSubmatch(op.words)
 	if m == nil {
-		return nil, fmt.Errorf("%s is no assembly", op.words)
+		return nil, fmt.Errorf("cannot parse inline assembly %s", op.words)
 	}
 	packed, _ := strconv.Atoi(m[3])
 	want := "=" + constraint(result.elem)
@@ -89,7 +89,7 @@ func assembly(op *operation, args []*value, result kind) (*value, error) {
 		want += strings.Repeat(","+constraint(a.elem), packed/halvesOf(a.elem))
 	}
 	if m[2] != want || packed%halvesOf(result.elem) != 0 || packed > 1 && result.elem == "f32" {
-		return nil, fmt.Errorf("its constraints are %s, want %s", m[2], want)
+		return nil, fmt.Errorf("constraints are %s, want %s", m[2], want)
 	}
 	out := &value{kind: result}
 	for i := 0; i < len(args[0].floats); i += packed {
@@ -118,7 +118,7 @@ func assembly(op *operation, args []*value, result kind) (*value, error) {
 
 const upperHalf = 0xFFFF0000
 
-// halvesOf returns the number of elements of a type that share a register.
+// halvesOf returns the number of elements per register.
 func halvesOf(elem string) int {
 	if elem == "bf16" {
 		return 2
@@ -129,7 +129,7 @@ func halvesOf(elem string) int {
 // constraint returns the register constraint for an element type.
 func constraint(elem string) string { return map[string]string{"bf16": "r", "f32": "f"}[elem] }
 
-// compute executes instructions, and returns the content of register $0.
+// compute executes instructions and returns the value of register $0.
 func compute(text string, registers map[string]uint32) (uint32, error) {
 	for _, line := range strings.Split(text, "; ") {
 		name, rest, _ := strings.Cut(line, " ")
@@ -138,7 +138,7 @@ func compute(text string, registers map[string]uint32) (uint32, error) {
 		}
 		f := instructions[name]
 		if f == nil {
-			return 0, fmt.Errorf("there is no instruction %s", name)
+			return 0, fmt.Errorf("unknown instruction %s", name)
 		}
 		operands := strings.Split(rest, ", ")
 		var x []uint32

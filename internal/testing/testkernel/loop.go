@@ -2,9 +2,9 @@ package testkernel
 
 import "fmt"
 
-// loop executes a loop with or without loop-carried values.
 func (m *machine) loop(op *operation) error {
-	// counter, bounds and step; then carried values with initial ones
+	// The arguments are the counter, the bounds and the step, and then for each result the carried
+	// value and its initial value.
 	const names = 4
 	results, body := types(op.words), op.body[:] // the counter's type follows those of the results
 	if len(op.args) != names+2*len(results) {
@@ -14,7 +14,7 @@ func (m *machine) loop(op *operation) error {
 	if len(results) > 0 {
 		if len(body) == 0 || body[len(body)-1].name != "scf.yield" ||
 			len(body[len(body)-1].args) != len(results) {
-			return fmt.Errorf("%s: the body yields no %d values", op.words, len(results))
+			return fmt.Errorf("%s: the body does not yield %d values", op.words, len(results))
 		}
 		yield, body = &body[len(body)-1], body[:len(body)-1]
 	}
@@ -22,7 +22,7 @@ func (m *machine) loop(op *operation) error {
 	for i, name := range op.args[1:names] {
 		v := m.values[name]
 		if v == nil || v.elem != "i32" || v.dims != nil {
-			return fmt.Errorf("%s is no known integer", name)
+			return fmt.Errorf("%s is not a known integer", name)
 		}
 		bounds[i] = v.integers[0]
 	}
@@ -32,7 +32,7 @@ func (m *machine) loop(op *operation) error {
 		case carried[i] == nil:
 			return fmt.Errorf("%s is not known", name)
 		case !carried[i].equal(results[i]):
-			return fmt.Errorf("%s is %v, the text says %v", when, carried[i].kind, results[i])
+			return fmt.Errorf("%s is %v, but the text declares %v", when, carried[i].kind, results[i])
 		}
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// kind is the type of a value: an element type, with axes for a tensor.
+// kind is the type of a value: an element type and, for a tensor, its shape.
 type kind struct {
 	elem string // f32, bf16, i1, i8, i32, or one of these behind a *
 	dims []int  // nil for a scalar
@@ -26,7 +26,7 @@ func (k kind) equal(o kind) bool {
 	return k.elem == o.elem && slices.Equal(k.dims, o.dims) && (k.dims == nil) == (o.dims == nil)
 }
 
-// operation is one line of a kernel.
+// operation is a parsed operation of a kernel.
 type operation struct {
 	line   int
 	result string // empty for none
@@ -51,7 +51,6 @@ var (
 	typ       = regexp.MustCompile(`tensor<((?:\d+x)+)(!tt\.ptr<\w+>|\w+)>|!tt\.ptr<\w+>|\bf32\b|\bbf16\b|\bi(?:1|8|32|64)\b`)
 )
 
-// parse parses the text of a kernel.
 func parse(text string) (*function, error) {
 	f := &function{}
 	bodies := []*[]operation{&f.body} // the open bodies: the function's, then those of loops
@@ -74,7 +73,7 @@ func parse(text string) (*function, error) {
 			}
 			if op.name == "tt.reduce" {
 				if i+4 >= len(lines) {
-					return nil, fmt.Errorf("line %d: the reduction has no end", i+1)
+					return nil, fmt.Errorf("line %d: incomplete reduction", i+1)
 				}
 				op.fold = strings.Fields(lines[i+2])[2]
 				op.types = types(lines[i+4])
@@ -96,7 +95,7 @@ func parse(text string) (*function, error) {
 func parseLine(number int, line string) (operation, error) {
 	m := statement.FindStringSubmatch(line)
 	if m == nil {
-		return operation{}, fmt.Errorf("line %d: %q is no operation", number, line)
+		return operation{}, fmt.Errorf("line %d: %q is not an operation", number, line)
 	}
 	op := operation{line: number, result: m[1], name: m[2], words: m[3]}
 	if at := strings.LastIndex(m[3], " : "); at >= 0 && op.name != "tt.reduce" {
@@ -106,7 +105,7 @@ func parseLine(number int, line string) (operation, error) {
 	return op, nil
 }
 
-// types parses the types in a text.
+// types returns the types that occur in text.
 func types(text string) []kind {
 	var list []kind
 	for _, m := range typ.FindAllStringSubmatch(text, -1) {
@@ -126,7 +125,7 @@ func types(text string) []kind {
 	return list
 }
 
-// attribute returns a number in braces or brackets: axis = 1 : i32.
+// attribute returns an integer attribute, as in "axis = 1 : i32".
 func (op *operation) attribute(key string) (int, error) {
 	m := regexp.MustCompile(`\b` + key + ` = (-?\d+)`).FindStringSubmatch(op.words)
 	if m == nil {
@@ -135,7 +134,7 @@ func (op *operation) attribute(key string) (int, error) {
 	return strconv.Atoi(m[1])
 }
 
-// order returns the axes of a transposition: order = array<i32: 1, 0>.
+// order returns the permutation of a transposition, as in "order = array<i32: 1, 0>".
 func (op *operation) order() (list []int, err error) {
 	m := regexp.MustCompile(`order = array<i32: ([\d, ]+)>`).FindStringSubmatch(op.words)
 	if m == nil {
@@ -151,7 +150,7 @@ func (op *operation) order() (list []int, err error) {
 	return list, nil
 }
 
-// symbol returns the name of the library function that the operation calls.
+// symbol returns the name of the called library function.
 func (op *operation) symbol() string {
 	m := regexp.MustCompile(`symbol = "(\w+)"`).FindStringSubmatch(op.words)
 	if m == nil {

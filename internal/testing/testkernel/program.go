@@ -1,9 +1,9 @@
-// Package testkernel executes the text of kernels written by package triton, slowly and without a
-// GPU, so that tests can compare their results with the meaning of programs.
+// Package testkernel interprets kernels written by package triton. It is slow but needs no GPU, so
+// that tests can compare the results of kernels with those of programs.
 //
 // It supports only the operations that package triton uses, and it is strict: the types in the text
 // must match the operands, every name must be known, and every memory access must be within a
-// tensor. Whether a GPU's compiler accepts the text is only known by compiling it; see
+// tensor. Whether the Triton compiler accepts a kernel can only be tested by compiling it; see
 // scripts/predict.sh.
 package testkernel
 
@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// A Program is a program as partitioned and written by package triton.
+// A Program is a program partitioned and compiled by package triton.
 type Program struct {
 	passes.Division
 	Kernel *triton.Kernel // nil if it has no rows
@@ -37,12 +37,12 @@ func Rows(p *program.Program) int {
 	return rows
 }
 
-// Compile partitions and writes a program. The error is that of package triton.
+// Compile partitions and compiles a program. Errors are those of package triton.
 func Compile(p *program.Program, rows int, stored map[string]passes.Storage) (*Program, error) {
 	return compile(p, rows, triton.LargestRow, stored)
 }
 
-// CompileLone is Compile for rows of up to [triton.LargestLoneRow] elements.
+// CompileLone is like Compile, but allows rows of up to [triton.LargestLoneRow] elements.
 func CompileLone(p *program.Program, rows int, stored map[string]passes.Storage) (*Program, error) {
 	return compile(p, rows, triton.LargestLoneRow, stored)
 }
@@ -60,8 +60,8 @@ func compile(p *program.Program, rows, largest int, stored map[string]passes.Sto
 	return out, err
 }
 
-// Run returns the outputs of the program for its inputs, in float32. The reference implementation
-// computes the part on whole tensors; it gets inputs rounded as the kernel does.
+// Run runs the program in float32 and returns its outputs. The reference implementation computes
+// the part on whole tensors, with inputs rounded as for the kernel.
 func (p *Program) Run(inputs map[string]reference.Tensor) (map[string]reference.Tensor, error) {
 	known := maps.Clone(inputs)
 	for name, t := range known {
@@ -80,7 +80,7 @@ func (p *Program) Run(inputs map[string]reference.Tensor) (map[string]reference.
 			return nil, err
 		}
 		for name, t := range out {
-			// outputs of the program may have names of inputs
+			// The program's own outputs may have the names of inputs.
 			if strings.HasPrefix(name, passes.NumberPrefix) {
 				known[name] = t
 			}
@@ -109,7 +109,8 @@ func (p *Program) Run(inputs map[string]reference.Tensor) (map[string]reference.
 	return out, nil
 }
 
-// memory returns a tensor in the kernel's memory format, zeros if it has no elements.
+// memory returns a tensor in the kernel's memory format. If its elements are nil, they become
+// zeros.
 func (p *Program) memory(name string, t reference.Tensor) (m Tensor) {
 	for i := range int(t.Type.Size()) {
 		var f float32

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A Tensor is memory that a kernel reads or writes: float32, bfloat16 as bits, bytes (also for
-// bools, as 0 and 1), or int32.
+// A Tensor is memory that a kernel accesses: float32, bfloat16 (as bits), int8 (also for bools, as
+// 0 and 1), or int32.
 type Tensor struct {
 	Float32  []float32
 	BFloat16 []uint16
@@ -17,7 +17,7 @@ type Tensor struct {
 	Int32    []int32
 }
 
-// value is the value of a name in the kernel: floats, integers, or positions in a tensor.
+// value is the value of a kernel variable: floats, integers, or the element positions of a pointer.
 type value struct {
 	kind
 	floats   []float32
@@ -27,7 +27,7 @@ type value struct {
 
 func (v *value) isFloat() bool { return v.elem == "f32" || v.elem == "bf16" }
 
-// Run executes all instances of a kernel on the tensors of its parameters.
+// Run executes all instances of a kernel. tensors are the arguments for its parameters.
 func Run(text string, grid int, tensors []Tensor) error {
 	f, err := parse(text)
 	if err != nil {
@@ -48,14 +48,13 @@ func Run(text string, grid int, tensors []Tensor) error {
 	return nil
 }
 
-// machine executes one instance.
+// machine executes one instance of a kernel.
 type machine struct {
 	id      int
 	tensors []Tensor
 	values  map[string]*value
 }
 
-// run executes operations one after the other.
 func (m *machine) run(body []operation) error {
 	for i := range body {
 		step := m.step
@@ -69,7 +68,7 @@ func (m *machine) run(body []operation) error {
 	return nil
 }
 
-// step executes one operation, after checking the types in the text against the operands.
+// step executes one operation after checking that its operands have the types in the text.
 func (m *machine) step(op *operation) error {
 	args := make([]*value, len(op.args))
 	for i, a := range op.args {
@@ -99,13 +98,13 @@ func (m *machine) step(op *operation) error {
 		want.elem = strings.TrimPrefix(want.elem, "*")
 	}
 	if !out.equal(want) {
-		return fmt.Errorf("the result is %v, the text says %v", out.kind, want)
+		return fmt.Errorf("the result is %v, but the text declares %v", out.kind, want)
 	}
 	return nil
 }
 
-// checkTypes checks the operands against the types that the text states: one for each, or one for
-// all.
+// checkTypes checks the operands against the types in the text, which states one type for each
+// operand or one for all.
 func checkTypes(op *operation, args []*value) error {
 	var want []kind
 	switch {
@@ -126,7 +125,7 @@ func checkTypes(op *operation, args []*value) error {
 	}
 	for i, a := range args {
 		if !a.equal(want[i]) {
-			return fmt.Errorf("operand %s is %v, the text says %v", op.args[i], a.kind, want[i])
+			return fmt.Errorf("operand %s is %v, but the text declares %v", op.args[i], a.kind, want[i])
 		}
 	}
 	return nil
@@ -163,14 +162,14 @@ func (m *machine) execute(op *operation, args []*value) (*value, error) {
 		}
 		if want := slices.Insert(slices.Clone(args[0].dims), axis, 1); !slices.Equal(want,
 			result().dims) {
-			return nil, fmt.Errorf("%v does not become %v", args[0].dims, result().dims)
+			return nil, fmt.Errorf("cannot broadcast %v to %v", args[0].dims, result().dims)
 		}
 		out := *args[0]
 		out.kind = result()
 		return &out, nil
 	case "tt.reshape":
 		if args[0].size() != result().size() {
-			return nil, fmt.Errorf("%d elements do not become %d", args[0].size(), result().size())
+			return nil, fmt.Errorf("cannot reshape %d elements to %d", args[0].size(), result().size())
 		}
 		out := *args[0]
 		out.kind = result()
@@ -215,7 +214,7 @@ func constant(op *operation) (*value, error) {
 			return out, err
 		}
 		if !strings.Contains(text, ".") {
-			return nil, fmt.Errorf("the float %s has no point", text)
+			return nil, fmt.Errorf("float %s has no decimal point", text)
 		}
 		x, err := strconv.ParseFloat(text, 32)
 		out.floats = []float32{float32(x)}
@@ -225,7 +224,7 @@ func constant(op *operation) (*value, error) {
 	return &value{kind: op.types[0], integers: []int32{int32(n)}}, err
 }
 
-// size returns the number of elements of this type in the tensor.
+// size returns the number of the tensor's elements of type elem.
 func (t Tensor) size(elem string) int {
 	switch elem {
 	case "f32":
@@ -238,7 +237,7 @@ func (t Tensor) size(elem string) int {
 	return len(t.Int32)
 }
 
-// load reads the elements at a pointer's positions, where the mask is set.
+// load reads the elements at a pointer's positions where the mask is set.
 func (m *machine) load(args []*value, k kind) (*value, error) {
 	pointer := args[0]
 	k.elem = k.elem[1:]
@@ -258,7 +257,7 @@ func (m *machine) load(args []*value, k kind) (*value, error) {
 				n = args[2].integers[i]
 			}
 		case place < 0 || int(place) >= t.size(k.elem):
-			return nil, fmt.Errorf("element %d of a tensor of %d", place, t.size(k.elem))
+			return nil, fmt.Errorf("element %d accessed, want less than %d", place, t.size(k.elem))
 		case k.elem == "f32":
 			f = t.Float32[place]
 		case k.elem == "bf16":
@@ -277,7 +276,7 @@ func (m *machine) load(args []*value, k kind) (*value, error) {
 	return out, nil
 }
 
-// store writes elements, as load reads them.
+// store writes elements at a pointer's positions where the mask is set.
 func (m *machine) store(args []*value) error {
 	pointer, v := args[0], args[1]
 	t := m.tensors[pointer.tensor]
@@ -288,7 +287,7 @@ func (m *machine) store(args []*value) error {
 		switch {
 		case len(args) == 3 && args[2].integers[i] == 0:
 		case place < 0 || int(place) >= t.size(v.elem):
-			return fmt.Errorf("element %d of a tensor of %d", place, t.size(v.elem))
+			return fmt.Errorf("element %d accessed, want less than %d", place, t.size(v.elem))
 		case v.elem == "f32":
 			t.Float32[place] = v.floats[i]
 		case v.elem == "bf16":

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// at visits the elements of a tensor with these axes, with their offset and their indices.
+// at calls visit for each element of a tensor of shape dims, with its offset and its index.
 func at(dims []int, visit func(i int, index []int)) {
 	index := make([]int, len(dims))
 	for i := range (kind{dims: dims}).size() {
@@ -20,7 +20,7 @@ func at(dims []int, visit func(i int, index []int)) {
 	}
 }
 
-// offset returns the offset of the element at an index, with axes of size 1 broadcast.
+// offset returns the offset of the element at index. Axes of size 1 are broadcast.
 func offset(dims, index []int) int {
 	n := 0
 	for axis, d := range dims {
@@ -32,7 +32,7 @@ func offset(dims, index []int) int {
 	return n
 }
 
-// gather returns elements of x by their offsets, in a tensor of this kind.
+// gather returns the elements of x at the given offsets as a value of type k.
 func gather(x *value, k kind, numbers []int) *value {
 	out := &value{kind: k, tensor: x.tensor}
 	for _, n := range numbers {
@@ -45,14 +45,14 @@ func gather(x *value, k kind, numbers []int) *value {
 	return out
 }
 
-// broadcast repeats x along the axes where it has size 1, and a scalar along all.
+// broadcast repeats x along axes of size 1, and a scalar along all axes.
 func broadcast(x *value, k kind) (*value, error) {
 	if x.dims != nil && len(x.dims) != len(k.dims) {
-		return nil, fmt.Errorf("%v does not become %v", x.dims, k.dims)
+		return nil, fmt.Errorf("cannot change shape %v to %v", x.dims, k.dims)
 	}
 	for i, d := range x.dims {
 		if d != k.dims[i] && d != 1 {
-			return nil, fmt.Errorf("%v does not become %v", x.dims, k.dims)
+			return nil, fmt.Errorf("cannot change shape %v to %v", x.dims, k.dims)
 		}
 	}
 	var numbers []int
@@ -60,18 +60,18 @@ func broadcast(x *value, k kind) (*value, error) {
 	return gather(x, k, numbers), nil
 }
 
-// transpose permutes the axes.
+// transpose permutes the axes of x.
 func transpose(op *operation, x *value, k kind) (*value, error) {
 	order, err := op.order()
 	if err != nil {
 		return nil, err
 	}
 	if len(order) != len(x.dims) || len(order) != len(k.dims) {
-		return nil, fmt.Errorf("%v does not become %v", x.dims, k.dims)
+		return nil, fmt.Errorf("cannot change shape %v to %v", x.dims, k.dims)
 	}
 	for i, axis := range order {
 		if axis >= len(x.dims) || slices.Index(order, axis) != i || k.dims[i] != x.dims[axis] {
-			return nil, fmt.Errorf("%v in the order %v does not become %v", x.dims, order, k.dims)
+			return nil, fmt.Errorf("cannot transpose %v by %v to %v", x.dims, order, k.dims)
 		}
 	}
 	var numbers []int
@@ -85,7 +85,6 @@ func transpose(op *operation, x *value, k kind) (*value, error) {
 	return gather(x, k, numbers), nil
 }
 
-// reduce reduces one axis.
 func reduce(op *operation, x *value) (*value, error) {
 	axis, err := op.attribute("axis")
 	if err != nil {
@@ -117,14 +116,14 @@ func reduce(op *operation, x *value) (*value, error) {
 	return out, nil
 }
 
-// dot returns a product of bfloat16 matrices, added to a float32 matrix.
+// dot multiplies two bfloat16 matrices and adds a float32 matrix.
 func dot(args []*value, types []kind) (*value, error) {
 	const least = 16 // minimum size of each axis on GPUs
 	x, y, sum := args[0], args[1], args[2]
 	for i, a := range args {
 		if !a.equal(types[i]) || len(a.dims) != 2 || slices.Min(a.dims) < least ||
 			a.elem != []string{"bf16", "bf16", "f32"}[i] {
-			return nil, fmt.Errorf("operand %d is %v, the text says %v", i, a.kind, types[i])
+			return nil, fmt.Errorf("operand %d is %v, but the text declares %v", i, a.kind, types[i])
 		}
 	}
 	rows, inner, columns := x.dims[0], x.dims[1], y.dims[1]

@@ -1,7 +1,7 @@
-// Package testlevel determines how much the tests do. By default they try a sample of large sets:
-// pairs of plugins, operations that fail, moments of a loss of power, random programs. With
-// CAGE_TESTS=all (make exhaustive, make faults) they try the whole set, and in short mode (make
-// quick) they skip slow tests.
+// Package testlevel determines how thorough tests are. By default, they sample large sets of cases:
+// pairs of plugins, failing operations, moments of a power failure, random programs. With
+// CAGE_TESTS=all (make exhaustive, make faults) they run all cases. In short mode (make quick) they
+// skip slow tests.
 package testlevel
 
 import (
@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// All reports whether all cases are requested.
+// All reports whether tests should run all cases.
 func All() bool { return os.Getenv("CAGE_TESTS") == "all" }
 
-// Choose returns part, or whole if all cases are requested.
+// Choose returns whole if tests should run all cases, and part otherwise.
 func Choose[T any](part, whole T) T {
 	if All() {
 		return whole
@@ -28,7 +28,7 @@ func Sample[T any](short, part, whole T) T {
 	return Choose(part, whole)
 }
 
-// Long skips a test in short mode.
+// Long skips a slow test in short mode.
 func Long(t testing.TB, why string) {
 	t.Helper()
 	if testing.Short() {

@@ -1,4 +1,4 @@
-// Package testrows executes programs with package cpu, for tests of the results.
+// Package testrows executes programs with package cpu, so that tests can check the results.
 package testrows
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
 
-// InTurn makes the calls one after the other.
+// InTurn calls f for 0 to n−1, one after the other.
 func InTurn(n int, f func(i int)) {
 	for i := range n {
 		f(i)
@@ -19,8 +19,8 @@ func InTurn(n int, f func(i int)) {
 }
 
 // Run executes a program: the part on whole tensors with the reference implementation in float32,
-// the rest by rows. The error is that of package rows. computed is false if no part of the program
-// is computed by rows.
+// and the rest row by row with package cpu, whose errors it returns. computed is false if no part
+// of the program can be computed row by row.
 func Run(p *program.Program, n int, stored map[string]passes.Storage,
 	inputs map[string]reference.Tensor) (out map[string]reference.Tensor, computed bool, err error) {
 	d, err := cpu.Divide(p, n)
@@ -64,7 +64,7 @@ func Run(p *program.Program, n int, stored map[string]passes.Storage,
 	return out, true, nil
 }
 
-// ToMemory returns the elements of a tensor in the given storage type.
+// ToMemory returns a tensor's elements in the storage type at.
 func ToMemory(x reference.Tensor, at passes.Storage) any {
 	switch x.Type.DType {
 	case program.Bool:
@@ -109,7 +109,7 @@ func round(x float32) uint16 {
 	return uint16((uint64(bits) + 0x7fff + uint64(bits>>16&1)) >> 16)
 }
 
-// Empty returns memory for a tensor.
+// Empty allocates memory for a tensor of type t in the storage type at.
 func Empty(t program.Type, at passes.Storage) any {
 	n := int(t.Size())
 	switch {

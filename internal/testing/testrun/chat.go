@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// ChatFile writes a token file of conversations, each given by its ids and their loss mask, and
+// ChatFile writes a token file of conversations, each given by its token ids and loss mask, and
 // returns its path.
 func ChatFile(t testing.TB, info tokenizer.Info, documents iter.Seq2[[]int32, []bool]) string {
 	t.Helper()
@@ -38,7 +38,7 @@ func ChatFile(t testing.TB, info tokenizer.Info, documents iter.Seq2[[]int32, []
 	return path
 }
 
-// Conversations writes random documents of 3 to 14 tokens, of which the second half counts in the
+// Conversations writes random documents of 3 to 14 tokens. In each, the second half counts in the
 // loss.
 func Conversations(t testing.TB, seed uint64, documents int) string {
 	t.Helper()
@@ -57,7 +57,7 @@ func Conversations(t testing.TB, seed uint64, documents int) string {
 	})
 }
 
-// HubConversations writes random conversations in the tokens of a Hugging Face checkpoint.
+// HubConversations writes random conversations in the vocabulary of a Hugging Face checkpoint.
 func HubConversations(t testing.TB, dir string, seed uint64, documents int) string {
 	t.Helper()
 	tok, err := tokenizer.LoadHuggingFace(filepath.Join(dir, tokenizer.DefinitionFile))
@@ -78,8 +78,7 @@ func HubConversations(t testing.TB, dir string, seed uint64, documents int) stri
 	})
 }
 
-// ChatConfig returns the configuration of a training on conversations, whose steps cover all
-// epochs.
+// ChatConfig returns the configuration of a training run on conversations that covers all epochs.
 func ChatConfig(t testing.TB, overrides ...string) *config.Config {
 	t.Helper()
 	text := fmt.Sprintf(`

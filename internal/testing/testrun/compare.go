@@ -16,7 +16,8 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// Checkpoint opens the checkpoint of a run after a step. It is closed when the test ends.
+// Checkpoint opens the checkpoint that a run saved after the given step, and closes it when the
+// test ends.
 func Checkpoint(t testing.TB, dir string, step int) checkpoint.State {
 	t.Helper()
 	f, err := checkpoint.Open(rundir.At(dir).Checkpoints().Join(checkpoint.FileName(step)))
@@ -30,7 +31,7 @@ func Checkpoint(t testing.TB, dir string, step int) checkpoint.State {
 	return f.State
 }
 
-// Newest opens the newest checkpoint of a run. It is closed when the test ends.
+// Newest opens the newest checkpoint of a run, and closes it when the test ends.
 func Newest(t testing.TB, dir string) checkpoint.State {
 	t.Helper()
 	list, err := checkpoint.List(rundir.At(dir).Checkpoints())
@@ -40,7 +41,7 @@ func Newest(t testing.TB, dir string) checkpoint.State {
 	return Checkpoint(t, dir, list[len(list)-1].Step)
 }
 
-// Values returns the elements of a checkpoint's tensors by name.
+// Values returns the elements of a checkpoint's tensors, by tensor name.
 func Values(t testing.TB, s checkpoint.State) map[string][]float32 {
 	t.Helper()
 	out := map[string][]float32{}
@@ -54,7 +55,7 @@ func Values(t testing.TB, s checkpoint.State) map[string][]float32 {
 	return out
 }
 
-// SameTensors reports an error for tensors that differ between two checkpoints in any bit.
+// SameTensors fails the test if any tensors of two checkpoints differ in any bit.
 func SameTensors(t testing.TB, what string, a, b checkpoint.State) {
 	t.Helper()
 	byName := map[string]safetensors.Tensor{}
@@ -89,8 +90,8 @@ func content(t testing.TB, x safetensors.Tensor) []byte {
 	return data
 }
 
-// Records returns the records of a run without values that depend on the clock or on the memory of
-// the process, each as JSON text in which numbers keep all digits.
+// Records returns the records of a run as JSON text in which numbers keep all digits. It omits
+// values that depend on the clock or on the memory of the process.
 func Records(t testing.TB, dir string) []string {
 	t.Helper()
 	data, err := rundir.At(dir).Metrics().ReadFile()
@@ -113,8 +114,8 @@ func Records(t testing.TB, dir string) []string {
 	return list
 }
 
-// SameRun reports an error for each difference of two finished runs of the same length: in the
-// tensors of the last checkpoint, or in the records.
+// SameRun fails the test if two finished runs of the same length differ, either in the tensors of
+// the last checkpoint or in the records.
 func SameRun(t testing.TB, what, a, b string) {
 	t.Helper()
 	x, y := Newest(t, a), Newest(t, b)

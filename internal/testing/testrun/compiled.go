@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// device is opened by the first test that needs it and shared by the process.
+// device is opened by the first test that needs it, and shared by all tests of the process.
 var device = sync.OnceValues(func() (*engine.Device,
 	error) {
 	return engine.Open(testdevice.Kind(), engine.Options{})
@@ -31,8 +31,8 @@ func Device(t testing.TB) *engine.Device {
 	return d
 }
 
-// Plan returns the plan of a configuration's step, with programs from the real plugins.
-// model.vocab must be set; the data is not read. pieces are those of build.Request.
+// Plan returns the plan of a configuration's step, with programs from real plugins. model.vocab
+// must be set, because the data is not read. pieces is as in build.Request.
 func Plan(t testing.TB, cfg *config.Config, pieces ...int) step.Plan {
 	t.Helper()
 	m, err := build.Model(cfg)
@@ -52,7 +52,7 @@ func Plan(t testing.TB, cfg *config.Config, pieces ...int) step.Plan {
 	return plan
 }
 
-// Compile compiles a plan for the device. The result is closed when the test ends.
+// Compile compiles a plan for the device, and closes the result when the test ends.
 func Compile(t testing.TB, plan step.Plan) *step.Compiled {
 	t.Helper()
 	c, err := step.Compile(Device(t), plan)
@@ -63,8 +63,8 @@ func Compile(t testing.TB, plan step.Plan) *step.Compiled {
 	return c
 }
 
-// Upload creates a state from parameters in the model's order, as if from a checkpoint, with zeros
-// for the optimizer's state.
+// Upload creates a training state from parameters in the model's order. The optimizer's state is
+// zero.
 func Upload(t testing.TB, c *step.Compiled, params [][]float32) *step.State {
 	t.Helper()
 	tensors := map[string]step.Tensor{}
@@ -109,7 +109,7 @@ func Download(t testing.TB, c *step.Compiled, s *step.State) map[string][]float3
 	return out
 }
 
-// Params draws parameters from a seed, in the model's order.
+// Params draws parameters from a seed. They are in the model's order.
 func Params(m model.Model, seed uint64) [][]float32 {
 	var out [][]float32
 	for _, p := range m.Params() {
@@ -118,7 +118,7 @@ func Params(m model.Model, seed uint64) [][]float32 {
 	return out
 }
 
-// Tokens returns a batch [rows, columns] of ids below vocab, determined by the seed.
+// Tokens returns a batch of shape [rows, columns] of token ids below vocab, determined by the seed.
 func Tokens(seed uint64, rows, columns, vocab int) []int32 {
 	out := make([]int32, rows*columns)
 	for i := range out {

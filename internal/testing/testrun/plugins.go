@@ -23,12 +23,12 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// pluginsVariable is the environment variable that names a directory with built plugins, for tests
-// that run without a Go toolchain.
+// pluginsVariable is the environment variable with a directory of built plugins, for tests that run
+// without a Go toolchain.
 const pluginsVariable = "CAGE_TEST_PLUGINS"
 
-// built are the executables of this repository's plugins by name, built once per process into the
-// user's cache.
+// built returns the paths of this repository's plugins by name. They are built once per process,
+// into the user's cache.
 var built = sync.OnceValues(func() (map[string]string, error) {
 	finder, err := plugin.NewFinder()
 	if err != nil {
@@ -68,8 +68,8 @@ func Executables(t testing.TB) map[string]string {
 	return paths
 }
 
-// shared are the plugin processes that all tests of a package with [Main] share: starting one takes
-// longer than a small training. nil: each training starts its own.
+// shared holds the plugin processes that the tests of a package with [Main] share, because starting
+// one takes longer than a small training run. If nil, each training run starts its own.
 var shared map[sharedKey]*plugin.Client
 
 var sharing sync.Mutex
@@ -79,8 +79,8 @@ type sharedKey struct {
 	kind sdk.Kind
 }
 
-// share returns a shared plugin of this repository, which is started on first use. Other plugins
-// are started as usual.
+// share returns a shared process for a plugin of this repository, which it starts on first use. It
+// starts a new process for any other plugin.
 func share(ctx context.Context, exe plugin.Executable, kind sdk.Kind,
 	opts plugin.Options) (*plugin.Client, error) {
 	path := exe.Path
@@ -107,8 +107,8 @@ func share(ctx context.Context, exe plugin.Executable, kind sdk.Kind,
 	return c.Share(), nil
 }
 
-// Main runs the tests of a package with shared plugins. Then it ends these, and fails if goroutines
-// are left.
+// Main runs the tests of a package with shared plugins. It then stops these plugins, and fails if
+// goroutines are still running.
 func Main(m *testing.M) {
 	shared = map[sharedKey]*plugin.Client{}
 	goleak.VerifyTestMain(withPlugins{m})
@@ -124,8 +124,8 @@ func (w withPlugins) Run() int {
 	return code
 }
 
-// Finder returns a finder of the plugins of this repository, already built, and shared if the
-// package has [Main].
+// Finder returns a finder for the built plugins of this repository. If the package uses [Main],
+// they are shared.
 func Finder(t testing.TB) *plugin.Finder {
 	t.Helper()
 	dir := os.Getenv(pluginsVariable)
@@ -144,14 +144,14 @@ func Finder(t testing.TB) *plugin.Finder {
 	return f
 }
 
-// Recorder finds plugins that record their process IDs when they start.
+// Recorder is a finder for plugins that record their process IDs when they start.
 type Recorder struct {
 	*plugin.Finder
 	notes string // a directory with one file for each process
 }
 
-// NewRecorder returns a finder of the plugins of this repository, each behind a script that records
-// the process ID and then executes the plugin.
+// NewRecorder returns a Recorder for the plugins of this repository. Each is started by a script
+// that records the process ID and then executes the plugin.
 func NewRecorder(t testing.TB) Recorder {
 	t.Helper()
 	r := Recorder{&plugin.Finder{Dirs: []string{t.TempDir()}}, t.TempDir()}
@@ -161,8 +161,8 @@ func NewRecorder(t testing.TB) Recorder {
 	return r
 }
 
-// Script replaces a plugin by a shell script. The script records its process ID and then runs the
-// given lines.
+// Script replaces a plugin by a shell script that records its process ID and then runs the given
+// lines.
 func (r Recorder) Script(t testing.TB, name, lines string) {
 	t.Helper()
 	if runtime.GOOS == "windows" {
@@ -193,7 +193,7 @@ func (r Recorder) Processes(t testing.TB) []int {
 	return pids
 }
 
-// Alive returns those of the processes that are still running.
+// Alive returns the processes that are still running.
 func Alive(pids []int) []int {
 	var list []int
 	for _, pid := range pids {
@@ -204,7 +204,7 @@ func Alive(pids []int) []int {
 	return list
 }
 
-// alive reports whether a process is running; a zombie is not.
+// alive reports whether a process is running. A zombie is not.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -217,7 +217,7 @@ func alive(pid int) bool {
 	return string(rest[0]) != "Z" && string(rest[0]) != "X"
 }
 
-// AwaitDeath fails the test if one of the processes is still running after the given time.
+// AwaitDeath fails the test if any of the processes is still running after the given time.
 func AwaitDeath(t testing.TB, pids []int, within time.Duration) {
 	t.Helper()
 	for end := time.Now().Add(within); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -227,11 +227,11 @@ func AwaitDeath(t testing.TB, pids []int, within time.Duration) {
 	}
 	for _, pid := range Alive(pids) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
-		t.Errorf("plugin process %d still runs %v later", pid, within)
+		t.Errorf("plugin process %d is still running after %v", pid, within)
 	}
 }
 
-// Cage builds the cage command, with build tags, and returns its path.
+// Cage builds the cage command with the given build tags and returns its path.
 func Cage(t testing.TB, tags ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cage")
@@ -246,8 +246,8 @@ func Cage(t testing.TB, tags ...string) string {
 	return path
 }
 
-// Carrier is an optimizer with one state, m, that both updates and refreshes write, and
-// another, a, that only refreshes write. The direction is a.
+// Carrier is an optimizer with two states: m, written by updates and refreshes, and a, written only
+// by refreshes. Its update direction is a.
 type Carrier struct{}
 
 // Describe implements sdk.Optimizer.
@@ -263,7 +263,7 @@ func (Carrier) Observe(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (sd
 	return sdk.State{"n": in.State["n"].Shift(1)}, nil
 }
 
-// Refresh writes a' = a + n, m' = 2m − a + a·n + t, if n > 0.
+// Refresh computes a' = a + n and m' = 2m − a + a·n + t, if n > 0.
 func (Carrier) Refresh(b *program.Builder, in sdk.RefreshInput, _ bool, _ sdk.Tensor) (sdk.State,
 	error) {
 	a, m, n := in.State["a"], in.State["m"], in.State["n"]

@@ -1,8 +1,8 @@
-// Package testrun sets up small training runs for tests: generated token files, a configuration of
-// a model that trains in milliseconds, the plugins of this repository as processes, and comparisons
-// of finished runs.
+// Package testrun sets up small training runs for tests: it generates token files, configures a
+// model that trains in milliseconds, runs the plugins of this repository, and compares finished
+// runs.
 //
-// It is imported only by tests, and asserts nothing about training itself.
+// It is for tests only, and makes no assertions about training itself.
 package testrun
 
 import (
@@ -26,12 +26,12 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Rare is a token that occurs only in the training file, in about one of four batches of
+// Rare is a token that occurs only in the training file, in about one of four batches of a run with
 // [Config].
 const Rare = 1
 
-// Dataset writes two token files of byte tokens and returns their paths. Their content is
-// always the same.
+// Dataset writes a training file and a validation file of byte tokens, and returns their paths. The
+// content is always the same.
 func Dataset(t testing.TB) (trainFile, validation string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -67,8 +67,8 @@ func writeTokens(t testing.TB, path string, random *rand.Rand, documents int, ra
 	}
 }
 
-// text returns a sequence of random words from a small vocabulary, from which a model can learn
-// something within a few steps.
+// text returns random words from a small vocabulary, from which a model can learn within a few
+// steps.
 func text(random *rand.Rand, words int) string {
 	list := strings.Fields("the quick brown fox jumps over a lazy dog while func returns nil and err")
 	var b strings.Builder
@@ -115,19 +115,19 @@ bits = 4
 plugin = "adamw"
 `
 
-// TwoLayers is an override for tests of sharing between layers: a graph, a batch of equal tensors.
+// TwoLayers is an override for tests in which layers share a graph or a batch of equal tensors.
 const TwoLayers = "model.layers=2"
 
-// Config returns the configuration of a run of 20 steps with a model of one layer, QuEST in
-// 4 bits, AdamW and the decoupled correction, on the data of [Dataset], in a new
-// directory. Overrides are those of config.Load.
+// Config returns the configuration of a run in a new directory: 20 steps of a one-layer model on
+// the data of [Dataset], with QuEST in 4 bits, AdamW and the decoupled correction. overrides are as
+// in config.Load.
 func Config(t testing.TB, overrides ...string) *config.Config {
 	t.Helper()
 	trainFile, validation := Dataset(t)
 	return Parse(t, ConfigText(trainFile, validation, filepath.Join(t.TempDir(), "run")), overrides...)
 }
 
-// ConfigText returns the TOML of [Config] for the given files and run directory.
+// ConfigText returns the TOML of [Config] for the given data files and run directory.
 func ConfigText(trainFile, validation, out string) string {
 	return fmt.Sprintf(configText, trainFile, validation, out)
 }
@@ -142,7 +142,7 @@ func Parse(t testing.TB, text string, overrides ...string) *config.Config {
 	return cfg
 }
 
-// Again returns a copy of a configuration with overrides.
+// Again returns a copy of a configuration with some overrides.
 func Again(t testing.TB, cfg *config.Config, overrides ...string) *config.Config {
 	t.Helper()
 	text, err := cfg.Encode()
@@ -159,8 +159,7 @@ func Elsewhere(t testing.TB, cfg *config.Config, overrides ...string) *config.Co
 		append([]string{fmt.Sprintf("train.out=%q", filepath.Join(t.TempDir(), "run"))}, overrides...)...)
 }
 
-// Train runs a training to its end with the plugins of [Finder]. It fails the test if the training
-// fails.
+// Train performs a training run with the plugins of [Finder]. It fails the test on an error.
 func Train(t testing.TB, cfg *config.Config, o train.Options) *metrics.Summary {
 	t.Helper()
 	if o.Finder == nil {
@@ -173,7 +172,7 @@ func Train(t testing.TB, cfg *config.Config, o train.Options) *metrics.Summary {
 	return summary
 }
 
-// root is the root directory of this module.
+// root returns the root directory of this module.
 func root() (string, error) {
 	dir, err := os.Getwd()
 	for err == nil {
@@ -181,22 +180,23 @@ func root() (string, error) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			err = errors.New("there is no go.mod above the working directory")
+			err = errors.New("no go.mod in the working directory or above")
 		}
 		dir = filepath.Dir(dir)
 	}
 	return "", err
 }
 
-// Still are overrides for a full-precision run whose steps change no bit of a parameter.
+// Still holds overrides for a full-precision run whose steps leave every bit of the parameters
+// unchanged.
 var Still = []string{`quantizer.plugin="none"`, "train.weight_decay=0", "schedule.rate=1e-30",
 	"train.steps=1", "train.batch=2"}
 
-// OtherTokens is the override for a Hugging Face model that is trained on the bytes of a test.
+// OtherTokens is the override with which a Hugging Face model can be trained on byte tokens.
 const OtherTokens = `data.tokenizer_mismatch="allow"`
 
-// FromHub returns a run that starts from a copy of a Hugging Face checkpoint, and the directory of
-// the copy.
+// FromHub returns the configuration of a run that starts from a copy of a Hugging Face checkpoint,
+// and the directory of that copy.
 func FromHub(t testing.TB, overrides ...string) (cfg *config.Config, dir string) {
 	t.Helper()
 	top, err := root()
@@ -219,7 +219,7 @@ func FromHub(t testing.TB, overrides ...string) (cfg *config.Config, dir string)
 	return Config(t, slices.Concat(sizes, Still, overrides)...), dir
 }
 
-// Loss returns the loss of a model on a file, and the number of targets in it.
+// Loss returns the loss of a model on a file, and the number of targets.
 func Loss(t testing.TB, dir string, o trained.Options) (float64, int64) {
 	t.Helper()
 	o.Finder = Finder(t)

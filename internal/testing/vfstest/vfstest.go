@@ -1,5 +1,5 @@
-// Package vfstest reads the contents of directories, and has a file system that does not wait for
-// the disk. It is for tests only.
+// Package vfstest provides a file system that does not wait for the disk, and reads directories for
+// comparison. It is for tests only.
 package vfstest
 
 import (
@@ -13,7 +13,7 @@ import (
 )
 
 // NoSync is the operating system's file system, except that a sync does nothing. It is for tests of
-// a program's file operations; what a loss of power preserves is the subject of crashfs.
+// file operations; power failures are simulated by crashfs.
 var NoSync vfs.FS = noSync{vfs.OS}
 
 type noSync struct{ vfs.FS }
@@ -36,12 +36,11 @@ type noSyncFile struct{ vfs.File }
 
 func (noSyncFile) Sync() error { return nil }
 
-// Unwrap is for vfs.OSFile.
+// Unwrap returns the underlying file for vfs.OSFile.
 func (f noSyncFile) Unwrap() vfs.File { return f.File }
 
-// Contents returns the files below a directory, by their slash-separated paths; for a symbolic
-// link, its target. Lines that contain one of the words in without are omitted, such as lines
-// with times.
+// Contents returns the files below a directory by slash-separated path, and the targets of symbolic
+// links. It omits lines that contain one of the words in without, such as lines with times.
 func Contents(t testing.TB, dir string, without ...string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
