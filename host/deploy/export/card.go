@@ -8,7 +8,7 @@ import (
 	"text/template"
 )
 
-// Card holds the contents of the model card that the export does not know.
+// Card holds the parts of the model card that the caller of the export supplies.
 type Card struct {
 	Name        string // name of the model
 	Step        int    // optimizer steps before the checkpoint
@@ -82,7 +82,7 @@ func (c Card) render(r *Report, m *Model) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// group holds the tensors with the same type, quantization and note.
+// group holds the tensors that have the same type, quantization and note.
 type group struct {
 	typ, note  string
 	quantized  bool

@@ -90,7 +90,7 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 	return p.plan(), unpacked
 }
 
-// packed returns the tensors that store a weight in a scheme.
+// packed returns the tensors that store weight t in the given scheme.
 func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 	rows, columns := t.Shape[0], t.Shape[1]
 	grid := func() (*Grid, error) {
@@ -133,7 +133,7 @@ func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 	}
 }
 
-// ofGrid returns a tensor whose values are computed from a grid when it is written.
+// ofGrid returns a tensor whose values are computed from a grid when the tensor is written.
 func ofGrid[T safetensors.Element](name string, shape []int, grid func() (*Grid, error),
 	values func(*Grid) ([]T, error)) safetensors.Tensor {
 	return safetensors.Lazy(name, shape, func() ([]T, error) {
@@ -145,8 +145,8 @@ func ofGrid[T safetensors.Element](name string, shape []int, grid func() (*Grid,
 	})
 }
 
-// quantizationConfig returns the value of that key of config.json. If there is one scheme, it
-// applies to all linear layers except listed ones; if there are several, each lists its layers.
+// quantizationConfig returns the value of quantization_config in config.json. A single scheme
+// applies to all linear layers except the listed ones; if there are several, each lists its layers.
 func (p *compressedPlan) quantizationConfig() map[string]any {
 	modules := map[scheme][]string{}
 	ignore := []string{"lm_head"}

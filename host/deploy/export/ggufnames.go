@@ -14,7 +14,7 @@ import (
 
 func names[V any](m map[string]V) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
 
-// ggufTensors maps tensor names of Hugging Face, without the block's prefix, to those of llama.cpp.
+// ggufTensors maps Hugging Face's tensor names, without the block prefix, to llama.cpp's.
 var ggufTensors = map[string]string{
 	"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
 	"lm_head.weight":                  "output.weight",
@@ -31,13 +31,13 @@ var ggufTensors = map[string]string{
 	"post_attention_layernorm.weight": "ffn_norm.weight",
 }
 
-// ggufOLMo2 holds the names of OLMo 2 that differ.
+// ggufOLMo2 holds the names that differ for OLMo 2.
 var ggufOLMo2 = map[string]string{
 	"post_attention_layernorm.weight":   "post_attention_norm.weight",
 	"post_feedforward_layernorm.weight": "post_ffw_norm.weight",
 }
 
-// ggufFamily is llama.cpp's name for a kind of models.
+// ggufFamily is llama.cpp's name for a model family.
 type ggufFamily string
 
 func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
@@ -56,9 +56,9 @@ func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
 	return "", fmt.Errorf("llama.cpp does not support models of the kind %q", s.Kind)
 }
 
-// parts lists the tensors with llama.cpp's names and row order: in the family llama, the features
-// that rotary embeddings rotate together are adjacent. llama.cpp requires the output head of OLMo 2
-// even if it is tied; it is then a copy of the embedding.
+// parts lists the tensors with llama.cpp's names and row order: in the family llama, features that
+// rotary embeddings rotate together are adjacent. llama.cpp requires an output head for OLMo 2; if
+// it is tied, it is written as a copy of the embedding.
 func (a ggufFamily) parts(m *Model, headSize int) ([]part, error) {
 	list, err := partsOf(m)
 	if err != nil {
@@ -94,8 +94,8 @@ func (a ggufFamily) parts(m *Model, headSize int) ([]part, error) {
 	return list, nil
 }
 
-// refuseScaledPositions returns an error for rotary positions that are scaled as in Llama 3:
-// llama.cpp reads the tensor of scaling factors only for the family llama.
+// refuseScaledPositions returns an error if rotary positions are scaled as in Llama 3: llama.cpp
+// reads the tensor of scaling factors only for the family llama.
 func refuseScaledPositions(s architecture.Settings) error {
 	if s.RopeFactor <= 1 {
 		return nil
@@ -104,8 +104,8 @@ func refuseScaledPositions(s architecture.Settings) error {
 		"kind llama: use --to hf", s.RopeFactor)
 }
 
-// ropeFactors returns the divisors of the rotary frequencies for llama.cpp, nil if these are
-// unscaled.
+// ropeFactors returns the divisors of the rotary frequencies for llama.cpp, or nil if the
+// frequencies are not scaled.
 func ropeFactors(s architecture.Settings) []float32 {
 	if s.RopeFactor <= 1 {
 		return nil
@@ -121,13 +121,13 @@ func ropeFactors(s architecture.Settings) []float32 {
 	return factors
 }
 
-// ggufFileTypes are the values of general.file_type, which informs readers about the type of most
+// ggufFileTypes holds the values of general.file_type, which tells readers the type of most
 // weights.
 var ggufFileTypes = map[gguf.Type]uint32{
 	gguf.F32: 0, gguf.F16: 1, gguf.BF16: 32, gguf.Q4_0: 2, gguf.Q4_1: 3, gguf.Q8_0: 7, gguf.MXFP4: 38,
 }
 
-// entries returns the metadata of the model, without those of its tokenizer.
+// entries returns the metadata of the model, except that of its tokenizer.
 func (a ggufFamily) entries(
 	m *Model, s architecture.Settings, main gguf.Type,
 ) ([]gguf.Entry, error) {

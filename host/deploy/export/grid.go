@@ -9,20 +9,20 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Grid is a quantized matrix as codes and scales: each element is the number that its code
-// represents times the scale of its group, in float32.
+// Grid is a quantized matrix as codes and scales. In float32, each element is the number that its
+// code represents times the scale of its group.
 type Grid struct {
 	Rows, Columns int
 	// Group is the number of consecutive elements of a row that share a scale; it divides
 	// Columns.
 	Group int
-	// Numbers defines the number that a code represents, and the codes that the quantizer uses.
+	// Numbers defines the number that each code represents, and which codes the quantizer uses.
 	Numbers spec.Grid
 	Codes   []int32   // [Rows, Columns]
 	Scales  []float32 // [Rows, Columns/Group]; 0 for a group of zeros
 }
 
-// e2m1 holds the numbers of E2M1 by code; e2m1Doubled is twice these, as integers.
+// e2m1 holds the numbers of E2M1, indexed by code; e2m1Doubled holds twice these, as integers.
 var e2m1, e2m1Doubled = func() (numbers [16]float32, doubled [16]int32) {
 	for code := range numbers {
 		numbers[code] = spec.Grid{Format: spec.FormatE2M1}.Number(int32(code))
@@ -31,9 +31,9 @@ var e2m1, e2m1Doubled = func() (numbers [16]float32, doubled [16]int32) {
 	return numbers, doubled
 }()
 
-// NewGrid makes a grid from the output of a quantizer's program for a matrix of the given shape. It
-// returns an error unless the grid gives Q(x) bit for bit. If there are no codes, it derives them
-// from the values and scales. Codes and scale of a group of zeros are meaningless, and become 0.
+// NewGrid makes a grid from the output of a quantizer's program for a matrix of shape dims. It
+// returns an error unless the grid reproduces Q(x) bit for bit. If there are no codes, it derives
+// them from the values and scales. In groups of zeros, codes and scale are set to 0.
 func NewGrid(q *Quantized, dims []int) (*Grid, error) {
 	switch {
 	case len(dims) != 2:
@@ -130,8 +130,8 @@ func (g *Grid) split(size int) (*Grid, error) {
 	return &out, nil
 }
 
-// integers returns the grid with integer codes: for E2M1 the doubled numbers, with half the scale.
-// The products are the same, provided that half the scale is exact.
+// integers returns the grid with integer codes: for E2M1, the doubled numbers with half the scale.
+// The products are the same; it is an error if half of a scale is not exact.
 func (g *Grid) integers() (*Grid, error) {
 	if g.Numbers.Format == spec.FormatInteger {
 		return g, nil
@@ -152,7 +152,7 @@ func (g *Grid) integers() (*Grid, error) {
 	return &out, nil
 }
 
-// floats returns the grid with codes of E2M1, provided that E2M1 has all its numbers.
+// floats returns the grid with E2M1 codes. It is an error if E2M1 cannot represent all its numbers.
 func (g *Grid) floats() (*Grid, error) {
 	if g.Numbers.Format == spec.FormatE2M1 {
 		return g, nil
@@ -180,11 +180,11 @@ func (g *Grid) floats() (*Grid, error) {
 	return &out, nil
 }
 
-// fits reports whether all codes that an integer grid may have are from low to high.
+// fits reports whether all possible codes of an integer grid are in the range from low to high.
 func (g *Grid) fits(low, high int) bool { return g.Numbers.Min >= low && g.Numbers.Max <= high }
 
-// RotatedError reports that codes and scales belong to a rotated matrix. Such a weight can be
-// stored as the floats of Q(x), rotated back.
+// RotatedError reports that codes and scales are those of a rotated matrix. Such a weight can only
+// be stored as the floats of Q(x), rotated back.
 type RotatedError struct{ Block int }
 
 func (e *RotatedError) Error() string {

@@ -18,7 +18,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// source is a model to be quantized: its weights, which are read one at a time, and its metadata.
+// source is a model to be quantized: its metadata, and its weights, which are read one at a time.
 type source struct {
 	dir    string
 	cfg    *config.Config
@@ -26,7 +26,7 @@ type source struct {
 	record *trained.Record // record of a run; for a Hugging Face checkpoint, only its tokenizer
 	origin *provenance.Origin
 	values func(param string) ([]float32, error)
-	// readInput reads trained parameters and states of the run's own quantizers; nil if it has none.
+	// readInput reads trained parameters and states of the run's quantizers; nil if there are none.
 	readInput InputReader
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
-// questions asks about one of many documents (scripts/data/synthetic/qa.py).
+// questions asks about one of several documents (scripts/data/synthetic/qa.py).
 type questions struct {
 	of func(Inputs) *Documents
 }
@@ -60,7 +60,7 @@ func (d *questionDraw) prompt(index, n int) (Sample, error) {
 var errFewDocuments = errors.New("a question's documents exceed the length: choose a larger one")
 
 // list draws the documents of a prompt: first those that contain the answer, then others of the
-// same article, then any. If there are fewer than n documents, all are repeated.
+// same article, then any. If fewer than n documents exist, all of them are repeated.
 func (d *questionDraw) list(q question, n int) ([]int, error) {
 	own, more, all := q.documents, q.related, len(d.documents.texts)
 	if n >= all {

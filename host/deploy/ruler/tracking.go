@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
-// tracking asks for all variables that have a value, directly or through other variables
+// tracking asks for all variables that have a given value, directly or through other variables
 // (scripts/data/synthetic/variable_tracking.py with one chain of four hops).
 type tracking struct{}
 
@@ -24,7 +24,7 @@ var trackingFrame = frame{
 		"{count} variables are assigned the value {query}, they are: ",
 }
 
-// An example precedes each question: it is made with shorter names, a fixed value and its own
+// An example precedes each question. It is made with shorter names, a fixed value and its own
 // length; names and value are then replaced by random ones for each question.
 const (
 	exampleLength = 500
@@ -65,7 +65,7 @@ func (tracking) start(s *session) (func(int) (Sample, error), error) {
 	return f.start()
 }
 
-// trackingExample draws a question with its answer, without a template.
+// trackingExample draws a question with its answer, without a chat template.
 func trackingExample(s *session) (string, error) {
 	bare := *s.Generator
 	bare.Before, bare.After = "", ""
@@ -107,8 +107,8 @@ func (d trackingDraw) prompt(_, n int) (Sample, error) {
 	}
 	value := d.number()
 	if distinct(names) < len(names) {
-		// RULER's script draws names until there are enough, and the value of a second chain, which
-		// has too few names, before it fails; this code draws the same.
+		// In this case RULER's script draws further names and the value of a second chain before it
+		// fails. The same numbers are drawn here.
 		for distinct(names) < hops+1 {
 			names = append(names, d.name(d.letters))
 		}
