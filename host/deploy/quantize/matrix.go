@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/internal/linalg"
 )
 
+// Quantized is a quantized weight Ŵ.
 type Quantized struct {
 	Report posttrain.Matrix
 	Value  []float32 // Ŵ

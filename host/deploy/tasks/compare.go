@@ -10,15 +10,15 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Comparison holds the values of a metric of two models for the same items of a task.
+// Comparison holds two models' values of a metric for the same items of a task.
 type Comparison struct {
 	Task, Metric  string
 	First, Second []float64 // by item; for perplexity: log-probabilities
 }
 
-// Compare returns the values of all metrics of the tasks that are in both directories, which were
-// written by [WriteResults]. Tasks of whole texts are left out: their metrics are not means over
-// texts.
+// Compare returns the values of all metrics for the tasks that are in both directories, which were
+// written by [WriteResults]. Tasks that score whole texts are omitted, because their metrics are
+// not means over texts.
 func Compare(first, second vfs.Path) (list []Comparison, err error) {
 	entries, err := first.ReadDir()
 	if err != nil {

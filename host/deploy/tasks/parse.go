@@ -18,7 +18,7 @@ var metricsOf = map[string][]string{
 	Text: {WordPerplexity, BytePerplexity, BitsPerByte},
 }
 
-// Parse parses the description of a task; name is used in messages. The error is a
+// Parse parses the description of a task. The name is used in messages. The error is a
 // *[plaintoml.Error] if the text is not TOML, otherwise [plaintoml.Errors].
 func Parse(name string, text []byte) (*Task, error) {
 	doc, err := plaintoml.Parse(name, text)
@@ -54,7 +54,7 @@ func Parse(name string, text []byte) (*Task, error) {
 	return t, nil
 }
 
-// keys returns the keys of a description. The values of clean and filters are parsed by the caller.
+// keys returns the keys of a description. The caller parses the values of clean and filters.
 func (t *Task) keys(replacements *any, filters *[]map[string]any) []schema.Key {
 	optional := func(name string, to any) schema.Key {
 		return schema.Key{Name: name, To: to, Optional: "empty"}
@@ -146,8 +146,8 @@ func (t *Task) checkKind(r *plaintoml.Reader) {
 	}
 }
 
-// checkTemplates finds mistakes in templates. Columns that a row does not have are found when the
-// template is rendered.
+// checkTemplates reports mistakes in templates. A missing column is reported only when a template
+// is rendered.
 func (t *Task) checkTemplates(r *plaintoml.Reader) {
 	for _, part := range []struct {
 		key  string
