@@ -43,7 +43,7 @@ func (s *Study) lock(ctx context.Context, shared bool) (vfs.Lock, error) {
 	l, err := path.AwaitLock(ctx, lockRetry)
 	if errors.Is(err, context.DeadlineExceeded) {
 		if alone, err := path.Locked(); err == nil && !alone {
-			return nil, fmt.Errorf("%s: %w with --share: give --share to join it", s.Out, ErrLocked)
+			return nil, fmt.Errorf("%s: %w, with --share: pass --share to join it", s.Out, ErrLocked)
 		}
 		return nil, fmt.Errorf("%s: %w", s.Out, ErrLocked)
 	}

@@ -177,7 +177,7 @@ func (e *taskQuestions) Read(out vfs.Path) (map[string]float64, error) {
 		for _, name := range t.MetricNames() {
 			x, err := strconv.ParseFloat(fmt.Sprint(file.Results[t.Name][name]), 64)
 			if err != nil {
-				return nil, fmt.Errorf("%s: no number %s of the task %s", path, name, t.Name)
+				return nil, fmt.Errorf("%s has no number %s of the task %s", path, name, t.Name)
 			}
 			found[metricName(t, name)] = x
 		}

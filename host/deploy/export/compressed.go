@@ -36,7 +36,7 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 		float: func(part, weight) string { return p.float },
 		unpacked: func(part part, w weight) error {
 			if part.param.Role != architecture.RoleMatrix {
-				return errors.New("only linear layers of transformer blocks are packed, not the head")
+				return errors.New("only linear layers of transformer blocks can be packed, not the head")
 			}
 			if rotated, ok := errors.AsType[*RotatedError](w.gridErr); ok {
 				return rotated
@@ -80,11 +80,11 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 	if len(p.schemes) == 0 {
 		for _, t := range p.stored {
 			if t.Quantized && t.Note != "" {
-				return nil, fmt.Errorf("no weight can be packed: %s: %s; --to hf stores the numbers of "+
-					"Q(x), rotated back", t.Name, t.Note)
+				return nil, fmt.Errorf("no weight can be packed: %s: %s; --to hf stores Q(x) as "+
+					"floats, rotated back", t.Name, t.Note)
 			}
 		}
-		return nil, fmt.Errorf("no weight of this model is quantized: --to hf stores it as floats")
+		return nil, fmt.Errorf("no weight of this model is quantized: use --to hf to store it as floats")
 	}
 	p.quantization = p.quantizationConfig()
 	return p.plan(), unpacked

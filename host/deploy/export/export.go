@@ -143,7 +143,7 @@ func (r *Report) compare(ctx context.Context, read func(each func(string, []floa
 	if r.Exact = len(different) == 0; r.Exact || inexact {
 		return nil
 	}
-	return fmt.Errorf("the export does not read back as Q(x): %s; this is a bug of cage",
+	return fmt.Errorf("the export does not read back as Q(x): %s; this is a bug in cage",
 		strings.Join(different, ", "))
 }
 

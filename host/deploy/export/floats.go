@@ -67,7 +67,7 @@ func writeFloats(w io.Writer, typ string, values []float32) error {
 // if a value would become infinite.
 func checkFloats(typ string, values []float32, inexact bool) error {
 	if !inexact && !holds(typ, values) {
-		return errors.New("that type does not represent all its values exactly")
+		return errors.New("the type does not represent all values exactly")
 	}
 	return checkFits(typ, values)
 }

@@ -106,8 +106,8 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 	}
 	main, quantizes := p.mainType()
 	if o.Type != "" && !quantizes {
-		return nil, fmt.Errorf("the type %s is for quantized weights, and no weight of this model is "+
-			"quantized: --dtype says how floats are stored", o.Type)
+		return nil, fmt.Errorf("type %s is for quantized weights, but no weight of this model is "+
+			"quantized: use --dtype to choose the type of floats", o.Type)
 	}
 	if p.entries, err = family.entries(m, settings, main); err != nil {
 		return nil, err
@@ -199,11 +199,11 @@ func ggufCodes(g *Grid, typ gguf.Type) error {
 		low, high = -8, 7
 	case gguf.Q4_1: // its levels are half-integers
 		if low, high = -15, 15; g.Numbers.Step != 2 || g.Numbers.Min%2 == 0 {
-			return errors.New("its codes are not all odd: Q4_1 is for grids of half-integers")
+			return errors.New("not all codes are odd: Q4_1 requires a grid of half-integers")
 		}
 	}
 	if !g.fits(low, high) {
-		return fmt.Errorf("its codes, from %d to %d, are not all in the range from %d to %d",
+		return fmt.Errorf("codes range from %d to %d, want %d to %d",
 			g.Numbers.Min, g.Numbers.Max, low, high)
 	}
 	return nil
@@ -234,7 +234,7 @@ func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) (out []byte, err error) {
 			continue
 		}
 		if !isHalf(s, inexact) {
-			return nil, errors.New("its scales are not all half floats, as those of a quantizer with " +
+			return nil, errors.New("not all scales are half floats, as those of a quantizer with " +
 				`scale_dtype = "f16" are; --inexact rounds them`)
 		}
 		switch typ {
@@ -252,9 +252,9 @@ func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) (out []byte, err error) {
 			scale := halffloat.FromHalf(halffloat.ToHalf(s))
 			step, minimum := 2*scale, -15*scale
 			if !isHalf(step, inexact) || !isHalf(minimum, inexact) {
-				return nil, errors.New("7.5 times its step is not always a half float, as with 7 " +
-					`significant bits of the step: scale_dtype = "f16" of the quantizer gives such ` +
-					"steps; --inexact rounds it")
+				return nil, errors.New("7.5 times the step is not always a half float; it is with " +
+					`scale_dtype = "f16" of the quantizer, which gives steps 7 significant bits; ` +
+					"--inexact rounds it")
 			}
 			shifted := make([]int32, len(codes))
 			for i, c := range codes {

@@ -46,14 +46,14 @@ func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
 		return "llama", nil
 	case architecture.KindOLMo2:
 		if s.HeadSize*s.Heads != s.Width {
-			return "", fmt.Errorf("llama.cpp supports OLMo 2 only with heads of width/heads = %d "+
-				"features, and these have %d: use --to hf", s.Width/s.Heads, s.HeadSize)
+			return "", fmt.Errorf("llama.cpp supports OLMo 2 only with a head size of width/heads = "+
+				"%d, not %d: use --to hf", s.Width/s.Heads, s.HeadSize)
 		}
 		return "olmo2", refuseScaledPositions(s)
 	case architecture.KindQwen3:
 		return "qwen3", refuseScaledPositions(s)
 	}
-	return "", fmt.Errorf("llama.cpp does not support models of the kind %q", s.Kind)
+	return "", fmt.Errorf("llama.cpp does not support models of kind %q", s.Kind)
 }
 
 // parts lists the tensors with llama.cpp's names and row order: in the family llama, features that
@@ -78,7 +78,7 @@ func (a ggufFamily) parts(m *Model, headSize int) ([]part, error) {
 			renamed, ok = other, true
 		}
 		if !ok {
-			return nil, fmt.Errorf("the tensor %s has no name in the format", p.name)
+			return nil, fmt.Errorf("llama.cpp has no name for the tensor %s", p.name)
 		}
 		if a == "llama" && (name == "self_attn.q_proj.weight" || name == "self_attn.k_proj.weight") {
 			p.rows = architecture.Reorder(p.rows, headSize, architecture.HalfSplit, architecture.Interleaved)
@@ -100,7 +100,7 @@ func refuseScaledPositions(s architecture.Settings) error {
 	if s.RopeFactor <= 1 {
 		return nil
 	}
-	return fmt.Errorf("llama.cpp supports scaled positions (rope_factor = %g) only for models of the "+
+	return fmt.Errorf("llama.cpp supports scaled positions (rope_factor = %g) only for models of "+
 		"kind llama: use --to hf", s.RopeFactor)
 }
 
@@ -134,7 +134,7 @@ func (a ggufFamily) entries(
 	name := string(a)
 	fileType, ok := ggufFileTypes[main]
 	if !ok {
-		return nil, fmt.Errorf("%s cannot be the type of most weights of a file", main)
+		return nil, fmt.Errorf("general.file_type has no value for the type %s", main)
 	}
 	entries := []gguf.Entry{
 		{Key: "general.architecture", Value: name},

@@ -48,7 +48,7 @@ func newHubPlan(m *Model, o Options) (*hubPlan, []part, error) {
 
 func planHub(m *Model, o Options) (*Plan, error) {
 	if o.Type != "" {
-		return nil, fmt.Errorf("--type %s: the format hf stores plain floats, whose type is --dtype",
+		return nil, fmt.Errorf("--type %s: format hf stores plain floats: choose their type with --dtype",
 			o.Type)
 	}
 	p, parts, err := newHubPlan(m, o)

@@ -137,7 +137,7 @@ func (s *source) read(p architecture.Param) (w weight, err error) {
 		}
 	}
 	if len(w.values) != p.Size() {
-		return w, fmt.Errorf("%d values for the shape %v", len(w.values), p.Dims)
+		return w, fmt.Errorf("got %d values for shape %v", len(w.values), p.Dims)
 	}
 	bad := 0
 	for _, v := range w.values {

@@ -37,7 +37,7 @@ func packE2M1(codes []int32) []byte {
 func codeE8M0(scale float32) (code byte, err error) {
 	fraction, exponent := math.Frexp(float64(scale))
 	if fraction != 0.5 || exponent-1 < -127 || exponent-1 > 127 {
-		return 0, fmt.Errorf("its scale %v is not a power of two from 2^-127 to 2^127", scale)
+		return 0, fmt.Errorf("scale %v is not a power of two from 2^-127 to 2^127", scale)
 	}
 	return byte(exponent - 1 + 127), nil
 }

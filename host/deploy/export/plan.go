@@ -48,8 +48,8 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 		case pack:
 			packed = append(packed, p)
 		case reason != nil && !o.Inexact && !holds(t.Type, w.values):
-			refused.add(p.name, false, fmt.Errorf("it is stored as floats, as %w; and its numbers "+
-				"are not all %s: --dtype f32 is exact", reason, t.Type))
+			refused.add(p.name, false, fmt.Errorf("it is stored as floats because %w, but %s "+
+				"does not represent all values: --dtype f32 is exact", reason, t.Type))
 		default:
 			if err := checkFits(t.Type, w.values); err != nil {
 				refused.add(p.name, false, err)

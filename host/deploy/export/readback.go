@@ -113,7 +113,7 @@ func (c checkpoint) values(name string) ([]float32, error) {
 			return eightBit(scale) / global[0]
 		})
 	default:
-		return nil, fmt.Errorf("the format %q of quantization_config is not known", format)
+		return nil, fmt.Errorf("unknown format %q in quantization_config", format)
 	}
 }
 
@@ -180,7 +180,7 @@ func (c checkpoint) integers(name string, words safetensors.Tensor, bits int) ([
 	rows, rowBytes := words.Shape[0], words.Shape[1]*4
 	if words.DType != safetensors.I32 || len(list) != 2 || list[0] != int64(rows) ||
 		list[1] <= 0 || list[1] > int64(rowBytes*8/bits) {
-		return nil, fmt.Errorf("%s is %v for packed words, %s of shape %v",
+		return nil, fmt.Errorf("%s is %v, which does not match packed words, %s of shape %v",
 			shape.Name, list, words.DType, words.Shape)
 	}
 	columns := int(list[1])
@@ -190,7 +190,7 @@ func (c checkpoint) integers(name string, words safetensors.Tensor, bits int) ([
 	}
 	s := scale.Shape
 	if len(s) != 2 || s[0] != rows || s[1] < 1 || columns%s[1] != 0 {
-		return nil, fmt.Errorf("%s has the shape %v for a weight of [%d %d]",
+		return nil, fmt.Errorf("%s has shape %v, which does not match a weight of [%d %d]",
 			scale.Name, s, rows, columns)
 	}
 	scales, err := floats(scale)
@@ -235,7 +235,7 @@ func (c checkpoint) fourBit(name string, t safetensors.Tensor, block int, dtype 
 	}
 	if t.DType != safetensors.U8 || t.Shape[1]*2%block != 0 || s.DType != dtype ||
 		!slices.Equal(s.Shape, []int{t.Shape[0], t.Shape[1] * 2 / block}) {
-		return nil, fmt.Errorf("%s is %s of shape %v for blocks of %d in packed bytes, %s of shape %v",
+		return nil, fmt.Errorf("%s is %s of shape %v, want a scale per block of %d in %s of shape %v",
 			s.Name, s.DType, s.Shape, block, t.DType, t.Shape)
 	}
 	scales, err := s.Bytes()

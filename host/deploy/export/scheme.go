@@ -77,7 +77,7 @@ func schemeOf(g *Grid, typ string, inexact bool) (scheme, error) {
 		}
 		s := scheme{typ: typ}
 		if half := 1 << (s.bits() - 1); !integers.fits(-half, half-1) {
-			return s, fmt.Errorf("its codes, from %d to %d, are out of the range of %d bits",
+			return s, fmt.Errorf("codes from %d to %d do not fit into %d bits",
 				integers.Numbers.Min, integers.Numbers.Max, s.bits())
 		}
 		if g.Group < g.Columns || g.Group == g.Numbers.Group { // also if a row is one group
@@ -90,7 +90,7 @@ func schemeOf(g *Grid, typ string, inexact bool) (scheme, error) {
 	case typeNVFP4:
 		s, err := nvfp4Of(g)
 		if err == nil && !s.exact && !inexact {
-			err = errors.New("its scales are not E4M3 numbers divided by one float32, as those of the " +
+			err = errors.New("scales are not E4M3 numbers divided by one float32, as those of the " +
 				`quantizer nvfp4 with scale_form = "encode" are; --type int8 is exact, --inexact rounds ` +
 				"them")
 		}
@@ -122,7 +122,7 @@ func nvfp4Of(g *Grid) (nvfp4Scales, error) {
 	}
 	s, ok := findNVFP4(g.Scales)
 	if !ok {
-		err = fmt.Errorf("its scales are negative, or too small for a global scale")
+		err = fmt.Errorf("scales are negative, or too small for a global scale")
 	}
 	return s, err
 }
@@ -230,7 +230,7 @@ func (s nvfp4Scales) of(g *Grid) ([]byte, error) {
 	for i, scale := range g.Scales {
 		code, ok := s.blocks[scale]
 		if !ok {
-			return nil, fmt.Errorf("the scale %v is not one of those that were planned", scale)
+			return nil, fmt.Errorf("scale %v was not planned", scale)
 		}
 		out[i] = code
 	}

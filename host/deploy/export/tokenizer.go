@@ -147,14 +147,14 @@ func (t Tokenizer) check(vocab int) error {
 	}
 	for _, id := range append(slices.Clone(t.EOS), t.BOS, t.Pad) {
 		if int(id) >= vocab {
-			return fmt.Errorf("tokenizer: BOS, EOS or padding has the id %d, and the model has %d ids",
+			return fmt.Errorf("tokenizer: BOS, EOS or padding has the id %d, but the model has %d ids",
 				id, vocab)
 		}
 	}
 	// The two lists may give different ids for the same token.
 	checkID := func(token string, id int32) error {
 		if id < 0 || int(id) >= vocab {
-			return fmt.Errorf("tokenizer: the token %q has the id %d, and the model has %d ids",
+			return fmt.Errorf("tokenizer: the token %q has the id %d, but the model has %d ids",
 				token, id, vocab)
 		}
 		return nil

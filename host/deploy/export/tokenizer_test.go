@@ -193,7 +193,7 @@ func TestTurn(t *testing.T) {
 			t.Errorf("%s is %v, want %d", key, got, want)
 		}
 	}
-	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "the token 7 ends texts, too") {
+	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "token 7 also ends texts") {
 		t.Errorf("the notes are %q", report.Notes)
 	}
 }

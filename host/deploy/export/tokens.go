@@ -121,14 +121,14 @@ func (n *normalizer) is(name string) bool {
 // are used with llama.cpp nevertheless.
 func (f *tokenizerFile) differences(pre string) (list []string) {
 	if n := f.Normalizer; n != nil && !n.is("NFC") && !(n.Type == "Sequence" && len(n.Parts) == 0) {
-		list = append(list, fmt.Sprintf("it does not apply the normalizer %s", n.Type))
+		list = append(list, fmt.Sprintf("the normalizer %s is not applied", n.Type))
 	}
 	if f.Model.IgnoreMerges && pre != preLlama3 && len(f.Model.Merges) > 0 {
 		list = append(list, "it joins by merges alone (ignore_merges)")
 	}
 	for _, a := range f.Added {
 		if a.LStrip || a.RStrip || a.SingleWord {
-			return append(list, fmt.Sprintf("it ignores lstrip, rstrip and single_word of the added "+
+			return append(list, fmt.Sprintf("lstrip, rstrip and single_word are ignored for the added "+
 				"token %q", a.Content))
 		}
 	}
@@ -143,7 +143,7 @@ func otherIDs(reasons []string, inexact bool) (notes []string, err error) {
 	}
 	note := "llama.cpp gives other ids for some texts: " + strings.Join(reasons, "; ")
 	if !inexact {
-		return nil, fmt.Errorf("%s; --inexact stores the tokenizer nevertheless, %s", note, copyHint)
+		return nil, fmt.Errorf("%s; use --inexact to store the tokenizer anyway; %s", note, copyHint)
 	}
 	return []string{note}, nil
 }
@@ -179,7 +179,7 @@ func ggufSpecialTokens(t Tokenizer) (entries []gguf.Entry, notes []string, err e
 			add("eom_token_id", id)
 		}
 		if i > 0 && id != t.Turn && !isMessage {
-			notes = append(notes, fmt.Sprintf("the token %d ends texts, too, but GGUF has no key for it: "+
+			notes = append(notes, fmt.Sprintf("token %d also ends texts, but GGUF has no key for it: "+
 				"llama.cpp continues after it unless it knows its name", id))
 		}
 	}
@@ -292,7 +292,7 @@ func (f *tokenizerFile) preName() (string, error) {
 	return "", errPre
 }
 
-var errPre = errors.New("llama.cpp does not support its pre_tokenizer: " + copyHint)
+var errPre = errors.New("llama.cpp does not support the pre_tokenizer:  " + copyHint)
 
 // sentencePiece returns the metadata of a tokenizer like Llama 2's, in llama.cpp's form for
 // SentencePiece models. Keys and types are those that llama.cpp's converter writes; scores are the

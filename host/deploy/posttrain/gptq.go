@@ -52,14 +52,14 @@ func Round(
 	ctx context.Context, w []float64, h *Hessian, g *Grid, s Settings, rescale Rescale,
 ) (*Result, error) {
 	if h.Size != g.Columns || len(h.Data) != g.Columns*g.Columns {
-		return nil, fmt.Errorf("inputs of %d features for a matrix of %d columns", h.Size, g.Columns)
+		return nil, fmt.Errorf("got inputs of %d features for a matrix of %d columns", h.Size, g.Columns)
 	}
 	if slices.ContainsFunc(h.Data, func(v float64) bool { return v-v != 0 }) {
 		return nil, fmt.Errorf("the inputs of the layer are NaN or infinite")
 	}
 	if rescale != nil && s.ActivationOrder {
-		return nil, fmt.Errorf("scales of the current weights cannot be combined with the order of " +
-			"activations: use those of the original weights")
+		return nil, fmt.Errorf("scales of the current weights cannot be combined with activation " +
+			"order: use those of the original weights")
 	}
 	q := &gptq{Settings: s, rescale: rescale, grid: g, w: w, h: h,
 		result: &Result{Codes: make([]int32, len(w))}}

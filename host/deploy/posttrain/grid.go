@@ -66,7 +66,7 @@ func NewGrid(a Answer, declared spec.Grid, rows, columns int) (*Grid, error) {
 		a.Scale = slices.Repeat(a.Scale, rows)
 	}
 	if len(a.Scale) != rows*g.Groups() {
-		return nil, fmt.Errorf("it has %d scales, and its plugin declares %d for each of %d rows",
+		return nil, fmt.Errorf("got %d scales, but the plugin declares %d for each of %d rows",
 			len(a.Scale), g.Groups(), rows)
 	}
 	for _, s := range a.Scale {
@@ -74,10 +74,10 @@ func NewGrid(a Answer, declared spec.Grid, rows, columns int) (*Grid, error) {
 	}
 	for k, v := range a.Value {
 		if code := a.Codes[k]; !declared.Holds(code) && !(code == 0 && v == 0) {
-			return nil, fmt.Errorf("it has the code %d, which its plugin's grid does not declare", code)
+			return nil, fmt.Errorf("got the code %d, which the plugin's grid does not declare", code)
 		}
 		if declared.Number(a.Codes[k])*float32(g.scale(k/columns, k%columns)) != v {
-			return nil, errors.New("its values are not the numbers of its codes times its scales")
+			return nil, errors.New("the values differ from the numbers of the codes times the scales")
 		}
 	}
 	return g, nil

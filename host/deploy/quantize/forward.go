@@ -46,7 +46,7 @@ func newForward(dev *engine.Device, m model.Language, batch, context int,
 		activations: map[string]lower.Quantizer{}, compiled: map[string]*engine.Executable{}}
 	for site, p := range activations {
 		if len(p.Trained) > 0 || len(p.State) > 0 {
-			return nil, fmt.Errorf("%s: the quantizer has trained parameters or a state, which only a "+
+			return nil, fmt.Errorf("%s: the quantizer has trained parameters or a state, which only "+
 				"training computes: leave activations as they are", site)
 		}
 		var err error

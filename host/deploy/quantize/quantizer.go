@@ -61,11 +61,11 @@ func newQuantizer(dev *engine.Device, p spec.Quantizer, w []float32,
 			q.inputs = append(q.inputs, b)
 		}
 	case p.SearchEvery > 0:
-		err = errors.New("the quantizer searches in its own process, which only trainings do: " +
+		err = errors.New("the quantizer searches in its own process, which only training does: " +
 			"train with it")
 	case p.Calibrated():
-		err = errors.New("the quantizer begins with statistics of activations, which only trainings " +
-			"compute: train with it")
+		err = errors.New("the quantizer needs statistics of activations, which only training " +
+			"computes: train with it")
 	case len(p.Program.Inputs) > 1:
 		err = q.init(w)
 	}
@@ -206,11 +206,11 @@ func (q *quantizer) quantize(w []float32) (value []float32, a posttrain.Answer, 
 func (q *quantizer) grid(a posttrain.Answer) (*posttrain.Grid, error) {
 	switch {
 	case len(q.dims) != 2:
-		return nil, fmt.Errorf("the shape %v is not that of a matrix", q.dims)
+		return nil, fmt.Errorf("got shape %v, want a matrix", q.dims)
 	case !q.hasCodes() || q.program.Unpack == nil:
 		return nil, errors.New("the quantizer does not unpack codes (it does not implement Packer)")
 	case q.program.Grid == (spec.Grid{}):
-		return nil, errors.New("the quantizer does not declare what its codes stand for (Grid)")
+		return nil, errors.New("the quantizer does not declare which numbers its codes represent (Grid)")
 	}
 	return posttrain.NewGrid(a, q.program.Grid, q.dims[0], q.dims[1])
 }

@@ -64,7 +64,7 @@ func (d *commonDraw) list(l wordList) (list string, common []string, err error) 
 		from = d.Words.English
 	}
 	if l.words > len(from) {
-		return "", nil, fmt.Errorf("%d words are needed, and the long list of words (%s) has %d",
+		return "", nil, fmt.Errorf("%d words are needed, but the long list of words (%s) has %d",
 			l.words, englishFile, len(from))
 	}
 	var drawn []string

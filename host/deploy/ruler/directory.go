@@ -119,7 +119,7 @@ func ParseManifest(content []byte) (*Manifest, error) {
 		return nil, err
 	}
 	if m.Format != manifestFormat {
-		return nil, fmt.Errorf("it has the format %d, and this version reads %d",
+		return nil, fmt.Errorf("got format %d, this version reads format %d",
 			m.Format, manifestFormat)
 	}
 	return m, nil
@@ -223,16 +223,16 @@ func (d Directory) write(m *Manifest) error {
 // added, and so may samples, which follow the existing ones.
 func (m *Manifest) merge(old *Manifest) error {
 	if m.Seed != old.Seed {
-		return fmt.Errorf("its prompts were made with the seed %d, not %d", old.Seed, m.Seed)
+		return fmt.Errorf("the prompts were made with the seed %d, not %d", old.Seed, m.Seed)
 	}
 	if m.Samples < old.Samples {
-		return fmt.Errorf("it has %d samples of each task, and %d are asked for",
+		return fmt.Errorf("it has %d samples of each task, but %d were requested",
 			old.Samples, m.Samples)
 	}
 	for _, key := range slices.Sorted(maps.Keys(old.Settings)) {
 		now, ok := m.Settings[key]
 		if ok && now != old.Settings[key] {
-			return fmt.Errorf("its prompts were made with %s %q, not %q", key, old.Settings[key], now)
+			return fmt.Errorf("the prompts were made with %s %q, not %q", key, old.Settings[key], now)
 		}
 		m.Settings[key] = old.Settings[key]
 	}
@@ -250,9 +250,9 @@ func (m *Manifest) merge(old *Manifest) error {
 	}
 	switch {
 	case !same:
-		return fmt.Errorf("it has answers of %s, not of %s", old.Model, m.Model)
+		return fmt.Errorf("the answers are from %s, not from %s", old.Model, m.Model)
 	case old.Model.Batch > 0 && old.Model.Batch != m.Model.Batch:
-		return fmt.Errorf("its prompts were answered %d at once, not %d",
+		return fmt.Errorf("the prompts were answered %d at once, not %d",
 			old.Model.Batch, m.Model.Batch)
 	}
 	return nil

@@ -32,7 +32,7 @@ func (frequentWords) start(s *session) (func(int) (Sample, error), error) {
 	d := &frequentDraw{
 		session: s, maxTokens: maxTokens, vocabulary: maxTokens / 50, step: maxTokens / 32}
 	if d.vocabulary < 4 {
-		return nil, fmt.Errorf("its text would have %d different words: choose a length of %d or more",
+		return nil, fmt.Errorf("the text would have %d different words: choose a length of %d or more",
 			max(0, d.vocabulary), 4*50+s.newTokens)
 	}
 	// The text grows until it is too long; the last size that fits is used for all samples.

@@ -165,7 +165,7 @@ func ParseSquad(content []byte) (*Documents, error) {
 		}
 	}
 	if err := plainjson.Unmarshal(content, &file); err != nil {
-		return nil, fmt.Errorf("not the JSON of SQuAD: %w", err)
+		return nil, fmt.Errorf("invalid SQuAD file: %w", err)
 	}
 	var texts []string
 	for _, article := range file.Data {
@@ -204,7 +204,7 @@ func ParseHotpot(content []byte) (*Documents, error) {
 		Context          []titled
 	}
 	if err := plainjson.Unmarshal(content, &file); err != nil {
-		return nil, fmt.Errorf("not the JSON of HotpotQA: %w", err)
+		return nil, fmt.Errorf("invalid HotpotQA file: %w", err)
 	}
 	var texts []string
 	for _, q := range file {
@@ -244,11 +244,11 @@ func (t *titled) UnmarshalJSON(content []byte) error {
 // check returns an error if there are no questions, or if one cannot be asked.
 func (d *Documents) check() error {
 	if len(d.questions) == 0 {
-		return errors.New("no questions with answers are in it")
+		return errors.New("found no questions with answers")
 	}
 	for i, q := range d.questions {
 		if len(q.answers) == 0 || len(q.documents) == 0 {
-			return fmt.Errorf("question %d (%q) has %d answers and %d documents, want some",
+			return fmt.Errorf("question %d (%q) has %d answers and %d documents, want at least one of each",
 				i, q.text, len(q.answers), len(q.documents))
 		}
 	}

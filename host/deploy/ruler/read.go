@@ -141,7 +141,7 @@ func (r *reader) essay(path string) string {
 		text = file.Text
 	}
 	if !utf8.ValidString(text) || strings.TrimFunc(text, isSpace) == "" {
-		r.fail(path, errors.New("want non-empty text in UTF-8"))
+		r.fail(path, errors.New("text must be valid UTF-8 and not empty"))
 	}
 	return text
 }

@@ -108,7 +108,7 @@ func (d Directory) scoreTask(t Task, length int) (TaskReport, error) {
 		}
 		a := e.Value
 		if a.Pred == nil || len(a.Outputs) == 0 {
-			err := errors.New("want pred, the answer, and outputs, the texts that it should contain")
+			err := errors.New("missing pred (the answer) or outputs (texts that it should contain)")
 			return r, &jsonlines.Error{Path: path, Line: e.Line, Err: err}
 		}
 		if Clean(*a.Pred) == "" {

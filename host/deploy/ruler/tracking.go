@@ -34,7 +34,7 @@ const (
 func (tracking) start(s *session) (func(int) (Sample, error), error) {
 	example, err := trackingExample(s)
 	if long, ok := errors.AsType[*tooLong](err); ok {
-		return nil, fmt.Errorf("its example may have %d tokens, whatever the length, and the smallest "+
+		return nil, fmt.Errorf("the example may have %d tokens, whatever the length, but the smallest "+
 			"with this tokenizer has about %d: leave the task out", exampleLength, long.tokens)
 	}
 	if err != nil {
@@ -113,7 +113,7 @@ func (d trackingDraw) prompt(_, n int) (Sample, error) {
 			names = append(names, d.name(d.letters))
 		}
 		d.number()
-		return Sample{}, errors.New("a variable was drawn twice, with which RULER's script fails: " +
+		return Sample{}, errors.New("a variable was drawn twice, which makes RULER's script fail: " +
 			"choose another seed")
 	}
 	chain := []string{"VAR " + names[0] + " = " + value}
@@ -121,7 +121,7 @@ func (d trackingDraw) prompt(_, n int) (Sample, error) {
 		chain = append(chain, "VAR "+names[i+1]+" = VAR "+names[i]+" ")
 	}
 	if n < len(chain) {
-		return Sample{}, fmt.Errorf("there are %d assignments for %d lines: choose a larger length",
+		return Sample{}, fmt.Errorf("%d assignments do not fit into %d lines: choose a larger length",
 			len(chain), n)
 	}
 	lines := make([]string, n)

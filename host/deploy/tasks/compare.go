@@ -49,7 +49,7 @@ func Compare(first, second vfs.Path) (list []Comparison, err error) {
 			x, y := &a[i].Item, &b[i].Item
 			if x.Doc != y.Doc || x.Gold != y.Gold || x.Target != y.Target ||
 				!slices.Equal(x.Choices, y.Choices) {
-				return nil, fmt.Errorf("%s: item %d is another question for each model", task, i)
+				return nil, fmt.Errorf("%s: item %d is a different question for each model", task, i)
 			}
 		}
 		for _, metric := range slices.Sorted(maps.Keys(a[0].Values)) {
@@ -65,7 +65,7 @@ func Compare(first, second vfs.Path) (list []Comparison, err error) {
 		}
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%s and %s have no task in common with items to compare", first, second)
+		return nil, fmt.Errorf("%s and %s have no common task with items to compare", first, second)
 	}
 	return list, nil
 }

@@ -108,11 +108,11 @@ func (t *Task) checkKind(r *plaintoml.Reader) {
 	}
 	for _, m := range t.Metrics {
 		if !slices.Contains(metricsOf[t.Kind], m) {
-			r.Report("metrics", fmt.Sprintf("a task of the kind %s has no %q", t.Kind, m),
+			r.Report("metrics", fmt.Sprintf("a task of kind %s has no %q", t.Kind, m),
 				"want some of "+allowed)
 		}
 	}
-	several, inKind := len(t.Question) > 1, "found in a task of the kind "+t.Kind
+	several, inKind := len(t.Question) > 1, "found in a task of kind "+t.Kind
 	if t.Kind == Choices && t.Gold == "" {
 		r.Report("gold", "missing", "want a template for the index of the correct choice")
 	}
@@ -121,7 +121,7 @@ func (t *Task) checkKind(r *plaintoml.Reader) {
 		r.Report("target", "missing",
 			"want the continuation of the questions, of which there is one for each choice")
 	case t.Kind == Choices && several && (len(t.Choice) > 0 || t.ChoicesOf != ""):
-		r.Report("question", fmt.Sprintf("found %d together with choices", len(t.Question)),
+		r.Report("question", fmt.Sprintf("found %d questions together with choices", len(t.Question)),
 			"want one question with choices, or one for each choice, with target")
 	case t.Kind == Choices && !several && t.Target != "":
 		r.Report("target", "found with a single question", "want choices or choices_of instead")

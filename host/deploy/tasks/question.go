@@ -61,7 +61,7 @@ func (t *Task) choices(d Doc, target string) (list []string, err error) {
 		list[i] = t.cleanText(list[i])
 	}
 	if err == nil && len(list) < 2 {
-		err = fmt.Errorf("%s: %d choices: want two or more", d.Position, len(list))
+		err = fmt.Errorf("%s: got %d choices, want two or more", d.Position, len(list))
 	}
 	return list, err
 }

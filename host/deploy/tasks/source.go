@@ -80,11 +80,11 @@ func (s Source) CheckExamples(t *Task) error {
 	switch {
 	case s.shots(t) == 0:
 	case t.FixedExamples && s.Examples == "":
-		return fmt.Errorf("its examples are fixed: set examples to a directory with %s.jsonl, which "+
-			"holds the question and the target of each (copy them from lm-eval's YAML file), or use "+
-			"fewshot 0", t.Name)
+		return fmt.Errorf("the examples are fixed: set examples to a directory with %s.jsonl, which "+
+			"holds the question and the target of each (copy them from lm-eval's YAML file), or set "+
+			"fewshot to 0", t.Name)
 	case !t.FixedExamples && t.ExampleSplit == "":
-		return fmt.Errorf("it has no few-shot examples: use fewshot 0")
+		return fmt.Errorf("there are no few-shot examples: set fewshot to 0")
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func (t *Model) Export() (*export.Model, error) {
 		{config.RoleQueries, "the queries of attention"}, {config.RoleHead, "the input of the head"},
 	} {
 		if t.cfg.Quantizer.Quantizes(o.role) {
-			m.Warnings = append(m.Warnings, fmt.Sprintf("the run quantizes %s ([quantizer.%s]), and "+
+			m.Warnings = append(m.Warnings, fmt.Sprintf("the run quantizes %s ([quantizer.%s]), but "+
 				"programs that load the export do not", o.what, o.role))
 		}
 	}

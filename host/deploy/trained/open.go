@@ -97,7 +97,7 @@ func Open(ctx context.Context, dir string, o Options) (*Model, error) {
 		return nil, err
 	}
 	if o.Quantizer != nil && record.Posttrained != nil {
-		return nil, fmt.Errorf("%s was quantized after its training already: evaluate the run that it "+
+		return nil, fmt.Errorf("%s has already been quantized after training: evaluate the run that it "+
 			"was made from with another quantizer", dir)
 	}
 	t := &Model{dir: dir, cfg: cfg, record: record}
@@ -112,7 +112,7 @@ func CheckSaved(dir string, step int) error {
 	}
 	steps := checkpoint.Steps(entries)
 	if step > 0 && !slices.Contains(steps, step) {
-		return fmt.Errorf("%s has no checkpoint of step %d: there are %v", dir, step, steps)
+		return fmt.Errorf("%s has no checkpoint of step %d: the steps are %v", dir, step, steps)
 	}
 	if len(entries) == 0 {
 		return fmt.Errorf("%s: %w in %s", dir, checkpoint.ErrNone, rundir.At(dir).Checkpoints())

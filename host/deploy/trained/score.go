@@ -112,7 +112,7 @@ func (t *Model) scoreBatches(
 func (t *Model) checkIDs(sequence int, ids []int32) error {
 	for _, id := range ids {
 		if id < 0 || int(id) >= t.cfg.Model.Vocab {
-			return fmt.Errorf("%s: sequence %d has the token %d, and the model has %d tokens",
+			return fmt.Errorf("%s: sequence %d has the token %d, but the model has %d tokens",
 				t.dir, sequence, id, t.cfg.Model.Vocab)
 		}
 	}

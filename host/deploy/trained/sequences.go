@@ -46,7 +46,7 @@ func (s *Reader) Read(r io.Reader) (list [][]int32, err error) {
 // line parses the JSON value in a line: a list of ids, or a text.
 func (s *Reader) line(line []byte) (ids []int32, err error) {
 	if !jsontext.Value(line).IsValid() {
-		return nil, errors.New("want one JSON value in each line")
+		return nil, errors.New("the line is not a JSON value")
 	}
 	if s.Encoder != nil {
 		var text *string
@@ -71,8 +71,8 @@ func (s *Reader) line(line []byte) (ids []int32, err error) {
 		}
 	}
 	if len(ids) < 2 || len(ids) > s.MaxTokens {
-		return nil, fmt.Errorf("a sequence of %d tokens: want 2 to %d, since the first one only begins "+
-			"it, and the last one is only predicted", len(ids), s.MaxTokens)
+		return nil, fmt.Errorf("got a sequence of %d tokens, want 2 to %d: the first one is not "+
+			"predicted, and the last one is only predicted", len(ids), s.MaxTokens)
 	}
 	return ids, nil
 }

@@ -67,17 +67,17 @@ type PeakReport struct {
 // Check returns an error for options that cannot be measured.
 func (o PeakOptions) Check() error {
 	if o.Runs < 1 || o.Time < 0 || o.Tokens < 1 {
-		return fmt.Errorf("%d runs of %v, %d tokens: want at least one run and one token, "+
+		return fmt.Errorf("got %d runs of %v and %d tokens, want at least one run and one token, "+
 			"and no negative number", o.Runs, o.Time, o.Tokens)
 	}
 	const most = 1 << 14 // matrices of a gigabyte
 	for _, n := range append(slices.Clone(o.Squares), o.Widths...) {
 		if n < 1 || n > most {
-			return fmt.Errorf("size %d: want one from 1 to %d", n, most)
+			return fmt.Errorf("got size %d, want 1 to %d", n, most)
 		}
 	}
 	if o.Tokens > math.MaxInt32/most {
-		return fmt.Errorf("%d tokens: want at most %d", o.Tokens, math.MaxInt32/most)
+		return fmt.Errorf("got %d tokens, want at most %d", o.Tokens, math.MaxInt32/most)
 	}
 	return nil
 }

@@ -162,7 +162,7 @@ func project(paths [][][]float64) (out [][]figure.Point, share [2]float64, err e
 	for _, path := range paths {
 		rows += len(path)
 		if len(path[0]) != width {
-			return nil, share, fmt.Errorf("trajectories of %d and %d parameters have no plane in common; "+
+			return nil, share, fmt.Errorf("trajectories of %d and %d parameters cannot be projected together; "+
 				"restrict the figure with where", width, len(path[0]))
 		}
 	}
@@ -232,7 +232,7 @@ const maxSteps = 512
 func readTrajectory(path vfs.Path) ([][]float64, error) {
 	list, err := metrics.Read[metrics.Point](path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w (trajectories are recorded by models of few parameters)", err)
+		return nil, fmt.Errorf("%w (only models with few parameters record trajectories)", err)
 	}
 	if err != nil {
 		return nil, err
@@ -254,7 +254,7 @@ func readTrajectory(path vfs.Path) ([][]float64, error) {
 		points = append(points, x)
 	}
 	if len(points) == 0 {
-		return nil, fmt.Errorf("%s: holds no point that is finite", path)
+		return nil, fmt.Errorf("%s has no finite point", path)
 	}
 	if len(points) <= maxSteps {
 		return points, nil

@@ -247,7 +247,7 @@ func (t *Table) differenceNotes() []string {
 		return t.any(func(e Entry) bool { return e.Difference != nil && is(e, e.Difference) })
 	}
 	bold := has(func(_ Entry, d *study.Difference) bool { return d.Clear() })
-	first := fmt.Sprintf("Differences to %s, replicate by replicate, n = %d unless noted, "+
+	first := fmt.Sprintf("Differences from %s, replicate by replicate, n = %d unless noted, "+
 		"with the 95 %% interval of Student's t for each alone", t.baseName(), t.common())
 	if t.intervals > 1 {
 		first += fmt.Sprintf(": of %d intervals %.2g would leave out zero by chance "+

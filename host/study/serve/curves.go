@@ -80,7 +80,7 @@ type chartView struct {
 func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	if len(q["run"]) > maxCurves {
-		return clientErrorf(http.StatusBadRequest, "curves of %d runs, want at most %d",
+		return clientErrorf(http.StatusBadRequest, "got %d runs, want at most %d",
 			len(q["run"]), maxCurves)
 	}
 	chosen := slices.DeleteFunc(slices.Clone(panels), func(p panel) bool {

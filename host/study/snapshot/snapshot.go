@@ -248,7 +248,7 @@ func newCell(r study.Result) (Cell, Source, error) {
 		err = plainjson.Unmarshal(text, &p)
 	}
 	if err != nil {
-		return c, Source{}, fmt.Errorf("its provenance cannot be read: %s: %w", path, err)
+		return c, Source{}, fmt.Errorf("cannot read the provenance: %s: %w", path, err)
 	}
 	if r.Cell.Quantize == nil {
 		if c.Programs = digest.Named(p.Programs); c.Programs == "" {
@@ -279,7 +279,7 @@ func (f *File) otherTokens(data map[string]string) string {
 // copied from occasion, and returns the source's index. All runs must have used the same tokens.
 func (f *File) addSource(made, occasion Source) (int, error) {
 	if path := f.otherTokens(made.Data); path != "" {
-		return 0, fmt.Errorf("it was trained on other tokens in %s than other cells: "+
+		return 0, fmt.Errorf("it was trained on different tokens in %s than other cells: "+
 			"their results cannot be compared", path)
 	}
 	i := slices.IndexFunc(f.Sources, func(s Source) bool { return s.Builds[0] == made.Builds[0] })
@@ -319,7 +319,7 @@ func (f *File) FindStale(
 	stale := func(r study.Result, now config.Finding) string {
 		c := kept[configurationHash(r.Cell.ID)]
 		if programs := digest.Named(now.Programs); programs != c.Programs {
-			return fmt.Sprintf("its plugins give other programs now: their hash is %s, was %s",
+			return fmt.Sprintf("its plugins now return other programs: the hash is %s, was %s",
 				programs, c.Programs)
 		}
 		return config.ChangedData(f.Sources[c.Source].Data, now.Data)
@@ -384,7 +384,7 @@ func decode(text []byte) (*File, error) {
 		case seen[configurationHash(c.ID)]:
 			return nil, fmt.Errorf("two cells have the configuration of %s", c.ID)
 		case c.Source < 0 || c.Source >= len(f.Sources):
-			return nil, fmt.Errorf("the cell %s has the source %d of %d", c.ID, c.Source, len(f.Sources))
+			return nil, fmt.Errorf("cell %s has source %d, but there are %d sources", c.ID, c.Source, len(f.Sources))
 		}
 		seen[configurationHash(c.ID)] = true
 	}
