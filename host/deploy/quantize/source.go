@@ -172,8 +172,8 @@ func (s *source) openTexts(o Options) (*dataset.File, error) {
 		return file, nil
 	}
 	if s.cfg.Untrained() {
-		return nil, fmt.Errorf("%s has no training set: %s; rounding to nearest needs none: use --windows 0",
-			s.dir, hint)
+		return nil, fmt.Errorf("%s has no training set: %s; rounding to nearest needs none: "+
+			"use --windows 0", s.dir, hint)
 	}
 	file, _, err := build.FindTrain(s.cfg, s.search)
 	if err != nil {

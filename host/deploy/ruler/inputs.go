@@ -244,7 +244,7 @@ func (t *titled) UnmarshalJSON(content []byte) error {
 // check returns an error if there are no questions, or if one cannot be asked.
 func (d *Documents) check() error {
 	if len(d.questions) == 0 {
-		return errors.New("found no questions with answers")
+		return errors.New("no questions with answers found")
 	}
 	for i, q := range d.questions {
 		if len(q.answers) == 0 || len(q.documents) == 0 {

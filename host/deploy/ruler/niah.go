@@ -151,7 +151,8 @@ func (d *niahDraw) hide(lines []string, n int) (string, error) {
 		}
 	}
 	if n < len(lines) {
-		return "", fmt.Errorf("%d needles do not fit into %d lines: choose a larger length", len(lines), n)
+		return "", fmt.Errorf("%d needles do not fit into %d lines: choose a larger length",
+			len(lines), n)
 	}
 	positions := d.rng.Sample(n, len(lines))
 	slices.Sort(positions)

@@ -162,8 +162,8 @@ func project(paths [][][]float64) (out [][]figure.Point, share [2]float64, err e
 	for _, path := range paths {
 		rows += len(path)
 		if len(path[0]) != width {
-			return nil, share, fmt.Errorf("trajectories of %d and %d parameters cannot be projected together; "+
-				"restrict the figure with where", width, len(path[0]))
+			return nil, share, fmt.Errorf("trajectories of %d and %d parameters cannot be projected "+
+				"together; restrict the figure with where", width, len(path[0]))
 		}
 	}
 	all := mat.NewDense(rows, width, nil)

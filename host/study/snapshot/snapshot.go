@@ -384,7 +384,8 @@ func decode(text []byte) (*File, error) {
 		case seen[configurationHash(c.ID)]:
 			return nil, fmt.Errorf("two cells have the configuration of %s", c.ID)
 		case c.Source < 0 || c.Source >= len(f.Sources):
-			return nil, fmt.Errorf("cell %s has source %d, but there are %d sources", c.ID, c.Source, len(f.Sources))
+			return nil, fmt.Errorf("cell %s has source %d, but there are %d sources",
+				c.ID, c.Source, len(f.Sources))
 		}
 		seen[configurationHash(c.ID)] = true
 	}
