@@ -140,10 +140,10 @@ func TestRefusals(t *testing.T) {
 		o      export.Options
 		says   []string
 	}{
-		{"gguf", integers(32, seventh), export.Options{}, []string{"blk.0.attn_q.weight and 6 more", "not all half floats", `scale_dtype = "f16"`, "--type f32"}},
+		{"gguf", integers(32, seventh), export.Options{}, []string{"blk.0.attn_q.weight and 6 more", "not all scales are half floats", `scale_dtype = "f16"`, "--type f32"}},
 		{"gguf", integers(16, halfSeventh), export.Options{}, []string{"shared by 16 elements, want a multiple of 32"}},
 		{"gguf", integers(32, halfSeventh), export.Options{Type: "mxfp4"}, []string{"has integers from -8 to 7 in steps of 1, want numbers of E2M1"}},
-		{"gguf", integers(32, halfSeventh), export.Options{Type: "q4_1"}, []string{"not all odd"}},
+		{"gguf", integers(32, halfSeventh), export.Options{Type: "q4_1"}, []string{"not all codes are odd"}},
 		{"gguf", integers(32, halfSeventh), export.Options{Type: "q5_k"}, []string{`no type "q5_k"`, "q4_0"}},
 		{"gguf", integers(32, seventh), export.Options{Type: "f16"}, []string{"as f16", "the type does not represent all values exactly"}},
 		{"gguf", nil, export.Options{Type: "q8_0"}, []string{"no weight of this model is quantized", "--dtype"}},

@@ -301,7 +301,7 @@ func TestSentencePieceRefused(t *testing.T) {
 	})
 	const why = "llama.cpp gives other ids for some texts: a text that begins with a space gets no second one before it"
 	dir := filepath.Join(t.TempDir(), "out")
-	if _, err := export.Write(t.Context(), "gguf", vfs.At(dir), m, export.Options{}); err == nil || !strings.Contains(err.Error(), why+"; --inexact") {
+	if _, err := export.Write(t.Context(), "gguf", vfs.At(dir), m, export.Options{}); err == nil || !strings.Contains(err.Error(), why+"; use --inexact") {
 		t.Errorf("%v, want a refusal", err)
 	}
 	report, err := export.Write(t.Context(), "gguf", vfs.At(dir), m, export.Options{Inexact: true})
