@@ -117,8 +117,7 @@ func (c checkpoint) values(name string) ([]float32, error) {
 	}
 }
 
-// formatOf returns the format of the group that lists module, or else of that for all linear
-// layers.
+// formatOf returns the format of the group that lists module, or else of the one for all layers.
 func (c checkpoint) formatOf(module string) (format string, bits int) {
 	if c.quantization == nil {
 		return "", 0

@@ -63,8 +63,7 @@ func (t triangle) part(i0, i1, j0, j1 int) linalg.Matrix {
 	}
 }
 
-// inverse returns the inverse of a diagonal block, with zeros below the diagonal; false if
-// singular.
+// inverse returns the inverse of a diagonal block, zero below the diagonal; false if singular.
 func (t triangle) inverse(from, to int) (linalg.Matrix, bool) {
 	m := linalg.RowMajor(make([]float64, (to-from)*(to-from)), to-from, to-from)
 	for i := range m.Rows {

@@ -56,8 +56,7 @@ func Finite(x float64) *float64 {
 	return &x
 }
 
-// Chart returns the data of a figure of curves, for values under the pointer; nil for other
-// figures.
+// Chart returns the data of a figure of curves, for values under the pointer; otherwise nil.
 func (f Figure) Chart() *Chart {
 	const maxHover = 600 // points of a curve
 	c, ok := f.Picture.(*figure.Chart)

@@ -160,8 +160,7 @@ func isZero(s string) bool { return !strings.ContainsAny(s, "123456789∞") }
 // minus replaces hyphens by minus signs, including those in exponents.
 func minus(s string) string { return strings.ReplaceAll(s, "-", "−") }
 
-// MeanText formats the mean of an entry, with its standard deviation if there are several
-// replicates.
+// MeanText formats the mean of an entry, with the standard deviation of several replicates.
 func (t *Table) MeanText(e Entry) string {
 	s := t.number(e.Mean)
 	if !math.IsNaN(e.SD) {
