@@ -237,7 +237,7 @@ type positionedEvaluation struct {
 	position plaintoml.Error // of the key that names these files
 }
 
-// readEvaluations reads [[study.evaluations]], each of which consists of tasks or is RULER.
+// readEvaluations reads [[study.evaluations]]. Each evaluation runs either tasks or RULER.
 func (s *Study) readEvaluations(tables []*table) {
 	measured := map[string]string{}
 	for _, t := range tables {

@@ -186,8 +186,8 @@ const onIs = "labels of axes in over, such as on = {seed = [0, 1]}: these replic
 	`are not reported; or on = "` + onReported +
 	`": those that are reported also choose, which is optimistic`
 
-// readBest reads t, the subtable best of a table whose other keys (of) have already been read, or
-// returns nil if t is nil.
+// readBest reads t, the subtable best of a table whose other keys were read into of. It returns nil
+// if t is nil.
 func (s *Study) readBest(t *table, of Table, known []string, axes []axis, plans []plan) *Best {
 	if t == nil {
 		return nil

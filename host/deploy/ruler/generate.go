@@ -158,7 +158,7 @@ type filler struct {
 	finish func(d Sample) Sample
 	// extraTokens is the number of tokens that finish adds.
 	extraTokens int
-	// minUnits is the smallest number of units, and the step by which too long prompts shrink.
+	// minUnits is the smallest number of units, and the step by which overlong prompts shrink.
 	minUnits int
 	// probeUnits is the size of the prompt that is used to estimate the tokens per unit, in units.
 	probeUnits int
