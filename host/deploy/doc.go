@@ -1,14 +1,14 @@
-// Package deploy is the layer that uses trained models. It has no code of its own. Its packages:
+// Package deploy is the layer that uses trained models. It has no code of its own, only packages:
 //
-//	quantize   quantization after training, block by block, from a run or a published model to a run
-//	posttrain  quantization of one matrix (RTN, GPTQ), and its settings
+//	quantize   quantizes trained models block by block; the result is a run directory
+//	posttrain  quantizes a single matrix (RTN, GPTQ), and defines the settings
 //	trained    loads models for evaluation, generation, tasks, RULER, conversations and export;
 //	           imports published models
-//	tasks      evaluation tasks as in lm-eval: prompts, scores, saved answers
-//	ruler      the benchmark RULER: its prompts, and scores of answers
-//	export     formats of other programs
+//	tasks      runs evaluation tasks as lm-eval does: prompts, scores, saved answers
+//	ruler      implements the RULER benchmark: makes its prompts and scores answers
+//	export     writes models in the formats of other programs
 //
-// A model is read from a run directory or a Hugging Face checkpoint, with the programs of its
-// quantizers (trained). The results are scores and texts (tasks, ruler), another run directory
+// A model is read from a run directory or a Hugging Face checkpoint, together with the programs of
+// its quantizers (trained). The results are scores and texts (tasks, ruler), another run directory
 // (quantize), or files for other programs (export).
 package deploy

@@ -21,11 +21,11 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// exitInterrupted is the exit code of a training that was interrupted.
+// exitInterrupted is the exit code of a training process that was interrupted.
 const exitInterrupted = 130
 
-// attempt trains or quantizes a cell, and then evaluates it, in separate processes, until it is
-// done, has failed, or ctx ends. The error is about the cell's directory; an error of a process is
+// attempt trains or quantizes a cell and then evaluates it, in separate processes, until it is
+// done, it fails, or ctx ends. The error is about the cell's directory; if a process fails, that is
 // returned as the failure.
 func (r *runner) attempt(ctx context.Context, c Cell) (State, *Failure, error) {
 	dir := r.study.dir(c)
@@ -84,7 +84,7 @@ func (r *runner) train(ctx context.Context, c Cell) (State, *Failure, error) {
 	return Failed, failure, nil
 }
 
-// tool runs a cage command on a cell that, unlike a training, need not save anything if it is
+// tool runs a cage command on a cell. Unlike training, the command need not save anything if it is
 // stopped.
 func (r *runner) tool(
 	ctx context.Context, c Cell, log string, output *vfs.Path, arguments []string,
@@ -99,9 +99,9 @@ func (r *runner) tool(
 	return Done, nil, nil
 }
 
-// process runs a command that works on a cell, and returns a failure unless its exit status is 0.
-// Its output is appended to the named log in the cell's directory; its standard output goes to
-// the file output instead unless that is nil. The error is about these files.
+// process runs a command that works on a cell, and returns a failure unless the command exits with
+// status 0. Its output is appended to the named log in the cell's directory, except that its
+// standard output goes to output if that is not nil. The error is about these files.
 func (r *runner) process(
 	ctx context.Context, c Cell, logName string, outputFile *vfs.Path, command []string,
 ) (failure *Failure, err error) {
@@ -132,10 +132,11 @@ func (r *runner) process(
 			return nil, err
 		}
 	}
-	// A Ctrl-C at the terminal reaches only the study, which then stops the process in order.
+	// A Ctrl-C at the terminal reaches only the study, which then stops the process in an orderly way.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	// The standard input of the process stays open while it should run: it is closed when ctx ends,
-	// and when this process ends in any way. A process that has not stopped after grace is killed.
+	// The standard input of the process is open for as long as the process should run: it is closed
+	// when ctx ends, and when this process ends for any reason. A process that has not stopped after
+	// grace is killed.
 	alive, err := cmd.StdinPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -170,7 +171,7 @@ func (r *runner) process(
 }
 
 // prepare makes the cell's directory ready for a process, and returns the number of failed
-// attempts so far.
+// attempts.
 func prepare(ctx context.Context, dir rundir.Dir, c Cell) (attempts int, err error) {
 	if err := dir.MkdirAll(); err != nil {
 		return 0, err
@@ -204,8 +205,8 @@ func prepare(ctx context.Context, dir rundir.Dir, c Cell) (attempts int, err err
 }
 
 // checkOurs returns an error if the study would overwrite a file in the cell's directory that it
-// did not write. The study writes the cell's configuration first; if that exists, the logs are its
-// own.
+// did not write. The study writes the cell's configuration first; if that exists, the logs are also
+// its own.
 func checkOurs(dir vfs.Path) error {
 	cell := dir.Join(cellFile)
 	if err := atomicfile.CheckOurs(cell, atomicfile.Begins(config.Heading)); err != nil {
@@ -233,8 +234,8 @@ const (
 	tailLines = 40
 )
 
-// readError fills in the last messages of the process from its log; the messages of this attempt
-// begin at the offset start.
+// readError reads the last messages of the process from its log; those of this attempt begin at the
+// offset start.
 func (f *Failure) readError(log vfs.File, start int64) {
 	end, err := log.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -253,7 +254,7 @@ func (f *Failure) readError(log vfs.File, start int64) {
 	f.Log, f.File = strings.Join(lines, "\n"), filepath.Base(log.Name())
 	f.Error = "its process ended: " + f.Exit
 	for i := len(lines) - 1; i >= 0; i-- {
-		// The final error message of the command line; it may have several lines.
+		// This is the final error message of the command, which may have several lines.
 		if message, ok := strings.CutPrefix(lines[i], "cage: "); ok {
 			f.Error = strings.Join(append([]string{message}, lines[i+1:]...), "\n")
 			return

@@ -1,10 +1,10 @@
-// Package study runs many trainings whose settings a study file varies, evaluates the trained
-// models, and tracks the progress of each.
+// Package study trains models with many combinations of settings, which a study file specifies,
+// evaluates them, and tracks their progress.
 //
-// A study file names a base configuration, axes of settings, and what to report. [Load]
-// resolves and checks every cell of the grid before anything runs, [Run] trains the cells that have
-// no result yet, each in its own process, and [Study.Results] reads the results on disk at any
-// time. A study has a directory that holds everything about it:
+// A study file names a base configuration, axes of settings, and tables and figures to report.
+// [Load] resolves and checks every cell of the grid before anything runs, [Run] trains the cells
+// that have no result yet, each in its own process, and [Study.Results] reads the results on disk
+// at any time. Everything about a study is in its directory:
 //
 //	study.toml              a copy of the study file
 //	cells/ID/               a run directory of host/train for each cell, and in it
@@ -19,7 +19,7 @@
 // A cell is identified by its configuration: after a change of the study file, cells whose
 // configurations are unchanged are not trained again.
 //
-// Its packages: report makes tables and figures (drawn by figure) of the results; snapshot stores
-// results for documents; serve shows runs while they train; scaling fits the scaling law; bench
-// measures training steps and the speed of the processor.
+// Subpackages: report makes tables and figures (drawn by figure) from the results; snapshot stores
+// results for use in documents; serve shows runs while they train; scaling fits the scaling law;
+// bench measures training steps and the speed of the processor.
 package study

@@ -21,21 +21,21 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// evaluationsDir is the subdirectory of a cell's directory that has a directory for each
-// evaluation, with the answers of the model and the state of the evaluation (evaluationFile).
+// evaluationsDir is the subdirectory of a cell's directory with a directory for each evaluation,
+// which holds the model's answers and the state of the evaluation (evaluationFile).
 const (
 	evaluationsDir = "evaluations"
 	evaluationFile = "evaluation.json"
 )
 
-// savedEvaluation records the questions and the results of an evaluation.
+// savedEvaluation records the questions (as a hash) and the results of an evaluation.
 type savedEvaluation struct {
 	Rows    string                    `json:"rows"`              // hash of the files of the questions
 	Metrics map[string]metrics.Number `json:"metrics,omitempty"` // nil until it is done
 }
 
-// evaluationsOf returns the evaluations of a cell. They include the validation loss if the cell's
-// model is quantized after its training, because no training measures it.
+// evaluationsOf returns the evaluations of a cell. If the cell's model is quantized after training,
+// they include the validation loss, which is otherwise measured by training.
 func (s *Study) evaluationsOf(c Cell) []*positionedEvaluation {
 	if c.Quantize == nil || c.Quantize.Of != OfFullPrecision {
 		return s.evaluations
@@ -48,7 +48,7 @@ func (s *Study) answers(c Cell, e *positionedEvaluation) vfs.Path {
 	return s.dir(c).Join(evaluationsDir, e.ID())
 }
 
-// readEvaluation reads the saved state of an evaluation, if the evaluation has begun.
+// readEvaluation reads the saved state of an evaluation; begun is false if there is none.
 func readEvaluation(dir vfs.Path) (a savedEvaluation, begun bool, err error) {
 	err = readOurs(dir.Join(evaluationFile), &a)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -88,7 +88,7 @@ func (s *Study) addEvaluations(r *Result, running bool) {
 }
 
 // findOutdated marks results as unevaluated if the questions of an evaluation have changed.
-// Questions that cannot be read now are taken to be unchanged.
+// Questions that cannot be read at present are assumed to be unchanged.
 func (s *Study) findOutdated(results []Result) {
 	for _, e := range s.evaluations {
 		now, err := e.rows()
@@ -149,7 +149,7 @@ func (r *runner) evaluate(ctx context.Context, c Cell) (State, *Failure, error) 
 }
 
 // beginEvaluation prepares the directory of an evaluation, and reports whether the evaluation is
-// already complete. Answers to other questions are moved to the stale runs.
+// already complete. Answers to different questions are moved to the directory of stale runs.
 func (s *Study) beginEvaluation(
 	ctx context.Context, c Cell, e *positionedEvaluation,
 ) (done bool, err error) {
@@ -188,8 +188,8 @@ func (s *Study) beginEvaluation(
 	return false, atomicfile.WriteJSON(dir.Join(evaluationFile), savedEvaluation{Rows: now})
 }
 
-// Evaluated returns the evaluations that have begun on a cell's model: for the ID of each, the hash
-// of the files with its questions. It is nil if there are none.
+// Evaluated returns the evaluations that have begun on a cell's model: for each ID, the hash of the
+// files with the questions. It is nil if there are none.
 func (s *Study) Evaluated(c Cell) (map[string]string, error) {
 	var list map[string]string
 	for _, e := range s.evaluationsOf(c) {
@@ -208,9 +208,9 @@ func (s *Study) Evaluated(c Cell) (map[string]string, error) {
 }
 
 // FindUnevaluated compares the recorded evaluations of a result, as returned by [Study.Evaluated],
-// with the study's current ones. If they differ, it gives the result the state [Unevaluated] and
+// with the study's current ones. If they differ, it sets the result's state to [Unevaluated], and
 // removes the metrics of the evaluations that differ from its summary. Questions whose files cannot
-// be read now are taken to be unchanged.
+// be read at present are assumed to be unchanged.
 func (s *Study) FindUnevaluated(r *Result, recorded map[string]string) {
 	for _, e := range s.evaluationsOf(r.Cell) {
 		if was, ok := recorded[e.ID()]; !ok {
@@ -221,7 +221,7 @@ func (s *Study) FindUnevaluated(r *Result, recorded map[string]string) {
 	}
 }
 
-// unevaluated gives the result the state [Unevaluated], and removes the metrics of an evaluation.
+// unevaluated sets the result's state to [Unevaluated] and removes the metrics of an evaluation.
 func (r *Result) unevaluated(e *positionedEvaluation, why string) {
 	r.State, r.Err, r.Summary = Unevaluated, why, maps.Clone(r.Summary)
 	for _, m := range e.Metrics() {
@@ -232,12 +232,12 @@ func (r *Result) unevaluated(e *positionedEvaluation, why string) {
 // positionedEvaluation is an evaluation with its position in the study file.
 type positionedEvaluation struct {
 	evaluation
-	// rows returns a hash of the files from which the questions are made; it reads them once.
+	// rows returns a hash of the files with the questions; it reads them only once.
 	rows     func() (string, error)
 	position plaintoml.Error // of the key that names these files
 }
 
-// readEvaluations reads [[study.evaluations]], each of which is tasks or RULER.
+// readEvaluations reads [[study.evaluations]]. Each evaluation runs either tasks or RULER.
 func (s *Study) readEvaluations(tables []*table) {
 	measured := map[string]string{}
 	for _, t := range tables {
@@ -260,7 +260,7 @@ func (s *Study) readEvaluations(tables []*table) {
 	}
 }
 
-// required removes the defaults of the named keys.
+// required makes the named keys required by removing their defaults.
 func required(keys []schema.Key, names ...string) []schema.Key {
 	for i := range keys {
 		if slices.Contains(names, keys[i].Name) {
@@ -327,8 +327,8 @@ func (s *Study) metrics() []string {
 	return list
 }
 
-// better returns the direction in which a metric improves where the study does not specify it:
-// "lower" for losses and everything that a training records.
+// better returns the direction in which a metric improves if the study file does not specify it:
+// "lower" for losses and everything that training records.
 func (s *Study) better(metric string) string {
 	for _, e := range s.evaluations {
 		if slices.Contains(e.Metrics(), measure{Name: metric, Higher: true}) {
@@ -338,7 +338,7 @@ func (s *Study) better(metric string) string {
 	return "lower"
 }
 
-// checkAnswerable reports evaluations that the model of a cell cannot answer.
+// checkAnswerable reports evaluations that a cell's model cannot answer.
 func (s *Study) checkAnswerable(r *reader, study *table, axes []axis) {
 	key := study.key("evaluations")
 	for _, c := range s.Cells {

@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// axis is an axis as written in the study file.
+// axis is an axis as specified in the study file.
 type axis struct {
 	name   string
 	path   string   // key path in the file
@@ -21,7 +21,7 @@ type axis struct {
 	extra  []string // labels that only single cells have
 }
 
-// value is a label of an axis, with its settings.
+// value is a label of an axis, with the settings that it stands for.
 type value struct {
 	label    string
 	settings []plaintoml.Setting
@@ -37,8 +37,8 @@ func (a *axis) labels() []string {
 	return append(list, a.extra...)
 }
 
-// seeds reports whether the labels of the axis are replicates, judging by the keys that it sets,
-// or by its name if it sets none.
+// seeds reports whether the labels of the axis are replicates, judging by the keys that the axis
+// sets or, if it sets none, by its name.
 func (a *axis) seeds() bool {
 	if len(a.keys) == 0 {
 		return a.name == "seed" || a.name == "seeds"
@@ -130,8 +130,8 @@ func readValues(t *table, a axis, raw any) []value {
 	return values
 }
 
-// readValue reads one value of an axis: a table {label, set}, or, if the axis has keys, their value
-// or a table {label, value, set}.
+// readValue reads a value of an axis: a table {label, set} or, if the axis has keys, their value or
+// a table {label, value, set}.
 func readValue(t *table, a axis, key string, raw any) (value, bool) {
 	values, isTable := raw.(map[string]any)
 	if !isTable {
@@ -166,13 +166,13 @@ func readValue(t *table, a axis, key string, raw any) (value, bool) {
 	return value{label, settings, e.quantize(quantize), e.subtable("init", init)}, ok
 }
 
-// outKey is the key that no cell may set.
+// outKey is a key that cells must not set.
 const (
 	outKey    = "train.out"
 	outIsOurs = outKey + " is chosen by the study"
 )
 
-// assign returns settings that give every key the value raw, which is at key at of the file.
+// assign returns settings that set all keys to raw, with the position of key at in the file.
 func (r *reader) assign(keys []string, at string, raw any) []plaintoml.Setting {
 	place := r.ErrorAt(at, "")
 	var list []plaintoml.Setting
@@ -208,7 +208,7 @@ func (p plan) name(axes []axis) string {
 }
 
 // readCells returns the plans of the grid without the excluded cells, followed by those of the
-// single cells. It adds new labels of single cells to the axes.
+// single cells ([[study.cells]]). It adds labels that occur only in these to the axes.
 func readCells(study *table, axes []axis, exclude, cells []*table) []plan {
 	var excludes []map[string][]string
 	for _, t := range exclude {
@@ -249,15 +249,15 @@ func readCells(study *table, axes []axis, exclude, cells []*table) []plan {
 	return plans
 }
 
-// indexOf returns the index of the plan with the given labels; -1 if there is none.
+// indexOf returns the index of the plan with the given labels, or −1 if there is none.
 func indexOf(plans []plan, labels map[string]string) int {
 	return slices.IndexFunc(plans, func(p plan) bool { return maps.Equal(p.labels, labels) })
 }
 
-// maxCells is the largest number of cells of a study.
+// maxCells is the maximum number of cells in a study.
 const maxCells = 10_000
 
-// size returns the number of cells of a grid, as a float because it may be very large.
+// size returns the number of cells in a grid, as a float because it may be very large.
 func size(axes []axis, fixed map[string]string) float64 {
 	n := 1.0
 	for _, a := range axes {
@@ -268,8 +268,8 @@ func size(axes []axis, fixed map[string]string) float64 {
 	return n
 }
 
-// grid returns a plan for each combination of labels, the last axis varying fastest. An axis
-// with a fixed label has only that one.
+// grid returns a plan for each combination of labels, with the last axis varying fastest. If an
+// axis has a label in fixed, only that label is used.
 func grid(axes []axis, fixed map[string]string) []plan {
 	plans := []plan{{labels: map[string]string{}}}
 	for _, a := range axes {
@@ -298,8 +298,8 @@ func grid(axes []axis, fixed map[string]string) []plan {
 	return plans
 }
 
-// readCell reads one of [[study.cells]], and returns a plan for each combination of the labels of
-// the axes that its label leaves out.
+// readCell reads one of [[study.cells]]. It returns a plan for each combination of labels on the
+// axes that label does not mention.
 func readCell(t *table, axes []axis) []plan {
 	var labels, set, init map[string]any
 	var rawQuantize any
@@ -337,7 +337,7 @@ func readCell(t *table, axes []axis) []plan {
 	return plans
 }
 
-// resolve returns the cells of plans, and reports each problem of their configurations once.
+// resolve returns the cells of the plans, and reports each problem in their configurations once.
 func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []Cell {
 	var found problems
 	starts := r.findStarts(plans, axes)
@@ -374,8 +374,8 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 			return nil
 		}
 		if cell.initIndex > 0 {
-			// Until the source cell has a directory, the configuration identifies its model by that
-			// cell's hash. So the hash of a cell depends on the cell it starts from.
+			// Until the source cell has a directory, its hash identifies its model in the configuration. So
+			// the hash of a cell depends on the cell that it starts from.
 			hash, err := cells[cell.initIndex-1].hash()
 			if err != nil {
 				return err
@@ -406,11 +406,11 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 	return cells
 }
 
-// A cell with init is trained from the model of another cell: the one with the labels in init, and
-// otherwise with the same labels as this cell.
+// The training of a cell with init starts from the model of another cell: the one with the labels
+// in init and otherwise the labels of this cell.
 
-// findStarts returns, for each plan, the index plus 1 of the plan whose model it starts from, or 0
-// if there is none.
+// findStarts returns, for each plan, the index plus 1 of the plan whose model it starts from; 0 if
+// there is none.
 func (r *reader) findStarts(plans []plan, axes []axis) []int {
 	starts := make([]int, len(plans))
 	named := map[*table]map[string][]string{} // nil: invalid, which has been reported
@@ -467,7 +467,7 @@ func (r *reader) findStarts(plans []plan, axes []axis) []int {
 	return starts
 }
 
-// sourceOf returns the cell from whose model the model of c is made, or nil if there is none.
+// sourceOf returns the cell from whose model the model of c is made; nil if there is none.
 func (s *Study) sourceOf(c Cell) *Cell {
 	if c.sourceIndex == 0 {
 		return nil
@@ -475,7 +475,7 @@ func (s *Study) sourceOf(c Cell) *Cell {
 	return &s.Cells[c.sourceIndex-1]
 }
 
-// depth returns the number of models that must be made, one after the other, before that of a cell.
+// depth returns the number of models that must be made before the model of c, one after the other.
 func (s *Study) depth(c Cell) (n int) {
 	for of := s.sourceOf(c); of != nil; of = s.sourceOf(*of) {
 		n++

@@ -17,11 +17,11 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// maxParallel is the largest value of study.parallel.
+// maxParallel is the maximum value of study.parallel.
 const maxParallel = 4096
 
-// Load reads and checks the study file at path and resolves every cell. It looks into the
-// study's directory only for the names of cells that already exist.
+// Load reads and checks the study file at path and resolves every cell. In the study's directory,
+// it looks only for the names of existing cells.
 //
 // The error is a *[plaintoml.Error] if the file cannot be read or parsed, otherwise
 // [plaintoml.Errors] with every problem found, including those of the cells' configurations.
@@ -33,8 +33,8 @@ func Load(path string) (*Study, error) {
 	return load(path, text, doc)
 }
 
-// Parse is [Load] on text that has already been read. The path is the name used in
-// messages, and a base file is relative to it.
+// Parse is like [Load] for text that has already been read. The path is used in messages, and a
+// base file is relative to it.
 func Parse(path string, text []byte) (*Study, error) {
 	doc, err := plaintoml.Parse(path, text)
 	if err != nil {
@@ -101,7 +101,7 @@ func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
 
 const baseIs = "the path of a run's TOML file, or the table [base] with its keys"
 
-// readBase reads the base configuration; it returns nil if that is not possible.
+// readBase reads the base configuration. If that is not possible, it reports why and returns nil.
 func (s *Study) readBase(top *table, raw any) *plaintoml.Document {
 	switch raw := raw.(type) {
 	case nil: // its absence has been reported
@@ -126,11 +126,11 @@ func (s *Study) readBase(top *table, raw any) *plaintoml.Document {
 	return nil
 }
 
-// hashDigits is enough hexadecimal digits of a hash to tell the cells of all studies apart.
+// hashDigits hexadecimal digits of a hash are enough to distinguish the cells of all studies.
 const hashDigits = 12
 
 // name sets the ID and directory of every cell. A cell whose configuration already has a directory
-// keeps it, whatever its labels are now.
+// keeps that directory, even if the cell's labels have changed.
 func (s *Study) name() error {
 	taken := map[string]string{}
 	entries, err := os.ReadDir(filepath.Join(s.Out, rundir.StudyCells))
@@ -158,20 +158,20 @@ func (s *Study) name() error {
 	return s.setRuns()
 }
 
-// maxSlug leaves room for the hash in a file name, whose length some file systems limit.
+// maxSlug leaves room for the hash in a file name, since some file systems limit its length.
 const maxSlug = 80
 
 var notInFileNames = regexp.MustCompile(`[^A-Za-z0-9._]+`)
 
-// slug converts text to a part of a file name. Different texts may give the same slug; the hash
-// that follows it tells them apart.
+// slug converts text to a part of a file name. The slugs of different texts may be equal; the hash
+// that follows distinguishes them.
 func slug(text string) string {
 	s := strings.Trim(notInFileNames.ReplaceAllString(safetext.ASCII(text), "-"), "-.")
 	s = strings.Trim(s[:min(len(s), maxSlug)], "-.")
 	return cmp.Or(s, "cell")
 }
 
-// problems collects the distinct configuration problems of cells, and which cells have each.
+// problems collects the distinct configuration problems of cells, and the cells that have each.
 type problems struct {
 	errs  plaintoml.Errors
 	cells [][]string
@@ -189,8 +189,8 @@ func (p *problems) add(err error, cell string) {
 	}
 }
 
-// list returns the problems of a study with the given number of cells. A problem that only some
-// cells have comes from a combination of settings, so its message names the first of these cells.
+// list returns the problems of a study with the given number of cells. If only some cells have a
+// problem, it arises from a combination of settings, so its message names the first of these cells.
 func (p problems) list(cells int) plaintoml.Errors {
 	for i, e := range p.errs {
 		gap, others := " ", len(p.cells[i])-1
@@ -208,7 +208,7 @@ func (p problems) list(cells int) plaintoml.Errors {
 	return p.errs
 }
 
-// problemsOf splits an error of host/train/config into its problems.
+// problemsOf splits an error from host/train/config into its problems.
 func problemsOf(err error) plaintoml.Errors {
 	if all, ok := errors.AsType[plaintoml.Errors](err); ok {
 		return all

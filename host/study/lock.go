@@ -24,11 +24,11 @@ const (
 	lockRetry    = 20 * time.Millisecond
 )
 
-// ErrLocked is returned by [Run] when another process runs the study.
+// ErrLocked is returned by [Run] if another process is running the study.
 var ErrLocked = errors.New("the study is running in another process")
 
-// lock makes sure that no other process runs the study, or, if shared, that none runs it without
-// sharing it.
+// lock locks the study against other processes; if shared is set, only against processes that do
+// not share it.
 func (s *Study) lock(ctx context.Context, shared bool) (vfs.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
@@ -43,15 +43,15 @@ func (s *Study) lock(ctx context.Context, shared bool) (vfs.Lock, error) {
 	l, err := path.AwaitLock(ctx, lockRetry)
 	if errors.Is(err, context.DeadlineExceeded) {
 		if alone, err := path.Locked(); err == nil && !alone {
-			return nil, fmt.Errorf("%s: %w with --share: give --share to join it", s.Out, ErrLocked)
+			return nil, fmt.Errorf("%s: %w, with --share: pass --share to join it", s.Out, ErrLocked)
 		}
 		return nil, fmt.Errorf("%s: %w", s.Out, ErrLocked)
 	}
 	return l, err
 }
 
-// awaitFree waits until no process holds a lock: a process whose parent has died may still be
-// saving its last checkpoint or answering questions.
+// awaitFree waits until no process holds the lock: a process whose parent has died may still be
+// saving its last checkpoint, or answering questions.
 func awaitFree(ctx context.Context, lock vfs.Path) error {
 	l, err := lock.AwaitLock(ctx, lockRetry)
 	if err != nil {
@@ -60,7 +60,7 @@ func awaitFree(ctx context.Context, lock vfs.Path) error {
 	return l.Unlock()
 }
 
-// awaitChecks locks a file that other processes lock for a moment, to see whether it is locked.
+// awaitChecks locks a file. It waits for other processes that lock the file briefly as a check.
 func awaitChecks(ctx context.Context, file vfs.Path) (vfs.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
@@ -71,26 +71,26 @@ func awaitChecks(ctx context.Context, file vfs.Path) (vfs.Lock, error) {
 	return l, err
 }
 
-// claimsDir is the directory with a file for each cell. The process that works on the cell holds a
-// lock on the file, and has written its [Holder] into it. The lock ends with the process; without a
-// lock the content means nothing.
+// claimsDir is the directory that has a file for each cell. The process that works on the cell has
+// written its [Holder] to the file and keeps the file locked. The lock ends with the process; if
+// there is no lock, the content is meaningless.
 const claimsDir = ".claims"
 
-// Holder is a process that works on a cell. It is zero if the process has not written its name yet.
+// Holder is a process that works on a cell. It is zero if the process has not written its file yet.
 type Holder struct {
 	Machine string    `json:"machine"`
 	Process int       `json:"process"`
 	Task    string    `json:"task,omitempty"` // JOB_INDEX in a job array of Slurm
 	Since   time.Time `json:"since"`
-	// Beat counts how often the process has rewritten the file, if it shares the study.
+	// Beat counts how often the process has rewritten the file, if the process shares the study.
 	Beat int `json:"beat,omitempty"`
 }
 
-// MachineVariable is the environment variable that names the machine where its host name does not:
-// a pod of Kubernetes has a host name of its own.
+// MachineVariable is the environment variable that names the machine if its host name does not: a
+// Kubernetes pod has a host name of its own.
 const MachineVariable = "CAGE_MACHINE"
 
-// thisHolder returns this process as a Holder since the given time.
+// thisHolder returns a Holder for this process that holds the cell since the given time.
 func thisHolder(since time.Time) Holder {
 	host, _ := os.Hostname() // without a host name, the machine has no name
 	machine := cmp.Or(os.Getenv(MachineVariable), os.Getenv("SLURMD_NODENAME"), host)
@@ -101,7 +101,7 @@ func thisHolder(since time.Time) Holder {
 	return h
 }
 
-// Text describes the holder: "node3 since 12:01:30, task 17_4".
+// Text describes the holder, as in "node3 since 12:01:30, task 17_4".
 func (h Holder) Text(now time.Time) string {
 	if h.Since.IsZero() {
 		return "a machine that is not known yet"
@@ -118,8 +118,8 @@ func (h Holder) Text(now time.Time) string {
 	return text
 }
 
-// claimFile returns the lock file of a cell. It is outside of the cell's directory, because that is
-// moved away when its run is stale.
+// claimFile returns the lock file of a cell. It is outside the cell's directory, because a stale
+// cell's directory is moved away.
 func claimFile(study vfs.Path, id string) vfs.Path { return study.Join(claimsDir, id) }
 
 const (
@@ -127,21 +127,21 @@ const (
 	watch             = 4 * heartbeatInterval // longer than a live process takes between two writes
 )
 
-// ErrLocks is returned by [Run] if a study is shared in a directory where file locks do not work.
+// ErrLocks is returned by [Run] if a study is shared, but file locks do not work in its directory.
 var ErrLocks = errors.New("file locks do not work here: two processes would train the same cell")
 
-// noLocks returns the error that file locks do not work in the study's directory.
+// noLocks returns an error saying that file locks do not work in the study's directory, and why.
 func (s *Study) noLocks(why string) error {
 	return fmt.Errorf("%s: %w: %s; use a file system whose locks work across machines (NFS without "+
 		"nolock and local_lock, Lustre with flock), or one process without --share", s.Out, ErrLocks, why)
 }
 
 // claim locks a cell for this process until release is called, or returns [vfs.ErrLocked]. It is an
-// error if the claim's file has content that no claiming process wrote.
+// error if the claim file has content that was not written by claim.
 //
-// If the study is shared, claim checks that locks work between the processes. If they do not,
-// another process writes into the file although this one has the lock. A file that a killed process
-// left is therefore watched for a while. Later, lost is called with the error.
+// If the study is shared, claim checks that locks work between processes: if they do not, another
+// process might write to the file although this one holds the lock. So a file left by a killed
+// process is watched for a while. If a conflict is found after claim has returned, lost is called.
 func (s *Study) claim(
 	ctx context.Context, id string, share bool, lost func(error),
 ) (release func() error, err error) {
@@ -197,7 +197,7 @@ func (s *Study) claim(
 	}, nil
 }
 
-// checkLocks looks for signs that locks do not work between processes; see [Study.claim].
+// checkLocks returns an error if locks seem not to work between processes; see [Study.claim].
 func (s *Study) checkLocks(ctx context.Context, file vfs.Path) error {
 	if again, err := file.Lock(); err == nil {
 		return errors.Join(s.noLocks("one file could be locked twice"), again.Unlock())
@@ -214,7 +214,7 @@ func (s *Study) checkLocks(ctx context.Context, file vfs.Path) error {
 	return errors.Join(err, ctx.Err())
 }
 
-// write writes the holder into its claim file, and returns the content.
+// write writes the holder to its claim file, and returns the content.
 func (h Holder) write(file vfs.Path, flag int) ([]byte, error) {
 	text, err := json.Marshal(h)
 	if err != nil {
@@ -229,8 +229,8 @@ func (h Holder) write(file vfs.Path, flag int) ([]byte, error) {
 	return text, errors.Join(err, f.Close()) // closing makes it visible to other machines
 }
 
-// isHolder reports whether content was written by Holder.write, or is zeros, which a loss of power
-// may leave.
+// isHolder reports whether content was written by Holder.write, or consists of zeros, as after a
+// power loss.
 func isHolder(content io.Reader) bool {
 	text, err := io.ReadAll(io.LimitReader(content, maxHolder+1))
 	if err != nil || len(text) > maxHolder {
@@ -243,7 +243,7 @@ func isHolder(content io.Reader) bool {
 
 const maxHolder = 4 << 10 // bytes; longer than a claim
 
-// Holders returns the process that works on each cell, by the cell's ID.
+// Holders returns the processes that are working on cells, by the cell's ID.
 func Holders(study vfs.Path) (map[string]Holder, error) {
 	entries, err := study.Join(claimsDir).ReadDir()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// Prune returns, by ID, the cells that need no training because of tables whose Best has Spare:
-// their label is not the chosen one. Results are of all cells, in the order of the study.
+// Prune returns the IDs of cells that need no training because only tables with Best.Spare use
+// them, and they do not have the chosen label. results must hold all cells in the order of the
+// study.
 //
-// While the choice for an entry is not known yet, one cell for each replicate waits for it, and the
-// rest are unneeded. A cell that some other table needs is neither unneeded nor waiting.
+// While the choice for an entry is not known, one cell per replicate waits for it, and the others
+// are unneeded. A cell that another table needs is neither unneeded nor waiting.
 func (s *Study) Prune(results []Result) (unneeded, waiting map[string]bool) {
 	var needs []map[int]need // for each such table, the need for the cells that it reports
 	for _, t := range s.Tables {
@@ -43,8 +44,8 @@ func (s *Study) Prune(results []Result) (unneeded, waiting map[string]bool) {
 	return unneeded, waiting
 }
 
-// Needed filters results, which are of all cells in the order of the study: it drops those that are
-// unknown and that no table needs.
+// Needed returns the results without those that are unknown and that no table needs. results must
+// hold all cells in the order of the study.
 func (s *Study) Needed(results []Result) []Result {
 	unneeded, _ := s.Prune(results)
 	return slices.DeleteFunc(slices.Clone(results), func(r Result) bool {
@@ -52,7 +53,7 @@ func (s *Study) Needed(results []Result) []Result {
 	})
 }
 
-// need is a table's need for a cell.
+// need says whether a table needs a cell.
 type need int
 
 const (
@@ -61,7 +62,7 @@ const (
 	needed
 )
 
-// prune returns the table's need for each cell that it reports, by the cell's index.
+// prune returns, by index, whether the table needs each of the cells that it reports.
 func (t *Table) prune(s *Study, results []Result) map[int]need {
 	var fixed []string // the axes that identify an entry
 	for _, name := range s.AxisNames() {
@@ -105,14 +106,14 @@ func (t *Table) prune(s *Study, results []Result) map[int]need {
 	return out
 }
 
-// Candidate is a label of the axis on which the best label is chosen.
+// Candidate is a label of the axis from which the best label is chosen.
 type Candidate struct {
 	Label string
 	Tried bool // all replicates that choose have a value
 }
 
-// Choose returns the labels that have replicates to choose on, and the index of the best of those
-// that are tried, or −1 if none is, or none has a finite mean. at returns the results with a label.
+// Choose returns the labels that have replicates to choose on, and the index of the tried label
+// with the best mean, or −1 if no mean is known and finite. at returns the results with a label.
 func (b *Best) Choose(
 	labels []string, at func(label string) []Result,
 ) (list []Candidate, best int) {
@@ -141,7 +142,7 @@ func (b *Best) Choose(
 	return list, Pick(b.Better, means)
 }
 
-// Pick returns the index of the best of the means, the first of equal ones; −1 if none is finite.
+// Pick returns the index of the best mean, the first if several are equal, or −1 if none is finite.
 // See [Better] for the direction.
 func Pick(better string, means []float64) int {
 	best := -1
@@ -154,8 +155,8 @@ func Pick(better string, means []float64) int {
 	return best
 }
 
-// Better reports whether a is better than b: greater if the direction is "higher", less if it is
-// anything else, usually "lower".
+// Better reports whether a is better than b: greater if the direction is "higher", otherwise less.
+// The other direction is usually written "lower".
 func Better(direction string, a, b float64) bool {
 	if direction == "higher" {
 		return a > b
@@ -163,7 +164,7 @@ func Better(direction string, a, b float64) bool {
 	return a < b
 }
 
-// Value returns the value of a metric, and whether it has one. It is NaN if the run diverged.
+// Value returns the value of a metric; ok is false if there is none. It is NaN if the run diverged.
 func (r Result) Value(metric string) (v float64, ok bool) {
 	if r.Diverged {
 		return math.NaN(), true

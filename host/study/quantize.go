@@ -24,17 +24,17 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// Unquantized is the method of a cell that evaluates the initial model (model.init) unchanged.
+// Unquantized is the method of a cell that evaluates the initial model (model.init) as it is.
 const Unquantized = "none"
 
-// Models that may be quantized: values of [Quantize].Of.
+// Values of [Quantize].Of: the models that can be quantized.
 const (
 	OfFullPrecision = "full precision" // the cell of the same configuration without quantizers
 	OfInit          = "init"           // the model that trainings start from: model.init
 )
 
-// Quantize describes how the model of a cell is made by quantization instead of training, with the
-// quantizer of the cell's configuration.
+// Quantize describes how the model of a cell is made by quantization instead of training. The
+// quantizer is that of the cell's configuration.
 type Quantize struct {
 	posttrain.Quantization
 	Of string
@@ -90,7 +90,7 @@ func (q *Quantize) arguments(c Cell) []string {
 	return append(args, schema.Arguments(q.Keys())...)
 }
 
-// initIsRun reports whether trainings start from a cage run, whose context is fixed.
+// initIsRun reports whether training starts from a cage run, whose context is fixed.
 func (c Cell) initIsRun() bool {
 	if c.initIndex > 0 {
 		return true
@@ -99,8 +99,8 @@ func (c Cell) initIsRun() bool {
 	return err == nil && i.Run
 }
 
-// text formats the quantization in the style of the cell's other settings. The hash of the cell
-// depends on it, so defaults that the file does not state are omitted.
+// text formats the quantization in the style of the cell's other settings. Since the hash of the
+// cell depends on it, defaults that are not in the study file are omitted.
 func (q *Quantize) text() string {
 	member := func(name string, value any) string {
 		text, err := json.Marshal(map[string]any{name: value})
@@ -118,7 +118,7 @@ func (q *Quantize) text() string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-// hash returns a hash of the cell's configuration, and of its quantization.
+// hash returns a hash of the cell's configuration and of its quantization.
 func (c Cell) hash() (string, error) {
 	hash, err := c.Config.Fingerprint()
 	if err == nil && c.Quantize != nil {
@@ -128,7 +128,7 @@ func (c Cell) hash() (string, error) {
 	return hash, err
 }
 
-// findSources finds, for each quantized cell, the cell that trains the same in full precision.
+// findSources finds, for each quantized cell, the cell that trains its model in full precision.
 func (r *reader) findSources(cells []Cell, plans []plan, axes []axis) error {
 	trained := map[string]int{}
 	for i, c := range cells {
@@ -168,7 +168,7 @@ func (r *reader) findSources(cells []Cell, plans []plan, axes []axis) error {
 	return nil
 }
 
-// inFullPrecision returns a hash of a configuration without its quantizers and its method.
+// inFullPrecision returns the hash of a configuration without its quantizers and method.
 func inFullPrecision(cfg *config.Config) (string, error) {
 	full, err := cfg.Changed(func(c *config.Config) error {
 		c.Quantizer, c.Method = config.Quantizer{}, cage.Settings{CAGE: cage.CAGE{Form: cage.Off}}
@@ -180,7 +180,7 @@ func inFullPrecision(cfg *config.Config) (string, error) {
 	return full.Fingerprint()
 }
 
-// quantizable returns why the cell cannot be quantized, with a hint; "" if it can be.
+// quantizable returns the reason why the cell cannot be quantized, with a hint; "" if it can be.
 func (c Cell) quantizable(hasSource bool) (problem, hint string) {
 	q, method, ofInit := c.Config.Quantizer, c.Quantize.Method, c.Quantize.Of == OfInit
 	w, a := q.Weights, q.Activations
@@ -214,7 +214,7 @@ func (c Cell) quantizable(hasSource bool) (problem, hint string) {
 	return "", ""
 }
 
-// setRuns sets the run directory of each cell, and the source of each quantized one.
+// setRuns sets the run directory of each cell and the source of each quantized cell.
 func (s *Study) setRuns() error {
 	for i := range s.Cells {
 		c := &s.Cells[i]
@@ -277,9 +277,9 @@ func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) 
 	return r.tool(ctx, c, logFile, nil, c.Quantize.arguments(c))
 }
 
-// awaitSource waits until the model from which a cell is made is trained, or until its training is
-// stopped; then the state is [Done] or [Interrupted]. It is [Failed] if the model will not be
-// trained.
+// awaitSource waits until the model from which c is made has been trained (the state is then
+// [Done]), until its training is stopped ([Interrupted]), or until it is known that it will not be
+// trained ([Failed]).
 func (r *runner) awaitSource(ctx context.Context, c Cell) (State, *Failure) {
 	for ctx.Err() == nil {
 		switch ready, decided, failure := r.source(c); {
@@ -295,8 +295,8 @@ func (r *runner) awaitSource(ctx context.Context, c Cell) (State, *Failure) {
 	return Interrupted, nil
 }
 
-// source reports whether the model from which cell c is made exists (ready), and whether that
-// answer is final (decided): it is not while the model is still to be trained.
+// source reports whether the model from which c is made exists (ready), and whether that answer is
+// final (decided): it is not while the model is still to be trained.
 func (r *runner) source(c Cell) (ready, decided bool, failure *Failure) {
 	source := r.study.sourceOf(c)
 	if source == nil {
@@ -327,13 +327,13 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// FindRemade gives the state [Stale] to models made from a stale model.
+// FindRemade sets the state of models that were made from a stale model to [Stale].
 func (s *Study) FindRemade(results []Result) {
 	s.markRemade(results, func(_, _ Cell) bool { return false })
 }
 
-// markRemade gives the state [Stale] to models whose source is stale, or whose source has been
-// replaced according to remade.
+// markRemade sets the state of a model to [Stale] if its source is stale, or has been replaced
+// according to remade.
 func (s *Study) markRemade(results []Result, remade func(c, source Cell) bool) {
 	for again := true; again; { // until models made from stale ones are stale, too
 		again = false

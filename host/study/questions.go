@@ -25,27 +25,27 @@ import (
 
 // evaluation is a set of questions for a model, such as those of a benchmark.
 type evaluation interface {
-	// ID identifies the evaluation and is valid as a file name. Evaluations with the same ID and
-	// the same Rows ask a model the same questions.
+	// ID identifies the evaluation and is valid as a file name. Evaluations with equal ID and Rows ask
+	// a model the same questions.
 	ID() string
-	// Metrics lists the measured quantities, in order.
+	// Metrics lists the quantities that are measured, in order.
 	Metrics() []measure
-	// Arguments returns the arguments of the cage command that asks the model in the directory run,
-	// and writes the answers to the directory out. After an interruption the command continues if
-	// given the same arguments. Its output is kept in [outputFile] in out.
+	// Arguments returns the arguments of the cage command that asks the model in the directory run and
+	// writes the answers to the directory out. When it is run again with the same arguments, the
+	// command continues where it was interrupted. Its output is written to [outputFile] in out.
 	Arguments(run, out string) []string
 
-	// Read returns the results that the command has written to out, by metric. Logs of the command
-	// do not affect it.
+	// Read returns the results that the command has written to out, by metric. The command's logs do
+	// not affect them.
 	Read(out vfs.Path) (map[string]float64, error)
-	// Rows returns a hash of the files from which the questions are made. The error is about a file
-	// that is missing or unreadable.
+	// Rows returns a hash of the files from which the questions are made, or an error if one is
+	// missing or unreadable.
 	Rows() (string, error)
-	// Check reads these files and makes the questions, to find problems before a model is asked.
+	// Check reads these files and makes the questions, to find problems before any model is asked.
 	Check() error
 }
 
-// outputFile is the name of the file that holds the output of the command.
+// outputFile is the name of the file with the command's output.
 const outputFile = "output.json"
 
 // measure is a quantity that an evaluation measures.
@@ -54,7 +54,7 @@ type measure struct {
 	Higher bool   // whether higher is better
 }
 
-// identify makes an ID from the name of an evaluation and everything that it depends on.
+// identify makes an ID from the name of an evaluation and the settings that define it.
 func identify(name string, of any) string {
 	text, err := json.Marshal(of)
 	if err != nil {
@@ -84,15 +84,15 @@ func hashFiles(files []string) (string, error) {
 	return hex.EncodeToString(all.Sum(nil)), nil
 }
 
-// validationLoss measures the loss on the run's validation set for a quantized model; a training
-// measures it itself.
+// validationLoss measures the loss of a quantized model on the run's validation set; for a trained
+// model, training measures it.
 type validationLoss struct {
 	Batches int // number of batches; 0 means all
 }
 
 func (e *validationLoss) ID() string { return identify("validation", e) }
 
-// Metrics returns the names of a training's summary.
+// Metrics returns the metrics that a run's summary also has.
 func (e *validationLoss) Metrics() []measure {
 	return []measure{{"val_loss", false}, {"val_ppl", false}}
 }
@@ -120,12 +120,12 @@ func (e *validationLoss) Read(out vfs.Path) (map[string]float64, error) {
 	return map[string]float64{"val_loss": loss, "val_ppl": math.Exp(loss)}, nil
 }
 
-// Rows returns nothing, because the run identifies its validation set by a hash.
+// Rows returns "", because the run identifies its validation set by a hash.
 func (e *validationLoss) Rows() (string, error) { return "", nil }
 
 func (e *validationLoss) Check() error { return nil }
 
-// taskQuestions asks the questions of evaluation tasks, as `cage eval --tasks` does.
+// taskQuestions asks the questions of evaluation tasks, like `cage eval --tasks`.
 type taskQuestions struct {
 	tasks.Settings
 	List []*tasks.Task // the tasks that the settings name
@@ -177,7 +177,7 @@ func (e *taskQuestions) Read(out vfs.Path) (map[string]float64, error) {
 		for _, name := range t.MetricNames() {
 			x, err := strconv.ParseFloat(fmt.Sprint(file.Results[t.Name][name]), 64)
 			if err != nil {
-				return nil, fmt.Errorf("%s: no number %s of the task %s", path, name, t.Name)
+				return nil, fmt.Errorf("%s has no number %s of the task %s", path, name, t.Name)
 			}
 			found[metricName(t, name)] = x
 		}
@@ -210,8 +210,8 @@ func (e *taskQuestions) Check() error {
 	return nil
 }
 
-// rulerQuestions measures how much context a model can really use, with the benchmark RULER, as
-// `cage ruler` does.
+// rulerQuestions measures with the RULER benchmark how much context a model can really use, like
+// `cage ruler`.
 type rulerQuestions struct {
 	ruler.Settings              // with ascending lengths
 	Tasks          []ruler.Task // the tasks that the settings name
@@ -230,8 +230,8 @@ func (e *rulerQuestions) ID() string {
 	})
 }
 
-// Metrics returns the average, the average for each length, and the score of each task whose input
-// is given, in percent: "ruler.average", "ruler.4096", "ruler.4096.vt".
+// Metrics returns the average, the average at each length, and the scores of the tasks whose inputs
+// are given, in percent: "ruler.average", "ruler.4096", "ruler.4096.vt".
 func (e *rulerQuestions) Metrics() []measure {
 	given := ruler.Inputs{Words: &ruler.Words{}} // represents the inputs whose files are named
 	if e.Files.Essay != "" {

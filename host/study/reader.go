@@ -8,12 +8,12 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// reader reads a study file strictly and collects the problems.
+// reader reads a study file strictly and collects its problems.
 type reader struct {
 	*plaintoml.Reader
 	dir string // directory of the file; other paths in the file are relative to it
 
-	// incomplete reports whether an axis has no name, or labels that could not be read. Names of axes
+	// incomplete reports whether the name or the labels of an axis could not be read. Names of axes
 	// and labels are then not checked, because they may be right.
 	incomplete bool
 }
@@ -32,14 +32,14 @@ func (t *table) key(name string) string { return plaintoml.JoinKey(t.path, name)
 
 func (t *table) has(name string) bool { return t.values[name] != nil }
 
-// read reads the keys of the table; any other key is an error.
+// read reads the keys of the table, and reports any other key as an error.
 func (t *table) read(keys ...schema.Key) { t.Read(t.path, t.values, keys...) }
 
 func (t *table) wrong(name string, raw any, want string) {
 	t.report(t.key(name), "want "+want, "found %s", schema.Describe(raw))
 }
 
-// subtable returns nil if the table is absent.
+// subtable returns a table of the given values, or nil if the table is absent.
 func (t *table) subtable(name string, values map[string]any) *table {
 	if values == nil {
 		return nil
@@ -55,7 +55,7 @@ func (t *table) subtables(name string, list []map[string]any) []*table {
 	return out
 }
 
-// optional describes a key that may be absent; if it is a string, it must not be empty.
+// optional describes a key that may be absent. A string must not be empty.
 func optional(name string, to any) schema.Key {
 	k := schema.Key{Name: name, To: to, Optional: "none"}
 	if k.Type() == schema.Text {
@@ -68,8 +68,8 @@ func choice(name string, to *string, words ...string) schema.Key {
 	return schema.Key{Name: name, To: to, Is: schema.OneOf(words...), Optional: "none"}
 }
 
-// label returns the text of a value that can be a label: a string, or a number or boolean
-// as written in the file.
+// label returns the text of a value that can be a label: a string, or a number or boolean as it is
+// written in the file.
 func (r *reader) label(key string, raw any) (string, bool) {
 	switch raw := raw.(type) {
 	case string:
@@ -81,7 +81,7 @@ func (r *reader) label(key string, raw any) (string, bool) {
 	return "", false
 }
 
-// labels reads a table that maps axes to labels: one label each, or, if many is set, an array of
+// labels reads a table that maps axes to labels: one label each or, if many is set, an array of
 // labels.
 func (t *table) labels(axes []axis, many bool) map[string][]string {
 	out := map[string][]string{}

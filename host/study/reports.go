@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// defaultMetric is the metric of tables that name none.
+// defaultMetric is the metric of tables that do not name one.
 const defaultMetric = "val_loss"
 
 func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
@@ -68,8 +68,8 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 	}
 }
 
-// defaultTable returns a table of the default metric, with the last axis in its columns, the others
-// in its rows, and means over seeds.
+// defaultTable returns a table of the default metric that has the last axis in its columns and the
+// other axes in its rows, with means over seeds.
 func defaultTable(axes []axis) Table {
 	t := Table{Title: metrics.Label(defaultMetric), Metric: defaultMetric, Better: "lower"}
 	for _, a := range axes {
@@ -85,8 +85,8 @@ func defaultTable(axes []axis) Table {
 	return t
 }
 
-// checkMetric reports a metric that does not exist, and clears its name. An empty name has been
-// reported already.
+// checkMetric reports a metric that does not exist, and clears its name. An empty name has already
+// been reported.
 func (t *table) checkMetric(key string, metric *string, known []string) {
 	m := *metric
 	if m == "" || slices.Contains(known, m) {
@@ -134,8 +134,8 @@ func (t *table) checkUsedOnce(axes []axis, keys []string, names ...[]string) {
 	}
 }
 
-// checkAllUsed reports axes with several labels that a table or figure does not use, because it
-// would average cells of different meaning. keys lists the keys that can name an axis.
+// checkAllUsed reports axes with several labels that a table or figure does not use: it would
+// average over more than replicates. keys lists the keys that can name an axis.
 func (t *table) checkAllUsed(axes []axis, where map[string][]string, keys string, used []string) {
 	if t.incomplete {
 		return
@@ -164,7 +164,7 @@ const (
 	wantSelected = "want labels of cells that where and [[study.exclude]] leave in"
 )
 
-// checkBaseline reports a baseline if none of the cells that where selects has its labels.
+// checkBaseline reports a baseline whose labels are not those of any cell that where selects.
 func (t *table) checkBaseline(plans []plan, where map[string][]string, baseline map[string]string) {
 	has := func(p plan) bool {
 		for axis, label := range baseline {
@@ -179,14 +179,15 @@ func (t *table) checkBaseline(plans []plan, where map[string][]string, baseline 
 	}
 }
 
-// onReported is the value of best.on if the reported replicates also choose.
+// onReported is the value of best.on that chooses on the reported replicates.
 const onReported = "reported"
 
 const onIs = "labels of axes in over, such as on = {seed = [0, 1]}: these replicates choose, and " +
 	`are not reported; or on = "` + onReported +
 	`": those that are reported also choose, which is optimistic`
 
-// readBest reads the table best of a table whose other keys have been read; t may be nil.
+// readBest reads t, the subtable best of a table whose other keys were read into of. It returns nil
+// if t is nil.
 func (s *Study) readBest(t *table, of Table, known []string, axes []axis, plans []plan) *Best {
 	if t == nil {
 		return nil
@@ -223,7 +224,7 @@ func (s *Study) readBest(t *table, of Table, known []string, axes []axis, plans 
 	return b
 }
 
-// readOn reads the replicates that choose. At least one replicate must remain to be reported.
+// readOn reads the replicates to choose on. At least one replicate must remain to be reported.
 func (t *table) readOn(on *table, of Table, axes []axis, plans []plan) map[string][]string {
 	problems := len(t.Errs)
 	labels := on.labels(axes, true)
@@ -252,7 +253,7 @@ func (t *table) readOn(on *table, of Table, axes []axis, plans []plan) map[strin
 	return labels
 }
 
-// keysOfKind lists, for each kind of figure, the keys that depend on the kind. They are required.
+// keysOfKind lists, for each kind of figure, the required keys that other kinds do not have.
 var keysOfKind = map[string][]string{
 	Bar: {"metric", "x"}, Curves: {"metric"}, Heatmap: {"metric", "x", "y"}, Trajectories: {},
 	Scatter: {"x", "y"}, Differences: {"metric", "x", "baseline"},

@@ -12,13 +12,13 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 )
 
-// coreFLOPs is the work of a step that keeps one core busy for about half a second. If a step takes
-// less, cells run side by side finish earlier than cells run one after the other on many cores:
-// the operations of a small model are too short to be divided.
+// coreFLOPs is the amount of work that keeps one core busy for about half a second. If a step takes
+// less, cells that run side by side, with one core each, finish earlier than cells that run one
+// after another on many cores: the operations of a small model are too short to be divided.
 const coreFLOPs = 2e10
 
-// stepFLOPs estimates the work of one optimizer step: six operations per parameter and token, or
-// those of the product with A for a model that is not a language model.
+// stepFLOPs estimates the work of an optimizer step: six operations per parameter and token or, if
+// the model is not a language model, those of the product with A.
 func stepFLOPs(c *config.Config) float64 {
 	m := c.Model
 	if !m.Language() {
@@ -40,7 +40,7 @@ func (c Cell) work(steps int) float64 {
 	return stepFLOPs(c.Config) * float64(max(0, steps))
 }
 
-// GPUs returns the largest number of GPUs that any of the cells needs; 0 if none needs any.
+// GPUs returns the largest number of GPUs that any of the cells needs.
 func GPUs(cells []Cell) (count int) {
 	for _, c := range cells {
 		if c.Config.Device.Kind == "cuda" {
@@ -50,9 +50,9 @@ func GPUs(cells []Cell) (count int) {
 	return count
 }
 
-// share divides the cores among cells: it returns the number of cells that run at once, and the
-// number of threads of each. parallel is the requested number of cells at once; 0 means the
-// number that suits the largest cell: on GPUs, as many as can have GPUs of their own.
+// share divides the cores among cells: it returns the number of cells that run at once and the
+// number of threads of each. parallel is the requested number of cells; 0 means the number that
+// suits the largest cell or, on GPUs, as many cells as can have their own GPUs.
 func share(cells []Cell, cores, gpus, parallel int) (atOnce, threads int) {
 	threads = 1
 	for _, c := range cells {
@@ -71,8 +71,8 @@ func share(cells []Cell, cores, gpus, parallel int) (atOnce, threads int) {
 	return parallel, max(1, cores/parallel)
 }
 
-// visibleDevices is the environment variable that lists the GPUs which a CUDA process may use, and
-// their order.
+// visibleDevices is the environment variable that lists the GPUs that a CUDA process may use, in
+// order.
 const visibleDevices = "CUDA_VISIBLE_DEVICES"
 
 // gpus shares the GPUs that this process may use among cells that run at once.
@@ -83,8 +83,8 @@ type gpus struct {
 	used []int // for each GPU, the number of cells that use it
 }
 
-// newGPUs finds the GPUs that this process may use; none if that is not known. It uses no CUDA
-// library: a cage built without CUDA can run studies whose trainings use a build with it.
+// newGPUs finds the GPUs that this process may use; none if they are unknown. It does not use a
+// CUDA library: a cage built without CUDA can run studies whose training uses a build with it.
 func newGPUs() *gpus {
 	value, set := os.LookupEnv(visibleDevices)
 	files, _ := filepath.Glob("/dev/nvidia[0-9]*") // the pattern is well-formed
@@ -92,8 +92,8 @@ func newGPUs() *gpus {
 	return &gpus{names: names, used: make([]int, len(names))}
 }
 
-// visible returns the GPUs that CUDA_VISIBLE_DEVICES names, or all of them if it is not set. An
-// empty or negative name ends the list, as it does for CUDA.
+// visible returns the GPUs that CUDA_VISIBLE_DEVICES (value) names, or all of them if it is not
+// set. As in CUDA, an empty or negative name ends the list.
 func visible(value string, set bool, there int) (names []string) {
 	if !set {
 		for i := range there {
@@ -111,8 +111,8 @@ func visible(value string, set bool, there int) (names []string) {
 	return names
 }
 
-// leastUsed chooses the n GPUs that the fewest cells use, in ascending order. It returns nil if
-// there are fewer than n.
+// leastUsed chooses the n GPUs that the fewest cells use, and returns them in ascending order. It
+// returns nil if there are fewer than n.
 func leastUsed(used []int, n int) []int {
 	if n > len(used) {
 		return nil
@@ -126,8 +126,8 @@ func leastUsed(used []int, n int) []int {
 }
 
 // acquire reserves GPUs for a cell until release is called, and returns the environment variables
-// that pass them to the cell's processes. There are none if the cell uses another device, or if
-// there are too few GPUs, which the training then reports.
+// that tell the cell's processes to use them. It returns none if the cell uses another device, or
+// if there are too few GPUs, which training then reports.
 func (g *gpus) acquire(c Cell) (environment []string, release func()) {
 	if c.Config.Device.Kind != "cuda" {
 		return nil, func() {}

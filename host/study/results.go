@@ -30,33 +30,33 @@ const (
 	Done        State = "done"
 )
 
-// Result is the known outcome of a cell.
+// Result is what is known about the outcome of a cell.
 type Result struct {
 	Cell  Cell
 	State State
-	// Err is, for a failed cell, the last error of its training, or the file that cannot be read;
-	// for a stale cell, the change that made it stale.
+	// Err is, for a failed cell, its last error message or the file that cannot be read, and for a
+	// stale cell, the change that made it stale.
 	Err string
-	// Diverged reports whether a failed cell's loss or gradient was not finite: the cell has no
-	// results, but is not left out of means.
+	// Diverged reports whether the cell failed because the loss or gradient was not finite. Such a
+	// cell has no results, but is not left out of means.
 	Diverged bool
 	// Unreadable reports whether the cell counts as failed because a file of its run is damaged.
 	Unreadable bool
-	// Summary holds every number of summary.json, and the metrics of finished evaluations, by their
-	// names. It is nil unless the training is done.
+	// Summary holds all numbers in summary.json and the metrics of finished evaluations, by name. It
+	// is nil unless training is done.
 	Summary map[string]float64
-	// Holder is the process that is working on the cell, if there is one.
+	// Holder is the process that is working on the cell; zero if there is none.
 	Holder Holder
 }
 
-// Trained reports whether the training of the cell is done and may be reported on, whatever the
-// state of its evaluations.
+// Trained reports whether the cell's training is done and may be reported on, whatever the state of
+// its evaluations.
 func (r Result) Trained() bool { return r.Summary != nil }
 
-// HasOutcome reports whether the outcome of the cell is known: it is done, or it diverged.
+// HasOutcome reports whether the outcome of the cell is known: it is done or diverged.
 func (r Result) HasOutcome() bool { return r.State == Done || r.Diverged }
 
-// Results reads the progress of every cell from disk. It may be called at any time, even while the
+// Results reads the state of every cell from disk. It may be called at any time, even while the
 // study runs in this or another process.
 func (s *Study) Results() ([]Result, error) {
 	running, err := Holders(s.at())
@@ -81,8 +81,8 @@ func (s *Study) Results() ([]Result, error) {
 	return list, nil
 }
 
-// readCellResult reads the result of one cell. If one of the cell's files is damaged, only that
-// cell counts as failed; --retry resumes it from its last checkpoint.
+// readCellResult reads the result of a cell. If one of its files is damaged, only this cell counts
+// as failed; --retry resumes it from its last checkpoint.
 func (s *Study) readCellResult(c Cell, running bool) Result {
 	dir := s.dir(c)
 
@@ -118,7 +118,7 @@ func (s *Study) readCellResult(c Cell, running bool) Result {
 	return Result{Cell: c, State: Missing}
 }
 
-// Damaged returns the result of a cell with a file that cannot be read.
+// Damaged returns the result of cell c if reading one of its files failed with err.
 func Damaged(c Cell, err error) Result {
 	return Result{Cell: c, State: Failed, Err: "cannot be read: " + err.Error(), Unreadable: true}
 }
@@ -144,8 +144,8 @@ func readFailure(dir rundir.Dir) (Failure, error) {
 	return f, err
 }
 
-// readOurs reads a small file of the study. The error is a *damagedFile if the content is not of
-// the expected form.
+// readOurs decodes a small file of the study. If its content does not have the expected form, the
+// error is a *damagedFile.
 func readOurs(path vfs.Path, to any) error {
 	text, err := path.ReadSmallFile(1 << 20)
 	if err == nil {
@@ -167,7 +167,7 @@ type damagedFile struct {
 func (d *damagedFile) Error() string { return fmt.Sprintf("%s: %v", d.path, d.err) }
 func (d *damagedFile) Unwrap() error { return d.err }
 
-// putAside renames the file so that nothing reads it; it is not deleted, as others may own it.
+// putAside renames the file so that nothing reads it; others may own it, so it is not deleted.
 func (d *damagedFile) putAside() error {
 	dir := d.path.Dir()
 	to, err := dir.Unused(func(n int) string { return fmt.Sprintf("%s.damaged-%d", d.path.Base(), n) })
@@ -177,8 +177,8 @@ func (d *damagedFile) putAside() error {
 	return errors.Join(d.path.Rename(to), dir.SyncDir())
 }
 
-// SummaryMetrics returns the names of the numbers in summary.json, except times and speeds: a
-// report contains only results that a second run would reproduce.
+// SummaryMetrics returns the names of the numbers in summary.json, except times and speeds, because
+// a report contains only results that a second run would reproduce.
 func SummaryMetrics() []string {
 	return slices.DeleteFunc(metrics.NumberNames(reflect.TypeFor[metrics.Summary]()), metrics.Timed)
 }
@@ -189,15 +189,15 @@ func RecordMetrics() []string {
 	return slices.DeleteFunc(metrics.NumberNames(reflect.TypeFor[metrics.Record]()), metrics.Timed)
 }
 
-// Survey checks the configurations of cells against the current plugins and data, and returns a
-// finding for each configuration.
+// Survey checks configurations against the current plugins and data, and returns a finding for
+// each.
 type Survey func(ctx context.Context, list []*config.Config) []config.Finding
 
-// FindStale gives the state [Stale] to results whose plugins or data have changed since: in one
-// table with cells trained now, they would mix two algorithms. If the questions of an evaluation
-// have changed, the cell becomes [Unevaluated]. Cells that are running or missing are skipped.
-// Without a survey, only questions are compared. The error is about cells that could not be
-// compared, whose results are left unchanged.
+// FindStale sets the state of results whose plugins or data have changed since to [Stale]: in a
+// table with newly trained cells, they would mix two algorithms. If the questions of an evaluation
+// have changed, the state becomes [Unevaluated]. Running and missing cells are skipped. If survey
+// is nil, only questions are compared. The error reports cells that could not be compared, whose
+// results are left unchanged.
 func (s *Study) FindStale(ctx context.Context, results []Result, survey Survey) error {
 	s.findOutdated(results)
 	defer s.markRemade(results, func(c, source Cell) bool { // the source has been trained again since
@@ -212,8 +212,8 @@ func (s *Study) FindStale(ctx context.Context, results []Result, survey Survey) 
 	return MarkStale(ctx, results, survey, begun, stale)
 }
 
-// MarkStale surveys the results that compared selects, and gives the state [Stale] to those for
-// which stale returns a reason. The error is a *[NotCompared].
+// MarkStale surveys the results for which compared is true, and sets the state of those for which
+// stale returns a reason to [Stale]. The error is a *[NotCompared].
 func MarkStale(
 	ctx context.Context, results []Result, survey Survey,
 	compared func(Result) bool, stale func(Result, config.Finding) string,
@@ -244,7 +244,7 @@ func MarkStale(
 	return nil
 }
 
-// identities returns the IDs that a run records of itself and of its source; "" if it has none.
+// identities returns the IDs that a run recorded for itself and its source; "" if there is none.
 func (s *Study) identities(c Cell) (id struct {
 	Run     string `json:"run"`
 	Initial struct {
@@ -270,10 +270,10 @@ func (e *NotCompared) Error() string {
 
 func (e *NotCompared) Unwrap() error { return e.First }
 
-// StaleDir returns the directory into which stale runs are moved.
+// StaleDir returns the directory to which stale runs are moved.
 func (s *Study) StaleDir() string { return s.at(rundir.StudyStale).Name }
 
-// moveToStale adds a number to the name.
+// moveToStale moves dir to the directory of stale runs, as name with a number appended.
 func (s *Study) moveToStale(dir vfs.Path, name string) error {
 	if err := s.at(rundir.StudyStale).MkdirAll(); err != nil {
 		return err

@@ -20,45 +20,44 @@ import (
 
 // RunOptions are the options of [Run].
 type RunOptions struct {
-	// Parallel is the number of cells to train at once; 0 means the number in the study file. If
-	// that is also 0, the cores determine it: one cell per core if the models are small, one cell
-	// on all cores if they are large; on GPUs, as many as can have GPUs of their own.
+	// Parallel is the number of cells to train at once; 0 means the number in the study file. If that
+	// is also 0, the cores determine it: one cell per core if the models are small, one cell on all
+	// cores if they are large, and on GPUs as many cells as can have their own GPUs.
 	Parallel int
-	// Retry also trains failed cells, from where they stopped.
+	// Retry also trains failed cells, which continue where they stopped.
 	Retry bool
-	// Only restricts the cells to those that match; nil means all cells.
+	// Only restricts the cells to those that match these labels, by axis; nil means all cells.
 	Only map[string][]string
-	// IDs restricts the cells further, to those with these IDs; nil means all cells.
+	// IDs restricts the cells further, to those with these IDs; nil means no restriction.
 	IDs []string
-	// Share lets other processes with Share, on this machine or on others that see the study's
-	// directory, run the study at the same time. Each cell is trained by one of them. Run returns
-	// when all cells are done, whichever process has trained them.
+	// Share lets several processes with Share run the study at the same time, on this machine or
+	// others that see its directory. Each cell is trained by one of them. Run returns when all cells
+	// are done, whichever process trained them.
 	Share bool
-	// Stored holds results of all cells from another source, such as a snapshot, in the study's
-	// order. Cells with a known result there are not trained, unless another cell starts from their
-	// model. Tables select from these results as well ([Study.Prune]). Nil means none.
+	// Stored holds results of all cells from another source, such as a snapshot, in the order of the
+	// study. Cells with a known outcome there are not trained, unless another cell starts from their
+	// model. These results also count when tables choose ([Study.Prune]). Nil means none.
 	Stored []Result
 	// Command is the program that trains, with its first arguments. The path of a configuration,
 	// --resume, --quiet and --lifeline=TIME are appended. Nil means this executable with "train".
 	Command []string
-	// Tool is the program that quantizes and evaluates; the arguments of the cage command are
-	// appended. Nil means this executable.
+	// Tool is the program that quantizes and evaluates, followed by its first arguments. Those of the
+	// cage command are appended. Nil means this executable.
 	Tool []string
-	// Survey runs before any cell is trained. It looks for problems in the configurations of the
-	// cells to be trained that loading the study cannot detect, such as invalid plugin parameters,
-	// and for stale runs. If it is nil, such problems show only when a cell is trained, and no run
-	// is found stale.
+	// Survey runs before any cell is trained. It finds stale runs, and problems in the configurations
+	// of the cells to be trained that loading the study cannot detect, such as invalid plugin
+	// parameters. If it is nil, such problems are found only when a cell is trained, and no run is
+	// considered stale.
 	Survey Survey
-	// KeepStale leaves stale runs as they are. Otherwise they are moved away and trained anew.
+	// KeepStale leaves stale runs as they are. Otherwise they are moved away and trained again.
 	KeepStale bool
-	// Planned is called with the plan before anything is trained; nil means no call.
+	// Planned, if not nil, is called with the plan before anything is trained.
 	Planned func(Plan)
-	// Watch is called on every change, and twice a second, but never concurrently. Nil means no
-	// call.
+	// Watch, if not nil, is called on every change and twice a second, but never concurrently.
 	Watch func(console.Progress)
 }
 
-// Outcome counts the selected runs in each state. Cells that share a run count once.
+// Outcome counts the selected runs by state. Cells that share a run count once.
 type Outcome struct {
 	Cells       int `json:"cells"`
 	Done        int `json:"done"`
@@ -71,7 +70,7 @@ type Outcome struct {
 	Trained     int `json:"trained"` // done by this call
 }
 
-// Plan describes the work of [Run].
+// Plan describes the work that [Run] does.
 type Plan struct {
 	Results []Result // one for each selected run
 	Run     []Cell   // the cells to train, quantize or evaluate, in order
@@ -80,8 +79,8 @@ type Plan struct {
 	Threads int      // threads of each cell
 }
 
-// ErrInterrupted is returned if the context ended before the study did. The cells that were being
-// trained have saved checkpoints and continue in the next [Run].
+// ErrInterrupted is returned if the context ended before the study did. Cells that were being
+// trained have saved checkpoints, and continue in the next [Run].
 var ErrInterrupted = errors.New("the study was interrupted")
 
 // Plan returns the work that [Run] would do.
@@ -109,7 +108,7 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 			p.Results = append(p.Results, r)
 		}
 	}
-	// check reports problems of cells that are to be trained, with their position in the file.
+	// Errors are ignored: check reports problems of the cells to be trained, with their positions.
 	_ = s.FindStale(ctx, p.Results, o.Survey)
 	latest := map[string]Result{} // by ID, with the state Stale where it was found
 	for _, r := range p.Results {
@@ -128,7 +127,7 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 		return unneeded[r.Cell.ID] && !r.HasOutcome()
 	})
 	states := statesOf(p.Results)
-	// A model whose source is missing, and will be trained from the beginning, is stale.
+	// If the source of a model is missing, and will be trained from scratch, the model is stale.
 	s.markRemade(p.Results, func(_, source Cell) bool { return states[source.ID] == Missing })
 	runs := []State{Missing, Interrupted, Unevaluated}
 	if o.Retry {
@@ -144,18 +143,18 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 			p.Run = append(p.Run, r.Cell)
 		}
 	}
-	// Sources come before the models made from them.
+	// Sources come before the models that are made from them.
 	slices.SortStableFunc(p.Run, func(a, b Cell) int { return cmp.Compare(s.depth(a), s.depth(b)) })
 	cores, gpus := runtime.GOMAXPROCS(0), len(newGPUs().names)
 	p.AtOnce, p.Threads = share(p.Run, cores, gpus, cmp.Or(o.Parallel, s.Parallel))
 	return p, nil
 }
 
-// Run trains the cells that are not done, each in a process of its own, so that a crash of one
-// affects no other. Cells that fail are recorded with their error, and not tried again without
-// Retry. If a single cell is stopped, by a request in its directory, the other cells continue, and
-// the error at the end is [ErrInterrupted]. When ctx ends, the running cells save checkpoints, and
-// the error is [ErrInterrupted], too. If this process is killed, they also save checkpoints.
+// Run trains the cells that are not done, each in a process of its own, so that a crash of one does
+// not affect the others. If a cell fails, its error is recorded, and it is not tried again without
+// Retry. If a single cell is stopped by a request in its directory, the other cells continue, and
+// Run returns [ErrInterrupted] at the end. When ctx ends, the running cells save checkpoints, and
+// Run returns [ErrInterrupted]. They also save checkpoints if this process is killed.
 func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -187,8 +186,8 @@ func Run(ctx context.Context, s *Study, o RunOptions) (Outcome, error) {
 	return out, errors.Join(err, lock.Unlock())
 }
 
-// rounds trains cells until there are no more: when cells are done, a table may choose further
-// ones, and processes that share the study may leave cells to this one.
+// rounds trains cells until none is left. When cells are done, tables may choose further ones, and
+// processes that share the study may leave cells to this one.
 func (s *Study) rounds(ctx context.Context, o RunOptions) (Outcome, error) {
 	for trained := 0; ; {
 		plan, err := s.Plan(ctx, o)
@@ -222,8 +221,8 @@ func (s *Study) rounds(ctx context.Context, o RunOptions) (Outcome, error) {
 	}
 }
 
-// checkOurs refuses a directory that is not a study's: study.toml in it is not a study file, or it
-// differs from this study's although no study has run there.
+// checkOurs returns an error if the directory is not this study's: its study.toml is not a study
+// file, or differs from this one although no study has run there.
 func (s *Study) checkOurs() error {
 	began, err := s.at(rundir.StudyCells).Exists()
 	if err != nil {
@@ -240,7 +239,7 @@ func (s *Study) checkOurs() error {
 	})
 }
 
-// check runs the survey, and prepares the questions of evaluations, before any cell is trained. It
+// check runs the survey and prepares the questions of evaluations before any cell is trained. It
 // reports all problems together.
 func (s *Study) check(ctx context.Context, cells []Cell, survey Survey) error {
 	var found problems

@@ -54,8 +54,8 @@ func newRunner(s *Study, o RunOptions, p Plan) *runner {
 	return r
 }
 
-// run trains and evaluates the cells of the plan. Its error is about the files of the study; a
-// training that fails sets the state of its cell instead.
+// run trains and evaluates the cells of the plan. Its error is about the files of the study; if
+// training fails, that sets the state of the cell instead.
 func (r *runner) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -89,7 +89,7 @@ func (r *runner) run(ctx context.Context) error {
 	return nil
 }
 
-// cell trains and evaluates one cell and records its outcome.
+// cell trains and evaluates a cell and records the outcome.
 func (r *runner) cell(ctx context.Context, c Cell) (err error) {
 	if ctx.Err() != nil {
 		return nil
@@ -178,10 +178,10 @@ func (r *runner) outcome() Outcome {
 	return out
 }
 
-// Count counts how many results are in each state.
+// Count returns the number of results in each state.
 func Count(results []Result) Outcome { return count(statesOf(results)) }
 
-// statesOf returns the states by ID: cells may share a run.
+// statesOf returns the states by cell ID, since cells may share a run.
 func statesOf(results []Result) map[string]State {
 	states := map[string]State{}
 	for _, r := range results {
@@ -202,10 +202,10 @@ func count(states map[string]State) Outcome {
 	return out
 }
 
-// interval is the time between two reports of progress.
+// interval is the time between two progress reports.
 const interval = 500 * time.Millisecond
 
-// active is a running cell.
+// active is a cell that is running.
 type active struct {
 	cell   Cell
 	dir    rundir.Dir
@@ -231,7 +231,7 @@ func (r *runner) watch() (stop func()) {
 	return func() { cancel(); done.Wait() }
 }
 
-// show completes a report of progress and passes it to Watch. r.mu is held.
+// show completes a progress report and passes it to Watch. The caller holds r.mu.
 func (r *runner) show(p console.Progress) {
 	if r.opts.Watch == nil {
 		return
@@ -245,8 +245,8 @@ func (r *runner) show(p console.Progress) {
 	r.opts.Watch(p)
 }
 
-// left estimates the remaining time, including the cells that wait for a choice, from the work done
-// since the start.
+// left estimates the remaining time from the work done since the start. It includes cells that wait
+// for a choice.
 func (r *runner) left() time.Duration {
 	done, rest := r.worked, 0.0
 	for _, c := range slices.Concat(r.plan.Run, r.plan.Waiting) {

@@ -8,9 +8,9 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// claim takes a cell for this process. It returns no release if there is nothing to do now: another
-// process works on the cell, or has done so since the plan was made, or the source of the cell's
-// model is not ready.
+// claim claims a cell for this process. It returns a nil release if there is nothing to do at
+// present: another process is working on the cell, or has done so since the plan was made, or the
+// source of the cell's model is not ready.
 func (r *runner) claim(
 	ctx context.Context, c Cell, lost func(error),
 ) (release func() error, err error) {
@@ -41,8 +41,8 @@ func (r *runner) claim(
 	return nil, release()
 }
 
-// recheck reads the state of a claimed cell, and reports whether it still has to be trained:
-// another process may have done that since the plan was made.
+// recheck reads the state of a claimed cell, and reports whether the cell still has to be trained:
+// another process may have trained it since the plan was made.
 func (r *runner) recheck(ctx context.Context, c Cell) (State, bool) {
 	planned := r.stateOf(c)
 	now := []Result{r.study.readCellResult(c, false)}
@@ -52,7 +52,7 @@ func (r *runner) recheck(ctx context.Context, c Cell) (State, bool) {
 		defer r.surveying.Unlock()
 		survey = r.opts.Survey
 	}
-	// Cells that cannot be compared keep their state; the plan did not find them stale.
+	// Cells that cannot be compared keep their state; when the plan was made, they were not stale.
 	_ = r.study.FindStale(ctx, now, survey)
 	switch state := now[0].State; state {
 	case Done:

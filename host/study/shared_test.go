@@ -136,7 +136,7 @@ func TestSharedOrAlone(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		want := map[bool]string{true: "with --share: give --share to join it", false: "without --share"}[share]
+		want := map[bool]string{true: "with --share: pass --share to join it", false: "without --share"}[share]
 		if !errors.Is(other, study.ErrLocked) || !strings.Contains(fmt.Sprint(other), want) {
 			t.Errorf("shared %v: %v", share, other)
 		}

@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Level is the confidence level of a report's intervals.
+// Level is the confidence level of the intervals in reports.
 const Level = 0.95
 
 // Sample summarizes a sample of values of one quantity.
@@ -19,8 +19,8 @@ type Sample struct {
 	SD   float64 // standard deviation, with N−1 in the denominator; NaN when N < 2
 }
 
-// Describe returns the mean and standard deviation of x. Values that are not finite are
-// included: a run that diverged is part of the mean, which then is not finite either.
+// Describe returns the mean and standard deviation of x. Values that are not finite are included:
+// if a run diverged, the mean is not finite either.
 func Describe(x []float64) Sample {
 	s := Sample{N: len(x), Mean: math.NaN(), SD: math.NaN()}
 	switch len(x) {
@@ -36,9 +36,8 @@ func Describe(x []float64) Sample {
 	return s
 }
 
-// Interval returns the confidence interval of the mean, by Student's t for independent,
-// normally distributed values: mean ± t·SD/√N, with N−1 degrees of freedom. It is NaN
-// when N < 2.
+// Interval returns the confidence interval of the mean by Student's t, for independent and normally
+// distributed values: mean ± t·SD/√N, with N−1 degrees of freedom. It is NaN if N < 2.
 func (s Sample) Interval(level float64) (low, high float64) {
 	if s.N < 2 {
 		return math.NaN(), math.NaN()
@@ -54,7 +53,7 @@ type Difference struct {
 	N    int     // number of pairs
 	Mean float64 // NaN when N is 0
 	SD   float64 // standard deviation of the differences; NaN when N < 2
-	// Low and High are the confidence interval of the mean. They are NaN when N < 2, and when all
+	// Low and High are the confidence interval of the mean. They are NaN if N < 2, or if all
 	// differences are equal and not zero.
 	Low, High float64
 }
@@ -64,8 +63,8 @@ const rounding = 1e-12
 
 // Pair describes the differences a[i] − b[i] of two slices of equal length, with the
 // [Sample.Interval] of their mean. Pairing removes common effects, such as the difficulty of a
-// seed. If all pairs have the same difference, nothing is known about chance, so there is no
-// interval, unless the difference is zero.
+// seed. If all differences are equal, nothing is known about their variation, so there is no
+// interval, unless they are zero.
 func Pair(a, b []float64, level float64) Difference {
 	differences, largest := make([]float64, len(a)), 0.0
 	for i := range a {
@@ -90,8 +89,8 @@ func (d Difference) HasInterval() bool { return !math.IsNaN(d.Low) && !math.IsNa
 // chance makes plausible.
 func (d Difference) Clear() bool { return d.HasInterval() && (d.Low > 0 || d.High < 0) }
 
-// P returns the p-value of the paired t-test. The interval at a level excludes zero if
-// P < 1 − level. It is NaN if there is no interval.
+// P returns the p-value of the paired t-test, or NaN if there is no interval. The interval at a
+// level excludes zero if P < 1 − level.
 func (d Difference) P() float64 {
 	switch {
 	case !d.HasInterval():
@@ -103,9 +102,9 @@ func (d Difference) P() float64 {
 }
 
 // Holm corrects p-values, such as those of [Difference.P], for multiple tests (Holm, "A simple
-// sequentially rejective multiple test procedure", 1979): the probability that any test whose null
-// hypothesis is true falls below a limit is at most that limit, whatever the dependence of the
-// tests. NaN stays NaN, and is not counted.
+// sequentially rejective multiple test procedure", 1979): the probability that the corrected
+// p-value of any true null hypothesis falls below a limit is at most that limit, even if the tests
+// depend on each other. NaN stays NaN and is not counted as a test.
 func Holm(p []float64) []float64 {
 	out := slices.Clone(p)
 	var order []int // indices by increasing p-value

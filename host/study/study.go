@@ -10,16 +10,16 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Study is a loaded study: every cell is resolved and checked, and the tables and figures are
-// checked against its axes. It holds no results; see [Study.Results].
+// Study is a loaded study. All cells are resolved and checked, and tables and figures are checked
+// against the axes. It holds no results; see [Study.Results].
 type Study struct {
 	Name string // study.name, or else the name of the file
 	File string // path of the study file
 	Out  string // the study's directory, relative to the working directory like train.out
-	// Parallel is study.parallel, the number of cells at once; 0 leaves it to [Run].
+	// Parallel is study.parallel, the number of cells that run at once; 0 leaves it to [Run].
 	Parallel int
-	// StopMinutes is study.stop_minutes: the time that a training has to save its checkpoint when
-	// it is asked to stop, before it is killed.
+	// StopMinutes is study.stop_minutes: the time that a process has to save its checkpoint after it
+	// is asked to stop, before it is killed.
 	StopMinutes float64
 
 	Axes    []Axis
@@ -27,7 +27,7 @@ type Study struct {
 	Tables  []Table
 	Figures []Figure
 
-	// Files is the file system of the study's directory; nil means the operating system's.
+	// Files is the file system of the study's directory; nil means that of the operating system.
 	Files vfs.FS
 
 	text        []byte // content of the study file
@@ -40,22 +40,22 @@ type Axis struct {
 	Labels []string // in the order of the file; labels that only single cells have are last
 }
 
-// Cell is one run of a study. Cells with equal configurations share a run: their ID, Dir,
-// Run and Config are the same.
+// Cell is a run of a study. Cells with equal configurations share a run: they have the same ID,
+// Dir, Run and Config.
 type Cell struct {
-	// ID names the cell's directory. It consists of a slug of the cell's labels and a hash of its
+	// ID is the name of the cell's directory: a slug of the cell's labels and a hash of its
 	// configuration.
 	ID string
-	// Hash is the hexadecimal hash of its configuration and of its quantization.
+	// Hash is the hash of the cell's configuration and quantization, in hexadecimal.
 	Hash   string
 	Labels map[string]string // one label of each axis, by the axis's name
 	Set    []Setting         // the cell's changes to the base, in order of application
 	Dir    string
-	// Run is the run directory: Dir, or a directory in it if the cell is not trained.
+	// Run is the run directory: Dir, or a subdirectory of it if the cell is not trained.
 	Run    string
 	Config *config.Config // resolved; train.out is Run
-	// Quantize describes how this cell's model is made by quantizing another cell's model, or
-	// model.init; nil if it is trained.
+	// Quantize describes how the cell's model is made by quantizing another cell's model or
+	// model.init; nil if the cell is trained.
 	Quantize *Quantize
 
 	initIndex   int    // index plus 1 of the cell whose model this one is initialized from; 0: none
@@ -65,20 +65,20 @@ type Cell struct {
 	environment []string // added to the environment of its processes
 }
 
-// Setting is a key of a configuration with its value.
+// Setting is a key of a configuration, with its value.
 type Setting struct {
 	Key   string `json:"key"`   // dotted, as in --set
 	Value string `json:"value"` // in TOML
 }
 
-// Table describes a table of the report: the mean of a metric over replicates.
+// Table describes a table of the report: the means of a metric over replicates.
 type Table struct {
 	Title   string
 	Metric  string   // one of [SummaryMetrics], or a metric of an evaluation
 	Rows    []string // axes whose labels make the rows
 	Columns []string // axes whose labels make the columns
 	Over    []string // axes over whose labels (the replicates) the mean is taken
-	// Baseline holds labels of axes of Rows and Columns: each entry is compared, replicate by
+	// Baseline holds labels of axes in Rows and Columns: each entry is compared, replicate by
 	// replicate, with the entry that has these labels and otherwise its own. Empty means none.
 	Baseline map[string]string
 	Beside   bool                // the differences are columns beside the means, not a table below
@@ -88,21 +88,21 @@ type Table struct {
 	Best     *Best               // the axis on which each entry chooses a label; nil: none
 }
 
-// Best describes how each entry of a table chooses its own label of an axis, such as each optimizer
-// its own learning rate: the one with the best mean.
+// Best says how each entry of a table chooses its label of an axis, as each optimizer its own
+// learning rate: the label with the best mean.
 type Best struct {
 	Axis   string `json:"axis"`
 	Metric string `json:"metric"` // as in Table
 	Better string `json:"better"` // "lower" or "higher"
-	// On selects the replicates to choose on, by axes of Over. They are not reported. If it is nil,
+	// On selects the replicates to choose on, by axes of Over; they are not reported. If On is nil,
 	// the reported replicates also choose.
 	On map[string][]string `json:"on,omitempty"`
-	// Spare omits the training of reported replicates with other labels than the chosen one; see
+	// Spare skips the training of reported replicates whose label is not the chosen one; see
 	// [Study.Prune].
 	Spare bool `json:"-"`
 }
 
-// Kinds of figures.
+// Values of [Figure].Kind.
 const (
 	Bar          = "bar"          // a bar for each label of X, and each series
 	Curves       = "curves"       // a metric of metrics.jsonl over the steps, a curve for each series
@@ -118,7 +118,7 @@ type Figure struct {
 	Title  string
 	Metric string // bar, heatmap: as in Table; curves: one of [RecordMetrics]
 	X, Y   string // bar, differences: X is an axis; heatmap: axes; scatter: metrics as in Table
-	// Baseline is the label of the axis X with which the other labels are compared; only for
+	// Baseline is the label of axis X with which the other labels are compared; it is used only for
 	// differences.
 	Baseline string
 	Series   []string // axes whose labels make series
@@ -129,7 +129,7 @@ type Figure struct {
 	Best     *Best               // as in Table
 }
 
-// Axis returns the axis with the given name, and whether it exists.
+// Axis returns the axis with the given name, and whether there is one.
 func (s *Study) Axis(name string) (Axis, bool) {
 	i := slices.IndexFunc(s.Axes, func(a Axis) bool { return a.Name == name })
 	if i < 0 {
@@ -150,7 +150,7 @@ func (s *Study) AxisNames() []string {
 // Label returns the cell's labels in the order of the axes, as in "CAGE · 4 · 0".
 func (s *Study) Label(c Cell) string { return strings.Join(c.Of(s.AxisNames()), " · ") }
 
-// Of returns the cell's labels of the given axes.
+// Of returns the cell's labels on the given axes.
 func (c Cell) Of(axes []string) []string {
 	labels := make([]string, len(axes))
 	for i, a := range axes {
@@ -159,7 +159,7 @@ func (c Cell) Of(axes []string) []string {
 	return labels
 }
 
-// Matches reports whether a cell has, for every axis in where, one of the given labels.
+// Matches reports whether, for every axis in where, the cell has one of the given labels.
 func (c Cell) Matches(where map[string][]string) bool {
 	for axis, labels := range where {
 		if !slices.Contains(labels, c.Labels[axis]) {
@@ -169,7 +169,7 @@ func (c Cell) Matches(where map[string][]string) bool {
 	return true
 }
 
-// Names inside the directories of a study and of a cell.
+// Names in the directories of a study and of a cell.
 const (
 	cellFile   = "cell.toml"   // the configuration of the cell
 	failedFile = "failed.json" // why the cell failed
@@ -178,7 +178,7 @@ const (
 	evaluationLog = "eval.log" // output of its evaluations
 )
 
-// grace returns the time that a process of a cell has to stop before it is killed.
+// grace returns the time that a cell's process has to stop before it is killed.
 func (s *Study) grace() time.Duration { return time.Duration(s.StopMinutes * float64(time.Minute)) }
 
 func (s *Study) at(elem ...string) vfs.Path { return vfs.On(s.Files, s.Out).Join(elem...) }

@@ -152,7 +152,7 @@ func TestDifferences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := string(out); !strings.Contains(text, "-->\n| bits | CAGE, λ = 1 |\n| --- | ---: |\n| 4 | **−0.50 [−0.75, −0.25]** |\n\nDifferences to STE") || strings.Contains(text, "2.10 ± 0.10") {
+	if text := string(out); !strings.Contains(text, "-->\n| bits | CAGE, λ = 1 |\n| --- | ---: |\n| 4 | **−0.50 [−0.75, −0.25]** |\n\nDifferences from STE") || strings.Contains(text, "2.10 ± 0.10") {
 		t.Errorf("got\n%s", text)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"text/template"
 )
 
-// Card holds the contents of the model card that the export does not know.
+// Card holds the parts of the model card that the caller of the export supplies.
 type Card struct {
 	Name        string // name of the model
 	Step        int    // optimizer steps before the checkpoint
@@ -67,13 +67,13 @@ func (c Card) render(r *Report, m *Model) ([]byte, error) {
 	exact := "no weight is quantized"
 	if quantized > 0 && r.Exact {
 		exact = fmt.Sprintf(
-			"all %d quantized weights were read back as those of training, bit for bit", quantized)
+			"all %d quantized weights were read back as trained, bit for bit", quantized)
 	} else if quantized > 0 {
-		exact = fmt.Sprintf("no: quantized weights differ from those of training by up to %.3g",
+		exact = fmt.Sprintf("no: quantized weights differ from the trained ones by up to %.3g",
 			difference)
 	}
 	s := m.Settings
-	what := fmt.Sprintf("A language model of the kind %s with %d layers, %d features, %d heads and "+
+	what := fmt.Sprintf("A language model of kind %s with %d layers, %d features, %d heads and "+
 		"%d tokens in its vocabulary, trained on sequences of %d tokens.",
 		s.Kind, s.Layers, s.Width, s.Heads, s.Vocab, s.Context)
 	var out bytes.Buffer
@@ -82,7 +82,7 @@ func (c Card) render(r *Report, m *Model) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// group holds the tensors with the same type, quantization and note.
+// group holds the tensors that have the same type, quantization and note.
 type group struct {
 	typ, note  string
 	quantized  bool

@@ -36,7 +36,7 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 		float: func(part, weight) string { return p.float },
 		unpacked: func(part part, w weight) error {
 			if part.param.Role != architecture.RoleMatrix {
-				return errors.New("only linear layers of transformer blocks are packed, not the head")
+				return errors.New("only linear layers of transformer blocks can be packed, not the head")
 			}
 			if rotated, ok := errors.AsType[*RotatedError](w.gridErr); ok {
 				return rotated
@@ -80,17 +80,17 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 	if len(p.schemes) == 0 {
 		for _, t := range p.stored {
 			if t.Quantized && t.Note != "" {
-				return nil, fmt.Errorf("no weight can be packed: %s: %s; --to hf stores the numbers of "+
-					"Q(x), rotated back", t.Name, t.Note)
+				return nil, fmt.Errorf("no weight can be packed: %s: %s; --to hf stores Q(x) as "+
+					"floats, rotated back", t.Name, t.Note)
 			}
 		}
-		return nil, fmt.Errorf("no weight of this model is quantized: --to hf stores it as floats")
+		return nil, fmt.Errorf("no weight of this model is quantized: use --to hf to store it as floats")
 	}
 	p.quantization = p.quantizationConfig()
 	return p.plan(), unpacked
 }
 
-// packed returns the tensors that store a weight in a scheme.
+// packed returns the tensors that store weight t in the given scheme.
 func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 	rows, columns := t.Shape[0], t.Shape[1]
 	grid := func() (*Grid, error) {
@@ -133,7 +133,7 @@ func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 	}
 }
 
-// ofGrid returns a tensor whose values are computed from a grid when it is written.
+// ofGrid returns a tensor whose values are computed from a grid when the tensor is written.
 func ofGrid[T safetensors.Element](name string, shape []int, grid func() (*Grid, error),
 	values func(*Grid) ([]T, error)) safetensors.Tensor {
 	return safetensors.Lazy(name, shape, func() ([]T, error) {
@@ -145,8 +145,8 @@ func ofGrid[T safetensors.Element](name string, shape []int, grid func() (*Grid,
 	})
 }
 
-// quantizationConfig returns the value of that key of config.json. If there is one scheme, it
-// applies to all linear layers except listed ones; if there are several, each lists its layers.
+// quantizationConfig returns the value of quantization_config in config.json. A single scheme
+// applies to all linear layers except the listed ones; if there are several, each lists its layers.
 func (p *compressedPlan) quantizationConfig() map[string]any {
 	modules := map[scheme][]string{}
 	ignore := []string{"lm_head"}

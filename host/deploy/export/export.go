@@ -3,13 +3,13 @@
 //
 // For a quantized weight x, the export contains the Q(x) of training, bit for bit, except that −0
 // counts as 0, because integers have no −0. A weight is represented by the codes and scales that
-// its quantizer's program returns ([Grid]), and stored in that form if the format supports it. The
-// export is read back by separate code (readback.go) and compared. It is an error if a format
+// its quantizer's program returns ([Grid]), and stored in that form if the format supports it.
+// Separate code (readback.go) reads the export back and compares it. It is an error if a format
 // cannot represent a weight exactly, unless [Options.Inexact] is set; then the report contains the
 // difference.
 //
-// Each format is a function that makes a [Plan], in a file of its own. An export is complete or
-// absent.
+// Each format is a function in its own file that makes a [Plan]. If an export fails, its directory
+// does not exist.
 package export
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Names of the files that every export has besides those of its format.
+// Names of the files that every export contains in addition to the files of its format.
 const (
 	reportFile = "export.json"
 	cardFile   = "README.md"
@@ -37,17 +37,17 @@ type Report struct {
 	Format string `json:"format"`
 	Path   string `json:"path"`
 	Bytes  int64  `json:"bytes"` // total size of the tensors
-	// Exact reports whether every quantized weight was read back as Q(x), bit for bit.
+	// Exact reports whether all quantized weights were read back as Q(x), bit for bit.
 	Exact   bool     `json:"exact"`
 	Tensors []Stored `json:"tensors"`
-	// Notes list further differences from training.
+	// Notes lists further differences from training.
 	Notes []string `json:"notes,omitempty"`
-	// Warnings list settings that programs loading the export will not know.
+	// Warnings lists settings that programs loading the export will not know.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Write exports a model to a directory that must not exist yet. The directory is complete or
-// absent: see package atomicfile.
+// Write exports a model to a directory that must not exist yet. If Write fails, the directory does
+// not exist; see package atomicfile.
 func Write(
 	ctx context.Context, format string, to vfs.Path, m *Model, o Options,
 ) (*Report, error) {
@@ -93,8 +93,8 @@ func Write(
 	return report, nil
 }
 
-// compare reads all tensors back and records the differences from the model. Quantized weights must
-// be equal, unless inexact is set.
+// compare reads all tensors back and records how they differ from the model. It is an error if a
+// quantized weight differs, unless inexact is set.
 func (r *Report) compare(ctx context.Context, read func(each func(string, []float32) error) error,
 	source *source, inexact bool) error {
 	missing := map[string]int{} // indices of the tensors that were not read yet
@@ -143,31 +143,31 @@ func (r *Report) compare(ctx context.Context, read func(each func(string, []floa
 	if r.Exact = len(different) == 0; r.Exact || inexact {
 		return nil
 	}
-	return fmt.Errorf("the export does not read back as Q(x): %s; this is a bug of cage",
+	return fmt.Errorf("the export does not read back as Q(x): %s; this is a bug in cage",
 		strings.Join(different, ", "))
 }
 
-// Plan is an export that is known to be possible.
+// Plan describes an export that has been checked to be possible.
 type Plan struct {
 	Tensors []Stored // the tensors to be written, in any order
 	Notes   []string // remarks that are not about a single tensor, as sentences
 	// Write writes the files into a directory.
 	Write func(ctx context.Context, dir vfs.Path) error
-	// Read calls each with the numbers that the written files represent, under the names in
-	// Tensors. It decodes them by other code than Write; the header of a GGUF file is compared with
-	// the one that was to be written.
+	// Read calls each with the name (as in Tensors) and values of every tensor in the written
+	// files. It decodes them with code other than Write's; the header of a GGUF file is compared
+	// with the intended one.
 	Read func(dir vfs.Path, each func(name string, values []float32) error) error
 }
 
-// formats holds a function for each format. It determines how each tensor is stored, or returns why
-// a weight cannot be stored; it reads all weights and writes nothing.
+// formats maps each format to a function that determines how each tensor is stored, or returns an
+// error if a weight cannot be stored. The function reads all weights and writes nothing.
 var formats = map[string]func(m *Model, o Options) (*Plan, error){
 	"hf":                 planHub,
 	"compressed-tensors": planCompressed,
 	"gguf":               planGGUF,
 }
 
-// Formats lists the names of the formats.
+// Formats returns the sorted names of the formats.
 func Formats() []string { return slices.Sorted(maps.Keys(formats)) }
 
 // Options are the options of [Write].
@@ -179,12 +179,12 @@ type Options struct {
 	Float string
 	// Latent exports the unquantized weights that the optimizer updates.
 	Latent bool
-	// Inexact allows quantized weights to differ from Q(x), and a tokenizer that gives other ids
-	// for some texts.
+	// Inexact allows quantized weights to differ from Q(x), and allows a tokenizer that returns
+	// other ids for some texts.
 	Inexact bool
 	// Floats allows quantized weights that the format cannot pack to be stored as floats.
 	Floats bool
-	// ShardSize is the largest size, in bytes, of a file of tensors; 0 means 5 GB.
+	// ShardSize is the largest size of a tensor file in bytes; 0 means 5 GB.
 	ShardSize int64
 }
 
@@ -195,12 +195,12 @@ type Stored struct {
 	Type  string `json:"type"`
 	Shape []int  `json:"shape"`
 	Bytes int64  `json:"bytes"`
-	// Quantized reports whether it holds Q(x).
+	// Quantized reports whether the tensor holds Q(x).
 	Quantized bool `json:"quantized"`
-	// Note says why a quantized tensor is not packed.
+	// Note says why a quantized tensor is not packed; "" if it is.
 	Note string `json:"note,omitempty"`
-	// Difference is the largest difference between a number read back and the number in the model;
-	// 0 means that all are equal.
+	// Difference is the largest difference between a value read back and the model's; 0 if all are
+	// equal.
 	Difference float64 `json:"difference"`
 
 	part part

@@ -140,22 +140,22 @@ func TestRefusals(t *testing.T) {
 		o      export.Options
 		says   []string
 	}{
-		{"gguf", integers(32, seventh), export.Options{}, []string{"blk.0.attn_q.weight and 6 more", "not all half floats", `scale_dtype = "f16"`, "--type f32"}},
-		{"gguf", integers(16, halfSeventh), export.Options{}, []string{"shared by 16 elements: want a multiple of 32"}},
-		{"gguf", integers(32, halfSeventh), export.Options{Type: "mxfp4"}, []string{"are integers from -8 to 7 in steps of 1, not those of E2M1"}},
-		{"gguf", integers(32, halfSeventh), export.Options{Type: "q4_1"}, []string{"not all odd"}},
+		{"gguf", integers(32, seventh), export.Options{}, []string{"blk.0.attn_q.weight and 6 more", "not all scales are half floats", `scale_dtype = "f16"`, "--type f32"}},
+		{"gguf", integers(16, halfSeventh), export.Options{}, []string{"shared by 16 elements, want a multiple of 32"}},
+		{"gguf", integers(32, halfSeventh), export.Options{Type: "mxfp4"}, []string{"has integers from -8 to 7 in steps of 1, want numbers of E2M1"}},
+		{"gguf", integers(32, halfSeventh), export.Options{Type: "q4_1"}, []string{"not all codes are odd"}},
 		{"gguf", integers(32, halfSeventh), export.Options{Type: "q5_k"}, []string{`no type "q5_k"`, "q4_0"}},
-		{"gguf", integers(32, seventh), export.Options{Type: "f16"}, []string{"as f16", "that type does not represent all its values exactly"}},
+		{"gguf", integers(32, seventh), export.Options{Type: "f16"}, []string{"as f16", "the type does not represent all values exactly"}},
 		{"gguf", nil, export.Options{Type: "q8_0"}, []string{"no weight of this model is quantized", "--dtype"}},
 		{"gguf", silent, export.Options{}, []string{"returns no codes and scales"}},
 		{"gguf", broken, export.Options{}, []string{"NaN or infinite"}},
-		{"gguf", untrue, export.Options{}, []string{"is not its codes times its scales"}},
-		{"hf", integers(32, seventh), export.Options{Float: "bf16"}, []string{"as bf16: that type does not represent all its values exactly", "--dtype f32"}},
+		{"gguf", untrue, export.Options{}, []string{"differs from its codes times its scales"}},
+		{"hf", integers(32, seventh), export.Options{Float: "bf16"}, []string{"as bf16: the type does not represent all values exactly", "--dtype f32"}},
 		{"hf", nil, export.Options{Float: "f64"}, []string{`no float type "f64"`}},
 		{"hf", nil, export.Options{Type: "int4"}, []string{"plain floats"}},
 		{"compressed-tensors", rotated, export.Options{}, []string{"rotates blocks of 32", "--to hf"}},
 		{"compressed-tensors", nil, export.Options{}, []string{"no weight of this model is quantized"}},
-		{"compressed-tensors", integers(32, seventh), export.Options{Type: "nvfp4"}, []string{"are integers from -8 to 7 in steps of 1, not those of E2M1"}},
+		{"compressed-tensors", integers(32, seventh), export.Options{Type: "nvfp4"}, []string{"has integers from -8 to 7 in steps of 1, want numbers of E2M1"}},
 		{"compressed-tensors", integers(32, seventh), export.Options{Type: "int3"}, []string{"there is no type \"int3\": want one of int4, int8, mxfp4, nvfp4"}},
 		{"onnx", nil, export.Options{}, []string{`no format "onnx"`, "gguf"}},
 	} {
@@ -200,7 +200,7 @@ func TestShortGroups(t *testing.T) {
 	}{
 		{40, sdk.Integers(-8, 7, 40), "rows of 64 elements end in a group of 24, shorter than the others of 40"},
 		{24, sdk.Integers(-8, 7, 24), "rows of 64 elements end in a group of 16, shorter than the others of 24"}, // 3 groups
-		{48, sdk.E2M1(48), "the length of a row must be a multiple of 48"},
+		{48, sdk.E2M1(48), "the row length must be a multiple of 48"},
 	} {
 		for _, format := range []string{"compressed-tensors", "gguf"} {
 			_, err := write(t, format, small(t, architecture.KindLlama, inGroups(c.group, c.grid)), export.Options{})
@@ -347,11 +347,11 @@ func TestIntegersAsFloats(t *testing.T) {
 			t.Errorf("ternary numbers as %s: %v", format, err)
 		}
 		_, err := write(t, format, small(t, architecture.KindLlama, ternary(sdk.Integers(-8, 7, 32))), export.Options{Type: "mxfp4"})
-		if err == nil || !strings.Contains(err.Error(), "are integers from -8 to 7 in steps of 1, not those of E2M1") {
+		if err == nil || !strings.Contains(err.Error(), "has integers from -8 to 7 in steps of 1, want numbers of E2M1") {
 			t.Errorf("four bits as %s: %v", format, err)
 		}
 		q := ternary(sdk.Integers(0, 1, 32))
-		if _, err := write(t, format, small(t, architecture.KindLlama, q), export.Options{}); err == nil || !strings.Contains(err.Error(), "the code -1, which the grid that its plugin declares does not have") {
+		if _, err := write(t, format, small(t, architecture.KindLlama, q), export.Options{}); err == nil || !strings.Contains(err.Error(), "the code -1, which is not in the grid that the plugin declares") {
 			t.Errorf("a wrong grid as %s: %v", format, err)
 		}
 	}

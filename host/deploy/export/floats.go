@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/internal/halffloat"
 )
 
-// Names of the plain float types in Options.
+// Values of [Options].Float.
 const (
 	floatF32  = "f32"
 	floatBF16 = "bf16"
@@ -30,7 +30,7 @@ func checkFloat(typ string) (string, error) {
 	return typ, nil
 }
 
-// holds reports whether the type represents all values exactly.
+// holds reports whether typ represents all values exactly.
 func holds(typ string, values []float32) bool {
 	for _, v := range values {
 		bits := math.Float32bits(v)
@@ -41,7 +41,7 @@ func holds(typ string, values []float32) bool {
 	return true
 }
 
-// writeFloats writes values in the type, each rounded to nearest.
+// writeFloats writes values as typ, each rounded to nearest.
 func writeFloats(w io.Writer, typ string, values []float32) error {
 	var data []byte
 	for part := range slices.Chunk(values, 1<<14) {
@@ -63,16 +63,16 @@ func writeFloats(w io.Writer, typ string, values []float32) error {
 	return nil
 }
 
-// checkFloats returns an error if the type does not represent all values exactly, or with inexact,
-// if some would become infinite.
+// checkFloats returns an error if typ does not represent all values exactly or, if inexact is set,
+// if a value would become infinite.
 func checkFloats(typ string, values []float32, inexact bool) error {
 	if !inexact && !holds(typ, values) {
-		return errors.New("that type does not represent all its values exactly")
+		return errors.New("the type does not represent all values exactly")
 	}
 	return checkFits(typ, values)
 }
 
-// checkFits returns an error for values that would become infinite in the type.
+// checkFits returns an error if a value would become infinite in typ.
 func checkFits(typ string, values []float32) error {
 	if typ != floatF16 {
 		return nil // bfloat16 has the range of float32, except for the last half step

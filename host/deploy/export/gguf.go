@@ -106,8 +106,8 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 	}
 	main, quantizes := p.mainType()
 	if o.Type != "" && !quantizes {
-		return nil, fmt.Errorf("the type %s is for quantized weights, and no weight of this model is "+
-			"quantized: --dtype says how floats are stored", o.Type)
+		return nil, fmt.Errorf("type %s is for quantized weights, but no weight of this model is "+
+			"quantized: use --dtype to choose the type of floats", o.Type)
 	}
 	if p.entries, err = family.entries(m, settings, main); err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 	return plan, nil
 }
 
-// add adds a tensor whose Type is a name in ggufTypes.
+// add adds a tensor. stored.Type must be a key of ggufTypes.
 func (p *ggufPlan) add(stored Stored, values []float32) {
 	t := ggufTensor{stored, ggufTypes[stored.Type], values}
 	elements, bytes := t.typ.Block()
@@ -142,8 +142,8 @@ func (p *ggufPlan) add(stored Stored, values []float32) {
 	p.tensors = append(p.tensors, t)
 }
 
-// mainType returns the type of most bytes of quantized weights, or of matrices if no weight is
-// quantized.
+// mainType returns the type that stores most bytes of the quantized weights, or of the matrices if
+// no weight is quantized.
 func (p *ggufPlan) mainType() (most gguf.Type, quantizes bool) {
 	quantizes = slices.ContainsFunc(p.tensors, func(t ggufTensor) bool { return t.Quantized })
 	sum := map[gguf.Type]int64{}
@@ -187,7 +187,7 @@ func (p *ggufPlan) write(ctx context.Context, dir vfs.Path) error {
 	return gguf.WriteFile(ctx, dir.Join(ggufFile), p.entries, tensors)
 }
 
-// ggufCodes returns an error if a type does not have all codes of a grid of integers.
+// ggufCodes returns an error if typ cannot represent all codes of an integer grid.
 func ggufCodes(g *Grid, typ gguf.Type) error {
 	low, high := math.MinInt8, math.MaxInt8
 	switch typ {
@@ -195,18 +195,18 @@ func ggufCodes(g *Grid, typ gguf.Type) error {
 		low, high = -8, 7
 	case gguf.Q4_1: // its levels are half-integers
 		if low, high = -15, 15; g.Numbers.Step != 2 || g.Numbers.Min%2 == 0 {
-			return errors.New("its codes are not all odd: Q4_1 is for grids of half-integers")
+			return errors.New("not all codes are odd: Q4_1 requires a grid of half-integers")
 		}
 	}
 	if !g.fits(low, high) {
-		return fmt.Errorf("its codes, from %d to %d, are not all in the range from %d to %d",
+		return fmt.Errorf("codes range from %d to %d, want %d to %d",
 			g.Numbers.Min, g.Numbers.Max, low, high)
 	}
 	return nil
 }
 
-// ggufBlocks packs the codes and scales of a grid in blocks of a type. If inexact is set, scales
-// are rounded to half floats.
+// ggufBlocks packs the codes and scales of a grid into blocks of typ. If inexact is set, scales are
+// rounded to half floats.
 func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) (out []byte, err error) {
 	size, _ := typ.Block()
 	if typ == gguf.MXFP4 {
@@ -230,7 +230,7 @@ func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) (out []byte, err error) {
 			continue
 		}
 		if !isHalf(s, inexact) {
-			return nil, errors.New("its scales are not all half floats, as those of a quantizer with " +
+			return nil, errors.New("not all scales are half floats, as those of a quantizer with " +
 				`scale_dtype = "f16" are; --inexact rounds them`)
 		}
 		switch typ {
@@ -243,14 +243,14 @@ func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) (out []byte, err error) {
 			out = packNibbles(appendHalf(out, s), codes, 8)
 		case gguf.Q4_1:
 			// Odd codes from −15 to 15 are twice the levels of a grid of half-integers, which Q4_1
-			// stores as step·(level + 7.5) − 7.5·step. A code of 0, in a group of zeros, is replaced
-			// by an adjacent one, as the scale is 0.
+			// stores as step·(level + 7.5) − 7.5·step. In a group of zeros, whose scale is 0, the
+			// code 0 is replaced by an adjacent odd code.
 			scale := halffloat.FromHalf(halffloat.ToHalf(s))
 			step, minimum := 2*scale, -15*scale
 			if !isHalf(step, inexact) || !isHalf(minimum, inexact) {
-				return nil, errors.New("7.5 times its step is not always a half float, as with 7 " +
-					`significant bits of the step: scale_dtype = "f16" of the quantizer gives such ` +
-					"steps; --inexact rounds it")
+				return nil, errors.New("7.5 times the step is not always a half float; it is with " +
+					`scale_dtype = "f16" of the quantizer, which gives steps 7 significant bits; ` +
+					"--inexact rounds it")
 			}
 			shifted := make([]int32, len(codes))
 			for i, c := range codes {
@@ -262,7 +262,7 @@ func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) (out []byte, err error) {
 	return out, nil
 }
 
-// isHalf reports whether a half float equals v, or with inexact, whether v rounds to a finite one.
+// isHalf reports whether v is exactly a half float or, if inexact is set, rounds to a finite one.
 func isHalf(v float32, inexact bool) bool {
 	half := halffloat.FromHalf(halffloat.ToHalf(v))
 	return half-half == 0 && (half == v || inexact)
@@ -273,8 +273,8 @@ func appendHalf(dst []byte, v float32) []byte {
 	return binary.LittleEndian.AppendUint16(dst, halffloat.ToHalf(v))
 }
 
-// packNibbles appends a block of 32 codes plus an offset, 0…15: byte j has element j in its low
-// four bits and element j+16 in its high four bits.
+// packNibbles appends a block of 32 codes, each plus offset, which must give 0…15: byte j has
+// element j in its low four bits and element j+16 in its high four bits.
 func packNibbles(dst []byte, codes []int32, offset int32) []byte {
 	for j := range len(codes) / 2 {
 		dst = append(dst, byte(codes[j]+offset)|byte(codes[j+len(codes)/2]+offset)<<4)

@@ -139,7 +139,7 @@ func TestTiedHeads(t *testing.T) {
 
 // TestLayoutsOfLlamaCpp: what llama.cpp does not compute for a kind of models is refused.
 func TestLayoutsOfLlamaCpp(t *testing.T) {
-	const factors, features = "llama.cpp supports scaled positions (rope_factor = 8) only for models of the kind llama", "heads of width/heads = 16 features, and these have 32"
+	const factors, features = "llama.cpp supports scaled positions (rope_factor = 8) only for models of kind llama", "with a head size of width/heads = 16, not 32"
 	stretched := architecture.Settings{RopeFactor: 8, RopeOriginal: 8, RopeLow: 1, RopeHigh: 4}
 	for _, c := range []struct {
 		kind string
@@ -206,10 +206,10 @@ func TestOtherIDs(t *testing.T) {
 		{`"normalizer": null, `, "", "", ""},
 		{`"normalizer": {"type": "NFC"}, `, "", "", "llama.cpp does not apply the normalizer NFC"},
 		{`"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}]}, `, "", "", "llama.cpp does not apply the normalizer NFC"},
-		{`"normalizer": {"type": "NFKC"}, `, "", other + "it does not apply the normalizer NFKC", ""},
-		{`"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "b"}, `, "", other + "it does not apply the normalizer Replace", ""},
+		{`"normalizer": {"type": "NFKC"}, `, "", other + "the normalizer NFKC is not applied", ""},
+		{`"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "b"}, `, "", other + "the normalizer Replace is not applied", ""},
 		{"", `, "ignore_merges": true`, other + "it joins by merges alone", ""},
-		{`"added_tokens": [{"id": 9, "content": "<x>", "lstrip": true}], `, "", other + `it ignores lstrip`, ""},
+		{`"added_tokens": [{"id": 9, "content": "<x>", "lstrip": true}], `, "", other + `lstrip, rstrip and single_word are ignored`, ""},
 		{`"added_tokens": [{"id": 9, "content": "<x>", "normalized": true, "special": true}], `, "", "", ""},
 	} {
 		for _, inexact := range []bool{false, true} {

@@ -14,7 +14,7 @@ import (
 
 func names[V any](m map[string]V) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
 
-// ggufTensors maps tensor names of Hugging Face, without the block's prefix, to those of llama.cpp.
+// ggufTensors maps Hugging Face's tensor names, without the block prefix, to llama.cpp's.
 var ggufTensors = map[string]string{
 	"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
 	"lm_head.weight":                  "output.weight",
@@ -31,13 +31,13 @@ var ggufTensors = map[string]string{
 	"post_attention_layernorm.weight": "ffn_norm.weight",
 }
 
-// ggufOLMo2 holds the names of OLMo 2 that differ.
+// ggufOLMo2 holds the names that differ for OLMo 2.
 var ggufOLMo2 = map[string]string{
 	"post_attention_layernorm.weight":   "post_attention_norm.weight",
 	"post_feedforward_layernorm.weight": "post_ffw_norm.weight",
 }
 
-// ggufFamily is llama.cpp's name for a kind of models.
+// ggufFamily is llama.cpp's name for a model family.
 type ggufFamily string
 
 // ggufKinds are cage's names.
@@ -66,18 +66,18 @@ func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
 		return "llama", nil
 	case architecture.KindOLMo2:
 		if s.HeadSize*s.Heads != s.Width {
-			return "", fmt.Errorf("llama.cpp supports OLMo 2 only with heads of width/heads = %d "+
-				"features, and these have %d: use --to hf", s.Width/s.Heads, s.HeadSize)
+			return "", fmt.Errorf("llama.cpp supports OLMo 2 only with a head size of width/heads = "+
+				"%d, not %d: use --to hf", s.Width/s.Heads, s.HeadSize)
 		}
 		return "olmo2", refuseScaledPositions(s)
 	case architecture.KindQwen3:
 		return "qwen3", refuseScaledPositions(s)
 	}
-	return "", fmt.Errorf("llama.cpp does not support models of the kind %q", s.Kind)
+	return "", fmt.Errorf("llama.cpp does not support models of kind %q", s.Kind)
 }
 
-// parts lists the tensors with llama.cpp's names and row order. llama.cpp requires the output head
-// of OLMo 2 even if it is tied; it is then a copy of the embedding.
+// parts lists the tensors with llama.cpp's names and row order. llama.cpp requires an output head
+// for OLMo 2; if it is tied, it is written as a copy of the embedding.
 func (a ggufFamily) parts(m *Model, headSize int) ([]part, error) {
 	list, err := partsOf(m)
 	if err != nil {
@@ -90,7 +90,7 @@ func (a ggufFamily) parts(m *Model, headSize int) ([]part, error) {
 		block, name := cutBlock(p.name, hubBlocks)
 		renamed, ok := renames[name]
 		if !ok {
-			return nil, fmt.Errorf("the tensor %s has no name in the format", p.name)
+			return nil, fmt.Errorf("llama.cpp has no name for the tensor %s", p.name)
 		}
 		if a.interleaves(name) {
 			p.rows = architecture.Reorder(p.rows, headSize, architecture.HalfSplit, architecture.Interleaved)
@@ -128,18 +128,18 @@ func inBlock(blocks, block, name string) string {
 	return blocks + block + "." + name
 }
 
-// refuseScaledPositions returns an error for rotary positions that are scaled as in Llama 3:
-// llama.cpp reads the tensor of scaling factors only for the family llama.
+// refuseScaledPositions returns an error if rotary positions are scaled as in Llama 3: llama.cpp
+// reads the tensor of scaling factors only for the family llama.
 func refuseScaledPositions(s architecture.Settings) error {
 	if s.RopeFactor <= 1 {
 		return nil
 	}
-	return fmt.Errorf("llama.cpp supports scaled positions (rope_factor = %g) only for models of the "+
+	return fmt.Errorf("llama.cpp supports scaled positions (rope_factor = %g) only for models of "+
 		"kind llama: use --to hf", s.RopeFactor)
 }
 
-// ropeFactors returns the divisors of the rotary frequencies for llama.cpp, nil if these are
-// unscaled.
+// ropeFactors returns the divisors of the rotary frequencies for llama.cpp, or nil if the
+// frequencies are not scaled.
 func ropeFactors(s architecture.Settings) []float32 {
 	if s.RopeFactor <= 1 {
 		return nil
@@ -155,7 +155,7 @@ func ropeFactors(s architecture.Settings) []float32 {
 	return factors
 }
 
-// ggufFileTypes are the values of general.file_type, which informs readers about the type of most
+// ggufFileTypes holds the values of general.file_type, which tells readers the type of most
 // weights.
 var ggufFileTypes = map[gguf.Type]uint32{
 	gguf.F32: 0, gguf.F16: 1, gguf.BF16: 32, gguf.Q4_0: 2, gguf.Q4_1: 3, gguf.Q8_0: 7, gguf.MXFP4: 38,
@@ -189,14 +189,14 @@ const (
 	ggufValueSize = "attention.value_length"
 )
 
-// entries returns the metadata of the model, without those of its tokenizer.
+// entries returns the metadata of the model, except that of its tokenizer.
 func (a ggufFamily) entries(
 	m *Model, s architecture.Settings, main gguf.Type,
 ) ([]gguf.Entry, error) {
 	name := string(a)
 	fileType, ok := ggufFileTypes[main]
 	if !ok {
-		return nil, fmt.Errorf("%s cannot be the type of most weights of a file", main)
+		return nil, fmt.Errorf("general.file_type has no value for the type %s", main)
 	}
 	entries := []gguf.Entry{
 		{Key: "general.architecture", Value: name},

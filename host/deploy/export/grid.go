@@ -9,20 +9,20 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Grid is a quantized matrix as codes and scales: each element is the number that its code
-// represents times the scale of its group, in float32.
+// Grid is a quantized matrix as codes and scales. In float32, each element is the number that its
+// code represents times the scale of its group.
 type Grid struct {
 	Rows, Columns int
 	// Group is the number of consecutive elements of a row that share a scale; it divides
 	// Columns.
 	Group int
-	// Numbers defines the number that a code represents, and the codes that the quantizer uses.
+	// Numbers defines the number that each code represents, and which codes the quantizer uses.
 	Numbers spec.Grid
 	Codes   []int32   // [Rows, Columns]
 	Scales  []float32 // [Rows, Columns/Group]; 0 for a group of zeros
 }
 
-// e2m1 holds the numbers of E2M1 by code; e2m1Doubled is twice these, as integers.
+// e2m1 holds the numbers of E2M1, indexed by code; e2m1Doubled holds twice these, as integers.
 var e2m1, e2m1Doubled = func() (numbers [16]float32, doubled [16]int32) {
 	for code := range numbers {
 		numbers[code] = spec.Grid{Format: spec.FormatE2M1}.Number(int32(code))
@@ -31,19 +31,19 @@ var e2m1, e2m1Doubled = func() (numbers [16]float32, doubled [16]int32) {
 	return numbers, doubled
 }()
 
-// NewGrid makes a grid from the output of a quantizer's program for a matrix of the given shape. It
-// returns an error unless the grid gives Q(x) bit for bit. If there are no codes, it derives them
-// from the values and scales. Codes and scale of a group of zeros are meaningless, and become 0.
+// NewGrid makes a grid from the output of a quantizer's program for a matrix of shape dims. It
+// returns an error unless the grid reproduces Q(x) bit for bit. If there are no codes, it derives
+// them from the values and scales. In groups of zeros, codes and scale are set to 0.
 func NewGrid(q *Quantized, dims []int) (*Grid, error) {
 	switch {
 	case len(dims) != 2:
-		return nil, fmt.Errorf("its shape %v is not that of a matrix", dims)
+		return nil, fmt.Errorf("got shape %v, want a matrix", dims)
 	case q.Rotation > 1:
 		return nil, &RotatedError{q.Rotation}
 	case q.Scale == nil:
-		return nil, errors.New("its quantizer returns no codes and scales")
+		return nil, errors.New("the quantizer returns no codes and scales")
 	case q.Grid == (spec.Grid{}):
-		return nil, errors.New("its quantizer does not declare what its codes stand for (Grid)")
+		return nil, errors.New("the quantizer does not declare which numbers its codes represent (Grid)")
 	}
 	g := &Grid{Rows: dims[0], Columns: dims[1], Group: dims[1], Numbers: q.Grid}
 	if q.Grid.Group > 0 {
@@ -51,8 +51,8 @@ func NewGrid(q *Quantized, dims []int) (*Grid, error) {
 	}
 	perRow := (g.Columns + g.Group - 1) / g.Group
 	if n := len(q.Scale); n != g.Rows*perRow && (n != 1 || q.Grid.Group > 0) {
-		return nil, fmt.Errorf("it has %d scales, of shape %v, and by the grid that its plugin "+
-			"declares %d for each row: this is a mistake of the plugin", n, q.ScaleShape, perRow)
+		return nil, fmt.Errorf("got %d scales of shape %v, but the grid that the plugin declares "+
+			"has %d for each row: this is a bug in the plugin", n, q.ScaleShape, perRow)
 	}
 	g.Codes = make([]int32, len(q.Value))
 	for row := range g.Rows {
@@ -72,11 +72,11 @@ func NewGrid(q *Quantized, dims []int) (*Grid, error) {
 					g.Codes[i] = q.Codes[i]
 				}
 				if !g.Numbers.Holds(g.Codes[i]) && !(g.Codes[i] == 0 && v == 0) {
-					return nil, fmt.Errorf("it has the code %d, which the grid that its plugin "+
-						"declares does not have: this is a mistake of the plugin", g.Codes[i])
+					return nil, fmt.Errorf("got the code %d, which is not in the grid that "+
+						"the plugin declares: this is a bug in the plugin", g.Codes[i])
 				}
 				if g.Numbers.Number(g.Codes[i])*scale != v {
-					return nil, errors.New("Q(x) is not its codes times its scales")
+					return nil, errors.New("Q(x) differs from its codes times its scales")
 				}
 			}
 		}
@@ -114,7 +114,7 @@ func (g *Grid) split(size int) (*Grid, error) {
 		return nil, &shortGroupError{g.Columns, size, rest}
 	}
 	if g.Group%size != 0 {
-		return nil, fmt.Errorf("its scales are shared by %d elements: want a multiple of %d",
+		return nil, fmt.Errorf("scales are shared by %d elements, want a multiple of %d",
 			g.Group, size)
 	}
 	if g.Group == size {
@@ -130,8 +130,8 @@ func (g *Grid) split(size int) (*Grid, error) {
 	return &out, nil
 }
 
-// integers returns the grid with integer codes: for E2M1 the doubled numbers, with half the scale.
-// The products are the same, provided that half the scale is exact.
+// integers returns the grid with integer codes: for E2M1, the doubled numbers with half the scale.
+// The products are the same; it is an error if half of a scale is not exact.
 func (g *Grid) integers() (*Grid, error) {
 	if g.Numbers.Format == spec.FormatInteger {
 		return g, nil
@@ -146,13 +146,13 @@ func (g *Grid) integers() (*Grid, error) {
 	}
 	for i, s := range g.Scales {
 		if out.Scales[i] = s / 2; out.Scales[i]*2 != s {
-			return nil, fmt.Errorf("half of its scale %v is below the numbers of float32", s)
+			return nil, fmt.Errorf("half of the scale %v is too small for float32", s)
 		}
 	}
 	return &out, nil
 }
 
-// floats returns the grid with codes of E2M1, provided that E2M1 has all its numbers.
+// floats returns the grid with E2M1 codes. It is an error if E2M1 cannot represent all its numbers.
 func (g *Grid) floats() (*Grid, error) {
 	if g.Numbers.Format == spec.FormatE2M1 {
 		return g, nil
@@ -168,7 +168,7 @@ func (g *Grid) floats() (*Grid, error) {
 		_, ok := of[c]
 		return !ok
 	}) {
-		return nil, fmt.Errorf("its numbers are integers from %d to %d in steps of %d, not those of "+
+		return nil, fmt.Errorf("the grid has integers from %d to %d in steps of %d, want numbers of "+
 			"E2M1", g.Numbers.Min, g.Numbers.Max, g.Numbers.Step)
 	}
 	out := *g
@@ -180,23 +180,23 @@ func (g *Grid) floats() (*Grid, error) {
 	return &out, nil
 }
 
-// fits reports whether all codes that an integer grid may have are from low to high.
+// fits reports whether all possible codes of an integer grid are in the range from low to high.
 func (g *Grid) fits(low, high int) bool { return g.Numbers.Min >= low && g.Numbers.Max <= high }
 
-// RotatedError reports that codes and scales belong to a rotated matrix. Such a weight can be
-// stored as the floats of Q(x), rotated back.
+// RotatedError reports that codes and scales are those of a rotated matrix. Such a weight can only
+// be stored as the floats of Q(x), rotated back.
 type RotatedError struct{ Block int }
 
 func (e *RotatedError) Error() string {
-	return fmt.Sprintf("its quantizer rotates blocks of %d, and programs that load the file would "+
-		"not rotate the activations that it is multiplied with", e.Block)
+	return fmt.Sprintf("the quantizer rotates blocks of %d, and programs that load the file would "+
+		"not rotate the activations to match", e.Block)
 }
 
 // shortGroupError reports that the last group of each row is shorter than the others.
 type shortGroupError struct{ columns, group, rest int }
 
 func (e *shortGroupError) Error() string {
-	return fmt.Sprintf("its rows of %d elements end in a group of %d, shorter than the others "+
-		"of %d, and formats have only whole groups: the length of a row must be a multiple of %d",
+	return fmt.Sprintf("rows of %d elements end in a group of %d, shorter than the others "+
+		"of %d, but formats have only whole groups: the row length must be a multiple of %d",
 		e.columns, e.rest, e.group, e.group)
 }

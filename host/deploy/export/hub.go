@@ -17,15 +17,15 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// hubPlan plans a Hugging Face directory, also for compressed-tensors.
+// hubPlan plans a Hugging Face directory, plain or in the layout of compressed-tensors.
 type hubPlan struct {
 	source *source
 	float  string // type of plain tensors in Options
 	limit  int64
 	stored []Stored
-	// files returns the tensors that store a tensor of stored.
+	// files returns the tensors in the file that represent t.
 	files func(t Stored) []safetensors.Tensor
-	// quantization is the value of quantization_config; nil: none.
+	// quantization is the value of quantization_config; nil if there is none.
 	quantization map[string]any
 	// fourBitFloats reports whether a weight is packed as four-bit floats.
 	fourBitFloats bool
@@ -48,7 +48,7 @@ func newHubPlan(m *Model, o Options) (*hubPlan, []part, error) {
 
 func planHub(m *Model, o Options) (*Plan, error) {
 	if o.Type != "" {
-		return nil, fmt.Errorf("--type %s: the format hf stores plain floats, whose type is --dtype",
+		return nil, fmt.Errorf("--type %s: format hf stores plain floats: choose their type with --dtype",
 			o.Type)
 	}
 	p, parts, err := newHubPlan(m, o)
@@ -67,7 +67,7 @@ func planHub(m *Model, o Options) (*Plan, error) {
 	return p.plan(), err
 }
 
-// plan completes the descriptions of plain tensors, and returns the plan.
+// plan completes the descriptions of plain tensors and returns the plan.
 func (p *hubPlan) plan() *Plan {
 	for i := range p.stored {
 		t := &p.stored[i]

@@ -8,22 +8,22 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Model is a trained model in the form that package export needs.
+// Model is a trained model as this package needs it.
 type Model struct {
 	Settings architecture.Settings
 	Params   []architecture.Param
-	// Latent returns the elements of a parameter before quantization.
+	// Latent returns the elements of the parameter before quantization.
 	Latent func(param string) ([]float32, error)
-	// Quantized returns the output of a parameter's quantizer; nil if the parameter is not
+	// Quantized returns the output of the parameter's quantizer, or nil if the parameter is not
 	// quantized.
 	Quantized func(param string) (*Quantized, error)
-	// Warnings describe properties of the model that no format stores, Notes differences between
-	// its weights and the trained ones.
+	// Warnings lists properties of the model that no format stores, and Notes lists differences
+	// between its weights and the trained ones.
 	Warnings, Notes []string
 
 	Tokenizer Tokenizer
-	// Description is the description of the checkpoint from which the model was initialized, with
-	// the changes by training; if it has no config.json, one is generated.
+	// Description describes the checkpoint from which the model was initialized, with the changes
+	// made by training. If it has no config.json, one is generated.
 	Description huggingface.Description
 	Positions   int // largest number of tokens in a sequence; 0: the context of Settings
 	Window      int // number of tokens in the window of attention; 0: all
@@ -59,14 +59,14 @@ type Quantized struct {
 	Settings string
 }
 
-// part is a tensor of the target layout: some rows of a parameter, in some order.
+// part is a tensor of the target layout: a selection of a parameter's rows, in a given order.
 type part struct {
 	name  string // name in the target layout
 	param architecture.Param
 	rows  []int // row indices of the parameter
 }
 
-// partsOf lists the tensors of a model with the names and row order of Hugging Face.
+// partsOf lists the tensors of a model, with Hugging Face's names and row order.
 func partsOf(m *Model) (list []part, err error) {
 	tensors, err := huggingface.Layout(m.Settings)
 	for _, t := range tensors {
@@ -75,10 +75,10 @@ func partsOf(m *Model) (list []part, err error) {
 	return list, err
 }
 
-// columns returns the length of a row, 1 for a vector.
+// columns returns the length of a row; 1 for a vector.
 func (p part) columns() int { return p.param.Size() / p.param.Dims[0] }
 
-// pick copies the rows of the part from values, which has all rows of the parameter.
+// pick copies the rows of the part from values, which holds all rows of the parameter.
 func pick[T any](p part, values []T, columns int) []T {
 	out := make([]T, 0, len(p.rows)*columns)
 	for _, r := range p.rows {
@@ -87,8 +87,8 @@ func pick[T any](p part, values []T, columns int) []T {
 	return out
 }
 
-// source reads the weights of a model. It caches the last few, because the parts of one weight are
-// adjacent.
+// source reads the weights of a model. It caches the last few, since the parts of one weight are
+// requested one after another.
 type source struct {
 	*Model
 	latent bool // read quantized weights without quantization
@@ -137,7 +137,7 @@ func (s *source) read(p architecture.Param) (w weight, err error) {
 		}
 	}
 	if len(w.values) != p.Size() {
-		return w, fmt.Errorf("%d values for the shape %v", len(w.values), p.Dims)
+		return w, fmt.Errorf("got %d values for shape %v", len(w.values), p.Dims)
 	}
 	bad := 0
 	for _, v := range w.values {

@@ -24,7 +24,7 @@ func packWords(codes []int32, columns, bits int) []int32 {
 	return out
 }
 
-// packE2M1 packs codes 0…15 in pairs: the first of each pair in the low four bits.
+// packE2M1 packs codes 0…15 in pairs, the first of each pair in the low four bits.
 func packE2M1(codes []int32) []byte {
 	out := make([]byte, len(codes)/2)
 	for i, code := range codes {
@@ -33,16 +33,16 @@ func packE2M1(codes []int32) []byte {
 	return out
 }
 
-// codeE8M0 returns the code of a scale: the exponent of a power of two, plus 127.
+// codeE8M0 returns the code of a scale, which must be a power of two: its exponent plus 127.
 func codeE8M0(scale float32) (code byte, err error) {
 	fraction, exponent := math.Frexp(float64(scale))
 	if fraction != 0.5 || exponent-1 < -127 || exponent-1 > 127 {
-		return 0, fmt.Errorf("its scale %v is not a power of two from 2^-127 to 2^127", scale)
+		return 0, fmt.Errorf("scale %v is not a power of two from 2^-127 to 2^127", scale)
 	}
 	return byte(exponent - 1 + 127), nil
 }
 
-// valuesE4M3 lists the numbers of E4M3 from 0 to 448, indexed by code.
+// valuesE4M3 returns the numbers of E4M3 from 0 to 448, indexed by code.
 func valuesE4M3() []float32 {
 	list := make([]float32, 127)
 	for code := range list {

@@ -10,22 +10,22 @@ import (
 type layout struct {
 	// float returns the type of a tensor that is not packed.
 	float func(p part, w weight) string
-	// unpacked returns why a quantized weight is stored as floats; nil: it gets one of types.
+	// unpacked returns why a quantized weight is stored as floats, or nil if it gets one of types.
 	unpacked func(p part, w weight) error
 	// types lists the types for a quantized weight, in order of preference. check returns an error
-	// if one of them cannot represent the weight.
+	// if the given type cannot represent the weight.
 	types func(w weight) []string
 	check func(p part, w weight, typ string) error
-	// needsGrid reports whether types and check need the grid of a weight.
+	// needsGrid reports whether types and check need the weight's grid.
 	needsGrid bool
-	// exactHint and floatsHint end the errors about quantized weights that cannot be stored exactly,
-	// and about those that would be stored as floats.
+	// exactHint ends the error about quantized weights that cannot be stored exactly, and
+	// floatsHint the error about quantized weights that would be stored as floats.
 	exactHint, floatsHint string
 }
 
-// plan chooses the type of each tensor. Weights with the same settings and grid get the same type,
-// the first one that can represent all of them, so that the values of a single weight, such as
-// zeros, do not matter. unpacked is an error if weights are stored as floats without o.Floats.
+// plan chooses the type of each tensor. All weights with the same settings and grid get the first
+// type that can represent them all, so that the type does not depend on the values of a single
+// weight, such as zeros. unpacked is an error if weights are stored as floats without o.Floats.
 func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacked, err error) {
 	var refused, floats refusals
 	var packed []part
@@ -48,8 +48,8 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 		case pack:
 			packed = append(packed, p)
 		case reason != nil && !o.Inexact && !holds(t.Type, w.values):
-			refused.add(p.name, false, fmt.Errorf("it is stored as floats, as %w; and its numbers "+
-				"are not all %s: --dtype f32 is exact", reason, t.Type))
+			refused.add(p.name, false, fmt.Errorf("it is stored as floats because %w, but %s "+
+				"does not represent all values: --dtype f32 is exact", reason, t.Type))
 		default:
 			if err := checkFits(t.Type, w.values); err != nil {
 				refused.add(p.name, false, err)
@@ -63,7 +63,7 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 	tried := map[string]int{} // index of the type that is tried, by settings and grid
 	chosen := map[string]string{}
 	keys, checked := map[string]string{}, map[string]int{} // of the last check of each weight
-	// A changed type requires new checks of earlier weights.
+	// After a change of type, earlier weights must be checked again.
 	for again := true; again; {
 		again = false
 		for _, p := range packed {
@@ -118,12 +118,12 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 	return list, unpacked, refused.err(l.exactHint)
 }
 
-// refusals collects the reasons why tensors cannot be stored, and for each the tensors.
+// refusals collects the reasons why tensors cannot be stored, and the tensors for each reason.
 type refusals struct {
 	reasons []string
 	tensors map[string][]string
 	count   int // tensors
-	// quantized and plain report whether quantized and other weights are among them.
+	// quantized and plain report whether the tensors include quantized and other weights.
 	quantized, plain bool
 }
 
@@ -140,8 +140,8 @@ func (r *refusals) add(tensor string, quantized bool, err error) {
 	r.quantized, r.plain = r.quantized || quantized, r.plain || !quantized
 }
 
-// list returns a line for each reason, with the first tensor and the number of further ones, and
-// the reason below it.
+// list returns, for each reason, a line with the first tensor and the number of further ones,
+// followed by the reason.
 func (r *refusals) list() string {
 	var text strings.Builder
 	for _, reason := range r.reasons {
@@ -155,8 +155,8 @@ func (r *refusals) list() string {
 	return text.String()
 }
 
-// err returns one error for all tensors, with hints for quantized and for other weights; nil if
-// there are none.
+// err returns one error for all tensors, or nil if there are none. quantized is the hint for
+// quantized weights.
 func (r *refusals) err(quantized string) error {
 	if len(r.reasons) == 0 {
 		return nil

@@ -32,8 +32,8 @@ type storedQuantization struct {
 	} `json:"config_groups"`
 }
 
-// readDirectory reads all weights of a Hugging Face directory, plain or in one of the layouts of
-// compressed-tensors, under their names without quantization.
+// readDirectory reads all weights of a Hugging Face directory, plain or in a layout of
+// compressed-tensors. It calls each with the names that the weights have without quantization.
 func readDirectory(dir vfs.Path, each func(name string, values []float32) error) (err error) {
 	text, err := dir.Join("config.json").ReadFile()
 	if err != nil {
@@ -113,11 +113,11 @@ func (c checkpoint) values(name string) ([]float32, error) {
 			return eightBit(scale) / global[0]
 		})
 	default:
-		return nil, fmt.Errorf("the format %q of quantization_config is not known", format)
+		return nil, fmt.Errorf("unknown format %q in quantization_config", format)
 	}
 }
 
-// formatOf returns the format of the group that lists a module, or else of the group for all.
+// formatOf returns the format of the group that lists module, or else of the one for all layers.
 func (c checkpoint) formatOf(module string) (format string, bits int) {
 	if c.quantization == nil {
 		return "", 0
@@ -158,8 +158,8 @@ func floats(t safetensors.Tensor) ([]float32, error) {
 	return out, nil
 }
 
-// integers reads codes plus 2^(bits−1) from words: value = code·scale. Its shape tensor must match
-// the packed one; there is a scale for each row or group.
+// integers reads packed codes plus 2^(bits−1) from words, and returns code·scale. The shape tensor
+// must match the packed one. There is a scale for each row or group.
 func (c checkpoint) integers(name string, words safetensors.Tensor, bits int) ([]float32, error) {
 	if bits != 4 && bits != 8 {
 		return nil, fmt.Errorf("integers of %d bits", bits)
@@ -179,7 +179,7 @@ func (c checkpoint) integers(name string, words safetensors.Tensor, bits int) ([
 	rows, rowBytes := words.Shape[0], words.Shape[1]*4
 	if words.DType != safetensors.I32 || len(list) != 2 || list[0] != int64(rows) ||
 		list[1] <= 0 || list[1] > int64(rowBytes*8/bits) {
-		return nil, fmt.Errorf("%s is %v for packed words, %s of shape %v",
+		return nil, fmt.Errorf("%s is %v, which does not match packed words, %s of shape %v",
 			shape.Name, list, words.DType, words.Shape)
 	}
 	columns := int(list[1])
@@ -189,7 +189,7 @@ func (c checkpoint) integers(name string, words safetensors.Tensor, bits int) ([
 	}
 	s := scale.Shape
 	if len(s) != 2 || s[0] != rows || s[1] < 1 || columns%s[1] != 0 {
-		return nil, fmt.Errorf("%s has the shape %v for a weight of [%d %d]",
+		return nil, fmt.Errorf("%s has shape %v, which does not match a weight of [%d %d]",
 			scale.Name, s, rows, columns)
 	}
 	scales, err := floats(scale)
@@ -210,7 +210,7 @@ func (c checkpoint) integers(name string, words safetensors.Tensor, bits int) ([
 	return out, nil
 }
 
-// levels are the magnitudes of E2M1.
+// levels holds the magnitudes of E2M1, indexed by code.
 var levels = []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}
 
 func level(code byte) float32 {
@@ -221,7 +221,7 @@ func level(code byte) float32 {
 }
 
 // fourBit reads E2M1 codes, two per byte, low bits first, and multiplies them by the scales of
-// blocks, whose bytes have the type dtype.
+// their blocks, whose bytes have the type dtype.
 func (c checkpoint) fourBit(name string, t safetensors.Tensor, block int, dtype safetensors.DType,
 	number func(scale byte) float32) ([]float32, error) {
 	data, err := t.Bytes()
@@ -234,7 +234,7 @@ func (c checkpoint) fourBit(name string, t safetensors.Tensor, block int, dtype 
 	}
 	if t.DType != safetensors.U8 || t.Shape[1]*2%block != 0 || s.DType != dtype ||
 		!slices.Equal(s.Shape, []int{t.Shape[0], t.Shape[1] * 2 / block}) {
-		return nil, fmt.Errorf("%s is %s of shape %v for blocks of %d in packed bytes, %s of shape %v",
+		return nil, fmt.Errorf("%s is %s of shape %v, want a scale per block of %d in %s of shape %v",
 			s.Name, s.DType, s.Shape, block, t.DType, t.Shape)
 	}
 	scales, err := s.Bytes()
@@ -249,8 +249,8 @@ func (c checkpoint) fourBit(name string, t safetensors.Tensor, block int, dtype 
 	return out, nil
 }
 
-// eightBit returns the number of an E4M3 code: sign, four bits of exponent, three of mantissa, no
-// infinities; 7f is NaN.
+// eightBit returns the number that an E4M3 code represents: a sign bit, four exponent bits, three
+// mantissa bits, no infinities; 7f is NaN.
 func eightBit(code byte) float32 {
 	exponent, mantissa := int(code>>3&15), float64(code&7)
 	v := math.Ldexp(1+mantissa/8, exponent-7)

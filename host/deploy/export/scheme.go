@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Names in Options.Type of the types in which compressed-tensors stores weights.
+// Values of Options.Type: the types in which compressed-tensors stores weights.
 const (
 	typeInt4  = "int4"
 	typeInt8  = "int8"
@@ -20,7 +20,7 @@ type scheme struct {
 	group int // elements that share a scale; 0: all of a row
 }
 
-// Block sizes of the four-bit floats.
+// Block sizes of the four-bit float types.
 const (
 	mxfp4Block = 32
 	nvfp4Block = 16
@@ -49,7 +49,7 @@ func (s scheme) format() string {
 	return "pack-quantized"
 }
 
-// weights returns the value of "weights" in a group of the configuration.
+// weights returns the value of "weights" in a group of quantization_config.
 func (s scheme) weights() map[string]any {
 	out := map[string]any{
 		"num_bits": s.bits(), "type": "int", "symmetric": true, "strategy": "channel",
@@ -67,7 +67,7 @@ func (s scheme) weights() map[string]any {
 	return out
 }
 
-// schemeOf returns the scheme in which a type stores a grid.
+// schemeOf returns the scheme with which typ stores the grid.
 func schemeOf(g *Grid, typ string, inexact bool) (scheme, error) {
 	switch typ {
 	case typeInt4, typeInt8:
@@ -77,7 +77,7 @@ func schemeOf(g *Grid, typ string, inexact bool) (scheme, error) {
 		}
 		s := scheme{typ: typ}
 		if half := 1 << (s.bits() - 1); !integers.fits(-half, half-1) {
-			return s, fmt.Errorf("its codes, from %d to %d, are out of the range of %d bits",
+			return s, fmt.Errorf("codes from %d to %d do not fit into %d bits",
 				integers.Numbers.Min, integers.Numbers.Max, s.bits())
 		}
 		if g.Group < g.Columns || g.Group == g.Numbers.Group { // also if a row is one group
@@ -90,7 +90,7 @@ func schemeOf(g *Grid, typ string, inexact bool) (scheme, error) {
 	case typeNVFP4:
 		s, err := nvfp4Of(g)
 		if err == nil && !s.exact && !inexact {
-			err = errors.New("its scales are not E4M3 numbers divided by one float32, as those of the " +
+			err = errors.New("scales are not E4M3 numbers divided by one float32, as those of the " +
 				`quantizer nvfp4 with scale_form = "encode" are; --type int8 is exact, --inexact rounds ` +
 				"them")
 		}
@@ -122,12 +122,12 @@ func nvfp4Of(g *Grid) (nvfp4Scales, error) {
 	}
 	s, ok := findNVFP4(g.Scales)
 	if !ok {
-		err = fmt.Errorf("its scales are negative, or too small for a global scale")
+		err = fmt.Errorf("scales are negative, or too small for a global scale")
 	}
 	return s, err
 }
 
-// floatBlocks splits the groups of a grid whose numbers E2M1 has into blocks.
+// floatBlocks converts a grid to E2M1 codes and splits its groups into blocks.
 func floatBlocks(g *Grid, block int) (*Grid, error) {
 	g, err := g.floats()
 	if err != nil {
@@ -136,8 +136,8 @@ func floatBlocks(g *Grid, block int) (*Grid, error) {
 	return g.split(block)
 }
 
-// mxfp4Blocks splits a grid into the blocks of MXFP4, whose scales cannot be 0: a block of zeros
-// gets the smallest scale.
+// mxfp4Blocks splits a grid into MXFP4 blocks. Their scales cannot be 0, so a block of zeros gets
+// the smallest scale.
 func mxfp4Blocks(g *Grid) (*Grid, error) {
 	g, err := floatBlocks(g, mxfp4Block)
 	if err != nil || !slices.Contains(g.Scales, 0) {
@@ -164,14 +164,14 @@ type nvfp4Scales struct {
 	exact  bool             // every scale is float32(block/global)
 }
 
-// maxUlps is the number of ulps on either side of an estimate that are tried: the quotient from
-// which the estimate is computed was rounded once.
+// maxUlps is the number of ulps by which an estimate is varied in either direction: it is computed
+// from a quotient that was rounded once.
 const maxUlps = 2
 
 // findNVFP4 finds the two levels of scales from the scales of a whole tensor. The largest scale is
-// one of the 126 positive numbers of E4M3 divided by the global scale, so there are few candidates
-// for the latter: the first one that reproduces all scales is chosen. If none does, the largest
-// scale becomes 448 and the others are rounded to nearest.
+// one of the 126 positive E4M3 numbers divided by the global scale, so there are few candidates for
+// the global scale; the first that reproduces all scales is chosen. If none does, the largest scale
+// is mapped to 448 and the others are rounded to nearest.
 func findNVFP4(scales []float32) (nvfp4Scales, bool) {
 	distinct := slices.Clone(scales)
 	slices.Sort(distinct)
@@ -201,7 +201,7 @@ func findNVFP4(scales []float32) (nvfp4Scales, bool) {
 }
 
 // nvfp4With rounds each scale to the nearest E4M3 number for a global scale, ties to the even code,
-// as a cast to E4M3 and the plugin nvfp4 do. exact reports whether all scales are reproduced.
+// as a cast to E4M3 and the nvfp4 plugin do. exact reports whether all scales are reproduced.
 func nvfp4With(scales []float32, global float32, values []float32) nvfp4Scales {
 	out := nvfp4Scales{global, make(map[float32]byte, len(scales)), true}
 	for _, s := range scales {
@@ -230,7 +230,7 @@ func (s nvfp4Scales) of(g *Grid) ([]byte, error) {
 	for i, scale := range g.Scales {
 		code, ok := s.blocks[scale]
 		if !ok {
-			return nil, fmt.Errorf("the scale %v is not one of those that were planned", scale)
+			return nil, fmt.Errorf("scale %v was not planned", scale)
 		}
 		out[i] = code
 	}

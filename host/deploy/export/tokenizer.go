@@ -13,7 +13,7 @@ import (
 )
 
 // Tokenizer is the tokenizer of a model, as files. The files are copied, except
-// generation_config.json, which exports generate.
+// generation_config.json, which the export generates.
 type Tokenizer struct {
 	Files map[string][]byte
 	BOS   int32 // token that begins every document; −1: none
@@ -22,11 +22,11 @@ type Tokenizer struct {
 	EOS    []int32 // tokens that end a text
 	Turn   int32   // the one of EOS that ends a turn of a conversation; −1: none
 	Pad    int32   // padding token; −1: none
-	// Warnings list settings that programs loading the tokenizer will not know.
+	// Warnings lists settings that programs loading the tokenizer will not know.
 	Warnings []string
 }
 
-// config reads the tokenizer's settings; invalid ones are treated as absent.
+// config returns the tokenizer's settings; invalid ones are treated as absent.
 func (t Tokenizer) config() tokenizer.Config {
 	c, err := tokenizer.ParseConfig(t.Files[tokenizer.ConfigFile])
 	if err != nil {
@@ -35,8 +35,8 @@ func (t Tokenizer) config() tokenizer.Config {
 	return c
 }
 
-// templates returns the chat templates by name. Templates in separate files replace those in the
-// settings.
+// templates returns the chat templates by name. A template in a separate file replaces the one in
+// the settings.
 func (t Tokenizer) templates() map[string]string {
 	list := map[string]string{}
 	for name, content := range t.Files {
@@ -54,10 +54,10 @@ func (t Tokenizer) templates() map[string]string {
 }
 
 // NewTokenizer makes the tokenizer of a run, which info describes, from its files. For the built-in
-// byte tokenizer, which has no tokenizer.json, it generates one that gives the same ids. A text
-// ends at the tokens in ends, and at those named in tokenizer_config.json, info or
-// generation_config.json; if there are none, at the token that begins the next document. Negative
-// ids mean no token.
+// byte tokenizer, which has no tokenizer.json, it generates one that returns the same ids. A text
+// ends at the tokens in ends and those named in tokenizer_config.json, info or
+// generation_config.json or, if there are none, at the token that begins a document. Negative ids
+// mean no token.
 func NewTokenizer(files map[string][]byte, info tokenizer.Info, ends ...int32) (Tokenizer, error) {
 	t := Tokenizer{Files: maps.Clone(files), BOS: info.BOS, AddBOS: info.BOS >= 0,
 		Turn: tokenizer.NoToken}
@@ -100,7 +100,7 @@ func NewTokenizer(files map[string][]byte, info tokenizer.Info, ends ...int32) (
 	return t, nil
 }
 
-// generationEnds returns the ids that end a text by generation_config.json: one, or a list.
+// generationEnds returns the EOS ids in generation_config.json, which has one id or a list.
 func (t Tokenizer) generationEnds() []int32 {
 	var file struct {
 		EOS json.RawMessage `json:"eos_token_id"`
@@ -139,7 +139,7 @@ func (t Tokenizer) definition() (f tokenizerFile, err error) {
 	return f, nil
 }
 
-// check verifies that the model has all ids of the tokenizer.
+// check returns an error unless the model has all ids of the tokenizer.
 func (t Tokenizer) check(vocab int) error {
 	f, err := t.definition()
 	if err != nil {
@@ -147,14 +147,14 @@ func (t Tokenizer) check(vocab int) error {
 	}
 	for _, id := range append(slices.Clone(t.EOS), t.BOS, t.Pad) {
 		if int(id) >= vocab {
-			return fmt.Errorf("tokenizer: BOS, EOS or padding has the id %d, and the model has %d ids",
+			return fmt.Errorf("tokenizer: BOS, EOS or padding has the id %d, but the model has %d ids",
 				id, vocab)
 		}
 	}
-	// The two lists may name one token with different ids.
+	// The two lists may give different ids for the same token.
 	checkID := func(token string, id int32) error {
 		if id < 0 || int(id) >= vocab {
-			return fmt.Errorf("tokenizer: the token %q has the id %d, and the model has %d ids",
+			return fmt.Errorf("tokenizer: the token %q has the id %d, but the model has %d ids",
 				token, id, vocab)
 		}
 		return nil

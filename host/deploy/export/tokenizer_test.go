@@ -193,7 +193,7 @@ func TestTurn(t *testing.T) {
 			t.Errorf("%s is %v, want %d", key, got, want)
 		}
 	}
-	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "the token 7 ends texts, too") {
+	if len(report.Notes) != 1 || !strings.Contains(report.Notes[0], "token 7 also ends texts") {
 		t.Errorf("the notes are %q", report.Notes)
 	}
 }
@@ -301,7 +301,7 @@ func TestSentencePieceRefused(t *testing.T) {
 	})
 	const why = "llama.cpp gives other ids for some texts: a text that begins with a space gets no second one before it"
 	dir := filepath.Join(t.TempDir(), "out")
-	if _, err := export.Write(t.Context(), "gguf", vfs.At(dir), m, export.Options{}); err == nil || !strings.Contains(err.Error(), why+"; --inexact") {
+	if _, err := export.Write(t.Context(), "gguf", vfs.At(dir), m, export.Options{}); err == nil || !strings.Contains(err.Error(), why+"; use --inexact") {
 		t.Errorf("%v, want a refusal", err)
 	}
 	report, err := export.Write(t.Context(), "gguf", vfs.At(dir), m, export.Options{Inexact: true})

@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
-// Types of tokens in GGUF.
+// GGUF's token types.
 const (
 	tokenNormal  int32 = 1
 	tokenUnknown int32 = 2 // for characters that no token has
@@ -50,7 +50,7 @@ type normalizer struct {
 	Parts []normalizer `json:"normalizers"` // of the type Sequence
 }
 
-// merge is "left right", or in JSON also a list of both.
+// merge is "left right"; in JSON it may also be a list of both parts.
 type merge string
 
 func (m *merge) UnmarshalJSON(text []byte) error {
@@ -63,7 +63,7 @@ func (m *merge) UnmarshalJSON(text []byte) error {
 }
 
 // ggufTokens returns the tokenizer metadata of a model with vocab token ids. If inexact is set,
-// notes explain why llama.cpp would give other ids for some texts.
+// notes explains why llama.cpp would return other ids for some texts.
 func ggufTokens(
 	t Tokenizer, vocab int, inexact bool,
 ) (entries []gguf.Entry, notes []string, err error) {
@@ -116,45 +116,45 @@ func (n *normalizer) is(name string) bool {
 		n.Type == "Sequence" && len(n.Parts) == 1 && n.Parts[0].is(name))
 }
 
-// differences lists why llama.cpp gives other ids than a byte-level tokenizer for some texts. It
-// omits that llama.cpp does not compose characters (NFC), unlike the tokenizers of Qwen, which are
-// used with it nevertheless.
+// differences lists the reasons why llama.cpp returns other ids than a byte-level tokenizer for
+// some texts. It does not list that llama.cpp skips NFC normalization, because Qwen's tokenizers
+// are used with llama.cpp nevertheless.
 func (f *tokenizerFile) differences(pre string) (list []string) {
 	if n := f.Normalizer; n != nil && !n.is("NFC") && !(n.Type == "Sequence" && len(n.Parts) == 0) {
-		list = append(list, fmt.Sprintf("it does not apply the normalizer %s", n.Type))
+		list = append(list, fmt.Sprintf("the normalizer %s is not applied", n.Type))
 	}
 	if f.Model.IgnoreMerges && pre != preLlama3 && len(f.Model.Merges) > 0 {
 		list = append(list, "it joins by merges alone (ignore_merges)")
 	}
 	for _, a := range f.Added {
 		if a.LStrip || a.RStrip || a.SingleWord {
-			return append(list, fmt.Sprintf("it ignores lstrip, rstrip and single_word of the added "+
+			return append(list, fmt.Sprintf("lstrip, rstrip and single_word are ignored for the added "+
 				"token %q", a.Content))
 		}
 	}
 	return list
 }
 
-// otherIDs returns a note with the reasons why llama.cpp gives other ids for some texts, or an
-// error if that is not allowed.
+// otherIDs returns a note with the reasons why llama.cpp returns other ids for some texts, or an
+// error if inexact is not set.
 func otherIDs(reasons []string, inexact bool) (notes []string, err error) {
 	if len(reasons) == 0 {
 		return nil, nil
 	}
 	note := "llama.cpp gives other ids for some texts: " + strings.Join(reasons, "; ")
 	if !inexact {
-		return nil, fmt.Errorf("%s; --inexact stores the tokenizer nevertheless, %s", note, copyHint)
+		return nil, fmt.Errorf("%s; use --inexact to store the tokenizer anyway; %s", note, copyHint)
 	}
 	return []string{note}, nil
 }
 
 const copyHint = "--to hf copies it unchanged"
 
-// endOfMessage is Llama 3.1's token at the end of a message that calls a tool.
+// endOfMessage is the token with which Llama 3.1 ends a message that calls a tool.
 const endOfMessage = "<|eom_id|>"
 
-// ggufSpecialTokens returns the metadata about special tokens. GGUF has a key for each of three
-// tokens that end a text; notes name further ones.
+// ggufSpecialTokens returns the metadata about special tokens. GGUF has keys for only three tokens
+// that end a text; notes lists further ones.
 func ggufSpecialTokens(t Tokenizer) (entries []gguf.Entry, notes []string, err error) {
 	ids, err := t.ids()
 	if err != nil {
@@ -179,7 +179,7 @@ func ggufSpecialTokens(t Tokenizer) (entries []gguf.Entry, notes []string, err e
 			add("eom_token_id", id)
 		}
 		if i > 0 && id != t.Turn && !isMessage {
-			notes = append(notes, fmt.Sprintf("the token %d ends texts, too, but GGUF has no key for it: "+
+			notes = append(notes, fmt.Sprintf("token %d also ends texts, but GGUF has no key for it: "+
 				"llama.cpp continues after it unless it knows its name", id))
 		}
 	}
@@ -190,8 +190,8 @@ func ggufSpecialTokens(t Tokenizer) (entries []gguf.Entry, notes []string, err e
 	return append(entries, ggufTemplates(t.templates())...), notes, nil
 }
 
-// ggufTemplates returns the metadata about chat templates, with names reduced to the letters and
-// digits that GGUF allows in keys.
+// ggufTemplates returns the metadata about chat templates. Their names are reduced to the letters
+// and digits that GGUF allows in keys.
 func ggufTemplates(list map[string]string) (entries []gguf.Entry) {
 	const key = "tokenizer.chat_template"
 	var further []string
@@ -218,7 +218,7 @@ func ggufTemplates(list map[string]string) (entries []gguf.Entry) {
 
 var otherThanWords = regexp.MustCompile(`[^A-Za-z0-9]`)
 
-// tokens lists the tokens and their types by id, for all ids of the model.
+// tokens returns the tokens and their types, indexed by id, for all vocab ids of the model.
 func (f *tokenizerFile) tokens(vocab int) (tokens []string, types []int32) {
 	tokens, types = make([]string, vocab), make([]int32, vocab)
 	for token, id := range f.Model.Vocab {
@@ -277,12 +277,12 @@ var preTokenizers = []struct {
 	{[]string{"dbrx", "smaug-bpe"}, byteLevelWords{pattern: tokenizer.PatternGPT4}},
 }
 
-// preLlama3 is llama.cpp's name for a pre-tokenizer with which it ignores merges for words that are
-// tokens.
+// preLlama3 is llama.cpp's name for a pre-tokenizer; with it, llama.cpp does not apply merges to
+// words that are tokens.
 const preLlama3 = "llama-bpe"
 
-// preName returns llama.cpp's name for the pre-tokenizer. An unknown pre-tokenizer is an error,
-// because another one would give other ids.
+// preName returns llama.cpp's name for the pre-tokenizer. It returns an error for an unknown
+// pre-tokenizer, because a different one would return other ids.
 func (f *tokenizerFile) preName() (string, error) {
 	if f.Model.Type != "BPE" && f.Model.Type != "" {
 		return "", fmt.Errorf("only BPE tokenizers can be stored, not %s: %s", f.Model.Type, copyHint)
@@ -320,11 +320,11 @@ func (f *tokenizerFile) preName() (string, error) {
 	return "", errPre
 }
 
-var errPre = errors.New("llama.cpp does not support its pre_tokenizer: " + copyHint)
+var errPre = errors.New("llama.cpp does not support the pre_tokenizer:  " + copyHint)
 
 // sentencePiece returns the metadata of a tokenizer like Llama 2's, in llama.cpp's form for
-// SentencePiece models. Keys and types are as its converter writes them; the scores are the ranks
-// of merges, because tokenizer.json has no scores.
+// SentencePiece models. Keys and types are those that llama.cpp's converter writes; scores are the
+// ranks of merges, because tokenizer.json has no scores.
 func (f *tokenizerFile) sentencePiece(
 	definition []byte, vocab int, inexact bool,
 ) (entries []gguf.Entry, notes []string, err error) {

@@ -12,12 +12,12 @@ import (
 )
 
 // inverseFactor replaces the symmetric matrix h, [n, n], by the upper triangular Cholesky factor U,
-// with a positive diagonal, of its inverse, h⁻¹ = Uᵀ·U. It returns false if h is not positive
-// definite; h is also overwritten then.
+// with a positive diagonal, of its inverse, h⁻¹ = Uᵀ·U. If h is not positive definite, it returns
+// false, and h is overwritten as well.
 //
 // The Cholesky factor of h with rows and columns reversed gives a factorization into an upper and a
-// lower triangle, h = R·Rᵀ. So h⁻¹ = (R⁻¹)ᵀ·R⁻¹ and U = R⁻¹: the inverse itself, which would lose
-// digits, is never computed.
+// lower triangle, h = R·Rᵀ. So h⁻¹ = (R⁻¹)ᵀ·R⁻¹ and U = R⁻¹. The inverse itself is never computed,
+// since that would lose digits.
 func inverseFactor(h []float64, n int) bool {
 	for i, j := 0, len(h)-1; i < j; i, j = i+1, j-1 { // reverses rows and columns
 		h[i], h[j] = h[j], h[i]
@@ -42,7 +42,7 @@ func inverseFactor(h []float64, n int) bool {
 	return true
 }
 
-// triangle is the upper triangle of a matrix, [n, n]. The lower triangle is left unchanged.
+// triangle is the upper triangle of an [n, n] matrix. The lower triangle is left unchanged.
 //
 // Its methods are blocked, so that most of the work is in matrix products; LAPACK handles the
 // diagonal blocks.
@@ -56,15 +56,14 @@ const (
 	strip    = 512 // rows or columns of a task for one processor
 )
 
-// part returns a view of the rows i0 ≤ i < i1 and columns j0 ≤ j < j1, which must not be empty
-// ranges.
+// part returns a view of the rows i0 ≤ i < i1 and columns j0 ≤ j < j1. Neither range may be empty.
 func (t triangle) part(i0, i1, j0, j1 int) linalg.Matrix {
 	return linalg.Matrix{
 		Rows: i1 - i0, Cols: j1 - j0, RowStride: t.n, ColStride: 1, Data: t.data[i0*t.n+j0:],
 	}
 }
 
-// inverse returns the inverse of a diagonal block, with zeros below the diagonal.
+// inverse returns the inverse of a diagonal block, zero below the diagonal; false if singular.
 func (t triangle) inverse(from, to int) (linalg.Matrix, bool) {
 	m := linalg.RowMajor(make([]float64, (to-from)*(to-from)), to-from, to-from)
 	for i := range m.Rows {
@@ -76,7 +75,7 @@ func (t triangle) inverse(from, to int) (linalg.Matrix, bool) {
 	return m, lapack64.Trtri(upper)
 }
 
-// cholesky replaces the matrix A = TᵀT by T.
+// cholesky replaces the matrix A = TᵀT by T. It returns false if A is not positive definite.
 func (t triangle) cholesky() bool {
 	for from := 0; from < t.n; from += diagonal {
 		to := min(from+diagonal, t.n)
@@ -130,14 +129,14 @@ func (t triangle) invert() bool {
 	return true
 }
 
-// multiply replaces into by a·b; into may be b.
-func (t triangle) multiply(into, a, b linalg.Matrix) {
+// multiply replaces dst by a·b; dst may be b.
+func (t triangle) multiply(dst, a, b linalg.Matrix) {
 	strips(0, b.Cols, func(low, high int) {
 		product := linalg.RowMajor(make([]float64, a.Rows*(high-low)), a.Rows, high-low)
 		linalg.MulAdd(product, 1, a, columns(b, low, high))
-		for i := range into.Rows {
+		for i := range dst.Rows {
 			row := product.Data[i*product.Cols : (i+1)*product.Cols]
-			copy(into.Data[i*into.RowStride+low:], row)
+			copy(dst.Data[i*dst.RowStride+low:], row)
 		}
 	})
 }
@@ -148,8 +147,8 @@ func columns(m linalg.Matrix, low, high int) linalg.Matrix {
 	return m
 }
 
-// strips calls work on strips of a range, on all processors. The strips do not depend on the number
-// of processors.
+// strips splits a range into strips and calls work on them, on all processors. The strips do not
+// depend on the number of processors.
 func strips(from, to int, work func(low, high int)) {
 	group := errgroup.Group{}
 	group.SetLimit(runtime.GOMAXPROCS(0))

@@ -5,7 +5,7 @@
 //
 // A grid is derived from the output of a quantizer's program for a weight: a scale for each group
 // of elements, and the numbers that codes represent. The package does not depend on the quantizer.
-// Models, devices and files are handled elsewhere: host/deploy/quantize provides the inputs of the
+// Models, devices and files are handled elsewhere; host/deploy/quantize provides the inputs of the
 // layers.
 package posttrain
 
@@ -21,19 +21,19 @@ import (
 )
 
 // Rescale computes new scales for a group of columns, one for each row, when the column loop enters
-// the group. w is the current matrix: columns already rounded have their rounded values, the rest
-// are corrected.
+// the group. w is the current matrix: columns that are already rounded hold their rounded values,
+// the others hold corrected ones.
 type Rescale func(group int, w []float64) ([]float64, error)
 
-// lazyColumns is the number of columns whose corrections are applied by one product (section 3.3 of
-// the paper, "lazy batch updates").
+// lazyColumns is the number of columns whose corrections are applied by a single matrix product
+// (section 3.3 of the paper, "lazy batch updates").
 const lazyColumns = 128
 
 // Result is the result of rounding a matrix with GPTQ.
 type Result struct {
 	Codes []int32 // [rows, columns]; for the scales of the grid
-	// Damping is the final fraction in the sense of [Settings].Damping. 0 means that H could not be
-	// made positive definite, and that each element was rounded to the nearest level.
+	// Damping is the final fraction; see [Settings].Damping. 0 means that H could not be made
+	// positive definite, and that each element was rounded to the nearest level.
 	Damping float64
 	Dead    int // number of columns whose inputs are all 0; their weights are set to 0
 }
@@ -45,20 +45,21 @@ type Result struct {
 //	q = round(w_j) ; e = (w_j − q)/U_jj ; w_t ← w_t − e·U_jt for t > j
 //
 // which is algorithm 1 of the paper, with the damping and column order of s. It overwrites w and h.
-// A nil rescale keeps the scales of the grid; otherwise they are replaced, which is impossible with
-// s.ActivationOrder, as that enters all groups at once. It stops soon after ctx is done.
+// If rescale is nil, the scales of the grid are kept; otherwise they are replaced. That cannot be
+// combined with s.ActivationOrder, which rounds columns of all groups in any order. It stops soon
+// after ctx is done.
 func Round(
 	ctx context.Context, w []float64, h *Hessian, g *Grid, s Settings, rescale Rescale,
 ) (*Result, error) {
 	if h.Size != g.Columns || len(h.Data) != g.Columns*g.Columns {
-		return nil, fmt.Errorf("inputs of %d features for a matrix of %d columns", h.Size, g.Columns)
+		return nil, fmt.Errorf("got inputs of %d features for a matrix of %d columns", h.Size, g.Columns)
 	}
 	if slices.ContainsFunc(h.Data, func(v float64) bool { return v-v != 0 }) {
 		return nil, fmt.Errorf("the inputs of the layer are NaN or infinite")
 	}
 	if rescale != nil && s.ActivationOrder {
-		return nil, fmt.Errorf("scales of the current weights cannot be combined with the order of " +
-			"activations: use those of the original weights")
+		return nil, fmt.Errorf("scales of the current weights cannot be combined with activation " +
+			"order: use those of the original weights")
 	}
 	q := &gptq{Settings: s, rescale: rescale, grid: g, w: w, h: h,
 		result: &Result{Codes: make([]int32, len(w))}}
@@ -166,8 +167,8 @@ func (q *gptq) factor() bool {
 	return false
 }
 
-// enter prepares the loop for the next columns, and returns their end: at most lazyColumns further,
-// and not into a next group whose scales are still to be computed.
+// enter prepares the loop for the columns that begin at from, and returns their end: at most
+// lazyColumns further, and not in a later group whose scales are still to be computed.
 func (q *gptq) enter(from int) (to int, err error) {
 	g := q.grid
 	to = min(from+lazyColumns, g.Columns)
@@ -186,7 +187,7 @@ func (q *gptq) enter(from int) (to int, err error) {
 	return min(to, from-from%g.Group+g.Group), nil
 }
 
-// rows rounds columns of some rows and corrects all later columns.
+// rows rounds columns from ≤ j < to of rows low ≤ i < high, and corrects all later columns.
 func (q *gptq) rows(low, high, from, to int) {
 	n := q.h.Size
 	errors := make([]float64, (high-low)*(to-from))
@@ -211,14 +212,14 @@ func (q *gptq) rows(low, high, from, to int) {
 	linalg.MulAdd(rest, -1, linalg.RowMajor(errors, high-low, to-from), later)
 }
 
-// Hessian is the Hessian matrix of the squared error of a linear layer's outputs with respect to
-// each row of its weight: 2/n·XᵀX for n inputs X, [n, Size].
+// Hessian is the Hessian matrix of the squared error of a linear layer's outputs with respect to a
+// row of its weight: 2/n·XᵀX for n inputs X, [n, Size].
 type Hessian struct {
 	Size int
 	Data []float64 // [Size, Size]
 }
 
-// Rotate replaces the matrix by RᵀHR, where R rotates each block of block elements: the result is
+// Rotate replaces the matrix by RᵀHR, where R rotates each block of the given size. The result is
 // the Hessian for rotated inputs.
 func (h *Hessian) Rotate(block int) error {
 	if block == 1 {

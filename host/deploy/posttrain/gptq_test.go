@@ -239,7 +239,7 @@ func TestRefuses(t *testing.T) {
 		t.Errorf("NaN: %v", err)
 	}
 	h = &posttrain.Hessian{Size: 1, Data: []float64{1}}
-	if _, err := posttrain.Round(t.Context(), w, h, full(w, 2, 2, 4), posttrain.Settings{}, nil); err == nil || err.Error() != "inputs of 1 features for a matrix of 2 columns" {
+	if _, err := posttrain.Round(t.Context(), w, h, full(w, 2, 2, 4), posttrain.Settings{}, nil); err == nil || err.Error() != "got inputs of 1 features for a matrix of 2 columns" {
 		t.Errorf("another size: %v", err)
 	}
 	g := full(w, 2, 1, 4)

@@ -9,13 +9,13 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Grid holds the possible values of the elements of a matrix: the numbers of Levels times the scale
+// Grid holds the possible values of the elements of a matrix: the numbers in Levels times the scale
 // of the element's group.
 type Grid struct {
 	cage.Levels
 	Rows, Columns int
-	// Group is the number of consecutive elements of a row with one scale; the last group of a row
-	// may be shorter.
+	// Group is the number of consecutive elements of a row that share a scale; the last group of a
+	// row may be shorter.
 	Group  int
 	Scales []float64 // [Rows, groups]
 }
@@ -26,8 +26,8 @@ func (g *Grid) Groups() int { return (g.Columns + g.Group - 1) / g.Group }
 func (g *Grid) scale(i, j int) float64 { return g.Scales[i*g.Groups()+j/g.Group] }
 
 // round returns the code and value of the level nearest to x, for the element in row i and column
-// j. The ratio is rounded to float32, as in quantizers, so that an element halfway between two
-// levels, such as possibly the largest one of a grid, is rounded like there.
+// j. The ratio is rounded to float32, as quantizers do, so that both round an element halfway
+// between two levels, such as the largest element of some grids, in the same direction.
 func (g *Grid) round(x float64, i, j int) (code int32, value float64) {
 	s := g.scale(i, j)
 	ratio := 0.0
@@ -47,15 +47,15 @@ func (g *Grid) Nearest(w []float64) (codes []int32, values []float64) {
 	return codes, values
 }
 
-// Answer is the output of a quantizer's program for a matrix, in the domain in which it rounds.
+// Answer is the output of a quantizer's program for a matrix, before any final rotation.
 type Answer struct {
 	Value []float32
 	Codes []int32
 	Scale []float32 // scales of the tensor, of rows, or of groups of rows
 }
 
-// NewGrid returns the grid of a matrix from a quantizer's answer for it, and the numbers and groups
-// that the quantizer declares. The values must be the numbers times the scales, bit for bit.
+// NewGrid returns the grid of a matrix from a quantizer's answer and declaration. It is an error
+// unless the values are the declared numbers times the scales, bit for bit.
 func NewGrid(a Answer, declared spec.Grid, rows, columns int) (*Grid, error) {
 	levels := cage.NewLevels(cage.Numbers(declared))
 	g := &Grid{Levels: levels, Rows: rows, Columns: columns, Group: columns}
@@ -66,7 +66,7 @@ func NewGrid(a Answer, declared spec.Grid, rows, columns int) (*Grid, error) {
 		a.Scale = slices.Repeat(a.Scale, rows)
 	}
 	if len(a.Scale) != rows*g.Groups() {
-		return nil, fmt.Errorf("it has %d scales, and its plugin declares %d for each of %d rows",
+		return nil, fmt.Errorf("got %d scales, but the plugin declares %d for each of %d rows",
 			len(a.Scale), g.Groups(), rows)
 	}
 	for _, s := range a.Scale {
@@ -74,10 +74,10 @@ func NewGrid(a Answer, declared spec.Grid, rows, columns int) (*Grid, error) {
 	}
 	for k, v := range a.Value {
 		if code := a.Codes[k]; !declared.Holds(code) && !(code == 0 && v == 0) {
-			return nil, fmt.Errorf("it has the code %d, which its plugin's grid does not declare", code)
+			return nil, fmt.Errorf("got the code %d, which the plugin's grid does not declare", code)
 		}
 		if declared.Number(a.Codes[k])*float32(g.scale(k/columns, k%columns)) != v {
-			return nil, errors.New("its values are not the numbers of its codes times its scales")
+			return nil, errors.New("the values differ from the numbers of the codes times the scales")
 		}
 	}
 	return g, nil

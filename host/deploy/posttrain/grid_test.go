@@ -70,7 +70,7 @@ func TestNewGrid(t *testing.T) {
 	}
 	a := answer(e2m1, 3, 8, 8, true)
 	a.Scale = a.Scale[:2]
-	if _, err := posttrain.NewGrid(a, fourBit, 3, 8); err == nil || !strings.Contains(err.Error(), "it has 2 scales, and its plugin declares 1 for each of 3 rows") {
+	if _, err := posttrain.NewGrid(a, fourBit, 3, 8); err == nil || !strings.Contains(err.Error(), "got 2 scales, but the plugin declares 1 for each of 3 rows") {
 		t.Errorf("two scales for three rows: %v", err)
 	}
 }

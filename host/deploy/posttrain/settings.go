@@ -5,47 +5,46 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// The methods of quantization.
+// Values of [Settings].Method.
 const (
 	RTN  = "rtn"  // rounds each element to the nearest level
 	GPTQ = "gptq" // see [Round]
 )
 
-// Sources of the scales of groups.
+// Values of [Settings].Scales.
 const (
-	// AutoScales means CurrentScales if levels are equidistant, a row has several groups, and
-	// columns keep their order; otherwise OriginalScales.
+	// AutoScales means CurrentScales if the levels are equidistant, rows have several groups, and
+	// the columns are rounded in order; otherwise OriginalScales.
 	AutoScales     = "auto"
 	OriginalScales = "original" // computed from the original weights
 	CurrentScales  = "current"  // computed from the corrected weights when the loop enters the group
 )
 
-// Settings are the settings of the quantization of weights.
+// Settings configures the quantization of weights.
 type Settings struct {
 	Method string `json:"method"`
 	// Damping is the fraction of the mean of H's diagonal that is added to the diagonal; 0.01 is
-	// usual. If H is then not positive definite, it is increased tenfold, repeatedly, up to 1.
+	// usual. As long as H is not positive definite, the fraction is increased tenfold, up to 1.
 	Damping float64 `json:"damping,omitempty"`
 	// ActivationOrder rounds the columns with the largest inputs first, instead of in order.
 	ActivationOrder bool   `json:"activation_order,omitempty"`
 	Scales          string `json:"scales,omitempty"`
-	// OnePass computes the inputs of all layers of a block with its original weights, in one pass
-	// instead of one for each layer.
+	// OnePass computes the inputs of all layers of a block in one pass with the block's original
+	// weights, instead of in one pass per layer.
 	OnePass bool `json:"one_pass,omitempty"`
 }
 
-// Quantization holds the settings of the quantization of a model's weights, and of its
-// calibration texts.
+// Quantization holds the settings for quantizing a model's weights, and for its calibration texts.
 type Quantization struct {
 	Settings
-	// Data is a token file or a chat file to calibrate with; empty means the training set of a run.
+	// Data is a token file or chat file with calibration texts; "" means the run's training set.
 	Data string
 	// Windows is the number of calibration sequences; rounding to nearest needs none.
 	Windows int
 	Seed    int64 // seed for choosing the sequences
 }
 
-// Keys describes the settings.
+// Keys returns the keys of the settings.
 func (q *Quantization) Keys() []schema.Key {
 	return []schema.Key{
 		{Name: "method", To: &q.Method, Is: schema.OneOf(RTN, GPTQ), Default: GPTQ, Doc: "gptq or rtn"},
@@ -68,7 +67,7 @@ func (q *Quantization) Keys() []schema.Key {
 	}
 }
 
-// Check returns incompatible settings, by the names of their keys.
+// Check returns the problems of incompatible settings, under the names of their keys.
 func (q *Quantization) Check() (problems schema.Problems) {
 	problems.Unless(q.Scales != CurrentScales || !q.ActivationOrder, schema.Problem{Key: "scales",
 		Found: `the string "current" beside activation_order, which enters all groups at once`,
@@ -78,26 +77,26 @@ func (q *Quantization) Check() (problems schema.Problems) {
 	return problems
 }
 
-// Matrix is the report on one matrix.
+// Matrix describes how a matrix was quantized.
 type Matrix struct {
 	Name  string `json:"name"`
 	Shape []int  `json:"shape"`
 	// WeightError is ‖W − Ŵ‖/‖W‖.
 	WeightError float64 `json:"weight_error"`
 	*OutputErrors
-	// Rotation is the block size of the quantizer's rotation; 0: it does not rotate.
+	// Rotation is the block size of the quantizer's rotation; 0 if the quantizer does not rotate.
 	Rotation int `json:"rotation,omitempty"`
 	// Damping is the fraction added to H's diagonal; 0 if the matrix was rounded to nearest.
 	Damping float64 `json:"damping,omitempty"`
-	// Fallback reports whether GPTQ was not possible, and the matrix was rounded to nearest instead.
+	// Fallback reports whether GPTQ was impossible, so that the matrix was rounded to nearest.
 	Fallback bool   `json:"fallback,omitempty"`
 	Dead     int    `json:"dead_columns,omitempty"` // number of columns whose inputs were all 0
 	Scales   string `json:"scales,omitempty"`
-	// Grid is the quantizer's description of its codes and scales; zero if it gives none.
+	// Grid is the quantizer's description of its codes and scales; zero if there is none.
 	Grid spec.Grid `json:"grid,omitzero"`
 }
 
-// OutputErrors are errors of a layer's outputs on the calibration texts, summed over all tokens.
+// OutputErrors holds errors of a layer's outputs on the calibration texts, summed over all tokens.
 type OutputErrors struct {
 	OutputError   float64 `json:"output_error"`   // ‖(W − Ŵ)X‖²
 	RelativeError float64 `json:"relative_error"` // OutputError divided by ‖WX‖²

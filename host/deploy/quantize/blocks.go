@@ -14,47 +14,47 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// InputReader reads an input of the program q of a weight's quantizer: a trained parameter or a
-// state tensor.
+// InputReader returns the value of an input of q, the program of a weight's quantizer: a trained
+// parameter or a state tensor.
 type InputReader func(param string, q spec.Quantizer, input string) ([]float32, error)
 
 // Blocks quantizes a trained language model block by block. It holds at most the parameters of one
 // block in memory, in addition to the residual streams of the calibration texts.
 //
-// Each layer is quantized for the inputs that it will have: those computed by the blocks and layers
-// before it, which are already quantized.
+// Each layer is quantized for the inputs that it will receive from the blocks and layers before it,
+// which are already quantized.
 type Blocks struct {
 	Settings posttrain.Settings
 	Device   *engine.Device
 	Model    model.Language
-	// Weights holds the quantizer programs of parameters; a parameter without an entry is not
-	// quantized. Activations holds the quantizer programs of sites, for Batch sequences; at sites
+	// Weights maps parameters to their quantizer programs; a parameter without an entry is not
+	// quantized. Activations maps sites to their quantizer programs, for Batch sequences; at sites
 	// without an entry, weights are calibrated with unquantized activations.
 	Weights, Activations map[string]spec.Quantizer
-	// Values reads the elements of a parameter, which must stay valid until the next call.
+	// Values returns the elements of a parameter, which must stay valid until the next call.
 	Values func(param string) ([]float32, error)
-	// ReadInput reads trained parameters and states of the quantizers of weights; nil means that each
-	// has its initial value.
+	// ReadInput reads trained parameters and states of the weights' quantizers; if it is nil, they
+	// have their initial values.
 	ReadInput InputReader
-	// Sequences are the calibration texts, of Context tokens each. Batch of them are computed at
-	// once; Batch must divide their number. Without sequences, weights are rounded to nearest, and
-	// errors of outputs are unknown.
+	// Sequences holds the calibration texts, of Context tokens each. Batch of them are computed at
+	// once; Batch must divide their number. If there are none, weights are rounded to nearest, and
+	// output errors are unknown.
 	Sequences [][]int32
-	// Segments hold, for each token of a sequence, the number of its document; see
-	// [model.DocumentRow]. A token attends only to its own document, and padding is not counted.
-	// Nil means that each sequence is one document.
+	// Segments holds, for each token of a sequence, the number of its document; see
+	// [model.DocumentRow]. A token attends only to its own document, and padding is not counted. If
+	// Segments is nil, each sequence is one document.
 	Segments       [][]int32
 	Batch, Context int
 	// Block is called with the quantized weights of each block in turn.
 	Block func(block int, weights []*Quantized) error
 }
 
-// gcPercent is GOGC during a run: garbage in percent of the live memory. Allocations are few and
-// large arrays of numbers without pointers, so frequent collections are cheap.
+// gcPercent is the value of GOGC during quantization. There are few allocations, mostly large
+// arrays of numbers without pointers, so frequent collections are cheap.
 const gcPercent = 10
 
-// Do quantizes block after block. It stops soon after ctx is done. While it runs, the process
-// collects garbage more often.
+// Do quantizes block after block. It stops soon after ctx is done. While it runs, garbage is
+// collected more often in the whole process.
 func (r *Blocks) Do(ctx context.Context) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	forward, err := newForward(r.Device, r.Model, r.Batch, r.Context, r.Activations)
@@ -133,7 +133,7 @@ func (r *Blocks) block(
 	return list, f.finishBlock(ctx)
 }
 
-// weights quantizes the weights of layers with the same input; a nil input is unknown.
+// weights quantizes the weights of layers with the same input; in is nil if it is unknown.
 func (r *Blocks) weights(ctx context.Context, f *forward, params []architecture.Param,
 	values map[string][]float32, in *inputs) (list []*Quantized, err error) {
 	for _, p := range params {

@@ -18,8 +18,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// forward computes a model block by block on the calibration texts. The residual streams before the
-// current block are in host memory, its weights on the device.
+// forward runs a model block by block on the calibration texts. The residual streams before the
+// current block are in host memory, and the block's weights are on the device.
 type forward struct {
 	dev            *engine.Device
 	model          model.Language
@@ -32,21 +32,21 @@ type forward struct {
 	compiled map[string]*engine.Executable
 }
 
-// text is a batch of sequences, with its current residual stream.
+// text is a batch of sequences with its current residual stream.
 type text struct {
 	stream   []float32 // [batch·context, width]
 	segments []int32   // document of each token, [batch, context]; nil: each sequence is one
 	tokens   int64     // number of tokens that are not padding
 }
 
-// newForward prepares a forward pass. activations are quantizer programs for batch sequences.
+// newForward prepares a forward pass. activations holds quantizer programs for batch sequences.
 func newForward(dev *engine.Device, m model.Language, batch, context int,
 	activations map[string]spec.Quantizer) (*forward, error) {
 	f := &forward{dev: dev, model: m, batch: batch, context: context,
 		activations: map[string]lower.Quantizer{}, compiled: map[string]*engine.Executable{}}
 	for site, p := range activations {
 		if len(p.Trained) > 0 || len(p.State) > 0 {
-			return nil, fmt.Errorf("%s: the quantizer has trained parameters or a state, which only a "+
+			return nil, fmt.Errorf("%s: the quantizer has trained parameters or a state, which only "+
 				"training computes: leave activations as they are", site)
 		}
 		var err error
@@ -57,8 +57,8 @@ func newForward(dev *engine.Device, m model.Language, batch, context int,
 	return f, nil
 }
 
-// embed looks up the tokens of all sequences in the embedding, [vocabulary, width]. Without
-// segments each sequence is one document.
+// embed looks up the tokens of all sequences in embedding, [vocabulary, width]. If segments is nil,
+// each sequence is one document.
 func (f *forward) embed(embedding []float32, width int, sequences, segments [][]int32) error {
 	vocabulary := len(embedding) / width
 	for at := 0; at < len(sequences); at += f.batch {
@@ -109,7 +109,7 @@ func (f *forward) replace(name string, values []float32) error {
 	return err
 }
 
-// finishBlock computes the residual streams after the block, and frees its weights.
+// finishBlock computes the residual streams after the current block, and frees its weights.
 func (f *forward) finishBlock(ctx context.Context) error {
 	output := func(_ []*graph.Node, y *graph.Node, _ []*graph.Node) []*graph.Node {
 		return []*graph.Node{y}
@@ -143,8 +143,8 @@ func (f *forward) close() {
 	}
 }
 
-// run runs an executable with the weights, a text, and further inputs. donated buffers are
-// consumed.
+// run runs an executable with the block's weights, a text, and further inputs. It consumes the
+// donated buffers.
 func (f *forward) run(ctx context.Context, e *engine.Executable, t text, more []*engine.Buffer,
 	donated ...*engine.Buffer) ([]*engine.Buffer, error) {
 	if err := ctx.Err(); err != nil {
@@ -170,7 +170,7 @@ func (f *forward) run(ctx context.Context, e *engine.Executable, t text, more []
 	return e.Run(append(in, donated...), donate)
 }
 
-// hessians computes the Hessians of the inputs at some sites.
+// hessians computes the Hessians of the inputs at the given sites.
 func (f *forward) hessians(
 	ctx context.Context, sites []model.ActivationSite,
 ) ([]*inputs, error) {
@@ -203,7 +203,7 @@ func (f *forward) hessians(
 	}
 	tokens := int64(0)
 	for _, t := range f.texts {
-		// Extends the mean over the previous tokens to these.
+		// Extend the running mean over the previous tokens to this batch.
 		before := tokens
 		tokens += t.tokens
 		keep, err := engine.Upload(f.dev, []float32{float32(float64(before) / float64(tokens))})
@@ -228,10 +228,10 @@ func (f *forward) hessians(
 	return list, nil
 }
 
-// compile compiles the block followed by build, which computes outputs from the quantized
-// activations at some sites, the output y, and further inputs. Blocks have the same structure, so
-// one executable serves all of them, unless activations are quantized, which may differ between
-// blocks.
+// compile compiles the forward pass of a block, followed by the graph that build makes from the
+// activations at the given sites (at), the block's output y, and further inputs. Blocks have the
+// same structure, so one executable serves all of them, unless activations are quantized, which may
+// differ between blocks.
 func (f *forward) compile(what string, sites []model.ActivationSite, more []engine.Spec,
 	build func(at []*graph.Node, y *graph.Node, more []*graph.Node) []*graph.Node,
 ) (*engine.Executable, error) {
@@ -291,7 +291,7 @@ func float32Input(name string, donated bool, dims ...int) engine.Spec {
 	return engine.Spec{Name: name, Shape: shapes.Make(dtypes.Float32, dims...), Donated: donated}
 }
 
-// inputs holds the statistics of the inputs X of a layer.
+// inputs holds statistics of the inputs X of a layer.
 type inputs struct {
 	forward *forward
 	size    int
@@ -299,8 +299,8 @@ type inputs struct {
 	mean    *engine.Buffer // 2/samples·XᵀX, [size, size]
 }
 
-// errors compares the outputs of the weight w with those of the quantized and of the rounded
-// weight: for a difference d of weights, ‖X·dᵀ‖² is samples/2·tr(d·H·dᵀ), with a trace per row.
+// errors compares the layer's outputs with weight w to those with the other two weights. For a
+// difference d of weights, ‖X·dᵀ‖² is samples/2·tr(d·H·dᵀ), with a trace per row.
 func (in *inputs) errors(w, quantized, rounded []float32) (*posttrain.OutputErrors, error) {
 	rows, f := len(w)/in.size, in.forward
 	key := fmt.Sprintf("output errors of %d by %d", rows, in.size)

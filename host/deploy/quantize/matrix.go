@@ -12,18 +12,18 @@ import (
 	"github.com/cage-qat/cage/internal/linalg"
 )
 
-// Quantized is a quantized weight.
+// Quantized is a quantized weight Ŵ.
 type Quantized struct {
 	Report posttrain.Matrix
 	Value  []float32 // Ŵ
-	// Scale holds the scales for the codes of Ŵ; nil if there are no codes, or if the codes are
-	// those of the rotated weight.
+	// Scale holds the scales of Ŵ's codes; nil if there are no codes, or if they are codes of the
+	// rotated weight.
 	Scale      []float32
 	ScaleShape []int
 }
 
-// quantizeMatrix quantizes the weight w. in describes its inputs; nil: they are unknown, and the
-// weight is rounded to nearest.
+// quantizeMatrix quantizes the weight w. in describes its inputs; if it is nil, they are unknown,
+// and the weight is rounded to nearest.
 func quantizeMatrix(ctx context.Context, s posttrain.Settings, q *quantizer, p architecture.Param,
 	w []float32, in *inputs) (*Quantized, error) {
 	value, answer, err := q.quantize(w)
@@ -55,7 +55,7 @@ func quantizeMatrix(ctx context.Context, s posttrain.Settings, q *quantizer, p a
 	return out, nil
 }
 
-// gptq replaces the value of out by that of GPTQ, if it is possible.
+// gptq replaces the value of out by the result of GPTQ, if that is possible.
 func gptq(ctx context.Context, s posttrain.Settings, q *quantizer, w []float32,
 	answer posttrain.Answer, in *inputs, out *Quantized) error {
 	grid, err := q.grid(answer)
@@ -103,7 +103,7 @@ func gptq(ctx context.Context, s posttrain.Settings, q *quantizer, w []float32,
 	return err
 }
 
-// rescale returns a function with which the quantizer computes the scales of a group.
+// rescale returns a function that computes the scales of a group with the quantizer.
 func (q *quantizer) rescale(g *posttrain.Grid) posttrain.Rescale {
 	return func(group int, w []float64) ([]float64, error) {
 		if q.block > 1 {
@@ -124,7 +124,7 @@ func (q *quantizer) rescale(g *posttrain.Grid) posttrain.Rescale {
 	}
 }
 
-// distance returns ‖a − b‖/‖a‖, or 0 if a is 0.
+// distance returns ‖a − b‖/‖a‖; 0 if a is 0.
 func distance(a, b []float32) float64 {
 	sum, all := 0.0, 0.0
 	for i := range a {

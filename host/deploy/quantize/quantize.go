@@ -1,6 +1,6 @@
-// Package quantize quantizes a model after its training: it reads the weights of a run or of a
+// Package quantize quantizes a model after its training. It reads the weights of a run or of a
 // Hugging Face checkpoint, draws calibration texts, quantizes block by block ([Blocks]), and writes
-// the result as a run directory. Package posttrain rounds a matrix.
+// the result as a run directory. Package posttrain rounds the individual matrices.
 package quantize
 
 import (
@@ -30,18 +30,18 @@ import (
 // Options are the options of [Run].
 type Options struct {
 	posttrain.Quantization
-	// Plugin names the quantizer for weights, with parameters Params; empty means the quantizer of
-	// the run.
+	// Plugin names the quantizer for weights, and Params holds its parameters; "" means the run's
+	// own quantizer.
 	Plugin string
 	Params map[string]any
-	// Activations also quantizes activations, with the same quantizer, during calibration
-	// and in the result.
+	// Activations also quantizes activations with the same quantizer, during calibration and in the
+	// result.
 	Activations bool
 	Out         string // run directory to create
 	Step        int    // checkpoint of a run; 0 means the newest one
 	Context     int    // for a Hugging Face checkpoint; see [trained.Import]
-	// Validation is a token file or a chat file that becomes the validation set of the result;
-	// empty means the validation set of the run.
+	// Validation is a token file or chat file that becomes the validation set of the result; ""
+	// means the run's validation set.
 	Validation string
 	Device     string
 	Finder     *plugin.Finder // nil means plugin.NewFinder()
@@ -49,8 +49,8 @@ type Options struct {
 }
 
 // Run quantizes the weights of a run's model, or of a Hugging Face checkpoint, and writes the
-// result as a run directory, which is complete or absent. Its weights are Ŵ, and are not quantized
-// again when it is used.
+// result as a run directory. If it fails, the directory does not exist. The stored weights are Ŵ;
+// they are not quantized again when the run is used.
 func Run(ctx context.Context, dir string, o Options) (*trained.Posttrained, error) {
 	var err error
 	if o.Finder, o.Logger, err = plugin.Defaults(o.Finder, o.Logger); err != nil {
@@ -164,7 +164,7 @@ func (s *source) withValidation(o Options) (*config.Config, error) {
 	}
 	path := o.Validation
 	if here, err := os.Getwd(); err != nil || s.record.Directory != "" && s.record.Directory != here {
-		// Paths of the result are relative to the same directory as those of its source.
+		// Paths in the result are relative to the same directory as those of its source.
 		if path, err = filepath.Abs(path); err != nil {
 			return nil, err
 		}
@@ -176,8 +176,8 @@ func (s *source) withValidation(o Options) (*config.Config, error) {
 	})
 }
 
-// batchSize returns the number of sequences that are computed at once: a divisor of their number,
-// with at most a few thousand tokens.
+// batchSize returns the number of sequences that are computed at once: a divisor of their total
+// number, chosen so that a batch has at most a few thousand tokens.
 func batchSize(sequences, context int) int {
 	const tokens = 4096
 	n := max(1, min(sequences, tokens/context))

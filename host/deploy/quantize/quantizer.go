@@ -17,12 +17,12 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// quantizer runs the programs of a quantizer on one weight.
+// quantizer runs a quantizer's programs on one weight.
 type quantizer struct {
 	dev     *engine.Device
 	program spec.Quantizer
 	dims    []int
-	// block is the block size of the rotation at the end of the program, 1 if there is none. The
+	// block is the block size of the rotation that ends the program; 1 if there is none. The
 	// quantizer rounds before this rotation.
 	block   int
 	inputs  []*engine.Buffer // the quantizer's trained parameters and state for the weight
@@ -30,8 +30,7 @@ type quantizer struct {
 	scaling *engine.Executable // computes only scales; nil until needed
 }
 
-// Outputs of the executable quant, in this order. Codes and scale exist only if the program has
-// them.
+// Outputs of the executable quant, in order. The last two exist only if the program has them.
 const (
 	valueOutput   = iota // Q(w)
 	roundedOutput        // Q(w) before the rotation
@@ -39,8 +38,8 @@ const (
 	scaleOutput
 )
 
-// newQuantizer prepares the quantizer of a weight. inputs reads its trained parameters and state,
-// by the names of the program's inputs; nil: they get their initial values.
+// newQuantizer prepares the quantizer of a weight. inputs returns its trained parameters and state
+// by input name; if it is nil, they get their initial values.
 func newQuantizer(dev *engine.Device, p spec.Quantizer, w []float32,
 	inputs func(input string) ([]float32, error)) (*quantizer, error) {
 	p = p.ForEvaluation()
@@ -62,11 +61,11 @@ func newQuantizer(dev *engine.Device, p spec.Quantizer, w []float32,
 			q.inputs = append(q.inputs, b)
 		}
 	case p.SearchEvery > 0:
-		err = errors.New("the quantizer searches in its own process, which only trainings do: " +
+		err = errors.New("the quantizer searches in its own process, which only training does: " +
 			"train with it")
 	case p.Calibrated():
-		err = errors.New("the quantizer begins with statistics of activations, which only trainings " +
-			"compute: train with it")
+		err = errors.New("the quantizer needs statistics of activations, which only training " +
+			"computes: train with it")
 	case len(p.Program.Inputs) > 1:
 		err = q.init(w)
 	}
@@ -89,7 +88,7 @@ func (q *quantizer) close() {
 	}
 }
 
-// init computes the initial values of the trained parameters and of the state.
+// init computes the initial values of the quantizer's trained parameters and state.
 func (q *quantizer) init(w []float32) error {
 	e, err := q.dev.Compile("initial quantizer parameters", q.specs()[:1],
 		func(g *graph.Graph, in []*graph.Node) (out []*graph.Node) {
@@ -183,7 +182,7 @@ func (q *quantizer) scales(w []float32) (scale []float32, err error) {
 	return engine.Download[float32](out[0])
 }
 
-// quantize returns Q(w), and the program's answer in the domain in which it rounds.
+// quantize returns Q(w), and the program's outputs before the rotation that may end it.
 func (q *quantizer) quantize(w []float32) (value []float32, a posttrain.Answer, err error) {
 	out, err := q.run(q.quant, w, q.inputs)
 	if err != nil {
@@ -207,16 +206,16 @@ func (q *quantizer) quantize(w []float32) (value []float32, a posttrain.Answer, 
 func (q *quantizer) grid(a posttrain.Answer) (*posttrain.Grid, error) {
 	switch {
 	case len(q.dims) != 2:
-		return nil, fmt.Errorf("the shape %v is not that of a matrix", q.dims)
+		return nil, fmt.Errorf("got shape %v, want a matrix", q.dims)
 	case !q.hasCodes() || q.program.Unpack == nil:
 		return nil, errors.New("the quantizer does not unpack codes (it does not implement Packer)")
 	case q.program.Grid == (spec.Grid{}):
-		return nil, errors.New("the quantizer does not declare what its codes stand for (Grid)")
+		return nil, errors.New("the quantizer does not declare which numbers its codes represent (Grid)")
 	}
 	return posttrain.NewGrid(a, q.program.Grid, q.dims[0], q.dims[1])
 }
 
-// unpack computes the weight that codes and scales represent.
+// unpack returns the weight that codes and scales represent.
 func (q *quantizer) unpack(codes []int32, scale []float32) ([]float32, error) {
 	p, shape := q.program.Unpack, q.scaleShape()
 	specs := []engine.Spec{

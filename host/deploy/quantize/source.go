@@ -18,7 +18,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// source is a model to be quantized: its weights, which are read one at a time, and its metadata.
+// source is a model to be quantized: its metadata, and its weights, which are read one at a time.
 type source struct {
 	dir    string
 	cfg    *config.Config
@@ -26,7 +26,7 @@ type source struct {
 	record *trained.Record // record of a run; for a Hugging Face checkpoint, only its tokenizer
 	origin *provenance.Origin
 	values func(param string) ([]float32, error)
-	// readInput reads trained parameters and states of the run's own quantizers; nil if it has none.
+	// readInput reads trained parameters and states of the run's quantizers; nil if there are none.
 	readInput InputReader
 }
 
@@ -56,7 +56,7 @@ func withSource(dir string, o Options, use func(*source) error) error {
 		return err
 	}
 	if record.Posttrained != nil {
-		return fmt.Errorf("%s was quantized after its training already: quantize the run that it was "+
+		return fmt.Errorf("%s has already been quantized after training: quantize the run that it was "+
 			"made from", dir)
 	}
 	search := rundir.Search{Run: dir, WorkDir: record.Directory}
@@ -148,7 +148,7 @@ func (s *source) texts(o Options) (c calibrationSet, err error) {
 		}
 	}
 	if c.Windows < o.Windows {
-		o.Logger.Warn("there are fewer sequences to calibrate with than asked for",
+		o.Logger.Warn("there are fewer calibration sequences than requested",
 			"file", c.Path, "sequences", c.Windows, "wanted", o.Windows)
 	}
 	return c, nil
@@ -172,8 +172,8 @@ func (s *source) openTexts(o Options) (*dataset.File, error) {
 		return file, nil
 	}
 	if s.cfg.Untrained() {
-		return nil, fmt.Errorf("%s has no training set: %s; rounding needs none with --windows 0",
-			s.dir, hint)
+		return nil, fmt.Errorf("%s has no training set: %s; rounding to nearest needs none: "+
+			"use --windows 0", s.dir, hint)
 	}
 	file, _, err := build.FindTrain(s.cfg, s.search)
 	if err != nil {

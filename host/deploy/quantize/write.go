@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// quantizedRun writes the run directory of a model that is being quantized.
+// quantizedRun writes the run directory of a model while it is being quantized.
 type quantizedRun struct {
 	*source
 	record *trained.Record
@@ -24,7 +24,7 @@ type quantizedRun struct {
 	ready  map[string][]safetensors.Tensor // by parameter: Ŵ, and its scales if it has any
 }
 
-// write quantizes the blocks and writes the run to dir, which is renamed to out in the end.
+// write quantizes the blocks and writes the run to dir, which is renamed to out at the end.
 func (w *quantizedRun) write(ctx context.Context, run *Blocks, out string, dir rundir.Dir) error {
 	parts := dir.Join("blocks")
 	if err := parts.MkdirAll(); err != nil {
@@ -59,7 +59,7 @@ func (w *quantizedRun) write(ctx context.Context, run *Blocks, out string, dir r
 	return parts.RemoveAll()
 }
 
-// store writes the weights of a block to a file, so that they need not stay in memory.
+// store writes the weights of a block to a file, to free their memory.
 func (w *quantizedRun) store(ctx context.Context, path vfs.Path, weights []*Quantized) error {
 	var tensors []safetensors.Tensor
 	var params []string // the parameter of each tensor

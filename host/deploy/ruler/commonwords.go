@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
-// commonWords asks for the ten most frequent words of a list
+// commonWords asks for the ten most frequent words in a list
 // (scripts/data/synthetic/common_words_extraction.py).
 type commonWords struct{}
 
@@ -57,14 +57,14 @@ func (d *commonDraw) prompt(_, n int) (Sample, error) {
 	return p, nil
 }
 
-// list draws a list of words in random order, and returns its common ones.
+// list draws a list of words in random order, and returns it and its common words.
 func (d *commonDraw) list(l wordList) (list string, common []string, err error) {
 	from := d.words
 	if l.words > len(from) {
 		from = d.Words.English
 	}
 	if l.words > len(from) {
-		return "", nil, fmt.Errorf("%d words are needed, and the long list of words (%s) has %d",
+		return "", nil, fmt.Errorf("%d words are needed, but the long list of words (%s) has %d",
 			l.words, englishFile, len(from))
 	}
 	var drawn []string

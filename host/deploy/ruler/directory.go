@@ -21,58 +21,58 @@ const DefaultBatch = 8
 // Model answers prompts with at most newTokens tokens each.
 type Model func(ctx context.Context, prompts []string, newTokens int) ([]string, error)
 
-// Plan describes the prompts for a model.
+// Plan describes the prompts that a model is asked.
 type Plan struct {
 	Tasks   []Task
 	Lengths []int
 	Samples int
 	Batch   int // prompts answered at once
-	// Settings affect the prompts besides the inputs, such as the tokenizer.
+	// Settings holds everything that affects the prompts except the inputs, such as the tokenizer.
 	Settings map[string]string
 	Model    ModelName
-	// Progress is called with the numbers of finished and of all answers to a task at a length.
+	// Progress is called with the numbers of finished answers and of all, for a task and length.
 	Progress func(t Task, length, done, of int)
 }
 
-// Answer is a model's answer to a sample, with the fields that RULER stores.
+// Answer is a model's answer to a sample, with the fields that RULER's scripts store.
 type Answer struct {
 	Index int `json:"index"`
 	// Pred is the generated answer, without the answer prefix.
 	Pred string `json:"pred"`
-	// Input is the whole prompt: input and answer prefix of the sample.
+	// Input is the whole prompt: the sample's input and answer prefix.
 	Input   string   `json:"input"`
 	Outputs []string `json:"outputs"`
-	// Others and Truncation have no meaning here; RULER's evaluation expects them.
+	// Others and Truncation have no meaning here, but RULER's evaluation script expects them.
 	Others     struct{} `json:"others"`
 	Truncation int      `json:"truncation"`
 	Length     int      `json:"length"`
 }
 
-// Manifest is the provenance of the answers in a directory. Answers can only be added to the
-// directory with the same settings.
+// Manifest is the provenance of the answers in a directory. More answers can be added to it only
+// with the same settings.
 type Manifest struct {
 	Format int    `json:"format"`
 	Seed   uint32 `json:"seed"`
-	// Samples is the number of samples for each task and length.
+	// Samples is the number of samples per task and length.
 	Samples int `json:"samples"`
-	// Settings affect the prompts: tokenizer, template, inputs.
+	// Settings holds everything that affects the prompts: tokenizer, template, inputs.
 	Settings map[string]string `json:"settings"`
 	Model    *ModelName        `json:"model,omitempty"`
 	// Substitutions lists the differences from RULER's own inputs.
 	Substitutions []string `json:"substitutions,omitempty"`
-	// LeftOut maps tasks without prompts to the input that they lack.
+	// LeftOut maps each omitted task to the input that it lacks.
 	LeftOut map[string]string `json:"left_out,omitempty"`
 }
 
 const manifestFormat = 1
 
-// ModelName names a model.
+// ModelName identifies a model.
 type ModelName struct {
-	// Name is a name for readers.
+	// Name is the human-readable name.
 	Name string `json:"name"`
-	// Identity, if not empty, identifies the model independently of where it is stored.
+	// Identity, if not empty, identifies the model wherever it is stored.
 	Identity string `json:"identity,omitempty"`
-	// Batch is the number of prompts answered at once, on which the answers depend slightly.
+	// Batch is the number of prompts answered at once, which slightly affects the answers.
 	Batch int `json:"batch,omitempty"`
 }
 
@@ -83,8 +83,8 @@ func (n ModelName) String() string {
 	return n.Name + " (" + n.Identity + ")"
 }
 
-// Directory stores answers in the layout of RULER's scripts: those of length L are in
-// L/pred/TASK.jsonl. ruler.json is the manifest.
+// Directory stores answers in the layout of RULER's scripts: answers at length L are in
+// L/pred/TASK.jsonl. The manifest is ruler.json.
 type Directory struct{ path vfs.Path }
 
 // At returns the directory at path, which need not exist yet.
@@ -96,7 +96,7 @@ func (d Directory) answers(length int, t Task) vfs.Path {
 	return d.path.Join(strconv.Itoa(length), "pred", t.Name+".jsonl")
 }
 
-// lengths returns the lengths that have a directory.
+// lengths returns the lengths for which the directory has a subdirectory.
 func (d Directory) lengths() ([]int, error) {
 	entries, err := d.path.ReadDir()
 	var list []int
@@ -119,13 +119,13 @@ func ParseManifest(content []byte) (*Manifest, error) {
 		return nil, err
 	}
 	if m.Format != manifestFormat {
-		return nil, fmt.Errorf("it has the format %d, and this version reads %d",
+		return nil, fmt.Errorf("got format %d, this version reads format %d",
 			m.Format, manifestFormat)
 	}
 	return m, nil
 }
 
-// Manifest reads the directory's manifest; nil if there is none.
+// Manifest reads the directory's manifest. It returns nil if there is none.
 func (d Directory) Manifest() (*Manifest, error) {
 	content, err := d.manifest().ReadFile()
 	if isMissing(err) {
@@ -141,8 +141,8 @@ func (d Directory) Manifest() (*Manifest, error) {
 	return m, nil
 }
 
-// Ask makes the prompts of all tasks of a plan whose inputs are given, and asks a model those that
-// have no stored answer yet. Each batch of answers is on disk before the next batch is asked.
+// Ask makes the prompts of all tasks in p whose inputs are given, and asks the model those that
+// have no stored answer yet. Each batch of answers is written to disk before the next is asked.
 func (d Directory) Ask(ctx context.Context, g *Generator, p Plan, model Model) (err error) {
 	m := &Manifest{
 		Format: manifestFormat, Seed: g.Seed, Samples: p.Samples, Model: &p.Model,
@@ -186,7 +186,7 @@ func (d Directory) Ask(ctx context.Context, g *Generator, p Plan, model Model) (
 	return nil
 }
 
-// write writes the manifest, after comparing it with that of earlier answers.
+// write writes the manifest, after checking that it is compatible with that of earlier answers.
 func (d Directory) write(m *Manifest) error {
 	old, err := d.Manifest()
 	switch {
@@ -197,8 +197,9 @@ func (d Directory) write(m *Manifest) error {
 			return fmt.Errorf("%s: %w: choose another directory", d.path, err)
 		}
 	default:
-		// The manifest is written first. Answers without one, such as those of RULER's scripts,
-		// would otherwise be extended, and their damaged lines cut off.
+		// The manifest is written first. A directory with answers but no manifest, such as one
+		// written by RULER's scripts, is refused: answers would be appended to its files, and
+		// damaged lines cut off.
 		lengths, err := d.lengths()
 		if err != nil {
 			return err
@@ -218,20 +219,20 @@ func (d Directory) write(m *Manifest) error {
 	return atomicfile.WriteJSON(d.manifest(), m)
 }
 
-// merge checks that m is compatible with the old manifest, and merges the old one into m. Inputs
-// may be added, and samples, which follow the existing ones.
+// merge checks that m is compatible with the old manifest, and merges old into m. Inputs may be
+// added, and so may samples, which follow the existing ones.
 func (m *Manifest) merge(old *Manifest) error {
 	if m.Seed != old.Seed {
-		return fmt.Errorf("its prompts were made with the seed %d, not %d", old.Seed, m.Seed)
+		return fmt.Errorf("the prompts were made with the seed %d, not %d", old.Seed, m.Seed)
 	}
 	if m.Samples < old.Samples {
-		return fmt.Errorf("it has %d samples of each task, and %d are asked for",
+		return fmt.Errorf("it has %d samples of each task, but %d were requested",
 			old.Samples, m.Samples)
 	}
 	for _, key := range slices.Sorted(maps.Keys(old.Settings)) {
 		now, ok := m.Settings[key]
 		if ok && now != old.Settings[key] {
-			return fmt.Errorf("its prompts were made with %s %q, not %q", key, old.Settings[key], now)
+			return fmt.Errorf("the prompts were made with %s %q, not %q", key, old.Settings[key], now)
 		}
 		m.Settings[key] = old.Settings[key]
 	}
@@ -249,9 +250,9 @@ func (m *Manifest) merge(old *Manifest) error {
 	}
 	switch {
 	case !same:
-		return fmt.Errorf("it has answers of %s, not of %s", old.Model, m.Model)
+		return fmt.Errorf("the answers are from %s, not from %s", old.Model, m.Model)
 	case old.Model.Batch > 0 && old.Model.Batch != m.Model.Batch:
-		return fmt.Errorf("its prompts were answered %d at once, not %d",
+		return fmt.Errorf("the prompts were answered %d at once, not %d",
 			old.Model.Batch, m.Model.Batch)
 	}
 	return nil
@@ -306,9 +307,9 @@ func (d Directory) ask(
 }
 
 // answered returns the number of samples that have an answer, up to the last complete batch, and
-// the size of the file up to there. Later answers are asked again: they depend slightly on the rest
-// of the batch, and a file must not depend on where it was interrupted. A line that is not an
-// answer, as a loss of power may leave it, ends the answers.
+// the size of the file up to there. Later ones are asked again: answers depend slightly on the rest
+// of their batch, and the file must not depend on when work was interrupted. Reading stops at a
+// line that is not an answer, as a power loss may leave.
 func answered(path vfs.Path, samples []Sample, batch int) (done int, size int64, err error) {
 	n := 0
 	for a, err := range jsonlines.Read[Answer](path) {

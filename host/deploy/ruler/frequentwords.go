@@ -32,10 +32,10 @@ func (frequentWords) start(s *session) (func(int) (Sample, error), error) {
 	d := &frequentDraw{
 		session: s, maxTokens: maxTokens, vocabulary: maxTokens / 50, step: maxTokens / 32}
 	if d.vocabulary < 4 {
-		return nil, fmt.Errorf("its text would have %d different words: choose a length of %d or more",
+		return nil, fmt.Errorf("the text would have %d different words: choose a length of %d or more",
 			max(0, d.vocabulary), 4*50+s.newTokens)
 	}
-	// The text grows until it no longer fits; the last size that fits is used for all samples.
+	// The text grows until it is too long; the last size that fits is used for all samples.
 	vocabulary := d.draw()
 	for words := maxTokens / codedLetters; ; words += d.step {
 		_, tokens, err := d.prompt(vocabulary, words)
@@ -55,7 +55,7 @@ type frequentDraw struct {
 	step       int
 }
 
-// sample draws a prompt of at most n words, or fewer if it is too long.
+// sample draws a prompt of at most n words; fewer if it would be too long.
 func (d *frequentDraw) sample(index, n int) (Sample, error) {
 	vocabulary := d.draw()
 	for ; n > 0; n -= d.step {
@@ -73,7 +73,7 @@ func (d *frequentDraw) sample(index, n int) (Sample, error) {
 
 var lowerCase = strings.Split("abcdefghijklmnopqrstuvwxyz", "")
 
-// draw draws different words, the most frequent first. The first is dots, which do not count.
+// draw draws distinct words, the most frequent first. The first is "...", which does not count.
 func (d *frequentDraw) draw() []string {
 	seen := map[string]bool{}
 	for i := 0; i < d.vocabulary || len(seen) < d.vocabulary; i++ {
@@ -89,7 +89,7 @@ func (d *frequentDraw) draw() []string {
 	return list
 }
 
-// prompt returns a sample with a text of about n words, and its number of tokens.
+// prompt returns a sample with a text of about n words, and the number of its tokens.
 func (d *frequentDraw) prompt(vocabulary []string, n int) (Sample, int, error) {
 	var text []string
 	for i, word := range vocabulary {

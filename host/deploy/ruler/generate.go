@@ -17,36 +17,35 @@ const DefaultSeed = 42
 // Generator makes prompts.
 type Generator struct {
 	Inputs
-	// Count returns the number of tokens in a text.
+	// Count returns the number of tokens in text.
 	Count func(text string) (int, error)
 	Seed  uint32 // numpy accepts no larger seeds
-	// Before and After are the parts of a chat template before and after a question. The
-	// first words of the answer, which RULER provides, follow After.
+	// Before and After are the parts of a chat template before and after the question. The
+	// beginning of the answer, which RULER provides, follows After.
 	Before, After string
 }
 
 // Sample is a question to a model, in RULER's storage format.
 type Sample struct {
-	// Index is the sample's index; in the needle tasks it is instead the position of the first
-	// value in the input, in characters, as in RULER's files.
+	// Index is the index of the sample; in the needle tasks, as in RULER's files, it is the
+	// position of the first value in the input, in characters.
 	Index int `json:"index"`
-	// Input is the question, and AnswerPrefix the beginning of the answer: the model
-	// continues both.
+	// Input is the question, and AnswerPrefix the beginning of the answer, which the model
+	// continues.
 	Input string `json:"input"`
 	// Outputs lists the strings that the answer should contain.
 	Outputs []string `json:"outputs"`
-	// Length counts the tokens of the question, the prefix, and the longest answer.
+	// Length is the number of tokens in the question, the prefix, and the longest answer.
 	Length       int    `json:"length"`
 	AnswerPrefix string `json:"answer_prefix"`
 }
 
-// Prompt returns the text that a model reads.
+// Prompt returns the text that is given to the model.
 func (s Sample) Prompt() string { return s.Input + s.AnswerPrefix }
 
-// Samples makes samples of a task. Together, the question, its prefix and the answer have at most
-// length tokens. As in RULER, all samples of a file are drawn from one random stream, so the first
-// samples are the same whatever the number of samples, but the samples of different lengths are
-// distinct.
+// Samples makes samples of a task. The question, its prefix and the answer have at most length
+// tokens together. As in RULER, all samples of a file are drawn from one random stream: the first
+// samples do not depend on the number of samples, but samples at different lengths are unrelated.
 func (g *Generator) Samples(
 	ctx context.Context, t Task, length, samples int,
 ) (list []Sample, err error) {
@@ -85,14 +84,14 @@ type session struct {
 	numbers *pyrandom.RandomState // numpy.random, seeded once
 }
 
-// fresh returns the generator that RULER creates anew for each shuffle: lists of equal length
-// always get the same permutation.
+// fresh returns a new generator with the same seed, as RULER creates for each shuffle: lists of
+// equal length always get the same permutation.
 func (s *session) fresh() *pyrandom.Random { return pyrandom.New(int64(s.Seed)) }
 
-// short reports whether RULER uses smaller steps, and smaller counts in cwe, at this length.
+// short reports whether RULER uses smaller steps and, in cwe, smaller counts at this length.
 func (s *session) short() bool { return s.length < 4096 }
 
-// count counts the tokens of a text, unless the context is done.
+// count returns the number of tokens in text, or an error if the context is done.
 func (s *session) count(text string) (int, error) {
 	if err := s.ctx.Err(); err != nil {
 		return 0, err
@@ -100,10 +99,10 @@ func (s *session) count(text string) (int, error) {
 	return s.Count(text)
 }
 
-// frame is the fixed text of a task's prompts, with names in braces for the variable parts.
+// frame is the fixed text of a task's prompts, with placeholders in braces.
 type frame struct{ body, prefix string }
 
-// fill replaces the names in braces by values, and adds the chat template.
+// fill replaces the placeholders by values, given as name-value pairs, and adds the chat template.
 func (g *Generator) fill(f frame, values ...string) Sample {
 	r := strings.NewReplacer(values...)
 	return Sample{Input: g.Before + r.Replace(f.body) + g.After, AnswerPrefix: r.Replace(f.prefix)}
@@ -118,7 +117,7 @@ type Settings struct {
 	Template string // chat template; "" means none
 }
 
-// Keys describes the settings.
+// Keys returns the keys of the settings.
 func (s *Settings) Keys() []schema.Key {
 	file := schema.NonEmpty("that names a file")
 	return []schema.Key{
@@ -146,25 +145,25 @@ func (s *Settings) SortedLengths() []int {
 	return slices.Compact(slices.Sorted(slices.Values(s.Lengths)))
 }
 
-// maxRedraws is the number of times that a prompt of the smallest size is drawn again if it is too
-// long. RULER's scripts try forever.
+// maxRedraws is the number of times that a prompt of the smallest size is redrawn if it is too
+// long. RULER's scripts retry forever.
 const maxRedraws = 100
 
-// filler fills prompts up to a length with units of haystack: lines, words or documents.
+// filler fills prompts up to a length with units of text: lines, words or documents.
 type filler struct {
 	*session
 	// build draws a prompt of n units for a sample.
 	build func(index, n int) (Sample, error)
-	// finish, if not nil, adds to a sample the parts that the prompts of the search lack.
+	// finish, if not nil, adds the parts of a sample that prompts lack during the search.
 	finish func(d Sample) Sample
 	// extraTokens is the number of tokens that finish adds.
 	extraTokens int
-	// minUnits is the smallest number of units, and the decrement for prompts that are too long.
+	// minUnits is the smallest number of units, and the step by which overlong prompts shrink.
 	minUnits int
-	// probeUnits is the number of units of the prompt that is used to estimate the tokens per unit.
+	// probeUnits is the size of the prompt that is used to estimate the tokens per unit, in units.
 	probeUnits int
-	// floor sets the largest number of units to try to twice the estimate of what fits, which is
-	// rounded down first; otherwise it is three times the estimate.
+	// floor selects the upper bound of the search: if set, twice the estimated number of units that
+	// fit, rounded down first; otherwise three times the estimate.
 	floor bool
 }
 
@@ -208,7 +207,7 @@ func (f *filler) try(n int) (Sample, int, error) {
 	return d, tokens, err
 }
 
-// sample draws a prompt of n units; while it is too long, n is reduced by a step.
+// sample draws a prompt of n units; while it is too long, n is reduced by minUnits.
 func (f *filler) sample(index, n int) (Sample, error) {
 	var shortest int
 	var failed error
@@ -240,7 +239,7 @@ func (f *filler) sample(index, n int) (Sample, error) {
 	return Sample{}, &tooLong{shortest}
 }
 
-// tooLong is the error of a task whose smallest prompts are too long.
+// tooLong reports that even the smallest prompts of a task are too long.
 type tooLong struct {
 	tokens int // tokens of such a prompt, with its answer
 }
@@ -250,8 +249,8 @@ func (e *tooLong) Error() string {
 		"larger length, or leave the task out", e.tokens)
 }
 
-// floorDivide is Python's x // y for floats: the quotient is rounded down before it is rounded to a
-// float (Objects/floatobject.c, float_floor_div).
+// floorDivide computes Python's x // y for floats: the quotient is rounded down before it is
+// rounded to a float (Objects/floatobject.c, float_floor_div).
 func floorDivide(x, y float64) float64 {
 	quotient := (x - math.Mod(x, y)) / y
 	floor := math.Floor(quotient)

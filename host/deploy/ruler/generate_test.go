@@ -61,8 +61,8 @@ func TestTooShort(t *testing.T) {
 		want   string
 	}{
 		{"niah_single_1", 150, countWords, "niah_single_1 at length 150: sample 0: the smallest prompts have about 281 tokens with their answers: choose a larger length"},
-		{"fwe", 249, countWords, "its text would have 3 different words: choose a length of 250 or more"},
-		{"vt", 100_000, bytes, "its example may have 500 tokens, whatever the length, and the smallest with this tokenizer has about 838: leave the task out"},
+		{"fwe", 249, countWords, "the text would have 3 different words: choose a length of 250 or more"},
+		{"vt", 100_000, bytes, "the example may have 500 tokens, whatever the length, but the smallest with this tokenizer has about 838: leave the task out"},
 	} {
 		_, err := first(context.Background(), &Generator{Inputs: inputs, Count: c.count, Seed: DefaultSeed}, c.task, c.length)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -118,7 +118,7 @@ func TestErrors(t *testing.T) {
 	}
 	tasks := selected(t, []string{"qa_2"})
 	_, err := (&Generator{Inputs: inputs, Count: countWords}).Samples(context.Background(), tasks[0], 1000, 9)
-	if err == nil || !strings.Contains(err.Error(), "the file has 8 questions, and 9 samples are asked for") {
+	if err == nil || !strings.Contains(err.Error(), "the file has 8 questions, but 9 samples were requested") {
 		t.Errorf("the error is %v", err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
-// Inputs are the texts and word lists from which prompts are made. RULER uses word lists from the
-// package wonderwords, the essays of Paul Graham, SQuAD 2.0 and HotpotQA.
+// Inputs holds the texts and word lists from which prompts are made. RULER uses word lists of the
+// wonderwords package, the essays of Paul Graham, SQuAD 2.0 and HotpotQA.
 type Inputs struct {
 	Words  *Words
 	Essay  string     // empty: none
@@ -27,7 +27,7 @@ type Words struct {
 	Nouns, Adjectives, Verbs []string
 	// English is the long list, for texts that need more words than the other lists have.
 	English []string
-	// MadeUp names the lists whose words were not supplied by the user, but generated here.
+	// MadeUp names the lists whose words were generated because the user did not supply them.
 	MadeUp []string
 
 	once   sync.Once
@@ -53,7 +53,7 @@ func sortedSet(list []string) []string {
 }
 
 // MadeUpWords returns word lists generated from syllables, for users without word lists. They are
-// always the same, and disjoint.
+// disjoint, and the same in every call.
 func MadeUpWords() *Words {
 	short := syllables(2)
 	return &Words{
@@ -90,7 +90,7 @@ const (
 	needHotpot  need = "HotpotQA"
 )
 
-// Missing returns an input that a task requires and that is missing; empty if there is none.
+// Missing returns an input that t requires and that is missing; "" if there is none.
 func (i Inputs) Missing(t Task) string {
 	given := map[need]bool{
 		needWords: i.Words != nil, needEnglish: i.Words != nil, needSquad: i.Squad != nil,
@@ -104,7 +104,7 @@ func (i Inputs) Missing(t Task) string {
 	return ""
 }
 
-// Substitutions describes the differences of these tasks' inputs from RULER's own.
+// Substitutions describes how the inputs of tasks differ from RULER's own.
 func (i Inputs) Substitutions(tasks []Task) []string {
 	var list []string
 	uses := func(n need) bool {
@@ -132,7 +132,7 @@ type Documents struct {
 	questions []question
 }
 
-// question is a question with all its right answers. Documents are indices into texts.
+// question is a question with all its correct answers. Documents are given as indices into texts.
 type question struct {
 	text      string
 	answers   []string
@@ -140,8 +140,7 @@ type question struct {
 	related   []int // other documents of the same article
 }
 
-// newDocuments makes documents of texts, which may have duplicates, and returns the index of each
-// text.
+// newDocuments makes documents from texts, without duplicates, and returns the index of each text.
 func newDocuments(texts []string) (d *Documents, index map[string]int) {
 	d = &Documents{texts: sortedSet(texts)}
 	index = make(map[string]int, len(d.texts))
@@ -166,7 +165,7 @@ func ParseSquad(content []byte) (*Documents, error) {
 		}
 	}
 	if err := plainjson.Unmarshal(content, &file); err != nil {
-		return nil, fmt.Errorf("not the JSON of SQuAD: %w", err)
+		return nil, fmt.Errorf("invalid SQuAD file: %w", err)
 	}
 	var texts []string
 	for _, article := range file.Data {
@@ -205,7 +204,7 @@ func ParseHotpot(content []byte) (*Documents, error) {
 		Context          []titled
 	}
 	if err := plainjson.Unmarshal(content, &file); err != nil {
-		return nil, fmt.Errorf("not the JSON of HotpotQA: %w", err)
+		return nil, fmt.Errorf("invalid HotpotQA file: %w", err)
 	}
 	var texts []string
 	for _, q := range file {
@@ -224,8 +223,8 @@ func ParseHotpot(content []byte) (*Documents, error) {
 	return d, d.check()
 }
 
-// titled is a title and a text, joined by a newline; in JSON it is the title and a list of
-// sentences.
+// titled is a title and a text, joined by a newline; in JSON it is a list of the title and a list
+// of sentences.
 type titled string
 
 func (t *titled) UnmarshalJSON(content []byte) error {
@@ -242,14 +241,14 @@ func (t *titled) UnmarshalJSON(content []byte) error {
 	return nil
 }
 
-// check returns an error for questions that cannot be asked.
+// check returns an error if there are no questions, or if one cannot be asked.
 func (d *Documents) check() error {
 	if len(d.questions) == 0 {
-		return errors.New("no questions with answers are in it")
+		return errors.New("no questions with answers found")
 	}
 	for i, q := range d.questions {
 		if len(q.answers) == 0 || len(q.documents) == 0 {
-			return fmt.Errorf("question %d (%q) has %d answers and %d documents, want some",
+			return fmt.Errorf("question %d (%q) has %d answers and %d documents, want at least one of each",
 				i, q.text, len(q.answers), len(q.documents))
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
-// Kinds of haystacks: repeated noise, an essay, or more needles.
+// Kinds of haystacks: repeated noise sentences, an essay, or other needles.
 const (
 	noise   = "noise"
 	essay   = "essay"
@@ -137,7 +137,7 @@ func (d *niahDraw) needle(key, value string) string {
 	return strings.NewReplacer("{kind}", d.valueKind, "{key}", key, "{value}", value).Replace(needle)
 }
 
-// hide inserts needles into a haystack of n units.
+// hide inserts lines, the needles, into a haystack of n units.
 func (d *niahDraw) hide(lines []string, n int) (string, error) {
 	if d.haystack == essay {
 		return d.hideInEssay(lines, n), nil
@@ -151,7 +151,8 @@ func (d *niahDraw) hide(lines []string, n int) (string, error) {
 		}
 	}
 	if n < len(lines) {
-		return "", fmt.Errorf("there are %d needles for %d lines: choose a larger length", len(lines), n)
+		return "", fmt.Errorf("%d needles do not fit into %d lines: choose a larger length",
+			len(lines), n)
 	}
 	positions := d.rng.Sample(n, len(lines))
 	slices.Sort(positions)
@@ -162,8 +163,8 @@ func (d *niahDraw) hide(lines []string, n int) (string, error) {
 	return strings.Join(hay, "\n"), nil
 }
 
-// depths are the positions of needles in an essay, in percent: 40 values from 0 to 100, equidistant
-// before rounding.
+// depths holds the positions of needles in an essay, in percent: 40 values from 0 to 100,
+// equidistant before rounding.
 var depths = func() (list [40]int) {
 	for i := range list {
 		list[i] = int(math.RoundToEven(float64(i) * (100.0 / 39)))
@@ -171,8 +172,8 @@ var depths = func() (list [40]int) {
 	return list
 }()
 
-// hideInEssay inserts needles between the sentences of the first n words of the essay, which is
-// repeated if it is shorter.
+// hideInEssay inserts lines, the needles, between the sentences of the first n words of the essay,
+// which is repeated if it is too short.
 func (d *niahDraw) hideInEssay(lines []string, n int) string {
 	text := make([]string, n)
 	for i := range text {

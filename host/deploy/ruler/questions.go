@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
-// questions asks about one of many documents (scripts/data/synthetic/qa.py).
+// questions asks about one of several documents (scripts/data/synthetic/qa.py).
 type questions struct {
 	of func(Inputs) *Documents
 }
@@ -27,7 +27,7 @@ var questionFrame = frame{
 func (t questions) start(s *session) (func(int) (Sample, error), error) {
 	d := &questionDraw{session: s, documents: t.of(s.Inputs)}
 	if n := len(d.documents.questions); s.samples > n {
-		return nil, fmt.Errorf("the file has %d questions, and %d samples are asked for", n, s.samples)
+		return nil, fmt.Errorf("the file has %d questions, but %d samples were requested", n, s.samples)
 	}
 	f := &filler{session: s, minUnits: 10, probeUnits: 10, build: d.prompt}
 	return f.start()
@@ -57,10 +57,10 @@ func (d *questionDraw) prompt(index, n int) (Sample, error) {
 	return p, nil
 }
 
-var errFewDocuments = errors.New("a question's documents exceed the length: choose a larger one")
+var errFewDocuments = errors.New("a question's documents exceed the length: choose a larger length")
 
 // list draws the documents of a prompt: first those that contain the answer, then others of the
-// same article, then any. If there are fewer than n documents, all are repeated.
+// same article, then any. If fewer than n documents exist, all of them are repeated.
 func (d *questionDraw) list(q question, n int) ([]int, error) {
 	own, more, all := q.documents, q.related, len(d.documents.texts)
 	if n >= all {

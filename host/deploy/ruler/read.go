@@ -17,7 +17,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// File names of the word lists, as in wonderwords and in RULER.
+// File names of the word lists, as used by wonderwords and RULER.
 const (
 	nounFile      = "nounlist.txt"
 	adjectiveFile = "adjectivelist.txt"
@@ -25,20 +25,20 @@ const (
 	englishFile   = "english_words.json"
 )
 
-// Files names the files from which inputs are read; empty: none.
+// Files names the files from which inputs are read; "" means that there is none.
 type Files struct {
 	// Words is a directory with nounlist.txt, adjectivelist.txt and verblist.txt of wonderwords,
-	// with one word per line, and RULER's english_words.json. If the last is missing, its words
-	// are generated; if Words is empty, all words are generated.
+	// with one word per line, and RULER's english_words.json. If english_words.json is missing, its
+	// words are generated; if Words is "", all words are.
 	Words string
-	// Essay is RULER's PaulGrahamEssays.json, an object with the text in "text", or any other file,
-	// which is used unchanged.
+	// Essay is RULER's PaulGrahamEssays.json, an object whose "text" is the text, or any other
+	// file, which is used unchanged.
 	Essay string
 	// Squad and Hotpot are the JSON files of SQuAD 2.0, and of HotpotQA's distractor setting.
 	Squad, Hotpot string
 }
 
-// Read reads all named files.
+// Read reads the named files, and generates word lists that have no file.
 func (f Files) Read() (Inputs, error) {
 	r := reader{sources: map[string]string{}}
 	in := Inputs{Words: r.words(f.Words), Essay: r.essay(f.Essay),
@@ -141,7 +141,7 @@ func (r *reader) essay(path string) string {
 		text = file.Text
 	}
 	if !utf8.ValidString(text) || strings.TrimFunc(text, isSpace) == "" {
-		r.fail(path, errors.New("want non-empty text in UTF-8"))
+		r.fail(path, errors.New("text must be valid UTF-8 and not empty"))
 	}
 	return text
 }
@@ -159,7 +159,7 @@ func (r *reader) documents(input, path string, parse func([]byte) (*Documents, e
 	return d
 }
 
-// isSpace reports whether r is white space in Python, which unlike unicode.IsSpace includes four
+// isSpace reports whether r is white space in Python. Unlike unicode.IsSpace, that includes four
 // separators among the control characters.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || 0x1c <= r && r <= 0x1f }
 
@@ -177,7 +177,7 @@ func splitSpace(text string) []string {
 }
 
 // splitSentences splits a text after each . ! or ? that is followed by white space, which is
-// dropped. RULER uses NLTK's trained model punkt, which knows abbreviations.
+// dropped. RULER uses NLTK's trained punkt model instead, which knows abbreviations.
 func splitSentences(text string) []string {
 	text = strings.TrimFunc(text, isSpace)
 	var list []string

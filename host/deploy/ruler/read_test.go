@@ -60,14 +60,14 @@ func TestBadInputs(t *testing.T) {
 	}
 	empty[verbFile], broken[englishFile] = "\n", `{"1": ["a"]}`
 	for want, f := range map[string]Files{
-		nounFile:                                {Words: t.TempDir()},
-		verbFile + ": it has no words":          {Words: files(t, empty)},
-		englishFile + `: 1: found an array`:     {Words: files(t, broken)},
-		"e.txt: want non-empty text in UTF-8":   {Essay: filepath.Join(files(t, map[string]string{"e.txt": " \n"}), "e.txt")},
-		"e.json: want an object like":           {Essay: filepath.Join(files(t, map[string]string{"e.json": "[]"}), "e.json")},
-		"s.json: no questions":                  {Squad: filepath.Join(files(t, map[string]string{"s.json": `{"data":[]}`}), "s.json")},
-		"h.json: question 0 (\"q\") has 1 answ": {Hotpot: filepath.Join(files(t, map[string]string{"h.json": `[{"question":"q","answer":"a"}]`}), "h.json")},
-		"a context has 3 parts":                 {Hotpot: filepath.Join(files(t, map[string]string{"h.json": `[{"context":[["t",["s"],1]]}]`}), "h.json")},
+		nounFile:                                        {Words: t.TempDir()},
+		verbFile + ": it has no words":                  {Words: files(t, empty)},
+		englishFile + `: 1: found an array`:             {Words: files(t, broken)},
+		"e.txt: text must be valid UTF-8 and not empty": {Essay: filepath.Join(files(t, map[string]string{"e.txt": " \n"}), "e.txt")},
+		"e.json: want an object like":                   {Essay: filepath.Join(files(t, map[string]string{"e.json": "[]"}), "e.json")},
+		"s.json: no questions":                          {Squad: filepath.Join(files(t, map[string]string{"s.json": `{"data":[]}`}), "s.json")},
+		"h.json: question 0 (\"q\") has 1 answ":         {Hotpot: filepath.Join(files(t, map[string]string{"h.json": `[{"question":"q","answer":"a"}]`}), "h.json")},
+		"a context has 3 parts":                         {Hotpot: filepath.Join(files(t, map[string]string{"h.json": `[{"context":[["t",["s"],1]]}]`}), "h.json")},
 	} {
 		if _, err := f.Read(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, want %q", err, want)

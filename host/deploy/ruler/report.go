@@ -15,8 +15,8 @@ import (
 	"github.com/cage-qat/cage/internal/jsonlines"
 )
 
-// threshold is the average above which a model counts as good at a length: that of Llama-2-7B
-// (chat) at 4096 tokens (the paper, section 4, and RULER's README).
+// threshold is the average above which a model is considered good at a length: the average of
+// Llama-2-7B (chat) at 4096 tokens (section 4 of the paper, and RULER's README).
 const threshold = 85.6
 
 // Report contains the scores of the answers in a directory, in percent.
@@ -24,14 +24,15 @@ type Report struct {
 	Model   string         `json:"model,omitempty"`
 	Lengths []LengthReport `json:"lengths"`
 	// Average is the mean of the averages of the lengths. Increasing and Decreasing are weighted
-	// means with the weights 1, 2, 3, … from the shortest to the longest length, and vice versa.
+	// means, with weights 1, 2, 3, … from the shortest length to the longest, and from the longest
+	// to the shortest.
 	Average    float64 `json:"average"`
 	Increasing float64 `json:"weighted_increasing"`
 	Decreasing float64 `json:"weighted_decreasing"`
 	Threshold  float64 `json:"threshold"`
-	// Effective is the longest length whose average exceeds the threshold; 0: none.
+	// Effective is the longest length whose average exceeds the threshold; 0 if there is none.
 	Effective int `json:"effective_length"`
-	// Notes lists caveats for comparisons with RULER's own numbers.
+	// Notes lists caveats for comparisons with RULER's published numbers.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -88,7 +89,7 @@ func (d Directory) Report() (*Report, error) {
 	return r, nil
 }
 
-// scoredAnswer holds the fields of an [Answer] that are needed for scoring.
+// scoredAnswer has the fields of an [Answer] that scoring needs.
 type scoredAnswer struct {
 	Pred    *string  `json:"pred"`
 	Outputs []string `json:"outputs"`
@@ -107,7 +108,7 @@ func (d Directory) scoreTask(t Task, length int) (TaskReport, error) {
 		}
 		a := e.Value
 		if a.Pred == nil || len(a.Outputs) == 0 {
-			err := errors.New("want pred, the answer, and outputs, the texts that it should contain")
+			err := errors.New("missing pred (the answer) or outputs (texts that it should contain)")
 			return r, &jsonlines.Error{Path: path, Line: e.Line, Err: err}
 		}
 		if Clean(*a.Pred) == "" {
@@ -134,7 +135,7 @@ func (r *Report) average() {
 	}
 }
 
-// note adds notes on the differences from a report of RULER.
+// note adds notes on how the report differs from a RULER report.
 func (r *Report) note(m *Manifest) {
 	all := map[string]bool{}
 	most := 0
@@ -182,8 +183,8 @@ func leftOut(tasks map[string]string) string {
 	return strings.Join(list, "; ")
 }
 
-// Table returns a table with a heading, a row for each task, a row for the average, and a column
-// for each length.
+// Table returns a table with a heading, a row for each task and for the average, and a column for
+// each length.
 func (r *Report) Table() [][]string {
 	heading, average := []string{""}, []string{"average"}
 	for _, l := range r.Lengths {
@@ -207,7 +208,7 @@ func (r *Report) Table() [][]string {
 	return append(rows, average)
 }
 
-// Words describes the results that the table does not show.
+// Words returns the results that the table does not show, as text.
 func (r *Report) Words() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "average %.2f; weighted by increasing length %.2f, by decreasing length %.2f\n",
@@ -226,8 +227,8 @@ func (r *Report) Words() string {
 	return b.String()
 }
 
-// Clean returns an answer in the form that RULER scores: without leading and trailing white space,
-// and with newlines in place of control characters (scripts/eval/evaluate.py).
+// Clean returns answer in the form that RULER scores: without leading and trailing white space, and
+// with newlines in place of control characters (scripts/eval/evaluate.py).
 func Clean(answer string) string {
 	answer = strings.TrimFunc(answer, isSpace)
 	answer = strings.Map(func(r rune) rune {
@@ -239,7 +240,7 @@ func Clean(answer string) string {
 	return strings.TrimFunc(answer, isSpace)
 }
 
-// shareFound is string_match_all for one answer: the fraction of the wanted strings in it.
+// shareFound is RULER's string_match_all for one answer: the fraction of wanted that it contains.
 func shareFound(answer string, wanted []string) float64 {
 	found := 0.0
 	for _, w := range wanted {
@@ -250,12 +251,12 @@ func shareFound(answer string, wanted []string) float64 {
 	return found / float64(len(wanted))
 }
 
-// anyFound is string_match_part for one answer: 1 if it contains any of the wanted strings, else 0.
+// anyFound is RULER's string_match_part for one answer: 1 if any of wanted is in it, else 0.
 func anyFound(answer string, wanted []string) float64 {
 	return math.Ceil(shareFound(answer, wanted))
 }
 
-// lower is Python's str.lower, which also applies Unicode's context-sensitive rules.
+// lower is Python's str.lower, which applies Unicode's context-sensitive rules.
 func lower(text string) string { return cases.Lower(language.Und).String(text) }
 
 // Score returns the mean score of answers to a task in percent, rounded to two decimals as in

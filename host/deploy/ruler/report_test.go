@@ -95,8 +95,8 @@ func TestUnfinished(t *testing.T) {
 // TestBadAnswers: what cannot be scored is an error that names the place.
 func TestBadAnswers(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"pred":"a","outputs":[]}`:     "line 1: want pred, the answer, and outputs",
-		`{"input":"a","outputs":["b"]}`: "line 1: want pred, the answer, and outputs",
+		`{"pred":"a","outputs":[]}`:     "line 1: missing pred (the answer) or outputs",
+		`{"input":"a","outputs":["b"]}`: "line 1: missing pred (the answer) or outputs",
 		`{"pred":"a","outputs":"b"}`:    "line 1: ",
 		`{"pred":"a","outputs":["b"]}]`: "line 1: ",
 	} {
@@ -129,17 +129,17 @@ func TestFollow(t *testing.T) {
 	}{
 		"nothing":       {},
 		"more samples":  {now: func(m *Manifest) { m.Samples = 9 }},
-		"fewer samples": {now: func(m *Manifest) { m.Samples = 4 }, want: "it has 5 samples of each task, and 4 are asked for"},
-		"seed":          {now: func(m *Manifest) { m.Seed = 1 }, want: "its prompts were made with the seed 42, not 1"},
+		"fewer samples": {now: func(m *Manifest) { m.Samples = 4 }, want: "it has 5 samples of each task, but 4 were requested"},
+		"seed":          {now: func(m *Manifest) { m.Seed = 1 }, want: "the prompts were made with the seed 42, not 1"},
 		"an input more": {now: func(m *Manifest) { m.Settings["essay"] = "e" }},
 		"an input less": {old: func(m *Manifest) { m.Settings["essay"] = "e" }},
-		"another input": {now: func(m *Manifest) { m.Settings["words"] = "w" }, want: `its prompts were made with words "made up", not "w"`},
+		"another input": {now: func(m *Manifest) { m.Settings["words"] = "w" }, want: `the prompts were made with words "made up", not "w"`},
 		"first model":   {old: func(m *Manifest) { m.Model = nil }},
-		"another model": {old: func(m *Manifest) { m.Model = &ModelName{Name: "a"} }, now: func(m *Manifest) { m.Model = &ModelName{Name: "b", Identity: "x"} }, want: "it has answers of a, not of b (x)"},
-		"another batch": {old: func(m *Manifest) { m.Model = &ModelName{Name: "a", Batch: 3} }, now: func(m *Manifest) { m.Model = &ModelName{Name: "a", Batch: 2} }, want: "its prompts were answered 3 at once, not 2"},
+		"another model": {old: func(m *Manifest) { m.Model = &ModelName{Name: "a"} }, now: func(m *Manifest) { m.Model = &ModelName{Name: "b", Identity: "x"} }, want: "the answers are from a, not from b (x)"},
+		"another batch": {old: func(m *Manifest) { m.Model = &ModelName{Name: "a", Batch: 3} }, now: func(m *Manifest) { m.Model = &ModelName{Name: "a", Batch: 2} }, want: "the prompts were answered 3 at once, not 2"},
 		"a known batch": {old: func(m *Manifest) { m.Model = &ModelName{Name: "a"} }, now: func(m *Manifest) { m.Model = &ModelName{Name: "a", Batch: 2} }},
 		"moved":         {old: func(m *Manifest) { m.Model = &ModelName{Name: "a", Identity: "x"} }, now: func(m *Manifest) { m.Model = &ModelName{Name: "b", Identity: "x"} }},
-		"trained anew":  {old: func(m *Manifest) { m.Model = &ModelName{Name: "a", Identity: "x"} }, now: func(m *Manifest) { m.Model = &ModelName{Name: "a", Identity: "y"} }, want: "it has answers of a (x), not of a (y)"},
+		"trained anew":  {old: func(m *Manifest) { m.Model = &ModelName{Name: "a", Identity: "x"} }, now: func(m *Manifest) { m.Model = &ModelName{Name: "a", Identity: "y"} }, want: "the answers are from a (x), not from a (y)"},
 	} {
 		old, now := base(), base()
 		for m, change := range map[*Manifest]func(*Manifest){old: c.old, now: c.now} {

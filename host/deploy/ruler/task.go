@@ -1,10 +1,10 @@
-// Package ruler implements the benchmark RULER (Hsieh et al., 2024, arXiv:2404.06654): 13 tasks
-// that ask for information in a text of any length. It makes the prompts, which are identical,
-// character by character, to those of RULER's scripts for the same inputs (github.com/NVIDIA/RULER
-// at c3f5e3b4), stores them with a model's answers, and scores the answers.
+// Package ruler implements the RULER benchmark (Hsieh et al., 2024, arXiv:2404.06654): 13 tasks
+// that ask for information in a text of any length. It makes the prompts, stores them with a
+// model's answers, and scores the answers. For the same inputs, the prompts are identical,
+// character by character, to those of RULER's scripts (github.com/NVIDIA/RULER at c3f5e3b4).
 //
-// The caller counts the tokens of a text, and runs the model: this package has neither tokenizers
-// nor models.
+// The package contains neither tokenizers nor models: the caller counts the tokens of texts and
+// runs the model.
 package ruler
 
 import (
@@ -16,7 +16,7 @@ import (
 // Task is one of RULER's tasks.
 type Task struct {
 	Name string
-	// NewTokens is the largest number of tokens in an answer.
+	// NewTokens is the maximum number of tokens in an answer.
 	NewTokens int
 
 	kind   kind
@@ -24,14 +24,14 @@ type Task struct {
 	scored func(answer string, wanted []string) float64
 }
 
-// kind makes the prompts of some of the tasks.
+// kind makes the prompts of one or several tasks.
 type kind interface {
-	// start determines how much text fits, and returns a function that draws the samples in order.
+	// start determines how much text fits, and returns a function that draws the samples in turn.
 	start(s *session) (func(index int) (Sample, error), error)
 }
 
-// Tasks returns all tasks, in RULER's order (scripts/synthetic.yaml; the numbers of tokens are
-// those in scripts/data/synthetic/constants.py).
+// Tasks returns all tasks, in RULER's order (scripts/synthetic.yaml). The numbers of tokens are
+// those in scripts/data/synthetic/constants.py.
 func Tasks() []Task {
 	tasks := []Task{
 		{Name: "niah_single_1", kind: niah{noise, words, numbers, 1, 1, 1}},
@@ -68,7 +68,7 @@ func Tasks() []Task {
 	return tasks
 }
 
-// Select returns the tasks with the given names, in RULER's order; without names, all tasks.
+// Select returns the named tasks, or all tasks if names is empty, in RULER's order.
 func Select(names []string) ([]Task, error) {
 	all := Tasks()
 	if len(names) == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
-// tracking asks for all variables that have a value, directly or through other variables
+// tracking asks for all variables that have a given value, directly or through other variables
 // (scripts/data/synthetic/variable_tracking.py with one chain of four hops).
 type tracking struct{}
 
@@ -24,7 +24,7 @@ var trackingFrame = frame{
 		"{count} variables are assigned the value {query}, they are: ",
 }
 
-// An example precedes each question: it is made with shorter names, a fixed value and its own
+// An example precedes each question. It is made with shorter names, a fixed value and its own
 // length; names and value are then replaced by random ones for each question.
 const (
 	exampleLength = 500
@@ -34,7 +34,7 @@ const (
 func (tracking) start(s *session) (func(int) (Sample, error), error) {
 	example, err := trackingExample(s)
 	if long, ok := errors.AsType[*tooLong](err); ok {
-		return nil, fmt.Errorf("its example may have %d tokens, whatever the length, and the smallest "+
+		return nil, fmt.Errorf("the example may have %d tokens, whatever the length, but the smallest "+
 			"with this tokenizer has about %d: leave the task out", exampleLength, long.tokens)
 	}
 	if err != nil {
@@ -65,7 +65,7 @@ func (tracking) start(s *session) (func(int) (Sample, error), error) {
 	return f.start()
 }
 
-// trackingExample draws a question with its answer, without a template.
+// trackingExample draws a question with its answer, without a chat template.
 func trackingExample(s *session) (string, error) {
 	bare := *s.Generator
 	bare.Before, bare.After = "", ""
@@ -107,13 +107,13 @@ func (d trackingDraw) prompt(_, n int) (Sample, error) {
 	}
 	value := d.number()
 	if distinct(names) < len(names) {
-		// RULER's script draws names until there are enough, and the value of a second chain, which
-		// has too few names, before it fails; this code draws the same.
+		// In this case RULER's script draws further names and the value of a second chain before it
+		// fails. The same numbers are drawn here.
 		for distinct(names) < hops+1 {
 			names = append(names, d.name(d.letters))
 		}
 		d.number()
-		return Sample{}, errors.New("a variable was drawn twice, with which RULER's script fails: " +
+		return Sample{}, errors.New("a variable was drawn twice, which makes RULER's script fail: " +
 			"choose another seed")
 	}
 	chain := []string{"VAR " + names[0] + " = " + value}
@@ -121,7 +121,7 @@ func (d trackingDraw) prompt(_, n int) (Sample, error) {
 		chain = append(chain, "VAR "+names[i+1]+" = VAR "+names[i]+" ")
 	}
 	if n < len(chain) {
-		return Sample{}, fmt.Errorf("there are %d assignments for %d lines: choose a larger length",
+		return Sample{}, fmt.Errorf("%d assignments do not fit into %d lines: choose a larger length",
 			len(chain), n)
 	}
 	lines := make([]string, n)

@@ -17,23 +17,23 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Model is a language model.
+// Model is a language model that answers questions.
 type Model interface {
 	// Score scores continuations in batches, which depend only on the requests, and calls each with
-	// the scores of a batch. It skips a batch if skip is true for all of its requests.
+	// the indices and scores of a batch. It skips a batch if skip is true for all its requests.
 	Score(ctx context.Context, requests []score.Request, skip func(request int) bool,
 		each func(which []int, scores []score.Score) error) error
-	// Generate continues prompts greedily, until a text contains one of the strings in until, or
-	// EOS.
+	// Generate continues prompts greedily, by at most the given number of tokens, until EOS or until a
+	// text contains a string in until.
 	Generate(ctx context.Context, prompts [][]int32, tokens int, until []string) ([]string, error)
 }
 
-// Questions describes questions to a model, and the settings that affect its answers.
+// Questions describes questions to a model and the settings that affect its answers.
 type Questions struct {
 	Task  *Task
 	Items []Item
 	Until []string
-	// Settings affect the answers besides the items, above all the model. Stored answers
+	// Settings holds everything else that affects the answers, above all the model. Answers stored
 	// with other settings are not used.
 	Settings map[string]string
 	Batch    int // number of prompts that are continued at once
@@ -49,7 +49,7 @@ type header struct {
 	Settings map[string]string `json:"settings"`
 }
 
-// line is a stored answer: to one request of an item, or a generated text.
+// line is a stored answer: a score for one request of an item, or a generated text.
 type line struct {
 	Item    int      `json:"item"`
 	Request int      `json:"request,omitempty"`
@@ -67,8 +67,8 @@ type collector struct {
 	log      *jsonlines.Log[line] // nil: answers are not saved
 }
 
-// Ask returns the answers to all items. It does not ask items again that the file at path already
-// answers; path may be nil.
+// Ask returns the answers to all items. Items that the file at path already answers are not asked
+// again; path may be nil.
 func Ask(ctx context.Context, path *vfs.Path, m Model, a Questions) (answers []Answer, err error) {
 	s := &collector{Questions: a, answered: map[int]line{}}
 	for i, it := range a.Items {
@@ -121,8 +121,8 @@ func (s *collector) score(ctx context.Context, m Model) error {
 	})
 }
 
-// generate generates texts in batches. The batches do not depend on interruptions, because the
-// answers of a model may depend slightly on the rest of the batch.
+// generate generates texts in batches. The batches are the same after an interruption, because a
+// model's answers may depend slightly on the rest of the batch.
 func (s *collector) generate(ctx context.Context, m Model) error {
 	for from := 0; from < len(s.Items); from += s.Batch {
 		to, missing := min(from+s.Batch, len(s.Items)), false
@@ -151,7 +151,7 @@ func (s *collector) generate(ctx context.Context, m Model) error {
 	return nil
 }
 
-// index returns the index of an answer in answered; ok reports whether it belongs to these items.
+// index returns the index of an answer in answered; ok is false if these items do not include it.
 func (s *collector) index(l line) (at int, ok bool) {
 	if l.Item < 0 || l.Item >= len(s.Items) {
 		return 0, false
@@ -163,8 +163,8 @@ func (s *collector) index(l line) (at int, ok bool) {
 	return s.first[l.Item] + l.Request, known && l.LogProb != nil
 }
 
-// keep stores the answers of a batch, and appends those to the file that it does not have yet: the
-// file may have been cut off within the batch.
+// keep stores the answers of a batch, and appends to the file those that it lacks: the file may
+// have been cut off within the batch.
 func (s *collector) keep(lines []line, of int) error {
 	var more []line
 	for _, l := range lines {
@@ -185,9 +185,9 @@ func (s *collector) keep(lines []line, of int) error {
 	return nil
 }
 
-// open reads the answers in a file, or creates it with a header line. A file with another first
-// line is an error, and is left unchanged. A line that is not an answer, as a loss of power may
-// leave it, is cut off together with all lines after it.
+// open reads the answers in a file, or creates the file with a header line. If the first line of an
+// existing file differs, that is an error, and the file is left unchanged. A line that is not an
+// answer, as a power loss may leave, is cut off together with all lines after it.
 func (s *collector) open(path vfs.Path) error {
 	hash := sha256.New()
 	for _, it := range s.Items {

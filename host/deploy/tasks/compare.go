@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Comparison holds the values of a metric of two models for the same items of a task.
+// Comparison holds two models' values of a metric for the same items of a task.
 type Comparison struct {
 	Task, Metric  string
 	First, Second []float64 // by item; for perplexity: log-probabilities
@@ -29,9 +29,9 @@ func (c *Comparison) OnlyBetter() (first, second int) {
 	return first, second
 }
 
-// Compare returns the values of all metrics of the tasks that are in both directories, which were
-// written by [WriteResults]. Tasks of whole texts are left out: their metrics are not means over
-// texts.
+// Compare returns the values of all metrics for the tasks that are in both directories, which were
+// written by [WriteResults]. Tasks that score whole texts are omitted, because their metrics are
+// not means over texts.
 func Compare(first, second vfs.Path) (list []Comparison, err error) {
 	entries, err := first.ReadDir()
 	if err == nil {
@@ -65,7 +65,7 @@ func Compare(first, second vfs.Path) (list []Comparison, err error) {
 			x, y := &a[i].Item, &b[i].Item
 			if x.Doc != y.Doc || x.Gold != y.Gold || x.Target != y.Target ||
 				!slices.Equal(x.Choices, y.Choices) {
-				return nil, fmt.Errorf("%s: item %d is another question for each model", task, i)
+				return nil, fmt.Errorf("%s: item %d is a different question for each model", task, i)
 			}
 		}
 		for _, metric := range slices.Sorted(maps.Keys(a[0].Values)) {
@@ -82,7 +82,7 @@ func Compare(first, second vfs.Path) (list []Comparison, err error) {
 		}
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%s and %s have no task in common with items to compare", first, second)
+		return nil, fmt.Errorf("%s and %s have no common task with items to compare", first, second)
 	}
 	return list, nil
 }

@@ -9,21 +9,21 @@ import (
 
 // Encoder converts texts to tokens.
 type Encoder struct {
-	// Encode returns the ids of a text. Special tokens written in the text are encoded as such; no
-	// BOS token is added.
+	// Encode returns the ids of text. Special tokens written in the text are encoded as such; BOS is
+	// not added.
 	Encode func(text string) ([]int32, error)
-	// BOS is the token that the tokenizer adds at the start of every text; −1: none.
+	// BOS is the token that the tokenizer adds at the start of every text; −1 if there is none.
 	BOS int32
-	// Prefix precedes a continuation without context: BOS, or else EOS; −1: the tokenizer has
+	// Prefix precedes a continuation without context: BOS, or else EOS; −1 if the tokenizer has
 	// neither.
 	Prefix int32
-	// Context is the context length of the model; whole texts are divided by it.
+	// Context is the model's context length; longer texts are divided into windows.
 	Context int
 	// EOS is the text of the EOS token.
 	EOS string
 }
 
-// text encodes a whole text, with BOS in front unless the text already begins with it.
+// text encodes a whole text, with BOS in front unless the text begins with it.
 func (e *Encoder) text(s string) ([]int32, error) {
 	ids, err := e.Encode(s)
 	if err != nil || e.BOS < 0 || len(ids) > 0 && ids[0] == e.BOS {
@@ -76,7 +76,7 @@ func checkPair(before, after []int32, continuation string) error {
 	return nil
 }
 
-// Window is a part of a text that is scored in one forward pass.
+// Window is a part of a text that is scored in a single forward pass.
 type Window struct{ Context, Targets []int32 }
 
 func (e *Encoder) windows(s string) (list []score.Request, err error) {
@@ -98,7 +98,7 @@ func (e *Encoder) windows(s string) (list []score.Request, err error) {
 
 // Windows divides a text into windows of length targets, so that each token is scored once
 // (lm_eval/utils.py, get_rolling_token_windows with one token of context). The context of the first
-// window is prefix; the last one has as many context tokens as fit.
+// window is prefix; that of the last window has as many tokens as fit.
 func Windows(ids []int32, length int, prefix int32) []Window {
 	if len(ids) == 0 || length < 1 {
 		return nil

@@ -10,13 +10,13 @@ import (
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
-// Item is a row of data as a question to a model.
+// Item is a question to a model, made from a row of data.
 type Item struct {
 	Doc   int           `json:"doc_id"` // index of the row
 	Texts []RequestText `json:"arguments"`
-	// Scored holds the continuations to score: choices, one target, or windows of a text.
+	// Scored holds the continuations to score: the choices, one target, or the windows of a text.
 	Scored []score.Request `json:"-"`
-	// Prompt is the prompt of a generated text, in tokens; nil if no text is generated.
+	// Prompt is the prompt of a text to be generated, in tokens; nil if no text is generated.
 	Prompt []int32 `json:"-"`
 
 	Shots   int      `json:"shots"`            // number of few-shot examples before the question
@@ -34,20 +34,20 @@ type RequestText struct {
 // Answer is a model's answer to an item.
 type Answer struct {
 	LogProbs []float64 `json:"logprobs,omitempty"` // for each scored request
-	// Greedy reports for each continuation whether greedy decoding would generate it.
+	// Greedy reports, for each continuation, whether greedy decoding would generate it.
 	Greedy []bool  `json:"greedy,omitempty"`
 	Text   *string `json:"text,omitempty"` // the generated text, up to its end marker
 }
 
-// Items makes questions of rows, in order. examples are the rows from which examples are drawn.
+// Items turns the rows docs into questions, in order. Few-shot examples are drawn from examples.
 func (t *Task) Items(docs, examples []Doc, e *Encoder, o Options) ([]Item, error) {
 	p, err := t.newPrompter(examples, o)
 	if err != nil {
 		return nil, err
 	}
-	// In a conversation the answer begins its own message, but lm-eval drops the delimiter only
-	// before choices (lm_eval/api/task.py, construct_requests): the continuation of a task of the
-	// kind Continuation keeps it in its text.
+	// In a conversation, the answer is a message of its own. lm-eval nevertheless drops the delimiter
+	// only before choices (lm_eval/api/task.py, construct_requests): the continuation of a task of
+	// kind Continuation keeps it.
 	delimiter := t.Delimiter
 	if o.Chat != nil && t.Kind != Continuation {
 		delimiter = ""
@@ -103,7 +103,7 @@ func (t *Task) fill(
 	return nil
 }
 
-// Tokens returns the largest number of tokens in an answer; lm-eval's default is 256.
+// Tokens returns the maximum number of tokens in an answer; the default is lm-eval's, 256.
 func (t *Task) Tokens() int {
 	if t.MaxTokens > 0 {
 		return t.MaxTokens
@@ -117,12 +117,12 @@ type Turn struct {
 	Text      string
 }
 
-// Options are the few-shot and chat settings of questions.
+// Options holds the few-shot and chat settings of questions.
 type Options struct {
 	Shots int // number of few-shot examples before a question
-	// Chat, if not nil, renders a conversation, as a whole document that the assistant continues.
+	// Chat, if not nil, renders a conversation as a whole document, for the assistant to continue.
 	Chat func(turns []Turn) (string, error)
-	// OneTurn puts examples and question into one message instead of a turn each.
+	// OneTurn puts the examples and the question into one message, instead of a turn each.
 	OneTurn bool
 }
 
@@ -162,12 +162,12 @@ func (t *Task) newPrompter(examples []Doc, o Options) (*prompter, error) {
 	return p, nil
 }
 
-// drawsExtra reports whether an additional example is drawn, because one may be the question
+// drawsExtra reports whether an additional example is drawn because one might be the question
 // itself. lm-eval also does so if a task has neither a test split nor a few-shot split
 // (lm_eval/api/task.py).
 func (t *Task) drawsExtra() bool { return t.ExtraExample || t.ExampleSplit == t.Split }
 
-// draw chooses the examples of the next question. Each call advances the random generator.
+// draw chooses the examples for question d. Each call advances the random generator.
 func (p *prompter) draw(d Doc) []renderedDoc {
 	n := p.o.Shots
 	switch {
@@ -195,7 +195,7 @@ func (p *prompter) draw(d Doc) []renderedDoc {
 	return list
 }
 
-// otherExamples returns the first n examples with the given indices whose row is not d.
+// otherExamples returns the first n examples among those with the given indices whose row is not d.
 func (p *prompter) otherExamples(which []int, d Doc, n int) (list []renderedDoc) {
 	for _, i := range which {
 		if len(list) < n && p.docs[i].text != d.text {
@@ -224,7 +224,7 @@ func (p *prompter) prompt(examples []renderedDoc, question string) (string, erro
 	return text.String(), nil
 }
 
-// UntilTexts returns the strings that end an answer of the model.
+// UntilTexts returns the strings at which the model's answer ends.
 func (t *Task) UntilTexts(e *Encoder) []string {
 	list := slices.Clone(t.Until)
 	if e.EOS != "" && !slices.Contains(list, e.EOS) {

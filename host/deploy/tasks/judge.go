@@ -13,7 +13,7 @@ import (
 // NoFilter is the name of the filter for unfiltered answers.
 const NoFilter = "none"
 
-// Judge returns the value of each metric for an item, by metric and filter, as in
+// Judge returns the value of each metric for an item. Keys are metric and filter, as in
 // "exact_match,strict-match".
 func (t *Task) Judge(it *Item, a *Answer) (map[string]float64, error) {
 	switch t.Kind {
@@ -69,7 +69,7 @@ func indicator(right bool) float64 {
 	return 0
 }
 
-// argmax returns the index of the first maximum.
+// argmax returns the index of the maximum, the first if there are several.
 func argmax(list []float64) int {
 	best := 0
 	for i, v := range list {
@@ -80,7 +80,7 @@ func argmax(list []float64) int {
 	return best
 }
 
-// Invalid is the result of a filter that finds nothing.
+// Invalid is the result of a filter without a match.
 const Invalid = "[invalid]"
 
 // find returns the first or last match of the filter; if it has groups, the first non-empty group.
@@ -104,7 +104,7 @@ func (f *Filter) find(text string) string {
 	return Invalid
 }
 
-// comparable removes the parts of a text that a comparison ignores.
+// comparable removes the parts of a text that comparisons ignore.
 func (t *Task) comparable(s string) string {
 	for _, p := range t.ignore {
 		s = p.ReplaceAllString(s, "${end}") // the newline of pythonEnd, or nothing
@@ -127,11 +127,11 @@ func pythonEnd(pattern string) string {
 type Metric struct {
 	Name  string  `json:"name"` // metric and filter, as in "acc,none"
 	Value float64 `json:"value"`
-	// Error is the standard error; nil for perplexity, whose error lm-eval draws at random.
+	// Error is the standard error; nil for perplexity, for which lm-eval draws it at random.
 	Error *float64 `json:"stderr,omitempty"`
 }
 
-// Aggregate combines the values of items, in the order of the task's metrics.
+// Aggregate combines the values of all items, in the order of the task's metrics.
 func (t *Task) Aggregate(values []map[string]float64) []Metric {
 	var list []Metric
 	for _, name := range t.MetricNames() {
@@ -141,7 +141,7 @@ func (t *Task) Aggregate(values []map[string]float64) []Metric {
 		}
 		m := Metric{Name: name, Value: stat.Mean(of, nil)}
 		if t.Kind == Text {
-			// All texts together, the longer ones with more weight.
+			// Over all texts together, so that longer ones have more weight.
 			per, sum, count := byteCount, 0.0, 0.0
 			if name == WordPerplexity+","+NoFilter {
 				per = words
@@ -163,7 +163,7 @@ func (t *Task) Aggregate(values []map[string]float64) []Metric {
 	return list
 }
 
-// MetricNames lists the task's metrics, by metric and filter, as in "acc,none".
+// MetricNames returns the task's metrics with their filters, as in "acc,none".
 func (t *Task) MetricNames() (list []string) {
 	for _, m := range t.Metrics {
 		if m != ExactMatch {
@@ -177,24 +177,24 @@ func (t *Task) MetricNames() (list []string) {
 	return list
 }
 
-// HigherIsBetter reports whether higher values of a metric are better. The metric is named alone or
-// with its filter.
+// HigherIsBetter reports whether higher values of the metric are better. The name may include a
+// filter.
 func HigherIsBetter(name string) bool {
 	metric, _, _ := strings.Cut(name, ",")
 	return !strings.HasSuffix(metric, Perplexity) && metric != BitsPerByte
 }
 
-// Values that Judge returns for a text, from which metrics are computed over all texts.
+// Values that Judge returns for a text. Metrics are computed from their sums over all texts.
 const (
 	logLikelihood = "loglikelihood"
 	words         = "words"
 	byteCount     = "bytes"
 )
 
-// whiteSpace separates words, as lm-eval counts them: re.split(r"\s+", text).
+// whiteSpace separates words as in lm-eval: re.split(r"\s+", text).
 var whiteSpace = regexp.MustCompile(`[\s` + space + `]+`)
 
-// Cut truncates a generated text before the first of the strings in until.
+// Cut truncates a generated text before the first occurrence of a string in until.
 func Cut(text string, until []string) string {
 	for _, u := range until {
 		if u != "" {

@@ -18,7 +18,7 @@ var metricsOf = map[string][]string{
 	Text: {WordPerplexity, BytePerplexity, BitsPerByte},
 }
 
-// Parse parses the description of a task; name is used in messages. The error is a
+// Parse parses the description of a task. The name is used in messages. The error is a
 // *[plaintoml.Error] if the text is not TOML, otherwise [plaintoml.Errors].
 func Parse(name string, text []byte) (*Task, error) {
 	doc, err := plaintoml.Parse(name, text)
@@ -54,7 +54,7 @@ func Parse(name string, text []byte) (*Task, error) {
 	return t, nil
 }
 
-// keys returns the keys of a description. The values of clean and filters are parsed by the caller.
+// keys returns the keys of a description. The caller parses the values of clean and filters.
 func (t *Task) keys(replacements *any, filters *[]map[string]any) []schema.Key {
 	optional := func(name string, to any) schema.Key {
 		return schema.Key{Name: name, To: to, Optional: "empty"}
@@ -108,11 +108,11 @@ func (t *Task) checkKind(r *plaintoml.Reader) {
 	}
 	for _, m := range t.Metrics {
 		if !slices.Contains(metricsOf[t.Kind], m) {
-			r.Report("metrics", fmt.Sprintf("a task of the kind %s has no %q", t.Kind, m),
+			r.Report("metrics", fmt.Sprintf("a task of kind %s has no %q", t.Kind, m),
 				"want some of "+allowed)
 		}
 	}
-	several, inKind := len(t.Question) > 1, "found in a task of the kind "+t.Kind
+	several, inKind := len(t.Question) > 1, "found in a task of kind "+t.Kind
 	if t.Kind == Choices && t.Gold == "" {
 		r.Report("gold", "missing", "want a template for the index of the correct choice")
 	}
@@ -121,7 +121,7 @@ func (t *Task) checkKind(r *plaintoml.Reader) {
 		r.Report("target", "missing",
 			"want the continuation of the questions, of which there is one for each choice")
 	case t.Kind == Choices && several && (len(t.Choice) > 0 || t.ChoicesOf != ""):
-		r.Report("question", fmt.Sprintf("found %d together with choices", len(t.Question)),
+		r.Report("question", fmt.Sprintf("found %d questions together with choices", len(t.Question)),
 			"want one question with choices, or one for each choice, with target")
 	case t.Kind == Choices && !several && t.Target != "":
 		r.Report("target", "found with a single question", "want choices or choices_of instead")
@@ -146,8 +146,8 @@ func (t *Task) checkKind(r *plaintoml.Reader) {
 	}
 }
 
-// checkTemplates finds mistakes in templates. Columns that a row does not have are found when the
-// template is rendered.
+// checkTemplates reports mistakes in templates. A missing column is reported only when a template
+// is rendered.
 func (t *Task) checkTemplates(r *plaintoml.Reader) {
 	for _, part := range []struct {
 		key  string

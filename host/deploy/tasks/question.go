@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
 
-// renderedDoc is a row with its rendered question and answers.
+// renderedDoc is a row with its question and answers rendered.
 type renderedDoc struct {
 	questions []string // one, or one per choice
 	choices   []string
@@ -42,7 +42,7 @@ func (t *Task) renderDoc(d Doc) (a renderedDoc, err error) {
 	return a, err
 }
 
-// choices returns the continuations to choose from. With several questions they are all the target.
+// choices returns the continuations to choose from. With a question for each, all are the target.
 func (t *Task) choices(d Doc, target string) (list []string, err error) {
 	if len(t.Question) > 1 {
 		return slices.Repeat([]string{target}, len(t.Question)), nil
@@ -61,7 +61,7 @@ func (t *Task) choices(d Doc, target string) (list []string, err error) {
 		list[i] = t.cleanText(list[i])
 	}
 	if err == nil && len(list) < 2 {
-		err = fmt.Errorf("%s: %d choices: want two or more", d.Position, len(list))
+		err = fmt.Errorf("%s: got %d choices, want two or more", d.Position, len(list))
 	}
 	return list, err
 }
@@ -85,7 +85,7 @@ func (t *Task) gold(d Doc, choices int) (int, error) {
 	return at, nil
 }
 
-// question returns the text before the answer; choices may have questions of their own.
+// question returns the text before the answer, which may depend on the choice.
 func (a renderedDoc) question(choice int) string {
 	return a.questions[min(choice, len(a.questions)-1)]
 }
@@ -104,7 +104,7 @@ type Doc struct {
 	fields   *jinja.Dict
 }
 
-// NewDoc parses a row, a JSON object, which must have the columns of the task. Rows of fixed
+// NewDoc parses a row, given as a JSON object, which must have the task's columns. Rows of fixed
 // examples may have a question and a target instead.
 func (t *Task) NewDoc(place string, object []byte, example bool) (Doc, error) {
 	value, err := jinja.FromJSON(object)
@@ -157,7 +157,7 @@ func (t *Task) cleanText(s string) string {
 	return s
 }
 
-// list returns the list of strings in a column, such as "choices.text".
+// list returns the strings in a column such as "choices.text".
 func (d Doc) list(column string) ([]string, error) {
 	var value any = d.fields
 	for _, key := range strings.Split(column, ".") {

@@ -54,11 +54,11 @@ func Judge(t *Task, items []Item, answers []Answer) (*Result, error) {
 }
 
 // Results holds the results of several tasks: values by section and task. Sections, names and
-// values are as in lm-eval's results, so that programs that read those can also read these. The
-// section "config" has the settings of the model instead.
+// values are as in lm-eval's results, so that programs that read those can read these as well. Only
+// the section "config" differs: it has the settings of the model.
 type Results map[string]map[string]any
 
-// Summarize summarizes results; config describes the model and its settings.
+// Summarize combines results; config describes the model and its settings.
 func Summarize(list []*Result, config map[string]string) Results {
 	out := Results{"results": {}, "config": {}}
 	for key, value := range config {
@@ -96,7 +96,7 @@ func Summarize(list []*Result, config map[string]string) Results {
 	return out
 }
 
-// finite returns a number for JSON: NaN and ±Inf become strings.
+// finite returns a number that JSON can represent: NaN and ±Inf become strings.
 func finite(v float64) any {
 	if math.IsInf(v, 0) || math.IsNaN(v) {
 		return fmt.Sprint(v)
@@ -120,7 +120,7 @@ func WriteSamples(path vfs.Path, samples []Sample) error {
 	return atomicfile.WriteBytes(path, text.Bytes())
 }
 
-// ReadSamples reads a file of [WriteSamples].
+// ReadSamples reads a file written by [WriteSamples].
 func ReadSamples(path vfs.Path) (list []Sample, err error) {
 	for s, err := range jsonlines.Read[Sample](path) {
 		if err != nil {
@@ -140,7 +140,7 @@ func samplesFile(dir vfs.Path, task string) vfs.Path {
 	return dir.Join(samplesPrefix + task + ".jsonl")
 }
 
-// Table returns results as a table with a row for each metric.
+// Table returns results as a table with a row per metric.
 func Table(list []*Result) [][]string {
 	rows := [][]string{
 		{"task", "version", "shots", "items", "metric", "filter", "value", "± error", "chance"}}
@@ -161,7 +161,7 @@ func Table(list []*Result) [][]string {
 	return rows
 }
 
-// AnswersDir returns the directory of the answers in the directory of an evaluation.
+// AnswersDir returns the subdirectory of an evaluation's directory that holds the answers.
 func AnswersDir(dir vfs.Path) vfs.Path { return dir.Join("answers") }
 
 // AnswersFile returns the path of the answers to a task.
@@ -171,8 +171,8 @@ func AnswersFile(dir vfs.Path, task string) vfs.Path {
 
 func resultsFile(dir vfs.Path) vfs.Path { return dir.Join("results.json") }
 
-// CheckModel returns an error if a directory has answers of another model, to any task: results of
-// both would be mixed. model is the setting "model" of [Questions].
+// CheckModel returns an error if a directory has answers of another model to any task, because the
+// results of both would be mixed. The model is given as the setting "model" of [Questions].
 func CheckModel(dir vfs.Path, model string) error {
 	entries, err := AnswersDir(dir).ReadDir()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -201,8 +201,8 @@ func CheckModel(dir vfs.Path, model string) error {
 	return nil
 }
 
-// CheckOurs returns an error if the samples of a task, or the results, would replace a file that
-// cage did not write. Samples are cage's if the answers exist from which they are made.
+// CheckOurs returns an error if writing the samples or results of a task would replace a file that
+// cage did not write. Samples are cage's if the answers that they are made from exist.
 func CheckOurs(dir vfs.Path, task string) error {
 	answered, err := AnswersFile(dir, task).Exists()
 	if err != nil {
@@ -213,8 +213,8 @@ func CheckOurs(dir vfs.Path, task string) error {
 	return errors.Join(err, atomicfile.CheckOurs(samplesFile(dir, task), ours))
 }
 
-// WriteResults writes the samples of tasks, and merges results into results.json, which keeps the
-// results of other tasks in the directory.
+// WriteResults writes the samples of tasks, and merges results into results.json, keeping the
+// results of other tasks.
 func WriteResults(dir vfs.Path, list []*Result, results Results) error {
 	for _, r := range list {
 		if err := WriteSamples(samplesFile(dir, r.Task.Name), r.Samples); err != nil {
@@ -234,8 +234,8 @@ func WriteResults(dir vfs.Path, list []*Result, results Results) error {
 	return atomicfile.WriteJSON(resultsFile(dir), all)
 }
 
-// readResults reads the results of a directory; they are empty if there are none. A file that
-// WriteResults did not write is an error.
+// readResults reads the results in a directory; they are empty if there are none. It is an error if
+// the file was not written by WriteResults.
 func readResults(dir vfs.Path) (Results, error) {
 	out := Results{}
 	err := atomicfile.CheckOurs(resultsFile(dir), func(text io.Reader) bool {

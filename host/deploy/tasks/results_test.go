@@ -27,7 +27,7 @@ func TestCompareFolders(t *testing.T) {
 	if text := files(t, dir)["results.json"]; !strings.Contains(text, fmt.Sprintf(`"acc,none": %v`, mean)) {
 		t.Errorf("acc is %v, and the results\n%s", mean, text)
 	}
-	if _, err := tasks.Compare(vfs.At(dir), vfs.At(other)); err == nil || !strings.Contains(err.Error(), "no task in common") {
+	if _, err := tasks.Compare(vfs.At(dir), vfs.At(other)); err == nil || !strings.Contains(err.Error(), "no common task") {
 		t.Errorf("an empty folder: %v", err)
 	}
 	samples, err := tasks.ReadSamples(vfs.At(dir).Join("samples_piqa.jsonl"))
@@ -35,8 +35,8 @@ func TestCompareFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, list := range map[string][]tasks.Sample{
-		"one model answered":                        samples[1:],
-		"item 0 is another question for each model": append([]tasks.Sample{samples[1]}, samples[1:]...),
+		"one model answered":                            samples[1:],
+		"item 0 is a different question for each model": append([]tasks.Sample{samples[1]}, samples[1:]...),
 	} {
 		if err := tasks.WriteSamples(vfs.At(other).Join("samples_piqa.jsonl"), list); err != nil {
 			t.Fatal(err)

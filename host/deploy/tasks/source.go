@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// Source describes which questions of a task are asked, and the location of their rows.
+// Source defines which questions of a task are asked, and where their rows are.
 type Source struct {
 	Data     string // directory of the rows
 	Examples string // directory with TASK.jsonl, for tasks whose examples are fixed
@@ -23,8 +23,8 @@ type Source struct {
 	Limit    int    // ask only the first Limit questions; 0: all
 }
 
-// Items makes the questions, encoded by e. The number of examples is that of the source. all is the
-// number of questions in the files, some of which Limit may exclude.
+// Items makes the questions, encoded by e; all is their number before Limit is applied. The number
+// of few-shot examples is the source's, whatever o says.
 func (s Source) Items(t *Task, e *Encoder, o Options) (items []Item, all int, err error) {
 	questions, examples, err := s.Files(t)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s Source) shots(t *Task) int {
 	return s.Shots
 }
 
-// Files returns the files with the rows of a task: questions, and few-shot examples.
+// Files returns the files with a task's rows: those of questions, and those of few-shot examples.
 func (s Source) Files(t *Task) (questions, examples []string, err error) {
 	if questions, err = t.Files(s.Data, t.Split); err != nil {
 		return nil, nil, err
@@ -74,17 +74,17 @@ func (s Source) Files(t *Task) (questions, examples []string, err error) {
 	return questions, examples, err
 }
 
-// CheckExamples returns an error if a task does not have the few-shot examples that the source asks
-// for.
+// CheckExamples returns an error if the source asks for few-shot examples that the task does not
+// have.
 func (s Source) CheckExamples(t *Task) error {
 	switch {
 	case s.shots(t) == 0:
 	case t.FixedExamples && s.Examples == "":
-		return fmt.Errorf("its examples are fixed: set examples to a directory with %s.jsonl, which "+
-			"holds the question and the target of each (copy them from lm-eval's YAML file), or use "+
-			"fewshot 0", t.Name)
+		return fmt.Errorf("the examples are fixed: set examples to a directory with %s.jsonl, which "+
+			"holds the question and the target of each (copy them from lm-eval's YAML file), or set "+
+			"fewshot to 0", t.Name)
 	case !t.FixedExamples && t.ExampleSplit == "":
-		return fmt.Errorf("it has no few-shot examples: use fewshot 0")
+		return fmt.Errorf("there are no few-shot examples: set fewshot to 0")
 	}
 	return nil
 }
@@ -94,15 +94,15 @@ type Settings struct {
 	Names []string // names of tasks, or paths of files that describe one
 	Source
 	Batch int // number of texts generated at once
-	// MaxTokens limits the length of a generated answer; 0 means the task's own limit.
+	// MaxTokens limits the length of a generated answer; 0 means the task's limit.
 	MaxTokens     int
 	Chat, OneTurn bool // use the model's chat template; put examples and question into one message
 }
 
-// OwnShots is the value of [Source].Shots for the task's own number of examples.
+// OwnShots, as the value of [Source].Shots, means the task's own number of examples.
 const OwnShots = -1
 
-// Keys describes the settings.
+// Keys returns the keys of the settings.
 func (s *Settings) Keys() []schema.Key {
 	return []schema.Key{
 		{Name: "tasks", To: &s.Names, Optional: "none", Doc: "names of evaluation tasks, or files " +
@@ -128,7 +128,7 @@ func (s *Settings) Keys() []schema.Key {
 	}
 }
 
-// ReadDocs reads the rows of JSONL or Parquet files, possibly compressed, in order. Rows of fixed
+// ReadDocs reads rows from JSONL or Parquet files, which may be compressed, in order. Rows of fixed
 // examples may have a question and a target instead of the task's columns.
 func (t *Task) ReadDocs(files []string, examples bool) ([]Doc, error) {
 	var list []Doc
@@ -156,8 +156,8 @@ func (t *Task) ReadDocs(files []string, examples bool) ([]Doc, error) {
 	return list, nil
 }
 
-// Files finds the files of a split of the task below a directory, at the paths in clones of Hugging
-// Face datasets: DATASET/SPLIT, DATASET/data/SPLIT, or DATASET_SPLIT.
+// Files finds the files of a split of the task below a directory, at the paths that clones of
+// Hugging Face datasets use: DATASET/SPLIT, DATASET/data/SPLIT, or DATASET_SPLIT.
 func (t *Task) Files(dir, split string) ([]string, error) {
 	if stat, err := os.Stat(dir); err != nil {
 		return nil, err
@@ -177,13 +177,14 @@ func (t *Task) Files(dir, split string) ([]string, error) {
 		dir, split, t.Dataset, strings.Join(starts, ", or "))
 }
 
-// splitName matches the part of a file name after the split: an extension, preceded by the shard
-// number if there are shards, as on the Hugging Face Hub (older ones also have a hash).
+// splitName matches the part of a file name that follows the split: an extension, preceded by the
+// shard number if there are shards, as on the Hugging Face Hub (older ones also have a hash).
 var splitName = regexp.MustCompile(
 	`^(?:-([0-9]{5})-of-([0-9]{5})(?:-[0-9a-f]+)?)?\.(?:jsonl(?:\.gz|\.zst)?|parquet)$`)
 
 // splitFiles lists the files of a split, in order: START.jsonl, or START-00000-of-00002.parquet
-// etc. Other names with this prefix have other rows, such as test_socratic.jsonl beside test.jsonl.
+// etc. Other names with this prefix are other splits, such as test_socratic.jsonl beside
+// test.jsonl.
 func splitFiles(start string) (list []string, err error) {
 	entries, err := os.ReadDir(filepath.Dir(start))
 	if errors.Is(err, fs.ErrNotExist) {

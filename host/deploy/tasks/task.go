@@ -1,10 +1,10 @@
-// Package tasks asks language models the questions of published benchmarks, and judges their
-// answers. Prompts, tokenization at the boundary of context and continuation, metrics and standard
-// errors are those of EleutherAI's lm-eval 0.4.13, so that results are comparable with its results.
+// Package tasks asks language models the questions of published benchmarks and judges the answers.
+// Prompts, tokenization at the boundary of context and continuation, metrics and standard errors
+// are those of EleutherAI's lm-eval 0.4.13, so that results are comparable with its results.
 //
-// A task is described by a file (definitions/*.toml): templates that turn a row of data into a
+// A file (definitions/*.toml) describes each task: templates that turn a row of data into a
 // question, and names of metrics. The package does not run models: it makes requests in token ids,
-// and receives log-probabilities of continuations, or generated texts.
+// and receives log-probabilities of continuations or generated texts.
 package tasks
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// The kinds of tasks.
+// Values of [Task].Kind.
 const (
 	Choices      = "choices"      // choose the likeliest of several continuations
 	Continuation = "continuation" // score a continuation
@@ -26,14 +26,14 @@ const (
 	Text         = "text"         // score a whole text, window by window
 )
 
-// The metrics.
+// Values of [Task].Metrics.
 const (
 	Acc        = "acc"         // the likeliest choice is right; greedy decoding gives the continuation
 	AccNorm    = "acc_norm"    // the same by log-probability per character of the choice
 	Perplexity = "perplexity"  // for continuations: exp(−mean log-probability)
 	ExactMatch = "exact_match" // the match of a filter in the text equals the target
 
-	// For texts: exp(−log-probability per word), with words split at white space.
+	// Metrics of whole texts: exp(−log-probability per word), with words split at white space.
 	WordPerplexity = "word_perplexity"
 	BytePerplexity = "byte_perplexity" // the same per byte
 	BitsPerByte    = "bits_per_byte"
@@ -46,17 +46,17 @@ type Task struct {
 	Paper   string
 	Chance  float64 // expected result of random guessing
 	Kind    string
-	// Dataset is the directory of the rows, and Columns lists the columns that they must have.
+	// Dataset is the directory of the rows, and Columns lists the columns that the rows must have.
 	Dataset string
 	Columns []string
 	Split   string // the split with the questions
-	// ExampleSplit is the split from which few-shot examples are drawn.
+	// ExampleSplit is the split from which few-shot examples are drawn; "" if there is none.
 	ExampleSplit  string
 	Shots         int  // default number of few-shot examples
 	ExtraExample  bool // an additional example is drawn, as lm-eval does for this task
 	FixedExamples bool // examples come from a file; all questions get the first ones in it
 
-	// Templates, in the language of package jinja. There may be a question for each choice.
+	// Templates, in the language of package jinja. There may be one question, or one for each choice.
 	Question  []string
 	Choice    []string
 	ChoicesOf string // instead of Choice: the column with the list of choices, such as "choices.text"
@@ -94,7 +94,7 @@ type Filter struct {
 //go:embed definitions/*.toml
 var definitions embed.FS
 
-// Names lists the built-in tasks.
+// Names returns the names of the built-in tasks.
 func Names() []string {
 	entries, err := fs.Glob(definitions, "definitions/*.toml")
 	if err != nil {
@@ -107,8 +107,8 @@ func Names() []string {
 	return names
 }
 
-// Open returns the task with the given name or, if spec ends in .toml, the task described by that
-// file.
+// Open returns the built-in task named spec or, if spec ends in .toml, the task that the file
+// describes.
 func Open(spec string) (*Task, error) {
 	if strings.HasSuffix(spec, ".toml") {
 		text, err := vfs.ReadRegular(spec)

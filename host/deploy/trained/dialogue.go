@@ -19,8 +19,8 @@ type Dialogue struct {
 	messages chat.Conversation
 }
 
-// NewDialogue begins a conversation with the model in dir, with the named chat template or template
-// file, or by default the model's own, and with the system message unless it is empty.
+// NewDialogue starts a conversation with the model in dir. It uses the given chat template (a name
+// or a file) or, if that is empty, the model's own, and the system message unless it is empty.
 func NewDialogue(
 	model *Model, dir, template, system string, o generate.Options,
 ) (*Dialogue, error) {
@@ -35,8 +35,8 @@ func NewDialogue(
 	if system != "" {
 		d.messages = append(d.messages, chat.NewMessage(chat.System, system))
 	}
-	// An answer ends at a token that ends any text of the model, and at the end marker that the
-	// template writes after an answer.
+	// An answer ends at any token that ends the model's texts, and at the end marker that the template
+	// writes after an answer.
 	end, err := d.template.Ending(d.tok, d.messages)
 	if err != nil {
 		return nil, err
@@ -50,8 +50,8 @@ func NewDialogue(
 	return d, nil
 }
 
-// Answer appends a message and the model's answer to the conversation. It calls show with the
-// answer as it grows.
+// Answer appends a message and the model's answer to the conversation. It calls show repeatedly,
+// with the answer so far.
 func (d *Dialogue) Answer(
 	ctx context.Context, message string, show func(text string) error,
 ) (string, error) {
@@ -66,7 +66,7 @@ func (d *Dialogue) Answer(
 	}
 	text, err := d.model.Continue(ctx, d.tok, ids, d.options, d.until, show)
 	if err == nil {
-		// An answer can end within a UTF-8 character; the next question is encoded together with it.
+		// An answer may end within a UTF-8 character, and will be encoded again with the next question.
 		valid := strings.ToValidUTF8(text, "\uFFFD")
 		d.messages = append(d.messages, chat.NewMessage(chat.Assistant, valid))
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // Export returns the model in the form that package export needs. Its weights are read from the
-// device one by one, while t is open. The caller adds the settings of the export to the model card.
+// device one by one, while t is open. The caller adds the settings of the export to the card.
 func (t *Model) Export() (*export.Model, error) {
 	if !t.cfg.Model.Language() {
 		return nil, fmt.Errorf("%s: a model of kind %q cannot be exported", t.dir, t.cfg.Model.Kind)
@@ -36,7 +36,7 @@ func (t *Model) Export() (*export.Model, error) {
 		{config.RoleQueries, "the queries of attention"}, {config.RoleHead, "the input of the head"},
 	} {
 		if t.cfg.Quantizer.Quantizes(o.role) {
-			m.Warnings = append(m.Warnings, fmt.Sprintf("the run quantizes %s ([quantizer.%s]), and "+
+			m.Warnings = append(m.Warnings, fmt.Sprintf("the run quantizes %s ([quantizer.%s]), but "+
 				"programs that load the export do not", o.what, o.role))
 		}
 	}
@@ -94,7 +94,7 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 		Grid: programs.Weights[param].Grid, Settings: programs.Settings[param]}, nil
 }
 
-// describe adds the description of the checkpoint from which the model was initialized, if any.
+// describe adds the description of the checkpoint that the model was initialized from, if any.
 func (t *Model) describe(m *export.Model, learned huggingface.Tokens) error {
 	d, err := huggingface.ReadDescription(vfs.At(t.dir))
 	if err != nil {
@@ -127,7 +127,7 @@ func (t *Model) describe(m *export.Model, learned huggingface.Tokens) error {
 	return nil
 }
 
-// exportTokenizer returns the tokenizer with its BOS, EOS and end-of-turn tokens, as far as known.
+// exportTokenizer returns the tokenizer with its BOS, EOS and end-of-turn tokens, if known.
 func (t *Model) exportTokenizer(
 	tok tokenizer.Tokenizer, files map[string][]byte,
 ) (export.Tokenizer, error) {
@@ -152,14 +152,14 @@ func (t *Model) exportTokenizer(
 		warn("the chat template ends an answer with the text %q, which is not a special token: "+
 			"programs continue after it unless they get it as a stop string", end.Text)
 	}
-	// Texts of token files begin with BOS, whatever the tokenizer adds elsewhere.
+	// Texts of token files begin with BOS, whether or not the tokenizer adds it elsewhere.
 	texts := !t.cfg.Untrained() && t.cfg.Data.Kind == config.KindText
 	out.AddBOS = tokenizer.AddsBOS(tok) || out.AddBOS && texts
 	return out, nil
 }
 
-// tokenizerFiles collects the files of the tokenizer: its definition, and the files beside it where
-// the run found it. If the tokenizer is built in, the run directory may have a template.
+// tokenizerFiles returns the files of the tokenizer: its definition, and the files that were beside
+// it when the run was made. For a built-in tokenizer, the run directory may have a template.
 func (t *Model) tokenizerFiles(tok tokenizer.Tokenizer) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	defined, ok := tok.(interface{ Definition() []byte })
@@ -197,7 +197,7 @@ func (t *Model) tokenizerFolders() []vfs.Path {
 	return folders
 }
 
-// card describes the training of the run, with its configuration at that time.
+// card describes the run's training, with its configuration at that time.
 func (t *Model) card() (export.Card, error) {
 	text, err := rundir.At(t.dir).Config().ReadFile()
 	if err != nil {

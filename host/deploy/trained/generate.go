@@ -38,8 +38,8 @@ func (t *Model) Tokenizer() (tokenizer.Tokenizer, error) {
 
 // Continue continues ids until a token that ends a document or an answer (or, if o.Stop is not nil,
 // until one of its tokens), or until the text contains one of the strings in until. If emit is not
-// nil, it receives the text as it grows, in whole characters. The model must have been opened to
-// generate one sequence.
+// nil, it receives the text in pieces, as it is generated, in whole characters. The model must have
+// been opened with Options.Generate = 1.
 func (t *Model) Continue(ctx context.Context, tok tokenizer.Tokenizer, ids []int32,
 	o generate.Options, until []string, emit func(text string) error) (string, error) {
 	s := &generate.Stream{Tokenizer: tok, Emit: emit, Until: until}
@@ -58,15 +58,15 @@ func (t *Model) stream(
 	return s.Finish(next[0])
 }
 
-// ContinueAll is [Model.Continue] for several prompts at once, at most as many as the model was
-// opened to generate. It returns the continuation of each.
+// ContinueAll is like [Model.Continue] for several prompts, at most as many as Options.Generate, at
+// once. It returns their continuations.
 func (t *Model) ContinueAll(
 	ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32, o generate.Options,
 ) ([]string, error) {
 	return t.continueAll(ctx, tok, prompts, o, nil, func(int32) bool { return false })
 }
 
-// continueAll continues prompts, and omits the tokens for which omit is true from the texts.
+// continueAll continues prompts. Tokens for which omit is true are left out of the texts.
 func (t *Model) continueAll(ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32,
 	o generate.Options, emit func(i int, token int32) error, omit func(int32) bool,
 ) ([]string, error) {
@@ -90,8 +90,8 @@ func (t *Model) continueAll(ctx context.Context, tok tokenizer.Tokenizer, prompt
 	return texts, nil
 }
 
-// untilEnd returns options restricted to the tokens of the tokenizer, which stop at tokens that end
-// a document or an answer unless o names others.
+// untilEnd restricts o to ids of the tokenizer and, if o.Stop is nil, makes generation stop at a
+// token that ends a document or an answer.
 func (t *Model) untilEnd(tok tokenizer.Tokenizer, o generate.Options) generate.Options {
 	o.Vocab = tok.Info().VocabSize
 	if o.Stop == nil {
@@ -100,8 +100,8 @@ func (t *Model) untilEnd(tok tokenizer.Tokenizer, o generate.Options) generate.O
 	return o
 }
 
-// Ends returns the tokens that end a text: those that the model's source names, the end-of-turn
-// token of the model's chat template, EOS, and BOS, which begins the next document.
+// Ends returns the tokens that end a text: those that the model's checkpoint names, the end-of-turn
+// token of its chat template, EOS, and BOS, which begins the next document.
 func (t *Model) Ends(tok tokenizer.Tokenizer) []int32 {
 	if t.ends == nil {
 		files, _ := t.tokenizerFiles(tok) // without a template there is no end-of-turn token
@@ -146,10 +146,9 @@ func (t *Model) Begin(prompts [][]int32, length int) (generate.Sequences, []floa
 }
 
 // GenerateUntil continues prompts greedily, by at most the given number of tokens each, until the
-// text contains one of the strings in until or ends as described at [Model.Continue]. A prompt that
-// is too long to leave space for that many tokens is truncated at its beginning. The model must
-// have been opened to generate at least this many sequences at once. Special tokens are omitted
-// from the returned texts.
+// text contains a string in until or ends as described at [Model.Continue]. A prompt that does not
+// leave space for that many tokens is truncated at its beginning. Special tokens are omitted from
+// the returned texts. Options.Generate must be at least the number of prompts.
 func (t *Model) GenerateUntil(
 	ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32, tokens int, until []string,
 ) ([]string, error) {

@@ -31,13 +31,13 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// usualContext is the default context of a model, if it has as many positions.
+// usualContext is the default context of a model that has at least as many positions.
 const usualContext = 2048
 
 // Import converts a Hugging Face checkpoint, which is a directory, or a GGUF file to a run
-// directory: a run of zero training steps, with the model as its state. context is the number of
-// tokens in a sequence; 0 means the model's number of positions, but at most 2048. If out is empty,
-// the checkpoint is only checked and nothing is written.
+// directory: a run of zero training steps whose state is the model. context is the sequence length
+// in tokens; 0 means the model's number of positions, but at most 2048. If out is empty, the
+// checkpoint is only checked, and nothing is written.
 func Import(ctx context.Context, from, out string, context int) (*huggingface.Checkpoint, error) {
 	if out != "" {
 		if err := atomicfile.CheckDir(vfs.At(out)); err != nil {
@@ -95,8 +95,8 @@ type Hub struct {
 	Tokenizer  *tokenizer.Info // nil if it has none
 }
 
-// OpenHub opens the checkpoint in dir, which has only step 0, and logs its warnings. See [Import]
-// for out and context. The caller must close the checkpoint.
+// OpenHub opens the Hugging Face checkpoint in dir, and logs its warnings. step must be 0. See
+// [Import] for out and context. The caller must close the result.
 func OpenHub(dir, out string, step, context int, log hclog.Logger) (*Hub, error) {
 	if step > 0 {
 		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no steps: leave the step out",
@@ -142,7 +142,7 @@ func configure(c *huggingface.Checkpoint, from, out string, context int) (
 	return c, cfg, nil
 }
 
-// hubTokenizer describes the tokenizer of a checkpoint; nil if it has none.
+// hubTokenizer describes the tokenizer of a checkpoint. It returns nil if there is none.
 func hubTokenizer(dir vfs.Path) (*tokenizer.Info, error) {
 	tok, err := tokenizer.LoadHuggingFace(dir.Join(tokenizer.DefinitionFile).Name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -176,11 +176,11 @@ type ModelRun struct {
 	Method cage.Settings // the method with which the model was trained
 	Record *Record
 	Params []architecture.Param
-	// Values reads a parameter when it is written.
+	// Values returns the elements of a parameter; it is called when the parameter is written.
 	Values func(param string) ([]float32, error)
-	// Precomputed holds the tensors of parameters that are not read with Values.
+	// Precomputed holds the tensors of the parameters that are not read with Values.
 	Precomputed map[string][]safetensors.Tensor
-	// From is the directory of the model, which may have tokenizer files and a description.
+	// From is the directory of the model, which may contain tokenizer files and a description.
 	From string
 	// Files are these files by name if From is a file; nil otherwise.
 	Files map[string][]byte

@@ -1,9 +1,9 @@
-// Package trained opens trained models for use: a checkpoint of a run with the run's own quantizers
-// or with other ones, or an unchanged Hugging Face checkpoint. Open finds the plugins, data and
-// tokenizer of a run even if they have moved; the [Model] then evaluates texts, scores
-// continuations, generates, answers tasks and prompts of RULER, and provides the data for package
-// export. Import makes a run directory of a Hugging Face checkpoint. See host/train for training
-// and host/deploy/quantize for quantization after training.
+// Package trained opens trained models for use: a checkpoint of a run, with the run's own
+// quantizers or with other ones, or an unchanged Hugging Face checkpoint. [Open] finds the plugins,
+// data and tokenizer of a run even if they have moved. The [Model] then evaluates texts, scores
+// continuations, generates, answers tasks and RULER prompts, and provides the data for package
+// export. [Import] converts a Hugging Face checkpoint to a run directory. See host/train for
+// training and host/deploy/quantize for quantization after training.
 package trained
 
 import (
@@ -29,23 +29,23 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Options are the options of [Open]: which parts of a run to open, and for which purpose.
+// Options are the options of [Open].
 type Options struct {
-	// Step is the checkpoint's step; 0 means the newest one.
+	// Step is the step of the checkpoint; 0 means the newest one.
 	Step int
-	// Data is a token file or a chat file to evaluate on; empty means the validation set.
+	// Data is a token file or chat file to evaluate on; "" means the validation set.
 	Data string
-	// NoData opens no data: the run can then generate, but not be evaluated.
+	// NoData opens no data: the model can then generate, but cannot be evaluated.
 	NoData bool
-	// Context is the sequence length, in tokens, at which a Hugging Face checkpoint is used; see
-	// [Import]. The context of a run is fixed.
+	// Context is the sequence length, in tokens, for a Hugging Face checkpoint; see [Import]. That of
+	// a run is fixed.
 	Context int
-	// Generate is the number of sequences that [Model.Begin] continues at once. If it is 0, the
-	// model cannot generate, and evaluates batches of the size of a replica's in the run.
+	// Generate is the number of sequences that [Model.Begin] continues at once. If it is 0, the model
+	// cannot generate, and evaluation uses the batch size that a replica had in the run.
 	Generate int
-	// Export prepares for [Model.Export] only.
+	// Export opens the model for [Model.Export] only.
 	Export bool
-	// Score prepares for [Model.Score].
+	// Score opens the model for [Model.Score].
 	Score bool
 	// Quantizer replaces the run's own quantizers; nil keeps them.
 	Quantizer *Quantizer
@@ -71,8 +71,8 @@ type Model struct {
 	evaluator *step.Evaluator // for generation and scores; nil until needed
 }
 
-// Open loads a checkpoint of the run in dir. It logs a warning if a quantizer's programs have
-// changed since the training. It also opens a Hugging Face checkpoint unchanged.
+// Open loads a checkpoint of the run in dir, and logs a warning if the programs of a quantizer have
+// changed since training. It also opens a Hugging Face checkpoint, unchanged.
 func Open(ctx context.Context, dir string, o Options) (*Model, error) {
 	var err error
 	if o.Finder, o.Logger, err = plugin.Defaults(o.Finder, o.Logger); err != nil {
@@ -97,14 +97,14 @@ func Open(ctx context.Context, dir string, o Options) (*Model, error) {
 		return nil, err
 	}
 	if o.Quantizer != nil && record.Posttrained != nil {
-		return nil, fmt.Errorf("%s was quantized after its training already: evaluate the run that it "+
+		return nil, fmt.Errorf("%s has already been quantized after training: evaluate the run that it "+
 			"was made from with another quantizer", dir)
 	}
 	t := &Model{dir: dir, cfg: cfg, record: record}
 	return t.open(ctx, o)
 }
 
-// CheckSaved returns an error if the checkpoint of a step (0: the newest) does not exist.
+// CheckSaved returns an error unless the run has a checkpoint of the step, or any if step is 0.
 func CheckSaved(dir string, step int) error {
 	entries, err := checkpoint.List(rundir.At(dir).Checkpoints())
 	if err != nil {
@@ -112,7 +112,7 @@ func CheckSaved(dir string, step int) error {
 	}
 	steps := checkpoint.Steps(entries)
 	if step > 0 && !slices.Contains(steps, step) {
-		return fmt.Errorf("%s has no checkpoint of step %d: there are %v", dir, step, steps)
+		return fmt.Errorf("%s has no checkpoint of step %d: the steps are %v", dir, step, steps)
 	}
 	if len(entries) == 0 {
 		return fmt.Errorf("%s: %w in %s", dir, checkpoint.ErrNone, rundir.At(dir).Checkpoints())
@@ -145,7 +145,7 @@ func (t *Model) load(ctx context.Context, o Options) error {
 		}
 	}
 	t.cfg, err = t.cfg.Changed(func(c *config.Config) error {
-		// One replica computes a replica's batch of the training.
+		// A single replica computes the batch that each replica computed in training.
 		c.Train.Batch, c.Device.Count = build.ReplicaBatch(c), min(1, c.Device.Count)
 		if o.Generate > 0 {
 			c.Train.Batch = o.Generate
@@ -206,7 +206,7 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 	if err != nil || t.replaced {
 		return err
 	}
-	// Programs of activations depend on the batch, so they are compared only at the run's own batch.
+	// Programs for activations depend on the batch, so they are compared only at the run's batch.
 	same := *t.built.Programs
 	if o.Generate > 0 {
 		same.Activations = nil
@@ -218,11 +218,11 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 	return nil
 }
 
-// Step returns the number of optimizer steps before the checkpoint.
+// Step returns the number of optimizer steps that the checkpoint has completed.
 func (t *Model) Step() int { return t.step }
 
-// Average returns the kind of average over steps (train.average) of the weights; "" if they are the
-// weights of one step.
+// Average returns train.average, which says how the weights were averaged over steps; "" if they
+// were not.
 func (t *Model) Average() string {
 	if t.cfg.Train.Averaging() == nil {
 		return ""
@@ -230,7 +230,7 @@ func (t *Model) Average() string {
 	return t.cfg.Train.Average
 }
 
-// Identity returns a text that identifies the checkpoint among those of all runs, even if the run
+// Identity returns a string that identifies the checkpoint among those of all runs, even if the run
 // directory has moved. It is empty for a Hugging Face checkpoint.
 func (t *Model) Identity() string {
 	if t.record.Run == "" {
@@ -239,9 +239,9 @@ func (t *Model) Identity() string {
 	return fmt.Sprintf("%s step %d", t.record.Run, t.step)
 }
 
-// Quantizers returns a digest that distinguishes the quantizers from other ones with the same
-// names: of the programs for weights, and of the plugins for activations, whose programs depend on
-// the number of tokens computed at once. It is empty if nothing is quantized.
+// Quantizers returns a digest that distinguishes quantizers with the same names: of the programs
+// for weights, and of the plugins for activations, whose programs depend on the number of tokens
+// computed at once. It is empty if nothing is quantized.
 func (t *Model) Quantizers() string {
 	hashes := (&build.Programs{Weights: t.built.Programs.Weights}).Hashes()
 	if len(t.built.Programs.Activations) > 0 || len(t.built.Programs.Pieces) > 0 {
@@ -254,8 +254,8 @@ func (t *Model) Quantizers() string {
 	return digest.Named(hashes)
 }
 
-// Evaluate returns the mean loss over the first batches, or over all of them if batches is 0; see
-// [step.Evaluate].
+// Evaluate returns the mean loss over the first batches (all of them if batches is 0), and the
+// number of tokens; see [step.Evaluate].
 func (t *Model) Evaluate(ctx context.Context, batches int) (loss float64, tokens int64, err error) {
 	if t.data == nil && t.cfg.Model.Language() {
 		return 0, 0, fmt.Errorf("%s was opened without data", t.dir)
@@ -293,13 +293,13 @@ func (t *Model) Close() {
 	}
 }
 
-// IsHub reports whether a directory contains a Hugging Face checkpoint and no run.
+// IsHub reports whether dir contains a Hugging Face checkpoint and is not a run directory.
 func IsHub(dir string) bool {
 	run, err := rundir.At(dir).Config().Exists()
 	return !run && err == nil && huggingface.IsCheckpoint(vfs.At(dir))
 }
 
-// openFromHub opens the Hugging Face checkpoint in a directory unchanged, in full precision.
+// openFromHub opens the Hugging Face checkpoint in dir unchanged, in full precision.
 func openFromHub(ctx context.Context, dir string, o Options) (*Model, error) {
 	if o.Data == "" && !o.NoData {
 		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no validation set: name a "+
@@ -318,15 +318,15 @@ func openFromHub(ctx context.Context, dir string, o Options) (*Model, error) {
 // NoQuantizer, as the name of a plugin, means that nothing is quantized.
 const NoQuantizer = "none"
 
-// A Quantizer replaces the quantizers of a run, without training.
+// A Quantizer replaces the quantizers of a run without training.
 type Quantizer struct {
 	Plugin string // name or path; [NoQuantizer] for none
 	Params map[string]any
-	// WeightsOnly leaves activations in full precision.
+	// WeightsOnly leaves activations unquantized.
 	WeightsOnly bool
 }
 
-// String returns the plugin, its parameters, and whether it quantizes only weights. Quantizers that
+// String names the plugin, its parameters, and whether it quantizes only weights. Quantizers that
 // give different results have different strings.
 func (q *Quantizer) String() string {
 	text := q.Plugin
@@ -339,7 +339,7 @@ func (q *Quantizer) String() string {
 	return text
 }
 
-// Tables returns the quantizer tables of a configuration with this quantizer.
+// Tables returns the quantizer tables of a configuration that uses this quantizer.
 func (q *Quantizer) Tables() config.Quantizer {
 	named := func(role string) *config.Plugin {
 		return &config.Plugin{Table: "quantizer." + role, Name: q.Plugin, Params: q.Params}
@@ -353,8 +353,8 @@ func (q *Quantizer) Tables() config.Quantizer {
 	return out
 }
 
-// openData opens the token file or chat file to evaluate on, which need not be of the same kind as
-// the training data.
+// openData opens the token file or chat file to evaluate on. It may be of another kind than the
+// training data.
 func (t *Model) openData(o Options) error {
 	if !t.cfg.Model.Language() {
 		if o.Data != "" {
@@ -389,8 +389,8 @@ func (t *Model) openData(o Options) error {
 	return err
 }
 
-// tokenizer opens the tokenizer of the run. Only a Hugging Face checkpoint, or a run imported from
-// one, may lack a tokenizer.
+// tokenizer opens the run's tokenizer. Only a Hugging Face checkpoint, or a run imported from one,
+// may have none.
 func (t *Model) tokenizer() (tokenizer.Tokenizer, error) {
 	if t.record.Tokenizer == nil {
 		return nil, fmt.Errorf("%s has no %s", t.dir, tokenizer.DefinitionFile)

@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// Record is the provenance that the directory of a model records.
+// Record is the provenance that a model's directory records.
 type Record struct {
 	provenance.Record
 	// Posttrained describes the quantization after training; nil if there was none.
@@ -26,7 +26,7 @@ func ReadRecord(dir rundir.Dir) (*Record, error) {
 	return r, provenance.ReadTo(dir, r)
 }
 
-// Posttrained describes the quantization of a model after its training.
+// Posttrained describes how a model was quantized after its training.
 type Posttrained struct {
 	posttrain.Settings
 	Calibration *Calibration       `json:"calibration,omitempty"`
@@ -38,9 +38,9 @@ type Posttrained struct {
 type Calibration struct {
 	Path   string `json:"path"`
 	SHA256 string `json:"sha256"` // of the tokens
-	// Kind is the kind of the data: config.KindText or config.KindChat.
+	// Kind is config.KindText or config.KindChat.
 	Kind string `json:"kind"`
-	// Separate reports whether documents in the same sequence did not attend to each other.
+	// Separate reports whether tokens attended only to their own document.
 	Separate bool  `json:"separate"`
 	Windows  int   `json:"windows"`
 	Context  int   `json:"context"`
@@ -61,11 +61,11 @@ func (c *Calibration) String() string {
 	return text
 }
 
-// ScaleName returns the name of the scales of a quantized weight in a checkpoint.
+// ScaleName returns the name under which a checkpoint stores the scales of a quantized weight.
 func ScaleName(param string) string { return "scale/" + param }
 
-// posttrained returns a weight of a run with quantized weights, for an export: the stored weight is
-// Ŵ, and the checkpoint also has its scales.
+// posttrained returns a weight for the export of a run that was quantized after training: the
+// stored weight is Ŵ, and the checkpoint also has its scales.
 func (t *Model) posttrained(w *posttrain.Matrix) (*export.Quantized, error) {
 	value, err := t.latent(w.Name)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// RulerName returns the name of the model in dir that is stored with answers to RULER's prompts.
+// RulerName returns the name under which the answers of the model in dir are stored.
 func RulerName(dir string, m *Model, batch int) ruler.ModelName {
 	identity := m.Identity()
 	if identity == "" {
@@ -27,8 +27,8 @@ func RulerName(dir string, m *Model, batch int) ruler.ModelName {
 		Identity: withQuantizers(identity, m), Batch: batch}
 }
 
-// Ruler returns a function with which a model answers greedily. A prompt begins a document with
-// BOS, unless a chat template has already written BOS.
+// Ruler returns a function that answers prompts greedily. If the tokenizer adds BOS, prompts begin
+// with it, unless a chat template has already written it (templated).
 func Ruler(m *Model, tok tokenizer.Tokenizer, templated bool) ruler.Model {
 	return func(ctx context.Context, prompts []string, newTokens int) ([]string, error) {
 		var all [][]int32
@@ -46,7 +46,7 @@ func Ruler(m *Model, tok tokenizer.Tokenizer, templated bool) ruler.Model {
 	}
 }
 
-// withQuantizers appends the digest of a model's quantizers to its name, if it has any.
+// withQuantizers appends the digest of the model's quantizers to name, if anything is quantized.
 func withQuantizers(name string, model *Model) string {
 	if programs := model.Quantizers(); programs != "" {
 		name += ", programs " + programs
@@ -54,7 +54,7 @@ func withQuantizers(name string, model *Model) string {
 	return name
 }
 
-// checkpointName identifies a Hugging Face checkpoint, and detects that its files were replaced.
+// checkpointName identifies a Hugging Face checkpoint, and changes if its files are replaced.
 func checkpointName(dir string) string {
 	name := dir
 	if abs, err := filepath.Abs(dir); err == nil {
@@ -66,7 +66,7 @@ func checkpointName(dir string) string {
 			name += fmt.Sprintf(" %s:%d:%d", stat.Name(), stat.Size(), stat.ModTime().UnixNano())
 		}
 	}
-	// Settings that affect the computation or the end of a text; prompts are stored with the answers.
+	// Settings that affect the computation or the end of texts; prompts are stored with the answers.
 	for _, f := range []string{huggingface.ConfigName, tokenizer.GenerationFile} {
 		if text, err := vfs.ReadRegular(filepath.Join(dir, f)); err == nil {
 			name += fmt.Sprintf(" %s:%x", f, sha256.Sum256(text))

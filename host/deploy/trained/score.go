@@ -11,7 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/train/step"
 )
 
-// scoredTokens returns the number of tokens that are scored at once: enough to keep a processor
+// scoredTokens returns the number of tokens that are scored at once: enough to keep the device
 // busy.
 func (t *Model) scoredTokens() int {
 	least := 1 << 10
@@ -22,15 +22,15 @@ func (t *Model) scoredTokens() int {
 }
 
 // Score computes log-probabilities of continuations, with the run's quantizers. The model must have
-// been opened with Score.
+// been opened with Options.Score.
 //
 // Requests are scored in batches ([score.Batches]). In float32, requests with the same context can
 // share a row of a batch, which then contains that context only once. The same requests form the
-// same batches on every device of the same kind and precision, so that interrupted work can be
+// same batches on all devices of the same kind and precision, so that interrupted work can be
 // continued.
 //
-// A batch is omitted if skip returns true for all of its requests; a nil skip omits none. each
-// receives the scores of a batch, with the indices of its requests in the list.
+// A batch is omitted if skip is not nil and returns true for all its requests. Score calls each for
+// every batch, with the indices of its requests and their scores.
 func (t *Model) Score(ctx context.Context, requests []score.Request, skip func(request int) bool,
 	each func(which []int, scores []score.Score) error) error {
 	for i, r := range requests {
@@ -48,7 +48,7 @@ func (t *Model) Score(ctx context.Context, requests []score.Request, skip func(r
 // LogProbs computes the log-probability, in nats, of each token of a sequence given the previous
 // ones, with the run's quantizers: n−1 numbers for n tokens. A sequence has at least two tokens,
 // and at most one more than the context, because the last one is only predicted. The model must
-// have been opened with Score.
+// have been opened with Options.Score.
 func (t *Model) LogProbs(ctx context.Context, sequences [][]int32) ([][]float32, error) {
 	requests := make([]score.Request, len(sequences))
 	for i, ids := range sequences {
@@ -71,8 +71,9 @@ func (t *Model) LogProbs(ctx context.Context, sequences [][]int32) ([][]float32,
 		})
 }
 
-// scoreBatches computes the log-probability of each target of the requests, and whether it is the
-// likeliest token, batch by batch. With share, requests with the same context can share a row.
+// scoreBatches computes, batch by batch, the log-probability of each target of the requests, and
+// whether it is the likeliest token. If share is set, requests with the same context can share a
+// row.
 func (t *Model) scoreBatches(
 	ctx context.Context, requests []score.Request, share bool, skip func(request int) bool,
 	each func(b *score.Batch, logProbs []float32, likeliest []bool) error,
@@ -111,14 +112,14 @@ func (t *Model) scoreBatches(
 func (t *Model) checkIDs(sequence int, ids []int32) error {
 	for _, id := range ids {
 		if id < 0 || int(id) >= t.cfg.Model.Vocab {
-			return fmt.Errorf("%s: sequence %d has the token %d, and the model has %d tokens",
+			return fmt.Errorf("%s: sequence %d has the token %d, but the model has %d tokens",
 				t.dir, sequence, id, t.cfg.Model.Vocab)
 		}
 	}
 	return nil
 }
 
-// openEvaluator returns the evaluator of the model, which quantizes the weights only once.
+// openEvaluator returns the model's evaluator, which quantizes the weights only once.
 func (t *Model) openEvaluator() (*step.Evaluator, error) {
 	if t.evaluator == nil {
 		var err error

@@ -90,7 +90,7 @@ func TestLogProbs(t *testing.T) {
 			}
 		}
 		for want, bad := range map[string][]int32{
-			"sequence 1 has the token 4096, and the model has": {1, 4096},
+			"sequence 1 has the token 4096, but the model has": {1, 4096},
 			"sequence 1 has 1 tokens: want 2 to":               {1},
 			"sequence 1 has 0 tokens: want 2 to":               {},
 			fmt.Sprintf("sequence 1 has %d tokens", context+2): slices.Repeat([]int32{1}, context+2),

@@ -15,14 +15,14 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
-// Reader reads sequences of token ids from JSON lines.
+// Reader reads sequences of token ids from JSON Lines.
 type Reader struct {
 	Vocab     int            // ids must be below it
 	MaxTokens int            // largest number of ids in a sequence
 	Encoder   *tasks.Encoder // if not nil, lines are texts; nil: lists of ids
 }
 
-// Read reads all lines; blank ones are skipped.
+// Read reads all lines, skipping blank ones.
 func (s *Reader) Read(r io.Reader) (list [][]int32, err error) {
 	for row, err := range source.ReadObjects(r) {
 		switch {
@@ -43,10 +43,10 @@ func (s *Reader) Read(r io.Reader) (list [][]int32, err error) {
 	return list, nil
 }
 
-// line parses the JSON value of a line: a list of ids, or a text.
+// line parses the JSON value in a line: a list of ids, or a text.
 func (s *Reader) line(line []byte) (ids []int32, err error) {
 	if !jsontext.Value(line).IsValid() {
-		return nil, errors.New("want one JSON value in each line")
+		return nil, errors.New("the line is not a JSON value")
 	}
 	if s.Encoder != nil {
 		var text *string
@@ -71,13 +71,13 @@ func (s *Reader) line(line []byte) (ids []int32, err error) {
 		}
 	}
 	if len(ids) < 2 || len(ids) > s.MaxTokens {
-		return nil, fmt.Errorf("a sequence of %d tokens: want 2 to %d, since the first one only begins "+
-			"it, and the last one is only predicted", len(ids), s.MaxTokens)
+		return nil, fmt.Errorf("got a sequence of %d tokens, want 2 to %d: the first one is not "+
+			"predicted, and the last one is only predicted", len(ids), s.MaxTokens)
 	}
 	return ids, nil
 }
 
-// MeanLogProb returns the mean over all log-probabilities, and their number.
+// MeanLogProb returns the mean of all log-probabilities, and their number.
 func MeanLogProb(list [][]float32) (mean float64, tokens int) {
 	for _, sequence := range list {
 		for _, v := range sequence {

@@ -19,7 +19,7 @@ type Tasks struct {
 	Quantizer *Quantizer // the quantizer with which the model was opened; nil: its own
 	tasks.Settings
 	Out string // directory for answers, samples and results; "": nothing is saved
-	// Progress is called for each task; the returned function is called as answers arrive.
+	// Progress is called for each task; the function that it returns is called as answers arrive.
 	Progress func(task string) func(done, of int)
 
 	tok      tokenizer.Tokenizer
@@ -43,7 +43,7 @@ func (e *Tasks) Generate(
 	return e.Model.GenerateUntil(ctx, e.tok, prompts, tokens, until)
 }
 
-// Ask asks the tasks in order. Questions whose answers are in Out are not asked again.
+// Ask asks the tasks' questions, in order. Those whose answers are in Out are not asked again.
 func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*tasks.Result, err error) {
 	if e.encoder, e.tok, err = Encoder(e.Model); err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func (e *Tasks) askTask(ctx context.Context, t *tasks.Task) (*tasks.Result, erro
 	return r, err
 }
 
-// Summarize returns the results as lm-eval writes them, and writes them to Out if that is set.
+// Summarize returns the results in lm-eval's form and, if Out is set, writes them to it.
 func (e *Tasks) Summarize(list []*tasks.Result) (tasks.Results, error) {
 	model := map[string]string{"model": "cage", "model_args": "pretrained=" + e.Dir,
 		"step": strconv.Itoa(e.Model.Step())}
@@ -123,7 +123,7 @@ func (e *Tasks) Summarize(list []*tasks.Result) (tasks.Results, error) {
 	return results, tasks.WriteResults(vfs.At(e.Out), list, results)
 }
 
-// name identifies the model, including the programs of its quantizers.
+// name identifies the model, including its quantizers' programs.
 func (e *Tasks) name() string {
 	name := e.Model.Identity()
 	if name == "" {
@@ -135,7 +135,7 @@ func (e *Tasks) name() string {
 	return withQuantizers(name, e.Model)
 }
 
-// Encoder returns the model's tokenizer, and an encoder with its BOS and EOS.
+// Encoder returns the model's tokenizer and an encoder with its BOS and EOS tokens.
 func Encoder(model *Model) (*tasks.Encoder, tokenizer.Tokenizer, error) {
 	tok, err := model.Tokenizer()
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package bench measures training steps, and the peak speed of the processor. Variants are timed in
-// turn, A B C A B C …, so that other load on the machine affects all of them alike, and the ratios
-// of step times are computed within each round.
+// turn, A B C A B C …, so that other load on the machine affects all of them alike, and ratios of
+// step times are computed within each round.
 package bench
 
 import (
@@ -30,12 +30,12 @@ type Report struct {
 	Tokens     int              `json:"tokens_per_step"`
 	FLOPs      float64          `json:"flops_per_step"`
 	Steps      []Timing         `json:"steps"`
-	// Seconds is the median time of the configured step: with the correction if it is configured.
+	// Seconds is the median time of the configured step (with the correction if it is configured).
 	Seconds    float64 `json:"seconds"`
 	PeakMemory int64   `json:"peak_memory_bytes"`
 }
 
-// Names of the steps of [Run].
+// Names of the steps that [Run] times.
 const (
 	Plain    = "plugins"        // the configured step, λ_t = 0
 	WithCAGE = "plugins + CAGE" // the same step with λ_t > 0
@@ -46,23 +46,23 @@ type Timing struct {
 	Name string `json:"name"`
 	// Seconds is the median time of a step, over the rounds after the warm-up.
 	Seconds float64 `json:"seconds"`
-	// Mean is the mean time, which is relevant if some steps do more work than others, such as
-	// those that refresh preconditioners.
+	// Mean is the mean time. It matters if some steps do more work than others, such as those that
+	// refresh preconditioners.
 	Mean float64   `json:"mean_seconds"`
 	All  []float64 `json:"all_seconds"` // one for each round after the warm-up
-	// Ratio is the median over the rounds of this step's time divided by the first step's; Low and
+	// Ratio is the median, over the rounds, of this step's time divided by the first step's; Low and
 	// High are the quartiles.
 	Ratio float64 `json:"ratio"`
 	Low   float64 `json:"ratio_low_quartile"`
 	High  float64 `json:"ratio_high_quartile"`
-	// CPU is the median processor time of a step, summed over all threads, and CPURatio its median
-	// ratio to the first step's. Other load on the machine hardly affects them. They are 0 if the
+	// CPU is the median processor time of a step, summed over all threads, and CPURatio the median of
+	// its ratio to the first step's. Other load on the machine hardly affects them. They are 0 if the
 	// system does not report processor times.
 	CPU      float64 `json:"cpu_seconds"`
 	CPURatio float64 `json:"cpu_ratio"`
 	// Compile is the time of compilation and the first step.
 	Compile float64 `json:"first_step_seconds"`
-	// Loss is the loss of the last step, to check that variants compute the same result.
+	// Loss is the loss at the last step, to check that variants compute the same result.
 	Loss float64 `json:"loss"`
 
 	cpu []float64
@@ -76,8 +76,8 @@ type Options struct {
 	Plugins        plugin.Options
 }
 
-// Run measures the configured step without and with the correction, on random tokens. It only
-// accepts language models with a known vocabulary.
+// Run measures the configured step with and without the correction, on random tokens. It accepts
+// only language models with a known vocabulary.
 func Run(ctx context.Context, cfg *config.Config, o Options) (*Report, error) {
 	if !cfg.Model.Language() {
 		return nil, cfg.ErrorAt("model.kind", "a benchmark needs a language model")
@@ -155,9 +155,9 @@ type variant struct {
 	lambda float64 // λ_t of every step; 0 runs without correction
 }
 
-// timeVariants compiles the variants, and runs rounds of one step of each. The first rounds, a
-// quarter of the number but at least two, warm up and are not counted. All variants start from the
-// same parameters and use the same tokens.
+// timeVariants compiles the variants and runs rounds of one step of each. The first quarter of the
+// rounds, but at least two, warm up and are not counted. All variants start from the same
+// parameters and use the same tokens.
 func timeVariants(
 	ctx context.Context, dev *engine.Device, list []variant, vocab, rounds int,
 ) ([]Timing, error) {
@@ -214,7 +214,7 @@ func timeVariants(
 	return timings, nil
 }
 
-// tokens returns a batch of random token ids, the same at each call.
+// tokens returns a batch of random token ids, which are the same at each call.
 func tokens(c *step.Compiled, vocab int) []int32 {
 	rng := rand.New(rand.NewPCG(0, 0))
 	ids := make([]int32, c.Batch()*(c.Plan().Context+1))
@@ -224,8 +224,8 @@ func tokens(c *step.Compiled, vocab int) []int32 {
 	return ids
 }
 
-// timeStep returns the wall and processor time of a step, in seconds. It collects garbage before
-// the step, because otherwise any variant could bear the cost.
+// timeStep returns the wall time and processor time of a step, in seconds. It collects garbage
+// before the step; otherwise any variant could bear that cost.
 func timeStep(
 	c *step.Compiled, state *step.State, lambda float64, vocab, round int,
 ) (wall, cpu, loss float64, err error) {

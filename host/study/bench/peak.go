@@ -28,11 +28,10 @@ type PeakOptions struct {
 // A Rate is a number of operations per second.
 type Rate struct {
 	Threads int `json:"threads"`
-	// Best is the rate of the fastest run. Other load on the machine makes runs slower, and nothing
-	// makes one faster than the processor is.
+	// Best is the rate of the fastest run: other load on the machine only makes runs slower.
 	Best   float64 `json:"best"`
 	Median float64 `json:"median"`
-	// Share is Best divided by that of the instruction on the same threads; 0 if there is none.
+	// Share is Best divided by the instruction's best rate on the same threads; 0 if there is none.
 	Share float64 `json:"share_of_peak,omitempty"`
 }
 
@@ -42,10 +41,10 @@ type InstructionRates struct {
 	Rates []Rate `json:"rates"`
 }
 
-// A Product is a kind of matrix product, or of a batch of them.
+// A Product is a kind of matrix product, or of batched matrix product.
 type Product struct {
 	Name string `json:"name"`
-	// Batch, M, N and K are its sizes: a batch of products of M×K and K×N matrices.
+	// The sizes: Batch products of an M×K by a K×N matrix.
 	Batch int `json:"batch"`
 	M     int `json:"m"`
 	N     int `json:"n"`
@@ -68,17 +67,17 @@ type PeakReport struct {
 // Check returns an error for options that cannot be measured.
 func (o PeakOptions) Check() error {
 	if o.Runs < 1 || o.Time < 0 || o.Tokens < 1 {
-		return fmt.Errorf("%d runs of %v, %d tokens: want at least one run and one token, "+
+		return fmt.Errorf("got %d runs of %v and %d tokens, want at least one run and one token, "+
 			"and no negative number", o.Runs, o.Time, o.Tokens)
 	}
 	const most = 1 << 14 // matrices of a gigabyte
 	for _, n := range append(slices.Clone(o.Squares), o.Widths...) {
 		if n < 1 || n > most {
-			return fmt.Errorf("size %d: want one from 1 to %d", n, most)
+			return fmt.Errorf("got size %d, want 1 to %d", n, most)
 		}
 	}
 	if o.Tokens > math.MaxInt32/most {
-		return fmt.Errorf("%d tokens: want at most %d", o.Tokens, math.MaxInt32/most)
+		return fmt.Errorf("got %d tokens, want at most %d", o.Tokens, math.MaxInt32/most)
 	}
 	return nil
 }
@@ -86,14 +85,14 @@ func (o PeakOptions) Check() error {
 type operation struct {
 	work  float64 // operations in one call of once
 	rates *[]Rate
-	// once does the work with the given number of threads; if perThread is set, with one thread,
-	// and it is called on all threads at once.
+	// once does the work on the given number of threads. If perThread is set, it works on a single
+	// thread, and is called on all threads at once.
 	once      func(threads int) error
 	perThread bool
 }
 
-// Peaks measures everything, on one thread and on GOMAXPROCS threads. Operations are run in turn,
-// A B C A B C …, so that a temporary load on the machine does not affect all runs of one.
+// Peaks runs all measurements, on one thread and on GOMAXPROCS threads. Operations are run in turn,
+// A B C A B C …, so that a temporary load on the machine does not affect all runs of one operation.
 func Peaks(ctx context.Context, o PeakOptions) (*PeakReport, error) {
 	tier, err := engine.ProductTier()
 	if err != nil {
@@ -161,7 +160,7 @@ func Peaks(ctx context.Context, o PeakOptions) (*PeakReport, error) {
 	return r, nil
 }
 
-// run calls once repeatedly for at least the given time, and returns the operations per second.
+// run calls once repeatedly, for at least the given time, and returns the operations per second.
 func (s operation) run(threads int, least time.Duration) (float64, error) {
 	callers := 1
 	if s.perThread {
@@ -191,7 +190,7 @@ func (s operation) run(threads int, least time.Duration) (float64, error) {
 	return float64(calls) * s.work / max(seconds, 1e-9), nil
 }
 
-// A productShape is a product of tensors with axes [batch, rows, columns], one of which is
+// A productShape describes a product of tensors with axes [batch, rows, columns], one of which is
 // contracted.
 type productShape struct {
 	name           string
@@ -209,9 +208,9 @@ func (f productShape) dims(cross int, first bool) []int {
 	return []int{f.batch, cross, f.k}
 }
 
-// forms returns squares of the given sizes, and the products of models of the given widths: of a
-// linear layer (W1 of the feed-forward network), forward and for the gradients of its input and its
-// weight, and of attention, for the scores and the values, with heads of size 64.
+// forms returns squares of the given sizes, and the products in models of the given widths: those
+// of a linear layer (W1 of the feed-forward network), forward and for the gradients of its input
+// and weight, and those of attention scores and values, with heads of size 64.
 func forms(o PeakOptions) (list []productShape) {
 	for _, n := range o.Squares {
 		list = append(list, productShape{"square", 1, n, n, n, 2, 1})
@@ -285,7 +284,7 @@ func layout(dims []int, contracted int) matmul.Layout {
 	return matmul.Layout{Batch: axes[:1], Cross: cross, Contracted: axes[contracted:][:1]}
 }
 
-// parallel returns a function that runs n tasks on the given number of threads, including this one.
+// parallel returns a function that runs n tasks on the given number of threads.
 func parallel(threads int) func(n int, f func(i int)) {
 	if threads == 1 {
 		return nil
@@ -321,7 +320,7 @@ func newOperands(all []productShape) *operands {
 	return &operands{floats(most), map[int][]int8{}, make([]float32, results)}
 }
 
-// of returns n elements: integers up to largest, or floats if that is 0.
+// of returns n elements: integers of magnitude up to largest, or floats if largest is 0.
 func (o *operands) of(n, largest int) matmul.Elements {
 	if largest == 0 {
 		return matmul.Elements{Float32: o.floats[:n]}
@@ -338,7 +337,7 @@ func (o *operands) of(n, largest int) matmul.Elements {
 	return matmul.Elements{Int8: x[:n]}
 }
 
-// floats returns random numbers: products of equal ones take less power, and possibly less time.
+// floats returns random numbers: products of equal numbers take less power and perhaps less time.
 func floats(n int) []float32 {
 	r, x := rand.New(rand.NewPCG(1, 2)), make([]float32, n)
 	for i := range x {

@@ -15,8 +15,8 @@ type Axis struct {
 	Min, Max float64 // range of the axis; both 0: the range of the data
 }
 
-// largest is the magnitude from which a value is not drawn. Larger values would leave no space for
-// the rest, and overflow in the arithmetic of plotting.
+// largest is the magnitude above which values are not drawn: they would leave no space for the
+// rest, and overflow in the arithmetic of plotting.
 const largest = 1e30
 
 func (a Axis) drawable(v float64) bool {
@@ -26,7 +26,7 @@ func (a Axis) drawable(v float64) bool {
 	return math.Abs(v) < largest // false for NaN
 }
 
-// reach returns the drawn length of one side of an interval: 0 unless its length is positive.
+// reach returns the drawn length of one side of an interval: length if it is positive, else 0.
 func reach(length float64) float64 {
 	if !(length > 0) {
 		return 0
@@ -49,12 +49,12 @@ func (s *span) add(a Axis, values ...float64) {
 
 func (s span) empty() bool { return s.low > s.high }
 
-// single reports whether the values are too close to be distinguished on an axis.
+// single reports whether the range is too small for its values to be distinguished on an axis.
 func (s span) single() bool {
 	return s.high-s.low <= 1e-9*max(math.Abs(s.low), math.Abs(s.high))
 }
 
-// padding is the fraction of the range that is added as space at each end.
+// padding is the fraction of the range that is added as space at either end.
 const padding = 0.05
 
 func (a Axis) apply(axis *plot.Axis, s span) {
@@ -84,11 +84,11 @@ func (a Axis) apply(axis *plot.Axis, s span) {
 	}
 }
 
-// ticks places ticks at round numbers and labels them without an exponent where that is
-// readable. unlabelled is for a panel that shares its axis with the panel below it.
+// ticks places ticks at round numbers, labelled without an exponent where that is readable.
+// unlabelled is for a panel that shares the axis of the panel below it.
 type ticks struct{ unlabelled bool }
 
-// Ticks returns the labelled ticks of an axis.
+// Ticks returns the ticks of an axis from low to high.
 func (t ticks) Ticks(low, high float64) []plot.Tick {
 	step, digits := 1.0, 0
 	if x := (high - low) / 6; x > 0 { // the next of 1, 2, 2.5, 5 and 10 times a power of ten
@@ -115,7 +115,7 @@ func (t ticks) Ticks(low, high float64) []plot.Tick {
 		if !t.unlabelled {
 			label = strconv.FormatFloat(value+0, 'f', digits, 64) // +0 turns −0 into 0
 			if digits > 6 || math.Abs(value) >= 1e7 {
-				// Enough digits to distinguish it from the next tick.
+				// This is enough digits to distinguish the value from the next tick.
 				apart := 2 + int(math.Ceil(math.Log10(max(1, math.Abs(value)/step))))
 				label = strconv.FormatFloat(value+0, 'g', min(max(4, apart), 17), 64)
 			}
@@ -127,11 +127,11 @@ func (t ticks) Ticks(low, high float64) []plot.Tick {
 
 func minus(s string) string { return strings.ReplaceAll(s, "-", "−") }
 
-// logTicks labels powers of ten and places minor ticks between them; where an axis spans little
-// more than one decade, it labels multiples as well.
+// logTicks labels powers of ten and places minor ticks between them. If an axis spans little more
+// than a decade, multiples are labelled as well.
 type logTicks struct{}
 
-// Ticks returns the ticks of a logarithmic axis.
+// Ticks returns the ticks of a logarithmic axis from low to high.
 func (logTicks) Ticks(low, high float64) []plot.Tick {
 	decades := math.Log10(high / low)
 	if decades < 0.5 {

@@ -9,9 +9,9 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Bars shows groups of bars, one bar per series. Bars begin at zero, because readers compare their
-// lengths. If they would look alike (their ends differ by less than a quarter of their length), the
-// values are drawn as points instead.
+// Bars shows groups of bars, with one bar per series. Bars begin at zero, because readers compare
+// their lengths. If that would make them look alike (their ends differ by less than a quarter of
+// their length), the values are drawn as points instead.
 type Bars struct {
 	X, Y   Axis // of X, only Label is used
 	Groups []string
@@ -25,15 +25,15 @@ type BarSeries struct {
 	Bars []Bar
 }
 
-// Bar is a value, with an interval around it if Minus or Plus is not 0. A bar that is not finite is
-// missing, and leaves a gap.
+// Bar is a value, with an interval around it if Minus or Plus is not 0. A value that is not finite
+// counts as missing and leaves a gap.
 type Bar struct {
 	Y           float64
 	Minus, Plus float64 // lengths of the interval below and above Y; 0: none
 	Absent      bool    // the group has neither a bar of this series nor a gap
 }
 
-// groupShare is the fraction of the width of a group that its bars take.
+// groupShare is the fraction of a group's width that its bars take up.
 const groupShare = 0.8
 
 func (b *Bars) compose(width vg.Length) *composition {
@@ -116,7 +116,7 @@ func (b *Bars) draw(c draw.Canvas, p *plot.Plot, dots bool) {
 	}
 }
 
-// drawBar draws one bar with an outline, which separates adjacent bars in print.
+// drawBar draws a bar with an outline, so that adjacent bars are separated in print.
 func drawBar(c draw.Canvas, series int, left, right, from, to vg.Length) {
 	corners := []vg.Point{{X: left, Y: from}, {X: left, Y: to}, {X: right, Y: to}, {X: right, Y: from}}
 	c.FillPolygon(runColor(series), corners)

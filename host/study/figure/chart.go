@@ -7,18 +7,18 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Chart shows series of points in the plane: curves with a band around them,
-// measurements with error bars and the lines fitted to them, trajectories.
+// Chart shows series of points in the plane: curves with bands, measurements with error bars and
+// fitted lines, or trajectories.
 type Chart struct {
 	X, Y   Axis
 	Series []Series // each is drawn on top of the previous ones
 	Equal  bool     // use the same scale for x and y; for linear axes
 }
 
-// Line is the style of the line that connects the points of a series.
+// Line is the style of the line through the points of a series.
 type Line int
 
-// The kinds of lines.
+// Styles of lines.
 const (
 	NoLine Line = iota
 	Solid
@@ -27,7 +27,7 @@ const (
 	Varied // a pattern that depends on the index of the series, so that overlapping lines differ
 )
 
-// Series is a list of points of one curve or kind.
+// Series is a list of points that belong together, such as a curve.
 type Series struct {
 	Name   string  // name in the legend; empty: not in the legend
 	Points []Point // connected in this order; a point that cannot be drawn on the axes breaks the line
@@ -65,8 +65,8 @@ func (c *Chart) compose(vg.Length) *composition {
 	return out
 }
 
-// spans returns the ranges of the drawn values. On a logarithmic axis a band that extends close to
-// zero is cut off, because it would leave no space for the curves.
+// spans returns the ranges of the drawn values. On a logarithmic axis, a band that extends close to
+// zero is cut off; otherwise it would leave no space for the curves.
 func (c *Chart) spans() (x, y span) {
 	const nearZero = 0.25 // a band does not extend the axis below this fraction of the value
 	x, y = newSpan(), newSpan()
@@ -86,8 +86,8 @@ func (c *Chart) spans() (x, y span) {
 	return x, y
 }
 
-// Span returns the range of the vertical axis if the chart is drawn alone; ok is false if there is
-// no point.
+// Span returns the range of the vertical axis if the chart is drawn alone; ok is false if the chart
+// has no points.
 func (c *Chart) Span() (low, high float64, ok bool) {
 	_, y := c.spans()
 	if y.empty() {
@@ -98,7 +98,7 @@ func (c *Chart) Span() (low, high float64, ok bool) {
 	return axis.Min, axis.Max, true
 }
 
-// index returns the index, from 0, of the colour and mark of the i-th series.
+// index returns the index, from 0, of the i-th series' colour and mark.
 func (s Series) index(i int) int {
 	if s.Color > 0 {
 		return s.Color - 1
@@ -106,14 +106,14 @@ func (s Series) index(i int) int {
 	return i
 }
 
-// patterns are the dashes of varied lines. There are more than colours, so that more than seven
-// series can be distinguished, and all but the first show the lines below them.
+// patterns holds the dash patterns of varied lines. There is one more than colours, so that more
+// than seven series can be distinguished. All but the first have gaps that show the lines below.
 var patterns = [Colors + 1][]vg.Length{
 	nil, {6, 2.5}, {2, 1.8}, {7, 2, 2, 2}, {12, 4}, {3, 4}, {7, 2, 2, 2, 2, 2}, {14, 3, 3, 3},
 }
 
-// style returns the style of the line of a series with the given index. Dashes distinguish series
-// of the same colour.
+// style returns the line style of the series with the given index. Dashes distinguish series of the
+// same colour.
 func (l Line) style(index int) draw.LineStyle {
 	pattern := map[Line][]vg.Length{
 		Solid: runDashes(index), Dashed: {5, 3}, Dotted: {1.2, 2}, Varied: patterns[index%len(patterns)],
@@ -177,7 +177,7 @@ func (c *Chart) draw(to draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// intervals draws the band of a piece of a line, or its error bars.
+// intervals draws the band around a piece of a line, or its error bars.
 func (s Series) intervals(c draw.Canvas, p *plot.Plot, index int, piece []Point, bands int) {
 	x, _ := p.Transforms(&c)
 	y := heights(c, p)
@@ -214,8 +214,8 @@ func (s Series) intervals(c draw.Canvas, p *plot.Plot, index int, piece []Point,
 	}
 }
 
-// heights returns a function that maps values to vertical positions; values beyond the ends of the
-// axis are mapped to its ends. On a logarithmic axis values below zero are at the lower end.
+// heights returns a function that maps values to vertical positions. Values beyond the axis are
+// mapped to its ends; on a logarithmic axis, values below zero are mapped to the lower end.
 func heights(c draw.Canvas, p *plot.Plot) func(v float64) vg.Length {
 	_, y := p.Transforms(&c)
 	return func(v float64) vg.Length {
@@ -249,7 +249,7 @@ func (s Series) marks(c draw.Canvas, p *plot.Plot, index int, pieces [][]Point) 
 			if !c.Contains(at) {
 				continue
 			}
-			// A single point between two breaks has no visible line.
+			// The line of a single point between two breaks would not be visible.
 			if s.Marks || s.Line != NoLine && len(piece) == 1 {
 				c.DrawGlyphNoClip(markOf(index), at)
 			}

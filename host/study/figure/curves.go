@@ -9,15 +9,15 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
-// Run is one run to draw. Its records are in ascending order of steps.
+// Run is a run to draw. Its records are ordered by step.
 type Run struct {
 	Name    string // name in the legend
 	Records []metrics.Record
 }
 
-// Curves shows metrics of runs over the steps: a panel for the loss (training as a smoothed line
-// over a faint raw one, validation dashed), one for the quantization error and one for λ_t. A panel
-// is omitted if no run has a value for it.
+// Curves shows metrics of runs against the step, in panels for the loss (training as a smoothed
+// line over a faint raw one, validation dashed), the quantization error and λ_t. A panel is omitted
+// if no run has a value for it.
 type Curves struct{ Runs []Run }
 
 func (c *Curves) compose(width vg.Length) *composition {
@@ -71,7 +71,7 @@ func (c *Curves) any(is func(metrics.Record) bool) bool {
 	return slices.ContainsFunc(c.Runs, func(r Run) bool { return slices.ContainsFunc(r.Records, is) })
 }
 
-// chart returns a chart of one field of every run. The legend of the losses names the runs.
+// chart returns a chart of one field of all runs.
 func (c *Curves) chart(label string, f field) *Chart {
 	out := &Chart{Y: Axis{Label: label}}
 	for i, run := range slices.Backward(c.Runs) { // the first run is drawn on top
@@ -81,7 +81,7 @@ func (c *Curves) chart(label string, f field) *Chart {
 	return out
 }
 
-// loss returns the chart of the losses. The entries of its legend are series without points.
+// loss returns the chart of the losses. Its legend entries are series without points.
 func (c *Curves) loss() *Chart {
 	const maxMarks = 40                   // more could not be distinguished
 	out := &Chart{Y: Axis{Label: "loss"}} // for a problem without data
@@ -132,9 +132,9 @@ func (c *Curves) loss() *Chart {
 	return out
 }
 
-// fitLoss cuts off the steep fall of the first steps of long runs: the vertical axis ends at the
-// largest value of the smoothed curves and the validation after a fraction of the steps, which is
-// larger if runs are compared. Otherwise the relevant differences would be too small to see.
+// fitLoss cuts off the steep descent in the first steps of long runs, because it would hide the
+// relevant differences: the vertical axis ends at the largest value of the smoothed curves and the
+// validation after a fraction of the steps, which is larger if runs are compared.
 func (c *Curves) fitLoss(chart *Chart) {
 	share := 0.01
 	if len(c.Runs) > 1 {
@@ -163,12 +163,12 @@ func (c *Curves) fitLoss(chart *Chart) {
 	}
 }
 
-// field returns one value of a record, nil if it was not measured.
+// field returns a value of a record, or nil if it was not measured.
 type field func(r *metrics.Record) *metrics.Number
 
 func valLoss(r *metrics.Record) *metrics.Number { return r.ValLoss }
 
-// trainLoss returns the cross-entropy, as validation does, whatever loss training minimizes.
+// trainLoss returns the cross-entropy, like validation, whatever loss the training minimizes.
 func trainLoss(r *metrics.Record) *metrics.Number {
 	if r.CrossEntropy != nil {
 		return r.CrossEntropy
@@ -183,8 +183,8 @@ func mapNumber(n *metrics.Number, f func(float64) float64) *metrics.Number {
 	return metrics.Some(f(float64(*n)))
 }
 
-// series returns a curve as pieces: the line breaks where a value is not finite, so that a failed
-// step is visible. Steps that were not measured are skipped.
+// series returns a curve in pieces: the line breaks where a value is not finite, so that a failed
+// step is visible. Steps without a measurement are skipped.
 func series(records []metrics.Record, f field) [][]Point {
 	var list []Point
 	seen := math.MinInt // the step of the last value
@@ -197,7 +197,7 @@ func series(records []metrics.Record, f field) [][]Point {
 	return split(list, Axis{}, Axis{})
 }
 
-// split divides a list at points that cannot be drawn on the axes, which break the line.
+// split divides a list at the points that cannot be drawn on the axes; there the line breaks.
 func split(list []Point, x, y Axis) [][]Point {
 	var pieces [][]Point
 	broken := true
@@ -215,7 +215,7 @@ func split(list []Point, x, y Axis) [][]Point {
 	return pieces
 }
 
-// joined returns the points of all pieces, with a break between two pieces.
+// joined returns the points of all pieces, with a break between pieces.
 func joined(pieces [][]Point) (list []Point) {
 	for i, piece := range pieces {
 		if i > 0 {
@@ -234,8 +234,8 @@ func points(pieces [][]Point) int {
 	return n
 }
 
-// SmoothFrom is the number of points from which a curve is smoothed, and SmoothShare the fraction
-// of its points that each smoothed value averages.
+// A curve is smoothed if it has at least SmoothFrom points. SmoothShare is the fraction of its
+// points over which each smoothed value averages.
 const (
 	SmoothFrom  = 50
 	SmoothShare = 0.02
@@ -243,7 +243,7 @@ const (
 
 // smooth replaces each value of a curve by the mean of the values around it. The window is centred,
 // so that the curve does not lag. It narrows towards the beginning of a piece, where a loss falls
-// too steeply to be averaged, and is truncated at the end, where the result of a run is read off.
+// too steeply to be averaged, and is truncated at the end, where readers look for the final value.
 func smooth(pieces [][]Point) [][]Point {
 	n := points(pieces)
 	if n < SmoothFrom {
@@ -267,7 +267,7 @@ func smooth(pieces [][]Point) [][]Point {
 }
 
 // Sum is a compensated sum: low accumulates the rounding errors (Knuth's two-sum), so that
-// differences of sums stay accurate after a very large value.
+// differences of sums are accurate even after a very large value.
 type Sum struct{ high, low float64 }
 
 // Minus returns s − before.
@@ -280,13 +280,13 @@ func (s Sum) Plus(x float64) Sum {
 	return Sum{high, s.low + (s.high - (high - part)) + (x - part)}
 }
 
-// maxPoints is the largest number of points with which a curve is drawn: more than there are
+// maxPoints is the maximum number of points with which a curve is drawn: more than there are
 // pixels, but few enough for a small file.
 const maxPoints = 2000
 
-// Thin returns about n points or fewer of a curve that look the same when drawn: of each run of
-// consecutive points, those with the lowest and the highest value y, and the first whose y is NaN,
-// which breaks the line; and both ends of the curve.
+// Thin returns about n points or fewer that look like the given curve when drawn: the first and
+// last point and, from each run of consecutive points, those with the lowest and highest y and the
+// first with y = NaN, which breaks the line.
 func Thin[P any](points []P, n int, y func(P) float64) []P {
 	if len(points) <= n {
 		return points

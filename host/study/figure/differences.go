@@ -8,22 +8,22 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Differences shows paired differences: for each row the difference of each pair, faint, and their
-// mean with its interval. A line marks zero.
+// Differences shows paired differences: for each row, the differences of all pairs in a faint
+// colour, and their mean with its interval. A line marks zero.
 type Differences struct {
 	X      Axis     // linear
 	Rows   []string // from top to bottom
 	Series []DifferenceSeries
 }
 
-// DifferenceSeries is a series with differences in each row.
+// DifferenceSeries is a series that has differences in each row.
 type DifferenceSeries struct {
 	Name string // name in the legend; empty: not in the legend
 	Rows []PairDifferences
 }
 
-// PairDifferences holds the differences of the pairs in one row. Values that are not
-// finite are not drawn.
+// PairDifferences holds the differences of the pairs in a row. Values that are not finite are not
+// drawn.
 type PairDifferences struct {
 	Each      []float64
 	Mean      float64

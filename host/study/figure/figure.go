@@ -3,8 +3,8 @@
 // and trajectories, grouped Bars, Differences of pairs, or a Heat map.
 //
 // The package only draws, and computes nothing but smoothing: means, intervals and projections are
-// computed elsewhere (host/study/report). The same input gives the same bytes. The colours can be
-// distinguished with any kind of colour vision.
+// computed elsewhere (host/study/report). The same input always gives the same bytes. The colours
+// are suitable for all kinds of colour vision.
 package figure
 
 import (
@@ -27,7 +27,7 @@ import (
 
 // Picture is a figure that Draw can draw: *Curves, *Chart, *Bars, *Differences or *Heat.
 type Picture interface {
-	// compose makes the parts of a figure of the given width; nil if there is nothing to draw.
+	// compose makes the parts of a figure of the given width, or nil if there is nothing to draw.
 	compose(width vg.Length) *composition
 }
 
@@ -38,10 +38,10 @@ type Options struct {
 	Height float64 // in inches; 0: the height of the panels, the legend and the title
 }
 
-// Format is a file format.
+// Format is a file format of figures.
 type Format string
 
-// The formats that can be written.
+// Supported file formats.
 const (
 	PNG Format = "png" // 200 pixels per inch
 	SVG Format = "svg"
@@ -51,7 +51,7 @@ const (
 // ErrNoData is returned if no value of a picture can be drawn.
 var ErrNoData = errors.New("no data to draw")
 
-// Formats lists the formats, those for the screen first.
+// Formats lists the formats, with SVG and PNG, which suit screens, first.
 var Formats = []Format{SVG, PNG, PDF}
 
 // Save draws a picture to a file, atomically. The extension of the file, .png, .svg or .pdf,
@@ -73,11 +73,11 @@ func Save(path string, p Picture, o Options) error {
 	return atomicfile.WriteBytes(to, content.Bytes())
 }
 
-// Empty reports whether no value of a picture can be drawn, so that Draw would return
+// Empty reports whether a picture has no value that can be drawn, so that Draw would return
 // ErrNoData.
 func Empty(p Picture) bool { return p.compose(defaultWidth) == nil }
 
-// Draw draws a picture. It returns ErrNoData if none of its values can be drawn on the axes.
+// Draw draws a picture. It returns ErrNoData if no value of it can be drawn on its axes.
 func Draw(w io.Writer, format Format, p Picture, o Options) error {
 	width, title := defaultWidth, clean(o.Title)
 	if o.Width > 0 {
@@ -110,8 +110,8 @@ func Draw(w io.Writer, format Format, p Picture, o Options) error {
 		if _, err := c.WriteTo(&text); err != nil {
 			return err
 		}
-		// Viewers that lack the font with which the text was measured use one of the listed others;
-		// Arial has the same widths.
+		// Text is measured with Liberation Sans. Viewers that lack it use one of the listed fonts; Arial
+		// has the same widths.
 		const font, fonts = "Liberation Sans;", "'Liberation Sans',Arial,Helvetica,sans-serif;"
 		replacer := strings.NewReplacer("font-family:"+font, "font-family:"+fonts)
 		_, err := replacer.WriteString(w, text.String())

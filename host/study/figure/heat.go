@@ -13,12 +13,12 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Heat shows a matrix as a heat map: each cell shows its value, and is coloured on a scale from
-// light (low) to dark (high) that also works when printed in grey.
+// Heat shows a matrix as a heat map: each cell shows its value, and has a colour from light (low)
+// to dark (high). The scale is also readable when printed in grey.
 type Heat struct {
 	X, Y          Axis // only Label is used
 	Columns, Rows []string
-	// Values are indexed [row][column], the first row on top. Values that are not finite are missing.
+	// Values are indexed [row][column], with row 0 at the top. Values that are not finite are missing.
 	Values [][]float64
 	Format string // format of the values; empty: "%.3g"
 	Scale  string // label of the colour scale
@@ -72,7 +72,7 @@ func (h *Heat) compose(width vg.Length) *composition {
 	return &composition{panels: []panel{{p, plotHeight}}, scale: scale}
 }
 
-// at returns a value of the matrix, NaN if it is missing.
+// at returns a value of the matrix, or NaN if it is missing.
 func (h *Heat) at(row, column int) float64 {
 	if row < len(h.Values) && column < len(h.Values[row]) {
 		return h.Values[row][column]
@@ -111,8 +111,8 @@ func (h *Heat) draw(c draw.Canvas, p *plot.Plot, s span) {
 	}
 }
 
-// anchors are the colours of ColorBrewer's YlGnBu from light to dark, a scale that is readable with
-// any kind of colour vision.
+// anchors holds the colours of ColorBrewer's YlGnBu from light to dark, a scale that is suitable
+// for all kinds of colour vision.
 var anchors = func() []color.Color {
 	p, err := brewer.GetPalette(brewer.TypeSequential, "YlGnBu", 9)
 	if err != nil {
@@ -121,7 +121,7 @@ var anchors = func() []color.Color {
 	return p.Colors()
 }()
 
-// ramp returns the colour of a fraction of the scale, interpolated between the anchors.
+// ramp returns the colour at a fraction of the scale, interpolated between the anchors.
 func ramp(share float64) color.NRGBA {
 	if math.IsNaN(share) { // from overflow, if values are extreme
 		share = 0
@@ -136,7 +136,7 @@ func ramp(share float64) color.NRGBA {
 	return color.NRGBA{mix(a.R, b.R), mix(a.G, b.G), mix(a.B, b.B), 0xFF}
 }
 
-// textOn returns the colour of text at a fraction of the scale.
+// textOn returns the colour of text on the colour at a fraction of the scale.
 func textOn(share float64) color.Color {
 	if share > 0.68 {
 		return background

@@ -6,7 +6,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// composition is a figure before its layout: panels stacked vertically, whose data areas are
+// composition is a figure before its layout: vertically stacked panels, whose data areas are
 // aligned at both sides, and a legend above them.
 type composition struct {
 	panels []panel
@@ -29,7 +29,7 @@ const (
 	scaleGap    = 0.15 * vg.Inch
 )
 
-// height returns the default height of the figure; width excludes the margins.
+// height returns the default height of the figure. The given width excludes the margins.
 func (f *composition) height(title string, width vg.Length) vg.Length {
 	total := 2*margin + footHeight + panelGap*vg.Length(len(f.panels)-1)
 	total += f.legend.height(width)
@@ -100,7 +100,7 @@ func widen(axis *plot.Axis, length float64) {
 }
 
 // fitLabels shortens labels that are longer than their axes. Otherwise the plot would shrink its
-// data area for them.
+// data area to fit them.
 func fitLabels(p *plot.Plot, c draw.Canvas) {
 	x, y := p.X.Label.Text, p.Y.Label.Text
 	p.X.Label.Text, p.Y.Label.Text = "", ""
@@ -113,7 +113,7 @@ func fitLabels(p *plot.Plot, c draw.Canvas) {
 	}
 }
 
-// legend lists the series above the data area, where it hides no data.
+// legend names the series above the data area, where it covers no data.
 type legend []entry
 
 type entry struct {
@@ -145,14 +145,14 @@ func (l legend) rows(width vg.Length, show func(e entry, x vg.Length, row int)) 
 	}
 }
 
-// height returns the height of the legend at a width; 0 if it has no entry.
+// height returns the height of the legend at a width; 0 if the legend is empty.
 func (l legend) height(width vg.Length) (h vg.Length) {
 	l.rows(width, func(_ entry, _ vg.Length, row int) { h = vg.Length(row+1)*rowHeight + legendFoot })
 	return h
 }
 
-// draw draws the legend at the top of c and returns its height: at most half of c, so that a figure
-// of a requested height has space for its data.
+// draw draws the legend at the top of c and returns its height, which is at most half of c, so that
+// a figure with a given height has space for its data.
 func (l legend) draw(c draw.Canvas) (h vg.Length) {
 	style := textStyle(textSize)
 	style.YAlign = draw.YCenter
@@ -171,7 +171,7 @@ func (l legend) draw(c draw.Canvas) (h vg.Length) {
 	return h
 }
 
-// swatch is the legend entry of a line, with a mark in the middle if mark is not nil.
+// swatch is the legend entry of a line, with a mark in its middle unless mark is nil.
 type swatch struct {
 	line draw.LineStyle
 	mark *draw.GlyphStyle

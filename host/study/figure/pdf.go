@@ -18,8 +18,8 @@ func init() { // the same input gives the same bytes
 	fpdf.SetDefaultModificationDate(time.Unix(0, 0).UTC())
 }
 
-// pdfCanvas draws text as the outlines of its glyphs, because vgpdf can only write the characters
-// of Windows-1252, which lacks λ, ‖ and −.
+// pdfCanvas draws text as glyph outlines, because vgpdf can write only the characters of
+// Windows-1252, which lacks λ, ‖ and −.
 type pdfCanvas struct{ *vgpdf.Canvas }
 
 func (c pdfCanvas) FillString(f font.Face, at vg.Point, text string) {

@@ -14,12 +14,12 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Colors is the number of different colours in figures. Series beyond it are distinguished by their
+// Colors is the number of distinct colours in figures. Further series are distinguished by their
 // marks and dashes.
 const Colors = 7
 
-// palette is that of Okabe and Ito ("Color Universal Design", 2008), whose colours can be
-// distinguished with any kind of colour vision; the darker colours are first.
+// palette is that of Okabe and Ito ("Color Universal Design", 2008), which is suitable for all
+// kinds of colour vision, with the darker colours first.
 var palette = [Colors]color.NRGBA{
 	{0x00, 0x72, 0xB2, 0xFF}, // blue
 	{0xD5, 0x5E, 0x00, 0xFF}, // vermillion
@@ -46,11 +46,11 @@ const (
 	axisWidth = 0.6
 )
 
-// dashes distinguish solid lines once every colour has been used. They differ from the dashed and
-// dotted lines that have a meaning.
+// dashes distinguishes solid lines once every colour has been used. The patterns differ from those
+// of dashed and dotted lines, which have a meaning.
 var dashes = [][]vg.Length{nil, {5, 1.6, 1.2, 1.6}, {5, 1.6, 1.2, 1.6, 1.2, 1.6}}
 
-// runColor and runDashes return the style of the i-th run.
+// runColor returns the colour of the i-th run, and runDashes its dash pattern.
 func runColor(i int) color.NRGBA  { return palette[i%Colors] }
 func runDashes(i int) []vg.Length { return dashes[i/Colors%len(dashes)] }
 
@@ -60,13 +60,13 @@ func faint(c color.NRGBA) color.NRGBA {
 	return c
 }
 
-// shapes distinguish series where colours are not printed.
+// shapes distinguishes series when printed without colours.
 var shapes = [Colors]draw.GlyphDrawer{
 	draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{},
 	draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{},
 }
 
-// markOf returns the mark of the i-th series. When colours are repeated, they have other shapes.
+// markOf returns the mark of the i-th series. When colours repeat, the shapes differ.
 func markOf(i int) draw.GlyphStyle {
 	const radius = 2.6 // points
 	return draw.GlyphStyle{Color: runColor(i), Radius: radius, Shape: shapes[(i+i/Colors)%Colors]}
@@ -81,8 +81,8 @@ func textStyle(size vg.Length) draw.TextStyle {
 	return draw.TextStyle{Color: axisColor, Font: sans, Handler: plot.DefaultTextHandler}
 }
 
-// newPlot returns an empty plot in the style of all figures, with grid lines across the named axes
-// ("xy" for both).
+// newPlot returns an empty plot in the style of all figures, with grid lines across the axes named
+// in lines ("xy" for both).
 func newPlot(yLabel, lines string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
@@ -114,8 +114,8 @@ type layerFunc func(draw.Canvas, *plot.Plot)
 // Plot draws the layer.
 func (f layerFunc) Plot(c draw.Canvas, p *plot.Plot) { f(c, p) }
 
-// clean converts text to a single line that every format can contain: characters that cannot be
-// printed (XML forbids some of them) become spaces.
+// clean converts text to a single line that every format can contain: characters that are not
+// printable (XML forbids some of them) become spaces.
 func clean(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp) || r == 0xFFFE || r == 0xFFFF {
@@ -125,7 +125,7 @@ func clean(s string) string {
 	}, strings.ToValidUTF8(s, "\uFFFD"))
 }
 
-// shorten shortens a line until it is no wider than width.
+// shorten truncates a line so that it is no wider than width.
 func shorten(s string, style draw.TextStyle, width vg.Length) string {
 	runes := []rune(s)
 	for n := len(runes); n > 0; n-- {
@@ -140,14 +140,14 @@ func shorten(s string, style draw.TextStyle, width vg.Length) string {
 }
 
 // nominal labels the positions 0, 1, 2, … of an axis with names, and returns the width of the
-// widest name.
+// widest one.
 func nominal(axis *plot.Axis, names []string) (widest vg.Length) {
 	const longest = 1.4 * vg.Inch
 	var marks plot.ConstantTicks
 	for i, name := range names {
 		name = shorten(clean(name), axis.Tick.Label, longest)
 		widest = max(widest, axis.Tick.Label.Width(name))
-		// A tick without any label would be drawn as a minor one.
+		// A tick with an empty label would be drawn as a minor tick.
 		marks = append(marks, plot.Tick{Value: float64(i), Label: cmp.Or(name, " ")})
 	}
 	axis.Tick.Marker = marks
@@ -156,8 +156,8 @@ func nominal(axis *plot.Axis, names []string) (widest vg.Length) {
 	return widest
 }
 
-// nominalX labels the horizontal axis with names, which are slanted if they would overlap. width is
-// the width of the axis.
+// nominalX labels the horizontal axis, which has the given width, with names. They are slanted if
+// they would overlap.
 func nominalX(axis *plot.Axis, names []string, width vg.Length) {
 	if widest := nominal(axis, names); widest > 0.95*width/vg.Length(len(names)) {
 		axis.Tick.Label.Rotation = math.Pi / 6

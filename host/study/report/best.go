@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/study"
 )
 
-// Choice is the label of an axis that was chosen for one entry of a table.
+// Choice is the label of an axis that was chosen for an entry of a table.
 type Choice struct {
 	Label string `json:"label"`
 	AtEnd bool   `json:"at_end"` // it is the first or last of several values
@@ -17,8 +17,8 @@ type Choice struct {
 	Of    int    `json:"of"`     // number of values that the study has here
 }
 
-// choose chooses a label of the axis for the entry of a row and a column, and returns the
-// replicates to report there. The choice is nil while no label can be chosen; then the replicates
+// choose chooses a label of the axis for the entry in the given row and column, and returns the
+// replicates to report there. If no label can be chosen yet, the choice is nil, and the replicates
 // are the planned ones, without results.
 func (g *grouped) choose(b *study.Best, row, column []string) (*Choice, []replicate) {
 	var axis []string
@@ -71,8 +71,8 @@ func (g *grouped) choose(b *study.Best, row, column []string) (*Choice, []replic
 	return choice, reported(choice.Label)
 }
 
-// ChoiceText formats the choice of an entry: "1e-2", with a dagger at an end of the axis; "" if
-// there is none.
+// ChoiceText formats the choice of an entry, as in "1e-2", with a dagger if it is at an end of the
+// axis; "" if there is none.
 func (e Entry) ChoiceText() string {
 	c := e.Choice
 	if c == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// curves draws a metric of the records over the steps: for each series the mean over its
+// curves draws a metric of the records against the step: for each series, the mean over its
 // replicates.
 func (f drawing) curves() (figure.Picture, string, error) {
 	const fewPoints = 20 // the largest number of points of a curve with marks
@@ -52,13 +52,13 @@ func (f drawing) curves() (figure.Picture, string, error) {
 	return out, n.note(meanSD, f.Over), nil
 }
 
-// curve is a metric of a run over its steps.
+// curve holds a metric of a run, by step.
 type curve struct {
 	steps  []int
 	values map[int]float64
 }
 
-// readCurve reads a field of metrics.jsonl by its JSON name, which need not be a known one.
+// readCurve reads a field of metrics.jsonl by its JSON name, which may be unknown to this version.
 func readCurve(path vfs.Path, metric string) (curve, error) {
 	c := curve{values: map[int]float64{}}
 	for record, err := range jsonlines.Read[map[string]json.RawMessage](path) {
@@ -90,8 +90,8 @@ func readCurve(path vfs.Path, metric string) (curve, error) {
 	return c, nil
 }
 
-// average returns the mean over runs, ± the standard deviation, at the steps that all of them have.
-// A mean over fewer runs would jump where a run ends or skips a record.
+// average returns the mean over runs, with the standard deviation as interval, at the steps that
+// all runs have. A mean over fewer runs would jump where a run ends or skips a record.
 func average(runs []curve) (out []figure.Point) {
 	if len(runs) == 0 {
 		return nil
@@ -155,15 +155,15 @@ func (f drawing) trajectories() (figure.Picture, string, error) {
 }
 
 // project projects paths onto the first two principal components of all their points, and returns
-// the fraction of the variance of each. The decomposition does not determine the signs of
-// components, so each gets the sign that makes its largest entry positive.
+// the fraction of the variance that each explains. The signs of components are arbitrary, so each
+// gets the sign that makes its largest entry positive.
 func project(paths [][][]float64) (out [][]figure.Point, share [2]float64, err error) {
 	rows, width := 0, len(paths[0][0])
 	for _, path := range paths {
 		rows += len(path)
 		if len(path[0]) != width {
-			return nil, share, fmt.Errorf("trajectories of %d and %d parameters have no plane in common; "+
-				"restrict the figure with where", width, len(path[0]))
+			return nil, share, fmt.Errorf("trajectories of %d and %d parameters cannot be projected "+
+				"together; restrict the figure with where", width, len(path[0]))
 		}
 	}
 	all := mat.NewDense(rows, width, nil)
@@ -223,16 +223,16 @@ func project(paths [][][]float64) (out [][]figure.Point, share [2]float64, err e
 	return out, share, nil
 }
 
-// maxSteps is the largest number of points of a path, which is thinned evenly to it: more would not
-// be visible, and the decomposition would take long.
+// maxSteps is the maximum number of points in a path; longer ones are thinned evenly. More would
+// not be visible, and the decomposition would take too long.
 const maxSteps = 512
 
-// readTrajectory reads the points of a trajectory.jsonl before the first one that is not finite,
-// thinned to maxSteps with both ends kept.
+// readTrajectory reads the points in trajectory.jsonl up to the first that is not finite, thinned
+// to maxSteps. Both ends are kept.
 func readTrajectory(path vfs.Path) ([][]float64, error) {
 	list, err := metrics.Read[metrics.Point](path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w (trajectories are recorded by models of few parameters)", err)
+		return nil, fmt.Errorf("%w (only models with few parameters record trajectories)", err)
 	}
 	if err != nil {
 		return nil, err
@@ -254,7 +254,7 @@ func readTrajectory(path vfs.Path) ([][]float64, error) {
 		points = append(points, x)
 	}
 	if len(points) == 0 {
-		return nil, fmt.Errorf("%s: holds no point that is finite", path)
+		return nil, fmt.Errorf("%s has no finite point", path)
 	}
 	if len(points) <= maxSteps {
 		return points, nil

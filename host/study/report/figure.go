@@ -23,7 +23,7 @@ type Figure struct {
 	Picture figure.Picture
 }
 
-// nothingToDraw replaces a figure without data.
+// nothingToDraw is shown in place of a figure without data.
 const nothingToDraw = "No cell of this figure is done, or none has a value that can be drawn."
 
 // Empty reports whether there is nothing to draw: no cell of the figure is done, or no value can be
@@ -32,8 +32,8 @@ func (f Figure) Empty() bool { return f.Picture == nil }
 
 func (f Figure) file(ending string) string { return "figures/" + f.Name + "." + ending }
 
-// figures draws a figure of a study file, as several figures if one would be overcrowded. These
-// have the same vertical axis, so that they can be compared.
+// figures draws a figure of the study file. If it would be overcrowded, it becomes several figures,
+// which have the same vertical axis so that they can be compared.
 func figures(s *study.Study, f study.Figure, results []study.Result) ([]*Figure, error) {
 	var out []*Figure
 	var charts []*figure.Chart
@@ -59,9 +59,9 @@ func figures(s *study.Study, f study.Figure, results []study.Result) ([]*Figure,
 	return out, nil
 }
 
-// smallMultiples splits a figure. A heat map is split into one for each series; curves of more
-// series than there are colours, into one figure for each label of the first axis of the series.
-// Other kinds show all series in one figure.
+// smallMultiples splits a figure. A heat map becomes one for each series. Curves of more series
+// than there are colours become one figure for each label of the first axis of the series. Figures
+// of other kinds are not split.
 func smallMultiples(s *study.Study, f study.Figure, results []study.Result) []study.Figure {
 	axes := 0
 	switch all := combinations(s, f.Series, f.Where, results); {
@@ -87,7 +87,7 @@ func smallMultiples(s *study.Study, f study.Figure, results []study.Result) []st
 	return out
 }
 
-// drawing is a figure of a study file, with the results that it shows.
+// drawing is a figure of the study file with the results that it shows.
 type drawing struct {
 	study.Figure
 	study   *study.Study
@@ -167,7 +167,7 @@ func defaultTitle(f study.Figure) string {
 	return f.Kind
 }
 
-// metricName returns the label of a metric without its formula or unit.
+// metricName returns the label of a metric, without its formula or unit.
 func metricName(metric string) string {
 	name, _, _ := strings.Cut(metrics.Label(metric), ",")
 	return name
@@ -182,7 +182,7 @@ func metricPhrase(metric string) string {
 	return name
 }
 
-// counts is the range of the number of replicates of a figure's values.
+// counts is the range of the numbers of replicates behind a figure's values.
 type counts struct{ low, high int }
 
 func (c *counts) add(n int) {
@@ -199,7 +199,7 @@ func (c counts) String() string {
 	return fmt.Sprintf("n = %d", c.high)
 }
 
-// note describes the replicates that were averaged; "" if no value has several.
+// note describes the replicates over which values were averaged; "" if no value has several.
 func (c counts) note(what string, over []string) string {
 	if c.high < 2 {
 		return ""
@@ -232,7 +232,7 @@ func (f drawing) bars() (figure.Picture, string) {
 	return out, n.note(meanSD, f.Over)
 }
 
-// spread returns the standard deviation; 0 if it is NaN.
+// spread returns the standard deviation, or 0 if it is NaN.
 func spread(s study.Sample) float64 {
 	if math.IsNaN(s.SD) {
 		return 0
@@ -265,8 +265,9 @@ func (f drawing) heatmap() (figure.Picture, string) {
 	return out, n.note("Mean", f.Over)
 }
 
-// equalDigits returns a format with the same number of decimals for all numbers, at least four
-// digits for the largest; or one with four digits for each, if the smallest would lose its digits.
+// equalDigits returns a format that gives all numbers the same decimals, so that the largest has
+// four digits or more; if the smallest would then lose its digits, it gives each number four
+// digits.
 func equalDigits(rows [][]float64) string {
 	low, high := math.Inf(1), 0.0
 	for _, v := range slices.Concat(rows...) {
@@ -284,7 +285,7 @@ func equalDigits(rows [][]float64) string {
 	return fmt.Sprintf("%%.%df", decimals)
 }
 
-// scatter draws a point for each cell, or for the mean over the replicates.
+// scatter draws a point for each cell, or for the mean over its replicates.
 func (f drawing) scatter() (figure.Picture, string) {
 	g := f.group(f.Series, f.otherAxes(f.Over))
 	out := &figure.Chart{
@@ -317,15 +318,15 @@ func (f drawing) scatter() (figure.Picture, string) {
 	return out, n.note(meanSD, f.Over)
 }
 
-// otherAxes returns the axes of the study that are neither in series nor in over.
+// otherAxes returns the axes of the study that are neither axes of the series nor in over.
 func (f drawing) otherAxes(over []string) []string {
 	return slices.DeleteFunc(f.study.AxisNames(), func(axis string) bool {
 		return slices.Contains(f.Series, axis) || slices.Contains(over, axis)
 	})
 }
 
-// differences draws a row for each label of the series: the paired differences of the other labels
-// of the axis X from the baseline, by replicate.
+// differences draws a row for each label of the series: the paired differences between the other
+// labels of axis X and the baseline, replicate by replicate.
 func (f drawing) differences() (figure.Picture, string) {
 	g := f.group(f.Series, []string{f.X})
 	label := "difference of " + metrics.Label(f.Metric) + " to " + f.Baseline
@@ -360,8 +361,8 @@ func (f drawing) differences() (figure.Picture, string) {
 	return out, fmt.Sprintf(note, of, n)
 }
 
-// seriesName returns the labels of a series on one line. A label that is a number is preceded by
-// the name of its axis.
+// seriesName returns the labels of a series on one line. A label that is a number follows the name
+// of its axis.
 func seriesName(axes, labels []string) string {
 	out := slices.Clone(labels)
 	for i, label := range out {

@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/study"
 )
 
-// Markdown returns the tables and the names of the figures, for a README or an issue.
+// Markdown returns the tables, and links to the figures, for a README or an issue.
 func (r *Report) Markdown() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\n%s\n", markdownText(r.Name), r.Progress())
@@ -43,7 +43,7 @@ func (r *Report) Markdown() []byte {
 	return []byte(b.String())
 }
 
-// Progress returns a sentence on how many cells are in which state.
+// Progress returns a sentence that says how many cells are in which state.
 func (r *Report) Progress() string {
 	s := fmt.Sprintf("%d of %d cells are done", r.States[string(study.Done)], r.Cells)
 	for _, state := range []study.State{
@@ -63,8 +63,8 @@ func (r *Report) Progress() string {
 	return s + "."
 }
 
-// Markdown returns the table of means and, if there is a baseline, of the differences from it, each
-// followed by its notes and without a title. With onlyDifferences the means are left out.
+// Markdown returns the table of means (unless onlyDifferences is set) and, if there is a baseline,
+// the table of differences from it, each followed by its notes and without a title.
 func (t *Table) Markdown(onlyDifferences bool) []byte {
 	var b strings.Builder
 	for _, g := range t.Grids() {
@@ -122,11 +122,11 @@ func markdownText(s string) string {
 	return b.String()
 }
 
-// numberEscapes escapes the text that a format of the study file may put beside a number.
+// numberEscapes escapes text beside a number, which comes from a format in the study file.
 var numberEscapes = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", `\<`, "*", `\*`, "`", "\\`")
 
-// Text returns the rows of the table as strings, the headings first. The best entry of each row has
-// a star, which [Table.TextNotes] explains.
+// Text returns the rows of the table as strings, with the headings first. The best entry of each
+// row is marked by a star, which [Table.TextNotes] explains.
 func (t *Table) Text() [][]string {
 	g := t.Grids()[0]
 	out := [][]string{nil}
@@ -150,7 +150,7 @@ func (t *Table) Text() [][]string {
 	return out
 }
 
-// TextNotes returns notes that explain [Table.Text].
+// TextNotes returns the notes that explain [Table.Text].
 func (t *Table) TextNotes() []string {
 	notes := t.notes()
 	for i, n := range notes {
@@ -159,7 +159,7 @@ func (t *Table) TextNotes() []string {
 	return notes
 }
 
-// LaTeX returns the tables for a paper, with rules of the package booktabs.
+// LaTeX returns the tables for a paper, with rules from the booktabs package.
 func (r *Report) LaTeX() []byte {
 	var b strings.Builder
 	b.WriteString("% Needs \\usepackage{booktabs}.\n")
@@ -175,7 +175,7 @@ func (r *Report) LaTeX() []byte {
 	return []byte(b.String())
 }
 
-// latex writes the table with a label for references. The short caption is for the list of tables.
+// latex writes the table, with a label for references. The short caption is for the table list.
 func (g grid) latex(b *strings.Builder, label string) {
 	const wide = 50 // characters of a row from which a table spans both columns of a page
 	rows, width := [][]string{nil}, 0
@@ -204,7 +204,7 @@ func (g grid) latex(b *strings.Builder, label string) {
 	fmt.Fprintf(b, "\\begin{tabular}{@{}%s%s@{}}\n\\toprule\n",
 		strings.Repeat("l", g.Texts), strings.Repeat("r", len(g.Head)-g.Texts))
 	for i, row := range rows {
-		// \toprule, \midrule and \\ take a following bracket or star as an argument.
+		// \toprule, \midrule and \\ would take a following bracket or star as an argument.
 		text := strings.Join(row, " & ")
 		if strings.HasPrefix(text, "[") || strings.HasPrefix(text, "*") {
 			text = "{}" + text
@@ -239,12 +239,12 @@ func (c cell) latex() string {
 	return s
 }
 
-// latexNumbers converts numbers, and the signs after them, to math mode.
+// latexNumbers converts numbers and the signs that follow them to math mode.
 var latexNumbers = strings.NewReplacer("−", "-", " ± ", " \\pm ", "∞", "\\infty",
 	"NaN", "\\mathrm{NaN}", "%", "\\%", "≈", "\\approx", "‡", "\\ddagger")
 
-// latexText escapes text. Greek letters and mathematical symbols, which the fonts of some engines
-// lack, are written as commands.
+// latexText escapes text. Greek letters and mathematical symbols, which some engines' fonts lack,
+// are written as commands.
 func latexText(s string) string { return latexEscapes.Replace(line(s)) }
 
 var latexEscapes = func() *strings.Replacer {

@@ -19,10 +19,10 @@ type grouped struct {
 	groups map[string][]replicate
 }
 
-// at returns the replicates with the given labels on each side.
+// at returns the replicates that have the given labels on each side.
 func (g *grouped) at(labels ...[]string) []replicate { return g.groups[groupKey(labels)] }
 
-// groupKey joins labels to a key. It is unique, because labels contain no control characters.
+// groupKey joins labels to a key, which is unique because labels contain no control characters.
 func groupKey(labels [][]string) string {
 	parts := make([]string, len(labels))
 	for i, l := range labels {
@@ -32,8 +32,8 @@ func groupKey(labels [][]string) string {
 }
 
 // group groups results by their labels on the axes of each side of a table or figure, such as rows
-// and columns; over are the axes of the replicates. Loading a study checks that every axis with
-// several labels is in one of these lists.
+// and columns; over lists the axes of replicates. When a study is loaded, it is checked that each
+// axis with several labels is in one of these lists.
 func group(
 	s *study.Study, results []study.Result, over []string, where map[string][]string,
 	sides ...[]string,
@@ -60,8 +60,8 @@ func group(
 	return out
 }
 
-// combinations returns the distinct label combinations of results on some axes, in the order of the
-// study.
+// combinations returns the distinct combinations of labels that results have on the given axes, in
+// the order of the study.
 func combinations(
 	s *study.Study, axes []string, where map[string][]string, results []study.Result,
 ) [][]string {
@@ -86,9 +86,9 @@ func combinations(
 	return out
 }
 
-// values returns the values of a metric, and the keys of the replicates that have one. The value of
-// a replicate that diverged is NaN: without it, the mean of the rest would make the method look
-// better than it is.
+// values returns the values of a metric and the keys of the replicates that have one. The value of
+// a replicate that diverged is NaN: if it were omitted, the mean of the others would make the
+// method look better than it is.
 func values(list []replicate, metric string) (keys []string, x []float64) {
 	for _, r := range list {
 		if v, ok := r.result.Value(metric); ok {

@@ -1,9 +1,9 @@
 package report
 
-// The report as one HTML file needs no network and no other file, and works in any browser. Without
+// The report as one HTML file needs no network or other file, and works in any browser. Without
 // JavaScript, only sorting, filtering, and values under the pointer are missing. All text is
-// escaped by the template. Curves are drawn by uPlot, whose files, as published on npm, are in the
-// directory page/uplot.
+// escaped by the template. Curves are drawn by uPlot; its files, as published on npm, are in
+// page/uplot.
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
-// Chart holds the data of a figure of curves.
+// Chart holds the data of a figure of curves, in JSON.
 type Chart struct {
 	X      string  `json:"x"` // labels of the axes
 	Y      string  `json:"y"`
@@ -33,22 +33,22 @@ type Chart struct {
 	Series []Curve `json:"series"`
 }
 
-// Curve is a curve in a chart, with a band around it. All slices have the same length; a
-// null breaks the curve.
+// Curve is a curve in a chart, with a band around it. All slices have the same length; a null
+// breaks the curve.
 type Curve struct {
 	Name string     `json:"name"`
 	X    []float64  `json:"x"`
 	Y    []*float64 `json:"y"`
 	Low  []*float64 `json:"low"`  // empty: no band
 	High []*float64 `json:"high"` // empty: no band
-	// Color is the index, from 1, in the list of colours of curves; 0: the index of the curve among
-	// the curves.
+	// Color is the index, from 1, of the curve's colour in the list of colours; 0 means that the
+	// curve's own index selects it.
 	Color int        `json:"color,omitempty"`
 	Dash  int        `json:"dash,omitempty"` // index of the line style, likewise
 	Raw   []*float64 `json:"raw,omitempty"`  // Y before smoothing; empty: Y is not smoothed
 }
 
-// Finite returns a number for JSON, which has only finite ones: nil for NaN and ±∞.
+// Finite returns a number for JSON, or nil for NaN and ±∞, which JSON cannot represent.
 func Finite(x float64) *float64 {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return nil
@@ -56,7 +56,7 @@ func Finite(x float64) *float64 {
 	return &x
 }
 
-// Chart returns the data of a figure of curves, to show values under the pointer; nil for others.
+// Chart returns the data of a figure of curves, for values under the pointer; otherwise nil.
 func (f Figure) Chart() *Chart {
 	const maxHover = 600 // points of a curve
 	c, ok := f.Picture.(*figure.Chart)
@@ -87,7 +87,7 @@ func (f Figure) Chart() *Chart {
 	return out
 }
 
-// RunTable lists all cells with the metrics of the tables and of evaluations, and the final losses.
+// RunTable lists all cells with the metrics of tables and evaluations, and the final losses.
 func (r *Report) RunTable() grid {
 	known, shown := map[string]bool{}, map[string]bool{}
 	for _, run := range r.Runs {
@@ -161,7 +161,7 @@ var pageLayout = template.Must(template.New("page.gohtml").Funcs(template.FuncMa
 	"nothing": func() string { return nothingToDraw },
 }).ParseFS(pageFiles, "page/page.gohtml"))
 
-// Assets returns the files used by pages, for other pages with the same style.
+// Assets returns the files that report pages use, for other pages with the same style.
 func Assets() fs.FS {
 	assets, err := fs.Sub(pageFiles, "page")
 	if err != nil {
@@ -182,7 +182,7 @@ func readAssets[T ~string](names ...string) (T, error) {
 	return T(all), nil
 }
 
-// HTML returns the report as a page.
+// HTML returns the report as an HTML page.
 func (r *Report) HTML() ([]byte, error) {
 	var b bytes.Buffer
 	err := pageLayout.Execute(&b, r)

@@ -1,5 +1,5 @@
-// Package report turns the results of a study into readable form: tables in Markdown, CSV
-// and LaTeX, figures, and one self-contained page.
+// Package report presents the results of a study as tables in Markdown, CSV and LaTeX, as figures,
+// and as one self-contained HTML page.
 //
 // It reads run directories and computes means, paired differences and principal components;
 // host/study/figure draws the figures. A report depends only on the computed results: it contains
@@ -32,16 +32,16 @@ type Report struct {
 	Tables  []Table
 	Figures []Figure
 	Runs    []Run
-	// Provenances are the distinct provenances of runs, in JSON: build, plugins, hashes of
-	// programs. Runs of one build with the same plugins share one.
+	// Provenances lists the distinct provenances of runs in JSON: build, plugins, hashes of programs.
+	// Runs by the same build with the same plugins share one.
 	Provenances []string
 	Unreadable  []OmittedRun // runs that are omitted because one of their files cannot be read
 	Stale       []OmittedRun // runs that are omitted because they are stale
 }
 
-// New computes the report of the results of a study. Tables and figures omit cells that are not
-// done, are stale, or have a damaged file. New changes the state of the last kind in results to
-// failed.
+// New computes the report of a study from its results. Tables and figures omit cells that are not
+// done, are stale, or have a damaged file. If a file is damaged, New sets the cell's state in
+// results to failed.
 func New(s *study.Study, results []study.Result) (*Report, error) {
 	for {
 		r, err := build(s, results)
@@ -106,8 +106,8 @@ func allFigures(s *study.Study, results []study.Result) (all []Figure, err error
 	return all, nil
 }
 
-// Figures computes the figures of a study without reading runs. It is an error if one needs them:
-// curves and trajectories.
+// Figures computes the figures of a study without reading runs. It is an error if a figure needs
+// runs, as curves and trajectories do.
 func Figures(s *study.Study, results []study.Result) ([]Figure, error) {
 	for i, f := range s.Figures {
 		if f.Kind == study.Curves || f.Kind == study.Trajectories {
@@ -118,8 +118,8 @@ func Figures(s *study.Study, results []study.Result) ([]Figure, error) {
 	return allFigures(s, results)
 }
 
-// OmittedRun is a run that is omitted from a report because one of its files cannot be read, or
-// because it is stale.
+// OmittedRun is a run that a report omits because one of its files cannot be read, or because it is
+// stale.
 type OmittedRun struct {
 	Run string `json:"run"` // directory of the run
 	Err string `json:"error"`
@@ -133,7 +133,7 @@ type unreadableError struct {
 func (d *unreadableError) Error() string { return d.err.Error() }
 func (d *unreadableError) Unwrap() error { return d.err }
 
-// Run is a cell as listed in the report.
+// Run is a cell as it is listed in the report.
 type Run struct {
 	ID         string
 	Labels     []string // in the order of the axes
@@ -187,8 +187,8 @@ func (r *Report) addRun(s *study.Study, result study.Result) error {
 	return nil
 }
 
-// readProvenance reads the provenance of a run without paths and times, and without the IDs of
-// runs, which are random; "" if there is none.
+// readProvenance reads the provenance of a run, without paths, times, and the random IDs of runs;
+// "" if there is none.
 func readProvenance(path vfs.Path) (string, error) {
 	text, err := path.ReadFile()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -203,7 +203,7 @@ func readProvenance(path vfs.Path) (string, error) {
 	}
 	if fields, ok := v.(map[string]any); ok {
 		delete(fields, "run")
-		// A checkpoint of another run, from which this one started, contains the ID of that run.
+		// If this run started from the checkpoint of another run, initial contains that run's ID.
 		if initial, ok := fields["initial"].(map[string]any); ok && initial["run"] != nil {
 			delete(initial, "run")
 			delete(initial, "files")
@@ -229,7 +229,7 @@ func anonymizeJSON(v any) any {
 	return v
 }
 
-// Failed returns the runs that have failed, or are stale.
+// Failed returns the runs that have failed or are stale.
 func (r *Report) Failed() []Run {
 	return slices.DeleteFunc(slices.Clone(r.Runs), func(run Run) bool {
 		return run.State != study.Failed && run.State != study.Stale

@@ -7,7 +7,7 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
-// Results returns the numbers of all tables, for JSON. Unknown numbers are omitted.
+// Results returns the numbers in all tables, for JSON. Unknown numbers are omitted.
 func (r *Report) Results() map[string]any {
 	tables := []map[string]any{}
 	for k := range r.Tables {

@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Names of the files of a report, in its directory.
+// Names of the files in a report's directory.
 const (
 	MarkdownFile = "report.md"
 	LaTeXFile    = "report.tex"
@@ -22,12 +22,12 @@ const (
 	figuresDir   = "figures"
 )
 
-// Dir returns the directory of the report of a study in the directory out.
+// Dir returns the directory of the report of a study whose directory is out.
 func Dir(out string) string { return filepath.Join(out, "report") }
 
-// Save writes the report to a directory and returns the names of its files there. The page, which
-// readers open first, is written last, after the files it refers to. Figures of an earlier report
-// that this one does not have are removed.
+// Save writes the report to a directory and returns the names of the written files. The page, which
+// readers open first, is written last, after the files that it refers to. Figures that an earlier
+// report had and this one does not have are removed.
 func (r *Report) Save(dir vfs.Path) (names []string, err error) {
 	var contents [][]byte
 	add := func(name string, content []byte) {
@@ -68,7 +68,7 @@ func (r *Report) Save(dir vfs.Path) (names []string, err error) {
 	if err := dir.Join(figuresDir).MkdirAll(); err != nil {
 		return nil, err
 	}
-	// Obsolete files are removed first: the new report no longer lists them.
+	// Obsolete files are removed first, because the new report no longer lists them.
 	for _, name := range earlier {
 		if !slices.Contains(names, name) {
 			if err := at(name).Remove(); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -84,15 +84,15 @@ func (r *Report) Save(dir vfs.Path) (names []string, err error) {
 	return names, nil
 }
 
-// reportStart matches the beginning of a report in Markdown: the study's name, and its progress.
+// reportStart matches the beginning of a report in Markdown: the study's name and its progress.
 var reportStart = regexp.MustCompile(`^# [^\n]*\n\n\d+ of \d+ cells are done`)
 
-// pictureLink matches a link to a picture of a report in its Markdown.
+// pictureLink matches a link to a picture in a report in Markdown.
 var pictureLink = regexp.MustCompile(
 	`(?m)^!?\[.*\]\((` + figuresDir + `/\d\d+-[^/()]*)\.(svg|pdf)\)$`)
 
-// earlierFiles returns the files of the report in a directory, according to its Markdown file,
-// which is written first. There are none without a report.
+// earlierFiles returns the files of the report that is in a directory, according to its Markdown
+// file, which is written first. It returns none if there is no report.
 func earlierFiles(dir vfs.Path) (names []string, err error) {
 	text, err := dir.Join(MarkdownFile).ReadFile()
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !reportStart.Match(text) {

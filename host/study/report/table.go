@@ -11,8 +11,8 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 )
 
-// Table is a table of the report: for each row and column, the replicates' mean and
-// standard deviation.
+// Table is a table of the report: for each row and column, the mean and standard deviation over
+// replicates.
 type Table struct {
 	study.Table             // with the format of its numbers
 	RowLabels    [][]string // labels of the axes Rows
@@ -30,22 +30,22 @@ type Entry struct {
 	study.Sample
 	Expected int // number of replicates in the study; 0: it has no such combination
 	Mark     Mark
-	// Difference is the paired difference from the entry that has the labels of the baseline, and
-	// otherwise the same labels as this one, over the replicates that both have; nil for the
-	// baseline itself, or if there is none.
+	// Difference is the paired difference between this entry and the one that has the baseline's
+	// labels and otherwise this entry's, over the replicates that both have; nil for the baseline
+	// itself, or if there is no baseline.
 	Difference *study.Difference
-	// Holm is the p-value of the difference, with Holm's correction for the number of the table's
-	// differences; NaN if the difference has no interval.
+	// Holm is the p-value of the difference, corrected for the number of the table's differences by
+	// Holm's method; NaN if the difference has no interval.
 	Holm float64
-	// Choice is the label that was chosen here; nil in tables without choices, and if none is known
-	// yet.
+	// Choice is the label that was chosen for the entry; nil in tables without choices, or if it is
+	// not known yet.
 	Choice *Choice
 }
 
-// Mark is the comparison of an entry with the best of its row.
+// Mark is the result of comparing an entry with the best of its row.
 type Mark string
 
-// The marks. Comparisons are made replicate by replicate, in pairs.
+// Results of comparisons, which are paired by replicate.
 const (
 	Plain    Mark = ""         // clearly not the best: the interval of the difference excludes zero
 	Best     Mark = "best"     // the best mean in its row
@@ -84,7 +84,7 @@ func newTable(s *study.Study, t study.Table, results []study.Result) Table {
 	return out
 }
 
-// entries returns a row of the table, with marks.
+// entries returns a row of the table with its marks.
 func (t *Table) entries(groups [][]replicate) []Entry {
 	row := make([]Entry, len(groups))
 	means := make([]float64, len(groups))
@@ -109,7 +109,7 @@ func (t *Table) entries(groups [][]replicate) []Entry {
 		switch d := study.Pair(a, b, study.Level); {
 		case math.IsInf(d.Mean, 0): // it diverged and the best did not
 		case !d.HasInterval(), d.Clear() && study.Better(t.Better, d.Mean, 0):
-			// If replicates of the best are missing, the common ones may contradict the means.
+			// If replicates of the best entry are missing, the common ones may contradict the means.
 			row[c].Mark = Untested
 		case !d.Clear():
 			row[c].Mark = Tied
@@ -152,12 +152,12 @@ func (t *Table) compare(groups [][][]replicate) {
 	}
 }
 
-// clearWithHolm reports whether a difference is also clear at study.Level with Holm's correction. A
-// single difference needs no correction.
+// clearWithHolm reports whether a difference is still clear at study.Level after Holm's correction.
+// A single difference needs no correction.
 func (t *Table) clearWithHolm(e Entry) bool { return t.intervals > 1 && e.Holm < 1-study.Level }
 
-// baseOf returns the indices of the entry with which that of a row and a column is compared;
-// negative if there is none.
+// baseOf returns the row and column of the entry with which the entry in row i and column c is
+// compared; they are negative if there is none.
 func (t *Table) baseOf(i, c int) (row, column int) {
 	at := func(all [][]string, axes, own []string) int {
 		want := slices.Clone(own)
@@ -192,7 +192,6 @@ type grid struct {
 	Differences bool // it holds the differences of the table before it
 }
 
-// cell is a cell of a grid.
 type cell struct {
 	Text string // the displayed text; empty: the study has no such entry
 	Sign string // after Text: the comparison with the best, or ‡
@@ -203,11 +202,11 @@ type cell struct {
 	Key  *float64 // sort key; nil: sorted to the end
 }
 
-// absent is shown for a missing value.
+// absent is shown in place of a missing value.
 const absent = "–"
 
-// Grids returns the table of means and, if entries can be compared with a baseline, the table of
-// differences from it; or both in one table.
+// Grids returns the table of means and, if there is a baseline to compare entries with, the table
+// of differences from it; or one table with both.
 func (t *Table) Grids() []grid {
 	means := t.grid(t.Title, t.notes(), -1, func(e Entry) cell {
 		if e.N == 0 {
@@ -269,8 +268,8 @@ func (t *Table) Grids() []grid {
 	return []grid{means}
 }
 
-// grid shows the entries, without one column. A table without axes in its columns has a single
-// column, named after the metric.
+// grid shows the entries, omitting the column with index without. A table without axes in its
+// columns has a single column, named after the metric.
 func (t *Table) grid(title string, notes []string, without int, show func(Entry) cell) grid {
 	g := grid{Title: title, Notes: notes, Head: slices.Clone(t.Rows), Texts: len(t.Rows)}
 	for c, labels := range t.ColumnLabels {
@@ -297,7 +296,7 @@ func (t *Table) grid(title string, notes []string, without int, show func(Entry)
 	return g
 }
 
-// labelCells returns the labels of a row, whose sort keys are their indices on their axes.
+// labelCells returns the labels of a row. Their sort keys are their indices on their axes.
 func labelCells(all []study.Axis, axes, labels []string) (row []cell) {
 	for k, label := range labels {
 		i := slices.IndexFunc(all, func(a study.Axis) bool { return a.Name == axes[k] })
@@ -307,7 +306,7 @@ func labelCells(all []study.Axis, axes, labels []string) (row []cell) {
 	return row
 }
 
-// sortKey returns the sort key of a number; NaN is sorted to the end.
+// sortKey returns the sort key of a number; NaN sorts last.
 func sortKey(x float64) *float64 {
 	if math.IsNaN(x) {
 		return nil
@@ -315,8 +314,8 @@ func sortKey(x float64) *float64 {
 	return &x
 }
 
-// Find returns the only entry that has all of the given labels, which are of axes of rows and
-// columns.
+// Find returns the only entry that has all the given labels, which may be of axes in rows and
+// columns. It is an error if there is not exactly one.
 func (t *Table) Find(labels map[string]string) (Entry, error) {
 	var found []Entry
 	for i := range t.RowLabels {

@@ -51,7 +51,7 @@ func slug(s string) string {
 var (
 	// absolutePath matches absolute paths of two elements or more.
 	absolutePath = regexp.MustCompile("(^|[\\s\"'`=:(\\[,])((?:/[^/\\s\"'`:,()\\[\\]]+){2,})")
-	// clock matches times of day, with a date before them.
+	// clock matches times of day, with an optional date before them.
 	clock = regexp.MustCompile(`(?:\d{4}-\d\d-\d\d[T ]|\b)\d\d:\d\d:\d\d(?:\.\d+)?` +
 		`(?:Z|[+-]\d\d:?\d\d)?\s?`)
 )
@@ -66,8 +66,8 @@ func anonymize(s string) string {
 	return clock.ReplaceAllString(s, "")
 }
 
-// chooseFormat returns the format of a table that specifies none: the decimals that show two digits
-// of a typical standard deviation, or four digits of the means.
+// chooseFormat returns the format of a table that does not specify one: the decimals that show two
+// digits of a typical standard deviation, or four digits of the means.
 func chooseFormat(entries [][]Entry) string {
 	var deviations, means []float64
 	for _, row := range entries {
@@ -96,9 +96,9 @@ func chooseFormat(entries [][]Entry) string {
 	return fmt.Sprintf("%%.%df", min(max(decimals, 0), 6))
 }
 
-// differenceFormat returns the format of a table's differences: with as many decimals as its means,
-// or more if intervals are narrow. Then half of a typical interval has two digits, and half of the
-// narrowest one, so that none is written as zeros.
+// differenceFormat returns the format of a table's differences: it has as many decimals as that of
+// the means, or more if intervals are narrow, so that the half-width of a typical interval shows
+// two digits, and no half-width is written as zero.
 func differenceFormat(format string, entries [][]Entry) string {
 	var decimals int
 	if n, err := fmt.Sscanf(format, "%%.%df", &decimals); n != 1 || err != nil {
@@ -154,13 +154,13 @@ func (t *Table) signed(x float64) string {
 	return s
 }
 
-// isZero reports whether a formatted number has no digit but 0.
+// isZero reports whether 0 is the only digit of a formatted number.
 func isZero(s string) bool { return !strings.ContainsAny(s, "123456789∞") }
 
-// minus replaces hyphens by minus signs, also in an exponent.
+// minus replaces hyphens by minus signs, including those in exponents.
 func minus(s string) string { return strings.ReplaceAll(s, "-", "−") }
 
-// MeanText formats the mean of an entry, with its standard deviation if it has several replicates.
+// MeanText formats the mean of an entry, with the standard deviation of several replicates.
 func (t *Table) MeanText(e Entry) string {
 	s := t.number(e.Mean)
 	if !math.IsNaN(e.SD) {
@@ -170,7 +170,7 @@ func (t *Table) MeanText(e Entry) string {
 }
 
 // DifferenceText formats the difference of an entry from the baseline, with its confidence interval
-// if it has one; "" if the entry has no difference.
+// if it has one. It returns "" if the entry has no difference.
 func (t *Table) DifferenceText(e Entry) string {
 	if e.Difference == nil {
 		return ""
@@ -178,7 +178,7 @@ func (t *Table) DifferenceText(e Entry) string {
 	return intervalText(t.signed, *e.Difference)
 }
 
-// intervalText formats a mean with its confidence interval, if it has one.
+// intervalText formats a mean, with its confidence interval if it has one.
 func intervalText(write func(float64) string, d study.Difference) string {
 	s := write(d.Mean)
 	if d.HasInterval() {
@@ -187,7 +187,7 @@ func intervalText(write func(float64) string, d study.Difference) string {
 	return s
 }
 
-// common returns the largest number of replicates of an entry, which most entries have.
+// common returns the largest number of replicates of an entry; most entries have as many.
 func (t *Table) common() int {
 	n := 0
 	for _, row := range t.Entries {
@@ -246,7 +246,7 @@ func (t *Table) differenceNotes() []string {
 		return t.any(func(e Entry) bool { return e.Difference != nil && is(e, e.Difference) })
 	}
 	bold := has(func(_ Entry, d *study.Difference) bool { return d.Clear() })
-	first := fmt.Sprintf("Differences to %s, replicate by replicate, n = %d unless noted, "+
+	first := fmt.Sprintf("Differences from %s, replicate by replicate, n = %d unless noted, "+
 		"with the 95 %% interval of Student's t for each alone", t.baseName(), t.common())
 	if t.intervals > 1 {
 		first += fmt.Sprintf(": of %d intervals %.2g would leave out zero by chance "+

@@ -11,8 +11,8 @@ import (
 )
 
 // bootstrap replaces the intervals of a fit by percentiles over bootstrap replicates, and returns
-// the parameters of these. Each replicate has its own random stream, so the result does not depend
-// on the number of workers.
+// the replicates' parameters. Each replicate has its own random stream, so the result does not
+// depend on the number of workers.
 func (f *fitting) bootstrap(
 	ctx context.Context, fit *Fit, all []minimum, k identification,
 ) ([][]float64, error) {
@@ -61,7 +61,7 @@ func (f *fitting) bootstrap(
 	return samples, nil
 }
 
-// percentiles returns the ends of the central interval of a value over replicates.
+// percentiles returns the ends of the central interval of value over the samples.
 func percentiles(samples [][]float64, value func(sample []float64) float64) (low, high float64) {
 	column := make([]float64, len(samples))
 	for i, s := range samples {

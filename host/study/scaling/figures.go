@@ -10,15 +10,15 @@ import (
 	"github.com/cage-qat/cage/host/study/figure"
 )
 
-// Figure is a picture of a fit, with its file name without extension.
+// Figure is a picture of a fit. Its file name has no extension.
 type Figure struct {
 	Name    string
 	Picture figure.Picture
 	Options figure.Options
 }
 
-// Figures returns the pictures of a fit: the losses against the model size with the fitted curves,
-// the normalized efficiencies, and the losses against the size of the weights in bytes with the
+// Figures returns the pictures of a fit: the losses against the model size, with the fitted curves;
+// the normalized efficiencies; and the losses against the size of the weights in bytes, with the
 // Pareto front.
 func (fit *Fit) Figures() []Figure {
 	tracks := fit.tracks()
@@ -50,16 +50,16 @@ func (fit *Fit) Figures() []Figure {
 	return append(figures, Figure{"loss-bytes", chart, fit.size("Loss against bytes" + about)})
 }
 
-// size returns options with a figure size that has space for long legends.
+// size returns figure options with a size that leaves space for long legends.
 func (fit *Fit) size(title string) figure.Options {
 	more := float64(max(0, len(fit.Effs)-8))
 	return figure.Options{Title: title, Width: 6 + min(2, more/4), Height: 3.6 + min(3, more/4)}
 }
 
-// losses draws the losses against x of a model's parameters and bits, and for each group the law
-// along the tracks, over the sizes that the group has there; tracks after the third have no line.
-// Groups that share a colour have different dashes, unless the dashes distinguish tracks: then only
-// the marks differ.
+// losses draws the losses against x, a function of a model's parameters and bits, and for each
+// group the fitted law along the first three tracks, over the group's range of sizes. Groups that
+// share a colour have different dashes, unless the dashes distinguish tracks; then only the marks
+// differ.
 func (fit *Fit) losses(label string, x func(n, bits float64) float64) *figure.Chart {
 	chart := &figure.Chart{
 		X: figure.Axis{Label: label, Log: true},
@@ -93,7 +93,7 @@ func (fit *Fit) losses(label string, x func(n, bits float64) float64) *figure.Ch
 	return chart
 }
 
-// bars draws eff·16/P with intervals, one group of bars per number of bits.
+// bars draws eff·16/P with intervals, in a group of bars for each number of bits.
 func (fit *Fit) bars() *figure.Bars {
 	var methods []string
 	var bits []float64
@@ -130,7 +130,7 @@ func (fit *Fit) bars() *figure.Bars {
 	return bars
 }
 
-// Pareto returns the Pareto front of bytes and loss, sorted by bytes.
+// Pareto returns the points on the Pareto front of bytes and loss, sorted by bytes.
 func Pareto(points []Point) []Point {
 	sorted := slices.Clone(points)
 	slices.SortStableFunc(sorted, func(a, b Point) int {
@@ -145,14 +145,14 @@ func Pareto(points []Point) []Point {
 	return front
 }
 
-// track is a line in the plane of N and D along which losses are drawn: all its points have the
-// same number of tokens, or the same number of tokens per parameter.
+// track is a line in the plane of N and D along which losses are drawn. Its points have the same
+// number of tokens, or the same number of tokens per parameter.
 type track struct {
 	perParameter bool
 	tokens       float64
 }
 
-// value returns the quantity that all points of the track share.
+// value returns the quantity that is the same for all points of the track.
 func (t track) value(n, d float64) float64 {
 	if t.perParameter {
 		return d / n
@@ -167,12 +167,12 @@ func (t track) d(n float64) float64 {
 	return t.tokens
 }
 
-// contains reports whether a point is on the track, within 10 %: the number of steps is rounded.
+// contains reports whether a point is on the track, within 10 % because steps are rounded.
 func (t track) contains(p Point) bool {
 	return math.Abs(math.Log(t.value(p.N, p.D)/t.tokens)) < 0.1
 }
 
-// tracks returns the tracks along which the experiments were planned, the longest trainings first.
+// tracks returns the tracks along which the experiments were planned, the longest training first.
 // They have equal tokens per parameter, or equal tokens if that makes fewer tracks.
 func (fit *Fit) tracks() []track {
 	along := func(perParameter bool) (all []track) {

@@ -13,19 +13,19 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Fit is the result of fitting the law.
+// Fit is the fitted law, with its efficiencies and the quality of the fit.
 type Fit struct {
 	Law       Law    `json:"law"`
 	Reference *Group `json:"reference,omitempty"` // the group with eff = 1; nil if A was given
-	// Parameters are A, alpha, B, beta and E, in this order.
+	// Parameters holds A, alpha, B, beta and E, in this order.
 	Parameters []Estimate   `json:"parameters"`
 	Effs       []Efficiency `json:"efficiencies"` // the reference, then the others by descending bits
 	Points     []Point      `json:"points"`
 	Residuals  []float64    `json:"residuals"` // log L − log L̂ of each point
 	Cost       float64      `json:"cost"`      // the minimized function: residuals and priors
 	RMS        float64      `json:"rms"`       // root mean square of the residuals
-	// Starts is the number of starting points. The search ran to convergence from the best Finished
-	// of them, and Agree of those reached the lowest cost.
+	// Starts is the number of starting points. From the Finished best of them, the search continued to
+	// convergence, and Agree of these reached the lowest cost.
 	Starts     int      `json:"starts"`
 	Finished   int      `json:"finished"`
 	Agree      int      `json:"agree"`
@@ -50,23 +50,22 @@ type Efficiency struct {
 	Estimate
 	Normalized float64 `json:"normalized"` // eff·16/P
 	Points     int     `json:"points"`
-	// Gain is the efficiency divided by that of the baseline at the same bits; nil if there is no
-	// baseline.
+	// Gain is the efficiency divided by the baseline's at the same bits; nil if there is no baseline.
 	Gain *Gain `json:"gain,omitempty"`
 }
 
-// Gain is a ratio of efficiencies. Its interval comes from the bootstrap; without one,
-// Low and High equal the value.
+// Gain is a ratio of efficiencies. Its interval comes from the bootstrap; without a bootstrap, Low
+// and High equal the value.
 type Gain struct {
 	Value float64 `json:"value"`
 	Low   float64 `json:"low"`
 	High  float64 `json:"high"`
 }
 
-// Status is the origin of a value.
+// Status says where a value comes from.
 type Status string
 
-// The possible origins of a value.
+// Values of [Status].
 const (
 	Fitted       Status = "fitted"
 	Fixed        Status = "fixed"        // given, or of the reference
@@ -74,7 +73,7 @@ const (
 	AtBound      Status = "at bound"     // stopped at the bound of its range
 )
 
-// Run fits the law to points. The result depends only on its arguments.
+// Run fits the law to points. The result depends only on the arguments.
 func Run(ctx context.Context, points []Point, o Options) (*Fit, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -150,7 +149,7 @@ func newFitting(points []Point, o Options) (*fitting, error) {
 	return f, nil
 }
 
-// Search effort.
+// Limits of the search.
 const (
 	firstSteps  = 40   // from every starting point
 	lastSteps   = 3000 // from the best results of these
@@ -159,7 +158,7 @@ const (
 	startAlpha0 = 0.05 // replaces the exponent 0, which has no logarithm
 )
 
-// search minimizes from every starting point and returns the minima of the finishers, best first.
+// search minimizes from all starting points, continues from the best, and returns sorted minima.
 func (f *fitting) search(ctx context.Context) ([]minimum, error) {
 	starts := f.grid()
 	f.starts = len(starts)
@@ -202,8 +201,8 @@ func parallel(ctx context.Context, n int, work func(ctx context.Context, i int))
 	return group.Wait()
 }
 
-// grid returns the starting points: the grid of Hoffmann et al. 2022 and QuEST for the free shared
-// parameters, with efficiencies that depend on the bits.
+// grid returns the starting points: the grid of Hoffmann et al. 2022 and QuEST for the shared
+// parameters that are free, with efficiencies that depend on the bits.
 func (f *fitting) grid() [][]float64 {
 	amplitudes, exponents := []float64{5, 10, 15, 20, 25}, []float64{startAlpha0, 0.5, 1}
 	values := [shared][]float64{amplitudes, exponents, amplitudes, exponents, {-1, -0.5, 0, 0.5, 1}}
@@ -239,7 +238,7 @@ func (f *fitting) grid() [][]float64 {
 }
 
 // startEfficiency returns the starting value of an efficiency: 0.1, 0.3, 0.5, 0.8 and 0.9 at 1, 2,
-// 3, 4 and 8 bits, and linearly interpolated in between.
+// 3, 4 and 8 bits, linearly interpolated in between.
 func startEfficiency(bits float64) float64 {
 	at := []struct{ bits, eff float64 }{
 		{0, 0.05}, {1, 0.1}, {2, 0.3}, {3, 0.5}, {4, 0.8}, {8, 0.9}, {fullPrecision, 1},
@@ -298,7 +297,7 @@ func (f *fitting) efficiency(g Group, e Estimate) Efficiency {
 	return out
 }
 
-// estimate leaves out the interval.
+// estimate returns the estimate of parameter j without its interval.
 func (f *fitting) estimate(name string, full []float64, j int) Estimate {
 	v := math.Exp(full[j])
 	if f.model.isFixed(j) {
@@ -325,7 +324,7 @@ func (fit *Fit) at(j int) *Estimate {
 	return &fit.Effs[j-shared].Estimate
 }
 
-// Eff returns the efficiency of a group, or 0 if the fit does not have the group.
+// Eff returns the efficiency of a group, or 0 if the fit does not include the group.
 func (fit *Fit) Eff(g Group) float64 {
 	for _, e := range fit.Effs {
 		if e.Group == g {
@@ -335,7 +334,7 @@ func (fit *Fit) Eff(g Group) float64 {
 	return 0
 }
 
-// Defaults of [Options].
+// Default [Options].
 const (
 	DefaultHuber = 1e-3
 	DefaultPrior = 1e-6
@@ -346,25 +345,25 @@ const (
 	level       = 0.95 // confidence level of the intervals
 )
 
-// Options are the options of [Run]. The zero value fits by plain least squares without priors or
+// Options are the options of [Run]. The zero value means plain least squares without priors and
 // bootstrap; [Defaults] returns the defaults of `cage fit`.
 type Options struct {
-	// Reference names the group with eff = 1, by its method or as Group.String() returns it; "":
-	// the only group of 16 bits or more.
+	// Reference names the group with eff = 1, by its method or by its String(); "" means the only
+	// group with 16 bits or more.
 	Reference string
-	// Baseline is a method with which the efficiencies of the other methods are compared at equal
-	// bits; "": none.
+	// Baseline is a method to which the efficiencies of the others are compared at equal bits; ""
+	// means none.
 	Baseline string
-	// Fixed holds shared parameters at given values: "A", "alpha", "B", "beta", "E".
+	// Fixed holds the values of shared parameters that are not fitted: "A", "alpha", "B", "beta", "E".
 	Fixed map[string]float64
-	// Huber is the threshold δ of the Huber loss of the residuals log L − log L̂; 0: plain squares.
+	// Huber is the threshold δ of the Huber loss of the residuals log L − log L̂; 0 means squares.
 	Huber float64
-	// Prior is the weight w of the priors w·(log α − log α₀)² + w·(log β − log β₀)², which are
-	// added to the squared residuals, with α₀ = β₀ = 0.3; 0: none. For residuals with standard
+	// Prior is the weight w of the priors w·(log α − log α₀)² + w·(log β − log β₀)², which are added
+	// to the squared residuals, with α₀ = β₀ = 0.3; 0 means no priors. For residuals with standard
 	// deviation σ, the priors give log α the standard deviation σ/√w.
 	Prior float64
-	// Bootstrap is the number of bootstrap replicates for the intervals; 0: the intervals are from
-	// the linearized law.
+	// Bootstrap is the number of bootstrap replicates for the intervals; 0 means intervals of the
+	// linearized law.
 	Bootstrap int
 	Seed      uint64 // seed of the bootstrap
 }
@@ -374,7 +373,7 @@ func Defaults() Options {
 	return Options{Huber: DefaultHuber, Prior: DefaultPrior, Bootstrap: 1000}
 }
 
-// Check returns an error for invalid options.
+// Check returns an error if an option is invalid.
 func (o Options) Check() error {
 	switch {
 	case !(o.Huber >= 0):
@@ -396,8 +395,8 @@ func (o Options) Check() error {
 	return nil
 }
 
-// reference chooses the group with eff = 1; the second result is false if no group can be the
-// reference and none is needed, because A is given.
+// reference chooses the group with eff = 1. The second result is false if there is no reference,
+// which is allowed if A is given.
 func (o Options) reference(all []Group) (Group, bool, error) {
 	var found []Group
 	for _, g := range all {

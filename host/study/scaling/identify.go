@@ -10,16 +10,16 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// identification describes how well the points determine the free parameters that are not at a
+// identification describes how well the points determine those free parameters that are not at a
 // bound.
 type identification struct {
 	indices []int
-	// priorDominated holds the indices of parameters that are determined more by the priors than by
-	// the points, or not at all. They have no interval: it would only show the width of the prior.
+	// priorDominated holds the indices of parameters that are determined by the priors more than by
+	// the points, or not at all. They have no interval, which would only show the width of the prior.
 	priorDominated map[int]bool
 }
 
-// identify sets the linearized standard errors and intervals of a fit's parameters.
+// identify sets the standard errors and intervals of a fit's parameters by linearizing the law.
 func (f *fitting) identify(fit *Fit, x []float64) identification {
 	k := identification{priorDominated: map[int]bool{}}
 	var columns []int
@@ -41,8 +41,8 @@ func (f *fitting) identify(fit *Fit, x []float64) identification {
 		}
 	}
 	data := chosen.Slice(0, p.robust, 0, len(k.indices)).(*mat.Dense)
-	// The variance of ρ'(r)/2 and the mean of ρ”(r)/2 over the residuals, which determine the
-	// standard errors of robust estimates (Huber 1981, "Robust Statistics").
+	// The variance of ρ'(r)/2 (score) and the mean of ρ''(r)/2 (slope) over the residuals r determine
+	// the standard errors of robust estimates (Huber 1981, "Robust Statistics").
 	score, slope := 0.0, 0.0
 	for _, v := range r[:p.robust] {
 		v = math.Abs(v)
@@ -65,7 +65,7 @@ func (f *fitting) identify(fit *Fit, x []float64) identification {
 		if degrees <= 0 || k.priorDominated[j] {
 			continue
 		}
-		// The t interval around the logarithm. A parameter that is not determined gets none.
+		// This is the t interval around the logarithm. An undetermined parameter gets none.
 		t := distuv.StudentsT{Sigma: 1, Nu: float64(degrees)}.Quantile(0.5 + level/2)
 		low, high := e.Value*math.Exp(-t*with[i]), e.Value*math.Exp(t*with[i])
 		if with[i] > 1e-12 && !math.IsInf(high, 0) {
@@ -77,17 +77,17 @@ func (f *fitting) identify(fit *Fit, x []float64) identification {
 
 func (f *fitting) degreesOfFreedom() int { return len(f.points) - len(f.model.free) }
 
-// undeterminedWidth is the width of the interval of a logarithm, four standard errors, from which a
-// parameter counts as undetermined: a factor of 7.
+// undeterminedWidth is the width of the interval of a logarithm (four standard errors) above which
+// a parameter counts as undetermined: a factor of 7.
 const undeterminedWidth = 2.0
 
-// singularError is the standard error of a logarithm, a factor of e¹⁰⁰, from which a parameter is
-// not determined. Larger results of [standardErrors] are rounding errors of a singular matrix.
+// singularError is the standard error of a logarithm above which a parameter is not determined at
+// all: a factor of e¹⁰⁰. Larger [standardErrors] are rounding errors of a singular matrix.
 const singularError = 100.0
 
-// standardErrors returns the square roots of the diagonal of H⁻¹·M·H⁻¹ with H = slope·JᵀJ + PᵀP for
-// the priors P, and M = score·JᵀJ. They are very large for the parameters in the null space of H,
-// and only for those.
+// standardErrors returns the square roots of the diagonal of H⁻¹·M·H⁻¹ with H = slope·JᵀJ + PᵀP,
+// where P is the priors, and M = score·JᵀJ. They are very large for parameters in the null space of
+// H, and only for those.
 func standardErrors(j *mat.Dense, prior mat.Matrix, score, slope float64) []float64 {
 	_, n := j.Dims()
 	var square, h mat.Dense
@@ -128,7 +128,7 @@ func standardErrors(j *mat.Dense, prior mat.Matrix, score, slope float64) []floa
 	return out
 }
 
-// warnDesign warns of experiment designs in which the terms of the law cannot be separated.
+// warnDesign warns of experiment designs in which terms of the law cannot be separated.
 func (f *fitting) warnDesign() (warnings []string) {
 	var sizes []float64
 	least, most := math.Inf(1), 0.0
@@ -166,7 +166,7 @@ func (f *fitting) warnDesign() (warnings []string) {
 	return warnings
 }
 
-// warnUndetermined warns of the parameters that the points do not determine.
+// warnUndetermined returns warnings about the parameters that the points do not determine.
 func (f *fitting) warnUndetermined(fit *Fit, k identification) (warnings []string) {
 	var undetermined, priorDominated, bound []string
 	for j := range f.model.fixed {

@@ -3,13 +3,14 @@
 //	L(N, D, P) = A/(N·eff(P))^α + B/D^β + E
 //
 // (CAGE paper, "Precision Scaling Law"; after QuEST, Panferov et al. 2025, and Hoffmann et al.
-// 2022) to final validation losses. N counts the parameters outside the embeddings and D the tokens
-// seen. eff(P) is the parameter efficiency of a method at P bits: a quantized model is worth one in
-// full precision with N·eff(P) parameters. A, α, B, β and E are shared by all methods.
+// 2022) to final validation losses. N is the number of parameters outside the embeddings and D the
+// number of training tokens. eff(P) is the parameter efficiency of a method at P bits: a quantized
+// model is worth a model in full precision with N·eff(P) parameters. A, α, B, β and E are shared by
+// all methods.
 //
-// The package contains the points and their readers (run directories, CSV), the fit, warnings about
-// parameters that the points cannot determine, bootstrap intervals, tables and figures.
-// host/study/figure draws the pictures; host/study runs the trainings.
+// The package reads points (from run directories or CSV), fits the law, warns about parameters that
+// the points cannot determine, computes bootstrap intervals, and makes tables and figures.
+// host/study/figure draws the figures; host/study trains the models.
 package scaling
 
 import (
@@ -29,27 +30,26 @@ type Law struct {
 	E     float64 `json:"e"`
 }
 
-// Loss returns the loss that the law predicts for n parameters with parameter efficiency
-// eff after d tokens.
+// Loss returns the loss that the law predicts for a model with n parameters and parameter
+// efficiency eff after d tokens.
 func (l Law) Loss(n, d, eff float64) float64 {
 	return l.A/math.Pow(n*eff, l.Alpha) + l.B/math.Pow(d, l.Beta) + l.E
 }
 
-// Normalized returns the parameter efficiency per bit relative to 16 bits, eff·16/P. It
-// is above 1 if a byte of quantized weights is worth more than a byte of 16-bit weights.
+// Normalized returns the parameter efficiency per bit relative to 16 bits: eff·16/P. It is above 1
+// if a byte of quantized weights is worth more than a byte of 16-bit weights.
 func Normalized(eff, bits float64) float64 { return eff * 16 / bits }
 
-// Bytes returns the size of n parameters with the given number of bits each.
+// Bytes returns the size of n parameters with the given bits per parameter.
 func Bytes(n, bits float64) float64 { return n * bits / 8 }
 
-// Group is a set of points that share one parameter efficiency: a method at a number of
-// bits.
+// Group is a set of points that have the same parameter efficiency: a method at a number of bits.
 type Group struct {
 	Method string  `json:"method"`
 	Bits   float64 `json:"bits"`
 }
 
-// String returns the name of the group in messages and legends.
+// String returns the group's name for messages and legends.
 func (g Group) String() string {
 	if g.Bits >= fullPrecision {
 		return g.Method
@@ -66,10 +66,10 @@ func bitsText(bits float64) string {
 
 func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
 
-// fullPrecision is the number of bits from which a group counts as unquantized.
+// fullPrecision is the number of bits at and above which a group counts as unquantized.
 const fullPrecision = 16
 
-// Point is one trained model.
+// Point is a trained model, as a data point of the fit.
 type Point struct {
 	Group
 	N      float64 `json:"n"`      // parameters outside the embeddings
@@ -78,7 +78,7 @@ type Point struct {
 	Source string  `json:"source"` // file and line, or run directory
 }
 
-// check returns the problem of a point; "" if it is valid.
+// check returns what is wrong with a point; "" if it is valid.
 func (p Point) check() string {
 	switch {
 	case p.Method == "":
@@ -105,7 +105,7 @@ const (
 
 func positive(x float64) bool { return x > 0 && x <= 1e300 }
 
-// groups sorts by descending bits, then by first appearance.
+// groups returns the groups of the points, sorted by descending bits, then by first appearance.
 func groups(points []Point) []Group {
 	var all []Group
 	for _, p := range points {

@@ -12,13 +12,13 @@ import (
 //
 //	Σ_i ρ(r_i(x)) over the first robust residuals + Σ_i r_i(x)² over the rest,
 //
-// where ρ is the Huber loss: r² up to the threshold δ and 2δ|r| − δ² beyond. δ = +Inf is least
+// where ρ is the Huber loss: r² up to the threshold δ and 2δ|r| − δ² beyond. δ = +Inf means least
 // squares.
 type leastSquares struct {
 	residuals, robust int
 	threshold         float64
 	low, high         []float64
-	// eval computes the residuals at x and, unless jac is nil, their derivatives.
+	// eval computes the residuals r at x and, unless jac is nil, their Jacobian.
 	eval func(x, r []float64, jac *mat.Dense)
 }
 
@@ -51,11 +51,11 @@ const (
 	perfect      = 1e-28 // cost of residuals that are only rounding errors
 )
 
-// minimize uses the Levenberg-Marquardt method: Gauss-Newton steps, damped in the scale of each
-// parameter (Marquardt 1963), with the damping controlled by the ratio of the actual to the
+// minimize uses the Levenberg-Marquardt method: Gauss-Newton steps that are damped in the scale of
+// each parameter (Marquardt 1963), with the damping controlled by the ratio of the actual to the
 // predicted decrease (Nielsen 1999, "Damping Parameter in Marquardt's Method"). The Huber loss is
-// handled by iterative reweighting (Holland and Welsch 1977), bounds by projection: a parameter on
-// its bound whose gradient points outwards is left out of the step.
+// handled by iterative reweighting (Holland and Welsch 1977), and bounds by projection: a parameter
+// at a bound is left out of a step that would move it outwards.
 func (p *leastSquares) minimize(ctx context.Context, start []float64, steps int) minimum {
 	n := len(start)
 	s := &descent{
@@ -99,7 +99,7 @@ func (p *leastSquares) minimize(ctx context.Context, start []float64, steps int)
 	return minimum{x: s.x, cost: s.cost}
 }
 
-// descent is the state of a minimization: the linear model at x.
+// descent is the state of a minimization, with the linear model at x.
 type descent struct {
 	p        *leastSquares
 	x        []float64
@@ -126,7 +126,7 @@ func (s *descent) linearize() {
 	}
 	raw := s.hessian.RawSymmetric()
 	for i, r := range s.r {
-		// The Huber loss is replaced by the parabola that touches it at r and majorizes it elsewhere.
+		// The Huber loss is replaced by a parabola that touches it at r and is not below it elsewhere.
 		w := 1.0
 		if size := math.Abs(r); i < s.p.robust && size > s.p.threshold {
 			w = s.p.threshold / size
@@ -152,8 +152,8 @@ func (s *descent) linearize() {
 	}
 }
 
-// step returns the point after the damped step, or nil if it cannot be computed; predicted is the
-// decrease of the cost by the linear model.
+// step returns the point after the damped step, or nil if it cannot be computed. predicted is the
+// decrease in cost according to the linear model.
 func (s *descent) step(damping float64) (trial []float64, predicted float64) {
 	n := len(s.free)
 	if n == 0 {
@@ -203,7 +203,7 @@ func (s *descent) step(damping float64) (trial []float64, predicted float64) {
 	return s.trial, predicted
 }
 
-// Indices of the shared parameters in the parameter vector; the logarithms of the efficiencies
+// Indices of the shared parameters in the parameter vector. The logarithms of the efficiencies
 // follow, one for each group except the reference. The exponents are also fitted as logarithms, so
 // that they stay positive and the prior is a parabola.
 const (
@@ -215,10 +215,10 @@ const (
 	shared // number of shared parameters
 )
 
-// names are the names of the shared parameters, as in [Options.Fixed].
+// names holds the names of the shared parameters, as in [Options].Fixed.
 var names = [shared]string{"A", "alpha", "B", "beta", "E"}
 
-// model is the law for given points, as a problem in the logarithms of its parameters.
+// model is the law at given points, as a least-squares problem in the logarithms of its parameters.
 type model struct {
 	logN, logD, logLoss []float64
 	group               []int     // for each point, the index of its efficiency, -1 for the reference
@@ -227,7 +227,7 @@ type model struct {
 	prior               float64   // weight of the two priors
 }
 
-// bounds returns the bounds of the parameters: wide enough for any meaningful law, and narrow
+// bounds returns the bounds of the parameters: wide enough for any meaningful law, but narrow
 // enough to detect a parameter that diverges because nothing determines it.
 func (m *model) bounds() (low, high []float64) {
 	n := len(m.fixed)
@@ -242,7 +242,7 @@ func (m *model) bounds() (low, high []float64) {
 	return low, high
 }
 
-// curve is the law for a vector of all parameters.
+// curve is the law for a full parameter vector.
 type curve struct {
 	logA, alpha, logB, beta, floor float64
 	full                           []float64
@@ -253,8 +253,8 @@ func curveOf(full []float64) curve {
 	return curve{full[atA], alpha, full[atB], beta, floor, full}
 }
 
-// terms returns the terms of the law that depend on the size and the tokens of a point, and the
-// logarithm of its efficiency.
+// terms returns the terms of the law for the size and the tokens of point i, and the logarithm of
+// its efficiency.
 func (c curve) terms(m *model, i int) (size, data, theta float64) {
 	if g := m.group[i]; g >= 0 {
 		theta = c.full[g]
@@ -262,7 +262,7 @@ func (c curve) terms(m *model, i int) (size, data, theta float64) {
 	return math.Exp(c.logA - c.alpha*(m.logN[i]+theta)), math.Exp(c.logB - c.beta*m.logD[i]), theta
 }
 
-// full returns all parameters for given values of the free ones.
+// full returns the full parameter vector for given values of the free parameters.
 func (m *model) full(x []float64) []float64 {
 	full := slices.Clone(m.fixed)
 	for k, j := range m.free {
@@ -282,7 +282,7 @@ func (m *model) reduce(full []float64) []float64 {
 
 func (m *model) isFixed(j int) bool { return !slices.Contains(m.free, j) }
 
-// problem returns the fit as least squares: residuals log L − log L̂, and the two priors.
+// problem returns the fit as a least-squares problem: residuals log L − log L̂, and the two priors.
 func (m *model) problem(threshold float64) *leastSquares {
 	low, high := m.bounds()
 	column := slices.Repeat([]int{-1}, len(m.fixed)) // of the Jacobian; -1: the parameter is fixed

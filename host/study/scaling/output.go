@@ -17,8 +17,8 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// Write writes the result for readers: two tables, their intervals and warnings, as text or
-// Markdown.
+// Write writes the result for readers: two tables, notes on their intervals, and warnings, as text
+// or Markdown.
 func (fit *Fit) Write(w io.Writer, markdown bool) error {
 	var b strings.Builder
 	law := "L(N, D, P) = A/(N·eff)^α + B/D^β + E"
@@ -72,7 +72,7 @@ func (fit *Fit) efficiencyRows() [][]string {
 	return rows
 }
 
-// writeRows writes a table, whose first row is the heading.
+// writeRows writes a table whose first row is the heading.
 func writeRows(b *strings.Builder, markdown bool, rows [][]string) {
 	if markdown {
 		for i, row := range rows {
@@ -115,14 +115,14 @@ func significant(x float64) string   { return strconv.FormatFloat(x, 'g', 4, 64)
 func threeDecimals(x float64) string { return strconv.FormatFloat(x, 'f', 3, 64) }
 func percent(x float64) string       { return fmt.Sprintf("%+.1f%%", 100*(x-1)) }
 
-// round shortens non-integer bit widths such as log₂3.
+// round rounds non-integer numbers of bits such as log₂3 for display.
 func round(bits float64) float64 {
 	short, _ := strconv.ParseFloat(strconv.FormatFloat(bits, 'g', 4, 64), 64)
 	return short
 }
 
-// Save writes the result as JSON and Markdown, and its figures, to a directory. It replaces the
-// files of an earlier fit.
+// Save writes the result as JSON and Markdown, and its figures, to a directory. Files of an earlier
+// fit are replaced.
 func (fit *Fit) Save(ctx context.Context, dir vfs.Path) error {
 	all, err := json.MarshalIndent(fit, "", "  ")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-// ReadFile reads points from a CSV file; see [ParseCSV].
+// ReadFile reads the points in a CSV file; see [ParseCSV].
 func ReadFile(path string) ([]Point, error) {
 	text, err := vfs.At(path).ReadFile()
 	if err != nil {
@@ -23,9 +23,9 @@ func ReadFile(path string) ([]Point, error) {
 	return ParseCSV(path, bytes.TrimPrefix(text, []byte("\ufeff")))
 }
 
-// ParseCSV parses points. The first line names the columns, in any order: n, d, method and bits,
-// and either loss in nats per token or ppl, its exponential; other columns are an error. Lines that
-// begin with # are comments. path is the name used in messages.
+// ParseCSV parses points in CSV. The first line names the columns, in any order: n, d, method,
+// bits, and either loss in nats per token or ppl, its exponential; other columns are an error.
+// Lines that begin with # are comments. The path is used in messages.
 func ParseCSV(path string, text []byte) (points []Point, err error) {
 	columns := []string{"n", "d", "method", "bits", "loss", "ppl"}
 	const wanted = "want n, d, method, bits, and loss or ppl"

@@ -20,29 +20,29 @@ import (
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
-// Labels defines the names of the methods of runs and their bits.
+// Labels defines how the methods of runs are named, and their bits.
 type Labels struct {
-	// Keys lists keys of the configuration, such as "method.form" or
-	// "quantizer.rotation", whose values form the name of a quantized run's method; nil
-	// means the quantizer of the weights and the correction, as in "quest + CAGE".
-	// Parameters of that quantizer that are not set have their defaults.
+	// Keys lists keys of the configuration, such as "method.form" or "quantizer.rotation". Their
+	// values form the name of a quantized run's method; parameters of the quantizer that are not set
+	// have their defaults. If Keys is nil, the name is formed by the quantizer of the weights and the
+	// correction, as in "quest + CAGE".
 	Keys []string
-	// Bits holds the bits per weight by plugin, for quantizers without a parameter of that name.
+	// Bits maps plugins to their bits per weight, for quantizers that have no parameter "bits".
 	Bits map[string]float64
 }
 
-// SkippedRun is the error for a run that yields no point.
+// SkippedRun is the error for a run that gives no point.
 type SkippedRun struct {
 	Dir    string
 	Reason string
-	// Damaged reports whether one of its files cannot be read; otherwise the run is unfinished or
+	// Damaged reports whether a file of the run cannot be read; otherwise the run is unfinished or
 	// unsuitable.
 	Damaged bool
 }
 
-// ReadRuns reads a point from every run directory in dir and below it, such as those of a study: N,
-// D and the final validation loss from its summary, the method and its bits from its configuration.
-// Runs that have not finished, and those with a damaged file, are returned separately. A run
+// ReadRuns reads a point from every run directory at or below dir, such as those of a study: N, D
+// and the final validation loss from the run's summary, the method and its bits from the
+// configuration. Runs that are not finished or have a damaged file are returned separately. A run
 // without a quantizer is called "full precision", and counts as 16 bits whatever its precision of
 // computation.
 func ReadRuns(dir string, l Labels) ([]Point, []SkippedRun, error) {
@@ -85,7 +85,7 @@ func ReadRuns(dir string, l Labels) ([]Point, []SkippedRun, error) {
 
 func (l *SkippedRun) Error() string { return l.Dir + ": left out: " + l.Reason }
 
-// readRun reads the point of one run. The error is a *SkippedRun if it yields none.
+// readRun reads the point of a run. The error is a *SkippedRun if the run gives none.
 func readRun(dir string, l Labels) (p Point, err error) {
 	damaged := func(err error) error {
 		return &SkippedRun{dir, "it cannot be read: " + err.Error(), true}
@@ -213,8 +213,8 @@ func (l Labels) method(dir string, cfg *config.Config, values map[string]any) (s
 	return name, nil
 }
 
-// ReadAll reads all sources: files, and directories of runs. Runs that have not ended, or are
-// damaged, are reported on w.
+// ReadAll reads all sources: files, and directories of runs. Unfinished and damaged runs are
+// reported on w.
 func ReadAll(
 	w io.Writer, sources []string, labels Labels,
 ) (points []Point, damaged int, err error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// panel is a chart of one or several numbers of the records.
+// panel is a chart of one or more numbers in the records.
 type panel struct {
 	Name    string // identifier in URLs: the first of the metrics
 	Title   string
@@ -21,7 +21,7 @@ type panel struct {
 	noisy   bool // the first of the metrics is smoothed
 }
 
-// panels lists all charts, in order.
+// panels lists the charts in the order of the page.
 var panels = []panel{
 	{"loss", "Loss, nats per token", []string{"loss", "val_loss"}, false, true},
 	{
@@ -59,7 +59,7 @@ var panels = []panel{
 	{"skipped", "Steps left out", []string{"skipped", "uncorrected"}, false, false},
 }
 
-// maxCurves is the largest number of runs whose curves one request can ask for.
+// maxCurves is the maximum number of runs whose curves a single request can ask for.
 const maxCurves = 16
 
 // curvesResponse is the JSON response to a request for curves.
@@ -75,12 +75,12 @@ type chartView struct {
 	Chart report.Chart `json:"chart"`
 }
 
-// curves responds with the curves of the named runs, in one panel or in all. A run that does not
-// exist, or was removed, is reported beside the curves of the remaining runs.
+// curves responds with the curves of the given runs, in one panel or in all. Runs that do not exist
+// (any more) are reported along with the curves of the others.
 func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	if len(q["run"]) > maxCurves {
-		return clientErrorf(http.StatusBadRequest, "curves of %d runs, want at most %d",
+		return clientErrorf(http.StatusBadRequest, "got %d runs, want at most %d",
 			len(q["run"]), maxCurves)
 	}
 	chosen := slices.DeleteFunc(slices.Clone(panels), func(p panel) bool {
@@ -133,7 +133,7 @@ func (p panel) chart(runs []*rundir.Run, read []*runLog) report.Chart {
 	const colors = 7        // as in chart.js
 	const maxAxisLabel = 36 // bytes of the longest label that fits beside a chart
 	out := report.Chart{X: "step", Y: p.Title, LogY: p.log, Series: []report.Curve{}}
-	// Formulas, or a long name with its unit, do not fit on the axis; the title shows them.
+	// Formulas, and long names with units, do not fit beside the axis; the title shows them.
 	if name, unit, found := strings.Cut(p.Title, ", "); len(unit) > len("nats per token") {
 		out.Y = name
 	} else if found && len(p.Title) > maxAxisLabel {
@@ -164,8 +164,8 @@ func (p panel) chart(runs []*rundir.Run, read []*runLog) report.Chart {
 				if c.Name = names[i]; nth > 0 {
 					c.Name += ", " + metrics.Label(metric)
 				}
-				// The colour identifies the run, and the dash pattern the metric; runs of the same
-				// colour have different patterns.
+				// The colour identifies the run, and the dash pattern the metric. Runs with the same colour
+				// have different patterns.
 				c.Color, c.Dash = i+1, 1+nth+i/colors*len(p.metrics)
 			}
 			if p.noisy && nth == 0 && smoothed != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/internal/jsonlines"
 )
 
-// Limits of the memory that is used, whatever the files contain.
+// These limits bound the memory that is used, whatever the files contain.
 const (
 	maxLogs     = 4 * maxCurves // runs whose curves are kept
 	maxNames    = 64            // metrics of a run
@@ -24,7 +24,7 @@ const (
 	bytesAtOnce = 24 << 20      // of a run's files, read for one request; takes a fraction of a second
 )
 
-// logs is a cache of the curves of the most recently requested runs.
+// logs is a cache of the curves of the runs that were requested last.
 type logs struct {
 	mu    sync.Mutex
 	order []string // least recently used first
@@ -51,7 +51,7 @@ func (l *logs) get(dir string) *runLog {
 	return log
 }
 
-// runLog holds the records of a run, and its newest texts, as far as they have been read.
+// runLog holds the records of a run and its newest texts, as far as they have been read.
 type runLog struct {
 	mu       sync.Mutex
 	follower jsonlines.Follower
@@ -84,7 +84,7 @@ func newRunLog(dir string) *runLog {
 	return l
 }
 
-// shortened returns at most maxText bytes of a text. The rest is not kept in memory.
+// shortened returns at most maxText bytes of a text, as a copy that lets the rest be freed.
 func shortened(text string) string {
 	if len(text) <= maxText {
 		return text
@@ -92,7 +92,7 @@ func shortened(text string) string {
 	return strings.ToValidUTF8(strings.Clone(text[:maxText]), "") + " …"
 }
 
-// line adds a record. Invalid lines are skipped: a page shows everything that can be read.
+// line adds a record. Invalid lines are skipped, so that a page shows everything that can be read.
 func (l *runLog) line(text []byte) {
 	record := metrics.Numbers(text)
 	step, ok := record["step"]
@@ -112,7 +112,7 @@ func (l *runLog) line(text []byte) {
 	}
 }
 
-// samplesView holds the newest texts of a run, the last evaluation first.
+// samplesView holds the newest texts of a run, those of the last evaluation first.
 type samplesView struct {
 	Samples []metrics.Sample
 	Wrong   string // the error of reading them
@@ -130,11 +130,11 @@ func (s *Server) samplesOf(run *rundir.Run) (v samplesView) {
 	return v
 }
 
-// curve is a curve of any length in bounded memory: of consecutive points, the lowest and the
-// highest are kept, so that no peak is lost.
+// curve stores a curve of any length in bounded memory: of each group of consecutive points, the
+// lowest and the highest are kept, so that no peak is lost.
 type curve struct{ points []point }
 
-// point is a point of a curve. NaN replaces a value that was not finite, and breaks the curve.
+// point is a point of a curve. Values that were not finite become NaN, which breaks the curve.
 type point struct {
 	step  int
 	value float64
@@ -142,7 +142,7 @@ type point struct {
 	count int        // number of these values
 }
 
-// add appends the value at a step. If a step has several values, the first counts.
+// add appends the value at a step. If a step has several values, the first one counts.
 func (c *curve) add(step int, y float64) {
 	p := point{}
 	if n := len(c.points); n > 0 {
@@ -158,9 +158,9 @@ func (c *curve) add(step int, y float64) {
 	}
 }
 
-// smoothed returns for each point the mean of all values around it, NaN where the curve breaks; nil
-// for a short curve. The window is centred. It narrows at the beginning, where a loss falls too
-// steeply to be averaged, and is truncated at the end.
+// smoothed returns, for each point, the mean of all values around it, NaN where the curve breaks,
+// or nil for a short curve. The window is centred; it narrows at the beginning, where a loss falls
+// too steeply to be averaged, and is truncated at the end.
 func (c *curve) smoothed() []float64 {
 	n := len(c.points)
 	if n == 0 || c.points[n-1].count < figure.SmoothFrom {

@@ -19,7 +19,7 @@ type runPage struct {
 	Config  []rundir.Entry
 }
 
-// factsView holds the parts of a run that change while it trains, without its curves.
+// factsView holds the parts of a run's page, other than curves, that change while the run trains.
 type factsView struct {
 	Row         rowView
 	Checkpoints []int // steps
@@ -31,7 +31,7 @@ func (s *Server) runPage(run *rundir.Run) any {
 	return runPage{run.Dir, query, factsOf(run), s.samplesOf(run), run.Config()}
 }
 
-// part returns a handler that shows a run, or a part of its page, by a template.
+// part returns a handler that shows a run with a template; of returns the template's data.
 func (s *Server) part(name string, of func(*rundir.Run) any) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		run := r.URL.Query().Get("run")
@@ -69,10 +69,10 @@ func factsOf(run *rundir.Run) factsView {
 	return v
 }
 
-// resultView is a displayed result: its name in filters, its label, and its value.
+// resultView is a result as displayed: its name in filters, its label, and its value.
 type resultView struct{ Name, Label, Value string }
 
-// number formats a result with six significant digits, or with all digits if it is an integer.
+// number formats a result with six significant digits; if it is an integer, with all digits.
 func number(r *rundir.Run, name string) string {
 	x, ok := r.Result(name)
 	if !ok {
@@ -81,7 +81,7 @@ func number(r *rundir.Run, name string) string {
 	return strings.ReplaceAll(metrics.Short(x), "-", "−")
 }
 
-// quantity formats a result as number does, with thousands separators in integers.
+// quantity formats a result like number, with thousands separators in integers.
 func quantity(r *rundir.Run, name string) string {
 	text := number(r, name)
 	if len(text) < 5 || strings.Trim(text, "0123456789") != "" {

@@ -1,15 +1,14 @@
-// Package serve shows runs while they train, as web pages for one person on one machine: a table of
-// the runs below some directories with their curves, and for each run its configuration, results
+// Package serve shows runs while they train, as web pages for a single user on one machine: a table
+// of the runs below some directories with their curves, and for each run its configuration, results
 // and texts.
 //
-// The pages are rendered by the server and work without scripts; the script in page/live.js only
-// keeps them up to date. They load nothing from other sites and change nothing. Curves look as in
-// the report of a study (host/study/report), but are thinned by the server, so that a page stays
-// fast however long a run is.
+// The server renders the pages. They work without scripts; page/live.js only keeps them up to date.
+// They load nothing from other sites and change nothing. Curves look as in a study's report
+// (host/study/report), but the server thins them, so that a page stays fast however long a run is.
 //
-// Runs are files that others may have written. So all text is escaped, no request names a file (it
-// names a run in the list), and requests for other host names are refused, so that no page of
-// another site can read these pages through the browser.
+// Other users may have written the files of a run. So all text is escaped, no request names a file
+// (requests name a run in the list), and requests for other host names are refused, so that no page
+// of another site can read these pages through the browser.
 package serve
 
 import (
@@ -35,7 +34,7 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 )
 
-// Server answers requests. Create it with [New].
+// Server answers requests. It is created by [New].
 type Server struct {
 	host   string
 	roots  []string
@@ -47,15 +46,15 @@ type Server struct {
 	at     time.Time // time of the listing
 }
 
-// New returns a server of the runs below some directories, which need not exist yet. host is a name
-// under which the pages may be requested, in addition to localhost and the addresses of the
-// machine; it may be "". Nothing is read before the first request.
+// New returns a server for the runs below some directories, which need not exist yet. host is a
+// name under which the pages may be requested, in addition to localhost and IP addresses; it may be
+// "". Nothing is read before the first request.
 func New(host string, roots ...string) *Server {
 	return &Server{host: host, roots: roots}
 }
 
-// policy lets a page load only files of this server, and run no inline script, so that text which
-// was left unescaped by mistake could do no harm.
+// policy makes browsers load only files of this server and run no inline scripts, so that text that
+// is not escaped by mistake can do no harm.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
 	"img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
@@ -91,9 +90,9 @@ func (s *Server) Handler() http.Handler {
 	})
 }
 
-// isOwnHost reports whether a request for a host is meant for this server. A page of another site
-// can make its own host name resolve to this machine (DNS rebinding), and would then read
-// everything; it cannot do so with localhost or an IP address.
+// isOwnHost reports whether a request for host is meant for this server. A page of another site can
+// make its own host name resolve to this machine (DNS rebinding), and could then read everything;
+// it cannot do so with localhost or an IP address.
 func (s *Server) isOwnHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -104,8 +103,8 @@ func (s *Server) isOwnHost(host string) bool {
 		s.host != "" && strings.EqualFold(host, s.host)
 }
 
-// runs lists the runs as they are now, or were less than a second ago. They must not be changed.
-// A listing is not cancelled with its request, because the next requests use its result.
+// runs lists the runs as they are now or were less than a second ago. The caller must not change
+// them. A listing is not cancelled with its request, because later requests use it.
 func (s *Server) runs() ([]*rundir.Run, error) {
 	const listedFor = time.Second
 	s.mu.Lock()
@@ -184,7 +183,7 @@ func show(w http.ResponseWriter, r *http.Request, name string, data any) error {
 	return send(w, r, "text/html; charset=utf-8", b.Bytes())
 }
 
-// send answers with a body, or with 304 if the browser already has it.
+// send responds with a body, or with 304 if the browser already has it.
 func send(w http.ResponseWriter, r *http.Request, kind string, body []byte) error {
 	h := fnv.New64a()
 	h.Write(body)
@@ -200,7 +199,7 @@ func send(w http.ResponseWriter, r *http.Request, kind string, body []byte) erro
 	return nil
 }
 
-// assets lists the files that pages load.
+// assets lists the files that pages load, by name.
 var assets = map[string]struct {
 	from fs.FS
 	path string

@@ -48,7 +48,7 @@ type rowView struct {
 	Keys                       []string
 }
 
-// index shows the page of all runs, or its table alone.
+// index shows the page with all runs, or only its table.
 func (s *Server) index(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	t, err := s.view(q)
@@ -61,8 +61,8 @@ func (s *Server) index(w http.ResponseWriter, r *http.Request) error {
 	return show(w, r, "index.gohtml", indexPage{"Runs", q.Get("q"), q.Get("sort"), panels, t})
 }
 
-// view makes the table for a query: q holds words and conditions, sort a column, and all is set if
-// all runs should be listed.
+// view makes the table for a query, in which q holds words and conditions and sort names a column.
+// If all is set, all runs are listed.
 func (s *Server) view(q url.Values) (tableView, error) {
 	all, err := s.runs()
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *Server) view(q url.Values) (tableView, error) {
 	if err != nil {
 		v.Wrong = err.Error()
 	}
-	// Running ones come first.
+	// Runs that are still running come first.
 	slices.SortStableFunc(list, func(a, b *rundir.Run) int { return running(b) - running(a) })
 	by := q.Get("sort")
 	if name := strings.TrimPrefix(by, "-"); name != "" && rundir.Has(list, name) {
@@ -103,7 +103,7 @@ func running(r *rundir.Run) int {
 }
 
 // search returns a new list of the runs that satisfy all conditions and contain all words. Invalid
-// conditions are reported and ignored.
+// conditions are ignored, and reported in wrong.
 func search(list []*rundir.Run, text string) (found []*rundir.Run, wrong error) {
 	var conditions []rundir.Condition
 	var words []string
@@ -130,7 +130,7 @@ func search(list []*rundir.Run, text string) (found []*rundir.Run, wrong error) 
 	return slices.DeleteFunc(found, func(r *rundir.Run) bool { return !containsAll(r, words) }), wrong
 }
 
-// containsAll reports whether the name, the state or the configuration of a run contains all words.
+// containsAll reports whether each word is in the name, state or configuration of a run.
 func containsAll(r *rundir.Run, words []string) bool {
 	if len(words) == 0 {
 		return true
@@ -144,7 +144,7 @@ func containsAll(r *rundir.Run, words []string) bool {
 	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) })
 }
 
-// columnsOf returns the column headings, whose links sort: ascending, descending, then by name.
+// columnsOf returns the column headings. Their links sort ascending, then descending, then by name.
 func columnsOf(q url.Values, keys []string) []columnView {
 	var out []columnView
 	add := func(title, name string, text bool) {
@@ -169,7 +169,7 @@ func columnsOf(q url.Values, keys []string) []columnView {
 	return out
 }
 
-// link returns the URL of the list with one parameter changed; "" removes it.
+// link returns the URL of the list with one parameter changed or, if value is "", removed.
 func link(q url.Values, name, value string) string {
 	out := url.Values{}
 	for _, known := range []string{"q", "sort", "all"} {
@@ -211,7 +211,7 @@ func rowOf(r *rundir.Run, keys []string) rowView {
 	return v
 }
 
-// formatTime formats a time relative to now: without the date if it is today.
+// formatTime formats a time without its date if that is today.
 func formatTime(t, now time.Time) string {
 	t, now = t.Local(), now.Local()
 	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {

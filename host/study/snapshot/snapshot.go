@@ -1,9 +1,9 @@
-// Package snapshot stores the results of a study in one small file, which can be committed
-// beside a document after the runs themselves are gone: for each cell its numbers and their
-// provenance. Tables can be made from it as from the runs.
+// Package snapshot stores the results of a study in a small file, which can be committed beside a
+// document and outlives the runs. It has the numbers of each cell and their provenance. Tables can
+// be made from it as from runs.
 //
-// A cell is identified by its ID, which ends in a hash of its configuration: if the configurations
-// in a study file change, their cells are not found in the snapshot. Changes of plugins or data are
+// A cell is identified by its ID, which ends in a hash of its configuration: if configurations in a
+// study file change, their cells are not found in the snapshot. Changes of plugins or data are
 // detected as for studies whose runs still exist ([File.FindStale]).
 //
 // host/study trains the cells; host/study/report makes the tables.
@@ -38,7 +38,7 @@ import (
 type File struct {
 	Study string `json:"study"`
 	From  string `json:"from"` // path of the study file, as given
-	// Sources lists the occasions on which results were added, newest first, one for each build.
+	// Sources lists the occasions on which results were added, newest first, with one entry per build.
 	Sources []Source `json:"sources"`
 	Cells   []Cell   `json:"cells"` // in the order of the study
 }
@@ -52,32 +52,32 @@ type Source struct {
 	Data     map[string]string  `json:"data,omitempty"` // SHA-256 of the token ids in files, by path
 }
 
-// Plugin is a plugin that runs used.
+// Plugin is a plugin that the runs used.
 type Plugin struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 }
 
-// Cell is a cell that is done, or that diverged, which is also a result.
+// Cell is a cell that is done or has diverged, which is also a result.
 type Cell struct {
 	ID     string `json:"id"`
 	Source int    `json:"source"` // index in File.Sources
-	// Programs is a hash of the programs that its plugins returned; empty if it is unknown, which
-	// is possible for a model that was quantized after training.
+	// Programs is a hash of the programs that the cell's plugins returned. It may be empty (unknown)
+	// for a model that was quantized after training.
 	Programs string `json:"programs,omitempty"`
-	// Evaluations holds the evaluations of its model; see [study.Study.Evaluated]. It is nil if there
-	// are none, and in files of versions that did not record them; such cells are assumed to have
-	// the study's current evaluations.
+	// Evaluations holds the evaluations of the cell's model; see [study.Study.Evaluated]. It is nil if
+	// there are none, or if an old version of cage wrote the file; cells in such files are assumed to
+	// have the study's current evaluations.
 	Evaluations map[string]string `json:"asked,omitempty"`
-	// Metrics has no times and speeds. It is empty if the training diverged.
+	// Metrics excludes times and speeds. It is empty if training diverged.
 	Metrics map[string]metrics.Number `json:"metrics"`
-	// Diverged reports whether the training ended because the loss or gradient was not finite.
+	// Diverged reports whether training ended because the loss or gradient was not finite.
 	Diverged bool `json:"diverged,omitempty"`
 }
 
-// Collect returns the results of a study that are to be kept: those that are known, and those kept
-// before (nil: none) of cells that the study still has and that were not trained again. Of the
-// latter, it drops those that were trained on other tokens than the new results.
+// Collect returns the results of a study to be kept: those that are known, and those in before (nil
+// if there is none) of cells that the study still has and that were not trained again. Of the
+// earlier ones, it drops those that were trained on different tokens than the new results.
 func Collect(
 	s *study.Study, results []study.Result, before *File, revision string, now time.Time,
 ) (*File, error) {
@@ -145,16 +145,16 @@ func (c Cell) same(d Cell) bool {
 		maps.EqualFunc(c.results(), d.results(), equal)
 }
 
-// results returns the numbers without those that repeat the configuration, of which files of
-// earlier versions have more.
+// results returns the numbers, except those that repeat the configuration, which earlier versions
+// also stored.
 func (c Cell) results() map[string]metrics.Number {
 	list := maps.Clone(c.Metrics)
 	maps.DeleteFunc(list, func(name string, _ metrics.Number) bool { return metrics.Configured(name) })
 	return list
 }
 
-// Results returns a result for each of the study's cells. Kept cells are done, failed if they
-// diverged, or unevaluated if the study's evaluations have changed; all others are missing.
+// Results returns a result for each of the study's cells. Cells in f are done, failed if they
+// diverged, or unevaluated if the study's evaluations have changed. All others are missing.
 func (f *File) Results(s *study.Study) []study.Result {
 	kept, out := f.byConfiguration(), make([]study.Result, len(s.Cells))
 	for i, c := range s.Cells {
@@ -178,11 +178,11 @@ func (f *File) Results(s *study.Study) []study.Result {
 	return out
 }
 
-// configurationHash returns the hash of the configuration in a cell's ID. It follows the labels,
-// which may have changed.
+// configurationHash returns the hash of the configuration, which is the end of a cell's ID. It
+// follows the labels, which may have changed.
 func configurationHash(id string) string { return id[strings.LastIndexByte(id, '-')+1:] }
 
-// byConfiguration returns the cells by the hash of their configuration; f may be nil.
+// byConfiguration returns the cells by the hash of their configuration. f may be nil.
 func (f *File) byConfiguration() map[string]Cell {
 	cells := map[string]Cell{}
 	if f != nil {
@@ -193,7 +193,7 @@ func (f *File) byConfiguration() map[string]Cell {
 	return cells
 }
 
-// Unknown lists the IDs of kept cells that the study no longer has, because its file has changed.
+// Unknown returns the IDs of the cells in f that the study no longer has: its file has changed.
 func (f *File) Unknown(s *study.Study) []string {
 	known := map[string]bool{}
 	for _, c := range s.Cells {
@@ -248,7 +248,7 @@ func newCell(r study.Result) (Cell, Source, error) {
 		err = plainjson.Unmarshal(text, &p)
 	}
 	if err != nil {
-		return c, Source{}, fmt.Errorf("its provenance cannot be read: %s: %w", path, err)
+		return c, Source{}, fmt.Errorf("cannot read the provenance: %s: %w", path, err)
 	}
 	if r.Cell.Quantize == nil {
 		if c.Programs = digest.Named(p.Programs); c.Programs == "" {
@@ -263,7 +263,7 @@ func newCell(r study.Result) (Cell, Source, error) {
 	return c, Source{Builds: builds, Plugins: p.Plugins, Data: cfg.Data.Hashes()}, nil
 }
 
-// otherTokens returns a file whose tokens differ from those of the sources; "" if none does.
+// otherTokens returns a file whose tokens differ from those in the sources; "" if there is none.
 func (f *File) otherTokens(data map[string]string) string {
 	for _, path := range slices.Sorted(maps.Keys(data)) {
 		for _, s := range f.Sources {
@@ -275,11 +275,11 @@ func (f *File) otherTokens(data map[string]string) string {
 	return ""
 }
 
-// addSource adds a run's provenance (made) to the source with its build, or to a new source copied
-// from occasion, and returns the source's index. All runs must have used the same tokens.
+// addSource adds a run's provenance (made) to the source with the same build, or to a new source
+// copied from occasion, and returns the source's index. All runs must have used the same tokens.
 func (f *File) addSource(made, occasion Source) (int, error) {
 	if path := f.otherTokens(made.Data); path != "" {
-		return 0, fmt.Errorf("it was trained on other tokens in %s than other cells: "+
+		return 0, fmt.Errorf("it was trained on different tokens in %s than other cells: "+
 			"their results cannot be compared", path)
 	}
 	i := slices.IndexFunc(f.Sources, func(s Source) bool { return s.Builds[0] == made.Builds[0] })
@@ -304,10 +304,10 @@ func (f *File) addSource(made, occasion Source) (int, error) {
 	return i, nil
 }
 
-// FindStale gives the state [study.Stale] to those results of [File.Results] whose programs or data
-// have changed. The error is about cells that could not be compared, whose results are left
-// unchanged. A model that was quantized after training is stale if its source is; its own programs
-// are not compared.
+// FindStale sets the state of those results of [File.Results] whose programs or data have changed
+// to [study.Stale]. The error reports cells that could not be compared, whose results are left
+// unchanged. A model that was quantized after training is stale if its source is stale; its own
+// programs are not compared.
 func (f *File) FindStale(
 	ctx context.Context, s *study.Study, results []study.Result, survey study.Survey,
 ) error {
@@ -319,7 +319,7 @@ func (f *File) FindStale(
 	stale := func(r study.Result, now config.Finding) string {
 		c := kept[configurationHash(r.Cell.ID)]
 		if programs := digest.Named(now.Programs); programs != c.Programs {
-			return fmt.Sprintf("its plugins give other programs now: their hash is %s, was %s",
+			return fmt.Sprintf("its plugins now return other programs: the hash is %s, was %s",
 				programs, c.Programs)
 		}
 		return config.ChangedData(f.Sources[c.Source].Data, now.Data)
@@ -327,7 +327,7 @@ func (f *File) FindStale(
 	return study.MarkStale(ctx, results, survey, compared, stale)
 }
 
-// Write writes the file with one line per cell, so that diffs are readable.
+// Write writes the file with a line per cell, so that diffs are readable.
 func (f *File) Write(path string) error {
 	var b bytes.Buffer
 	head, err := json.MarshalIndent(struct {
@@ -384,14 +384,15 @@ func decode(text []byte) (*File, error) {
 		case seen[configurationHash(c.ID)]:
 			return nil, fmt.Errorf("two cells have the configuration of %s", c.ID)
 		case c.Source < 0 || c.Source >= len(f.Sources):
-			return nil, fmt.Errorf("the cell %s has the source %d of %d", c.ID, c.Source, len(f.Sources))
+			return nil, fmt.Errorf("cell %s has source %d, but there are %d sources",
+				c.ID, c.Source, len(f.Sources))
 		}
 		seen[configurationHash(c.ID)] = true
 	}
 	return f, nil
 }
 
-// ReadFor reads the snapshot of a study.
+// ReadFor reads a snapshot and checks that it belongs to the study.
 func ReadFor(s *study.Study, path string) (*File, error) {
 	file, err := Read(path)
 	if err != nil {
@@ -404,8 +405,8 @@ func ReadFor(s *study.Study, path string) (*File, error) {
 	return file, nil
 }
 
-// Update creates the snapshot at path, or adds to it. It is an error if the file has results of
-// cells that the study no longer has, unless forget is set, which drops them.
+// Update creates the snapshot at path, or adds to it. If the file has results of cells that the
+// study no longer has, they are dropped if forget is set; otherwise that is an error.
 func Update(
 	path string, s *study.Study, results []study.Result, forget bool, revision string, now time.Time,
 ) (*File, error) {

@@ -210,8 +210,8 @@ func TestFindStale(t *testing.T) {
 		want    string // part of the reason; empty: none is stale
 	}{
 		"nothing":          {config.Finding{Programs: programs("1"), Data: map[string]string{"train.tokens": "aa"}}, ""},
-		"another program":  {config.Finding{Programs: programs("2")}, "give other programs now"},
-		"one program less": {config.Finding{Programs: map[string]string{"weight x: quantize": "1"}}, "give other programs now"},
+		"another program":  {config.Finding{Programs: programs("2")}, "now return other programs"},
+		"one program less": {config.Finding{Programs: map[string]string{"weight x: quantize": "1"}}, "now return other programs"},
 		"other tokens":     {config.Finding{Programs: programs("1"), Data: map[string]string{"train.tokens": "bb"}}, "the tokens in train.tokens have changed"},
 	} {
 		results := f.Results(s)
@@ -244,7 +244,7 @@ func TestFindStale(t *testing.T) {
 // of different data, are not kept.
 func TestTakeRefuses(t *testing.T) {
 	for want, change := range map[string]func(t *testing.T, s *study.Study){
-		"its provenance cannot be read": func(t *testing.T, s *study.Study) {
+		"cannot read the provenance": func(t *testing.T, s *study.Study) {
 			write(t, filepath.Join(s.Cells[1].Run, "provenance.json"), "{")
 		},
 		"no such file": func(t *testing.T, s *study.Study) {
@@ -282,7 +282,7 @@ func TestOtherTokens(t *testing.T) {
 		}
 		write(t, filepath.Join(s.Cells[i].Run, "run.toml"), string(text))
 	}
-	if _, err := snapshot.Collect(s, results, nil, "r1", day); err == nil || !strings.Contains(err.Error(), "it was trained on other tokens in t.tokens") {
+	if _, err := snapshot.Collect(s, results, nil, "r1", day); err == nil || !strings.Contains(err.Error(), "it was trained on different tokens in t.tokens") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -296,8 +296,8 @@ func TestReadRefuses(t *testing.T) {
 		`{"cells": []}`:             "names no study",
 		`{"study": "s"} {}`:         "after top-level value",
 		`{"study": "s", ` + sources + `, "cells": [{"source": 0}]}`:                                          "has no ID",
-		`{"study": "s", ` + sources + `, "cells": [{"id": "a", "source": -1}]}`:                              "has the source -1",
-		`{"study": "s", ` + sources + `, "cells": [{"id": "a", "source": 1}]}`:                               "has the source 1 of 1",
+		`{"study": "s", ` + sources + `, "cells": [{"id": "a", "source": -1}]}`:                              "has source -1",
+		`{"study": "s", ` + sources + `, "cells": [{"id": "a", "source": 1}]}`:                               "has source 1, but there are 1 sources",
 		`{"study": "s", ` + sources + `, "cells": [{"id": "x-a", "source": 0}, {"id": "y-a", "source": 0}]}`: "two cells have the configuration of y-a",
 	} {
 		write(t, "kept.json", text)
