@@ -211,7 +211,7 @@ func TestWrongCalls(t *testing.T) {
 		"2 inputs, want 3": {Inputs: []any{four(), y}, Outputs: []any{four(), four()}},
 		`input "y" is a []float32 of 3 elements, want 4`:  {Inputs: []any{four(), y[:3], one}, Outputs: []any{four(), four()}},
 		`output "z" is a []float32 of 1 elements, want 4`: {Inputs: []any{four(), y, one}, Outputs: []any{four(), one}},
-		`has the memory of the input "y"`:                 {Inputs: []any{four(), y, one}, Outputs: []any{four(), y}},
+		`shares the memory of input "y"`:                 {Inputs: []any{four(), y, one}, Outputs: []any{four(), y}},
 	} {
 		c.Kernel = k
 		err := cpu.Run([]cpu.Call{c}, cpu.Goroutines(1))

@@ -9,14 +9,14 @@ import (
 )
 
 // A Native is a Go function that the CPU device calls as an operation of a graph, on tensors in
-// host memory: a product in bfloat16, or a quantizer in one pass. It is the CPU's counterpart of a
-// [Kernel]. The Go backend has no public way to register one; hidden.go adds it.
+// host memory; for example a bfloat16 product, or a whole quantizer in one pass. It is the CPU's
+// counterpart of a [Kernel]. The Go backend has no public way to register one; hidden.go adds it.
 type Native struct {
 	Name    string         // for errors
 	Outputs []shapes.Shape // of the outputs, at least one
-	// Run computes out from in. It writes every element of out, whose memory is uninitialized, and
-	// does not modify in. Concurrent tasks run by parallel. The results must not depend on how many
-	// run at once.
+	// Run computes out from in. It must write every element of out, whose memory is uninitialized,
+	// and must not modify in. It runs concurrent tasks with parallel; results must not depend on
+	// how many run at once.
 	Run func(in, out []Tensor, parallel Parallel) error
 
 	device *Device // set by Call
