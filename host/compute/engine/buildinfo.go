@@ -24,9 +24,9 @@ type BuildInfo struct {
 	Backend string `json:"backend"` // module and version of the backend
 
 	// Products names the types to which matrix products round their operands, if not float32:
-	// "bfloat16" for products that ask for the device's precision, "tf32" for the other products. On the
-	// CPU it also names kernels whose order of sums differs: "bfloat16/avx512bf16" for the bfloat16
-	// instruction, "float32/fused" for package matmul.
+	// "bfloat16" for products that ask for the device's precision, "tf32" for the other products. On
+	// the CPU it also names kernels whose order of sums differs: "bfloat16/avx512bf16" for the
+	// bfloat16 instruction, "float32/fused" for package matmul.
 	Products string `json:"products,omitempty"`
 
 	// Replicas is the number of replicas if there are several, because sums are then rounded in

@@ -29,15 +29,15 @@ type Tensor struct {
 	Flat  any
 }
 
-// Call returns the outputs of the function for the inputs, on the CPU device. Gradients do
-// not pass through it. Like other functions that build graphs, it panics on a mistake.
+// Call adds a call of the function to a graph for the CPU device and returns its outputs. Gradients
+// do not pass through it. Like other functions that build graphs, it panics on a mistake.
 func (n Native) Call(inputs ...*graph.Node) []*graph.Node {
 	g := inputs[0].Graph()
 	if !OnCPU(g) {
-		panic(fmt.Errorf("native %s: only the CPU device calls natives", n.Name))
+		panic(fmt.Errorf("native %s: only the CPU device can call it", n.Name))
 	}
 	n.device = DeviceOf(g)
-	// A call of a function that returns zeros: a placeholder, which n replaces.
+	// The graph calls a placeholder function that returns zeros; n replaces the call.
 	f := graph.NewFunction(g, g.UniqueName("native"), func(*graph.Graph) []*graph.Node {
 		for _, in := range inputs {
 			graph.Parameter(g, "", in.Shape())
@@ -52,13 +52,14 @@ func (n Native) Call(inputs ...*graph.Node) []*graph.Node {
 	outputs := f.Call(inputs...)
 	setNative(outputs[0], &n)
 	for i := range outputs {
-		// The identity after StopGradient lets a gradient be taken with respect to the output itself.
+		// The identity after StopGradient makes it possible to differentiate with respect to the
+		// output.
 		outputs[i] = graph.Identity(graph.StopGradient(outputs[i]))
 	}
 	return outputs
 }
 
-// run calls Run inside the backend. Every failure is an error that names the native.
+// run calls Run on the backend's tensors. The error of a failure names the native.
 func (n *Native) run(in, out []Tensor) error {
 	err := catch(func() error { return n.Run(in, out, n.device.Parallel) })
 	if p := (*panicError)(nil); errors.As(err, &p) {
