@@ -68,7 +68,7 @@ func (p *Plan) Backward(out Adjoints, in Inputs, output matmul.Elements, logs []
 		if h := j.Heads; len(h.Parts) != 3 || h.Parts[0].Heads != p.Heads ||
 			h.Parts[1].Heads != p.KeyHeads || h.Parts[2].Heads != p.KeyHeads || h.Batch != p.Batch ||
 			h.Context != p.Context || h.Size != p.Size {
-			return fmt.Errorf("attention of sizes %+v: the joined tensor has other parts: %+v", p.Sizes, *h)
+			return fmt.Errorf("attention of sizes %+v: wrong parts of joined tensor: %+v", p.Sizes, *h)
 		}
 		if err := j.Heads.check(j.Elements, j.Cos, j.Sin); err != nil {
 			return err

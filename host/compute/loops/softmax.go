@@ -2,7 +2,6 @@ package loops
 
 import "math"
 
-
 // weightLeast is the logarithm below which weights are set to 0; weights just above are normal
 // numbers. Processors are about a hundred times slower when results are subnormal or underflow.
 const weightLeast = -87

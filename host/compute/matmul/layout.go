@@ -25,7 +25,7 @@ type Elements struct {
 // Len returns the number of elements.
 func (e Elements) Len() int { return len(e.Float32) + len(e.BFloat16) + len(e.Int8) }
 
-// From returns the elements with index i and higher.
+// From returns the elements from index i on.
 func (e Elements) From(i int) Elements {
 	switch {
 	case e.BFloat16 != nil:
@@ -36,7 +36,7 @@ func (e Elements) From(i int) Elements {
 	return Elements{Float32: e.Float32[i:]}
 }
 
-// axes combine axes of a layout into one index.
+// axes combines axes of a layout into one index.
 type axes struct {
 	size   int
 	stride int   // distance of consecutive elements, if table is nil
@@ -95,7 +95,7 @@ type view struct {
 }
 
 func newView(which string, l Layout) (view, error) {
-	// In float64, so that nothing overflows.
+	// In float64, which cannot overflow here.
 	extent, empty := 1.0, false
 	for _, list := range [][]Axis{l.Batch, l.Cross, l.Contracted} {
 		count := 1.0
@@ -123,5 +123,5 @@ func newView(which string, l Layout) (view, error) {
 	return v, nil
 }
 
-// maxElements keeps products of sizes within the range of int.
+// maxElements keeps the number of elements within the range of int.
 const maxElements = 1 << 40
