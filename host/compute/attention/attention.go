@@ -24,8 +24,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// Sizes are the dimensions of attention. Each key-value head serves Heads/KeyHeads consecutive
-// query heads.
+// Sizes are the dimensions of attention. A key-value head serves Heads/KeyHeads adjacent query
+// heads.
 type Sizes struct {
 	Batch, Context  int
 	Heads, KeyHeads int // KeyHeads divides Heads

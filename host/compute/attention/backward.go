@@ -179,8 +179,8 @@ func (p *Plan) addToQueries(s *backward, from, to, first, last int) {
 	}
 }
 
-// maskBackward sets the scores of keys that a query must not attend to to −∞. The query at from is
-// the first that attends to any of the keys.
+// maskBackward masks scores: it sets them to −∞ where a query must not attend to a key. The query
+// at from is the first that attends to any of the keys.
 func (p *Plan) maskBackward(scores []float32, segments []int32, batch, from, to, key int) {
 	infinite := float32(math.Inf(-1))
 	for query := from; query < min(to, key+p.width-1); query++ {

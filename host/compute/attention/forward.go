@@ -55,8 +55,7 @@ func (p *Plan) forward(s *forward, batch, keyHead, from, to int, output matmul.E
 	}
 }
 
-// forwardBlock computes the output for a block of queries. Each query is a column of a block of
-// weights.
+// forwardBlock computes the output for a block of queries, which are columns of blocks of weights.
 func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, output matmul.Elements,
 	logs []float32, in Inputs) {
 	width, height, size := p.width, p.height, p.panels.Words(p.Size)
@@ -144,8 +143,7 @@ func (r *rows) copyFrom(to []float32, x matmul.Elements, stride, width int) {
 	loops.FromBFloat16(to, short)
 }
 
-// maskForward sets the scores of keys that a query must not attend to to −∞. query is the first
-// position of the block.
+// maskForward masks scores: it sets them to −∞ where a query must not attend to a key.
 func (p *Plan) maskForward(scores []float32, segments []int32, batch, query, keys int) {
 	infinite := float32(math.Inf(-1))
 	for key := query; key < keys; key++ {

@@ -87,8 +87,7 @@ type operand struct {
 type analysis struct {
 	p    *program.Program
 	rows int
-	// flat marks that any run of elements can serve as a row, because operations mix elements only
-	// within blocks.
+	// flat means that any run of elements can be a row: operations mix elements only in blocks.
 	flat       bool
 	refs       []ref // of the values of p
 	nodes      []node

@@ -87,8 +87,7 @@ func (a *analysis) fuse() {
 	}
 }
 
-// fuseLinear fuses multiplications by scalars and sums of their results, which are common in
-// optimizers' updates.
+// fuseLinear fuses products with scalars and their sums, which are common in optimizer updates.
 func (a *analysis) fuseLinear(n *node, once func(x operand, op loops.Op) bool) {
 	scaled := func(x operand) bool { // x = y·s
 		return once(x, loops.Mul) && a.nodes[x.id].in[1].scalar && a.dense(a.nodes[x.id].in[:1])

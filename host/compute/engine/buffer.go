@@ -250,8 +250,7 @@ func downloadInto[T Element](b *Buffer, dst []T) error {
 	return nil
 }
 
-// Elsewhere reports whether other processes hold parts of the buffer. It returns false if the
-// buffer is nil.
+// Elsewhere reports whether other processes hold parts of the buffer, which may be nil.
 func (b *Buffer) Elsewhere() bool {
 	if b == nil {
 		return false
@@ -280,9 +279,9 @@ func Take(b *Buffer) (*Buffer, error) {
 	return newBuffer(b.device, *b.data.Swap(nil), b.shape, b.sharded), nil
 }
 
-// Data returns the buffer's own memory. It is an error unless the device is the [CPU], whose
-// buffers are in host memory. The slice is valid until the buffer is finalized or donated. Write to
-// it only while nothing else reads it.
+// Data returns the buffer's own memory; only the buffers of the [CPU] device are in host memory.
+// The slice is valid until the buffer is finalized or donated. Write to it only while nothing else
+// reads it.
 func Data[T Element](b *Buffer) ([]T, error) {
 	if err := b.usable(); err != nil {
 		return nil, fmt.Errorf("memory of shape %s: %w", b.shape, err)

@@ -29,8 +29,7 @@ type BuildInfo struct {
 	// bfloat16 instruction, "float32/fused" for package matmul.
 	Products string `json:"products,omitempty"`
 
-	// Replicas is the number of replicas if there are several, because sums are then rounded in
-	// another order.
+	// Replicas is the number of replicas if there are several, which changes the order of sums.
 	Replicas int `json:"replicas,omitempty"`
 }
 

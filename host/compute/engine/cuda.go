@@ -96,8 +96,7 @@ func completeProgram(
 ) error {
 	main := hidden(builder.Main(), "fn").Interface().(*stablehlo.Function)
 	for input, output := range pairs {
-		// XLA reads this attribute as "may alias". It copies the input first if a call does not
-		// donate it.
+		// XLA reads this as "may alias": it first copies an input that a call does not donate.
 		x := main.Inputs[input]
 		if x.Attributes == nil {
 			x.Attributes = map[string]any{}
@@ -182,8 +181,7 @@ func (n allReplicas) ToStableHLO() string {
 	return fmt.Sprintf("dense<[[%s]]> : tensor<1x%dxi64>", strings.Join(list, ", "), int(n))
 }
 
-// setOperation sets the operation of a statement by reflection, because its type is internal to
-// go-xla.
+// setOperation sets the operation of a statement by reflection: its type is internal to go-xla.
 func setOperation(s *stablehlo.Statement, name string) error {
 	field := reflect.ValueOf(s).Elem().FieldByName("OpType")
 	const most = 1000 // an upper bound on the number of operations

@@ -170,8 +170,7 @@ func cacheFlags(directory string) (string, error) {
 const toolkitFlag = "--xla_gpu_cuda_data_dir="
 
 // toolkitIn returns the directory of the CUDA toolkit that Python packages have installed beside
-// JAX's plugin, or "" if there is none. XLA uses its assembler (ptxas) and math library
-// (libdevice).
+// JAX's plugin, or "". XLA uses its assembler (ptxas) and math library (libdevice).
 func toolkitIn(plugin string) string {
 	site := filepath.Dir(filepath.Dir(filepath.Dir(plugin)))
 	for _, pattern := range []string{"nvidia/cu1[0-9]", "nvidia/cuda_nvcc"} {
@@ -198,8 +197,7 @@ func xlaFlags(flags, toolkit string) string {
 }
 
 // clientOptions returns the options that go-xla passes to the plugin. Memory is preallocated only
-// if the options ask for it, so that other programs can share the GPU. go-xla would enable TF32 by
-// default.
+// on request, so that other programs can share the GPU. go-xla would enable TF32 by default.
 func clientOptions(o Options) string {
 	text := fmt.Sprintf("tf32=%t,preallocate=%t", o.TF32, o.Preallocate)
 	if o.MemoryFraction > 0 {

@@ -139,8 +139,7 @@ import (
 // a function that adds them. docs/upstream describes the change to go-xla that would make this
 // unnecessary.
 
-// openXLA creates an XLA client on a loaded plugin. With several processes, the clients are
-// connected.
+// openXLA creates an XLA client on a loaded plugin, connected to those of other processes if any.
 func openXLA(plugin string, opts Options) (compute.Backend, error) {
 	config := plugin + "," + clientOptions(opts)
 	p := opts.Processes

@@ -20,8 +20,7 @@ import (
 // recommended setting for every kind of device.
 type Options struct {
 	// Threads is the maximum number of worker goroutines of the CPU device. The default, 0, sets no
-	// limit and is fastest: then as many goroutines compute as there are processors. CUDA ignores
-	// it.
+	// limit and is fastest: it keeps all processors busy. CUDA ignores it.
 	Threads int
 
 	// Plugin is the path of the PJRT plugin of the CUDA device, a shared library; if it is empty,
@@ -62,9 +61,8 @@ type Options struct {
 	Preallocate    bool
 	MemoryFraction float64
 
-	// Cache is a directory in which XLA keeps autotuning results for later processes; if empty,
-	// they are not kept. The first CUDA device opened in a process determines it. The CPU ignores
-	// it.
+	// Cache is a directory where XLA keeps autotuning results for later processes; none if empty.
+	// The first CUDA device opened in a process determines it. The CPU ignores it.
 	Cache string
 
 	// Timeout is the time after which an execution on the CUDA device fails with a [HangError]; 0

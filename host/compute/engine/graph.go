@@ -44,8 +44,8 @@ func InBFloat16(g *graph.Graph) bool {
 }
 
 // Operand returns x in the element type in which [DotGeneral] reads it, so that the operand of
-// several products is converted only once. It returns x itself for products of package matmul,
-// which convert operands as they read them.
+// several products is converted only once. Package matmul converts operands itself, so for its
+// products Operand returns x.
 func Operand(x *graph.Node) *graph.Node {
 	if !InBFloat16(x.Graph()) || OnCPU(x.Graph()) {
 		return x
@@ -162,8 +162,7 @@ func across(op compute.ReduceOpType, nodes []*graph.Node) []*graph.Node {
 	for i, node := range nodes {
 		all[i] = node
 		if g := node.Graph(); Replicas(g) > 1 {
-			// One all-reduce for each node, because XLA can start the first before the last operand
-			// is computed.
+			// One all-reduce per node: XLA can start the first before the last operand is computed.
 			all[i] = g.Distributed().AllReduceOne(node, op)
 		}
 	}

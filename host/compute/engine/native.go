@@ -52,8 +52,7 @@ func (n Native) Call(inputs ...*graph.Node) []*graph.Node {
 	outputs := f.Call(inputs...)
 	setNative(outputs[0], &n)
 	for i := range outputs {
-		// The identity after StopGradient makes it possible to differentiate with respect to the
-		// output.
+		// With the identity, the graph can be differentiated with respect to the output.
 		outputs[i] = graph.Identity(graph.StopGradient(outputs[i]))
 	}
 	return outputs

@@ -24,9 +24,9 @@ type pool interface {
 
 // workers are the goroutines of a device. Waking a goroutine's thread takes as long as computing a
 // small product (60 µs were measured), and natives follow each other within microseconds. So a
-// goroutine that has helped with one call spins for a while before it blocks, to be ready for the
-// next. If the number of goroutines is limited, none spins, because it would hold a worker slot
-// that others need.
+// goroutine that has helped with one call spins for a while, to be ready for the next. If the
+// number of goroutines is limited, none spins, because it would hold a worker slot that others
+// need.
 type workers struct {
 	pool pool
 	idle atomic.Int32 // goroutines that spin and have no task in the channel

@@ -14,11 +14,9 @@ type Processes interface {
 	// Put sets the value of a key. Get returns it and waits for the key for at most the given time.
 	Put(key string, value []byte) error
 	Get(key string, wait time.Duration) (value []byte, found bool, err error)
-	// Agree is an all-gather: every process calls it with a value, and each gets the values of all,
-	// by rank.
+	// Agree all-gathers a value: every process calls it, and gets the values of all, by rank.
 	Agree(name string, value int64) ([]int64, error)
-	// Gone returns a channel that is closed when another process is lost; Err then names that
-	// process.
+	// Gone is closed when another process is lost; Err then names that process.
 	Gone() <-chan struct{}
 	Err() error
 }
@@ -67,8 +65,7 @@ func (d *Device) lost(cause error) error {
 	return &LostError{Err: p.Err(), Cause: cause}
 }
 
-// mine returns the first replica of this process and the number of its replicas. Without other
-// processes it has all of them.
+// mine returns the first replica of this process and the number of its replicas.
 func (d *Device) mine() (first, n int) {
 	p := d.options.Processes
 	if p == nil {

@@ -16,8 +16,7 @@ import (
 type Trial struct {
 	Inputs       []Input
 	Fused, Plain BuildFunc
-	// Compare returns an error if the fused and the plain outputs differ by more than rounding
-	// error.
+	// Compare returns an error if fused and plain outputs differ by more than rounding error.
 	Compare func(fused, plain [][]float32) error
 }
 

@@ -4,8 +4,8 @@ package loops
 func HasGates() bool { return hasAVX512 }
 
 // Gates computes the products silu(a)·b of a gated linear unit, where silu(a) = a/(1 + e⁻ᵃ)
-// (Shazeer, "GLU Variants Improve Transformer", 2020). All tensors are stored in bfloat16;
-// arithmetic is in float32.
+// (Shazeer, "GLU Variants Improve Transformer", 2020). Tensors are in bfloat16, arithmetic in
+// float32.
 type Gates struct{ A, B []uint16 }
 
 // Values writes the gated products to dst.

@@ -2,8 +2,7 @@ package loops
 
 import "math"
 
-// FromBFloat16 converts bfloat16 numbers, given as bits, to float32. a must be at least as long as
-// dst.
+// FromBFloat16 converts bfloat16 bits to float32. a must be at least as long as dst.
 func FromBFloat16(dst []float32, a []uint16) {
 	for i := fromBFloat16(dst, a[:len(dst)]); i < len(dst); i++ {
 		dst[i] = wide(a[i])

@@ -25,8 +25,7 @@ func Nearest(dst []int32, x, table []float32, d int, parallel Parallel) {
 type sorted struct {
 	index []int32   // of each scalar, in the table
 	above []float32 // the largest float that belongs to the lower of two adjacent scalars
-	// bounds holds the values of above as ordered integers, padded with the largest integer to a
-	// length of 2ᵏ − 1.
+	// bounds holds above as ordered integers, padded with the largest integer to length 2ᵏ − 1.
 	bounds []int32
 }
 

@@ -2,8 +2,7 @@ package loops
 
 import "math"
 
-// key returns x as an integer with the same order. Both zeros have the same key, and NaN has the
-// largest.
+// key returns x as an integer with the same order. Both zeros have the same key, NaN the largest.
 func key(x float32) int32 {
 	if x != x {
 		return math.MaxInt32

@@ -34,7 +34,7 @@ func part[T any](a []T, i, j int) []T {
 }
 
 // Run quantizes every element of a; r.Whole may share its memory. The results have the same bits as
-// those of the separate loops: [BinaryS] with [Div], [Clamp], [RoundSmall], [ToInt8], BinaryS with
+// those of separate loops: [BinaryS] with [Div], [Clamp], [RoundSmall], [ToInt8], BinaryS with
 // [Mul], [ToBFloat16], [Near] and [ToBools].
 func (q *Quantizer) Run(r Quantized, a []float32) {
 	if hasAVX512 {

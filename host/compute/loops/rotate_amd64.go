@@ -4,8 +4,7 @@ package loops
 
 import "simd/archsimd"
 
-// signsOf has a row for each bit of a lane's index. An element is 1 if the bit is 0, and −1 if it
-// is 1.
+// signsOf has a row for each bit of a lane's index, with 1 where the bit is 0 and −1 where it is 1.
 var signsOf = [3][8]float32{{1, -1, 1, -1, 1, -1, 1, -1}, {1, 1, -1, -1, 1, 1, -1, -1},
 	{1, 1, 1, 1, -1, -1, -1, -1}}
 

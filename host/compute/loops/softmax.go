@@ -6,8 +6,7 @@ import "math"
 // numbers. Processors are about a hundred times slower when results are subnormal or underflow.
 const weightLeast = -87
 
-// weight returns exp(x), or 0 if x is below weightLeast. x must not be positive, except for
-// rounding errors.
+// weight returns exp(x), or 0 below weightLeast. Except for rounding, x must not be positive.
 func weight(x float32) float32 {
 	if x <= weightLeast {
 		return 0
@@ -58,8 +57,7 @@ func ExpRows(a, d []float32, scale float32, down, means []float32, form Form) {
 }
 
 // Transpose transposes an operand: element i of row j of dst is element j of row i of src. Both
-// consist of words, and the rows of src are stride words apart. For [Paired] the number of columns
-// must be even.
+// consist of words; the rows of src are stride words apart. For [Paired], columns must be even.
 func (f Form) Transpose(dst []float32, dstStride int, src []float32, stride, rows, columns int) {
 	if f != Paired {
 		Transpose(dst, dstStride, src, stride, rows, columns, nil)

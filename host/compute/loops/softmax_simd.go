@@ -67,8 +67,7 @@ func expColumns(a []float32, scale float32, down, sums []float32, form Form) (fr
 	return from
 }
 
-// expRows computes [ExpRows] and returns true if rows consist of whole vectors. Otherwise it does
-// nothing.
+// expRows computes [ExpRows] and returns true if rows consist of whole vectors, else does nothing.
 func expRows(a, d []float32, scale float32, down, means []float32, form Form) bool {
 	lanes, width, all := simd.Float32s{}.Len(), len(a)/len(down), simd.BroadcastFloat32s
 	if width%lanes != 0 {

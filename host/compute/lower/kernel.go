@@ -22,8 +22,7 @@ import (
 // Constants of package triton, for callers of [Kernel].
 const (
 	LargestRow = triton.LargestRow // largest number of elements in a row
-	// LargestLoneRow is the limit for programs that read only one tensor with elements in every
-	// row.
+	// LargestLoneRow is the limit for programs that read one tensor with elements in every row.
 	LargestLoneRow = triton.LargestLoneRow
 	BFloat16       = passes.BFloat16 // a storage for [InMemory]
 )
@@ -157,8 +156,7 @@ func hasPartOfRows(p *program.Program, id program.ID, rows int) bool {
 // A kernelCall calls the kernel of a program with the given inputs and returns the stored outputs.
 type kernelCall func(inputs []*graph.Node) []*graph.Node
 
-// tritonKernel compiles a program over rows to a GPU kernel. Each replica computes a shard of the
-// rows.
+// tritonKernel compiles a program over rows to a GPU kernel. Each replica computes its own rows.
 func tritonKernel(
 	p *program.Program, rows, largest, replicas int, at InMemory,
 ) (kernelCall, error) {

@@ -11,8 +11,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Operand is the quantizer for an operand of a product in the backward pass. No gradient passes
-// through it.
+// Operand is the quantizer for an operand of a product in the backward pass. It has no gradient.
 type Operand struct {
 	quantizer Quantizer // its program returns the value alone
 }

@@ -72,9 +72,8 @@ type Given struct {
 	Noise, SharedNoise, Step *graph.Node
 }
 
-// Columns holds column statistics, see [sdk.Columns]. The keys are the names of inputs
-// ([spec.ColumnInputs]), and each has the shape [1, columns]. It may be nil for a quantizer that is
-// not calibrated.
+// Columns holds column statistics ([sdk.Columns]) of shape [1, columns], keyed by the names of
+// inputs ([spec.ColumnInputs]). It may be nil for a quantizer that is not calibrated.
 type Columns map[string]*graph.Node
 
 // ColumnsOf computes the column statistics of one operand x of a product, [rows, columns]. The keys
@@ -116,8 +115,7 @@ func (c Columns) after(x *graph.Node, p *program.Program) []*graph.Node {
 	return in
 }
 
-// Next returns the state after a step that quantizes x; nil if the quantizer does not update a
-// state.
+// Next returns the state after a step that quantizes x; nil if the quantizer updates no state.
 func (q *FakeQuantizer) Next(x *graph.Node, given Given) []*graph.Node {
 	p := q.spec.Next
 	if p == nil {

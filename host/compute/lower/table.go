@@ -71,8 +71,7 @@ func lowerScatterAdd(l *lowering, n *program.Node, args []*graph.Node) *graph.No
 	return graph.Scatter(index, graph.Reshape(args[1], dims...), shapeOf(n.Type), false, false)
 }
 
-// ordered maps floats to integers in the same order. Both zeros have the same integer, and NaN the
-// largest.
+// ordered maps floats to integers in the same order. Both zeros are equal, and NaN is the largest.
 func (l *lowering) ordered(x *graph.Node) *graph.Node {
 	most := l.integer(math.MaxInt32)
 	key := l.flipped(graph.Bitcast(x, dtypes.Int32))

@@ -42,8 +42,7 @@ type Subject struct {
 	// Of returns the representative program for the given number of rows. Its inputs have one row
 	// or that number of rows.
 	Of func(rows int) (*program.Program, error)
-	// Stored is the storage of the program's outputs, and Largest the largest number of elements in
-	// a row.
+	// Stored is the storage of the outputs, and Largest the largest number of elements in a row.
 	Stored  InMemory
 	Largest int
 }

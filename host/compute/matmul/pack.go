@@ -2,8 +2,7 @@ package matmul
 
 import "unsafe"
 
-// Sizes of the staging buffers between operands and panels, chosen so that the buffers fit in the
-// L1 cache.
+// Sizes of the staging buffers between operands and panels, which must fit in the L1 cache.
 const (
 	stageWords   = 4096      // of all rows
 	alongWords   = 128       // of each of up to 32 rows
@@ -43,8 +42,7 @@ const (
 	tileSize  = 32 * 32
 )
 
-// words returns the number of words along the contracted dimension for the given number of
-// elements.
+// words returns the number of words for the given number of contracted elements.
 func (f *format) words(elements int) int {
 	words := divideUp(elements, f.per)
 	if f.tiled {

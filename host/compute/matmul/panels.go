@@ -48,10 +48,9 @@ type Multiplier struct {
 // Multiplier returns a new Multiplier.
 func (p *Panels) Multiplier() *Multiplier { return &Multiplier{format: p.format} }
 
-// Multiply multiplies each of the given number of left panels by a right panel, over the given
-// number of words. The left panels begin apart elements from each other. The tiles of results are
-// written to out, one below the other, in rows that are stride elements apart. If add is set, they
-// are added to out.
+// Multiply multiplies left panels, which begin apart elements from each other, by a right panel,
+// over the given number of words. It writes the tiles of results to out, one below the other, in
+// rows that are stride elements apart. If add is set, it adds them to out.
 func (m *Multiplier) Multiply(panels, words int, left []float32, apart int, right, out []float32,
 	stride int, add bool) {
 	if panels == 0 {

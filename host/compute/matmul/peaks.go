@@ -1,7 +1,6 @@
 package matmul
 
-// A Peak measures the peak rate of an instruction. Run executes a group of independent instructions
-// n times.
+// A Peak measures the peak rate of an instruction. Run executes independent ones in n groups.
 type Peak struct {
 	Instruction string
 	Operations  int // multiplications and additions in one repetition

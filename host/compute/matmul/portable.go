@@ -37,15 +37,13 @@ var portableCodes = &format{
 	helpers:  portableHelpers,
 }
 
-// acrossOne returns the across function of a packer for words of one element, given its along
-// function.
+// acrossOne derives a packer's across function from along, for words of one element.
 func acrossOne[T any](along func(dst []uint32, src []T)) func(dst []uint32, src *[4][]T) {
 	return func(dst []uint32, src *[4][]T) { along(dst, src[0]) }
 }
 
 // roundBits rounds float32 bits to the nearest bfloat16, ties to even; the lower half of the result
-// is zero. NaN becomes quiet, because a payload in the lower half alone would be cut off, leaving
-// infinity.
+// is zero. NaN becomes quiet: cutting off a payload in the lower half would leave infinity.
 func roundBits(x uint32) uint32 {
 	if x&0x7fffffff > 0x7f800000 {
 		return (x | 0x400000) &^ 0xffff
@@ -227,8 +225,7 @@ func extremesPortable(x []int8) (low, high int8) {
 	return low, high
 }
 
-// asFloats and asWords reinterpret memory as the other 32-bit type, because panels and sums hold
-// either.
+// asFloats and asWords reinterpret memory as the other 32-bit type: panels and sums hold either.
 func asFloats(x []uint32) []float32 {
 	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(x))), len(x))
 }

@@ -91,8 +91,7 @@ type part struct {
 // tasks describes how the work on a part is divided into tasks, for each product of a batch.
 type tasks struct {
 	rows, rowTasks int // rows of the left operand in a task; the most, if tasks shrink
-	// If share is not 0, tasks shrink: each takes 1/share of the remaining rows, but at least
-	// least.
+	// If share is not 0, each task takes 1/share of the remaining rows, but no fewer than least.
 	share, least        int
 	panels, columnTasks int // panels of the right operand in a task
 	// packed is the number of panels that a packing task packs in one block of words; packTasks is
@@ -291,8 +290,7 @@ func (r *run) divide(procs int) {
 	}
 }
 
-// rowsOf returns the rows of task i, given the numbers of all rows and of rows in a panel. After
-// the last task it returns no rows.
+// rowsOf returns the rows of task i, given the numbers of all rows and of rows in a panel.
 func (t *tasks) rowsOf(i, all, panel int) (row, rows int) {
 	if t.share == 0 {
 		return i * t.rows, min(t.rows, all-i*t.rows)

@@ -20,8 +20,7 @@ type strip struct {
 }
 
 // A tileKernel multiplies panels over the given number of words, and stores the tile of sums in c,
-// or adds it to c if accumulate is set. A kernel with headroom sums up to steps words before it
-// widens.
+// or adds it to c if accumulate is set. Kernels with headroom widen sums after at most steps words.
 type tileKernel func(words, steps int, a, b, c []uint32, stride int, accumulate bool)
 
 // tileByTile computes a strip by calling the tile kernel for each tile.

@@ -64,8 +64,8 @@ type format struct {
 	columns  int // of a panel of the right operand, and of a tile
 	per      int // elements in a word
 	// tiled means that in a left panel [tileWords] words of a row are adjacent, and that panels of
-	// both operands consist of whole tiles of words. Otherwise the words with the same index of all
-	// rows are adjacent.
+	// both operands consist of whole tiles of words. Otherwise, words of all rows with the same
+	// index are adjacent.
 	tiled bool
 	// unsigned means that left elements are stored with an offset that makes them unsigned bytes.
 	// The offset times the sums of the right columns is subtracted from the results.
@@ -84,8 +84,7 @@ type format struct {
 // helpers are functions that several formats use.
 type helpers struct {
 	// transpose writes element (row, word) of src, whose rows are ld apart, to
-	// dst[word*stride+row], for stride rows. It may also overwrite the seven words after the last
-	// element.
+	// dst[word*stride+row], for stride rows. It may also overwrite the seven words after them.
 	transpose func(dst []uint32, stride int, src []uint32, ld, words int)
 	// shift adds a number to every byte.
 	shift func(words []uint32, by uint8)
@@ -113,9 +112,9 @@ type packer[T any] struct {
 	// tiledAlong and tiledAcross do the same for tiled panels, in blocks of [tileWords] words.
 	tiledAlong  packAlongFunc[T]
 	tiledAcross packAcrossFunc[T]
-	// exact means that the straight functions read only what a panel needs, and that the last panel
-	// of straightAcross may be incomplete. Otherwise they read whole vectors of eight, and
-	// straightAcross also writes them.
+	// exact means that straight functions read only what a panel needs, and that the last panel of
+	// straightAcross may be partial. Otherwise they read whole vectors of eight, and straightAcross
+	// also writes them.
 	exact bool
 }
 

@@ -50,8 +50,7 @@ func tiers512(vnni, bf16, fast bool) (all []*Tier) {
 }
 
 // fastBFloat16 reports whether VDPBF16PS is faster than FMA on the vendor's processors. On AMD it
-// has twice the throughput of FMA, on Intel half. It is not measured, because results would then
-// not be reproducible.
+// has twice the throughput of FMA, on Intel half. Measuring it would make results irreproducible.
 func fastBFloat16(vendor string) bool { return vendor == "AuthenticAMD" }
 
 func vendor() string {
@@ -201,8 +200,7 @@ func checked(f func(words, steps int, a, b, c *uint32, stride int, accumulate bo
 type strip512Kernel func(words, tiles int, left *uint32, apart int, right, from *uint32,
 	fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
 
-// strip512 turns an assembly function into a format's kernel. The kernel panics if the function
-// would access memory outside the slices.
+// strip512 turns an assembly function into a format's kernel, with the checks of [strip.checked].
 func strip512(f strip512Kernel) func(*format, *strip) {
 	return func(of *format, s *strip) {
 		to, ahead := s.checked(of, 1)
@@ -268,8 +266,7 @@ func transpose256(dst []uint32, stride int, src []uint32, ld, words int) {
 	}
 }
 
-// Types of assembly functions that pack eight rows and eight words at a time, and panels of
-// columns.
+// Types of assembly functions that pack eight rows by eight words, or panels of columns.
 type (
 	transposeKernel func(dst *uint32, stride int, src ptr, ld, blocks int)
 	acrossKernel    func(dst *uint32, panel, height, panels int, src ptr, ld, words int)

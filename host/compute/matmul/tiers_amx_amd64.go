@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// amx returns the tier with AMX tiles, or nil if the processor has none. It multiplies unrounded
-// floats with AVX-512.
+// amx returns the tier with AMX tiles, or nil. Its kernels for unrounded floats are AVX-512's.
 func amx() *Tier {
 	x := &cpu.X86
 	if !x.HasAVX512VNNI || !x.HasAVX512BF16 || !x.HasAMXTile || !x.HasAMXBF16 || !x.HasAMXInt8 ||
@@ -39,8 +38,7 @@ var formatQuadsAMX = &format{
 type stripAMXKernel func(steps, tiles int, left *uint32, apart int, right, from *uint32,
 	fromStride int, to unsafe.Pointer, stride int, short *uint32, ahead *uint32, aheadWords int)
 
-// stripAMX turns an assembly function into a format's kernel. The kernel panics if the function
-// would access memory outside the slices.
+// stripAMX turns an assembly function into a format's kernel, with the checks of [strip.checked].
 func stripAMX(f stripAMXKernel) func(*format, *strip) {
 	return func(of *format, s *strip) {
 		to, ahead := s.checked(of, tileWords)

@@ -21,8 +21,7 @@ const (
 	BFloat16 Storage = "bf16"
 	// Int8 is for outputs whose values are integers from −128 to 127.
 	Int8 Storage = "i8"
-	// Rounded is for inputs that are float32 in memory and are rounded to bfloat16 when they are
-	// read.
+	// Rounded is for inputs that are float32 in memory and rounded to bfloat16 when read.
 	Rounded Storage = "f32 as bf16"
 )
 

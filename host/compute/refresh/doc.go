@@ -3,8 +3,8 @@
 //
 // A refresh may take effect a fixed number of updates late. It is then computed in the background,
 // from copies of the states that it reads, while training continues. If updates also write states
-// that it renews, its program is divided into two parts ([CheckDelay]). Pending refreshes are part
-// of checkpoints.
+// that it renews, its program has two parts ([CheckDelay]). Pending refreshes are part of
+// checkpoints.
 //
 // Refresh programs run in binary64, except that products and QR decompositions of matrices, which
 // take nearly all of the time, run in binary32, as on a device ([Execute]). These operations are

@@ -25,8 +25,7 @@ import (
 type Pending struct {
 	refreshes map[string]*pendingRefresh // by tensor
 	// memory keeps the copies of the states that the last refresh of a tensor read. The next
-	// refresh reuses it, since allocating would lengthen the copying, during which training steps
-	// are blocked.
+	// refresh reuses it, since allocating would lengthen the copying, which blocks steps.
 	memory   map[string]map[string][]float32
 	failures map[string]int // refreshes in a row that failed, by tensor
 	workers  sync.WaitGroup
@@ -261,7 +260,7 @@ func (r *Refresher) appliedTo() update.Divided {
 	}
 }
 
-// apply runs the second part of a refresh, which renews the states that updates write, too, on the
+// apply runs the second part of a refresh, which renews states that updates also write, on the
 // device.
 func (r *Refresher) apply(tensors update.Tensors, p *pendingRefresh) error {
 	second := p.apply

@@ -33,8 +33,7 @@ type Refresher struct {
 	appliers map[string]*update.Update // second parts of split refreshes, by the programs' hashes
 }
 
-// A target is a Target whose refresh is split into two parts; split is nil if the refresh is not
-// delayed.
+// A target is a Target with the two parts of its refresh; split is nil if it is not delayed.
 type target struct {
 	Target
 	split *split
@@ -131,8 +130,7 @@ func (r *Refresher) Run(
 			due = append(due, i)
 		}
 	}
-	// Start the largest first, so that the last ones, during which processors become idle, are
-	// short.
+	// Start the largest first, so that few processors are idle while the last ones run.
 	slices.SortStableFunc(due, func(i, j int) int {
 		return cmp.Compare(r.targets[j].work(), r.targets[i].work())
 	})
@@ -181,8 +179,7 @@ const toleratedFailures = 3
 
 // countFailures counts the failed refreshes of each tensor. outcomes maps the indices of targets to
 // the errors of their refreshes, nil for success. A tensor whose refresh failed keeps its
-// preconditioner. Too many failures in a row, or a fault of the executor, are an error, which ends
-// training.
+// preconditioner. Too many failures in a row, or a fault of the executor, are an error.
 func (r *Refresher) countFailures(
 	pending *Pending, outcomes map[int]error,
 ) (failed []string, err error) {

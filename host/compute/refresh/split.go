@@ -34,8 +34,7 @@ const passedPrefix = "handed."
 
 // CheckDelay returns an error if an optimizer's refreshes cannot take effect late by the given
 // number of updates, which must be less than the interval between refreshes. If they renew states
-// that updates also write, the new states must be computed from those states without a
-// factorization.
+// that updates also write, computing these must not need a factorization.
 func CheckDelay(o spec.Optimizer, delay int) error {
 	if delay == 0 || o.Refresh == nil {
 		return nil
@@ -154,8 +153,7 @@ func (c *splitter) cut() {
 		}
 	}
 	for i, input := range c.p.Inputs {
-		// A state that updates write but the refresh only reads is passed on with its value at the
-		// beginning.
+		// If updates write a state that the refresh only reads, its initial value is passed on.
 		if c.second[i] && c.updated[input.Name] && !c.applied[input.Name] {
 			c.passed = append(c.passed, program.ID(i))
 		}

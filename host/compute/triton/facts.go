@@ -18,8 +18,7 @@ type facts struct {
 
 	bits *value // the bits of these floats
 	// exponents means that each element is the largest power of two not above the magnitude of the
-	// corresponding element of this bounded value, unless that is subnormal; or the bits of that
-	// power.
+	// element of this bounded value, unless that is subnormal; or the bits of that power.
 	exponents *value
 	within    string // each element of that value has at most ratio times the magnitude of this one's
 	ratio     float64

@@ -155,8 +155,7 @@ func (w *writer) reshapeTo(x value, dims []int) value {
 }
 
 // newAxes returns the axes of size one whose insertion into the first shape yields the second. ok
-// is false if the shapes differ in other ways. Triton inserts such axes without moving elements
-// between threads.
+// is false if the shapes differ in other ways. Triton then moves no elements between threads.
 func newAxes(from, dims []int) (axes []int, ok bool) {
 	for axis, n := range dims {
 		switch {
@@ -174,8 +173,7 @@ func newAxes(from, dims []int) (axes []int, ok bool) {
 func equal(a, b []int) bool { return typeText("", a) == typeText("", b) }
 
 // name returns the name of the kernel's function, which profilers show. It consists of the parts of
-// the program's name before the slash and after the last dot, so that the programs of all tensors
-// share one text.
+// the program's name before the slash and after the last dot, so that all tensors share one text.
 func (w *writer) name() string {
 	plugin, rest, _ := strings.Cut(w.p.Name, "/")
 	kept := plugin + "_" + rest[strings.LastIndex(rest, ".")+1:]

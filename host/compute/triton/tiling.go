@@ -181,9 +181,8 @@ func (w *writer) readAfterRotation(has func(program.Type) bool) []bool {
 	return kept
 }
 
-// computed returns the number of elements that a thread computes in all parts. It takes into
-// account the minimum size of a matrix product in each warp. fits is false if a part is too small
-// for a rotation.
+// computed returns the number of elements that a thread computes in all parts. It includes a
+// product's minimum size in each warp. fits is false if a part is too small for a rotation.
 func (w *writer) computed(row layout) (elements float64, fits bool) {
 	for _, p := range w.pieces(row) {
 		size, least := w.tile*p.padded*row.inner(), 0

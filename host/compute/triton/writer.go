@@ -30,8 +30,7 @@ type writer struct {
 	current func(reason string) error // refuses the node that is being written
 }
 
-// parts is the lowered form of a program's value: a tile for each part of a row, or one tile for
-// all parts.
+// parts is the lowered form of a program's value: a tile for each part of a row, or one for all.
 type parts []value
 
 // of returns the tile for a part.
@@ -99,15 +98,15 @@ func (w *writer) hoist() (done func()) {
 	return func() { w.out = out }
 }
 
-// once returns a loop-invariant value, which is computed once, before the loop over tiles. Calls
-// with the same key share it.
-func (w *writer) once(what string, write func() value) value {
-	v, ok := w.hoisted[what]
+// once returns the loop-invariant value with the given key, computed once before the loop over
+// tiles.
+func (w *writer) once(key string, write func() value) value {
+	v, ok := w.hoisted[key]
 	if !ok {
 		done := w.hoist()
 		v = write()
 		done()
-		w.hoisted[what] = v
+		w.hoisted[key] = v
 	}
 	return v
 }
@@ -301,8 +300,7 @@ func (w *writer) start(l layout) value {
 	return v
 }
 
-// offset returns the offsets of the elements of a tile, rows × elements, in a tensor with rows of
-// the given length.
+// offset returns the element offsets of a tile, rows × elements, for rows of the given length.
 func (w *writer) offset(length int, dims []int) value {
 	return w.once(fmt.Sprint("offset ", length, dims), func() value {
 		if len(dims) == 1 || dims[0] == 1 {

@@ -86,8 +86,7 @@ func shapesOf(jobs []Job) map[string]shapes.Shape {
 	return all
 }
 
-// ReadMeasures stores the elements of values, which are the measures of all jobs, under their
-// names.
+// ReadMeasures stores values, the measures of all jobs, under their names.
 func ReadMeasures(jobs []Job, values []float32, measures Measures) {
 	for _, j := range jobs {
 		for _, name := range j.Measures() {

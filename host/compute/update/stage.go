@@ -37,8 +37,7 @@ type Executable struct {
 }
 
 // Divided reports whether a tensor is sharded, so that each replica keeps only its rows. The first
-// axis of such a tensor must be divisible by the number of replicas. If Divided is nil, no tensor
-// is sharded.
+// axis of such a tensor must be divisible by the number of replicas. A nil Divided shards none.
 type Divided func(tensor string, dims []int) bool
 
 // Specs returns the inputs as they are on the device, given the inputs as whole tensors: a sharded
@@ -54,15 +53,13 @@ func (d Divided) Specs(dev *engine.Device, whole []engine.Spec) []engine.Spec {
 	return list
 }
 
-// divides reports whether an input must be marked as sharded. Some inputs, such as tokens, already
-// are.
+// divides reports whether an input must be marked as sharded; some, such as tokens, already are.
 func (d Divided) divides(spec engine.Spec) bool {
 	return d != nil && !spec.Sharded && d(spec.Name, spec.Shape.Dimensions)
 }
 
 // Compile compiles the stage for a device. Outputs that replace donated inputs come first, in the
-// order of the inputs, so that the engine reuses the memory of each donated input for its
-// replacement.
+// order of the inputs, so that each reuses the memory of its input.
 func (s Stage) Compile(dev *engine.Device, divided Divided) (*Executable, error) {
 	e := &Executable{Inputs: s.Inputs}
 	build := func(_ *graph.Graph, in []*graph.Node) (out []*graph.Node) {
