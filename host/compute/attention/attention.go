@@ -32,7 +32,7 @@ type Sizes struct {
 	Size            int // of a head
 }
 
-// A Plan computes attention of given sizes. It is safe for concurrent use.
+// A Plan computes attention for fixed sizes. It is safe for concurrent use.
 type Plan struct {
 	Sizes
 	scale  float32    // factor of the products of queries and keys
@@ -138,8 +138,8 @@ func New(t *matmul.Tier, a matmul.Arithmetic, s Sizes) (*Plan, error) {
 // heads, size], keys and values of shape [batch, context, key heads, size].
 type Inputs struct {
 	Query, Key, Value matmul.Elements // each in float32 or bfloat16
-	// Segments [batch, context] numbers the documents in each row; a query attends only to keys of
-	// its own document. Nil means one document in each row.
+	// Segments, [batch, context], gives the number of the document of each token. A query attends
+	// only to keys of its own document. If it is nil, each row is one document.
 	Segments []int32
 }
 
@@ -169,17 +169,17 @@ func (p *Plan) check(in Inputs, output int, logs []float32) error {
 		{"logarithms", len(logs), p.Logs()},
 	} {
 		if s.have != s.want {
-			return fmt.Errorf("attention of sizes %+v: %d elements of %s, want %d", p.Sizes, s.have, s.name,
-				s.want)
+			return fmt.Errorf("attention of sizes %+v: got %d elements of %s, want %d", p.Sizes, s.have,
+				s.name, s.want)
 		}
 	}
 	for _, e := range []matmul.Elements{in.Query, in.Key, in.Value} {
 		if e.Int8 != nil {
-			return errors.New("attention of integers: queries, keys and values are float32 or bfloat16")
+			return errors.New("attention of integers: want float32 or bfloat16 tensors")
 		}
 	}
 	if in.Segments != nil && len(in.Segments) != positions {
-		return fmt.Errorf("attention of sizes %+v: %d segments, want %d", p.Sizes, len(in.Segments),
+		return fmt.Errorf("attention of sizes %+v: got %d segments, want %d", p.Sizes, len(in.Segments),
 			positions)
 	}
 	return nil

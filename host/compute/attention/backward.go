@@ -75,7 +75,7 @@ func (p *Plan) Backward(out Adjoints, in Inputs, output matmul.Elements, logs []
 		}
 	} else if len(out.Query) != in.Query.Len() || len(out.Key) != in.Key.Len() ||
 		len(out.Value) != in.Value.Len() {
-		return fmt.Errorf("attention of sizes %+v: an adjoint does not have the size of its tensor",
+		return fmt.Errorf("attention of sizes %+v: an adjoint and its tensor differ in size",
 			p.Sizes)
 	}
 	g := &gradient{in, out, logs, output, dOutput}

@@ -127,20 +127,20 @@ func (r *rows) copyTo(to matmul.Elements, stride int, x []float32, width int) {
 	}
 }
 
-// copyFrom fills to with rows of a tensor as float32, width elements each. In x a row begins stride
-// elements after the one before it.
-func (r *rows) copyFrom(to []float32, x matmul.Elements, stride, width int) {
+// copyFrom fills dst with rows of a tensor x as float32. A row has width elements, and each begins
+// stride elements after the previous one.
+func (r *rows) copyFrom(dst []float32, x matmul.Elements, stride, width int) {
 	if x.BFloat16 == nil {
-		for i := 0; i*width < len(to); i++ {
-			copy(to[i*width:][:width], x.Float32[i*stride:])
+		for i := 0; i*width < len(dst); i++ {
+			copy(dst[i*width:][:width], x.Float32[i*stride:])
 		}
 		return
 	}
-	short := r.short[:len(to)]
-	for i := 0; i*width < len(to); i++ {
+	short := r.short[:len(dst)]
+	for i := 0; i*width < len(dst); i++ {
 		copy(short[i*width:][:width], x.BFloat16[i*stride:])
 	}
-	loops.FromBFloat16(to, short)
+	loops.FromBFloat16(dst, short)
 }
 
 // maskForward masks scores: it sets them to −∞ where a query must not attend to a key.

@@ -56,8 +56,8 @@ func (h *Heads) copy(parts []matmul.Elements, joined matmul.Elements, cos, sin [
 	}
 	for i, p := range h.Parts {
 		if parts[i].Len() != tokens*p.Heads*h.Size {
-			return fmt.Errorf("%d heads of %d tokens and size %d: %d elements", p.Heads, tokens, h.Size,
-				parts[i].Len())
+			return fmt.Errorf("got %d elements for %d heads of size %d and %d tokens", parts[i].Len(),
+				p.Heads, h.Size, tokens)
 		}
 	}
 	if err := h.check(joined, cos, sin); err != nil {
@@ -112,13 +112,13 @@ func (h *Heads) column(part int) (n int) {
 func (h *Heads) check(joined matmul.Elements, cos, sin []float32) error {
 	for _, p := range h.Parts {
 		if p.Rotated && (h.Size%2 != 0 || len(cos) != h.Context*h.Size/2 || len(sin) != len(cos)) {
-			return fmt.Errorf("rotating heads of size %d at %d positions with %d cosines and %d sines",
-				h.Size, h.Context, len(cos), len(sin))
+			return fmt.Errorf("got %d cosines and %d sines to rotate heads of size %d at %d positions",
+				len(cos), len(sin), h.Size, h.Context)
 		}
 	}
 	if joined.Len() != h.Batch*h.Context*h.Columns() {
-		return fmt.Errorf("a matrix of %d tokens and %d columns with %d elements", h.Batch*h.Context,
-			h.Columns(), joined.Len())
+		return fmt.Errorf("got %d elements for a matrix of %d tokens and %d columns", joined.Len(),
+			h.Batch*h.Context, h.Columns())
 	}
 	return nil
 }

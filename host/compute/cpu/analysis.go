@@ -560,7 +560,7 @@ func (s *scalars) add(v scalar) int {
 	return len(s.list) - 1
 }
 
-// constant returns the index of the constant with these bits, adding it if necessary.
+// constant returns the index of a constant with the bits of v, and adds it if it is new.
 func (s *scalars) constant(v float32) int {
 	for i, c := range s.list {
 		if c.kind == scalarConstant && math.Float32bits(c.value) == math.Float32bits(v) {

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// executor is the name of this executor in errors.
+// executor names this executor in errors.
 const executor = "cpu"
 
 // A Kernel is a compiled program. It is safe for concurrent use.
@@ -43,7 +43,7 @@ type port struct {
 	size  int            // elements
 }
 
-// Divide splits p, which must be valid, into a part that needs whole tensors and a part that needs
+// Divide divides p, which must be valid, into a part that needs whole tensors and a part that needs
 // one row at a time.
 func Divide(p *program.Program, rows int) (passes.Division, error) {
 	return passes.DivideRows(p, rows, func(passes.Layout) bool { return true })

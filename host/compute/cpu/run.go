@@ -475,8 +475,8 @@ type part struct {
 }
 
 // take sets p to v[at:at+length] or, if number is set, to the single number v[at], which stands for
-// length equal elements. It returns the index after what it took. An index at the end of v wraps
-// around to 0, because all rows may share one v.
+// length equal elements. It returns the index after the elements taken. An index at the end of v
+// wraps around to 0, because all rows may share one v.
 func (p *part) take(v []float32, at, length int, number bool) int {
 	if at == len(v) {
 		at = 0

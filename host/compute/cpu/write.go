@@ -128,7 +128,7 @@ func (a *analysis) fuseLinear(n *node, once func(x operand, op loops.Op) bool) {
 	}
 }
 
-// siluSlope returns x and s if a product is s·(x·(1 − s) + 1), or nil.
+// siluSlope returns x and s if n is the product s·(x·(1 − s) + 1), else nil.
 func (a *analysis) siluSlope(n *node, once func(x operand, op loops.Op) bool) []operand {
 	for i, sum := range n.in {
 		s := n.in[1-i]

@@ -18,7 +18,7 @@ type Allocator string
 // DefaultAllocator leaves the choice to XLA.
 const DefaultAllocator Allocator = "default"
 
-// Allocators lists the allocators that XLA has.
+// Allocators lists XLA's GPU memory allocators.
 func Allocators() []Allocator {
 	return []Allocator{DefaultAllocator, "bfc", "cuda_async", "platform"}
 }
@@ -36,7 +36,7 @@ const (
 	PlainAttention Attention = "plain" // products and a softmax
 )
 
-// Precision is an element type of the operands of matrix products.
+// Precision is the element type of the operands of matrix products.
 type Precision string
 
 // The supported precisions.

@@ -18,7 +18,8 @@ type Element = gotype.Supported
 
 // A Buffer is a tensor in a device's memory: a shape and its elements in row-major order. Each
 // replica of the device has the whole tensor or, if it is sharded, an equal part along the first
-// axis. A Buffer is used by one goroutine at a time, except that several steps may read it at once.
+// axis. A Buffer must be used by one goroutine at a time, except that several steps may read it
+// concurrently.
 type Buffer struct {
 	device  *Device
 	shape   shapes.Shape // of the whole tensor
@@ -93,7 +94,8 @@ func UploadSharded[T Element](d *Device, data []T, dims ...int) (*Buffer, error)
 	return upload(d, data, dims, d.Count() > 1)
 }
 
-// UploadLike copies data to the device as a buffer with the shape of b, sharded if b is.
+// UploadLike copies data to the device as a buffer of the same shape as b, which is sharded if b
+// is.
 func UploadLike[T Element](b *Buffer, data []T) (*Buffer, error) {
 	return upload(b.device, data, b.shape.Dimensions, b.sharded)
 }
@@ -186,7 +188,7 @@ func makeShape(dtype dtypes.DType, n int, dims []int) (shapes.Shape, error) {
 	return shape, err
 }
 
-// shapeOf returns a shape. It is an error if a dimension is negative or the size overflows an int.
+// shapeOf returns a shape, or an error if a dimension is negative or the size overflows an int.
 func shapeOf(dtype dtypes.DType, dims []int) (shapes.Shape, error) {
 	size := 1
 	for _, dim := range dims {
@@ -211,8 +213,8 @@ func Download[T Element](b *Buffer) ([]T, error) {
 	return data, nil
 }
 
-// DownloadInto copies the buffer's elements into dst, whose length must be the buffer's size and
-// whose element type must be the buffer's.
+// DownloadInto copies the buffer's elements into dst, which must have the same length and element
+// type.
 func DownloadInto[T Element](b *Buffer, dst []T) error {
 	if b.Elsewhere() {
 		return fmt.Errorf("download of shape %s: other processes hold parts of the tensor", b.shape)
@@ -231,7 +233,7 @@ func downloadInto[T Element](b *Buffer, dst []T) error {
 		return fmt.Errorf("download of shape %s: %w", b.shape, err)
 	}
 	if dtype := dtypes.FromGenericsType[T](); dtype != b.shape.DType {
-		return fmt.Errorf("download of shape %s into a slice of %s", b.shape, dtype)
+		return fmt.Errorf("download of shape %s: cannot store it in a slice of %s", b.shape, dtype)
 	}
 	if own := b.OwnShape(); len(dst) != own.Size() {
 		return fmt.Errorf("download of shape %s: want a slice of %d elements, got %d",

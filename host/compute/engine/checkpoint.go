@@ -38,8 +38,8 @@ func VJP(y, dy *graph.Node, inputs ...*graph.Node) []*graph.Node {
 	if !y.Shape().Equal(dy.Shape()) {
 		exceptions.Panicf("autodiff: adjoint of shape %s for a value of shape %s", dy.Shape(), y.Shape())
 	}
-	// GoMLX differentiates scalars. The adjoint of this sum is replaced by dy, and the sum is never
-	// executed.
+	// GoMLX differentiates only scalars. The adjoint of this sum is replaced by dy, and the sum is
+	// never executed.
 	seeded := graph.IdentityWithCustomGradient(y, func(_, _ *graph.Node) *graph.Node { return dy })
 	return graph.Gradient(graph.ReduceAllSum(seeded), inputs...)
 }

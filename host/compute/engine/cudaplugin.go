@@ -19,7 +19,7 @@ import (
 // directories or of plugin files, separated as in PATH.
 const PluginPathVariable = "PJRT_PLUGIN_LIBRARY_PATH"
 
-// getCUDA is the hint on how to install a plugin.
+// getCUDA explains in error messages how to install a plugin.
 const getCUDA = "`pip install \"jax[cuda13]\"` (CUDA 12: \"jax[cuda12]\") installs one"
 
 // pluginNames lists the file names under which CUDA plugins for PJRT are distributed.
@@ -170,7 +170,7 @@ func cacheFlags(directory string) (string, error) {
 const toolkitFlag = "--xla_gpu_cuda_data_dir="
 
 // toolkitIn returns the directory of the CUDA toolkit that Python packages have installed beside
-// JAX's plugin, or "". XLA uses its assembler (ptxas) and math library (libdevice).
+// JAX's plugin, or "" without one. XLA uses its assembler (ptxas) and math library (libdevice).
 func toolkitIn(plugin string) string {
 	site := filepath.Dir(filepath.Dir(filepath.Dir(plugin)))
 	for _, pattern := range []string{"nvidia/cu1[0-9]", "nvidia/cuda_nvcc"} {

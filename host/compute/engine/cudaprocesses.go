@@ -172,7 +172,7 @@ func openXLA(plugin string, opts Options) (compute.Backend, error) {
 	return backend, nil
 }
 
-// interposing serializes the creation of clients.
+// interposing is held while a client is created.
 var interposing sync.Mutex
 
 // beside calls create while the callbacks of p are passed to the client that it creates.
@@ -204,7 +204,7 @@ func spread(backend *xla.Backend, count, own int) error {
 	client := clientOf(backend)
 	local := client.AddressableDevices()
 	if len(local) != own {
-		return fmt.Errorf("%d replicas are %d for each process, and this one has %d GPU(s), "+
+		return fmt.Errorf("%d replicas need %d GPU(s) in each process, but this one has %d, "+
 			"as far as CUDA_VISIBLE_DEVICES lets it see them", count, own, len(local))
 	}
 	all, err := client.AllDevices()

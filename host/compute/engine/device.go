@@ -23,8 +23,8 @@ type Options struct {
 	// limit and is fastest: it keeps all processors busy. CUDA ignores it.
 	Threads int
 
-	// Plugin is the path of the PJRT plugin of the CUDA device, a shared library; if it is empty,
-	// [FindCUDAPlugin] searches for it. The CPU ignores it.
+	// Plugin is the path of the PJRT plugin for the CUDA device, a shared library. If it is empty,
+	// [FindCUDAPlugin] searches for one. The CPU ignores it.
 	Plugin string
 
 	// TF32 lets the CUDA device round the operands of float32 products to 10 bits of mantissa, which
@@ -74,8 +74,8 @@ type Options struct {
 	Warn func(message string, details ...any)
 }
 
-// A Device compiles and runs steps, and owns the buffers it uploads and computes. Its methods may
-// be called from several goroutines, except Close.
+// A Device compiles and runs steps, and owns their buffers. Its methods, except Close, may be
+// called concurrently.
 type Device struct {
 	kind     string
 	options  Options
@@ -89,7 +89,7 @@ type Device struct {
 // Kinds lists the names that [Open] accepts, sorted.
 func Kinds() []string { return []string{device.CPU, device.CUDA} }
 
-// Built lists the kinds that this build has, sorted: CUDA needs the tag "cuda".
+// Built lists the kinds that this build supports, sorted. CUDA requires the build tag "cuda".
 func Built() []string {
 	if builtCUDA {
 		return Kinds()
@@ -134,7 +134,7 @@ func Open(kind string, opts Options) (*Device, error) {
 	return d, nil
 }
 
-// Kind returns the kind of the device as it was given to [Open].
+// Kind returns the kind of the device, as given to [Open].
 func (d *Device) Kind() string { return d.kind }
 
 // Count returns the number of replicas, which is at least one.

@@ -51,7 +51,7 @@ type Executable struct {
 }
 
 // Compile builds the graph of a step and compiles it for the device. The name appears in every
-// error of the step. The executable keeps its memory until Close.
+// error of the step. The caller must Close the executable to free its memory.
 func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executable, error) {
 	if err := d.checkOpen(); err != nil {
 		return nil, stepError(name, Building, err)
@@ -120,8 +120,8 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 	return e, nil
 }
 
-// pairDonated pairs each donated input with the first output of its shape that is not yet paired.
-// It maps input indices to output indices.
+// pairDonated pairs each donated input with the first unpaired output of the same shape. It returns
+// a map from input indices to output indices.
 func pairDonated(inputs []Spec, outputs []shapes.Shape) map[int]int {
 	pairs := make(map[int]int)
 	taken := make([]bool, len(outputs))
@@ -177,7 +177,7 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 		}
 		buffers = all
 	}
-	// From here on the donated buffers are gone, whatever happens.
+	// From here on the donated buffers are gone, even after an error.
 	for i := range donate {
 		if donate[i] {
 			inputs[i].data.Store(nil)
@@ -282,7 +282,7 @@ type Input struct {
 	Data []float32
 }
 
-// Evaluate compiles a graph, executes it once, and returns its outputs, which are float32.
+// Evaluate compiles a graph, executes it once, and returns its outputs, which must be float32.
 func (d *Device) Evaluate(
 	name string, inputs []Input, build BuildFunc,
 ) (values [][]float32, err error) {

@@ -5,7 +5,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// gathered is the note on a node returned by [GatherDifferentiable].
+// gathered is the note that [GatherDifferentiable] attaches to its result.
 type gathered struct {
 	rows    *graph.Node
 	rounded bool

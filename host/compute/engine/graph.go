@@ -147,8 +147,9 @@ func OnCPU(g *graph.Graph) bool { return g.Backend().String() == gobackend.Backe
 // sharded inputs.
 func Replicas(g *graph.Graph) int { return g.NumDevices() }
 
-// SumAcross returns for each node the sum of its values on all replicas, which is equal on all of
-// them; with one replica, it returns the nodes themselves. Gradients do not pass through it.
+// SumAcross returns, for each node, the sum of its values on all replicas. The sum is the same on
+// every replica. With one replica, it returns the nodes themselves. Gradients do not pass through
+// it.
 func SumAcross(nodes ...*graph.Node) []*graph.Node { return across(compute.ReduceOpSum, nodes) }
 
 // MaxAcross is like [SumAcross] but computes maxima.
@@ -195,7 +196,7 @@ func DotIntegers(a, b, rows, columns *graph.Node, rounded bool) *graph.Node {
 	return product
 }
 
-// LoopBody computes the next state of a loop, which has the shapes of state. i is the iteration
+// LoopBody computes the next state of a loop, with the same shapes as state. i is the iteration
 // index, an int32 scalar that starts at 0, and fixed are the loop-invariant values. LoopBody must
 // not use other nodes.
 type LoopBody func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node

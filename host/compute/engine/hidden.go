@@ -114,7 +114,7 @@ func init() {
 	}
 }
 
-// layout holds facts about the backend's types.
+// layout describes the backend's types.
 type layout struct {
 	backend, buffer reflect.Type // what *Backend and *Buffer point to
 	data            uintptr      // offset of a node's Data
@@ -123,8 +123,8 @@ type layout struct {
 // known is set by [setNative] on its first call.
 var known atomic.Pointer[layout]
 
-// executeNative executes a call. It allocates the outputs from the backend; the inputs remain the
-// caller's.
+// executeNative executes a call. The backend allocates the outputs; the inputs still belong to the
+// caller.
 func executeNative(
 	backend, node unsafe.Pointer, inputs []unsafe.Pointer, owned []bool,
 ) ([]unsafe.Pointer, error) {

@@ -22,8 +22,8 @@ type Native struct {
 	device *Device // set by Call
 }
 
-// A Tensor is a tensor in the host's memory. Flat is a slice of the Go type of its element type, in
-// row-major order; the elements of a bfloat16 tensor are their bits, uint16.
+// A Tensor is a tensor in the host's memory. Flat is a slice of the elements, in row-major order.
+// The elements of a bfloat16 tensor are uint16, their bits.
 type Tensor struct {
 	Shape shapes.Shape
 	Flat  any

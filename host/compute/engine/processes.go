@@ -21,7 +21,7 @@ type Processes interface {
 	Err() error
 }
 
-// Vote encodes a yes or no for [Processes.Agree], as 1 or 0.
+// Vote encodes yes or no as 1 or 0 for [Processes.Agree].
 func Vote(yes bool) int64 {
 	if yes {
 		return 1

@@ -16,7 +16,7 @@ import (
 // [Rows], and the compiler eliminates the all-gather if it is unused. So functions may ignore
 // sharding, but those that use it communicate less.
 
-// shardOf is the note that holds this replica's rows of a node.
+// shardOf is a note that holds this replica's rows of a node.
 type shardOf struct{ rows *graph.Node }
 
 // shardedOutput marks an output that stays sharded.
@@ -110,7 +110,7 @@ func Sharded(rows *graph.Node) *graph.Node {
 	return rows
 }
 
-// replicaName is the name of the last input of a graph that needs the index of each replica.
+// replicaName is the name of the last input of graphs that need the replica index.
 const replicaName = "number of the replica"
 
 // replicaKey is the key under which a graph keeps its replica index node.

@@ -9,7 +9,7 @@ func FromBFloat16(dst []float32, a []uint16) {
 	}
 }
 
-// wide returns a bfloat16 number as float32.
+// wide converts the bits of a bfloat16 number to float32.
 func wide(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }
 
 // ToBFloat16 rounds to the nearest bfloat16, ties to even. NaN stays NaN.
@@ -59,7 +59,7 @@ func Spread(dst, a []float32, times int) {
 	}
 }
 
-// short returns x rounded to bfloat16.
+// short returns the bits of x rounded to bfloat16.
 func short(x float32) uint16 {
 	bits := math.Float32bits(x)
 	if bits&^(1<<31) > 0xff<<23 { // NaN: its set bits may all be in the lower half

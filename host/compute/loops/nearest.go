@@ -115,7 +115,7 @@ func (s *sorted) search(x float32) int32 {
 	return s.index[at]
 }
 
-// ordered returns an integer with the order of x; it is the same for −0 and 0.
+// ordered maps floats to integers in the same order; −0 and 0 have the same integer.
 func ordered(x float32) int32 {
 	bits := int32(math.Float32bits(x + 0))
 	return bits ^ bits>>31&math.MaxInt32

@@ -69,7 +69,7 @@ const (
 	IntToFloat
 	UintToFloat
 
-	// Count is larger than every operation.
+	// Count is one more than the last operation.
 	Count
 )
 

@@ -71,7 +71,7 @@ func codesAmong(out map[string]*graph.Node) Codes {
 	return Codes{Integers: out[passes.OutputIntegers], Scale: out[passes.OutputScale]}
 }
 
-// codesInMemory makes kernels store codes in 8 bits.
+// codesInMemory specifies that kernels store codes in 8 bits.
 var codesInMemory = InMemory{passes.OutputIntegers: passes.Int8}
 
 // ProductOfCodes returns x·wᵀ, of shape [rows of x, rows of w], computed from the codes of both. ok

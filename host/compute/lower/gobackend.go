@@ -54,7 +54,8 @@ func goExtreme(f func(x, y *graph.Node) *graph.Node) rule {
 	}
 }
 
-// keepNaN returns y where x is a number, and NaN where x is. y has the shape of x, or is a scalar.
+// keepNaN returns y where x is a number, and NaN where x is NaN. y has the shape of x or is a
+// scalar.
 func (l *lowering) keepNaN(x, y *graph.Node) *graph.Node {
 	number := graph.LessOrEqual(x, l.scalar(math.Inf(1)))
 	return graph.Where(number, y, x)

@@ -19,7 +19,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// Constants of package triton, for callers of [Kernel].
+// Constants for callers of [Kernel].
 const (
 	LargestRow = triton.LargestRow // largest number of elements in a row
 	// LargestLoneRow is the limit for programs that read one tensor with elements in every row.

@@ -67,8 +67,8 @@ func (l *lowering) rotateByKernel(n *program.Node, args []*graph.Node) (y *graph
 	return graph.Reshape(out["y"], n.Type.Shape...), true
 }
 
-// rotate multiplies each of the runs of block elements in x, of any shape, by the
-// matrix. The caller reshapes the result.
+// rotate multiplies each run of block elements of x, which may have any shape, by the matrix. The
+// caller reshapes the result.
 func (l *lowering) rotate(x *graph.Node, runs, block int) *graph.Node {
 	if block <= largestBlock {
 		return l.rotateRows(x, block)

@@ -38,10 +38,10 @@ func NewQuantizer(q spec.Quantizer) (Quantizer, error) {
 	return &FakeQuantizer{q, parts, codesInMemory}, nil
 }
 
-// Trained lists the quantizer's trained parameters; most quantizers have none.
+// Trained lists the quantizer's trained parameters. Most quantizers have none.
 func (q *FakeQuantizer) Trained() []spec.Tensor { return q.spec.Trained }
 
-// State lists the state tensors that the quantizer carries from step to step; most have none.
+// State lists the tensors that the quantizer carries from step to step. Most quantizers have none.
 func (q *FakeQuantizer) State() []spec.Tensor { return q.spec.State }
 
 // Takes reports whether the quantizer takes the named per-step input: [spec.InputNoise],
@@ -63,9 +63,9 @@ type Rotated struct {
 
 // Given holds a quantizer's inputs besides x.
 type Given struct {
-	// Trained holds the trained parameters, in the order of [Quantizer.Trained].
+	// Trained holds the trained parameters, in the order of [FakeQuantizer.Trained].
 	Trained []*graph.Node
-	// State holds the state after the last step, in the order of [Quantizer.State].
+	// State holds the state after the last step, in the order of [FakeQuantizer.State].
 	State []*graph.Node
 	// Noise and SharedNoise are keys for random bits, uint32[2]; Step is the number of the training
 	// step, a float32 scalar. Each is nil if the quantizer does not take it.
@@ -326,8 +326,8 @@ type Source struct {
 	// the inputs in their order. The kernel of the quantizer's backward pass computes it. If
 	// Backward is nil, Adjoint is used.
 	Backward *program.Program
-	// Adjoint does the same as Backward in a graph. residuals holds the other outputs of Forward by
-	// name; it is nil if the activation was stored in memory.
+	// Adjoint computes the same as Backward, but builds a graph. residuals holds the other outputs
+	// of Forward by name; it is nil if the activation was stored in memory.
 	Adjoint func(residuals map[string]*graph.Node, dx *graph.Node) []*graph.Node
 	// Alone computes the activation, with its gradient, faster than Forward and Backward if nothing
 	// quantizes it. It is nil if there is no faster way.

@@ -98,9 +98,8 @@ func wholes(values []*shard) []*graph.Node {
 	return list
 }
 
-// rowwise reports whether an operation of p can compute rows of its result from the same rows of
-// the operands marked in byRows and from the other operands as a whole. All replicas have the same
-// number of rows.
+// rowwise reports whether each replica can compute its rows of an operation's result from its rows
+// of the operands marked in byRows and from the other operands as a whole.
 func rowwise(p *program.Program, n *program.Node, replicas int) (byRows []bool, ok bool) {
 	divides := func(t program.Type) bool { return len(t.Shape) > 0 && t.Shape[0]%replicas == 0 }
 	if !divides(n.Type) {

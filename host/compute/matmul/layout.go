@@ -3,7 +3,7 @@ package matmul
 import "fmt"
 
 // An Axis is an axis of a tensor: its size and its stride in elements. A stride of 0 repeats the
-// same numbers.
+// same elements.
 type Axis struct{ Size, Stride int }
 
 // A Layout describes where the elements of an operand are in memory. In each list of axes the last
@@ -14,8 +14,8 @@ type Layout struct {
 	Contracted []Axis // summed over; the same sizes in both operands
 }
 
-// Elements are the numbers of an operand: exactly one of the three slices, which must cover the
-// whole layout.
+// Elements holds the elements of an operand in exactly one slice, which must cover the whole
+// layout.
 type Elements struct {
 	Float32  []float32
 	BFloat16 []uint16 // upper halves of float32 numbers

@@ -1,6 +1,7 @@
 package matmul
 
-// A Peak measures the peak rate of an instruction. Run executes independent ones in n groups.
+// A Peak measures the peak rate of an instruction. Run executes a group of independent ones n
+// times.
 type Peak struct {
 	Instruction string
 	Operations  int // multiplications and additions in one repetition

@@ -154,8 +154,8 @@ func fusedMultiplyAdd(x, y, z float32) float32 {
 	sum := product + addend
 	bits := math.Float64bits(sum)
 	if bits&1 == 0 && !math.IsInf(sum, 0) && !math.IsNaN(sum) {
-		// The error of the sum (Knuth, The Art of Computer Programming, volume 2, section 4.2.2,
-		// theorem B).
+		// Compute the error of the sum (Knuth, The Art of Computer Programming, volume 2, section
+		// 4.2.2, theorem B).
 		part := sum - product
 		rest := (product - (sum - part)) + (addend - part)
 		switch {

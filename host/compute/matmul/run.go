@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// A blocking holds the block sizes of a product, in words and rows.
+// A blocking holds the block sizes of a product.
 type blocking struct {
 	// block is the number of words that a kernel multiplies at a time, so that this part of a right
 	// panel stays in the L1 cache.

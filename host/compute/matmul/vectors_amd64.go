@@ -171,7 +171,7 @@ func extremes256(x []int8) (low, high int8) {
 	return low, high
 }
 
-// Defaults where a tile has no corrections or scales.
+// Defaults for tiles without corrections or scales.
 var (
 	zeros [32]int32
 	ones  = slices.Repeat([]float32{1}, 32)

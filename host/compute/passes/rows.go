@@ -12,7 +12,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// Storage is the type in which floats are stored in memory. Rows are computed in float32.
+// Storage is the type in which floats are stored in memory. Arithmetic is in float32.
 type Storage string
 
 // The types in which floats are stored in memory.
@@ -154,7 +154,7 @@ func DivideRows(p *program.Program, rows int, fits func(Layout) bool) (Division,
 	return d, err
 }
 
-// cut is the state of one division.
+// cut is the state of one call of [DivideRows].
 type cut struct {
 	p    *program.Program
 	rows int

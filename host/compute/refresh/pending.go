@@ -301,7 +301,7 @@ type Record struct {
 	Due  int `json:"due"`
 	// Failed is the reason why there are no results; it is empty if there are results.
 	Failed string `json:"failed,omitempty"`
-	// Fault marks a failure of the executor rather than of the matrices.
+	// Fault marks failures caused by the executor rather than by the matrices.
 	Fault bool `json:"fault,omitempty"`
 }
 

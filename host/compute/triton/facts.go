@@ -39,7 +39,7 @@ func (f facts) ofElements() facts {
 // is returns the number to which all elements are equal, if it is known.
 func (f facts) is() (x float64, ok bool) { return f.low, f.bounded && f.low == f.high }
 
-// isPower reports whether x is a power of two, and neither x nor 1/x is subnormal.
+// isPower reports whether x is a power of two such that neither x nor 1/x is subnormal.
 func isPower(x float64) bool {
 	fraction, exponent := math.Frexp(x)
 	return fraction == 0.5 && exponent-1 >= leastExponent && exponent-1 <= -leastExponent
@@ -148,7 +148,8 @@ func (w *writer) mul(n *program.Node, args []value) value {
 	return v
 }
 
-// and recognizes the mask that extracts powers of two from the bits of floats.
+// and computes the bitwise and. It recognizes the mask that extracts powers of two from the bits of
+// floats.
 func (w *writer) and(_ *program.Node, args []value) value {
 	v := w.apply("arith.andi", args...)
 	for i, x := range args {

@@ -236,7 +236,7 @@ func (w *writer) neg(n *program.Node, args []value) value {
 	return w.apply("arith.subi", w.number(args[0], 0), args[0])
 }
 
-// sign returns 0 for zeros, and NaN for NaN.
+// sign returns −1 or 1 by the sign of x, 0 for zeros, and NaN for NaN.
 func (w *writer) sign(n *program.Node, args []value) value {
 	x := args[0]
 	zero, one, minus := w.number(x, 0), w.number(x, 1), w.number(x, -1)

@@ -86,7 +86,7 @@ func (w *writer) requireRows(id program.ID, n *program.Node, t program.Type) {
 	}
 }
 
-// broadcastOperands broadcasts operands along the axes in which another operand is longer.
+// broadcastOperands broadcasts operands along the axes where another operand is longer.
 func (w *writer) broadcastOperands(id program.ID, n *program.Node, args []value) []value {
 	var dims []int
 	var outer []int // the axes that count rows

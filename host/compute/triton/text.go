@@ -121,7 +121,7 @@ func float(x float32) string {
 	return mantissa + "e" + exponent
 }
 
-// broadcastTo broadcasts a value along the axes in which it is shorter.
+// broadcastTo broadcasts a value along the axes where dims are longer.
 func (w *writer) broadcastTo(x value, dims []int) value {
 	switch {
 	case equal(x.dims, dims):
@@ -155,7 +155,8 @@ func (w *writer) reshapeTo(x value, dims []int) value {
 }
 
 // newAxes returns the axes of size one whose insertion into the first shape yields the second. ok
-// is false if the shapes differ in other ways. Triton then moves no elements between threads.
+// is false if the shapes differ in other ways. Triton
+// inserts such axes without moving elements between threads.
 func newAxes(from, dims []int) (axes []int, ok bool) {
 	for axis, n := range dims {
 		switch {

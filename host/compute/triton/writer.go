@@ -33,7 +33,7 @@ type writer struct {
 // parts is the lowered form of a program's value: a tile for each part of a row, or one for all.
 type parts []value
 
-// of returns the tile for a part.
+// of returns the tile for the given part of a row.
 func (p parts) of(part int) value { return p[min(part, len(p)-1)] }
 
 func (w *writer) write() (text string, err error) {
@@ -318,7 +318,7 @@ func (w *writer) countTo(n int) value {
 		"tt.make_range {end = %d : i32, start = 0 : i32} : tensor<%dxi32>", n, n)
 }
 
-// column returns the index of each element in its row, for rows × elements.
+// column returns, for the axes of a tile, rows × elements, the index of each element in its row.
 func (w *writer) column(dims []int) value {
 	if len(dims) == 1 {
 		return w.countTo(dims[0])

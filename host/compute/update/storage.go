@@ -91,7 +91,7 @@ func View(b *engine.Buffer) ([]float32, error) {
 		data, err := engine.View[bfloat16.BFloat16](b)
 		return converted(data, bfloat16.BFloat16.Float32), err
 	default:
-		return nil, fmt.Errorf("a tensor of %s cannot be a state", t)
+		return nil, fmt.Errorf("unsupported type %s for a state", t)
 	}
 }
 

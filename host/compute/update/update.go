@@ -15,11 +15,10 @@ import (
 // Tensors holds buffers on a device, by name.
 type Tensors map[string]*engine.Buffer
 
-// Scalars holds the scalar inputs of a run, which all programs share, by the names of the
-// programs' inputs.
+// Scalars holds the scalar inputs, which all programs share, by the names of the programs' inputs.
 type Scalars map[string]float32
 
-// Vector returns the scalars with the given names, in that order.
+// Vector returns the named scalars in the order of the names, or an error if one is missing.
 func (s Scalars) Vector(names ...string) ([]float32, error) {
 	values := make([]float32, len(names))
 	for i, name := range names {
