@@ -140,7 +140,7 @@ func (d *Device) Kind() string { return d.kind }
 // Count returns the number of replicas, which is at least one.
 func (d *Device) Count() int { return d.options.Count }
 
-// Description returns a description of the device for people.
+// Description returns a human-readable description of the device.
 func (d *Device) Description() string { return d.backend.Description() }
 
 // Compiled returns the number of executables that have been compiled for the device so far.
@@ -179,7 +179,7 @@ func (d *Device) Warn(message string, details ...any) {
 }
 
 // Once calls find the first time it is called with a key on this device, and returns that result
-// ever after. It is meant for facts about a device that are found by trial: find may compile and
+// from then on. It is meant for facts about a device that are found by trial: find may compile and
 // run steps. Keys should be of a type private to the caller.
 func (d *Device) Once(key any, find func() any) any {
 	f, _ := d.found.LoadOrStore(key, sync.OnceValue(find))

@@ -40,7 +40,7 @@ const (
 
 // ExpColumns converts the scores in a, which has rows of len(sums) elements, to weights. A score x
 // becomes exp(x·scale − d), where d is its column's element of down, or 0 if that is below
-// exp(−87). The weights are added to their columns' elements of sums; each 64 rows are summed
+// exp(−87). The weights are added to their columns' elements of sums; every 64 rows are summed
 // first, then added to the total. Finally, the weights are converted to the form.
 func ExpColumns(a []float32, scale float32, down, sums []float32, form Form) {
 	plainExpColumns(a, scale, down, sums, form, expColumns(a, scale, down, sums, form))

@@ -51,7 +51,7 @@ func times(a, b []float32, at int) floats8 {
 	return get(a[at : at+8]).Mul(get(b[at : at+8]))
 }
 
-// sum64 sums in 64 lanes. Padding with zeros does not change a sum.
+// sum64 adds up elements in 64 lanes. Padding with zeros does not change a sum.
 func sum64(last *[2]float64, a []float32) {
 	var v0, v1, v2, v3, v4, v5, v6, v7 archsimd.Float32x8
 	for len(a) > 0 {

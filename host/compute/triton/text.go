@@ -155,8 +155,8 @@ func (w *writer) reshapeTo(x value, dims []int) value {
 }
 
 // newAxes returns the axes of size one whose insertion into the first shape yields the second. ok
-// is false if the shapes differ in other ways. Triton
-// inserts such axes without moving elements between threads.
+// is false if the shapes differ in other ways. Triton inserts such axes without moving elements
+// between threads.
 func newAxes(from, dims []int) (axes []int, ok bool) {
 	for axis, n := range dims {
 		switch {
