@@ -17,8 +17,8 @@ type facts struct {
 	power      bool // with bounded: all are powers of two, and some may be zero if low is
 
 	bits *value // the bits of these floats
-	// exponents means that each element is the largest power of two not above the magnitude of the
-	// element of this bounded value, unless that is subnormal; or the bits of that power.
+	// exponents means that each element is the largest power of two not above the magnitude of this
+	// bounded value's element, unless that is subnormal; or the bits of that power.
 	exponents *value
 	within    string // each element of that value has at most ratio times the magnitude of this one's
 	ratio     float64

@@ -63,8 +63,8 @@ func (w *writer) hadamard(n *program.Node, args []value) value {
 		within, scale = scale, 1 // a power of two, exact in bfloat16
 	}
 	if !x.inBFloat16 {
-		// Without this, Triton would compute the operand in the product's layout, redundantly in
-		// each thread that holds a copy of an element. Side effects prevent that.
+		// Without this impure operation, Triton would compute the operand in the product's layout,
+		// redundantly in each thread that holds a copy of an element.
 		x = w.inline("f32", x.dims, "{ mov.b32 $0, $1; }", "=f,f", 1, false, x)
 	}
 	var y value
@@ -136,7 +136,7 @@ func (w *writer) dot(x, y, sum value) value {
 }
 
 // signs returns a matrix that rotates runs of block elements, times factor: in natural order, the
-// sign is negative if i & j has an odd number of ones. It is 0 if i and j are in different runs.
+// sign is negative if i & j has an odd number of ones. Elements between different runs are 0.
 func (w *writer) signs(size, block int, factor float64) value {
 	return w.once(fmt.Sprint("signs ", size, block, factor), func() value {
 		const parities = 0x96696996 // bit n is 1 where n, of five bits, has an odd number of ones
