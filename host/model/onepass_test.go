@@ -99,7 +99,7 @@ func testNativeLosses(t *testing.T, vocabulary int, o engine.Options) {
 	for _, bad := range []int32{-1, int32(vocabulary)} {
 		wrong := slices.Clone(targets)
 		wrong[3] = bad
-		if _, err := run(1, wrong); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("target 3 of %d columns is %d", vocabulary, bad)) {
+		if _, err := run(1, wrong); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("target 3 is column %d, want less than %d", bad, vocabulary)) {
 			t.Errorf("a target of %d: %v", bad, err)
 		}
 	}

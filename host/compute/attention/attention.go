@@ -1,18 +1,17 @@
-// Package attention computes causal attention on the CPU, forward and backward, in blocks: the
-// weights of a block are computed and used in the caches, and only one number for each query and
-// head is kept for the backward pass, which recomputes the weights (Dao et al., "FlashAttention:
-// Fast and Memory-Efficient Exact Attention with IO-Awareness", 2022). Keys after the last query of
-// a block, nearly half of all, are never multiplied.
+// Package attention computes causal attention on the CPU, forward and backward, in blocks. The
+// weights of a block stay in the caches, and only one number for each query and head is kept for
+// the backward pass, which recomputes the weights (Dao et al., "FlashAttention: Fast and
+// Memory-Efficient Exact Attention with IO-Awareness", 2022). Keys after the last query of a block,
+// nearly half of all keys, are skipped.
 //
-// Products are those of package matmul, with operands rounded to bfloat16 or unrounded, and sums in
-// float32. A block of weights is as wide as a panel, so that it is an operand of the next product
-// without repacking. Where the processor multiplies pairs of bfloat16, the exponential finally
-// joins pairs of rows of the block; otherwise only the number of words along a sum differs. Weights
-// are rounded after they are summed.
+// Matrices are multiplied by package matmul, with operands in bfloat16 or float32, and sums in
+// float32. A block of weights is as wide as a panel, so that the next product reads it without
+// repacking. On processors that multiply pairs of bfloat16 elements, the exponential also joins
+// pairs of the block's rows into words. Weights are rounded after they are summed.
 //
-// Results have the same bits for any number of threads, and on all processors but those that
-// multiply pairs, whose order of sums differs, as in other products. This package works on slices
-// of numbers; graphs and devices are left to its callers.
+// Results have the same bits for any number of threads, and on all processors except those that
+// multiply pairs, which sum in another order. This package works on slices, independent of graphs
+// and devices.
 package attention
 
 import (
@@ -25,20 +24,22 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// Sizes of attention. Each key-value head serves Heads/KeyHeads consecutive query heads.
+// Sizes are the dimensions of attention. A key-value head serves Heads/KeyHeads adjacent query
+// heads.
 type Sizes struct {
 	Batch, Context  int
 	Heads, KeyHeads int // KeyHeads divides Heads
 	Size            int // of a head
 }
 
-// A Plan computes attention of given sizes. It is safe for concurrent use.
+// A Plan computes attention for fixed sizes. It is safe for concurrent use.
 type Plan struct {
 	Sizes
 	scale  float32    // factor of the products of queries and keys
 	form   loops.Form // of blocks that are operands of products
 	panels *matmul.Panels
-	// Blocks of weights and results are as wide as right panels; left panels have height rows.
+	// Blocks of weights and results are as wide as right panels; height is the number of rows of
+	// left panels.
 	width, height   int
 	padded          int // elements of a head, padded to whole panels
 	queries, keys   operands
@@ -46,15 +47,15 @@ type Plan struct {
 	backwardScratch sync.Pool
 }
 
-// operands are the packings with which products read a head of a tensor.
+// operands holds the packings for the operands that products read from one head of a tensor.
 type operands struct {
 	rows    *matmul.Packing // positions as rows of a left operand
 	columns *matmul.Packing // positions as columns of a right operand
 	across  *matmul.Packing // elements of a head as rows of a left operand, contracted over positions
 }
 
-// New plans attention whose products have the given arithmetic: [matmul.BFloat16] or
-// [matmul.Float32]. Any size of 0 is an error.
+// New plans attention with products in the given arithmetic, [matmul.BFloat16] or [matmul.Float32].
+// Any size of 0 is an error.
 func New(t *matmul.Tier, a matmul.Arithmetic, s Sizes) (*Plan, error) {
 	if s.Batch < 1 || s.Context < 1 || s.KeyHeads < 1 || s.Heads < 1 || s.Size < 1 ||
 		s.Heads%s.KeyHeads != 0 {
@@ -133,20 +134,20 @@ func New(t *matmul.Tier, a matmul.Arithmetic, s Sizes) (*Plan, error) {
 	return p, nil
 }
 
-// Inputs are the inputs of attention, in row-major order: queries [batch, context, heads, size],
-// keys and values [batch, context, key heads, size].
+// Inputs holds the inputs of attention, in row-major order: queries of shape [batch, context,
+// heads, size], keys and values of shape [batch, context, key heads, size].
 type Inputs struct {
 	Query, Key, Value matmul.Elements // each in float32 or bfloat16
-	// Segments [batch, context] numbers the documents in each row; a query attends only to keys of
-	// its own document. Nil means one document in each row.
+	// Segments, [batch, context], gives the number of the document of each token. A query attends
+	// only to keys of its own document. If it is nil, each row is one document.
 	Segments []int32
 }
 
-// Logs returns the number of elements that the forward pass keeps for the backward pass: for each
-// query and head, [batch, heads, context], the log-sum-exp of its scores.
+// Logs returns the number of elements that the forward pass keeps for the backward pass: the
+// log-sum-exp of the scores of each query and head, of shape [batch, heads, context].
 func (p *Plan) Logs() int { return p.Batch * p.Heads * p.Context }
 
-// query and key return the offset of a head at a position, for a head of queries, also in key.
+// query and key return the offset of a query or key head at a position.
 func (p *Plan) query(batch, position, head int) int {
 	return ((batch*p.Context+position)*p.Heads + head) * p.Size
 }
@@ -168,17 +169,17 @@ func (p *Plan) check(in Inputs, output int, logs []float32) error {
 		{"logarithms", len(logs), p.Logs()},
 	} {
 		if s.have != s.want {
-			return fmt.Errorf("attention of sizes %+v: %d elements of %s, want %d", p.Sizes, s.have, s.name,
-				s.want)
+			return fmt.Errorf("attention of sizes %+v: got %d elements of %s, want %d", p.Sizes, s.have,
+				s.name, s.want)
 		}
 	}
 	for _, e := range []matmul.Elements{in.Query, in.Key, in.Value} {
 		if e.Int8 != nil {
-			return errors.New("attention of integers: queries, keys and values are float32 or bfloat16")
+			return errors.New("attention of integers: want float32 or bfloat16 tensors")
 		}
 	}
 	if in.Segments != nil && len(in.Segments) != positions {
-		return fmt.Errorf("attention of sizes %+v: %d segments, want %d", p.Sizes, len(in.Segments),
+		return fmt.Errorf("attention of sizes %+v: got %d segments, want %d", p.Sizes, len(in.Segments),
 			positions)
 	}
 	return nil

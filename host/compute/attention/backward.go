@@ -9,37 +9,37 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// blockSize is how many queries, and how many keys, the backward pass processes at a time in its
-// caches: whole panels of every tier.
+// blockSize is the number of queries, and of keys, that the backward pass processes at a time in
+// its caches. It is a multiple of the panel sizes of every tier.
 const blockSize = 288
 
 func (p *Plan) block() int { return min(blockSize, roundUp(p.Context, p.width)) }
 
 type backward struct {
 	*matmul.Multiplier
-	// For all keys and values.
+	// The operands for all keys and values.
 	keyColumns, valueColumns, keysAcross []float32
 	dKey, dValue                         []float32 // [keys/width, elements, width]
-	// For a block of queries; d are the adjoints of the output.
+	// The operands for a block of queries. The prefix d marks the adjoints of the output.
 	queryRows, dRows, queriesAcross, dAcross []float32
 	means                                    []float32 // mean adjoints of the weights
 	dQuery                                   []float32 // [queries/width, elements, width]
-	// For a block of queries and keys.
-	// [queries, width]: a row for each query, finally one for each word of queries
+	// The scores of a block of queries and keys, [queries, width]: at first a row for each query,
+	// after conversion to operands a row for each word of queries.
 	weights, dScores []float32
 	transposed       []float32 // adjoints of scores, [queries/width, words of keys, width]
 	rows             rows
 }
 
-// Adjoints are the outputs of the backward pass, the adjoints of queries, keys and values: tensors
-// of their shapes, or if it is set, Joined.
+// Adjoints holds the outputs of the backward pass: the adjoints of queries, keys and values, each
+// with the shape of its tensor. If Joined is set, they are written to it instead.
 type Adjoints struct {
 	Query, Key, Value []float32
 	Joined            *Joined
 }
 
-// Joined is the result of [Heads.Join] for the adjoints of queries, keys and values, which are the
-// parts of Heads.
+// Joined receives the adjoints of queries, keys and values, joined by [Heads.Join]. The three
+// tensors are the parts of Heads.
 type Joined struct {
 	Heads    *Heads
 	Elements matmul.Elements
@@ -53,35 +53,34 @@ type gradient struct {
 	output, dOutput matmul.Elements
 }
 
-// Backward computes the adjoints of queries, keys and values from dOutput, the adjoint of the
-// forward pass's result output. logs are from the forward pass.
+// Backward computes the adjoints of queries, keys and values from dOutput, the adjoint of output.
+// output and logs are the results of the forward pass.
 func (p *Plan) Backward(out Adjoints, in Inputs, output matmul.Elements, logs []float32,
 	dOutput matmul.Elements, parallel loops.Parallel) error {
 	if err := p.check(in, output.Len(), logs); err != nil {
 		return err
 	}
 	if dOutput.Len() != output.Len() {
-		return fmt.Errorf("attention of sizes %+v: the adjoint of the result does not have its size",
+		return fmt.Errorf("attention of sizes %+v: the output and its adjoint differ in size",
 			p.Sizes)
 	}
 	if j := out.Joined; j != nil {
 		if h := j.Heads; len(h.Parts) != 3 || h.Parts[0].Heads != p.Heads ||
 			h.Parts[1].Heads != p.KeyHeads || h.Parts[2].Heads != p.KeyHeads || h.Batch != p.Batch ||
 			h.Context != p.Context || h.Size != p.Size {
-			return fmt.Errorf("attention of sizes %+v: its queries, keys and values are not joined in %+v",
-				p.Sizes, *h)
+			return fmt.Errorf("attention of sizes %+v: wrong parts of joined tensor: %+v", p.Sizes, *h)
 		}
 		if err := j.Heads.check(j.Elements, j.Cos, j.Sin); err != nil {
 			return err
 		}
 	} else if len(out.Query) != in.Query.Len() || len(out.Key) != in.Key.Len() ||
 		len(out.Value) != in.Value.Len() {
-		return fmt.Errorf("attention of sizes %+v: an adjoint does not have the size of its tensor",
+		return fmt.Errorf("attention of sizes %+v: an adjoint and its tensor differ in size",
 			p.Sizes)
 	}
 	g := &gradient{in, out, logs, output, dOutput}
-	// One task sums the adjoints of a key-value head, block by block, so that the order of the sums
-	// is fixed.
+	// Each task sums the adjoints of a whole key-value head, block by block, so that the order of
+	// the sums is fixed.
 	parallel(p.Batch*p.KeyHeads, func(task int) {
 		s := p.backwardScratch.Get().(*backward)
 		defer p.backwardScratch.Put(s)
@@ -90,7 +89,7 @@ func (p *Plan) Backward(out Adjoints, in Inputs, output matmul.Elements, logs []
 	return nil
 }
 
-// backward computes the query heads that share a key-value head.
+// backward computes the adjoints of a key-value head and of the query heads that share it.
 func (p *Plan) backward(s *backward, g *gradient, batch, keyHead int) {
 	group := p.Heads / p.KeyHeads
 	at := p.key(batch, 0, keyHead*group)
@@ -120,8 +119,7 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 	p.queries.across.Pack(s.dAcross, dOutput, 0, p.Size, from, n)
 	stride := p.Heads * p.Size
 	for i := 0; i < n; i += p.width {
-		// The sum over keys of weights times their adjoints equals the sum over the output times
-		// its adjoints.
+		// For each query, Σ weight·(its adjoint) over the keys equals Σ output·(its adjoint).
 		rows := min(p.width, n-i)
 		d, output := s.rows.float[:rows*p.Size], s.rows.rotated[:rows*p.Size]
 		s.rows.copyFrom(d, g.dOutput.From(at+(from+i)*stride), stride, p.Size)
@@ -133,7 +131,7 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 		last := min(first+blockSize, to)
 		for key := first; key < last; key += p.width {
 			p.backwardKeys(s, g, batch, from, to, key, logs)
-			// Transposed, the adjoints of scores are operands of the adjoints of queries.
+			// The adjoints of the queries are products of the transposed adjoints of scores.
 			unseen := max(0, key-from)
 			for i := unseen; i < n; i += p.width {
 				to := s.transposed[i*words(p.block())+words(key-first)*p.width:]
@@ -146,8 +144,8 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 	p.store(s, g, partQueries, batch, head, from, to, s.dQuery)
 }
 
-// backwardKeys computes the adjoints of the scores of a block of queries and one panel of keys,
-// and adds to the adjoints of these keys and their values.
+// backwardKeys computes the adjoints of the scores of a block of queries and one panel of keys, and
+// adds their contributions to the adjoints of these keys and values.
 func (p *Plan) backwardKeys(s *backward, g *gradient, batch, from, to, key int, logs []float32) {
 	width, height, n, words := p.width, p.height, to-from, p.panels.Words
 	size := words(p.Size)
@@ -181,8 +179,8 @@ func (p *Plan) addToQueries(s *backward, from, to, first, last int) {
 	}
 }
 
-// maskBackward sets the scores of keys that queries do not see to −∞. The first query is the first
-// that sees one of the keys.
+// maskBackward masks scores: it sets them to −∞ where a query must not attend to a key. The query
+// at from is the first that attends to any of the keys.
 func (p *Plan) maskBackward(scores []float32, segments []int32, batch, from, to, key int) {
 	infinite := float32(math.Inf(-1))
 	for query := from; query < min(to, key+p.width-1); query++ {
@@ -206,15 +204,15 @@ func (p *Plan) maskBackward(scores []float32, segments []int32, batch, from, to,
 	}
 }
 
-// The parts that are joined.
+// The parts of a Joined.
 const (
 	partQueries = iota
 	partKeys
 	partValues
 )
 
-// store writes the adjoints of a head at some positions, from blocks [positions/width, elements,
-// width].
+// store writes the adjoints of a head at the given positions. blocks has the shape
+// [positions/width, elements, width].
 func (p *Plan) store(s *backward, g *gradient, part, batch, head, from, to int, blocks []float32) {
 	for ; from < to; from, blocks = from+p.width, blocks[p.width*p.padded:] {
 		n := min(p.width, to-from)
@@ -233,7 +231,7 @@ func (p *Plan) store(s *backward, g *gradient, part, batch, head, from, to int, 
 	}
 }
 
-// write writes rows of a head from the given position on, rotated back.
+// write rotates rows of a head back and writes them, beginning at the given position.
 func (j *Joined) write(r *rows, x []float32, part, head, batch, position int) {
 	h := j.Heads
 	if h.Parts[part].Rotated {

@@ -8,7 +8,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// forwardQueries is the number of queries in a task, for each head that shares its keys.
+// forwardQueries is the number of queries of one head in a task.
 const forwardQueries = 256
 
 type forward struct {
@@ -22,8 +22,8 @@ type forward struct {
 	rows          rows
 }
 
-// Forward computes attention: for each position the weighted sum of the values up to it, [batch,
-// context, heads, size], in float32 or rounded to bfloat16.
+// Forward computes attention and writes it to output, [batch, context, heads, size], in float32 or
+// rounded to bfloat16. For each position it is the weighted sum of the values up to that position.
 func (p *Plan) Forward(output matmul.Elements, logs []float32, in Inputs,
 	parallel loops.Parallel) error {
 	if err := p.check(in, output.Len(), logs); err != nil {
@@ -33,7 +33,7 @@ func (p *Plan) Forward(output matmul.Elements, logs []float32, in Inputs,
 	parallel(all*parts, func(task int) {
 		s := p.forwardScratch.Get().(*forward)
 		defer p.forwardScratch.Put(s)
-		// The last queries, which see the most keys, come first.
+		// The last queries, which attend to the most keys, come first.
 		from := (parts - 1 - task/all) * forwardQueries
 		p.forward(s, task%all/p.KeyHeads, task%p.KeyHeads, from, min(from+forwardQueries, p.Context),
 			output, logs, in)
@@ -41,7 +41,7 @@ func (p *Plan) Forward(output matmul.Elements, logs []float32, in Inputs,
 	return nil
 }
 
-// forward computes some queries of the query heads that share a key-value head.
+// forward computes a range of queries of the query heads that share a key-value head.
 func (p *Plan) forward(s *forward, batch, keyHead, from, to int, output matmul.Elements,
 	logs []float32, in Inputs) {
 	group := p.Heads / p.KeyHeads
@@ -55,7 +55,7 @@ func (p *Plan) forward(s *forward, batch, keyHead, from, to int, output matmul.E
 	}
 }
 
-// forwardBlock computes a block of queries, which are along the rows of a block of weights.
+// forwardBlock computes the output for a block of queries, which are columns of blocks of weights.
 func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, output matmul.Elements,
 	logs []float32, in Inputs) {
 	width, height, size := p.width, p.height, p.panels.Words(p.Size)
@@ -91,7 +91,7 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, output matmu
 	s.rows.copyTo(output.From(at), stride, rows, p.Size)
 }
 
-// pad fills a block of elements with zeros up to the whole words that products take.
+// pad fills the end of a block with zeros, up to the number of words that products read.
 func (p *Plan) pad(block []float32, elements int) {
 	words := elements
 	if p.panels.Pairs() {
@@ -102,7 +102,7 @@ func (p *Plan) pad(block []float32, elements int) {
 	}
 }
 
-// rows is a buffer for the positions of one head in a panel.
+// rows is a buffer for one panel's positions of one head.
 type rows struct {
 	float, rotated []float32
 	short          []uint16
@@ -127,23 +127,23 @@ func (r *rows) copyTo(to matmul.Elements, stride int, x []float32, width int) {
 	}
 }
 
-// copyFrom fills to with rows of a tensor as float32, width elements each. In x a row begins stride
-// elements after the one before it.
-func (r *rows) copyFrom(to []float32, x matmul.Elements, stride, width int) {
+// copyFrom fills dst with rows of a tensor x as float32. A row has width elements, and each begins
+// stride elements after the previous one.
+func (r *rows) copyFrom(dst []float32, x matmul.Elements, stride, width int) {
 	if x.BFloat16 == nil {
-		for i := 0; i*width < len(to); i++ {
-			copy(to[i*width:][:width], x.Float32[i*stride:])
+		for i := 0; i*width < len(dst); i++ {
+			copy(dst[i*width:][:width], x.Float32[i*stride:])
 		}
 		return
 	}
-	short := r.short[:len(to)]
-	for i := 0; i*width < len(to); i++ {
+	short := r.short[:len(dst)]
+	for i := 0; i*width < len(dst); i++ {
 		copy(short[i*width:][:width], x.BFloat16[i*stride:])
 	}
-	loops.FromBFloat16(to, short)
+	loops.FromBFloat16(dst, short)
 }
 
-// maskForward sets the scores of keys that queries from a position on do not see to −∞.
+// maskForward masks scores: it sets them to −∞ where a query must not attend to a key.
 func (p *Plan) maskForward(scores []float32, segments []int32, batch, query, keys int) {
 	infinite := float32(math.Inf(-1))
 	for key := query; key < keys; key++ {

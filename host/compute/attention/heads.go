@@ -7,26 +7,26 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// Heads describe the output of a fused projection of the tokens: a matrix [batch·context, columns]
-// whose columns are heads of queries, then those of keys, and so on.
+// Heads describes the output of a fused projection of the tokens: a matrix [batch·context, columns]
+// whose columns are the query heads, then the key heads, and so on.
 type Heads struct {
 	Batch, Context, Size int
 	Parts                []Part // in the order of their columns, which they cover completely
-	// Pairs marks that rotary embeddings rotate pairs of adjacent elements, and not of an element of
-	// the first half of a head and one of the second.
+	// Pairs selects the pairs that rotary embeddings rotate: adjacent elements if set, otherwise
+	// elements i and size/2 + i of a head.
 	Pairs bool
 }
 
-// A Part is a number of heads, with rotary position embeddings if Rotated (Su et al., "RoFormer:
-// Enhanced Transformer with Rotary Position Embedding", 2021).
+// A Part is a number of consecutive heads. If Rotated is set, they have rotary position embeddings
+// (Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021).
 type Part struct {
 	Heads   int
 	Rotated bool
 }
 
-// Split copies each part to a tensor of its own, [batch, context, heads, size], rotated by the
-// angles whose cosines and sines are given, [context, size/2]. Both sides may be in bfloat16, to
-// which results are rounded.
+// Split copies each part to a tensor of its own, [batch, context, heads, size], and rotates the
+// Rotated ones by the angles with the given cosines and sines, [context, size/2]. Source and
+// results may be in float32 or bfloat16; results in bfloat16 are rounded.
 func (h *Heads) Split(parts []matmul.Elements, joined matmul.Elements, cos, sin []float32,
 	parallel loops.Parallel) error {
 	return h.copy(parts, joined, cos, sin, false, parallel)
@@ -46,18 +46,18 @@ func (h *Heads) rotatePiece(y, x, cos, sin []float32, back bool) {
 	}
 }
 
-// copy copies the heads of each token from the matrix to their part or back, and rotates those of
-// rotated parts.
+// copy copies the heads of each token from the matrix to their part, or back if back is set, and
+// rotates the heads of rotated parts.
 func (h *Heads) copy(parts []matmul.Elements, joined matmul.Elements, cos, sin []float32, back bool,
 	parallel loops.Parallel) error {
 	tokens, columns := h.Batch*h.Context, h.Columns()
 	if len(parts) != len(h.Parts) {
-		return fmt.Errorf("%d parts of heads, want %d", len(parts), len(h.Parts))
+		return fmt.Errorf("got %d parts of heads, want %d", len(parts), len(h.Parts))
 	}
 	for i, p := range h.Parts {
 		if parts[i].Len() != tokens*p.Heads*h.Size {
-			return fmt.Errorf("%d heads of %d tokens and size %d: %d elements", p.Heads, tokens, h.Size,
-				parts[i].Len())
+			return fmt.Errorf("got %d elements for %d heads of size %d and %d tokens", parts[i].Len(),
+				p.Heads, h.Size, tokens)
 		}
 	}
 	if err := h.check(joined, cos, sin); err != nil {
@@ -112,13 +112,13 @@ func (h *Heads) column(part int) (n int) {
 func (h *Heads) check(joined matmul.Elements, cos, sin []float32) error {
 	for _, p := range h.Parts {
 		if p.Rotated && (h.Size%2 != 0 || len(cos) != h.Context*h.Size/2 || len(sin) != len(cos)) {
-			return fmt.Errorf("rotating heads of size %d at %d positions with %d cosines and %d sines",
-				h.Size, h.Context, len(cos), len(sin))
+			return fmt.Errorf("got %d cosines and %d sines to rotate heads of size %d at %d positions",
+				len(cos), len(sin), h.Size, h.Context)
 		}
 	}
 	if joined.Len() != h.Batch*h.Context*h.Columns() {
-		return fmt.Errorf("a matrix of %d tokens and %d columns with %d elements", h.Batch*h.Context,
-			h.Columns(), joined.Len())
+		return fmt.Errorf("got %d elements for a matrix of %d tokens and %d columns", joined.Len(),
+			h.Batch*h.Context, h.Columns())
 	}
 	return nil
 }

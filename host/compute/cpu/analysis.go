@@ -10,14 +10,14 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// opFunction, plus the number of an operation of programs, is that operation on floats by its
-// function of numbers ([program.Op.Scalar]), for operations without a loop.
+// opFunction + op is the code of a float operation op that has no loop: its scalar function
+// ([program.Op.Scalar]) is applied to each element.
 const (
 	opFunction = loops.Count
-	functions  = 1 << 7 // operations of programs that can be numbered so
+	functions  = 1 << 7 // upper bound of the numbers of such operations
 )
 
-// Operations in addition to those of package loops.
+// Opcodes in addition to those of package loops.
 const (
 	opInput      loops.Op = opFunction + functions + iota
 	opTable               // the same for all rows
@@ -48,15 +48,15 @@ const (
 	opReduceMul           // Σ a·b
 )
 
-// A ref is the lowered form of a program's value: a scalar, or a node of whose elements each
-// represents repeat consecutive elements of the value. So a broadcast along the last axes is never
+// A ref is the lowered form of a program's value: a scalar, or a node each of whose elements stands
+// for repeat consecutive elements of the value. A broadcast along the last axes is thus never
 // written to memory.
 type ref struct {
 	scalar bool
 	id     int // index of the scalar or node
 	repeat int // of a node
-	// partial is the operation by which some axes of a node have been folded, including one that
-	// counts rows. Such a value is only an intermediate step of a fold of all axes, and never
+	// partial is the operation by which some axes of a node are reduced; it may also count rows.
+	// Such a value is only an intermediate step of a reduction over all axes, and is never
 	// computed.
 	partial loops.Op
 }
@@ -78,7 +78,7 @@ type node struct {
 	sinks   sinks
 }
 
-// An operand is a scalar, or a node of which each element is repeated for repeat elements of the
+// An operand is a scalar, or a node each of whose elements is repeated for repeat elements of the
 // result.
 type operand struct {
 	scalar bool
@@ -90,7 +90,7 @@ type operand struct {
 type analysis struct {
 	p    *program.Program
 	rows int
-	// flat marks that a row is any run of elements: operations mix elements only within blocks.
+	// flat means that any run of elements can be a row: operations mix elements only in blocks.
 	flat       bool
 	refs       []ref // of the values of p
 	nodes      []node
@@ -102,14 +102,14 @@ type analysis struct {
 	spreads    map[spread]int
 }
 
-// A reduction folds all elements of a node to a scalar.
+// A reduction reduces all elements of a node to a scalar.
 type reduction struct {
 	fold         loops.Op
 	node, scalar int
 	phase        int // the pass over the tensors that computes it
 }
 
-// spread is the key of a node that repeats the elements of another node.
+// spread identifies a node that repeats each element of another node.
 type spread struct{ node, repeat int }
 
 func (a *analysis) run() error {
@@ -170,7 +170,7 @@ func (a *analysis) add(n node) ref {
 	return ref{id: len(a.nodes) - 1, repeat: 1}
 }
 
-// refusal refuses the program for a reason that is not a single operation.
+// refusal returns a refusal of the program for a reason that is not one particular operation.
 func (a *analysis) refusal(format string, args ...any) error {
 	return &passes.Refusal{Program: a.p.Name, Reason: fmt.Sprintf(format, args...)}
 }
@@ -180,7 +180,7 @@ func (a *analysis) refuse(n *program.Node, format string, args ...any) error {
 	return &passes.Refusal{Program: a.p.Name, Node: node, Reason: fmt.Sprintf(format, args...)}
 }
 
-// value finds the ref of a node's result.
+// value returns the ref of the result of n.
 func (a *analysis) value(n *program.Node) (ref, error) {
 	if reason, ok := passes.UnsupportedByRows[n.Op]; ok {
 		return ref{}, a.refuse(n, "%s", reason)
@@ -291,7 +291,7 @@ func (a *analysis) broadcast(n *program.Node) (ref, error) {
 	return a.widen(n, r, ones, n.Type)
 }
 
-// widen broadcasts a value to another type of the same rank.
+// widen broadcasts a value to another shape of the same rank.
 func (a *analysis) widen(n *program.Node, r ref, from, to program.Type) (ref, error) {
 	t, ok := passes.LayoutOf(to, a.rows)
 	if len(from.Shape) == 0 { // the only element of a single row
@@ -329,7 +329,7 @@ func (a *analysis) gather(r ref, index []int32) ref {
 		index: index})
 }
 
-// full returns a node that has every element of a value in memory. size is the number of elements
+// full returns a node that holds every element of a value in memory. size is the number of elements
 // in a row.
 func (a *analysis) full(r ref, size int) int {
 	switch {
@@ -351,7 +351,7 @@ func (a *analysis) full(r ref, size int) int {
 	return a.spreads[key]
 }
 
-// reduce folds axes within rows, or all axes.
+// reduce lowers a reduction over axes within rows, or over all axes.
 func (a *analysis) reduce(n *program.Node) (ref, error) {
 	t := a.p.TypeOf(n.Args[0])
 	r := a.refs[n.Args[0]]
@@ -396,8 +396,8 @@ func (a *analysis) reduce(n *program.Node) (ref, error) {
 		group: group}), nil
 }
 
-// reduceAll folds a node, or its partial fold, further; if one element remains, it becomes a single
-// reduction of all elements.
+// reduceAll reduces a node, or its partial reduction, further. If one element remains, it becomes a
+// single reduction of all elements.
 func (a *analysis) reduceAll(n *program.Node, op loops.Op, r ref) (ref, error) {
 	switch {
 	case op != loops.Add && op != loops.Max && op != loops.Min:
@@ -418,7 +418,7 @@ func (a *analysis) reduceAll(n *program.Node, op loops.Op, r ref) (ref, error) {
 	return ref{scalar: true, id: s}, nil
 }
 
-// trailing reports whether the folded axes are the last ones, apart from axes of size one.
+// trailing reports whether the reduced axes are the last ones, apart from axes of size one.
 func trailing(dims []int, folded []bool) bool {
 	seen := false
 	for i, d := range dims {
@@ -430,7 +430,7 @@ func trailing(dims []int, folded []bool) bool {
 	return true
 }
 
-// movedLast returns the element indices of a row in the order in which folded axes come last.
+// movedLast returns the permutation of a row's elements that puts the reduced axes last.
 func movedLast(dims []int, folded []bool) []int32 {
 	strides := make([]int, len(dims))
 	stride := 1
@@ -457,11 +457,11 @@ func movedLast(dims []int, folded []bool) []int32 {
 	return index
 }
 
-// leastRun is the shortest run of equal elements of an operand that gets its own loop. Operands
-// with shorter runs are written to memory in full.
+// leastRun is the minimum length of a run of equal elements that is processed by a loop of its own.
+// Operands with shorter runs are written to memory in full.
 const leastRun = 64
 
-// elementwise applies an operation to its operands, and computes repeated elements only once.
+// elementwise lowers an operation so that repeated elements are computed only once.
 func (a *analysis) elementwise(n *program.Node) (ref, error) {
 	op, swapped, err := a.operation(n)
 	if err != nil {
@@ -563,7 +563,7 @@ func (s *scalars) add(v scalar) int {
 	return len(s.list) - 1
 }
 
-// constant returns the index of the constant with these bits, adding it if necessary.
+// constant returns the index of a constant with the bits of v, and adds it if it is new.
 func (s *scalars) constant(v float32) int {
 	for i, c := range s.list {
 		if c.kind == scalarConstant && math.Float32bits(c.value) == math.Float32bits(v) {

@@ -10,7 +10,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// executor is the name of this executor in errors.
+// executor names this executor in errors.
 const executor = "cpu"
 
 // A Kernel is a compiled program. It is safe for concurrent use.
@@ -35,7 +35,7 @@ type pass struct {
 	code   []instruction
 }
 
-// A port is an input or output in memory.
+// A port is the memory of an input or output.
 type port struct {
 	name  string
 	dtype program.DType
@@ -43,13 +43,12 @@ type port struct {
 	size  int            // elements
 }
 
-// Divide cuts p, which must be valid, into what needs whole tensors and what needs one row at a
-// time.
+// Divide divides p, which must be valid, into a part that needs whole tensors and a part that needs
+// one row at a time.
 func Divide(p *program.Program, rows int) (passes.Division, error) {
 	return passes.DivideRows(p, rows, func(passes.Layout) bool { return true })
 }
 
-// Sizes of tiles and units.
 const (
 	tileElements = 4096      // of the widest value in a tile, if a row is not larger
 	tileScratch  = 128 << 10 // bytes of intermediate values in a tile, if those of a row are not more
@@ -70,9 +69,9 @@ func Compile(
 	return compile(&analysis{p: p, rows: rows}, stored)
 }
 
-// CompileFlat compiles p, which must be valid, for rows of its own choice: runs of elements where
-// all tensors have the same number of elements and no operation depends on rows, else the rows of
-// the last axis. It refuses p with a [*passes.Refusal].
+// CompileFlat compiles p, which must be valid, and chooses the rows itself: runs of elements if all
+// tensors have the same number of elements and no operation depends on rows, else rows along the
+// last axis. It refuses p with a [*passes.Refusal].
 func CompileFlat(p *program.Program) (k *Kernel, err error) {
 	defer recovered.Catch(executor, p.Name, &err)
 	if p, err = transform.Simplify(p); err != nil {

@@ -2,9 +2,9 @@ package cpu
 
 import "slices"
 
-// choosePasses chooses the pass over the tensors that computes each reduction, and returns the last
-// one, which writes all tensors. Reductions that no element depends on belong to the last pass,
-// which reads the tensors in any case.
+// choosePasses assigns each reduction to the pass over the tensors that computes it, and returns
+// the number of the last pass, which writes all tensors. Reductions that no element depends on
+// belong to the last pass, which reads the tensors in any case.
 func (a *analysis) choosePasses() int {
 	last := 0
 	for _, id := range a.outputs {
@@ -50,7 +50,7 @@ func (a *analysis) choosePasses() int {
 	return last
 }
 
-// pass returns the analysis of one pass: its reductions are appended as nodes. Only the last one
+// pass returns the analysis of one pass, with its reductions appended as nodes. Only the last pass
 // writes tensors.
 func (a *analysis) pass(number int, last bool) *analysis {
 	one := *a

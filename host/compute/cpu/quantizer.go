@@ -19,13 +19,13 @@ const (
 	quantizedOperands
 )
 
-// sinks are the outputs that an opQuantize writes directly to memory; −1 for none.
+// sinks are the outputs that an opQuantize writes directly to memory; −1 means none.
 type sinks struct{ codes, value, near int }
 
-// fuseQuantizers finds the pattern that [loops.Quantizer] computes in one pass: numbers, divided or
-// not, are clamped and rounded to integers. The integers may be an 8-bit output; their products
-// with a scale, and whether the numbers are near the bounds, may be further outputs. Each saves a
-// pass, and all together save three more.
+// fuseQuantizers finds the pattern that [loops.Quantizer] computes in one pass: numbers, optionally
+// divided by a scale, are clamped and rounded to integers. The integers may be an 8-bit output.
+// Further outputs may be their products with a scale, and whether the numbers are near the bounds.
+// Each fused operation saves a pass, and the whole pattern saves three more.
 func (a *analysis) fuseQuantizers(outputs []port) {
 	for id := range a.nodes {
 		whole := &a.nodes[id]
@@ -90,7 +90,7 @@ func (a *analysis) fuseQuantizers(outputs []port) {
 	}
 }
 
-// only returns the single needed node that satisfies a condition, or −1.
+// only returns the single needed node for which condition holds, or −1.
 func (a *analysis) only(condition func(n *node) bool) int {
 	found := -1
 	for id, used := range a.uses() {
@@ -104,7 +104,7 @@ func (a *analysis) only(condition func(n *node) bool) int {
 	return found
 }
 
-// soleOutput returns the index of the output that is the only use of a node, or −1.
+// soleOutput returns the index of the output if it is the only use of a node, or −1.
 func (a *analysis) soleOutput(id int, uses []int) int {
 	if id < 0 || uses[id] != 1 {
 		return -1
@@ -122,7 +122,7 @@ func (n *node) writes(output int) bool {
 		n.sinks.near == output)
 }
 
-// quantize executes an opQuantize for rows from the given one on.
+// quantize executes an opQuantize, beginning at row first.
 func (w *worker) quantize(r *run, ins *instruction, first int) {
 	numbers := w.values[ins.in[quantizedNumbers].id]
 	length := len(numbers)

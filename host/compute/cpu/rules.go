@@ -13,7 +13,7 @@ func (o byType) of(d program.DType) loops.Op { return o[d-program.Float] }
 func forAll(op loops.Op) byType { return byType{op, op, op, op} }
 
 // operations maps elementwise operations to their loops. Bools are the floats 0 and 1. Unlisted
-// operations on floats apply a function to one element after the other: see opFunction.
+// float operations are computed element by element: see opFunction.
 var operations = map[program.Op]byType{
 	program.OpNeg:      {loops.Neg, loops.NegBits},
 	program.OpAbs:      {loops.Abs, loops.AbsInt},
@@ -48,8 +48,8 @@ var operations = map[program.Op]byType{
 	program.OpSelect:   forAll(opSelect),
 }
 
-// operation chooses the loop of an elementwise node. swapped reports that its operands must be
-// swapped. A conversion that changes nothing is loops.None.
+// operation returns the opcode for an elementwise node. swapped reports that its operands must be
+// swapped. The opcode of a conversion that changes nothing is loops.None.
 func (a *analysis) operation(n *program.Node) (op loops.Op, swapped bool, err error) {
 	from := a.p.TypeOf(n.Args[0]).DType
 	if n.Op == program.OpConvert {

@@ -13,24 +13,24 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A Call is a kernel with its memory: for each input and output of its program a row-major slice:
-// []float32, []uint16 for floats stored in bfloat16, []int8 for those in 8 bits, []int32 and
-// []uint32 for integers, []bool for bools; slices of one element for scalars. An input and the
-// output of the same name may share a []float32, which is then updated in place; otherwise slices
-// must not overlap.
+// A Call is a kernel with the memory of its program's inputs and outputs, a row-major slice for
+// each: []float32; []uint16 for floats stored in bfloat16, []int8 for floats stored in 8 bits;
+// []int32 and []uint32 for integers; []bool for bools. A scalar is a slice of one element. An input
+// and the output of the same name may share a []float32, which is then updated in place; otherwise
+// slices must not overlap.
 type Call struct {
 	Kernel          *Kernel
 	Inputs, Outputs []any
 }
 
-// Run computes the outputs from the inputs: see [Call].
+// Run computes the outputs from the inputs, which are described at [Call].
 func (k *Kernel) Run(inputs, outputs []any, parallel loops.Parallel) error {
 	return Run([]Call{{k, inputs, outputs}}, parallel)
 }
 
 // Run executes calls, which must not write memory that another call reads or writes. If slices have
-// the wrong type or size for the programs, it fails before writing anything. parallel starts the
-// calls of its function in order, because a call may wait for earlier ones.
+// the wrong type or size for the programs, it fails before writing anything. parallel must call its
+// function in ascending order, because a call may wait for earlier ones.
 func Run(calls []Call, parallel loops.Parallel) error {
 	r := &runner{}
 	r.advance.L = &r.mu
@@ -51,7 +51,7 @@ func Run(calls []Call, parallel loops.Parallel) error {
 	return r.failed
 }
 
-// runner is a call of [Run].
+// runner is the state of one call of [Run].
 type runner struct {
 	runs    []*run
 	mu      sync.Mutex
@@ -59,7 +59,7 @@ type runner struct {
 	failed  error
 }
 
-// run is the state of a call in progress.
+// run is the state of a Call in progress.
 type run struct {
 	Call
 	k      *Kernel
@@ -72,7 +72,7 @@ type run struct {
 	done   int            // passes, under the runner's lock
 }
 
-// begin prepares a call. A call that has only scalars is complete afterwards.
+// begin prepares a call. A call that computes only scalars is complete when begin returns.
 func (r *runner) begin(c Call) (err error) {
 	k := c.Kernel
 	defer recovered.Catch(executor, k.p.Name, &err)
@@ -111,15 +111,15 @@ func (r *runner) begin(c Call) (err error) {
 	return nil
 }
 
-// A unit is the work on some tiles of a call in one pass.
+// A unit is a group of tiles of a call that one goroutine processes in one pass.
 type unit struct {
 	run     *run
 	pass, i int
 }
 
 // units lists the units in the order in which they are started. The first pass of the next call
-// comes before the second pass of a call, so that goroutines hardly wait for the end of a pass, and
-// the tensors of the call are still in a cache.
+// precedes the second pass of a call, so that goroutines rarely wait for the end of a pass, while
+// the call's tensors are still in a cache.
 func (r *runner) units() (list []unit) {
 	passes := 0
 	for _, s := range r.runs {
@@ -140,8 +140,8 @@ func (r *runner) units() (list []unit) {
 	return list
 }
 
-// do computes a unit once the pass before its own is done, and finishes its pass if it is the last
-// one. After a failure nothing is computed any more.
+// do waits for the preceding pass, computes a unit, and completes the unit's pass if it is the last
+// unit. After a failure it computes nothing.
 func (r *runner) do(u unit) {
 	r.mu.Lock()
 	for u.run.done < u.pass && r.failed == nil {
@@ -166,8 +166,8 @@ func (r *runner) do(u unit) {
 	}
 }
 
-// finish finishes a pass of a call: it combines the folds of the units, in order, and computes the
-// scalars that depend on them.
+// finish completes a pass of a call: it combines the units' partial reductions, in order, and
+// computes the scalars that depend on them.
 func (r *runner) finish(s *run, pass int) (err error) {
 	k := s.k
 	defer recovered.Catch(executor, k.p.Name, &err)
@@ -246,7 +246,7 @@ func (c Call) check() error {
 			y, areFloats := c.Outputs[o].([]float32)
 			same := isFloats && areFloats && len(x) > 0 && unsafe.SliceData(x) == unsafe.SliceData(y)
 			if same && in.name != out.name {
-				return fmt.Errorf("program %q: output %q has the memory of the input %q",
+				return fmt.Errorf("program %q: output %q shares the memory of input %q",
 					k.p.Name, out.name, in.name)
 			}
 		}
@@ -256,7 +256,8 @@ func (c Call) check() error {
 
 func (k *Kernel) check(kind string, ports []port, memory []any) error {
 	if len(ports) != len(memory) {
-		return fmt.Errorf("program %q: %d %ss, want %d", k.p.Name, len(memory), kind, len(ports))
+		return fmt.Errorf("program %q: got %d %ss, want %d",
+			k.p.Name, len(memory), kind, len(ports))
 	}
 	for i, p := range ports {
 		n, ok := -1, false
@@ -275,7 +276,7 @@ func (k *Kernel) check(kind string, ports []port, memory []any) error {
 			n, ok = len(m), p.dtype == program.Uint
 		}
 		if !ok || n != p.size {
-			return fmt.Errorf("program %q: %s %q is a %T of %d elements, want %d of %s stored as %s",
+			return fmt.Errorf("program %q: %s %q is a %T of length %d, want %d × %s stored as %s",
 				k.p.Name, kind, p.name, memory[i], n, p.size, p.dtype, p.at)
 		}
 	}
@@ -393,8 +394,8 @@ func (w *worker) execute(ins *instruction) {
 		w.fused(ins, dst)
 		return
 	}
-	// The length of parts in which every operand is a number, or a number for each element. Operands
-	// that stand for runs of elements have runs of one length.
+	// length is that of the parts: in a part each operand is either a run of elements or a single
+	// number. All operands with repeated elements have runs of one length.
 	length := len(dst)
 	var parts [3]part
 	for i, x := range ins.in {
@@ -443,7 +444,7 @@ func (w *worker) fused(ins *instruction, dst []float32) {
 	}
 }
 
-// move repeats elements, or gathers them by index.
+// move copies elements of an operand to dst, repeated or gathered by index.
 func (w *worker) move(ins *instruction, dst []float32) {
 	x := ins.in[0]
 	from := w.values[x.id]
@@ -467,15 +468,15 @@ func (w *worker) move(ins *instruction, dst []float32) {
 	}
 }
 
-// A part is a run of an operand's elements, or, if empty, a single number.
+// A part is a run of an operand's elements or, if elements is empty, a single number.
 type part struct {
 	elements []float32
 	number   float32
 }
 
 // take sets p to v[at:at+length] or, if number is set, to the single number v[at], which stands for
-// length equal elements. It returns the index after what it took. An index at the end of v wraps
-// around to 0, because all rows may share one v.
+// length equal elements. It returns the index after the elements taken. An index at the end of v
+// wraps around to 0, because all rows may share one v.
 func (p *part) take(v []float32, at, length int, number bool) int {
 	if at == len(v) {
 		at = 0

@@ -209,9 +209,9 @@ func TestWrongCalls(t *testing.T) {
 	y, one := four(), []float32{1}
 	for says, c := range map[string]cpu.Call{
 		"2 inputs, want 3": {Inputs: []any{four(), y}, Outputs: []any{four(), four()}},
-		`input "y" is a []float32 of 3 elements, want 4`:  {Inputs: []any{four(), y[:3], one}, Outputs: []any{four(), four()}},
-		`output "z" is a []float32 of 1 elements, want 4`: {Inputs: []any{four(), y, one}, Outputs: []any{four(), one}},
-		`has the memory of the input "y"`:                 {Inputs: []any{four(), y, one}, Outputs: []any{four(), y}},
+		`input "y" is a []float32 of length 3, want 4`:  {Inputs: []any{four(), y[:3], one}, Outputs: []any{four(), four()}},
+		`output "z" is a []float32 of length 1, want 4`: {Inputs: []any{four(), y, one}, Outputs: []any{four(), one}},
+		`shares the memory of input "y"`:                {Inputs: []any{four(), y, one}, Outputs: []any{four(), y}},
 	} {
 		c.Kernel = k
 		err := cpu.Run([]cpu.Call{c}, cpu.Goroutines(1))

@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// uses counts how often nodes are read; 0 for those that are not needed.
+// uses counts the reads of each node; unneeded nodes have none.
 func (a *analysis) uses() []int {
 	uses := make([]int, len(a.nodes))
 	for _, id := range a.outputs {
@@ -33,8 +33,8 @@ func (a *analysis) uses() []int {
 	return uses
 }
 
-// fuse replaces operations by others with the same results that take fewer passes. Nodes are in
-// topological order.
+// fuse replaces operations by fused ones with the same results, which take fewer passes. Nodes are
+// in topological order.
 func (a *analysis) fuse() {
 	uses := a.uses()
 	of := func(x operand) []operand { return a.nodes[x.id].in }
@@ -54,7 +54,7 @@ func (a *analysis) fuse() {
 		case n.op == opFold && n.fold == loops.Max && onceDense(x, loops.Abs):
 			n.op, n.in = opLargest, of(x)
 		case n.op == opClamp && once(x, loops.Round) && a.limits(n.in[1:], true):
-			// integers round to themselves
+			// Rounding an integer does not change it.
 			round := &a.nodes[x.id]
 			round.op, round.in = opClamp, append(slices.Clone(round.in), n.in[1:]...)
 			n.op, n.in = opRoundSmall, n.in[:1]
@@ -87,7 +87,7 @@ func (a *analysis) fuse() {
 	}
 }
 
-// fuseLinear fuses products with scalars, and their sums, which are common in optimizers' updates.
+// fuseLinear fuses products with scalars and their sums, which are common in optimizer updates.
 func (a *analysis) fuseLinear(n *node, once func(x operand, op loops.Op) bool) {
 	scaled := func(x operand) bool { // x = y·s
 		return once(x, loops.Mul) && a.nodes[x.id].in[1].scalar && a.dense(a.nodes[x.id].in[:1])
@@ -128,7 +128,7 @@ func (a *analysis) fuseLinear(n *node, once func(x operand, op loops.Op) bool) {
 	}
 }
 
-// siluSlope returns x and s if a product is s·(x·(1 − s) + 1), or nil.
+// siluSlope returns x and s if n is the product s·(x·(1 − s) + 1), else nil.
 func (a *analysis) siluSlope(n *node, once func(x operand, op loops.Op) bool) []operand {
 	for i, sum := range n.in {
 		s := n.in[1-i]
@@ -151,18 +151,18 @@ func (a *analysis) isOne(x operand) bool {
 	return x.scalar && a.scalars.list[x.id].kind == scalarConstant && a.scalars.list[x.id].value == 1
 }
 
-// number reports whether an operand is one number for many elements.
+// number reports whether an operand has one number for several elements of the result.
 func number(x operand) bool { return x.scalar || x.repeat > 1 }
 
-// dense reports whether all operands are nodes with as many elements as the result in every row.
+// dense reports whether every operand is a node with as many elements in a row as the result has.
 func (a *analysis) dense(in []operand) bool {
 	return !slices.ContainsFunc(in, func(x operand) bool {
 		return x.scalar || x.repeat > 1 || a.nodes[x.id].shared
 	})
 }
 
-// limits reports whether the bounds of a clamp are constants in the range of [loops.RoundSmall],
-// and integers if whole is set.
+// limits reports whether the bounds of a clamp are constants in the range of [loops.RoundSmall]
+// and, if whole is set, integers.
 func (a *analysis) limits(bounds []operand, whole bool) bool {
 	return !slices.ContainsFunc(bounds, func(x operand) bool {
 		if !x.scalar || a.scalars.list[x.id].kind != scalarConstant {
@@ -173,7 +173,7 @@ func (a *analysis) limits(bounds []operand, whole bool) bool {
 	})
 }
 
-// location is where a node's elements are.
+// location is the memory of a node's elements.
 type location struct {
 	kind   locationKind
 	index  int // of an input or output
@@ -193,7 +193,7 @@ const (
 	inTable
 )
 
-// instruction computes a node for some rows, or stores one.
+// An instruction computes or stores some rows of a node.
 type instruction struct {
 	node
 	dst   int
@@ -208,15 +208,15 @@ type writer struct {
 	outs     []port
 	order    []int
 	lastRead []int // position in order
-	// saved marks the inputs that are also an output of another name, and that are therefore copied
-	// before the output of their own name overwrites them.
+	// saved marks the inputs that are also an output under another name. They are copied before the
+	// output of their own name overwrites them.
 	saved   []bool
 	freed   []bool
 	scratch int
 	free    map[int][]int
 }
 
-// afterAll is the lastRead of values that are stored at the end of the code.
+// afterAll is the lastRead of values that are stored after all other instructions.
 const afterAll = 1 << 30
 
 func (k *Kernel) write(a *analysis) pass {
@@ -253,8 +253,8 @@ func (k *Kernel) write(a *analysis) pass {
 	return w.pass
 }
 
-// sort lists the nodes that are needed in the order in which they are computed: inputs right before
-// they are read first, and reductions right after their operands.
+// sort lists the needed nodes in the order of computation: inputs right before their first use, and
+// reductions right after their operands.
 func (w *writer) sort() {
 	uses := w.uses()
 	reductions := map[int][]int{}
@@ -313,9 +313,9 @@ func (w *writer) isInput(id, input int) bool {
 	return w.nodes[id].op == opInput && w.nodes[id].input == input
 }
 
-// destinations returns how the outputs that equal a node are written: directly (direct, else −1),
-// by store instructions right after it, or by deferred ones at the end, if the input of the same
-// name, which may share the memory, is still to be read.
+// destinations returns how the outputs that equal a node are written: output direct (−1 if none) by
+// the node's instruction, others by store instructions right after it, or by deferred ones at the
+// end if the input of the same name, which may share the memory, is read later.
 func (w *writer) destinations(at, id int) (direct int, stores, deferred []instruction) {
 	direct = -1
 	n := w.nodes[id]
@@ -340,8 +340,8 @@ func (w *writer) destinations(at, id int) (direct int, stores, deferred []instru
 	return direct, stores, deferred
 }
 
-// overwrites reports whether an output that is written at a position may take the memory of an
-// input that is still to be read, or that its own instruction reads in another order.
+// overwrites reports whether an output written at position at might overwrite an input that is read
+// later, or that its own instruction reads in another order.
 func (w *writer) overwrites(output, at int, n node) bool {
 	i := w.p.Input(w.p.Outputs[output].Name)
 	if i < 0 {
@@ -355,8 +355,8 @@ func (w *writer) overwrites(output, at int, n node) bool {
 	})
 }
 
-// define allocates memory for a node and writes its instruction. direct is the output that it
-// writes directly, or −1.
+// define allocates memory for a node and writes its instruction. direct is the output that the
+// instruction writes directly, or −1.
 func (w *writer) define(at, id, direct int) {
 	n, p := w.nodes[id], &w.values[id]
 	p.size = n.size
@@ -395,7 +395,7 @@ func inPlace(op loops.Op) bool {
 		op >= opRotate && op < opReduce
 }
 
-// isRead reports whether a later instruction reads a node, or stores it.
+// isRead reports whether an instruction after position at reads or stores a node.
 func (w *writer) isRead(at, id int) bool {
 	for o, out := range w.outputs {
 		if out == id && !w.nodes[id].writes(o) {
@@ -408,7 +408,7 @@ func (w *writer) isRead(at, id int) bool {
 // line is the number of floats in a cache line.
 const line = 16
 
-// class rounds the size of a value up to a multiple of a cache line.
+// class rounds the size of a value up to a multiple of a cache line; smaller sizes are unchanged.
 func class(size int) int {
 	if size < line {
 		return size
@@ -426,7 +426,7 @@ func (w *writer) reserve(size int) int {
 	return w.scratch - size
 }
 
-// releaseOperands frees the memory of operands that nothing reads any more.
+// releaseOperands frees the memory of the operands that are not read any more.
 func (w *writer) releaseOperands(at int, n node) {
 	for _, x := range n.in {
 		if !x.scalar && w.lastRead[x.id] == at {

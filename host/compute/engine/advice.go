@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// advice maps patterns of XLA's error messages, in any case, to a remedy. The first match applies.
+// advice maps patterns of XLA's error messages, in any case, to remedies. The first match applies.
 var advice = []struct{ pattern, remedy string }{
 	{"/dev/shm|shared memory segment", "/dev/shm is full or too small for NCCL: a container needs " +
 		"--shm-size=1g, or set NCCL_SHM_DISABLE=1"},
@@ -35,7 +35,7 @@ var advice = []struct{ pattern, remedy string }{
 		"and NCCL_P2P_DISABLE=1 uses another connection"},
 }
 
-// advised appends the remedy to the first line of a message: messages of XLA can have many lines.
+// advised appends the remedy to the first line of a message; XLA's messages can have many lines.
 func advised(message string) string {
 	for _, a := range advice {
 		if regexp.MustCompile("(?i)" + a.pattern).MatchString(message) {
@@ -50,7 +50,7 @@ func advised(message string) string {
 	return message
 }
 
-// An advisedError is an error of XLA whose message includes a remedy.
+// An advisedError is an XLA error whose message includes a remedy.
 type advisedError struct{ error }
 
 func (e advisedError) Error() string { return advised(e.error.Error()) }

@@ -5,14 +5,14 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 )
 
-// Custom returns a node that equals value bit for bit and whose gradient is defined by vjp: if dy
-// is the adjoint of the node, of value's shape, then vjp(dy) are the adjoints of the inputs, each
-// with its input's shape and element type, or nil for an input without a gradient. No gradient
-// flows through value itself. If vjp is the identity, this is the straight-through estimator
-// (Bengio et al., 2013) of a quantizer's value.
+// Custom returns a node that equals value bit for bit and whose gradient is defined by vjp: given
+// dy, the adjoint of the node, vjp returns the adjoint of each input, with the input's shape and
+// element type, or nil for an input without a gradient. No gradient flows through value itself. If
+// vjp is the identity, this is the straight-through estimator (Bengio et al., 2013) of a
+// quantizer's value.
 //
-// vjp is called once per differentiation, and not at all if no gradient is asked for. It need not
-// ask which inputs matter: a device never computes results that are not needed.
+// vjp is called once per differentiation, and not at all if no gradient is asked for. It may
+// compute the adjoints of all inputs: a device never computes results that are not needed.
 func Custom(
 	value *graph.Node, inputs []*graph.Node, vjp func(dy *graph.Node) []*graph.Node,
 ) *graph.Node {
@@ -21,8 +21,8 @@ func Custom(
 	}
 	// GoMLX lets a node have a custom gradient with respect to one input of the same shape. It also
 	// lets a node be differentiated through an alternative of the same shape that is never executed.
-	// The alternative built here only passes adjoints on: its last node hands dy to vjp, and its
-	// first nodes, one per input, deliver the results.
+	// The alternative built here only passes adjoints on: its last node passes dy to vjp, and
+	// its first nodes, one per input, return the adjoints of the inputs.
 	var adjoints []*graph.Node
 	routes := make([]*graph.Node, len(inputs))
 	for i, input := range inputs {

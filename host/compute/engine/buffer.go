@@ -18,12 +18,13 @@ type Element = gotype.Supported
 
 // A Buffer is a tensor in a device's memory: a shape and its elements in row-major order. Each
 // replica of the device has the whole tensor or, if it is sharded, an equal part along the first
-// axis. A Buffer is used by one goroutine at a time, except that several steps may read it at once.
+// axis. A Buffer must be used by one goroutine at a time, except that several steps may read it
+// concurrently.
 type Buffer struct {
 	device  *Device
 	shape   shapes.Shape // of the whole tensor
 	sharded bool         // false with one replica
-	// data has one buffer for each replica of this process; it is nil once the buffer is gone.
+	// data has one buffer for each of this process's replicas; it is nil once the buffer is gone.
 	data atomic.Pointer[[]compute.Buffer]
 }
 
@@ -37,7 +38,7 @@ func newBuffer(d *Device, data []compute.Buffer, shape shapes.Shape, sharded boo
 // gone.
 func (b *Buffer) Shape() shapes.Shape { return b.shape }
 
-// PartBytes returns the memory that the buffer takes on each replica.
+// PartBytes returns the number of bytes that the buffer takes on each replica.
 func (b *Buffer) PartBytes() int64 {
 	bytes := int64(b.shape.Size()) * int64(b.shape.DType.Size())
 	if b.sharded {
@@ -46,7 +47,7 @@ func (b *Buffer) PartBytes() int64 {
 	return bytes
 }
 
-// Gone reports whether the buffer was finalized or donated.
+// Gone reports whether the buffer has been finalized or donated.
 func (b *Buffer) Gone() bool { return b.data.Load() == nil }
 
 // Finalize frees the buffer's memory. It does nothing if the buffer is nil or gone.
@@ -82,7 +83,7 @@ func FinalizeAll(buffers ...*Buffer) error {
 }
 
 // Upload copies data to each replica of the device as a tensor of the given dimensions, in
-// row-major order; no dimensions make a scalar. The slice may be reused when Upload returns.
+// row-major order; without dimensions it is a scalar. The slice may be reused when Upload returns.
 func Upload[T Element](d *Device, data []T, dims ...int) (*Buffer, error) {
 	return upload(d, data, dims, false)
 }
@@ -93,7 +94,8 @@ func UploadSharded[T Element](d *Device, data []T, dims ...int) (*Buffer, error)
 	return upload(d, data, dims, d.Count() > 1)
 }
 
-// UploadLike copies data to the device as a buffer with the shape of b, sharded if b is.
+// UploadLike copies data to the device as a buffer of the same shape as b, which is sharded if b
+// is.
 func UploadLike[T Element](b *Buffer, data []T) (*Buffer, error) {
 	return upload(b.device, data, b.shape.Dimensions, b.sharded)
 }
@@ -136,9 +138,9 @@ func upload[T Element](d *Device, data []T, dims []int, sharded bool) (*Buffer, 
 	return newBuffer(d, parts, shape, sharded), nil
 }
 
-// Fill makes a tensor of the given dimensions, on each replica, whose elements are set by write.
-// write must set all of them: they are uninitialized. On the CPU device it writes into the tensor's
-// own memory, so that nothing is copied.
+// Fill creates a tensor of the given dimensions on each replica and calls write to set its
+// elements. write must set all of them, as they are uninitialized. On the CPU device it writes
+// directly into the tensor's memory, so that nothing is copied.
 func Fill[T Element](d *Device, dims []int, write func([]T) error) (*Buffer, error) {
 	shape, err := shapeOf(dtypes.FromGenericsType[T](), dims)
 	if err != nil {
@@ -169,7 +171,7 @@ func Fill[T Element](d *Device, dims []int, write func([]T) error) (*Buffer, err
 	return newBuffer(d, []compute.Buffer{part}, shape, false), nil
 }
 
-// Zeros makes a float32 tensor of zeros.
+// Zeros creates a float32 tensor of zeros.
 func Zeros(d *Device, dims ...int) (*Buffer, error) {
 	return Fill(d, dims, func(data []float32) error {
 		clear(data)
@@ -177,24 +179,24 @@ func Zeros(d *Device, dims ...int) (*Buffer, error) {
 	})
 }
 
-// makeShape is shapeOf that also checks that the dimensions hold n elements.
+// makeShape calls shapeOf and checks that the dimensions hold n elements.
 func makeShape(dtype dtypes.DType, n int, dims []int) (shapes.Shape, error) {
 	shape, err := shapeOf(dtype, dims)
 	if err == nil && shape.Size() != n {
-		err = fmt.Errorf("%d elements for the dimensions %v, which take %d", n, dims, shape.Size())
+		err = fmt.Errorf("got %d elements for dimensions %v, want %d", n, dims, shape.Size())
 	}
 	return shape, err
 }
 
-// shapeOf returns a shape. It is an error if a dimension is negative or the size overflows an int.
+// shapeOf returns a shape, or an error if a dimension is negative or the size overflows an int.
 func shapeOf(dtype dtypes.DType, dims []int) (shapes.Shape, error) {
 	size := 1
 	for _, dim := range dims {
 		if dim < 0 {
-			return shapes.Shape{}, fmt.Errorf("dimensions %v: a dimension is negative", dims)
+			return shapes.Shape{}, fmt.Errorf("dimensions %v: must not be negative", dims)
 		}
 		if dim > 0 && size > math.MaxInt/dim {
-			return shapes.Shape{}, fmt.Errorf("dimensions %v: more elements than an int can count", dims)
+			return shapes.Shape{}, fmt.Errorf("dimensions %v: too many elements for an int", dims)
 		}
 		size *= dim
 	}
@@ -211,8 +213,8 @@ func Download[T Element](b *Buffer) ([]T, error) {
 	return data, nil
 }
 
-// DownloadInto copies the buffer's elements into dst, whose length must be the buffer's size and
-// whose element type must be the buffer's.
+// DownloadInto copies the buffer's elements into dst, which must have the same length and element
+// type.
 func DownloadInto[T Element](b *Buffer, dst []T) error {
 	if b.Elsewhere() {
 		return fmt.Errorf("download of shape %s: other processes hold parts of the tensor", b.shape)
@@ -231,10 +233,10 @@ func downloadInto[T Element](b *Buffer, dst []T) error {
 		return fmt.Errorf("download of shape %s: %w", b.shape, err)
 	}
 	if dtype := dtypes.FromGenericsType[T](); dtype != b.shape.DType {
-		return fmt.Errorf("download of shape %s into a slice of %s", b.shape, dtype)
+		return fmt.Errorf("download of shape %s: cannot store it in a slice of %s", b.shape, dtype)
 	}
 	if own := b.OwnShape(); len(dst) != own.Size() {
-		return fmt.Errorf("download of shape %s: %d elements into a slice of %d",
+		return fmt.Errorf("download of shape %s: want a slice of %d elements, got %d",
 			own, own.Size(), len(dst))
 	}
 	parts := *b.data.Load()
@@ -250,7 +252,7 @@ func downloadInto[T Element](b *Buffer, dst []T) error {
 	return nil
 }
 
-// Elsewhere reports whether other processes have parts of the buffer; false if it is nil.
+// Elsewhere reports whether other processes hold parts of the buffer, which may be nil.
 func (b *Buffer) Elsewhere() bool {
 	if b == nil {
 		return false
@@ -259,8 +261,8 @@ func (b *Buffer) Elsewhere() bool {
 	return b.sharded && own < b.device.Count()
 }
 
-// OwnShape returns the shape of this process's part of the buffer: the whole, or its rows if the
-// buffer is sharded among processes.
+// OwnShape returns the shape of this process's part of the buffer: the whole shape, or that of the
+// process's rows if the buffer is sharded among processes.
 func (b *Buffer) OwnShape() shapes.Shape {
 	if !b.Elsewhere() {
 		return b.shape
@@ -279,14 +281,15 @@ func Take(b *Buffer) (*Buffer, error) {
 	return newBuffer(b.device, *b.data.Swap(nil), b.shape, b.sharded), nil
 }
 
-// Data returns the buffer's own memory. Only the [CPU] device has it in host memory. The slice is
-// valid until the buffer is finalized or donated. Write to it only while nothing else reads it.
+// Data returns the buffer's own memory; only the buffers of the [CPU] device are in host memory.
+// The slice is valid until the buffer is finalized or donated. Write to it only while nothing else
+// reads it.
 func Data[T Element](b *Buffer) ([]T, error) {
 	if err := b.usable(); err != nil {
 		return nil, fmt.Errorf("memory of shape %s: %w", b.shape, err)
 	}
 	if !b.device.SharesMemory() {
-		return nil, fmt.Errorf("memory of shape %s: it is not in the host's memory", b.shape)
+		return nil, fmt.Errorf("memory of shape %s: the buffer is not in host memory", b.shape)
 	}
 	var flat any
 	err := catch(func() (err error) {
@@ -312,7 +315,7 @@ func View[T Element](b *Buffer) ([]T, error) {
 	return DownloadOwn[T](b)
 }
 
-// usable returns an error if the buffer, or its device, is gone.
+// usable returns an error if the buffer or its device is gone.
 func (b *Buffer) usable() error {
 	if b.Gone() {
 		return ErrBufferGone

@@ -64,7 +64,7 @@ func TestUploadRefusesBadDimensions(t *testing.T) {
 			t.Errorf("3 elements were accepted for dimensions %v", dims)
 		}
 	}
-	if _, err := engine.Upload(d, []float32{}, 1<<32, 1<<32); err == nil || !strings.Contains(err.Error(), "an int can count") {
+	if _, err := engine.Upload(d, []float32{}, 1<<32, 1<<32); err == nil || !strings.Contains(err.Error(), "too many elements") {
 		t.Errorf("2⁶⁴ elements: %v", err)
 	}
 	if _, err := engine.Zeros(d, 2, -1); err == nil || !strings.Contains(err.Error(), "negative") {

@@ -12,24 +12,24 @@ import (
 )
 
 // BuildInfo records everything that determines the rounding of a device's arithmetic. Two runs can
-// be expected to agree bit for bit only if theirs are equal.
+// be expected to agree bit for bit only if their BuildInfos are equal.
 type BuildInfo struct {
 	Device string `json:"device"` // kind of the device
 	Go     string `json:"go"`     // version of the Go toolchain
-	// Target is the operating system and processor architecture, as in linux/amd64; a GOAMD64 above
-	// v1 is appended, as in linux/amd64-v3.
+	// Target is the operating system and processor architecture, such as linux/amd64. GOAMD64 is
+	// appended if it is above v1, as in linux/amd64-v3.
 	Target  string `json:"target"`
 	SIMD    string `json:"simd"`    // vector instructions on the CPU: "avx512", "avx2" or "none"
 	GoMLX   string `json:"gomlx"`   // version of github.com/gomlx/gomlx
 	Backend string `json:"backend"` // module and version of the backend
 
 	// Products names the types to which matrix products round their operands, if not float32:
-	// "bfloat16" for products that ask for the device's precision, "tf32" for all others. On the CPU
-	// it also names kernels with their own summation order (also in blockwise attention):
-	// "bfloat16/avx512bf16" the bfloat16 instruction, "float32/fused" the products of package matmul.
+	// "bfloat16" for products that ask for the device's precision, "tf32" for the other products. On
+	// the CPU it also names kernels whose order of sums differs: "bfloat16/avx512bf16" for the
+	// bfloat16 instruction, "float32/fused" for package matmul.
 	Products string `json:"products,omitempty"`
 
-	// Replicas is the number of replicas, if there are several: sums round in another order.
+	// Replicas is the number of replicas if there are several, which changes the order of sums.
 	Replicas int `json:"replicas,omitempty"`
 }
 

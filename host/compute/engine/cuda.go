@@ -16,7 +16,7 @@ import (
 
 const builtCUDA = true
 
-// openCUDA loads the PJRT plugin and opens XLA on it.
+// openCUDA loads the PJRT plugin and opens an XLA client on it.
 func openCUDA(opts Options) (compute.Backend, error) {
 	plugin := opts.Plugin
 	if plugin == "" {
@@ -62,9 +62,9 @@ func openCUDA(opts Options) (compute.Backend, error) {
 	return backend, nil
 }
 
-// setXLAEnvironment sets XLA_FLAGS to the toolkit's directory, as JAX does when it loads the
-// plugin, and to the cache. It disables go-xla's own check, which expects another layout than
-// JAX's and prints long warnings.
+// setXLAEnvironment sets XLA_FLAGS to the flags for the toolkit's directory, as JAX does when it
+// loads the plugin, and for the cache. It disables go-xla's own check, which expects a different
+// directory layout from JAX's and prints long warnings.
 func setXLAEnvironment(plugin, cache string) error {
 	const variable, check = "XLA_FLAGS", "GOPJRT_CUDA_CHECKS"
 	flags, err := cacheFlags(cache)
@@ -85,18 +85,18 @@ func setXLAEnvironment(plugin, cache string) error {
 	return nil
 }
 
-// completeProgram declares, before the program is compiled, which output may alias each donated
-// input (pairs maps input indices to output indices): without it, XLA frees a donated input only
-// after the step. Then it replaces calls of placeholder functions by the kernels and collectives,
-// over this number of replicas, that they represent. go-xla's custom calls take no configuration
-// text, and its only collectives are reductions; so this rewrites the statements that it has
-// recorded.
+// completeProgram completes a program before it is compiled. It declares which output may alias
+// each donated input (pairs maps input indices to output indices); otherwise XLA would free donated
+// inputs only after the step. It then replaces calls of placeholder functions by the kernels they
+// stand for, or by collectives over the given number of replicas. It has to edit recorded
+// statements, because go-xla's custom calls have no backend_config and its only collectives are
+// reductions.
 func completeProgram(
 	builder compute.Builder, pairs map[int]int, callees map[string]callee, replicas int,
 ) error {
 	main := hidden(builder.Main(), "fn").Interface().(*stablehlo.Function)
 	for input, output := range pairs {
-		// XLA reads this attribute as "may alias": it first copies an input that a call does not donate.
+		// XLA reads this as "may alias": it first copies an input that a call does not donate.
 		x := main.Inputs[input]
 		if x.Attributes == nil {
 			x.Attributes = map[string]any{}
@@ -129,13 +129,12 @@ func completeProgram(
 		return err
 	}
 	if replaced == 0 && len(callees) > 0 {
-		return fmt.Errorf("kernels: none of %d is called", len(callees))
+		return fmt.Errorf("kernels: found no call of any of the %d kernels", len(callees))
 	}
 	return nil
 }
 
-// replace turns a statement into the call of a Triton kernel, or into a collective over all
-// replicas.
+// replace turns a statement into a call of a Triton kernel or a collective over all replicas.
 func (c callee) replace(s *stablehlo.Statement, replicas int) error {
 	switch c.collective {
 	case "":
@@ -170,7 +169,7 @@ func (c callee) replace(s *stablehlo.Statement, replicas int) error {
 	return setOperation(s, "ReduceScatter")
 }
 
-// allReplicas is the replica_groups attribute of a collective over this number of replicas.
+// allReplicas is the replica_groups attribute of a collective over the given number of replicas.
 type allReplicas int
 
 // ToStableHLO returns a single group of all replicas.
@@ -182,7 +181,7 @@ func (n allReplicas) ToStableHLO() string {
 	return fmt.Sprintf("dense<[[%s]]> : tensor<1x%dxi64>", strings.Join(list, ", "), int(n))
 }
 
-// setOperation sets the operation of a statement. The type of operations is internal to go-xla.
+// setOperation sets the operation of a statement by reflection: its type is internal to go-xla.
 func setOperation(s *stablehlo.Statement, name string) error {
 	field := reflect.ValueOf(s).Elem().FieldByName("OpType")
 	const most = 1000 // an upper bound on the number of operations

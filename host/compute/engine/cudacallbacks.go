@@ -13,15 +13,15 @@ import (
 	"unsafe"
 )
 
-// Error codes of PJRT.
+// PJRT error codes.
 const (
 	deadlineExceeded = 4
 	notFound         = 5
 	unavailable      = 14
 )
 
-// cageGet returns the value of a key to a PJRT client, which frees it. It waits for the key up to
-// the given number of milliseconds.
+// cageGet returns the value of a key to a PJRT client. It waits up to the given number of
+// milliseconds until the key is set. The client frees the returned value.
 //
 //export cageGet
 func cageGet(
@@ -46,7 +46,7 @@ func cageGet(
 	return 0
 }
 
-// cagePut sets the value of a key for a client of PJRT.
+// cagePut sets the value of a key for a PJRT client.
 //
 //export cagePut
 func cagePut(

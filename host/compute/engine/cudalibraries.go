@@ -15,17 +15,17 @@ import (
 )
 
 // This file lists the libraries that a PJRT plugin for CUDA depends on, and the directories where
-// Python packages install them. XLA opens NVIDIA's libraries by name, and finds those that the
-// process has already loaded. JAX preloads them in Python; cage does the same before it loads the
-// plugin (cudaload.go).
+// Python packages install them. XLA opens NVIDIA's libraries by name, which succeeds if the process
+// has already loaded them. So cage, like JAX in Python, loads them before it loads the plugin
+// (cudaload.go).
 
-// A cudaLibrary is one of NVIDIA's libraries.
+// A cudaLibrary is one of NVIDIA's shared libraries.
 type cudaLibrary struct {
 	file   string // file name, without its version
 	soname [2]int // version in the file name, for CUDA 12 and 13
-	// folder is the directory below nvidia/ into which NVIDIA's package installs the library, and the
-	// package is nvidia-FOLDER-cu12. For CUDA 13 the directory is cu13 instead, and the package
-	// nvidia-FOLDER, unless the library is apart: then only the suffix changes, to -cu13.
+	// folder is the directory below nvidia/ into which the package nvidia-FOLDER-cu12 installs the
+	// library. For CUDA 13 the directory is cu13 and the package nvidia-FOLDER, unless apart is
+	// set: then the directory is the same and the package is nvidia-FOLDER-cu13.
 	folder string
 	apart  bool
 	needed need
@@ -40,8 +40,8 @@ const (
 	replicas              // without it, nothing runs on several GPUs
 )
 
-// cudaLibraries lists the libraries, dependencies first. The versions and folders are those of
-// NVIDIA's packages that jax-cuda12-plugin and jax-cuda13-plugin 0.12.0.1 depend on.
+// cudaLibraries lists the libraries, dependencies first. The versions and folders are taken from
+// the NVIDIA packages that jax-cuda12-plugin and jax-cuda13-plugin 0.12.0.1 depend on.
 var cudaLibraries = []cudaLibrary{
 	{"libcudart", [2]int{12, 13}, "cuda_runtime", false, oneDevice},
 	{"libnvrtc", [2]int{12, 13}, "cuda_nvrtc", false, attention},
@@ -57,11 +57,11 @@ var cudaLibraries = []cudaLibrary{
 	{"libcudnn", [2]int{9, 9}, "cudnn", true, oneDevice},
 }
 
-// oldestRelease is the CUDA release of the first of each pair of versions.
+// oldestRelease is the CUDA release to which the first version of each pair belongs.
 const oldestRelease = 12
 
-// releaseOf returns a plugin's CUDA release, from its path; 0 if the path does not name one, or
-// names one whose libraries are not listed here.
+// releaseOf returns a plugin's CUDA release, taken from its path; 0 if the path names no release,
+// or one whose libraries are not listed here.
 func releaseOf(plugin string) int {
 	m := regexp.MustCompile(`cuda(1[23])(\b|_)`).FindStringSubmatch(plugin)
 	if m == nil {
@@ -74,9 +74,9 @@ func releaseOf(plugin string) int {
 // A loader loads a shared library by its path, or by name from the system's search path.
 type loader func(path string) error
 
-// loadLibraries loads NVIDIA's libraries for a plugin: those of Python packages beside it, else
-// those of the system. The error names each missing library that a run on count GPUs requires; warn
-// is called for each whose absence makes a run slower.
+// loadLibraries loads NVIDIA's libraries for a plugin, from Python packages beside it if possible,
+// else from the system. The error names each missing library that a run on count GPUs requires;
+// warn is called for each whose absence makes a run slower.
 func loadLibraries(
 	plugin string, count int, load loader, warn func(message string, details ...any),
 ) error {
@@ -99,7 +99,7 @@ func loadLibraries(
 	return errors.Join(failed...)
 }
 
-// load loads the library. Its error distinguishes a file that does not load from a missing file.
+// load loads the library. Its error tells whether the file is missing or cannot be loaded.
 func (l cudaLibrary) load(plugin string, release int, load loader) error {
 	folder, suffix := l.folder, ""
 	if release > oldestRelease && !l.apart {
@@ -109,8 +109,8 @@ func (l cudaLibrary) load(plugin string, release int, load loader) error {
 	}
 	install := "`pip install nvidia-" + strings.ReplaceAll(l.folder, "_", "-") + suffix + "`"
 	name := fmt.Sprintf("%s.so.%d", l.file, l.soname[release-oldestRelease]) // as XLA opens it
-	// JAX's plugin is two directories below site-packages, where the directory nvidia is; go-xla
-	// installs both beside each other.
+	// JAX's plugin is two directories below site-packages, which contains the directory nvidia.
+	// go-xla installs the plugin and nvidia in the same directory.
 	directory := filepath.Dir(plugin)
 	site := filepath.Join(directory, "../..", "nvidia", folder, "lib")
 	for _, above := range []string{"../..", "..", "."} {
@@ -131,8 +131,8 @@ func (l cudaLibrary) load(plugin string, release int, load loader) error {
 	return nil
 }
 
-// checkPluginFile returns an error for a file that is not a PJRT plugin for this machine: the
-// errors of the system's loader are hard to understand.
+// checkPluginFile returns an error for a file that is not a PJRT plugin for this machine, because
+// the errors of the system's loader are hard to understand.
 func checkPluginFile(path string) error {
 	file, err := elf.Open(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
@@ -158,7 +158,7 @@ func checkPluginFile(path string) error {
 
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// A driverState is the state that NVIDIA's driver reports.
+// A driverState holds what NVIDIA's driver reports about itself.
 type driverState struct {
 	Missing string // why its library does not load; empty if it does
 	Version int    // newest CUDA version that it supports, 1000 × major + 10 × minor; 0 if unknown
@@ -167,17 +167,17 @@ type driverState struct {
 	Devices int    // GPUs that the program may use
 }
 
-// Error codes of the driver, from CUDA's reference of the type CUresult.
+// Driver error codes, from the CUDA reference for the type CUresult.
 const (
 	driverNoDevice  = 100
 	driverBadDevice = 101
 )
 
-// neededDriver is the oldest version of NVIDIA's driver for each release of CUDA.
+// neededDriver maps a CUDA release to the oldest driver version that supports it.
 var neededDriver = map[int]string{12: "525", 13: "580"}
 
 // check returns an error, with a remedy, if the driver cannot serve a plugin. visible is the value
-// of CUDA_VISIBLE_DEVICES, and limited whether it is set.
+// of CUDA_VISIBLE_DEVICES, and limited reports whether it is set.
 func (s driverState) check(plugin string, visible string, limited bool) error {
 	release := releaseOf(plugin)
 	switch {

@@ -7,14 +7,14 @@ package engine
 #include <dlfcn.h>
 #include <stdlib.h>
 
-// dlerror is per thread, so it is read in the same call.
+// dlerror is per thread, so the error is read in the same call.
 static void *open_library(const char *path, const char **error) {
 	void *library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
 	if (!library) *error = dlerror();
 	return library;
 }
 
-// Functions of NVIDIA's driver, which is not linked because a machine may not have it.
+// Functions of NVIDIA's driver. They are not linked, because a machine may lack the driver.
 typedef struct {
 	int found, version, status, devices;
 	const char *text;
@@ -43,7 +43,7 @@ import (
 	"unsafe"
 )
 
-// open loads a shared library for the rest of the process's life.
+// open loads a shared library, which stays loaded until the process ends.
 func open(path string) (unsafe.Pointer, error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))

@@ -69,8 +69,8 @@ func clientOf(backend compute.Backend) *pjrt.Client {
 	return hidden(backend, "client").Interface().(*pjrt.Client)
 }
 
-// pluginFunction returns a function of a PJRT plugin, by its name in PJRT's C interface; nil if the
-// plugin is too old to have it.
+// pluginFunction returns the function of a PJRT plugin with the given name in PJRT's C interface;
+// nil if the plugin is too old to have it.
 func pluginFunction(api reflect.Value, name string) unsafe.Pointer {
 	field, ok := api.Type().Elem().FieldByName(name)
 	size := api.Elem().FieldByName("struct_size")

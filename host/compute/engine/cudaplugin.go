@@ -19,21 +19,21 @@ import (
 // directories or of plugin files, separated as in PATH.
 const PluginPathVariable = "PJRT_PLUGIN_LIBRARY_PATH"
 
-// getCUDA is the hint on how to install a plugin.
+// getCUDA explains in error messages how to install a plugin.
 const getCUDA = "`pip install \"jax[cuda13]\"` (CUDA 12: \"jax[cuda12]\") installs one"
 
-// pluginNames are the file names that PJRT plugins for CUDA are distributed under.
+// pluginNames lists the file names under which CUDA plugins for PJRT are distributed.
 var pluginNames = []string{
 	"xla_cuda_plugin.so", "pjrt_c_api_cuda*_plugin.so", "pjrt?plugin?cuda*.so"}
 
-// jaxPlugins is the pattern of the directories of JAX's plugins in site-packages.
+// jaxPlugins is the pattern for the directories of JAX's plugins in site-packages.
 const jaxPlugins = "jax_plugins/xla_cuda*"
 
 // FindCUDAPlugin searches for a PJRT plugin for CUDA and returns its path. It looks in the
 // directories of PJRT_PLUGIN_LIBRARY_PATH (which may also list plugin files); in the site-packages
 // of the active virtual or Conda environment; in the sys.path of the python3 in PATH; in the
-// site-packages of the user and of the system; and in the directories into which go-xla installs.
-// It prefers the plugin for a newer CUDA release.
+// site-packages of the user and of the system; and in the directories where go-xla installs
+// plugins. It prefers plugins for newer CUDA releases.
 func FindCUDAPlugin() (string, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -97,7 +97,7 @@ func (s pluginSearch) find() (string, error) {
 
 const sitePackages = "lib/python3*/site-packages/" + jaxPlugins
 
-// below joins a pattern to each directory that is not empty.
+// below joins each nonempty directory and a pattern.
 func below(pattern string, directories ...string) []string {
 	var patterns []string
 	for _, directory := range directories {
@@ -108,8 +108,8 @@ func below(pattern string, directories ...string) []string {
 	return patterns
 }
 
-// pythonPath returns the sys.path of the python3 in PATH: an environment can be in use without a
-// variable that names it. It returns nil if there is no working python3.
+// pythonPath returns the sys.path of the python3 in PATH, because an environment may be active
+// without any variable that names it. It returns nil if there is no working python3.
 func pythonPath() []string {
 	const limit = 10 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -122,7 +122,7 @@ func pythonPath() []string {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// pluginIn returns the path of a plugin in a directory, or "".
+// pluginIn returns the path of a plugin in a directory, or "" if there is none.
 func pluginIn(directory string) string {
 	for _, pattern := range pluginNames {
 		names, err := fs.Glob(os.DirFS(directory), pattern)
@@ -133,7 +133,7 @@ func pluginIn(directory string) string {
 	return ""
 }
 
-// checkPluginPath returns an error for a path that go-xla would misread: it parses what follows a
+// checkPluginPath returns an error for a path that go-xla would misread: it parses anything after a
 // comma as options, and recognizes CUDA plugins by their path.
 func checkPluginPath(path string) error {
 	upper := strings.ToUpper(path)
@@ -146,8 +146,8 @@ func checkPluginPath(path string) error {
 	return nil
 }
 
-// cacheFlags creates a directory for the results of XLA's autotuning, which several processes can
-// use at once, and returns its flag, preceded by a space.
+// cacheFlags creates a directory for the results of XLA's autotuning and returns the XLA flag for
+// it, preceded by a space. Several processes can share the directory.
 func cacheFlags(directory string) (string, error) {
 	if directory == "" {
 		return "", nil
@@ -157,7 +157,7 @@ func cacheFlags(directory string) (string, error) {
 		return "", fmt.Errorf("XLA's cache: %w", err)
 	}
 	if strings.ContainsAny(path, " \t\n\"'") {
-		return "", fmt.Errorf("XLA's cache %q: its flags take no path with spaces or quotes", path)
+		return "", fmt.Errorf("XLA's cache %q: the path must not contain spaces or quotes", path)
 	}
 	path = filepath.Join(path, "tuned")
 	if err := vfs.At(path).MkdirAll(); err != nil {
@@ -170,7 +170,7 @@ func cacheFlags(directory string) (string, error) {
 const toolkitFlag = "--xla_gpu_cuda_data_dir="
 
 // toolkitIn returns the directory of the CUDA toolkit that Python packages have installed beside
-// JAX's plugin, or "". XLA uses its assembler (ptxas) and math library (libdevice).
+// JAX's plugin, or "" without one. XLA uses its assembler (ptxas) and math library (libdevice).
 func toolkitIn(plugin string) string {
 	site := filepath.Dir(filepath.Dir(filepath.Dir(plugin)))
 	for _, pattern := range []string{"nvidia/cu1[0-9]", "nvidia/cuda_nvcc"} {
@@ -187,7 +187,7 @@ func toolkitIn(plugin string) string {
 	return ""
 }
 
-// xlaFlags adds the directory of the toolkit to the flags of XLA, unless they name one already.
+// xlaFlags appends the toolkit's directory to XLA's flags, unless they already name one.
 func xlaFlags(flags, toolkit string) string {
 	unusable := toolkit == "" || strings.ContainsAny(toolkit, " \t\"'")
 	if unusable || strings.Contains(flags, toolkitFlag) {
@@ -197,7 +197,7 @@ func xlaFlags(flags, toolkit string) string {
 }
 
 // clientOptions returns the options that go-xla passes to the plugin. Memory is preallocated only
-// on demand, so that other programs can share the GPU. go-xla would enable TF32 by default.
+// on request, so that other programs can share the GPU. go-xla would enable TF32 by default.
 func clientOptions(o Options) string {
 	text := fmt.Sprintf("tf32=%t,preallocate=%t", o.TF32, o.Preallocate)
 	if o.MemoryFraction > 0 {
@@ -209,8 +209,9 @@ func clientOptions(o Options) string {
 	return text
 }
 
-// ownGPUs returns the indices of the n GPUs, of those visible, that belong to the process with the
-// given local rank; nil for all visible ones, as when a launcher shows each process only its own.
+// ownGPUs returns the indices of the n visible GPUs that belong to the process with the given local
+// rank. It returns nil, which means all, if the process sees at most n, as when a launcher limits
+// each process to its own.
 func ownGPUs(seen, local, n int) []int64 {
 	if seen <= n {
 		return nil

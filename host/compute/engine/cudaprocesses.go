@@ -7,15 +7,15 @@ package engine
 #include <stdlib.h>
 #include <string.h>
 
-// Functions of cudacallbacks.go. They return a PJRT error code, 0 for success, and a message that
+// Functions of cudacallbacks.go. They return a PJRT error code (0 for success) and a message that
 // the caller frees.
 extern int cageGet(uintptr_t processes, char* key, size_t key_size, int64_t milliseconds,
                    char** value, size_t* value_size, char** message);
 extern int cagePut(uintptr_t processes, char* key, size_t key_size, char* value, size_t value_size,
                    char** message);
 
-// The arguments of PJRT_Client_Create and of the callbacks that it takes; PJRT adds fields at the
-// end only.
+// The arguments of PJRT_Client_Create and of the callbacks that it takes; PJRT adds fields only at
+// the end.
 typedef void* (*make_error)(int code, const char* message, size_t size);
 
 typedef struct {
@@ -97,8 +97,8 @@ static void* put(put_arguments* a) {
 	return as_error(a->error, code, message);
 }
 
-// State of create, which replaces PJRT_Client_Create and adds the callbacks to its arguments. One
-// client is created at a time.
+// The state of create, which replaces PJRT_Client_Create and adds the callbacks to its arguments.
+// Clients are created one at a time.
 static void* (*original)(create_arguments*);
 static uintptr_t processes;
 
@@ -111,7 +111,7 @@ static void* create(create_arguments* a) {
 	return original(a);
 }
 
-// interpose replaces a function in a table by create.
+// interpose replaces a function in a table with create.
 static void interpose(void* table, size_t offset, uintptr_t of) {
 	void** function = (void**)((char*)table + offset);
 	original = (void* (*)(create_arguments*))*function;
@@ -133,13 +133,13 @@ import (
 	"github.com/gomlx/go-xla/pjrt"
 )
 
-// XLA's GPU client takes its process's rank, the number of processes, and three key-value
-// callbacks by which clients exchange their addresses. go-xla v0.4.13 passes the numbers but no
-// callbacks. So this replaces PJRT_Client_Create, in a copy of the plugin's function table, by a
-// function that adds them. docs/upstream describes the change to go-xla that would make this
+// XLA's GPU client takes its process's rank, the number of processes, and three key-value callbacks
+// by which clients exchange their addresses. go-xla v0.4.13 passes the two numbers but no
+// callbacks. So openXLA replaces PJRT_Client_Create, in a copy of the plugin's function table, with
+// a function that adds them. docs/upstream describes the change to go-xla that would make this
 // unnecessary.
 
-// openXLA creates an XLA client on a loaded plugin, for a single process or as one of several.
+// openXLA creates an XLA client on a loaded plugin, connected to those of other processes if any.
 func openXLA(plugin string, opts Options) (compute.Backend, error) {
 	config := plugin + "," + clientOptions(opts)
 	p := opts.Processes
@@ -172,10 +172,10 @@ func openXLA(plugin string, opts Options) (compute.Backend, error) {
 	return backend, nil
 }
 
-// interposing serializes the creation of clients.
+// interposing is held while a client is created.
 var interposing sync.Mutex
 
-// beside calls create, which creates a client, and passes the callbacks of p to that client.
+// beside calls create while the callbacks of p are passed to the client that it creates.
 func beside(plugin *pjrt.Plugin, p Processes, create func() error) error {
 	interposing.Lock()
 	defer interposing.Unlock()
@@ -184,7 +184,7 @@ func beside(plugin *pjrt.Plugin, p Processes, create func() error) error {
 	slot, ok := table.FieldByName("PJRT_Client_Create")
 	size := api.Elem().FieldByName("struct_size")
 	if !ok || !size.IsValid() || uint64(slot.Offset) >= size.Uint() {
-		return errors.New("the table of PJRT's functions has no PJRT_Client_Create")
+		return errors.New("the plugin's function table has no PJRT_Client_Create")
 	}
 	before := api.UnsafePointer()
 	changed := C.malloc(C.size_t(max(size.Uint(), uint64(table.Size()))))
@@ -197,14 +197,14 @@ func beside(plugin *pjrt.Plugin, p Processes, create func() error) error {
 	return create()
 }
 
-// spread makes go-xla count the devices of all processes: it compiles for as many devices as it
-// counts, which by default are only those of this process. These come first in its list, so that
-// they keep their device numbers, which uploads use.
+// spread makes go-xla count the devices of all processes, because it compiles for as many devices
+// as it counts, by default those of this process. This process's devices come first in its list, so
+// that they keep their device numbers, which uploads use.
 func spread(backend *xla.Backend, count, own int) error {
 	client := clientOf(backend)
 	local := client.AddressableDevices()
 	if len(local) != own {
-		return fmt.Errorf("%d replicas are %d for each process, and this one has %d GPU(s), "+
+		return fmt.Errorf("%d replicas need %d GPU(s) in each process, but this one has %d, "+
 			"as far as CUDA_VISIBLE_DEVICES lets it see them", count, own, len(local))
 	}
 	all, err := client.AllDevices()

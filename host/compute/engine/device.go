@@ -16,66 +16,66 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 )
 
-// Options are the settings of a device, as a configuration validates them. The zero value is the
-// recommended setting of every kind.
+// Options are the settings of a device. A configuration validates them. The zero value is the
+// recommended setting for every kind of device.
 type Options struct {
-	// Threads is the maximum number of worker goroutines of the CPU device. 0, the default, sets no
-	// limit, which is fastest: as many are busy as there are processors. CUDA ignores it.
+	// Threads is the maximum number of worker goroutines of the CPU device. The default, 0, sets no
+	// limit and is fastest: it keeps all processors busy. CUDA ignores it.
 	Threads int
 
-	// Plugin is the path of the PJRT plugin of the CUDA device, a shared library; if it is empty,
-	// [FindCUDAPlugin] searches for it. The CPU ignores it.
+	// Plugin is the path of the PJRT plugin for the CUDA device, a shared library. If it is empty,
+	// [FindCUDAPlugin] searches for one. The CPU ignores it.
 	Plugin string
 
 	// TF32 lets the CUDA device round the operands of float32 products to 10 bits of mantissa, which
 	// is faster. The default is exact float32. The CPU ignores it.
 	TF32 bool
 
-	// Count is the number of replicas, each on its own GPU, on which every step runs in parallel; 0
-	// and 1 mean one. See the package documentation.
+	// Count is the number of replicas, each on its own GPU, that run every step in parallel; 0
+	// means 1. See the package documentation.
 	Count int
 
 	// Processes, unless nil, connects the processes that share the Count replicas equally. The CPU
-	// device has one replica, and so one process.
+	// device has only one replica, hence one process.
 	Processes Processes
 
-	// Precision is the type in which steps multiply matrices if they ask for it with [DotGeneral];
-	// [device.Float32] if empty. On the CPU device [device.BFloat16] is faster than float32 where the
+	// Precision is the operand type of the matrix products that are built with [DotGeneral];
+	// [device.Float32] if empty. On the CPU device [device.BFloat16] is faster than float32 if the
 	// processor multiplies bfloat16.
 	Precision device.Precision
 
-	// Attention selects how models compute attention; [device.AutoAttention] if empty. GPUs ignore it
-	// in float32.
+	// Attention selects how models compute attention; [device.AutoAttention] if empty. GPUs with
+	// precision float32 ignore it.
 	Attention device.Attention
 
-	// Kernels selects how programs of plugins are computed; [device.AutoKernels] if empty.
+	// Kernels selects how plugin programs are computed; [device.AutoKernels] if empty.
 	Kernels device.Kernels
 
 	// Products selects how quantized matrices are multiplied; [device.FloatProducts] if empty.
 	Products device.Products
 
-	// Allocator is how the CUDA device allocates the memory of a GPU; [device.DefaultAllocator] if
-	// empty. MemoryFraction is the fraction of the GPU's memory that it may use, 0 for XLA's
-	// default; Preallocate reserves all of that at the start. The CPU ignores these.
+	// Allocator selects how the CUDA device allocates GPU memory; [device.DefaultAllocator] if
+	// empty. MemoryFraction is the fraction of a GPU's memory that it may use; 0 means XLA's
+	// default. Preallocate reserves that memory at the start. The CPU ignores all three.
 	Allocator      device.Allocator
 	Preallocate    bool
 	MemoryFraction float64
 
-	// Cache is a directory in which XLA keeps autotuning results for later processes; none if empty.
-	// The first CUDA device of a process decides. The CPU ignores it.
+	// Cache is a directory where XLA keeps autotuning results for later processes; none if empty.
+	// The first CUDA device opened in a process determines it. The CPU ignores it.
 	Cache string
 
-	// Timeout bounds how long the CUDA device may take for one execution before that fails with a
-	// [HangError]; 0 sets no limit. Uploads and downloads, of which a step has hundreds, are not
-	// bounded. The CPU ignores it.
+	// Timeout is the time after which an execution on the CUDA device fails with a [HangError]; 0
+	// sets no limit. Uploads and downloads, of which a step has hundreds, are not limited. The CPU
+	// ignores it.
 	Timeout time.Duration
 
 	// Warn receives warnings, with details as key-value pairs. Nil discards them.
 	Warn func(message string, details ...any)
 }
 
-// A Device compiles and runs steps, and owns the buffers it uploads and computes. Its methods may
-// be called from several goroutines, except Close.
+// A Device compiles and runs steps, and owns their buffers. Its methods, except Close, may be
+// called concurrently.
 type Device struct {
 	kind     string
 	options  Options
@@ -89,7 +89,7 @@ type Device struct {
 // Kinds lists the names that [Open] accepts, sorted.
 func Kinds() []string { return []string{device.CPU, device.CUDA} }
 
-// Built lists the kinds that this build has, sorted: CUDA needs the tag "cuda".
+// Built lists the kinds that this build supports, sorted. CUDA requires the build tag "cuda".
 func Built() []string {
 	if builtCUDA {
 		return Kinds()
@@ -97,7 +97,7 @@ func Built() []string {
 	return []string{device.CPU}
 }
 
-// Open opens a device of the given kind, [device.CPU] or [device.CUDA]. The caller closes it.
+// Compiled returns the number of executables compiled for the device so far.
 func Open(kind string, opts Options) (*Device, error) {
 	open := openCPU
 	switch kind {
@@ -134,20 +134,20 @@ func Open(kind string, opts Options) (*Device, error) {
 	return d, nil
 }
 
-// Kind returns the kind of the device as it was given to [Open].
+// Kind returns the kind of the device, as given to [Open].
 func (d *Device) Kind() string { return d.kind }
 
-// Count returns the number of replicas, at least one.
+// Count returns the number of replicas, which is at least one.
 func (d *Device) Count() int { return d.options.Count }
 
-// Description describes the device in words.
+// Description returns a human-readable description of the device.
 func (d *Device) Description() string { return d.backend.Description() }
 
 // Compiled returns the number of executables that have been compiled for the device so far.
 func (d *Device) Compiled() int { return int(d.compiled.Load()) }
 
-// Workers returns how many goroutines may compute at once besides the device's own: Threads, or
-// else GOMAXPROCS.
+// Workers returns the maximum number of goroutines that the device computes with besides its own:
+// Threads, or GOMAXPROCS if Threads is 0.
 func (d *Device) Workers() int {
 	if d.options.Threads > 0 {
 		return d.options.Threads
@@ -159,16 +159,16 @@ func (d *Device) Workers() int {
 // them.
 func (d *Device) SharesMemory() bool { return d.kind == device.CPU }
 
-// Precision returns the type in which steps multiply matrices.
+// Precision returns the operand type of the products built with [DotGeneral].
 func (d *Device) Precision() device.Precision { return d.options.Precision }
 
-// Attention returns the configured way to compute attention.
+// Attention returns the configured implementation of attention.
 func (d *Device) Attention() device.Attention { return d.options.Attention }
 
-// Kernels returns the configured way to compute programs of plugins.
+// Kernels returns the configured method to compute plugin programs.
 func (d *Device) Kernels() device.Kernels { return d.options.Kernels }
 
-// Products returns the configured way to multiply quantized matrices.
+// Products returns the configured method to multiply quantized matrices.
 func (d *Device) Products() device.Products { return d.options.Products }
 
 // Warn passes a message to the function given in [Options].
@@ -178,16 +178,16 @@ func (d *Device) Warn(message string, details ...any) {
 	}
 }
 
-// Once calls find on the first call with a key on this device, and returns the same result from
-// then on. It is for facts about a device that are found by a trial: find may compile and run
-// steps. Keys should be of a type private to the caller.
+// Once calls find the first time it is called with a key on this device, and returns that result
+// from then on. It is meant for facts about a device that are found by trial: find may compile and
+// run steps. Keys should be of a type private to the caller.
 func (d *Device) Once(key any, find func() any) any {
 	f, _ := d.found.LoadOrStore(key, sync.OnceValue(find))
 	return f.(func() any)()
 }
 
-// Close frees the device. Its executables and buffers are unusable afterwards. Closing twice does
-// nothing.
+// Close frees the device. Its executables and buffers are unusable afterwards. Closing a device
+// again does nothing.
 func (d *Device) Close() error {
 	if d.gone() {
 		return nil
@@ -198,12 +198,12 @@ func (d *Device) Close() error {
 	})
 }
 
-// gone reports whether the device is closed or hangs, so that nothing can be freed any more.
+// gone reports whether the device is closed or hangs, so that nothing can be freed.
 func (d *Device) gone() bool { return d.hangs.Load() || d.backend.IsFinalized() }
 
-// within calls f, an execution, and gives up after the device's timeout or when another process is
-// lost. f cannot be interrupted: its goroutine leaks, and so do all buffers and executables of the
-// device, until the process ends.
+// within calls f, an execution, and returns early at the device's timeout or when another process
+// is lost. f cannot be interrupted: its goroutine leaks, and so do all buffers and executables of
+// the device, until the process ends.
 func (d *Device) within(f func() error) error {
 	limit, gone := d.options.Timeout, (<-chan struct{})(nil)
 	if d.options.Processes != nil {
@@ -236,7 +236,7 @@ func (d *Device) within(f func() error) error {
 
 var (
 	errClosed = errors.New("the device is closed")
-	errHangs  = errors.New("the device did not answer before, and is no longer used")
+	errHangs  = errors.New("the device has stopped answering and is no longer used")
 )
 
 func (d *Device) checkOpen() error {

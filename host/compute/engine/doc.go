@@ -1,6 +1,6 @@
 // Package engine opens devices, compiles functions that build GoMLX graphs into executables, copies
 // data between host slices and device buffers, and runs the executables. It is independent of
-// models and training. Nodes may have gradients that the caller defines ([Custom]).
+// models and training. Callers can define the gradients of nodes ([Custom]).
 //
 // Functions that build graphs follow GoMLX's convention and panic on a mistake; all other code
 // returns errors. [Device.Compile] and [Executable.Run] turn every panic that reaches them into a
@@ -19,8 +19,8 @@
 // # Replicas
 //
 // A device opened with a Count above one consists of that many replicas, each on a GPU of its own,
-// and every step runs on all of them: one program, compiled once, each replica using its own copy
-// of every buffer. [Upload] makes equal copies; [UploadSharded] gives each replica its part. A
+// and every step runs on all of them: the program is compiled once, and each replica uses its own
+// copy of every buffer. [Upload] makes equal copies; [UploadSharded] gives each replica its part. A
 // graph sees the data of one replica; [SumAcross], [MaxAcross] and the other collectives are its
 // only access to the rest. An output must be equal on all replicas unless it is [Sharded]: values
 // that depend on a sharded input must pass through a collective. A device with one replica runs the
@@ -28,8 +28,8 @@
 //
 // # Precision and reproducibility
 //
-// Buffers are float32. A device opened with [BFloat16] rounds the operands of products to bfloat16
-// if they are built with [DotGeneral]; all other products stay exact.
+// Buffers are float32. On a device opened with [BFloat16], the operands of products built with
+// [DotGeneral] are rounded to bfloat16; all other products keep float32 operands.
 //
 // On the CPU device the same executable with the same inputs gives the same bits, whatever the
 // number of threads. Other builds and processors round differently: [Device.BuildInfo] describes a

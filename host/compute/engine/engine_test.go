@@ -136,7 +136,7 @@ func TestRunRefusesBadInputs(t *testing.T) {
 		"type":   {[]*engine.Buffer{x, testdevice.Upload(t, d, []int32{1, 2}, 2)}, []bool{true, true}, `input "y" has shape`},
 		"device": {[]*engine.Buffer{x, testdevice.Upload(t, other, []float32{1, 2}, 2)}, []bool{true, true}, `input "y" is on another device`},
 		"gone":   {[]*engine.Buffer{x, gone}, []bool{true, true}, engine.ErrBufferGone.Error()},
-		"twice":  {[]*engine.Buffer{x, x}, []bool{false, true}, `inputs "x" and "y" are one buffer`},
+		"twice":  {[]*engine.Buffer{x, x}, []bool{false, true}, `inputs "x" and "y" are the same buffer`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := e.Run(tc.inputs, tc.donate)

@@ -14,7 +14,7 @@ import (
 // ErrBufferGone is the error for using a buffer that was finalized, or donated to a step.
 var ErrBufferGone = errors.New("the buffer is gone: it was finalized or donated to a step")
 
-// A CountError reports that a device was asked for more replicas than it can hold.
+// A CountError reports that more replicas were requested than the device can hold.
 type CountError struct {
 	Kind       string // of the device
 	Want, Have int    // replicas
@@ -23,11 +23,11 @@ type CountError struct {
 // Error implements the error interface.
 func (e *CountError) Error() string {
 	if e.Kind == device.CPU {
-		return fmt.Sprintf("device %q has one replica, and %d were asked for: "+
+		return fmt.Sprintf("device %q has one replica, but %d were requested: "+
 			"several replicas need device %q", e.Kind, e.Want, device.CUDA)
 	}
-	return fmt.Sprintf("device %q: %d replicas: it has %d GPU(s), as far as CUDA_VISIBLE_DEVICES "+
-		"lets it see them; `nvidia-smi -L` lists those that answer", e.Kind, e.Want, e.Have)
+	return fmt.Sprintf("device %q: %d replicas were requested, but it has %d GPU(s) that "+
+		"CUDA_VISIBLE_DEVICES lets it see; `nvidia-smi -L` lists those that answer", e.Kind, e.Want, e.Have)
 }
 
 // A HangError reports that a device did not answer.
@@ -92,12 +92,12 @@ type MemoryError struct{ error }
 // Unwrap returns the device's own error.
 func (e *MemoryError) Unwrap() error { return e.error }
 
-// exhausted matches PJRT's messages: 8 is RESOURCE_EXHAUSTED.
+// exhausted matches PJRT's out-of-memory messages; error code 8 is RESOURCE_EXHAUSTED.
 var exhausted = regexp.MustCompile(`PJRT error \(code=8\)|(?i:out.of.memory)`)
 
-// asMemoryError converts an error that reports exhausted device memory to a MemoryError. go-xla
-// has no typed errors, so it reads the text of PJRT's message. A kernel that exceeds the shared
-// memory of a multiprocessor has the same code and is not converted.
+// asMemoryError converts an error that reports exhausted device memory to a MemoryError. go-xla has
+// no typed errors, so it matches the text of PJRT's message. The error of a kernel that exceeds a
+// multiprocessor's shared memory has the same code but is not converted.
 func asMemoryError(err error) error {
 	if err == nil || !exhausted.MatchString(err.Error()) ||
 		strings.Contains(strings.ToLower(err.Error()), "shared memory") {
@@ -106,7 +106,7 @@ func asMemoryError(err error) error {
 	return &MemoryError{err}
 }
 
-// panicError is a panic that was caught.
+// panicError is a recovered panic.
 type panicError struct {
 	cause error
 	stack []byte
@@ -115,8 +115,8 @@ type panicError struct {
 func (e *panicError) Error() string { return e.cause.Error() }
 func (e *panicError) Unwrap() error { return e.cause }
 
-// catch calls f and turns a panic into an error that carries the stack outside its message. Errors
-// of exhausted device memory become a [MemoryError].
+// catch calls f and turns a panic into an error that carries the stack separately from its message.
+// Errors that report exhausted device memory become a [MemoryError].
 func catch(f func() error) (err error) {
 	defer func() {
 		switch r := recover().(type) {

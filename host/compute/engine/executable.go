@@ -16,8 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 )
 
-// ProfileLabel is the label of samples in CPU profiles that holds the name of the running
-// executable.
+// ProfileLabel is the label in CPU profiles that holds the name of the running executable.
 const ProfileLabel = "executable"
 
 // A Spec describes one input of a step: its name, element type and dimensions.
@@ -25,20 +24,20 @@ type Spec struct {
 	Name  string       // unique among the inputs of a step
 	Shape shapes.Shape // as seen by one replica
 
-	// Sharded inputs are uploaded with [UploadSharded]: the first axis of the whole tensor is that
-	// of Shape times the number of replicas. With one replica the flag has no effect.
+	// Sharded inputs are uploaded with [UploadSharded]; Shape is that of one replica's part. With
+	// one replica the flag has no effect.
 	Sharded bool
 
-	// Donated inputs lend their memory to an output: the first of the same shape that no earlier input
-	// has taken. So parameters and states are updated in place if their successors are returned in the
-	// same order. Results are the same with and without it. Each call of Run still chooses which
-	// inputs it donates; an input that is declared but not donated is copied. The CPU device reuses
-	// memory without this declaration.
+	// Donated inputs lend their memory to an output: the first of the same shape that no earlier
+	// input has taken. Parameters and states are thus updated in place if their new values are
+	// returned in the same order. The flag does not change results. Each call of Run still chooses
+	// which inputs it donates; an input that is declared as donated but not donated is copied. The
+	// CPU device reuses memory without this declaration.
 	Donated bool
 }
 
 // A BuildFunc builds the graph of a step: it receives one node per input, in order, and returns the
-// outputs, at least one. It may panic, as GoMLX's functions do.
+// outputs, of which there must be at least one. It may panic, as GoMLX's functions do.
 type BuildFunc func(g *graph.Graph, inputs []*graph.Node) []*graph.Node
 
 // An Executable is a compiled step. Run may be called from several goroutines at once.
@@ -52,7 +51,7 @@ type Executable struct {
 }
 
 // Compile builds the graph of a step and compiles it for the device. The name appears in every
-// error of the step. The executable keeps its memory until Close.
+// error of the step. The caller must Close the executable to free its memory.
 func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executable, error) {
 	if err := d.checkOpen(); err != nil {
 		return nil, stepError(name, Building, err)
@@ -77,7 +76,7 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 		}
 		outputs = build(g, nodes)
 		if len(outputs) == 0 || slices.Contains(outputs, nil) {
-			return fmt.Errorf("the step has no outputs, or one is nil: %v", outputs)
+			return fmt.Errorf("got outputs %v, want at least one and none nil", outputs)
 		}
 		return nil
 	}); err != nil {
@@ -121,8 +120,8 @@ func (d *Device) Compile(name string, inputs []Spec, build BuildFunc) (*Executab
 	return e, nil
 }
 
-// pairDonated pairs each donated input with the first output of its shape that is not yet paired.
-// It maps input indices to output indices.
+// pairDonated pairs each donated input with the first unpaired output of the same shape. It returns
+// a map from input indices to output indices.
 func pairDonated(inputs []Spec, outputs []shapes.Shape) map[int]int {
 	pairs := make(map[int]int)
 	taken := make([]bool, len(outputs))
@@ -146,7 +145,7 @@ func (e *Executable) Name() string { return e.name }
 // Outputs returns the shapes of the buffers that Run returns, in order.
 func (e *Executable) Outputs() []shapes.Shape { return e.outputs }
 
-// timesReplicas returns the shape of the whole tensor, given the shape of each of count shards.
+// timesReplicas returns the shape of the whole tensor of count shards, given the shape of one.
 func timesReplicas(part shapes.Shape, count int) shapes.Shape {
 	whole := part.Clone()
 	whole.Dimensions[0] *= count
@@ -154,8 +153,8 @@ func timesReplicas(part shapes.Shape, count int) shapes.Shape {
 }
 
 // Run executes the step on all replicas and returns its outputs, which the caller finalizes. Input
-// i is donated if donate[i] is set; a nil donate donates nothing. The package documentation defines
-// donation. A step cannot be interrupted.
+// i is donated if donate[i] is set; if donate is nil, none is donated. The package documentation
+// explains donation. A step cannot be interrupted.
 func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	buffers, err := e.checkInputs(inputs, donate)
 	if err != nil {
@@ -178,7 +177,7 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 		}
 		buffers = all
 	}
-	// From here on the donated buffers are gone, whatever happens.
+	// From here on the donated buffers are gone, even after an error.
 	for i := range donate {
 		if donate[i] {
 			inputs[i].data.Store(nil)
@@ -189,7 +188,7 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 		results, err = e.graph.Executable().Execute(buffers, donated, 0)
 		return err
 	}
-	// The device's goroutines inherit the label, so that a profile tells steps apart.
+	// The device's goroutines inherit the label, so that a profile distinguishes steps.
 	pprof.Do(context.Background(), pprof.Labels(ProfileLabel, e.name), func(context.Context) {
 		err = catch(func() error { return e.device.within(execute) })
 	})
@@ -208,7 +207,7 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 }
 
 // checkInputs checks everything that can be checked before the step starts and returns the
-// backend's buffers, grouped by replica of this process.
+// backend's buffers, grouped by this process's replicas.
 func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buffer, error) {
 	if !e.graph.IsCompiled() {
 		return nil, errors.New("the step was closed")
@@ -243,7 +242,7 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 		case !input.shape.Equal(want):
 			return nil, fmt.Errorf("input %q has shape %s, want %s", spec.Name, input.shape, want)
 		case input.sharded != sharded:
-			return nil, fmt.Errorf("input %q: its buffer is sharded: %t, want %t",
+			return nil, fmt.Errorf("input %q: got sharded=%t, want %t",
 				spec.Name, input.sharded, spec.Sharded)
 		}
 		for j, part := range *data {
@@ -255,9 +254,9 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 	}
 	first := make(map[*Buffer]int, len(inputs))
 	for i, input := range inputs {
-		// The step would overwrite a buffer that it still reads.
+		// The step would overwrite a buffer that it also reads.
 		if j, twice := first[input]; twice && (donate[i] || donate[j]) {
-			return nil, fmt.Errorf("inputs %q and %q are one buffer, which therefore cannot be donated",
+			return nil, fmt.Errorf("inputs %q and %q are the same buffer and cannot be donated",
 				e.inputs[j].Name, e.inputs[i].Name)
 		}
 		first[input] = i
@@ -265,8 +264,8 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 	return buffers, nil
 }
 
-// Close frees the compiled step. Closing twice does nothing. It must not be called while Run is in
-// progress.
+// Close frees the compiled step. It must not be called while Run is in progress. Closing an
+// executable again does nothing.
 func (e *Executable) Close() error {
 	if e.device.hangs.Load() {
 		return nil
@@ -277,13 +276,13 @@ func (e *Executable) Close() error {
 	})
 }
 
-// Input is a float32 input on which a graph is evaluated, with its elements in row-major order.
+// Input is a float32 input of a graph, with its elements in row-major order.
 type Input struct {
 	Spec
 	Data []float32
 }
 
-// Evaluate compiles a graph, executes it once, and returns its outputs, which are float32.
+// Evaluate compiles a graph, executes it once, and returns its outputs, which must be float32.
 func (d *Device) Evaluate(
 	name string, inputs []Input, build BuildFunc,
 ) (values [][]float32, err error) {

@@ -5,7 +5,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// gathered is the note on a node returned by [GatherDifferentiable].
+// gathered is the note that [GatherDifferentiable] attaches to its result.
 type gathered struct {
 	rows    *graph.Node
 	rounded bool
@@ -13,8 +13,8 @@ type gathered struct {
 
 // GatherDifferentiable is [Gather] with a gradient: a reduce-scatter of the adjoints. If rounded is
 // set, the values are transferred in bfloat16, for products that round to it anyway. A [Checkpoint]
-// whose input was gathered gathers it inside, and again in the backward pass, so that the whole
-// tensor is not kept in between.
+// with such an input gathers it itself, and again in the backward pass, so that the whole tensor is
+// not kept in between.
 func GatherDifferentiable(rows *graph.Node, rounded bool) *graph.Node {
 	part := rows
 	if rounded {
@@ -32,7 +32,7 @@ func GatherDifferentiable(rows *graph.Node, rounded bool) *graph.Node {
 }
 
 // ungather replaces all-gathered inputs by their local shards, and returns a function that gathers
-// these again.
+// the shards again.
 func ungather(
 	inputs []*graph.Node,
 ) (rows []*graph.Node, gather func([]*graph.Node) []*graph.Node) {

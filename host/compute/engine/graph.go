@@ -17,9 +17,9 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// Constant returns a node with the given dimensions and elements, in row-major order. It is the way
-// to put a large table into a graph: GoMLX walks nested slices element by element, with reflection.
-// Like other functions that build graphs, it panics on a mistake.
+// Constant returns a node with the given dimensions and elements, in row-major order. Use it for
+// large tables: GoMLX's constants visit each element of nested slices by reflection. Like other
+// functions that build graphs, Constant panics on a mistake.
 func Constant[T Element](g *graph.Graph, data []T, dims ...int) *graph.Node {
 	if _, err := makeShape(dtypes.FromGenericsType[T](), len(data), dims); err != nil {
 		panic(err)
@@ -30,7 +30,7 @@ func Constant[T Element](g *graph.Graph, data []T, dims ...int) *graph.Node {
 // deviceKey is the key under which a graph keeps its device.
 type deviceKey struct{}
 
-// DeviceOf returns the device for which the graph is built; nil if [Device.Compile] does not build
+// DeviceOf returns the device for which the graph is built; nil if [Device.Compile] did not create
 // it.
 func DeviceOf(g *graph.Graph) *Device {
 	d, _ := g.State(deviceKey{}).(*Device)
@@ -43,8 +43,9 @@ func InBFloat16(g *graph.Graph) bool {
 	return d != nil && d.options.Precision == device.BFloat16
 }
 
-// Operand returns x in the element type in which [DotGeneral] reads it, so that an operand of
-// several products is converted only once. Products of package matmul convert on the fly.
+// Operand returns x in the element type in which [DotGeneral] reads it, so that the operand of
+// several products is converted only once. Package matmul converts operands itself, so for its
+// products Operand returns x.
 func Operand(x *graph.Node) *graph.Node {
 	if !InBFloat16(x.Graph()) || OnCPU(x.Graph()) {
 		return x
@@ -55,23 +56,23 @@ func Operand(x *graph.Node) *graph.Node {
 	return graph.ConvertDType(x, dtypes.BFloat16)
 }
 
-// operand is the note of [NoteOperand].
+// operand is the note that [NoteOperand] attaches.
 type operand struct{ rounded *graph.Node }
 
 // NoteOperand records that rounded is x in bfloat16, so that [Operand] need not convert x.
 func NoteOperand(x, rounded *graph.Node) { Note(x, operand{rounded}) }
 
-// DotGeneral is GoMLX's product of two float32 nodes, in the precision that the graph's device was
-// opened with: the operands are rounded to it; the sums and the result are float32. For products
-// that must not be rounded, use GoMLX's.
+// DotGeneral multiplies two float32 nodes like GoMLX's function of that name, with operands rounded
+// to the precision of the graph's device; the sums and the result are float32. Use GoMLX's for
+// products that must not be rounded.
 func DotGeneral(
 	a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int,
 ) *graph.Node {
 	return product{a, aContracted, aBatch, b, bContracted, bBatch}.dot(false)
 }
 
-// DotGeneralRounded is [DotGeneral] with the result, a float32 node, also rounded to the precision:
-// in bfloat16 it takes half the memory until an elementwise operation reads it.
+// DotGeneralRounded is [DotGeneral] with its float32 result also rounded to the device's precision.
+// In bfloat16 it takes half the memory until an elementwise operation reads it.
 func DotGeneralRounded(
 	a *graph.Node, aContracted, aBatch []int, b *graph.Node, bContracted, bBatch []int,
 ) *graph.Node {
@@ -146,14 +147,15 @@ func OnCPU(g *graph.Graph) bool { return g.Backend().String() == gobackend.Backe
 // sharded inputs.
 func Replicas(g *graph.Graph) int { return g.NumDevices() }
 
-// SumAcross returns for each node the sum of its values on all replicas, which is equal on all of
-// them; with one replica, it returns the nodes themselves. Gradients do not pass through it.
+// SumAcross returns, for each node, the sum of its values on all replicas. The sum is the same on
+// every replica. With one replica, it returns the nodes themselves. Gradients do not pass through
+// it.
 func SumAcross(nodes ...*graph.Node) []*graph.Node { return across(compute.ReduceOpSum, nodes) }
 
-// MaxAcross is [SumAcross] with maxima in place of sums.
+// MaxAcross is like [SumAcross] but computes maxima.
 func MaxAcross(nodes ...*graph.Node) []*graph.Node { return across(compute.ReduceOpMax, nodes) }
 
-// MinAcross is [SumAcross] with minima in place of sums.
+// MinAcross is like [SumAcross] but computes minima.
 func MinAcross(nodes ...*graph.Node) []*graph.Node { return across(compute.ReduceOpMin, nodes) }
 
 func across(op compute.ReduceOpType, nodes []*graph.Node) []*graph.Node {
@@ -161,15 +163,15 @@ func across(op compute.ReduceOpType, nodes []*graph.Node) []*graph.Node {
 	for i, node := range nodes {
 		all[i] = node
 		if g := node.Graph(); Replicas(g) > 1 {
-			// Each on its own, because XLA can start the first before the last operand is computed.
+			// One all-reduce per node: XLA can start the first before the last operand is computed.
 			all[i] = g.Distributed().AllReduceOne(node, op)
 		}
 	}
 	return all
 }
 
-// LongestIntegers is the largest length of an inner product of integers from −127 to 127 that
-// cannot overflow int32.
+// LongestIntegers is the largest length of an inner product of integers in [−127, 127] that cannot
+// overflow int32.
 const LongestIntegers = math.MaxInt32 / (127 * 127)
 
 // DotIntegers returns a·bᵀ, float32 [m, n], for two int8 nodes [m, k] and [n, k], with row i
@@ -194,15 +196,15 @@ func DotIntegers(a, b, rows, columns *graph.Node, rounded bool) *graph.Node {
 	return product
 }
 
-// LoopBody computes the next state of a loop from the iteration index, an int32 scalar that starts
-// at 0; from the loop-invariant values fixed; and from the state, whose shapes it preserves. It
-// must not use other nodes.
+// LoopBody computes the next state of a loop, with the same shapes as state. i is the iteration
+// index, an int32 scalar that starts at 0, and fixed are the loop-invariant values. LoopBody must
+// not use other nodes.
 type LoopBody func(i *graph.Node, fixed, state []*graph.Node) []*graph.Node
 
-// Loop applies a body n times to a state, using the memory of one iteration, and returns the last
+// Loop applies a body n times to a state, in the memory of one iteration, and returns the final
 // state. It has no gradient. On the CPU the loop is unrolled in the graph: GoMLX v0.28.16 compiles
-// the body of a loop before a pass that changes the body, and a loop with broadcasts in it fails
-// when it runs.
+// the body of a loop before a pass that changes the body, so that a loop with broadcasts fails at
+// run time.
 func Loop(g *graph.Graph, n int, fixed, state []*graph.Node, body LoopBody) []*graph.Node {
 	if OnCPU(g) {
 		for i := range n {
@@ -222,14 +224,14 @@ func Loop(g *graph.Graph, n int, fixed, state []*graph.Node, body LoopBody) []*g
 	return graph.While(more, round, all...)[1+len(fixed):]
 }
 
-// closure returns a function for a loop, with parameters of the shapes of like. Their names are
-// unique, because in StableHLO a nested loop sees the names of the enclosing body.
+// closure returns a function for a loop, with parameters of the same shapes as like. Their names
+// are unique, because in StableHLO a nested loop sees the names of the enclosing body.
 func closure(
 	g *graph.Graph, like []*graph.Node, build func(in []*graph.Node) []*graph.Node,
 ) *graph.Function {
 	r, ok := g.Backend().(*recordingBackend)
 	if !ok {
-		panic(errors.New("a loop: the graph was not created by a Device"))
+		panic(errors.New("loop: the graph was not created by a Device"))
 	}
 	r.closures++
 	prefix := fmt.Sprintf("closure%d_", r.closures)
@@ -243,19 +245,19 @@ func closure(
 	})
 }
 
-// recordingBackend records facts about the single graph that is built on it.
+// recordingBackend records facts about the graph that is built on it.
 type recordingBackend struct {
 	compute.Backend
 	builder  compute.Builder       // nil until the graph has a node
 	notes    map[*graph.Node][]any // see Note
 	closures int                   // number of loop functions so far
-	// functions holds the placeholder functions, and callees, by their names, what they represent.
+	// functions holds the placeholder functions; callees maps their names to what they stand for.
 	functions map[placeholder]*graph.Function
 	callees   map[string]callee
 }
 
-// A callee is represented in a graph, until it is compiled, by a call of a placeholder function. It
-// is a kernel, or a collective over all replicas that GoMLX lacks.
+// A callee is a kernel, or a collective over all replicas that GoMLX lacks. Until the graph is
+// compiled, a call of a placeholder function stands for it.
 type callee struct {
 	kernel     Kernel
 	collective collective // "" for a kernel
@@ -267,8 +269,8 @@ type placeholder struct {
 	inputs string // their shapes
 }
 
-// call applies the callee to inputs. The function body has the same type; it is executed on devices
-// that do not replace the placeholder.
+// call applies the callee to inputs. body has the same signature; it is executed on devices that do
+// not replace the placeholder.
 func (c callee) call(
 	inputs []*graph.Node, body func(in []*graph.Node) []*graph.Node,
 ) []*graph.Node {
@@ -307,7 +309,7 @@ func (r *recordingBackend) Builder(name string) compute.Builder {
 }
 
 // Note attaches a note to a node, for code that uses the node later in the same graph. A later note
-// of the same type takes precedence. Graphs that are not built by a device keep no notes.
+// of the same type takes precedence. In graphs not created by a Device it has no effect.
 func Note(n *graph.Node, what any) {
 	if r, ok := n.Graph().Backend().(*recordingBackend); ok {
 		if r.notes == nil {
@@ -329,11 +331,11 @@ func NoteOf[T any](n *graph.Node) (note T, ok bool) {
 	return note, false
 }
 
-// CopyNotes attaches the notes of from to another node of the same graph.
-func CopyNotes(to, from *graph.Node) {
-	if r, ok := to.Graph().Backend().(*recordingBackend); ok {
-		for _, what := range r.notes[from] {
-			Note(to, what)
+// CopyNotes attaches the notes of node src to node dst of the same graph.
+func CopyNotes(dst, src *graph.Node) {
+	if r, ok := dst.Graph().Backend().(*recordingBackend); ok {
+		for _, what := range r.notes[src] {
+			Note(dst, what)
 		}
 	}
 }
@@ -348,15 +350,15 @@ type Kernel struct {
 
 // Call returns the outputs of the kernel for the inputs. They have the number, shapes and element
 // types of the outputs of body, the reference implementation, which computes the outputs from its
-// arguments and constants only. The device executes the kernel in its place, and cannot compile the
-// graph if it does not support kernels.
+// arguments and constants only. The device executes the kernel instead of body. Graphs with kernels
+// do not compile on devices without them.
 func (k Kernel) Call(
 	inputs []*graph.Node, body func(in []*graph.Node) []*graph.Node,
 ) []*graph.Node {
 	return callee{kernel: k}.call(inputs, body)
 }
 
-// KernelsIn returns the kernels that a graph calls so far, by the names of their placeholder
+// KernelsIn returns the kernels that a graph calls so far, keyed by the names of their placeholder
 // functions.
 func KernelsIn(g *graph.Graph) map[string]Kernel {
 	kernels := map[string]Kernel{}

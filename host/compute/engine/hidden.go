@@ -13,43 +13,44 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// This file holds the code that accesses unexported parts of GoMLX v0.28.16,
-// github.com/gomlx/compute v0.1.14 and, by the names of fields, go-xla v0.4.13; with a build for
-// CUDA so do the files cuda*.go. TestHidden fails if an upgrade changes what they rely on, and so
-// does every step: a missing part is a panic, which [Device.Compile] and [Open] return as an error.
-// docs/upstream describes the changes to the libraries that would make this unnecessary.
+// This file accesses unexported parts of GoMLX v0.28.16, github.com/gomlx/compute v0.1.14 and, by
+// the names of fields, go-xla v0.4.13; in CUDA builds, the files cuda*.go do as well. If an upgrade
+// removes one of these parts, TestHidden fails, and so does every step: the code panics, and
+// [Device.Compile] and [Open] return the panic as an error. docs/upstream describes the changes to
+// the libraries that would make this unnecessary.
 
-// hidden returns the named field, settable even if unexported, of the struct that of points to.
-func hidden(of any, name string) reflect.Value {
-	field := reflect.Indirect(reflect.ValueOf(of)).FieldByName(name)
+// hidden returns the named field of the struct that ptr points to; it can be set even if
+// unexported.
+func hidden(ptr any, name string) reflect.Value {
+	field := reflect.Indirect(reflect.ValueOf(ptr)).FieldByName(name)
 	if !field.IsValid() {
-		panic(fmt.Errorf("this build relies on the field %s of %T, "+
-			"which its versions of GoMLX and go-xla do not have", name, of))
+		panic(fmt.Errorf("this build needs the field %s of %T, "+
+			"which its versions of GoMLX and go-xla do not have", name, ptr))
 	}
 	return reflect.NewAt(field.Type(), field.Addr().UnsafePointer()).Elem()
 }
 
-// Descend makes GoMLX's differentiation treat the node as also computed from the given nodes,
-// which the device does not read. The node must have a gradient defined by an alternative computed
-// from all of them.
+// Descend makes GoMLX's differentiation treat the node as if it were computed from the given nodes
+// as well; the device does not read them. The node's gradient must be defined by an alternative
+// that is computed from all of them.
 func Descend(node *graph.Node, from ...*graph.Node) {
 	inputs := hidden(node, "inputNodes")
 	own := inputs.Slice3(0, inputs.Len(), inputs.Len()) // full capacity, so that append copies
 	inputs.Set(reflect.AppendSlice(own, reflect.ValueOf(from)))
 }
 
-// isXLA reports whether a builder is go-xla's, by type name: a build without CUDA does not link
-// the type.
+// isXLA reports whether a builder is go-xla's. It compares the type's name, because builds without
+// CUDA do not link the type.
 func isXLA(builder compute.Builder) bool {
 	return builder != nil && strings.HasSuffix(reflect.TypeOf(builder).String(), "xla.Builder")
 }
 
 // ownScope gives the function that is being built its own caches of constants, reductions and
 // closures, until the returned function is called. GoMLX reuses the node of an equal scalar
-// constant, and go-xla the function of a reduction; but go-xla cannot use inside a function what
-// was created outside it, nor the reverse. And GoMLX v0.28.16 makes every closure a child of the
+// constant, and go-xla the function of a reduction; but in go-xla a node created outside a function
+// cannot be used inside it, nor the reverse. GoMLX v0.28.16 also makes every closure a child of the
 // main function, which go-xla rejects in other functions: a loop or a sort inside a loop's body
-// would not build. It panics as graph building does.
+// would not build.
 func ownScope(g *graph.Graph) (restore func()) {
 	var fields, inside []reflect.Value
 	fresh := func(of any, names ...string) {
@@ -77,14 +78,14 @@ func ownScope(g *graph.Graph) (restore func()) {
 	}
 }
 
-// workersOf returns the Go backend's pool of workers. The backend's configuration string can set
-// its size, too ("parallelism=-1"), but the backend then prints a line on standard output, where a
-// command with machine-readable output must not print.
+// workersOf returns the Go backend's pool of workers. The backend's configuration string
+// ("parallelism=-1") could set its size, too, but then the backend prints a line on standard
+// output, which may have to be machine-readable.
 func workersOf(backend any) pool { return hidden(backend, "Workers").Interface().(pool) }
 
 // The code below adds [Native] to GoMLX's Go backend, which has no public API for it. The backend
-// dispatches calls of graph functions through a table, in which executeNative replaces its
-// executor. If the data of a call's node is a Native, executeNative runs it; all other calls go to
+// executes calls of graph functions through a table, in which executeNative replaces the executor
+// of calls. If the data of a call's node is a Native, executeNative runs it; all other calls go to
 // the original executor.
 
 // executor executes nodes with several outputs. In the backend the pointers are *Backend, *Node and
@@ -99,8 +100,7 @@ type executor func(
 //go:linkname executors github.com/gomlx/compute/internal/gobackend.MultiOutputsNodeExecutors
 var executors [compute.OpTypeLast]executor
 
-// executeCall is the backend's original executor of calls, which init recognizes by
-// executeCallName.
+// executeCall is the backend's original executor of calls. init checks it against executeCallName.
 var executeCall executor
 
 const executeCallName = "github.com/gomlx/compute/internal/gobackend/ops.execCall"
@@ -114,17 +114,17 @@ func init() {
 	}
 }
 
-// layout holds facts about the backend's types.
+// layout describes the backend's types.
 type layout struct {
 	backend, buffer reflect.Type // what *Backend and *Buffer point to
 	data            uintptr      // offset of a node's Data
 }
 
-// known is set by [setNative].
+// known is set by [setNative] on its first call.
 var known atomic.Pointer[layout]
 
-// executeNative executes a call. It allocates the outputs from the backend; the inputs remain the
-// caller's.
+// executeNative executes a call. The backend allocates the outputs; the inputs still belong to the
+// caller.
 func executeNative(
 	backend, node unsafe.Pointer, inputs []unsafe.Pointer, owned []bool,
 ) ([]unsafe.Pointer, error) {
@@ -170,11 +170,11 @@ func executeNative(
 	return results, n.run(in, out)
 }
 
-// setNative makes the call of which output is a result execute n. The backend's node of that result
-// has the node of the call as its only input.
+// setNative makes the device execute n instead of the call that returns output. The backend's node
+// for output has the node of the call as its only input.
 func setNative(output *graph.Node, n *Native) {
 	if executeCall == nil {
-		panic(fmt.Errorf("this build relies on the function %s, "+
+		panic(fmt.Errorf("this build needs the function %s, "+
 			"which its version of github.com/gomlx/compute does not have", executeCallName))
 	}
 	result := hidden(output, "outputOps").Index(0).Interface()

@@ -2,8 +2,8 @@ package engine
 
 import "fmt"
 
-// Memory is the memory that an executable needs on each device, in bytes, as the compiler reports
-// it.
+// Memory is the memory that an executable needs on each device, in bytes, as reported by the
+// compiler.
 type Memory struct {
 	Code      int64 `json:"code"`
 	Inputs    int64 `json:"inputs"`
@@ -12,17 +12,17 @@ type Memory struct {
 	Temporary int64 `json:"temporary"` // intermediate values
 }
 
-// Total returns the memory that an executable needs while it runs, with its inputs and outputs.
+// Total returns the memory needed while the executable runs, including its inputs and outputs.
 func (m Memory) Total() int64 { return m.Code + m.Inputs + m.Outputs - m.Aliased + m.Temporary }
 
-// String lists the parts.
+// String returns the parts, in bytes.
 func (m Memory) String() string {
 	return fmt.Sprintf("inputs %d, outputs %d in addition, temporary %d, code %d",
 		m.Inputs, m.Outputs-m.Aliased, m.Temporary, m.Code)
 }
 
-// Memory returns the memory that the executable needs; false if the compiler does not report it, as
-// on the CPU.
+// Memory returns the memory that the executable needs. It returns false if the compiler does not
+// report it, as on the CPU.
 func (e *Executable) Memory() (Memory, bool) {
 	if e.device.SharesMemory() || !e.graph.IsCompiled() {
 		return Memory{}, false
@@ -31,9 +31,9 @@ func (e *Executable) Memory() (Memory, bool) {
 	return m, m.Total() > 0
 }
 
-// MemoryLimit returns how much of each GPU's memory XLA may use, in bytes, according to
-// [Options.MemoryFraction]; false if it is unknown, as on the CPU or with XLA's allocator
-// "platform".
+// MemoryLimit returns the number of bytes of each GPU's memory that XLA may use, according to
+// [Options.MemoryFraction]. It returns false if the limit is unknown, as on the CPU or with XLA's
+// allocator "platform".
 func (d *Device) MemoryLimit() (int64, bool) {
 	if d.SharesMemory() || d.checkOpen() != nil {
 		return 0, false

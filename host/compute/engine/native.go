@@ -9,35 +9,35 @@ import (
 )
 
 // A Native is a Go function that the CPU device calls as an operation of a graph, on tensors in
-// host memory: a product in bfloat16, or a quantizer in one pass. It is the CPU's counterpart of a
-// [Kernel]. The Go backend has no public way to register one; hidden.go adds it.
+// host memory; for example a bfloat16 product, or a whole quantizer in one pass. It is the CPU's
+// counterpart of a [Kernel]. The Go backend has no public way to register one; hidden.go adds it.
 type Native struct {
 	Name    string         // for errors
 	Outputs []shapes.Shape // of the outputs, at least one
-	// Run computes out from in. It writes every element of out, whose memory is uninitialized, and
-	// does not modify in. Concurrent tasks run by parallel. The results must not depend on how many
-	// run at once.
+	// Run computes out from in. It must write every element of out, whose memory is uninitialized,
+	// and must not modify in. It runs concurrent tasks with parallel; results must not depend on
+	// how many run at once.
 	Run func(in, out []Tensor, parallel Parallel) error
 
 	device *Device // set by Call
 }
 
-// A Tensor is a tensor in the host's memory. Flat is a slice of the Go type of its element type, in
-// row-major order; the elements of a bfloat16 tensor are their bits, uint16.
+// A Tensor is a tensor in the host's memory. Flat is a slice of the elements, in row-major order.
+// The elements of a bfloat16 tensor are uint16, their bits.
 type Tensor struct {
 	Shape shapes.Shape
 	Flat  any
 }
 
-// Call returns the outputs of the function for the inputs, on the CPU device. Gradients do
-// not pass through it. Like other functions that build graphs, it panics on a mistake.
+// Call adds a call of the function to a graph for the CPU device and returns its outputs. Gradients
+// do not pass through it. Like other functions that build graphs, it panics on a mistake.
 func (n Native) Call(inputs ...*graph.Node) []*graph.Node {
 	g := inputs[0].Graph()
 	if !OnCPU(g) {
-		panic(fmt.Errorf("native %s: only the CPU device calls natives", n.Name))
+		panic(fmt.Errorf("native %s: only the CPU device can call it", n.Name))
 	}
 	n.device = DeviceOf(g)
-	// A call of a function that returns zeros: a placeholder, which n replaces.
+	// The graph calls a placeholder function that returns zeros; n replaces the call.
 	f := graph.NewFunction(g, g.UniqueName("native"), func(*graph.Graph) []*graph.Node {
 		for _, in := range inputs {
 			graph.Parameter(g, "", in.Shape())
@@ -52,13 +52,13 @@ func (n Native) Call(inputs ...*graph.Node) []*graph.Node {
 	outputs := f.Call(inputs...)
 	setNative(outputs[0], &n)
 	for i := range outputs {
-		// The identity after StopGradient lets a gradient be taken with respect to the output itself.
+		// With the identity, the graph can be differentiated with respect to the output.
 		outputs[i] = graph.Identity(graph.StopGradient(outputs[i]))
 	}
 	return outputs
 }
 
-// run calls Run inside the backend. Every failure is an error that names the native.
+// run calls Run on the backend's tensors. The error of a failure names the native.
 func (n *Native) run(in, out []Tensor) error {
 	err := catch(func() error { return n.Run(in, out, n.device.Parallel) })
 	if p := (*panicError)(nil); errors.As(err, &p) {

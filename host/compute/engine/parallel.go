@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// Parallel calls f with 0 to n−1, several at once where the device has goroutines for them, and
+// Parallel calls f(i) for i from 0 to n−1, concurrently if the device has goroutines for it, and
 // returns when all calls have returned. It starts the calls in order, so that a call may wait for
 // earlier ones. If a call panics, so does Parallel.
 type Parallel func(n int, f func(i int))
 
-// Parallel implements [Parallel] on the goroutines of the CPU device.
+// Parallel is a [Parallel] that uses the goroutines of the CPU device.
 func (d *Device) Parallel(n int, f func(i int)) { d.workers.parallel(d.Workers(), n, f) }
 
 // pool starts goroutines within a device's limit. It is implemented by the Go backend's pool of
@@ -24,8 +24,9 @@ type pool interface {
 
 // workers are the goroutines of a device. Waking a goroutine's thread takes as long as computing a
 // small product (60 µs were measured), and natives follow each other within microseconds. So a
-// goroutine that has helped with one call spins for a while, to help with the next. If a device's
-// goroutines are limited, none spins, because it would hold a worker slot that others need.
+// goroutine that has helped with one call spins for a while, to be ready for the next. If the
+// number of goroutines is limited, none spins, because it would hold a worker slot that others
+// need.
 type workers struct {
 	pool pool
 	idle atomic.Int32 // goroutines that spin and have no task in the channel
@@ -34,12 +35,12 @@ type workers struct {
 
 func newWorkers(p pool) *workers { return &workers{pool: p, task: make(chan func(), 64)} }
 
-// spinTime is how long a goroutine waits for another task.
+// spinTime is how long a goroutine spins before it gives up waiting for another task.
 const spinTime = 100 * time.Microsecond
 
-// parallel is [Parallel] with at most most goroutines. The caller's goroutine works, too, so that
+// parallel is [Parallel] with at most limit goroutines. The caller's goroutine also works, so that
 // all calls are made even if the pool is exhausted.
-func (w *workers) parallel(most, n int, f func(i int)) {
+func (w *workers) parallel(limit, n int, f func(i int)) {
 	if n == 1 {
 		f(0)
 		return
@@ -58,7 +59,7 @@ func (w *workers) parallel(most, n int, f func(i int)) {
 		}
 	}
 	var running sync.WaitGroup
-	for range min(n, most) - 1 {
+	for range min(n, limit) - 1 {
 		running.Add(1)
 		help := func() { defer running.Done(); work() }
 		if w.claimIdle() {
@@ -75,7 +76,7 @@ func (w *workers) parallel(most, n int, f func(i int)) {
 	}
 }
 
-// claimIdle claims a spinning goroutine, and reports whether there was one.
+// claimIdle claims a spinning goroutine and reports whether there was one.
 func (w *workers) claimIdle() bool {
 	for n := w.idle.Load(); n > 0; n = w.idle.Load() {
 		if w.idle.CompareAndSwap(n, n-1) {
@@ -85,7 +86,7 @@ func (w *workers) claimIdle() bool {
 	return false
 }
 
-// spin waits for tasks for a while, and does them.
+// spin waits for tasks for spinTime and executes them.
 func (w *workers) spin() {
 	if !w.pool.IsUnlimited() {
 		return

@@ -13,12 +13,12 @@ import (
 	"github.com/cage-qat/cage/host/compute/matmul"
 )
 
-// ProductTier returns the kernels for products on this processor. The CPU device does not open if
-// that is an error.
+// ProductTier returns the kernels for products on this processor. If it returns an error, the CPU
+// device cannot be opened.
 var ProductTier = sync.OnceValues(matmul.Best)
 
 // Fuses reports whether the device, which may be nil, uses package cpu for programs over rows, and
-// packages matmul and attention. The CPU does, unless a test asks for graph operations.
+// packages matmul and attention. The CPU device does, unless a test asks for graph operations.
 func (d *Device) Fuses() bool {
 	return d != nil && d.kind == device.CPU &&
 		(d.options.Kernels == device.AutoKernels || d.options.Kernels == device.FusedKernels)
@@ -27,8 +27,8 @@ func (d *Device) Fuses() bool {
 // FusesFloat32 reports whether [Device.Fuses] holds and the precision is float32.
 func (d *Device) FusesFloat32() bool { return d.Fuses() && d.options.Precision == device.Float32 }
 
-// OwnProducts reports whether package matmul computes float products of the graph. In float32 it
-// does not if it has no vector kernels for the processor; then GoMLX's are used.
+// OwnProducts reports whether package matmul computes float products of the graph. For float32
+// products on processors without its vector kernels, GoMLX is used instead.
 func OwnProducts(g *graph.Graph) bool {
 	return OnCPU(g) && (InBFloat16(g) || DeviceOf(g).ownFloat32())
 }
@@ -38,14 +38,14 @@ func (d *Device) ownFloat32() bool {
 	return err == nil && d.FusesFloat32() && !tier.IsPortable()
 }
 
-// WarnOfProducts warns if products in bfloat16 are no faster than those in float32.
+// WarnOfProducts warns if bfloat16 products are no faster than float32 products.
 func (d *Device) WarnOfProducts() {
 	if d.kind != device.CPU || d.options.Precision != device.BFloat16 {
 		return
 	}
 	if tier, err := ProductTier(); err == nil && !tier.HasBFloat16() {
-		d.Warn("this processor multiplies no bfloat16: products round their operands and take as long "+
-			"as in float32", "kernels", tier.Name())
+		d.Warn("this processor cannot multiply bfloat16: products round their operands and take as "+
+			"long as in float32", "kernels", tier.Name())
 	}
 }
 
@@ -57,11 +57,11 @@ func MultipliesBFloat16() bool {
 
 // productOptions are the options of [product.native].
 type productOptions struct {
-	// rows and columns scale the results for each row of a and of b, see [matmul.Scales], and sum is
-	// added to them; any may be nil.
+	// rows and columns are factors for each row and column of the result, see [matmul.Scales]; sum
+	// is added to the result. Each may be nil.
 	rows, columns, sum *graph.Node
-	// rounded rounds the result to, and stores it in, the precision of the graph's device: natives
-	// read it directly ([ShortOperand]).
+	// rounded rounds the result to the precision of the graph's device and stores it in that type;
+	// natives read it without conversion ([ShortOperand]).
 	rounded bool
 }
 
@@ -129,8 +129,8 @@ func Arithmetic(g *graph.Graph) matmul.Arithmetic {
 	return matmul.Float32
 }
 
-// ShortOperand strips a conversion from bfloat16, also below identities (which define gradients): a
-// native reads bfloat16 operands directly.
+// ShortOperand returns the bfloat16 node that x was converted from, also through identities (which
+// define gradients), or else x. A native reads bfloat16 operands directly.
 func ShortOperand(x *graph.Node) *graph.Node {
 	from := x
 	for from.Type() == graph.NodeTypeIdentity {
@@ -169,7 +169,7 @@ func layoutOf(shape shapes.Shape, batch, contracted []int) (l matmul.Layout) {
 	return l
 }
 
-// Elements returns a tensor's elements in package matmul's form.
+// Elements returns a tensor's elements as an operand of package matmul.
 func Elements(t Tensor) matmul.Elements {
 	switch flat := t.Flat.(type) {
 	case []float32:
@@ -179,7 +179,7 @@ func Elements(t Tensor) matmul.Elements {
 	case []int8:
 		return matmul.Elements{Int8: flat}
 	}
-	panic(fmt.Errorf("an operand of a product is of type %s", t.Shape.DType))
+	panic(fmt.Errorf("unsupported type %s for an operand of a product", t.Shape.DType))
 }
 
 // AllElements returns the [Elements] of each tensor.

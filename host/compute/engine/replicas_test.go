@@ -140,7 +140,7 @@ func TestReplicasRefuse(t *testing.T) {
 }
 
 func TestCount(t *testing.T) {
-	if _, err := engine.Open(device.CPU, engine.Options{Count: 2}); err == nil || !strings.Contains(err.Error(), `device "cpu" has one replica, and 2 were asked for`) {
+	if _, err := engine.Open(device.CPU, engine.Options{Count: 2}); err == nil || !strings.Contains(err.Error(), `device "cpu" has one replica, but 2 were requested`) {
 		t.Errorf("got error %v", err)
 	}
 }

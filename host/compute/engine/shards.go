@@ -11,18 +11,18 @@ import (
 )
 
 // This file shards tensors among the replicas of a graph by rows (along the first axis). Functions
-// that build a graph pass nodes of whole tensors, as with one replica. A node gathered from shards
-// has a note of the local shard: code for which the local rows suffice gets them by [Rows], and the
-// unused all-gather is eliminated from the compiled program. So a function that ignores sharding is
-// correct, and one that uses it communicates less.
+// that build graphs pass nodes of whole tensors to each other, as with one replica. A node gathered
+// from shards has a note with the local shard. Code that needs only the local rows gets them from
+// [Rows], and the compiler eliminates the all-gather if it is unused. So functions may ignore
+// sharding, but those that use it communicate less.
 
-// shardOf is the note that holds this replica's rows of a node.
+// shardOf is a note that holds this replica's rows of a node.
 type shardOf struct{ rows *graph.Node }
 
-// shardedOutput is the note of an output that stays sharded.
+// shardedOutput marks an output that stays sharded.
 type shardedOutput struct{}
 
-// HasRows reports whether each replica's rows of a node are available without the whole.
+// HasRows reports whether each replica's rows of a node are available without the whole tensor.
 func HasRows(x *graph.Node) bool {
 	_, ok := NoteOf[shardOf](x)
 	return ok
@@ -42,7 +42,7 @@ func Gather(rows *graph.Node) *graph.Node {
 	return out
 }
 
-// Rows returns this replica's rows of a whole tensor: those that it was gathered from, or else a
+// Rows returns this replica's rows of a whole tensor: the rows that it was gathered from, or else a
 // slice of it. The first axis must be divisible by the number of replicas. With one replica it
 // returns x. In the body of a [Loop] it works only for gathered nodes.
 func Rows(x *graph.Node) *graph.Node {
@@ -55,7 +55,7 @@ func Rows(x *graph.Node) *graph.Node {
 	}
 	dims := slices.Clone(x.Shape().Dimensions)
 	if len(dims) == 0 || dims[0]%n != 0 {
-		panic(fmt.Errorf("the rows of shape %s are not a multiple of %d replicas", x.Shape(), n))
+		panic(fmt.Errorf("shape %s: the first axis is not a multiple of %d replicas", x.Shape(), n))
 	}
 	dims[0] /= n
 	first := graph.MulScalar(replica(x.Graph()), dims[0])
@@ -69,8 +69,8 @@ func Rows(x *graph.Node) *graph.Node {
 	return graph.DynamicSlice(x, start, dims)
 }
 
-// ScatterSum returns the sum of a node over the replicas, by reduce-scatter: each replica computes
-// only its rows. Gradients do not pass through it.
+// ScatterSum returns this replica's rows of the sum of a node over all replicas, computed by
+// reduce-scatter. Gradients do not pass through it.
 func ScatterSum(x *graph.Node) *graph.Node {
 	n := Replicas(x.Graph())
 	if n == 1 {
@@ -81,8 +81,8 @@ func ScatterSum(x *graph.Node) *graph.Node {
 	}))
 }
 
-// Elementwise returns f(nodes) for an elementwise f and nodes of one shape. It computes by rows if
-// [HasRows] holds for one of the nodes.
+// Elementwise returns f(nodes) for an elementwise f and nodes of one shape. If [HasRows] holds for
+// one of the nodes, each replica computes only its rows.
 func Elementwise(f func(in []*graph.Node) *graph.Node, nodes ...*graph.Node) *graph.Node {
 	if !slices.ContainsFunc(nodes, HasRows) {
 		return f(nodes)
@@ -94,13 +94,13 @@ func Elementwise(f func(in []*graph.Node) *graph.Node, nodes ...*graph.Node) *gr
 	return Gather(f(rows))
 }
 
-// Converted converts x to another type, by rows if [HasRows] holds.
+// Converted converts x to another element type, each replica its own rows if [HasRows] holds.
 func Converted(x *graph.Node, to dtypes.DType) *graph.Node {
 	return Elementwise(func(in []*graph.Node) *graph.Node { return graph.ConvertDType(in[0], to) }, x)
 }
 
-// Sharded marks the rows of this replica as a sharded output of a graph: [Executable.Run] returns a
-// sharded buffer, as [UploadSharded] does.
+// Sharded marks this replica's rows as a sharded output of a graph: [Executable.Run] returns it as
+// a sharded buffer, like that of [UploadSharded].
 func Sharded(rows *graph.Node) *graph.Node {
 	if Replicas(rows.Graph()) == 1 {
 		return rows
@@ -110,10 +110,10 @@ func Sharded(rows *graph.Node) *graph.Node {
 	return rows
 }
 
-// replicaName is the name of the last input of a graph that needs the index of each replica.
+// replicaName is the name of the last input of graphs that need the replica index.
 const replicaName = "number of the replica"
 
-// replicaKey is the key under which a graph keeps the node of that input.
+// replicaKey is the key under which a graph keeps its replica index node.
 type replicaKey struct{}
 
 // replica returns the index of this replica, a scalar.
@@ -121,7 +121,7 @@ func replica(g *graph.Graph) *graph.Node {
 	node, ok := g.State(replicaKey{}).(*graph.Node)
 	if !ok {
 		if !g.CurrentFunc().IsMain() {
-			panic(errors.New("the rows of a whole tensor, in the body of a loop: take them before it"))
+			panic(errors.New("a loop body cannot slice a whole tensor: call Rows before the loop"))
 		}
 		node = graph.Parameter(g, replicaName, shapes.Make(dtypes.Int32, 1))
 		g.AttachState(replicaKey{}, node)
@@ -129,7 +129,7 @@ func replica(g *graph.Graph) *graph.Node {
 	return graph.Reshape(node)
 }
 
-// replicaNumbers returns the sharded buffer of the indices of all replicas.
+// replicaNumbers returns a sharded buffer with the index of each replica.
 func (d *Device) replicaNumbers() (*Buffer, error) {
 	type result struct {
 		numbers *Buffer
@@ -146,7 +146,7 @@ func (d *Device) replicaNumbers() (*Buffer, error) {
 	return r.numbers, r.err
 }
 
-// A collective over all replicas that GoMLX lacks.
+// A collective is an operation across all replicas that GoMLX lacks.
 type collective string
 
 const (
@@ -154,7 +154,7 @@ const (
 	reduceScatter collective = "reduce_scatter"
 )
 
-// call applies the collective to x. body has the same type and is never executed.
+// call applies the collective to x. body has the same signature and is never executed.
 func (c collective) call(x *graph.Node, body func(x *graph.Node) *graph.Node) *graph.Node {
 	return callee{collective: c}.call([]*graph.Node{x}, func(in []*graph.Node) []*graph.Node {
 		return []*graph.Node{body(in[0])}

@@ -8,11 +8,11 @@ import (
 	"github.com/gomlx/compute/support/envutil"
 )
 
-// LacksSIMD reports whether this build lacks the vector instructions of its architecture.
+// LacksSIMD reports whether this build lacks vector instructions that its architecture has.
 func LacksSIMD() bool { return false }
 
 // vectorInstructions names the vector instructions that the Go backend chooses on this processor.
-// It follows the environment variables by which a user can disable them.
+// It respects the environment variables that disable them.
 func vectorInstructions() string {
 	allowed := func(variable string) bool {
 		ok, err := envutil.ReadBool(variable, true)

@@ -4,8 +4,8 @@ package engine
 
 import "runtime"
 
-// LacksSIMD reports whether this build lacks the vector instructions of its architecture.
+// LacksSIMD reports whether this build lacks vector instructions that its architecture has.
 func LacksSIMD() bool { return runtime.GOARCH == "amd64" }
 
-// vectorInstructions returns "none": the Go backend of this build has no vector instructions.
+// vectorInstructions returns "none": this build's Go backend uses no vector instructions.
 func vectorInstructions() string { return "none" }

@@ -10,21 +10,21 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 )
 
-// A Trial checks whether a device computes a fused operation correctly. Fused uses that operation,
-// and Plain the operations that it replaces. Both return the same number of outputs, of the same
-// sizes, in float32 or bfloat16.
+// A Trial checks whether a device computes a fused operation correctly. Fused builds that
+// operation, and Plain the operations that it replaces. Their outputs agree in number and sizes and
+// are float32 or bfloat16.
 type Trial struct {
 	Inputs       []Input
 	Fused, Plain BuildFunc
-	// Compare returns an error if the outputs of the two differ by more than rounding error.
+	// Compare returns an error if fused and plain outputs differ by more than rounding error.
 	Compare func(fused, plain [][]float32) error
 }
 
-// ErrRefused is wrapped by the error of a trial whose fused operation the device does not compile
-// or run.
-var ErrRefused = errors.New("the device does not have it")
+// ErrRefused is wrapped by the error of a trial whose fused operation the device cannot compile or
+// run.
+var ErrRefused = errors.New("the device does not support the operation")
 
-// Try runs a trial.
+// Try runs a trial and returns its error.
 func (d *Device) Try(t Trial) error {
 	evaluate := func(name string, build BuildFunc) ([][]float32, error) {
 		return d.Evaluate("trial, "+name, t.Inputs, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
@@ -46,13 +46,13 @@ func (d *Device) Try(t Trial) error {
 	return t.Compare(fused, plain)
 }
 
-// trialKey is the [Device.Once] key of the outcome for a kind.
+// trialKey is the [Device.Once] key for the outcome of the trial of a kind.
 type trialKey string
 
-// Passes reports whether the device computes a kind of fused operation correctly, by a trial that
-// it runs once. If the trial fails, a warning names the alternative (instead). With several
-// processes, the trial must pass on all of them, because they run one program.
-func (d *Device) Passes(kind, instead string, trial func() (Trial, error)) bool {
+// Passes reports whether the device computes a kind of fused operation correctly. It runs the trial
+// once. If the trial fails, Passes logs the warning, which names the alternative. The trial must
+// pass on all processes, because they run the same program.
+func (d *Device) Passes(kind, warning string, trial func() (Trial, error)) bool {
 	return d.Once(trialKey(kind), func() any {
 		t, err := trial()
 		if err == nil {
@@ -61,14 +61,14 @@ func (d *Device) Passes(kind, instead string, trial func() (Trial, error)) bool 
 		if p := d.options.Processes; p != nil {
 			votes, failed := p.Agree("trial of "+kind, Vote(err == nil))
 			if failed == nil && slices.Contains(votes, 0) {
-				failed = fmt.Errorf("process %d does not compute it", slices.Index(votes, 0))
+				failed = fmt.Errorf("process %d failed the trial", slices.Index(votes, 0))
 			}
 			if err == nil {
 				err = failed
 			}
 		}
 		if err != nil {
-			d.Warn(instead, "kind", kind, "reason", err)
+			d.Warn(warning, "kind", kind, "reason", err)
 		}
 		return err == nil
 	}).(bool)

@@ -64,7 +64,7 @@ func TestPasses(t *testing.T) {
 		t.Errorf("trials: %v", tried)
 	}
 	slices.Sort(warnings)
-	if len(warnings) != 2 || !strings.Contains(warnings[0], "kind refused reason the device does not have it: ") || !strings.Contains(warnings[1], "kind wrong reason other values") {
+	if len(warnings) != 2 || !strings.Contains(warnings[0], "kind refused reason the device does not support the operation: ") || !strings.Contains(warnings[1], "kind wrong reason other values") {
 		t.Errorf("warnings: %q", warnings)
 	}
 	if err := d.Try(refused); !errors.Is(err, ErrRefused) {

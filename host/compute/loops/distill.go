@@ -2,10 +2,10 @@ package loops
 
 import "math"
 
-// Distillation is the loss of distilling a teacher into a model: the generalized Jensen-Shannon
-// divergence β·KL(P‖M) + (1−β)·KL(Q‖M), M = β·P + (1−β)·Q, of the teacher's
-// distribution P and the model's Q, both from logits divided by the temperature; KL(P‖Q) for β =
-// 0 and KL(Q‖P) for β = 1.
+// Distillation is the loss for distilling a teacher into a model: the generalized Jensen-Shannon
+// divergence β·KL(P‖M) + (1−β)·KL(Q‖M) with M = β·P + (1−β)·Q, where P is the teacher's and Q the
+// model's distribution, each the softmax of logits divided by the temperature. It is KL(P‖Q) for β
+// = 0 and KL(Q‖P) for β = 1.
 type Distillation struct {
 	Teacher     []float32 // logits of the teacher, [rows, Columns]
 	Beta        float64
@@ -18,9 +18,9 @@ type Distillation struct {
 // core's cache.
 const distillPart = 4096
 
-// Distilled writes the divergence and the cross-entropy of each row. It writes the gradients with
-// respect to the logits of their weighted mean, times factors, to gradients or, rounded to
-// bfloat16, to short; the one not used is nil.
+// Distilled writes the divergence and the cross-entropy of each row. It also writes the gradients
+// of their weighted mean with respect to the logits, times factors, to gradients or, rounded to
+// bfloat16, to short; the other slice is nil.
 func (l Logits) Distilled(d Distillation, divergences, crossEntropies, gradients []float32,
 	short []uint16, factors []float32, parallel Parallel) error {
 	return l.each(parallel, func(i int, row []float32, scratch *[]float32) {
@@ -51,8 +51,8 @@ func (l Logits) Distilled(d Distillation, divergences, crossEntropies, gradients
 			sumP, sumQ = sumP+a, sumQ+b
 		}
 		sumP, sumQ = sumP/float64(totalP), sumQ/float64(totalQ)
-		// The factors of KL(P‖M) and KL(Q‖M). For β = 0 or 1, where M is Q or P, only the nonzero
-		// divergence counts.
+		// These are the factors of KL(P‖M) and KL(Q‖M). If β is 0 or 1, M is Q or P, and only the
+		// other divergence counts.
 		ofTeacher, ofModel := d.Beta, 1-d.Beta
 		if d.Beta == 0 || d.Beta == 1 {
 			ofTeacher, ofModel = ofModel, ofTeacher
@@ -82,9 +82,9 @@ func (l Logits) Distilled(d Distillation, divergences, crossEntropies, gradients
 	})
 }
 
-// slopes writes r = log Q/M of some columns, given log P/Q and exponentials p and q proportional to
-// P and Q. It returns Σp·log P/M and Σq·r. For β = 0, M is Q, and r receives p, which the
-// gradient needs. memory has three times as many elements as there are columns.
+// slopes writes r = log Q/M for a range of columns, given log P/Q, and p and q, which are
+// proportional to P and Q. It returns Σp·log P/M and Σq·r. For β = 0, where M is Q, it writes p to
+// r, because the gradient needs it. memory must have three elements for each column.
 func (d Distillation) slopes(r, p, q, log, memory []float32) (sumP, sumQ float64) {
 	var one [1]float32
 	sum := func(a, b []float32) float64 {
@@ -99,8 +99,8 @@ func (d Distillation) slopes(r, p, q, log, memory []float32) (sumP, sumQ float64
 		BinaryS(Mul, r, log, -1)
 		return 0, sum(q, r)
 	}
-	// M is taken relative to the larger of P and Q, so that nothing overflows: one of the two
-	// exponentials is 1.
+	// M is taken relative to the larger of P and Q: one of the two exponentials is then 1, and
+	// nothing overflows.
 	other, mixture := memory[:len(log)], memory[len(log):2*len(log)]
 	BinaryS(Mul, other, log, -1)
 	BinaryS(Min, other, other, 0)
@@ -114,9 +114,9 @@ func (d Distillation) slopes(r, p, q, log, memory []float32) (sumP, sumQ float64
 	return sum(p, log), sum(q, r)
 }
 
-// logFrom replaces x, all in [least, 1], by their logarithms: 2·artanh(z) with z = (x−1)/(x+1),
-// by as many terms of its series as float32 needs, or by a plain logarithm where those terms would
-// take longer.
+// logFrom replaces the elements of x, which are in [least, 1], by their logarithms: 2·artanh(z)
+// with z = (x−1)/(x+1), by as many terms of the series as float32 needs, or by math.Log if that is
+// faster.
 func logFrom(least float64, x, z, square []float32) {
 	const maxTerms = 20
 	const precision = 0x1p-26

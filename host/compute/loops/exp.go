@@ -2,10 +2,10 @@ package loops
 
 import "math"
 
-// The exponential is 2ⁿ·exp(r) with r = x − n·log 2 in ±log(2)/2, and the hyperbolic tangent
-// a polynomial near 0 and 1 − 2/(exp(2|x|) + 1) elsewhere. The polynomials are those of Cephes'
-// expf and tanhf (Moshier, 1989). Nothing is fused, so that all processors give the same bits.
-// TestExp measures the errors.
+// The exponential is 2ⁿ·exp(r), where r = x − n·log 2 is within ±log(2)/2. The hyperbolic tangent
+// is a polynomial near 0 and 1 − 2/(exp(2|x|) + 1) elsewhere. The polynomials are from Cephes' expf
+// and tanhf (Moshier, 1989). Nothing is fused, so that all processors give the same bits. TestExp
+// measures the errors.
 const (
 	log2e     = 1.44269504088896341
 	log2Upper = 0.693359375 // few significant bits: its product with n is exact
@@ -26,8 +26,8 @@ const (
 	tanhP4   = -3.33332819422e-1
 	tanhNear = 0.625 // the polynomial is used for smaller magnitudes
 
-	// Floats near shifter are integers: adding it rounds to an integer, which the lowest bits of
-	// the sum hold.
+	// Floats near shifter are integers, so adding shifter rounds to an integer, which is then in
+	// the lowest bits of the sum.
 	shifter     = 3 << 22
 	shifterBits = 0x4b400000
 )
@@ -47,13 +47,13 @@ func exp(x float32) float32 {
 	p = float32(p*r) + expP4
 	p = float32(p*r) + expP5
 	y := float32(p*float32(r*r)) + r + 1
-	// 2ⁿ is applied as two factors: the first product is exact, the second rounds if the result is
-	// subnormal.
+	// The factor 2ⁿ is applied in two steps: the first product is exact, and the second rounds if
+	// the result is subnormal.
 	k := int32(math.Float32bits(shifted)) - shifterBits
 	return float32(y*power2(k>>1)) * power2(k-k>>1)
 }
 
-// power2 returns 2ⁿ for exponents of normal numbers.
+// power2 returns 2ⁿ for an exponent n of normal numbers.
 func power2(n int32) float32 { return math.Float32frombits(uint32(n+127) << 23) }
 
 func tanh(x float32) float32 {

@@ -1,28 +1,29 @@
 package loops
 
-// HasGates reports whether [Gates] are faster than elementwise operations.
+// HasGates reports whether [Gates] is faster than elementwise operations.
 func HasGates() bool { return hasAVX512 }
 
-// Gates are the products silu(a)·b, where silu(a) = a/(1 + e⁻ᵃ) (Shazeer, "GLU Variants Improve
-// Transformer", 2020). Everything is stored in bfloat16 and computed in float32.
+// Gates computes the products silu(a)·b of a gated linear unit, where silu(a) = a/(1 + e⁻ᵃ)
+// (Shazeer, "GLU Variants Improve Transformer", 2020). Tensors are in bfloat16, arithmetic in
+// float32.
 type Gates struct{ A, B []uint16 }
 
-// Values writes the products.
-func (g Gates) Values(to []uint16, parallel Parallel) {
+// Values writes the gated products to dst.
+func (g Gates) Values(dst []uint16, parallel Parallel) {
 	divide(len(g.A), 4, parallel, func(from, end int) {
 		i := from
 		if hasAVX512 {
-			i += gate(to[from:end], g.A[from:end], g.B[from:end])
+			i += gate(dst[from:end], g.A[from:end], g.B[from:end])
 		}
 		for ; i < end; i++ {
 			x := wide(g.A[i])
-			to[i] = short(float32(x*logistic(x)) * wide(g.B[i]))
+			dst[i] = short(float32(x*logistic(x)) * wide(g.B[i]))
 		}
 		done()
 	})
 }
 
-// Adjoints writes the adjoints of a and b, given d, the adjoint of the products.
+// Adjoints writes the adjoints of A and B to da and db, given d, the adjoint of the products.
 func (g Gates) Adjoints(da, db, d []uint16, parallel Parallel) {
 	divide(len(g.A), 4, parallel, func(from, end int) {
 		i := from

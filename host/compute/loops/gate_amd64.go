@@ -44,7 +44,7 @@ func getShort(a []uint16) floats16 {
 	return archsimd.LoadUint16x16(a).ExtendToUint32().ShiftAllLeft(16).BitsToFloat32()
 }
 
-// logistic512 is the AVX-512 form of logistic. As in reduced512, each constant is an argument.
+// logistic512 is logistic with AVX-512. As in reduced512, each constant is an argument.
 func logistic512(
 	x, zero, low, high, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one floats16,
 ) floats16 {
@@ -55,8 +55,8 @@ func logistic512(
 	return one.Div(y.Scale(power).Add(one))
 }
 
-// reduced512 returns y and n, where the exponential of x is y·2ⁿ. Each constant is an argument,
-// as the compiler keeps structures of more than four fields in memory.
+// reduced512 returns y and n such that exp(x) = y·2ⁿ. Each constant is an argument, because the
+// compiler keeps structs of more than four fields in memory.
 func reduced512(
 	x, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one floats16,
 ) (y, n floats16) {

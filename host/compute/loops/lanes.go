@@ -5,9 +5,9 @@ import "math"
 // block is a multiple of the vector width of every processor.
 const block = 64
 
-// Lanes hold an unfinished reduction, by [Add], [Max] or [Min], of a tile. Element i goes to lane i
-// modulo 64, so that the result does not depend on the width of vectors, and each lane adds only
-// few elements.
+// Lanes holds the partial results of a reduction by [Add], [Max] or [Min]. Element i of a tile goes
+// to lane i modulo 64, so that the result does not depend on the vector width. Each lane adds only
+// a few elements.
 type Lanes [block]float32
 
 // Sum adds elements to the lanes.
@@ -17,7 +17,7 @@ func (l *Lanes) Sum(a []float32) {
 	}
 }
 
-// SumMul adds the products of the elements of a and b.
+// SumMul adds the products of the elements of a and b to the lanes.
 func (l *Lanes) SumMul(a, b []float32) {
 	for i := sumMul(l, a, b); i < len(a); i++ {
 		l[i%block] += float32(a[i] * b[i])
@@ -33,7 +33,7 @@ func (l *Lanes) Extreme(op Op, a []float32) {
 	}
 }
 
-// Reset sets every lane to the neutral element.
+// Reset sets every lane to the neutral element of the operation.
 func (l *Lanes) Reset(op Op) {
 	if op == Add {
 		*l = Lanes{}
@@ -42,8 +42,8 @@ func (l *Lanes) Reset(op Op) {
 	Fill(l[:], Neutral(op))
 }
 
-// Fold reduces the lanes: it combines halves until 16 lanes are left, and combines these in
-// float64.
+// Fold reduces the lanes to one number: it combines the two halves until 16 lanes are left, then
+// combines these in float64.
 func (l *Lanes) Fold(op Op) float64 {
 	const last = 16
 	for n := block / 2; n >= last; n /= 2 {
@@ -67,7 +67,7 @@ func Neutral(op Op) float32 {
 	return 0
 }
 
-// Join combines two elements. Go's max and min return NaN if either is NaN.
+// Join combines two numbers. Like Go's max and min, it returns NaN if either is NaN.
 func Join(op Op, x, y float64) float64 {
 	switch op {
 	case Max:

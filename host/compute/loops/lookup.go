@@ -1,24 +1,24 @@
 package loops
 
-// Parallel calls f with 0 to n−1, possibly concurrently, and returns when all calls have
+// Parallel calls f(i) for i from 0 to n−1, possibly concurrently, and returns when all calls have
 // returned.
 type Parallel = func(n int, f func(i int))
 
-// taskWork is the approximate number of elementary steps in a task: enough to make the cost of
-// starting it negligible.
+// taskWork is the approximate number of elementary steps in a task: so many that the cost of
+// starting the task is negligible.
 const taskWork = 1 << 17
 
-// divide calls f for ranges of the integers from 0 to n−1, each worth about taskWork steps, where
-// one integer takes the given steps. Ranges begin at multiples of 8.
+// divide splits the integers from 0 to n−1 into ranges and calls f for each. A range begins at a
+// multiple of 8 and takes about taskWork elementary steps; steps is the number for each integer.
 func divide(n, steps int, parallel Parallel, f func(from, to int)) {
 	each := max(8, taskWork/max(1, steps)&^7)
 	parallel((n+each-1)/each, func(i int) { f(i*each, min(n, (i+1)*each)) })
 }
 
-// rowWithin returns an index clamped to the rows of a table with n rows.
+// rowWithin clamps an index to the rows of a table with n rows.
 func rowWithin(index int32, n int) int { return min(max(int(index), 0), n-1) }
 
-// Lookup copies the rows of a table, of d elements each, that have the given indices.
+// Lookup copies the rows with the given indices from a table with d elements in a row.
 func Lookup(dst []float32, index []int32, table []float32, d int, parallel Parallel) {
 	n := len(table) / d
 	divide(len(index), d, parallel, func(from, to int) {
@@ -35,8 +35,8 @@ func Lookup(dst []float32, index []int32, table []float32, d int, parallel Paral
 	})
 }
 
-// ScatterAdd sums the rows of x, of d elements each, by their index: row i of dst is the sum of the
-// rows with index i. Each sum is computed by one task, in the order of x and in float64.
+// ScatterAdd sets row i of dst to the sum of the rows of x with index i; rows have d elements. One
+// task computes each sum, in the order of x and in float64.
 func ScatterAdd(dst []float32, index []int32, x []float32, d int, parallel Parallel) {
 	n := len(dst) / d
 	const tasks = 8

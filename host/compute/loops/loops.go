@@ -2,38 +2,38 @@ package loops
 
 import "math"
 
-// In each exported function a vectorized loop computes the first elements, and a plain loop the
-// rest. Operands are at least as long as dst, which may be one of them.
+// In each exported function a vectorized loop computes the first elements, and a plain loop
+// computes the rest. Operands must be at least as long as dst, which may be one of them.
 
-// Unary computes an operation on every element of a.
+// Unary applies an operation to every element of a.
 func Unary(op Op, dst, a []float32) {
 	for i := unary(op, dst, a); i < len(dst); i++ {
 		dst[i] = One(op, a[i])
 	}
 }
 
-// Binary computes an operation on the elements of a and b.
+// Binary applies an operation to corresponding elements of a and b.
 func Binary(op Op, dst, a, b []float32) {
 	for i := binary(op, dst, a, b); i < len(dst); i++ {
 		dst[i] = Two(op, a[i], b[i])
 	}
 }
 
-// BinaryS computes an operation on every element of a and on s.
+// BinaryS applies an operation to every element of a, with s as its second operand.
 func BinaryS(op Op, dst, a []float32, s float32) {
 	for i := binaryS(op, dst, a, s); i < len(dst); i++ {
 		dst[i] = Two(op, a[i], s)
 	}
 }
 
-// SBinary computes an operation on s and every element of b.
+// SBinary applies an operation to every element of b, with s as its first operand.
 func SBinary(op Op, dst []float32, s float32, b []float32) {
 	for i := sBinary(op, dst, s, b); i < len(dst); i++ {
 		dst[i] = Two(op, s, b[i])
 	}
 }
 
-// MulMulS computes (a·b)·s. Here and below, every step rounds.
+// MulMulS computes (a·b)·s. Here and below, each operation rounds.
 func MulMulS(dst, a, b []float32, s float32) {
 	for i := mulMulS(dst, a, b, s); i < len(dst); i++ {
 		dst[i] = float32(a[i]*b[i]) * s
@@ -99,8 +99,8 @@ func Clamp(dst, a []float32, lo, hi float32) {
 	}
 }
 
-// Select applies [Select1] to every element of c and of a and b; s is used if a is nil, and t if b
-// is nil.
+// Select applies [Select1] to corresponding elements of c, a and b. If a is nil it uses s instead,
+// and t if b is nil.
 func Select(dst, c, a []float32, s float32, b []float32, t float32) {
 	for i := choose(dst, c, a, s, b, t); i < len(dst); i++ {
 		x, y := s, t
@@ -114,20 +114,20 @@ func Select(dst, c, a []float32, s float32, b []float32, t float32) {
 	}
 }
 
-// Small is the largest magnitude that RoundSmall takes.
+// Small is the largest magnitude that [RoundSmall] accepts.
 const Small = 1 << 21
 
 // RoundSmall is [Round] for magnitudes up to [Small], and for NaN.
 func RoundSmall(dst, a []float32) { RoundMulS(dst, a, 1) }
 
-// RoundMulS is [RoundSmall], multiplied by s.
+// RoundMulS computes [RoundSmall] and multiplies the result by s.
 func RoundMulS(dst, a []float32, s float32) {
 	for i := roundMulS(dst, a, s); i < len(dst); i++ {
 		dst[i] = (float32(a[i]+shifter) - shifter) * s
 	}
 }
 
-// Near reports where |a − b| ≤ s.
+// Near sets dst to 1 where |a − b| ≤ s, and to 0 elsewhere.
 func Near(dst, a, b []float32, s float32) {
 	for i := near(dst, a, b, s); i < len(dst); i++ {
 		dst[i] = boolFloat(One(Abs, a[i]-b[i]) <= s)

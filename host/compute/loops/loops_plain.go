@@ -2,7 +2,7 @@
 
 package loops
 
-// In a build without vector instructions the vectorized loops compute no elements.
+// In builds without vector instructions the vectorized loops compute no elements.
 
 func unary(Op, []float32, []float32) int                              { return 0 }
 func binary(Op, []float32, []float32, []float32) int                  { return 0 }

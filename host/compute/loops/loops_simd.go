@@ -7,12 +7,12 @@ import (
 	"simd"
 )
 
-// Vectorized loops, for any width of vectors. They return the number of elements computed. All
-// slices are cut to the length of dst, which spares bounds checks. Loops compare and select rather
-// than use the processor's maximum, whose result for NaN and zeros depends on the order in which
-// the compiler puts the operands.
+// These are vectorized loops, for any vector width. They return the number of elements computed.
+// All slices are cut to the length of dst, which saves bounds checks. The loops compare and select
+// instead of using the processor's maximum, whose result for NaN and zeros depends on the order in
+// which the compiler puts the operands.
 
-// few is the number of elements up to which plain loops are faster.
+// few is the largest number of elements for which plain loops are faster.
 const few = 8
 
 func binary(op Op, dst, a, b []float32) (i int) {
@@ -118,8 +118,8 @@ func sBinary(op Op, dst []float32, s float32, b []float32) (i int) {
 	return i
 }
 
-// operation computes the binary operations that have no loop of their own but a vector instruction.
-// The operands are a, or s if a is nil, and b, or t if b is nil.
+// operation computes binary operations that have a vector instruction but no loop of their own. The
+// first operand is a, or s if a is nil; the second is b, or t if b is nil.
 func operation(op Op, dst, a []float32, s float32, b []float32, t float32) (i int) {
 	if op >= MulBits || op == Ldexp {
 		return 0
@@ -173,7 +173,7 @@ func operation(op Op, dst, a []float32, s float32, b []float32, t float32) (i in
 	return i
 }
 
-// unary computes the unary operations that have vector instructions, and exponentials and
+// unary computes the unary operations that have vector instructions, as well as exponentials and
 // hyperbolic tangents.
 func unary(op Op, dst, a []float32) (i int) {
 	switch op {
@@ -204,8 +204,8 @@ func unary(op Op, dst, a []float32) (i int) {
 		case Sqrt:
 			y = x.Sqrt()
 		case Floor, Round:
-			// Adding 2²³ rounds off the fraction; larger numbers are integers already. Rounded
-			// zeros get the positive sign. The floor subtracts 1 from what was rounded up, and
+			// Adding and subtracting 2²³ rounds to an integer; larger numbers are integers already.
+			// Zeros become positive. The floor subtracts 1 from numbers that were rounded up, and
 			// keeps integers.
 			y = x.Abs().Add(shift).Sub(shift)
 			y = zero.Sub(y).IfElse(x.Less(zero), y)
@@ -251,9 +251,8 @@ func expVector(x simd.Float32s) simd.Float32s {
 	return power(y, k)
 }
 
-// reduced returns y and n plus the shifter, where the exponential of x is y·2ⁿ. Loops load its
-// constants once, and pass each as an argument, as the compiler keeps the fields of large
-// structures in memory.
+// reduced returns y and n plus the shifter, such that exp(x) = y·2ⁿ. Loops load the constants once
+// and pass each as an argument, because the compiler keeps the fields of large structs in memory.
 func reduced(
 	x, shift, factor, upper, lower, p0, p1, p2, p3, p4, p5, one simd.Float32s,
 ) (y, shifted simd.Float32s) {
@@ -480,8 +479,8 @@ func rope(dst, x, cos, sin []float32, back bool) (i int) {
 	return i
 }
 
-// rounded returns words whose upper halves are the bits of x rounded to bfloat16; the lower halves
-// hold leftover bits of the sums.
+// rounded rounds x to bfloat16 and returns words with the bits in their upper halves; the lower
+// halves are undefined.
 func rounded(x simd.Float32s) simd.Uint32s {
 	all, bits := simd.BroadcastUint32s, x.ToBits()
 	y := bits.Add(all(0x7fff)).Add(bits.ShiftAllRight(16).And(all(1)))
@@ -500,7 +499,7 @@ func roundToBFloat16(dst, a []float32) (i int) {
 	return i
 }
 
-// Sums of a tile. Element i is added in lane i of a block, whatever the width of vectors.
+// Sums of a tile: element i is added to lane i of its block, for any vector width.
 
 func sum(l *Lanes, a []float32) (i int) {
 	width := simd.Float32s{}.Len()

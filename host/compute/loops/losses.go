@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Logits are rows of logits, each with its target column.
+// Logits holds rows of logits, each with its target column.
 type Logits struct {
 	Columns int
 	Logits  []float32 // [rows, Columns]
@@ -15,9 +15,9 @@ type Logits struct {
 
 const taskElements = 1 << 15
 
-// Losses writes log Σ exp(logits) − logits[target] of each row, and the gradients with respect
-// to the logits of these losses times factors, to gradients or, rounded to bfloat16, to short; the
-// one not used is nil. Where a prediction is certain, its gradient is 0.
+// Losses writes the loss log Σ exp(logits) − logits[target] of each row. It also writes the
+// gradients of the losses with respect to the logits, times factors, to gradients or, rounded to
+// bfloat16, to short; the other slice is nil. If a prediction is certain, its gradient is 0.
 func (l Logits) Losses(losses, gradients []float32, short []uint16, factors []float32,
 	parallel Parallel) error {
 	return l.each(parallel, func(i int, row []float32, scratch *[]float32) {
@@ -44,8 +44,8 @@ func (l Logits) Sums(logTotal, chosen []float32, parallel Parallel) error {
 	})
 }
 
-// softmaxParts returns the largest of some logits times scale, and the sum of the exponentials of
-// their differences from it, which it stores.
+// softmaxParts returns the maximum of logits·scale, writes the exponentials of the differences from
+// it, and returns their sum.
 func softmaxParts(exponentials, logits []float32, scale float32) (highest, sum float32) {
 	var one [1]float32
 	GroupFold(Max, one[:], logits, len(logits))
@@ -64,12 +64,12 @@ func scratchOf(s *[]float32, n int) []float32 {
 	return (*s)[:n]
 }
 
-// each calls f with each row, possibly concurrently, and scratch memory. A target that is not a
-// column is an error.
+// each calls f for each row, with scratch memory, possibly concurrently. It returns an error if a
+// target is not a valid column.
 func (l Logits) each(parallel Parallel, f func(i int, row []float32, scratch *[]float32)) error {
 	for i, target := range l.Targets {
 		if target < 0 || int(target) >= l.Columns {
-			return fmt.Errorf("target %d of %d columns is %d", i, l.Columns, target)
+			return fmt.Errorf("target %d is column %d, want less than %d", i, target, l.Columns)
 		}
 	}
 	rows := max(1, taskElements/l.Columns) // in a task

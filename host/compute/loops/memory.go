@@ -2,17 +2,17 @@ package loops
 
 import "math"
 
-// FromBFloat16 widens bfloat16 numbers, given as bits. a is at least as long as dst.
+// FromBFloat16 converts bfloat16 bits to float32. a must be at least as long as dst.
 func FromBFloat16(dst []float32, a []uint16) {
 	for i := fromBFloat16(dst, a[:len(dst)]); i < len(dst); i++ {
 		dst[i] = wide(a[i])
 	}
 }
 
-// wide returns a bfloat16 number as float32.
+// wide converts the bits of a bfloat16 number to float32.
 func wide(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }
 
-// ToBFloat16 rounds to bfloat16, ties to even. NaN stays NaN.
+// ToBFloat16 rounds to the nearest bfloat16, ties to even. NaN stays NaN.
 func ToBFloat16(dst []uint16, a []float32) {
 	for i := toBFloat16(dst, a[:len(dst)]); i < len(dst); i++ {
 		dst[i] = short(a[i])
@@ -26,14 +26,14 @@ func RoundToBFloat16(dst, a []float32) {
 	}
 }
 
-// ToInt8 converts integers from −128 to 127. The result for other numbers is undefined.
+// ToInt8 converts integers from −128 to 127. The results for other numbers are undefined.
 func ToInt8(dst []int8, a []float32) {
 	for i := toInt8(dst, a[:len(dst)]); i < len(dst); i++ {
 		dst[i] = int8(int32(a[i]))
 	}
 }
 
-// FromBools converts bools to 0 and 1.
+// FromBools converts false to 0 and true to 1.
 func FromBools(dst []float32, a []bool) {
 	for i := fromBools(dst, a[:len(dst)]); i < len(dst); i++ {
 		dst[i] = boolFloat(a[i])
@@ -59,7 +59,7 @@ func Spread(dst, a []float32, times int) {
 	}
 }
 
-// short returns x rounded to bfloat16.
+// short returns the bits of x rounded to bfloat16.
 func short(x float32) uint16 {
 	bits := math.Float32bits(x)
 	if bits&^(1<<31) > 0xff<<23 { // NaN: its set bits may all be in the lower half

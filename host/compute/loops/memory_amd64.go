@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// Vectorized loops that convert between memory formats and floats, with AVX2 or AVX-512. They
-// return the number of elements converted.
+// These vectorized loops convert between the formats in memory and floats, with AVX2 or AVX-512.
+// They return the number of elements converted.
 
 func fromBFloat16(dst []float32, a []uint16) (i int) {
 	for ; hasAVX2 && i <= len(dst)-8; i += 8 {
@@ -41,7 +41,7 @@ func toBFloat16(dst []uint16, a []float32) (i int) {
 	return i
 }
 
-// bytesOf returns bools as they are in memory: bytes 0 and 1.
+// bytesOf returns bools as the bytes 0 and 1 that represent them in memory.
 func bytesOf(a []bool) []uint8 {
 	return unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(a))), len(a))
 }
@@ -56,7 +56,7 @@ func fromBools(dst []float32, a []bool) (i int) {
 	return i
 }
 
-// eightBools has for each byte the bools that are its bits.
+// eightBools maps each byte to its bits as bools.
 var eightBools = func() (table [256][8]bool) {
 	for i := range table {
 		for j := range table[i] {
@@ -83,7 +83,7 @@ func toInt8(dst []int8, a []float32) (i int) {
 		done()
 		return i
 	}
-	// low bytes of 16-bit numbers
+	// the low bytes of 16-bit numbers
 	first := archsimd.LoadInt8x16([]int8{0, 2, 4, 6, 8, 10, 12, 14, -1, -1, -1, -1, -1, -1, -1, -1})
 	for ; i <= len(dst)-16; i += 8 {
 		n := get(a[i:]).ConvertToInt32()

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Nearest finds for each row of x, of d elements, the index of the nearest row of a table. Ties go
-// to the lowest index. Where no distance is finite, as for a row that is not finite, the index is
-// 0.
+// Nearest writes, for each row of x, the index of the nearest row of a table; rows have d elements.
+// Ties go to the lowest index. If no distance is finite, for example because the row is not finite,
+// the index is 0.
 func Nearest(dst []int32, x, table []float32, d int, parallel Parallel) {
 	if d == 1 {
 		const each = 16 // steps of a search, about
@@ -25,7 +25,7 @@ func Nearest(dst []int32, x, table []float32, d int, parallel Parallel) {
 type sorted struct {
 	index []int32   // of each scalar, in the table
 	above []float32 // the largest float that belongs to the lower of two adjacent scalars
-	// bounds are the same as ordered integers, padded with the largest integer to a length of 2ᵏ − 1.
+	// bounds holds above as ordered integers, padded with the largest integer to length 2ᵏ − 1.
 	bounds []int32
 }
 
@@ -61,8 +61,8 @@ func newSorted(table []float32) *sorted {
 	return s
 }
 
-// bound returns the largest float32 that is nearer to a than to b > a. The midpoint belongs to the
-// one of the lower index.
+// bound returns the largest float32 that is nearer to a than to b, for a < b. The midpoint belongs
+// to the one with the lower index.
 func bound(a, b float32, lowerFirst bool) float32 {
 	half := (float64(a) + float64(b)) / 2
 	at := float32(half)
@@ -74,11 +74,11 @@ func bound(a, b float32, lowerFirst bool) float32 {
 
 func isNumber(x float32) bool { return x-x == 0 }
 
-// maxCounted is the largest number of bounds that are compared exhaustively.
+// maxCounted is the largest number of bounds that are all compared rather than searched.
 const maxCounted = 32
 
-// find writes the index of the scalar nearest to each number: its position is the number of bounds
-// below the number.
+// find writes the index of the scalar nearest to each number. Its position in sorted order is the
+// number of bounds below the number.
 func (s *sorted) find(dst []int32, x []float32) {
 	if len(s.above) > maxCounted {
 		for i, v := range x {
@@ -109,21 +109,21 @@ func (s *sorted) search(x float32) int32 {
 	}
 	key, at := int64(ordered(x)), 0
 	for half := (len(s.bounds) + 1) >> 1; half > 0; half >>= 1 {
-		// branch-free: branches would often be mispredicted
+		// branch-free, because branches would often be mispredicted
 		at += half & int((int64(s.bounds[at+half-1])-key)>>63)
 	}
 	return s.index[at]
 }
 
-// ordered returns an integer with the order of x; it is the same for −0 and 0.
+// ordered maps floats to integers in the same order; −0 and 0 have the same integer.
 func ordered(x float32) int32 {
 	bits := int32(math.Float32bits(x + 0))
 	return bits ^ bits>>31&math.MaxInt32
 }
 
-// vectors is a table of vectors, prepared for computing all distances to a vector x at once: the
-// halved squared lengths of the rows, and the transposed rows. |t|²/2 − x·t, which is
-// (|x − t|² − |x|²)/2, has the order of the distances.
+// vectors is a table of vectors, prepared to compute the distances of x to all rows at once: it
+// holds half the squared length of each row t, and the transposed rows. The order of the distances
+// is that of |t|²/2 − x·t = (|x − t|² − |x|²)/2.
 type vectors struct {
 	d, n    int
 	halves  []float32 // +Inf for rows that are not finite

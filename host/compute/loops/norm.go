@@ -1,6 +1,6 @@
 package loops
 
-// A Norm is an RMSNorm of rows, whose value is x·scale·gain.
+// A Norm describes an RMSNorm of rows, whose result is x·scale·gain.
 type Norm struct {
 	Width   int
 	X       []float32
@@ -10,11 +10,11 @@ type Norm struct {
 	Sum     []float32 // added to the adjoint of x; nil for none
 }
 
-// taskRows is the number of rows in a task. The gain's adjoint is summed within tasks and then over
-// them, so that it does not depend on the number of threads.
+// taskRows is the number of rows in a task. The adjoint of the gain is summed within tasks and then
+// over tasks, so that it does not depend on the number of threads.
 const taskRows = 64
 
-// Adjoints writes the adjoints of x and of the gain.
+// Adjoints writes the adjoints of X and of Gain.
 func (n Norm) Adjoints(dx, dGain []float32, parallel Parallel) {
 	tasks := (len(n.Scale) + taskRows - 1) / taskRows
 	sums := make([]float32, tasks*n.Width)

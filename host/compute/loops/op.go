@@ -5,12 +5,12 @@ import "math"
 // Op is an operation on elements.
 type Op uint8
 
-// The operations. [One] and [Two] decide what package program leaves open, such as the sign of a
+// The operations. [One] and [Two] determine what package program leaves open, such as the sign of a
 // zero.
 const (
 	None Op = iota
 
-	// Two float operands.
+	// Operations on two floats.
 	Add
 	Sub
 	Mul
@@ -23,7 +23,7 @@ const (
 	Lt
 	Le
 
-	// One float operand.
+	// Operations on one float.
 	Neg
 	Abs // 0 for −0
 	Sign
@@ -35,8 +35,8 @@ const (
 	Logb
 	IsFinite
 
-	// Two integers. Names with Int are of signed integers, with Uint of unsigned ones, with Bits of
-	// both.
+	// Operations on two integers. Names with Int are for signed integers, Uint for unsigned ones,
+	// and Bits for both.
 	And
 	Or
 	Xor
@@ -57,23 +57,23 @@ const (
 	LtUint
 	LeUint
 
-	// One integer operand.
+	// Operations on one integer.
 	NegBits
 	AbsInt
 	SignInt
 	Not
 
-	// Conversions. A bool is a float already.
+	// Conversions. Bools need none, because they are stored as floats.
 	FloatToInt
 	FloatToUint
 	IntToFloat
 	UintToFloat
 
-	// Count is larger than every operation.
+	// Count is one more than the last operation.
 	Count
 )
 
-// One computes an operation on one element. One and Two define the results of all loops.
+// One applies an operation to one element. One and Two define the results of all loops.
 func One(op Op, x float32) float32 {
 	switch op {
 	case Neg:
@@ -131,8 +131,8 @@ func oneInteger(op Op, x float32) float32 {
 	panic("loops: not an operation with one operand")
 }
 
-// Two computes an operation on two elements. Products are converted to float32 before they are
-// added, so that no compiler fuses multiplication and addition.
+// Two applies an operation to two elements. Products are converted to float32 before they are
+// added, so that no compiler fuses the multiplication and the addition.
 func Two(op Op, x, y float32) float32 {
 	switch op {
 	case Add:
@@ -167,7 +167,7 @@ func Two(op Op, x, y float32) float32 {
 	return twoIntegers(op, math.Float32bits(x), math.Float32bits(y))
 }
 
-// twoIntegers takes shift counts modulo 32.
+// twoIntegers applies an operation to two integers. Shift counts are taken modulo 32.
 func twoIntegers(op Op, x, y uint32) float32 {
 	n, m := int32(x), int32(y)
 	switch op {
@@ -224,7 +224,7 @@ func boolFloat(b bool) float32 {
 	return 0
 }
 
-// Clamp1 limits x to the range from lo to hi; NaN stays NaN.
+// Clamp1 clamps x to [lo, hi]; NaN stays NaN.
 func Clamp1(x, lo, hi float32) float32 {
 	if x < lo {
 		x = lo
@@ -235,7 +235,7 @@ func Clamp1(x, lo, hi float32) float32 {
 	return x
 }
 
-// Select1 returns y where the condition holds, else z.
+// Select1 returns y if the condition is not 0, else z.
 func Select1(condition, y, z float32) float32 {
 	if condition != 0 {
 		return y
@@ -243,7 +243,7 @@ func Select1(condition, y, z float32) float32 {
 	return z
 }
 
-// logb reads the exponent from the representation, also for subnormal numbers.
+// logb returns the exponent of x, taken from its bits; subnormal numbers are supported.
 func logb(x float32) float32 {
 	switch magnitude := math.Float32bits(x) &^ (1 << 31); {
 	case magnitude == 0:
@@ -257,8 +257,8 @@ func logb(x float32) float32 {
 	}
 }
 
-// ldexp rounds once: float64 holds the product with any power of two in the range of programs. If
-// the exponent is NaN, so is the result.
+// ldexp returns x·2ⁿ, rounded once: float64 holds the product of x with any power of two that
+// programs can use. If n is NaN, so is the result.
 func ldexp(x, n float32) float32 {
 	if n != n {
 		return n

@@ -2,7 +2,7 @@ package loops
 
 import "math"
 
-// A key is a float32 as an integer with the same order. Both zeros have one key, NaN the largest.
+// key returns x as an integer with the same order. Both zeros have the same key, NaN the largest.
 func key(x float32) int32 {
 	if x != x {
 		return math.MaxInt32
@@ -17,8 +17,8 @@ func ofKey(k int32) float32 {
 	return math.Float32frombits(uint32(k ^ k>>31&math.MaxInt32))
 }
 
-// TopK marks the k largest elements of each row of d; ties go to the first. NaN is larger than any
-// number.
+// TopK marks the k largest elements of each row of d elements. Among equal elements the first ones
+// count as larger, and NaN counts as larger than any number.
 func TopK(dst []bool, x []float32, d, k int, parallel Parallel) {
 	k = min(max(k, 0), d)
 	divide(len(x)/d, 8*d, parallel, func(from, to int) {
@@ -53,8 +53,8 @@ func markLargest(dst []bool, keys, work []int32, k int) {
 	}
 }
 
-// OrderStatistic writes for each row of d elements the one at index k of their ascending order, or
-// NaN if the row has a NaN.
+// OrderStatistic writes, for each row of d elements, the element at index k in ascending order, or
+// NaN if the row contains NaN.
 func OrderStatistic(dst, x []float32, d, k int, parallel Parallel) {
 	k = min(max(k, 0), d-1)
 	divide(len(dst), 8*d, parallel, func(from, to int) {
@@ -73,8 +73,8 @@ func OrderStatistic(dst, x []float32, d, k int, parallel Parallel) {
 }
 
 // quickselect returns the element at index k of the ascending order (Hoare's FIND, 1961). It
-// moves elements. The pivot is the median of three elements whose positions change from step to
-// step, so that no input order is slow at every step.
+// reorders a. The pivot is the median of three elements whose positions change from step to step,
+// so that no input order is slow at every step.
 func quickselect(a []int32, k int) int32 {
 	state := uint32(len(a))
 	for len(a) > 1 {

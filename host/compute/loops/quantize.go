@@ -1,7 +1,7 @@
 package loops
 
-// A Quantizer rounds numbers to integers within bounds of at most [Small], and multiplies these by
-// a scale.
+// A Quantizer rounds numbers to integers within bounds, whose magnitudes are at most [Small], and
+// multiplies the integers by a scale.
 type Quantizer struct {
 	Divides  bool    // whether numbers are divided by Divisor first
 	Divisor  float32 // of all numbers
@@ -11,7 +11,7 @@ type Quantizer struct {
 	Distance float32 // largest distance to the bounds at which a number counts as near
 }
 
-// Quantized are the outputs of a Quantizer: slices of one length, any of which may be nil.
+// Quantized holds the outputs of a Quantizer: slices of equal length, any of which may be nil.
 type Quantized struct {
 	Whole  []float32 // the integers
 	Codes  []int8    // the integers as int8
@@ -20,7 +20,7 @@ type Quantized struct {
 	Near   []bool    // whether a number is within Distance of its clamped value
 }
 
-// Part returns the results from element i up to element j.
+// Part returns the results with indices from i up to but not including j.
 func (r Quantized) Part(i, j int) Quantized {
 	return Quantized{part(r.Whole, i, j), part(r.Codes, i, j), part(r.Values, i, j),
 		part(r.Short, i, j), part(r.Near, i, j)}
@@ -33,8 +33,9 @@ func part[T any](a []T, i, j int) []T {
 	return a[i:j]
 }
 
-// Run quantizes every element of a, which Whole may overwrite. It has the bits of [BinaryS] by
-// [Div], [Clamp], [RoundSmall], [ToInt8], BinaryS by [Mul], [ToBFloat16], and [Near] and [ToBools].
+// Run quantizes every element of a; r.Whole may share its memory. The results have the same bits as
+// those of separate loops: [BinaryS] with [Div], [Clamp], [RoundSmall], [ToInt8], BinaryS with
+// [Mul], [ToBFloat16], [Near] and [ToBools].
 func (q *Quantizer) Run(r Quantized, a []float32) {
 	if hasAVX512 {
 		n := quantize512(q, &r, a)
@@ -46,7 +47,7 @@ func (q *Quantizer) Run(r Quantized, a []float32) {
 	q.piecewise(r, a)
 }
 
-// piecewise runs the loops of each step over pieces that are small enough for the L1 cache.
+// piecewise runs the separate loops over pieces small enough for the L1 cache.
 func (q *Quantizer) piecewise(r Quantized, a []float32) {
 	var x, c, y [256]float32
 	for len(a) > 0 {

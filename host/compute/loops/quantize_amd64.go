@@ -4,7 +4,7 @@ package loops
 
 import "simd/archsimd"
 
-// A rounding has the constants for rounding vectors to bfloat16.
+// A rounding holds the vector constants for rounding to bfloat16.
 type rounding struct{ half, one, quiet archsimd.Uint32x16 }
 
 func newRounding() rounding {

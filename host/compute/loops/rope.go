@@ -1,8 +1,8 @@
 package loops
 
 // Rope applies rotary position embeddings. x consists of pieces of 2·len(cos) elements. In each,
-// the pair of elements i and len(cos)+i is rotated by the angle with cos[i] and sin[i], or, if back
-// is set, by its negative. Every product is rounded.
+// the pair of elements i and len(cos)+i is rotated by the angle with cosine cos[i] and sine sin[i],
+// or by its negative if back is set. Every product is rounded.
 func Rope(dst, x, cos, sin []float32, back bool) {
 	for n := len(cos); len(x) > 0; dst, x = dst[2*n:], x[2*n:] {
 		for i := rope(dst, x, cos, sin, back); i < n; i++ {
@@ -16,7 +16,7 @@ func Rope(dst, x, cos, sin []float32, back bool) {
 	}
 }
 
-// RopeAdjacent is [Rope] for pairs of adjacent elements.
+// RopeAdjacent is like [Rope] but rotates pairs of adjacent elements.
 func RopeAdjacent(dst, x, cos, sin []float32, back bool) {
 	for n := len(cos); len(x) > 0; dst, x = dst[2*n:], x[2*n:] {
 		for i := ropeAdjacent(dst, x, cos, sin, back); i < n; i++ {

@@ -4,15 +4,15 @@ package loops
 
 import "simd/archsimd"
 
-// Permutations of a vector: exchange the elements of each pair, or repeat each number of one half
-// of a vector.
+// Permutations of a vector that swap the elements of each pair, or duplicate each number of one
+// half of a vector.
 var (
 	exchanged  = [8]uint32{1, 0, 3, 2, 5, 4, 7, 6}
 	twiceLower = [8]uint32{0, 0, 1, 1, 2, 2, 3, 3}
 	twiceUpper = [8]uint32{4, 4, 5, 5, 6, 6, 7, 7}
 )
 
-// ropeAdjacent rotates pairs of the first piece, eight at a time.
+// ropeAdjacent rotates the pairs of the first piece, eight at a time.
 func ropeAdjacent(dst, x, cos, sin []float32, back bool) (i int) {
 	if !hasAVX2 {
 		return 0

@@ -2,8 +2,8 @@ package loops
 
 import "math"
 
-// run is the size of the largest block that is multiplied by its matrix in one step; larger blocks
-// then take butterflies between their runs, as H(ab) = H(a) ⊗ H(b).
+// run is the size of the largest block that is transformed in one step. Larger blocks then need
+// butterflies between their runs, because H(ab) = H(a) ⊗ H(b).
 const run = 16
 
 // Rotate multiplies each block of elements, whose size is a power of two, by the normalized

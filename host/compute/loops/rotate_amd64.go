@@ -4,20 +4,20 @@ package loops
 
 import "simd/archsimd"
 
-// signsOf holds a row for each bit of a lane's index: 1 where the bit is 0, and −1 where it is 1.
+// signsOf has a row for each bit of a lane's index, with 1 where the bit is 0 and −1 where it is 1.
 var signsOf = [3][8]float32{{1, -1, 1, -1, 1, -1, 1, -1}, {1, 1, -1, -1, 1, 1, -1, -1},
 	{1, 1, 1, 1, -1, -1, -1, -1}}
 
-// within applies the butterflies of distances 4, 2 and 1 within a vector: each multiplies an
-// element by its sign and adds its partner. Products with signs are exact.
+// within applies the butterflies of distances 4, 2 and 1 within a vector. Each multiplies every
+// element by its sign and adds the element at that distance. Products with signs are exact.
 func within(x, s4, s2, s1 archsimd.Float32x8) archsimd.Float32x8 {
 	x = x.MulAdd(s4, x.ConcatPermute128Scalars(1, 0, x))
 	x = x.MulAdd(s2, x.ConcatPermuteScalarsGrouped(2, 3, 0, 1, x))
 	return x.MulAdd(s1, x.ConcatPermuteScalarsGrouped(1, 0, 3, 2, x))
 }
 
-// rotate64s multiplies runs of 64 elements by the scale and by the ±1 matrix, with the butterflies
-// of [Rotate].
+// rotate64s multiplies runs of 64 elements by the scale and the ±1 matrix, with the same
+// butterflies as [Rotate].
 func rotate64s(dst, a []float32, scale float32) {
 	factor := archsimd.BroadcastFloat32x8(scale)
 	s1, s2, s4 := archsimd.LoadFloat32x8Array(&signsOf[0]), archsimd.LoadFloat32x8Array(&signsOf[1]),
@@ -53,7 +53,7 @@ func pair(a []float32, factor archsimd.Float32x8) (x, y archsimd.Float32x8) {
 	return x.Add(y), x.Sub(y)
 }
 
-// rotate16s is rotate64s for runs of 16.
+// rotate16s is like rotate64s but for runs of 16.
 func rotate16s(dst, a []float32, scale float32) {
 	factor := archsimd.BroadcastFloat32x8(scale)
 	s1, s2, s4 := archsimd.LoadFloat32x8Array(&signsOf[0]), archsimd.LoadFloat32x8Array(&signsOf[1]),

@@ -2,13 +2,11 @@ package loops
 
 import "math"
 
-// Loops of a softmax and of its gradient, for blocks of scores.
-
-// weightLeast is the logarithm below which weights are 0: just above, they are normal numbers.
-// Processors are about a hundred times as slow for results that are subnormal or underflow.
+// weightLeast is the logarithm below which weights are set to 0; weights just above are normal
+// numbers. Processors are about a hundred times slower when results are subnormal or underflow.
 const weightLeast = -87
 
-// weight returns the exponential of a number that is not positive, up to rounding.
+// weight returns exp(x), or 0 below weightLeast. Except for rounding, x must not be positive.
 func weight(x float32) float32 {
 	if x <= weightLeast {
 		return 0
@@ -16,8 +14,8 @@ func weight(x float32) float32 {
 	return exp(x)
 }
 
-// MaxColumns sets each element of most to the maximum of itself and its column of a, whose rows
-// have len(most) elements. The result for a column with NaN is undefined.
+// MaxColumns sets each element of most to the maximum of itself and the same column of a, whose
+// rows have len(most) elements. The result for a column that contains NaN is undefined.
 func MaxColumns(most, a []float32) {
 	for j := maxColumns(most, a); j < len(most); j++ {
 		for i := j; i < len(a); i += len(most) {
@@ -28,31 +26,30 @@ func MaxColumns(most, a []float32) {
 	}
 }
 
-// A Form is the format into which a block of numbers is finally converted, as an operand of
-// products.
+// A Form is the format into which results are converted to become operands of products.
 type Form int
 
-// The forms. Paired joins rows 2i and 2i+1 to row i: each 32-bit word holds two elements of a
-// column in bfloat16, that of the even row in its lower half. The last of an odd number of rows is
-// joined with zeros.
+// The forms. Paired joins rows 2i and 2i+1 into row i: each 32-bit word holds two elements of a
+// column in bfloat16, the even row's in the lower half. If the number of rows is odd, the last row
+// is joined with zeros.
 const (
 	Exact   Form = iota
 	Rounded      // to bfloat16
 	Paired
 )
 
-// ExpColumns converts the scores in a, which has rows of len(sums) elements, to weights. It
-// replaces a score x by exp(x·scale − down), with the down of its column, or by 0 if that is
-// below exp(−87), and adds the weight to its column's sum. Sums are formed over 64 rows first,
-// and then added to the total. Finally, weights are converted to the form.
+// ExpColumns converts the scores in a, which has rows of len(sums) elements, to weights. A score x
+// becomes exp(x·scale − d), where d is its column's element of down, or 0 if that is below
+// exp(−87). The weights are added to their columns' elements of sums; every 64 rows are summed
+// first, then added to the total. Finally, the weights are converted to the form.
 func ExpColumns(a []float32, scale float32, down, sums []float32, form Form) {
 	plainExpColumns(a, scale, down, sums, form, expColumns(a, scale, down, sums, form))
 }
 
 // ExpRows replaces the scores in a by weights, as ExpColumns does, and the adjoints of the weights
-// in d by those of the unscaled scores: weight·(d − mean)·scale. down and means have an element
-// for each row. Both results are converted to the form. Where a score is −∞, both are 0, even
-// if another number of the row is NaN.
+// in d by the adjoints of the unscaled scores: weight·(d − mean)·scale. down and means have one
+// element for each row. Both results are converted to the form. If a score is −∞, both are 0, even
+// if its row contains NaN.
 func ExpRows(a, d []float32, scale float32, down, means []float32, form Form) {
 	if !expRows(a, d, scale, down, means, form) {
 		plainExpRows(a, d, scale, down, means, form)
@@ -60,7 +57,7 @@ func ExpRows(a, d []float32, scale float32, down, means []float32, form Form) {
 }
 
 // Transpose transposes an operand: element i of row j of dst is element j of row i of src. Both
-// consist of words; rows of src are stride words apart. For [Paired] the number of columns is even.
+// consist of words; the rows of src are stride words apart. For [Paired], columns must be even.
 func (f Form) Transpose(dst []float32, dstStride int, src []float32, stride, rows, columns int) {
 	if f != Paired {
 		Transpose(dst, dstStride, src, stride, rows, columns, nil)
@@ -119,8 +116,8 @@ func plainExpRows(a, d []float32, scale float32, down, means []float32, form For
 	}
 }
 
-// put writes the result of an element of a block. Rows must be written in order, as Paired
-// overwrites rows already read.
+// put writes one element of a block in the form. Rows must be written in order, because Paired
+// overwrites rows that have been read.
 func (f Form) put(block []float32, row, column, width int, x float32) {
 	switch f {
 	case Exact:

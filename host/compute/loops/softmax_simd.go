@@ -9,7 +9,7 @@ import (
 
 func maxColumns(most, a []float32) (from int) {
 	width := simd.Float32s{}.Len()
-	// two vectors, as each maximum waits for the one before
+	// two vectors at a time, because each maximum waits for the previous one
 	for ; from+2*width <= len(most); from += 2 * width {
 		x, y := simd.LoadFloat32s(most[from:]), simd.LoadFloat32s(most[from+width:])
 		for i := from; i+2*width <= len(a); i += len(most) {
@@ -67,7 +67,7 @@ func expColumns(a []float32, scale float32, down, sums []float32, form Form) (fr
 	return from
 }
 
-// expRows computes all of [ExpRows] if rows consist of whole vectors, and otherwise nothing.
+// expRows computes [ExpRows] and returns true if rows consist of whole vectors, else does nothing.
 func expRows(a, d []float32, scale float32, down, means []float32, form Form) bool {
 	lanes, width, all := simd.Float32s{}.Len(), len(a)/len(down), simd.BroadcastFloat32s
 	if width%lanes != 0 {

@@ -2,10 +2,10 @@ package loops
 
 import "math"
 
-// The sum or extreme of a group is defined as follows: element i goes to lane i modulo 64, halves
-// of the lanes are combined until 8 are left, and these are combined, for sums in float64. A group
-// of fewer than 64 elements has as many lanes as the least power of two that is not below its size,
-// but at least 8.
+// The sum or extreme of a group is defined as follows: element i goes to lane i modulo 64; the two
+// halves of the lanes are combined until 8 are left; and these are combined, sums in float64. A
+// group of fewer than 64 elements has a lane for each element, rounded up to a power of two, but at
+// least 8.
 
 // GroupFold reduces each group of size elements of a by [Add], [Max] or [Min], or by an operation
 // on integers.
@@ -27,12 +27,12 @@ func GroupFold(op Op, dst, a []float32, size int) {
 	}
 }
 
-// GroupSumMul writes the sum of the products of the elements of a and b in each group.
+// GroupSumMul writes the dot product of a and b in each group.
 func GroupSumMul(dst, a, b []float32, size int) {
 	groupSum(dst, a, b, size)
 }
 
-// GroupLargest writes the largest magnitude in each group; NaN if one element is NaN.
+// GroupLargest writes the largest magnitude in each group, or NaN if an element is NaN.
 func GroupLargest(dst, a []float32, size int) {
 	if hasAVX2 && size >= 8 {
 		groupLargest(dst, a, size)
@@ -47,7 +47,7 @@ func GroupLargest(dst, a []float32, size int) {
 	}
 }
 
-// groupSum sums elements of a, or their products with those of b if b is not nil.
+// groupSum writes the sum of each group of a, or of the products a·b if b is not nil.
 func groupSum(dst, a, b []float32, size int) {
 	if hasAVX2 && size >= 8 {
 		groupSums(dst, a, b, size)

@@ -7,8 +7,8 @@ import (
 	"simd/archsimd"
 )
 
-// groupSums sums groups: elements of a, or their products with those of b if b is not nil. The last
-// two numbers of each group are added after the vector registers have been cleared.
+// groupSums is groupSum with vectors. The last two numbers of each group are added after the vector
+// registers have been cleared.
 func groupSums(dst, a, b []float32, size int) {
 	var last [64][2]float64
 	var zero archsimd.Float32x8
@@ -43,7 +43,7 @@ func groupSums(dst, a, b []float32, size int) {
 	}
 }
 
-// times returns a[at:at+8], multiplied by the elements of b at the same indices unless b is nil.
+// times returns a[at:at+8], multiplied by b[at:at+8] unless b is nil.
 func times(a, b []float32, at int) floats8 {
 	if b == nil {
 		return get(a[at : at+8])
@@ -51,7 +51,7 @@ func times(a, b []float32, at int) floats8 {
 	return get(a[at : at+8]).Mul(get(b[at : at+8]))
 }
 
-// sum64 adds in 64 lanes. Padding with zeros changes no sum.
+// sum64 adds up elements in 64 lanes. Padding with zeros does not change a sum.
 func sum64(last *[2]float64, a []float32) {
 	var v0, v1, v2, v3, v4, v5, v6, v7 archsimd.Float32x8
 	for len(a) > 0 {
@@ -97,14 +97,14 @@ func sumMul64(last *[2]float64, a, b []float32) {
 	total(last, v0.Add(v4), v1.Add(v5), v2.Add(v6), v3.Add(v7))
 }
 
-// total reduces 32 lanes to 8, and these in float64 to two.
+// total reduces 32 lanes to 8, and these to two numbers in float64.
 func total(last *[2]float64, v0, v1, v2, v3 archsimd.Float32x8) {
 	v0 = v0.Add(v2).Add(v1.Add(v3))
 	pairs := v0.GetLo().ConvertToFloat64().Add(v0.GetHi().ConvertToFloat64())
 	pairs.GetLo().Add(pairs.GetHi()).StoreArray(last)
 }
 
-// groupLargest requires groups of at least 8 elements; it may read some elements twice.
+// groupLargest requires groups of at least 8 elements; it may read an element twice.
 func groupLargest(dst, a []float32, size int) {
 	for g := range dst {
 		group := a[g*size : (g+1)*size]
@@ -121,8 +121,8 @@ func groupLargest(dst, a []float32, size int) {
 	archsimd.ClearAVXUpperBits()
 }
 
-// groupExtreme requires groups of at least 8 elements; it may read some elements twice. The
-// processor's maximum may be wrong for NaN, which is therefore detected separately.
+// groupExtreme requires groups of at least 8 elements; it may read an element twice. It detects NaN
+// separately, because the processor's maximum may be wrong for NaN.
 func groupExtreme(op Op, dst, a []float32, size int) {
 	nan := float32(math.NaN())
 	for g := range dst {

@@ -4,7 +4,7 @@ package loops
 
 import "simd/archsimd"
 
-// A counters8 is a vector of one word of eight counters.
+// A counters8 holds one of the two words of eight counters.
 type counters8 = archsimd.Uint32x8
 
 func round1(x0, x1 counters8, by uint64) (counters8, counters8) {
@@ -12,7 +12,7 @@ func round1(x0, x1 counters8, by uint64) (counters8, counters8) {
 	return x0, x1.ShiftAllLeft(by).Or(x1.ShiftAllRight(32 - by)).Xor(x0)
 }
 
-// rounds4 does four rounds, with the first or the second half of the rotation distances.
+// rounds4 computes four rounds, with the first or the second half of the rotation distances.
 func rounds4(x0, x1 counters8, a, b, c, d uint64) (counters8, counters8) {
 	x0, x1 = round1(x0, x1, a)
 	x0, x1 = round1(x0, x1, b)
@@ -20,7 +20,7 @@ func rounds4(x0, x1 counters8, a, b, c, d uint64) (counters8, counters8) {
 	return round1(x0, x1, d)
 }
 
-// bits256 computes 16 words at a time and returns how many it has computed.
+// bits256 computes 16 words at a time and returns the number of words computed.
 func bits256(dst []uint32, key [2]uint32, first uint32) int {
 	if !hasAVX2 {
 		return 0

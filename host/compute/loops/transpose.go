@@ -1,7 +1,7 @@
 package loops
 
-// Transpose writes the transposed matrix: element j of row i of src goes to element i of row j of
-// dst. Row i begins at i·stride. Each column is multiplied by its factor, unless factors is nil.
+// Transpose writes the transposed matrix: element j of row i of src becomes element i of row j of
+// dst. Row i of src begins at i·stride. Columns are multiplied by factors, unless that is nil.
 func Transpose(dst []float32, dstStride int, src []float32, stride, rows, columns int,
 	factors []float32) {
 	wholeRows, wholeColumns := 0, 0

@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// transpose transposes in 8×8 blocks. Bounds are checked once, as a check for every row would take
-// longer than the rest.
+// transpose transposes in blocks of 8×8. It checks bounds only once, because checking each row
+// would take longer than all the rest.
 func transpose(dst []float32, dstStride int, src []float32, stride, rows, columns int,
 	factors []float32) {
 	if rows == 0 || columns == 0 {
@@ -30,8 +30,8 @@ func transpose(dst []float32, dstStride int, src []float32, stride, rows, column
 
 // transposeBlock transposes one block; toStride and stride are in bytes.
 func transposeBlock(to unsafe.Pointer, toStride int, from unsafe.Pointer, stride int, by floats8) {
-	// First interleave elements of rows r and r+1 in the same column; then pairs of rows, and
-	// halves.
+	// First interleave the elements of rows r and r+1 in the same column, then pairs of rows, then
+	// halves of vectors.
 	a0, a1 := interleaved(row8(from, 0, by), row8(from, stride, by))
 	a2, a3 := interleaved(row8(from, 2*stride, by), row8(from, 3*stride, by))
 	a4, a5 := interleaved(row8(from, 4*stride, by), row8(from, 5*stride, by))
@@ -50,7 +50,7 @@ func transposeBlock(to unsafe.Pointer, toStride int, from unsafe.Pointer, stride
 	b3.ConcatPermute128Scalars(1, 3, b7).StoreArray(words8(to, 7*toStride))
 }
 
-// transposePairs is [Form.Transpose] of pairs in blocks of 8×8 words.
+// transposePairs is [Form.Transpose] for Paired, in blocks of 8×8 words.
 func transposePairs(dst []float32, dstStride int, src []float32, stride, rows, columns int) {
 	if rows == 0 || columns == 0 {
 		return
@@ -66,7 +66,7 @@ func transposePairs(dst []float32, dstStride int, src []float32, stride, rows, c
 }
 
 // transposePairsBlock is transposeBlock for words that are pairs: before the halves of vectors are
-// exchanged, the halves of words of two columns are interleaved. A row of results has 16 words.
+// exchanged, the halves of the words of two columns are interleaved. A row of results has 16 words.
 func transposePairsBlock(to unsafe.Pointer, toStride int, from unsafe.Pointer, stride int) {
 	a0, a1 := interleaved(word8(from, 0), word8(from, stride))
 	a2, a3 := interleaved(word8(from, 2*stride), word8(from, 3*stride))

@@ -18,8 +18,8 @@ type (
 func get(a []float32) floats8    { return archsimd.LoadFloat32x8(a) }
 func get16(a []float32) floats16 { return archsimd.LoadFloat32x16(a) }
 
-// done ends a loop over vectors: it clears the upper halves of registers, as otherwise the next
-// scalar float operation takes as long as a hundred others.
+// done ends a loop over vectors. It clears the upper halves of registers; otherwise the next scalar
+// float operation takes as long as a hundred others.
 func done() {
 	if hasAVX {
 		archsimd.ClearAVXUpperBits()

@@ -19,7 +19,7 @@ func bits256([]uint32, [2]uint32, uint32) int           { return 0 }
 func quantize512(*Quantizer, *Quantized, []float32) int { return 0 }
 func ropeAdjacent(_, _, _, _ []float32, _ bool) int     { return 0 }
 
-// These are called only if there is AVX2.
+// These variables are used only if the processor has AVX2.
 var (
 	rotate64s, rotate16s func(dst, a []float32, scale float32)
 	groupSums            func(dst, a, b []float32, size int)

@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// The format of binary32.
+// The binary32 format.
 const (
 	mantissaBits = 23          // stored bits of the fraction
 	bias         = 127         // of the stored exponent; also the largest exponent of a number
@@ -17,8 +17,8 @@ const (
 	infinityBits = 0x7F80_0000 // +Inf
 )
 
-// lowerLogb extracts the exponent from the bits. The stored exponent of a subnormal number is 0;
-// its exponent follows from the position of its leading bit.
+// lowerLogb extracts the exponent from the bits. Subnormal numbers store exponent 0; their true
+// exponent follows from the position of the leading bit.
 func lowerLogb(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 	x, zero := args[0], l.integer(0)
 	magnitude := graph.BitwiseAnd(graph.Bitcast(x, dtypes.Int32), l.integer(math.MaxInt32))
@@ -32,15 +32,15 @@ func lowerLogb(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 	return graph.Where(finite, y, graph.Abs(x))
 }
 
-// lowerLdexp multiplies by three representable powers of two whose product is 2ⁿ. Only a
-// subnormal result is inexact. For a negative exponent, the product with the first power is normal,
-// hence exact, unless the result is zero, so that only the second product rounds: a result that is
-// rounded twice may differ. For a positive exponent no product rounds unless the result overflows.
+// lowerLdexp multiplies by three representable powers of two whose product is 2ⁿ. Only a subnormal
+// result may be inexact. For a negative exponent, the product with the first power is normal, hence
+// exact, unless the result is zero, so that only the second product rounds; rounding twice could
+// give another result. For a positive exponent no product rounds unless the result overflows.
 func lowerLdexp(l *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 	const lowest = minNormal - mantissaBits // exponent of the smallest positive number
 	x, exponent := args[0], args[1]
-	// With exponents beyond these limits, every number but 0 and Inf becomes 0 or Inf. The
-	// limits also replace infinite exponents, which no integer represents.
+	// Exponents beyond these limits give 0 or Inf for every number but 0 and Inf. Clamping also
+	// makes infinite exponents representable as integers.
 	e := graph.Min(graph.Max(exponent, l.scalar(lowest-bias-2)), l.scalar(bias-lowest+1))
 	zero := l.scalar(0)
 	down, up := graph.Min(graph.Sub(e, l.scalar(lowest)), zero), graph.Min(e, l.scalar(bias))
@@ -59,8 +59,7 @@ func (l *lowering) powerOfTwo(e *graph.Node) *graph.Node {
 	return graph.Bitcast(graph.BitwiseShiftLeft(stored, l.integer(mantissaBits)), dtypes.Float32)
 }
 
-// smallPower returns 2ᵉ for subnormal powers, too: the product of two normal powers, which is
-// exact.
+// smallPower returns 2ᵉ, also if it is subnormal: the product of two normal powers, which is exact.
 func (l *lowering) smallPower(e *graph.Node) *graph.Node {
 	normal := graph.Max(e, l.scalar(minNormal))
 	return graph.Mul(l.powerOfTwo(normal), l.powerOfTwo(graph.Sub(e, normal)))

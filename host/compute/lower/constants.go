@@ -28,7 +28,7 @@ func lowerConstant(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {
 	}
 }
 
-// elements returns a constant. A single element is stored once and repeated to the shape.
+// elements returns a constant. A single element is stored once and broadcast to the shape.
 func elements[S any, T engine.Element](
 	g *graph.Graph, values []S, convert func(S) T, shape []int,
 ) *graph.Node {
@@ -54,8 +54,8 @@ func constant[T engine.Element](g *graph.Graph, v T) *graph.Node {
 	return storedConstant(g, []T{v}, nil)
 }
 
-// storedConstant returns a constant of the given elements. Equal constants are the same node of a
-// graph, so that a device, which compares operands as nodes, recognizes equal operations on them.
+// storedConstant returns a constant with the given elements. Equal constants of a graph share one
+// node, so that a device, which compares operands as nodes, recognizes equal operations on them.
 func storedConstant[T engine.Element](g *graph.Graph, data []T, shape []int) *graph.Node {
 	h := sha256.New()
 	// Writing a slice of numbers or bools to a hash cannot fail.
@@ -64,12 +64,12 @@ func storedConstant[T engine.Element](g *graph.Graph, data []T, shape []int) *gr
 	return sharedNode(g, key, func() *graph.Node { return engine.Constant(g, data, shape...) })
 }
 
-// sharedNodes is the key under which a graph's state holds the nodes of [sharedNode]. Each function
-// of the graph has its own nodes, because the body of a loop cannot use nodes of another function.
+// sharedNodes is the key under which a graph keeps the nodes of [sharedNode]. Each function of the
+// graph has its own nodes, because the body of a loop cannot use nodes of another function.
 type sharedNodes struct{ of *graph.Function }
 
-// sharedNode returns the node with this key in the graph's current function. create makes it
-// the first time.
+// sharedNode returns the node with the given key in the graph's current function. It calls create
+// if there is none yet.
 func sharedNode(g *graph.Graph, key string, create func() *graph.Node) *graph.Node {
 	function := sharedNodes{g.CurrentFunc()}
 	nodes, ok := g.State(function).(map[string]*graph.Node)
@@ -85,8 +85,8 @@ func sharedNode(g *graph.Graph, key string, create func() *graph.Node) *graph.No
 	return node
 }
 
-// lowerIota counts more than 2²⁴ elements in integers, because a device that counts in float32,
-// by repeated addition of one, saturates there.
+// lowerIota counts in integers if there are more than 2²⁴ elements, because devices that count in
+// float32, by repeatedly adding one, stop there.
 func lowerIota(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {
 	axis := n.Attr.Axes[0]
 	if n.Type.DType == program.Float && n.Type.Shape[axis] > 1<<24 {
@@ -96,8 +96,8 @@ func lowerIota(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {
 	return graph.Iota(l.g, shapeOf(n.Type), axis)
 }
 
-// lowerRandomBits computes the first word of Threefry-2x32-20 (Salmon et al. 2011) under the key
-// for the counters (0, 0), (1, 0), …
+// lowerRandomBits computes the first words of Threefry-2x32-20 (Salmon et al. 2011) for the
+// counters (0, 0), (1, 0), …
 func lowerRandomBits(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	rotations := [8]uint32{13, 15, 26, 6, 17, 29, 16, 24} // table 2, used in turn
 	word := func(i int) *graph.Node {
@@ -124,7 +124,7 @@ func lowerRandomBits(l *lowering, n *program.Node, args []*graph.Node) *graph.No
 	return graph.Reshape(x0, n.Type.Shape...)
 }
 
-// goRandomBits computes random bits in one pass; the operations of the graph would need a hundred.
+// goRandomBits computes random bits in one pass; graph operations would need a hundred.
 var goRandomBits = native("random bits",
 	func(_ *program.Node, in, out []engine.Tensor, parallel loops.Parallel) {
 		const each = 1 << 14 // elements of a task

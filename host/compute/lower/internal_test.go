@@ -86,7 +86,7 @@ func TestCompareCodes(t *testing.T) {
 		}
 	}
 	zeros := [][]float32{make([]float32, 4)}
-	if err := compareCodes(zeros, zeros); err == nil || !strings.Contains(err.Error(), "nothing but zeros") {
+	if err := compareCodes(zeros, zeros); err == nil || !strings.Contains(err.Error(), "only zeros") {
 		t.Errorf("zeros: %v", err)
 	}
 }

@@ -20,25 +20,25 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// Constants of package triton, for callers of [Kernel].
+// Constants for callers of [Kernel].
 const (
 	LargestRow = triton.LargestRow // largest number of elements in a row
-	// LargestLoneRow is the limit for a program that reads a single tensor with elements in every row.
+	// LargestLoneRow is the limit for programs that read one tensor with elements in every row.
 	LargestLoneRow = triton.LargestLoneRow
 	BFloat16       = passes.BFloat16 // a storage for [InMemory]
 )
 
 // InMemory maps names of a kernel's float inputs and outputs to their storage types. The default is
-// float32, which on a device that computes float32 also stands for bfloat16.
+// float32. On a device with precision float32, bfloat16 is stored as float32, too.
 type InMemory map[string]passes.Storage
 
 // Kernel lowers a program to a kernel: the row-wise part of the program becomes the kernel, the
 // rest becomes nodes. ok is false if the graph's device has no kernels of the subject's kind, or if
 // the program cannot be a kernel.
 //
-// Inputs and outputs that are stored in bfloat16 are float32 nodes nevertheless, rounded to
-// bfloat16: the device's compiler fuses the conversions with the operations that write and read
-// them. Outputs stored in 8 bits are int8 nodes.
+// Inputs and outputs stored in bfloat16 are still float32 nodes, rounded to bfloat16: the device's
+// compiler fuses the conversions with the operations that write and read them. Outputs stored in 8
+// bits are int8 nodes.
 func Kernel(
 	g *graph.Graph, s Subject, p *program.Program, rows int, inputs []*graph.Node, at InMemory,
 ) (outputs map[string]*graph.Node, ok bool) {
@@ -48,8 +48,8 @@ func Kernel(
 	return kernelOf(g, p, rows, s.Largest, inputs, at)
 }
 
-// Rows lowers a program as quantizers are lowered: by [Kernel], if possible, over the rows of the
-// first input.
+// Rows lowers a program like a quantizer: by [Kernel] if possible, over the rows of the first
+// input.
 func Rows(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
 	return lowerRows(g, p, rowsOf(p), inputs, nil)
 }
@@ -59,7 +59,7 @@ func rowsOf(p *program.Program) int {
 	return int(t.Size()) / t.Shape[len(t.Shape)-1]
 }
 
-// lowerRows computes a program by [Kernel], or by [Lower] if there is no kernel for it.
+// lowerRows lowers a program with [Kernel] if possible, else with [Lower].
 func lowerRows(
 	g *graph.Graph, p *program.Program, rows int, inputs []*graph.Node, at InMemory,
 ) map[string]*graph.Node {
@@ -76,7 +76,7 @@ func lowerRows(
 }
 
 // kernelOf is [Kernel] for rows of at most the given number of elements. It does not check whether
-// the device has kernels, because the trial that finds out uses it.
+// the device has kernels, because it is also called by the trial that determines this.
 func kernelOf(
 	g *graph.Graph, p *program.Program, rows, largest int, inputs []*graph.Node, at InMemory,
 ) (outputs map[string]*graph.Node, ok bool) {
@@ -148,16 +148,16 @@ func kernelOf(
 	return out, true
 }
 
-// hasPartOfRows reports whether a value of a program over rows has its own elements for each row.
+// hasPartOfRows reports whether a value of a program over rows has separate elements for each row.
 func hasPartOfRows(p *program.Program, id program.ID, rows int) bool {
 	_, ok := passes.LayoutOf(p.TypeOf(id), rows)
 	return ok && !passes.IsShared(p, id, rows)
 }
 
-// A kernelCall calls the kernel of a program: it takes the inputs and returns the stored outputs.
+// A kernelCall calls the kernel of a program with the given inputs and returns the stored outputs.
 type kernelCall func(inputs []*graph.Node) []*graph.Node
 
-// tritonKernel compiles a program over rows to a GPU kernel; each replica has a shard of the rows.
+// tritonKernel compiles a program over rows to a GPU kernel. Each replica computes its own rows.
 func tritonKernel(
 	p *program.Program, rows, largest, replicas int, at InMemory,
 ) (kernelCall, error) {
@@ -187,9 +187,9 @@ func tritonKernel(
 	}, nil
 }
 
-// rowsKernel compiles the rows of program p for the CPU: they are computed in one pass through the
-// caches. A float32 input whose storage is bfloat16 is rounded when it is read, which saves a pass
-// over memory. inputs are the inputs of p, not yet converted.
+// rowsKernel compiles p, a program over rows, for the CPU, which computes it in one pass through
+// the caches. A float32 input whose storage is bfloat16 is rounded when it is read, which saves a
+// pass over memory. inputs are the inputs of p, not yet converted.
 func rowsKernel(
 	p, rows *program.Program, count int, inputs []*graph.Node, at InMemory,
 ) (kernelCall, error) {
@@ -268,11 +268,11 @@ func (m InMemory) read(name string, x *graph.Node) *graph.Node {
 	return x
 }
 
-// refusedKernel is the [engine.Device.Once] key of a reason that a device has warned about.
+// refusedKernel is the [engine.Device.Once] key for a reason that has been reported in a warning.
 type refusedKernel string
 
-// warnOnce warns that a kernel was refused. It warns once for each reason, because the same
-// programs recur in every layer.
+// warnOnce warns that a kernel was refused, once for each reason, because the same programs recur
+// in every layer.
 func warnOnce(g *graph.Graph, refusal *passes.Refusal) {
 	d := engine.DeviceOf(g)
 	d.Once(refusedKernel(refusal.Reason), func() any {
@@ -282,16 +282,16 @@ func warnOnce(g *graph.Graph, refusal *passes.Refusal) {
 	})
 }
 
-// HasKernels reports whether the graph's device may compute programs over rows by kernels.
+// HasKernels reports whether the graph's device may use kernels for programs over rows.
 func HasKernels(g *graph.Graph) bool {
 	d := engine.DeviceOf(g)
 	return d.Fuses() || hasTriton(d)
 }
 
-// ByRows reports whether the graph's device computes programs over rows by package cpu.
+// ByRows reports whether the graph's device computes programs over rows with package cpu.
 func ByRows(g *graph.Graph) bool { return engine.DeviceOf(g).Fuses() }
 
-// hasTriton reports whether a device may compute programs over rows by kernels for GPUs.
+// hasTriton reports whether a device may use GPU kernels for programs over rows.
 func hasTriton(d *engine.Device) bool {
 	switch {
 	case d == nil:

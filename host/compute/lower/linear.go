@@ -21,12 +21,12 @@ func lowerDot(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	return engine.ExactDot(args[0], a.LhsContract, a.LhsBatch, args[1], a.RhsContract, a.RhsBatch)
 }
 
-// largestBlock is the largest rotation computed as one product with its matrix.
+// largestBlock is the largest rotation that is computed as one product with its matrix.
 const largestBlock = 256
 
-// lowerHadamard rotates each run of block elements. A large block is split: the
-// matrix of natural order is the Kronecker product of two smaller ones,
-// H(ab) = H(a) ⊗ H(b), so that a + b products for each element replace ab.
+// lowerHadamard rotates each run of block elements. A large block is split: the natural-order
+// matrix is a Kronecker product, H(ab) = H(a) ⊗ H(b), so that each element takes a + b
+// multiplications instead of ab.
 func lowerHadamard(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	if l.gobackend && engine.DeviceOf(l.g).Fuses() {
 		return goHadamard(l, n, args) // the same algorithm as in package cpu
@@ -45,8 +45,8 @@ var goHadamard = native("rotation",
 		})
 	})
 
-// rotateByKernel lowers a rotation to a kernel. ok is false if that is impossible, or if the node
-// is not a rotation.
+// rotateByKernel lowers a rotation to a kernel. ok is false if that is impossible or the node is
+// not a rotation.
 func (l *lowering) rotateByKernel(n *program.Node, args []*graph.Node) (y *graph.Node, ok bool) {
 	if n.Op != program.OpHadamard || !l.kernels || !hasTriton(engine.DeviceOf(l.g)) {
 		return nil, false
@@ -67,8 +67,8 @@ func (l *lowering) rotateByKernel(n *program.Node, args []*graph.Node) (y *graph
 	return graph.Reshape(out["y"], n.Type.Shape...), true
 }
 
-// rotate multiplies each of the runs of block elements in x, of any shape, by the
-// matrix. The caller reshapes the result.
+// rotate multiplies each run of block elements of x, which may have any shape, by the matrix. The
+// caller reshapes the result.
 func (l *lowering) rotate(x *graph.Node, runs, block int) *graph.Node {
 	if block <= largestBlock {
 		return l.rotateRows(x, block)
@@ -81,7 +81,7 @@ func (l *lowering) rotate(x *graph.Node, runs, block int) *graph.Node {
 }
 
 // rotateRows views x as a matrix with rows of size elements, and multiplies it by the normalized
-// Walsh–Hadamard matrix of natural order.
+// Walsh–Hadamard matrix in natural order.
 func (l *lowering) rotateRows(x *graph.Node, size int) *graph.Node {
 	matrix := sharedNode(l.g, fmt.Sprint("hadamard ", size), func() *graph.Node {
 		return l.table(walsh(size), size, size)
@@ -90,7 +90,7 @@ func (l *lowering) rotateRows(x *graph.Node, size int) *graph.Node {
 	return graph.DotGeneral(x, []int{1}, nil, matrix, []int{0}, nil)
 }
 
-// walsh returns the elements of the normalized Walsh–Hadamard matrix of natural order.
+// walsh returns the elements of the normalized Walsh–Hadamard matrix in natural order.
 func walsh(size int) []float64 {
 	norm := 1 / math.Sqrt(float64(size))
 	data := make([]float64, size*size)

@@ -18,24 +18,24 @@ import (
 // shapes and the types Float32, Int32, Uint32 and Bool.
 //
 // Equal operations are executed once, even if they come from several calls of Lower for one graph.
-// The sign of a zero that round, max and min return is not defined. If inputs are sharded by rows
+// The sign of zeros returned by round, max and min is undefined. If inputs are sharded by rows
 // ([engine.HasRows]), each replica computes its own rows.
 //
-// Lower builds graphs and panics on a mistake: with an [*UnsupportedError] for a factorization, and
-// with an error that names the node that cannot be built, or the input that is wrong.
+// Like other functions that build graphs, Lower panics on a mistake: with an [*UnsupportedError]
+// for a factorization, otherwise with an error that names the faulty node or input.
 func Lower(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
 	l := &lowering{g: g, gobackend: engine.OnCPU(g)}
 	return l.program(p, inputs)
 }
 
-// WithKernels is [Lower] with rotations of rows lowered to kernels, if the device has them: such a
-// kernel reads and writes each number once.
+// WithKernels is like [Lower], but lowers rotations of rows to kernels if the device has them. Such
+// a kernel reads and writes each number once.
 func WithKernels(g *graph.Graph, p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
 	l := &lowering{g: g, gobackend: engine.OnCPU(g), kernels: true}
 	return l.program(p, inputs)
 }
 
-// Only returns p with only the named outputs, and without the nodes that only other outputs need.
+// Only returns p restricted to the named outputs and the nodes that they need.
 func Only(p *program.Program, outputs ...string) *program.Program {
 	only := *p
 	only.Outputs = slices.DeleteFunc(slices.Clone(p.Outputs), func(o program.Output) bool {
@@ -44,7 +44,7 @@ func Only(p *program.Program, outputs ...string) *program.Program {
 	return &only
 }
 
-// Outputs is [Lower] with the outputs in the order of the program.
+// Outputs is like [Lower] but returns the outputs as a list, in the order of the program.
 func Outputs(g *graph.Graph, p *program.Program, inputs []*graph.Node) []*graph.Node {
 	named := Lower(g, p, inputs)
 	out := make([]*graph.Node, len(p.Outputs))
@@ -54,11 +54,11 @@ func Outputs(g *graph.Graph, p *program.Program, inputs []*graph.Node) []*graph.
 	return out
 }
 
-// program lowers p and sets l.p to it.
+// program sets l.p to p and lowers it.
 func (l *lowering) program(p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
 	err := Check(p)
 	if err == nil && len(inputs) != len(p.Inputs) {
-		err = fmt.Errorf("program %q takes %d inputs, got %d", p.Name, len(p.Inputs), len(inputs))
+		err = fmt.Errorf("program %q: got %d inputs, want %d", p.Name, len(inputs), len(p.Inputs))
 	}
 	if err == nil {
 		p, err = transform.Simplify(p)
@@ -69,7 +69,7 @@ func (l *lowering) program(p *program.Program, inputs []*graph.Node) map[string]
 	l.p = p
 	for i, in := range p.Inputs {
 		if want, got := shapeOf(in.Type), inputs[i].Shape(); !got.Equal(want) {
-			panic(fmt.Errorf("program %q: input %q is %s, got a node of shape %s, want %s",
+			panic(fmt.Errorf("program %q: input %q is %s: got a node of shape %s, want %s",
 				p.Name, in.Name, in.Type, got, want))
 		}
 	}
@@ -110,7 +110,7 @@ func shapeOf(t program.Type) shapes.Shape { return shapes.Make(dtypeOf(t.DType),
 // rule lowers one node of the program, given its lowered operands.
 type rule func(l *lowering, n *program.Node, args []*graph.Node) *graph.Node
 
-// node lowers the node that defines id and checks that the result has the stated type.
+// node lowers the node that defines id and checks that the result has the declared type.
 func (l *lowering) node(id program.ID, n *program.Node, args []*graph.Node) (out *graph.Node) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -135,14 +135,14 @@ func (l *lowering) node(id program.ID, n *program.Node, args []*graph.Node) (out
 	return out
 }
 
-// UnsupportedError reports a program with an operation that no device executes, and why.
+// UnsupportedError reports an operation that no device can execute, and the reason.
 type UnsupportedError struct {
 	Program string
 	Op      program.Op
 	Reason  string
 }
 
-// Error names the program and the operation.
+// Error implements the error interface.
 func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("program %q: %s is not available on a device: %s", e.Program, e.Op, e.Reason)
 }

@@ -40,7 +40,7 @@ func TestWrongInputs(t *testing.T) {
 		b.Output("y", x.Add(b.Input("n", program.Type{DType: program.Int}).Convert(program.Float)))
 	})
 	for want, specs := range map[string][]engine.Spec{
-		"takes 2 inputs, got 1":   {inputSpec("x", 2, 3)},
+		"got 1 inputs, want 2":    {inputSpec("x", 2, 3)},
 		`input "x" is float[2,3]`: {inputSpec("x", 3, 2), inputSpec("n")},
 		`input "n" is int`:        {inputSpec("x", 2, 3), inputSpec("n")},
 	} {

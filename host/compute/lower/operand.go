@@ -11,12 +11,12 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Operand is the quantizer of an operand of a product in the backward pass. It has no gradient.
+// Operand is the quantizer for an operand of a product in the backward pass. It has no gradient.
 type Operand struct {
 	quantizer Quantizer // its program returns the value alone
 }
 
-// NewOperand prepares a quantizer's training program, which must be validated. It fails if the
+// NewOperand prepares a quantizer's training program, which must be valid. It fails if the
 // quantizer has trained parameters, which would get no gradient.
 func NewOperand(q spec.Quantizer) (Operand, error) {
 	if len(q.Trained) > 0 {
@@ -36,7 +36,7 @@ func NewOperand(q spec.Quantizer) (Operand, error) {
 	return Operand{&FakeQuantizer{spec: spec.Quantizer{Program: p}}}, nil
 }
 
-// Takes reports whether the quantizer takes a per-step input; see [Quantizer].
+// Takes reports whether the quantizer takes the named per-step input; see [FakeQuantizer.Takes].
 func (o Operand) Takes(input string) bool { return o.quantizer.Takes(input) }
 
 // Value returns Q(x), through which no gradient passes. If the device computes programs with

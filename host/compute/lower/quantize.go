@@ -15,20 +15,20 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Quantizer refers to a [FakeQuantizer]; nil is no quantizer.
+// Quantizer points to a [FakeQuantizer]; nil means no quantizer.
 type Quantizer = *FakeQuantizer
 
-// FakeQuantizer is the fake quantization of one tensor inside graphs, by a program divided into a
+// FakeQuantizer is the fake quantization of one tensor in graphs. Its program is split into a
 // forward and a backward part, which may be in different graphs. Its methods build graphs and panic
-// as [Lower] does.
+// like [Lower].
 type FakeQuantizer struct {
 	spec   spec.Quantizer
 	parts  *autodiff.Partition
 	memory InMemory // the storage of floats in kernels
 }
 
-// NewQuantizer prepares a quantizer's training program, which must be validated. The forward part
-// returns the value; the backward part is derived from the surrogate, or the quantizer's own.
+// NewQuantizer prepares a quantizer's training program, which must be valid. The forward part
+// returns the value; the backward part is the quantizer's own, or else derived from the surrogate.
 // Kernels store all floats except codes in float32.
 func NewQuantizer(q spec.Quantizer) (Quantizer, error) {
 	parts, err := q.Split()
@@ -38,46 +38,46 @@ func NewQuantizer(q spec.Quantizer) (Quantizer, error) {
 	return &FakeQuantizer{q, parts, codesInMemory}, nil
 }
 
-// Trained lists the quantizer's trained parameters; most quantizers have none.
+// Trained lists the quantizer's trained parameters. Most quantizers have none.
 func (q *FakeQuantizer) Trained() []spec.Tensor { return q.spec.Trained }
 
-// State lists the state tensors that the quantizer carries from step to step; most have none.
+// State lists the tensors that the quantizer carries from step to step. Most quantizers have none.
 func (q *FakeQuantizer) State() []spec.Tensor { return q.spec.State }
 
-// Takes reports whether the quantizer takes a per-step input: [spec.InputNoise],
+// Takes reports whether the quantizer takes the named per-step input: [spec.InputNoise],
 // [spec.InputSharedNoise] or [spec.InputStep].
 func (q *FakeQuantizer) Takes(input string) bool { return q.spec.HasInput(input) }
 
-// Calibrated reports whether Init or InitState reads statistics of columns.
+// Calibrated reports whether Init or InitState reads column statistics.
 func (q *FakeQuantizer) Calibrated() bool { return q.spec.Calibrated() }
 
-// Rotated is a quantizer whose values stay rotated: its values are H·Q(x), and its backward pass
-// takes gradients with respect to H·Q(x). H rotates each block of Block elements of a row.
+// Rotated is a quantizer whose values stay rotated: it returns H·Q(x) and takes gradients with
+// respect to H·Q(x). H rotates each block of Block elements of a row.
 type Rotated struct {
 	Quantizer Quantizer
 	Block     int
-	// Saved is the number of rotations of the whole tensor that a forward and a backward pass
-	// together save; it is negative if they need more.
+	// Saved is the number of rotations, counted in whole tensors, that a forward and a backward
+	// pass save together. It is negative if they need more.
 	Saved float64
 }
 
 // Given holds a quantizer's inputs besides x.
 type Given struct {
-	// Trained holds the trained parameters, in the order of [Quantizer.Trained].
+	// Trained holds the trained parameters, in the order of [FakeQuantizer.Trained].
 	Trained []*graph.Node
-	// State holds the state after the last step, in the order of [Quantizer.State].
+	// State holds the state after the last step, in the order of [FakeQuantizer.State].
 	State []*graph.Node
-	// Noise and SharedNoise are keys of random bits, uint32[2], and Step is the number of the
-	// training step, a float32 scalar. Each is nil if the quantizer does not take it.
+	// Noise and SharedNoise are keys for random bits, uint32[2]; Step is the number of the training
+	// step, a float32 scalar. Each is nil if the quantizer does not take it.
 	Noise, SharedNoise, Step *graph.Node
 }
 
-// Columns holds the statistics of [sdk.Columns] by the names of inputs ([spec.ColumnInputs]), each
-// of shape [1, columns]. It may be nil for a quantizer that is not calibrated.
+// Columns holds column statistics ([sdk.Columns]) of shape [1, columns], keyed by the names of
+// inputs ([spec.ColumnInputs]). It may be nil for a quantizer that is not calibrated.
 type Columns map[string]*graph.Node
 
-// ColumnsOf computes the column statistics of one operand x of a product, [rows, columns]. Their
-// keys are the input names for activations if activations is set, otherwise those for weights.
+// ColumnsOf computes the column statistics of one operand x of a product, [rows, columns]. The keys
+// are the names of the inputs for activations if activations is set, else for weights.
 func ColumnsOf(x *graph.Node, activations bool) Columns {
 	largest, mean := spec.InputWeightsMax, spec.InputWeightsMean
 	if activations {
@@ -88,8 +88,7 @@ func ColumnsOf(x *graph.Node, activations bool) Columns {
 		mean: graph.ReduceAndKeep(a, graph.ReduceMean, 0)}
 }
 
-// Point is the point at which a backward pass is evaluated: the inputs of the forward pass and its
-// value.
+// Point is where a backward pass is evaluated: the inputs of the forward pass and its value.
 type Point struct {
 	X *graph.Node
 	Given
@@ -106,8 +105,8 @@ func (q *FakeQuantizer) InitState(x *graph.Node, columns Columns) []*graph.Node 
 	return listed(q.spec.InitState, columns.after(x, q.spec.InitState), spec.KeptPrefix, q.State())
 }
 
-// after returns the inputs of a program of initial values: x, and the statistics that the program
-// takes.
+// after returns the inputs of p, a program that computes initial values: x and the statistics that
+// p takes.
 func (c Columns) after(x *graph.Node, p *program.Program) []*graph.Node {
 	in := []*graph.Node{x}
 	for p != nil && len(in) < len(p.Inputs) {
@@ -116,7 +115,7 @@ func (c Columns) after(x *graph.Node, p *program.Program) []*graph.Node {
 	return in
 }
 
-// Next returns the state after a step that quantizes x; nil for an evaluation quantizer.
+// Next returns the state after a step that quantizes x; nil if the quantizer updates no state.
 func (q *FakeQuantizer) Next(x *graph.Node, given Given) []*graph.Node {
 	p := q.spec.Next
 	if p == nil {
@@ -125,8 +124,7 @@ func (q *FakeQuantizer) Next(x *graph.Node, given Given) []*graph.Node {
 	return listed(p, append([]*graph.Node{x}, q.others(p, given)...), spec.KeptPrefix, q.State())
 }
 
-// listed lowers a program and returns its outputs for the tensors of a list, in their order; nil
-// without a program.
+// listed lowers p and returns its outputs in the order of the listed tensors; nil if p is nil.
 func listed(
 	p *program.Program, in []*graph.Node, prefix string, list []spec.Tensor,
 ) []*graph.Node {
@@ -141,8 +139,8 @@ func listed(
 	return values
 }
 
-// Evaluation returns the evaluation quantizer, whose only per-step input is state, which it
-// does not update. It is nil if evaluation quantizes as training does.
+// Evaluation returns the quantizer for evaluation, whose only per-step input is the state, which it
+// does not update. It returns nil if evaluation quantizes in the same way as training.
 func (q *FakeQuantizer) Evaluation() (Quantizer, error) {
 	if q.spec.Evaluate == nil && q.spec.Next == nil {
 		return nil, nil
@@ -150,7 +148,7 @@ func (q *FakeQuantizer) Evaluation() (Quantizer, error) {
 	return NewQuantizer(q.spec.ForEvaluation())
 }
 
-// nodes returns the program's inputs besides x, by name.
+// nodes returns the inputs besides x, by name.
 func (q *FakeQuantizer) nodes(given Given) map[string]*graph.Node {
 	nodes := map[string]*graph.Node{spec.InputNoise: given.Noise,
 		spec.InputSharedNoise: given.SharedNoise, spec.InputStep: given.Step}
@@ -163,7 +161,7 @@ func (q *FakeQuantizer) nodes(given Given) map[string]*graph.Node {
 	return nodes
 }
 
-// others returns the inputs of p besides x, in the order of p.
+// others returns the inputs of p besides x, in the order in which p declares them.
 func (q *FakeQuantizer) others(p *program.Program, given Given) []*graph.Node {
 	nodes := q.nodes(given)
 	var list []*graph.Node
@@ -173,7 +171,7 @@ func (q *FakeQuantizer) others(p *program.Program, given Given) []*graph.Node {
 	return list
 }
 
-// Forward returns Q(x) and the residuals that Backward needs in addition to the point.
+// Forward returns Q(x) and the residuals that Backward needs besides the Point.
 func (q *FakeQuantizer) Forward(x *graph.Node, given Given) (*graph.Node, []*graph.Node) {
 	p, coded := q.factoredForward(engine.DeviceOf(x.Graph()))
 	inputs := append([]*graph.Node{x}, q.others(q.spec.Program, given)...)
@@ -224,7 +222,7 @@ func (q *FakeQuantizer) backwardInputs(
 	return append(inputs, dy)
 }
 
-// trainedGradients picks the gradients of the trained parameters among the outputs of a backward
+// trainedGradients picks the gradients of the trained parameters from the outputs of a backward
 // pass.
 func (q *FakeQuantizer) trainedGradients(out map[string]*graph.Node) []*graph.Node {
 	var dTrained []*graph.Node
@@ -234,10 +232,10 @@ func (q *FakeQuantizer) trainedGradients(out map[string]*graph.Node) []*graph.No
 	return dTrained
 }
 
-// Quantize returns Q(x), bit for bit the forward value, whose gradients with respect to x and the
-// trained parameters are those of the surrogate. It is for activations: if the device computes
-// programs with kernels, x, Q(x) and their gradients are rounded to its precision, and if the
-// [Source] of x is known, the kernel also computes x.
+// Quantize returns Q(x), with the same bits as Forward. Its gradients with respect to x and the
+// trained parameters are those of the surrogate. It is meant for activations: if the device
+// computes programs with kernels, x, Q(x) and their gradients are rounded to its precision, and if
+// the [Source] of x is known, the kernel also computes x.
 func Quantize(x *graph.Node, given Given, q Quantizer) *graph.Node {
 	q = q.inBFloat16()
 	if source, ok := engine.NoteOf[Source](x); ok {
@@ -258,8 +256,8 @@ func Quantize(x *graph.Node, given Given, q Quantizer) *graph.Node {
 	return y
 }
 
-// inBFloat16 returns the quantizer with x, Q(x) and their gradients stored in bfloat16, where the
-// device has that precision.
+// inBFloat16 returns the quantizer with x, Q(x) and their gradients stored in bfloat16, if that is
+// the precision of the device.
 func (q *FakeQuantizer) inBFloat16() Quantizer {
 	short := *q
 	short.memory = maps.Clone(q.memory)
@@ -272,10 +270,10 @@ func (q *FakeQuantizer) inBFloat16() Quantizer {
 	return &short
 }
 
-// KeepRotated returns the quantizer without the rotation at its end, so that its values stay
-// rotated; nil if it does not end in a rotation of rows. That rotation can be left out if the other
-// operand of a product is rotated in the same way. It is left out of the value and of the
-// surrogate, and so of the surrogate's gradient. A quantizer's own backward pass takes the rotated
+// KeepRotated returns the quantizer without its final rotation, so that its values stay rotated;
+// nil if it does not end in a rotation of rows. Rotations cancel in a product whose operands are
+// rotated in the same way. The rotation is removed from the value and the surrogate, and hence from
+// the surrogate's gradient. A backward pass of the quantizer's own is changed to take the rotated
 // gradient.
 func (q *FakeQuantizer) KeepRotated() (*Rotated, error) {
 	full, half := q.spec, q.spec
@@ -298,7 +296,7 @@ func (q *FakeQuantizer) KeepRotated() (*Rotated, error) {
 	half.Unpack = nil // Unpack returns Q(x) and not H·Q(x)
 	u, err := NewQuantizer(half)
 	if err != nil {
-		return nil, fmt.Errorf("without its last rotation: %w", err)
+		return nil, fmt.Errorf("quantizer without its last rotation: %w", err)
 	}
 	rotated := func(parts ...*program.Program) (sum int64) {
 		for _, p := range parts {
@@ -312,48 +310,48 @@ func (q *FakeQuantizer) KeepRotated() (*Rotated, error) {
 	return &Rotated{u, block, float64(saved) / float64(size)}, nil
 }
 
-// A Source is the computation that produces an activation, row by row, from other tensors, such as
-// the two that a gate multiplies. It can be fused with the quantizer: one kernel computes and
-// quantizes the activation, which is then never stored in memory.
+// A Source computes an activation row by row from other tensors, such as the two that a gate
+// multiplies. It can be fused with a quantizer: one kernel then computes and quantizes the
+// activation, which is never stored in memory.
 type Source struct {
-	// Inputs are of shape [tokens, n], or [1, n] if shared by all tokens.
+	// Inputs have the shape [tokens, n], or [1, n] if all tokens share them.
 	Inputs []*graph.Node
 	// Rounded reports whether inputs of shape [tokens, n], and their adjoints, are rounded to the
 	// device's precision.
 	Rounded bool
-	// Forward takes the inputs and returns [SourceValue], the activation. Its other outputs are
-	// residuals for Adjoint.
+	// Forward takes the inputs and returns the activation as output [SourceValue]. Its other
+	// outputs are residuals for Adjoint.
 	Forward *program.Program
-	// Backward takes the inputs and, last, the adjoint of the value, and returns the adjoints of the
-	// inputs in their order. It is computed by the kernel of the quantizer's backward pass. If it is
-	// nil, Adjoint is used.
+	// Backward takes the inputs and, last, the adjoint of the value, and returns the adjoints of
+	// the inputs in their order. The kernel of the quantizer's backward pass computes it. If
+	// Backward is nil, Adjoint is used.
 	Backward *program.Program
-	// Adjoint is Backward as a graph function. residuals holds the other outputs of Forward by
-	// name; it is nil if the activation was stored in memory.
+	// Adjoint computes the same as Backward, but builds a graph. residuals holds the other outputs
+	// of Forward by name; it is nil if the activation was stored in memory.
 	Adjoint func(residuals map[string]*graph.Node, dx *graph.Node) []*graph.Node
-	// Alone computes the activation, with its gradient, if nothing quantizes it, faster than
-	// Forward and Backward; nil if there is no faster way.
+	// Alone computes the activation, with its gradient, faster than Forward and Backward if nothing
+	// quantizes it. It is nil if there is no faster way.
 	Alone func() *graph.Node
 }
 
-// SourceValue is the name of the output of [Source.Forward] that is the activation.
+// SourceValue is the name of the output of [Source.Forward] that holds the activation.
 const SourceValue = "source.value"
 
-// sourcePrefix begins the names of a source's inputs and residuals in fused programs.
+// sourcePrefix is the prefix for the names of a source's inputs and residuals in fused programs.
 const sourcePrefix = "source."
 
 // AttachTo attaches s to the node of its activation, where [Quantize] finds it.
 func (s Source) AttachTo(x *graph.Node) { engine.Note(x, s) }
 
-// rounds reports whether an input, and its adjoint, is stored in the precision of the device.
+// rounds reports whether an input and its adjoint are stored in the precision of the device.
 func (s Source) rounds(input int) bool {
 	return s.Rounded && s.Forward.Inputs[input].Type.Shape[0] > 1
 }
 
-// Unquantized prepares an activation x that matrix products read without quantization; quantizers
-// may still read it in the backward pass. If the CPU computes programs row by row and the [Source]
-// of x is known, the result is computed in one forward and one backward pass over memory, and
-// stored in the precision to which its readers would round it. Otherwise the result is x.
+// Unquantized prepares an activation x that matrix products read unquantized; in the backward pass
+// quantizers may still read it. If the CPU computes programs row by row and the [Source] of x is
+// known, the result is computed in one forward and one backward pass over memory, and stored in the
+// precision to which the products would round it. Otherwise Unquantized returns x.
 func Unquantized(x *graph.Node) *graph.Node {
 	g := x.Graph()
 	s, ok := engine.NoteOf[Source](x)
@@ -405,11 +403,11 @@ func Unquantized(x *graph.Node) *graph.Node {
 	return y
 }
 
-// roundedAdjoint is the note set by [NoteRoundedAdjoint].
+// roundedAdjoint is the note that [NoteRoundedAdjoint] attaches.
 type roundedAdjoint struct{}
 
 // NoteRoundedAdjoint records that the adjoint of a product's operand may be rounded to the
-// precision of the device, because everything computed from it is.
+// precision of the device, because everything computed from it is rounded, too.
 func NoteRoundedAdjoint(x *graph.Node) { engine.Note(x, roundedAdjoint{}) }
 
 // HasRoundedAdjoint reports whether x has the note of [NoteRoundedAdjoint].
@@ -418,7 +416,7 @@ func HasRoundedAdjoint(x *graph.Node) bool {
 	return ok
 }
 
-// fusedForward returns the program of the source's forward pass followed by a quantizer's.
+// fusedForward returns the source's forward pass followed by a quantizer's, as one program.
 func fusedForward(s Source, forward *program.Program) (*program.Program, error) {
 	b := program.NewBuilder(forward.Name)
 	inputs := sourceInputs(b, s)
@@ -440,7 +438,7 @@ func fusedForward(s Source, forward *program.Program) (*program.Program, error) 
 	return b.Build()
 }
 
-// fusedBackward returns the program of a quantizer's backward pass followed by the source's. Its
+// fusedBackward returns a quantizer's backward pass followed by the source's, as one program. Its
 // outputs are the adjoints of the source's inputs and of the trained parameters.
 func fusedBackward(s Source, back *program.Program) (*program.Program, error) {
 	b := program.NewBuilder(back.Name)
@@ -476,7 +474,7 @@ func sourceInputs(b *program.Builder, s Source) []program.Value {
 	return list
 }
 
-// fusedMemory returns the types in which the fused passes store tensors of floats in memory.
+// fusedMemory returns the types in which the fused passes store floats in memory.
 func (q *FakeQuantizer) fusedMemory(s Source) InMemory {
 	memory := maps.Clone(q.memory)
 	delete(memory, spec.InputX) // the activation is never stored
@@ -490,8 +488,8 @@ func (q *FakeQuantizer) fusedMemory(s Source) InMemory {
 	return memory
 }
 
-// quantizeFused computes [Quantize] by one kernel that also computes x, from its source. ok is
-// false if there is no such kernel.
+// quantizeFused is [Quantize] with one kernel that also computes x from its source. ok is false if
+// there is no such kernel.
 func (q *FakeQuantizer) quantizeFused(
 	x *graph.Node, s Source, given Given,
 ) (y *graph.Node, ok bool) {
@@ -529,8 +527,8 @@ func (q *FakeQuantizer) quantizeFused(
 	return y, true
 }
 
-// backwardFused returns the backward pass of both as one kernel. ok is false if the source has no
-// program for it, or if no kernel can compute it.
+// backwardFused computes the backward passes of the quantizer and the source with one kernel. ok is
+// false if the source has no program for it, or if no kernel can compute it.
 func (q *FakeQuantizer) backwardFused(
 	s Source, at Point, residuals []*graph.Node, dy *graph.Node, memory InMemory,
 ) (adjoints []*graph.Node, ok bool) {

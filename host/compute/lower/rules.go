@@ -10,8 +10,8 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// rules lower to nodes with the semantics of StableHLO's operations. gobackendRules replaces some
-// of them where GoMLX's Go backend differs.
+// rules lower operations to nodes with the semantics of StableHLO. Some of them are replaced by
+// gobackendRules, where GoMLX's Go backend differs.
 var rules = map[program.Op]rule{
 	program.OpConstant:   lowerConstant,
 	program.OpIota:       lowerIota,
@@ -50,8 +50,8 @@ var rules = map[program.Op]rule{
 		}
 		return graph.BitwiseShiftRightArithmetic(args[0], args[1])
 	},
-	// For NaN, the maximum and minimum of the Go backend return either operand, so the result is NaN
-	// or within the bounds. The definition of the operation allows both.
+	// For NaN, the maximum and minimum of the Go backend return either operand, so the result is
+	// NaN or within the bounds. The definition of the operation allows both results.
 	program.OpClamp: func(_ *lowering, _ *program.Node, args []*graph.Node) *graph.Node {
 		return graph.Min(graph.Max(args[0], args[1]), args[2])
 	},
@@ -106,7 +106,7 @@ var rules = map[program.Op]rule{
 	program.OpOrderStatistic: lowerOrderStatistic,
 }
 
-// unsupported maps the operations that no device executes to the reasons.
+// unsupported maps the operations that no device can execute to the reasons.
 var unsupported = map[program.Op]string{
 	program.OpQR:          factorization,
 	program.OpEighValues:  factorization,
@@ -115,10 +115,10 @@ var unsupported = map[program.Op]string{
 
 const factorization = "factorizations belong into refresh programs, which the host executes"
 
-// gobackendRules are the rules for GoMLX's Go backend where its results deviate from the definition
-// of an operation: its maximum, minimum and exponential lose NaN, the latter also saturates at
-// ±88; tanh cancels near 0, the sign of NaN is 0, the magnitude of −0 can be −0, and bools
-// cannot be compared. The remaining rules call our own Go functions ([engine.Native]).
+// gobackendRules are used with GoMLX's Go backend, where it deviates from the definition of an
+// operation: its maximum, minimum and exponential lose NaN; the exponential also saturates at ±88;
+// tanh cancels near 0; the sign of NaN is 0; the magnitude of −0 can be −0; and bools cannot be
+// compared. The remaining rules call our own Go functions ([engine.Native]).
 var gobackendRules = map[program.Op]rule{
 	program.OpRandomBits: goRandomBits,
 
@@ -184,8 +184,8 @@ func forFloats(floats, others rule) rule {
 	}
 }
 
-// lowerBroadcast gives the operand the rank of the result, with an axis of size 1 for each new axis
-// of the result, and repeats it.
+// lowerBroadcast inserts an axis of size 1 for each new axis of the result, and repeats the
+// operand.
 func lowerBroadcast(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	x := args[0]
 	if !x.IsScalar() {
@@ -209,15 +209,15 @@ func lowerSlice(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	return graph.Slice(args[0], axes...)
 }
 
-// lowerSortColumns compares all pairs of keys to find the order of the columns, because the Go
-// backend has no sort. Gathering the columns in that order takes longer than the comparisons.
+// lowerSortColumns finds the order of the columns by comparing all pairs of keys, because the Go
+// backend has no sort. The comparisons take less time than gathering the columns.
 func lowerSortColumns(_ *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	x, keys := args[0], args[1]
 	shape := n.Type.Shape
 	rows, columns := shape[len(shape)-2], shape[len(shape)-1]
 	count := int(n.Type.Size()) / (rows * columns)
 	index := sortedOrder(graph.Reshape(keys, count, columns))
-	// Columns are gathered as rows of one long matrix.
+	// Gather columns as rows of one long matrix.
 	first := graph.Iota(x.Graph(), shapes.Make(dtypes.Int32, count, columns), 0)
 	index = graph.Add(index, graph.MulScalar(first, columns))
 	x = graph.TransposeAllAxes(graph.Reshape(x, count, rows, columns), 0, 2, 1)
@@ -226,8 +226,8 @@ func lowerSortColumns(_ *lowering, n *program.Node, args []*graph.Node) *graph.N
 	return graph.Reshape(x, shape...)
 }
 
-// sortedOrder returns, for keys [b, n], the indices that sort them in descending order, [b, n]. NaN
-// counts as less than any number and as equal to itself.
+// sortedOrder returns the indices [b, n] that sort keys [b, n] in descending order. NaN counts as
+// less than any number and equal to itself.
 func sortedOrder(keys *graph.Node) *graph.Node {
 	g, count, n := keys.Graph(), keys.Shape().Dim(0), keys.Shape().Dim(1)
 	square := shapes.Make(dtypes.Int32, count, n, n)

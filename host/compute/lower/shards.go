@@ -10,12 +10,12 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// If a program's inputs are sharded by rows, along the first axis ([engine.HasRows]), each replica
-// computes its rows of the values derived from them. Programs and plugins need not be aware of it:
-// most operations compute rows from rows, a reduction of the first axis is completed by an
-// all-reduce, and operations that need a whole tensor all-gather it.
+// If a program's inputs are sharded along the first axis ([engine.HasRows]), each replica computes
+// its rows of the values derived from them. Programs and plugins need not know about it: most
+// operations compute rows from rows, a reduction over the first axis is completed by an all-reduce,
+// and the operands of operations that need whole tensors are all-gathered.
 
-// onShards lowers the program by rows where possible.
+// onShards lowers the program, each replica its own rows where possible.
 func (l *lowering) onShards(inputs []*graph.Node) map[string]*graph.Node {
 	values := make([]*shard, len(inputs))
 	for i, in := range inputs {
@@ -30,12 +30,12 @@ func (l *lowering) onShards(inputs []*graph.Node) map[string]*graph.Node {
 	return outputs
 }
 
-// A shard is a value of a program on several replicas, whole or by rows. Each form is created on
-// first use.
+// A shard is a value of a program that runs on several replicas: the whole tensor, this replica's
+// rows, or both. Each form is created on first use.
 type shard struct {
 	whole, rows         *graph.Node
 	makeWhole, makeRows func() *graph.Node
-	// divided marks a value computed by rows: the whole has to be gathered.
+	// divided marks a value computed by rows: the whole tensor has to be gathered.
 	divided bool
 }
 
@@ -98,8 +98,8 @@ func wholes(values []*shard) []*graph.Node {
 	return list
 }
 
-// rowwise reports whether an operation of p computes rows of its result from rows of the operands
-// that byRows marks and from the other operands whole. Each replica has equally many rows.
+// rowwise reports whether each replica can compute its rows of an operation's result from its rows
+// of the operands marked in byRows and from the other operands as a whole.
 func rowwise(p *program.Program, n *program.Node, replicas int) (byRows []bool, ok bool) {
 	divides := func(t program.Type) bool { return len(t.Shape) > 0 && t.Shape[0]%replicas == 0 }
 	if !divides(n.Type) {
@@ -168,9 +168,8 @@ var acrossReplicas = map[program.Op]func(nodes ...*graph.Node) []*graph.Node{
 	program.OpReduceMin: engine.MinAcross,
 }
 
-// shardOfRows returns a program over rows ([passes.Division]) restricted to the rows of one of n
-// replicas. ok is false if rows would straddle two replicas, or if the program depends on the index
-// of a row.
+// shardOfRows restricts a program over rows ([passes.Division]) to the rows of one of n replicas.
+// ok is false if a row would be split between replicas, or if the program depends on row indices.
 func shardOfRows(p *program.Program, rows, n int) (local *program.Program, ok bool) {
 	if rows%n != 0 {
 		return nil, false

@@ -13,13 +13,13 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// tableRow returns the number of elements in a row of a table of this shape.
+// tableRow returns the number of elements in a row of a table with the given shape.
 func tableRow(table []int) int { return shapes.Make(dtypes.Float32, table[1:]...).Size() }
 
-// maxDistances is the largest number of distances that a graph computes at once.
+// maxDistances is the largest number of distances computed at once.
 const maxDistances = 1 << 24
 
-// lowerNearest compares x with a few rows of the table at a time, to limit the memory for
+// lowerNearest compares x with a limited number of table rows at a time, to limit the memory for
 // distances.
 func lowerNearest(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	table := args[1]
@@ -53,7 +53,7 @@ func lowerNearest(l *lowering, n *program.Node, args []*graph.Node) *graph.Node 
 	return graph.Reshape(nearest, n.Type.Shape...)
 }
 
-// rowIndex returns the index operand of a gather or scatter: the indices, clamped to the range of a
+// rowIndex returns the index operand of a gather or scatter: the indices, clamped to the rows of a
 // table with n rows.
 func (l *lowering) rowIndex(index *graph.Node, n int) *graph.Node {
 	index = graph.Reshape(index, index.Shape().Size(), 1)
@@ -71,7 +71,7 @@ func lowerScatterAdd(l *lowering, n *program.Node, args []*graph.Node) *graph.No
 	return graph.Scatter(index, graph.Reshape(args[1], dims...), shapeOf(n.Type), false, false)
 }
 
-// ordered maps floats to integers in the same order: equal for both zeros, and largest for NaN.
+// ordered maps floats to integers in the same order. Both zeros are equal, and NaN is the largest.
 func (l *lowering) ordered(x *graph.Node) *graph.Node {
 	most := l.integer(math.MaxInt32)
 	key := l.flipped(graph.Bitcast(x, dtypes.Int32))
@@ -79,15 +79,15 @@ func (l *lowering) ordered(x *graph.Node) *graph.Node {
 	return graph.Where(graph.Equal(x, x), key, most)
 }
 
-// flipped converts the bits of floats, as integers, to integers in the order of the floats, and
+// flipped converts the bits of floats, as integers, to integers in the order of the floats, or
 // back.
 func (l *lowering) flipped(bits *graph.Node) *graph.Node {
 	sign := graph.BitwiseShiftRightArithmetic(bits, l.integer(31))
 	return graph.BitwiseXor(bits, graph.BitwiseAnd(sign, l.integer(math.MaxInt32)))
 }
 
-// lowerTopK marks the k largest elements of each row: those with fewer than k elements before them
-// in descending order. An accelerator compares all pairs without writing them to memory.
+// lowerTopK marks the k largest elements of each row: those preceded by fewer than k elements in
+// descending order. Accelerators compare all pairs without writing them to memory.
 func lowerTopK(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	d := n.Type.Shape[n.Type.Rank()-1]
 	pairs := []int{int(n.Type.Size()) / d, d, d}
@@ -102,8 +102,8 @@ func lowerTopK(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	return graph.Reshape(graph.LessThan(rank, args[1]), n.Type.Shape...)
 }
 
-// lowerOrderStatistic finds the bits of the result from the highest to the lowest: the result is
-// the largest number that at most k elements are below. Each bit takes a pass over x.
+// lowerOrderStatistic determines the bits of the result from the highest to the lowest: the result
+// is the largest number such that at most k elements are less. Each bit takes a pass over x.
 func lowerOrderStatistic(l *lowering, n *program.Node, args []*graph.Node) *graph.Node {
 	count, d := int(n.Type.Size()), args[0].Shape().Dim(-1)
 	x := graph.Reshape(args[0], count, d)
@@ -125,7 +125,7 @@ func lowerOrderStatistic(l *lowering, n *program.Node, args []*graph.Node) *grap
 	return graph.Reshape(graph.Where(nan, l.scalar(math.NaN()), out), n.Type.Shape...)
 }
 
-// native returns a rule for the CPU that calls a Go function ([engine.Native]).
+// native returns a rule, for the CPU only, that calls a Go function ([engine.Native]).
 func native(
 	name string, run func(n *program.Node, in, out []engine.Tensor, parallel loops.Parallel),
 ) rule {

@@ -20,11 +20,10 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// A Kind is a class of programs that a GPU computes in one kernel. Each has its own trial
-// ([engine.Device.Passes]): if it fails, programs of the kind are lowered to graph operations.
+// A Kind is a class of programs that a GPU can compute with one kernel. Each kind has its own trial
+// ([engine.Device.Passes]); if it fails, programs of the kind are lowered to graph operations.
 type Kind string
 
-// The kinds.
 const (
 	Quantizers     Kind = "quantizers" // without rotations
 	Rotations      Kind = "quantizers with rotations of up to 128"
@@ -34,24 +33,24 @@ const (
 	Losses         Kind = "losses"
 )
 
-// maxRotated is the largest rotation of [Rotations].
+// maxRotated is the largest rotation in programs of kind [Rotations].
 const maxRotated = 128
 
-// A Subject is a family of kernels, with the representative program for the trial of its kind.
+// A Subject is a family of kernels. It includes a representative program for the trial of its kind.
 type Subject struct {
 	Kind Kind
-	// Of returns a program over the given number of rows. The program's inputs have one row, or that
-	// number of rows.
+	// Of returns the representative program for the given number of rows. Its inputs have one row
+	// or that number of rows.
 	Of func(rows int) (*program.Program, error)
-	// Stored is the storage of its outputs, and Largest the largest number of elements in a row.
+	// Stored is the storage of the outputs, and Largest the largest number of elements in a row.
 	Stored  InMemory
 	Largest int
 }
 
-// subjectOf returns the subject of a quantizer's pass over a number of rows. Its trial is of an
-// integer quantizer with typical operations: sums over rows, maxima over groups and a mask, over
-// rows of the same width and, if the pass rotates, with the largest of its rotations; if joined, it
-// also normalizes the row that it reads.
+// subjectOf returns the subject of a quantizer's pass over a number of rows. Its trial program is
+// an integer quantizer with typical operations: sums over rows, maxima over groups, and a mask. The
+// rows have the same width. If the pass rotates, the trial includes its largest rotation; if joined
+// is set, it also normalizes the rows that it reads.
 func subjectOf(p *program.Program, rows int, joined bool) Subject {
 	block := 0
 	for _, n := range p.Nodes {
@@ -105,8 +104,8 @@ func hasKernels(d *engine.Device, s Subject) bool {
 		func() (engine.Trial, error) { return s.trial(elements) })
 }
 
-// trial returns a trial of the subject's program, by kernel and by graph, over rows of the given
-// number of elements.
+// trial returns a trial that compares the kernel of the subject's program with graph operations,
+// for tensors with the given number of elements.
 func (s Subject) trial(elements int) (engine.Trial, error) {
 	const multiple = 64
 	one, err := s.Of(multiple)
@@ -144,8 +143,8 @@ func (s Subject) trial(elements int) (engine.Trial, error) {
 	}, nil
 }
 
-// randomInputs returns normally distributed floats, and for integers column indices of the first
-// input. A few random rows are repeated.
+// randomInputs returns normally distributed floats; integer inputs are column indices of the first
+// input. At most 2¹⁸ + 3 numbers are drawn and then repeated.
 func randomInputs(p *program.Program) (list []engine.Input) {
 	const most = 1<<18 + 3 // so that rows differ
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -164,14 +163,14 @@ func randomInputs(p *program.Program) (list []engine.Input) {
 	return list
 }
 
-// compareCodes fails if the outputs of kernels differ too much from those of the graph. A few
-// values may differ by a whole code, because one halfway between two codes can be rounded to
-// either; all others may differ by the rounding to bfloat16.
+// compareCodes returns an error if the outputs of a kernel differ too much from those of the graph.
+// A few values may differ by a whole code, because a value halfway between two codes can be rounded
+// to either; all others may differ only by the rounding to bfloat16.
 func compareCodes(fused, plain [][]float32) error {
 	const most, tolerance = 0.01, 1.0 / 64
 	for i, values := range plain {
 		if !slices.ContainsFunc(values, func(x float32) bool { return x != 0 }) {
-			return errors.New("the device computes nothing but zeros")
+			return errors.New("an output of the graph has only zeros")
 		}
 		differing := 0
 		for j, x := range values {

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mayUseTiles asks the kernel for permission to use AMX tiles, which it grants to a process on
-// request (Documentation/arch/x86/xstate.rst), as they enlarge the saved state of each thread. It
-// asks once; the answer holds for all threads.
+// mayUseTiles asks the Linux kernel for permission to use AMX tiles. Processes need it because
+// tiles enlarge the saved state of each thread (Documentation/arch/x86/xstate.rst). It asks once;
+// the answer holds for all threads.
 var mayUseTiles = sync.OnceValue(func() bool {
 	const (
 		requestPermission = 0x1023 // ARCH_REQ_XCOMP_PERM

@@ -2,5 +2,5 @@
 
 package matmul
 
-// mayUseTiles returns false, as only Linux's way to ask for AMX tiles is implemented.
+// mayUseTiles returns false, because the request for AMX tiles is implemented only for Linux.
 func mayUseTiles() bool { return false }

@@ -24,7 +24,7 @@ func (r *run) shared(product int) rightPart {
 	return o
 }
 
-// packedBlock returns the packed words of the block from the given word on, and its depth in words.
+// packedBlock returns the packed block that begins at the given word, and its depth in words.
 func (o *rightPart) packedBlock(word int) (packed []uint32, depth int) {
 	first := word * roundUp(o.part.columns, o.format.columns)
 	return o.packed[first:], min(o.run.block, o.part.words-word)
@@ -36,8 +36,9 @@ func (o *rightPart) elements(word, depth int) (first, count int) {
 	return first, min(depth*o.format.per, o.k-first)
 }
 
-// pack packs some words of some panels. It adds the contribution of the left operand's offset for
-// each column to the corrections, possibly concurrently: the order of integer sums does not matter.
+// pack packs a range of words of a range of panels. It adds the contribution of the left operand's
+// offset to each column's correction; concurrent calls may do so in any order, because integer sums
+// are exact.
 func (o *rightPart) pack(word, end, panel, panels int, w *workspace) {
 	f := o.format
 	column := panel * f.columns
@@ -64,9 +65,9 @@ func (o *rightPart) pack(word, end, panel, panels int, w *workspace) {
 	}
 }
 
-// multiply multiplies some rows of the left operand, which it packs, by some panels. It packs as
-// many words of the left operand as fit into its buffer, and completes the sums over them for one
-// panel after the other.
+// multiply packs a range of rows of the left operand and multiplies them by a range of panels. It
+// packs as many words of the left operand as fit into its buffer, and completes the sums over them
+// for one panel after the other.
 func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
 	f, step := o.format, o.run.block
 	padded := roundUp(rows, f.rows)

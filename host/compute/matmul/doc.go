@@ -11,17 +11,17 @@
 //
 // All panels consist of 32-bit words. A word holds one element rounded to bfloat16 and kept as
 // float32, or two in bfloat16, or two 16-bit integers, or four 8-bit integers: as many as one
-// instruction multiplies and sums in a 32-bit lane. A panel of the left operand holds, for each
-// word along the contracted dimension, the words of a few rows, and one of the right operand those
-// of a few columns. A kernel multiplies a left by a right panel and keeps the tile of sums in
-// registers. AMX multiplies tiles, 16 rows of 16 words by 16 words of 16 columns, for which 16
-// words of a row are adjacent in left panels. So one driver serves all kernels, and a tier of
-// instructions is a few functions. The driver is that of Goto and van de Geijn, "Anatomy of
-// High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008, section 4, arranged as in BLIS: a
-// part of the right operand is packed once for all tasks; each task takes blocks of rows of the
-// left operand, packs and multiplies them. Block sizes suit the kernel: with AMX, which is thirteen
-// times as fast as AVX-512, a task packs as many words of its rows as fit into its buffer, and
-// completes the sums of one panel after the other in its caches.
+// instruction multiplies and sums in a 32-bit lane. A left panel holds, for each word along the
+// contracted dimension, the words of a few rows; a right panel holds the words of a few columns. A
+// kernel multiplies a left by a right panel and keeps the tile of sums in registers. AMX multiplies
+// tiles, 16 rows of 16 words by 16 words of 16 columns; in its left panels, 16 words of a row are
+// adjacent. So one driver serves all kernels, and a tier for a set of instructions is only a few
+// functions. The driver is that of Goto and van de Geijn, "Anatomy of High-Performance Matrix
+// Multiplication", ACM TOMS 34(3), 2008, section 4, arranged as in BLIS: a part of the right
+// operand is packed once for all tasks; each task takes blocks of rows of the left operand, packs
+// and multiplies them. Block sizes suit the kernel: with AMX, which is thirteen times as fast as
+// AVX-512, a task packs as many words of its rows as fit into its buffer, and completes the sums
+// for one panel after another in its caches.
 //
 // # Numerics
 //
@@ -30,9 +30,9 @@
 // order of the sums depends only on the sizes and the tier: the bits are the same for any number of
 // threads, however tasks are divided among them, and from run to run. The tiers avx512, avx2 and
 // portable give the same bits as each other unless a product leaves the range of normal float32
-// numbers. avx512bf16 and amx have instructions that add pairs of products (VDPBF16PS, TDPBF16PS),
-// each in an order of its own; they treat subnormal operands as zero (so infinity times a subnormal
-// is NaN) and flush subnormal sums to zero, whatever the processor's settings are.
+// numbers. avx512bf16 and amx have instructions that add pairs of products (VDPBF16PS, TDPBF16PS)
+// in orders of their own; they treat subnormal operands as zero (so infinity times a subnormal is
+// NaN) and flush subnormal sums to zero, whatever the processor's settings are.
 //
 // Sums of integers are exact, and so equal on every tier. Unlike AMX, VPDPBUSD and AVX2's
 // VPMADDUBSW require unsigned bytes on the left: codes are stored with an offset, and the offset

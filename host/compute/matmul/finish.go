@@ -20,8 +20,7 @@ type finish struct {
 	columnStride int
 }
 
-// orShort returns do extended to round results to bfloat16, by narrow; the sums are then
-// overwritten.
+// orShort extends do to results in bfloat16, which narrow rounds. It then overwrites the sums.
 func orShort(do func(f *finish), narrow narrowFunc) func(f *finish) {
 	return func(f *finish) {
 		if f.short == nil {

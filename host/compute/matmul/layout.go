@@ -3,7 +3,7 @@ package matmul
 import "fmt"
 
 // An Axis is an axis of a tensor: its size and its stride in elements. A stride of 0 repeats the
-// same numbers.
+// same elements.
 type Axis struct{ Size, Stride int }
 
 // A Layout describes where the elements of an operand are in memory. In each list of axes the last
@@ -14,8 +14,8 @@ type Layout struct {
 	Contracted []Axis // summed over; the same sizes in both operands
 }
 
-// Elements are the numbers of an operand: exactly one of the three slices, which must cover the
-// whole layout.
+// Elements holds the elements of an operand in exactly one slice, which must cover the whole
+// layout.
 type Elements struct {
 	Float32  []float32
 	BFloat16 []uint16 // upper halves of float32 numbers
@@ -25,7 +25,7 @@ type Elements struct {
 // Len returns the number of elements.
 func (e Elements) Len() int { return len(e.Float32) + len(e.BFloat16) + len(e.Int8) }
 
-// From returns the elements with index i and higher.
+// From returns the elements from index i on.
 func (e Elements) From(i int) Elements {
 	switch {
 	case e.BFloat16 != nil:
@@ -36,7 +36,7 @@ func (e Elements) From(i int) Elements {
 	return Elements{Float32: e.Float32[i:]}
 }
 
-// axes combine axes of a layout into one index.
+// axes combines axes of a layout into one index.
 type axes struct {
 	size   int
 	stride int   // distance of consecutive elements, if table is nil
@@ -95,7 +95,7 @@ type view struct {
 }
 
 func newView(which string, l Layout) (view, error) {
-	// In float64, so that nothing overflows.
+	// In float64, which cannot overflow here.
 	extent, empty := 1.0, false
 	for _, list := range [][]Axis{l.Batch, l.Cross, l.Contracted} {
 		count := 1.0
@@ -123,5 +123,5 @@ func newView(which string, l Layout) (view, error) {
 	return v, nil
 }
 
-// maxElements keeps products of sizes within the range of int.
+// maxElements keeps the number of elements within the range of int.
 const maxElements = 1 << 40

@@ -2,7 +2,7 @@ package matmul
 
 import "unsafe"
 
-// Sizes of the staging buffers between operands and panels, which keep them in the L1 cache.
+// Sizes of the staging buffers between operands and panels, which must fit in the L1 cache.
 const (
 	stageWords   = 4096      // of all rows
 	alongWords   = 128       // of each of up to 32 rows
@@ -24,8 +24,8 @@ type stage struct {
 	int8Slices     [4][]int8
 }
 
-// A source is a part of an operand to be packed into panels: some of its rows (of a right operand,
-// its columns), and some contracted elements.
+// A source is the part of an operand to be packed into panels: a range of rows (columns for a right
+// operand) and a range of contracted elements.
 type source struct {
 	view         *view
 	base         int // offset of the matrix in a batch
@@ -35,14 +35,14 @@ type source struct {
 	tiled        bool
 }
 
-// tileWords is the number of words along the contracted dimension of a tile; tileSize is the size
-// of the largest block of sums that a kernel computes.
+// tileWords is the size of a tile along the contracted dimension, in words. tileSize is the size of
+// the largest block of sums that a kernel computes.
 const (
 	tileWords = 16
 	tileSize  = 32 * 32
 )
 
-// words returns the number of words along the contracted dimension in the panels.
+// words returns the number of words for the given number of contracted elements.
 func (f *format) words(elements int) int {
 	words := divideUp(elements, f.per)
 	if f.tiled {
@@ -51,8 +51,8 @@ func (f *format) words(elements int) int {
 	return words
 }
 
-// pack packs into consecutive panels; the last ones are padded with zeros. It may overwrite the
-// seven words behind the last panel if its height is not a multiple of eight.
+// pack packs into consecutive panels; the last one is padded with zeros. It may overwrite seven
+// words after the last panel if the height is not a multiple of eight.
 func (f *format) pack(dst []uint32, e Elements, s *source, st *stage) {
 	if s.count == 0 {
 		return // there may be no elements at all
@@ -70,7 +70,7 @@ func (f *format) pack(dst []uint32, e Elements, s *source, st *stage) {
 func pack[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, st *stage, elements []T,
 	slices *[4][]T) {
 	src = src[s.base:]
-	// Read in the direction that is contiguous in memory.
+	// Read along the axis that is contiguous in memory.
 	contracted, cross := &s.view.contracted, &s.view.cross
 	if cross.inner.Stride == 1 && cross.inner.Size >= 4 &&
 		(contracted.inner.Stride != 1 || contracted.size == 1) {
@@ -80,7 +80,7 @@ func pack[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, st *
 	}
 }
 
-// packAlong reads row after row, packs each into words, and transposes these into the panel.
+// packAlong reads row by row, packs each row into words, and transposes the words into the panel.
 func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source,
 	words *[stageWords]uint32, elements []T) {
 	total := f.words(s.count)
@@ -134,8 +134,8 @@ func packAlong[T any](f *format, p *packer[T], dst []uint32, src []T, s *source,
 	}
 }
 
-// straight reports whether a panel's rows all exist, up to the next multiple of eight unless exact,
-// and each is contiguous.
+// straight reports whether the panel that begins at row is complete and each of its rows is
+// contiguous. Unless exact is set, rows up to the next multiple of eight must exist, too.
 func (s *source) straight(row int, exact bool) bool {
 	rows := s.height
 	if !exact {
@@ -146,8 +146,8 @@ func (s *source) straight(row int, exact bool) bool {
 		row+s.height <= s.rows && s.row+row+rows <= s.view.cross.size
 }
 
-// packAcross packs an operand that is contiguous across the rows: directly where whole vectors can
-// be read, else through the stage.
+// packAcross packs an operand that is contiguous across the rows: directly if whole vectors can be
+// read, else through the stage.
 func packAcross[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, st *stage,
 	elements []T, slices *[4][]T) {
 	total, whole, pack := f.words(s.count), s.count/f.per, p.straightAcross
@@ -159,13 +159,13 @@ func packAcross[T any](f *format, p *packer[T], dst []uint32, src []T, s *source
 		if p.exact {
 			straight = s.rows
 		} else if spare := s.view.cross.size - s.row - roundUp(s.height, 8); spare >= 0 {
-			// The last vector of the last panel must not reach beyond the last row.
+			// The last vector of the last panel must not extend beyond the last row.
 			straight = min(s.rows/s.height, spare/s.height+1) * s.height
 		}
 	}
 	group := max(1, acrossColumns/s.height) * s.height
-	// Vectors may extend beyond the end of a panel, where later packing overwrites them, so panels
-	// are then packed one at a time.
+	// Vectors may extend beyond the end of a panel, where the next panel overwrites them. So panels
+	// must be packed one at a time.
 	if s.height%8 != 0 && !p.exact {
 		group = s.height
 	}
@@ -182,8 +182,8 @@ func packAcross[T any](f *format, p *packer[T], dst []uint32, src []T, s *source
 	}
 }
 
-// packStaged packs some rows, from a word on: it reads the same element of many rows at a time,
-// combines elements of each row to words, and copies these to the panels.
+// packStaged packs a range of rows, beginning at the given word. It reads the same element of many
+// rows at a time, combines the elements of each row into words, and copies these to the panels.
 func packStaged[T any](f *format, p *packer[T], dst []uint32, src []T, s *source, from, to,
 	word int, st *stage, elements []T, slices *[4][]T) {
 	total := f.words(s.count)
@@ -225,8 +225,8 @@ func packStaged[T any](f *format, p *packer[T], dst []uint32, src []T, s *source
 	*slices = [4][]T{}
 }
 
-// gather returns n elements from an index on: a part of src if they are contiguous, and otherwise
-// the filled stage.
+// gather returns n elements, beginning at index from: a slice of src if they are contiguous, and
+// otherwise a copy in stage.
 func gather[T any](a *axes, stage, src []T, from, n int) []T {
 	if a.table == nil {
 		src = src[min(from*a.stride, len(src)):]

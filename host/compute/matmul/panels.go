@@ -5,24 +5,22 @@ import (
 	"math"
 )
 
-// Panels multiply matrices that the caller packs once for several products, or panels that a
-// product has written as an operand of another one: [Product] packs both operands again in each
-// run.
+// Panels multiplies matrices that the caller packs once for several products, or panels that are
+// the result of another product. In contrast, [Product] packs both operands again in each run.
 //
-// Panels consist of 32-bit words. A word holds one contracted element as float32, or where the
-// processor multiplies pairs, two adjacent ones in bfloat16, the first in the lower half: see
-// [Panels.Pairs]. A panel of a left operand has [Panels.Rows] of its rows, one of a right operand
-// [Panels.Columns] of its columns. For each word index along the contracted dimension it holds the
-// words of all its rows (or columns), one after the other. So a right panel is a row-major matrix
-// of words. A tile of results can be the right panel of the next product as it is, or if words are
-// pairs, after its rows are joined in pairs.
+// Panels consist of 32-bit words. A word holds one contracted element as float32 or, if the
+// processor multiplies pairs ([Panels.Pairs]), two adjacent ones in bfloat16, the first in the
+// lower half. A left panel holds [Panels.Rows] rows of the operand, a right panel [Panels.Columns]
+// columns. For each word index along the contracted dimension, the words of all rows (or columns)
+// are adjacent. So a right panel is a row-major matrix of words. A tile of results can be the right
+// panel of the next product, after its rows have been joined in pairs if words are pairs.
 type Panels struct{ format *format }
 
-// NewPanels returns the panels for [BFloat16] or [Float32]. For BFloat16, packing rounds the
+// NewPanels returns the Panels for [BFloat16] or [Float32]. For BFloat16, packing rounds the
 // elements.
 func NewPanels(t *Tier, a Arithmetic) (*Panels, error) {
 	if t == nil || a != BFloat16 && a != Float32 {
-		return nil, errors.New("panels need a tier, and an arithmetic of floats")
+		return nil, errors.New("packed panels need a tier and floating-point arithmetic")
 	}
 	return &Panels{t.floats(a)}, nil
 }
@@ -30,8 +28,8 @@ func NewPanels(t *Tier, a Arithmetic) (*Panels, error) {
 // Pairs reports whether a word holds two contracted elements.
 func (p *Panels) Pairs() bool { return p.format.per == 2 }
 
-// Words returns the number of words for the given number of contracted elements. The last of an odd
-// number is paired with zero.
+// Words returns the number of words for the given number of contracted elements. If words are pairs
+// and the number is odd, the last element is paired with zero.
 func (p *Panels) Words(elements int) int { return p.format.words(elements) }
 
 // Rows returns the number of rows of a left panel.
@@ -50,9 +48,9 @@ type Multiplier struct {
 // Multiplier returns a new Multiplier.
 func (p *Panels) Multiplier() *Multiplier { return &Multiplier{format: p.format} }
 
-// Multiply multiplies the first words of some left panels, which begin apart elements from each
-// other, by those of a right panel. It writes the tiles of results, one below the other, to out, in
-// rows that are stride apart, or adds them to out.
+// Multiply multiplies left panels, which begin apart elements from each other, by a right panel,
+// over the given number of words. It writes the tiles of results to out, one below the other, in
+// rows that are stride elements apart. If add is set, it adds them to out.
 func (m *Multiplier) Multiply(panels, words int, left []float32, apart int, right, out []float32,
 	stride int, add bool) {
 	if panels == 0 {
@@ -78,12 +76,12 @@ type Packing struct {
 	tiled  bool
 }
 
-// Left returns the Packing of a left operand, given its rows and its contracted elements.
+// Left returns the Packing of a left operand with the given rows and contracted elements.
 func (p *Panels) Left(rows, contracted Axis) (*Packing, error) {
 	return p.packing("left", p.format.rows, p.format.tiled, rows, contracted)
 }
 
-// Right returns the Packing of a right operand, given its columns and its contracted elements.
+// Right returns the Packing of a right operand with the given columns and contracted elements.
 func (p *Panels) Right(columns, contracted Axis) (*Packing, error) {
 	return p.packing("right", p.format.columns, false, columns, contracted)
 }
@@ -95,13 +93,13 @@ func (p *Panels) packing(
 	return &Packing{p.format, v, height, tiled}, err
 }
 
-// Size returns the number of words that [Packing.Pack] may write.
+// Size returns the maximum number of words that [Packing.Pack] writes.
 func (k *Packing) Size(rows, contracted int) int {
 	return roundUp(rows, k.height)*k.format.words(contracted) + 7
 }
 
-// Pack packs some rows (of a right operand, columns) and some contracted elements of an operand.
-// The last panel is padded with zero rows.
+// Pack packs a range of rows (columns for a right operand) and a range of contracted elements of an
+// operand. The last panel is padded with zero rows.
 func (k *Packing) Pack(dst []float32, src Elements, row, rows, first, count int) {
 	w := workspaces.Get().(*workspace)
 	w.source = source{view: &k.view, row: row, rows: rows, first: first, count: count,

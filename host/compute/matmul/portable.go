@@ -37,13 +37,13 @@ var portableCodes = &format{
 	helpers:  portableHelpers,
 }
 
-// acrossOne makes a packer across of one for adjacent elements, for words of one element.
+// acrossOne derives a packer's across function from along, for words of one element.
 func acrossOne[T any](along func(dst []uint32, src []T)) func(dst []uint32, src *[4][]T) {
 	return func(dst []uint32, src *[4][]T) { along(dst, src[0]) }
 }
 
-// roundBits rounds float32 bits to bfloat16, to nearest, ties to even, with the lower half zero.
-// NaN becomes quiet: a payload in the lower half alone would be cut off, leaving infinity.
+// roundBits rounds float32 bits to the nearest bfloat16, ties to even; the lower half of the result
+// is zero. NaN becomes quiet: cutting off a payload in the lower half would leave infinity.
 func roundBits(x uint32) uint32 {
 	if x&0x7fffffff > 0x7f800000 {
 		return (x | 0x400000) &^ 0xffff
@@ -55,7 +55,7 @@ func narrowPortable(dst []uint16, stride int, src []uint32, srcStride, rows, col
 	narrowFrom(0, dst, stride, src, srcStride, rows, columns)
 }
 
-// narrowFrom rounds the columns of a tile to bfloat16, from the given column on.
+// narrowFrom rounds the columns of a tile to bfloat16, beginning at the given column.
 func narrowFrom(column int, dst []uint16, stride int, src []uint32, srcStride, rows, columns int) {
 	for r := range rows {
 		for c := column; c < columns; c++ {
@@ -100,8 +100,8 @@ func quadsAcross(dst []uint32, src *[4][]int8) {
 }
 
 // floatsPortable rounds every product and every sum. Products of bfloat16 are exact, so the result
-// equals that of fused instructions, unless a product overflows or underflows float32. The
-// conversion keeps compilers from fusing.
+// equals that of fused instructions unless a product overflows or underflows float32. The
+// conversion to float32 prevents compilers from fusing.
 func floatsPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool) {
 	a, b = a[:4*words], b[:4*words]
 	for r := range 4 {
@@ -121,8 +121,8 @@ func floatsPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool)
 	}
 }
 
-// singlesPortable rounds once for a product and its addition, as the fused instructions of other
-// tiers do.
+// singlesPortable rounds a multiplication and addition once, like the fused instructions of other
+// tiers.
 func singlesPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool) {
 	a, b = a[:4*words], b[:4*words]
 	for r := range 4 {
@@ -145,17 +145,17 @@ func singlesPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool
 }
 
 // fusedMultiplyAdd returns x·y + z, rounded once. The product is exact in float64. If the float64
-// sum is inexact, it is rounded to odd, that is to the adjacent float64 whose last bit is 1, so
-// that rounding it again gives the rounded exact sum (Boldo and Melquiond, "Emulation of FMA and
-// Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd", IEEE Transactions on Computers
-// 57(4), 2008).
+// sum is inexact, it is rounded to odd, that is, to the adjacent float64 whose last bit is 1.
+// Rounding this to float32 gives the correctly rounded result (Boldo and Melquiond, "Emulation of
+// FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd", IEEE Transactions on
+// Computers 57(4), 2008).
 func fusedMultiplyAdd(x, y, z float32) float32 {
 	product, addend := float64(x)*float64(y), float64(z)
 	sum := product + addend
 	bits := math.Float64bits(sum)
 	if bits&1 == 0 && !math.IsInf(sum, 0) && !math.IsNaN(sum) {
-		// The error of the sum (Knuth, The Art of Computer Programming, volume 2, section 4.2.2,
-		// theorem B).
+		// Compute the error of the sum (Knuth, The Art of Computer Programming, volume 2, section
+		// 4.2.2, theorem B).
 		part := sum - product
 		rest := (product - (sum - part)) + (addend - part)
 		switch {

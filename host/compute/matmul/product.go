@@ -9,8 +9,8 @@ import (
 // Arithmetic is the number format in which a product computes.
 type Arithmetic int
 
-// The arithmetics. BFloat16 and Float32 take operands in float32 or bfloat16: the first rounds them
-// to bfloat16, the second uses them unrounded. Int8 takes 8-bit integers.
+// The arithmetics. BFloat16 and Float32 take operands in float32 or bfloat16; BFloat16 rounds them
+// to bfloat16, and Float32 uses them unrounded. Int8 takes 8-bit integers.
 const (
 	BFloat16 Arithmetic = iota
 	Int8
@@ -19,22 +19,22 @@ const (
 
 func (a Arithmetic) String() string { return [...]string{"bfloat16", "int8", "float32"}[a] }
 
-// Results are the output of a product: one of the first two is set. bfloat16 results are rounded to
-// nearest, ties to even; those below the smallest normal number may become zero.
+// Results is the output of a product: either Float32 or BFloat16 is set. bfloat16 results are
+// rounded to nearest, ties to even; results below the smallest normal number may become zero.
 type Results struct {
 	Float32  []float32
 	BFloat16 []uint16
-	// Addend is added to the results before they are rounded; nil for none. It may be Float32
-	// itself.
+	// Addend, unless nil, is added to the results before they are rounded. It may be the same slice
+	// as Float32.
 	Addend []float32
 }
 
-// Scales are factors of results: a sum is multiplied by its row's factor, then by its column's. A
-// slice is nil (no factor), or has one factor for all, or one for each row or column, the same in
-// each product of a batch, or one for each row or column of each product.
+// Scales are factors of the results. Each sum is multiplied by its row's factor, then by its
+// column's. A slice is nil for no factor, or has a single factor, one for each row (or column), or
+// one for each row (or column) of each product in a batch.
 type Scales struct{ Rows, Columns []float32 }
 
-// A Product is a planned matrix product, or a batch of them. It may be run concurrently.
+// A Product is a planned matrix product, or a batch of products. It may be run concurrently.
 type Product struct {
 	tier           *Tier
 	arithmetic     Arithmetic
@@ -42,11 +42,11 @@ type Product struct {
 	batch, m, n, k int
 }
 
-// New plans the product of a left operand by a right one. The output has the axes [batch …, left
-// cross …, right cross …] in row-major order.
+// New plans the product of a left and a right operand. The axes of the output are [batch …, left
+// cross …, right cross …], in row-major order.
 func New(t *Tier, a Arithmetic, left, right Layout) (*Product, error) {
 	if t == nil || a < BFloat16 || a > Float32 {
-		return nil, errors.New("a product needs a tier and an arithmetic")
+		return nil, errors.New("want a tier and an arithmetic for the product")
 	}
 	if err := equalSizes("batch", left.Batch, right.Batch); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func New(t *Tier, a Arithmetic, left, right Layout) (*Product, error) {
 	p.batch, p.k = p.left.batch.size, p.left.contracted.size
 	p.m, p.n = p.left.cross.size, p.right.cross.size
 	if a == Int8 && p.k > maxCodes {
-		return nil, fmt.Errorf("%d products of 8-bit integers may exceed 32 bits: at most %d are allowed",
+		return nil, fmt.Errorf("sums of %d products of 8-bit integers may overflow: want at most %d",
 			p.k, maxCodes)
 	}
 	if p.m > 0 && p.n > 0 && p.batch > maxElements/p.m/p.n {
@@ -74,7 +74,7 @@ func New(t *Tier, a Arithmetic, left, right Layout) (*Product, error) {
 	return p, nil
 }
 
-// maxCodes is the number of products of integers of −127 … 127 whose sum fits an int32.
+// maxCodes is the largest number of products of integers in −127 … 127 whose sum fits in an int32.
 const maxCodes = math.MaxInt32 / (127 * 127)
 
 func equalSizes(which string, left, right []Axis) error {
@@ -84,7 +84,7 @@ func equalSizes(which string, left, right []Axis) error {
 	}
 	for i := range left {
 		if left[i].Size != right[i].Size {
-			return fmt.Errorf("%s axis %d has size %d in the left operand and %d in the right one", which, i,
+			return fmt.Errorf("%s axis %d has size %d in the left operand, %d in the right one", which, i,
 				left[i].Size, right[i].Size)
 		}
 	}
@@ -94,9 +94,9 @@ func equalSizes(which string, left, right []Axis) error {
 // Size returns the number of elements of the output.
 func (p *Product) Size() int { return p.batch * p.m * p.n }
 
-// Run computes the product. It calls parallel, perhaps more than once, to have a function called
-// with 0 … n−1, in any order and on any goroutines; if parallel is nil, the calls are made on
-// this goroutine. The operands must not overlap out.
+// Run computes the product. It calls parallel, possibly several times, with a function that
+// parallel must call with 0 … n−1, in any order and on any goroutines. If parallel is nil, this
+// goroutine makes the calls. The operands must not overlap out.
 func (p *Product) Run(out Results, left, right Elements, s Scales,
 	parallel func(n int, f func(i int))) error {
 	if err := p.check(out, left, right, s); err != nil {
@@ -117,7 +117,7 @@ func (p *Product) Run(out Results, left, right Elements, s Scales,
 	r.call = call{p, out, left, right, s, parallel, alone}
 	r.plan()
 	r.multiply()
-	// Keep no references to the caller's slices.
+	// Keep no references to the caller's slices in the pool.
 	r.call, r.sums = call{}, nil
 	runs.Put(r)
 	return nil
@@ -134,7 +134,7 @@ func (p *Product) check(out Results, left, right Elements, s Scales) error {
 		return fmt.Errorf("the output has %d elements, want %d", size, p.Size())
 	}
 	if out.Float32 != nil && out.BFloat16 != nil {
-		return errors.New("the output is either in float32 or in bfloat16")
+		return errors.New("want output in either float32 or bfloat16, got both")
 	}
 	if out.Addend != nil && len(out.Addend) != p.Size() {
 		return fmt.Errorf("%d elements are added to %d results", len(out.Addend), p.Size())
@@ -146,10 +146,10 @@ func (p *Product) check(out Results, left, right Elements, s Scales) error {
 		return err
 	}
 	if !fits(s.Rows, p.m, p.batch) {
-		return fmt.Errorf("%d scales for %d rows in each of %d products", len(s.Rows), p.m, p.batch)
+		return fmt.Errorf("got %d scales for %d products with %d rows", len(s.Rows), p.batch, p.m)
 	}
 	if !fits(s.Columns, p.n, p.batch) {
-		return fmt.Errorf("%d scales for %d columns in each of %d products", len(s.Columns), p.n, p.batch)
+		return fmt.Errorf("got %d scales for %d products with %d columns", len(s.Columns), p.batch, p.n)
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ func (p *Product) checkElements(which string, v *view, e Elements) error {
 			slices, length = slices+1, s.n
 		}
 	}
-	// An operand of no elements may be a nil or an empty slice.
+	// An operand without elements may be nil or an empty slice.
 	if slices == 0 && v.extent == 0 {
 		return nil
 	}
@@ -179,11 +179,10 @@ func (p *Product) checkElements(which string, v *view, e Elements) error {
 		if p.arithmetic == Int8 {
 			want = "Int8"
 		}
-		return fmt.Errorf("a product in %v needs %s for its %s operand, and nothing else", p.arithmetic,
-			want, which)
+		return fmt.Errorf("a product in %v needs only %s for its %s operand", p.arithmetic, want, which)
 	}
 	if length < v.extent {
-		return fmt.Errorf("the %s operand has %d elements, and its layout reaches over %d", which, length,
+		return fmt.Errorf("the %s operand has %d elements, but its layout spans %d", which, length,
 			v.extent)
 	}
 	return nil

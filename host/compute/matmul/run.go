@@ -7,22 +7,22 @@ import (
 	"unsafe"
 )
 
-// A blocking holds the block sizes of a product, in words and rows.
+// A blocking holds the block sizes of a product.
 type blocking struct {
-	// block is how many words a kernel multiplies at a time: that many words of a right panel stay
-	// in the L1 cache.
+	// block is the number of words that a kernel multiplies at a time, so that this part of a right
+	// panel stays in the L1 cache.
 	block int
-	// rows is the maximum of rows of the left operand in a task; left is how many of their words
-	// are packed at a time, at least a block: they stay in the L2 cache.
+	// rows is the maximum number of rows of the left operand in a task. left is the number of their
+	// words that are packed at a time, at least one block, so that they stay in the L2 cache.
 	rows, left int
-	// right is how many words of the right operand are packed at a time, for all tasks.
+	// right is the number of words of the right operand that are packed at a time, for all tasks.
 	right int
-	// alone and task are the numbers of multiplications above which it pays to use other
-	// goroutines, and to start a task.
+	// alone is the number of multiplications above which other goroutines help; task is the number
+	// that makes it worthwhile to start a task.
 	alone, task int
 }
 
-// One blocking is for vector kernels, the other for AMX kernels, which are thirteen times as fast.
+// The blockings for vector kernels and for AMX kernels, which are thirteen times as fast.
 var (
 	blocksForVectors = blocking{block: 256, rows: 192, right: 1 << 20, alone: 1 << 16, task: 1 << 18}
 	blocksForTiles   = blocking{
@@ -30,7 +30,7 @@ var (
 	}
 )
 
-// rightColumns is the largest number of columns of a right operand that are packed at a time.
+// rightColumns is the largest number of columns of a right operand that are packed at once.
 const rightColumns = 4096
 
 // A call holds the arguments of a call of [Product.Run].
@@ -43,7 +43,7 @@ type call struct {
 	alone                       bool // on one goroutine
 }
 
-// A run is the state of one call, kept for the next call.
+// A run is the state of one call. Its memory is reused by later calls.
 type run struct {
 	call
 	format *format
@@ -63,11 +63,11 @@ type run struct {
 	scanned     int // chunks of the left operand
 	lows, highs []int8
 
-	// The functions of tasks, created once, so that a call allocates nothing.
+	// The task functions, created once, so that a call allocates nothing.
 	scanTask, packTask, multiplyTask func(i int)
 }
 
-// memory is a buffer that is reused if it is large enough.
+// memory is a buffer that is reused as long as it is large enough.
 type memory struct{ words []uint32 }
 
 // get returns n words, aligned to 64 bytes, with arbitrary contents.
@@ -80,7 +80,7 @@ func (m *memory) get(n int) []uint32 {
 	return m.words[skip : skip+n : skip+n]
 }
 
-// A part is the part of the right operand that is packed at a time.
+// A part is the part of the right operand that is packed at once.
 type part struct {
 	batch, batches  int
 	column, columns int
@@ -88,13 +88,13 @@ type part struct {
 	first, last     bool // whether the part has the first and the last words of the sums
 }
 
-// tasks is the division of the work on a part, for each product of a batch.
+// tasks describes how the work on a part is divided into tasks, for each product of a batch.
 type tasks struct {
 	rows, rowTasks int // rows of the left operand in a task; the most, if tasks shrink
-	// shrinking tasks take a fraction 1/share of the remaining rows, but at least least; or 0
+	// If share is not 0, each task takes 1/share of the remaining rows, but no fewer than least.
 	share, least        int
 	panels, columnTasks int // panels of the right operand in a task
-	// packed is the number of panels that a packing task packs in one block of words, and packTasks
+	// packed is the number of panels that a packing task packs in one block of words; packTasks is
 	// the number of such tasks for a block.
 	packed, packTasks int
 }
@@ -126,7 +126,7 @@ func newRun() *run {
 	return r
 }
 
-// plan chooses the kernel and the size of blocks.
+// plan chooses the kernel and the block sizes.
 func (r *run) plan() {
 	r.chooseFormat()
 	r.words = r.format.words(r.k)
@@ -135,7 +135,7 @@ func (r *run) plan() {
 	if r.format.tiled {
 		unit = tileWords
 	}
-	// of about equal size
+	// blocks of about equal size
 	r.block = roundUp(divideUp(words, divideUp(words, r.format.cut.block)), unit)
 	r.sums = asWords(r.out.Float32)
 	if r.words > r.block && (r.out.BFloat16 != nil || r.out.Addend != nil && r.finishes()) {
@@ -143,8 +143,8 @@ func (r *run) plan() {
 	}
 }
 
-// chooseFormat chooses the kernel. For integers the choice depends on their magnitudes, as the
-// fastest kernel needs small ones: sums are exact in any case.
+// chooseFormat chooses the kernel. For integers the choice depends on their magnitudes, because the
+// fastest kernel is limited to small ones. Sums are exact in any case.
 func (r *run) chooseFormat() {
 	r.steps, r.offset = math.MaxInt32, 0
 	if r.arithmetic != Int8 {
@@ -165,12 +165,12 @@ func (r *run) chooseFormat() {
 	}
 }
 
-// minSteps is the least number of words that a kernel with headroom must be able to sum; with
-// fewer, a kernel on wider elements is faster.
+// minSteps is the minimum number of words that a kernel with headroom must be able to sum without
+// widening. If it can only sum fewer, a kernel for wider elements is faster.
 const minSteps = 4
 
-// fits scans all numbers and reports whether a kernel with headroom pays. Elements that a layout
-// skips count as well: a range that is too wide costs only time.
+// fits scans all elements and reports whether a kernel with headroom is worthwhile. It includes
+// elements that the layout skips: if they widen the range, that costs only time.
 func (r *run) fits(f *format) bool {
 	left, right := r.leftElements.Int8[:r.left.extent], r.rightElements.Int8[:r.right.extent]
 	if len(left) > 4*r.batch*r.m*max(r.k, 1) || len(right) > 4*r.batch*r.n*max(r.k, 1) {
@@ -183,7 +183,7 @@ func (r *run) fits(f *format) bool {
 	r.scanned = divideUp(len(left), scanLength)
 	r.format = f
 	r.parallel(chunks, r.scanTask)
-	// Zero counts, as panels are padded with it.
+	// The range includes zero, because panels are padded with zeros.
 	var low, high, right8 int
 	for i := range chunks {
 		if i < r.scanned {
@@ -242,10 +242,10 @@ func roundUp(n, unit int) int { return divideUp(n, unit) * unit }
 
 func divideUp(n, by int) int { return (n + by - 1) / by }
 
-// divide sets the sizes of tasks. With many rows, tasks shrink towards the end, so that no thread
-// waits long for the last one. Otherwise there are about four for each processor, unless they
-// become small; tasks for different columns of the same rows each pack these rows, which costs
-// little if the columns are many.
+// divide sets the sizes of tasks. If there are many rows, tasks shrink towards the end, so that no
+// thread waits long for the last one. Otherwise there are about four tasks for each processor,
+// unless they become too small. Tasks for different columns of the same rows all pack these rows,
+// which costs little if there are many columns.
 func (r *run) divide(procs int) {
 	f, p, t := r.format, &r.part, &r.tasks
 	want := 1
@@ -256,8 +256,8 @@ func (r *run) divide(procs int) {
 
 	most := f.cut.rows / f.rows * f.rows
 	if f.cut.left > 0 {
-		// All words of the part fit into the buffer, so that sums stay in the caches until they are
-		// complete.
+		// All words of the part must fit into the buffer, so that sums stay in the caches until
+		// they are complete.
 		most = max(min(most, f.cut.left/max(r.block, p.words)/f.rows*f.rows), f.rows)
 	}
 	t.rows = min(max(roundUp(divideUp(r.m, want), f.rows), 4*f.rows), most)
@@ -276,8 +276,8 @@ func (r *run) divide(procs int) {
 	t.panels = divideUp(panels, t.columnTasks)
 	t.columnTasks = divideUp(panels, t.panels)
 
-	// Packing is bound by memory reads, which are fastest in long pieces: so it is divided along
-	// the contracted dimension first.
+	// Packing is limited by memory reads, which are fastest in long runs. So the work is first
+	// divided along the contracted dimension.
 	width := panels * f.columns
 	parts := min(divideUp(want, max(1, r.blocks(p.words))), width*r.block/packAbove)
 	t.packed = divideUp(panels, max(1, parts))
@@ -290,7 +290,7 @@ func (r *run) divide(procs int) {
 	}
 }
 
-// rowsOf returns the rows of task i, given all rows and those of a panel; none past the last task.
+// rowsOf returns the rows of task i, given the numbers of all rows and of rows in a panel.
 func (t *tasks) rowsOf(i, all, panel int) (row, rows int) {
 	if t.share == 0 {
 		return i * t.rows, min(t.rows, all-i*t.rows)
@@ -316,7 +316,7 @@ func (t *tasks) countRows(all, panel int) (n int) {
 
 func (r *run) blocks(words int) int { return divideUp(words, r.block) }
 
-// resize makes s a slice of n elements with arbitrary contents.
+// resize changes the length of s to n; the contents are arbitrary.
 func resize(s *[]int32, n int) {
 	if cap(*s) < n {
 		*s = make([]int32, n)
@@ -324,7 +324,7 @@ func resize(s *[]int32, n int) {
 	*s = (*s)[:n]
 }
 
-// packAbove is the number of words above which packing gets a task of its own.
+// packAbove is the number of words above which packing is a task of its own.
 const packAbove = 1 << 13
 
 func (r *run) packPart(i int) {

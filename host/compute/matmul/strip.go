@@ -2,8 +2,8 @@ package matmul
 
 import "unsafe"
 
-// A strip is a column of tiles, one below the other: panels of the left operand times one panel of
-// the right one.
+// A strip is a column of tiles, one below the other: the products of left panels and one right
+// panel.
 type strip struct {
 	words, tiles int
 	steps        int      // words that a kernel with headroom sums before it widens
@@ -19,8 +19,8 @@ type strip struct {
 	ahead        []uint32 // a panel of the right operand to prefetch; nil for none
 }
 
-// A tileKernel multiplies panels over the given number of words, and stores the tile of sums or
-// adds it to c. One with headroom sums up to steps words before it widens.
+// A tileKernel multiplies panels over the given number of words, and stores the tile of sums in c,
+// or adds it to c if accumulate is set. Kernels with headroom widen sums after at most steps words.
 type tileKernel func(words, steps int, a, b, c []uint32, stride int, accumulate bool)
 
 // tileByTile computes a strip by calling the tile kernel for each tile.
@@ -32,7 +32,7 @@ func (k tileKernel) tileByTile(f *format, s *strip) {
 		}
 		if s.short == nil && (from == nil || unsafe.SliceData(from) == unsafe.SliceData(s.sums[at:])) {
 			if next := (i + 1) * f.rows * s.stride; i+1 < s.tiles {
-				// The next tile is far away in the output.
+				// The next tile is far away in the output, so prefetch it.
 				f.prefetch(unsafe.Pointer(&s.sums[next]), 4*s.stride, f.rows, 4*f.columns)
 			}
 			k(s.words, s.steps, left, s.right, s.sums[at:], s.stride, from != nil)
@@ -62,8 +62,8 @@ func addRows(sums []uint32, stride int, x []uint32, xStride, rows, columns int, 
 	}
 }
 
-// store copies rows of a tile to the results, starting at index at. They are rounded and stored in
-// short or, if short is nil, stored unrounded in sums.
+// store copies rows of a tile to the results, beginning at index at: rounded to short or, if short
+// is nil, unrounded to sums.
 func (f *format) store(tile, sums []uint32, short []uint16, at, stride, rows, columns int) {
 	if short != nil {
 		f.narrow(short[at:], stride, tile, f.columns, rows, columns)
@@ -74,8 +74,8 @@ func (f *format) store(tile, sums []uint32, short []uint16, at, stride, rows, co
 	}
 }
 
-// A block is a product of a packed block of the left operand and a block of a right panel, with the
-// destination of its sums.
+// A block is the product of a packed block of the left operand and a block of a right panel,
+// together with the destination of its sums.
 type block struct {
 	row, rows, column, columns int // of the part's output
 	depth                      int // words
@@ -86,14 +86,14 @@ type block struct {
 	sums       []uint32 // where sums are stored, from the first one on, or
 	short      []uint16 // where they are stored in bfloat16
 	stride     int
-	// Whether from and sums are in the task's memory, where tiles have all their rows and columns.
+	// Whether from and the sums are in the task's memory, where all tiles are complete.
 	fromPartial, toPartial bool
 	finishes               bool // sums are complete, and become results by [finish]
 }
 
-// destination sets where sums go. begins and ends report whether they are the first and the last of
-// a panel, kept in the task's memory in between; first and last, whether their words are the first
-// and the last of all.
+// destination sets where the sums of a block go. begins and ends report whether the block is the
+// first or the last of a panel; in between, sums are kept in the task's memory. first and last
+// report whether the panel has the first or the last words of the contracted dimension.
 func (o *rightPart) destination(b *block, begins, ends, first, last bool, w *workspace) {
 	at, finishes := o.at(b.row, b.column), o.finishes()
 	b.fromStride, b.stride = o.n, o.n
@@ -122,12 +122,12 @@ func (w *workspace) partialSums(rows int, f *format) []uint32 {
 	return w.partial.get(roundUp(rows, f.rows) * f.columns)
 }
 
-// finishes reports whether complete sums are converted: from integers to floats, or by scales.
+// finishes reports whether complete sums must be converted from integers to floats, or scaled.
 func (r *run) finishes() bool {
 	return r.format.integers || r.scales.Rows != nil || r.scales.Columns != nil
 }
 
-// multiplyBlock multiplies a block: strips of whole tiles if their sums are stored unchanged, and
+// multiplyBlock multiplies a block: whole tiles as a strip if their sums are stored unchanged, and
 // the rest tile by tile.
 func (o *rightPart) multiplyBlock(b *block, w *workspace) {
 	f, s := o.format, &w.strip
@@ -135,7 +135,7 @@ func (o *rightPart) multiplyBlock(b *block, w *workspace) {
 	s.tile, s.ahead = w.tile, b.ahead
 	done := 0
 	if !b.finishes {
-		// the buffer holds missing rows and columns as well
+		// the task's memory also has space for missing rows and columns
 		whole := b.toPartial && (b.fromPartial || b.from == nil)
 		switch {
 		case whole:
@@ -154,8 +154,8 @@ func (o *rightPart) multiplyBlock(b *block, w *workspace) {
 	}
 }
 
-// tile multiplies the left panel of a row of the block by the right panel, and writes the sums to
-// their destination through the task's memory.
+// tile multiplies one left panel of the block by the right panel, and moves the sums to their
+// destination through the task's memory.
 func (o *rightPart) tile(b *block, row int, w *workspace) {
 	f, s := o.format, &w.strip
 	rows := min(b.rows-row, f.rows)
@@ -164,8 +164,8 @@ func (o *rightPart) tile(b *block, row int, w *workspace) {
 	if b.from != nil {
 		s.from, s.fromStride = b.from[row*b.fromStride:], b.fromStride
 		if !b.fromPartial && (rows < f.rows || b.columns < f.columns) {
-			// The kernel adds to whole tiles, so that the order of sums is the same in incomplete
-			// ones.
+			// The kernel adds to a whole tile, so that incomplete tiles have the same order of
+			// sums.
 			for r := range rows {
 				copy(w.tile[r*f.columns:][:b.columns], s.from[r*s.fromStride:])
 			}

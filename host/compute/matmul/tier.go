@@ -9,27 +9,27 @@ import (
 	"unsafe"
 )
 
-// A Tier is a set of kernels for the instructions of a processor.
+// A Tier is a set of kernels for a processor's instructions.
 type Tier struct {
 	name     string
 	bfloat16 *format
 	float32  *format // uses unrounded operands
-	// codes are the formats for 8-bit integers, the fastest first. All but the last may reject
-	// operands by their magnitudes.
+	// codes lists the formats for 8-bit integers, the fastest first. All but the last may reject
+	// operands with large magnitudes.
 	codes []*format
 }
 
-// Name returns the tier's name in the environment variable CAGE_CPU and for [Named].
+// Name returns the name by which [Named] and the environment variable CAGE_CPU refer to the tier.
 func (t *Tier) Name() string { return t.name }
 
 // IsPortable reports whether the tier is plain Go, without vector instructions.
 func (t *Tier) IsPortable() bool { return t == portable }
 
-// Tiers lists the tiers of this processor, the fastest first. The last is always "portable", which
-// is plain Go.
+// Tiers lists the tiers of this processor, the fastest first. The last one is always "portable",
+// which is plain Go.
 func Tiers() []*Tier { return append(processorTiers(), portable) }
 
-// Named returns the tier of this processor with the given name.
+// Named returns the tier with the given name, or an error if this processor does not have it.
 func Named(name string) (*Tier, error) {
 	var names []string
 	for _, t := range Tiers() {
@@ -39,11 +39,11 @@ func Named(name string) (*Tier, error) {
 		names = append(names, t.name)
 	}
 	list := strings.Join(names, ", ")
-	return nil, fmt.Errorf("this processor does not have the kernels %q: use one of %s", name, list)
+	return nil, fmt.Errorf("this processor does not support kernels %q: use one of %s", name, list)
 }
 
-// Best returns the fastest tier of this processor, or the one that the environment variable
-// CAGE_CPU names, by which tests emulate a lesser processor.
+// Best returns the fastest tier of this processor, or the one named by the environment variable
+// CAGE_CPU, with which tests emulate older processors.
 func Best() (*Tier, error) {
 	name := os.Getenv("CAGE_CPU")
 	if name == "" {
@@ -56,21 +56,22 @@ func Best() (*Tier, error) {
 	return t, nil
 }
 
-// A format is a kernel with the functions that pack operands into its panels.
+// A format is a kernel, together with the functions that pack operands into its panels.
 type format struct {
 	name     string // of the instruction that multiplies, as [Peaks] names it
 	integers bool
 	rows     int // of a panel of the left operand, and of a tile
 	columns  int // of a panel of the right operand, and of a tile
 	per      int // elements in a word
-	// tiled: in a left panel, [tileWords] words of a row are adjacent, and panels of both operands
-	// have whole tiles of words. Otherwise the words of all rows with the same index are adjacent.
+	// tiled means that in a left panel [tileWords] words of a row are adjacent, and that panels of
+	// both operands consist of whole tiles of words. Otherwise, words of all rows with the same
+	// index are adjacent.
 	tiled bool
-	// unsigned: the left elements are stored with an offset that makes them unsigned bytes; the
-	// offset times the sums of the right columns is subtracted from the results.
+	// unsigned means that left elements are stored with an offset that makes them unsigned bytes.
+	// The offset times the sums of the right columns is subtracted from the results.
 	unsigned bool
-	// headroom is the limit up to which 16-bit sums of pairs may grow in the kernel before they are
-	// widened, or 0 if sums have 32 bits from the start.
+	// headroom is the limit for 16-bit sums of pairs in the kernel before they are widened, or 0 if
+	// sums have 32 bits from the start.
 	headroom  int
 	cut       *blocking
 	multiply  func(f *format, s *strip)
@@ -80,39 +81,40 @@ type format struct {
 	*helpers
 }
 
-// helpers are loops that several formats use.
+// helpers are functions that several formats use.
 type helpers struct {
 	// transpose writes element (row, word) of src, whose rows are ld apart, to
-	// dst[word*stride+row], for stride rows. It may also overwrite the seven words behind the last.
+	// dst[word*stride+row], for stride rows. It may also overwrite the seven words after them.
 	transpose func(dst []uint32, stride int, src []uint32, ld, words int)
-	// shift adds to every byte.
+	// shift adds a number to every byte.
 	shift func(words []uint32, by uint8)
 	// addColumns sums the bytes of each column of a panel.
 	addColumns func(sums []int32, panel []uint32)
-	// extremes returns the smallest and the largest of zero and the elements.
+	// extremes returns the minimum and the maximum of zero and the elements.
 	extremes func(x []int8) (low, high int8)
 	finish   func(f *finish)
 	narrow   narrowFunc
-	// prefetch prefetches rows of bytes.
+	// prefetch prefetches the given number of bytes of each row.
 	prefetch func(at unsafe.Pointer, stride, rows, bytes int)
 }
 
 // A packer packs elements into words.
 type packer[T any] struct {
-	// along packs adjacent elements into words; the last one is padded with zeros.
+	// along packs adjacent elements into words; the last word is padded with zeros.
 	along func(dst []uint32, src []T)
-	// across packs elements that have the same index in several slices, as many as a word holds.
+	// across packs elements with the same index in several slices into a word.
 	across func(dst []uint32, src *[4][]T)
-	// The straight functions read operands in memory, in rows that are ld apart, and write panels:
-	// along, whole blocks of eight words of one panel, and across, some columns, whose panels are
-	// panel words apart. They may be nil.
+	// The straight functions read operands in memory, in rows that are ld apart, and write panels.
+	// straightAlong writes whole blocks of eight words of one panel. straightAcross writes a number
+	// of columns, whose panels are panel words apart. They may be nil.
 	straightAlong  packAlongFunc[T]
 	straightAcross packAcrossFunc[T]
-	// The same for tiled panels, in blocks of [tileWords] words.
+	// tiledAlong and tiledAcross do the same for tiled panels, in blocks of [tileWords] words.
 	tiledAlong  packAlongFunc[T]
 	tiledAcross packAcrossFunc[T]
-	// exact: the straight functions read no more than a panel needs, and across the last panel may
-	// be incomplete. Otherwise they read whole vectors of eight, and across they write them.
+	// exact means that straight functions read only what a panel needs, and that the last panel of
+	// straightAcross may be partial. Otherwise they read whole vectors of eight, and straightAcross
+	// also writes them.
 	exact bool
 }
 
@@ -124,11 +126,11 @@ type (
 )
 
 // HasBFloat16 reports whether the tier uses an instruction for bfloat16 products. Other tiers round
-// operands to it and multiply in float32, and give the same bits as each other.
+// operands to bfloat16, multiply in float32, and give the same bits as each other.
 func (t *Tier) HasBFloat16() bool { return t.bfloat16.per == 2 }
 
-// Instruction names the multiplying instruction, by its name in [Peaks] if listed there. For
-// integers it depends on the largest magnitude in both operands.
+// Instruction returns the name of the multiplication instruction, as in [Peaks] if it is listed
+// there. For integers it depends on largest, the largest magnitude in both operands.
 func (t *Tier) Instruction(a Arithmetic, largest int) string {
 	if a != Int8 {
 		return t.floats(a).name
@@ -148,7 +150,7 @@ func (t *Tier) floats(a Arithmetic) *format {
 
 // stepsWithin returns how many words a kernel with headroom sums before it widens, for left
 // elements from low to high and right elements of the given magnitude: each step adds a pair of
-// products, with the minimum subtracted from the left factor.
+// products, after low has been subtracted from the left factor.
 func (f *format) stepsWithin(low, high, right int) int {
 	if largest := 2 * (high - low) * right; largest > 0 {
 		return f.headroom / largest

@@ -15,7 +15,7 @@ type ptr = unsafe.Pointer
 
 //go:generate go run ../../../tools/kernelgen .
 
-// processorTiers lists the tiers above the portable one, the fastest first.
+// processorTiers lists the tiers besides the portable one, the fastest first.
 func processorTiers() []*Tier {
 	x := &cpu.X86
 	if !x.HasAVX2 || !x.HasFMA {
@@ -49,8 +49,8 @@ func tiers512(vnni, bf16, fast bool) (all []*Tier) {
 		[]*format{formatQuads256, formatPairs256}})
 }
 
-// fastBFloat16 reports whether VDPBF16PS of a vendor's processors is faster than FMA. On AMD it has
-// twice the throughput, on Intel half. It is not timed, as then bits would not be reproducible.
+// fastBFloat16 reports whether VDPBF16PS is faster than FMA on the vendor's processors. On AMD it
+// has twice the throughput of FMA, on Intel half. Measuring it would make results irreproducible.
 func fastBFloat16(vendor string) bool { return vendor == "AuthenticAMD" }
 
 func vendor() string {
@@ -127,7 +127,7 @@ var formatHalves512 = &format{
 	helpers: helpers512,
 }
 
-// formatQuads256 sums pairs in 16 bits, which saturate.
+// formatQuads256 sums pairs in 16 bits, with saturation.
 var formatQuads256 = &format{
 	name: "VPMADDUBSW, VPADDW 256", integers: true, rows: 6, columns: 16, per: 4, unsigned: true,
 	headroom: 1<<15 - 1, cut: &blocksForVectors, multiply: checked(quads256).tileByTile,
@@ -184,8 +184,8 @@ var wordsOfBFloat16s512 = packer[uint16]{
 	straightAcross: across512[uint16](acrossWidened12, acrossWidened32, 1),
 }
 
-// checked makes a kernel of an assembly function for tiles of 6 × 16. It panics if that would
-// exceed a slice.
+// checked turns an assembly function for tiles of 6 × 16 into a kernel. The kernel panics if the
+// function would access memory outside the slices.
 func checked(f func(words, steps int, a, b, c *uint32, stride int, accumulate bool)) tileKernel {
 	return func(words, steps int, a, b, c []uint32, stride int, accumulate bool) {
 		if words < 0 || steps < 1 || stride < 16 || len(a) < words*6 || len(b) < words*16 ||
@@ -200,7 +200,7 @@ func checked(f func(words, steps int, a, b, c *uint32, stride int, accumulate bo
 type strip512Kernel func(words, tiles int, left *uint32, apart int, right, from *uint32,
 	fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
 
-// strip512 makes a format's kernel of an assembly function. It panics if that would exceed a slice.
+// strip512 turns an assembly function into a format's kernel, with the checks of [strip.checked].
 func strip512(f strip512Kernel) func(*format, *strip) {
 	return func(of *format, s *strip) {
 		to, ahead := s.checked(of, 1)
@@ -210,9 +210,9 @@ func strip512(f strip512Kernel) func(*format, *strip) {
 	}
 }
 
-// checked panics if a kernel that takes whole units of words would exceed a slice of a strip of 32
-// columns. It returns where results go, and the panel to prefetch, which is the right one if there
-// is no other.
+// checked panics if a kernel for strips of 32 columns would access memory outside the slices, or if
+// the number of words is not a multiple of unit. It returns where the results go, and the panel to
+// prefetch, which is the right panel itself if there is no other.
 func (s *strip) checked(of *format, unit int) (to unsafe.Pointer, ahead []uint32) {
 	reach := func(stride int) int { return (of.rows*s.tiles-1)*stride + 32 }
 	leaves := s.words < 0 || s.words%unit != 0 || s.tiles < 1 || s.apart < 0 || s.stride < 32 ||
@@ -266,21 +266,21 @@ func transpose256(dst []uint32, stride int, src []uint32, ld, words int) {
 	}
 }
 
-// Assembly functions that pack eight rows and eight words at a time, and panels of columns.
+// Types of assembly functions that pack eight rows by eight words, or panels of columns.
 type (
 	transposeKernel func(dst *uint32, stride int, src ptr, ld, blocks int)
 	acrossKernel    func(dst *uint32, panel, height, panels int, src ptr, ld, words int)
 )
 
-// alongBy makes a packer of an assembly function for words of per elements.
+// alongBy turns an assembly function for words of per elements into a packer function.
 func alongBy[T any](f transposeKernel, per int) packAlongFunc[T] {
 	return func(dst []uint32, height int, src []T, ld, words int) {
 		transposeBy(f, per, dst, height, src, ld, words)
 	}
 }
 
-// transposeBy transposes eight rows and eight words at a time, the last rows first: if they are
-// fewer than eight, the surplus is then overwritten.
+// transposeBy transposes eight rows and eight words at a time, the last rows first, so that surplus
+// rows of an incomplete group are overwritten.
 func transposeBy[T any](
 	f transposeKernel, per int, dst []uint32, stride int, src []T, ld, words int,
 ) {
@@ -293,7 +293,7 @@ func transposeBy[T any](
 	}
 }
 
-// acrossBy makes a packer of an assembly function for words of per rows.
+// acrossBy turns an assembly function for words of per rows into a packer function.
 func acrossBy[T any](f acrossKernel, per int) packAcrossFunc[T] {
 	return func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
 		panels := columns / height
@@ -326,14 +326,14 @@ func transpose512(dst []uint32, stride int, src []uint32, ld, words int) {
 	}
 }
 
-// Assembly functions that pack panels of 12 or 32 rows, and of 12 or 32 columns.
+// Types of assembly functions that pack panels of 12 or 32 rows, or of 12 or 32 columns.
 type (
 	along512Kernel  func(dst *uint32, src ptr, ld, blocks int)
 	across512Kernel func(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
 )
 
-// along512 makes a packer of assembly functions for panels of 12 and of 32 rows. A word has
-// per elements, and each word in memory becomes expand words of a panel.
+// along512 turns assembly functions for panels of 12 and of 32 rows into a packer function. A word
+// has per elements, and each word in memory becomes expand words of a panel.
 func along512[T any](f12, f32 along512Kernel, per, expand int) packAlongFunc[T] {
 	return func(dst []uint32, height int, src []T, ld, words int) {
 		if words < 1 || words%(4*expand) != 0 || len(src) < (height-1)*ld+words*per ||
@@ -353,8 +353,8 @@ func along512[T any](f12, f32 along512Kernel, per, expand int) packAlongFunc[T] 
 	}
 }
 
-// across512 makes a packer of assembly functions for panels of 12 and of 32 columns and words of
-// per rows.
+// across512 turns assembly functions for panels of 12 and of 32 columns into a packer function. A
+// word has an element of each of per rows.
 func across512[T any](f12, f32 across512Kernel, per int) packAcrossFunc[T] {
 	return func(dst []uint32, panel, height, columns int, src []T, ld, words int) {
 		panels, rest := columns/height, columns%height

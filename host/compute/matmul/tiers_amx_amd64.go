@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// amx returns the tier with AMX tiles, or nil. Products of unrounded floats are those of AVX-512.
+// amx returns the tier with AMX tiles, or nil. Its kernels for unrounded floats are AVX-512's.
 func amx() *Tier {
 	x := &cpu.X86
 	if !x.HasAVX512VNNI || !x.HasAVX512BF16 || !x.HasAMXTile || !x.HasAMXBF16 || !x.HasAMXInt8 ||
@@ -38,7 +38,7 @@ var formatQuadsAMX = &format{
 type stripAMXKernel func(steps, tiles int, left *uint32, apart int, right, from *uint32,
 	fromStride int, to unsafe.Pointer, stride int, short *uint32, ahead *uint32, aheadWords int)
 
-// stripAMX makes a format's kernel of an assembly function. It panics if that would exceed a slice.
+// stripAMX turns an assembly function into a format's kernel, with the checks of [strip.checked].
 func stripAMX(f stripAMXKernel) func(*format, *strip) {
 	return func(of *format, s *strip) {
 		to, ahead := s.checked(of, tileWords)
@@ -56,7 +56,7 @@ func halvesAMX(steps, tiles int, left *uint32, apart int, right, from *uint32, f
 func quadsAMX(steps, tiles int, left *uint32, apart int, right, from *uint32, fromStride int,
 	to ptr, stride int, short *uint32, ahead *uint32, aheadWords int)
 
-// tiledToo adds functions for tiled panels to a packer. A word has per elements.
+// tiledToo adds functions for tiled panels to a packer, with per elements in a word.
 func tiledToo[T any](p packer[T], along along512Kernel, across across512Kernel, per int) packer[T] {
 	var element T
 	size := int(unsafe.Sizeof(element))

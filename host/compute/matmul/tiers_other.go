@@ -2,7 +2,7 @@
 
 package matmul
 
-// processorTiers lists the tiers above the portable one, the fastest first.
+// processorTiers lists the tiers besides the portable one, the fastest first.
 func processorTiers() []*Tier { return nil }
 
 func processorPeaks() []Peak { return nil }

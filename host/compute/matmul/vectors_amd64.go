@@ -64,14 +64,14 @@ func parts[T int8 | uint16 | int16](words []uint32) []T {
 		len(words)*int(4/unsafe.Sizeof(t)))
 }
 
-// copyAlong packs adjacent elements that are parts of words already.
+// copyAlong packs adjacent elements whose memory already has the format of words.
 func copyAlong[T int8 | uint16](dst []uint32, src []T) {
 	to := parts[T](dst)
 	clear(to[copy(to, src):])
 }
 
-// The packers below pack what [packer.straightAlong] and straightAcross cannot: rows of incomplete
-// panels, and tensors whose elements are not in rows.
+// The packers below are for operands that [packer.straightAlong] and straightAcross cannot pack:
+// rows of incomplete panels, and tensors whose elements are not in rows.
 
 func pairsAlong(dst []uint32, src []int8) {
 	to := parts[int16](dst)
@@ -110,7 +110,7 @@ func halvesAcross(dst []uint32, src *[4][]uint16) {
 	}
 }
 
-// Helpers.
+// Functions for [helpers].
 
 func shift256(words []uint32, by uint8) {
 	v := archsimd.BroadcastUint8x32(by)
@@ -131,14 +131,14 @@ func shift512(words []uint32, by uint8) {
 	shiftPortable(words[whole:], by)
 }
 
-// addColumns512 requires panels of 32 columns.
+// addColumns512 adds columns with AVX-512. It requires panels of 32 columns.
 func addColumns512(sums []int32, panel []uint32) {
 	if words := len(panel) / 32; words > 0 {
 		columnSums512(&sums[:32][0], &panel[0], words)
 	}
 }
 
-// addColumns256 multiplies by ones. Sums of pairs of bytes do not saturate.
+// addColumns256 adds by multiplying by ones. Sums of pairs of bytes cannot saturate.
 func addColumns256(sums []int32, panel []uint32) {
 	bytes, pairs := archsimd.BroadcastUint8x32(1), archsimd.BroadcastInt16x16(1)
 	for c := 0; c+8 <= len(sums); c += 8 {
@@ -171,7 +171,7 @@ func extremes256(x []int8) (low, high int8) {
 	return low, high
 }
 
-// Defaults where a tile has no corrections or scales.
+// Defaults for tiles without corrections or scales.
 var (
 	zeros [32]int32
 	ones  = slices.Repeat([]float32{1}, 32)
@@ -196,7 +196,7 @@ func finish256(f *finish) {
 
 var finish256OrShort = orShort(finish256, narrow256)
 
-// finish512 computes the same with AVX-512; it has a kernel for integers in all columns of a panel.
+// finish512 is finish256 with an AVX-512 kernel for integers in panels of 32 columns.
 func finish512(f *finish) {
 	if !f.integers || f.columns != 32 {
 		finish256OrShort(f)
@@ -220,7 +220,7 @@ func finish512(f *finish) {
 		columns, f.short != nil)
 }
 
-// scalesOfRows returns the scales of rows and their stride.
+// scalesOfRows returns the scales of the rows and their stride.
 func (f *finish) scalesOfRows() (scales *float32, step int) {
 	if f.rowScales == nil {
 		return &ones[0], 0
@@ -228,8 +228,8 @@ func (f *finish) scalesOfRows() (scales *float32, step int) {
 	return &f.rowScales[:(f.rows-1)*f.rowStride+1][0], f.rowStride
 }
 
-// scalesOfColumns returns the scales of the given number of columns, and the distance of vectors of
-// eight. A single scale for all is broadcast to same.
+// scalesOfColumns returns the scales of the given number of columns, and the stride between vectors
+// of eight scales. A single scale for all columns is broadcast to same.
 func (f *finish) scalesOfColumns(columns int, same []float32) (scales *float32, step int) {
 	switch {
 	case f.columnScales == nil:
@@ -243,7 +243,7 @@ func (f *finish) scalesOfColumns(columns int, same []float32) (scales *float32, 
 	return &same[0], 0
 }
 
-// codes finishes whole vectors of integers.
+// codes converts integer sums, in whole vectors.
 func (f *finish) codes(whole int) {
 	correction, correctionStep := &zeros[0], 0
 	if f.corrections != nil {
@@ -257,7 +257,7 @@ func (f *finish) codes(whole int) {
 		correctionStep, rows, rowStep, columns, columnStep)
 }
 
-// vectors finishes whole vectors of floats.
+// vectors converts float sums, in whole vectors.
 func (f *finish) vectors(whole int) {
 	for r := range f.rows {
 		sums, out := f.sums[r*f.sumStride:][:f.columns], f.out[r*f.outStride:][:f.columns]

@@ -10,18 +10,18 @@ import (
 
 // Names of the outputs that [FactorRows] adds.
 const (
-	// OutputIntegers holds the integers, from −127 to 127, as floats of the matrix's shape [n, m].
+	// OutputIntegers is a float matrix [n, m] with the integers, from −127 to 127.
 	OutputIntegers = "factor.integers"
-	// OutputScale holds the scales, [n, 1]. If a row has NaN among its integers, its scale is NaN.
+	// OutputScale has the shape [n, 1]. The scale of a row is NaN if one of its integers is NaN.
 	OutputScale = "factor.scale"
 )
 
-// largest is the largest magnitude of the integers, so that 8 bits hold them.
+// largest is the largest magnitude of the integers, which must fit in 8 bits.
 const largest = 127
 
-// FactorRows returns p with two more outputs, whose product is the output with the given name, a
-// matrix. The product is exact in binary32, too, because the integers are small, except for the
-// smallest numbers. ok is false if no integers and scales can be found in the program.
+// FactorRows returns p with two more outputs, integers and scales, whose product is the named
+// output, a matrix. In binary32 the product is exact, too, because the integers are small, except
+// for the smallest numbers. ok is false if the program does not compute the output in such a way.
 func FactorRows(p *program.Program, output string) (factored *program.Program, ok bool) {
 	id, ok := p.Output(output)
 	if !ok {
@@ -52,7 +52,7 @@ func FactorRows(p *program.Program, output string) (factored *program.Program, o
 		}
 		integers := values[codes].Scale(1 / step)
 		b.Output(OutputIntegers, integers)
-		// The sum of a row, times zero, makes its scale NaN if one of the integers is.
+		// The sum of the row times zero makes its scale NaN if one of the integers is NaN.
 		sums := integers.ReduceSum(1).Reshape(matrix.Shape[0], 1)
 		b.Output(OutputScale, sums.Scale(0).Add(values[scale]).Scale(step))
 		extended, err := b.Build()
@@ -64,8 +64,8 @@ func FactorRows(p *program.Program, output string) (factored *program.Program, o
 	return nil, false
 }
 
-// A set contains all numbers that the elements of a value can be in binary32, except NaN: they are
-// in [lo, hi], and multiples of step, a power of two, unless step is 0. Rounding to binary32
+// A set contains all values that the elements of a value can have in binary32, except NaN: they are
+// in [lo, hi] and, unless step is 0, multiples of step, a power of two. Rounding to binary32
 // preserves multiples of a power of two.
 type set struct{ lo, hi, step float64 }
 
@@ -74,14 +74,14 @@ var (
 	onlyNaN  = set{lo: math.Inf(1), hi: math.Inf(-1), step: coarsest}
 )
 
-// The smallest and the largest step. The set {0} has the largest.
+// The smallest and the largest step. The set {0} has the largest step.
 const finest, coarsest = 1.0 / (1 << 20), 1 << 20
 
 func (s set) magnitude() float64 { return max(-s.lo, s.hi) }
 
 func (s set) union(o set) set { return set{min(s.lo, o.lo), max(s.hi, o.hi), min(s.step, o.step)} }
 
-// round returns the image of the set under f, which rounds to an integer.
+// round returns the image of the set under f, which must round to an integer.
 func (s set) round(f func(float64) float64) set { return set{f(s.lo), f(s.hi), max(s.step, 1)} }
 
 func (s set) neg() set { return set{-s.hi, -s.lo, s.step} }
@@ -103,7 +103,7 @@ func (s set) times(o set) set {
 }
 
 // numbers computes the set of each value of p by abstract interpretation. It supports the
-// operations by which quantizers round and clip.
+// operations with which quantizers round and clip.
 func numbers(p *program.Program) []set {
 	inputs := slices.Repeat([]set{anything}, len(p.Inputs))
 	return transform.Interpret(p, inputs, func(_ program.ID, n *program.Node, args []set) set {
@@ -155,7 +155,7 @@ func numbersOf(n *program.Node, args []set) set {
 	return anything
 }
 
-// constant returns the set of the elements of a constant, rounded to binary32.
+// constant returns the set of a constant's elements, rounded to binary32.
 func constant(elements []float64) set {
 	s := onlyNaN
 	for _, x := range elements {

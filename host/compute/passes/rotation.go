@@ -15,14 +15,14 @@ import (
 //
 //	x̂·ŵᵀ = ẑx·H·Hᵀ·ẑwᵀ = ẑx·ẑwᵀ
 //
-// so that both may be left rotated (the half variant of QuEST, Panferov et al. 2025).
-// Authors need not declare that their programs end in a rotation: it is detected here.
+// so both may stay rotated (the half variant of QuEST, Panferov et al. 2025). Authors need not
+// declare that their programs end in a rotation; this package detects it.
 
-// EndingRotation returns the block size of the rotation that an output of a valid program ends in,
-// or 0: the largest for which [UndoRotation] does not need more operations than the program has.
-// Between the rotation and the output there may be operations that commute with it: reshapes that
-// keep its blocks whole, factors and selections that are the same along each block, and sums of
-// such values.
+// EndingRotation returns the block size of the rotation in which an output of a valid program ends,
+// or 0 if there is none. It is the largest size for which [UndoRotation] needs no more rotations
+// than the program. Between the rotation and the output there may be operations that commute with
+// it: reshapes that keep blocks whole, scaling and selection that are constant along each block,
+// and sums of such values.
 func EndingRotation(p *program.Program, output string) int {
 	id, ok := p.Output(output)
 	if !ok {
@@ -44,16 +44,16 @@ func EndingRotation(p *program.Program, output string) int {
 }
 
 // UndoRotation returns p, which must be valid, with the named outputs rotated once more by the
-// given block size. A rotation is its own inverse: if an output ends in a rotation of
-// that block size, both are left out.
+// given block size. A rotation is its own inverse: if an output ends in a rotation of that block
+// size, both rotations are removed.
 //
 // This works for surrogates as well as for values. If v = Hz, the gradient with respect to z is the
-// rotated gradient with respect to v. So the gradient that a surrogate S derives from the gradient
-// with respect to v is the one that H·S derives from the gradient with respect to z, and the
-// rotations of the backward pass cancel, too.
+// rotated gradient with respect to v. So S, given the gradient with respect to v, yields the same
+// gradient as H·S, given the gradient with respect to z, and the rotations of the backward pass
+// cancel, too.
 //
-// Values are the same in exact arithmetic, and the same bits if one rotation is all that is
-// removed. It is an error if an output does not exist, is not a float, or has rows that are not a
+// Values are the same in exact arithmetic. They have the same bits if only one rotation is removed.
+// It is an error if an output does not exist, is not a float, or has rows whose length is not a
 // multiple of the block.
 func UndoRotation(p *program.Program, block int, outputs ...string) (*program.Program, error) {
 	u := newUndoer(p, block)
@@ -68,7 +68,7 @@ func UndoRotation(p *program.Program, block int, outputs ...string) (*program.Pr
 		}
 	}
 	// All of p is copied. Nodes that no output needs any more are dropped at the end, and equal
-	// operations are merged: a rotation of x that p already has costs nothing.
+	// operations are merged: a rotation of x that p already contains costs nothing.
 	u.w = program.NewSimplifier(p.Name)
 	u.values = transform.Copy(u.w, p, transform.Inputs(u.w, p, nil))
 	for _, o := range p.Outputs {
@@ -81,11 +81,11 @@ func UndoRotation(p *program.Program, block int, outputs ...string) (*program.Pr
 	return u.w.Build()
 }
 
-// ReceiveRotated returns p, which must be valid, changed to take a named input already rotated by
-// the given block size. Where p rotates the input in the same way, it uses the rotated values; in
-// other places it rotates them back. It is the counterpart of [UndoRotation] for a quantizer's own
-// backward pass. It is an error if the input does not exist, is not a float, or has rows that are
-// not a multiple of the block.
+// ReceiveRotated returns p, which must be valid, changed so that the named input is already rotated
+// by the given block size. Where p rotates the input in the same way, it uses the input as it is;
+// elsewhere it rotates the input back. It is the counterpart of [UndoRotation] for a quantizer's
+// own backward pass. It is an error if the input does not exist, is not a float, or has rows whose
+// length is not a multiple of the block.
 func ReceiveRotated(p *program.Program, block int, input string) (*program.Program, error) {
 	in := p.Input(input)
 	if in < 0 {
@@ -116,12 +116,12 @@ func ReceiveRotated(p *program.Program, block int, input string) (*program.Progr
 	return w.Build()
 }
 
-// divides reports whether values of a type have rows of whole blocks of floats.
+// divides reports whether values of type t are floats whose rows consist of whole blocks.
 func divides(block int, t program.Type) bool {
 	return t.DType == program.Float && t.Rank() > 0 && block > 0 && t.Shape[t.Rank()-1]%block == 0
 }
 
-// RotatedElements counts the elements of all rotations in a program: the cost of rotating.
+// RotatedElements counts the elements of all rotations in a program, which is the cost of rotating.
 func RotatedElements(p *program.Program) int64 {
 	var sum int64
 	for _, n := range p.Nodes {
@@ -132,10 +132,10 @@ func RotatedElements(p *program.Program) int64 {
 	return sum
 }
 
-// impossible is the cost of rotating a value whose rows are no multiple of the block.
+// impossible is the cost of rotating a value whose row length is not a multiple of the block.
 const impossible = math.MaxInt64
 
-// undoer rewrites a program.
+// undoer rewrites a program so that outputs are rotated once more.
 type undoer struct {
 	p      *program.Program
 	block  int
@@ -150,7 +150,7 @@ func newUndoer(p *program.Program, block int) *undoer {
 		costs: map[program.ID]int64{}, done: map[program.ID]program.Value{}}
 }
 
-// cost returns the number of elements of the rotations needed to compute the rotated value of id.
+// cost returns the number of elements that must be rotated to compute the rotated value of id.
 func (u *undoer) cost(id program.ID) int64 {
 	if c, ok := u.costs[id]; ok {
 		return c
@@ -182,7 +182,7 @@ func (u *undoer) operandCost(id program.ID) int64 {
 	return sum
 }
 
-// rotatedValue writes the rotated value of id in the cheaper way.
+// rotatedValue adds the rotated value of id to the new program in the cheaper way.
 func (u *undoer) rotatedValue(id program.ID) program.Value {
 	if v, ok := u.done[id]; ok {
 		return v
@@ -207,10 +207,9 @@ func (u *undoer) rotatedValue(id program.ID) program.Value {
 	return v
 }
 
-// commutes reports whether H·op(a, b, …) is op of the same operands with some of them
-// rotated, and which these are. A rotation works on runs of block elements in row-major
-// order: it is linear, and shapes do not matter to it as long as they keep the runs whole. For the
-// rotation itself the result is its operand.
+// commutes reports whether H·op(a, b, …) equals op with some of its operands rotated, and which
+// ones. A rotation works on runs of block elements in row-major order: it is linear, and shapes do
+// not matter as long as runs stay whole. For the operation H itself, H·H(a) = a.
 func (u *undoer) commutes(n *program.Node) (rotated []int, ok bool) {
 	if n == nil { // an input
 		return nil, false
@@ -230,7 +229,7 @@ func (u *undoer) commutes(n *program.Node) (rotated []int, ok bool) {
 	case program.OpAdd, program.OpSub:
 		return []int{0, 1}, u.hasResultType(n, 0) && u.hasResultType(n, 1)
 	case program.OpSelect:
-		// The condition must hold for whole runs. Zeros and NaN need no rotation.
+		// The condition must be constant along each run. Zeros and NaN need no rotation.
 		if !u.constantAlongRow(n.Args[0]) {
 			return nil, false
 		}
@@ -250,12 +249,12 @@ func (u *undoer) commutes(n *program.Node) (rotated []int, ok bool) {
 	return nil, false
 }
 
-// hasResultType reports whether an operand has the type of the result and is not repeated.
+// hasResultType reports whether the operand has the type of the result and is not broadcast.
 func (u *undoer) hasResultType(n *program.Node, operand int) bool {
 	return u.p.TypeOf(n.Args[operand]).Equal(n.Type)
 }
 
-// constantAlongRow reports whether a value is the same along the last axis, or is a scalar.
+// constantAlongRow reports whether a value is a scalar or constant along the last axis.
 func (u *undoer) constantAlongRow(id program.ID) bool {
 	t := u.p.TypeOf(id)
 	last := t.Rank() - 1

@@ -1,7 +1,7 @@
-// Package passes reads and rewrites programs. It maps the elements of a program's values to rows,
-// and cuts a program into a part that needs whole tensors and a part that computes rows from rows
-// ([DivideRows]); it finds matrices of small integers times scales ([FactorRows]) and the rotation
-// that an output ends in, which it can remove ([UndoRotation]).
+// Package passes analyzes and rewrites programs. It maps the elements of a program's values to
+// rows, and divides a program into a part that needs whole tensors and a part that computes rows
+// from rows ([DivideRows]). It factors matrices into small integers and scales ([FactorRows]). It
+// detects the rotation in which an output ends and can remove it ([UndoRotation]).
 package passes
 
 import (
@@ -12,33 +12,33 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// Storage is the type in which floats are stored in memory. Rows are computed in float32.
+// Storage is the type in which floats are stored in memory. Arithmetic is in float32.
 type Storage string
 
-// The types of floats in memory.
+// The types in which floats are stored in memory.
 const (
 	Float32  Storage = "f32"
 	BFloat16 Storage = "bf16"
-	// Int8 is for outputs that are integers from −128 to 127.
+	// Int8 is for outputs whose values are integers from −128 to 127.
 	Int8 Storage = "i8"
-	// Rounded is for inputs: float32 in memory, and rounded to bfloat16 when it is read.
+	// Rounded is for inputs that are float32 in memory and rounded to bfloat16 when read.
 	Rounded Storage = "f32 as bf16"
 )
 
-// A Layout maps the elements of a tensor to rows. All rows have the same number of elements,
-// contiguous in memory.
+// A Layout maps the elements of a tensor to rows. All rows have the same number of elements, which
+// are contiguous in memory.
 type Layout struct {
 	// Outer is the number of leading axes that count rows.
 	Outer int
-	// Merged marks that the last of them also counts parts of rows. The number of parts is then the
-	// first axis in the row.
+	// Merged marks that the last of these axes also counts the parts of a row. The number of parts
+	// is then the first element of Row.
 	Merged bool
-	// Row are the axes in a row; none for one element.
+	// Row holds the sizes of the axes within a row; it is empty if a row is one element.
 	Row []int
 }
 
-// LayoutOf divides a type's axes into those that count rows and those within a row. ok is false if
-// some rows would have no elements, such as for a scalar with several rows.
+// LayoutOf divides the axes of a type into those that count rows and those within a row. ok is
+// false if some rows would have no elements, for example if a scalar is divided into several rows.
 func LayoutOf(t program.Type, rows int) (l Layout, ok bool) {
 	if t.Size() == 1 && rows > 1 {
 		return Layout{}, false
@@ -68,8 +68,8 @@ func (l Layout) Size() int {
 	return n
 }
 
-// Axis returns the axis of a row, counted from 1, that corresponds to axis i of the tensor; 0 for
-// one that counts rows.
+// Axis returns the axis within a row, counted from 1, that corresponds to axis i of the tensor, or
+// 0 if axis i counts rows.
 func (l Layout) Axis(i int) int {
 	if i < l.Outer {
 		return 0
@@ -80,7 +80,7 @@ func (l Layout) Axis(i int) int {
 	return 1 + i - l.Outer
 }
 
-// IsShared reports whether a value of p is an input [1, n], which all rows share.
+// IsShared reports whether a value of p is an input of shape [1, n], which all rows share.
 func IsShared(p *program.Program, id program.ID, rows int) bool {
 	return int(id) < len(p.Inputs) && isShared(p.TypeOf(id), rows)
 }
@@ -89,24 +89,24 @@ func isShared(t program.Type, rows int) bool {
 	return rows > 1 && len(t.Shape) == 2 && t.Shape[0] == 1 && t.Shape[1] > 1
 }
 
-// A Division is a program in two parts: the first computes numbers that need whole
-// tensors, such as their largest element; the second uses them and computes row by row.
+// A Division is a program in two parts. The first computes values that need whole tensors, such as
+// their largest element. The second takes these values and computes row by row.
 type Division struct {
-	// Whole takes the inputs of the program and returns the numbers that Rows takes, and
-	// those outputs of the program that Rows does not have; nil if there are none.
+	// Whole takes the inputs of the program and returns the values that Rows takes, as well as the
+	// outputs of the program that Rows does not return. It is nil if there are none.
 	Whole *program.Program
-	// Rows takes those inputs of the program that it needs, and the numbers of Whole,
-	// which are named [NumberPrefix] and a number; nil if nothing is left for it.
+	// Rows takes the inputs of the program that it needs, and the values from Whole, whose names
+	// are [NumberPrefix] and a number. It is nil if it would compute nothing.
 	Rows *program.Program
 }
 
-// NumberPrefix begins the names of the values that go from one part of a division to the
+// NumberPrefix is the prefix for the names of the values that one part of a division passes to the
 // other.
 const NumberPrefix = "whole."
 
-// DivideRows cuts p, which must be valid, into a part that needs whole tensors and one that
-// computes row by row. fits reports whether the executor of rows supports a layout; values with
-// other layouts are computed from whole tensors.
+// DivideRows divides p, which must be valid, into a part that needs whole tensors and a part that
+// computes row by row. fits reports whether the executor of the rows supports a layout; values with
+// unsupported layouts are computed from whole tensors.
 func DivideRows(p *program.Program, rows int, fits func(Layout) bool) (Division, error) {
 	c := cut{p, rows, fits}
 	whole := c.whole()
@@ -154,22 +154,22 @@ func DivideRows(p *program.Program, rows int, fits func(Layout) bool) (Division,
 	return d, err
 }
 
-// cut is the state of one division.
+// cut is the state of one call of [DivideRows].
 type cut struct {
 	p    *program.Program
 	rows int
 	fits func(Layout) bool
 }
 
-// apart reports whether a value of this type lacks elements in some rows.
+// apart reports whether a value of type t has no elements in some rows.
 func (c cut) apart(t program.Type) bool {
 	l, ok := LayoutOf(t, c.rows)
 	return !ok || !c.fits(l)
 }
 
-// whole marks the values of the first part: those that lack elements in some rows but are computed
-// from values that have them in all; random bits, which depend on the index in the tensor; and
-// values that are computed from random bits only and lack elements in some rows, such as random
+// whole marks the values of the first part: those without elements in some rows that are computed
+// from values with elements in all rows; random bits, which depend on the index in the tensor; and
+// values without elements in some rows that are computed only from random bits, such as random
 // signs that all rows share.
 func (c cut) whole() []bool {
 	inputs := make([]bool, len(c.p.Inputs))
@@ -195,7 +195,7 @@ func (c cut) whole() []bool {
 	})
 }
 
-// UnsupportedByRows maps the operations that executors of rows do not have to the reasons.
+// UnsupportedByRows maps the operations that executors of rows do not support to the reasons.
 var UnsupportedByRows = map[program.Op]string{
 	program.OpRandomBits:  notByRows,
 	program.OpTranspose:   notByRows,
@@ -219,7 +219,7 @@ const (
 	factorization = "factorizations are computed on the host"
 )
 
-// A Refusal is the reason why an executor of rows does not compute a program. The program itself is
+// A Refusal is the reason why an executor of rows does not run a program. The program itself is
 // valid.
 type Refusal struct {
 	Program string
@@ -227,11 +227,11 @@ type Refusal struct {
 	Reason  string
 }
 
-// Error names the program, the operation and the reason.
+// Error implements the error interface.
 func (r *Refusal) Error() string {
 	reason := r.Reason
 	if r.Node != "" {
 		reason = r.Node + ": " + reason
 	}
-	return fmt.Sprintf("program %q is not computed by rows: %s", r.Program, reason)
+	return fmt.Sprintf("program %q cannot be computed by rows: %s", r.Program, reason)
 }

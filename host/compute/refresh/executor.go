@@ -13,13 +13,13 @@ import (
 
 type tensors = map[string]reference.Tensor
 
-// Execute runs p, which must be valid, on inputs by name, and returns its outputs by
-// name. Outputs may share memory with inputs and with each other. The error names an
-// input that is missing or has the wrong type, or a factorization that did not converge.
+// Execute runs p, which must be valid, on named inputs and returns its outputs by name. Outputs may
+// share memory with inputs and with each other. The error reports an input that is missing or has
+// the wrong type, or a factorization that did not converge.
 //
 // Package linalg computes products and factorizations of matrices. Package reference computes
-// everything else, one operation at a time: elementwise operations take 6 % of the processor time
-// of a refresh of SOAP.
+// everything else, one operation at a time: elementwise operations take only 6 % of the CPU time of
+// a SOAP refresh.
 func Execute(p *program.Program, inputs tensors) (tensors, error) {
 	values := make([]reference.Tensor, len(p.Inputs), p.NumValues())
 	for i, in := range p.Inputs {
@@ -30,7 +30,7 @@ func Execute(p *program.Program, inputs tensors) (tensors, error) {
 		}
 		values[i] = x
 	}
-	// The last node that reads each value; outputs are kept to the end.
+	// last holds the last node that reads each value; outputs are kept to the end.
 	last := make([]int, p.NumValues())
 	for i := range p.Nodes {
 		for _, a := range p.Nodes[i].Args {
@@ -85,8 +85,8 @@ func Execute(p *program.Program, inputs tensors) (tensors, error) {
 	return outputs, nil
 }
 
-// dot multiplies the matrices [left, contracted] and [contracted, right] of each batch. Operands
-// that are not strided matrices are transposed first.
+// dot computes the matrix products [left, contracted]·[contracted, right] of a batch. Operands that
+// are not strided matrices are transposed first.
 func dot(n *program.Node, x, y reference.Tensor) reference.Tensor {
 	a := n.Attr
 	left := program.OtherAxes(x.Type.Rank(), a.LhsBatch, a.LhsContract)
@@ -95,7 +95,7 @@ func dot(n *program.Node, x, y reference.Tensor) reference.Tensor {
 	rhs := matrices(y, a.RhsBatch, a.RhsContract, right)
 	out := reference.Tensor{Type: n.Type, Floats: make([]float64, n.Type.Size())}
 	if lhs.Rows == 1 && rhs.Cols == 1 && lhs.step == 1 && rhs.step == 1 {
-		// Inner products of strided vectors, like the columns of a matrix.
+		// Compute inner products of strided vectors, such as the columns of a matrix.
 		for k := range lhs.Cols {
 			a, b := lhs.Data[k*lhs.ColStride:][:lhs.count], rhs.Data[k*rhs.RowStride:][:lhs.count]
 			for i, v := range a {
@@ -118,8 +118,8 @@ func dot(n *program.Node, x, y reference.Tensor) reference.Tensor {
 	return out
 }
 
-// stack is a number of matrices of the same shape and strides. Each begins step elements
-// after the one before.
+// A stack is a number of matrices with the same shape and strides. Each begins step elements after
+// the previous one.
 type stack struct {
 	linalg.Matrix
 	count, step int
@@ -131,7 +131,7 @@ func (s stack) at(i int) linalg.Matrix {
 	return m
 }
 
-// matrices returns x as a stack of matrices with the given axes.
+// matrices returns x as a stack of matrices with the given batch, row and column axes.
 func matrices(x reference.Tensor, batch, rows, cols []int) stack {
 	shape := x.Type.Shape
 	step, ok1 := mergedStride(shape, batch)
@@ -157,8 +157,8 @@ func matrices(x reference.Tensor, batch, rows, cols []int) stack {
 	return stack{first, count, step}
 }
 
-// mergedStride returns the stride of the given axes merged into one; ok is false if their
-// elements are not equally far apart.
+// mergedStride returns the stride of the given axes merged into one. ok is false if their elements
+// are not equally spaced.
 func mergedStride(shape, axes []int) (stride int, ok bool) {
 	all, step := make([]int, len(shape)), 1
 	for i, d := range slices.Backward(shape) {
@@ -210,7 +210,7 @@ func qr(x reference.Tensor) reference.Tensor {
 	return out
 }
 
-// matricesOf returns the shape of the matrices of the last two axes, and their number.
+// matricesOf returns the shape and the number of the matrices in the last two axes.
 func matricesOf(t program.Type) (rows, cols, count int) {
 	shape := t.Shape[t.Rank()-2:]
 	return shape[0], shape[1], int(t.Size()) / (shape[0] * shape[1])
@@ -242,10 +242,10 @@ func eigh(x reference.Tensor, withVectors bool) (both [2]reference.Tensor, err e
 	return [2]reference.Tensor{values, vectors}, nil
 }
 
-// allFinite reports whether all elements of a matrix are finite. By their definition, the results
-// of decompositions are NaN for matrices that are not.
+// allFinite reports whether all elements of a matrix are finite. By definition, decompositions of
+// other matrices return NaN.
 func allFinite(data []float64) bool {
-	// ∞ − ∞ and NaN − NaN are NaN.
+	// v − v is NaN for infinities and NaN.
 	return !slices.ContainsFunc(data, func(v float64) bool { return v-v != 0 })
 }
 

@@ -19,21 +19,21 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Pending holds the refreshes of a training that goroutines compute while its steps proceed, from
-// copies in host memory. Their results are installed a fixed number of updates later, however long
-// they take. The zero value holds none.
+// Pending holds refreshes that goroutines compute, from copies in host memory, while training
+// continues. The results are installed a fixed number of updates later, regardless of how long they
+// take. The zero value holds none.
 type Pending struct {
 	refreshes map[string]*pendingRefresh // by tensor
-	// memory keeps the copies that the last refresh of a tensor read. The next refresh reuses them,
-	// because steps wait while it copies, and allocation would take longer.
+	// memory keeps the copies of the states that the last refresh of a tensor read. The next
+	// refresh reuses it, since allocating would lengthen the copying, which blocks steps.
 	memory   map[string]map[string][]float32
 	failures map[string]int // refreshes in a row that failed, by tensor
 	workers  sync.WaitGroup
 	stopped  atomic.Bool
 }
 
-// pendingRefresh is a refresh. One with a delay is installed right before the update due, even if
-// its results are ready earlier.
+// A pendingRefresh is a refresh in progress. If it is delayed, its results are installed right
+// before update due, even if they are ready earlier.
 type pendingRefresh struct {
 	target    *target
 	step, due int
@@ -45,15 +45,15 @@ type pendingRefresh struct {
 	done      chan struct{}
 }
 
-// Close starts no further computations, and waits for running ones, because a program cannot be
-// interrupted.
+// Close prevents further computations from starting and waits for running ones, because a program
+// cannot be interrupted.
 func (p *Pending) Close() {
 	p.stopped.Store(true)
 	p.workers.Wait()
 	p.refreshes, p.memory = nil, nil
 }
 
-// Arrives reports whether results are to be installed before update t.
+// Arrives reports whether results have to be installed before update t.
 func (p *Pending) Arrives(t int) bool {
 	for _, r := range p.refreshes {
 		if r.due <= t {
@@ -63,7 +63,7 @@ func (p *Pending) Arrives(t int) bool {
 	return false
 }
 
-// add adds the only pending refresh of its tensor.
+// add adds a refresh. Its tensor must not have another pending refresh.
 func (p *Pending) add(r *pendingRefresh) {
 	if p.refreshes == nil {
 		p.refreshes = map[string]*pendingRefresh{}
@@ -79,7 +79,7 @@ func (p *Pending) sortedByTensor() []*pendingRefresh {
 	return list
 }
 
-// begin starts the refreshes of these targets, in that order, from the states after the
+// begin starts the refreshes of the given targets, in that order, from the states after the
 // observation of update t.
 func (r *Refresher) begin(pending *Pending, tensors update.Tensors, targets []int, t int) error {
 	list := make([]*pendingRefresh, len(targets))
@@ -89,7 +89,7 @@ func (r *Refresher) begin(pending *Pending, tensors update.Tensors, targets []in
 		s := &r.targets[i]
 		if pending.refreshes[s.Tensor] != nil {
 			copying.Wait() // copies in progress read the tensors
-			return fmt.Errorf("refresh of %s: due at update %d while another one is under way", s.Tensor, t)
+			return fmt.Errorf("refresh of %s: due at update %d while another is pending", s.Tensor, t)
 		}
 		p := &pendingRefresh{
 			target: s, step: t, due: t + s.Delay, program: s.split.background, apply: s.split.apply,
@@ -177,7 +177,7 @@ func (p *pendingRefresh) compute(execute Executor) {
 	}
 }
 
-// Install installs the results that are due before update t, waiting for those that are not ready.
+// Install installs the results that are due before update t and waits for those that are not ready.
 // It returns the names of the tensors whose refresh failed.
 func (r *Refresher) Install(
 	pending *Pending, tensors update.Tensors, t int,
@@ -226,8 +226,8 @@ func (r *Refresher) install(tensors update.Tensors, p *pendingRefresh) error {
 	return nil
 }
 
-// applyJob makes the job of the second part of a refresh. Its tensors have the names of the
-// program's inputs and outputs, as several trained tensors share the compiled job.
+// applyJob returns the job for p, the second part of a refresh. Its tensors have the names of the
+// program's inputs and outputs, because several trained tensors share the compiled job.
 func applyJob(p *program.Program) update.Job {
 	j := update.Job{
 		Tensor: "a refresh", Program: p,
@@ -248,8 +248,8 @@ func applyJob(p *program.Program) update.Job {
 	return j
 }
 
-// appliedTo reports which inputs of second parts, by their names in programs, are sharded by rows:
-// states as elsewhere; values passed from the first part are replicated.
+// appliedTo reports which inputs of second parts, by their names in programs, are sharded by rows.
+// States are sharded as everywhere; values passed from the first part are replicated.
 func (r *Refresher) appliedTo() update.Divided {
 	if r.divided == nil {
 		return nil
@@ -260,7 +260,8 @@ func (r *Refresher) appliedTo() update.Divided {
 	}
 }
 
-// apply renews on the device, by the second part, the states that updates write, too.
+// apply runs the second part of a refresh, which renews states that updates also write, on the
+// device.
 func (r *Refresher) apply(tensors update.Tensors, p *pendingRefresh) error {
 	second := p.apply
 	own := update.Tensors{}
@@ -269,7 +270,7 @@ func (r *Refresher) apply(tensors update.Tensors, p *pendingRefresh) error {
 			continue
 		}
 		if !strings.HasPrefix(in.Name, passedPrefix) {
-			// The current state, even if p.out has its replacement.
+			// Use the current state, even if p.out holds its replacement.
 			own[in.Name] = tensors[p.target.state(in.Name)]
 			continue
 		}
@@ -290,17 +291,17 @@ func (r *Refresher) apply(tensors update.Tensors, p *pendingRefresh) error {
 	return nil
 }
 
-// Record describes, in a checkpoint, a refresh whose results were not installed yet. The results
-// themselves are among the checkpoint's tensors.
+// Record describes, in a checkpoint, a refresh whose results are not installed yet. The results
+// themselves are stored as tensors of the checkpoint.
 type Record struct {
 	Tensor string `json:"tensor"` // the trained tensor
-	// Step is the update whose statistics the refresh read; Due is the update before which its
+	// Step is the update whose statistics the refresh reads; Due is the update before which its
 	// results are installed.
 	Step int `json:"step"`
 	Due  int `json:"due"`
-	// Failed is the reason why there are no results; empty if there are.
+	// Failed is the reason why there are no results; it is empty if there are results.
 	Failed string `json:"failed,omitempty"`
-	// Fault marks a failure of the executor rather than of the matrices.
+	// Fault marks failures caused by the executor rather than by the matrices.
 	Fault bool `json:"fault,omitempty"`
 }
 
@@ -311,7 +312,7 @@ type Result struct {
 	Data []float32
 }
 
-// Records waits for the refreshes whose results are not installed yet, and describes them.
+// Records waits for all pending refreshes to finish and describes them.
 func (p *Pending) Records() []Record {
 	var list []Record
 	for _, r := range p.sortedByTensor() {
@@ -325,7 +326,7 @@ func (p *Pending) Records() []Record {
 	return list
 }
 
-// Results waits for the results that are not installed yet, and returns them.
+// Results waits for all pending refreshes to finish and returns their results.
 func (p *Pending) Results() []Result {
 	var list []Result
 	for _, r := range p.sortedByTensor() {
@@ -340,7 +341,7 @@ func (p *Pending) Results() []Result {
 	return list
 }
 
-// recordedError is the error of a refresh, read from a checkpoint.
+// recordedError is the error of a refresh as read from a checkpoint.
 type recordedError struct {
 	text  string
 	fault bool
@@ -356,8 +357,8 @@ func isFault(err error) bool {
 	return errors.As(err, &caught) || errors.As(err, &recorded) && recorded.fault
 }
 
-// Failures returns, for each tensor, how many of its last refreshes failed in a row, for
-// a checkpoint.
+// Failures returns, for each tensor, how many of its latest refreshes have failed in a row. It is
+// stored in checkpoints.
 func (p *Pending) Failures() map[string]int { return p.failures }
 
 // RestoreFailures restores the counts of [Pending.Failures] from a checkpoint.
@@ -367,16 +368,15 @@ func (p *pendingRefresh) name(output string) string {
 	return "refresh/" + p.target.Tensor + "/" + output
 }
 
-// Restore adds the refreshes that were pending when a checkpoint was taken, with their results,
-// which load returns by name and dimensions. It is an error if the training does not have such a
-// refresh.
+// Restore adds the refreshes that were pending when a checkpoint was written. load returns their
+// results by name and dimensions. It is an error if this training run does not have such a refresh.
 func (r *Refresher) Restore(
 	pending *Pending, list []Record, load func(name string, dims []int) ([]float32, error),
 ) error {
 	for _, c := range list {
 		i := slices.IndexFunc(r.targets, func(s target) bool { return s.Tensor == c.Tensor })
 		if i < 0 || r.targets[i].split == nil || c.Step >= c.Due {
-			return fmt.Errorf("a refresh of %s, from update %d to %d, does not belong to this run",
+			return fmt.Errorf("the checkpoint has an unexpected refresh of %s, from update %d to %d",
 				c.Tensor, c.Step, c.Due)
 		}
 		s := &r.targets[i]

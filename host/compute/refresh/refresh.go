@@ -18,14 +18,13 @@ import (
 type Target struct {
 	Tensor    string
 	Optimizer spec.Optimizer
-	// Delay is the number of updates by which refreshes take effect late; see [CheckDelay].
-	// They are computed while these updates run. The first refresh is never late,
-	// because there is no older preconditioner to use meanwhile.
+	// Delay is the number of updates by which refreshes take effect late; see [CheckDelay]. They
+	// are computed in the meantime. The first refresh is never late, because there is no older
+	// preconditioner that could be used.
 	Delay int
 }
 
-// A Refresher renews the preconditioners of a training. It is not safe for concurrent
-// use.
+// A Refresher renews the preconditioners of a training run. It is not safe for concurrent use.
 type Refresher struct {
 	Execute  Executor // runs the programs
 	dev      *engine.Device
@@ -34,15 +33,15 @@ type Refresher struct {
 	appliers map[string]*update.Update // second parts of split refreshes, by the programs' hashes
 }
 
-// target is a Target with its refresh in two parts, nil without a delay.
+// A target is a Target with the two parts of its refresh; split is nil if it is not delayed.
 type target struct {
 	Target
 	split *split
 }
 
-// New prepares the refreshes of tensors, and compiles the parts of them that run on the device.
-// Tensors whose optimizers have no refreshes are ignored. divided reports which states are sharded
-// by rows.
+// New prepares the refreshes of tensors, and compiles their parts that run on the device. It
+// ignores tensors whose optimizers have no refreshes. divided reports which states are sharded by
+// rows.
 func New(dev *engine.Device, list []Target, divided update.Divided) (*Refresher, error) {
 	r := &Refresher{dev: dev, divided: divided, Execute: Execute}
 	r.appliers = map[string]*update.Update{}
@@ -56,7 +55,7 @@ func New(dev *engine.Device, list []Target, divided update.Divided) (*Refresher,
 			if own.split, err = splitDelayed(s.Optimizer, s.Delay); err != nil {
 				return nil, fmt.Errorf("refresh of %s: %w", s.Tensor, err)
 			}
-			// The second part runs on the device.
+			// Compile the second part, which runs on the device.
 			if second := own.split.apply; second != nil && r.appliers[second.Hash()] == nil {
 				jobs, options := []update.Job{applyJob(second)}, update.Options{Divided: r.appliedTo()}
 				u, err := update.Compile(r.dev, "apply", jobs, options)
@@ -71,7 +70,7 @@ func New(dev *engine.Device, list []Target, divided update.Divided) (*Refresher,
 	return r, nil
 }
 
-// Any reports whether any preconditioner is ever renewed.
+// Any reports whether any preconditioner has refreshes.
 func (r *Refresher) Any() bool { return len(r.targets) > 0 }
 
 // Late reports whether any refresh takes effect late.
@@ -91,7 +90,7 @@ func (r *Refresher) Due(t int) bool {
 	return slices.ContainsFunc(r.targets, func(s target) bool { return s.program(t) != nil })
 }
 
-// program returns the refresh program that is due at update t, nil if there is none.
+// program returns the refresh program that is due at update t, or nil if there is none.
 func (s *target) program(t int) *program.Program {
 	switch now, first := s.Optimizer.Due.At(t); {
 	case now && first:
@@ -102,8 +101,8 @@ func (s *target) program(t int) *program.Program {
 	return nil
 }
 
-// work estimates the cost of a refresh, up to a factor: a factorization costs the size of its
-// matrices times the length of their last axis.
+// work estimates the relative cost of a refresh: a factorization costs the size of its matrices
+// times the length of their last axis.
 func (s *target) work() (sum int64) {
 	for _, st := range s.Optimizer.State {
 		if rank := len(st.Shape); rank > 0 {
@@ -113,15 +112,15 @@ func (s *target) work() (sum int64) {
 	return sum
 }
 
-// state returns the name of the tensor that an input or output of the target's programs is
-// bound to.
+// state returns the name of the tensor to which an input or output of the target's programs is
+// bound.
 func (s *target) state(input string) string {
 	return program.KindState.PartOf(s.Tensor, strings.TrimPrefix(input, spec.StatePrefix))
 }
 
-// Run executes the refreshes that are due at update t, in parallel, on the states among the
-// tensors: immediately or, with a delay, while the following steps run. It returns the names of the
-// tensors whose preconditioner could not be renewed and is unchanged.
+// Run executes the refreshes that are due at update t, in parallel, on their states in tensors.
+// They take effect immediately or, if they are delayed, are computed while the following steps run.
+// It returns the names of the tensors whose preconditioners could not be renewed and are unchanged.
 func (r *Refresher) Run(
 	pending *Pending, tensors update.Tensors, t int,
 ) (failed []string, err error) {
@@ -131,7 +130,7 @@ func (r *Refresher) Run(
 			due = append(due, i)
 		}
 	}
-	// Largest first, so that the last ones, during which processors become idle, are short.
+	// Start the largest first, so that few processors are idle while the last ones run.
 	slices.SortStableFunc(due, func(i, j int) int {
 		return cmp.Compare(r.targets[j].work(), r.targets[i].work())
 	})
@@ -175,13 +174,12 @@ func (r *Refresher) Run(
 	return r.countFailures(pending, outcomes)
 }
 
-// toleratedFailures is the number of refreshes in a row of one tensor that may fail,
-// as in distributed Shampoo.
+// toleratedFailures is how many refreshes of a tensor may fail in a row, as in distributed Shampoo.
 const toleratedFailures = 3
 
-// countFailures counts the failed refreshes of each tensor. outcomes maps targets to the error of
-// their refresh, nil for success. A tensor whose refresh failed keeps its preconditioner. Too many
-// failures in a row end the training, as does a fault of the executor.
+// countFailures counts the failed refreshes of each tensor. outcomes maps the indices of targets to
+// the errors of their refreshes, nil for success. A tensor whose refresh failed keeps its
+// preconditioner. Too many failures in a row, or a fault of the executor, are an error.
 func (r *Refresher) countFailures(
 	pending *Pending, outcomes map[int]error,
 ) (failed []string, err error) {
@@ -211,5 +209,5 @@ func (r *Refresher) countFailures(
 	return failed, nil
 }
 
-// Executor runs a refresh program. Several calls may run at once.
+// An Executor runs a refresh program. Several calls may run at once.
 type Executor func(p *program.Program, inputs tensors) (tensors, error)

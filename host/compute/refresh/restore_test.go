@@ -28,7 +28,7 @@ func TestRestore(t *testing.T) {
 	none := func(name string, _ []int) ([]float32, error) { return nil, fmt.Errorf("there is no %s", name) }
 	for _, due := range []int{3, 4} {
 		err := r.Restore(&refresh.Pending{}, []refresh.Record{{Tensor: "w", Step: 4, Due: due}}, none)
-		if want := fmt.Sprintf("a refresh of w, from update 4 to %d, does not belong to this run", due); err == nil || err.Error() != want {
+		if want := fmt.Sprintf("the checkpoint has an unexpected refresh of w, from update 4 to %d", due); err == nil || err.Error() != want {
 			t.Errorf("due at %d: %v, want %q", due, err, want)
 		}
 	}

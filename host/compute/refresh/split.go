@@ -10,31 +10,31 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// split is a refresh program in two parts, for a refresh that takes effect some
-// updates after the one whose statistics it reads.
+// split is a refresh program divided into two parts, for a refresh that takes effect some updates
+// after the one whose statistics it reads.
 //
-// Some of the states that it renews are written by refreshes only, such as inverse roots. They have
-// not changed since the refresh began, and are simply replaced. Others are written by updates, too,
-// such as SOAP's momentum, which is relative to the bases that are renewed. For these the refresh
-// is a function, which is applied to their latest values when the results are installed.
+// Some of the renewed states, such as inverse roots, are written only by refreshes. They have not
+// changed since the refresh began, and are simply replaced. Others are also written by updates,
+// such as SOAP's momentum, which is expressed in the bases that are renewed. For these the refresh
+// is a function that is applied to their latest values when the results are installed.
 type split struct {
-	// background is the part that does not depend on what updates write meanwhile. It reads step
-	// and states at the beginning of the refresh, and returns the states that are replaced and the
-	// values that are passed to apply, as floats. It is nil if there are none.
+	// background is the part that does not depend on what updates write in the meantime. It reads
+	// step and states at the beginning of the refresh. It returns the states that are replaced and,
+	// as floats, the values that are passed to apply. It is nil if there are neither.
 	background *program.Program
-	// apply maps the states that updates write, at the end of the delay, to the renewed ones. It
+	// apply maps the states that updates write, at the end of the delay, to the renewed states. It
 	// may also read step, the states that are replaced, and the values that are passed on. It is
-	// nil if there are no such states.
+	// nil if updates write none of the renewed states.
 	apply *program.Program
 }
 
-// passedPrefix begins the names of the values that the first part passes to the second, in
-// checkpoints, too.
+// passedPrefix is the prefix for the names of the values that the first part passes to the second,
+// also in checkpoints.
 const passedPrefix = "handed."
 
-// CheckDelay returns an error unless an optimizer's refreshes can take effect late, by a number of
-// updates that must be smaller than the interval between refreshes. If they renew states that
-// updates write, too, the new states must be computed from those states without a factorization.
+// CheckDelay returns an error if an optimizer's refreshes cannot take effect late by the given
+// number of updates, which must be less than the interval between refreshes. If they renew states
+// that updates also write, computing these must not need a factorization.
 func CheckDelay(o spec.Optimizer, delay int) error {
 	if delay == 0 || o.Refresh == nil {
 		return nil
@@ -43,13 +43,13 @@ func CheckDelay(o spec.Optimizer, delay int) error {
 	return err
 }
 
-// splitDelayed checks a delay, which is not 0, and cuts the refresh program of an optimizer.
+// splitDelayed checks a delay, which must not be 0, and splits the refresh program of an optimizer.
 func splitDelayed(o spec.Optimizer, delay int) (*split, error) {
 	if delay < 0 || delay >= o.Due.Every {
 		const format = "a delay of %d updates, but refreshes are due every %d: it must be shorter"
 		return nil, fmt.Errorf(format, delay, o.Due.Every)
 	}
-	// The states that updates change, by the names of their inputs and outputs.
+	// updated holds the states that updates write, by the names of their inputs and outputs.
 	updated := map[string]bool{}
 	for _, p := range []*program.Program{o.Update, o.Observe} {
 		if p == nil {
@@ -88,21 +88,20 @@ func splitDelayed(o spec.Optimizer, delay int) (*split, error) {
 // splitter splits a program p.
 type splitter struct {
 	p *program.Program
-	// updated are the states that updates write, applied those of them that the
-	// program renews.
+	// updated are the states that updates write; applied are those of them that the program renews.
 	updated, applied map[string]bool
 	late             []bool       // the values that depend on an applied state
 	second           []bool       // the values of the second part
 	passed           []program.ID // the values that are passed on
 }
 
-// depends marks the values that depend on the chosen inputs.
+// depends marks the values that depend on the inputs for which on returns true.
 func (c *splitter) depends(on func(input string) bool) []bool {
 	return transform.Depends(c.p, func(i int) bool { return on(c.p.Inputs[i].Name) })
 }
 
-// check returns an error for a program that would discard what updates write in the meantime, or
-// whose second part has a factorization or sorts too many columns.
+// check returns an error if the program would discard what updates write in the meantime, or if its
+// second part has a factorization or sorts too many columns.
 func (c *splitter) check() error {
 	for _, output := range c.p.Outputs {
 		if !c.applied[output.Name] {
@@ -110,8 +109,8 @@ func (c *splitter) check() error {
 		}
 		own := c.depends(func(name string) bool { return name == output.Name })
 		if !own[output.Value] {
-			return fmt.Errorf("a refresh replaces the state %s without reading it, but updates write it, "+
-				"too: what they write while the refresh is computed would be lost", stateName(output.Name))
+			return fmt.Errorf("a refresh replaces the state %s without reading it, but updates also "+
+				"write it: what they write while the refresh is computed would be lost", stateName(output.Name))
 		}
 		before := transform.Needs(c.p, []program.Output{output})
 		for i, n := range c.p.Nodes {
@@ -134,9 +133,9 @@ func (c *splitter) check() error {
 	return nil
 }
 
-// cut finds the values of the second part and those that are passed on. A value that the
-// second part reads and that depends on no applied state is passed on, unless it is a
-// constant, a reshape or a broadcast: the second part computes these again.
+// cut determines the values of the second part and the values that are passed on. A value that the
+// second part reads and that depends on no applied state is passed on. Constants, reshapes and
+// broadcasts are computed again instead.
 func (c *splitter) cut() {
 	varies := c.depends(func(string) bool { return true })
 	for i, n := range slices.Backward(c.p.Nodes) {
@@ -154,7 +153,7 @@ func (c *splitter) cut() {
 		}
 	}
 	for i, input := range c.p.Inputs {
-		// A state that updates write but the refresh only reads is passed on as it was at the beginning.
+		// If updates write a state that the refresh only reads, its initial value is passed on.
 		if c.second[i] && c.updated[input.Name] && !c.applied[input.Name] {
 			c.passed = append(c.passed, program.ID(i))
 		}
@@ -162,11 +161,11 @@ func (c *splitter) cut() {
 	slices.Sort(c.passed)
 }
 
-// maxSorted is the largest number of pairs that a device, which stores all of them, may compare to
-// sort columns.
+// maxSorted is the maximum number of pairs that a device may compare to sort columns, because it
+// stores all of them.
 const maxSorted = 1 << 28
 
-// factorizes reports whether the operation is a factorization, which devices do not have.
+// factorizes reports whether the operation is a factorization, which devices do not support.
 func factorizes(op program.Op) bool {
 	info, _ := op.Info()
 	return info.Class == program.ClassLinalg && op != program.OpSortColumns
@@ -176,7 +175,7 @@ func stateName(output string) string { return strings.TrimPrefix(output, spec.St
 
 func passedName(i int) string { return fmt.Sprint(passedPrefix, i) }
 
-// background writes the first part, with the inputs that it reads.
+// background returns the program of the first part, with the inputs that it reads.
 func (c *splitter) background() (*program.Program, error) {
 	if len(c.applied) == len(c.p.Outputs) && len(c.passed) == 0 {
 		return nil, nil
@@ -201,16 +200,16 @@ func (c *splitter) background() (*program.Program, error) {
 		case program.Bool:
 			v = v.Convert(program.Float)
 		default:
-			return nil, fmt.Errorf("new values of states that updates write, too, depend on integers (%s) "+
-				"that are computed from other states", t)
+			return nil, fmt.Errorf("new values of states that updates also write depend on integers "+
+				"(%s) that are computed from other states", t)
 		}
 		b.Output(o.Name, v)
 	}
 	return b.Build()
 }
 
-// apply writes the second part. Its name is the same for all tensors, so that equal
-// programs are compiled once.
+// apply returns the program of the second part. Its name is the same for all tensors, so that equal
+// programs are compiled only once.
 func (c *splitter) apply() (*program.Program, error) {
 	b := program.NewBuilder("apply")
 	given := transform.Inputs(b, c.p, func(id program.ID) bool {

@@ -6,9 +6,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// facts are properties that hold for all elements of a value. Quantizers to small floats divide and
-// multiply by powers of two, within known bounds: with these facts such operations take few
-// instructions, and redundant clamps take none.
+// facts are properties of all elements of a value. Quantizers to small floats divide and multiply
+// by powers of two within known bounds. With these facts such operations take few instructions, and
+// redundant clamps take none.
 type facts struct {
 	inBFloat16 bool // all are exact in bfloat16
 	bounded    bool // all are numbers from low to high, which are finite
@@ -17,8 +17,8 @@ type facts struct {
 	power      bool // with bounded: all are powers of two, and some may be zero if low is
 
 	bits *value // the bits of these floats
-	// exponents: the elements are the largest powers of two not above the magnitudes of these bounded
-	// floats, where those are not subnormal; or the bits of these powers.
+	// exponents means that each element is the largest power of two not above the magnitude of this
+	// bounded value's element, unless that is subnormal; or the bits of that power.
 	exponents *value
 	within    string // each element of that value has at most ratio times the magnitude of this one's
 	ratio     float64
@@ -29,17 +29,17 @@ type facts struct {
 // exponentBits masks the exponent of a float32.
 const exponentBits = 0x7F800000
 
-// ofElements returns the facts that survive a rearrangement of the elements: all but relations to
-// other values.
+// ofElements returns the facts that remain true after elements are rearranged: all but the
+// relations to other values.
 func (f facts) ofElements() facts {
 	f.bits, f.exponents, f.within, f.ratio, f.logarithm, f.plus = nil, nil, "", 0, nil, 0
 	return f
 }
 
-// is returns the number that all elements equal, if known.
+// is returns the number to which all elements are equal, if it is known.
 func (f facts) is() (x float64, ok bool) { return f.low, f.bounded && f.low == f.high }
 
-// isPower reports whether x is a power of two, and neither x nor 1/x is subnormal.
+// isPower reports whether x is a power of two such that neither x nor 1/x is subnormal.
 func isPower(x float64) bool {
 	fraction, exponent := math.Frexp(x)
 	return fraction == 0.5 && exponent-1 >= leastExponent && exponent-1 <= -leastExponent
@@ -48,10 +48,10 @@ func isPower(x float64) bool {
 // leastExponent is the smallest exponent of normal numbers.
 const leastExponent = -126
 
-// between returns the fact that all elements are in [low, high].
+// between returns the facts of elements that are in [low, high].
 func between(low, high float64) facts { return facts{bounded: true, low: low, high: high} }
 
-// clamp omits a bound that all elements are known to satisfy.
+// clamp omits bounds that all elements are known to satisfy.
 func (w *writer) clamp(_ *program.Node, args []value) value {
 	x := args[0]
 	low, constant := args[1].is()
@@ -79,8 +79,8 @@ func (w *writer) clamp(_ *program.Node, args []value) value {
 	return v
 }
 
-// exponent returns logb, plus a constant, for normal numbers; for subnormal numbers it is at least
-// -127, and for NaN and infinities 128.
+// exponent returns logb(x), plus a constant, for normal numbers. It returns −127 plus the constant
+// or more for subnormal numbers, and 128 plus the constant for NaN and infinities.
 func (w *writer) exponent(x value, plus float64) value {
 	bits := w.bits(w.apply("math.absf", x), "i32")
 	biased := w.apply("arith.shrui", bits, w.number(bits, 23))
@@ -94,7 +94,7 @@ func (w *writer) logb(_ *program.Node, args []value) value {
 	return v
 }
 
-// round preserves bounds.
+// round preserves the facts about bounds.
 func (w *writer) round(_ *program.Node, args []value) value {
 	v := w.library("__nv_rintf", args...)
 	if x := args[0]; x.bounded {
@@ -103,7 +103,7 @@ func (w *writer) round(_ *program.Node, args []value) value {
 	return v
 }
 
-// sumOf returns the bounds of a sum of n elements, if it is known to be finite.
+// sumOf returns the bounds of a sum of n elements, if it is certain to be finite.
 func (f facts) sumOf(n int) (sum facts) {
 	const largest = math.MaxFloat32 / 4 // allows for rounding, and for summing all parts of a row
 	low, high := f.low*float64(n), f.high*float64(n)
@@ -148,7 +148,8 @@ func (w *writer) mul(n *program.Node, args []value) value {
 	return v
 }
 
-// and recognizes the mask that extracts powers of two from the bits of floats.
+// and computes the bitwise and. It recognizes the mask that extracts powers of two from the bits of
+// floats.
 func (w *writer) and(_ *program.Node, args []value) value {
 	v := w.apply("arith.andi", args...)
 	for i, x := range args {
@@ -177,7 +178,7 @@ func (w *writer) bits(x value, to string) value {
 	return v
 }
 
-// byPower divides by powers of two as a product with their reciprocals, which is exact unless the
+// byPower divides by powers of two by multiplying by their reciprocals, which is exact unless the
 // result is subnormal.
 func (w *writer) byPower(x, y value) value {
 	bits := w.bits(y, "i32")
@@ -191,7 +192,7 @@ func (w *writer) byPower(x, y value) value {
 }
 
 // ldexp multiplies by powers of two if the exponents are known to be small enough. Otherwise it
-// calls the library's function, which takes integer exponents.
+// calls the libdevice function, which takes integer exponents.
 func (w *writer) ldexp(_ *program.Node, args []value) value {
 	x, exponent := args[0], args[1]
 	n := w.cast("arith.fptosi", exponent, "i32")

@@ -10,14 +10,14 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// largestMatrix is the largest rotation computed as one product. It takes size/16 multiplications
-// of 16 × 16 for each 16 × 16 elements, and half as many reads of the matrix; two products take
-// two multiplications, but the elements must be rearranged in between.
+// largestMatrix is the largest rotation that is computed as one product. That takes size/16
+// multiplications of 16 × 16 for each 16 × 16 elements, and half as many reads of the matrix. Two
+// products take only two multiplications, but the elements must be rearranged in between.
 const largestMatrix = 64
 
-// A rotation of runs of elements is one product with a matrix of signs, or two: each run is viewed
-// as a matrix whose rows and then columns are rotated, because H(ab) = H(a) ⊗ H(b) in natural
-// order.
+// A rotation describes how runs of elements are rotated: by one product with a matrix of signs, or
+// by two. For two, each run is viewed as a matrix whose rows and then columns are rotated, because
+// H(ab) = H(a) ⊗ H(b) in natural order.
 type rotation struct {
 	block   int
 	rows    int // elements in a row
@@ -32,7 +32,7 @@ func rotationOf(block int) rotation {
 	return rotation{block, rows, max(block/rows, leastDot)}
 }
 
-// fits reports whether a tile of size elements is large enough for the products.
+// fits reports whether a tile of the given number of elements is large enough for the products.
 func (r rotation) fits(size int) bool {
 	if r.rows < leastDot || size/r.rows < leastDot {
 		return false
@@ -54,7 +54,7 @@ func (w *writer) hadamard(n *program.Node, args []value) value {
 	x, r := w.broadcastTo(args[0], w.dims(l)), rotationOf(n.Attr.Block)
 	size := product(x.dims)
 	if !r.fits(size) {
-		panic(w.current(fmt.Sprintf("a tile of %d elements is too small for products that rotate %d",
+		panic(w.current(fmt.Sprintf("a tile of %d elements is too small to rotate blocks of %d",
 			size, r.block)))
 	}
 	scale := 1 / math.Sqrt(float64(r.block))
@@ -63,17 +63,17 @@ func (w *writer) hadamard(n *program.Node, args []value) value {
 		within, scale = scale, 1 // a power of two, exact in bfloat16
 	}
 	if !x.inBFloat16 {
-		// Triton otherwise computes a product's operand in the product's layout, redundantly in each
-		// thread that holds a copy of an element; an operation with side effects prevents that.
+		// Without this impure operation, Triton would compute the operand in the product's layout,
+		// redundantly in each thread that holds a copy of an element.
 		x = w.inline("f32", x.dims, "{ mov.b32 $0, $1; }", "=f,f", 1, false, x)
 	}
 	var y value
 	if r.columns == 1 {
 		y = w.rotateRows(w.reshapeTo(x, []int{size / r.rows, r.rows}), r.block, within)
 	} else {
-		// Where a run has fewer columns than a product, several runs form one matrix. The first product
-		// is of transposed matrices: its result then has the register layout of the second product's
-		// operand, and no data moves between threads.
+		// If a run has fewer columns than a product needs, several runs form one matrix. The first
+		// product multiplies transposed matrices: its result then has the register layout of the
+		// second product's operand, and no data moves between threads.
 		matrices := size / (r.rows * r.columns)
 		y = w.rotateColumns(w.transpose(w.reshapeTo(x, []int{size / r.rows, r.rows}), 1, 0), r.rows, 1)
 		y = w.transpose(w.reshapeTo(y, []int{r.rows, matrices, r.columns}), 1, 0, 2)
@@ -102,10 +102,10 @@ func (w *writer) transpose(x value, order ...int) value {
 	return w.rearrange("tt.trans", x, dims, " {order = array<i32: "+strings.Join(list, ", ")+">}")
 }
 
-// rotateRows rotates runs of the given length in the rows of a matrix: it multiplies from the right
-// by signs times a factor. rotateColumns does the same for its columns, from the left. Products are
-// in bfloat16 with float32 accumulation: an element that is not exact in bfloat16 is split into
-// two, with a relative error of at most 2⁻¹⁷.
+// rotateRows multiplies each run of block elements in the rows of a matrix on the right by a matrix
+// of ±1, times factor. rotateColumns does the same for columns, on the left. The products have
+// bfloat16 operands and float32 accumulation. Elements that are not exact in bfloat16 are split
+// into two parts, with a relative error of at most 2⁻¹⁷.
 func (w *writer) rotateRows(x value, block int, factor float64) value {
 	signs := w.signs(x.dims[1], block, factor)
 	return w.halves(x, func(half, sum value) value { return w.dot(half, signs, sum) })
@@ -116,8 +116,8 @@ func (w *writer) rotateColumns(x value, block int, factor float64) value {
 	return w.halves(x, func(half, sum value) value { return w.dot(signs, half, sum) })
 }
 
-// halves accumulates the products of both halves of x: x rounded to bfloat16, and the remainder.
-// Adjacent elements are rounded in pairs, because an instruction that rounds a single one takes
+// halves accumulates the products of the two parts of x: x rounded to bfloat16, and the remainder.
+// Adjacent elements are rounded in pairs, because the instruction that rounds one element takes
 // four times as long.
 func (w *writer) halves(x value, product func(half, sum value) value) value {
 	zero := w.number(x, 0)
@@ -135,8 +135,8 @@ func (w *writer) dot(x, y, sum value) value {
 		names([]value{x, y, sum}), x.typ(), y.typ(), sum.typ())
 }
 
-// signs returns the natural-order matrix for runs of block elements, times a factor: negative where
-// i & j has an odd number of ones, and 0 where i and j are in different runs.
+// signs returns a matrix that rotates runs of block elements, times factor: in natural order, the
+// sign is negative if i & j has an odd number of ones. Elements between different runs are 0.
 func (w *writer) signs(size, block int, factor float64) value {
 	return w.once(fmt.Sprint("signs ", size, block, factor), func() value {
 		const parities = 0x96696996 // bit n is 1 where n, of five bits, has an odd number of ones

@@ -8,13 +8,13 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A rule writes one node, given its operands. Operands of an elementwise node have the same axes:
-// see broadcastOperands.
+// A rule lowers one node, given its operands. The operands of an elementwise node have the same
+// axes; see broadcastOperands.
 type rule func(w *writer, n *program.Node, args []value) value
 
-// rules maps the supported operations to their rules. Functions are NVIDIA's (libdevice), in their
-// exact forms: roots are correctly rounded, as programs require, and quotients as described at
-// [quotient].
+// rules maps the supported operations to their rules. Functions are those of NVIDIA's libdevice in
+// their exact forms: square roots are correctly rounded, as programs require. Division is described
+// at [quotient].
 var rules map[program.Op]rule
 
 func init() { // a literal would be an initialization cycle: some rules read the table indirectly
@@ -89,7 +89,7 @@ func call(symbol string) rule {
 	return func(w *writer, _ *program.Node, args []value) value { return w.library(symbol, args...) }
 }
 
-// byType chooses the operation by the type of the operands: float, int, uint.
+// byType chooses the operation by the type of the operands: float, int or uint.
 func byType(ops ...string) rule {
 	return func(w *writer, n *program.Node, args []value) value {
 		return w.apply(choose(w.p.TypeOf(n.Args[0]).DType, ops), args...)
@@ -117,7 +117,7 @@ func comparison(predicates ...string) rule {
 	}
 }
 
-// number returns a constant with the element type and the axes of x.
+// number returns the constant n with the element type and axes of x.
 func (w *writer) number(x value, n float64) value {
 	return w.broadcastTo(w.constant(x.elem, n), x.dims)
 }
@@ -133,27 +133,27 @@ func (w *writer) constantNode(n *program.Node, _ []value) value {
 }
 
 // Quotients are products with the reciprocal, corrected by the remainder, which a fused
-// multiply-add computes exactly. So they are correctly rounded, except for a few that are halfway
-// between two floats to some 20 more bits. XLA compiles Triton's own division to the device's
-// approximation, which is off by up to two ulp and takes more instructions. If an operand is
-// infinite or zero, the remainder is NaN, and the correction is skipped. Divisors below 2⁻¹²⁶
-// count as zero. Quotients with a per-row divisor have fewer bits if the quotient or the dividend
+// multiply-add computes exactly. So they are correctly rounded, except for a few that are within
+// about 20 more bits of halfway between two floats. XLA compiles Triton's own division to the
+// device's approximation, which is off by up to two ulp and takes more instructions. If an operand
+// is infinite or zero, the remainder is NaN, and the correction is skipped. Divisors below 2⁻¹²⁶
+// count as zero. Quotients with a per-row divisor are less precise if the quotient or the dividend
 // is below 2⁻¹⁰⁰.
 const (
-	// quotient is x/y.
+	// quotient computes x/y.
 	quotient = "{ .reg .f32 r, q, e; .reg .pred p; rcp.approx.ftz.f32 r, $2; " +
 		"mul.rn.f32 q, $1, r; neg.f32 e, q; fma.rn.f32 e, e, $2, $1; " +
 		"setp.num.f32 p, e, e; fma.rn.f32 e, e, r, q; selp.f32 $0, e, q, p; }"
-	// reciprocal is 1/x.
+	// reciprocal computes 1/x.
 	reciprocal = "{ .reg .f32 r, e; rcp.approx.ftz.f32 r, $1; " +
 		"neg.f32 e, r; fma.rn.f32 e, e, $1, 0f3F800000; " +
 		"min.f32 e, e, 0f7F7FFFFF; fma.rn.f32 $0, e, r, r; }"
-	// rowQuotient is x/y by both parts of the reciprocal of y.
+	// rowQuotient computes x/y from both parts of the reciprocal of y.
 	rowQuotient = "{ .reg .f32 t; mul.rn.f32 t, $1, $3; fma.rn.f32 $0, $1, $2, t; }"
 )
 
-// div returns a quotient. A divisor that is constant along a row or a group is in w.divisor, too,
-// so that its reciprocal is computed once.
+// div returns a quotient. Divisors that are constant along a row or a group are also kept in
+// w.divisor, so that their reciprocals are computed once.
 func (w *writer) div(n *program.Node, args []value) value {
 	x, y := args[0], args[1]
 	switch {
@@ -173,7 +173,7 @@ func (w *writer) div(n *program.Node, args []value) value {
 	return w.assembly(rowQuotient, x, w.spread(high, x.dims), w.spread(low, x.dims))
 }
 
-// spread broadcasts a per-row or per-group number.
+// spread broadcasts a per-row or per-group number to the given axes.
 func (w *writer) spread(v value, dims []int) value {
 	if v.dims != nil && len(v.dims) < len(dims) {
 		v = w.reshapeTo(v, slices.Repeat([]int{1}, len(dims)))
@@ -181,9 +181,9 @@ func (w *writer) spread(v value, dims []int) value {
 	return w.broadcastTo(v, dims)
 }
 
-// reciprocalParts returns two numbers whose sum is 1/y to 44 bits. Both have the sign of y and are
-// nonzero, so that an infinite x has an infinite quotient. For y = 0, NaN and infinities both are
-// the reciprocal itself. It is off by up to two ulp.
+// reciprocalParts returns two numbers whose sum is 1/y with a precision of 44 bits. Both have the
+// sign of y and are nonzero, so that an infinite x has an infinite quotient. If y is 0, NaN or
+// infinite, both are the reciprocal itself, which is off by up to two ulp.
 func (w *writer) reciprocalParts(y value) (high, low value) {
 	r := w.apply("tt.precise_divf", w.number(y, 1), y)
 	size := w.apply("math.absf", r)
@@ -197,15 +197,15 @@ func (w *writer) reciprocalParts(y value) (high, low value) {
 	return w.selectValue(regular, high, r), w.selectValue(regular, low, r)
 }
 
-// assembly computes each element by inline PTX, in which $0 is the result and $1, $2, … are the
+// assembly computes each element with inline PTX, in which $0 is the result and $1, $2, … are the
 // operands.
 func (w *writer) assembly(text string, args ...value) value {
 	constraints := "=f" + strings.Repeat(",f", len(args))
 	return w.inline("f32", args[0].dims, text, constraints, 1, true, args...)
 }
 
-// pairs computes two adjacent elements at once by inline PTX: each float32 element has its own
-// operand, and two bfloat16 elements share one.
+// pairs computes two adjacent elements at once with inline PTX. Each float32 element is an operand
+// of its own; two bfloat16 elements share an operand.
 func (w *writer) pairs(elem, text string, args ...value) value {
 	constraints := "=r"
 	for _, a := range args {
@@ -214,7 +214,7 @@ func (w *writer) pairs(elem, text string, args ...value) value {
 	return w.inline(elem, args[0].dims, text, constraints, 2, true, args...)
 }
 
-// inline adds inline PTX that computes so many adjacent elements at once.
+// inline adds inline PTX that computes the given number of adjacent elements at once.
 func (w *writer) inline(
 	elem string, dims []int, text, constraints string, elements int, pure bool, args ...value,
 ) value {
@@ -236,7 +236,7 @@ func (w *writer) neg(n *program.Node, args []value) value {
 	return w.apply("arith.subi", w.number(args[0], 0), args[0])
 }
 
-// sign returns 0 for zeros, and NaN for NaN.
+// sign returns −1 or 1 by the sign of x, 0 for zeros, and NaN for NaN.
 func (w *writer) sign(n *program.Node, args []value) value {
 	x := args[0]
 	zero, one, minus := w.number(x, 0), w.number(x, 1), w.number(x, -1)

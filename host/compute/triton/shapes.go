@@ -9,7 +9,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// node writes one operation of the program, for each part of a row.
+// node lowers one operation of the program, for each part of a row.
 func (w *writer) node(id program.ID, n *program.Node, args []parts) parts {
 	if reason, ok := passes.UnsupportedByRows[n.Op]; ok {
 		panic(w.refuseNode(id, n, reason))
@@ -34,8 +34,8 @@ func (w *writer) node(id program.ID, n *program.Node, args []parts) parts {
 	})
 }
 
-// reduceParts writes a reduction: of each part and, if the divided axis is reduced, across the
-// parts.
+// reduceParts lowers a reduction: it reduces each part and, if the divided axis is reduced,
+// combines the parts.
 func (w *writer) reduceParts(id program.ID, n *program.Node, l layout, x parts) parts {
 	from, _ := w.layout(w.p.TypeOf(n.Args[0]))
 	folded := w.eachPart(from, func() value { return w.tileNode(id, n, []value{x.of(w.part)}) })
@@ -52,7 +52,7 @@ func (w *writer) reduceParts(id program.ID, n *program.Node, l layout, x parts) 
 	return folded[len(folded)-1:]
 }
 
-// tileNode writes one operation for one part of a row.
+// tileNode lowers one operation for one part of a row.
 func (w *writer) tileNode(id program.ID, n *program.Node, args []value) value {
 	shared := slices.ContainsFunc(n.Args, w.isShared)
 	info, _ := n.Op.Info()
@@ -79,14 +79,14 @@ func (w *writer) refuseNode(id program.ID, n *program.Node, reason string) error
 	return &passes.Refusal{Program: w.p.Name, Node: node, Reason: reason}
 }
 
-// requireRows refuses a tensor that does not have elements in every row.
+// requireRows refuses the program if a tensor does not have elements in every row.
 func (w *writer) requireRows(id program.ID, n *program.Node, t program.Type) {
 	if _, ok := w.layout(t); !ok && t.Size() > 1 {
-		panic(w.refuseNode(id, n, fmt.Sprintf("%s does not have elements in every row", t)))
+		panic(w.refuseNode(id, n, fmt.Sprintf("type %s: some rows would have no elements", t)))
 	}
 }
 
-// broadcastOperands broadcasts operands along the axes in which another operand is longer.
+// broadcastOperands broadcasts operands along the axes where another operand is longer.
 func (w *writer) broadcastOperands(id program.ID, n *program.Node, args []value) []value {
 	var dims []int
 	var outer []int // the axes that count rows
@@ -170,10 +170,10 @@ func (w *writer) broadcast(n *program.Node, args []value) value {
 	return w.broadcastTo(w.reshapeTo(args[0], w.dims(l)), w.dims(to))
 }
 
-// isShared reports whether a value is an input [1, n], which all rows share.
+// isShared reports whether a value is an input of shape [1, n], which all rows share.
 func (w *writer) isShared(id program.ID) bool { return passes.IsShared(w.p, id, w.rows) }
 
-// isRow reports whether a shared value is a full row of a tile.
+// isRow reports whether a shared value is one full row of a tile.
 func (w *writer) isRow(shared value, dims []int) bool {
 	last := len(dims) - 1
 	return last >= 0 && len(shared.dims) == len(dims) && dims[last] == shared.dims[last]
@@ -201,14 +201,14 @@ func (w *writer) iota(n *program.Node, _ []value) value {
 	return v
 }
 
-// reductions maps reductions to their binary operations: for floats, ints and uints.
+// reductions maps reductions to their binary operations, for floats, ints and uints.
 var reductions = map[program.Op][]string{
 	program.OpReduceSum: {"arith.addf", "arith.addi", "arith.addi"},
 	program.OpReduceMax: {"arith.maximumf", "arith.maxsi", "arith.maxui"},
 	program.OpReduceMin: {"arith.minimumf", "arith.minsi", "arith.minui"},
 }
 
-// reduction reduces axes within rows, the last first.
+// reduction reduces axes within rows, beginning with the last.
 func (w *writer) reduction(n *program.Node, args []value) value {
 	t := w.p.TypeOf(n.Args[0])
 	l, ok := w.layout(t)
@@ -241,7 +241,7 @@ func (w *writer) reduction(n *program.Node, args []value) value {
 	return x
 }
 
-// pad replaces the padding of an axis by a number.
+// pad replaces the padding of an axis with a number.
 func (w *writer) pad(x value, axis, size int, by float64) value {
 	ones := slices.Repeat([]int{1}, len(x.dims))
 	ones[axis] = x.dims[axis]

@@ -19,7 +19,7 @@ type value struct {
 	facts
 }
 
-// typeText returns the MLIR type of a value with these axes.
+// typeText returns the MLIR type of a value with the given axes.
 func typeText(elem string, dims []int) string {
 	if dims == nil {
 		return elem
@@ -49,7 +49,7 @@ func (w *writer) line(format string, args ...any) {
 	fmt.Fprintf(w.out, "    "+format+"\n", args...)
 }
 
-// set adds an operation whose result is of the given type; the format omits the result's name.
+// set adds an operation whose result has the given type. The format must omit the result's name.
 func (w *writer) set(elem string, dims []int, format string, args ...any) value {
 	w.named++
 	v := value{name: fmt.Sprintf("%%v%d", w.named), elem: elem, dims: dims}
@@ -57,7 +57,7 @@ func (w *writer) set(elem string, dims []int, format string, args ...any) value 
 	return v
 }
 
-// apply adds an operation on operands of one type, to a result of that type.
+// apply adds an operation whose operands and result have the same type.
 func (w *writer) apply(op string, args ...value) value {
 	return w.set(args[0].elem, args[0].dims, "%s %s : %s", op, names(args), args[0].typ())
 }
@@ -108,7 +108,7 @@ func (w *writer) constant(elem string, x float64) value {
 	return v
 }
 
-// float writes a number as MLIR reads it: with a point, or by its bits.
+// float formats a number for MLIR: with a decimal point, or as its bits.
 func float(x float32) string {
 	if f := float64(x); math.IsNaN(f) || math.IsInf(f, 0) {
 		return fmt.Sprintf("0x%08X", math.Float32bits(x))
@@ -121,7 +121,7 @@ func float(x float32) string {
 	return mantissa + "e" + exponent
 }
 
-// broadcastTo broadcasts a value along the axes in which it is shorter.
+// broadcastTo broadcasts a value along the axes where dims are longer.
 func (w *writer) broadcastTo(x value, dims []int) value {
 	switch {
 	case equal(x.dims, dims):
@@ -154,8 +154,9 @@ func (w *writer) reshapeTo(x value, dims []int) value {
 	return w.rearrange("tt.reshape", x, dims, "")
 }
 
-// newAxes returns the axes of size one whose insertion turns from into dims; ok is false if the two
-// differ otherwise. Triton expands such axes without moving elements between threads.
+// newAxes returns the axes of size one whose insertion into the first shape yields the second. ok
+// is false if the shapes differ in other ways. Triton inserts such axes without moving elements
+// between threads.
 func newAxes(from, dims []int) (axes []int, ok bool) {
 	for axis, n := range dims {
 		switch {
@@ -172,8 +173,8 @@ func newAxes(from, dims []int) (axes []int, ok bool) {
 
 func equal(a, b []int) bool { return typeText("", a) == typeText("", b) }
 
-// name returns the function's name, which profilers show. It consists of the parts of the program's
-// name before the slash and after the last dot, so that the programs of all tensors share one text.
+// name returns the name of the kernel's function, which profilers show. It consists of the parts of
+// the program's name before the slash and after the last dot, so that all tensors share one text.
 func (w *writer) name() string {
 	plugin, rest, _ := strings.Cut(w.p.Name, "/")
 	kept := plugin + "_" + rest[strings.LastIndex(rest, ".")+1:]

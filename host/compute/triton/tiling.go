@@ -24,22 +24,22 @@ const (
 	lanes        = 32 // threads of a warp
 	largestWarps = 16 // with maxRegisters for each of 32 threads
 
-	// maxRegisters is the number of registers of a thread, which is passed to the compiler; a
-	// multiprocessor then fits 16 warps.
+	// maxRegisters is the limit on the registers of a thread, which is passed to the compiler. It
+	// allows 16 warps on a multiprocessor.
 	maxRegisters = 128
 )
 
-// residentWarps is the number of warps of all instances: about what a GPU of 132 multiprocessors
-// holds at once. Tests set fewer.
+// residentWarps is the target for the total number of warps, about as many as a GPU with 132
+// multiprocessors holds at once. Tests set a smaller number.
 var residentWarps = 4096
 
 // laneElements is the maximum number of row elements per thread, indexed by twice the number of
-// tensors read and written; the last entry also applies to more. They are measured: with them the
-// kernels of shipped quantizers at the presets' widths spill few or no registers
-// (docs/lab/gpu.md).
+// tensors read and written; the last entry also applies to more. The values were found by
+// measurement: with them, the kernels of the included quantizers at the presets' widths spill few
+// or no registers (docs/lab/gpu.md).
 var laneElements = []int{56, 56, 56, 56, 56, 56, 56, 40, 36, 24, 16}
 
-// Overheads of a tile, in elements per thread: for addresses, sums along a row, and communication
+// Overheads of a tile, in elements per thread, for addresses, sums along a row, and communication
 // between warps.
 const (
 	tileCost    = 4
@@ -48,24 +48,24 @@ const (
 	warpCost    = 4 // with several warps
 )
 
-// setTile chooses the tiling with the least work per thread and element, among those that fit the
-// registers. It refuses rows of more than largest elements.
-func (w *writer) setTile(largest int) error {
+// setTile chooses, among the tilings that fit in the registers, the one with the least work per
+// thread and element. It refuses rows of more than maxRow elements.
+func (w *writer) setTile(maxRow int) error {
 	row := layout{}
 	for id := range w.p.NumValues() {
 		if l, ok := w.layout(w.p.TypeOf(program.ID(id))); ok && l.padded() > row.padded() {
 			row = l
 		}
 	}
-	if row.padded() > largest {
-		return w.refuse(fmt.Sprintf("a row has more than %d elements", largest))
+	if row.padded() > maxRow {
+		return w.refuse(fmt.Sprintf("the rows have more than %d elements", maxRow))
 	}
 	limit := float64(laneElements[min(w.tensors(row), len(laneElements)-1)])
 	var best tiling
 	least := math.Inf(1)
 	for w.parts = 1; w.parts <= maxParts; w.parts++ {
 		for w.warps = 1; w.warps <= largestWarps; w.warps *= 2 {
-			for w.tile = 1; w.rows%w.tile == 0 && w.tile*row.Size() <= largest; w.tile *= 2 {
+			for w.tile = 1; w.rows%w.tile == 0 && w.tile*row.Size() <= maxRow; w.tile *= 2 {
 				elements, fits := w.computed(row)
 				list := w.pieces(row)
 				cost := elements + tileCost + float64(partCost*len(list))
@@ -92,11 +92,11 @@ func (w *writer) setTile(largest int) error {
 	return nil
 }
 
-// tensors returns twice the number of tensors read and written that have as many elements as rows
-// of this layout. 4-bit codes count like others, though two share a byte; 8-bit codes do not count,
-// because they are the low bits of the rounded values. A float32 input or a shared row needs
-// registers for half a tensor more. Inputs used only to compute a rotation's operand count as that
-// one operand, because they are dead when the rotation begins.
+// tensors returns twice the number of tensors read and written whose rows have as many elements as
+// those of the given layout. 4-bit codes count like others, though two share a byte; 8-bit codes do
+// not count, because they are the low bits of the rounded values. A float32 input or a shared row
+// needs registers for half a tensor more. Inputs used only to compute a rotation's operand count as
+// that one operand, because they are dead when the rotation begins.
 func (w *writer) tensors(row layout) int {
 	n, more, before := 0, 0, 0
 	has := func(t program.Type) bool {
@@ -126,8 +126,8 @@ func (w *writer) tensors(row layout) int {
 			n += 2
 		}
 	}
-	// If a rotated value is reduced to a number per row and then rotated again, it stays in
-	// registers until the second rotation.
+	// A rotated value that is reduced to a number per row and then rotated again stays in registers
+	// until the second rotation.
 	rotations, reductions := 0, 0
 	for _, node := range w.p.Nodes {
 		info, _ := node.Op.Info()
@@ -181,8 +181,8 @@ func (w *writer) readAfterRotation(has func(program.Type) bool) []bool {
 	return kept
 }
 
-// computed returns the number of elements that a thread computes in all parts, including a
-// product's minimum in each warp. fits is false if a part is too small for a rotation.
+// computed returns the number of elements that a thread computes in all parts. It includes a
+// product's minimum size in each warp. fits is false if a part is too small for a rotation.
 func (w *writer) computed(row layout) (elements float64, fits bool) {
 	for _, p := range w.pieces(row) {
 		size, least := w.tile*p.padded*row.inner(), 0
@@ -202,8 +202,8 @@ func (w *writer) computed(row layout) (elements float64, fits bool) {
 
 func (w *writer) tiles() int { return w.rows / w.tile }
 
-// instances returns the number of instances of the kernel: as many as are resident on the GPU, if
-// that divides the tiles evenly.
+// instances returns the number of instances of the kernel: as many as are resident on the GPU at
+// once, if that divides the number of tiles.
 func (w *writer) instances() int {
 	n := w.tiles()
 	for n > residentWarps/w.warps && n%2 == 0 {
@@ -215,9 +215,9 @@ func (w *writer) instances() int {
 // A piece is a part of the axis along which a row is divided.
 type piece struct{ start, size, padded int }
 
-// pieces divides the axis of a row that is not a power of two into powers of two, the largest
-// first; the last may be padded. All layouts of the rows of a program that have as many elements,
-// or as many groups of them, are divided in the same way.
+// pieces divides the first long axis of a row into powers of two, the largest first; the last piece
+// may be padded. All layouts of a program whose rows have as many elements, or as many groups of
+// elements, are divided in the same way.
 func (w *writer) pieces(l layout) []piece {
 	if len(l.Row) == 0 {
 		return []piece{{0, 1, 1}}
@@ -235,7 +235,7 @@ func (w *writer) pieces(l layout) []piece {
 	return list
 }
 
-// piece returns the piece that is being written.
+// piece returns the current piece.
 func (w *writer) piece(l layout) piece {
 	list := w.pieces(l)
 	return list[min(w.part, len(list)-1)]

@@ -30,10 +30,10 @@ type writer struct {
 	current func(reason string) error // refuses the node that is being written
 }
 
-// parts are the lowered form of a program's value: a tile for each part of a row, or one for all.
+// parts is the lowered form of a program's value: a tile for each part of a row, or one for all.
 type parts []value
 
-// of returns the tile for a part.
+// of returns the tile for the given part of a row.
 func (p parts) of(part int) value { return p[min(part, len(p)-1)] }
 
 func (w *writer) write() (text string, err error) {
@@ -76,7 +76,7 @@ func (w *writer) write() (text string, err error) {
 
 // eachTile begins the loop over an instance's tiles, and returns the tile index and the text that
 // ends the loop. An instance begins with the tile of its own index; if there are more tiles than
-// instances, it strides by their number.
+// instances, it advances by their number.
 func (w *writer) eachTile() (tile value, end string) {
 	instances := w.instances()
 	hoist := w.hoist()
@@ -91,34 +91,34 @@ func (w *writer) eachTile() (tile value, end string) {
 	return value{name: "%tile", elem: "i32"}, "    }\n"
 }
 
-// hoist directs code before the loop over tiles until done is called.
+// hoist places code before the loop over tiles, until done is called.
 func (w *writer) hoist() (done func()) {
 	out := w.out
 	w.out = &w.before
 	return func() { w.out = out }
 }
 
-// once returns a loop-invariant value, which is written once, before the loop over tiles.
-func (w *writer) once(what string, write func() value) value {
-	v, ok := w.hoisted[what]
+// once returns the loop-invariant value with the given key, computed once before the loop over
+// tiles.
+func (w *writer) once(key string, write func() value) value {
+	v, ok := w.hoisted[key]
 	if !ok {
 		done := w.hoist()
 		v = write()
 		done()
-		w.hoisted[what] = v
+		w.hoisted[key] = v
 	}
 	return v
 }
 
-// wholeVector is the maximum number of bytes of a vector load or store. The memory of a tensor is
-// aligned to it.
+// wholeVector is the maximum number of bytes of a vector load or store. Tensors are aligned to it.
 const wholeVector = 16
 
 // parameters returns the function's parameters: the inputs and outputs of the program. A Triton
-// thread stores wholeVector bytes of adjacent elements of each output, so that outputs of several
-// types would have different layouts and be computed once for each. To make the layouts equal, the
-// declared alignment of all tensors is limited to as many elements as one store writes of the
-// widest type.
+// thread stores wholeVector bytes of adjacent elements of each output, so outputs of different
+// types would have different layouts, and values would be computed once for each layout. To make
+// the layouts equal, the declared alignment of every tensor is limited to the number of elements of
+// the widest type that one store writes.
 func (w *writer) parameters() (list []string) {
 	most := 1 // bytes of the widest element that is stored
 	for _, o := range w.p.Outputs {
@@ -143,7 +143,7 @@ func (w *writer) parameters() (list []string) {
 // bytesOf maps element types to their sizes in memory.
 var bytesOf = map[string]int{"f32": 4, "i32": 4, "bf16": 2, "i8": 1}
 
-// memory returns the type of the elements of an input or output in memory.
+// memory returns the type in which the elements of an input or output are stored in memory.
 func (w *writer) memory(name string, t program.Type) string {
 	switch stored, ok := w.stored[name]; {
 	case t.DType == program.Bool:
@@ -185,7 +185,7 @@ func (w *writer) load(pointer string, t program.Type, stored string, shared bool
 	})
 }
 
-// loaded converts a loaded value to the type in which kernels compute.
+// loaded converts a value from its type in memory to the type in which kernels compute.
 func (w *writer) loaded(v value) value {
 	switch v.elem {
 	case "bf16":
@@ -197,7 +197,7 @@ func (w *writer) loaded(v value) value {
 	return v
 }
 
-// eachPart writes something for each part of a row.
+// eachPart calls write for each part of a row and returns the results.
 func (w *writer) eachPart(l layout, write func() value) (list parts) {
 	for w.part = range w.pieces(l) {
 		list = append(list, write())
@@ -205,7 +205,7 @@ func (w *writer) eachPart(l layout, write func() value) (list parts) {
 	return list
 }
 
-// store writes the current part of a tile, if it exists.
+// store writes the current part of a tile to memory, if the tile has that part.
 func (w *writer) store(pointer string, x parts, t program.Type, stored string) {
 	l, ok := w.layout(t)
 	if !ok {
@@ -231,7 +231,7 @@ func (w *writer) store(pointer string, x parts, t program.Type, stored string) {
 	w.line("tt.store %s : %s", names(args), address.typ())
 }
 
-// dims returns the axes of a tile: rows first, where it has several.
+// dims returns the axes of a tile. The first axis is that of the rows if a tile has several.
 func (w *writer) dims(l layout) []int {
 	row := slices.Clone(l.Row) // of a part, padded to a power of two; the padding is undefined
 	if len(row) > 0 {
@@ -253,9 +253,9 @@ func (w *writer) tileDims(rows int, row ...int) []int {
 // axis returns the axis of a tile that corresponds to axis i of a tensor.
 func (w *writer) axis(l layout, i int) int { return l.Axis(i) - 1 + len(w.tileDims(1, 2)) - 1 }
 
-// address returns the addresses of the elements of a tile, rows × elements, and a mask of those
-// that are in the tensor; the mask is the zero value if all are. Shared elements are at the start
-// of the tensor.
+// address returns the addresses of the elements of a tile, rows × elements, and a mask of the
+// elements that are in the tensor. The mask is the zero value if all are. Shared elements are at
+// the start of the tensor.
 func (w *writer) address(
 	pointer, stored string, l layout, rows int, shared bool,
 ) (address, there value) {
@@ -288,8 +288,8 @@ func (w *writer) addTo(pointer, offset value) value {
 	return w.set(pointer.elem, pointer.dims, "tt.addptr %s : %s", names(args), types(args))
 }
 
-// start returns the element offset of the tile's first row in the tensor: in 64 bits, because
-// tensors may exceed 2³² elements.
+// start returns the offset of the tile's first row in the tensor, in elements. It has 64 bits,
+// because tensors may have more than 2³² elements.
 func (w *writer) start(l layout) value {
 	if v, ok := w.starts[l.Size()]; ok {
 		return v
@@ -300,7 +300,7 @@ func (w *writer) start(l layout) value {
 	return v
 }
 
-// offset returns the element offsets of a tile, rows × elements, in rows of the given length.
+// offset returns the element offsets of a tile, rows × elements, for rows of the given length.
 func (w *writer) offset(length int, dims []int) value {
 	return w.once(fmt.Sprint("offset ", length, dims), func() value {
 		if len(dims) == 1 || dims[0] == 1 {
@@ -318,7 +318,7 @@ func (w *writer) countTo(n int) value {
 		"tt.make_range {end = %d : i32, start = 0 : i32} : tensor<%dxi32>", n, n)
 }
 
-// column returns the index of each element in its row, for rows × elements.
+// column returns, for the axes of a tile, rows × elements, the index of each element in its row.
 func (w *writer) column(dims []int) value {
 	if len(dims) == 1 {
 		return w.countTo(dims[0])
@@ -338,8 +338,8 @@ func (w *writer) compare(op, predicate string, x, y value) value {
 // A layout maps the elements of a tensor to rows.
 type layout struct{ passes.Layout }
 
-// layout divides a type's axes into those that count rows and those within a row. ok is false if
-// some rows would have no elements, such as for a scalar with several rows.
+// layout divides the axes of a type into those that count rows and those within a row. ok is false
+// if some rows would have no elements, for example if a scalar is divided into several rows.
 func (w *writer) layout(t program.Type) (l layout, ok bool) {
 	l.Layout, ok = passes.LayoutOf(t, w.rows)
 	if !ok || !isPadded(l.Layout) {
@@ -348,8 +348,8 @@ func (w *writer) layout(t program.Type) (l layout, ok bool) {
 	return l, true
 }
 
-// isPadded reports whether a row fills a tile when one of its axes is padded: the others must be
-// powers of two.
+// isPadded reports whether padding one axis is enough for a row to fill a tile, that is, whether
+// all other axes are powers of two.
 func isPadded(l passes.Layout) bool {
 	for _, n := range l.Row[min(len(l.Row), layout{l}.first()+1):] {
 		if n&(n-1) != 0 {
@@ -359,13 +359,13 @@ func isPadded(l passes.Layout) bool {
 	return true
 }
 
-// first returns the axis in the row that is divided into parts, and padded to powers of two: the
-// first that is longer than 1.
+// first returns the axis of the row that is divided into parts and padded to powers of two. It is
+// the first that is longer than 1.
 func (l layout) first() int {
 	return max(0, slices.IndexFunc(l.Row, func(n int) bool { return n > 1 }))
 }
 
-// inner returns the number of elements of a row for each index of the axis that is padded.
+// inner returns the number of elements of a row for each index of the padded axis.
 func (l layout) inner() int {
 	if len(l.Row) == 0 {
 		return 1

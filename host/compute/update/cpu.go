@@ -9,16 +9,16 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 )
 
-// cpuRunner runs jobs in the processor's caches (package cpu), all at once, on a device whose
-// memory is the host's. It replaces donated tensors in place.
+// cpuRunner runs all jobs at once with package cpu, on a device whose memory is the host's. It
+// replaces donated tensors in place.
 type cpuRunner struct {
 	dev   *engine.Device
 	name  string
 	jobs  []Job
 	calls []cpu.Call
-	// reclaim donates the consumed tensors and computes nothing, nil if there are none. It returns
-	// their memory to the device's pool; without it the device would allocate and clear new memory
-	// in each step.
+	// reclaim donates the consumed tensors and computes nothing; it is nil if there are none. It
+	// returns their memory to the device's pool, so that the device need not allocate and clear new
+	// memory in each step.
 	reclaim *Executable
 }
 
@@ -40,8 +40,8 @@ func (r *cpuRunner) compileReclaim() (err error) {
 	return err
 }
 
-// run computes the jobs from the tensors in in. It puts the new tensors into out, in new buffers or
-// in those of donated inputs, which are then gone.
+// run computes the jobs from the tensors of in. It puts the new tensors into out. Their buffers are
+// new or those of donated inputs, which are then gone.
 func (r *cpuRunner) run(in Tensors, scalars Scalars, out Tensors, measures Measures) (err error) {
 	defer func() { // drop references to the memory
 		for i := range r.calls {

@@ -15,7 +15,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Names of the tensors of a graph of jobs, in addition to those that the jobs name.
+// Names of the tensors in a graph of jobs besides those that the jobs name.
 const (
 	ScalarsName  = "scalars"  // the vector of their scalars
 	measuresName = "measures" // the vector of their measures
@@ -43,7 +43,7 @@ func graphStage(name string, jobs []Job) Stage {
 	}}
 }
 
-// runGraph computes the jobs of the graph, and replaces the tensors that they write in t.
+// runGraph runs the graph of jobs, and replaces the tensors in t that the jobs write.
 func (u *Update) runGraph(t Tensors, scalars Scalars, measures Measures) error {
 	values, err := scalars.Vector(ScalarNames(u.graphJobs)...)
 	if err != nil {
@@ -86,7 +86,7 @@ func shapesOf(jobs []Job) map[string]shapes.Shape {
 	return all
 }
 
-// ReadMeasures stores the elements of the vector of the jobs' measures under their names.
+// ReadMeasures stores values, the measures of all jobs, under their names.
 func ReadMeasures(jobs []Job, values []float32, measures Measures) {
 	for _, j := range jobs {
 		for _, name := range j.Measures() {
@@ -96,8 +96,7 @@ func ReadMeasures(jobs []Job, values []float32, measures Measures) {
 	}
 }
 
-// ScalarNames lists the scalars that jobs read, in the order in which the vector holds
-// them.
+// ScalarNames lists the scalars that jobs read, in the order of their vector.
 func ScalarNames(jobs []Job) []string {
 	read := map[string]bool{}
 	for _, j := range jobs {
@@ -110,7 +109,7 @@ func ScalarNames(jobs []Job) []string {
 	return slices.Sorted(maps.Keys(read))
 }
 
-// ScalarSpec returns the input specification for the vector of scalars.
+// ScalarSpec returns the input specification for the vector of the named scalars.
 func ScalarSpec(names []string) engine.Spec {
 	return engine.Spec{Name: ScalarsName, Shape: shapes.Make(dtypes.Float32, len(names))}
 }
@@ -124,8 +123,8 @@ func Unpack(vector *graph.Node, names []string) Nodes {
 	return in
 }
 
-// Build adds the jobs to a graph. Given the nodes of tensors and scalars by name, it returns the
-// nodes of the tensors that the jobs write, and of their measures, each of shape [1].
+// Build adds the jobs to a graph. Given named tensors and scalars, it returns the nodes of the
+// tensors that the jobs write, and of the jobs' measures, each of shape [1].
 func Build(jobs []Job, tensors, scalars Nodes) (out Nodes, measures []*graph.Node) {
 	out = Nodes{}
 	for _, j := range jobs {
@@ -136,7 +135,7 @@ func Build(jobs []Job, tensors, scalars Nodes) (out Nodes, measures []*graph.Nod
 				in[i] = tensors[name]
 			}
 			if in[i] == nil {
-				panic(fmt.Errorf("update of %s: its input %s is missing", j.Tensor, input.Name))
+				panic(fmt.Errorf("update of %s: input %s is missing", j.Tensor, input.Name))
 			}
 			if bound && j.Storage[name] != sdk.StoreFloat32 {
 				in[i] = engine.Converted(in[i], dtypes.Float32)

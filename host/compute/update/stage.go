@@ -13,7 +13,7 @@ import (
 // Nodes holds values of a graph under construction, by name.
 type Nodes map[string]*graph.Node
 
-// Graph returns the graph of the nodes, at least one.
+// Graph returns the graph of the nodes, of which there must be at least one.
 func (n Nodes) Graph() *graph.Graph {
 	for _, x := range n {
 		return x.Graph()
@@ -21,7 +21,7 @@ func (n Nodes) Graph() *graph.Graph {
 	panic("a stage without inputs")
 }
 
-// Stage is a function of named tensors. It is compiled separately, or becomes part of a larger
+// A Stage is a function of named tensors. It is compiled separately or becomes part of a larger
 // graph.
 type Stage struct {
 	Name   string
@@ -29,19 +29,19 @@ type Stage struct {
 	Build  func(in Nodes) Nodes
 }
 
-// Executable is a compiled [Stage].
+// An Executable is a compiled [Stage].
 type Executable struct {
 	*engine.Executable
 	Inputs  []engine.Spec
 	outputs []string
 }
 
-// Divided reports whether a tensor is sharded: each replica keeps only its rows. The first axis of
-// such a tensor must be divisible by the number of replicas. Nil shards none.
+// Divided reports whether a tensor is sharded, so that each replica keeps only its rows. The first
+// axis of such a tensor must be divisible by the number of replicas. A nil Divided shards none.
 type Divided func(tensor string, dims []int) bool
 
-// Specs returns the inputs as they are on the device, given those of whole tensors: a sharded one
-// gets the shape of one replica's part.
+// Specs returns the inputs as they are on the device, given the inputs as whole tensors: a sharded
+// input has the shape of one replica's part.
 func (d Divided) Specs(dev *engine.Device, whole []engine.Spec) []engine.Spec {
 	list := slices.Clone(whole)
 	for i, spec := range list {
@@ -53,13 +53,13 @@ func (d Divided) Specs(dev *engine.Device, whole []engine.Spec) []engine.Spec {
 	return list
 }
 
-// divides reports whether an input is to be sharded that is not already sharded, as tokens are.
+// divides reports whether an input must be marked as sharded; some, such as tokens, already are.
 func (d Divided) divides(spec engine.Spec) bool {
 	return d != nil && !spec.Sharded && d(spec.Name, spec.Shape.Dimensions)
 }
 
-// Compile compiles the stage for a device. The outputs of donated inputs come first, in their
-// order, so that the engine reuses the memory of each such input for its own output.
+// Compile compiles the stage for a device. Outputs that replace donated inputs come first, in the
+// order of the inputs, so that each reuses the memory of its input.
 func (s Stage) Compile(dev *engine.Device, divided Divided) (*Executable, error) {
 	e := &Executable{Inputs: s.Inputs}
 	build := func(_ *graph.Graph, in []*graph.Node) (out []*graph.Node) {
@@ -97,8 +97,8 @@ func (s Stage) Compile(dev *engine.Device, divided Divided) (*Executable, error)
 	return e, nil
 }
 
-// Run computes the stage from tensors in t, or else in borrowed, which it does not change, and adds
-// its outputs to t. Donated inputs are removed from t.
+// Run computes the stage and adds its outputs to t. Inputs are taken from t or else from borrowed,
+// which is not changed. Donated inputs are removed from t.
 func (e *Executable) Run(t Tensors, borrowed ...Tensors) error {
 	in, donate := make([]*engine.Buffer, len(e.Inputs)), make([]bool, len(e.Inputs))
 	for i, spec := range e.Inputs {
@@ -109,7 +109,7 @@ func (e *Executable) Run(t Tensors, borrowed ...Tensors) error {
 			}
 		}
 		if in[i] == nil {
-			return fmt.Errorf("%s: the tensor %s is missing", e.Name(), spec.Name)
+			return fmt.Errorf("%s: tensor %s is missing", e.Name(), spec.Name)
 		}
 	}
 	out, err := e.Executable.Run(in, donate)
@@ -128,7 +128,7 @@ func (e *Executable) Run(t Tensors, borrowed ...Tensors) error {
 	return nil
 }
 
-// OutputSpecs describes the outputs, as inputs of another stage.
+// OutputSpecs describes the outputs as inputs for another stage.
 func (e *Executable) OutputSpecs() (specs []engine.Spec) {
 	for i, shape := range e.Outputs() {
 		specs = append(specs, engine.Spec{Name: e.outputs[i], Shape: shape})

@@ -13,7 +13,7 @@ import (
 	"github.com/cage-qat/cage/sdk"
 )
 
-// DType returns the type of the elements of a tensor on a device.
+// DType returns the element type of a tensor with the given storage on a device.
 func DType(s sdk.Storage) dtypes.DType {
 	switch s {
 	case sdk.StoreInt8:
@@ -26,7 +26,7 @@ func DType(s sdk.Storage) dtypes.DType {
 	return dtypes.Float32
 }
 
-// narrow converts the floats that a program returns to the storage type; see [sdk.Storage.Kept].
+// narrow converts floats returned by a program to the storage type; see [sdk.Storage.Kept].
 func narrow(x *graph.Node, s sdk.Storage) *graph.Node {
 	if s == sdk.StoreFloat32 {
 		return x
@@ -43,8 +43,8 @@ func narrow(x *graph.Node, s sdk.Storage) *graph.Node {
 	}, x)
 }
 
-// Upload copies a tensor to the device in its storage type: sharded by rows if divided is set, else
-// replicated.
+// Upload copies a tensor to the device in its storage type. It is sharded by rows if divided is
+// set, else replicated.
 func Upload(
 	dev *engine.Device, data []float32, s sdk.Storage, divided bool, dims ...int,
 ) (*engine.Buffer, error) {
@@ -72,8 +72,8 @@ func upload[T engine.Element](
 	return engine.Upload(dev, converted(data, convert), dims...)
 }
 
-// View returns the elements of a tensor as floats: of a float32 tensor by [engine.View], which may
-// return its own memory, of other types as a copy.
+// View returns the elements of a tensor as floats. For float32 tensors it calls [engine.View],
+// which may return the tensor's own memory; other types are copied.
 func View(b *engine.Buffer) ([]float32, error) {
 	if b == nil {
 		return nil, errors.New("there is no such tensor")
@@ -91,7 +91,7 @@ func View(b *engine.Buffer) ([]float32, error) {
 		data, err := engine.View[bfloat16.BFloat16](b)
 		return converted(data, bfloat16.BFloat16.Float32), err
 	default:
-		return nil, fmt.Errorf("a tensor of %s cannot be a state", t)
+		return nil, fmt.Errorf("unsupported type %s for a state", t)
 	}
 }
 

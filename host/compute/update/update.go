@@ -15,11 +15,10 @@ import (
 // Tensors holds buffers on a device, by name.
 type Tensors map[string]*engine.Buffer
 
-// Scalars holds the scalar inputs of a run, which all programs share, by the names of the
-// programs' inputs.
+// Scalars holds the scalar inputs, which all programs share, by the names of the programs' inputs.
 type Scalars map[string]float32
 
-// Vector returns the scalars with the given names, in that order.
+// Vector returns the named scalars in the order of the names, or an error if one is missing.
 func (s Scalars) Vector(names ...string) ([]float32, error) {
 	values := make([]float32, len(names))
 	for i, name := range names {
@@ -32,8 +31,8 @@ func (s Scalars) Vector(names ...string) ([]float32, error) {
 	return values, nil
 }
 
-// Measures holds the scalars that programs report to the host: by the name of the
-// program's output, then by the job's tensor.
+// Measures holds the scalars that programs report to the host, by the name of the program's output,
+// then by the job's tensor.
 type Measures map[string]map[string]float64
 
 func (m Measures) set(name, tensor string, value float32) {
@@ -48,7 +47,7 @@ type Job = spec.Job
 
 // Options are the options of an update.
 type Options struct {
-	// OneGraph runs all jobs as one graph even on the CPU. Tests compare both ways.
+	// OneGraph runs all jobs as one graph, even on the CPU, so that tests can compare both ways.
 	OneGraph bool
 	// Divided reports which tensors are sharded by rows.
 	Divided Divided
@@ -61,12 +60,12 @@ type Update struct {
 	graph     *Executable
 	graphJobs []Job
 	consumed  []string // donated tensors that the jobs do not replace
-	// Executed is the number of jobs that package cpu ("cpu") and the graph ("graph") run.
+	// Executed is the number of jobs run by package cpu ("cpu") and by the graph ("graph").
 	Executed map[string]int
 }
 
-// Compile prepares jobs for a device. No two of them may replace the same tensor. On the CPU,
-// package cpu runs the jobs that it can; all others are one graph.
+// Compile prepares jobs for a device. Each tensor may be replaced by at most one job. On the CPU,
+// package cpu runs the jobs that it supports; all others form one graph.
 func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, error) {
 	jobs = keepShared(jobs)
 	u := &Update{dev: dev, consumed: consumedTensors(jobs), Executed: map[string]int{}}
@@ -110,7 +109,7 @@ func Compile(dev *engine.Device, name string, jobs []Job, o Options) (*Update, e
 	return u, nil
 }
 
-// keepShared returns the jobs without donations of tensors that other jobs read, too.
+// keepShared returns the jobs, without donations of tensors that other jobs also read.
 func keepShared(jobs []Job) []Job {
 	readers := map[string]int{}
 	for _, j := range jobs {
@@ -143,9 +142,8 @@ func consumedTensors(jobs []Job) []string {
 	return list
 }
 
-// Run computes all jobs and puts the tensors that they write into t, in place of the old
-// ones. Tensors that are donated and not replaced are removed from t. After an error,
-// some buffers of t may be gone, and others replaced.
+// Run runs all jobs and replaces in t the tensors that they write. Tensors that are donated but not
+// replaced are removed from t. After an error, some buffers of t may be gone and others replaced.
 func (u *Update) Run(t Tensors, scalars Scalars) (Measures, error) {
 	out, measures := Tensors{}, Measures{}
 	var err error

@@ -303,7 +303,7 @@ func TestRestoreRefreshesOfAnother(t *testing.T) {
 		return step.Tensor{}, fmt.Errorf("there is no tensor %s", name)
 	}
 	for want, p := range map[string]refresh.Record{
-		"does not belong to this run":                    {Tensor: "another", Step: 4, Due: 5},
+		"has an unexpected refresh":                      {Tensor: "another", Step: 4, Due: 5},
 		"from update 5 to 5, does not belong":            {Tensor: name, Step: 5, Due: 5},
 		"no tensor refresh/" + name + "/" + "state.note": {Tensor: name, Step: 4, Due: 5},
 	} {

@@ -110,7 +110,7 @@ func TestProcesses(t *testing.T) {
 	}{
 		{"2", "2", nil},
 		// The one that sees it first ends the other.
-		{"2", "3", []string{"4 replicas are 2 for each process, and this one has 3 GPU(s)", "the processes have 5 GPUs together, want 4"}},
+		{"2", "3", []string{"4 replicas need 2 GPU(s) in each process, but this one has 3", "the processes have 5 GPUs together, want 4"}},
 	} {
 		dirs := []string{t.TempDir(), t.TempDir()}
 		first, second := run(0, c.first, dirs[0]), run(1, c.second, dirs[1])
