@@ -222,7 +222,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		wants := map[string]string{"bool": "true or false", "float64": "a number",
 			"uint32": "an integer from 0 to 4294967295", "uint64": "an integer of at least 0",
 			"duration": "a time such as 30s or 2m", "intSlice": "integers separated by commas",
-			"stringSlice": "values separated by commas, quoted as in CSV",
+			"stringSlice":    "values separated by commas, quoted as in CSV",
 			"stringToString": "NAME=VALUE, or several separated by commas"}
 		f := bad.GetFlag()
 		want := cmp.Or(wants[f.Value.Type()], "an integer")

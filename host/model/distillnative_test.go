@@ -97,7 +97,7 @@ func testNativeDistilled(t *testing.T, d Distillation, vocabulary int) {
 	}
 	targets = slices.Clone(targets)
 	targets[3] = int32(vocabulary)
-	if _, err := run(engine.Options{}, targets, true); err == nil || !strings.Contains(err.Error(), "target 3 of") {
+	if _, err := run(engine.Options{}, targets, true); err == nil || !strings.Contains(err.Error(), "target 3 is") {
 		t.Errorf("a target outside: %v", err)
 	}
 }

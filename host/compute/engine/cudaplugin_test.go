@@ -138,7 +138,7 @@ func TestCacheFlags(t *testing.T) {
 		t.Errorf("the directory was not made: %v", err)
 	}
 	spaced := filepath.Join(dir, "a b")
-	if _, err := cacheFlags(spaced); err == nil || !strings.Contains(err.Error(), "no path with spaces") {
+	if _, err := cacheFlags(spaced); err == nil || !strings.Contains(err.Error(), "must not contain spaces") {
 		t.Errorf("a path with a space: %v", err)
 	}
 	if _, err := os.Stat(spaced); err == nil {

@@ -91,8 +91,8 @@ func TestCompileReportsPanics(t *testing.T) {
 		}, ""},
 		{"string", x, func(*graph.Graph, []*graph.Node) []*graph.Node { panic("out of cheese") }, "out of cheese"},
 		{"runtime", x, func(_ *graph.Graph, in []*graph.Node) []*graph.Node { return in[5:6] }, "out of range"},
-		{"nothing", x, func(*graph.Graph, []*graph.Node) []*graph.Node { return nil }, "no outputs"},
-		{"nil", x, func(*graph.Graph, []*graph.Node) []*graph.Node { return []*graph.Node{nilNode} }, "one is nil"},
+		{"nothing", x, func(*graph.Graph, []*graph.Node) []*graph.Node { return nil }, "got outputs []"},
+		{"nil", x, func(*graph.Graph, []*graph.Node) []*graph.Node { return []*graph.Node{nilNode} }, "got outputs [Node(nil)]"},
 		{"twice", append(x, x...), nil, `parameter with name "x"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -48,7 +48,7 @@ func TestHidden(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	err = catch(func() error { hidden(&struct{ other int }{}, "scalars"); return nil })
-	if err == nil || !strings.Contains(err.Error(), "relies on the field scalars of *struct") {
+	if err == nil || !strings.Contains(err.Error(), "needs the field scalars of *struct") {
 		t.Errorf("a field that is missing: %v", err)
 	}
 }

@@ -327,7 +327,7 @@ func TestFromGGUFRefusals(t *testing.T) {
 		}
 	}
 	for name, says := range map[string]string{"rope_freqs.weight": "found 4 factors, want 8",
-		"blk.0.attn_q.bias": "the model does not have it"} {
+		"blk.0.attn_q.bias": "not in the model"} {
 		tensor := gguf.Tensor{Name: name, Type: gguf.F32, Shape: []int{4}}
 		tensor.Write = func(w io.Writer) error {
 			_, err := w.Write([]byte(strings.Repeat("\x00\x00\x00\x40", 4)))
