@@ -304,7 +304,7 @@ func TestRestoreRefreshesOfAnother(t *testing.T) {
 	}
 	for want, p := range map[string]refresh.Record{
 		"has an unexpected refresh":                      {Tensor: "another", Step: 4, Due: 5},
-		"from update 5 to 5":            {Tensor: name, Step: 5, Due: 5},
+		"from update 5 to 5":                             {Tensor: name, Step: 5, Due: 5},
 		"no tensor refresh/" + name + "/" + "state.note": {Tensor: name, Step: 4, Due: 5},
 	} {
 		if err := c.RestoreRefreshes(s, []refresh.Record{p}, none); err == nil || !strings.Contains(err.Error(), want) {
