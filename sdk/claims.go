@@ -108,16 +108,16 @@ func (c Claim) check(d Description) error {
 		}
 	default:
 		if c.Value != nil {
-			return errors.New("Value must be nil: only scale_scope, key_scope and descent take one")
+			return errors.New("the field Value must be nil: only scale_scope, key_scope and descent take one")
 		}
 	}
 	for name, v := range c.When {
 		i := slices.IndexFunc(d.Parameters, func(p Parameter) bool { return p.Name == name })
 		if i < 0 {
-			return fmt.Errorf("When names %s, which is not a parameter", name)
+			return fmt.Errorf("the field When names %s, which is not a parameter", name)
 		}
 		if _, err := d.Parameters[i].Convert(v); err != nil {
-			return fmt.Errorf("When: %s: %w", name, err)
+			return fmt.Errorf("the field When: %s: %w", name, err)
 		}
 	}
 	return nil

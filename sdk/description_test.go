@@ -57,7 +57,7 @@ func TestCheckRefuses(t *testing.T) {
 		{"no such claim", sdk.Description{Name: "q", Claims: []sdk.Claim{{Name: "exact"}}}, `claim exact: unknown claim: want one of ["idempotent"`},
 		{"a claim without its value", sdk.Description{Name: "q", Claims: []sdk.Claim{{Name: sdk.ClaimScaleScope}}}, "want one of [\"block\""},
 		{"a claim with a wrong value", sdk.Description{Name: "q", Claims: []sdk.Claim{{Name: sdk.ClaimDescent, Value: math.NaN()}}}, "want a float above 0"},
-		{"a claim with a value", sdk.Description{Name: "q", Claims: []sdk.Claim{{Name: sdk.ClaimTies, Value: true}}}, "claim ties: Value must be nil"},
+		{"a claim with a value", sdk.Description{Name: "q", Claims: []sdk.Claim{{Name: sdk.ClaimTies, Value: true}}}, "claim ties: the field Value must be nil"},
 		{"a claim for no parameter", sdk.Description{Name: "q", Claims: []sdk.Claim{{Name: sdk.ClaimTies, When: map[string]any{"a": 1}}}}, "When names a, which is not a parameter"},
 		{"a claim beyond the range", sdk.Description{Name: "q", Parameters: []sdk.Parameter{sdk.Int("a", 1, 0, 2, "")}, Claims: []sdk.Claim{{Name: sdk.ClaimTies, When: map[string]any{"a": 3}}}}, "When: a: got 3"},
 		{"no such type", with(sdk.Parameter{Name: "n", Type: "complex", Default: 1}), "want a complex"},

@@ -189,7 +189,7 @@ func (q *quantizerBuilder) program(training bool) (p *program.Program, res Quant
 	next := 0 // number of outputs of the next state
 	switch {
 	case training && q.out.SearchEvery > 0 && len(res.Next) > 0:
-		err = errors.New("Next is set, but searches compute the state: leave Next empty")
+		err = errors.New("the field Next is set, but searches compute the state: leave Next empty")
 	case training && q.out.SearchEvery == 0:
 		next = len(q.out.State)
 		if err = sameState("the state Next", res.Next, "InitState", q.out.State); err == nil {

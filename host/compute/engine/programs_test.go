@@ -127,7 +127,7 @@ func TestDonatedInputsTakeOutputsInOrder(t *testing.T) {
 func TestMoreReplicasThanGPUs(t *testing.T) {
 	_, _, err := pjrtrecord.Open(t, 2, engine.Options{Count: 3})
 	few, ok := errors.AsType[*engine.CountError](err)
-	if !ok || *few != (engine.CountError{Kind: device.CUDA, Want: 3, Have: 2}) || !strings.Contains(err.Error(), "3 replicas: it has 2 GPU(s)") {
+	if !ok || *few != (engine.CountError{Kind: device.CUDA, Want: 3, Have: 2}) || !strings.Contains(err.Error(), "3 replicas were requested, but it has 2 GPU(s)") {
 		t.Errorf("got error %v", err)
 	}
 }

@@ -360,7 +360,7 @@ rate = 1e-3
 [device]
 kind = "cuda"
 `
-	for count, want := range map[string]string{"1": "", "2": "", "3": `run.toml:16: device.count: device "cuda": 3 replicas: it has 2 GPU(s)`} {
+	for count, want := range map[string]string{"1": "", "2": "", "3": `run.toml:16: device.count: device "cuda": 3 replicas were requested, but it has 2 GPU(s)`} {
 		cfg, err := config.Parse("run.toml", []byte(text+"count = "+count+"\n"), nil)
 		if err != nil {
 			t.Fatal(err)

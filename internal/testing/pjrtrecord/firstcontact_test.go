@@ -168,7 +168,7 @@ func TestFirstContact(t *testing.T) {
 		{"MIG without instances", says("13000 0 0"), nil, false, []string{"sees no GPU", "MIG instances"}},
 		{"driver updated", says("13000 803 0"), nil, false, []string{"error 803", "restart"}},
 		{"one of two GPUs dead", func(*testing.T, *machine) {}, []string{"--set", "device.count=2", "--batch", "4"}, false,
-			[]string{"device.count", "2 replicas: it has 1 GPU", "nvidia-smi"}},
+			[]string{"device.count", "2 replicas were requested, but it has 1 GPU", "nvidia-smi"}},
 		{"no CUDA runtime", lacks("nvidia/cu13/lib/libcudart.so.13"), nil, false,
 			[]string{"libcudart.so.13 is missing", "pip install nvidia-cuda-runtime`", "site-packages/nvidia/cu13/lib"}},
 		{"no cuBLAS", lacks("nvidia/cu13/lib/libcublas.so.13"), nil, false, []string{"libcublas.so.13 is missing", "pip install nvidia-cublas`"}},
