@@ -11,8 +11,8 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// Diagnostics is the [diagnostics] table of a configuration. It controls how the code changes and
-// residuals of weights are sampled.
+// Diagnostics is the [diagnostics] table of a configuration. It controls how the weights'
+// residuals and changes of code are sampled.
 type Diagnostics struct {
 	Every       int   // steps between samples; 0: off
 	Coordinates int   // number of tracked coordinates, over all tensors

@@ -31,7 +31,7 @@ type Pull struct {
 	Largest float64
 }
 
-// Pull returns what the correction does under a schedule.
+// Pull returns the total effect of the correction under a schedule.
 func (m CAGE) Pull(rates Schedule) Pull {
 	p, left := Pull{}, 1.0
 	for t := 1; t <= rates.Total; t++ {

@@ -59,7 +59,7 @@ func numbers(text string, holds func(float64) bool) Range {
 	return Range{text: text, holds: func(v any) bool { return each(v, holds) }}
 }
 
-// OneOf accepts each of the given words, or arrays of them.
+// OneOf accepts any of the given words, or an array of them.
 func OneOf[T ~string](words ...T) Range {
 	r := Range{}
 	for _, w := range words {

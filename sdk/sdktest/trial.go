@@ -70,7 +70,8 @@ func printable(settings map[string]any) map[string]any {
 	return out
 }
 
-// add reports a failure of the current example. Further failures count as further examples.
+// add reports a failure of the current example. Each further failure in it counts as
+// another example.
 func (t *trial) add(f Failure) {
 	if !t.open {
 		t.check.Tried++

@@ -71,8 +71,8 @@ type Optimizer struct {
 	Opaque bool
 	// Init maps x to the state; nil exactly when there is no state.
 	Init *program.Program
-	// Update maps x, gradient, step, the state, and the optional inputs that it uses to
-	// direction and the next state.
+	// Update maps the inputs (x, gradient, step, the state, and the optional inputs that it
+	// uses) to the outputs (direction and the next state).
 	Update *program.Program
 	// State lists the state tensors, sorted by name.
 	State []Tensor

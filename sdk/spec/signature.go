@@ -22,8 +22,8 @@ type Tensor struct {
 	Constrain *program.Program
 	// Storage is the type in which it is stored between programs; empty means float32.
 	Storage Storage
-	// Maximum is for state of a quantizer only: the next state is reduced over micro-batches and
-	// replicas by maximum instead of mean (Maximal).
+	// Maximum applies only to a quantizer's state: the next state is reduced over micro-batches and
+	// replicas by the maximum instead of the mean (Maximal).
 	Maximum bool
 }
 

@@ -257,7 +257,7 @@ func (f *finish) codes(whole int) {
 		correctionStep, rows, rowStep, columns, columnStep)
 }
 
-// vectors converts float sums, in whole vectors.
+// vectors converts the first whole float sums of each row, a vector at a time.
 func (f *finish) vectors(whole int) {
 	for r := range f.rows {
 		sums, out := f.sums[r*f.sumStride:][:f.columns], f.out[r*f.outStride:][:f.columns]

@@ -84,7 +84,7 @@ func tokenizerOf(f *gguf.File, vocab int) (
 	return files, special, err
 }
 
-// ggufVocabulary is what a GGUF file has of a tokenizer.
+// ggufVocabulary is the part of a tokenizer that a GGUF file stores.
 type ggufVocabulary struct {
 	*gguf.File
 	tokens  []string

@@ -28,7 +28,7 @@ type Options struct {
 
 // Model is a language model.
 type Model interface {
-	// Context returns the maximal number of tokens that the model reads.
+	// Context returns the maximum number of tokens that the model can read.
 	Context() int
 	// Begin reads prompts. It returns the logits for the next token of each, as one row of the
 	// vocabulary per prompt, and the Sequences with which to continue them, up to length tokens

@@ -207,7 +207,7 @@ func (r *Run) read() error {
 			return err
 		}
 		// If both have a number, the one from the later step wins: the records may lack the last step,
-		// and the run may have been resumed since its summary.
+		// and the run may have been resumed after its summary was written.
 		first, second := numbers, newest
 		if numbers["steps"] >= newest["steps"] {
 			first, second = newest, numbers

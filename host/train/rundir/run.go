@@ -32,7 +32,7 @@ const (
 	Unreadable  State = "unreadable"
 )
 
-// Run is a run as described by its run directory.
+// Run describes a run as far as its run directory tells.
 type Run struct {
 	Dir      string
 	State    State

@@ -236,7 +236,7 @@ func (c *Compiled) finish() (*update.Executable, error) {
 	return c.compileOnce("finish", func() update.Stage { return c.plan.finishStage(q) })
 }
 
-// update returns the compiled programs of the rules' part that kind selects; nil if there are none.
+// update returns the compiled update programs selected by kind, or nil if there are none.
 func (c *Compiled) update(kind updateKind) (*update.Update, error) {
 	if u, ok := c.updates[kind]; ok {
 		return u, nil

@@ -16,7 +16,7 @@ import (
 
 // Evaluator computes losses with fixed parameters: the trained ones, or those that their optimizers
 // provide for evaluation instead. The weights are quantized once, when it is created, by the
-// quantizers of evaluation.
+// evaluation quantizers.
 type Evaluator struct {
 	c       *Compiled
 	own     update.Tensors  // tensors that optimizers provide, and quantized weights

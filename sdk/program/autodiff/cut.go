@@ -101,8 +101,8 @@ func (s *splitter) weight(id program.ID) int64 {
 
 const infiniteCapacity = math.MaxInt64 / 4
 
-// network is a flow network with the edges of each node in an adjacency list; edge
-// e and its reverse are e and e^1.
+// network is a flow network with the edges of each node in an adjacency list; the
+// reverse of edge e is edge e^1.
 type network struct {
 	edges    [][]int
 	to       []int

@@ -28,8 +28,8 @@ type Partition struct {
 type Residual struct {
 	// Name is the name of the Backward input, and of its source.
 	Name string
-	// Input is true if the source is the input of this name of the original program or, in
-	// SplitBy, of the backward program alone; otherwise it is the output of this name of Forward.
+	// Input is true if the source is the original program's input with this name (in SplitBy, the
+	// backward program's). Otherwise the source is Forward's output with this name.
 	Input bool
 	Type  program.Type
 }
