@@ -108,7 +108,8 @@ func (c Claim) check(d Description) error {
 		}
 	default:
 		if c.Value != nil {
-			return errors.New("the field Value must be nil: only scale_scope, key_scope and descent take one")
+			return errors.New("the field Value must be nil: " +
+				"only scale_scope, key_scope and descent take one")
 		}
 	}
 	for name, v := range c.When {

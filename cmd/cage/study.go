@@ -292,8 +292,9 @@ func listCells(s *study.Study, results []study.Result) []cellListing {
 		c := r.Cell
 		list[i] = cellListing{
 			Index: i, ID: c.ID, Labels: c.Labels, Hash: c.Hash, Dir: c.Dir, State: r.State,
-			Error: r.Err, Waits: waiting[c.ID] && !r.HasOutcome(), Unneeded: unneeded[c.ID] && !r.HasOutcome(),
-			Set: c.Set, Summary: map[string]metrics.Number{},
+			Error: r.Err, Waits: waiting[c.ID] && !r.HasOutcome(),
+			Unneeded: unneeded[c.ID] && !r.HasOutcome(),
+			Set:      c.Set, Summary: map[string]metrics.Number{},
 		}
 		for name, x := range r.Summary {
 			list[i].Summary[name] = metrics.Number(x)

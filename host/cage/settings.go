@@ -81,7 +81,11 @@ func (s Settings) Own() map[string]any {
 // Acts reports whether the method affects training with quantized weights.
 func (s Settings) Acts() bool {
 	m := s.CAGE
-	pulls := m.Form != Off && (m.Strength == nil && m.Lambda > 0 || m.Strength != nil && *m.Strength > 0)
+	weight := m.Lambda
+	if m.Strength != nil {
+		weight = *m.Strength
+	}
+	pulls := m.Form != Off && weight > 0
 	return s.Name != NameOff && (s.Name != NameCAGE || pulls)
 }
 

@@ -133,7 +133,7 @@ func (r *run) reportPull() {
 }
 
 // A run can be extended, that is resumed with a larger train.steps, if the steps that are done stay
-// the same: the learning rate and the method's coefficient and mode follow schedules over all steps,
+// the same: the rate and the method's coefficient and mode follow schedules over all steps,
 // and must have had the values that the longer run gives them. A constant rate allows that at any
 // time, WSD before its decay.
 

@@ -142,7 +142,7 @@ type run struct {
 	model   model.Model
 	rates   cage.Schedule
 	method  cage.Settings // resolved
-	pull    *cage.Pull    // of the decoupled correction; nil if there is none, or its rates are unknown
+	pull    *cage.Pull    // of the decoupled correction; nil if there is none or it is unknown
 	applied float64       // Σ α_t·λ_t of the steps done
 	batches build.Batches
 	build.Runtime

@@ -19,7 +19,7 @@ import (
 //   - Scales are float32. Without gradients a scale shrinks by √β2 per step, 1 − 2⁻¹¹ for
 //     β2 = 0.999, which float16 would round away; gradients may also underflow in float16.
 //   - A second moment that is not 0 has a code of at least 1: otherwise an element with gradients
-//     500 times below the group's largest could lose its second moment and make far too large steps.
+//     500 times below the group's largest could lose its second moment and make steps too large.
 
 // group is the number of elements that share a scale.
 const group = 32

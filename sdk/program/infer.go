@@ -311,7 +311,8 @@ func inferDot(args []Type, attr Attr, _ Type) (Type, error) {
 	}{{"contracted", attr.LhsContract, attr.RhsContract}, {"batch", attr.LhsBatch, attr.RhsBatch}}
 	for _, p := range pairs {
 		if len(p.l) != len(p.r) {
-			return Type{}, fmt.Errorf("got %d %s axes on the left, %d on the right", len(p.l), p.name, len(p.r))
+			return Type{}, fmt.Errorf("got %d %s axes on the left, %d on the right",
+				len(p.l), p.name, len(p.r))
 		}
 		for i := range p.l {
 			l, r := p.l[i], p.r[i]

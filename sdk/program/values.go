@@ -85,7 +85,8 @@ func (v Value) Clip(lo, hi float64) Value {
 func (v Value) At(axis, start, limit int) Value {
 	shape := v.Shape()
 	if axis < 0 || axis >= len(shape) {
-		return v.builder().fail(fmt.Errorf("at: axis %d does not exist: the rank is %d", axis, len(shape)))
+		return v.builder().fail(fmt.Errorf("at: axis %d does not exist: the rank is %d",
+			axis, len(shape)))
 	}
 	starts, strides := make([]int, len(shape)), slices.Repeat([]int{1}, len(shape))
 	starts[axis], shape[axis] = start, limit

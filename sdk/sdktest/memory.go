@@ -62,7 +62,8 @@ func (s *siteAnswer) initialInputs(p *program.Program, sample []float64,
 }
 
 // checkInitial initializes from ordinary and unusual tensors, with ordinary and unusual values of
-// the other operands, then quantizes and takes a step. Shapes must not depend on the number of rows.
+// the other operands, then quantizes and takes a step. Shapes must not depend on the number of
+// rows.
 func (q *quantizerRun) checkInitial(t *trial) {
 	q.everywhere(func(_ *trial, in *instance, x []float64) {
 		if !in.hasMemory() || in.evaluates {

@@ -27,7 +27,8 @@ func (e *CountError) Error() string {
 			"several replicas need device %q", e.Kind, e.Want, device.CUDA)
 	}
 	return fmt.Sprintf("device %q: %d replicas were requested, but it has %d GPU(s) that "+
-		"CUDA_VISIBLE_DEVICES lets it see; `nvidia-smi -L` lists those that answer", e.Kind, e.Want, e.Have)
+		"CUDA_VISIBLE_DEVICES lets it see; `nvidia-smi -L` lists those that answer",
+		e.Kind, e.Want, e.Have)
 }
 
 // A HangError reports that a device did not answer.

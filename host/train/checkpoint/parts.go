@@ -38,7 +38,8 @@ var partName = regexp.MustCompile(`^step-(\d{8,})\.part-(\d+)-of-(\d+)\.[0-9a-f]
 // PartName returns the file name of a part, whose number is from 1 to count. mark must differ for
 // each attempt to save, so that a new part never overwrites one that a checkpoint needs.
 func PartName(step, number, count int, mark uint32) string {
-	return fmt.Sprintf("%s%08d.part-%d-of-%d.%08x%s", namePrefix, step, number, count, mark, nameSuffix)
+	return fmt.Sprintf("%s%08d.part-%d-of-%d.%08x%s",
+		namePrefix, step, number, count, mark, nameSuffix)
 }
 
 func partStep(name string) (step int, ok bool) {

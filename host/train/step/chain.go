@@ -114,7 +114,8 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 }
 
 func (c *Compiled) mode(set Settings) cage.Mode {
-	return cage.Of(c.plan.Rules).Mode(cage.At{Step: set.Step, Steps: set.Steps, Coefficient: set.Lambda})
+	return cage.Of(c.plan.Rules).Mode(
+		cage.At{Step: set.Step, Steps: set.Steps, Coefficient: set.Lambda})
 }
 
 // runQuantize computes the values of the weights with the quantizers of a plan, if it has any.

@@ -44,7 +44,8 @@ func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 		return nil, err
 	}
 	if _, ok := plan.Model.(model.Language); dev.Count() > 1 && !ok {
-		return nil, fmt.Errorf("step: a model that reads no sequences cannot use %d replicas", dev.Count())
+		return nil, fmt.Errorf("step: a model that reads no sequences cannot use %d replicas",
+			dev.Count())
 	}
 	plan.replicas = dev.Count()
 	evaluation, err := plan.forEvaluation()
@@ -86,8 +87,8 @@ const (
 
 // Prepare compiles the programs that training runs, with correction, statistics and evaluation, and
 // the stationarity measures if pareto is set. Compilation errors then occur before the first step,
-// and no step waits for a compiler. Programs with other probes than those of the first two steps are
-// compiled when they are due.
+// and no step waits for a compiler. Programs with other probes than those of the first two steps
+// are compiled when they are due.
 func (c *Compiled) Prepare(pareto bool) error {
 	p := &c.plan
 	quantized, refreshes := len(p.quantizedParams()) > 0, c.refresher.Any()

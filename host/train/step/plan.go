@@ -82,7 +82,8 @@ func (p *Plan) check() error {
 			return fmt.Errorf("step: rule %d is for %q, want %q", i, r.Name, tensors[i].Name)
 		}
 		if _, ok := p.Weights[r.Name]; ok != (r.Quantizer != nil) {
-			return fmt.Errorf("step: %s: Plan.Weights and the rule differ in whether it is quantized", r.Name)
+			return fmt.Errorf("step: %s: Plan.Weights and the rule differ in whether it is quantized",
+				r.Name)
 		}
 		if _, ok := p.Opaque[r.Name]; ok != r.Optimizer.Opaque {
 			return fmt.Errorf("step: the optimizer of %s is opaque: it works only in training, "+
