@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
@@ -90,17 +92,21 @@ func (r *run) reportPull() {
 	if r.method.Name != cage.NameCAGE || m.Form == cage.Off || len(r.Programs.Weights) == 0 {
 		return
 	}
+	log := r.log
+	if r.follows() { // process 0 logs for all
+		log = hclog.NewNullLogger()
+	}
 	own := slices.ContainsFunc(r.Programs.Tensors, func(t build.TrainedTensor) bool {
 		_, quantized := r.Programs.Weights[t.Name]
 		return quantized && t.Optimizer.Rate != nil
 	})
 	switch {
 	case m.Form == cage.Coupled:
-		r.log.Info("the correction is part of the gradient: how far it moves a weight depends on the "+
+		log.Info("the correction is part of the gradient: how far it moves a weight depends on the "+
 			"optimizer", "lambda", m.Lambda)
 		return
 	case own:
-		r.log.Info("the strength of the correction is unknown: the optimizer chooses its learning rate",
+		log.Info("the strength of the correction is unknown: the optimizer chooses its learning rate",
 			"lambda", m.Lambda)
 		return
 	}
@@ -114,20 +120,20 @@ func (r *run) reportPull() {
 		r.applied += m.PullOf(t, r.rates)
 	}
 	if p.Largest <= 1 {
-		r.log.Info(fmt.Sprintf("the correction removes up to %.2g %% of the quantization error of a "+
+		log.Info(fmt.Sprintf("the correction removes up to %.2g %% of the quantization error of a "+
 			"weight that nothing else moves", 100*p.Removed),
 			"strength", short(p.Strength), "lambda", short(m.Lambda))
 	}
 	set := fmt.Sprintf("method.strength = %v", cage.DefaultStrength)
 	switch {
 	case p.Strength < weakStrength:
-		r.log.Warn("the correction hardly moves weights", "strength", short(p.Strength), "set", set)
+		log.Warn("the correction hardly moves weights", "strength", short(p.Strength), "set", set)
 	case p.Largest > 1:
-		r.log.Warn("a step of the correction moves weights past their quantized values",
+		log.Warn("a step of the correction moves weights past their quantized values",
 			"largest α·λ", short(p.Largest),
 			"strength", short(p.Strength), "set", set)
 	case p.Strength > strongStrength:
-		r.log.Warn("the correction moves weights to their quantized values before the run ends",
+		log.Warn("the correction moves weights to their quantized values before the run ends",
 			"strength", short(p.Strength), "set", set)
 	}
 }

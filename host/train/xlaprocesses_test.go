@@ -400,7 +400,7 @@ func TestXLAProcesses(t *testing.T) {
 				t.Errorf("process %d ends with exit code %d: %s", rank, code, &p.output)
 			}
 		}
-		parts[0].says(t, "another process of this training was asked to; continue with --resume")
+		parts[0].says(t, "another process of this training was told to stop; continue with --resume")
 		completes(t, cage, cfg, 2, byHand)
 		testrun.SameRun(t, "undisturbed and interrupted", whole.Train.Out, cfg.Train.Out)
 	})
