@@ -23,7 +23,7 @@ type CAGE struct {
 }
 
 // Default has the paper's setting for pre-training: decoupled, λ = 2, s = 0.9. Configurations have
-// [DefaultStrength] in the place of λ.
+// [DefaultStrength] instead of λ.
 var Default = CAGE{Form: Decoupled, Variant: Paper, Lambda: 2, Silence: 0.9, Ramp: Linear}
 
 // Form selects how the correction enters the step.

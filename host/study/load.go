@@ -158,7 +158,7 @@ func (s *Study) name() error {
 	return s.setRuns()
 }
 
-// maxSlug leaves room for the hash in a file name, since some file systems limit its length.
+// maxSlug bounds a slug, so that a file name with the hash stays within the limits of file systems.
 const maxSlug = 80
 
 var notInFileNames = regexp.MustCompile(`[^A-Za-z0-9._]+`)

@@ -61,7 +61,7 @@ func identify(name string, of any) string {
 		panic(err) // strings and numbers only
 	}
 	sum := sha256.Sum256(text)
-	const longest = 60 // leaves room for the hash in a file name
+	const longest = 60 // in bytes, without the hash
 	name = strings.Trim(notInFileNames.ReplaceAllString(name, "-"), "-.")
 	return name[:min(len(name), longest)] + "-" + hex.EncodeToString(sum[:6])
 }

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
@@ -86,39 +84,47 @@ func withoutEffect(cfg *config.Config, programs *build.Programs) (messages []str
 // than a twentieth of their quantization error; above, by more than 99 % of it.
 const weakStrength, strongStrength = 0.05, 5
 
-// reportPull logs what the correction does to a weight, and sets r.pull and r.applied.
-func (r *run) reportPull() {
+// correctionPull returns what the decoupled correction does in the run; nil if it does nothing, or
+// if the rates are unknown.
+func (r *run) correctionPull() *cage.Pull {
 	m := r.method.CAGE
-	if r.method.Name != cage.NameCAGE || m.Form == cage.Off || len(r.Programs.Weights) == 0 {
-		return
+	if r.method.Name != cage.NameCAGE || m.Form != cage.Decoupled || len(r.Programs.Weights) == 0 ||
+		r.choosesRates() {
+		return nil
 	}
-	log := r.log
-	if r.follows() { // process 0 logs for all
-		log = hclog.NewNullLogger()
+	if p := m.Pull(r.rates); p.Strength > 0 {
+		return &p
 	}
-	own := slices.ContainsFunc(r.Programs.Tensors, func(t build.TrainedTensor) bool {
+	return nil
+}
+
+// choosesRates reports whether the optimizer of a quantized weight chooses its learning rate.
+func (r *run) choosesRates() bool {
+	return slices.ContainsFunc(r.Programs.Tensors, func(t build.TrainedTensor) bool {
 		_, quantized := r.Programs.Weights[t.Name]
 		return quantized && t.Optimizer.Rate != nil
 	})
+}
+
+// reportPull logs what the correction does to a weight.
+func (r *run) reportPull() {
+	m, p, log := r.method.CAGE, r.pull, r.log
+	if r.method.Name != cage.NameCAGE || m.Form == cage.Off || len(r.Programs.Weights) == 0 {
+		return
+	}
 	switch {
 	case m.Form == cage.Coupled:
 		log.Info("the correction is part of the gradient: how far it moves a weight depends on the "+
 			"optimizer", "lambda", m.Lambda)
 		return
-	case own:
+	case r.choosesRates():
 		log.Info("the strength of the correction is unknown: the optimizer chooses its learning rate",
 			"lambda", m.Lambda)
 		return
-	}
-	short := func(x float64) string { return fmt.Sprintf("%.3g", x) }
-	p := m.Pull(r.rates)
-	if p.Strength == 0 { // as without a correction
+	case p == nil:
 		return
 	}
-	r.pull = &p
-	for t := 1; t <= r.done.Step; t++ {
-		r.applied += m.PullOf(t, r.rates)
-	}
+	short := func(x float64) string { return fmt.Sprintf("%.3g", x) }
 	if p.Largest <= 1 {
 		log.Info(fmt.Sprintf("the correction removes up to %.2g %% of the quantization error of a "+
 			"weight that nothing else moves", 100*p.Removed),

@@ -27,7 +27,14 @@ func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 	for _, message := range withoutEffect(r.cfg, r.Programs) {
 		r.log.Warn(message)
 	}
-	r.reportPull()
+	if r.pull = r.correctionPull(); r.pull != nil {
+		for t := 1; t <= r.done.Step; t++ {
+			r.applied += r.method.CAGE.PullOf(t, r.rates)
+		}
+	}
+	if !r.follows() { // process 0 reports for all
+		r.reportPull()
+	}
 	if a := r.cfg.Train.Averaging(); a != nil {
 		r.log.Info("validation losses, samples and exports use averaged weights",
 			"train.average", r.cfg.Train.Average, "from step", a.From)

@@ -13,7 +13,7 @@
 //	S  = Σ r² / Σ r·P                        r = V/(sB·g), over the entries of one rotation
 //	x̂  = DH(P·E4M3(S·sB)·g)                  E4M3 with stochastic rounding
 //
-// Scales up to 256 instead of 448, the largest number of E4M3, leave room for S. Like EDEN
+// Scales up to 256 instead of 448, the largest number of E4M3, leave headroom for S. Like EDEN
 // (Vargaftik et al. 2022), on which it is based, MS-EDEN is unbiased if HD is a random rotation;
 // for a block Hadamard matrix with random signs this holds approximately, and better for longer
 // blocks.

@@ -99,7 +99,7 @@ func loadLibraries(
 	return errors.Join(failed...)
 }
 
-// load loads the library. Its error tells whether the file is missing or cannot be loaded.
+// load loads the library. Its error distinguishes a missing file from one that cannot be loaded.
 func (l cudaLibrary) load(plugin string, release int, load loader) error {
 	folder, suffix := l.folder, ""
 	if release > oldestRelease && !l.apart {

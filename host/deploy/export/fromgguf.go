@@ -244,7 +244,7 @@ func (r *ggufReader) scaledPositions(s *architecture.Settings) {
 		r.fault("%v", err)
 		return
 	}
-	if len(factors) != s.HeadSize/2 {
+	if len(factors) == 0 || len(factors) != s.HeadSize/2 {
 		r.fault("tensor %s: found %d factors, want %d", name, len(factors), s.HeadSize/2)
 		return
 	}

@@ -46,10 +46,12 @@ func (f family) layout(s architecture.Settings) ([]Mapping, error) {
 			if p.Parts != nil {
 				end = row + p.Parts[i].Rows
 			}
-			m := Mapping{Tensor: strings.Replace(from.tensor, "*", block, 1), Param: p}
-			for ; row < end; row++ {
-				m.Rows = append(m.Rows, row)
+			m := Mapping{Tensor: strings.Replace(from.tensor, "*", block, 1), Param: p,
+				Rows: make([]int, end-row)}
+			for r := range m.Rows {
+				m.Rows[r] = row + r
 			}
+			row = end
 			if from.rotary {
 				m.Rows = architecture.Reorder(m.Rows, s.HeadSize, s.RopePairs, architecture.HalfSplit)
 			}

@@ -75,7 +75,7 @@ func (d *Decoder) Remaining() int { return d.length - d.start }
 func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	c, n := d.e.c, len(tokens)/len(d.first)
 	if n == 0 || n*len(d.first) != len(tokens) || n > d.Remaining() {
-		return nil, fmt.Errorf("step: got %d tokens for %d sequences, each of which has room for %d",
+		return nil, fmt.Errorf("step: got %d tokens for %d sequences, each of which has a capacity of %d",
 			len(tokens), len(d.first), d.Remaining())
 	}
 	if err := c.evaluationPlan.checkPiece(len(tokens)); err != nil {

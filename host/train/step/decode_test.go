@@ -91,7 +91,7 @@ func TestDecoder(t *testing.T) {
 // checkRefused gives a decoder what it cannot read.
 func checkRefused(t *testing.T, d *step.Decoder, tokens []int32, quantized bool) {
 	t.Helper()
-	if _, err := d.Next(tokens); err == nil || !strings.Contains(err.Error(), "room for 7") {
+	if _, err := d.Next(tokens); err == nil || !strings.Contains(err.Error(), "a capacity of 7") {
 		t.Errorf("too many tokens: the error is %v", err)
 	}
 	if _, err := d.Next(nil); err == nil {
