@@ -48,11 +48,10 @@ type OpInfo struct {
 // row is a row of the operation table: the definition of an operation.
 type row struct {
 	OpInfo
-	infer       typeRule
-	uses        attributes
-	work        func(n *Node, args []Type) float64 // multiplications; nil if only the size is limited
-	approximate bool
-	gradient    gradient
+	infer    typeRule
+	uses     attributes
+	work     func(n *Node, args []Type) float64 // multiplications; nil if only the size is limited
+	gradient gradient
 	// Scalar functions of an elementwise operation; see [Op.Scalar].
 	floats func(x, y float64) float64
 	ints   func(x, y int64) int64
@@ -97,13 +96,8 @@ func reduction(op Op, name, meaning string, g gradient) row {
 		OpInfo: OpInfo{Op: op, Name: name, Class: ClassReduce, Arity: 1,
 			Operands:   joinTypes(numbers, ", "),
 			Attributes: "axes: increasing", Meaning: meaning},
-		infer: inferReduce, uses: usesAxes, approximate: op == OpReduceSum, gradient: g,
+		infer: inferReduce, uses: usesAxes, gradient: g,
 	}
-}
-
-func approximate(r row) row {
-	r.approximate = true
-	return r
 }
 
 func truth[T float64 | int64](v bool) T {
@@ -159,13 +153,6 @@ func (op Op) Info() (OpInfo, bool) {
 		return r.OpInfo, true
 	}
 	return OpInfo{}, false
-}
-
-// Approximate reports whether correct results of op in binary32 may differ between machines, as for
-// sums, whose order is not defined, and for functions that are not correctly rounded.
-func (op Op) Approximate() bool {
-	r, ok := rows[op]
-	return ok && r.approximate
 }
 
 // Scalar returns the functions by which a unary, binary or compare operation computes an element:

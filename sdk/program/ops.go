@@ -133,19 +133,19 @@ var table = []row{
 		sign, func(x int64) int64 { return min(max(x, -1), 1) }, zero),
 	unary(OpSqrt, "sqrt", floats, "Square root, correctly rounded; NaN for x < 0.", math.Sqrt, nil,
 		ofX("dy/(2·sqrt(x))", func(x, y, dy Value) Value { return dy.Mul(x.b.Const(0.5)).Div(y) })),
-	approximate(unary(OpExp, "exp", floats, "eˣ.", math.Exp, nil,
-		ofX("dy·eˣ", func(_, y, dy Value) Value { return dy.Mul(y) }))),
-	approximate(unary(OpExpm1, "expm1", floats, "eˣ − 1, accurate near 0.", math.Expm1, nil,
-		ofX("dy·eˣ", func(x, _, dy Value) Value { return dy.Mul(x.Exp()) }))),
-	approximate(unary(OpLog, "log", floats,
+	unary(OpExp, "exp", floats, "eˣ.", math.Exp, nil,
+		ofX("dy·eˣ", func(_, y, dy Value) Value { return dy.Mul(y) })),
+	unary(OpExpm1, "expm1", floats, "eˣ − 1, accurate near 0.", math.Expm1, nil,
+		ofX("dy·eˣ", func(x, _, dy Value) Value { return dy.Mul(x.Exp()) })),
+	unary(OpLog, "log", floats,
 		"Natural logarithm; log(0) = −Inf, NaN for x < 0.", math.Log, nil,
-		ofX("dy/x", func(x, _, dy Value) Value { return dy.Div(x) }))),
-	approximate(unary(OpLog1p, "log1p", floats, "log(1 + x), accurate near 0.", math.Log1p, nil,
-		ofX("dy/(1+x)", func(x, _, dy Value) Value { return dy.Div(x.Shift(1)) }))),
-	approximate(unary(OpTanh, "tanh", floats, "Hyperbolic tangent.", math.Tanh, nil,
+		ofX("dy/x", func(x, _, dy Value) Value { return dy.Div(x) })),
+	unary(OpLog1p, "log1p", floats, "log(1 + x), accurate near 0.", math.Log1p, nil,
+		ofX("dy/(1+x)", func(x, _, dy Value) Value { return dy.Div(x.Shift(1)) })),
+	unary(OpTanh, "tanh", floats, "Hyperbolic tangent.", math.Tanh, nil,
 		ofX("dy·(1−tanh²x)", func(x, y, dy Value) Value {
 			return dy.Mul(x.b.Const(1).Sub(y.Square()))
-		}))),
+		})),
 	unary(OpFloor, "floor", floats,
 		"The largest integer that is not larger than x; NaN and ±Inf stay.", math.Floor, nil, zero),
 	unary(OpRound, "round", floats, "The nearest integer, ties to even; NaN and ±Inf stay. "+
@@ -177,10 +177,10 @@ var table = []row{
 		ofXY("dy/y, −dy·x/y²", func(x, y, z, dz Value) (Value, Value) {
 			return dz.Div(y), divisorGradient(x, y, z, dz)
 		})),
-	approximate(binary(OpPow, "pow", floats, "x to the power y; IEEE 754 pow.", math.Pow, nil,
+	binary(OpPow, "pow", floats, "x to the power y; IEEE 754 pow.", math.Pow, nil,
 		ofXY("dy·y·x^(y−1), dy·x^y·log x", func(x, y, z, dz Value) (Value, Value) {
 			return dz.Mul(y.Mul(lowerPower(x, y))), dz.Mul(z.Mul(x.Log()))
-		}))),
+		})),
 	binary(OpMax, "max", numbers,
 		"The larger operand; NaN if either is NaN. The sign of a zero result is not defined.",
 		func(x, y float64) float64 { return max(x, y) }, func(x, y int64) int64 { return max(x, y) },
@@ -336,7 +336,7 @@ var table = []row{
 				"batch pair have the same size. The result's axes are the batch axes in the given order, " +
 				"then the remaining axes of the left operand, then those of the right. The order of " +
 				"summation is not defined."},
-		infer: inferDot, uses: usesPairs, work: dotWork, approximate: true,
+		infer: inferDot, uses: usesPairs, work: dotWork,
 		gradient: gradient{text: "the two transposed products", rule: dotGradient},
 	},
 	{
@@ -345,7 +345,7 @@ var table = []row{
 			Meaning: "Each run of `block` elements along the last axis is multiplied by H, " +
 				"H[i][j] = (−1)^popcount(i AND j)/√block: orthogonal, symmetric, its own inverse. " +
 				"A non-finite element makes its block non-finite."},
-		infer: inferHadamard, uses: usesBlock, work: hadamardWork, approximate: true,
+		infer: inferHadamard, uses: usesBlock, work: hadamardWork,
 		gradient: gradient{text: "hadamard of dy", rule: func(n *Node, _ []Value, _, dy Value) []Value {
 			return []Value{dy.Hadamard(n.Attr.Block)}
 		}},
@@ -397,7 +397,7 @@ var table = []row{
 				"operand. Distances are Euclidean; the lowest index wins a tie. A distance that is NaN " +
 				"counts as infinite, and if all are infinite, the index is 0. If the distances of two " +
 				"rows differ by rounding only, either may be taken."},
-		infer: inferNearest, work: nearestWork, approximate: true, gradient: zero,
+		infer: inferNearest, work: nearestWork, gradient: zero,
 	},
 	{
 		OpInfo: OpInfo{Op: OpLookup, Name: "lookup", Class: ClassTable, Arity: 2,
@@ -419,7 +419,7 @@ var table = []row{
 			Meaning: "A table that is zero, except that each element of the second operand, or each " +
 				"vector of d elements along its last axis, is added to the row with its index. An index " +
 				"below 0 counts as 0, one above n−1 as n−1. The order of summation is not defined."},
-		infer: inferScatterAdd, approximate: true,
+		infer: inferScatterAdd,
 		gradient: gradient{text: "lookup of dy to the second operand, none to the indices",
 			operands: []int{1},
 			rule:     func(_ *Node, x []Value, _, dy Value) []Value { return []Value{{}, x[0].Lookup(dy)} }},
