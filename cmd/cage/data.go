@@ -90,7 +90,7 @@ func newDataShow() *cobra.Command {
 		t := h.Tokenizer
 		return tableOutput(h, [][]string{
 			{"tokens", fmt.Sprint(h.Tokens)}, {"documents", fmt.Sprint(h.Documents)},
-			{"bytes per token", fmt.Sprint(h.TokenBytes)},
+			{"bytes of an id", fmt.Sprint(h.TokenBytes)},
 			{"tokenizer", t.Name}, {"vocabulary", fmt.Sprint(t.VocabSize)},
 			{"BOS token", tokenName(t.BOS)}, {"EOS token", tokenName(t.EOS)}, {"sha256", h.SHA256},
 		}), nil

@@ -65,7 +65,7 @@ func newDataPrepare() *cobra.Command {
 	flags.StringArrayVar(&opts.Include, "include", nil,
 		"in directories, read only files whose name matches `PATTERN` (repeatable)")
 	flags.StringVar(&opts.Separator, "separator", "",
-		"text between the documents of a plain text file")
+		`text between the documents of a plain text file, with \n for a new line and \t for a tab`)
 	flags.Float64Var(&opts.ValFraction, "validation", data.DefaultValFraction,
 		"fraction of the documents used for validation")
 	flags.StringArrayVar(&opts.ValInputs, "validation-text", nil,
@@ -93,6 +93,7 @@ func newDataPrepare() *cobra.Command {
 		if len(opts.ValInputs) > 0 && !flags.Changed("validation") {
 			opts.ValFraction = 0
 		}
+		opts.Separator = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\t`, "\t").Replace(opts.Separator)
 		opts.Inputs = args
 		if conversations.kind == config.KindChat {
 			return conversations.prepare(cmd, opts, spec)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -87,10 +86,11 @@ func leftOutError(r *report.Report) error {
 func printReport(w io.Writer, dir string, r *report.Report) {
 	fmt.Fprintln(w, r.Progress())
 	for i := range r.Tables {
-		t := &r.Tables[i]
-		fmt.Fprintf(w, "\n%s\n", t.Title)
-		table(w, t.Text())
-		fmt.Fprintln(w, strings.Join(t.TextNotes(), " "))
+		for _, g := range r.Tables[i].Grids() {
+			fmt.Fprintf(w, "\n%s\n", g.Title)
+			table(w, g.Text())
+			fmt.Fprintln(w, g.TextNotes())
+		}
 	}
 	fmt.Fprintf(w, "\n%s\n", filepath.Join(dir, report.PageFile))
 }

@@ -75,8 +75,9 @@ func (m *CAGE) keys(form func() any) []schema.Key {
 				"(paper), or after the step with the next rate (official)"},
 		{Name: "lambda", To: &m.Lambda, Is: schema.Between(0, 1e6), For: measured,
 			Default: Default.Lambda,
-			Doc: "instead of strength: the weight λ at the end of the ramp, and of ‖P_λ‖; " +
-				"0: no correction. The default is the paper's, and applies without strength"},
+			Doc: "the weight λ at the end of the ramp, and of ‖P_λ‖, in place of strength; 0: no " +
+				"correction. The default is that of the coupled form; in the decoupled form λ follows " +
+				"from the default strength"},
 		{Name: "silence", To: &m.Silence, Is: schema.Below(0, 1), For: of, Default: Default.Silence,
 			Doc: "silence ratio s: fraction of the run before the correction starts"},
 		{Name: "ramp", To: &m.Ramp, Is: schema.OneOf(Linear, Constant), For: of, Default: Default.Ramp,

@@ -81,8 +81,8 @@ func (r Rule) copies(prefix, from, to string) (*program.Program, error) {
 	return b.Build()
 }
 
-// before returns the program of a part that runs before the update. In both, the optimizer gets the
-// same gradient. The outputs of Collecting have the names of the update's inputs that receive their
+// before returns the program of a part that runs before the update. The optimizer gets the same
+// gradient here and in the update. The outputs of Collecting have the names of the update's inputs that receive their
 // sums over the tensors of the group.
 func (r Rule) before(part Part) (*program.Program, error) {
 	if part == Probing {

@@ -60,7 +60,7 @@ type At struct {
 // Reads describes the quantization inputs of a weight's update.
 type Reads struct {
 	Quantized bool // Q(x_t), as computed for the forward pass
-	Again     bool // Q at a point other than x_t
+	Again     bool // Q, computed in the update itself
 	NextRate  bool // α_{t+1}
 }
 

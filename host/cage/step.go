@@ -20,7 +20,7 @@ type step struct {
 	α, λ  program.Value            // α_t of this tensor, and λ_t; see setRate
 	rate  program.Value            // the schedule's α_t of this tensor
 	e     program.Value            // see forwardError
-	task  program.Value            // the task's part of the optimizer's gradient
+	task  program.Value            // the loss's part of the optimizer's gradient
 	// finite is true if the residual that the method uses is finite.
 	finite program.Value
 	// counts holds the values of the method's counters, by name.

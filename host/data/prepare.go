@@ -113,7 +113,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (manifest *Manifest, err err
 		return nil, fmt.Errorf("no document found in %q for validation%s", o.ValInputs, left)
 	case len(val) == 0:
 		return nil, errors.New("cannot split one document into training and validation: " +
-			"give more files, a separator that cuts it into documents, or separate validation text")
+			"give more files, --separator, which divides a file into documents, or --validation-text")
 	}
 	manifest = &Manifest{
 		Manifest: dataset.Manifest{

@@ -15,6 +15,9 @@ func TestFamilies(t *testing.T) {
 			t.Error(err)
 		}
 		s.FillIn()
+		if s.RopeTheta == 0 || s.RopePairs == "" || s.NormEps == 0 {
+			t.Errorf("%s has no row in the table of families", kind)
+		}
 		if len(s.BlockParams(0)) == 0 {
 			t.Errorf("%s: the blocks have no parameters", kind)
 		}

@@ -126,8 +126,12 @@ func (r *run) reportPull() {
 	}
 	short := func(x float64) string { return fmt.Sprintf("%.3g", x) }
 	if p.Largest <= 1 {
-		log.Info(fmt.Sprintf("the correction removes up to %.2g %% of the quantization error of a "+
-			"weight that nothing else moves", 100*p.Removed),
+		removed := fmt.Sprintf("%.2g", 100*p.Removed)
+		if p.Removed >= 0.1 {
+			removed = fmt.Sprintf("%.0f", 100*p.Removed)
+		}
+		log.Info("the correction removes up to "+removed+" % of the quantization error of a "+
+			"weight that nothing else moves",
 			"strength", short(p.Strength), "lambda", short(m.Lambda))
 	}
 	set := fmt.Sprintf("method.strength = %v", cage.DefaultStrength)

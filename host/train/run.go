@@ -234,7 +234,7 @@ func (r *run) prepare(ctx context.Context) error {
 	}
 	plain := r.cfg.Device.Kind == device.CPU && !r.cfg.IsSet("device.precision")
 	if plain && engine.MultipliesBFloat16() {
-		r.log.Info("this processor is faster in bfloat16", "set", `device.precision = "bfloat16"`)
+		r.log.Info(`this processor is faster with device.precision = "bfloat16"`)
 	}
 	return r.prepareMovement()
 }

@@ -31,10 +31,10 @@ const (
 	opLargest             // groups of |a|
 	opRotate              // blocks
 	opRoundSmall          // see loops.RoundSmall
-	opRoundMul            // the same, times b, which has a number for each run
-	opNear                // |a − b| ≤ c, which has a number for each run
+	opRoundMul            // the same, times b, which has a number for each group
+	opNear                // |a − b| ≤ c, which has a number for each group
 	opExpNeg              // exp(−a)
-	opExpSub              // exp(a − b), b a number for each run
+	opExpSub              // exp(a − b), b a number for each group
 	opIntoAdd             // b/(a + c), which are scalars
 	opMulMul              // (a·b)·c
 	opSiLUSlope           // see loops.SiLUSlope

@@ -55,7 +55,7 @@ func Write(
 	if !ok {
 		return nil, fmt.Errorf("there is no format %q: want one of %s", format, names(formats))
 	}
-	to = vfs.On(to.FS, filepath.Clean(to.Name)) // atomicdir makes a directory beside it
+	to = vfs.On(to.FS, filepath.Clean(to.Name)) // a temporary directory is made beside it
 	if err := atomicfile.CheckDir(to); err != nil {
 		return nil, err
 	}

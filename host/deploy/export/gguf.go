@@ -93,7 +93,7 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 			return err
 		},
 		exactHint:  "--type f32 stores the numbers of Q(x) as they are",
-		floatsHint: "--allow-floats stores them as float32, rotated back, and packs the others",
+		floatsHint: "--allow-floats stores them as float32, rotated back, and the others packed",
 	})
 	if err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ const (
 // Kinds of models that share keys.
 var (
 	Kinds     = slices.Concat(Languages, Problems)
-	Languages = []string{KindLlama, KindOLMo2, KindQwen3} // are trained on text, and so need data
+	Languages = []string{KindLlama, KindOLMo2, KindQwen3} // kinds of models that are trained on text
 	// are mathematical functions, which need no data
 	Problems   = []string{KindQuadratic, KindToy}
 	quadratics = []string{KindQuadratic}
@@ -214,16 +214,13 @@ func (s Settings) FindPreset() (p Preset, problems schema.Problems) {
 
 // Check reports conflicting keys. It must be called before FillIn.
 func (s Settings) Check() schema.Problems {
-	switch s.Kind {
-	case KindLlama, KindOLMo2, KindQwen3:
+	if s.Language() {
 		return s.checkSizes()
-	case KindToy:
-		s.Dimension, s.Rows = 1, 1
-		return s.checkLists()
-	case KindQuadratic:
-		return s.checkLists()
 	}
-	return nil
+	if s.Kind == KindToy {
+		s.Dimension, s.Rows = 1, 1
+	}
+	return s.checkLists()
 }
 
 // checkSizes rejects inconsistent sizes, and sizes that contradict the named preset.

@@ -11,7 +11,7 @@ import (
 // A family describes how Hugging Face checkpoints represent one kind of model.
 type family struct {
 	architecture, modelType string // in config.json
-	kind                    string // of model.Settings
+	kind                    string // architecture.Settings.Kind
 	tensors                 table
 	freeHeads               bool // the head size does not follow from the width
 	// sliding window in tokens, 0 for unlimited; nil means always unlimited

@@ -168,7 +168,7 @@ func TestBestIsShown(t *testing.T) {
 	r := bestOf(t, rates, tuned)
 	html := pageOf(t, r)
 	own := &r.Tables[1]
-	text := strings.Join(slices.Concat(own.Text()...), " ") + strings.Join(own.TextNotes(), " ")
+	text := strings.Join(slices.Concat(own.Grids()[0].Text()...), " ") + own.Grids()[0].TextNotes()
 	for _, c := range []struct {
 		form, text string
 		want       []string
@@ -232,7 +232,7 @@ func TestBestOfFew(t *testing.T) {
 		if diff := cmp.Diff(c.want, e.Choice); diff != "" || e.N != c.n || e.Expected == 0 {
 			t.Errorf("%s: %+v\n%s", name, e, diff)
 		}
-		if notes := strings.Join(table.TextNotes(), " "); !strings.Contains(notes, c.says) && table.Entries[0][0].N+e.N > 0 {
+		if notes := table.Grids()[0].TextNotes(); !strings.Contains(notes, c.says) && table.Entries[0][0].N+e.N > 0 {
 			t.Errorf("%s: the notes lack %q: %s", name, c.says, notes)
 		}
 	}

@@ -37,7 +37,7 @@ func Example() {
 		return
 	}
 	fmt.Println(r.Progress())
-	for _, row := range r.Tables[0].Text() {
+	for _, row := range r.Tables[0].Grids()[0].Text() {
 		fmt.Println(row)
 	}
 	// Output:

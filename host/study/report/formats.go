@@ -125,10 +125,9 @@ func markdownText(s string) string {
 // numberEscapes escapes text beside a number, which comes from a format in the study file.
 var numberEscapes = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", `\<`, "*", `\*`, "`", "\\`")
 
-// Text returns the rows of the table as strings, with the headings first. The best entry of each
-// row is marked by a star, which [Table.TextNotes] explains.
-func (t *Table) Text() [][]string {
-	g := t.Grids()[0]
+// Text returns the rows as strings, with the headings first. Bold entries are marked by a star,
+// which TextNotes explains.
+func (g grid) Text() [][]string {
 	out := [][]string{nil}
 	for _, head := range g.Head {
 		out[0] = append(out[0], line(head))
@@ -150,13 +149,9 @@ func (t *Table) Text() [][]string {
 	return out
 }
 
-// TextNotes returns the notes that explain [Table.Text].
-func (t *Table) TextNotes() []string {
-	notes := t.notes()
-	for i, n := range notes {
-		notes[i] = strings.Replace(n, "Bold:", "*:", 1)
-	}
-	return notes
+// TextNotes returns the sentences that explain Text.
+func (g grid) TextNotes() string {
+	return strings.Replace(strings.Join(g.Notes, " "), "Bold:", "*:", 1)
 }
 
 // LaTeX returns the tables for a paper, with rules from the booktabs package.

@@ -80,7 +80,7 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		if q, ok := programs.Weights[t.Name]; ok {
 			rule.Quantizer, rule.Weight, rule.Method = &q, original[t.Name], method
 			if cfg.Method.CAGE.Strength != nil && t.Optimizer.Rate != nil {
-				e := cfg.ErrorAt("method.strength", "no λ can be computed for it: the optimizer of %s "+
+				e := cfg.ErrorAt("method.strength", "λ cannot be computed from it: the optimizer of %s "+
 					"chooses its learning rate while it trains", t.Name)
 				e.Hint = "want method.lambda instead"
 				return plan, e

@@ -38,7 +38,8 @@ type updateKind struct {
 	probes     dues // probes that are due
 }
 
-// Compile checks the plan. Its programs are compiled when they are needed.
+// Compile checks the plan. Its programs are compiled by [Compiled.Prepare], or when they are first
+// run.
 func Compile(dev *engine.Device, plan Plan) (*Compiled, error) {
 	if err := plan.check(); err != nil {
 		return nil, err
@@ -111,15 +112,15 @@ func (c *Compiled) Prepare(pareto bool) error {
 			if due != "" {
 				kinds = append(kinds, updateKind{mode: mode, part: cage.Probing, probes: due})
 			}
-			update := updateKind{mode: mode, part: cage.Updating, probes: due}
-			for _, update.statistics = range []bool{false, quantized} {
+			for _, statistics := range []bool{false, quantized} {
+				kind := updateKind{mode: mode, part: cage.Updating, probes: due, statistics: statistics}
 				// If steps are one executable, the chain still runs the steps with probes or
 				// refreshes, and the steps between a refresh and its late effect.
-				if update.observed = false; !c.isSingle() || c.refresher.Late() || pareto || due != "" {
-					kinds = append(kinds, update)
+				if !c.isSingle() || c.refresher.Late() || pareto || due != "" {
+					kinds = append(kinds, kind)
 				}
-				if update.observed = true; refreshes {
-					kinds = append(kinds, update)
+				if kind.observed = true; refreshes {
+					kinds = append(kinds, kind)
 				}
 			}
 		}

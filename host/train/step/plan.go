@@ -56,8 +56,7 @@ type Plan struct {
 	Search map[string]Search
 	// OneGraph runs updates as one graph, also on the CPU; see [update.Options].
 	OneGraph bool
-	// Unquantized makes the backward pass quantize x and W for its products, instead of Q(x) and
-	// Q(W).
+	// Unquantized gives x and W to the quantizers of the backward pass, instead of Q(x) and Q(W).
 	Unquantized bool
 	// FullRotations rotates every operand back. Otherwise operands of a product that have the same
 	// rotation stay rotated where that saves rotations.
