@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,6 +55,12 @@ func (r *runner) attempt(ctx context.Context, c Cell) (State, *Failure, error) {
 	}
 	if err == nil && state == Done {
 		state, failure, err = r.evaluate(ctx, c)
+	}
+	if err == nil && state == Done && r.study.Checkpoints == DeleteCheckpoints && !r.study.isSource(c) {
+		err = r.study.run(c).Checkpoints().RemoveAll()
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
 	}
 	if failure != nil {
 		failure.Attempts = previous + 1

@@ -475,6 +475,14 @@ func (s *Study) sourceOf(c Cell) *Cell {
 	return &s.Cells[c.sourceIndex-1]
 }
 
+// isSource reports whether other cells are made from the model of c.
+func (s *Study) isSource(c Cell) bool {
+	return slices.ContainsFunc(s.Cells, func(other Cell) bool {
+		from := s.sourceOf(other)
+		return from != nil && from.ID == c.ID
+	})
+}
+
 // depth returns the number of models that must be made before the model of c, one after the other.
 func (s *Study) depth(c Cell) (n int) {
 	for of := s.sourceOf(c); of != nil; of = s.sourceOf(*of) {

@@ -61,6 +61,8 @@ func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
 	study.read(optional("name", &s.Name), optional("out", &s.Out),
 		schema.Key{Name: "parallel", To: &s.Parallel, Is: schema.From(0, maxParallel), Default: 0},
 		schema.Key{Name: "stop_minutes", To: &s.StopMinutes, Is: schema.Above(0, 1e6), Default: 1.0},
+		schema.Key{Name: "checkpoints", To: &s.Checkpoints,
+			Is: schema.OneOf(KeepCheckpoints, DeleteCheckpoints), Default: KeepCheckpoints},
 		schema.Key{Name: "axes", To: &lists.axes, Doc: "each with a name and values"},
 		optional("exclude", &lists.exclude), optional("cells", &lists.cells),
 		optional("evaluations", &lists.evaluations), optional("tables", &lists.tables),

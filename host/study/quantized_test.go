@@ -155,3 +155,24 @@ func TestStaleSource(t *testing.T) {
 		t.Errorf("quantized from:\n%s (%v)", sources, err)
 	}
 }
+
+// TestDeleteCheckpoints: cells lose their checkpoints when they are done, except those from which
+// others are made.
+func TestDeleteCheckpoints(t *testing.T) {
+	text := strings.Replace(quantizing, "parallel = 1", "parallel = 1\ncheckpoints = \"delete\"", 1)
+	s := quantizes(t, strings.Replace(text, `{label = "full"}`, `{label = "full"}, {label = "other", set = {seed = 1}}`, 1))
+	o := standIns()
+	o.Command[2] = `mkdir -p $(dirname "$1")/checkpoints; ` + o.Command[2]
+	if _, err := study.Run(t.Context(), s, o); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range s.Cells {
+		if c.Quantize != nil {
+			continue
+		}
+		_, err := os.Stat(filepath.Join(c.Run, "checkpoints"))
+		if full := c.Labels["method"] == "full"; full != (err == nil) {
+			t.Errorf("%s: %v", c.Labels["method"], err)
+		}
+	}
+}

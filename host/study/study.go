@@ -21,6 +21,9 @@ type Study struct {
 	// StopMinutes is study.stop_minutes: the time that a process has to save its checkpoint after it
 	// is asked to stop, before it is killed.
 	StopMinutes float64
+	// Checkpoints is study.checkpoints: what happens to the checkpoints of a cell that is trained and
+	// evaluated.
+	Checkpoints string
 
 	Axes    []Axis
 	Cells   []Cell // the grid in order, the last axis varying fastest, then single cells
@@ -33,6 +36,12 @@ type Study struct {
 	text        []byte // content of the study file
 	evaluations []*positionedEvaluation
 }
+
+// Values of study.checkpoints. Checkpoints of a cell from which others are made are always kept.
+const (
+	KeepCheckpoints   = "keep"
+	DeleteCheckpoints = "delete"
+)
 
 // Axis is a dimension of a study.
 type Axis struct {
