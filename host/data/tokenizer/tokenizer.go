@@ -98,6 +98,10 @@ func Open(spec string) (Tokenizer, error) {
 		return nil, fmt.Errorf("tokenizer %q is neither %q nor a tokenizer.json: %w",
 			spec, bytesName, err)
 	}
+	if !stat.IsDir() && filepath.Ext(spec) == ".gguf" {
+		return nil, fmt.Errorf("tokenizer %q is a GGUF file: `cage import %[1]s --out RUN` makes a run of it; "+
+			"give that directory", spec)
+	}
 	if stat.IsDir() {
 		spec = filepath.Join(spec, DefinitionFile)
 	}
