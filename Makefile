@@ -46,6 +46,15 @@ PACKAGES ?= $(EVERYTHING)
 # processors, others run meanwhile.
 AT_A_TIME := -p $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 
+# The go command repeats only tests whose code, environment or files in their module have changed.
+# Those of tools and examples read files outside of their modules, and always run.
+OUTSIDE = $(filter ./tools% ./examples%,$(PACKAGES))
+define tests
+	$(if $(filter-out $(OUTSIDE),$(PACKAGES)),$(GO_TEST) $(1) $(filter-out $(OUTSIDE),$(PACKAGES)))
+	$(if $(OUTSIDE),$(GO_TEST) $(1) -count=1 $(OUTSIDE))
+endef
+GO_TEST = scripts/in-memory.sh $(GO) test -vet=off $(AT_A_TIME)
+
 # Tests find the plugins built, so that not each of them asks the go command for each plugin.
 # They build much and keep little: with a rarer garbage collection they need a seventh less
 # processor time. make check runs go vet.
@@ -53,13 +62,13 @@ test quick exhaustive: export CAGE_TEST_PLUGINS := $(CURDIR)/bin/plugins
 test quick exhaustive: export GOGC := 400
 
 .PHONY: test
-test: plugins ## Run all tests (some: PACKAGES=./host/data/...)
-	scripts/in-memory.sh $(GO) test -vet=off $(AT_A_TIME) -timeout 18m $(PACKAGES)
+test: plugins ## Run all tests whose code has changed (some: PACKAGES=./host/data/...)
+	$(call tests,-timeout 18m)
 
 .PHONY: quick
 quick: PACKAGES = ./host/... ./cmd/... $(patsubst %,./%/...,$(filter-out internal/testing,$(wildcard internal/*))) ./plugins/... ./sdk/... ./tools/repocheck
 quick: plugins ## Run what tests the product, but for tests that take long (some: PACKAGES=./host/data/...)
-	scripts/in-memory.sh $(GO) test -vet=off $(AT_A_TIME) -short $(PACKAGES)
+	$(call tests,-short)
 
 .PHONY: exhaustive
 exhaustive: plugins ## Run all tests with everything that make test takes a sample of: pairs of plugins, failing operations, random programs

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
@@ -57,10 +57,7 @@ func (r *runner) attempt(ctx context.Context, c Cell) (State, *Failure, error) {
 		state, failure, err = r.evaluate(ctx, c)
 	}
 	if err == nil && state == Done && r.study.Checkpoints == DeleteCheckpoints && !r.study.isSource(c) {
-		err = r.study.run(c).Checkpoints().RemoveAll()
-		if errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
+		err = checkpoint.RemoveAll(r.study.run(c).Checkpoints())
 	}
 	if failure != nil {
 		failure.Attempts = previous + 1

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 const quantizing = `
@@ -162,7 +164,11 @@ func TestDeleteCheckpoints(t *testing.T) {
 	text := strings.Replace(quantizing, "parallel = 1", "parallel = 1\ncheckpoints = \"delete\"", 1)
 	s := quantizes(t, strings.Replace(text, `{label = "full"}`, `{label = "full"}, {label = "other", set = {seed = 1}}`, 1))
 	o := standIns()
-	o.Command[2] = `mkdir -p $(dirname "$1")/checkpoints; ` + o.Command[2]
+	state := checkpoint.State{Step: 1}
+	if _, err := checkpoint.Save(t.Context(), vfs.At("saved"), state); err != nil {
+		t.Fatal(err)
+	}
+	o.Command[2] = `cp -r saved $(dirname "$1")/checkpoints; ` + o.Command[2]
 	if _, err := study.Run(t.Context(), s, o); err != nil {
 		t.Fatal(err)
 	}
@@ -170,9 +176,9 @@ func TestDeleteCheckpoints(t *testing.T) {
 		if c.Quantize != nil {
 			continue
 		}
-		_, err := os.Stat(filepath.Join(c.Run, "checkpoints"))
-		if full := c.Labels["method"] == "full"; full != (err == nil) {
-			t.Errorf("%s: %v", c.Labels["method"], err)
+		files, err := os.ReadDir(filepath.Join(c.Run, "checkpoints"))
+		if full := c.Labels["method"] == "full"; full != (len(files) == 1) || err != nil {
+			t.Errorf("%s: %v, %v", c.Labels["method"], files, err)
 		}
 	}
 }

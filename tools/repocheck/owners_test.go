@@ -56,6 +56,8 @@ var knows = map[string]string{
 	"host/study/runner.go: cell: atomicfile.WriteJSON":                         "prepare has removed or put aside what was there",
 	"host/study/scaling/output.go: Save: atomicfile.WriteBytes":                "CheckOurs: beside the fit.json of a fit",
 	"host/train/checkpoint/keeper.go: Prune: path.Remove":                      "temporary files, and files that open as checkpoints or parts of that step",
+	"host/train/checkpoint/keeper.go: RemoveAll: e.Path.Remove":                "files that open as checkpoints",
+	"host/train/checkpoint/keeper.go: RemoveAll: p.Remove":                     "parts that open, of checkpoints of that step",
 	"host/train/checkpoint/keeper.go: putAside: d.path.Rename":                 "nothing is lost, and the name is one that no file has",
 	"host/train/checkpoint/keeper.go: putAside: p.Path.Rename":                 "nothing is lost, and the name is one that no file has",
 	"host/train/directory.go: describe: atomicfile.WriteBytes":                 "previous: there is none, or it was read as this run's",

@@ -206,6 +206,10 @@ func TestPrune(t *testing.T) {
 	if err := checkpoint.NewKeeper(vfs.At(dir), 7, nil).Prune(); err != nil {
 		t.Error(err)
 	}
+	err = checkpoint.RemoveAll(vfs.At(dir))
+	if entries, _ := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("%d files are left (%v), want notes.txt", len(entries), err)
+	}
 }
 
 func Example() {

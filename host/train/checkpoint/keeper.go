@@ -120,6 +120,28 @@ func (k *Keeper) Prune() error {
 	return nil
 }
 
+// RemoveAll removes the checkpoints in a directory, with their parts. Other files stay.
+func RemoveAll(dir vfs.Path) error {
+	entries, err := List(dir)
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	for _, e := range entries {
+		f, err := Open(e.Path)
+		if err == nil {
+			err = errors.Join(f.Close(), e.Path.Remove())
+		}
+		if err != nil {
+			return fmt.Errorf("remove checkpoints: %w", err)
+		}
+	}
+	parts, err := (&Keeper{dir: dir}).orphans()
+	for _, p := range parts {
+		err = errors.Join(err, p.Remove())
+	}
+	return errors.Join(err, dir.SyncDir())
+}
+
 // sort classifies the checkpoints. It returns the number of intact ones to keep, those to remove
 // (old), and the damaged ones. If none of the newest intact checkpoints is finite, the newest
 // finite one is kept as well.
