@@ -21,7 +21,7 @@ import (
 
 func newBench() *cobra.Command {
 	return group(&cobra.Command{Use: "bench", Short: "Measure speed on this machine"},
-		surviveSIGPIPE(newBenchStep()), surviveSIGPIPE(newBenchPeak()))
+		surviveSIGPIPE(newBenchStep()))
 }
 
 // benchSizes holds the sizes of the benchmark model. They do not apply if --set gives a preset.
