@@ -76,8 +76,7 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 		"stop after this many steps of the run, with a checkpoint; 0: never")
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		place := processes.Position{Size: 1}
-		// An empty SOURCE is an error: an unset variable must not start a run with a single
-		// process.
+		// An empty SOURCE is an error: an unset variable must not start a run with a single process.
 		if cmd.Flags().Changed("processes") {
 			var err error
 			if place, err = processes.Find(together, os.Getenv); err != nil {

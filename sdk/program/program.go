@@ -19,14 +19,12 @@ import (
 	"strings"
 )
 
-// ID numbers a value of a program: the inputs come first, in order, then one
-// value for each node.
+// ID numbers a value of a program: the inputs come first, in order, then one value for each node.
 type ID int32
 
-// Program is a tensor program in SSA form: named inputs, nodes that each define
-// one value from earlier ones, and named outputs. A Program that came from
-// [Builder.Build] is valid; one from anywhere else must pass
-// [Program.Validate] before it is used. Programs are immutable once built.
+// Program is a tensor program in SSA form: named inputs, nodes that each define one value from
+// earlier ones, and named outputs. A Program that came from [Builder.Build] is valid; one from
+// anywhere else must pass [Program.Validate] before it is used. Programs are immutable once built.
 type Program struct {
 	Name    string
 	Inputs  []Input
@@ -189,9 +187,8 @@ func (t Type) String() string {
 	return t.DType.String() + "[" + strings.Join(dims, ",") + "]"
 }
 
-// MaxSize is the largest number of elements a value may have, and MaxRank the
-// largest number of axes. They hold for every program; a host sets tighter
-// bounds by [Limits].
+// MaxSize is the largest number of elements a value may have, and MaxRank the largest number of
+// axes. They hold for every program; a host sets tighter bounds by [Limits].
 const (
 	MaxSize = 1<<31 - 1
 	MaxRank = 8

@@ -55,9 +55,8 @@ type ref struct {
 	scalar bool
 	id     int // index of the scalar or node
 	repeat int // of a node
-	// partial is the operation by which some axes of a node are reduced; it may also count rows.
-	// Such a value is only an intermediate step of a reduction over all axes, and is never
-	// computed.
+	// partial is the operation by which some axes of a node are reduced; it may also count rows. Such
+	// a value is only an intermediate step of a reduction over all axes, and is never computed.
 	partial loops.Op
 }
 

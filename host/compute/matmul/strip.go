@@ -164,8 +164,7 @@ func (o *rightPart) tile(b *block, row int, w *workspace) {
 	if b.from != nil {
 		s.from, s.fromStride = b.from[row*b.fromStride:], b.fromStride
 		if !b.fromPartial && (rows < f.rows || b.columns < f.columns) {
-			// The kernel adds to a whole tile, so that incomplete tiles have the same order of
-			// sums.
+			// The kernel adds to a whole tile, so that incomplete tiles have the same order of sums.
 			for r := range rows {
 				copy(w.tile[r*f.columns:][:b.columns], s.from[r*s.fromStride:])
 			}

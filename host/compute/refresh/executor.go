@@ -195,8 +195,7 @@ func slicePart(data []float64, i, count int) []float64 {
 
 var errNoConvergence = errors.New("the eigenvalue iteration did not converge")
 
-// qr returns the factor Q of each matrix, with the signs of LAPACK's Householder
-// reflections.
+// qr returns the factor Q of each matrix, with the signs of LAPACK's Householder reflections.
 func qr(x reference.Tensor) reference.Tensor {
 	out := reference.Tensor{Type: x.Type, Floats: slices.Clone(x.Floats)}
 	rows, cols, count := matricesOf(x.Type)

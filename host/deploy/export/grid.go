@@ -13,8 +13,7 @@ import (
 // code represents times the scale of its group.
 type Grid struct {
 	Rows, Columns int
-	// Group is the number of consecutive elements of a row that share a scale; it divides
-	// Columns.
+	// Group is the number of consecutive elements of a row that share a scale; it divides Columns.
 	Group int
 	// Numbers defines the number that each code represents, and which codes the quantizer uses.
 	Numbers spec.Grid

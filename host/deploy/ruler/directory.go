@@ -197,9 +197,8 @@ func (d Directory) write(m *Manifest) error {
 			return fmt.Errorf("%s: %w: choose another directory", d.path, err)
 		}
 	default:
-		// The manifest is written first. A directory with answers but no manifest, such as one
-		// written by RULER's scripts, is refused: answers would be appended to its files, and
-		// damaged lines cut off.
+		// The manifest is written first. A directory with answers but no manifest, such as one written by
+		// RULER's scripts, is refused: answers would be appended to its files, and damaged lines cut off.
 		lengths, err := d.lengths()
 		if err != nil {
 			return err

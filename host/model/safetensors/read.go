@@ -31,8 +31,7 @@ type File struct {
 	verified map[string]bool // tensors that were read without an error
 }
 
-// Open opens the file at path and checks its header. Errors about the content
-// wrap ErrFormat.
+// Open opens the file at path and checks its header. Errors about the content wrap ErrFormat.
 func Open(path vfs.Path) (*File, error) {
 	f, err := path.Open()
 	if err != nil {

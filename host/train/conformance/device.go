@@ -18,8 +18,7 @@ import (
 // a smaller cache, each check would recompile them.
 const keptExecutables = 1024
 
-// Device executes programs on a device, in binary32, one at a time. It is safe for
-// concurrent use.
+// Device executes programs on a device, in binary32, one at a time. It is safe for concurrent use.
 type Device struct {
 	mu       sync.Mutex
 	device   *engine.Device

@@ -41,8 +41,7 @@ type Plan struct {
 	// FullPrecision computes the gradient at x, without quantization; the method and the
 	// evaluation may still quantize. Quantizers must then have no trained parameters and no state.
 	FullPrecision bool
-	// Distillation makes the model learn a teacher's predictions; nil means that it learns the
-	// tokens.
+	// Distillation makes the model learn a teacher's predictions; nil means that it learns the tokens.
 	Distillation *Distillation
 	// Clip is the maximum global norm of the gradient; 0 means no clipping.
 	Clip float64
@@ -56,8 +55,7 @@ type Plan struct {
 	Search map[string]Search
 	// OneGraph runs updates as one graph, also on the CPU; see [update.Options].
 	OneGraph bool
-	// Unquantized makes the backward pass quantize x and W for its products, instead of Q(x) and
-	// Q(W).
+	// Unquantized makes the backward pass quantize x and W for its products, instead of Q(x) and Q(W).
 	Unquantized bool
 	// FullRotations rotates every operand back. Otherwise operands of a product that have the same
 	// rotation stay rotated where that saves rotations.
@@ -225,8 +223,7 @@ type Settings struct {
 	Steps          int     // T, of the whole run
 	Rate, NextRate float64 // α_t and α_{t+1}
 	Lambda         float64 // λ_t, the coefficient of the method
-	// Statistics requests the error statistics, which cost two passes over the quantized
-	// parameters.
+	// Statistics requests the error statistics, which cost two passes over the quantized parameters.
 	Statistics bool
 	// ParetoSTE requests ‖∇f(Q(x)) + ParetoLambda·e‖ over the quantized parameters, unless
 	// FullPrecision is set. Pareto requests ‖∇f(x) + ParetoLambda·e‖, the measure of the paper's
