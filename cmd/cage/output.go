@@ -213,7 +213,6 @@ func (f *quantizerFlags) add(flags *pflag.FlagSet, usage string) {
 		"set a parameter of the quantizer: `KEY=VALUE` (repeatable)")
 }
 
-// addReplacement adds the flags that replace a run's quantizers.
 func (f *quantizerFlags) addReplacement(flags *pflag.FlagSet) {
 	f.add(flags, "quantize weights and activations with the plugin `NAME`, or a path, instead of "+
 		"the run's quantizers; none: full precision")

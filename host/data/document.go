@@ -18,13 +18,11 @@ type document struct {
 	file          int32 // index among the text files
 }
 
-// textFile is a file that holds the text of documents: an input file or a spool.
 type textFile struct {
 	path  string
 	spool *spool // nil: an input file
 }
 
-// textReader reads documents, and keeps the last file open.
 type textReader struct {
 	files []textFile
 	open  int32 // index of the open file

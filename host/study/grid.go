@@ -12,7 +12,6 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// axis is an axis as specified in the study file.
 type axis struct {
 	name   string
 	path   string   // key path in the file

@@ -118,7 +118,6 @@ func (q *Quantize) text() string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-// hash returns a hash of the cell's configuration and of its quantization.
 func (c Cell) hash() (string, error) {
 	hash, err := c.Config.Fingerprint()
 	if err == nil && c.Quantize != nil {
@@ -214,7 +213,6 @@ func (c Cell) quantizable(hasSource bool) (problem, hint string) {
 	return "", ""
 }
 
-// setRuns sets the run directory of each cell and the source of each quantized cell.
 func (s *Study) setRuns() error {
 	for i := range s.Cells {
 		c := &s.Cells[i]

@@ -32,14 +32,12 @@ func (t *table) key(name string) string { return plaintoml.JoinKey(t.path, name)
 
 func (t *table) has(name string) bool { return t.values[name] != nil }
 
-// read reads the keys of the table, and reports any other key as an error.
 func (t *table) read(keys ...schema.Key) { t.Read(t.path, t.values, keys...) }
 
 func (t *table) wrong(name string, raw any, want string) {
 	t.report(t.key(name), "want "+want, "found %s", schema.Describe(raw))
 }
 
-// subtable returns a table of the given values, or nil if the table is absent.
 func (t *table) subtable(name string, values map[string]any) *table {
 	if values == nil {
 		return nil

@@ -228,7 +228,6 @@ func timesSymmetric(y []float64, a Matrix, x []float64) {
 	}
 }
 
-// back replaces c by Q·c.
 func (t *tridiagonal) back(c Matrix) {
 	for i := len(t.blocks) - 1; i >= 0; i-- {
 		b := t.blocks[i]

@@ -24,7 +24,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// quest implements [sdk.Quantizer].
 type quest struct{}
 
 var (

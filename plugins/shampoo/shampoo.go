@@ -25,7 +25,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// shampoo implements [sdk.Optimizer].
 type shampoo struct{}
 
 var (

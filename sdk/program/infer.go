@@ -517,7 +517,6 @@ const (
 	usesElements            // of a constant
 )
 
-// axisList is one of the lists of axes in an [Attr].
 type axisList struct {
 	name string
 	axes *[]int

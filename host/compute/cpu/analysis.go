@@ -101,7 +101,6 @@ type analysis struct {
 	spreads    map[spread]int
 }
 
-// A reduction reduces all elements of a node to a scalar.
 type reduction struct {
 	fold         loops.Op
 	node, scalar int
@@ -547,7 +546,6 @@ const (
 	scalarReduction
 )
 
-// scalar is a value with one element.
 type scalar struct {
 	kind  scalarKind
 	value float32 // of a constant

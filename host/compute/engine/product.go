@@ -55,7 +55,6 @@ func MultipliesBFloat16() bool {
 	return err == nil && tier.HasBFloat16()
 }
 
-// productOptions are the options of [product.native].
 type productOptions struct {
 	// rows and columns are factors for each row and column of the result, see [matmul.Scales]; sum
 	// is added to the result. Each may be nil.
@@ -65,7 +64,6 @@ type productOptions struct {
 	rounded bool
 }
 
-// native computes the product with package matmul in the given arithmetic.
 func (p product) native(arithmetic matmul.Arithmetic, o productOptions) *graph.Node {
 	left := layoutOf(p.a.Shape(), p.aBatch, p.aContracted)
 	right := layoutOf(p.b.Shape(), p.bBatch, p.bContracted)

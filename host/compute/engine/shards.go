@@ -116,7 +116,6 @@ const replicaName = "number of the replica"
 // replicaKey is the key under which a graph keeps its replica index node.
 type replicaKey struct{}
 
-// replica returns the index of this replica, a scalar.
 func replica(g *graph.Graph) *graph.Node {
 	node, ok := g.State(replicaKey{}).(*graph.Node)
 	if !ok {

@@ -54,7 +54,6 @@ func Outputs(g *graph.Graph, p *program.Program, inputs []*graph.Node) []*graph.
 	return out
 }
 
-// program sets l.p to p and lowers it.
 func (l *lowering) program(p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
 	err := Check(p)
 	if err == nil && len(inputs) != len(p.Inputs) {
@@ -84,7 +83,6 @@ func (l *lowering) program(p *program.Program, inputs []*graph.Node) map[string]
 	return outputs
 }
 
-// lowering is the state of one call of Lower.
 type lowering struct {
 	g         *graph.Graph
 	p         *program.Program

@@ -403,7 +403,6 @@ func Unquantized(x *graph.Node) *graph.Node {
 	return y
 }
 
-// roundedAdjoint is the note that [NoteRoundedAdjoint] attaches.
 type roundedAdjoint struct{}
 
 // NoteRoundedAdjoint records that the adjoint of a product's operand may be rounded to the

@@ -23,7 +23,6 @@ type strip struct {
 // or adds it to c if accumulate is set. Kernels with headroom widen sums after at most steps words.
 type tileKernel func(words, steps int, a, b, c []uint32, stride int, accumulate bool)
 
-// tileByTile computes a strip by calling the tile kernel for each tile.
 func (k tileKernel) tileByTile(f *format, s *strip) {
 	for i := range s.tiles {
 		left, from, at := s.left[i*s.apart:], s.from, i*f.rows*s.stride

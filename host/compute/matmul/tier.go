@@ -97,7 +97,6 @@ type helpers struct {
 	prefetch func(at unsafe.Pointer, stride, rows, bytes int)
 }
 
-// A packer packs elements into words.
 type packer[T any] struct {
 	// along packs adjacent elements into words; the last word is padded with zeros.
 	along func(dst []uint32, src []T)

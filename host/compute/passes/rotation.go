@@ -249,7 +249,6 @@ func (u *undoer) commutes(n *program.Node) (rotated []int, ok bool) {
 	return nil, false
 }
 
-// hasResultType reports whether the operand has the type of the result and is not broadcast.
 func (u *undoer) hasResultType(n *program.Node, operand int) bool {
 	return u.p.TypeOf(n.Args[operand]).Equal(n.Type)
 }

@@ -63,7 +63,6 @@ func (p *Pending) Arrives(t int) bool {
 	return false
 }
 
-// add adds a refresh. Its tensor must not have another pending refresh.
 func (p *Pending) add(r *pendingRefresh) {
 	if p.refreshes == nil {
 		p.refreshes = map[string]*pendingRefresh{}

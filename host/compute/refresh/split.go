@@ -85,7 +85,6 @@ func splitDelayed(o spec.Optimizer, delay int) (*split, error) {
 	return s, err
 }
 
-// splitter splits a program p.
 type splitter struct {
 	p *program.Program
 	// updated are the states that updates write; applied are those of them that the program renews.

@@ -266,7 +266,6 @@ func identity(op program.Op, d program.DType) float64 {
 	return 0
 }
 
-// fold reduces one axis of a tile.
 func (w *writer) fold(op string, x value, axis int) value {
 	dims := slices.Delete(slices.Clone(x.dims), axis, axis+1)
 	if len(dims) == 0 {

@@ -11,7 +11,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A value is an SSA value of the MLIR: a scalar, or a tile of rows.
 type value struct {
 	name string
 	elem string // f32, bf16, i1, i8 or i32
@@ -44,7 +43,6 @@ func elem(d program.DType) string {
 	return "i32"
 }
 
-// line adds an operation without a result.
 func (w *writer) line(format string, args ...any) {
 	fmt.Fprintf(w.out, "    "+format+"\n", args...)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// writer writes one kernel.
 type writer struct {
 	p      *program.Program
 	rows   int // of the whole tensors
@@ -282,7 +281,6 @@ func (w *writer) address(
 	return address, there
 }
 
-// addTo advances a pointer by a number of elements.
 func (w *writer) addTo(pointer, offset value) value {
 	args := []value{pointer, offset}
 	return w.set(pointer.elem, pointer.dims, "tt.addptr %s : %s", names(args), types(args))
@@ -335,7 +333,6 @@ func (w *writer) compare(op, predicate string, x, y value) value {
 	return w.set("i1", x.dims, "%s %s, %s, %s : %s", op, predicate, x.name, y.name, x.typ())
 }
 
-// A layout maps the elements of a tensor to rows.
 type layout struct{ passes.Layout }
 
 // layout divides the axes of a type into those that count rows and those within a row. ok is false

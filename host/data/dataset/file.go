@@ -49,7 +49,6 @@ type File struct {
 	buffers sync.Pool // of *[]byte
 }
 
-// filePart is one of the files of a [File].
 type filePart struct {
 	path   string
 	file   content

@@ -154,7 +154,6 @@ func number(v any) (x float64, ok bool) {
 	return 0, false
 }
 
-// shortened returns the text of a value of the file, for messages.
 func shortened(v any) string {
 	if list := reflect.ValueOf(v); list.Kind() == reflect.Slice {
 		return fmt.Sprintf("a list of %d", list.Len())

@@ -238,10 +238,8 @@ func (f *tokenizerFile) tokens(vocab int) (tokens []string, types []int32) {
 	return tokens, types
 }
 
-// paddingName is the name of an id of the model that is not a token.
 func paddingName(id int) string { return fmt.Sprintf("[PAD%d]", id) }
 
-// byteName is the token of a byte in tokenizers with byte_fallback.
 func byteName(value int) string { return fmt.Sprintf("<0x%02X>", value) }
 
 type preTokenizer struct {
@@ -257,7 +255,6 @@ type preTokenizer struct {
 	IndividualDigits bool   `json:"individual_digits"`
 }
 
-// byteLevelWords is a way in which a byte-level tokenizer cuts texts into words.
 type byteLevelWords struct {
 	digits  bool   // first at every digit
 	pattern string // "": that of GPT-2

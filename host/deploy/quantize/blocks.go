@@ -84,7 +84,6 @@ func (r *Blocks) Do(ctx context.Context) error {
 	return nil
 }
 
-// block quantizes the weights of a block.
 func (r *Blocks) block(
 	ctx context.Context, f *forward, block int,
 ) (list []*Quantized, err error) {

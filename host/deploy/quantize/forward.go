@@ -85,7 +85,6 @@ func (f *forward) embed(embedding []float32, width int, sequences, segments [][]
 	return nil
 }
 
-// loadBlock uploads the weights of a block.
 func (f *forward) loadBlock(block int, values map[string][]float32) error {
 	f.block = block
 	for _, p := range f.model.BlockParams(block) {

@@ -17,7 +17,6 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// quantizer runs a quantizer's programs on one weight.
 type quantizer struct {
 	dev     *engine.Device
 	program spec.Quantizer

@@ -96,7 +96,6 @@ func (d Directory) answers(length int, t Task) vfs.Path {
 	return d.path.Join(strconv.Itoa(length), "pred", t.Name+".jsonl")
 }
 
-// lengths returns the lengths for which the directory has a subdirectory.
 func (d Directory) lengths() ([]int, error) {
 	entries, err := d.path.ReadDir()
 	var list []int

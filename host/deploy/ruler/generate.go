@@ -238,7 +238,6 @@ func (f *filler) sample(index, n int) (Sample, error) {
 	return Sample{}, &tooLong{shortest}
 }
 
-// tooLong reports that even the smallest prompts of a task are too long.
 type tooLong struct {
 	tokens int // tokens of such a prompt, with its answer
 }

@@ -90,7 +90,6 @@ func Continue(ctx context.Context, m Model, prompts [][]int32, o Options,
 	return new, nil
 }
 
-// continuation is the state of Continue.
 type continuation struct {
 	m         Model
 	o         Options

@@ -87,7 +87,6 @@ func smallMultiples(s *study.Study, f study.Figure, results []study.Result) []st
 	return out
 }
 
-// drawing is a figure of the study file with the results that it shows.
 type drawing struct {
 	study.Figure
 	study   *study.Study

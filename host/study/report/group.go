@@ -7,7 +7,6 @@ import (
 	"github.com/cage-qat/cage/host/study"
 )
 
-// replicate is one result in a group.
 type replicate struct {
 	key    string // its labels on the axes of replicates
 	result study.Result

@@ -178,7 +178,6 @@ func (t *Table) DifferenceText(e Entry) string {
 	return intervalText(t.signed, *e.Difference)
 }
 
-// intervalText formats a mean, with its confidence interval if it has one.
 func intervalText(write func(float64) string, d study.Difference) string {
 	s := write(d.Mean)
 	if d.HasInterval() {

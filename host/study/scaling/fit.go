@@ -107,7 +107,6 @@ func Run(ctx context.Context, points []Point, o Options) (*Fit, error) {
 	return fit, f.compare(fit, samples, k)
 }
 
-// fitting is a fit in progress.
 type fitting struct {
 	options   Options
 	points    []Point
@@ -297,7 +296,6 @@ func (f *fitting) efficiency(g Group, e Estimate) Efficiency {
 	return out
 }
 
-// estimate returns the estimate of parameter j without its interval.
 func (f *fitting) estimate(name string, full []float64, j int) Estimate {
 	v := math.Exp(full[j])
 	if f.model.isFixed(j) {

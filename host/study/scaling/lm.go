@@ -271,7 +271,6 @@ func (m *model) full(x []float64) []float64 {
 	return full
 }
 
-// reduce is the inverse of full: it returns the free parameters.
 func (m *model) reduce(full []float64) []float64 {
 	x := make([]float64, len(m.free))
 	for k, j := range m.free {

@@ -63,7 +63,6 @@ var panels = []panel{
 // maxCurves is the maximum number of runs whose curves a single request can ask for.
 const maxCurves = 16
 
-// curvesResponse is the JSON response to a request for curves.
 type curvesResponse struct {
 	Charts  []chartView `json:"charts"`
 	Partial bool        `json:"partial"` // there is more to read: ask again at once

@@ -48,7 +48,6 @@ type rowView struct {
 	Keys                       []string
 }
 
-// index shows the page with all runs, or only its table.
 func (s *Server) index(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	t, err := s.view(q)

@@ -62,7 +62,6 @@ func openTrain(cfg *config.Config) (train *dataset.File, sources []*dataset.File
 	return joined, sources, nil
 }
 
-// closeAll closes files, some of which may be nil.
 func closeAll(files []*dataset.File) error {
 	var errs []error
 	for _, f := range files {

@@ -118,7 +118,6 @@ func (f *Finder) Find(ctx context.Context, name string) (Executable, error) {
 		Err: fmt.Errorf("not found (%s); looked in\n  %s", hint, strings.Join(looked, "\n  "))}
 }
 
-// at returns the plugin at the given path, which it builds if necessary.
 func (f *Finder) at(ctx context.Context, name, path string) (Executable, error) {
 	fail := func(kind, err error) (Executable, error) {
 		return Executable{}, &Error{Plugin: name, Path: path, Kind: kind, Err: err}

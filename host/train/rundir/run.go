@@ -144,7 +144,6 @@ func Open(dir string) (*Run, error) {
 	return r, nil
 }
 
-// checkRunning sets the state to Running if the run's lock is held.
 func (r *Run) checkRunning() {
 	if r.State == Done || r.State == Unreadable {
 		return

@@ -60,7 +60,6 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 	return out, err
 }
 
-// quantizedWeight is a weight with the program that quantizes it for evaluation.
 type quantizedWeight struct {
 	program *program.Program
 	inputs  []engine.Spec // the weight, and the trained parameters and state of its quantizer

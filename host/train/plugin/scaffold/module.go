@@ -22,7 +22,6 @@ import (
 // Module is the path of the module that contains package sdk.
 const Module = "github.com/cage-qat/cage"
 
-// pluginModule is a new module that contains only the plugin.
 type pluginModule struct {
 	name    string // of the plugin
 	version string // required version of cage's module
