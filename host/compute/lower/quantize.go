@@ -125,9 +125,7 @@ func (q *FakeQuantizer) Next(x *graph.Node, given Given) []*graph.Node {
 }
 
 // listed lowers p and returns its outputs in the order of the listed tensors; nil if p is nil.
-func listed(
-	p *program.Program, in []*graph.Node, prefix string, list []spec.Tensor,
-) []*graph.Node {
+func listed(p *program.Program, in []*graph.Node, prefix string, list []spec.Tensor) []*graph.Node {
 	if p == nil {
 		return nil
 	}

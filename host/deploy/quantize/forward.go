@@ -170,9 +170,7 @@ func (f *forward) run(ctx context.Context, e *engine.Executable, t text, more []
 }
 
 // hessians computes the Hessians of the inputs at the given sites.
-func (f *forward) hessians(
-	ctx context.Context, sites []model.ActivationSite,
-) ([]*inputs, error) {
+func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([]*inputs, error) {
 	specs := []engine.Spec{float32Input("keep", false), float32Input("add", false)}
 	for _, s := range sites {
 		specs = append(specs, float32Input("sum of "+s.Name, true, s.Width, s.Width))
