@@ -3,7 +3,6 @@ package study
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -121,8 +120,7 @@ func (q *Quantize) text() string {
 func (c Cell) hash() (string, error) {
 	hash, err := c.Config.Fingerprint()
 	if err == nil && c.Quantize != nil {
-		sum := sha256.Sum256([]byte(hash + c.Quantize.text()))
-		hash = hex.EncodeToString(sum[:])
+		hash = fmt.Sprintf("%x", sha256.Sum256([]byte(hash+c.Quantize.text())))
 	}
 	return hash, err
 }

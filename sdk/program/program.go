@@ -12,7 +12,6 @@ package program
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -106,8 +105,7 @@ func (p *Program) Input(name string) int {
 
 // Hash returns the hex SHA-256 of the program's text form: equal programs have equal hashes.
 func (p *Program) Hash() string {
-	sum := sha256.Sum256([]byte(p.text(true)))
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(p.text(true))))
 }
 
 // DType is the element type of a value.

@@ -19,7 +19,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -156,7 +155,7 @@ func newFile(parts []filePart) (*File, error) {
 		f.header.Documents += part.header.Documents
 		fmt.Fprintln(sum, part.header.SHA256)
 	}
-	f.header.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	f.header.SHA256 = fmt.Sprintf("%x", sum.Sum(nil))
 	return f, nil
 }
 
@@ -278,7 +277,7 @@ func (f *File) Verify(ctx context.Context) error {
 				return err
 			}
 		}
-		if got := hex.EncodeToString(sum.Sum(nil)); got != h.SHA256 {
+		if got := fmt.Sprintf("%x", sum.Sum(nil)); got != h.SHA256 {
 			return changed(p.path, "the tokens have the hash %s, the header says %s", got, h.SHA256)
 		}
 	}

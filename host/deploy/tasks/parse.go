@@ -2,7 +2,6 @@ package tasks
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"regexp"
 	"slices"
@@ -25,8 +24,7 @@ func Parse(name string, text []byte) (*Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(text)
-	t := &Task{hash: hex.EncodeToString(sum[:])}
+	t := &Task{hash: fmt.Sprintf("%x", sha256.Sum256(text))}
 	r := plaintoml.NewReader(doc)
 	var replacements any
 	var filters []map[string]any

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"reflect"
@@ -125,7 +124,7 @@ func (c *Config) Fingerprint() (string, error) {
 			fmt.Fprintf(h, "%s = %s\n", s.path(), s.value)
 		}
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return fmt.Sprintf("%x", h.Sum(nil)), nil
 }
 
 // settings lists the keys and values in schema order. If shared is set, a single [quantizer] table

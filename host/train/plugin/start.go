@@ -3,7 +3,6 @@ package plugin
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -266,7 +265,7 @@ func checksum(path, pinned string) (string, error) {
 	if _, err := io.Copy(h, f); err != nil {
 		return "", &Error{Kind: ErrNotFound, Err: fmt.Errorf("read %s: %w", path, err)}
 	}
-	sum := hex.EncodeToString(h.Sum(nil))
+	sum := fmt.Sprintf("%x", h.Sum(nil))
 	if pinned != "" && !strings.EqualFold(pinned, sum) {
 		return "", failure(ErrChecksum, "its SHA-256 is %s, but %s is pinned: use the plugin with that "+
 			"hash, or change sha256 in the TOML file", sum, pinned)
