@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -124,9 +125,7 @@ func (o *stdStream) Write(p []byte) (int, error) {
 	if errors.Is(err, syscall.EPIPE) {
 		return len(p), nil
 	}
-	if o.err == nil {
-		o.err = err
-	}
+	o.err = cmp.Or(o.err, err)
 	return n, err
 }
 

@@ -97,9 +97,7 @@ func (o *PrepareOptions) resolve() error {
 	if _, err := source.ParseFormat(string(o.Format)); err != nil {
 		return err
 	}
-	if o.Field == "" {
-		o.Field = DefaultField
-	}
+	o.Field = cmp.Or(o.Field, DefaultField)
 	if o.ValFraction == 0 && len(o.ValInputs) == 0 {
 		o.ValFraction = DefaultValFraction
 	}

@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -117,10 +118,7 @@ func (r *reader) unknownAxis(key, name string, axes []axis) {
 		return
 	}
 	known := axisNames(axes)
-	hint := "the axes are " + schema.Quoted(known)
-	if near := schema.DidYouMean(name, known); near != "" {
-		hint = near
-	}
+	hint := cmp.Or(schema.DidYouMean(name, known), "the axes are "+schema.Quoted(known))
 	r.report(key, hint, "there is no axis %q", name)
 }
 
@@ -134,10 +132,7 @@ func (t *table) checkLabels(where map[string][]string, axes []axis) {
 			if a == nil || slices.Contains(a.labels(), label) {
 				continue
 			}
-			hint := "it has " + schema.Quoted(a.labels())
-			if near := schema.DidYouMean(label, a.labels()); near != "" {
-				hint = near
-			}
+			hint := cmp.Or(schema.DidYouMean(label, a.labels()), "it has "+schema.Quoted(a.labels()))
 			t.report(t.key(name), hint, "the axis %q has no label %q", name, label)
 		}
 	}

@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"sync"
@@ -156,9 +157,7 @@ func (r *runner) do(u unit) {
 	}
 	if err != nil {
 		r.mu.Lock()
-		if r.failed == nil {
-			r.failed = err
-		}
+		r.failed = cmp.Or(r.failed, err)
 		r.mu.Unlock()
 		r.advance.Broadcast()
 	}

@@ -16,6 +16,7 @@ package dataset
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -368,9 +369,7 @@ func (f *File) verifyIndex() error {
 		for at, learn := range learned {
 			if learn {
 				total++
-				if first == 0 {
-					first = at
-				}
+				first = cmp.Or(first, at)
 			}
 		}
 		if want := int(f.index.firsts[i]); first != want {

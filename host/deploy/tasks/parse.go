@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"regexp"
@@ -38,9 +39,7 @@ func Parse(name string, text []byte) (*Task, error) {
 			schema.Key{Name: "last", To: &f.Last, Default: false})
 	}
 	t.readClean(r, replacements)
-	if t.Dataset == "" {
-		t.Dataset = t.Name
-	}
+	t.Dataset = cmp.Or(t.Dataset, t.Name)
 	if len(r.Errs) == 0 { // otherwise further problems may be consequences of these
 		t.checkKind(r)
 		t.checkTemplates(r)

@@ -1,6 +1,7 @@
 package trained
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -125,10 +126,7 @@ func (e *Tasks) Summarize(list []*tasks.Result) (tasks.Results, error) {
 
 // name identifies the model, including its quantizers' programs.
 func (e *Tasks) name() string {
-	name := e.Model.Identity()
-	if name == "" {
-		name = checkpointName(e.Dir)
-	}
+	name := cmp.Or(e.Model.Identity(), checkpointName(e.Dir))
 	if e.Quantizer != nil {
 		name += " quantized by " + e.Quantizer.String()
 	}

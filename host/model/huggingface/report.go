@@ -121,9 +121,5 @@ func (e *Error) Error() string {
 	for i, fault := range list {
 		lines[i] = "\n  " + safetext.Text(fault)
 	}
-	name := "this checkpoint"
-	if e.Path != "" {
-		name = e.Path
-	}
-	return name + " cannot be used:" + strings.Join(lines, "")
+	return cmp.Or(e.Path, "this checkpoint") + " cannot be used:" + strings.Join(lines, "")
 }

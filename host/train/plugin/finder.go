@@ -66,9 +66,7 @@ func NewFinder() (*Finder, error) {
 // Defaults returns its arguments, but replaces a nil logger with one that discards messages, and a
 // nil finder with a new one that logs its progress messages.
 func Defaults(finder *Finder, log hclog.Logger) (*Finder, hclog.Logger, error) {
-	if log == nil {
-		log = hclog.NewNullLogger()
-	}
+	log = cmp.Or(log, hclog.NewNullLogger())
 	if finder != nil {
 		return finder, log, nil
 	}

@@ -39,9 +39,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	usual := DefaultTimeout
 	if text := os.Getenv(TimeoutVariable); text != "" {
 		var err error
