@@ -1,7 +1,6 @@
 package trained
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -126,7 +125,10 @@ func (e *Tasks) Summarize(list []*tasks.Result) (tasks.Results, error) {
 
 // name identifies the model, including its quantizers' programs.
 func (e *Tasks) name() string {
-	name := cmp.Or(e.Model.Identity(), checkpointName(e.Dir))
+	name := e.Model.Identity()
+	if name == "" {
+		name = checkpointName(e.Dir)
+	}
 	if e.Quantizer != nil {
 		name += " quantized by " + e.Quantizer.String()
 	}
