@@ -8,6 +8,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // This file shards tensors among the replicas of a graph by rows (along the first axis). Functions
@@ -87,10 +89,7 @@ func Elementwise(f func(in []*graph.Node) *graph.Node, nodes ...*graph.Node) *gr
 	if !slices.ContainsFunc(nodes, HasRows) {
 		return f(nodes)
 	}
-	rows := make([]*graph.Node, len(nodes))
-	for i, x := range nodes {
-		rows[i] = Rows(x)
-	}
+	rows := lists.Map(nodes, Rows)
 	return Gather(f(rows))
 }
 

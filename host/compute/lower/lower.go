@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
@@ -47,11 +48,7 @@ func Only(p *program.Program, outputs ...string) *program.Program {
 // Outputs is like [Lower] but returns the outputs as a list, in the order of the program.
 func Outputs(g *graph.Graph, p *program.Program, inputs []*graph.Node) []*graph.Node {
 	named := Lower(g, p, inputs)
-	out := make([]*graph.Node, len(p.Outputs))
-	for i, o := range p.Outputs {
-		out[i] = named[o.Name]
-	}
-	return out
+	return lists.Map(p.Outputs, func(o program.Output) *graph.Node { return named[o.Name] })
 }
 
 func (l *lowering) program(p *program.Program, inputs []*graph.Node) map[string]*graph.Node {

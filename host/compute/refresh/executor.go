@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/internal/linalg"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -43,10 +44,7 @@ func Execute(p *program.Program, inputs tensors) (tensors, error) {
 	decomposed := map[program.ID][2]reference.Tensor{} // eigenvalues and eigenvectors of values
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
-		args := make([]reference.Tensor, len(n.Args))
-		for k, a := range n.Args {
-			args[k] = values[a]
-		}
+		args := lists.Map(n.Args, func(a program.ID) reference.Tensor { return values[a] })
 		var out reference.Tensor
 		var err error
 		switch n.Op {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -26,10 +27,7 @@ func (w *writer) node(id program.ID, n *program.Node, args []parts) parts {
 		}
 	}
 	return w.eachPart(l, func() value {
-		tiles := make([]value, len(args))
-		for i, a := range args {
-			tiles[i] = a.of(w.part)
-		}
+		tiles := lists.Map(args, func(a parts) value { return a.of(w.part) })
 		return w.tileNode(id, n, tiles)
 	})
 }

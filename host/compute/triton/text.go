@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -61,10 +62,7 @@ func (w *writer) apply(op string, args ...value) value {
 }
 
 func names(args []value) string {
-	list := make([]string, len(args))
-	for i, a := range args {
-		list[i] = a.name
-	}
+	list := lists.Map(args, func(a value) string { return a.name })
 	return strings.Join(list, ", ")
 }
 
@@ -73,10 +71,7 @@ func (w *writer) cast(op string, x value, elem string) value {
 }
 
 func types(args []value) string {
-	list := make([]string, len(args))
-	for i, a := range args {
-		list[i] = a.typ()
-	}
+	list := lists.Map(args, func(a value) string { return a.typ() })
 	return strings.Join(list, ", ")
 }
 

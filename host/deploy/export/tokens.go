@@ -11,6 +11,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model/gguf"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
@@ -98,10 +99,7 @@ func (f *tokenizerFile) byteLevel(
 		notes = append(notes, "llama.cpp does not apply the normalizer NFC: texts with decomposed "+
 			"characters get other ids")
 	}
-	merges := make([]string, len(f.Model.Merges))
-	for i, m := range f.Model.Merges {
-		merges[i] = string(m)
-	}
+	merges := lists.Map(f.Model.Merges, func(m merge) string { return string(m) })
 	return []gguf.Entry{
 		{Key: "tokenizer.ggml.model", Value: "gpt2"},
 		{Key: "tokenizer.ggml.pre", Value: pre},

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 type replicate struct {
@@ -23,10 +24,7 @@ func (g *grouped) at(labels ...[]string) []replicate { return g.groups[groupKey(
 
 // groupKey joins labels to a key, which is unique because labels contain no control characters.
 func groupKey(labels [][]string) string {
-	parts := make([]string, len(labels))
-	for i, l := range labels {
-		parts[i] = strings.Join(l, "\x1f")
-	}
+	parts := lists.Map(labels, func(l []string) string { return strings.Join(l, "\x1f") })
 	return strings.Join(parts, "\x1e")
 }
 

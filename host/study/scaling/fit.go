@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Fit is the fitted law, with its efficiencies and the quality of the fit.
@@ -425,9 +427,6 @@ func (o Options) reference(all []Group) (Group, bool, error) {
 }
 
 func quotedGroups(all []Group) string {
-	var out []string
-	for _, g := range all {
-		out = append(out, fmt.Sprintf("%q", g.String()))
-	}
+	out := lists.Map(all, func(g Group) string { return fmt.Sprintf("%q", g.String()) })
 	return strings.Join(out, ", ")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/study/report"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // panel is a chart of one or more numbers in the records.
@@ -139,10 +140,7 @@ func (p panel) chart(runs []*rundir.Run, read []*runLog) report.Chart {
 	} else if found && len(p.Title) > maxAxisLabel {
 		out.Y = unit
 	}
-	dirs := make([]string, len(runs))
-	for i, r := range runs {
-		dirs[i] = r.Dir
-	}
+	dirs := lists.Map(runs, func(r *rundir.Run) string { return r.Dir })
 	names := rundir.Names(dirs)
 	for nth, metric := range p.metrics {
 		for i := range runs {
