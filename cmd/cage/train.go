@@ -23,6 +23,7 @@ import (
 	"github.com/cage-qat/cage/host/train/processes"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -235,10 +236,7 @@ func checkpointsAt(path string) ([]vfs.Path, error) {
 		return nil, fmt.Errorf("%s has no checkpoints: want a run directory with checkpoints, or a "+
 			"checkpoint file", path)
 	}
-	var list []vfs.Path
-	for _, e := range entries {
-		list = append(list, e.Path)
-	}
+	list := lists.Map(entries, func(e checkpoint.Entry) vfs.Path { return e.Path })
 	return list, nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -123,9 +124,5 @@ func (s *spools) put(used *spool) {
 
 // close closes all spools, which releases the disk space.
 func (s *spools) close() error {
-	var errs []error
-	for _, spool := range s.all {
-		errs = append(errs, spool.file.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(lists.Map(s.all, func(one *spool) error { return one.file.Close() })...)
 }

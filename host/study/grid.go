@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
@@ -29,10 +30,7 @@ type value struct {
 }
 
 func (a *axis) labels() []string {
-	var list []string
-	for _, v := range a.values {
-		list = append(list, v.label)
-	}
+	list := lists.Map(a.values, func(v value) string { return v.label })
 	return append(list, a.extra...)
 }
 
@@ -48,11 +46,7 @@ func (a *axis) seeds() bool {
 }
 
 func axisNames(axes []axis) []string {
-	var list []string
-	for _, a := range axes {
-		list = append(list, a.name)
-	}
-	return list
+	return lists.Map(axes, func(a axis) string { return a.name })
 }
 
 func find(axes []axis, name string) *axis {

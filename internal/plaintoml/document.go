@@ -298,7 +298,7 @@ type Errors []*Error
 
 // Error implements the error interface.
 func (es Errors) Error() string {
-	lines := lists.Map(es, func(e *Error) string { return e.Error() })
+	lines := lists.Map(es, (*Error).Error)
 	return strings.Join(lines, "\n")
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/transform"
@@ -130,11 +131,7 @@ func listed(p *program.Program, in []*graph.Node, prefix string, list []spec.Ten
 		return nil
 	}
 	out := Lower(in[0].Graph(), p, in)
-	var values []*graph.Node
-	for _, t := range list {
-		values = append(values, out[prefix+t.Name])
-	}
-	return values
+	return lists.Map(list, func(t spec.Tensor) *graph.Node { return out[prefix+t.Name] })
 }
 
 // Evaluation returns the quantizer for evaluation, whose only per-step input is the state, which it
@@ -162,11 +159,7 @@ func (q *FakeQuantizer) nodes(given Given) map[string]*graph.Node {
 // others returns the inputs of p besides x, in the order in which p declares them.
 func (q *FakeQuantizer) others(p *program.Program, given Given) []*graph.Node {
 	nodes := q.nodes(given)
-	var list []*graph.Node
-	for _, in := range p.Inputs[1:] {
-		list = append(list, nodes[in.Name])
-	}
-	return list
+	return lists.Map(p.Inputs[1:], func(in program.Input) *graph.Node { return nodes[in.Name] })
 }
 
 // Forward returns Q(x) and the residuals that Backward needs besides the Point.
@@ -389,11 +382,7 @@ func Unquantized(x *graph.Node) *graph.Node {
 		if !ok {
 			return s.Adjoint(out, dy)
 		}
-		var list []*graph.Node
-		for _, o := range p.Outputs {
-			list = append(list, adjoints[o.Name])
-		}
-		return list
+		return lists.Map(p.Outputs, func(o program.Output) *graph.Node { return adjoints[o.Name] })
 	})
 	if s.Rounded {
 		NoteRoundedAdjoint(y)

@@ -71,7 +71,7 @@ func (w *writer) cast(op string, x value, elem string) value {
 }
 
 func types(args []value) string {
-	list := lists.Map(args, func(a value) string { return a.typ() })
+	list := lists.Map(args, value.typ)
 	return strings.Join(list, ", ")
 }
 

@@ -31,6 +31,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
@@ -171,11 +172,7 @@ func Join(files ...*File) (*File, error) {
 }
 
 func closeParts(parts []filePart) error {
-	var errs []error
-	for _, p := range parts {
-		errs = append(errs, p.file.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(lists.Map(parts, func(p filePart) error { return p.file.Close() })...)
 }
 
 // Path returns the path of the first file.
@@ -183,11 +180,7 @@ func (f *File) Path() string { return f.parts[0].path }
 
 // Paths returns the paths of all files.
 func (f *File) Paths() []string {
-	var paths []string
-	for _, p := range f.parts {
-		paths = append(paths, p.path)
-	}
-	return paths
+	return lists.Map(f.parts, func(p filePart) string { return p.path })
 }
 
 // Header returns the file's header. For several files the counts are summed, and the hash is

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/jsonlines"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -277,10 +278,7 @@ func (d Directory) ask(
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
 	for batch := range slices.Chunk(samples[done:], p.Batch) {
-		var prompts []string
-		for _, s := range batch {
-			prompts = append(prompts, s.Prompt())
-		}
+		prompts := lists.Map(batch, Sample.Prompt)
 		texts, err := model(ctx, prompts, t.NewTokens)
 		if err != nil {
 			return err

@@ -40,10 +40,7 @@ func group(
 		if !r.Cell.Matches(where) {
 			continue
 		}
-		var labels [][]string
-		for _, axes := range sides {
-			labels = append(labels, r.Cell.Of(axes))
-		}
+		labels := lists.Map(sides, r.Cell.Of)
 		key := groupKey(labels)
 		sameRun := func(old replicate) bool { return old.result.Cell.ID == r.Cell.ID }
 		if !slices.ContainsFunc(out.groups[key], sameRun) { // cells may share a run

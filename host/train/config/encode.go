@@ -14,6 +14,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
@@ -330,10 +331,7 @@ func (t table) key(name string) *schema.Key {
 }
 
 func (t table) names() []string {
-	var names []string
-	for _, k := range t.keys {
-		names = append(names, k.Name)
-	}
+	names := lists.Map(t.keys, func(k schema.Key) string { return k.Name })
 	return append(names, t.children()...)
 }
 

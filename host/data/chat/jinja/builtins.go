@@ -188,7 +188,7 @@ func join(c *call, value any) any {
 	if c.has(1) {
 		list = c.attributes(list, c.text(1), nil)
 	}
-	parts := lists.Map(list, func(element any) string { return c.str(element) })
+	parts := lists.Map(list, c.str)
 	return c.joined(parts, c.text(0))
 }
 
