@@ -168,11 +168,9 @@ const (
 // assign returns settings that set all keys to raw, with the position of key at in the file.
 func (r *reader) assign(keys []string, at string, raw any) []plaintoml.Setting {
 	place := r.ErrorAt(at, "")
-	var list []plaintoml.Setting
-	for _, key := range keys {
-		list = append(list, plaintoml.Setting{Key: key, Value: raw, File: place.File, Line: place.Line})
-	}
-	return list
+	return lists.Map(keys, func(key string) plaintoml.Setting {
+		return plaintoml.Setting{Key: key, Value: raw, File: place.File, Line: place.Line}
+	})
 }
 
 func (t *table) settings(name string, values map[string]any) []plaintoml.Setting {

@@ -165,7 +165,6 @@ func (r *reader) findSources(cells []Cell, plans []plan, axes []axis) error {
 	return nil
 }
 
-// inFullPrecision returns the hash of a configuration without its quantizers and method.
 func inFullPrecision(cfg *config.Config) (string, error) {
 	full, err := cfg.Changed(func(c *config.Config) error {
 		c.Quantizer, c.Method = config.Quantizer{}, cage.Settings{CAGE: cage.CAGE{Form: cage.Off}}

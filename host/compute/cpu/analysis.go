@@ -151,7 +151,6 @@ func (a *analysis) run() error {
 	return nil
 }
 
-// isShared reports whether a value is an input that all rows share.
 func (a *analysis) isShared(id program.ID) bool {
 	return !a.flat && passes.IsShared(a.p, id, a.rows)
 }

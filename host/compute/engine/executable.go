@@ -146,7 +146,6 @@ func (e *Executable) Name() string { return e.name }
 // Outputs returns the shapes of the buffers that Run returns, in order.
 func (e *Executable) Outputs() []shapes.Shape { return e.outputs }
 
-// timesReplicas returns the shape of the whole tensor of count shards, given the shape of one.
 func timesReplicas(part shapes.Shape, count int) shapes.Shape {
 	whole := part.Clone()
 	whole.Dimensions[0] *= count

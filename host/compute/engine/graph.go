@@ -262,7 +262,6 @@ type callee struct {
 	collective collective // "" for a kernel
 }
 
-// placeholder identifies a placeholder function.
 type placeholder struct {
 	callee callee
 	inputs string // their shapes

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // ProductTier returns the kernels for products on this processor. If it returns an error, the CPU
@@ -181,9 +182,4 @@ func Elements(t Tensor) matmul.Elements {
 }
 
 // AllElements returns the [Elements] of each tensor.
-func AllElements(list []Tensor) (all []matmul.Elements) {
-	for _, t := range list {
-		all = append(all, Elements(t))
-	}
-	return all
-}
+func AllElements(list []Tensor) []matmul.Elements { return lists.Map(list, Elements) }

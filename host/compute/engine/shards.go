@@ -21,7 +21,6 @@ import (
 // shardOf is a note that holds this replica's rows of a node.
 type shardOf struct{ rows *graph.Node }
 
-// shardedOutput marks an output that stays sharded.
 type shardedOutput struct{}
 
 // HasRows reports whether each replica's rows of a node are available without the whole tensor.
@@ -127,7 +126,6 @@ func replica(g *graph.Graph) *graph.Node {
 	return graph.Reshape(node)
 }
 
-// replicaNumbers returns a sharded buffer with the index of each replica.
 func (d *Device) replicaNumbers() (*Buffer, error) {
 	type result struct {
 		numbers *Buffer

@@ -238,7 +238,6 @@ func (m InMemory) stored(name string, d program.DType) dtypes.DType {
 	return dtypeOf(d)
 }
 
-// store converts a float32 node to the type in which it is stored.
 func (m InMemory) store(name string, x *graph.Node) *graph.Node {
 	if m[name] == "" { // bools and integers as well
 		return x

@@ -216,11 +216,9 @@ func (q *FakeQuantizer) backwardInputs(
 // trainedGradients picks the gradients of the trained parameters from the outputs of a backward
 // pass.
 func (q *FakeQuantizer) trainedGradients(out map[string]*graph.Node) []*graph.Node {
-	var dTrained []*graph.Node
-	for _, t := range q.Trained() {
-		dTrained = append(dTrained, out[autodiff.Prefix+spec.TrainedPrefix+t.Name])
-	}
-	return dTrained
+	return lists.Map(q.Trained(), func(t spec.Tensor) *graph.Node {
+		return out[autodiff.Prefix+spec.TrainedPrefix+t.Name]
+	})
 }
 
 // Quantize returns Q(x), with the same bits as Forward. Its gradients with respect to x and the
@@ -453,11 +451,9 @@ func fusedBackward(s Source, back *program.Program) (*program.Program, error) {
 }
 
 func sourceInputs(b *program.Builder, s Source) []program.Value {
-	var list []program.Value
-	for _, in := range s.Forward.Inputs {
-		list = append(list, b.Input(sourcePrefix+in.Name, in.Type))
-	}
-	return list
+	return lists.Map(s.Forward.Inputs, func(in program.Input) program.Value {
+		return b.Input(sourcePrefix+in.Name, in.Type)
+	})
 }
 
 // fusedMemory returns the types in which the fused passes store floats in memory.

@@ -324,7 +324,6 @@ func (w *writer) column(dims []int) value {
 	return w.broadcastTo(w.reshapeTo(w.countTo(dims[1]), []int{1, dims[1]}), dims)
 }
 
-// below reports for each element of x whether it is less than n.
 func (w *writer) below(x value, n int) value {
 	return w.compare("arith.cmpi", "slt", x, w.number(x, float64(n)))
 }

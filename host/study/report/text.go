@@ -154,7 +154,6 @@ func (t *Table) signed(x float64) string {
 	return s
 }
 
-// isZero reports whether 0 is the only digit of a formatted number.
 func isZero(s string) bool { return !strings.ContainsAny(s, "123456789∞") }
 
 // minus replaces hyphens by minus signs, including those in exponents.

@@ -172,12 +172,9 @@ func (c *Client) startError(err error) *Error {
 // environment returns the environment for a plugin: that of this process, without the variables of
 // go-plugin, and the variables of the protocol.
 func environment(logger hclog.Logger) []string {
-	var env []string
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "PLUGIN_") {
-			env = append(env, v)
-		}
-	}
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "PLUGIN_")
+	})
 	level := cmp.Or(logger.GetLevel(), hclog.Info) // hclog.NoLevel is 0
 	return append(env, client.Environment(level.String())...)
 }
