@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -171,7 +170,10 @@ func RemoveAbandoned(dir vfs.Path, match func(name string) bool) error {
 	if err != nil || len(paths) == 0 {
 		return err
 	}
-	errs := lists.Map(paths, vfs.Path.Remove)
+	var errs []error
+	for _, path := range paths {
+		errs = append(errs, path.Remove())
+	}
 	return errors.Join(append(errs, dir.SyncDir())...)
 }
 
