@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// Claim is a property of an algorithm beyond the interface: either a promise, which the
-// conformance kit then checks, or a behavior that is a mistake in most algorithms, which the kit
-// then allows.
+// Claim is a property of an algorithm beyond the interface: either a promise, which the conformance
+// kit then checks, or a behavior that is a mistake in most algorithms, which the kit then allows.
 type Claim struct {
 	Name ClaimName `json:"name"`
 	// Value is one of the scopes for [ClaimScaleScope] and [ClaimKeyScope], a float64 for
@@ -36,8 +35,7 @@ const (
 	// ClaimUnbiased promises that the mean of Q(x) over the noise of training is x, for numbers
 	// within the range of the grid.
 	ClaimUnbiased ClaimName = "unbiased"
-	// ClaimAnyGradient allows a surrogate other than the identity on the entries that the mask
-	// passes.
+	// ClaimAnyGradient allows a surrogate other than the identity on the entries that the mask passes.
 	ClaimAnyGradient ClaimName = "any_gradient"
 	// ClaimOwnLoss allows the quantizer's own backward pass to give nonzero gradients where dy is
 	// zero, such as those of a regularization loss that it adds.

@@ -1,6 +1,5 @@
-// Package sdk is the package that authors of plugins import: the interfaces
-// Quantizer and Optimizer, the declaration of their parameters, and the functions
-// that serve them to a host.
+// Package sdk is the package that authors of plugins import: the interfaces Quantizer and
+// Optimizer, the declaration of their parameters, and the functions that serve them to a host.
 //
 // A plugin is a separate executable whose main is one line:
 //

@@ -28,8 +28,7 @@ type OpaqueStep struct {
 	Next map[string][]float32
 }
 
-// ServeOpaqueOptimizer is the main function of an opaque optimizer plugin; see
-// [ServeQuantizer].
+// ServeOpaqueOptimizer is the main function of an opaque optimizer plugin; see [ServeQuantizer].
 func ServeOpaqueOptimizer(o OpaqueOptimizer) { serve(nil, opaque{o}) }
 
 // Opaque wraps an opaque optimizer as an [Optimizer], for hosts: [BuildOptimizer] then returns an

@@ -15,9 +15,8 @@ type Optimizer interface {
 	Describe() Description
 	// Init builds the initial state for a tensor with the initial value x.
 	Init(b *program.Builder, x program.Value, t Tensor) (State, error)
-	// Update builds the direction u and the next state. The host applies
-	// x ← x − α·u with its learning rate α. u has the shape of the tensor; the
-	// next state has the names and shapes of the state.
+	// Update builds the direction u and the next state. The host applies x ← x − α·u with its learning
+	// rate α. u has the shape of the tensor; the next state has the names and shapes of the state.
 	Update(b *program.Builder, in UpdateInput, t Tensor) (u program.Value, next State, err error)
 }
 

@@ -20,12 +20,11 @@ type Quantizer interface {
 // Their initial values are computed from a sample of the tensor. The optimizer of the run
 // trains them, without weight decay; checkpoints save them; CAGE does not correct them.
 type Trainable interface {
-	// InitTrained builds the initial values of the trained parameters from x: the
-	// weight, or the first batch of activations. Quantize then finds them in
-	// Site.Trained. The gradient of the surrogate trains them, so Quantize must return
-	// a surrogate. For a site without trained parameters return none. The shapes must
-	// not depend on the number of rows of an activation, which differs in evaluation.
-	// Site.Activations and Site.Weights are set.
+	// InitTrained builds the initial values of the trained parameters from x: the weight, or the first
+	// batch of activations. Quantize then finds them in Site.Trained. The gradient of the surrogate
+	// trains them, so Quantize must return a surrogate. For a site without trained parameters return
+	// none. The shapes must not depend on the number of rows of an activation, which differs in
+	// evaluation. Site.Activations and Site.Weights are set.
 	InitTrained(b *program.Builder, x program.Value, site Site) (State, error)
 }
 
@@ -40,11 +39,10 @@ type Trainable interface {
 // finite, does not change the state. Quantizers with state are refused in the products of the
 // backward pass, and in runs that take gradients in full precision.
 type Stateful interface {
-	// InitState builds the initial state from x: the weight, or the first batch of
-	// activations. Quantize then finds it in Site.State. For a site without state return
-	// none. The shapes must not depend on the number of rows of an activation, which
-	// differs in evaluation. Site.Activations and Site.Weights are set. State that never
-	// changes must be returned unchanged as Next.
+	// InitState builds the initial state from x: the weight, or the first batch of activations.
+	// Quantize then finds it in Site.State. For a site without state return none. The shapes must not
+	// depend on the number of rows of an activation, which differs in evaluation. Site.Activations and
+	// Site.Weights are set. State that never changes must be returned unchanged as Next.
 	InitState(b *program.Builder, x program.Value, site Site) (State, error)
 }
 
@@ -100,9 +98,8 @@ const (
 	RoleQuery Role = "query"
 )
 
-// Product is one of the three matrix products of a linear layer with input x
-// [tokens, in], weight W [out, in] and output y = x·Wᵀ [tokens, out]. dy is the gradient
-// of the loss with respect to y.
+// Product is one of the three matrix products of a linear layer with input x [tokens, in], weight W
+// [out, in] and output y = x·Wᵀ [tokens, out]. dy is the gradient of the loss with respect to y.
 type Product string
 
 // The products. Each contracts the last axes of both operands, in the orientation of the sites.
@@ -112,9 +109,8 @@ const (
 	// ProductInputGradient is dx = dy·W, which sums over the outputs: the sites are dy
 	// [tokens, out], with the role gradient, and Wᵀ [in, out], with the role weight.
 	ProductInputGradient Product = "input_gradient"
-	// ProductWeightGradient is dW = dyᵀ·x, which sums over the tokens: the sites are dyᵀ
-	// [out, tokens], with the role gradient, and xᵀ [in, tokens], with the role
-	// activation.
+	// ProductWeightGradient is dW = dyᵀ·x, which sums over the tokens: the sites are dyᵀ [out,
+	// tokens], with the role gradient, and xᵀ [in, tokens], with the role activation.
 	ProductWeightGradient Product = "weight_gradient"
 )
 
@@ -137,12 +133,11 @@ type Site struct {
 	// matrix product contracts. In the forward product a row is one output channel of a weight, one
 	// token of an activation; in the others the tensor may be transposed: see [Product].
 	Shape []int
-	// Heads is the number of attention heads that the last axis is divided into, and
-	// RowHeads the same for the rows; 0 means that the axis is not divided into heads. Keys
-	// and values have the number of key/value heads, which in grouped-query attention is
-	// smaller than that of query heads. The input and the weight of the attention output
-	// projection have the query heads. The rows of the weight of the fused projection,
-	// attn.qkv, have the query, key and value heads, in this order.
+	// Heads is the number of attention heads that the last axis is divided into, and RowHeads the same
+	// for the rows; 0 means that the axis is not divided into heads. Keys and values have the number
+	// of key/value heads, which in grouped-query attention is smaller than that of query heads. The
+	// input and the weight of the attention output projection have the query heads. The rows of the
+	// weight of the fused projection, attn.qkv, have the query, key and value heads, in this order.
 	Heads, RowHeads int
 	// Context is the sequence length if rows are tokens: the first Context rows are the
 	// tokens of one sequence in order, followed by those of the next sequence. It is 1 when

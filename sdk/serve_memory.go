@@ -17,7 +17,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// attachments holds the tensors or sites in the host's shared memory.
 type attachments[T any] struct {
 	mu     sync.Mutex // held during a call: calls are serialized
 	memory *sharedMemory
@@ -194,7 +193,6 @@ func (s *optimizerServer) Step(_ context.Context, r *pb.StepRequest) (*pb.StepRe
 	return &pb.StepResponse{}, nil
 }
 
-// attachedSite is a weight in shared memory.
 type attachedSite struct {
 	site                 Site
 	x                    []float32

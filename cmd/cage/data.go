@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -69,9 +70,7 @@ func newDataShow() *cobra.Command {
 		}
 		defer f.Close()
 		if f.Conversations() {
-			if length == 0 {
-				length = int(min(f.Header().Longest, maxDefaultRow))
-			}
+			length = cmp.Or(length, int(min(f.Header().Longest, maxDefaultRow)))
 			listing := chatListing{Header: f.Header(), Length: length}
 			if rows > 0 && f.Documents() > 0 {
 				if err := listing.read(f, rows); err != nil {

@@ -115,8 +115,7 @@ with or without the CAGE correction. One TOML file configures a run.
 		surviveSIGPIPE(newPlot()), surviveSIGPIPE(newFit()), newData(), newPlugins(), newConfig(),
 		newStudy(), newRuns(), newServe(), newCheckpoint(), newBench(),
 		newVersion())
-	// Add the completion command here, because the one that cobra adds later accepts unknown
-	// shells.
+	// Add the completion command here, because the one that cobra adds later accepts unknown shells.
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil {
 		group(completion)

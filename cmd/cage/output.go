@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cage-qat/cage/host/deploy/trained"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/sdk"
@@ -72,10 +74,7 @@ func wantsJSON(cmd *cobra.Command) bool {
 func table(w io.Writer, rows [][]string) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			cells[i] = safetext.Line(cell)
-		}
+		cells := lists.Map(row, safetext.Line)
 		fmt.Fprintln(t, strings.TrimRight(strings.Join(cells, "\t"), "\t"))
 	}
 	t.Flush()
@@ -124,9 +123,7 @@ func (o *stdStream) Write(p []byte) (int, error) {
 	if errors.Is(err, syscall.EPIPE) {
 		return len(p), nil
 	}
-	if o.err == nil {
-		o.err = err
-	}
+	o.err = cmp.Or(o.err, err)
 	return n, err
 }
 
@@ -213,7 +210,6 @@ func (f *quantizerFlags) add(flags *pflag.FlagSet, usage string) {
 		"set a parameter of the quantizer: `KEY=VALUE` (repeatable)")
 }
 
-// addReplacement adds the flags that replace a run's quantizers.
 func (f *quantizerFlags) addReplacement(flags *pflag.FlagSet) {
 	f.add(flags, "quantize weights and activations with the plugin `NAME`, or a path, instead of "+
 		"the run's quantizers; none: full precision")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -103,9 +104,7 @@ func startAsEach(cmd *cobra.Command, name string, kinds []sdk.Kind, quiet bool,
 	for _, kind := range kinds {
 		client, err := plugin.Start(ctx, exe, kind, opts)
 		if errors.Is(err, plugin.ErrKind) {
-			if refused == nil {
-				refused = err
-			}
+			refused = cmp.Or(refused, err)
 			continue
 		}
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -248,10 +249,7 @@ func dryRun(cmd *cobra.Command, s *study.Study, opts study.RunOptions) (*output,
 	for _, c := range plan.Run {
 		list = append(list,
 			map[string]any{"id": c.ID, "labels": c.Labels, "dir": c.Dir, "set": c.Set})
-		var sets []string
-		for _, set := range c.Set {
-			sets = append(sets, set.Key+"="+set.Value)
-		}
+		sets := lists.Map(c.Set, func(set study.Setting) string { return set.Key + "=" + set.Value })
 		rows = append(rows, append(c.Of(s.AxisNames()), strings.Join(sets, " ")))
 	}
 	value := map[string]any{"study": s.Name, "out": s.Out, "parallel": plan.AtOnce,

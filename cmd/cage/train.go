@@ -23,6 +23,7 @@ import (
 	"github.com/cage-qat/cage/host/train/processes"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -76,8 +77,7 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 		"stop after this many steps of the run, with a checkpoint; 0: never")
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		place := processes.Position{Size: 1}
-		// An empty SOURCE is an error: an unset variable must not start a run with a single
-		// process.
+		// An empty SOURCE is an error: an unset variable must not start a run with a single process.
 		if cmd.Flags().Changed("processes") {
 			var err error
 			if place, err = processes.Find(together, os.Getenv); err != nil {
@@ -236,10 +236,7 @@ func checkpointsAt(path string) ([]vfs.Path, error) {
 		return nil, fmt.Errorf("%s has no checkpoints: want a run directory with checkpoints, or a "+
 			"checkpoint file", path)
 	}
-	var list []vfs.Path
-	for _, e := range entries {
-		list = append(list, e.Path)
-	}
+	list := lists.Map(entries, func(e checkpoint.Entry) vfs.Path { return e.Path })
 	return list, nil
 }
 

@@ -24,9 +24,8 @@ type Measures struct {
 	Dwell, VectorDwell Lengths
 	// Visits is the mean over coordinates of the number of visits since the first sample.
 	Visits float64
-	// VisitSum is the largest ‖E_k‖₂ = ‖Σe‖₂ over the vector visits in VectorDwell (Eq.
-	// 8). Residual is the largest ‖e‖₂ of a group in the window: B in the bound ‖E_k‖ ≤ B·L of
-	// Eq. 11.
+	// VisitSum is the largest ‖E_k‖₂ = ‖Σe‖₂ over the vector visits in VectorDwell (Eq. 8). Residual
+	// is the largest ‖e‖₂ of a group in the window: B in the bound ‖E_k‖ ≤ B·L of Eq. 11.
 	VisitSum, Residual float64
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -18,13 +19,11 @@ type document struct {
 	file          int32 // index among the text files
 }
 
-// textFile is a file that holds the text of documents: an input file or a spool.
 type textFile struct {
 	path  string
 	spool *spool // nil: an input file
 }
 
-// textReader reads documents, and keeps the last file open.
 type textReader struct {
 	files []textFile
 	open  int32 // index of the open file
@@ -125,9 +124,5 @@ func (s *spools) put(used *spool) {
 
 // close closes all spools, which releases the disk space.
 func (s *spools) close() error {
-	var errs []error
-	for _, spool := range s.all {
-		errs = append(errs, spool.file.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(lists.Map(s.all, func(one *spool) error { return one.file.Close() })...)
 }

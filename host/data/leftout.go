@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Reason explains why a file was left out.
@@ -77,10 +79,7 @@ func (l leftOut) list() []LeftOut {
 // String describes all files that were left out, for the end of an error message. It returns "" if
 // there are none.
 func (l leftOut) String() string {
-	var parts []string
-	for _, files := range l.list() {
-		parts = append(parts, files.String())
-	}
+	parts := lists.Map(l.list(), LeftOut.String)
 	if len(parts) == 0 {
 		return ""
 	}

@@ -59,9 +59,8 @@ type PrepareOptions struct {
 	// Seed determines the order of documents, and thus the split and the selection for MaxBytes.
 	// Zero is a valid seed.
 	Seed uint64
-	// MaxBytes limits the text taken from Inputs. Documents are taken in random order until the
-	// next one would exceed the limit; documents longer than the limit are ignored. Zero means no
-	// limit.
+	// MaxBytes limits the text taken from Inputs. Documents are taken in random order until the next
+	// one would exceed the limit; documents longer than the limit are ignored. Zero means no limit.
 	MaxBytes int64
 	// Files is the file system of Out; nil means the operating system's.
 	Files vfs.FS
@@ -98,9 +97,7 @@ func (o *PrepareOptions) resolve() error {
 	if _, err := source.ParseFormat(string(o.Format)); err != nil {
 		return err
 	}
-	if o.Field == "" {
-		o.Field = DefaultField
-	}
+	o.Field = cmp.Or(o.Field, DefaultField)
 	if o.ValFraction == 0 && len(o.ValInputs) == 0 {
 		o.ValFraction = DefaultValFraction
 	}

@@ -90,7 +90,6 @@ func ScaleWeights(batch []int32, context int, factor float64) {
 	}
 }
 
-// sequences holds the parts of a batch.
 type sequences struct {
 	tokens   *graph.Node // [batch, context+1]
 	segments *graph.Node // [batch, context] of the inputs, nil: each row is one document

@@ -71,7 +71,6 @@ func matMulTransposedRounded(x, w *graph.Node) *graph.Node {
 	return engine.DotGeneralRounded(x, []int{1}, nil, w, []int{1}, nil)
 }
 
-// withLinearGradient attaches the gradients of the product y = x·wᵀ.
 func withLinearGradient(y, x, w *graph.Node) *graph.Node {
 	return engine.Custom(y, []*graph.Node{x, w}, func(dy *graph.Node) []*graph.Node {
 		dx, dw := linearGradients(dy, x, w)

@@ -68,7 +68,6 @@ func logitsGradient(logits, logTotal, targets, dLosses *graph.Node) *graph.Node 
 	return graph.Mul(d, dLosses)
 }
 
-// isTarget reports for each column of logits whether it is the target.
 func isTarget(logits, targets *graph.Node) *graph.Node {
 	dims := logits.Shape().Dimensions
 	columns := graph.Iota(logits.Graph(), shapes.Make(targets.DType(), dims...), 1)

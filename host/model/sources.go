@@ -198,7 +198,6 @@ func silu(a *graph.Node) *graph.Node {
 	return y
 }
 
-// siluGradient returns the adjoint of a, given the adjoint of y = silu(a).
 func siluGradient(y, a, dy *graph.Node) *graph.Node {
 	da, _ := graph.InternalFusedOpCaller(
 		func() *graph.Node { return graph.BackendFusedActivationVJP(y, a, dy, siluConfig) },

@@ -229,7 +229,6 @@ func (r *Result) unevaluated(e *positionedEvaluation, why string) {
 	}
 }
 
-// positionedEvaluation is an evaluation with its position in the study file.
 type positionedEvaluation struct {
 	evaluation
 	// rows returns a hash of the files with the questions; it reads them only once.
@@ -260,7 +259,6 @@ func (s *Study) readEvaluations(tables []*table) {
 	}
 }
 
-// required makes the named keys required by removing their defaults.
 func required(keys []schema.Key, names ...string) []schema.Key {
 	for i := range keys {
 		if slices.Contains(names, keys[i].Name) {

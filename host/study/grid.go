@@ -8,11 +8,11 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// axis is an axis as specified in the study file.
 type axis struct {
 	name   string
 	path   string   // key path in the file
@@ -30,10 +30,7 @@ type value struct {
 }
 
 func (a *axis) labels() []string {
-	var list []string
-	for _, v := range a.values {
-		list = append(list, v.label)
-	}
+	list := lists.Map(a.values, func(v value) string { return v.label })
 	return append(list, a.extra...)
 }
 
@@ -49,11 +46,7 @@ func (a *axis) seeds() bool {
 }
 
 func axisNames(axes []axis) []string {
-	var list []string
-	for _, a := range axes {
-		list = append(list, a.name)
-	}
-	return list
+	return lists.Map(axes, func(a axis) string { return a.name })
 }
 
 func find(axes []axis, name string) *axis {
@@ -175,11 +168,9 @@ const (
 // assign returns settings that set all keys to raw, with the position of key at in the file.
 func (r *reader) assign(keys []string, at string, raw any) []plaintoml.Setting {
 	place := r.ErrorAt(at, "")
-	var list []plaintoml.Setting
-	for _, key := range keys {
-		list = append(list, plaintoml.Setting{Key: key, Value: raw, File: place.File, Line: place.Line})
-	}
-	return list
+	return lists.Map(keys, func(key string) plaintoml.Setting {
+		return plaintoml.Setting{Key: key, Value: raw, File: place.File, Line: place.Line}
+	})
 }
 
 func (t *table) settings(name string, values map[string]any) []plaintoml.Setting {

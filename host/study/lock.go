@@ -214,7 +214,6 @@ func (s *Study) checkLocks(ctx context.Context, file vfs.Path) error {
 	return errors.Join(err, ctx.Err())
 }
 
-// write writes the holder to its claim file, and returns the content.
 func (h Holder) write(file vfs.Path, flag int) ([]byte, error) {
 	text, err := json.Marshal(h)
 	if err != nil {

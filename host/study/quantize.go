@@ -3,7 +3,6 @@ package study
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -118,12 +117,10 @@ func (q *Quantize) text() string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-// hash returns a hash of the cell's configuration and of its quantization.
 func (c Cell) hash() (string, error) {
 	hash, err := c.Config.Fingerprint()
 	if err == nil && c.Quantize != nil {
-		sum := sha256.Sum256([]byte(hash + c.Quantize.text()))
-		hash = hex.EncodeToString(sum[:])
+		hash = fmt.Sprintf("%x", sha256.Sum256([]byte(hash+c.Quantize.text())))
 	}
 	return hash, err
 }
@@ -168,7 +165,6 @@ func (r *reader) findSources(cells []Cell, plans []plan, axes []axis) error {
 	return nil
 }
 
-// inFullPrecision returns the hash of a configuration without its quantizers and method.
 func inFullPrecision(cfg *config.Config) (string, error) {
 	full, err := cfg.Changed(func(c *config.Config) error {
 		c.Quantizer, c.Method = config.Quantizer{}, cage.Settings{CAGE: cage.CAGE{Form: cage.Off}}
@@ -214,7 +210,6 @@ func (c Cell) quantizable(hasSource bool) (problem, hint string) {
 	return "", ""
 }
 
-// setRuns sets the run directory of each cell and the source of each quantized cell.
 func (s *Study) setRuns() error {
 	for i := range s.Cells {
 		c := &s.Cells[i]

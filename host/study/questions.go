@@ -48,7 +48,6 @@ type evaluation interface {
 // outputFile is the name of the file with the command's output.
 const outputFile = "output.json"
 
-// measure is a quantity that an evaluation measures.
 type measure struct {
 	Name   string // such as "hellaswag.acc_norm"
 	Higher bool   // whether higher is better
@@ -66,7 +65,6 @@ func identify(name string, of any) string {
 	return name[:min(len(name), longest)] + "-" + hex.EncodeToString(sum[:6])
 }
 
-// hashFiles returns a hash of the contents of files, in order.
 func hashFiles(files []string) (string, error) {
 	all := sha256.New()
 	for _, path := range files {

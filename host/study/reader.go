@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -32,14 +33,12 @@ func (t *table) key(name string) string { return plaintoml.JoinKey(t.path, name)
 
 func (t *table) has(name string) bool { return t.values[name] != nil }
 
-// read reads the keys of the table, and reports any other key as an error.
 func (t *table) read(keys ...schema.Key) { t.Read(t.path, t.values, keys...) }
 
 func (t *table) wrong(name string, raw any, want string) {
 	t.report(t.key(name), "want "+want, "found %s", schema.Describe(raw))
 }
 
-// subtable returns a table of the given values, or nil if the table is absent.
 func (t *table) subtable(name string, values map[string]any) *table {
 	if values == nil {
 		return nil
@@ -119,10 +118,7 @@ func (r *reader) unknownAxis(key, name string, axes []axis) {
 		return
 	}
 	known := axisNames(axes)
-	hint := "the axes are " + schema.Quoted(known)
-	if near := schema.DidYouMean(name, known); near != "" {
-		hint = near
-	}
+	hint := cmp.Or(schema.DidYouMean(name, known), "the axes are "+schema.Quoted(known))
 	r.report(key, hint, "there is no axis %q", name)
 }
 
@@ -136,10 +132,7 @@ func (t *table) checkLabels(where map[string][]string, axes []axis) {
 			if a == nil || slices.Contains(a.labels(), label) {
 				continue
 			}
-			hint := "it has " + schema.Quoted(a.labels())
-			if near := schema.DidYouMean(label, a.labels()); near != "" {
-				hint = near
-			}
+			hint := cmp.Or(schema.DidYouMean(label, a.labels()), "it has "+schema.Quoted(a.labels()))
 			t.report(t.key(name), hint, "the axis %q has no label %q", name, label)
 		}
 	}

@@ -25,10 +25,7 @@ func stepFLOPs(c *config.Config) float64 {
 		return 6 * float64(m.Rows) * float64(m.Dimension) * float64(m.Dimension)
 	}
 	w, h := float64(m.Width), float64(m.Hidden)
-	vocab := float64(m.Vocab)
-	if vocab == 0 {
-		vocab = w // known only from the data
-	}
+	vocab := cmp.Or(float64(m.Vocab), w) // 0: known only from the data
 	params := float64(m.Layers)*(4*w*w+3*w*h) + w*vocab
 	return 6 * params * float64(c.Train.Batch) * float64(m.Context) * float64(c.Train.Accumulate)
 }

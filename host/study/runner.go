@@ -205,7 +205,6 @@ func count(states map[string]State) Outcome {
 // interval is the time between two progress reports.
 const interval = 500 * time.Millisecond
 
-// active is a cell that is running.
 type active struct {
 	cell   Cell
 	dir    rundir.Dir

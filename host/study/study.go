@@ -7,6 +7,7 @@ import (
 
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -149,11 +150,7 @@ func (s *Study) Axis(name string) (Axis, bool) {
 
 // AxisNames returns the names of the axes in order.
 func (s *Study) AxisNames() []string {
-	names := make([]string, len(s.Axes))
-	for i, a := range s.Axes {
-		names[i] = a.Name
-	}
-	return names
+	return lists.Map(s.Axes, func(a Axis) string { return a.Name })
 }
 
 // Label returns the cell's labels in the order of the axes, as in "CAGE · 4 · 0".
@@ -161,11 +158,7 @@ func (s *Study) Label(c Cell) string { return strings.Join(c.Of(s.AxisNames()), 
 
 // Of returns the cell's labels on the given axes.
 func (c Cell) Of(axes []string) []string {
-	labels := make([]string, len(axes))
-	for i, a := range axes {
-		labels[i] = c.Labels[a]
-	}
-	return labels
+	return lists.Map(axes, func(a string) string { return c.Labels[a] })
 }
 
 // Matches reports whether, for every axis in where, the cell has one of the given labels.

@@ -31,6 +31,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,9 +80,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (_ Options, err error) {
-	if o.Console == nil {
-		o.Console = io.Discard
-	}
+	o.Console = cmp.Or(o.Console, io.Discard)
 	o.Finder, o.Logger, err = plugin.Defaults(o.Finder, o.Logger)
 	return o, err
 }

@@ -15,8 +15,7 @@ import (
 type Follower struct {
 	Path    vfs.Path
 	Restart func() // called when everything read so far has become invalid
-	// Line is called with each line, without its line terminator. text is valid only during the
-	// call.
+	// Line is called with each line, without its line terminator. text is valid only during the call.
 	Line func(text []byte)
 
 	offset int64  // of the byte after the last line

@@ -45,10 +45,9 @@ func EighValues(a Matrix, values []float64) bool {
 // panel is the number of Householder reflections that are applied together.
 const panel = 32
 
-// reflector turns x into the vector v of the reflection H = I − τvvᵀ that maps x to a
-// multiple β of the first unit vector, and returns β and τ. As in LAPACK, v begins
-// with 1, β has the sign opposite to that of x's first element, and H is the identity
-// when the rest of x is zero.
+// reflector turns x into the vector v of the reflection H = I − τvvᵀ that maps x to a multiple β of
+// the first unit vector, and returns β and τ. As in LAPACK, v begins with 1, β has the sign
+// opposite to that of x's first element, and H is the identity when the rest of x is zero.
 func reflector[T Float](x []T) (beta, tau T) {
 	alpha, tail := x[0], x[1:]
 	scale := T(1)
@@ -229,7 +228,6 @@ func timesSymmetric(y []float64, a Matrix, x []float64) {
 	}
 }
 
-// back replaces c by Q·c.
 func (t *tridiagonal) back(c Matrix) {
 	for i := len(t.blocks) - 1; i >= 0; i-- {
 		b := t.blocks[i]

@@ -44,7 +44,6 @@ type vectors[T Float] struct {
 
 var active = supported()[0]
 
-// kernelsOf returns the active kernels for an element type.
 func kernelsOf[T Float]() *vectors[T] {
 	if v, ok := any(&active.double).(*vectors[T]); ok {
 		return v

@@ -49,7 +49,6 @@ func temporary[T Float](rows, cols int) MatrixOf[T] {
 	return RowMajor(make([]T, size), rows, cols)
 }
 
-// release returns the memory of a temporary matrix to the pool.
 func (m MatrixOf[T]) release() { poolsOf[T]().matrices.Put(&m.Data) }
 
 // Block sizes of a product, such that a strip of B fits in the L1 cache and a block of A in the L2
@@ -146,7 +145,6 @@ func pack[T Float](to []T, m MatrixOf[T], alpha T, height int) {
 	}
 }
 
-// packColumns packs a strip of a matrix with contiguous columns.
 func packColumns[T Float](strip []T, m MatrixOf[T], alpha T, height int) {
 	for j := range m.Cols {
 		copy(strip[j*height:], m.Data[j*m.ColStride:][:m.Rows])

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -84,11 +85,7 @@ func place(text []byte, offset int, key string) string {
 }
 
 func dottedKey(p jsontext.Pointer) string {
-	var parts []string
-	for token := range p.Tokens() {
-		parts = append(parts, token)
-	}
-	return strings.Join(parts, ".")
+	return strings.Join(slices.Collect(p.Tokens()), ".")
 }
 
 func typeWords(t reflect.Type) string {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -297,20 +298,13 @@ type Errors []*Error
 
 // Error implements the error interface.
 func (es Errors) Error() string {
-	lines := make([]string, len(es))
-	for i, e := range es {
-		lines[i] = e.Error()
-	}
+	lines := lists.Map(es, (*Error).Error)
 	return strings.Join(lines, "\n")
 }
 
 // Unwrap returns the problems, for errors.Is and errors.As.
 func (es Errors) Unwrap() []error {
-	all := make([]error, len(es))
-	for i, e := range es {
-		all[i] = e
-	}
-	return all
+	return lists.Map(es, func(e *Error) error { return e })
 }
 
 // Sort sorts the problems in display order.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -25,10 +26,7 @@ func NewReader(doc *Document) *Reader {
 // absent key is set to its default; an absent key that is required is reported.
 func (r *Reader) Read(table string, values map[string]any, keys ...schema.Key) {
 	r.Each(table, values, keys, func(name string, raw any) {
-		known := make([]string, len(keys))
-		for i, k := range keys {
-			known[i] = k.Name
-		}
+		known := lists.Map(keys, func(k schema.Key) string { return k.Name })
 		r.Unknown(table, name, raw, known)
 	})
 	for _, k := range keys {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/schema"
 )
 
@@ -288,17 +289,9 @@ func clone(v any) any {
 		}
 		return out
 	case []map[string]any:
-		out := make([]map[string]any, len(v))
-		for i, e := range v {
-			out[i] = clone(e).(map[string]any)
-		}
-		return out
+		return lists.Map(v, func(e map[string]any) map[string]any { return clone(e).(map[string]any) })
 	case []any:
-		out := make([]any, len(v))
-		for i, e := range v {
-			out[i] = clone(e)
-		}
-		return out
+		return lists.Map(v, clone)
 	}
 	return v
 }
@@ -325,9 +318,6 @@ func inline(v any) string {
 }
 
 func inlineList[T any](list []T) string {
-	parts := make([]string, len(list))
-	for i, e := range list {
-		parts[i] = inline(e)
-	}
+	parts := lists.Map(list, func(e T) string { return inline(e) })
 	return "[" + strings.Join(parts, ", ") + "]"
 }

@@ -25,7 +25,6 @@ func PeakMemory() int64 { return status("VmHWM:") }
 // Memory returns the current resident set size of this process, in bytes.
 func Memory() int64 { return status("VmRSS:") }
 
-// status returns a size from /proc/self/status, in bytes.
 func status(name string) int64 {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {

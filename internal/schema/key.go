@@ -21,8 +21,7 @@ type Key struct {
 	Flag string
 	// To points to the variable that the key sets: an integer, float64, bool, string, []string,
 	// []float64 or []int; a *int or *float64, which is nil if the key is absent; or, for values that
-	// the caller interprets, a map[string]any (a table), []map[string]any (an array of tables) or
-	// any.
+	// the caller interprets, a map[string]any (a table), []map[string]any (an array of tables) or any.
 	To  any
 	Is  Range
 	Doc string

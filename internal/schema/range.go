@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/agnivade/levenshtein"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Most is the maximum for counts that have no natural limit.
@@ -129,10 +131,7 @@ func Decimal(x float64) string {
 
 // Quoted formats strings as `"a", "b", "c"`.
 func Quoted(words []string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = strconv.Quote(w)
-	}
+	quoted := lists.Map(words, strconv.Quote)
 	return strings.Join(quoted, ", ")
 }
 

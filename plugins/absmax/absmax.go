@@ -15,7 +15,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// absmax implements [sdk.Quantizer].
 type absmax struct{}
 
 var (
@@ -129,7 +128,6 @@ func (g groups) apply(x program.Value) program.Value {
 	return g.blocks.Split(x)
 }
 
-// undo is the inverse of apply.
 func (g groups) undo(v program.Value) program.Value {
 	if !g.split {
 		return v

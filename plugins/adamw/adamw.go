@@ -14,7 +14,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// adamw implements [sdk.Optimizer] and [sdk.Compact].
 type adamw struct{}
 
 var _ sdk.Compact = adamw{}

@@ -10,7 +10,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// grid implements [sdk.Quantizer].
 type grid struct{}
 
 var _ sdk.Quantizer = grid{}

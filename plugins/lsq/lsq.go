@@ -26,7 +26,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// lsq implements [sdk.Quantizer], [sdk.Trainable] and [sdk.Packer].
 type lsq struct{}
 
 var (

@@ -45,7 +45,6 @@ const (
 	largestScale = 255.99
 )
 
-// mseden implements [sdk.Quantizer].
 type mseden struct{}
 
 var _ sdk.Quantizer = mseden{}

@@ -20,7 +20,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// muon implements [sdk.Optimizer] and [sdk.Selective].
 type muon struct{}
 
 var _ sdk.Selective = muon{}

@@ -34,7 +34,6 @@ import (
 // block is the number of entries that share a scale.
 const block = 32
 
-// mxfp4 implements [sdk.Quantizer].
 type mxfp4 struct{}
 
 var (

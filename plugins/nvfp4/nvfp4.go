@@ -45,7 +45,6 @@ import (
 // block is the number of entries that share an E4M3 scale.
 const block = 16
 
-// nvfp4 implements [sdk.Quantizer].
 type nvfp4 struct{}
 
 var (
@@ -177,7 +176,6 @@ func newRotation(
 	return rotation, signs, err
 }
 
-// scales holds the scales of a tensor and of its blocks.
 type scales struct {
 	tensor program.Value // g or G, a scalar
 	block  program.Value // sB, float[…,blocks,1]

@@ -34,7 +34,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// paretoq implements [sdk.Quantizer], [sdk.Trainable] and [sdk.Packer].
 type paretoq struct{}
 
 var (

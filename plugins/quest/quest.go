@@ -24,7 +24,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// quest implements [sdk.Quantizer].
 type quest struct{}
 
 var (
@@ -163,11 +162,10 @@ func newRotation(setting string, d int) (microscaling.Rotation, error) {
 	return microscaling.NewRotation(setting, d, rotateAuto, rotateFull)
 }
 
-// matchedK holds, indexed by the number of bits b, the factor k_b that minimises
-// E[(z − Q(z))²] for z ~ N(0,1) on the paper's grid s·{−2^(b−1), …, 2^(b−1)−1} with
-// s = k/(2^(b−1)−1). The paper uses such factors without printing them; these are the
-// roots of the derivative in closed form (normal density and distribution at the
-// midpoints between levels), found by bisection in binary64.
+// matchedK holds, indexed by the number of bits b, the factor k_b that minimises E[(z − Q(z))²] for
+// z ~ N(0,1) on the paper's grid s·{−2^(b−1), …, 2^(b−1)−1} with s = k/(2^(b−1)−1). The paper uses
+// such factors without printing them; these are the roots of the derivative in closed form (normal
+// density and distribution at the midpoints between levels), found by bisection in binary64.
 var matchedK = [9]float64{
 	2: 1.0483852624850138,
 	3: 1.805472680055906,

@@ -14,7 +14,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// sgd implements [sdk.Optimizer].
 type sgd struct{}
 
 var _ sdk.Optimizer = sgd{}

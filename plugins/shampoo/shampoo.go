@@ -25,7 +25,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// shampoo implements [sdk.Optimizer].
 type shampoo struct{}
 
 var (
@@ -121,8 +120,8 @@ func (shampoo) RefreshAt(t sdk.Tensor) sdk.Due {
 }
 
 // Refresh computes the inverse roots.
-func (shampoo) Refresh(_ *program.Builder, in sdk.RefreshInput, _ bool, t sdk.Tensor) (sdk.State,
-	error) {
+func (shampoo) Refresh(_ *program.Builder, in sdk.RefreshInput, _ bool,
+	t sdk.Tensor) (sdk.State, error) {
 	next := sdk.State{}
 	for f := range factors(t) {
 		a, root := in.State[f.name(stateFactor)], f.name(stateRoot)

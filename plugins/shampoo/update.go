@@ -9,8 +9,8 @@ import (
 
 // Update writes the program for one step. The bias correction of m is applied to scalars by which m
 // is multiplied anyway, which saves a pass over m.
-func (shampoo) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value,
-	sdk.State, error) {
+func (shampoo) Update(b *program.Builder, in sdk.UpdateInput,
+	t sdk.Tensor) (program.Value, sdk.State, error) {
 	m, next := in.Gradient, maps.Clone(in.State)
 	if beta1 := t.Float("beta1"); beta1 > 0 {
 		m = average(in.State[stateM], in.Gradient, beta1)

@@ -30,7 +30,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// soap implements [sdk.Optimizer] and [sdk.Refresher].
 type soap struct{}
 
 var _ sdk.Refresher = soap{}

@@ -1,9 +1,8 @@
 // Package client is the host's end of the plugin protocol: the configuration with
 // which go-plugin connects to a plugin, and clients with the types of package sdk.
 //
-// It is for hosts, not for authors of plugins. It does not find, start or stop
-// processes, and sets no policy: the caller gives the deadline of each call and the
-// limits of each program.
+// It is for hosts, not for authors of plugins. It does not find, start or stop processes, and sets
+// no policy: the caller gives the deadline of each call and the limits of each program.
 package client
 
 import (
@@ -22,8 +21,7 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// Quantizer is a quantizer in another process. Its methods may be called
-// concurrently.
+// Quantizer is a quantizer in another process. Its methods may be called concurrently.
 type Quantizer struct{ rpc pb.QuantizerClient }
 
 // Describe requests the plugin's description and checks it. An error is a [*Mistake], wraps
@@ -54,8 +52,7 @@ func (q *Quantizer) Quantize(
 	return out, err
 }
 
-// Optimizer is an optimizer in another process. Its methods may be called
-// concurrently.
+// Optimizer is an optimizer in another process. Its methods may be called concurrently.
 type Optimizer struct{ rpc pb.OptimizerClient }
 
 // Describe requests the plugin's description; see [Quantizer.Describe].

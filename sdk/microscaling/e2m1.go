@@ -2,8 +2,7 @@ package microscaling
 
 import "github.com/cage-qat/cage/sdk/program"
 
-// LargestE2M1 is the largest number of E2M1, and LargestExponentE2M1 its largest
-// exponent.
+// LargestE2M1 is the largest number of E2M1, and LargestExponentE2M1 its largest exponent.
 const (
 	LargestE2M1         = 6
 	LargestExponentE2M1 = 2

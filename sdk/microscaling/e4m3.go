@@ -2,8 +2,7 @@ package microscaling
 
 import "github.com/cage-qat/cage/sdk/program"
 
-// The E4M3 format (OCP 8-bit floating point specification, the variant without
-// infinities).
+// The E4M3 format (OCP 8-bit floating point specification, the variant without infinities).
 const (
 	// LargestE4M3 is the largest number of E4M3.
 	LargestE4M3 = 448
@@ -13,10 +12,9 @@ const (
 	largestUnitE4M3 = 8 - 3  // exponent of the ulp, from 2⁸ on
 )
 
-// RoundE4M3 rounds v to the nearest number of E4M3, ties to even. These numbers have
-// three bits of mantissa; they are normal from 2⁻⁶ on, and multiples of 2⁻⁹ below.
-// Magnitudes above 448, infinity included, saturate to 448. The sign of a zero result and
-// the result for NaN are not defined.
+// RoundE4M3 rounds v to the nearest number of E4M3, ties to even. These numbers have three bits of
+// mantissa; they are normal from 2⁻⁶ on, and multiples of 2⁻⁹ below. Magnitudes above 448, infinity
+// included, saturate to 448. The sign of a zero result and the result for NaN are not defined.
 //
 // It extracts the exponent of each number, which on the CPU takes longer than all of
 // [RoundE2M1], so it is meant for scales.

@@ -86,9 +86,8 @@ func (b *Builder) Output(name string, v Value) {
 // Err returns the first mistake so far.
 func (b *Builder) Err() error { return b.err }
 
-// Build finishes the program: unused nodes are dropped and the result is
-// validated under the default limits with factorizations allowed. The builder
-// must not be used afterwards.
+// Build finishes the program: unused nodes are dropped and the result is validated under the
+// default limits with factorizations allowed. The builder must not be used afterwards.
 func (b *Builder) Build() (*Program, error) {
 	if b.err != nil {
 		return nil, b.err

@@ -197,7 +197,6 @@ func dotGradient(n *Node, x []Value, _, dy Value) []Value {
 	}
 }
 
-// factor holds the axes of an operand of a dot: batch, free and contracted ones.
 type factor struct{ batch, free, contract []int }
 
 // factorGradient returns the cotangent of an operand of a dot: the product of dy and the other

@@ -474,7 +474,6 @@ func cubicWork(_ *Node, args []Type) float64 {
 	return float64(x.Size()) * float64(x.Shape[x.Rank()-1])
 }
 
-// checkAxes returns an error unless axes are strictly increasing and below rank.
 func checkAxes(axes []int, rank int) error {
 	for i, a := range axes {
 		if a < 0 || a >= rank {
@@ -517,7 +516,6 @@ const (
 	usesElements            // of a constant
 )
 
-// axisList is one of the lists of axes in an [Attr].
 type axisList struct {
 	name string
 	axes *[]int

@@ -7,9 +7,8 @@ import "math"
 // applies its gradients, and executors of the host lower it. docs/reference/operations.md and the
 // enumeration of the wire format are generated from it.
 //
-// Elementwise operands have equal rank, or one of them is a scalar; each axis has equal
-// sizes, or size 1 in one operand, which is then repeated along it. There is no other
-// implicit broadcasting.
+// Elementwise operands have equal rank, or one of them is a scalar; each axis has equal sizes, or
+// size 1 in one operand, which is then repeated along it. There is no other implicit broadcasting.
 
 //go:generate go run ../../tools/opsdoc -out ../../docs/reference/operations.md
 
@@ -594,9 +593,8 @@ func (v Value) Transpose(perm ...int) Value {
 	return v.builder().Apply(OpTranspose, Attr{Axes: perm}, Type{}, v)
 }
 
-// Broadcast repeats v to the given shape; axes names, for each axis of v, its
-// axis in the result. A scalar needs no axes, nor does a value with as many axes as the
-// result.
+// Broadcast repeats v to the given shape; axes names, for each axis of v, its axis in the result. A
+// scalar needs no axes, nor does a value with as many axes as the result.
 func (v Value) Broadcast(shape, axes []int) Value {
 	if rank := v.Type().Rank(); axes == nil && rank == len(shape) {
 		axes = OtherAxes(rank)

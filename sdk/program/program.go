@@ -12,21 +12,18 @@ package program
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// ID numbers a value of a program: the inputs come first, in order, then one
-// value for each node.
+// ID numbers a value of a program: the inputs come first, in order, then one value for each node.
 type ID int32
 
-// Program is a tensor program in SSA form: named inputs, nodes that each define
-// one value from earlier ones, and named outputs. A Program that came from
-// [Builder.Build] is valid; one from anywhere else must pass
-// [Program.Validate] before it is used. Programs are immutable once built.
+// Program is a tensor program in SSA form: named inputs, nodes that each define one value from
+// earlier ones, and named outputs. A Program that came from [Builder.Build] is valid; one from
+// anywhere else must pass [Program.Validate] before it is used. Programs are immutable once built.
 type Program struct {
 	Name    string
 	Inputs  []Input
@@ -108,8 +105,7 @@ func (p *Program) Input(name string) int {
 
 // Hash returns the hex SHA-256 of the program's text form: equal programs have equal hashes.
 func (p *Program) Hash() string {
-	sum := sha256.Sum256([]byte(p.text(true)))
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(p.text(true))))
 }
 
 // DType is the element type of a value.
@@ -189,9 +185,8 @@ func (t Type) String() string {
 	return t.DType.String() + "[" + strings.Join(dims, ",") + "]"
 }
 
-// MaxSize is the largest number of elements a value may have, and MaxRank the
-// largest number of axes. They hold for every program; a host sets tighter
-// bounds by [Limits].
+// MaxSize is the largest number of elements a value may have, and MaxRank the largest number of
+// axes. They hold for every program; a host sets tighter bounds by [Limits].
 const (
 	MaxSize = 1<<31 - 1
 	MaxRank = 8

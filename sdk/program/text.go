@@ -14,8 +14,7 @@ import (
 //	  return value=%7
 //	}
 //
-// Long constants are abbreviated. The form is for reading; programs travel in the
-// wire format.
+// Long constants are abbreviated. The form is for reading; programs travel in the wire format.
 func (p *Program) String() string { return p.text(false) }
 
 // text writes the program; full spells out every constant element.

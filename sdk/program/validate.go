@@ -201,7 +201,6 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkNew checks that a name is valid and not in seen, and adds it to seen.
 func checkNew(name string, seen map[string]bool) error {
 	if seen[name] {
 		return fmt.Errorf("the name is used twice")

@@ -50,7 +50,6 @@ func GoldenFile(t testing.TB, path string) Option {
 	return Golden(v)
 }
 
-// goldenCase is one case in a golden file.
 type goldenCase struct {
 	ID       string           `json:"id"`
 	Role     string           `json:"role"`

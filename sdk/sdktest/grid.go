@@ -492,7 +492,6 @@ func (in *instance) checkGrid(x []float64, out quantization) {
 	}
 }
 
-// mixes reports whether the program mixes entries, as a rotation does.
 func (s *siteAnswer) mixes() bool {
 	return slices.ContainsFunc(s.Program.Nodes, func(n program.Node) bool {
 		return n.Op == program.OpHadamard || n.Op == program.OpDot

@@ -1,6 +1,7 @@
 package sdktest
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"reflect"
@@ -103,9 +104,7 @@ func (q *quantizerRun) checkInitial(t *trial) {
 			if err != nil || !s.hasMemory() {
 				break
 			}
-			if first == nil {
-				first = s
-			}
+			first = cmp.Or(first, s)
 			t.begin()
 			if !reflect.DeepEqual(s.Trained, first.Trained) || !reflect.DeepEqual(s.State, first.State) {
 				t.failf(s.example, "the trained parameters are %v and the state %v, but for one row %v and %v",

@@ -94,7 +94,6 @@ type quantizerRun struct {
 	allRoles []sdk.Role // see roles
 }
 
-// siteAnswer is a quantizer's answer for one site.
 type siteAnswer struct {
 	spec.Quantizer
 	example

@@ -21,7 +21,6 @@ type optimizerRun struct {
 	diverging map[string]bool
 }
 
-// tensorAnswer is an optimizer's answer for one tensor.
 type tensorAnswer struct {
 	spec.Optimizer
 	example

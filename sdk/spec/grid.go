@@ -27,8 +27,7 @@ var e2m1 = [16]float32{0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4
 type Grid struct {
 	Format NumberFormat `json:"format"`
 	// Min and Max are the least and the greatest integer code, and Step is the distance between
-	// adjacent codes, which is 2 when codes are twice the half-integers. They are 0 for other
-	// formats.
+	// adjacent codes, which is 2 when codes are twice the half-integers. They are 0 for other formats.
 	Min  int `json:"min,omitempty"`
 	Max  int `json:"max,omitempty"`
 	Step int `json:"step,omitempty"`

@@ -61,8 +61,7 @@ func (d Due) Check() error {
 	return nil
 }
 
-// Optimizer is an optimizer's answer for one tensor, as it is sent from the
-// plugin to the host.
+// Optimizer is an optimizer's answer for one tensor, as it is sent from the plugin to the host.
 type Optimizer struct {
 	// Accepts is false when a Selective optimizer is not meant for the tensor;
 	// there are no programs then.

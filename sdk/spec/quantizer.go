@@ -34,8 +34,7 @@ const (
 	InputWeightsMean     = "weights.mean"
 )
 
-// Quantizer is a quantizer's answer for one site, as it is sent from the
-// plugin to the host.
+// Quantizer is a quantizer's answer for one site, as it is sent from the plugin to the host.
 type Quantizer struct {
 	// Program is the training program. Its inputs are x, the trained parameters, the state,
 	// and those of noise, shared_noise and step that it uses, in this order; its outputs are
@@ -114,8 +113,7 @@ func (q Quantizer) Reverse() (*program.Program, error) {
 	return transform.Extract(p, p.Name, inputs, p.Outputs)
 }
 
-// Differentiable returns the names of the inputs that have gradients: x and the trained
-// parameters.
+// Differentiable returns the names of the inputs that have gradients: x and the trained parameters.
 func (q Quantizer) Differentiable() []string {
 	names := []string{InputX}
 	for _, t := range q.Trained {

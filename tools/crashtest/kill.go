@@ -192,8 +192,8 @@ func (e *experiment) run(ctx context.Context, p plan) error {
 
 // disturb runs a command, kills it at a call, and checks the files. It returns the command with
 // which to continue. A command that ends before that call must succeed.
-func (e *experiment) disturb(ctx context.Context, args []string, at int, p plan) (next []string,
-	err error) {
+func (e *experiment) disturb(ctx context.Context, args []string, at int,
+	p plan) (next []string, err error) {
 	var kill *Killed
 	r, err := e.command(ctx, args, func(n int, c syscallfault.Call) syscallfault.Decision {
 		if n != at {

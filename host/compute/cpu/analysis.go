@@ -55,9 +55,8 @@ type ref struct {
 	scalar bool
 	id     int // index of the scalar or node
 	repeat int // of a node
-	// partial is the operation by which some axes of a node are reduced; it may also count rows.
-	// Such a value is only an intermediate step of a reduction over all axes, and is never
-	// computed.
+	// partial is the operation by which some axes of a node are reduced; it may also count rows. Such
+	// a value is only an intermediate step of a reduction over all axes, and is never computed.
 	partial loops.Op
 }
 
@@ -102,7 +101,6 @@ type analysis struct {
 	spreads    map[spread]int
 }
 
-// A reduction reduces all elements of a node to a scalar.
 type reduction struct {
 	fold         loops.Op
 	node, scalar int
@@ -153,7 +151,6 @@ func (a *analysis) run() error {
 	return nil
 }
 
-// isShared reports whether a value is an input that all rows share.
 func (a *analysis) isShared(id program.ID) bool {
 	return !a.flat && passes.IsShared(a.p, id, a.rows)
 }
@@ -548,7 +545,6 @@ const (
 	scalarReduction
 )
 
-// scalar is a value with one element.
 type scalar struct {
 	kind  scalarKind
 	value float32 // of a constant

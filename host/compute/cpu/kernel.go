@@ -29,7 +29,6 @@ type Kernel struct {
 	workers    sync.Pool // of *worker, between runs
 }
 
-// A pass is the code of one pass over the tensors.
 type pass struct {
 	values []location
 	code   []instruction

@@ -104,7 +104,6 @@ func (a *analysis) only(condition func(n *node) bool) int {
 	return found
 }
 
-// soleOutput returns the index of the output if it is the only use of a node, or −1.
 func (a *analysis) soleOutput(id int, uses []int) int {
 	if id < 0 || uses[id] != 1 {
 		return -1
@@ -116,7 +115,6 @@ func (a *analysis) soleOutput(id int, uses []int) int {
 	return o
 }
 
-// writes reports whether the node's instruction writes an output directly to memory.
 func (n *node) writes(output int) bool {
 	return n.op == opQuantize && (n.sinks.codes == output || n.sinks.value == output ||
 		n.sinks.near == output)

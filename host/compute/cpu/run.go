@@ -1,6 +1,7 @@
 package cpu
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"sync"
@@ -51,7 +52,6 @@ func Run(calls []Call, parallel loops.Parallel) error {
 	return r.failed
 }
 
-// runner is the state of one call of [Run].
 type runner struct {
 	runs    []*run
 	mu      sync.Mutex
@@ -59,7 +59,6 @@ type runner struct {
 	failed  error
 }
 
-// run is the state of a Call in progress.
 type run struct {
 	Call
 	k      *Kernel
@@ -158,9 +157,7 @@ func (r *runner) do(u unit) {
 	}
 	if err != nil {
 		r.mu.Lock()
-		if r.failed == nil {
-			r.failed = err
-		}
+		r.failed = cmp.Or(r.failed, err)
 		r.mu.Unlock()
 		r.advance.Broadcast()
 	}
@@ -327,7 +324,6 @@ func store(memory any, from int, a []float32) {
 	}
 }
 
-// worker is the scratch memory of a goroutine.
 type worker struct {
 	scratch   []float32
 	values    [][]float32   // of the nodes, for the rows of a tile, or one row if shared by all

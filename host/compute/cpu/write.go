@@ -173,7 +173,6 @@ func (a *analysis) limits(bounds []operand, whole bool) bool {
 	})
 }
 
-// location is the memory of a node's elements.
 type location struct {
 	kind   locationKind
 	index  int // of an input or output

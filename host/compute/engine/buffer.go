@@ -10,6 +10,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/dtypes/gotype"
 	"github.com/gomlx/compute/shapes"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Element is a Go type whose slices can be uploaded to a device: bool, the sized integers, float32,
@@ -66,20 +68,13 @@ func (b *Buffer) Finalize() error {
 }
 
 func finalize(data []compute.Buffer) error {
-	var errs []error
-	for _, part := range data {
-		errs = append(errs, catch(part.Finalize))
-	}
+	errs := lists.Map(data, func(part compute.Buffer) error { return catch(part.Finalize) })
 	return errors.Join(errs...)
 }
 
 // FinalizeAll frees all buffers, skipping nil ones, and joins their errors.
 func FinalizeAll(buffers ...*Buffer) error {
-	var errs []error
-	for _, b := range buffers {
-		errs = append(errs, b.Finalize())
-	}
-	return errors.Join(errs...)
+	return errors.Join(lists.Map(buffers, (*Buffer).Finalize)...)
 }
 
 // Upload copies data to each replica of the device as a tensor of the given dimensions, in

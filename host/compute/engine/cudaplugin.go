@@ -97,7 +97,6 @@ func (s pluginSearch) find() (string, error) {
 
 const sitePackages = "lib/python3*/site-packages/" + jaxPlugins
 
-// below joins each nonempty directory and a pattern.
 func below(pattern string, directories ...string) []string {
 	var patterns []string
 	for _, directory := range directories {

@@ -260,10 +260,7 @@ func openCPU(opts Options) (compute.Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	threads := opts.Threads
-	if threads == 0 {
-		threads = -1 // Unlimited. The backend's default is a limited pool, which is slower.
-	}
+	threads := cmp.Or(opts.Threads, -1) // unlimited; the backend's default is a limited, slower pool
 	workersOf(backend).(interface{ SetMaxParallelism(int) }).SetMaxParallelism(threads)
 	return backend, nil
 }

@@ -107,7 +107,6 @@ func asMemoryError(err error) error {
 	return &MemoryError{err}
 }
 
-// panicError is a recovered panic.
 type panicError struct {
 	cause error
 	stack []byte

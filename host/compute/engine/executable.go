@@ -14,6 +14,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // ProfileLabel is the label in CPU profiles that holds the name of the running executable.
@@ -145,7 +146,6 @@ func (e *Executable) Name() string { return e.name }
 // Outputs returns the shapes of the buffers that Run returns, in order.
 func (e *Executable) Outputs() []shapes.Shape { return e.outputs }
 
-// timesReplicas returns the shape of the whole tensor of count shards, given the shape of one.
 func timesReplicas(part shapes.Shape, count int) shapes.Shape {
 	whole := part.Clone()
 	whole.Dimensions[0] *= count
@@ -286,10 +286,7 @@ type Input struct {
 func (d *Device) Evaluate(
 	name string, inputs []Input, build BuildFunc,
 ) (values [][]float32, err error) {
-	specs := make([]Spec, len(inputs))
-	for i, in := range inputs {
-		specs[i] = in.Spec
-	}
+	specs := lists.Map(inputs, func(in Input) Spec { return in.Spec })
 	e, err := d.Compile(name, specs, build)
 	if err != nil {
 		return nil, err

@@ -33,9 +33,7 @@ func GatherDifferentiable(rows *graph.Node, rounded bool) *graph.Node {
 
 // ungather replaces all-gathered inputs by their local shards, and returns a function that gathers
 // the shards again.
-func ungather(
-	inputs []*graph.Node,
-) (rows []*graph.Node, gather func([]*graph.Node) []*graph.Node) {
+func ungather(inputs []*graph.Node) (rows []*graph.Node, gather func([]*graph.Node) []*graph.Node) {
 	notes := make([]gathered, len(inputs))
 	rows = append(rows, inputs...)
 	for i, in := range inputs {

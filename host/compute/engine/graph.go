@@ -56,7 +56,6 @@ func Operand(x *graph.Node) *graph.Node {
 	return graph.ConvertDType(x, dtypes.BFloat16)
 }
 
-// operand is the note that [NoteOperand] attaches.
 type operand struct{ rounded *graph.Node }
 
 // NoteOperand records that rounded is x in bfloat16, so that [Operand] need not convert x.
@@ -263,7 +262,6 @@ type callee struct {
 	collective collective // "" for a kernel
 }
 
-// placeholder identifies a placeholder function.
 type placeholder struct {
 	callee callee
 	inputs string // their shapes

@@ -6,6 +6,8 @@ import (
 
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // A Native is a Go function that the CPU device calls as an operation of a graph, on tensors in
@@ -43,11 +45,7 @@ func (n Native) Call(inputs ...*graph.Node) []*graph.Node {
 			graph.Parameter(g, "", in.Shape())
 		}
 		defer ownScope(g)()
-		outputs := make([]*graph.Node, len(n.Outputs))
-		for i, shape := range n.Outputs {
-			outputs[i] = graph.Zeros(g, shape)
-		}
-		return outputs
+		return lists.Map(n.Outputs, func(shape shapes.Shape) *graph.Node { return graph.Zeros(g, shape) })
 	})
 	outputs := f.Call(inputs...)
 	setNative(outputs[0], &n)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/matmul"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // ProductTier returns the kernels for products on this processor. If it returns an error, the CPU
@@ -55,7 +56,6 @@ func MultipliesBFloat16() bool {
 	return err == nil && tier.HasBFloat16()
 }
 
-// productOptions are the options of [product.native].
 type productOptions struct {
 	// rows and columns are factors for each row and column of the result, see [matmul.Scales]; sum
 	// is added to the result. Each may be nil.
@@ -65,7 +65,6 @@ type productOptions struct {
 	rounded bool
 }
 
-// native computes the product with package matmul in the given arithmetic.
 func (p product) native(arithmetic matmul.Arithmetic, o productOptions) *graph.Node {
 	left := layoutOf(p.a.Shape(), p.aBatch, p.aContracted)
 	right := layoutOf(p.b.Shape(), p.bBatch, p.bContracted)
@@ -183,9 +182,4 @@ func Elements(t Tensor) matmul.Elements {
 }
 
 // AllElements returns the [Elements] of each tensor.
-func AllElements(list []Tensor) (all []matmul.Elements) {
-	for _, t := range list {
-		all = append(all, Elements(t))
-	}
-	return all
-}
+func AllElements(list []Tensor) []matmul.Elements { return lists.Map(list, Elements) }

@@ -8,6 +8,8 @@ import (
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // This file shards tensors among the replicas of a graph by rows (along the first axis). Functions
@@ -19,7 +21,6 @@ import (
 // shardOf is a note that holds this replica's rows of a node.
 type shardOf struct{ rows *graph.Node }
 
-// shardedOutput marks an output that stays sharded.
 type shardedOutput struct{}
 
 // HasRows reports whether each replica's rows of a node are available without the whole tensor.
@@ -87,10 +88,7 @@ func Elementwise(f func(in []*graph.Node) *graph.Node, nodes ...*graph.Node) *gr
 	if !slices.ContainsFunc(nodes, HasRows) {
 		return f(nodes)
 	}
-	rows := make([]*graph.Node, len(nodes))
-	for i, x := range nodes {
-		rows[i] = Rows(x)
-	}
+	rows := lists.Map(nodes, Rows)
 	return Gather(f(rows))
 }
 
@@ -116,7 +114,6 @@ const replicaName = "number of the replica"
 // replicaKey is the key under which a graph keeps its replica index node.
 type replicaKey struct{}
 
-// replica returns the index of this replica, a scalar.
 func replica(g *graph.Graph) *graph.Node {
 	node, ok := g.State(replicaKey{}).(*graph.Node)
 	if !ok {
@@ -129,7 +126,6 @@ func replica(g *graph.Graph) *graph.Node {
 	return graph.Reshape(node)
 }
 
-// replicaNumbers returns a sharded buffer with the index of each replica.
 func (d *Device) replicaNumbers() (*Buffer, error) {
 	type result struct {
 		numbers *Buffer

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -63,9 +64,7 @@ func (d *Device) Passes(kind, warning string, trial func() (Trial, error)) bool 
 			if failed == nil && slices.Contains(votes, 0) {
 				failed = fmt.Errorf("process %d failed the trial", slices.Index(votes, 0))
 			}
-			if err == nil {
-				err = failed
-			}
+			err = cmp.Or(err, failed)
 		}
 		if err != nil {
 			d.Warn(warning, "kind", kind, "reason", err)

@@ -15,7 +15,6 @@ func divide(n, steps int, parallel Parallel, f func(from, to int)) {
 	parallel((n+each-1)/each, func(i int) { f(i*each, min(n, (i+1)*each)) })
 }
 
-// rowWithin clamps an index to the rows of a table with n rows.
 func rowWithin(index int32, n int) int { return min(max(int(index), 0), n-1) }
 
 // Lookup copies the rows with the given indices from a table with d elements in a row.

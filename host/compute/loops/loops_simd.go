@@ -204,9 +204,8 @@ func unary(op Op, dst, a []float32) (i int) {
 		case Sqrt:
 			y = x.Sqrt()
 		case Floor, Round:
-			// Adding and subtracting 2²³ rounds to an integer; larger numbers are integers already.
-			// Zeros become positive. The floor subtracts 1 from numbers that were rounded up, and
-			// keeps integers.
+			// Adding and subtracting 2²³ rounds to an integer; larger numbers are integers already. Zeros
+			// become positive. The floor subtracts 1 from numbers that were rounded up, and keeps integers.
 			y = x.Abs().Add(shift).Sub(shift)
 			y = zero.Sub(y).IfElse(x.Less(zero), y)
 			if op == Floor {

@@ -59,7 +59,6 @@ func Spread(dst, a []float32, times int) {
 	}
 }
 
-// short returns the bits of x rounded to bfloat16.
 func short(x float32) uint16 {
 	bits := math.Float32bits(x)
 	if bits&^(1<<31) > 0xff<<23 { // NaN: its set bits may all be in the lower half

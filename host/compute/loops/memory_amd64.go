@@ -41,7 +41,6 @@ func toBFloat16(dst []uint16, a []float32) (i int) {
 	return i
 }
 
-// bytesOf returns bools as the bytes 0 and 1 that represent them in memory.
 func bytesOf(a []bool) []uint8 {
 	return unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(a))), len(a))
 }

@@ -1,6 +1,7 @@
 package loops
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -36,15 +37,7 @@ func newSorted(table []float32) *sorted {
 			order = append(order, int32(i))
 		}
 	}
-	slices.SortStableFunc(order, func(i, j int32) int {
-		switch a, b := table[i], table[j]; {
-		case a < b:
-			return -1
-		case a > b:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(i, j int32) int { return cmp.Compare(table[i], table[j]) })
 	order = slices.CompactFunc(order, func(i, j int32) bool { return table[i] == table[j] })
 	if len(order) == 0 {
 		order = []int32{0}

@@ -28,7 +28,6 @@ func transpose(dst []float32, dstStride int, src []float32, stride, rows, column
 	archsimd.ClearAVXUpperBits()
 }
 
-// transposeBlock transposes one block; toStride and stride are in bytes.
 func transposeBlock(to unsafe.Pointer, toStride int, from unsafe.Pointer, stride int, by floats8) {
 	// First interleave the elements of rows r and r+1 in the same column, then pairs of rows, then
 	// halves of vectors.

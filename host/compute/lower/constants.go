@@ -11,6 +11,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/loops"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -32,10 +33,7 @@ func lowerConstant(l *lowering, n *program.Node, _ []*graph.Node) *graph.Node {
 func elements[S any, T engine.Element](
 	g *graph.Graph, values []S, convert func(S) T, shape []int,
 ) *graph.Node {
-	data := make([]T, len(values))
-	for i, v := range values {
-		data[i] = convert(v)
-	}
+	data := lists.Map(values, convert)
 	if len(data) == 1 {
 		return graph.BroadcastToDims(storedConstant(g, data, nil), shape...)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/triton"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
@@ -226,11 +227,7 @@ func rowsKernel(
 }
 
 func flats(tensors []engine.Tensor) []any {
-	list := make([]any, len(tensors))
-	for i, t := range tensors {
-		list[i] = t.Flat
-	}
-	return list
+	return lists.Map(tensors, func(t engine.Tensor) any { return t.Flat })
 }
 
 // stored returns the type in which an input or output is stored.
@@ -241,7 +238,6 @@ func (m InMemory) stored(name string, d program.DType) dtypes.DType {
 	return dtypeOf(d)
 }
 
-// store converts a float32 node to the type in which it is stored.
 func (m InMemory) store(name string, x *graph.Node) *graph.Node {
 	if m[name] == "" { // bools and integers as well
 		return x

@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
@@ -47,14 +48,9 @@ func Only(p *program.Program, outputs ...string) *program.Program {
 // Outputs is like [Lower] but returns the outputs as a list, in the order of the program.
 func Outputs(g *graph.Graph, p *program.Program, inputs []*graph.Node) []*graph.Node {
 	named := Lower(g, p, inputs)
-	out := make([]*graph.Node, len(p.Outputs))
-	for i, o := range p.Outputs {
-		out[i] = named[o.Name]
-	}
-	return out
+	return lists.Map(p.Outputs, func(o program.Output) *graph.Node { return named[o.Name] })
 }
 
-// program sets l.p to p and lowers it.
 func (l *lowering) program(p *program.Program, inputs []*graph.Node) map[string]*graph.Node {
 	err := Check(p)
 	if err == nil && len(inputs) != len(p.Inputs) {
@@ -84,7 +80,6 @@ func (l *lowering) program(p *program.Program, inputs []*graph.Node) map[string]
 	return outputs
 }
 
-// lowering is the state of one call of Lower.
 type lowering struct {
 	g         *graph.Graph
 	p         *program.Program

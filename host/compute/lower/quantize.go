@@ -9,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
 	"github.com/cage-qat/cage/sdk/program/transform"
@@ -125,18 +126,12 @@ func (q *FakeQuantizer) Next(x *graph.Node, given Given) []*graph.Node {
 }
 
 // listed lowers p and returns its outputs in the order of the listed tensors; nil if p is nil.
-func listed(
-	p *program.Program, in []*graph.Node, prefix string, list []spec.Tensor,
-) []*graph.Node {
+func listed(p *program.Program, in []*graph.Node, prefix string, list []spec.Tensor) []*graph.Node {
 	if p == nil {
 		return nil
 	}
 	out := Lower(in[0].Graph(), p, in)
-	var values []*graph.Node
-	for _, t := range list {
-		values = append(values, out[prefix+t.Name])
-	}
-	return values
+	return lists.Map(list, func(t spec.Tensor) *graph.Node { return out[prefix+t.Name] })
 }
 
 // Evaluation returns the quantizer for evaluation, whose only per-step input is the state, which it
@@ -164,11 +159,7 @@ func (q *FakeQuantizer) nodes(given Given) map[string]*graph.Node {
 // others returns the inputs of p besides x, in the order in which p declares them.
 func (q *FakeQuantizer) others(p *program.Program, given Given) []*graph.Node {
 	nodes := q.nodes(given)
-	var list []*graph.Node
-	for _, in := range p.Inputs[1:] {
-		list = append(list, nodes[in.Name])
-	}
-	return list
+	return lists.Map(p.Inputs[1:], func(in program.Input) *graph.Node { return nodes[in.Name] })
 }
 
 // Forward returns Q(x) and the residuals that Backward needs besides the Point.
@@ -225,11 +216,9 @@ func (q *FakeQuantizer) backwardInputs(
 // trainedGradients picks the gradients of the trained parameters from the outputs of a backward
 // pass.
 func (q *FakeQuantizer) trainedGradients(out map[string]*graph.Node) []*graph.Node {
-	var dTrained []*graph.Node
-	for _, t := range q.Trained() {
-		dTrained = append(dTrained, out[autodiff.Prefix+spec.TrainedPrefix+t.Name])
-	}
-	return dTrained
+	return lists.Map(q.Trained(), func(t spec.Tensor) *graph.Node {
+		return out[autodiff.Prefix+spec.TrainedPrefix+t.Name]
+	})
 }
 
 // Quantize returns Q(x), with the same bits as Forward. Its gradients with respect to x and the
@@ -391,11 +380,7 @@ func Unquantized(x *graph.Node) *graph.Node {
 		if !ok {
 			return s.Adjoint(out, dy)
 		}
-		var list []*graph.Node
-		for _, o := range p.Outputs {
-			list = append(list, adjoints[o.Name])
-		}
-		return list
+		return lists.Map(p.Outputs, func(o program.Output) *graph.Node { return adjoints[o.Name] })
 	})
 	if s.Rounded {
 		NoteRoundedAdjoint(y)
@@ -403,7 +388,6 @@ func Unquantized(x *graph.Node) *graph.Node {
 	return y
 }
 
-// roundedAdjoint is the note that [NoteRoundedAdjoint] attaches.
 type roundedAdjoint struct{}
 
 // NoteRoundedAdjoint records that the adjoint of a product's operand may be rounded to the
@@ -467,11 +451,9 @@ func fusedBackward(s Source, back *program.Program) (*program.Program, error) {
 }
 
 func sourceInputs(b *program.Builder, s Source) []program.Value {
-	var list []program.Value
-	for _, in := range s.Forward.Inputs {
-		list = append(list, b.Input(sourcePrefix+in.Name, in.Type))
-	}
-	return list
+	return lists.Map(s.Forward.Inputs, func(in program.Input) program.Value {
+		return b.Input(sourcePrefix+in.Name, in.Type)
+	})
 }
 
 // fusedMemory returns the types in which the fused passes store floats in memory.

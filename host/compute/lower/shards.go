@@ -2,6 +2,7 @@ package lower
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -19,13 +20,15 @@ import (
 func (l *lowering) onShards(inputs []*graph.Node) map[string]*graph.Node {
 	values := make([]*shard, len(inputs))
 	for i, in := range inputs {
-		values[i] = &shard{whole: in, divided: engine.HasRows(in)}
-		values[i].makeRows = values[i].cut
+		values[i] = &shard{
+			whole: func() *graph.Node { return in }, divided: engine.HasRows(in),
+			rows: sync.OnceValue(func() *graph.Node { return engine.Rows(in) }),
+		}
 	}
 	values = transform.Interpret(l.p, values, l.shard)
 	outputs := make(map[string]*graph.Node, len(l.p.Outputs))
 	for _, o := range l.p.Outputs {
-		outputs[o.Name] = values[o.Value].asWhole()
+		outputs[o.Name] = values[o.Value].whole()
 	}
 	return outputs
 }
@@ -33,67 +36,51 @@ func (l *lowering) onShards(inputs []*graph.Node) map[string]*graph.Node {
 // A shard is a value of a program that runs on several replicas: the whole tensor, this replica's
 // rows, or both. Each form is created on first use.
 type shard struct {
-	whole, rows         *graph.Node
-	makeWhole, makeRows func() *graph.Node
+	whole, rows func() *graph.Node
 	// divided marks a value computed by rows: the whole tensor has to be gathered.
 	divided bool
 }
 
-func (s *shard) asWhole() *graph.Node {
-	if s.whole == nil {
-		s.whole = s.makeWhole()
-	}
-	return s.whole
-}
-
-func (s *shard) asRows() *graph.Node {
-	if s.rows == nil {
-		s.rows = s.makeRows()
-	}
-	return s.rows
-}
-
-func (s *shard) cut() *graph.Node { return engine.Rows(s.asWhole()) }
-
 func (l *lowering) shard(id program.ID, n *program.Node, args []*shard) *shard {
 	out := &shard{}
 	anyDivided := slices.ContainsFunc(args, func(a *shard) bool { return a.divided })
-	out.makeRows = out.cut
-	out.makeWhole = func() *graph.Node { return l.node(id, n, wholes(args)) }
+	whole := func() *graph.Node { return l.node(id, n, wholes(args)) }
+	rows := func() *graph.Node { return engine.Rows(out.whole()) }
 	if byRows, ok := rowwise(l.p, n, engine.Replicas(l.g)); ok {
-		out.makeRows = func() *graph.Node {
+		rows = func() *graph.Node {
 			list := wholes(nil)
 			for i, a := range args {
 				if byRows[i] {
-					list = append(list, a.asRows())
+					list = append(list, a.rows())
 				} else {
-					list = append(list, a.asWhole())
+					list = append(list, a.whole())
 				}
 			}
-			rows := *n // the node for the rows of one replica
-			rows.Type.Shape = slices.Clone(n.Type.Shape)
-			rows.Type.Shape[0] /= engine.Replicas(l.g)
+			part := *n // the node for the rows of one replica
+			part.Type.Shape = slices.Clone(n.Type.Shape)
+			part.Type.Shape[0] /= engine.Replicas(l.g)
 			if n.Op == program.OpSlice {
-				rows.Attr.Limit = slices.Clone(n.Attr.Limit)
-				rows.Attr.Limit[0] = rows.Type.Shape[0]
+				part.Attr.Limit = slices.Clone(n.Attr.Limit)
+				part.Attr.Limit[0] = part.Type.Shape[0]
 			}
-			return l.node(id, &rows, list)
+			return l.node(id, &part, list)
 		}
 		if out.divided = anyDivided; anyDivided {
-			out.makeWhole = func() *graph.Node { return engine.Gather(out.asRows()) }
+			whole = func() *graph.Node { return engine.Gather(out.rows()) }
 		}
 	} else if across, reduces := acrossReplicas[n.Op]; reduces && anyDivided {
-		out.makeWhole = func() *graph.Node {
-			return across(l.node(id, n, []*graph.Node{args[0].asRows()}))[0]
+		whole = func() *graph.Node {
+			return across(l.node(id, n, []*graph.Node{args[0].rows()}))[0]
 		}
 	}
+	out.whole, out.rows = sync.OnceValue(whole), sync.OnceValue(rows)
 	return out
 }
 
 func wholes(values []*shard) []*graph.Node {
 	list := make([]*graph.Node, 0, 2)
 	for _, v := range values {
-		list = append(list, v.asWhole())
+		list = append(list, v.whole())
 	}
 	return list
 }

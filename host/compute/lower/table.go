@@ -13,7 +13,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// tableRow returns the number of elements in a row of a table with the given shape.
 func tableRow(table []int) int { return shapes.Make(dtypes.Float32, table[1:]...).Size() }
 
 // maxDistances is the largest number of distances computed at once.

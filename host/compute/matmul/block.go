@@ -24,13 +24,11 @@ func (r *run) shared(product int) rightPart {
 	return o
 }
 
-// packedBlock returns the packed block that begins at the given word, and its depth in words.
 func (o *rightPart) packedBlock(word int) (packed []uint32, depth int) {
 	first := word * roundUp(o.part.columns, o.format.columns)
 	return o.packed[first:], min(o.run.block, o.part.words-word)
 }
 
-// elements returns the range of contracted elements in the given words of the part.
 func (o *rightPart) elements(word, depth int) (first, count int) {
 	first = (o.part.word + word) * o.format.per
 	return first, min(depth*o.format.per, o.k-first)

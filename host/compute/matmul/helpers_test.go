@@ -227,15 +227,3 @@ func TestKernelsCheck(t *testing.T) {
 		}
 	})
 }
-
-// TestPeaks: the loops end, whatever they measure.
-func TestPeaks(t *testing.T) {
-	for _, p := range Peaks() {
-		for _, n := range []int{-1, 0, 1, 5} {
-			p.Run(n)
-		}
-		if p.Operations <= 0 || p.Instruction == "" {
-			t.Errorf("%+v", p)
-		}
-	}
-}

@@ -23,7 +23,6 @@ type strip struct {
 // or adds it to c if accumulate is set. Kernels with headroom widen sums after at most steps words.
 type tileKernel func(words, steps int, a, b, c []uint32, stride int, accumulate bool)
 
-// tileByTile computes a strip by calling the tile kernel for each tile.
 func (k tileKernel) tileByTile(f *format, s *strip) {
 	for i := range s.tiles {
 		left, from, at := s.left[i*s.apart:], s.from, i*f.rows*s.stride
@@ -164,8 +163,7 @@ func (o *rightPart) tile(b *block, row int, w *workspace) {
 	if b.from != nil {
 		s.from, s.fromStride = b.from[row*b.fromStride:], b.fromStride
 		if !b.fromPartial && (rows < f.rows || b.columns < f.columns) {
-			// The kernel adds to a whole tile, so that incomplete tiles have the same order of
-			// sums.
+			// The kernel adds to a whole tile, so that incomplete tiles have the same order of sums.
 			for r := range rows {
 				copy(w.tile[r*f.columns:][:b.columns], s.from[r*s.fromStride:])
 			}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"slices"
 	"strings"
 	"unsafe"
 )
@@ -58,7 +57,7 @@ func Best() (*Tier, error) {
 
 // A format is a kernel, together with the functions that pack operands into its panels.
 type format struct {
-	name     string // of the instruction that multiplies, as [Peaks] names it
+	name     string // of the instruction that multiplies
 	integers bool
 	rows     int // of a panel of the left operand, and of a tile
 	columns  int // of a panel of the right operand, and of a tile
@@ -98,7 +97,6 @@ type helpers struct {
 	prefetch func(at unsafe.Pointer, stride, rows, bytes int)
 }
 
-// A packer packs elements into words.
 type packer[T any] struct {
 	// along packs adjacent elements into words; the last word is padded with zeros.
 	along func(dst []uint32, src []T)
@@ -128,18 +126,6 @@ type (
 // HasBFloat16 reports whether the tier uses an instruction for bfloat16 products. Other tiers round
 // operands to bfloat16, multiply in float32, and give the same bits as each other.
 func (t *Tier) HasBFloat16() bool { return t.bfloat16.per == 2 }
-
-// Instruction returns the name of the multiplication instruction, as in [Peaks] if it is listed
-// there. For integers it depends on largest, the largest magnitude in both operands.
-func (t *Tier) Instruction(a Arithmetic, largest int) string {
-	if a != Int8 {
-		return t.floats(a).name
-	}
-	i := slices.IndexFunc(t.codes, func(f *format) bool {
-		return f.headroom == 0 || f.stepsWithin(-largest, largest, largest) >= minSteps
-	})
-	return t.codes[i].name
-}
 
 func (t *Tier) floats(a Arithmetic) *format {
 	if a == Float32 {

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// ptr points to elements of any type.
 type ptr = unsafe.Pointer
 
 //go:generate go run ../../../tools/kernelgen .
@@ -196,7 +195,6 @@ func checked(f func(words, steps int, a, b, c *uint32, stride int, accumulate bo
 	}
 }
 
-// A strip512Kernel is an assembly function for strips of tiles of 12 × 32.
 type strip512Kernel func(words, tiles int, left *uint32, apart int, right, from *uint32,
 	fromStride int, to unsafe.Pointer, stride int, short bool, ahead *uint32, aheadWords int)
 

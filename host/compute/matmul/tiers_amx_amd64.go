@@ -34,7 +34,6 @@ var formatQuadsAMX = &format{
 	helpers:  helpers512,
 }
 
-// A stripAMXKernel is an assembly function for strips of 32 × 32 sums.
 type stripAMXKernel func(steps, tiles int, left *uint32, apart int, right, from *uint32,
 	fromStride int, to unsafe.Pointer, stride int, short *uint32, ahead *uint32, aheadWords int)
 

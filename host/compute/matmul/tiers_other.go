@@ -4,5 +4,3 @@ package matmul
 
 // processorTiers lists the tiers besides the portable one, the fastest first.
 func processorTiers() []*Tier { return nil }
-
-func processorPeaks() []Peak { return nil }

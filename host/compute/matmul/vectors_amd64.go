@@ -220,7 +220,6 @@ func finish512(f *finish) {
 		columns, f.short != nil)
 }
 
-// scalesOfRows returns the scales of the rows and their stride.
 func (f *finish) scalesOfRows() (scales *float32, step int) {
 	if f.rowScales == nil {
 		return &ones[0], 0

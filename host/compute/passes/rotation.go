@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
@@ -104,10 +105,7 @@ func ReceiveRotated(p *program.Program, block int, input string) (*program.Progr
 			values = append(values, rotated)
 			continue
 		}
-		args := make([]program.Value, len(n.Args))
-		for i, a := range n.Args {
-			args[i] = values[a]
-		}
+		args := lists.Map(n.Args, func(a program.ID) program.Value { return values[a] })
 		values = append(values, w.Apply(n.Op, n.Attr, n.Type, args...))
 	}
 	for _, o := range p.Outputs {
@@ -249,7 +247,6 @@ func (u *undoer) commutes(n *program.Node) (rotated []int, ok bool) {
 	return nil, false
 }
 
-// hasResultType reports whether the operand has the type of the result and is not broadcast.
 func (u *undoer) hasResultType(n *program.Node, operand int) bool {
 	return u.p.TypeOf(n.Args[operand]).Equal(n.Type)
 }

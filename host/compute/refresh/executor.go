@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/internal/linalg"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 )
@@ -43,10 +44,7 @@ func Execute(p *program.Program, inputs tensors) (tensors, error) {
 	decomposed := map[program.ID][2]reference.Tensor{} // eigenvalues and eigenvectors of values
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
-		args := make([]reference.Tensor, len(n.Args))
-		for k, a := range n.Args {
-			args[k] = values[a]
-		}
+		args := lists.Map(n.Args, func(a program.ID) reference.Tensor { return values[a] })
 		var out reference.Tensor
 		var err error
 		switch n.Op {
@@ -195,8 +193,7 @@ func slicePart(data []float64, i, count int) []float64 {
 
 var errNoConvergence = errors.New("the eigenvalue iteration did not converge")
 
-// qr returns the factor Q of each matrix, with the signs of LAPACK's Householder
-// reflections.
+// qr returns the factor Q of each matrix, with the signs of LAPACK's Householder reflections.
 func qr(x reference.Tensor) reference.Tensor {
 	out := reference.Tensor{Type: x.Type, Floats: slices.Clone(x.Floats)}
 	rows, cols, count := matricesOf(x.Type)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/recovered"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
@@ -63,7 +64,6 @@ func (p *Pending) Arrives(t int) bool {
 	return false
 }
 
-// add adds a refresh. Its tensor must not have another pending refresh.
 func (p *Pending) add(r *pendingRefresh) {
 	if p.refreshes == nil {
 		p.refreshes = map[string]*pendingRefresh{}
@@ -72,11 +72,9 @@ func (p *Pending) add(r *pendingRefresh) {
 }
 
 func (p *Pending) sortedByTensor() []*pendingRefresh {
-	var list []*pendingRefresh
-	for _, name := range slices.Sorted(maps.Keys(p.refreshes)) {
-		list = append(list, p.refreshes[name])
-	}
-	return list
+	return lists.Map(slices.Sorted(maps.Keys(p.refreshes)), func(name string) *pendingRefresh {
+		return p.refreshes[name]
+	})
 }
 
 // begin starts the refreshes of the given targets, in that order, from the states after the

@@ -85,7 +85,6 @@ func splitDelayed(o spec.Optimizer, delay int) (*split, error) {
 	return s, err
 }
 
-// splitter splits a program p.
 type splitter struct {
 	p *program.Program
 	// updated are the states that updates write; applied are those of them that the program renews.
@@ -180,12 +179,8 @@ func (c *splitter) background() (*program.Program, error) {
 	if len(c.applied) == len(c.p.Outputs) && len(c.passed) == 0 {
 		return nil, nil
 	}
-	var outputs []program.Output
-	for _, o := range c.p.Outputs {
-		if !c.applied[o.Name] {
-			outputs = append(outputs, o)
-		}
-	}
+	outputs := slices.DeleteFunc(slices.Clone(c.p.Outputs),
+		func(o program.Output) bool { return c.applied[o.Name] })
 	for i, id := range c.passed {
 		outputs = append(outputs, program.Output{Name: passedName(i), Value: id})
 	}

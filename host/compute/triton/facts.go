@@ -161,7 +161,6 @@ func (w *writer) and(_ *program.Node, args []value) value {
 	return v
 }
 
-// bits bitcasts a value to another element type.
 func (w *writer) bits(x value, to string) value {
 	if to == x.elem {
 		return x

@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/compute/passes"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// node lowers one operation of the program, for each part of a row.
 func (w *writer) node(id program.ID, n *program.Node, args []parts) parts {
 	if reason, ok := passes.UnsupportedByRows[n.Op]; ok {
 		panic(w.refuseNode(id, n, reason))
@@ -26,10 +26,7 @@ func (w *writer) node(id program.ID, n *program.Node, args []parts) parts {
 		}
 	}
 	return w.eachPart(l, func() value {
-		tiles := make([]value, len(args))
-		for i, a := range args {
-			tiles[i] = a.of(w.part)
-		}
+		tiles := lists.Map(args, func(a parts) value { return a.of(w.part) })
 		return w.tileNode(id, n, tiles)
 	})
 }
@@ -173,7 +170,6 @@ func (w *writer) broadcast(n *program.Node, args []value) value {
 // isShared reports whether a value is an input of shape [1, n], which all rows share.
 func (w *writer) isShared(id program.ID) bool { return passes.IsShared(w.p, id, w.rows) }
 
-// isRow reports whether a shared value is one full row of a tile.
 func (w *writer) isRow(shared value, dims []int) bool {
 	last := len(dims) - 1
 	return last >= 0 && len(shared.dims) == len(dims) && dims[last] == shared.dims[last]
@@ -241,7 +237,6 @@ func (w *writer) reduction(n *program.Node, args []value) value {
 	return x
 }
 
-// pad replaces the padding of an axis with a number.
 func (w *writer) pad(x value, axis, size int, by float64) value {
 	ones := slices.Repeat([]int{1}, len(x.dims))
 	ones[axis] = x.dims[axis]
@@ -266,7 +261,6 @@ func identity(op program.Op, d program.DType) float64 {
 	return 0
 }
 
-// fold reduces one axis of a tile.
 func (w *writer) fold(op string, x value, axis int) value {
 	dims := slices.Delete(slices.Clone(x.dims), axis, axis+1)
 	if len(dims) == 0 {

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// A value is an SSA value of the MLIR: a scalar, or a tile of rows.
 type value struct {
 	name string
 	elem string // f32, bf16, i1, i8 or i32
@@ -44,7 +44,6 @@ func elem(d program.DType) string {
 	return "i32"
 }
 
-// line adds an operation without a result.
 func (w *writer) line(format string, args ...any) {
 	fmt.Fprintf(w.out, "    "+format+"\n", args...)
 }
@@ -63,10 +62,7 @@ func (w *writer) apply(op string, args ...value) value {
 }
 
 func names(args []value) string {
-	list := make([]string, len(args))
-	for i, a := range args {
-		list[i] = a.name
-	}
+	list := lists.Map(args, func(a value) string { return a.name })
 	return strings.Join(list, ", ")
 }
 
@@ -75,10 +71,7 @@ func (w *writer) cast(op string, x value, elem string) value {
 }
 
 func types(args []value) string {
-	list := make([]string, len(args))
-	for i, a := range args {
-		list[i] = a.typ()
-	}
+	list := lists.Map(args, value.typ)
 	return strings.Join(list, ", ")
 }
 

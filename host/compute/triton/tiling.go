@@ -212,7 +212,6 @@ func (w *writer) instances() int {
 	return n
 }
 
-// A piece is a part of the axis along which a row is divided.
 type piece struct{ start, size, padded int }
 
 // pieces divides the first long axis of a row into powers of two, the largest first; the last piece

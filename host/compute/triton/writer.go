@@ -11,7 +11,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// writer writes one kernel.
 type writer struct {
 	p      *program.Program
 	rows   int // of the whole tensors
@@ -282,7 +281,6 @@ func (w *writer) address(
 	return address, there
 }
 
-// addTo advances a pointer by a number of elements.
 func (w *writer) addTo(pointer, offset value) value {
 	args := []value{pointer, offset}
 	return w.set(pointer.elem, pointer.dims, "tt.addptr %s : %s", names(args), types(args))
@@ -326,7 +324,6 @@ func (w *writer) column(dims []int) value {
 	return w.broadcastTo(w.reshapeTo(w.countTo(dims[1]), []int{1, dims[1]}), dims)
 }
 
-// below reports for each element of x whether it is less than n.
 func (w *writer) below(x value, n int) value {
 	return w.compare("arith.cmpi", "slt", x, w.number(x, float64(n)))
 }
@@ -335,7 +332,6 @@ func (w *writer) compare(op, predicate string, x, y value) value {
 	return w.set("i1", x.dims, "%s %s, %s, %s : %s", op, predicate, x.name, y.name, x.typ())
 }
 
-// A layout maps the elements of a tensor to rows.
 type layout struct{ passes.Layout }
 
 // layout divides the axes of a type into those that count rows and those within a row. ok is false

@@ -43,7 +43,6 @@ func graphStage(name string, jobs []Job) Stage {
 	}}
 }
 
-// runGraph runs the graph of jobs, and replaces the tensors in t that the jobs write.
 func (u *Update) runGraph(t Tensors, scalars Scalars, measures Measures) error {
 	values, err := scalars.Vector(ScalarNames(u.graphJobs)...)
 	if err != nil {

@@ -1,6 +1,7 @@
 package update
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -104,9 +105,7 @@ func (e *Executable) Run(t Tensors, borrowed ...Tensors) error {
 	for i, spec := range e.Inputs {
 		in[i], donate[i] = t[spec.Name], spec.Donated
 		for _, more := range borrowed {
-			if in[i] == nil {
-				in[i] = more[spec.Name]
-			}
+			in[i] = cmp.Or(in[i], more[spec.Name])
 		}
 		if in[i] == nil {
 			return fmt.Errorf("%s: tensor %s is missing", e.Name(), spec.Name)

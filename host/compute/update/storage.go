@@ -10,6 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk"
 )
 
@@ -67,9 +68,9 @@ func upload[T engine.Element](
 	dev *engine.Device, data []float32, convert func(float32) T, divided bool, dims []int,
 ) (*engine.Buffer, error) {
 	if divided {
-		return engine.UploadSharded(dev, converted(data, convert), dims...)
+		return engine.UploadSharded(dev, lists.Map(data, convert), dims...)
 	}
-	return engine.Upload(dev, converted(data, convert), dims...)
+	return engine.Upload(dev, lists.Map(data, convert), dims...)
 }
 
 // View returns the elements of a tensor as floats. For float32 tensors it calls [engine.View],
@@ -83,22 +84,14 @@ func View(b *engine.Buffer) ([]float32, error) {
 		return engine.View[float32](b)
 	case dtypes.Int8:
 		data, err := engine.View[int8](b)
-		return converted(data, func(v int8) float32 { return float32(v) }), err
+		return lists.Map(data, func(v int8) float32 { return float32(v) }), err
 	case dtypes.Uint8:
 		data, err := engine.View[uint8](b)
-		return converted(data, func(v uint8) float32 { return float32(v) }), err
+		return lists.Map(data, func(v uint8) float32 { return float32(v) }), err
 	case dtypes.BFloat16:
 		data, err := engine.View[bfloat16.BFloat16](b)
-		return converted(data, bfloat16.BFloat16.Float32), err
+		return lists.Map(data, bfloat16.BFloat16.Float32), err
 	default:
 		return nil, fmt.Errorf("unsupported type %s for a state", t)
 	}
-}
-
-func converted[A, B any](list []A, f func(A) B) []B {
-	out := make([]B, len(list))
-	for i, v := range list {
-		out[i] = f(v)
-	}
-	return out
 }

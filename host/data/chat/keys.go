@@ -13,7 +13,6 @@ import (
 // fine-tuning, ShareGPT, TRL, axolotl, LLaMA-Factory, ms-swift. Some of these keys change which
 // tokens count in the loss.
 
-// keyTable holds the known keys of a row or a message.
 type keyTable struct {
 	used    []string          // by [ParseRow]
 	refused map[string]string // change the loss in an unsupported way: the reason

@@ -277,13 +277,11 @@ type Counts struct {
 	Documents int64 `json:"documents"`
 	// Divided counts the conversations with more than one document; see [Encoder.Encode].
 	Divided Divided `json:"divided,omitzero"`
-	// Dropped counts the conversations that yield no document, by reason, the most
-	// frequent first.
+	// Dropped counts the conversations that yield no document, by reason, the most frequent first.
 	Dropped []RowCount `json:"dropped"`
 	// Ignored counts the rows with unknown keys, by key, the most frequent first.
 	Ignored []RowCount `json:"ignored"`
-	// Bad is the number of rows that hold no conversation; FirstBad is the error of the first of
-	// them.
+	// Bad is the number of rows that hold no conversation; FirstBad is the error of the first of them.
 	Bad      int64  `json:"bad"`
 	FirstBad string `json:"first_bad,omitempty"`
 }

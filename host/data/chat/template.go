@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 
 	"github.com/cage-qat/cage/host/data/chat/jinja"
@@ -51,11 +52,9 @@ func BuiltIn() []string {
 	if err != nil {
 		panic(err) // they are embedded
 	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, strings.TrimSuffix(e.Name(), ".jinja"))
-	}
-	return names
+	return lists.Map(entries, func(e fs.DirEntry) string {
+		return strings.TrimSuffix(e.Name(), ".jinja")
+	})
 }
 
 // OpenTemplate returns the template that spec names: a built-in one ("tulu", "chatml", "llama3"),

@@ -16,10 +16,10 @@ package dataset
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -31,6 +31,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
@@ -49,7 +50,6 @@ type File struct {
 	buffers sync.Pool // of *[]byte
 }
 
-// filePart is one of the files of a [File].
 type filePart struct {
 	path   string
 	file   content
@@ -157,7 +157,7 @@ func newFile(parts []filePart) (*File, error) {
 		f.header.Documents += part.header.Documents
 		fmt.Fprintln(sum, part.header.SHA256)
 	}
-	f.header.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	f.header.SHA256 = fmt.Sprintf("%x", sum.Sum(nil))
 	return f, nil
 }
 
@@ -172,11 +172,7 @@ func Join(files ...*File) (*File, error) {
 }
 
 func closeParts(parts []filePart) error {
-	var errs []error
-	for _, p := range parts {
-		errs = append(errs, p.file.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(lists.Map(parts, func(p filePart) error { return p.file.Close() })...)
 }
 
 // Path returns the path of the first file.
@@ -184,11 +180,7 @@ func (f *File) Path() string { return f.parts[0].path }
 
 // Paths returns the paths of all files.
 func (f *File) Paths() []string {
-	var paths []string
-	for _, p := range f.parts {
-		paths = append(paths, p.path)
-	}
-	return paths
+	return lists.Map(f.parts, func(p filePart) string { return p.path })
 }
 
 // Header returns the file's header. For several files the counts are summed, and the hash is
@@ -279,7 +271,7 @@ func (f *File) Verify(ctx context.Context) error {
 				return err
 			}
 		}
-		if got := hex.EncodeToString(sum.Sum(nil)); got != h.SHA256 {
+		if got := fmt.Sprintf("%x", sum.Sum(nil)); got != h.SHA256 {
 			return changed(p.path, "the tokens have the hash %s, the header says %s", got, h.SHA256)
 		}
 	}
@@ -384,9 +376,7 @@ func (f *File) verifyIndex() error {
 		for at, learn := range learned {
 			if learn {
 				total++
-				if first == 0 {
-					first = at
-				}
+				first = cmp.Or(first, at)
 			}
 		}
 		if want := int(f.index.firsts[i]); first != want {

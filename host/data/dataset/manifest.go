@@ -24,8 +24,7 @@ type Manifest struct {
 	Origin
 	Train Part `json:"train"`
 	Val   Part `json:"val"`
-	// ValFraction is the fraction of the documents used for validation, if they were chosen at
-	// random.
+	// ValFraction is the fraction of the documents used for validation, if they were chosen at random.
 	ValFraction float64 `json:"val_fraction,omitempty"`
 	Seed        uint64  `json:"seed"`
 	// Seconds is how long the preparation took.

@@ -22,12 +22,11 @@ type WindowsConfig struct {
 // Windows draws training batches of windows: contiguous ranges of a token file, across document
 // boundaries.
 //
-// An epoch begins at a random offset o in [0, Context) and consists of the windows that begin at
-// o, o+Context, o+2·Context, …: consecutive windows share one token, so that every token of the
-// epoch but its first is a target exactly once. The windows are visited in a random order without
-// replacement, and an incomplete last batch is dropped. An epoch has ⌊Tokens/Context⌋ − 1
-// windows, as many as fit at any offset, so that batch i depends only on the file, the
-// configuration and i.
+// An epoch begins at a random offset o in [0, Context) and consists of the windows that begin at o,
+// o+Context, o+2·Context, …: consecutive windows share one token, so that every token of the epoch
+// but its first is a target exactly once. The windows are visited in a random order without
+// replacement, and an incomplete last batch is dropped. An epoch has ⌊Tokens/Context⌋ − 1 windows,
+// as many as fit at any offset, so that batch i depends only on the file, the configuration and i.
 //
 // It is not safe for concurrent use; several may share a [File].
 type Windows struct {

@@ -3,7 +3,6 @@ package dataset
 import (
 	"bufio"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
@@ -132,7 +131,7 @@ func (w *Writer) Finish() error {
 	if err := errors.Join(w.writeBytes(w.mask), w.writeBytes(w.index)); err != nil {
 		return err
 	}
-	w.header.SHA256 = hex.EncodeToString(w.sum.Sum(nil))
+	w.header.SHA256 = fmt.Sprintf("%x", w.sum.Sum(nil))
 	block, err := w.header.encode()
 	if err == nil {
 		err = w.out.Flush()

@@ -122,7 +122,6 @@ func (t *HuggingFace) WithTokens(contents []string) (*HuggingFace, error) {
 	return more, more.setBoundaries(t.info.BOS, t.info.EOS)
 }
 
-// encoded returns a value as JSON without escaping < and >.
 func encoded(value any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)

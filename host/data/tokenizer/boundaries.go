@@ -48,7 +48,6 @@ func (t *HuggingFace) find(content string) (int32, bool) {
 	return NoToken, false
 }
 
-// setBoundaries sets the BOS and EOS tokens, each of which may be NoToken.
 func (t *HuggingFace) setBoundaries(bos, eos int32) error {
 	for name, id := range map[string]int32{"BOS": bos, "EOS": eos} {
 		if _, ok := t.tokens[id]; !ok && id != NoToken {

@@ -69,7 +69,6 @@ func (l *Learner) Definition(tokens int) ([]byte, error) {
 	return json.MarshalIndent(file, "", " ")
 }
 
-// merger merges pairs of tokens in the distinct words of a text.
 type merger struct {
 	tokens []string // by id, in the byte-level alphabet
 	ids    map[string]int32

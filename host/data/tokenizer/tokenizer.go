@@ -62,8 +62,7 @@ func (i *Info) UnmarshalJSON(text []byte) error {
 	return plainjson.Explain(nil, err)
 }
 
-// Tokenizer converts between text and token ids. Implementations are safe for
-// concurrent use.
+// Tokenizer converts between text and token ids. Implementations are safe for concurrent use.
 type Tokenizer interface {
 	// Info identifies the tokenizer.
 	Info() Info

@@ -90,7 +90,6 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 	return p.plan(), unpacked
 }
 
-// packed returns the tensors that store weight t in the given scheme.
 func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 	rows, columns := t.Shape[0], t.Shape[1]
 	grid := func() (*Grid, error) {

@@ -48,9 +48,7 @@ type Report struct {
 
 // Write exports a model to a directory that must not exist yet. If Write fails, the directory does
 // not exist; see package atomicfile.
-func Write(
-	ctx context.Context, format string, to vfs.Path, m *Model, o Options,
-) (*Report, error) {
+func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options) (*Report, error) {
 	makePlan, ok := formats[format]
 	if !ok {
 		return nil, fmt.Errorf("there is no format %q: want one of %s", format, names(formats))

@@ -30,7 +30,6 @@ func checkFloat(typ string) (string, error) {
 	return typ, nil
 }
 
-// holds reports whether typ represents all values exactly.
 func holds(typ string, values []float32) bool {
 	for _, v := range values {
 		bits := math.Float32bits(v)
@@ -41,7 +40,6 @@ func holds(typ string, values []float32) bool {
 	return true
 }
 
-// writeFloats writes values as typ, each rounded to nearest.
 func writeFloats(w io.Writer, typ string, values []float32) error {
 	var data []byte
 	for part := range slices.Chunk(values, 1<<14) {

@@ -106,8 +106,7 @@ func (r *ggufReader) config() (c huggingface.Config) {
 	return c
 }
 
-// ggufDefaults are keys that may be missing. Most of their values are derived from
-// other keys.
+// ggufDefaults are keys that may be missing. Most of their values are derived from other keys.
 var ggufDefaults = map[string]float64{"attention.head_count_kv": 0, "rope.freq_base": 10000,
 	"rope.dimension_count": 0, "vocab_size": 0, ggufKeySize: 0, ggufValueSize: 0}
 
@@ -155,7 +154,6 @@ func number(v any) (x float64, ok bool) {
 	return 0, false
 }
 
-// shortened returns the text of a value of the file, for messages.
 func shortened(v any) string {
 	if list := reflect.ValueOf(v); list.Kind() == reflect.Slice {
 		return fmt.Sprintf("a list of %d", list.Len())

@@ -16,7 +16,6 @@ import (
 	"github.com/cage-qat/cage/host/model/huggingface"
 )
 
-// object is a JSON object.
 type object = map[string]any
 
 // tokenizerOf returns the tokenizer of a GGUF file as files of a Hugging Face checkpoint, by name,

@@ -187,7 +187,6 @@ func (p *ggufPlan) write(ctx context.Context, dir vfs.Path) error {
 	return gguf.WriteFile(ctx, dir.Join(ggufFile), p.entries, tensors)
 }
 
-// ggufCodes returns an error if typ cannot represent all codes of an integer grid.
 func ggufCodes(g *Grid, typ gguf.Type) error {
 	low, high := math.MinInt8, math.MaxInt8
 	switch typ {
@@ -268,7 +267,6 @@ func isHalf(v float32, inexact bool) bool {
 	return half-half == 0 && (half == v || inexact)
 }
 
-// appendHalf appends v, rounded to a half float.
 func appendHalf(dst []byte, v float32) []byte {
 	return binary.LittleEndian.AppendUint16(dst, halffloat.ToHalf(v))
 }

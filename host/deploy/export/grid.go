@@ -13,8 +13,7 @@ import (
 // code represents times the scale of its group.
 type Grid struct {
 	Rows, Columns int
-	// Group is the number of consecutive elements of a row that share a scale; it divides
-	// Columns.
+	// Group is the number of consecutive elements of a row that share a scale; it divides Columns.
 	Group int
 	// Numbers defines the number that each code represents, and which codes the quantizer uses.
 	Numbers spec.Grid
@@ -108,7 +107,6 @@ func (g *Grid) of(p part) *Grid {
 	return &out
 }
 
-// split returns the grid with its groups divided into groups of the given size.
 func (g *Grid) split(size int) (*Grid, error) {
 	if rest := g.Columns % size; rest != 0 {
 		return nil, &shortGroupError{g.Columns, size, rest}
@@ -192,7 +190,6 @@ func (e *RotatedError) Error() string {
 		"not rotate the activations to match", e.Block)
 }
 
-// shortGroupError reports that the last group of each row is shorter than the others.
 type shortGroupError struct{ columns, group, rest int }
 
 func (e *shortGroupError) Error() string {

@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// layout describes the types in which a format stores tensors.
 type layout struct {
 	// float returns the type of a tensor that is not packed.
 	float func(p part, w weight) string

@@ -67,7 +67,6 @@ func (s scheme) weights() map[string]any {
 	return out
 }
 
-// schemeOf returns the scheme with which typ stores the grid.
 func schemeOf(g *Grid, typ string, inexact bool) (scheme, error) {
 	switch typ {
 	case typeInt4, typeInt8:

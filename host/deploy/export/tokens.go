@@ -11,6 +11,7 @@ import (
 
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/model/gguf"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plainjson"
 )
 
@@ -98,10 +99,7 @@ func (f *tokenizerFile) byteLevel(
 		notes = append(notes, "llama.cpp does not apply the normalizer NFC: texts with decomposed "+
 			"characters get other ids")
 	}
-	merges := make([]string, len(f.Model.Merges))
-	for i, m := range f.Model.Merges {
-		merges[i] = string(m)
-	}
+	merges := lists.Map(f.Model.Merges, func(m merge) string { return string(m) })
 	return []gguf.Entry{
 		{Key: "tokenizer.ggml.model", Value: "gpt2"},
 		{Key: "tokenizer.ggml.pre", Value: pre},
@@ -238,10 +236,8 @@ func (f *tokenizerFile) tokens(vocab int) (tokens []string, types []int32) {
 	return tokens, types
 }
 
-// paddingName is the name of an id of the model that is not a token.
 func paddingName(id int) string { return fmt.Sprintf("[PAD%d]", id) }
 
-// byteName is the token of a byte in tokenizers with byte_fallback.
 func byteName(value int) string { return fmt.Sprintf("<0x%02X>", value) }
 
 type preTokenizer struct {
@@ -257,7 +253,6 @@ type preTokenizer struct {
 	IndividualDigits bool   `json:"individual_digits"`
 }
 
-// byteLevelWords is a way in which a byte-level tokenizer cuts texts into words.
 type byteLevelWords struct {
 	digits  bool   // first at every digit
 	pattern string // "": that of GPT-2

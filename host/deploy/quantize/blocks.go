@@ -84,10 +84,7 @@ func (r *Blocks) Do(ctx context.Context) error {
 	return nil
 }
 
-// block quantizes the weights of a block.
-func (r *Blocks) block(
-	ctx context.Context, f *forward, block int,
-) (list []*Quantized, err error) {
+func (r *Blocks) block(ctx context.Context, f *forward, block int) (list []*Quantized, err error) {
 	params := r.Model.BlockParams(block)
 	values := map[string][]float32{}
 	for _, p := range params {

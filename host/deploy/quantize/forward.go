@@ -85,7 +85,6 @@ func (f *forward) embed(embedding []float32, width int, sequences, segments [][]
 	return nil
 }
 
-// loadBlock uploads the weights of a block.
 func (f *forward) loadBlock(block int, values map[string][]float32) error {
 	f.block = block
 	for _, p := range f.model.BlockParams(block) {
@@ -171,9 +170,7 @@ func (f *forward) run(ctx context.Context, e *engine.Executable, t text, more []
 }
 
 // hessians computes the Hessians of the inputs at the given sites.
-func (f *forward) hessians(
-	ctx context.Context, sites []model.ActivationSite,
-) ([]*inputs, error) {
+func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([]*inputs, error) {
 	specs := []engine.Spec{float32Input("keep", false), float32Input("add", false)}
 	for _, s := range sites {
 		specs = append(specs, float32Input("sum of "+s.Name, true, s.Width, s.Width))

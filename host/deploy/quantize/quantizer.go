@@ -17,7 +17,6 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-// quantizer runs a quantizer's programs on one weight.
 type quantizer struct {
 	dev     *engine.Device
 	program spec.Quantizer
@@ -215,7 +214,6 @@ func (q *quantizer) grid(a posttrain.Answer) (*posttrain.Grid, error) {
 	return posttrain.NewGrid(a, q.program.Grid, q.dims[0], q.dims[1])
 }
 
-// unpack returns the weight that codes and scales represent.
 func (q *quantizer) unpack(codes []int32, scale []float32) ([]float32, error) {
 	p, shape := q.program.Unpack, q.scaleShape()
 	specs := []engine.Spec{

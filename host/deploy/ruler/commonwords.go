@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
@@ -67,10 +68,7 @@ func (d *commonDraw) list(l wordList) (list string, common []string, err error) 
 		return "", nil, fmt.Errorf("%d words are needed, but the long list of words (%s) has %d",
 			l.words, englishFile, len(from))
 	}
-	var drawn []string
-	for _, i := range d.rng.Sample(len(from), l.words) {
-		drawn = append(drawn, from[i])
-	}
+	drawn := lists.Map(d.rng.Sample(len(from), l.words), func(i int) string { return from[i] })
 	common = drawn[:min(commonCount, len(drawn))]
 	var all []string
 	for range l.common {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/jsonlines"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -96,7 +97,6 @@ func (d Directory) answers(length int, t Task) vfs.Path {
 	return d.path.Join(strconv.Itoa(length), "pred", t.Name+".jsonl")
 }
 
-// lengths returns the lengths for which the directory has a subdirectory.
 func (d Directory) lengths() ([]int, error) {
 	entries, err := d.path.ReadDir()
 	var list []int
@@ -197,9 +197,8 @@ func (d Directory) write(m *Manifest) error {
 			return fmt.Errorf("%s: %w: choose another directory", d.path, err)
 		}
 	default:
-		// The manifest is written first. A directory with answers but no manifest, such as one
-		// written by RULER's scripts, is refused: answers would be appended to its files, and
-		// damaged lines cut off.
+		// The manifest is written first. A directory with answers but no manifest, such as one written by
+		// RULER's scripts, is refused: answers would be appended to its files, and damaged lines cut off.
 		lengths, err := d.lengths()
 		if err != nil {
 			return err
@@ -279,10 +278,7 @@ func (d Directory) ask(
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
 	for batch := range slices.Chunk(samples[done:], p.Batch) {
-		var prompts []string
-		for _, s := range batch {
-			prompts = append(prompts, s.Prompt())
-		}
+		prompts := lists.Map(batch, Sample.Prompt)
 		texts, err := model(ctx, prompts, t.NewTokens)
 		if err != nil {
 			return err

@@ -2,6 +2,7 @@ package ruler
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -79,11 +80,7 @@ func (d *frequentDraw) draw() []string {
 	for i := 0; i < d.vocabulary || len(seen) < d.vocabulary; i++ {
 		seen[strings.Join(pyrandom.Choices(d.rng, lowerCase, codedLetters), "")] = true
 	}
-	var list []string
-	for word := range seen {
-		list = append(list, word)
-	}
-	slices.Sort(list)
+	list := slices.Sorted(maps.Keys(seen))
 	pyrandom.Shuffle(d.fresh(), list)
 	list[0] = "..."
 	return list

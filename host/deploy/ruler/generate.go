@@ -30,8 +30,7 @@ type Sample struct {
 	// Index is the index of the sample; in the needle tasks, as in RULER's files, it is the
 	// position of the first value in the input, in characters.
 	Index int `json:"index"`
-	// Input is the question, and AnswerPrefix the beginning of the answer, which the model
-	// continues.
+	// Input is the question, and AnswerPrefix the beginning of the answer, which the model continues.
 	Input string `json:"input"`
 	// Outputs lists the strings that the answer should contain.
 	Outputs []string `json:"outputs"`
@@ -239,7 +238,6 @@ func (f *filler) sample(index, n int) (Sample, error) {
 	return Sample{}, &tooLong{shortest}
 }
 
-// tooLong reports that even the smallest prompts of a task are too long.
 type tooLong struct {
 	tokens int // tokens of such a prompt, with its answer
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
@@ -91,9 +92,5 @@ func (d *questionDraw) list(q question, n int) ([]int, error) {
 }
 
 func (d *questionDraw) pick(list []int, k int) []int {
-	var picked []int
-	for _, i := range d.rng.Sample(len(list), k) {
-		picked = append(picked, list[i])
-	}
-	return picked
+	return lists.Map(d.rng.Sample(len(list), k), func(i int) int { return list[i] })
 }

@@ -19,11 +19,11 @@ func files(t *testing.T, texts map[string]string) string {
 	return dir
 }
 
-var lists = map[string]string{nounFile: "tree\nhouse \n\n", adjectiveFile: "red\r\n", verbFile: "go", englishFile: `{"2": "b", "1": "a"}`}
+var wordLists = map[string]string{nounFile: "tree\nhouse \n\n", adjectiveFile: "red\r\n", verbFile: "go", englishFile: `{"2": "b", "1": "a"}`}
 
 // TestReadWords: the long list keeps the order of its file, whatever its keys are.
 func TestReadWords(t *testing.T) {
-	in, err := Files{Words: files(t, lists)}.Read()
+	in, err := Files{Words: files(t, wordLists)}.Read()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestReadWords(t *testing.T) {
 	if got := w.pairs(); !slices.Equal(got, []string{"red-house", "red-tree"}) {
 		t.Errorf("the pairs are %q", got)
 	}
-	dir := files(t, lists)
+	dir := files(t, wordLists)
 	if err := os.Remove(filepath.Join(dir, englishFile)); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestReadWords(t *testing.T) {
 // TestBadInputs: errors name the file.
 func TestBadInputs(t *testing.T) {
 	empty, broken := map[string]string{}, map[string]string{}
-	for name, text := range lists {
+	for name, text := range wordLists {
 		empty[name], broken[name] = text, text
 	}
 	empty[verbFile], broken[englishFile] = "\n", `{"1": ["a"]}`

@@ -89,7 +89,6 @@ func (d Directory) Report() (*Report, error) {
 	return r, nil
 }
 
-// scoredAnswer has the fields of an [Answer] that scoring needs.
 type scoredAnswer struct {
 	Pred    *string  `json:"pred"`
 	Outputs []string `json:"outputs"`

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Task is one of RULER's tasks.
@@ -74,10 +76,7 @@ func Select(names []string) ([]Task, error) {
 	if len(names) == 0 {
 		return all, nil
 	}
-	var known []string
-	for _, t := range all {
-		known = append(known, t.Name)
-	}
+	known := lists.Map(all, func(t Task) string { return t.Name })
 	for _, name := range names {
 		if !slices.Contains(known, name) {
 			return nil, fmt.Errorf("there is no task %q: want %s", name, strings.Join(known, ", "))

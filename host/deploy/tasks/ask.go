@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -197,7 +196,7 @@ func (s *collector) open(path vfs.Path) error {
 		}
 		hash.Write(text)
 	}
-	items := hex.EncodeToString(hash.Sum(nil))
+	items := fmt.Sprintf("%x", hash.Sum(nil))
 	want, err := json.Marshal(header{1, s.Task.Name, items, s.Until, s.Task.Tokens(), s.Settings})
 	if err != nil {
 		return err

@@ -72,7 +72,6 @@ func (t *Task) Items(docs, examples []Doc, e *Encoder, o Options) ([]Item, error
 	return items, nil
 }
 
-// fill adds the requests of an item.
 func (t *Task) fill(
 	it *Item, a renderedDoc, prompts []string, e *Encoder, delimiter string,
 ) (err error) {

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"gonum.org/v1/gonum/stat"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // NoFilter is the name of the filter for unfiltered answers.
@@ -135,10 +137,7 @@ type Metric struct {
 func (t *Task) Aggregate(values []map[string]float64) []Metric {
 	var list []Metric
 	for _, name := range t.MetricNames() {
-		of := make([]float64, len(values))
-		for i, v := range values {
-			of[i] = v[name]
-		}
+		of := lists.Map(values, func(v map[string]float64) float64 { return v[name] })
 		m := Metric{Name: name, Value: stat.Mean(of, nil)}
 		if t.Kind == Text {
 			// Over all texts together, so that longer ones have more weight.

@@ -1,8 +1,8 @@
 package tasks
 
 import (
+	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"regexp"
 	"slices"
@@ -25,8 +25,7 @@ func Parse(name string, text []byte) (*Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(text)
-	t := &Task{hash: hex.EncodeToString(sum[:])}
+	t := &Task{hash: fmt.Sprintf("%x", sha256.Sum256(text))}
 	r := plaintoml.NewReader(doc)
 	var replacements any
 	var filters []map[string]any
@@ -40,9 +39,7 @@ func Parse(name string, text []byte) (*Task, error) {
 			schema.Key{Name: "last", To: &f.Last, Default: false})
 	}
 	t.readClean(r, replacements)
-	if t.Dataset == "" {
-		t.Dataset = t.Name
-	}
+	t.Dataset = cmp.Or(t.Dataset, t.Name)
 	if len(r.Errs) == 0 { // otherwise further problems may be consequences of these
 		t.checkKind(r)
 		t.checkTemplates(r)

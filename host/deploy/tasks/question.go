@@ -11,7 +11,6 @@ import (
 	"github.com/cage-qat/cage/host/data/chat/jinja"
 )
 
-// renderedDoc is a row with its question and answers rendered.
 type renderedDoc struct {
 	questions []string // one, or one per choice
 	choices   []string

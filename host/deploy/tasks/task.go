@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -100,11 +101,9 @@ func Names() []string {
 	if err != nil {
 		panic(err) // the pattern is a constant
 	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, strings.TrimSuffix(path.Base(e), ".toml"))
-	}
-	return names
+	return lists.Map(entries, func(e string) string {
+		return strings.TrimSuffix(path.Base(e), ".toml")
+	})
 }
 
 // Open returns the built-in task named spec or, if spec ends in .toml, the task that the file

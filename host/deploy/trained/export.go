@@ -94,7 +94,6 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 		Grid: programs.Weights[param].Grid, Settings: programs.Settings[param]}, nil
 }
 
-// describe adds the description of the checkpoint that the model was initialized from, if any.
 func (t *Model) describe(m *export.Model, learned huggingface.Tokens) error {
 	d, err := huggingface.ReadDescription(vfs.At(t.dir))
 	if err != nil {

@@ -225,7 +225,6 @@ func (r *ModelRun) Write(ctx context.Context, to rundir.Dir) error {
 	return atomicfile.WriteBytes(to.Config(), text)
 }
 
-// save writes the checkpoint.
 func (r *ModelRun) save(ctx context.Context, to rundir.Dir) error {
 	meta, err := provenance.Metadata(r.Record.Run, provenance.Progress{}, r.Record.Build)
 	if err != nil {

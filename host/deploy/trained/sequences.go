@@ -43,7 +43,6 @@ func (s *Reader) Read(r io.Reader) (list [][]int32, err error) {
 	return list, nil
 }
 
-// line parses the JSON value in a line: a list of ids, or a text.
 func (s *Reader) line(line []byte) (ids []int32, err error) {
 	if !jsontext.Value(line).IsValid() {
 		return nil, errors.New("the line is not a JSON value")

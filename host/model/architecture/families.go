@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Params lists the parameters of the model in order, with sizes completed by [Settings.FillIn]. A
@@ -142,11 +144,7 @@ func normParam(name string, width int) Param {
 
 // Float32s rounds numbers to float32.
 func Float32s(values []float64) []float32 {
-	out := make([]float32, len(values))
-	for i, v := range values {
-		out[i] = float32(v)
-	}
-	return out
+	return lists.Map(values, func(v float64) float32 { return float32(v) })
 }
 
 // A Role is the function of a parameter in its model.

@@ -129,7 +129,6 @@ func (r *step) linear(y, x linalg.MatrixOf[float32], w matrix) {
 	r.eachRows(w, func(from, to int) { w.times(y, x, from, to) })
 }
 
-// roundOperand rounds x if products with w are rounded.
 func (r *step) roundOperand(x linalg.MatrixOf[float32], w matrix) {
 	if w.rounds {
 		loops.RoundToBFloat16(x.Data, x.Data)

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Options control sampling.
@@ -90,7 +92,6 @@ func Continue(ctx context.Context, m Model, prompts [][]int32, o Options,
 	return new, nil
 }
 
-// continuation is the state of Continue.
 type continuation struct {
 	m         Model
 	o         Options
@@ -140,10 +141,7 @@ func (c *continuation) read() ([]float32, error) {
 	context := c.m.Context()
 	if c.sequences != nil && c.seen < context {
 		c.seen++
-		last := make([]int32, len(c.all))
-		for i, s := range c.all {
-			last[i] = s[len(s)-1]
-		}
+		last := lists.Map(c.all, func(s []int32) int32 { return s[len(s)-1] })
 		return c.sequences.Next(last)
 	}
 	limit := context

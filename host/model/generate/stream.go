@@ -38,7 +38,6 @@ func (s *Stream) Add(_ int, token int32) error {
 	return s.send(trimPartialEnd(trimPartialCharacter(text), s.Until))
 }
 
-// cutAt returns the text before the first stop string.
 func cutAt(text string, ends []string) (cut string, ended bool) {
 	cut = text
 	for _, end := range ends {

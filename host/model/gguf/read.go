@@ -132,7 +132,6 @@ func (d *decoder) fail(format string, args ...any) error {
 	return fmt.Errorf("%w: byte %d: %s", ErrFormat, d.at, fmt.Sprintf(format, args...))
 }
 
-// bytes reads count elements of a size in bytes.
 func (d *decoder) bytes(count uint64, size int) ([]byte, error) {
 	if left := uint64(d.size - d.at); count > left/uint64(size) {
 		return nil, d.fail("%d elements of %d bytes are announced, but %d bytes are left",
@@ -163,7 +162,6 @@ func (d *decoder) text() (string, error) {
 	return string(data), err
 }
 
-// name reads a name, which must be unique.
 func (d *decoder) name(seen map[string]bool) (string, error) {
 	s, err := d.text()
 	if err == nil && (s == "" || seen[s]) {
@@ -231,7 +229,6 @@ func (d *decoder) value() (any, error) {
 	return reflect.ValueOf(values).Index(0).Interface(), nil
 }
 
-// values reads a slice of values of a kind.
 func (d *decoder) values(kind uint32, count uint64) (any, error) {
 	if kinds[kind].Kind() == reflect.String {
 		list := []string{}

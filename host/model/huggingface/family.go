@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // A family describes how Hugging Face checkpoints represent one kind of model.
@@ -23,10 +24,7 @@ type family struct {
 var families = []family{llamaFamily, mistralFamily, olmo2Family, qwen3Family}
 
 func familyNames() string {
-	var names []string
-	for _, f := range families {
-		names = append(names, fmt.Sprintf("%q", f.architecture))
-	}
+	names := lists.Map(families, func(f family) string { return fmt.Sprintf("%q", f.architecture) })
 	return strings.Join(names, ", ")
 }
 

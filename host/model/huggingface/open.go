@@ -1,7 +1,6 @@
 package huggingface
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -256,7 +255,7 @@ func (c *Checkpoint) Parts() ([]Part, error) {
 		if err = errors.Join(err, f.Close()); err != nil {
 			return nil, err
 		}
-		list = append(list, Part{path.Base(), hex.EncodeToString(sum.Sum(nil))})
+		list = append(list, Part{path.Base(), fmt.Sprintf("%x", sum.Sum(nil))})
 	}
 	return list, nil
 }

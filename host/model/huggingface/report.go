@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/safetext"
 )
 
@@ -117,13 +118,6 @@ func (e *Error) Error() string {
 	if more := len(list) - maxFaults; more > 0 {
 		list = append(list[:maxFaults:maxFaults], fmt.Sprintf("and %d more", more))
 	}
-	lines := make([]string, len(list))
-	for i, fault := range list {
-		lines[i] = "\n  " + safetext.Text(fault)
-	}
-	name := "this checkpoint"
-	if e.Path != "" {
-		name = e.Path
-	}
-	return name + " cannot be used:" + strings.Join(lines, "")
+	lines := lists.Map(list, func(fault string) string { return "\n  " + safetext.Text(fault) })
+	return cmp.Or(e.Path, "this checkpoint") + " cannot be used:" + strings.Join(lines, "")
 }

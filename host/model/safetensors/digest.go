@@ -2,7 +2,6 @@ package safetensors
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json/v2"
 	"fmt"
 	"maps"
@@ -57,8 +56,7 @@ func isDigestKey(key string) bool {
 }
 
 func hexDigest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256(data))
 }
 
 func checkDigest(got, want string) error {

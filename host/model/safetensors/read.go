@@ -3,7 +3,6 @@ package safetensors
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -31,8 +30,7 @@ type File struct {
 	verified map[string]bool // tensors that were read without an error
 }
 
-// Open opens the file at path and checks its header. Errors about the content
-// wrap ErrFormat.
+// Open opens the file at path and checks its header. Errors about the content wrap ErrFormat.
 func Open(path vfs.Path) (*File, error) {
 	f, err := path.Open()
 	if err != nil {
@@ -179,7 +177,7 @@ func (f *File) read(info Info, w io.Writer) error {
 		at += int64(len(part))
 	}
 	if hasDigest {
-		if err := checkDigest(hex.EncodeToString(sum.Sum(nil)), want); err != nil {
+		if err := checkDigest(fmt.Sprintf("%x", sum.Sum(nil)), want); err != nil {
 			return fmt.Errorf("%s: tensor %q: %w", f.name, info.Name, err)
 		}
 	}

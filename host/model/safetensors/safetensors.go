@@ -38,8 +38,7 @@ type Tensor struct {
 
 const chunk = 1 << 16
 
-// ErrFormat is wrapped by every error about bytes that are not a well-formed
-// safetensors file.
+// ErrFormat is wrapped by every error about bytes that are not a well-formed safetensors file.
 var ErrFormat = errors.New("malformed safetensors")
 
 // ErrChecksum is wrapped by the error for a file whose content does not match its digests.

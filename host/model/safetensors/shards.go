@@ -91,8 +91,7 @@ func (s *Shards) openAll(dir vfs.Path) error {
 // Names lists the names of the files in their directory, sorted.
 func (s *Shards) Names() []string { return s.names }
 
-// Tensors describes all tensors, file by file. Their byte ranges refer to their own
-// files.
+// Tensors describes all tensors, file by file. Their byte ranges refer to their own files.
 func (s *Shards) Tensors() []Info {
 	var list []Info
 	for _, name := range s.names {

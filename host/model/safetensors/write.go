@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/hex"
 	"encoding/json/jsontext"
 	"encoding/json/v2"
 	"errors"
@@ -79,7 +78,7 @@ func Write(ctx context.Context, w io.WriterAt, tensors []Tensor, metadata map[st
 		if err := errors.Join(ctx.Err(), t.checkSize(d.n)); err != nil {
 			return err
 		}
-		h.ofTensors[t.Name] = hex.EncodeToString(d.sum.Sum(nil))
+		h.ofTensors[t.Name] = fmt.Sprintf("%x", d.sum.Sum(nil))
 	}
 	if err := data.Flush(); err != nil {
 		return err

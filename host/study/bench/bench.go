@@ -1,6 +1,6 @@
-// Package bench measures training steps, and the peak speed of the processor. Variants are timed in
-// turn, A B C A B C …, so that other load on the machine affects all of them alike, and ratios of
-// step times are computed within each round.
+// Package bench measures training steps. Variants are timed in turn, A B C A B C …, so that other
+// load on the machine affects all of them alike, and ratios of step times are computed within each
+// round.
 package bench
 
 import (

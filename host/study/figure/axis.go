@@ -34,7 +34,6 @@ func reach(length float64) float64 {
 	return min(length, largest)
 }
 
-// span collects the range of an axis.
 type span struct{ low, high float64 }
 
 func newSpan() span { return span{math.Inf(1), math.Inf(-1)} }

@@ -228,7 +228,6 @@ func heights(c draw.Canvas, p *plot.Plot) func(v float64) vg.Length {
 
 const barLine = 0.9 // width of an error bar, in points
 
-// errorBar draws a line with caps.
 func errorBar(c draw.Canvas, style draw.LineStyle, from, to vg.Point) {
 	cap := vg.Point{Y: 2.5} // half of a cap
 	if from.X == to.X {

@@ -71,7 +71,6 @@ func (c *Curves) any(is func(metrics.Record) bool) bool {
 	return slices.ContainsFunc(c.Runs, func(r Run) bool { return slices.ContainsFunc(r.Records, is) })
 }
 
-// chart returns a chart of one field of all runs.
 func (c *Curves) chart(label string, f field) *Chart {
 	out := &Chart{Y: Axis{Label: label}}
 	for i, run := range slices.Backward(c.Runs) { // the first run is drawn on top
@@ -215,7 +214,6 @@ func split(list []Point, x, y Axis) [][]Point {
 	return pieces
 }
 
-// joined returns the points of all pieces, with a break between pieces.
 func joined(pieces [][]Point) (list []Point) {
 	for i, piece := range pieces {
 		if i > 0 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Choice is the label of an axis that was chosen for an entry of a table.
@@ -21,10 +22,7 @@ type Choice struct {
 // replicates to report there. If no label can be chosen yet, the choice is nil, and the replicates
 // are the planned ones, without results.
 func (g *grouped) choose(b *study.Best, row, column []string) (*Choice, []replicate) {
-	var axis []string
-	for _, labels := range g.labels[2] {
-		axis = append(axis, labels[0])
-	}
+	axis := lists.Map(g.labels[2], func(labels []string) string { return labels[0] })
 	reported := func(label string) []replicate {
 		list := slices.Clone(g.at(row, column, []string{label}))
 		return slices.DeleteFunc(list, func(r replicate) bool {

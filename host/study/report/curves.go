@@ -52,7 +52,6 @@ func (f drawing) curves() (figure.Picture, string, error) {
 	return out, n.note(meanSD, f.Over), nil
 }
 
-// curve holds a metric of a run, by step.
 type curve struct {
 	steps  []int
 	values map[int]float64

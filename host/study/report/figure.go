@@ -87,7 +87,6 @@ func smallMultiples(s *study.Study, f study.Figure, results []study.Result) []st
 	return out
 }
 
-// drawing is a figure of the study file with the results that it shows.
 type drawing struct {
 	study.Figure
 	study   *study.Study
@@ -167,7 +166,6 @@ func defaultTitle(f study.Figure) string {
 	return f.Kind
 }
 
-// metricName returns the label of a metric, without its formula or unit.
 func metricName(metric string) string {
 	name, _, _ := strings.Cut(metrics.Label(metric), ",")
 	return name
@@ -318,7 +316,6 @@ func (f drawing) scatter() (figure.Picture, string) {
 	return out, n.note(meanSD, f.Over)
 }
 
-// otherAxes returns the axes of the study that are neither axes of the series nor in over.
 func (f drawing) otherAxes(over []string) []string {
 	return slices.DeleteFunc(f.study.AxisNames(), func(axis string) bool {
 		return slices.Contains(f.Series, axis) || slices.Contains(over, axis)

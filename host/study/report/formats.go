@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Markdown returns the tables, and links to the figures, for a README or an issue.
@@ -183,10 +184,7 @@ func (g grid) latex(b *strings.Builder, label string) {
 		width += longest + 2
 	}
 	for _, row := range g.Rows {
-		var cells []string
-		for _, c := range row {
-			cells = append(cells, c.latex())
-		}
+		cells := lists.Map(row, cell.latex)
 		rows = append(rows, cells)
 	}
 	environment := "table"

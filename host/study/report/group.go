@@ -5,9 +5,9 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
-// replicate is one result in a group.
 type replicate struct {
 	key    string // its labels on the axes of replicates
 	result study.Result
@@ -24,10 +24,7 @@ func (g *grouped) at(labels ...[]string) []replicate { return g.groups[groupKey(
 
 // groupKey joins labels to a key, which is unique because labels contain no control characters.
 func groupKey(labels [][]string) string {
-	parts := make([]string, len(labels))
-	for i, l := range labels {
-		parts[i] = strings.Join(l, "\x1f")
-	}
+	parts := lists.Map(labels, func(l []string) string { return strings.Join(l, "\x1f") })
 	return strings.Join(parts, "\x1e")
 }
 
@@ -43,10 +40,7 @@ func group(
 		if !r.Cell.Matches(where) {
 			continue
 		}
-		var labels [][]string
-		for _, axes := range sides {
-			labels = append(labels, r.Cell.Of(axes))
-		}
+		labels := lists.Map(sides, r.Cell.Of)
 		key := groupKey(labels)
 		sameRun := func(old replicate) bool { return old.result.Cell.ID == r.Cell.ID }
 		if !slices.ContainsFunc(out.groups[key], sameRun) { // cells may share a run

@@ -20,6 +20,7 @@ import (
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/figure"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Chart holds the data of a figure of curves, in JSON.
@@ -108,10 +109,7 @@ func (r *Report) RunTable() grid {
 	maps.DeleteFunc(shown, func(name string, show bool) bool { return !show || !known[name] })
 	names := slices.Sorted(maps.Keys(shown))
 
-	var axes []string
-	for _, a := range r.Axes {
-		axes = append(axes, a.Name)
-	}
+	axes := lists.Map(r.Axes, func(a study.Axis) string { return a.Name })
 	out := grid{Title: "Runs", Head: slices.Concat([]string{"run"}, axes, []string{"state"})}
 	out.Texts = len(out.Head)
 	for _, name := range names {

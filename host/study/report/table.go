@@ -182,7 +182,6 @@ func (t *Table) baseName() string {
 	return join(labels)
 }
 
-// grid is a table as it is shown, in any format.
 type grid struct {
 	Title       string
 	Notes       []string // sentences that explain it

@@ -154,7 +154,6 @@ func (t *Table) signed(x float64) string {
 	return s
 }
 
-// isZero reports whether 0 is the only digit of a formatted number.
 func isZero(s string) bool { return !strings.ContainsAny(s, "123456789∞") }
 
 // minus replaces hyphens by minus signs, including those in exponents.
@@ -178,7 +177,6 @@ func (t *Table) DifferenceText(e Entry) string {
 	return intervalText(t.signed, *e.Difference)
 }
 
-// intervalText formats a mean, with its confidence interval if it has one.
 func intervalText(write func(float64) string, d study.Difference) string {
 	s := write(d.Mean)
 	if d.HasInterval() {

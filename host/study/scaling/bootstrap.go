@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/stat"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // bootstrap replaces the intervals of a fit by percentiles over bootstrap replicates, and returns
@@ -63,10 +65,7 @@ func (f *fitting) bootstrap(
 
 // percentiles returns the ends of the central interval of value over the samples.
 func percentiles(samples [][]float64, value func(sample []float64) float64) (low, high float64) {
-	column := make([]float64, len(samples))
-	for i, s := range samples {
-		column[i] = value(s)
-	}
+	column := lists.Map(samples, value)
 	slices.Sort(column)
 	quantile := func(p float64) float64 { return stat.Quantile(p, stat.LinInterp, column, nil) }
 	return quantile((1 - level) / 2), quantile(1 - (1-level)/2)

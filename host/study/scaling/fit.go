@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Fit is the fitted law, with its efficiencies and the quality of the fit.
@@ -107,7 +109,6 @@ func Run(ctx context.Context, points []Point, o Options) (*Fit, error) {
 	return fit, f.compare(fit, samples, k)
 }
 
-// fitting is a fit in progress.
 type fitting struct {
 	options   Options
 	points    []Point
@@ -297,7 +298,6 @@ func (f *fitting) efficiency(g Group, e Estimate) Efficiency {
 	return out
 }
 
-// estimate returns the estimate of parameter j without its interval.
 func (f *fitting) estimate(name string, full []float64, j int) Estimate {
 	v := math.Exp(full[j])
 	if f.model.isFixed(j) {
@@ -427,9 +427,6 @@ func (o Options) reference(all []Group) (Group, bool, error) {
 }
 
 func quotedGroups(all []Group) string {
-	var out []string
-	for _, g := range all {
-		out = append(out, fmt.Sprintf("%q", g.String()))
-	}
+	out := lists.Map(all, func(g Group) string { return fmt.Sprintf("%q", g.String()) })
 	return strings.Join(out, ", ")
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/mat"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // leastSquares is the problem of minimizing, within bounds of x,
@@ -271,13 +273,8 @@ func (m *model) full(x []float64) []float64 {
 	return full
 }
 
-// reduce is the inverse of full: it returns the free parameters.
 func (m *model) reduce(full []float64) []float64 {
-	x := make([]float64, len(m.free))
-	for k, j := range m.free {
-		x[k] = full[j]
-	}
-	return x
+	return lists.Map(m.free, func(j int) float64 { return full[j] })
 }
 
 func (m *model) isFixed(j int) bool { return !slices.Contains(m.free, j) }

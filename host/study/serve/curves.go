@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/study/report"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // panel is a chart of one or more numbers in the records.
@@ -63,7 +64,6 @@ var panels = []panel{
 // maxCurves is the maximum number of runs whose curves a single request can ask for.
 const maxCurves = 16
 
-// curvesResponse is the JSON response to a request for curves.
 type curvesResponse struct {
 	Charts  []chartView `json:"charts"`
 	Partial bool        `json:"partial"` // there is more to read: ask again at once
@@ -140,10 +140,7 @@ func (p panel) chart(runs []*rundir.Run, read []*runLog) report.Chart {
 	} else if found && len(p.Title) > maxAxisLabel {
 		out.Y = unit
 	}
-	dirs := make([]string, len(runs))
-	for i, r := range runs {
-		dirs[i] = r.Dir
-	}
+	dirs := lists.Map(runs, func(r *rundir.Run) string { return r.Dir })
 	names := rundir.Names(dirs)
 	for nth, metric := range p.metrics {
 		for i := range runs {

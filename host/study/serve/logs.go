@@ -31,7 +31,6 @@ type logs struct {
 	byRun map[string]*runLog
 }
 
-// get returns the log of a run, from the cache if it is there.
 func (l *logs) get(dir string) *runLog {
 	l.mu.Lock()
 	defer l.mu.Unlock()

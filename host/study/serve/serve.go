@@ -143,7 +143,6 @@ func (s *Server) find(names []string) (runs []*rundir.Run, missing []string, err
 	return runs, missing, nil
 }
 
-// handler is an HTTP handler that can return an error.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
 func (f handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {

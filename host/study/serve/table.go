@@ -48,7 +48,6 @@ type rowView struct {
 	Keys                       []string
 }
 
-// index shows the page with all runs, or only its table.
 func (s *Server) index(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	t, err := s.view(q)
@@ -130,7 +129,6 @@ func search(list []*rundir.Run, text string) (found []*rundir.Run, wrong error) 
 	return slices.DeleteFunc(found, func(r *rundir.Run) bool { return !containsAll(r, words) }), wrong
 }
 
-// containsAll reports whether each word is in the name, state or configuration of a run.
 func containsAll(r *rundir.Run, words []string) bool {
 	if len(words) == 0 {
 		return true

@@ -232,7 +232,6 @@ type provenance struct {
 	Programs map[string]string `json:"programs"`
 }
 
-// newCell converts a result to a Cell and returns its provenance.
 func newCell(r study.Result) (Cell, Source, error) {
 	c := Cell{ID: r.Cell.ID, Metrics: map[string]metrics.Number{}, Diverged: r.Diverged}
 	for name, x := range r.Summary {

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -62,7 +63,6 @@ func openTrain(cfg *config.Config) (train *dataset.File, sources []*dataset.File
 	return joined, sources, nil
 }
 
-// closeAll closes files, some of which may be nil.
 func closeAll(files []*dataset.File) error {
 	var errs []error
 	for _, f := range files {
@@ -134,10 +134,7 @@ func PinnedToData(cfg *config.Config) (*config.Config, error) {
 // Definition reads the tokenizer.json of the data's tokenizer from data.tokenizer or, if that is
 // not set, from the directory of the training file. It returns nil for a built-in tokenizer.
 func (d *Data) Definition(cfg *config.Config) ([]byte, error) {
-	spec := cfg.Data.Tokenizer
-	if spec == "" {
-		spec = filepath.Dir(d.Train.Path())
-	}
+	spec := cmp.Or(cfg.Data.Tokenizer, filepath.Dir(d.Train.Path()))
 	content, err := tokenizer.Definition(spec, d.Train.Tokenizer())
 	if err != nil {
 		return nil, cfg.ErrorAt("data.tokenizer", "%w", err)
@@ -150,9 +147,7 @@ func (d *Data) Definition(cfg *config.Config) ([]byte, error) {
 func (d *Data) Pinned(cfg *config.Config) (*config.Config, error) {
 	return cfg.Changed(func(c *config.Config) error {
 		c.Data.TrainSHA256, c.Data.ValidationSHA256 = d.Train.SHA256(), d.Validation.SHA256()
-		if c.Model.Vocab == 0 {
-			c.Model.Vocab = d.Train.Tokenizer().VocabSize
-		}
+		c.Model.Vocab = cmp.Or(c.Model.Vocab, d.Train.Tokenizer().VocabSize)
 		if !d.Train.Conversations() {
 			return nil
 		}

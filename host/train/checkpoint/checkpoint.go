@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -110,11 +111,7 @@ func writeWatched(
 
 // Steps returns the steps of the given checkpoints. The result is never nil.
 func Steps(entries []Entry) []int {
-	steps := make([]int, len(entries))
-	for i, e := range entries {
-		steps[i] = e.Step
-	}
-	return steps
+	return lists.Map(entries, func(e Entry) int { return e.Step })
 }
 
 // List returns the checkpoints in dir in ascending order of steps, without opening them. It returns

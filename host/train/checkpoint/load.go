@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -76,11 +77,7 @@ func Open(path vfs.Path) (*File, error) {
 
 // Close closes the checkpoint's files.
 func (f *File) Close() error {
-	var errs []error
-	for _, file := range f.files {
-		errs = append(errs, file.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(lists.Map(f.files, (*safetensors.File).Close)...)
 }
 
 // Tensor returns the named tensor without reading its data.

@@ -20,7 +20,6 @@ type decoder struct {
 	given   *Initial // used instead of reading model.init; nil: read it
 }
 
-// newDecoder returns a decoder for doc, which it may modify.
 func newDecoder(doc *plaintoml.Document) *decoder {
 	d := &decoder{Reader: plaintoml.NewReader(doc), cfg: &Config{places: doc.Positions}}
 	d.schema = d.cfg.tables()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"reflect"
@@ -15,6 +14,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
@@ -125,7 +125,7 @@ func (c *Config) Fingerprint() (string, error) {
 			fmt.Fprintf(h, "%s = %s\n", s.path(), s.value)
 		}
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return fmt.Sprintf("%x", h.Sum(nil)), nil
 }
 
 // settings lists the keys and values in schema order. If shared is set, a single [quantizer] table
@@ -331,10 +331,7 @@ func (t table) key(name string) *schema.Key {
 }
 
 func (t table) names() []string {
-	var names []string
-	for _, k := range t.keys {
-		names = append(names, k.Name)
-	}
+	names := lists.Map(t.keys, func(k schema.Key) string { return k.Name })
 	return append(names, t.children()...)
 }
 

@@ -215,13 +215,7 @@ func (q *Quantizer) quantizesWeights() bool {
 }
 
 func present(plugins ...*Plugin) []*Plugin {
-	var all []*Plugin
-	for _, p := range plugins {
-		if p != nil {
-			all = append(all, p)
-		}
-	}
-	return all
+	return slices.DeleteFunc(plugins, func(p *Plugin) bool { return p == nil })
 }
 
 // Optimizer assigns optimizers to parameters. Parameters in a group with its own optimizer have

@@ -527,7 +527,6 @@ func optimizerKeys(p *Plugin, delay *int) []schema.Key {
 	return append(keys, refreshDelay(schema.Key{To: delay, Default: 0}))
 }
 
-// refreshDelay completes k as the key refresh_delay.
 func refreshDelay(k schema.Key) schema.Key {
 	k.Name, k.Is = "refresh_delay", schema.From(0, 1_000_000)
 	k.Doc = "number of updates, less than between refreshes, after which new preconditioners (SOAP, " +

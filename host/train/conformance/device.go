@@ -8,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/sdktest"
@@ -18,8 +19,7 @@ import (
 // a smaller cache, each check would recompile them.
 const keptExecutables = 1024
 
-// Device executes programs on a device, in binary32, one at a time. It is safe for
-// concurrent use.
+// Device executes programs on a device, in binary32, one at a time. It is safe for concurrent use.
 type Device struct {
 	mu       sync.Mutex
 	device   *engine.Device
@@ -138,9 +138,5 @@ func download(b *engine.Buffer, t program.Type) (reference.Tensor, error) {
 }
 
 func convert[To, From int32 | int64 | uint32 | float32 | float64](data []From) []To {
-	out := make([]To, len(data))
-	for i, v := range data {
-		out[i] = To(v)
-	}
-	return out
+	return lists.Map(data, func(v From) To { return To(v) })
 }

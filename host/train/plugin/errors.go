@@ -20,8 +20,7 @@ var (
 	ErrStart = errors.New("plugin did not start")
 	// ErrVersion means that the plugin uses an unsupported version of the protocol.
 	ErrVersion = errors.New("unsupported plugin protocol version")
-	// ErrProtocol means that the plugin violated the protocol, for example with an invalid
-	// program.
+	// ErrProtocol means that the plugin violated the protocol, for example with an invalid program.
 	ErrProtocol = errors.New("plugin violated the protocol")
 	// ErrKind means that the plugin is a quantizer where an optimizer is needed, or vice versa.
 	ErrKind = errors.New("wrong kind of plugin")

@@ -66,9 +66,7 @@ func NewFinder() (*Finder, error) {
 // Defaults returns its arguments, but replaces a nil logger with one that discards messages, and a
 // nil finder with a new one that logs its progress messages.
 func Defaults(finder *Finder, log hclog.Logger) (*Finder, hclog.Logger, error) {
-	if log == nil {
-		log = hclog.NewNullLogger()
-	}
+	log = cmp.Or(log, hclog.NewNullLogger())
 	if finder != nil {
 		return finder, log, nil
 	}
@@ -118,7 +116,6 @@ func (f *Finder) Find(ctx context.Context, name string) (Executable, error) {
 		Err: fmt.Errorf("not found (%s); looked in\n  %s", hint, strings.Join(looked, "\n  "))}
 }
 
-// at returns the plugin at the given path, which it builds if necessary.
 func (f *Finder) at(ctx context.Context, name, path string) (Executable, error) {
 	fail := func(kind, err error) (Executable, error) {
 		return Executable{}, &Error{Plugin: name, Path: path, Kind: kind, Err: err}

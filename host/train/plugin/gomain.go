@@ -22,7 +22,6 @@ import (
 // keepBuilds is the time after which an unused executable is removed from the cache.
 const keepBuilds = 30 * 24 * time.Hour
 
-// holdsMain reports whether a directory contains a Go main package.
 func holdsMain(dir string) bool {
 	names, _ := fs.Glob(os.DirFS(dir), "*.go") // the pattern is valid
 	for _, name := range names {

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"os/exec"
@@ -91,9 +92,7 @@ func (l *launcher) Start(context.Context) error {
 // fail kills the plugin and records the cause, unless one has been recorded before.
 func (l *launcher) fail(cause *Error) {
 	l.mu.Lock()
-	if l.cause == nil {
-		l.cause = cause
-	}
+	l.cause = cmp.Or(l.cause, cause)
 	p := l.process
 	l.mu.Unlock()
 	if p != nil {

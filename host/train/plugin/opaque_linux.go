@@ -28,7 +28,6 @@ func newSharedMemory(bytes int64) (_ *sharedMemory, err error) {
 	return m, nil
 }
 
-// path returns the path at which a plugin opens the file.
 func (m *sharedMemory) path() string {
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), m.file.Fd())
 }

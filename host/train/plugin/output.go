@@ -83,8 +83,6 @@ func (o *output) lines() []string {
 	return slices.Clone(o.last)
 }
 
-// parseLog parses a log entry in hclog's JSON format. If the line is not an entry, it returns the
-// line as a message of level info, with nil args.
 func parseLog(line string) (level hclog.Level, message string, args []any) {
 	plain := func() (hclog.Level, string, []any) { return hclog.Info, line, nil }
 	if !strings.HasPrefix(line, "{") {

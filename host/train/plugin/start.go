@@ -3,7 +3,6 @@ package plugin
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -40,9 +39,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
+	o.Logger = cmp.Or(o.Logger, hclog.NewNullLogger())
 	usual := DefaultTimeout
 	if text := os.Getenv(TimeoutVariable); text != "" {
 		var err error
@@ -175,12 +172,9 @@ func (c *Client) startError(err error) *Error {
 // environment returns the environment for a plugin: that of this process, without the variables of
 // go-plugin, and the variables of the protocol.
 func environment(logger hclog.Logger) []string {
-	var env []string
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "PLUGIN_") {
-			env = append(env, v)
-		}
-	}
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "PLUGIN_")
+	})
 	level := cmp.Or(logger.GetLevel(), hclog.Info) // hclog.NoLevel is 0
 	return append(env, client.Environment(level.String())...)
 }
@@ -266,7 +260,7 @@ func checksum(path, pinned string) (string, error) {
 	if _, err := io.Copy(h, f); err != nil {
 		return "", &Error{Kind: ErrNotFound, Err: fmt.Errorf("read %s: %w", path, err)}
 	}
-	sum := hex.EncodeToString(h.Sum(nil))
+	sum := fmt.Sprintf("%x", h.Sum(nil))
 	if pinned != "" && !strings.EqualFold(pinned, sum) {
 		return "", failure(ErrChecksum, "its SHA-256 is %s, but %s is pinned: use the plugin with that "+
 			"hash, or change sha256 in the TOML file", sum, pinned)

@@ -224,7 +224,6 @@ func readFile(path vfs.Path) (string, error) {
 	return string(text), errors.Join(err, f.Close())
 }
 
-// admit rejects calls without the token.
 func (s *server) admit(ctx context.Context, call *tap.Info) (context.Context, error) {
 	got := call.Header.Get(tokenKey)
 	if len(got) == 1 && subtle.ConstantTimeCompare([]byte(got[0]), []byte(s.token)) == 1 {

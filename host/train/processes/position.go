@@ -1,6 +1,7 @@
 package processes
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"regexp"
@@ -51,10 +52,7 @@ func Find(source string, getenv func(string) string) (Position, error) {
 			Address: net.JoinHostPort(e.need("MASTER_ADDR"), strconv.Itoa(port)),
 		}
 	case source == "kubernetes":
-		port := getenv("MASTER_PORT")
-		if port == "" {
-			port = defaultPort
-		}
+		port := cmp.Or(getenv("MASTER_PORT"), defaultPort)
 		p = Position{
 			Rank: e.needNumber("JOB_COMPLETION_INDEX"), Size: e.needNumber("WORLD_SIZE"),
 			Address: net.JoinHostPort(e.need("MASTER_ADDR"), port),

@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/sdk"
 )
@@ -150,11 +151,7 @@ func Floats(t safetensors.Tensor) ([]float32, error) {
 func widened[T safetensors.Element](t safetensors.Tensor,
 	float func(T) float32) ([]float32, error) {
 	values, err := safetensors.Values[T](t)
-	out := make([]float32, len(values))
-	for i, v := range values {
-		out[i] = float(v)
-	}
-	return out, err
+	return lists.Map(values, float), err
 }
 
 // Stored encodes a state tensor for a checkpoint, in the storage type that the state declares.
@@ -175,10 +172,7 @@ func Stored(t step.Stored) safetensors.Tensor {
 func narrowed[T safetensors.Element](t step.Stored, element func(float32) T) safetensors.Tensor {
 	return safetensors.Lazy(t.Name, t.Dims, func() ([]T, error) {
 		values, err := t.Read()
-		out := make([]T, len(values))
-		for i, v := range values {
-			out[i] = element(v)
-		}
+		out := lists.Map(values, element)
 		return out, err
 	})
 }

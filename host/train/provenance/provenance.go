@@ -124,8 +124,7 @@ func (p *Record) CheckOwner(dir rundir.Dir, step int, m checkpoint.Meta) error {
 	return nil
 }
 
-// Progress is the part of a run's state that is not stored as tensors. It is saved in
-// checkpoints.
+// Progress is the part of a run's state that is not stored as tensors. It is saved in checkpoints.
 type Progress struct {
 	Step    int     `json:"step"`    // completed steps, including skipped ones
 	Skipped int     `json:"skipped"` // steps skipped because they were not finite

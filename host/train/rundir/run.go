@@ -144,7 +144,6 @@ func Open(dir string) (*Run, error) {
 	return r, nil
 }
 
-// checkRunning sets the state to Running if the run's lock is held.
 func (r *Run) checkRunning() {
 	if r.State == Done || r.State == Unreadable {
 		return
@@ -221,13 +220,9 @@ func compare(a, b string) (order int, ok bool) {
 
 // Filter returns the runs that satisfy all conditions.
 func Filter(list []*Run, conditions []Condition) []*Run {
-	var out []*Run
-	for _, r := range list {
-		if !slices.ContainsFunc(conditions, func(c Condition) bool { return !c.Holds(r) }) {
-			out = append(out, r)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(list), func(r *Run) bool {
+		return slices.ContainsFunc(conditions, func(c Condition) bool { return !c.Holds(r) })
+	})
 }
 
 // Sort sorts runs by the value of a name for [Run.Lookup], descending if "-" precedes the name.

@@ -39,8 +39,7 @@ type Dir struct{ vfs.Path }
 // At returns the run directory with that name on the operating system's file system.
 func At(dir string) Dir { return Dir{vfs.At(dir)} }
 
-// On returns the run directory with that name on a file system; nil means the operating
-// system's.
+// On returns the run directory with that name on a file system; nil means the operating system's.
 func On(files vfs.FS, dir string) Dir { return Dir{vfs.On(files, dir)} }
 
 // Config returns the path of the configuration.

@@ -110,7 +110,6 @@ func (d *Decoder) Next(tokens []int32) ([]float32, error) {
 	return engine.Download[float32](logits)
 }
 
-// checkPiece returns an error if activations are quantized, but not for this number of tokens.
 func (p *Plan) checkPiece(tokens int) error {
 	if _, ok := p.Pieces[tokens]; !ok && len(p.Activations) > 0 {
 		return fmt.Errorf("step: activations are quantized, but there are no quantizers "+

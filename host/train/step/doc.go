@@ -1,5 +1,4 @@
-// Package step compiles one optimizer step of quantization-aware training for a device
-// and runs it.
+// Package step compiles one optimizer step of quantization-aware training for a device and runs it.
 //
 // A step consists of stages, which are functions of named tensors. On the CPU they are a
 // chain of executables, and the step's tensors are device buffers, listed by name:

@@ -110,8 +110,7 @@ func (p *Plan) lossStage() update.Stage {
 type Sequence struct {
 	Batches int64 // number of batches, the last of which may be incomplete
 	Len     int   // number of elements in a batch
-	// At fills dst with batch i. It returns the number of its valid rows, and of the targets in
-	// them.
+	// At fills dst with batch i. It returns the number of its valid rows, and of the targets in them.
 	At func(i int64, dst []int32) (rows int, targets int64, err error)
 }
 

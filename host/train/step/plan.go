@@ -41,8 +41,7 @@ type Plan struct {
 	// FullPrecision computes the gradient at x, without quantization; the method and the
 	// evaluation may still quantize. Quantizers must then have no trained parameters and no state.
 	FullPrecision bool
-	// Distillation makes the model learn a teacher's predictions; nil means that it learns the
-	// tokens.
+	// Distillation makes the model learn a teacher's predictions; nil means that it learns the tokens.
 	Distillation *Distillation
 	// Clip is the maximum global norm of the gradient; 0 means no clipping.
 	Clip float64
@@ -224,8 +223,7 @@ type Settings struct {
 	Steps          int     // T, of the whole run
 	Rate, NextRate float64 // α_t and α_{t+1}
 	Lambda         float64 // λ_t, the coefficient of the method
-	// Statistics requests the error statistics, which cost two passes over the quantized
-	// parameters.
+	// Statistics requests the error statistics, which cost two passes over the quantized parameters.
 	Statistics bool
 	// ParetoSTE requests ‖∇f(Q(x)) + ParetoLambda·e‖ over the quantized parameters, unless
 	// FullPrecision is set. Pareto requests ‖∇f(x) + ParetoLambda·e‖, the measure of the paper's

@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -60,7 +61,6 @@ func (c *Compiled) Quantized(s *State, weight string) (*Quantized, error) {
 	return out, err
 }
 
-// quantizedWeight is a weight with the program that quantizes it for evaluation.
 type quantizedWeight struct {
 	program *program.Program
 	inputs  []engine.Spec // the weight, and the trained parameters and state of its quantizer
@@ -86,10 +86,7 @@ func (c *Compiled) quantizedWeight(name string) (w quantizedWeight, err error) {
 
 // evaluate returns those of the named outputs that the program has, with codes as int32.
 func (w quantizedWeight) evaluate(in update.Nodes, outputs ...string) update.Nodes {
-	var args []*graph.Node
-	for _, spec := range w.inputs {
-		args = append(args, in[spec.Name])
-	}
+	args := lists.Map(w.inputs, func(spec engine.Spec) *graph.Node { return in[spec.Name] })
 	out := lower.Rows(in.Graph(), lower.Only(w.program, outputs...), args)
 	if codes := out[spec.OutputCodes]; codes != nil {
 		out[spec.OutputCodes] = graph.ConvertDType(codes, dtypes.Int32)

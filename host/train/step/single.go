@@ -23,8 +23,7 @@ type Dispatch string
 const (
 	// DispatchByDevice means Chain on the CPU and Single elsewhere.
 	DispatchByDevice Dispatch = ""
-	// Chain runs several executables in sequence, and the host checks loss and norm before the
-	// update.
+	// Chain runs several executables in sequence, and the host checks loss and norm before the update.
 	Chain Dispatch = "chain"
 	// Single runs one executable, and the host then reads one small vector. Steps in which the host
 	// takes part are dispatched as in Chain.

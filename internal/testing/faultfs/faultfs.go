@@ -79,8 +79,7 @@ type FS struct {
 
 // New returns a file system in which operation i fails and, if forever is set, all later ones. If i
 // is negative, nothing fails.
-func New(inner vfs.FS, i int,
-	forever bool) *FS {
+func New(inner vfs.FS, i int, forever bool) *FS {
 	return &FS{inner: inner, fail: i, forever: forever}
 }
 

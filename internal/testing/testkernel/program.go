@@ -47,8 +47,8 @@ func CompileLone(p *program.Program, rows int, stored map[string]passes.Storage)
 	return compile(p, rows, triton.LargestLoneRow, stored)
 }
 
-func compile(p *program.Program, rows, largest int, stored map[string]passes.Storage) (*Program,
-	error) {
+func compile(p *program.Program, rows, largest int,
+	stored map[string]passes.Storage) (*Program, error) {
 	d, err := triton.Divide(p, rows)
 	if err != nil {
 		return nil, err

@@ -264,8 +264,8 @@ func (Carrier) Observe(_ *program.Builder, in sdk.UpdateInput, _ sdk.Tensor) (sd
 }
 
 // Refresh computes a' = a + n and m' = 2m − a + a·n + t, if n > 0.
-func (Carrier) Refresh(b *program.Builder, in sdk.RefreshInput, _ bool, _ sdk.Tensor) (sdk.State,
-	error) {
+func (Carrier) Refresh(b *program.Builder, in sdk.RefreshInput, _ bool,
+	_ sdk.Tensor) (sdk.State, error) {
 	a, m, n := in.State["a"], in.State["m"], in.State["n"]
 	ok := n.Gt(b.Const(0))
 	return sdk.State{"a": a.Add(n), "m": ok.Select(m.Scale(2).Sub(a).Add(a.Mul(n)).Add(in.Step), m)},
@@ -276,8 +276,8 @@ func (Carrier) Refresh(b *program.Builder, in sdk.RefreshInput, _ bool, _ sdk.Te
 func (Carrier) RefreshAt(sdk.Tensor) sdk.Due { return sdk.Due{First: 2, Next: 4, Every: 3} }
 
 // Update implements sdk.Optimizer.
-func (Carrier) Update(b *program.Builder, in sdk.UpdateInput, t sdk.Tensor) (program.Value,
-	sdk.State, error) {
+func (Carrier) Update(b *program.Builder, in sdk.UpdateInput,
+	t sdk.Tensor) (program.Value, sdk.State, error) {
 	next := maps.Clone(in.State)
 	next["m"] = in.State["m"].Shift(1)
 	return b.Zeros(t.Shape...).Add(in.State["a"]), next, nil

@@ -10,13 +10,12 @@ import (
 
 // cut chooses the residuals, in the order of their IDs.
 //
-// It computes a minimum cut of a flow network, like "min-cut rematerialization" in
-// training compilers. Every value that does not depend on the cotangent is an edge (a
-// pipe), whose capacity is its size in bytes. Pipes of inputs, and of values that the
-// forward pass computes anyway, start at the source, so that the backward pass does not
-// recompute them. The pipe of a value that may be computed in either pass starts at its
-// operands. The pipes of values that the backward pass reads end at the sink. The pipes of
-// the minimum cut are the residuals.
+// It computes a minimum cut of a flow network, like "min-cut rematerialization" in training
+// compilers. Every value that does not depend on the cotangent is an edge (a pipe), whose capacity
+// is its size in bytes. Pipes of inputs, and of values that the forward pass computes anyway, start
+// at the source, so that the backward pass does not recompute them. The pipe of a value that may be
+// computed in either pass starts at its operands. The pipes of values that the backward pass reads
+// end at the sink. The pipes of the minimum cut are the residuals.
 func (s *splitter) cut() []program.ID {
 	// Values that depend on the cotangent, or on an input that only the backward pass has.
 	dependent := transform.Depends(s.p, func(input int) bool { return input >= s.inputs })

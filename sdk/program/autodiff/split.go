@@ -9,8 +9,7 @@ import (
 	"github.com/cage-qat/cage/sdk/program/transform"
 )
 
-// Partition is a program together with its gradient, cut between the forward and the
-// backward pass.
+// Partition is a program together with its gradient, cut between the forward and the backward pass.
 type Partition struct {
 	// Forward takes the inputs of the original program and returns the requested outputs,
 	// in that order, followed by the residuals that are neither inputs nor requested

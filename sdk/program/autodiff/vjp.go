@@ -1,12 +1,11 @@
 // Package autodiff differentiates programs in reverse mode. The gradient of a program is
 // again a program.
 //
-// The rule for each operation is in the column Gradient of the table in package program.
-// [VJP] returns the gradient as one program with the same inputs. [Split] returns two
-// programs, as a training step needs them: a forward program that also returns the
-// residuals, and a backward program that takes them. A device may differentiate programs in
-// its own way; this package defines the correct result, and which values need not be
-// computed.
+// The rule for each operation is in the column Gradient of the table in package program. [VJP]
+// returns the gradient as one program with the same inputs. [Split] returns two programs, as a
+// training step needs them: a forward program that also returns the residuals, and a backward
+// program that takes them. A device may differentiate programs in its own way; this package defines
+// the correct result, and which values need not be computed.
 package autodiff
 
 import (

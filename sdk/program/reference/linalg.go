@@ -38,7 +38,6 @@ func matricesOf(x Tensor) (rows, count int) {
 	return shape[0], x.Len() / (shape[0] * shape[1])
 }
 
-// sortColumns sorts the columns of a in descending order of their keys.
 func sortColumns(a []float64, _ int, keys []float64) {
 	order := make([]int, len(keys))
 	for i := range order {

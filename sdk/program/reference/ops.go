@@ -7,7 +7,6 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// An operation executes a node on its operands.
 type operation func(n *program.Node, args []Tensor) Tensor
 
 // operations holds the operations, except those defined by a scalar function ([program.Op.Scalar])

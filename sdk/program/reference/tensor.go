@@ -7,10 +7,9 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// Tensor is an array of numbers in row-major order. A float tensor holds its
-// elements in Floats, all others hold them in Ints: an int as its value, a uint
-// as 0 … 2³²−1, a bool as 0 or 1. Tensors may share memory: treat them as
-// immutable.
+// Tensor is an array of numbers in row-major order. A float tensor holds its elements in Floats,
+// all others hold them in Ints: an int as its value, a uint as 0 … 2³²−1, a bool as 0 or 1. Tensors
+// may share memory: treat them as immutable.
 type Tensor struct {
 	Type   program.Type
 	Floats []float64
@@ -61,12 +60,10 @@ func widen[T int32 | uint32](dtype program.DType, data []T, shape []int) Tensor 
 // Len returns the number of elements.
 func (t Tensor) Len() int { return len(t.Floats) + len(t.Ints) }
 
-// Scalar returns the element of a scalar as a float64; for any other tensor, the
-// first element.
+// Scalar returns the element of a scalar as a float64; for any other tensor, the first element.
 func (t Tensor) Scalar() float64 { return t.Float64s()[0] }
 
-// Float64s returns the elements converted to float64; those of a float tensor are
-// not copied.
+// Float64s returns the elements converted to float64; those of a float tensor are not copied.
 func (t Tensor) Float64s() []float64 {
 	if t.Type.DType == program.Float {
 		return t.Floats

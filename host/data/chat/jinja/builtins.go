@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 var globals = map[string]any{
@@ -186,10 +188,7 @@ func join(c *call, value any) any {
 	if c.has(1) {
 		list = c.attributes(list, c.text(1), nil)
 	}
-	parts := make([]string, len(list))
-	for i, element := range list {
-		parts[i] = c.str(element)
-	}
+	parts := lists.Map(list, c.str)
 	return c.joined(parts, c.text(0))
 }
 
@@ -443,11 +442,7 @@ func (c *call) split(s string, fromRight bool) any {
 	times := min(c.integer(1, -1), int64(len(s)))
 	parts := split(s, sep, int(times), fromRight)
 	c.make(len(s) + 16*len(parts))
-	list := make([]any, len(parts))
-	for i, part := range parts {
-		list[i] = part
-	}
-	return list
+	return lists.Map(parts, func(part string) any { return part })
 }
 
 // affix calls matches for the argument or, if that is a list, for each of its strings, and reports

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // tuple parses an element, or a comma-separated tuple.
@@ -23,10 +25,7 @@ func (p *parser) tuple(element func() expression) expression {
 
 func listOf(items []expression, line int) expression {
 	return func(m *machine, s *scope) any {
-		list := make([]any, len(items))
-		for i, item := range items {
-			list[i] = item(m, s)
-		}
+		list := lists.Map(items, func(item expression) any { return item(m, s) })
 		m.line = line
 		m.make(16 * len(list))
 		return list

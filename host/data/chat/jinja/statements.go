@@ -201,12 +201,9 @@ func (p *parser) loop(line int) statement {
 		m.line = line
 		list := m.elements(value)
 		if condition != nil {
-			var chosen []any
-			for _, element := range list {
-				if truth(condition(m, bind(m, s, element))) {
-					chosen = append(chosen, element)
-				}
-			}
+			chosen := slices.DeleteFunc(slices.Clone(list), func(element any) bool {
+				return !truth(condition(m, bind(m, s, element)))
+			})
 			list = chosen
 		}
 		for i, element := range list {

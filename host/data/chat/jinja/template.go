@@ -43,8 +43,7 @@ type Template struct {
 	generation bool
 }
 
-// Parse parses the source of a template; name is used in errors, which are of type
-// [*Error].
+// Parse parses the source of a template; name is used in errors, which are of type [*Error].
 func Parse(name, source string) (t *Template, err error) {
 	defer recoverError(name, &err)
 	if !utf8.ValidString(source) {
@@ -93,9 +92,8 @@ type Limits struct {
 	Context context.Context
 }
 
-// Render runs the template. Variables are none (nil), bool, int64, float64, string,
-// []any or [*Dict]. now is the time that strftime_now returns. Errors are of type
-// [*Error].
+// Render runs the template. Variables are none (nil), bool, int64, float64, string, []any or
+// [*Dict]. now is the time that strftime_now returns. Errors are of type [*Error].
 func (t *Template) Render(
 	variables map[string]any, now time.Time, limits Limits,
 ) (r Rendering, err error) {

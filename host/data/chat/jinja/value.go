@@ -3,6 +3,8 @@ package jinja
 import (
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // The values of a template are nil (none), bool, int64, float64, string, []any (a list or a tuple),
@@ -147,11 +149,7 @@ func (m *machine) elements(value any) []any {
 		return nil
 	case *Dict:
 		m.make(16 * len(v.keys))
-		list := make([]any, len(v.keys))
-		for i, key := range v.keys {
-			list[i] = key
-		}
-		return list
+		return lists.Map(v.keys, func(key string) any { return key })
 	case string:
 		m.make(16 * len(v))
 		list := make([]any, 0, len(v))
@@ -166,11 +164,7 @@ func (m *machine) elements(value any) []any {
 
 func (m *machine) items(d *Dict) []any {
 	m.make(64 * len(d.keys))
-	list := make([]any, len(d.keys))
-	for i, key := range d.keys {
-		list[i] = []any{key, d.values[key]}
-	}
-	return list
+	return lists.Map(d.keys, func(key string) any { return []any{key, d.values[key]} })
 }
 
 // asNumber returns a number as an integer of kind 'i' or a float64 of kind 'f'; bools count as 0

@@ -16,13 +16,13 @@ import (
 
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/gotool"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // Module is the path of the module that contains package sdk.
 const Module = "github.com/cage-qat/cage"
 
-// pluginModule is a new module that contains only the plugin.
 type pluginModule struct {
 	name    string // of the plugin
 	version string // required version of cage's module
@@ -114,10 +114,7 @@ func (m pluginModule) write(ctx context.Context, tool *gotool.Tool,
 	if err != nil {
 		return nil, err
 	}
-	var required []module.Version
-	for _, r := range of.Require {
-		required = append(required, r.Mod)
-	}
+	required := lists.Map(of.Require, func(r *modfile.Require) module.Version { return r.Mod })
 	goSum, err := os.ReadFile(filepath.Join(source, "go.sum"))
 	if err != nil {
 		return nil, err
