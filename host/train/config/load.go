@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -54,9 +55,10 @@ func resolve(doc *plaintoml.Document, text []byte, overrides []string) (*Config,
 		return nil, e
 	}
 	d := newDecoder(doc)
-	for _, text := range overrides {
-		d.change(func() *plaintoml.Error { return doc.Override(text) })
-	}
+	changeAll(d, overrides, doc.Override, func(text string) bool {
+		key, _, _ := strings.Cut(text, "=")
+		return strings.TrimSpace(key) == "method"
+	})
 	return d.result()
 }
 
@@ -71,22 +73,36 @@ func Resolve(doc *plaintoml.Document, settings []plaintoml.Setting,
 	if d.given = initial; initial != nil {
 		settings = append(slices.Clone(settings), plaintoml.Setting{Key: initKey, Value: initial.Dir})
 	}
-	for _, s := range settings {
-		d.change(func() *plaintoml.Error { return doc.Set(s) })
+	for len(settings) > 0 {
+		n := 1 // those of one line belong together
+		for n < len(settings) && settings[n].File == settings[0].File &&
+			settings[n].Line == settings[0].Line {
+			n++
+		}
+		changeAll(d, settings[:n], doc.Set, func(s plaintoml.Setting) bool { return s.Key == "method" })
+		settings = settings[n:]
 	}
 	return d.result()
 }
 
-// change changes the document, and records the problem with it, if there is one. A setting of
-// method.strength replaces lambda, and settings of lambda, and of another form or name, replace
-// strength.
-func (d *decoder) change(apply func() *plaintoml.Error) {
+// changeAll applies settings to the document and records the problems with them. Settings of
+// method.strength replace lambda, and settings of lambda, and of another form or name, replace
+// strength, unless both are among the settings. isMethod reports whether a setting replaces the
+// whole table.
+func changeAll[T any](
+	d *decoder, settings []T, apply func(T) *plaintoml.Error, isMethod func(T) bool,
+) {
 	method, _ := d.raw("method").(map[string]any)
 	before := maps.Clone(method)
-	if problem := apply(); problem != nil {
-		d.Errs = append(d.Errs, problem)
+	for _, s := range settings {
+		if problem := apply(s); problem != nil {
+			d.Errs = append(d.Errs, problem)
+		}
+		if isMethod(s) {
+			before = nil
+		}
+		d.expandShort()
 	}
-	d.expandShort()
 	method, _ = d.raw("method").(map[string]any)
 	isNew := func(key string) bool {
 		value, found := method[key]

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
 const quantized = "[quantizer.weights]\nplugin = \"quest\"\n"
@@ -30,7 +31,6 @@ func TestStrength(t *testing.T) {
 		{quantized + "[method]\nstrength = 1.5\n", []string{"method.lambda=2.0"}, math.NaN()},
 		{quantized + "[method]\nstrength = 1.5\n", []string{"method.form=\"off\""}, math.NaN()},
 		{quantized + "[method]\nstrength = 1.5\n", []string{"method.form=\"decoupled\""}, 1.5},
-		{quantized, []string{"method.lambda=3", "method.strength=0.75"}, 0.75},
 	} {
 		cfg, err := Parse("test.toml", []byte(small+c.text), c.overrides)
 		if err != nil {
@@ -71,5 +71,31 @@ func TestStrengthProblems(t *testing.T) {
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
+	}
+}
+
+// TestStrengthBesideLambdaInSettings: settings that belong together may not contain both.
+func TestStrengthBesideLambdaInSettings(t *testing.T) {
+	const want = "found beside method.lambda"
+	text := []byte(small + quantized + "[method]\nstrength = 1.0\n")
+	for _, overrides := range [][]string{
+		{"method.lambda=3", "method.strength=0.75"},
+		{"method = {strength=1.0, lambda=2.0}"},
+	} {
+		if _, err := Parse("test.toml", text, overrides); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v", overrides, err)
+		}
+	}
+	doc, err := plaintoml.Parse("test.toml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := []plaintoml.Setting{{Key: "method.strength", Value: 0.5, Line: 1}, {Key: "method.lambda", Value: 2.0, Line: 1}}
+	if _, err := Resolve(doc, both, nil); err == nil || !strings.Contains(err.Error(), want) {
+		t.Error(err)
+	}
+	both[1].Line = 2
+	if cfg, err := Resolve(doc, both, nil); err != nil || cfg.Method.CAGE.Strength != nil {
+		t.Errorf("a later line does not replace the strength: %v", err)
 	}
 }
