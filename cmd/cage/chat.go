@@ -19,6 +19,7 @@ import (
 
 func newChat() *cobra.Command {
 	var system, message, template string
+	var quantizer quantizerFlags
 	var step, context int
 	opts := generate.Options{}
 	cmd := &cobra.Command{
@@ -37,12 +38,18 @@ model sees the last part. With --message there is one message and one answer, wh
 	flags.StringVar(&template, "template", "", "chat template: "+
 		strings.Join(chat.BuiltIn(), ", ")+" or a `FILE`; default: the model's own")
 	addSamplingFlags(flags, &opts)
+	quantizer.addReplacement(flags)
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		single := cmd.Flags().Changed("message")
 		if wantsJSON(cmd) && !single {
 			return nil, usagef("--json prints a single answer: want --message TEXT with it")
 		}
-		o := trained.Options{Step: step, Generate: 1, NoData: true, Context: context}
+		q, err := quantizer.replacement()
+		if err != nil {
+			return nil, err
+		}
+		o := trained.Options{
+			Step: step, Generate: 1, NoData: true, Context: context, Quantizer: q}
 		model, err := openRun(cmd, args[0], o)
 		if err != nil {
 			return nil, err

@@ -61,7 +61,8 @@ func newDataPrepare() *cobra.Command {
 	flags.StringVar(&opts.Field, "field", data.DefaultField,
 		"field of JSONL or column of Parquet with the text")
 	flags.BoolVar(&opts.SkipBad, "skip-bad", false,
-		"skip and count rows without text, instead of failing at the first")
+		"skip and count rows without text or, of conversations, that are not valid, instead of "+
+			"failing at the first")
 	flags.StringArrayVar(&opts.Include, "include", nil,
 		"in directories, read only files whose name matches `PATTERN` (repeatable)")
 	flags.StringVar(&opts.Separator, "separator", "",
@@ -322,8 +323,8 @@ func printChat(w io.Writer, dir string, m *chat.Manifest) {
 	for _, d := range m.Dropped {
 		left = append(left, []string{string(d.Reason), fmt.Sprint(d.Rows), d.First})
 	}
-	if m.Bad > 0 {
-		left = append(left, []string{"bad", fmt.Sprint(m.Bad), m.FirstBad})
+	for _, b := range m.BadReasons {
+		left = append(left, []string{"bad: " + string(b.Reason), fmt.Sprint(b.Rows), b.First})
 	}
 	if len(left) > 1 {
 		table(w, left)

@@ -282,8 +282,10 @@ type Counts struct {
 	// Ignored counts the rows with unknown keys, by key, the most frequent first.
 	Ignored []RowCount `json:"ignored"`
 	// Bad is the number of rows that hold no conversation; FirstBad is the error of the first of them.
-	Bad      int64  `json:"bad"`
-	FirstBad string `json:"first_bad,omitempty"`
+	// BadReasons counts them by error, the most frequent first.
+	Bad        int64      `json:"bad"`
+	FirstBad   string     `json:"first_bad,omitempty"`
+	BadReasons []RowCount `json:"bad_reasons,omitempty"`
 }
 
 // Divided counts conversations whose template renders turns differently when more messages follow.
@@ -310,6 +312,7 @@ const (
 	otherKeys    = "other keys"
 	maxReasons   = 20
 	otherReasons = refusal + "for other reasons"
+	otherErrors  = "other errors"
 )
 
 // tally counts a row. Once list has limit entries, rows with new reasons or keys count as other.
@@ -355,6 +358,8 @@ func (c *Counts) add(o outcome) {
 		if c.FirstBad == "" {
 			c.FirstBad = fmt.Sprintf("%s: %v", o.location, o.bad)
 		}
+		row := RowCount{Reason: Reason(o.bad.Error()), First: o.location}
+		c.BadReasons = tally(c.BadReasons, row, RowCount{Reason: otherErrors}, maxReasons)
 	default:
 		row := RowCount{Reason: o.dropped, First: o.location}
 		c.Dropped = tally(c.Dropped, row, RowCount{Reason: otherReasons}, maxReasons)

@@ -234,7 +234,8 @@ func TestPrepareCounts(t *testing.T) {
 	}
 	o.SkipBad = true
 	m := prepare(t, o)
-	want := Counts{Rows: 6, Documents: 2, Dropped: []RowCount{{NoLoss, "", 2, "rows: line 3"}}, Ignored: []RowCount{}, Bad: 2, FirstBad: m.FirstBad}
+	want := Counts{Rows: 6, Documents: 2, Dropped: []RowCount{{NoLoss, "", 2, "rows: line 3"}}, Ignored: []RowCount{}, Bad: 2, FirstBad: m.FirstBad, BadReasons: []RowCount{
+		{Reason(strings.TrimPrefix(m.FirstBad, "rows: line 2: ")), "", 1, "rows: line 2"}, {"messages: the list is empty", "", 1, "rows: line 5"}}}
 	if diff := cmp.Diff(want, m.Counts); diff != "" || !strings.HasPrefix(m.FirstBad, "rows: line 2: not valid JSON: invalid character 'o' in literal null") {
 		t.Errorf("first bad %q\n%s", m.FirstBad, diff)
 	}

@@ -127,7 +127,8 @@ func parseHeader(block []byte, size int64) (h Header, err error) {
 		return h, fmt.Errorf("found %d bytes, want a header of %d", size, headerSize)
 	}
 	if begin := string(block[:len(magic)]); begin != magic {
-		return h, fmt.Errorf("begins with %q, want %q: this is not a token file", begin, magic)
+		return h, fmt.Errorf("begins with %q, want %q: this is not a token file, "+
+			"which 'cage data prepare' makes", begin, magic)
 	}
 	if version := binary.LittleEndian.Uint32(block[8:]); version != formatVersion {
 		return h, fmt.Errorf("format version %d, this program reads version %d: "+

@@ -307,8 +307,19 @@ func differing(list []*Run) map[string][]string {
 	return values
 }
 
+var comparedTables = []string{"quantizer", "optimizer", "method", "schedule", "model", "train"}
+
+// rank orders keys by how likely they are what a comparison is about.
+func rank(key string) int {
+	table, _, _ := strings.Cut(key, ".")
+	if i := slices.Index(comparedTables, table); i >= 0 {
+		return i
+	}
+	return len(comparedTables)
+}
+
 // Varying returns at most the given number of keys that distinguish runs, those with the fewest
-// values first. Hashes are left out, and so are keys whose values equal those of a listed key. Keys
+// values first, then those of quantizers, optimizers and the method. Hashes are left out, and so are keys whose values equal those of a listed key. Keys
 // that only some runs have, with a single value, come last.
 func Varying(list []*Run, most int) (names []string) {
 	list = slices.DeleteFunc(slices.Clone(list), func(r *Run) bool { return r.State == Unreadable })
@@ -320,7 +331,9 @@ func Varying(list []*Run, most int) (names []string) {
 	var columns []*column
 	firsts := map[string]*column{} // the first column by its values
 	all := differing(list)
-	for _, key := range slices.Sorted(maps.Keys(all)) {
+	keys := slices.Sorted(maps.Keys(all))
+	slices.SortStableFunc(keys, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+	for _, key := range keys {
 		if strings.HasSuffix(key, "sha256") {
 			continue
 		}

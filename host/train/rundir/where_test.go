@@ -100,7 +100,7 @@ func TestVarying(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	three := Varying([]*Run{l[0], l[1], l[4]}, 9)
-	if want := []string{"data.seed", "method.form", "quantizer.bits"}; !cmp.Equal(three[:2], want[:2]) || !strings.Contains(strings.Join(three, " "), "quantizer.bits") {
+	if want := []string{"method.form", "data.seed", "quantizer.bits"}; !cmp.Equal(three[:2], want[:2]) || !strings.Contains(strings.Join(three, " "), "quantizer.bits") {
 		t.Errorf("what varies: %v, want %v", three, want)
 	}
 	if got := Varying(l[:1], 9); got != nil {
