@@ -35,15 +35,25 @@ check() {
 	go test -tags cuda -count=1 -timeout 20m "$1" -run "$2" "${@:3}"
 }
 
+# XLA compiles a program on one processor: two halves of the checks run side by side.
+half() {
+	check ./host/train XLAProcesses
+	check ./host/train 'XLA($|[^P])'
+	check ./host/train/step Shards
+}
+half >"$work/half" 2>&1 &
+half=$!
+
 check ./host/compute/engine .
 # XLA makes numbers below 2^-126 zero on processors: the tests that have such are left out.
 check ./host/compute/lower 'ShardsOf|Rounding|Select|PlainRules|Quantize|RandomPrograms|RandomBits|Products|Shape|Dot$|Hadamard|ProductOf|ProductTrials|OwnBackward'
 check ./host/model 'GradientsMatchPyTorch|TestLoss$|LossInChunks|BFloat16|SharedKeys|DivergenceAgrees|Decode/qwen3|DocumentsAreKeptApart/qwen3'
 check ./host/train/step 'Replicas|Sampled|Columns|Single|BFloat16|Evaluat|Scores|SkippedStep$|Quantized$|RefreshDelay|IntegerProducts|BlockProducts|OwnBackward'
-check ./host/train/step Shards
 check ./internal/testing/pjrtrecord Processes
-check ./host/train 'XLA($|[^P])'
-check ./host/train XLAProcesses
+rc=0
+wait $half || rc=$?
+cat "$work/half"
+[ $rc = 0 ]
 
 # kit PLUGIN runs the conformance kit on a plugin in examples, and shows its last line, or all of it after a failure.
 kit() {
