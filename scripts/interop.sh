@@ -120,6 +120,13 @@ train olmo2 'quantizer.weights={plugin="absmax", scale_dtype="f16"}' 'model.kind
 packed olmo2
 llama olmo2
 llama olmo2 --type f32
+train qwen2 'quantizer.weights={plugin="absmax", scale_dtype="f16"}' 'model.kind="qwen2"'
+packed qwen2
+llama qwen2
+llama qwen2 --type f32
+train nemo 'quantizer.weights={plugin="absmax", scale_dtype="f16"}' 'model.head_size=32'
+packed nemo
+llama nemo
 train qwen3 'quantizer.weights={plugin="absmax", scale_dtype="f16"}' 'model.kind="qwen3"' 'model.head_size=32'
 packed qwen3
 llama qwen3

@@ -17,26 +17,22 @@ import (
 )
 
 // attend returns the attention output [tokens, width] for x [tokens, width] and the fused weight w
-// of queries, keys and values: for each position the weighted sum of the values up to it. norms,
-// unless nil, normalizes queries and keys, and q quantizes the activation sites.
-func attend(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayers, sites blockSites,
+// of queries, keys and values: for each position the weighted sum of the values up to it. q
+// quantizes the activation sites.
+func attend(x, w *graph.Node, more qkvParams, r *attentionLayers, sites blockSites,
 	q ActivationQuantizer) *graph.Node {
 	if r.cached != nil {
-		return attentionCached(x, w, norms, r, sites, q)
+		return attentionCached(x, w, more, r, sites, q)
 	}
 	if !r.recompute {
-		return attendOnce(x, w, norms, r, sites, q)
+		return attendOnce(x, w, more, r, sites, q)
 	}
 	rounded := false // the note on the result of attendOnce, which a checkpoint loses
 	mixed := engine.Checkpoint(func(in []*graph.Node) *graph.Node {
-		norms := norms
-		if norms != nil {
-			norms = &queryKeyNorm{query: in[2], key: in[3], epsilon: norms.epsilon}
-		}
-		y := attendOnce(in[0], in[1], norms, r, sites, q)
+		y := attendOnce(in[0], in[1], more.with(in[2:]), r, sites, q)
 		rounded = lower.HasRoundedAdjoint(y)
 		return y
-	}, append([]*graph.Node{x, w}, norms.gains()...)...)
+	}, append([]*graph.Node{x, w}, more.nodes()...)...)
 	if rounded {
 		lower.NoteRoundedAdjoint(mixed)
 	}
@@ -44,32 +40,33 @@ func attend(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayers, sites blo
 }
 
 // attendOnce is [attend] without caches; the backward pass may save intermediate values.
-func attendOnce(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayers, sites blockSites,
+func attendOnce(x, w *graph.Node, more qkvParams, r *attentionLayers, sites blockSites,
 	q ActivationQuantizer) *graph.Node {
 	if q != nil && sites[siteQuery].Name+sites[siteKey].Name+sites[siteValue].Name != "" {
-		return attentionQuantized(x, w, norms, r, sites, q)
+		return attentionQuantized(x, w, more, r, sites, q)
 	}
-	if norms == nil && engine.DeviceOf(x.Graph()).Fuses() && r.tables.cos.Shape().Dim(0) == 1 {
-		return attentionNatively(x, w, r)
+	if more.query == nil && engine.DeviceOf(x.Graph()).Fuses() && r.tables.cos.Shape().Dim(0) == 1 {
+		return attentionNatively(x, w, more, r)
 	}
-	return projectedAttention(x, w, norms, r)
+	return projectedAttention(x, w, more, r)
 }
 
 // projectedAttention is [attend] on tensors [batch, context, heads, size], the layout of a linear
 // layer's output and of fused attention on GPUs, so that no large tensor is transposed.
-func projectedAttention(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayers) *graph.Node {
+func projectedAttention(x, w *graph.Node, more qkvParams, r *attentionLayers) *graph.Node {
 	// The features of queries and keys are brought to half-split order.
 	rows := r.toHalfSplit(w)
 	if c, ok := lower.CodesOf(w); ok {
 		c.Map(r.toHalfSplit).AttachTo(rows)
 	}
 	queries, keys := r.heads*r.size, r.keyHeads*r.size
-	projected := matMulTransposedRounded(x, rows) // [tokens, queries, keys and values]
-	inputs := append([]*graph.Node{x, w}, norms.gains()...)
+	// [tokens, queries, keys and values]
+	projected := more.addBias(matMulTransposedRounded(x, rows), r.toHalfSplit)
+	inputs := append([]*graph.Node{x, w}, more.nodes()...)
 	query := graph.SliceAxis(projected, 1, graph.AxisRange(0, queries))
 	key := graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
 	value := r.splitHeads(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))
-	query, key, normBack := norms.apply(r, query, key)
+	query, key, normBack := more.normalize(r, query, key)
 	mixed, coreBack := r.core(r.rotatePairs(r.splitHeads(query), r.tables, 1),
 		r.rotatePairs(r.splitHeads(key), r.tables, 1), value)
 
@@ -78,17 +75,18 @@ func projectedAttention(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayer
 		back := func(d *graph.Node) *graph.Node { return r.joinHeads(r.rotatePairs(d, r.tables, -1)) }
 		dQuery, dKey, dGains := normBack(back(dQuery), back(dKey))
 		dProjected := graph.Concatenate([]*graph.Node{dQuery, dKey, r.joinHeads(dValue)}, 1)
+		dMore := append(more.biasAdjoint(dProjected, r.fromHalfSplit), dGains...)
 		if quantizesBackward(w) { // blocks and noise depend on the order of the weight's rows
 			dProjected = transpose(r.fromHalfSplit(transpose(dProjected)))
 			dx, dw := linearGradients(dProjected, x, w)
-			return append([]*graph.Node{dx, dw}, dGains...)
+			return append([]*graph.Node{dx, dw}, dMore...)
 		}
 		if !engine.OnCPU(x.Graph()) {
 			// Without this, XLA fuses the concatenation into one of the two products.
 			dProjected = engine.Rounded(dProjected)
 		}
 		dx, dw := matMul(dProjected, rows), r.fromHalfSplit(transposedMatMul(dProjected, x))
-		return append([]*graph.Node{dx, dw}, dGains...)
+		return append([]*graph.Node{dx, dw}, dMore...)
 	})
 }
 
@@ -105,14 +103,15 @@ func softmax(x *graph.Node) *graph.Node {
 
 // attentionNatively is like projectedAttention, but with native operations of the CPU, and without
 // norms. Features keep their order, on which products of queries and keys do not depend.
-func attentionNatively(x, w *graph.Node, r *attentionLayers) *graph.Node {
+func attentionNatively(x, w *graph.Node, more qkvParams, r *attentionLayers) *graph.Node {
 	heads := attention.Heads{Batch: r.batch, Context: r.context, Size: r.size,
 		Pairs: r.pairing == architecture.Interleaved,
 		Parts: []attention.Part{{Heads: r.heads, Rotated: true}, {Heads: r.keyHeads, Rotated: true},
 			{Heads: r.keyHeads}}}
-	parts := splitNatively(heads, matMulTransposedRounded(x, w), r.tables)
+	parts := splitNatively(heads, more.addBias(matMulTransposedRounded(x, w), sameOrder), r.tables)
 	mixed, coreBack := r.core(parts[0], parts[1], parts[2])
-	y := engine.Custom(reshapeShort(mixed, r.joinHeads), []*graph.Node{x, w},
+	inputs := append([]*graph.Node{x, w}, more.nodes()...)
+	y := engine.Custom(reshapeShort(mixed, r.joinHeads), inputs,
 		func(dy *graph.Node) []*graph.Node {
 			dMixed := reshapeShort(dy, r.splitHeads)
 			stored := engine.OperandType(x.Graph()) // only products read it, and they round it
@@ -127,7 +126,7 @@ func attentionNatively(x, w *graph.Node, r *attentionLayers) *graph.Node {
 				dJoined = joinNatively(heads, []*graph.Node{dQuery, dKey, dValue}, r.tables, stored)
 			}
 			dx, dw := linearGradients(dJoined, x, w)
-			return []*graph.Node{dx, dw}
+			return append([]*graph.Node{dx, dw}, more.biasAdjoint(dJoined, sameOrder)...)
 		})
 	lower.NoteRoundedAdjoint(y) // it is an operand of products
 	return y

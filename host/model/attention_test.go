@@ -136,11 +136,11 @@ func TestOperandsMayBeRotated(t *testing.T) {
 }
 
 // attentionLayer computes a layer of attention.
-type attentionLayer func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node
+type attentionLayer func(s architecture.Settings, x, w *graph.Node, more qkvParams) *graph.Node
 
 // attentionOutputs evaluates a layer of attention on a device and returns its value and the adjoints of x, of the weight
-// and of the gains, if there are any: as many for queries and for keys.
-func attentionOutputs(t *testing.T, d *engine.Device, s architecture.Settings, batch, context int, gains [2]int, attention attentionLayer) [][]float32 {
+// and of the bias and the gains, if there are any: as many for queries and for keys.
+func attentionOutputs(t *testing.T, d *engine.Device, s architecture.Settings, batch, context int, bias bool, gains [2]int, attention attentionLayer) [][]float32 {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(5, 6))
 	var in []*engine.Buffer
@@ -155,16 +155,22 @@ func attentionOutputs(t *testing.T, d *engine.Device, s architecture.Settings, b
 	add(0, 1, batch*context, s.QueryWidth())            // adjoint
 	add(0, 1, batch*context, s.Width)                   // x
 	add(0, 0.3, s.QueryWidth()+2*s.KeyWidth(), s.Width) // w
+	if bias {
+		add(0, 1, s.QueryWidth()+2*s.KeyWidth())
+	}
 	if normed {
 		add(1, 0.2, gains[0])
 		add(1, 0.2, gains[1])
 	}
 	return testdevice.Evaluate(t, d, in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-		var norms *queryKeyNorm
-		if normed {
-			norms = &queryKeyNorm{query: in[3], key: in[4], epsilon: 1e-6}
+		more, rest := qkvParams{epsilon: 1e-6}, in[3:]
+		if bias {
+			more.bias, rest = rest[0], rest[1:]
 		}
-		y := attention(s, in[1], in[2], norms)
+		if normed {
+			more.query, more.key = rest[0], rest[1]
+		}
+		y := attention(s, in[1], in[2], more)
 		return append(graph.Gradient(graph.ReduceAllSum(graph.Mul(y, in[0])), in[1:]...), y)
 	})
 }
@@ -174,23 +180,25 @@ func attentionOutputs(t *testing.T, d *engine.Device, s architecture.Settings, b
 func TestAttentionInGraphs(t *testing.T) {
 	const batch, context = 3, 10
 	fused, graphs := testdevice.OpenCPU(t, engine.Options{}), testdevice.OpenCPU(t, engine.Options{Kernels: device.GraphKernels})
-	layer := func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
-		return attend(x, w, norms, newAttentionLayers(x.Graph(), s, batch, context, nil), blockSites{}, nil)
+	layer := func(s architecture.Settings, x, w *graph.Node, more qkvParams) *graph.Node {
+		return attend(x, w, more, newAttentionLayers(x.Graph(), s, batch, context, nil), blockSites{}, nil)
 	}
 	for _, c := range []struct {
 		pairing        architecture.Pairing
 		keyHeads, size int
 		norms          string
+		bias           bool
 	}{
-		{architecture.Interleaved, 4, 8, "none"}, {architecture.Interleaved, 2, 8, "all heads"}, {architecture.Interleaved, 2, 6, "each head"},
-		{architecture.HalfSplit, 1, 8, "none"}, {architecture.HalfSplit, 4, 8, "all heads"}, {architecture.HalfSplit, 2, 16, "each head"},
+		{architecture.Interleaved, 4, 8, "none", false}, {architecture.Interleaved, 2, 8, "all heads", false}, {architecture.Interleaved, 2, 6, "each head", true},
+		{architecture.HalfSplit, 1, 8, "none", false}, {architecture.HalfSplit, 4, 8, "all heads", false}, {architecture.HalfSplit, 2, 16, "each head", false},
+		{architecture.Interleaved, 2, 8, "none", true}, {architecture.HalfSplit, 2, 8, "none", true},
 	} {
-		t.Run(fmt.Sprintf("%s/%d of %d/norms=%s", c.pairing, c.keyHeads, c.size, c.norms), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s/%d of %d/norms=%s/bias=%v", c.pairing, c.keyHeads, c.size, c.norms, c.bias), func(t *testing.T) {
 			s := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Heads: 4, KVHeads: c.keyHeads, HeadSize: c.size, Width: 32, RopePairs: c.pairing}
 			s.FillIn()
 			gains := map[string][2]int{"all heads": {s.QueryWidth(), s.KeyWidth()}, "each head": {c.size, c.size}}[c.norms]
-			want := attentionOutputs(t, graphs, s, batch, context, gains, layer)
-			got := attentionOutputs(t, fused, s, batch, context, gains, layer)
+			want := attentionOutputs(t, graphs, s, batch, context, c.bias, gains, layer)
+			got := attentionOutputs(t, fused, s, batch, context, c.bias, gains, layer)
 			for i := range want {
 				if apart := engine.Distance(got[i], want[i]); !(apart < 1e-6) {
 					t.Errorf("output %d: the relative difference is %.2g", i, apart)

@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"slices"
 
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -57,27 +58,57 @@ func tablesAt(s architecture.Settings, length int, positions *graph.Node, batch,
 	return rotationTables{table(math.Cos), table(math.Sin)}
 }
 
-// queryKeyNorm normalizes queries and keys before their rotation (Dehghani et al., 2023): over all
-// heads of a token together if the gains are [heads·size], and per head if they are [size]. Gains
-// are in the order of the features.
-type queryKeyNorm struct {
-	query, key *graph.Node
+// qkvParams are parameters of attention beside the weights of its projections; those that a model
+// does not have are nil. A bias is added to queries, keys and values, and queries and keys are
+// normalized before their rotation (Dehghani et al., 2023): over all heads of a token together if
+// the gains are [heads·size], and per head if they are [size]. All are in the order of the features.
+type qkvParams struct {
+	bias       *graph.Node // [queries, keys and values]
+	query, key *graph.Node // gains
 	epsilon    float64
 }
 
-func (n *queryKeyNorm) gains() []*graph.Node {
-	if n == nil {
-		return nil
-	}
-	return []*graph.Node{n.query, n.key}
+func (n qkvParams) nodes() []*graph.Node {
+	return slices.DeleteFunc([]*graph.Node{n.bias, n.query, n.key},
+		func(x *graph.Node) bool { return x == nil })
 }
 
-// apply returns the normalized queries and keys [tokens, heads·size], whose features are in
+// with returns the parameters with other nodes, in the order of nodes.
+func (n qkvParams) with(nodes []*graph.Node) qkvParams {
+	for _, x := range []**graph.Node{&n.bias, &n.query, &n.key} {
+		if *x != nil {
+			*x, nodes = nodes[0], nodes[1:]
+		}
+	}
+	return n
+}
+
+// addBias adds the bias, whose features have been brought to the order of those of x.
+func (n qkvParams) addBias(x *graph.Node, order func(column *graph.Node) *graph.Node) *graph.Node {
+	if n.bias == nil {
+		return x
+	}
+	return graph.Add(x, graph.Reshape(order(graph.Reshape(n.bias, -1, 1)), 1, -1))
+}
+
+// biasAdjoint returns the adjoint of the bias from that of the projection, if there is a bias.
+func (n qkvParams) biasAdjoint(
+	d *graph.Node, order func(column *graph.Node) *graph.Node,
+) []*graph.Node {
+	if n.bias == nil {
+		return nil
+	}
+	return []*graph.Node{graph.Reshape(order(graph.Reshape(graph.ReduceSum(d, 0), -1, 1)), -1)}
+}
+
+func sameOrder(x *graph.Node) *graph.Node { return x }
+
+// normalize returns the normalized queries and keys [tokens, heads·size], whose features are in
 // half-split order, and the function from the adjoints of the results to the adjoints of queries,
-// keys and gains. A nil norm changes nothing.
-func (n *queryKeyNorm) apply(r *attentionLayers, query, key *graph.Node) (q, k *graph.Node,
+// keys and gains. Without gains it changes nothing.
+func (n qkvParams) normalize(r *attentionLayers, query, key *graph.Node) (q, k *graph.Node,
 	back func(dq, dk *graph.Node) (dQuery, dKey *graph.Node, dGains []*graph.Node)) {
-	if n == nil {
+	if n.query == nil {
 		return query, key, func(dq, dk *graph.Node) (*graph.Node, *graph.Node, []*graph.Node) {
 			return dq, dk, nil
 		}
@@ -92,7 +123,7 @@ func (n *queryKeyNorm) apply(r *attentionLayers, query, key *graph.Node) (q, k *
 }
 
 // normalize returns the RMSNorm of x [tokens, heads·size], and the function that computes its
-// adjoints; see [rmsNorm] and [queryKeyNorm].
+// adjoints; see [rmsNorm] and [qkvParams].
 func (r *attentionLayers) normalize(x, gain *graph.Node, epsilon float64) (
 	y *graph.Node, back func(dy *graph.Node) (dx, dGain *graph.Node)) {
 	// A row holds the features that are normalized together.

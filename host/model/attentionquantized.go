@@ -9,9 +9,9 @@ import (
 
 // attentionQuantized is [attend] with operands quantized as in cached decoding ([attentionCached]).
 // Each step has its own gradient, so that quantizers may define any gradient.
-func attentionQuantized(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayers, sites blockSites,
+func attentionQuantized(x, w *graph.Node, more qkvParams, r *attentionLayers, sites blockSites,
 	q ActivationQuantizer) *graph.Node {
-	query, key, value := r.operands(x, w, norms, r.tables)
+	query, key, value := r.operands(x, w, more, r.tables)
 	query, key, value = r.quantize(query, sites[siteQuery], q), r.quantize(key, sites[siteKey], q),
 		r.quantize(value, sites[siteValue], q)
 	mixed, back := r.core(query, key, value)
@@ -25,16 +25,16 @@ func attentionQuantized(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayer
 // operands returns queries [batch, context, heads, size], and keys and values [batch, context, key
 // heads, size]. Queries and keys are normalized and rotated, in half-split order. Queries are not
 // multiplied by 1/√size.
-func (r *attentionLayers) operands(x, w *graph.Node, norms *queryKeyNorm,
+func (r *attentionLayers) operands(x, w *graph.Node, more qkvParams,
 	tables rotationTables) (query, key, value *graph.Node) {
 	queries, keys := r.heads*r.size, r.keyHeads*r.size
-	projected := linear(x, w) // [tokens, queries, keys and values]
+	projected := more.addBias(linear(x, w), sameOrder) // [tokens, queries, keys and values]
 	query = graph.SliceAxis(projected, 1, graph.AxisRange(0, queries))
 	key = graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
 	value = r.splitHeads(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))
-	if norms != nil {
-		query, key = normalizeHeads(query, norms.query, norms.epsilon),
-			normalizeHeads(key, norms.key, norms.epsilon)
+	if more.query != nil {
+		query, key = normalizeHeads(query, more.query, more.epsilon),
+			normalizeHeads(key, more.key, more.epsilon)
 	}
 	return r.rotateToHalfSplit(r.splitHeads(query), tables),
 		r.rotateToHalfSplit(r.splitHeads(key), tables), value
@@ -62,7 +62,7 @@ func (r *attentionLayers) rotateToHalfSplit(x *graph.Node, tables rotationTables
 		})
 }
 
-// normalizeHeads normalizes x [tokens, heads·size] as [queryKeyNorm] describes.
+// normalizeHeads normalizes x [tokens, heads·size] as [qkvParams] describes.
 func normalizeHeads(x, gain *graph.Node, epsilon float64) *graph.Node {
 	rows := graph.Reshape(x, -1, gain.Shape().Dim(0))
 	y, back := normalizeRows(rows, gain, epsilon, nil)

@@ -89,10 +89,10 @@ func (m *transformer) newCached(piece Piece, length int) *cached {
 
 // attentionCached is like [attend], but also attends to the tokens in the caches, and has no
 // gradient.
-func attentionCached(x, w *graph.Node, norms *queryKeyNorm, r *attentionLayers, sites blockSites,
+func attentionCached(x, w *graph.Node, more qkvParams, r *attentionLayers, sites blockSites,
 	q ActivationQuantizer) *graph.Node {
 	c := r.cached
-	query, key, value := r.operands(x, w, norms, c.tables)
+	query, key, value := r.operands(x, w, more, c.tables)
 	query = r.quantize(query, sites[siteQuery], q)
 	key, value = r.quantize(key, sites[siteKey], q), r.quantize(value, sites[siteValue], q)
 	c.keys, c.values = c.appendTo(c.keys, key), c.appendTo(c.values, value)

@@ -88,11 +88,11 @@ func TestDocumentsByPosition(t *testing.T) {
 	s := architecture.Settings{Kind: architecture.KindLlama, Layers: 1, Heads: 4, KVHeads: 2, Width: 32}
 	s.FillIn()
 	segments := func(g *graph.Graph) *graph.Node { return engine.Constant(g, ids, batch, context) }
-	layer := func(s architecture.Settings, x, w *graph.Node, norms *queryKeyNorm) *graph.Node {
-		return attend(x, w, norms, newAttentionLayers(x.Graph(), s, batch, context, segments(x.Graph())), blockSites{}, nil)
+	layer := func(s architecture.Settings, x, w *graph.Node, more qkvParams) *graph.Node {
+		return attend(x, w, more, newAttentionLayers(x.Graph(), s, batch, context, segments(x.Graph())), blockSites{}, nil)
 	}
-	want := attentionOutputs(t, graphs, s, batch, context, [2]int{}, layer)
-	got := attentionOutputs(t, fused, s, batch, context, [2]int{}, layer)
+	want := attentionOutputs(t, graphs, s, batch, context, false, [2]int{}, layer)
+	got := attentionOutputs(t, fused, s, batch, context, false, [2]int{}, layer)
 	for i := range want {
 		if apart := engine.Distance(got[i], want[i]); !(apart < 1e-6) {
 			t.Errorf("output %d: the relative difference is %.2g", i, apart)

@@ -65,8 +65,11 @@ func eachLanguage(t *testing.T, test func(t *testing.T, m Language)) {
 	qwen3 := tiny
 	qwen3.Kind, qwen3.KVHeads, qwen3.HeadSize = architecture.KindQwen3, 1, 6
 	qwen3.FillIn()
+	qwen2 := tiny
+	qwen2.Kind, qwen2.KVHeads = architecture.KindQwen2, 1
+	qwen2.FillIn()
 	for name, m := range map[string]Language{
-		"qwen3": newTransformer(qwen3, Options{}),
+		"qwen2": newTransformer(qwen2, Options{}), "qwen3": newTransformer(qwen3, Options{}),
 		"llama": newLlama(tiny), "llama3": newLlama(llama3), "olmo2": newOLMo2(tiny),
 		"tied llama3": newLlama(tiedHead(llama3)), "tied olmo2": newOLMo2(tiedHead(tiny)),
 	} {

@@ -14,7 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// transformer is a language model without biases: an embedding, blocks of causal attention with
+// transformer is a language model: an embedding, blocks of causal attention with
 // rotary position embeddings and a feed-forward layer with SwiGLU, RMSNorm, and an output head.
 type transformer struct {
 	architecture.Settings
@@ -245,11 +245,9 @@ func (m *transformer) block(x *graph.Node, params []*graph.Node, sites blockSite
 		w[strings.TrimPrefix(p.Name, architecture.LayerPrefix(0))] = params[i]
 	}
 	attend := func(x *graph.Node) *graph.Node {
-		var norms *queryKeyNorm
-		if gain := w["attn.q_norm"]; gain != nil {
-			norms = &queryKeyNorm{query: gain, key: w["attn.k_norm"], epsilon: m.NormEps}
-		}
-		mixed := attend(q.apply(sites[siteQKV], x), w["attn.qkv"], norms, r, sites, q)
+		more := qkvParams{bias: w["attn.qkv_bias"], query: w["attn.q_norm"], key: w["attn.k_norm"],
+			epsilon: m.NormEps}
+		mixed := attend(q.apply(sites[siteQKV], x), w["attn.qkv"], more, r, sites, q)
 		return q.apply(sites[siteOut], mixed)
 	}
 	gate := func(x *graph.Node) *graph.Node { // silu(W1·x) ⊙ W2·x

@@ -136,6 +136,8 @@ func TestFromExport(t *testing.T) {
 		{Kind: architecture.KindLlama, Head: "tied"},
 		{Kind: architecture.KindLlama, Head: "own"},
 		{Kind: architecture.KindLlama, RopeFactor: 8, RopeOriginal: 8192, RopeLow: 1, RopeHigh: 4},
+		{Kind: architecture.KindLlama, HeadSize: 32},
+		{Kind: architecture.KindQwen2, Head: "tied"},
 		{Kind: architecture.KindQwen3, Head: "tied"},
 		{Kind: architecture.KindQwen3, HeadSize: 32, Head: "own"},
 		{Kind: architecture.KindOLMo2, Head: "tied"},
@@ -303,7 +305,7 @@ func TestFromGGUFRefusals(t *testing.T) {
 		{"llama.attention.layer_norm_rms_epsilon", float32(math.NaN()), "found NaN, want a number above"},
 		{"llama.rope.dimension_count", uint32(4), "want the size of a head"},
 		{"llama.attention.value_length", uint32(6), "want the size of a head"},
-		{"general.architecture", "mamba", `found "mamba", want one of [llama olmo2 qwen3]`},
+		{"general.architecture", "mamba", `found "mamba", want one of [llama olmo2 qwen2 qwen3]`},
 		{"general.type", "adapter", "found adapter, want model"},
 		{"split.count", uint16(3), "found 3, want 1"},
 		{"tokenizer.ggml.model", "bert", `found "bert", want gpt2`},
@@ -327,7 +329,7 @@ func TestFromGGUFRefusals(t *testing.T) {
 		}
 	}
 	for name, says := range map[string]string{"rope_freqs.weight": "found 4 factors, want 8",
-		"blk.0.attn_q.bias": "not in the model"} {
+		"blk.0.attn_output.bias": "not in the model"} {
 		tensor := gguf.Tensor{Name: name, Type: gguf.F32, Shape: []int{4}}
 		tensor.Write = func(w io.Writer) error {
 			_, err := w.Write([]byte(strings.Repeat("\x00\x00\x00\x40", 4)))

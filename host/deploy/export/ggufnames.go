@@ -22,6 +22,9 @@ var ggufTensors = map[string]string{
 	"self_attn.k_proj.weight":         "attn_k.weight",
 	"self_attn.v_proj.weight":         "attn_v.weight",
 	"self_attn.o_proj.weight":         "attn_output.weight",
+	"self_attn.q_proj.bias":           "attn_q.bias",
+	"self_attn.k_proj.bias":           "attn_k.bias",
+	"self_attn.v_proj.bias":           "attn_v.bias",
 	"self_attn.q_norm.weight":         "attn_q_norm.weight",
 	"self_attn.k_norm.weight":         "attn_k_norm.weight",
 	"mlp.gate_proj.weight":            "ffn_gate.weight",
@@ -42,7 +45,8 @@ type ggufFamily string
 
 // ggufKinds are cage's names.
 var ggufKinds = map[ggufFamily]string{"llama": architecture.KindLlama,
-	"olmo2": architecture.KindOLMo2, "qwen3": architecture.KindQwen3}
+	"olmo2": architecture.KindOLMo2, "qwen2": architecture.KindQwen2,
+	"qwen3": architecture.KindQwen3}
 
 // tensors maps names of Hugging Face to those of the family.
 func (a ggufFamily) tensors() map[string]string {
@@ -70,8 +74,8 @@ func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
 				"%d, not %d: use --to hf", s.Width/s.Heads, s.HeadSize)
 		}
 		return "olmo2", refuseScaledPositions(s)
-	case architecture.KindQwen3:
-		return "qwen3", refuseScaledPositions(s)
+	case architecture.KindQwen2, architecture.KindQwen3:
+		return ggufFamily(s.Kind), refuseScaledPositions(s)
 	}
 	return "", fmt.Errorf("llama.cpp does not support models of kind %q", s.Kind)
 }

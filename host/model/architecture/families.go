@@ -63,18 +63,20 @@ type features struct {
 	postNorm       bool // norms follow the layers of a block, instead of preceding them
 	queryKeyNorm   bool // queries and keys are normalized before their rotation
 	headNorm       bool // that norm is over each head, not over all heads together
+	qkvBias        bool // queries, keys and values have a bias
 	truncatedStart bool // all weights are initialized from one truncated normal distribution
 }
 
 // families maps each kind to its features. Llama is the network of the QuEST and CAGE pre-training
 // runs (Panferov et al. 2025; Tabesh et al. 2025); with grouped-query attention, half-split pairs
 // and stretched wavelengths it is Llama 3 (Grattafiori et al., 2024). OLMo2 (Team OLMo, 2025) is
-// the one on which the CAGE paper compares optimizers. Qwen3 is the architecture of its dense
-// models (Yang et al., 2025).
+// the one on which the CAGE paper compares optimizers. Qwen2 is that of Qwen2 and Qwen2.5 (Yang et
+// al., 2024), and Qwen3 that of its dense models (Yang et al., 2025).
 var families = map[string]features{
 	KindLlama: {ropeTheta: 10000, ropePairs: Interleaved, normEps: 1e-5},
 	KindOLMo2: {ropeTheta: 500000, ropePairs: HalfSplit, normEps: 1e-6, postNorm: true,
 		queryKeyNorm: true, truncatedStart: true},
+	KindQwen2: {ropeTheta: 1e6, ropePairs: HalfSplit, normEps: 1e-6, qkvBias: true},
 	KindQwen3: {ropeTheta: 1e6, ropePairs: HalfSplit, normEps: 1e-6, queryKeyNorm: true,
 		headNorm: true},
 }
@@ -82,6 +84,9 @@ var families = map[string]features{
 // PostNorm reports whether the norms of a block normalize the outputs of its layers, instead of
 // their inputs.
 func (s Settings) PostNorm() bool { return families[s.Kind].postNorm }
+
+// QueryKeyNorm reports whether queries and keys are normalized.
+func (s Settings) QueryKeyNorm() bool { return families[s.Kind].queryKeyNorm }
 
 // BlockParams lists the parameters of a block. The rows of attn.qkv are first queries, then keys,
 // then values, each head by head.
@@ -100,6 +105,10 @@ func (s Settings) BlockParams(layer int) []Param {
 	qkv := matrix("attn.qkv", s.InitStd, s.QueryWidth()+2*s.KeyWidth(), s.Width)
 	qkv.Parts = []Part{{"q", s.QueryWidth()}, {"k", s.KeyWidth()}, {"v", s.KeyWidth()}}
 	attention := []Param{qkv}
+	if f.qkvBias {
+		attention = append(attention, Param{Name: prefix + "attn.qkv_bias", Dims: qkv.Dims[:1],
+			Role: RoleBias, Parts: qkv.Parts})
+	}
 	switch {
 	case f.headNorm:
 		attention = append(attention, norm("attn.q_norm", s.HeadSize), norm("attn.k_norm", s.HeadSize))
@@ -157,6 +166,7 @@ const (
 	RoleEmbedding Role = "embedding"
 	RoleHead      Role = "head" // output projection, one row per token id
 	RoleNorm      Role = "norm" // gain of a normalization
+	RoleBias      Role = "bias" // added to the output of a linear layer
 )
 
 // A Param describes one parameter of a model.

@@ -17,6 +17,7 @@ import (
 const (
 	KindLlama     = "llama"
 	KindOLMo2     = "olmo2"
+	KindQwen2     = "qwen2"
 	KindQwen3     = "qwen3"
 	KindQuadratic = "quadratic"
 	KindToy       = "toy"
@@ -25,7 +26,7 @@ const (
 // Kinds of models that share keys.
 var (
 	Kinds     = slices.Concat(Languages, Problems)
-	Languages = []string{KindLlama, KindOLMo2, KindQwen3} // kinds of models that are trained on text
+	Languages = []string{KindLlama, KindOLMo2, KindQwen2, KindQwen3} // kinds of models that are trained on text
 	// are mathematical functions, which need no data
 	Problems   = []string{KindQuadratic, KindToy}
 	quadratics = []string{KindQuadratic}

@@ -25,6 +25,7 @@ var settings = map[string]architecture.Settings{
 	"llama":       {Kind: architecture.KindLlama, Heads: 2},
 	"llama, tied": {Kind: architecture.KindLlama, Heads: 4, KVHeads: 2, Head: "tied", RopePairs: architecture.HalfSplit, RopeFactor: 8, RopeLow: 1, RopeHigh: 4, RopeOriginal: 16},
 	"olmo2":       {Kind: architecture.KindOLMo2, Heads: 4, KVHeads: 2},
+	"qwen2":       {Kind: architecture.KindQwen2, Heads: 4, KVHeads: 2},
 	"qwen3":       {Kind: architecture.KindQwen3, Heads: 6, KVHeads: 2, HeadSize: 8},
 }
 

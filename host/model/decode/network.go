@@ -38,6 +38,7 @@ type block struct {
 	prefix             string // of the names of sites
 	attentionNorm      []float32
 	qkv, out           matrix
+	qkvBias            []float32
 	queryNorm, keyNorm []float32
 	feedForwardNorm    []float32
 	w1, w2, down       matrix
@@ -97,6 +98,7 @@ func New(m model.Language, weights map[string][]float32, o Options) (*Network, e
 			prefix:          prefix,
 			attentionNorm:   weights[prefix+"attn_norm"],
 			qkv:             named(prefix+"attn.qkv", s.QueryWidth()+2*s.KeyWidth(), s.Width),
+			qkvBias:         weights[prefix+"attn.qkv_bias"],
 			queryNorm:       weights[prefix+"attn.q_norm"],
 			keyNorm:         weights[prefix+"attn.k_norm"],
 			out:             named(prefix+"attn.out", s.Width, s.QueryWidth()),

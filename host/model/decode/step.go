@@ -90,6 +90,11 @@ func (r *step) block(b *block, keys, values []float32) error {
 		return err
 	}
 	r.linear(r.qkv, r.in, b.qkv)
+	for i := range r.rows {
+		for j, v := range b.qkvBias {
+			r.qkv.Data[i*r.qkv.Cols+j] += v
+		}
+	}
 	if err := r.attention(b, keys, values); err != nil {
 		return err
 	}

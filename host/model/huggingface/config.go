@@ -62,14 +62,10 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	s.Hidden = k.required("intermediate_size", architecture.MaxHidden)
 	s.Vocab = k.required(vocabKey, architecture.MaxVocab)
 	s.KVHeads = cmp.Or(k.size("num_key_value_heads", architecture.MaxHeads), s.Heads)
-	switch size := k.size("head_dim", architecture.MaxHeads); { // often hidden_size/heads
-	case f.freeHeads && !k.has("head_dim"):
+	// Without the key, a head has hidden_size/heads features, except in families that require it.
+	s.HeadSize = k.size("head_dim", architecture.MaxHeads)
+	if f.freeHeads && !k.has("head_dim") {
 		k.fault("head_dim", "missing", "an even number")
-	case f.freeHeads:
-		s.HeadSize = size
-	case size != 0 && s.Heads != 0 && s.Width != 0 && size*s.Heads != s.Width:
-		k.fault("head_dim", k.found("head_dim"),
-			fmt.Sprintf("hidden_size/num_attention_heads, which is %d/%d", s.Width, s.Heads))
 	}
 	if s.NormEps = k.number("rms_norm_eps"); !k.has("rms_norm_eps") {
 		k.fault("rms_norm_eps", "missing", "a positive number")

@@ -21,7 +21,7 @@ type family struct {
 
 // families are the supported families. Models of a kind are written as the first family of that
 // kind.
-var families = []family{llamaFamily, mistralFamily, olmo2Family, qwen3Family}
+var families = []family{llamaFamily, mistralFamily, olmo2Family, qwen2Family, qwen3Family}
 
 func familyNames() string {
 	names := lists.Map(families, func(f family) string { return fmt.Sprintf("%q", f.architecture) })
@@ -104,16 +104,29 @@ var olmo2Family = family{architecture: "Olmo2ForCausalLM", modelType: "olmo2",
 		"layers.*.mlp_norm":    {plainSource("model.layers.*.post_feedforward_layernorm.weight")},
 	})}
 
+// qwen2Family is Qwen2 and Qwen2.5: a Llama with biases of queries, keys and values.
+var qwen2Family = family{architecture: "Qwen2ForCausalLM", modelType: "qwen2",
+	kind: architecture.KindQwen2, window: qwenWindow,
+	tensors: llamaTensors.merged(table{
+		"layers.*.attn.qkv_bias": {
+			rotary("model.layers.*.self_attn.q_proj.bias"),
+			rotary("model.layers.*.self_attn.k_proj.bias"),
+			plainSource("model.layers.*.self_attn.v_proj.bias"),
+		},
+	})}
+
+// qwenWindow returns the window of Qwen models, which applies only if it is enabled.
+func qwenWindow(k *keys) int {
+	if !k.flag("use_sliding_window") {
+		return 0
+	}
+	return k.size("sliding_window", maxPositions)
+}
+
 // qwen3Family is dense Qwen3: a Llama that normalizes each head of queries and keys, and has an
 // independent head size.
 var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3",
-	kind: architecture.KindQwen3, freeHeads: true,
-	window: func(k *keys) int { // it applies only if it is enabled
-		if !k.flag("use_sliding_window") {
-			return 0
-		}
-		return k.size("sliding_window", maxPositions)
-	},
+	kind: architecture.KindQwen3, freeHeads: true, window: qwenWindow,
 	tensors: llamaTensors.merged(table{
 		"layers.*.attn.q_norm": {rotary("model.layers.*.self_attn.q_norm.weight")},
 		"layers.*.attn.k_norm": {rotary("model.layers.*.self_attn.k_norm.weight")},

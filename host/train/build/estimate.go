@@ -157,7 +157,7 @@ func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, erro
 		out.Layers, out.Width, out.Hidden = s.Layers, s.Width, s.Hidden
 		out.Heads, out.Vocabulary = s.Heads, s.Vocab
 		out.HeadWidth, out.KeyWidth = s.Heads*s.HeadSize, s.KVHeads*s.HeadSize
-		out.Normed, out.Recompute = s.Kind != architecture.KindLlama, cfg.Train.Recompute
+		out.Normed, out.Recompute = s.QueryKeyNorm(), cfg.Train.Recompute
 	}
 	for _, p := range m.Params() {
 		if q, ok := programs.Weights[p.Name]; ok {

@@ -145,6 +145,7 @@ func TestScores(t *testing.T) {
 		"full precision": {`quantizer={plugin="none"}`},
 		"4 bits":         nil,
 		"mxfp4":          {`quantizer={plugin="mxfp4"}`},
+		"qwen2":          {`quantizer={plugin="quest"}`, `model.kind="qwen2"`, "model.kv_heads=1"},
 		"qwen3":          {`quantizer={}`, `quantizer.weights={plugin="absmax", bits=4}`, `model.kind="qwen3"`, "model.kv_heads=1"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,50 @@
+"""Makes checkpoints of random numbers, and what transformers computes with them: golden.json.
+
+    python make.py qwen2 nemo      (torch, transformers 5)
+"""
+
+import json
+import pathlib
+import sys
+
+import torch
+import transformers
+
+SIZES = dict(vocab_size=96, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=128, bos_token_id=1, eos_token_id=2)
+MODELS = {
+    "qwen2": (transformers.Qwen2Config(**SIZES, tie_word_embeddings=True),
+              "biases of queries, keys and values; config.json as transformers 5 writes it"),
+    "nemo": (transformers.MistralConfig(**SIZES, head_dim=24, sliding_window=None, rope_theta=1e6),
+             "head_dim 24 with 4 heads of a width of 64, as in Mistral Nemo"),
+}
+
+for name in sys.argv[1:]:
+    config, note = MODELS[name]
+    torch.manual_seed(7)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
+    with torch.no_grad():
+        for key, p in model.named_parameters():
+            p.normal_(1.0 if "norm" in key else 0.0, 0.5 if p.ndim == 1 else 0.15)
+    out = pathlib.Path(__file__).parent / name
+    model.save_pretrained(out)
+    (out / "generation_config.json").unlink(missing_ok=True)
+    ids = torch.randint(3, SIZES["vocab_size"], (1, 24))
+    with torch.no_grad():
+        logits = model(ids).logits[0]
+        losses = torch.nn.functional.cross_entropy(logits[:-1], ids[0, 1:], reduction="none")
+        prompt = ids[0, :7]
+        greedy = prompt.clone()
+        for _ in range(12):
+            greedy = torch.cat([greedy, model(greedy[None]).logits[0, -1].argmax()[None]])
+    positions = [0, 1, 2, 3, 4, 5, 22, 23]
+
+    def numbers(x):
+        return [float(f"{v:.9g}") for v in x.tolist()]
+
+    golden = dict(format=1, name=name, note=note, tolerance=dict(abs=5e-5, rel=5e-5), input_ids=ids.tolist(),
+                  logit_positions=positions, logits=[[numbers(logits[p]) for p in positions]],
+                  token_losses=[numbers(losses)], loss=float(losses.mean()),
+                  argmax=[logits.argmax(-1).tolist()], greedy_prompt=prompt.tolist(),
+                  greedy=greedy[len(prompt):].tolist())
+    (out / "golden.json").write_text(json.dumps(golden) + "\n")
