@@ -39,9 +39,10 @@ for t in reader.tensors:
     got = numpy.asarray(gguf.quants.dequantize(t.data, t.tensor_type), dtype=numpy.float32).reshape(t.shape.tolist()[::-1])
     if arch == "llama" and len(parts) > 2 and parts[2] in heads:  # pairs side by side: back to the two halves of a head
         got = got.reshape(heads[parts[2]], -1, 2, got.shape[1]).swapaxes(1, 2).reshape(got.shape)
-    seen.add(name + ".weight")
+    name += "." + parts[-1]
+    seen.add(name)
     types[t.tensor_type.name] = types.get(t.tensor_type.name, 0) + 1
-    if not numpy.array_equal(got, want[name + ".weight"]):
+    if not numpy.array_equal(got, want[name]):
         different.append(t.name)
 missing = sorted(set(want) - seen)
 line = f"{path}: {arch}, {types}, " + ("equal bit for bit" if not different and not missing else f"different: {different}, missing: {missing}")
