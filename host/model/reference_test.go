@@ -108,11 +108,12 @@ func closeTo(t *testing.T, what string, got []float32, want []float64, tolerance
 func TestGradientsMatchPyTorch(t *testing.T) {
 	for _, tc := range []struct {
 		file  string
-		olmo2 bool
+		kind  string
 		pairs architecture.Pairing
 	}{
-		{"torch_gradients.json", false, architecture.Interleaved}, {"torch_olmo2.json", true, architecture.HalfSplit}, {"torch_llama3.json", false, architecture.HalfSplit},
-		{"torch_tied_olmo2.json", true, architecture.HalfSplit}, {"torch_tied_llama3.json", false, architecture.HalfSplit},
+		{"torch_gradients.json", architecture.KindLlama, architecture.Interleaved}, {"torch_olmo2.json", architecture.KindOLMo2, architecture.HalfSplit}, {"torch_llama3.json", architecture.KindLlama, architecture.HalfSplit},
+		{"torch_tied_olmo2.json", architecture.KindOLMo2, architecture.HalfSplit}, {"torch_tied_llama3.json", architecture.KindLlama, architecture.HalfSplit},
+		{"torch_qwen2.json", architecture.KindQwen2, architecture.HalfSplit},
 	} {
 		reference := readTorchGradients(t, tc.file)
 		shape := reference.Model
@@ -122,12 +123,9 @@ func TestGradientsMatchPyTorch(t *testing.T) {
 		if shape.Tied {
 			config = tiedHead(config)
 		}
-		var m Model
-		if tc.olmo2 {
-			m = newOLMo2(config)
-		} else {
-			m = newLlama(config)
-		}
+		config.Kind = tc.kind
+		config.FillIn()
+		m := newTransformer(config, Options{})
 		for _, variant := range reference.Variants {
 			t.Run(fmt.Sprintf("%s/quantized=%t", tc.file, variant.Quantized), func(t *testing.T) {
 				tokens := hashedTokens(0, shape.Batch*(shape.Context+1), shape.Vocabulary)

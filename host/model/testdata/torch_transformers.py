@@ -1,7 +1,6 @@
-"""Losses and gradients of small OLMo2 and Llama 3 models in PyTorch, against which the Go models are tested.
+"""Losses and gradients of small OLMo2, Llama 3 and Qwen2 models in PyTorch, against which the Go models are tested.
 
-    python3 torch_transformers.py                writes torch_olmo2.json, torch_llama3.json, torch_tied_olmo2.json and
-                                                 torch_tied_llama3.json beside this file
+    python3 torch_transformers.py                writes torch_olmo2.json and so on beside this file
 
 Any PyTorch from 1.13 on will do (Debian: python3-torch). Weights and tokens come from the integer hash that
 host/train/testdata/torch_reference.py describes, weights with the mean and standard deviation of their kind: 1 and 0.1
@@ -65,8 +64,9 @@ def parameters(m):
             result += [matrix(p + "attn.qkv", rows, d), gain(p + "attn.q_norm", d), gain(p + "attn.k_norm", keys),
                        matrix(p + "attn.out", d, d), gain(p + "attn_norm", d)] + mlp + [gain(p + "mlp_norm", d)]
         else:
-            result += [gain(p + "attn_norm", d), matrix(p + "attn.qkv", rows, d), matrix(p + "attn.out", d, d),
-                       gain(p + "mlp_norm", d)] + mlp
+            bias = [(p + "attn.qkv_bias", (rows,), 0.0, 1.0)] if m["kind"] == "qwen2" else []
+            result += [gain(p + "attn_norm", d), matrix(p + "attn.qkv", rows, d)] + bias
+            result += [matrix(p + "attn.out", d, d), gain(p + "mlp_norm", d)] + mlp
     return result + [gain("norm", d)] + ([] if m.get("tied") else [matrix("head", m["vocabulary"], d)])
 
 
@@ -113,6 +113,8 @@ def attention(m, x, w, p, quantize):
     heads, kv = m["heads"], m["key_heads"]
     size = d // heads
     fused = x @ quantize(w[p + "attn.qkv"]).t()
+    if m["kind"] == "qwen2":
+        fused = fused + w[p + "attn.qkv_bias"]
     q, k, v = fused.split([heads * size, kv * size, kv * size], -1)
     if m["kind"] == "olmo2":
         q, k = norm(q, w[p + "attn.q_norm"], m["epsilon"]), norm(k, w[p + "attn.k_norm"], m["epsilon"])
@@ -173,9 +175,13 @@ OLMO2 = dict(kind="olmo2", layers=2, heads=2, key_heads=2, width=24, hidden=16, 
 LLAMA3 = dict(kind="llama", layers=1, heads=4, key_heads=2, width=24, hidden=32, vocabulary=11, context=7, batch=3,
               theta=10000.0, epsilon=1e-5, scaling=dict(factor=8.0, low=1.0, high=4.0, original=64))
 
+QWEN2 = dict(kind="qwen2", layers=2, heads=4, key_heads=2, width=16, hidden=24, vocabulary=11, context=7, batch=2,
+             theta=1e6, epsilon=1e-6)
+
 if __name__ == "__main__":
     write("torch_olmo2.json", OLMO2, [False, True])
     write("torch_llama3.json", LLAMA3, [False])
+    write("torch_qwen2.json", QWEN2, [False, True])
     tied = dict(layers=1, width=16, hidden=16, context=5, batch=2, tied=True)
     write("torch_tied_olmo2.json", dict(OLMO2, **tied), [False, True])
     write("torch_tied_llama3.json", dict(LLAMA3, **tied), [False, True])

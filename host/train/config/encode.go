@@ -267,7 +267,10 @@ func Reference() string {
 			if inPresets(t.path(k.Name)) {
 				absent += "; the preset's, when one is named"
 			}
-			if len(k.For) > 0 {
+			switch {
+			case slices.Equal(k.For, architecture.Languages):
+				doc = "language models: " + doc
+			case len(k.For) > 0:
 				doc = strings.Join(k.For, ", ") + ": " + doc
 			}
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", k.Name, k.Wants(), absent, doc)
