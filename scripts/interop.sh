@@ -124,6 +124,10 @@ train qwen2 'quantizer.weights={plugin="absmax", scale_dtype="f16"}' 'model.kind
 packed qwen2
 llama qwen2
 llama qwen2 --type f32
+train smollm3 'quantizer.weights={plugin="absmax", scale_dtype="f16"}' 'model.kind="smollm3"' 'model.layers=4'
+packed smollm3
+llama smollm3
+llama smollm3 --type f32
 train nemo 'quantizer.weights={plugin="absmax", scale_dtype="f16"}' 'model.head_size=32'
 packed nemo
 llama nemo

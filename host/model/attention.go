@@ -67,12 +67,12 @@ func projectedAttention(x, w *graph.Node, more qkvParams, r *attentionLayers) *g
 	key := graph.SliceAxis(projected, 1, graph.AxisRange(queries, queries+keys))
 	value := r.splitHeads(graph.SliceAxis(projected, 1, graph.AxisRange(queries+keys)))
 	query, key, normBack := more.normalize(r, query, key)
-	mixed, coreBack := r.core(r.rotatePairs(r.splitHeads(query), r.tables, 1),
-		r.rotatePairs(r.splitHeads(key), r.tables, 1), value)
+	mixed, coreBack := r.core(r.rotatePairs(r.splitHeads(query), 1),
+		r.rotatePairs(r.splitHeads(key), 1), value)
 
 	return engine.Custom(r.joinHeads(mixed), inputs, func(dy *graph.Node) []*graph.Node {
 		dQuery, dKey, dValue := coreBack(r.splitHeads(dy))
-		back := func(d *graph.Node) *graph.Node { return r.joinHeads(r.rotatePairs(d, r.tables, -1)) }
+		back := func(d *graph.Node) *graph.Node { return r.joinHeads(r.rotatePairs(d, -1)) }
 		dQuery, dKey, dGains := normBack(back(dQuery), back(dKey))
 		dProjected := graph.Concatenate([]*graph.Node{dQuery, dKey, r.joinHeads(dValue)}, 1)
 		dMore := append(more.biasAdjoint(dProjected, r.fromHalfSplit), dGains...)
@@ -192,14 +192,13 @@ func (r *attentionLayers) joinHeads(x *graph.Node) *graph.Node {
 // half-split order, forward for direction 1 and back for −1. Both halves are computed at once,
 // each from itself and from the other half in reverse order. If they were computed separately,
 // compilers would write them to memory to join them.
-func (r *attentionLayers) rotatePairs(x *graph.Node, tables rotationTables,
-	direction float32) *graph.Node {
+func (r *attentionLayers) rotatePairs(x *graph.Node, direction float32) *graph.Node {
 	dims := x.Shape().Dimensions
 	halves := graph.Reshape(x, dims[0], dims[1], dims[2], 2, r.size/2)
 	table := func(t *graph.Node) *graph.Node { return graph.Reshape(t, -1, dims[1], 1, 1, r.size/2) }
 	signs := engine.Constant(x.Graph(), []float32{-direction, direction}, 1, 1, 1, 2, 1)
-	y := graph.Mul(halves, table(tables.cos))
-	z := graph.Mul(graph.Reverse(halves, 3), graph.Mul(table(tables.sin), signs))
+	y := graph.Mul(halves, table(r.tables.cos))
+	z := graph.Mul(graph.Reverse(halves, 3), graph.Mul(table(r.tables.sin), signs))
 	return graph.Reshape(graph.Add(y, z), dims...)
 }
 

@@ -37,6 +37,16 @@ func newAttentionLayers(g *graph.Graph, s architecture.Settings, batch, context 
 	return r
 }
 
+// at returns the layers with the tables of one layer of the model.
+func (r *attentionLayers) at(s architecture.Settings, layer int) *attentionLayers {
+	if s.HasRope(layer) {
+		return r
+	}
+	unrotated := *r
+	unrotated.tables = rotationTables{graph.OnesLike(r.tables.cos), graph.ZerosLike(r.tables.sin)}
+	return &unrotated
+}
+
 // withCore returns layers with the given core and without rotation tables.
 func withCore(s architecture.Settings, batch, context int, core attentionCore) *attentionLayers {
 	return &attentionLayers{batch: batch, context: context, heads: s.Heads, keyHeads: s.KVHeads,

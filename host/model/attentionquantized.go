@@ -11,7 +11,7 @@ import (
 // Each step has its own gradient, so that quantizers may define any gradient.
 func attentionQuantized(x, w *graph.Node, more qkvParams, r *attentionLayers, sites blockSites,
 	q ActivationQuantizer) *graph.Node {
-	query, key, value := r.operands(x, w, more, r.tables)
+	query, key, value := r.operands(x, w, more)
 	query, key, value = r.quantize(query, sites[siteQuery], q), r.quantize(key, sites[siteKey], q),
 		r.quantize(value, sites[siteValue], q)
 	mixed, back := r.core(query, key, value)
@@ -25,8 +25,8 @@ func attentionQuantized(x, w *graph.Node, more qkvParams, r *attentionLayers, si
 // operands returns queries [batch, context, heads, size], and keys and values [batch, context, key
 // heads, size]. Queries and keys are normalized and rotated, in half-split order. Queries are not
 // multiplied by 1/√size.
-func (r *attentionLayers) operands(x, w *graph.Node, more qkvParams,
-	tables rotationTables) (query, key, value *graph.Node) {
+func (r *attentionLayers) operands(x, w *graph.Node, more qkvParams) (query, key,
+	value *graph.Node) {
 	queries, keys := r.heads*r.size, r.keyHeads*r.size
 	projected := more.addBias(linear(x, w), sameOrder) // [tokens, queries, keys and values]
 	query = graph.SliceAxis(projected, 1, graph.AxisRange(0, queries))
@@ -36,8 +36,7 @@ func (r *attentionLayers) operands(x, w *graph.Node, more qkvParams,
 		query, key = normalizeHeads(query, more.query, more.epsilon),
 			normalizeHeads(key, more.key, more.epsilon)
 	}
-	return r.rotateToHalfSplit(r.splitHeads(query), tables),
-		r.rotateToHalfSplit(r.splitHeads(key), tables), value
+	return r.rotateToHalfSplit(r.splitHeads(query)), r.rotateToHalfSplit(r.splitHeads(key)), value
 }
 
 func (r *attentionLayers) quantize(x *graph.Node, site ActivationSite,
@@ -50,15 +49,15 @@ func (r *attentionLayers) quantize(x *graph.Node, site ActivationSite,
 
 // rotateToHalfSplit rotates the pairs of features of x [batch, n, heads, size], and returns them in
 // half-split order.
-func (r *attentionLayers) rotateToHalfSplit(x *graph.Node, tables rotationTables) *graph.Node {
+func (r *attentionLayers) rotateToHalfSplit(x *graph.Node) *graph.Node {
 	if r.pairing == architecture.Interleaved {
 		dims := x.Shape().Dimensions
 		pairs := graph.Reshape(x, dims[0], dims[1], dims[2], r.size/2, 2)
 		x = graph.Reshape(graph.TransposeAllAxes(pairs, 0, 1, 2, 4, 3), dims...)
 	}
-	return engine.Custom(r.rotatePairs(x, tables, 1), []*graph.Node{x},
+	return engine.Custom(r.rotatePairs(x, 1), []*graph.Node{x},
 		func(dy *graph.Node) []*graph.Node {
-			return []*graph.Node{r.rotatePairs(dy, tables, -1)}
+			return []*graph.Node{r.rotatePairs(dy, -1)}
 		})
 }
 

@@ -38,8 +38,8 @@ func (m *transformer) Decode(params []*graph.Node, piece Piece, caches []*graph.
 		exceptions.Panicf("%s: got %d caches, want %d", m.Kind, len(caches), 2*m.Layers)
 	}
 	batch, n := piece.Tokens.Shape().Dim(0), piece.Tokens.Shape().Dim(1)
-	c := m.newCached(piece, caches[0].Shape().Dim(2))
 	r := withCore(m.Settings, batch, n, nil)
+	c := m.newCached(piece, caches[0].Shape().Dim(2), r)
 	r.cached = c
 	h := m.blocks(params, piece.Tokens, r, q.zeroPadding(c.segments),
 		func(layer int, block func() *graph.Node) *graph.Node {
@@ -55,13 +55,13 @@ func (m *transformer) Decode(params []*graph.Node, piece Piece, caches []*graph.
 // cached holds the state that attention needs to append a piece to the KV caches.
 type cached struct {
 	start        *graph.Node
-	tables       rotationTables // [1, n, 1, size/2]
-	mask         *graph.Node    // [batch, 1, n, 1, length]: 0 where a query sees a key, else −∞
-	segments     *graph.Node    // [batch, n]: Padding before a sequence, 0 in it
-	keys, values *graph.Node    // caches of the current block, replaced by those with the piece
+	mask         *graph.Node // [batch, 1, n, 1, length]: 0 where a query sees a key, else −∞
+	segments     *graph.Node // [batch, n]: Padding before a sequence, 0 in it
+	keys, values *graph.Node // caches of the current block, replaced by those with the piece
 }
 
-func (m *transformer) newCached(piece Piece, length int) *cached {
+// newCached returns the state for a piece, and sets the tables of r for its positions.
+func (m *transformer) newCached(piece Piece, length int, r *attentionLayers) *cached {
 	g, n := piece.Tokens.Graph(), piece.Tokens.Shape().Dim(1)
 	batch := piece.Tokens.Shape().Dim(0)
 	position := graph.Add(graph.Iota(g, shapes.Make(dtypes.Int32, batch, n, length), 1),
@@ -78,9 +78,9 @@ func (m *transformer) newCached(piece Piece, length int) *cached {
 	// The tables for the piece's positions are rows of the tables for all positions.
 	positions := graph.Add(graph.Iota(g, shapes.Make(dtypes.Int32, n, 1), 0),
 		graph.BroadcastToDims(piece.Start, n, 1))
+	r.tables = tablesAt(m.Settings, length, positions, 1, n) // [1, n, 1, size/2]
 	return &cached{
-		start:  piece.Start,
-		tables: tablesAt(m.Settings, length, positions, 1, n),
+		start: piece.Start,
 		mask: graph.Reshape(graph.Where(seen, graph.BroadcastToDims(shown, batch, n, length),
 			graph.BroadcastToDims(hidden, batch, n, length)), batch, 1, n, 1, length),
 		segments: graph.AddScalar(graph.ConvertDType(inside, dtypes.Int32), Padding),
@@ -92,7 +92,7 @@ func (m *transformer) newCached(piece Piece, length int) *cached {
 func attentionCached(x, w *graph.Node, more qkvParams, r *attentionLayers, sites blockSites,
 	q ActivationQuantizer) *graph.Node {
 	c := r.cached
-	query, key, value := r.operands(x, w, more, c.tables)
+	query, key, value := r.operands(x, w, more)
 	query = r.quantize(query, sites[siteQuery], q)
 	key, value = r.quantize(key, sites[siteKey], q), r.quantize(value, sites[siteValue], q)
 	c.keys, c.values = c.appendTo(c.keys, key), c.appendTo(c.values, value)

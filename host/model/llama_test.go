@@ -68,8 +68,12 @@ func eachLanguage(t *testing.T, test func(t *testing.T, m Language)) {
 	qwen2 := tiny
 	qwen2.Kind, qwen2.KVHeads = architecture.KindQwen2, 1
 	qwen2.FillIn()
+	smollm3 := tiny
+	smollm3.Kind, smollm3.Layers = architecture.KindSmolLM3, 4
+	smollm3.FillIn()
 	for name, m := range map[string]Language{
-		"qwen2": newTransformer(qwen2, Options{}), "qwen3": newTransformer(qwen3, Options{}),
+		"smollm3": newTransformer(smollm3, Options{}),
+		"qwen2":   newTransformer(qwen2, Options{}), "qwen3": newTransformer(qwen3, Options{}),
 		"llama": newLlama(tiny), "llama3": newLlama(llama3), "olmo2": newOLMo2(tiny),
 		"tied llama3": newLlama(tiedHead(llama3)), "tied olmo2": newOLMo2(tiedHead(tiny)),
 	} {
@@ -99,7 +103,7 @@ func TestSitesAreVisitedOnce(t *testing.T) {
 		if diff := cmp.Diff(sites, visited); diff != "" {
 			t.Errorf("sites listed (-) and visited (+):\n%s", diff)
 		}
-		if len(sites) != 4*tiny.Layers || sites[6].Name != "layers.1.mlp.input" || sites[7].Width != tiny.Hidden {
+		if len(sites) != 4*m.Blocks() || sites[6].Name != "layers.1.mlp.input" || sites[7].Width != tiny.Hidden {
 			t.Errorf("sites are %+v", sites)
 		}
 		for i, p := range m.Params() {

@@ -46,7 +46,7 @@ type ggufFamily string
 // ggufKinds are cage's names.
 var ggufKinds = map[ggufFamily]string{"llama": architecture.KindLlama,
 	"olmo2": architecture.KindOLMo2, "qwen2": architecture.KindQwen2,
-	"qwen3": architecture.KindQwen3}
+	"qwen3": architecture.KindQwen3, "smollm3": architecture.KindSmolLM3}
 
 // tensors maps names of Hugging Face to those of the family.
 func (a ggufFamily) tensors() map[string]string {
@@ -58,10 +58,10 @@ func (a ggufFamily) tensors() map[string]string {
 }
 
 // interleaves reports whether the rows of a tensor of Hugging Face, named without its block, are in
-// another order: in the family llama, the features that rotary embeddings rotate together are
+// another order: in the families llama and smollm3, the features that rotary embeddings rotate together are
 // adjacent.
 func (a ggufFamily) interleaves(name string) bool {
-	return a == "llama" && (name == "self_attn.q_proj.weight" || name == "self_attn.k_proj.weight")
+	return (a == "llama" || a == "smollm3") && (name == "self_attn.q_proj.weight" || name == "self_attn.k_proj.weight")
 }
 
 func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
@@ -74,7 +74,7 @@ func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
 				"%d, not %d: use --to hf", s.Width/s.Heads, s.HeadSize)
 		}
 		return "olmo2", refuseScaledPositions(s)
-	case architecture.KindQwen2, architecture.KindQwen3:
+	case architecture.KindQwen2, architecture.KindQwen3, architecture.KindSmolLM3:
 		return ggufFamily(s.Kind), refuseScaledPositions(s)
 	}
 	return "", fmt.Errorf("llama.cpp does not support models of kind %q", s.Kind)

@@ -64,6 +64,7 @@ type features struct {
 	queryKeyNorm   bool // queries and keys are normalized before their rotation
 	headNorm       bool // that norm is over each head, not over all heads together
 	qkvBias        bool // queries, keys and values have a bias
+	noRopeEvery    int  // every such layer has no rotary positions; 0: all have
 	truncatedStart bool // all weights are initialized from one truncated normal distribution
 }
 
@@ -71,7 +72,8 @@ type features struct {
 // runs (Panferov et al. 2025; Tabesh et al. 2025); with grouped-query attention, half-split pairs
 // and stretched wavelengths it is Llama 3 (Grattafiori et al., 2024). OLMo2 (Team OLMo, 2025) is
 // the one on which the CAGE paper compares optimizers. Qwen2 is that of Qwen2 and Qwen2.5 (Yang et
-// al., 2024), and Qwen3 that of its dense models (Yang et al., 2025).
+// al., 2024), and Qwen3 that of its dense models (Yang et al., 2025). SmolLM3 (Hugging Face, 2025)
+// is a Llama with layers without positions.
 var families = map[string]features{
 	KindLlama: {ropeTheta: 10000, ropePairs: Interleaved, normEps: 1e-5},
 	KindOLMo2: {ropeTheta: 500000, ropePairs: HalfSplit, normEps: 1e-6, postNorm: true,
@@ -79,11 +81,18 @@ var families = map[string]features{
 	KindQwen2: {ropeTheta: 1e6, ropePairs: HalfSplit, normEps: 1e-6, qkvBias: true},
 	KindQwen3: {ropeTheta: 1e6, ropePairs: HalfSplit, normEps: 1e-6, queryKeyNorm: true,
 		headNorm: true},
+	KindSmolLM3: {ropeTheta: 5e6, ropePairs: HalfSplit, normEps: 1e-6, noRopeEvery: 4},
 }
 
 // PostNorm reports whether the norms of a block normalize the outputs of its layers, instead of
 // their inputs.
 func (s Settings) PostNorm() bool { return families[s.Kind].postNorm }
+
+// HasRope reports whether queries and keys of a layer are rotated by their positions.
+func (s Settings) HasRope(layer int) bool {
+	every := families[s.Kind].noRopeEvery
+	return every == 0 || (layer+1)%every != 0
+}
 
 // QueryKeyNorm reports whether queries and keys are normalized.
 func (s Settings) QueryKeyNorm() bool { return families[s.Kind].queryKeyNorm }

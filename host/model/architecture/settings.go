@@ -19,6 +19,7 @@ const (
 	KindOLMo2     = "olmo2"
 	KindQwen2     = "qwen2"
 	KindQwen3     = "qwen3"
+	KindSmolLM3   = "smollm3"
 	KindQuadratic = "quadratic"
 	KindToy       = "toy"
 )
@@ -26,7 +27,7 @@ const (
 // Kinds of models that share keys.
 var (
 	Kinds     = slices.Concat(Languages, Problems)
-	Languages = []string{KindLlama, KindOLMo2, KindQwen2, KindQwen3} // kinds of models that are trained on text
+	Languages = []string{KindLlama, KindOLMo2, KindQwen2, KindQwen3, KindSmolLM3} // trained on text
 	// are mathematical functions, which need no data
 	Problems   = []string{KindQuadratic, KindToy}
 	quadratics = []string{KindQuadratic}

@@ -26,6 +26,7 @@ var settings = map[string]architecture.Settings{
 	"llama, tied": {Kind: architecture.KindLlama, Heads: 4, KVHeads: 2, Head: "tied", RopePairs: architecture.HalfSplit, RopeFactor: 8, RopeLow: 1, RopeHigh: 4, RopeOriginal: 16},
 	"olmo2":       {Kind: architecture.KindOLMo2, Heads: 4, KVHeads: 2},
 	"qwen2":       {Kind: architecture.KindQwen2, Heads: 4, KVHeads: 2},
+	"smollm3":     {Kind: architecture.KindSmolLM3, Layers: 4, Heads: 4, KVHeads: 2, RopePairs: architecture.Interleaved},
 	"qwen3":       {Kind: architecture.KindQwen3, Heads: 6, KVHeads: 2, HeadSize: 8},
 }
 
@@ -49,7 +50,7 @@ func newExampleOn(t testing.TB, s architecture.Settings, o engine.Options) *exam
 
 func newExampleOf(t testing.TB, s architecture.Settings, options model.Options, o engine.Options) *example {
 	t.Helper()
-	s.Layers, s.Width, s.Hidden, s.Vocab, s.Context = 2, 24, 40, 37, 16
+	s.Layers, s.Width, s.Hidden, s.Vocab, s.Context = max(s.Layers, 2), 24, 40, 37, 16
 	m, err := model.New(s, options)
 	if err != nil {
 		t.Fatal(err)

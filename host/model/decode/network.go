@@ -36,6 +36,7 @@ type Network struct {
 // block holds the parameters of a block; parameters that the architecture does not have are nil.
 type block struct {
 	prefix             string // of the names of sites
+	rope               bool   // queries and keys are rotated
 	attentionNorm      []float32
 	qkv, out           matrix
 	qkvBias            []float32
@@ -96,6 +97,7 @@ func New(m model.Language, weights map[string][]float32, o Options) (*Network, e
 		prefix := architecture.LayerPrefix(layer)
 		n.blocks = append(n.blocks, block{
 			prefix:          prefix,
+			rope:            s.HasRope(layer),
 			attentionNorm:   weights[prefix+"attn_norm"],
 			qkv:             named(prefix+"attn.qkv", s.QueryWidth()+2*s.KeyWidth(), s.Width),
 			qkvBias:         weights[prefix+"attn.qkv_bias"],

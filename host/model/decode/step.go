@@ -186,7 +186,7 @@ func (r *step) attention(b *block, keys, values []float32) error {
 		normalized(row[:queries], b.queryNorm)
 		normalized(row[queries:queries+keyWidth], b.keyNorm)
 		for head := range r.s.Heads + r.s.KVHeads {
-			r.rotate(row[head*size:][:size], scratch, r.at.Start)
+			r.rotate(row[head*size:][:size], scratch, r.at.Start, b.rope)
 		}
 	}
 	for _, o := range []struct {
@@ -264,9 +264,9 @@ func (n *Network) normalizeRow(y, x, gain []float32) {
 	}
 }
 
-// rotate rotates the pairs of features of a head by the angles of a position, and brings them to
-// half-split order. scratch is as long as the head.
-func (n *Network) rotate(head, scratch []float32, position int) {
+// rotate brings the features of a head to half-split order, and if rope is set, rotates its pairs
+// by the angles of a position. scratch is as long as the head.
+func (n *Network) rotate(head, scratch []float32, position int, rope bool) {
 	half := len(head) / 2
 	cos, sin := n.cos[position*half:][:half], n.sin[position*half:][:half]
 	copy(scratch, head)
@@ -274,6 +274,10 @@ func (n *Network) rotate(head, scratch []float32, position int) {
 		a, b := scratch[i], scratch[half+i]
 		if n.s.RopePairs == architecture.Interleaved {
 			a, b = scratch[2*i], scratch[2*i+1]
+		}
+		if !rope {
+			head[i], head[half+i] = a, b
+			continue
 		}
 		head[i], head[half+i] = a*cos[i]-b*sin[i], a*sin[i]+b*cos[i]
 	}

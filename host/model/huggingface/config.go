@@ -80,6 +80,9 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	only(k, "attention_bias", false)
 	only(k, "mlp_bias", false)
 	only(k, "partial_rotary_factor", 1.0)
+	if f.check != nil {
+		f.check(k, *s)
+	}
 	if k.has(quantizationKey) {
 		k.fault(quantizationKey, "found a quantized checkpoint",
 			"one in F32, BF16 or F16, such as the one from which it was made")
@@ -158,7 +161,9 @@ func (c *Config) Describe() (d Description, err error) {
 	maps.Copy(config, map[string]any{"architectures": []string{f.architecture},
 		"model_type": f.modelType, "hidden_act": "silu",
 		"attention_bias": false, "mlp_bias": false, "attention_dropout": 0.0,
-		"initializer_range": s.InitStd, positionsKey: c.MaxPositions, "use_cache": true})
+		"initializer_range": s.InitStd, positionsKey: c.MaxPositions, "use_cache": true,
+		// null, for SmolLM3 has a default that may not be below vocab_size
+		"pad_token_id": nil})
 	for key, ids := range map[string][]int32{beginKey: c.Tokens.Begin, endKey: c.Tokens.End,
 		"pad_token_id": c.Tokens.Pad} {
 		if len(ids) > 0 {

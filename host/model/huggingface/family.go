@@ -3,6 +3,7 @@ package huggingface
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -14,14 +15,16 @@ type family struct {
 	architecture, modelType string // in config.json
 	kind                    string // architecture.Settings.Kind
 	tensors                 table
-	freeHeads               bool // the head size does not follow from the width
+	freeHeads               bool                                   // the head size does not follow from the width
+	check                   func(k *keys, s architecture.Settings) // of keys of its own; may be nil
 	// sliding window in tokens, 0 for unlimited; nil means always unlimited
 	window func(k *keys) int
 }
 
 // families are the supported families. Models of a kind are written as the first family of that
 // kind.
-var families = []family{llamaFamily, mistralFamily, olmo2Family, qwen2Family, qwen3Family}
+var families = []family{llamaFamily, mistralFamily, olmo2Family, qwen2Family, qwen3Family,
+	smolLM3Family}
 
 func familyNames() string {
 	names := lists.Map(families, func(f family) string { return fmt.Sprintf("%q", f.architecture) })
@@ -131,3 +134,23 @@ var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3",
 		"layers.*.attn.q_norm": {rotary("model.layers.*.self_attn.q_norm.weight")},
 		"layers.*.attn.k_norm": {rotary("model.layers.*.self_attn.k_norm.weight")},
 	})}
+
+// smolLM3Family is SmolLM3: a Llama of which every fourth layer has no rotary positions.
+var smolLM3Family = family{architecture: "SmolLM3ForCausalLM", modelType: "smollm3",
+	kind: architecture.KindSmolLM3, tensors: llamaTensors, window: qwenWindow,
+	check: func(k *keys, s architecture.Settings) {
+		only(k, "no_rope_layer_interval", 4)
+		var rotated []int
+		if !k.read("no_rope_layers", &rotated, "a list of 0 and 1") {
+			return
+		}
+		want := make([]int, s.Layers)
+		for i := range want {
+			if s.HasRope(i) {
+				want[i] = 1
+			}
+		}
+		if !slices.Equal(rotated, want) {
+			k.fault("no_rope_layers", k.found("no_rope_layers"), "0 for every fourth layer, and 1 for others")
+		}
+	}}

@@ -15,6 +15,8 @@ SIZES = dict(vocab_size=96, hidden_size=64, intermediate_size=96, num_hidden_lay
 MODELS = {
     "qwen2": (transformers.Qwen2Config(**SIZES, tie_word_embeddings=True),
               "biases of queries, keys and values; config.json as transformers 5 writes it"),
+    "smollm3": (transformers.SmolLM3Config(**dict(SIZES, num_hidden_layers=4), pad_token_id=None, tie_word_embeddings=True),
+                "no positions in the fourth layer"),
     "nemo": (transformers.MistralConfig(**SIZES, head_dim=24, sliding_window=None, rope_theta=1e6),
              "head_dim 24 with 4 heads of a width of 64, as in Mistral Nemo"),
 }
