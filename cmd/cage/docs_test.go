@@ -145,11 +145,12 @@ func TestExamplesDiffer(t *testing.T) {
 		return cfg
 	}
 	wants := map[string][]string{
-		"demo-quest.toml": {"train.out", "method.form", "method.lambda", "method.silence"},
+		"demo-quest.toml": {"train.out", "method.form", "method.silence", "method.strength", "method.lambda"},
 		"demo-fp.toml": {
-			"train.out", "method.form", "method.lambda", "method.silence",
+			"train.out", "method.form", "method.silence", "method.strength",
 			"quantizer.weights.plugin", "quantizer.weights.sha256", "quantizer.weights.bits",
 			"quantizer.activations.plugin", "quantizer.activations.sha256", "quantizer.activations.bits",
+			"method.lambda",
 		},
 	}
 	for name, want := range wants {

@@ -43,6 +43,21 @@ func TestLdexpOfNaN(t *testing.T) {
 	check(t, "ldexp", p, map[string]reference.Tensor{"x": reference.Floats([]float64{1, 2, 3, 4, 5, 6, 1, 1}, 2, 4), "n": reference.Floats(n, 2, 4)})
 }
 
+// TestCountsOfUndividedAxes: in the piece of a row that has a single element, other axes are counted
+// from 0.
+func TestCountsOfUndividedAxes(t *testing.T) {
+	for axis := range 3 {
+		b := program.NewBuilder("count")
+		x := b.Input("x", program.FloatType(1, 1, 3))
+		b.Output("y", x.Add(b.Iota(program.FloatType(1, 1, 3), axis)))
+		p, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, fmt.Sprint("axis ", axis), p, map[string]reference.Tensor{"x": reference.Floats([]float64{1, 2, 3}, 1, 1, 3)})
+	}
+}
+
 // TestLargeTensors: where rows begin is counted in 64 bits, which the numbers of these tests do not need, and large models do.
 func TestLargeTensors(t *testing.T) {
 	b := program.NewBuilder("copy")

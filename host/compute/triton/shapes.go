@@ -180,14 +180,18 @@ func (w *writer) iota(n *program.Node, _ []value) value {
 	if !ok || n.Attr.Axes[0] < l.Outer {
 		panic(w.current("it counts along rows"))
 	}
+	start := 0 // of the piece, if it divides the axis
+	if l.Axis(n.Attr.Axes[0]) == l.first()+1 {
+		start = w.piece(l).start
+	}
 	dims, axis := w.dims(l), w.axis(l, n.Attr.Axes[0])
 	if dims == nil {
-		return w.constant(elem(n.Type.DType), float64(w.piece(l).start))
+		return w.constant(elem(n.Type.DType), float64(start))
 	}
 	ones := slices.Repeat([]int{1}, len(dims))
 	ones[axis] = dims[axis]
 	count := w.countTo(dims[axis])
-	if start := w.piece(l).start; start > 0 && l.Axis(n.Attr.Axes[0]) == l.first()+1 {
+	if start > 0 {
 		count = w.apply("arith.addi", count, w.number(count, float64(start)))
 	}
 	v := w.broadcastTo(w.reshapeTo(count, ones), dims)

@@ -119,7 +119,7 @@ var shaped = [][2][]int{
 	{{3, 4}, {}}, {{}, {}}, {{1, 1}, {3, 4}}, {{2, 1, 3}, {1, 2, 3}}, {{1}, {}}, {{3, 1}, {}},
 }
 
-// TestElementwise tests every elementwise operation, over all pairs of shapes, on
+// TestElementwise tests elementwise operations, over all pairs of shapes, on
 // arguments between 0.2 and 2.2, where all of them are smooth.
 func TestElementwise(t *testing.T) {
 	binary := map[string]build{
