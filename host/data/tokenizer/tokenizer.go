@@ -12,7 +12,9 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	jsonv2 "encoding/json/v2"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -104,7 +106,14 @@ func Open(spec string) (Tokenizer, error) {
 	if stat.IsDir() {
 		spec = filepath.Join(spec, DefinitionFile)
 	}
-	return LoadHuggingFace(spec)
+	t, err := LoadHuggingFace(spec)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%w; a run on bytes has no such file: its tokenizer is %q", err, bytesName)
+	case err != nil:
+		return nil, err
+	}
+	return t, nil
 }
 
 // Reopen returns the tokenizer that info describes. Unless it is built in, folder must hold its
