@@ -3,6 +3,7 @@ package model
 import (
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -19,7 +20,8 @@ type attentionLayers struct {
 	batch, context, heads, keyHeads, size int // size: features of a head
 	pairing                               architecture.Pairing
 
-	tables    rotationTables // of shape [1 or batch, context, 1, size/2]
+	tables    rotationTables        // of shape [1 or batch, context, 1, size/2]
+	local     func() rotationTables // of layers with a window
 	core      attentionCore
 	recompute bool    // in the backward pass
 	cached    *cached // for attention to KV caches; nil: to the given tokens
@@ -30,21 +32,35 @@ type attentionLayers struct {
 func newAttentionLayers(g *graph.Graph, s architecture.Settings, batch, context int,
 	segments *graph.Node) *attentionLayers {
 	r := withCore(s, batch, context, chooseCore(g, s, context, segments))
-	table := func(f func(float64) float64) *graph.Node {
-		return engine.Constant(g, s.ByPosition(context, f), 1, context, 1, r.size/2)
-	}
-	r.tables = rotationTables{table(math.Cos), table(math.Sin)}
+	r.setTables(s, func(s architecture.Settings) rotationTables {
+		table := func(f func(float64) float64) *graph.Node {
+			return engine.Constant(g, s.ByPosition(context, f), 1, context, 1, r.size/2)
+		}
+		return rotationTables{table(math.Cos), table(math.Sin)}
+	})
 	return r
+}
+
+// setTables sets the tables of all layers; of makes those for given settings of positions.
+func (r *attentionLayers) setTables(s architecture.Settings,
+	of func(architecture.Settings) rotationTables) {
+	r.tables = of(s)
+	r.local = sync.OnceValue(func() rotationTables {
+		local, _ := s.LocalRope(0)
+		return of(local)
+	})
 }
 
 // at returns the layers with the tables of one layer of the model.
 func (r *attentionLayers) at(s architecture.Settings, layer int) *attentionLayers {
-	if s.HasRope(layer) {
-		return r
+	other := *r
+	if _, local := s.LocalRope(layer); local {
+		other.tables = r.local()
 	}
-	unrotated := *r
-	unrotated.tables = rotationTables{graph.OnesLike(r.tables.cos), graph.ZerosLike(r.tables.sin)}
-	return &unrotated
+	if !s.HasRope(layer) {
+		other.tables = rotationTables{graph.OnesLike(r.tables.cos), graph.ZerosLike(r.tables.sin)}
+	}
+	return &other
 }
 
 // withCore returns layers with the given core and without rotation tables.

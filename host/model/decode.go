@@ -9,6 +9,7 @@ import (
 	"github.com/gomlx/gomlx/support/exceptions"
 
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/model/architecture"
 )
 
 // A Piece holds the next tokens of several sequences. KV caches hold the keys and values of the
@@ -78,7 +79,9 @@ func (m *transformer) newCached(piece Piece, length int, r *attentionLayers) *ca
 	// The tables for the piece's positions are rows of the tables for all positions.
 	positions := graph.Add(graph.Iota(g, shapes.Make(dtypes.Int32, n, 1), 0),
 		graph.BroadcastToDims(piece.Start, n, 1))
-	r.tables = tablesAt(m.Settings, length, positions, 1, n) // [1, n, 1, size/2]
+	r.setTables(m.Settings, func(s architecture.Settings) rotationTables {
+		return tablesAt(s, length, positions, 1, n) // [1, n, 1, size/2]
+	})
 	return &cached{
 		start: piece.Start,
 		mask: graph.Reshape(graph.Where(seen, graph.BroadcastToDims(shown, batch, n, length),
@@ -148,7 +151,9 @@ func (m *transformer) Scores(params []*graph.Node, s Scored,
 		seen := graph.LogicalOr(sameDocument(s.Parts), ofContext)
 		r = withCore(m.Settings, batch, length, maskedCore(0,
 			func(scores *graph.Node) *graph.Node { return maskScores(scores, seen) }))
-		r.tables = tablesAt(m.Settings, length, graph.Reshape(s.Positions, -1, 1), batch, length)
+		r.setTables(m.Settings, func(of architecture.Settings) rotationTables {
+			return tablesAt(of, length, graph.Reshape(s.Positions, -1, 1), batch, length)
+		})
 	} else {
 		r = newAttentionLayers(g, m.Settings, batch, length, nil)
 	}

@@ -114,6 +114,7 @@ func TestBlocks(t *testing.T) {
 		}
 		out := evaluate(t, m, hashedWeights(m.Params()), hashedTokens(1, batch*context, m.Vocab), batch, func(weights []*graph.Node, ids *graph.Node) []*graph.Node {
 			x := graph.Gather(weights[0], graph.Reshape(ids, batch*context, 1))
+			x = graph.MulScalar(x, m.InputScale())
 			at := 1
 			for block := range m.Blocks() {
 				own := m.BlockParams(block)
@@ -121,7 +122,7 @@ func TestBlocks(t *testing.T) {
 				at += len(own)
 				params, listed = append(params, own...), append(listed, m.BlockSites(block, batch, context)...)
 			}
-			logits := linear(lower.Unquantized(rmsNorm(x, weights[at], m.NormEps)), m.head(weights))
+			logits := linear(lower.Unquantized(rmsNorm(x, m.gain(weights[at]), m.NormEps)), m.head(weights))
 			return []*graph.Node{graph.Reshape(logits, batch, context, m.Vocab), m.Logits(weights, ids, nil)}
 		})
 		if !slices.Equal(out[0], out[1]) {

@@ -68,10 +68,14 @@ func eachLanguage(t *testing.T, test func(t *testing.T, m Language)) {
 	qwen2 := tiny
 	qwen2.Kind, qwen2.KVHeads = architecture.KindQwen2, 1
 	qwen2.FillIn()
+	gemma3 := tiny
+	gemma3.Kind, gemma3.KVHeads, gemma3.HeadSize, gemma3.Head = architecture.KindGemma3, 1, 6, "tied"
+	gemma3.FillIn()
 	smollm3 := tiny
 	smollm3.Kind, smollm3.Layers = architecture.KindSmolLM3, 4
 	smollm3.FillIn()
 	for name, m := range map[string]Language{
+		"gemma3":  newTransformer(gemma3, Options{}),
 		"smollm3": newTransformer(smollm3, Options{}),
 		"qwen2":   newTransformer(qwen2, Options{}), "qwen3": newTransformer(qwen3, Options{}),
 		"llama": newLlama(tiny), "llama3": newLlama(llama3), "olmo2": newOLMo2(tiny),

@@ -90,7 +90,7 @@ type Language interface {
 
 	// Blocks returns the number of blocks. Each can be computed alone, so that only the parameters
 	// of one block need be in memory. All blocks update a residual stream; it begins with the rows
-	// of the embedding, which is the first of [Model.Params].
+	// of the embedding, which is the first of [Model.Params], times the settings' InputScale.
 	Blocks() int
 
 	// BlockParams lists the parameters of a block, in the order of Params.

@@ -29,7 +29,7 @@ func hashedWeights(params []architecture.Param) [][]float32 {
 		mean, std := 0.0, 1.0
 		switch param.Role {
 		case architecture.RoleNorm:
-			mean, std = 1, 0.1
+			mean, std = param.InitMean, 0.1
 		case architecture.RoleMatrix, architecture.RoleHead:
 			std = 1 / math.Sqrt(float64(param.Dims[1]))
 		}

@@ -162,6 +162,52 @@ func swiGLU(a, b *graph.Node, factors *gateOperands) *graph.Node {
 	return y
 }
 
+// geGLU returns gelu(a)·b, where gelu(a) = a/2·(1 + tanh(√(2/π)·(a + 0.044715·a³))) (Hendrycks and
+// Gimpel, 2016).
+func geGLU(a, b *graph.Node, _ *gateOperands) *graph.Node {
+	g, rows, width := a.Graph(), a.Shape().Dim(0), a.Shape().Dim(1)
+	forward, backward, err := geluPrograms(rows, width)
+	if err != nil {
+		panic(err)
+	}
+	adjoints := func(dy *graph.Node) []*graph.Node {
+		out := lower.Lower(g, backward, []*graph.Node{a, b, dy})
+		return []*graph.Node{out["da"], out["db"]}
+	}
+	y := lower.Lower(g, forward, []*graph.Node{a, b})[lower.SourceValue]
+	y = engine.Custom(y, []*graph.Node{a, b}, adjoints)
+	if lower.HasKernels(g) {
+		lower.Source{Inputs: []*graph.Node{a, b}, Rounded: true, Forward: forward, Backward: backward,
+			Adjoint: func(_ map[string]*graph.Node, dy *graph.Node) []*graph.Node { return adjoints(dy) },
+		}.AttachTo(y)
+	}
+	return y
+}
+
+// geluPrograms returns the programs of [geGLU] and of its adjoints.
+func geluPrograms(rows, width int) (forward, backward *program.Program, err error) {
+	const c, cubic = 0.7978845608028654, 0.044715 // √(2/π)
+	t := program.FloatType(rows, width)
+	tanh := func(x program.Value) program.Value {
+		return x.Square().Scale(cubic).Shift(1).Mul(x).Scale(c).Tanh()
+	}
+	b := program.NewBuilder("gelu")
+	x, y := b.Input("a", t), b.Input("b", t)
+	b.Output(lower.SourceValue, x.Scale(0.5).Mul(tanh(x).Shift(1)).Mul(y))
+	if forward, err = b.Build(); err != nil {
+		return nil, nil, err
+	}
+	b = program.NewBuilder("gelu.backward")
+	x, y, dy := b.Input("a", t), b.Input("b", t), b.Input("d", t)
+	th := tanh(x)
+	inner := x.Square().Scale(3 * cubic).Shift(1).Scale(c) // the derivative of tanh's argument
+	slope := th.Shift(1).Add(x.Mul(b.Const(1).Sub(th.Square())).Mul(inner)).Scale(0.5)
+	b.Output("da", dy.Mul(y).Mul(slope))
+	b.Output("db", dy.Mul(x.Scale(0.5).Mul(th.Shift(1))))
+	backward, err = b.Build()
+	return forward, backward, err
+}
+
 // gatePrograms returns the programs of [swiGLU] and of its adjoints for kernels.
 func gatePrograms(rows, width int) (forward, backward *program.Program, err error) {
 	t := program.FloatType(rows, width)

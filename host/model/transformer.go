@@ -201,6 +201,9 @@ func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *attent
 	wrap func(layer int, block func() *graph.Node) *graph.Node) *graph.Node {
 	ids := graph.Reshape(clampIDs(tokens, m.Vocab), r.batch*r.context, 1)
 	x := graph.Gather(params[0], ids)
+	if scale := m.InputScale(); scale != 1 {
+		x = graph.MulScalar(x, scale)
+	}
 	norm := len(params) - 1
 	if !m.Tied() {
 		norm-- // the head comes after it
@@ -219,7 +222,7 @@ func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *attent
 			return block(in)
 		})
 	}
-	x = rmsNorm(x, params[norm], m.NormEps)
+	x = rmsNorm(x, m.gain(params[norm]), m.NormEps)
 	if m.Sites.Head {
 		return q.apply(m.headSite(r.batch*r.context), x)
 	}
@@ -238,12 +241,24 @@ func (m *transformer) checkParams(params []*graph.Node) {
 	}
 }
 
+// gain returns the gain of a norm.
+func (m *transformer) gain(param *graph.Node) *graph.Node {
+	if offset := m.NormOffset(); offset != 0 {
+		return graph.AddScalar(param, offset)
+	}
+	return param
+}
+
 // block computes a block from the residual stream x and the values of its parameters.
 func (m *transformer) block(x *graph.Node, params []*graph.Node, sites blockSites,
 	r *attentionLayers, q ActivationQuantizer) *graph.Node {
 	w := map[string]*graph.Node{}
 	for i, p := range m.Settings.BlockParams(0) {
-		w[strings.TrimPrefix(p.Name, architecture.LayerPrefix(0))] = params[i]
+		value := params[i]
+		if p.Role == architecture.RoleNorm {
+			value = m.gain(value)
+		}
+		w[strings.TrimPrefix(p.Name, architecture.LayerPrefix(0))] = value
 	}
 	attend := func(x *graph.Node) *graph.Node {
 		more := qkvParams{bias: w["attn.qkv_bias"], query: w["attn.q_norm"], key: w["attn.k_norm"],
@@ -251,10 +266,20 @@ func (m *transformer) block(x *graph.Node, params []*graph.Node, sites blockSite
 		mixed := attend(q.apply(sites[siteQKV], x), w["attn.qkv"], more, r, sites, q)
 		return q.apply(sites[siteOut], mixed)
 	}
-	gate := func(x *graph.Node) *graph.Node { // silu(W1·x) ⊙ W2·x
+	gate := func(x *graph.Node) *graph.Node { // silu(W1·x) ⊙ W2·x, or gelu
 		x = q.apply(sites[siteMLP], x)
 		a, b := linearRounded(x, w["mlp.w1"]), linearRounded(x, w["mlp.w2"])
-		return q.apply(sites[siteDown], swiGLU(a, b, &gateOperands{x, w["mlp.w1"], w["mlp.w2"]}))
+		gated := geGLU
+		if !m.GELU() {
+			gated = swiGLU
+		}
+		return q.apply(sites[siteDown], gated(a, b, &gateOperands{x, w["mlp.w1"], w["mlp.w2"]}))
+	}
+	if m.BothNorms() {
+		out := linear(attend(rmsNorm(x, w["attn_norm"], m.NormEps)), w["attn.out"])
+		x = graph.Add(x, rmsNorm(out, w["attn_post_norm"], m.NormEps))
+		down := linear(gate(rmsNorm(x, w["mlp_norm"], m.NormEps)), w["mlp.down"])
+		return graph.Add(x, rmsNorm(down, w["mlp_post_norm"], m.NormEps))
 	}
 	if m.PostNorm() {
 		out := linear(attend(x), w["attn.out"])

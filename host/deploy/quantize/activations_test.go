@@ -22,7 +22,7 @@ import (
 // activations computes the inputs of all layers for all sequences at once with the whole model, in which some weights are
 // replaced.
 func activations(t *testing.T, kind string, texts int, replaced map[string][]float32) map[string][]float32 {
-	return activationsOf(t, kind, 2, texts, replaced, "nothing")
+	return activationsOf(t, kind, layersOf(kind), texts, replaced, "nothing")
 }
 
 // activationsOf is activations for some number of layers, where those whose names have the prefix are zeros.

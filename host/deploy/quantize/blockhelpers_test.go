@@ -91,6 +91,11 @@ func small(t testing.TB, kind string, layers, width int) (model.Language, func(s
 	}
 }
 
+// layersOf are so many layers that all kinds of layers are among them.
+func layersOf(kind string) int {
+	return max(2, map[string]int{architecture.KindSmolLM3: 4, architecture.KindGemma3: 6}[kind])
+}
+
 // programs are those of a quantizer for all weights.
 func programs(t testing.TB, m model.Model, q sdk.Quantizer) map[string]spec.Quantizer {
 	t.Helper()
@@ -133,7 +138,7 @@ func cpu(t testing.TB) *engine.Device {
 // run quantizes a model of two blocks and returns its weights by name.
 func runBlocks(t testing.TB, kind string, q sdk.Quantizer, s posttrain.Settings, texts int) map[string]*quantize.Quantized {
 	t.Helper()
-	m, values := small(t, kind, 2, 32)
+	m, values := small(t, kind, layersOf(kind), 32)
 	out := map[string]*quantize.Quantized{}
 	r := quantize.Blocks{Settings: s, Device: cpu(t), Model: m, Weights: programs(t, m, q), Values: fleeting(values), Sequences: sequences(texts), Batch: batch, Context: length,
 		Block: func(_ int, list []*quantize.Quantized) error {

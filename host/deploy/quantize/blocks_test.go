@@ -38,13 +38,13 @@ func outputError(a, b, x []float32, columns int) float64 {
 // quantized, and those behind, and beside it, are not.
 func TestReport(t *testing.T) {
 	const texts = 6
-	for _, kind := range []string{architecture.KindLlama, architecture.KindOLMo2} {
+	for _, kind := range []string{architecture.KindLlama, architecture.KindOLMo2, architecture.KindSmolLM3, architecture.KindGemma3} {
 		for _, onePass := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s one pass %t", kind, onePass), func(t *testing.T) {
 				settings := usual
 				settings.OnePass = onePass
 				got := runBlocks(t, kind, rounding{group: 8}, settings, texts)
-				m, values := small(t, kind, 2, 32)
+				m, values := small(t, kind, layersOf(kind), 32)
 				replaced := map[string][]float32{}
 				for block := range m.Blocks() {
 					x := activations(t, kind, texts, replaced)
@@ -64,7 +64,7 @@ func TestReport(t *testing.T) {
 						}
 					}
 				}
-				if len(replaced) != 10 {
+				if len(replaced) != 5*m.Blocks() {
 					t.Errorf("%d matrices", len(replaced))
 				}
 			})

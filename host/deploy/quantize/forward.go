@@ -60,7 +60,7 @@ func newForward(dev *engine.Device, m model.Language, batch, context int,
 // embed looks up the tokens of all sequences in embedding, [vocabulary, width]. If segments is nil,
 // each sequence is one document.
 func (f *forward) embed(embedding []float32, width int, sequences, segments [][]int32) error {
-	vocabulary := len(embedding) / width
+	vocabulary, scale := len(embedding)/width, float32(f.model.Network().InputScale())
 	for at := 0; at < len(sequences); at += f.batch {
 		size := f.batch * f.context
 		t := text{stream: make([]float32, 0, size*width), tokens: int64(size)}
@@ -69,7 +69,9 @@ func (f *forward) embed(embedding []float32, width int, sequences, segments [][]
 				if id < 0 || int(id) >= vocabulary {
 					return fmt.Errorf("token %d is outside the model's vocabulary of %d", id, vocabulary)
 				}
-				t.stream = append(t.stream, embedding[int(id)*width:(int(id)+1)*width]...)
+				for _, v := range embedding[int(id)*width : (int(id)+1)*width] {
+					t.stream = append(t.stream, v*scale)
+				}
 			}
 		}
 		if segments != nil {
@@ -226,13 +228,15 @@ func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([
 }
 
 // compile compiles the forward pass of a block, followed by the graph that build makes from the
-// activations at the given sites (at), the block's output y, and further inputs. Blocks have the
-// same structure, so one executable serves all of them, unless activations are quantized, which may
-// differ between blocks.
+// activations at the given sites (at), the block's output y, and further inputs. One executable
+// serves all blocks with the same positions, unless activations are quantized, which may differ
+// between blocks.
 func (f *forward) compile(what string, sites []model.ActivationSite, more []engine.Spec,
 	build func(at []*graph.Node, y *graph.Node, more []*graph.Node) []*graph.Node,
 ) (*engine.Executable, error) {
-	key := what
+	network := f.model.Network()
+	local, _ := network.LocalRope(f.block)
+	key := fmt.Sprint(what, network.HasRope(f.block), local.RopeTheta)
 	for _, s := range sites {
 		all := f.model.BlockSites(f.block, f.batch, f.context)
 		key += fmt.Sprint(" ", indexOf(all, s))

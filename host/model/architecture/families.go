@@ -33,7 +33,7 @@ func (s Settings) Params() []Param {
 	for layer := range s.Layers {
 		params = append(params, s.BlockParams(layer)...)
 	}
-	params = append(params, normParam("norm", s.Width))
+	params = append(params, s.normParam("norm", s.Width))
 	if !s.Tied() {
 		params = append(params, vocabulary("head", RoleHead))
 	}
@@ -60,11 +60,17 @@ type features struct {
 	ropeTheta      float64 // defaults
 	ropePairs      Pairing
 	normEps        float64
-	postNorm       bool // norms follow the layers of a block, instead of preceding them
-	queryKeyNorm   bool // queries and keys are normalized before their rotation
-	headNorm       bool // that norm is over each head, not over all heads together
-	qkvBias        bool // queries, keys and values have a bias
-	noRopeEvery    int  // every such layer has no rotary positions; 0: all have
+	postNorm       bool    // norms follow the layers of a block, instead of preceding them
+	bothNorms      bool    // norms precede and follow the layers
+	normOffset     bool    // the gain of a norm is 1 more than its parameter
+	queryKeyNorm   bool    // queries and keys are normalized before their rotation
+	headNorm       bool    // that norm is over each head, not over all heads together
+	qkvBias        bool    // queries, keys and values have a bias
+	noRopeEvery    int     // every such layer has no rotary positions; 0: all have
+	localTheta     float64 // RopeTheta of layers with a window, all but every globalEvery-th; 0: none
+	globalEvery    int
+	gelu           bool // the gate is GELU, in its approximation by tanh, instead of SiLU
+	scaledInput    bool // the embedding is multiplied by √width
 	truncatedStart bool // all weights are initialized from one truncated normal distribution
 }
 
@@ -73,8 +79,11 @@ type features struct {
 // and stretched wavelengths it is Llama 3 (Grattafiori et al., 2024). OLMo2 (Team OLMo, 2025) is
 // the one on which the CAGE paper compares optimizers. Qwen2 is that of Qwen2 and Qwen2.5 (Yang et
 // al., 2024), and Qwen3 that of its dense models (Yang et al., 2025). SmolLM3 (Hugging Face, 2025)
-// is a Llama with layers without positions.
+// is a Llama with layers without positions. Gemma3 (Gemma Team, 2025) is its text model.
 var families = map[string]features{
+	KindGemma3: {ropeTheta: 1e6, ropePairs: HalfSplit, normEps: 1e-6, bothNorms: true,
+		normOffset: true, queryKeyNorm: true, headNorm: true, localTheta: 1e4, globalEvery: 6,
+		gelu: true, scaledInput: true},
 	KindLlama: {ropeTheta: 10000, ropePairs: Interleaved, normEps: 1e-5},
 	KindOLMo2: {ropeTheta: 500000, ropePairs: HalfSplit, normEps: 1e-6, postNorm: true,
 		queryKeyNorm: true, truncatedStart: true},
@@ -87,6 +96,39 @@ var families = map[string]features{
 // PostNorm reports whether the norms of a block normalize the outputs of its layers, instead of
 // their inputs.
 func (s Settings) PostNorm() bool { return families[s.Kind].postNorm }
+
+// BothNorms reports whether the layers of a block have norms before and after them.
+func (s Settings) BothNorms() bool { return families[s.Kind].bothNorms }
+
+// NormOffset returns what is added to the parameter of a norm to get its gain.
+func (s Settings) NormOffset() float64 {
+	if families[s.Kind].normOffset {
+		return 1
+	}
+	return 0
+}
+
+// GELU reports whether the gate is GELU, in its approximation by tanh, instead of SiLU.
+func (s Settings) GELU() bool { return families[s.Kind].gelu }
+
+// InputScale returns the factor of the embedding.
+func (s Settings) InputScale() float64 {
+	if families[s.Kind].scaledInput {
+		return math.Sqrt(float64(s.Width))
+	}
+	return 1
+}
+
+// LocalRope returns the settings of the rotary positions of a layer with a window; false for other
+// layers, which have those of the model.
+func (s Settings) LocalRope(layer int) (local Settings, ok bool) {
+	f := families[s.Kind]
+	if f.localTheta == 0 || (layer+1)%f.globalEvery == 0 {
+		return s, false
+	}
+	s.RopeTheta, s.RopeFactor = f.localTheta, 1
+	return s, true
+}
 
 // HasRope reports whether queries and keys of a layer are rotated by their positions.
 func (s Settings) HasRope(layer int) bool {
@@ -105,7 +147,7 @@ func (s Settings) BlockParams(layer int) []Param {
 		return s.start(Param{Name: prefix + name, Dims: []int{out, in}, Role: RoleMatrix,
 			Quantized: true, Decay: true, InitStd: std})
 	}
-	norm := func(name string, width int) Param { return normParam(prefix+name, width) }
+	norm := func(name string, width int) Param { return s.normParam(prefix+name, width) }
 	residualStd := s.InitStd
 	if !f.truncatedStart { // so that the variance of the residual stream does not grow with depth
 		residualStd /= math.Sqrt(2 * float64(s.Layers))
@@ -132,6 +174,10 @@ func (s Settings) BlockParams(layer int) []Param {
 		matrix("mlp.down", residualStd, s.Width, s.Hidden),
 	}
 	norms := [][]Param{{norm("attn_norm", s.Width)}, {norm("mlp_norm", s.Width)}}
+	if f.bothNorms {
+		return slices.Concat(norms[0], attention, []Param{norm("attn_post_norm", s.Width)}, norms[1],
+			feedForward, []Param{norm("mlp_post_norm", s.Width)})
+	}
 	if f.postNorm {
 		return slices.Concat(attention, norms[0], feedForward, norms[1])
 	}
@@ -156,8 +202,8 @@ func (s Settings) QueryWidth() int { return s.Heads * s.HeadSize }
 // KeyWidth returns the total width of the key heads; the value heads have the same width.
 func (s Settings) KeyWidth() int { return s.KVHeads * s.HeadSize }
 
-func normParam(name string, width int) Param {
-	return Param{Name: name, Dims: []int{width}, Role: RoleNorm, InitMean: 1}
+func (s Settings) normParam(name string, width int) Param {
+	return Param{Name: name, Dims: []int{width}, Role: RoleNorm, InitMean: 1 - s.NormOffset()}
 }
 
 // Float32s rounds numbers to float32.

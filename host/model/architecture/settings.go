@@ -15,6 +15,7 @@ import (
 
 // Kinds of models, by their names in a configuration.
 const (
+	KindGemma3    = "gemma3"
 	KindLlama     = "llama"
 	KindOLMo2     = "olmo2"
 	KindQwen2     = "qwen2"
@@ -26,8 +27,9 @@ const (
 
 // Kinds of models that share keys.
 var (
-	Kinds     = slices.Concat(Languages, Problems)
-	Languages = []string{KindLlama, KindOLMo2, KindQwen2, KindQwen3, KindSmolLM3} // trained on text
+	Kinds = slices.Concat(Languages, Problems)
+	// are trained on text
+	Languages = []string{KindGemma3, KindLlama, KindOLMo2, KindQwen2, KindQwen3, KindSmolLM3}
 	// are mathematical functions, which need no data
 	Problems   = []string{KindQuadratic, KindToy}
 	quadratics = []string{KindQuadratic}

@@ -40,3 +40,11 @@ func swiGLU(a, b []float32) {
 		a, b = a[n:], b[n:]
 	}
 }
+
+// geGLU sets a to gelu(a)·b; see [model.Language].
+func geGLU(a, b []float32) {
+	for i, x := range a {
+		u := 0.7978845608028654 * (float64(x) + 0.044715*float64(x)*float64(x)*float64(x))
+		a[i] = float32(0.5*float64(x)*(1+math.Tanh(u))) * b[i]
+	}
+}

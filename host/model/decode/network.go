@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/linalg"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // A Quantizer replaces an activation x, [rows, width of the site], by its quantized form, as the
@@ -30,18 +31,24 @@ type Network struct {
 	norm     []float32
 	head     matrix
 	sites    map[string]model.ActivationSite // by name
-	cos, sin []float32                       // [positions, size/2], for the positions used so far
+	angles   [2]angles                       // for the positions used so far: all layers, those with a window
 }
+
+// angles are those of rotary positions, [positions, size/2].
+type angles struct{ cos, sin []float32 }
 
 // block holds the parameters of a block; parameters that the architecture does not have are nil.
 type block struct {
-	prefix             string // of the names of sites
-	rope               bool   // queries and keys are rotated
-	attentionNorm      []float32
+	prefix             string    // of the names of sites
+	rope               bool      // queries and keys are rotated
+	local              int       // index of its angles
+	attentionNorm      []float32 // before the layer
+	attentionPostNorm  []float32 // after it
 	qkv, out           matrix
 	qkvBias            []float32
 	queryNorm, keyNorm []float32
 	feedForwardNorm    []float32
+	feedForwardPost    []float32
 	w1, w2, down       matrix
 }
 
@@ -95,22 +102,35 @@ func New(m model.Language, weights map[string][]float32, o Options) (*Network, e
 	}
 	for layer := range s.Layers {
 		prefix := architecture.LayerPrefix(layer)
-		n.blocks = append(n.blocks, block{
+		gain := func(name string) []float32 {
+			return lists.Map(weights[prefix+name], func(w float32) float32 { return w + float32(s.NormOffset()) })
+		}
+		b := block{
 			prefix:          prefix,
 			rope:            s.HasRope(layer),
-			attentionNorm:   weights[prefix+"attn_norm"],
+			attentionNorm:   gain("attn_norm"),
 			qkv:             named(prefix+"attn.qkv", s.QueryWidth()+2*s.KeyWidth(), s.Width),
 			qkvBias:         weights[prefix+"attn.qkv_bias"],
-			queryNorm:       weights[prefix+"attn.q_norm"],
-			keyNorm:         weights[prefix+"attn.k_norm"],
+			queryNorm:       gain("attn.q_norm"),
+			keyNorm:         gain("attn.k_norm"),
 			out:             named(prefix+"attn.out", s.Width, s.QueryWidth()),
-			feedForwardNorm: weights[prefix+"mlp_norm"],
+			feedForwardNorm: gain("mlp_norm"),
 			w1:              named(prefix+"mlp.w1", s.Hidden, s.Width),
 			w2:              named(prefix+"mlp.w2", s.Hidden, s.Width),
 			down:            named(prefix+"mlp.down", s.Width, s.Hidden),
-		})
+		}
+		b.attentionPostNorm, b.feedForwardPost = gain("attn_post_norm"), gain("mlp_post_norm")
+		if s.PostNorm() {
+			b.attentionPostNorm, b.attentionNorm = b.attentionNorm, nil
+			b.feedForwardPost, b.feedForwardNorm = b.feedForwardNorm, nil
+		}
+		if _, local := s.LocalRope(layer); local {
+			b.local = 1
+		}
+		n.blocks = append(n.blocks, b)
 	}
-	n.rows, n.norm = weights["embedding"], weights["norm"]
+	n.rows = weights["embedding"]
+	n.norm = lists.Map(weights["norm"], func(w float32) float32 { return w + float32(s.NormOffset()) })
 	head := "head"
 	if s.Tied() {
 		head = "embedding"

@@ -34,8 +34,11 @@ func (n *Network) Next(tokens []int32, at Positions, caches [][]float32,
 	if err := n.check(tokens, at, caches); err != nil {
 		return nil, err
 	}
-	if len(n.cos) < at.Length*n.s.HeadSize/2 {
-		n.cos, n.sin = n.s.ByPosition(at.Length, math.Cos), n.s.ByPosition(at.Length, math.Sin)
+	if len(n.angles[0].cos) < at.Length*n.s.HeadSize/2 {
+		local, _ := n.s.LocalRope(0)
+		for i, s := range []architecture.Settings{n.s, local} {
+			n.angles[i] = angles{s.ByPosition(at.Length, math.Cos), s.ByPosition(at.Length, math.Sin)}
+		}
 	}
 	matrix := func(cols int) linalg.MatrixOf[float32] {
 		return linalg.RowMajor(make([]float32, len(tokens)*cols), len(tokens), cols)
@@ -46,7 +49,13 @@ func (n *Network) Next(tokens []int32, at Positions, caches [][]float32,
 		mixed: matrix(s.QueryWidth()), out: matrix(s.Width), gate: matrix(s.Hidden), up: matrix(s.Hidden)}
 	for i, id := range tokens {
 		id := min(max(int(id), 0), s.Vocab-1)
-		copy(r.x.Data[i*s.Width:][:s.Width], n.rows[id*s.Width:])
+		row := r.x.Data[i*s.Width:][:s.Width]
+		copy(row, n.rows[id*s.Width:])
+		if scale := float32(s.InputScale()); scale != 1 {
+			for j := range row {
+				row[j] *= scale
+			}
+		}
 	}
 	for i := range n.blocks {
 		if err := r.block(&n.blocks[i], caches[2*i], caches[2*i+1]); err != nil {
@@ -102,7 +111,7 @@ func (r *step) block(b *block, keys, values []float32) error {
 		return err
 	}
 	r.linear(r.out, r.mixed, b.out)
-	r.addResidual(b.attentionNorm)
+	r.addResidual(b.attentionPostNorm)
 
 	if err := r.layerInput(b.prefix+"mlp.input", b.feedForwardNorm); err != nil {
 		return err
@@ -117,14 +126,18 @@ func (r *step) block(b *block, keys, values []float32) error {
 				loops.RoundToBFloat16(gate, gate)
 				loops.RoundToBFloat16(up, up)
 			}
-			swiGLU(gate, up)
+			if r.s.GELU() {
+				geGLU(gate, up)
+			} else {
+				swiGLU(gate, up)
+			}
 		}
 	})
 	if err := r.quantizeSite(b.prefix+"mlp.down.input", r.gate); err != nil {
 		return err
 	}
 	r.linear(r.out, r.gate, b.down)
-	r.addResidual(b.feedForwardNorm)
+	r.addResidual(b.feedForwardPost)
 	return nil
 }
 
@@ -141,7 +154,7 @@ func (r *step) roundOperand(x linalg.MatrixOf[float32], w matrix) {
 }
 
 func (r *step) layerInput(site string, norm []float32) error {
-	if r.s.PostNorm() {
+	if norm == nil {
 		copy(r.in.Data, r.x.Data)
 	} else {
 		r.normalize(r.in, r.x, norm)
@@ -150,7 +163,7 @@ func (r *step) layerInput(site string, norm []float32) error {
 }
 
 func (r *step) addResidual(norm []float32) {
-	if r.s.PostNorm() {
+	if len(norm) > 0 {
 		r.normalize(r.out, r.out, norm)
 	}
 	for i, v := range r.out.Data {
@@ -186,7 +199,7 @@ func (r *step) attention(b *block, keys, values []float32) error {
 		normalized(row[:queries], b.queryNorm)
 		normalized(row[queries:queries+keyWidth], b.keyNorm)
 		for head := range r.s.Heads + r.s.KVHeads {
-			r.rotate(row[head*size:][:size], scratch, r.at.Start, b.rope)
+			r.rotate(row[head*size:][:size], scratch, r.at.Start, b)
 		}
 	}
 	for _, o := range []struct {
@@ -264,21 +277,22 @@ func (n *Network) normalizeRow(y, x, gain []float32) {
 	}
 }
 
-// rotate brings the features of a head to half-split order, and if rope is set, rotates its pairs
-// by the angles of a position. scratch is as long as the head.
-func (n *Network) rotate(head, scratch []float32, position int, rope bool) {
+// rotate brings the features of a head to half-split order, and rotates its pairs by the angles of a
+// position, if the block has positions. scratch is as long as the head.
+func (n *Network) rotate(head, scratch []float32, position int, b *block) {
 	half := len(head) / 2
-	cos, sin := n.cos[position*half:][:half], n.sin[position*half:][:half]
+	of := n.angles[b.local]
+	cos, sin := of.cos[position*half:][:half], of.sin[position*half:][:half]
 	copy(scratch, head)
 	for i := range half {
-		a, b := scratch[i], scratch[half+i]
+		x, y := scratch[i], scratch[half+i]
 		if n.s.RopePairs == architecture.Interleaved {
-			a, b = scratch[2*i], scratch[2*i+1]
+			x, y = scratch[2*i], scratch[2*i+1]
 		}
-		if !rope {
-			head[i], head[half+i] = a, b
+		if !b.rope {
+			head[i], head[half+i] = x, y
 			continue
 		}
-		head[i], head[half+i] = a*cos[i]-b*sin[i], a*sin[i]+b*cos[i]
+		head[i], head[half+i] = x*cos[i]-y*sin[i], x*sin[i]+y*cos[i]
 	}
 }

@@ -76,12 +76,12 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	}
 	k.rope(s)
 	// Other values of these keys would change the network, and are not supported.
-	only(k, "hidden_act", "silu")
+	only(k, cmp.Or(f.activationKey, "hidden_act"), activation(*s))
 	only(k, "attention_bias", false)
 	only(k, "mlp_bias", false)
 	only(k, "partial_rotary_factor", 1.0)
 	if f.check != nil {
-		f.check(k, *s)
+		f.check(k, s)
 	}
 	if k.has(quantizationKey) {
 		k.fault(quantizationKey, "found a quantized checkpoint",
@@ -159,11 +159,14 @@ func (c *Config) Describe() (d Description, err error) {
 	config, generation := shape(s), map[string]any{"do_sample": true}
 	maps.Copy(config, wavelengths(s))
 	maps.Copy(config, map[string]any{"architectures": []string{f.architecture},
-		"model_type": f.modelType, "hidden_act": "silu",
+		"model_type": f.modelType, cmp.Or(f.activationKey, "hidden_act"): activation(s),
 		"attention_bias": false, "mlp_bias": false, "attention_dropout": 0.0,
 		"initializer_range": s.InitStd, positionsKey: c.MaxPositions, "use_cache": true,
 		// null, for SmolLM3 has a default that may not be below vocab_size
 		"pad_token_id": nil})
+	if f.describe != nil {
+		maps.Copy(config, f.describe(s, c.MaxPositions))
+	}
 	for key, ids := range map[string][]int32{beginKey: c.Tokens.Begin, endKey: c.Tokens.End,
 		"pad_token_id": c.Tokens.Pad} {
 		if len(ids) > 0 {
@@ -174,6 +177,14 @@ func (c *Config) Describe() (d Description, err error) {
 		d.Generation, err = encode(generation)
 	}
 	return d, err
+}
+
+// activation returns transformers' name of the gate's activation.
+func activation(s architecture.Settings) string {
+	if s.GELU() {
+		return "gelu_pytorch_tanh"
+	}
+	return "silu"
 }
 
 // shape returns the keys of a model's sizes and of other settings that training does not change.

@@ -15,8 +15,12 @@ type family struct {
 	architecture, modelType string // in config.json
 	kind                    string // architecture.Settings.Kind
 	tensors                 table
-	freeHeads               bool                                   // the head size does not follow from the width
-	check                   func(k *keys, s architecture.Settings) // of keys of its own; may be nil
+	freeHeads               bool   // the head size does not follow from the width
+	activationKey           string // key of the gate's activation; "" means hidden_act
+	// check reads keys of its own; it may be nil
+	check func(k *keys, s *architecture.Settings)
+	// describe returns keys of its own; it may be nil
+	describe func(s architecture.Settings, positions int) map[string]any
 	// sliding window in tokens, 0 for unlimited; nil means always unlimited
 	window func(k *keys) int
 }
@@ -24,7 +28,7 @@ type family struct {
 // families are the supported families. Models of a kind are written as the first family of that
 // kind.
 var families = []family{llamaFamily, mistralFamily, olmo2Family, qwen2Family, qwen3Family,
-	smolLM3Family}
+	smolLM3Family, gemma3Family}
 
 func familyNames() string {
 	names := lists.Map(families, func(f family) string { return fmt.Sprintf("%q", f.architecture) })
@@ -138,7 +142,7 @@ var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3",
 // smolLM3Family is SmolLM3: a Llama of which every fourth layer has no rotary positions.
 var smolLM3Family = family{architecture: "SmolLM3ForCausalLM", modelType: "smollm3",
 	kind: architecture.KindSmolLM3, tensors: llamaTensors, window: qwenWindow,
-	check: func(k *keys, s architecture.Settings) {
+	check: func(k *keys, s *architecture.Settings) {
 		only(k, "no_rope_layer_interval", 4)
 		var rotated []int
 		if !k.read("no_rope_layers", &rotated, "a list of 0 and 1") {
@@ -154,3 +158,57 @@ var smolLM3Family = family{architecture: "SmolLM3ForCausalLM", modelType: "smoll
 			k.fault("no_rope_layers", k.found("no_rope_layers"), "0 for every fourth layer, and 1 for others")
 		}
 	}}
+
+// gemma3Family is the text model of Gemma 3. Layers with a window, five of six, have rotary
+// positions of their own.
+var gemma3Family = family{architecture: "Gemma3ForCausalLM", modelType: "gemma3_text",
+	kind: architecture.KindGemma3, freeHeads: true, activationKey: "hidden_activation",
+	window: func(k *keys) int { return k.size("sliding_window", maxPositions) },
+	tensors: commonTensors.merged(table{
+		"layers.*.attn.q_norm":    {rotary("model.layers.*.self_attn.q_norm.weight")},
+		"layers.*.attn.k_norm":    {rotary("model.layers.*.self_attn.k_norm.weight")},
+		"layers.*.attn_norm":      {plainSource("model.layers.*.input_layernorm.weight")},
+		"layers.*.attn_post_norm": {plainSource("model.layers.*.post_attention_layernorm.weight")},
+		"layers.*.mlp_norm":       {plainSource("model.layers.*.pre_feedforward_layernorm.weight")},
+		"layers.*.mlp_post_norm":  {plainSource("model.layers.*.post_feedforward_layernorm.weight")},
+	}),
+	check: func(k *keys, s *architecture.Settings) {
+		local, _ := s.LocalRope(0)
+		only(k, "rope_local_base_freq", local.RopeTheta)
+		only(k, "query_pre_attn_scalar", float64(s.HeadSize))
+		only(k, "use_bidirectional_attention", false)
+		for _, key := range []string{"attn_logit_softcapping", "final_logit_softcapping"} {
+			if k.has(key) {
+				k.fault(key, k.found(key), "null")
+			}
+		}
+		var types []string
+		if k.read("layer_types", &types, "a list of strings") &&
+			!slices.Equal(types, layerTypes(*s)) {
+			k.fault("layer_types", k.found("layer_types"),
+				"full_attention in every sixth layer, and sliding_attention in others")
+		}
+	},
+	describe: func(s architecture.Settings, positions int) map[string]any {
+		local, _ := s.LocalRope(0)
+		return map[string]any{"rope_local_base_freq": local.RopeTheta,
+			"query_pre_attn_scalar": s.HeadSize, "layer_types": layerTypes(s),
+			"sliding_window": positions, "attn_logit_softcapping": nil, "final_logit_softcapping": nil}
+	},
+}
+
+// layerTypes lists the types of the layers, as config.json names them.
+func layerTypes(s architecture.Settings) []string {
+	types := make([]string, s.Layers)
+	for i := range types {
+		if types[i] = fullAttention; isLocal(s, i) {
+			types[i] = slidingAttention
+		}
+	}
+	return types
+}
+
+func isLocal(s architecture.Settings, layer int) bool {
+	_, local := s.LocalRope(layer)
+	return local
+}

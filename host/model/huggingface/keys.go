@@ -152,6 +152,10 @@ func (k *keys) rope(s *architecture.Settings) {
 			continue
 		}
 		o, err := newKeys(k.values[key])
+		if err == nil && o.has(fullAttention) { // one object for each type of layers
+			k.localRope(key, o, s)
+			o, err = newKeys(o.values[fullAttention])
+		}
 		if err != nil {
 			k.fault(key, k.found(key), "an object, or null")
 			continue
@@ -176,6 +180,26 @@ func (k *keys) rope(s *architecture.Settings) {
 	if before != nil && min(before.factor, before.low, before.high, float64(before.original)) > 0 {
 		s.RopeFactor, s.RopeLow, s.RopeHigh, s.RopeOriginal = before.factor, before.low, before.high,
 			before.original
+	}
+}
+
+// Types of layers in config.json.
+const (
+	fullAttention    = "full_attention"
+	slidingAttention = "sliding_attention"
+)
+
+// localRope checks the positions of layers with a window.
+func (k *keys) localRope(key string, types *keys, s *architecture.Settings) {
+	want, ok := s.LocalRope(0)
+	o, err := newKeys(types.values[slidingAttention])
+	if err != nil || !ok {
+		k.fault(key, k.found(key), "the same positions in all layers")
+		return
+	}
+	if found := o.scaling(); found.theta != want.RopeTheta || found.factor > 1 || len(o.faults) > 0 {
+		k.fault(key+"."+slidingAttention, types.found(slidingAttention),
+			fmt.Sprintf("rope_theta = %g without scaling", want.RopeTheta))
 	}
 }
 

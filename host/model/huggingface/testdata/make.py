@@ -1,4 +1,4 @@
-"""Makes checkpoints of random numbers, and what transformers computes with them: golden.json.
+"""Makes checkpoints of random numbers, and what transformers computes with them in float64: golden.json.
 
     python make.py qwen2 nemo      (torch, transformers 5)
 """
@@ -17,6 +17,9 @@ MODELS = {
               "biases of queries, keys and values; config.json as transformers 5 writes it"),
     "smollm3": (transformers.SmolLM3Config(**dict(SIZES, num_hidden_layers=4), pad_token_id=None, tie_word_embeddings=True),
                 "no positions in the fourth layer"),
+    "gemma3": (transformers.Gemma3TextConfig(**dict(SIZES, num_hidden_layers=7), head_dim=24, query_pre_attn_scalar=24,
+                                             pad_token_id=0, sliding_window=128),
+               "norms before and after, gains of 1 + w, GELU, a scaled embedding, positions of layers with a window"),
     "nemo": (transformers.MistralConfig(**SIZES, head_dim=24, sliding_window=None, rope_theta=1e6),
              "head_dim 24 with 4 heads of a width of 64, as in Mistral Nemo"),
 }
@@ -27,10 +30,12 @@ for name in sys.argv[1:]:
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
     with torch.no_grad():
         for key, p in model.named_parameters():
-            p.normal_(1.0 if "norm" in key else 0.0, 0.5 if p.ndim == 1 else 0.15)
+            gain = "norm" in key and name != "gemma3"  # whose gains are 1 + w
+            p.normal_(1.0 if gain else 0.0, 0.5 if p.ndim == 1 else 0.15)
     out = pathlib.Path(__file__).parent / name
     model.save_pretrained(out)
     (out / "generation_config.json").unlink(missing_ok=True)
+    model = model.double()
     ids = torch.randint(3, SIZES["vocab_size"], (1, 24))
     with torch.no_grad():
         logits = model(ids).logits[0]
