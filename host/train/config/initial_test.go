@@ -137,7 +137,7 @@ func TestInitProblems(t *testing.T) {
 		"a file":                         {hub + "llama32/config.json", "context = 64", []string{"run.toml:2: model.init: "}},
 		"a run that names itself":        {run, "context = 8", []string{"run.toml:2: model.init: " + filepath.Join(run, "run.toml") + ":1: model."}},
 		"a run with other pairs":         {other, "rope_pairs = \"interleaved\"", []string{`run.toml:3: model.rope_pairs: found the string "interleaved", but`}},
-		"a problem without data":         {hub + "llama32", "kind = \"toy\"", []string{`run.toml:2: model.init: a key of model.kind = `}},
+		"a problem without data":         {hub + "llama32", "kind = \"toy\"", []string{`run.toml:2: model.init: a key of language models`}},
 	} {
 		text := started(test.init, test.more)
 		if name == "a problem without data" {

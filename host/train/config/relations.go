@@ -8,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
@@ -173,8 +174,12 @@ func (d *decoder) foreignKeys() {
 				return e.Key == key || strings.HasPrefix(e.Key, key+".")
 			})
 			where := selector + " = " + strings.ReplaceAll(schema.Quoted(owners), ", ", " or ")
-			d.Report(key, fmt.Sprintf("%s of %s, found with %s = %q", what, where, selector, value),
-				hint+", or set "+where)
+			of, set := where, "set "+where
+			if slices.Equal(owners, architecture.Languages) {
+				of, set = "language models", "set "+selector+" to one of them"
+			}
+			d.Report(key, fmt.Sprintf("%s of %s, found with %s = %q", what, of, selector, value),
+				hint+", or "+set)
 		}
 		if t.models != nil && !slices.Contains(t.models, value) {
 			if d.raw(t.name) != nil && d.Good(plaintoml.ParentKey(t.name)) {

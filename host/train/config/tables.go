@@ -21,8 +21,8 @@ func (c *Config) tables() []table {
 					"data"},
 		}},
 		{name: "model", keys: append(c.Model.Keys(), c.initKeys()...),
-			doc: "The model. A language model (llama, olmo2, qwen3) has any sizes, or those of a preset\n" +
-				"(llama, olmo2): a preset fixes layers, width, heads and hidden, and gives defaults for the\n" +
+			doc: "The model. A language model has any sizes, or those of a preset (llama,\n" +
+				"olmo2): a preset fixes layers, width, heads and hidden, and gives defaults for the\n" +
 				"rest. A problem without data is a quadratic, f(x) = ½·xᵀAx − bᵀx with A = UΛUᵀ and b =\n" +
 				"Ax*, whose only parameter x is quantized; or the toy, f(x) = ½(x − ½)² for a number x. A\n" +
 				"key that does not belong to the chosen kind is an error."},
