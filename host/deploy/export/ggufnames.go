@@ -77,7 +77,7 @@ func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
 	case architecture.KindQwen2, architecture.KindQwen3, architecture.KindSmolLM3:
 		return ggufFamily(s.Kind), refuseScaledPositions(s)
 	}
-	return "", fmt.Errorf("llama.cpp does not support models of kind %q", s.Kind)
+	return "", fmt.Errorf("models of kind %q cannot be written as GGUF: use --to hf", s.Kind)
 }
 
 // parts lists the tensors with llama.cpp's names and row order. llama.cpp requires an output head
