@@ -31,9 +31,10 @@ build: ## Build bin/cage and bin/plugins/*
 	$(GO) build -o bin/cage ./cmd/cage
 	@$(MAKE) --no-print-directory plugins
 
+# A run records the hash of its plugins: it must not change with every commit. Files that are the
+# same stay, so that the go command need not repeat the tests that use them.
 .PHONY: plugins
-plugins: # A run records the hash of its plugins: it must not change with every commit. Files that
-	@# are the same stay, so that the go command sees that tests with them need not run again.
+plugins:
 	@mkdir -p bin/plugins bin/built
 	$(GO) build -buildvcs=false -o bin/built/ $(addprefix ./plugins/,$(PLUGINS))
 	@cd bin && for p in $(PLUGINS); do cmp -s built/$$p plugins/$$p || mv built/$$p plugins/; done

@@ -3,7 +3,6 @@ package model
 import (
 	"math"
 	"slices"
-	"sync"
 
 	"github.com/gomlx/gomlx/core/graph"
 
@@ -20,8 +19,8 @@ type attentionLayers struct {
 	batch, context, heads, keyHeads, size int // size: features of a head
 	pairing                               architecture.Pairing
 
-	tables    rotationTables        // of shape [1 or batch, context, 1, size/2]
-	local     func() rotationTables // of layers with a window
+	tables    rotationTables // of shape [1 or batch, context, 1, size/2]
+	tablesOf  func(architecture.Settings) rotationTables
 	core      attentionCore
 	recompute bool    // in the backward pass
 	cached    *cached // for attention to KV caches; nil: to the given tokens
@@ -41,25 +40,26 @@ func newAttentionLayers(g *graph.Graph, s architecture.Settings, batch, context 
 	return r
 }
 
-// setTables sets the tables of all layers; of makes those for given settings of positions.
+// setTables sets the tables of the model's positions, and how [attentionLayers.at] makes those of a
+// layer.
 func (r *attentionLayers) setTables(s architecture.Settings,
 	of func(architecture.Settings) rotationTables) {
-	r.tables = of(s)
-	r.local = sync.OnceValue(func() rotationTables {
-		local, _ := s.LocalRope(0)
-		return of(local)
-	})
+	made := map[float64]rotationTables{} // by RopeTheta
+	r.tablesOf = func(s architecture.Settings) rotationTables {
+		t, ok := made[s.RopeTheta]
+		if !ok {
+			t = of(s)
+			made[s.RopeTheta] = t
+		}
+		return t
+	}
+	r.tables = r.tablesOf(s)
 }
 
 // at returns the layers with the tables of one layer of the model.
 func (r *attentionLayers) at(s architecture.Settings, layer int) *attentionLayers {
 	other := *r
-	if _, local := s.LocalRope(layer); local {
-		other.tables = r.local()
-	}
-	if !s.HasRope(layer) {
-		other.tables = rotationTables{graph.OnesLike(r.tables.cos), graph.ZerosLike(r.tables.sin)}
-	}
+	other.tables = r.tablesOf(s.LayerRope(layer))
 	return &other
 }
 

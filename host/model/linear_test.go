@@ -152,13 +152,10 @@ func TestSources(t *testing.T) {
 		return testdevice.Upload(t, d, values, dims...)
 	}
 	buffers := []*engine.Buffer{upload(rows, width), upload(rows, width), upload(rows, width), upload(width)}
-	pairs := []string{"gate", "adjoint of a", "adjoint of b", "norm", "adjoint of x", "adjoint of the gain"}
+	pairs := []string{"gate", "adjoint of a", "adjoint of b", "GELU", "its adjoint of a", "its adjoint of b", "norm", "adjoint of x", "adjoint of the gain"}
 	found := testdevice.Evaluate(t, d, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node {
 		a, b, dy, gain := in[0], in[1], in[2], in[3]
-		forward, backward, err := gatePrograms(rows, width)
-		if err != nil {
-			t.Fatal(err)
-		}
+		forward, backward := gatePrograms("gate", []int{rows, width}, siluOf)
 		var got, want []*graph.Node
 		got = append(got, lower.Lower(g, forward, []*graph.Node{a, b})[lower.SourceValue])
 		adjoints := lower.Lower(g, backward, []*graph.Node{a, b, dy})
@@ -166,6 +163,12 @@ func TestSources(t *testing.T) {
 		y := swiGLU(a, b, nil)
 		want = append(want, y)
 		want = append(want, graph.Gradient(graph.ReduceAllSum(graph.Mul(y, dy)), a, b)...)
+
+		y = geGLU(a, b)
+		got = append(append(got, y), graph.Gradient(graph.ReduceAllSum(graph.Mul(y, dy)), a, b)...)
+		inner := graph.MulScalar(graph.Add(a, graph.MulScalar(graph.Mul(a, graph.Square(a)), 0.044715)), math.Sqrt(2/math.Pi))
+		y = graph.Mul(graph.Mul(graph.MulScalar(a, 0.5), graph.OnePlus(graph.Tanh(inner))), b)
+		want = append(append(want, y), graph.Gradient(graph.ReduceAllSum(graph.Mul(y, dy)), a, b)...)
 
 		source := normSource(a, gain, epsilon, nil)
 		out := lower.Lower(g, source.Forward, source.Inputs)

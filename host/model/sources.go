@@ -146,13 +146,8 @@ func swiGLU(a, b *graph.Node, factors *gateOperands) *graph.Node {
 	}
 	y := engine.Custom(graph.Mul(gate, b), []*graph.Node{a, b}, adjoints)
 	if lower.HasKernels(a.Graph()) {
-		forward, backward, err := gatePrograms(a.Shape().Dim(0), a.Shape().Dim(1))
-		if err != nil {
-			panic(err)
-		}
-		source := lower.Source{Inputs: []*graph.Node{a, b}, Rounded: true, Forward: forward,
-			Backward: backward,
-			Adjoint:  func(_ map[string]*graph.Node, dy *graph.Node) []*graph.Node { return adjoints(dy) }}
+		forward, backward := gatePrograms("gate", a.Shape().Dimensions, siluOf)
+		source := gateSource(a, b, forward, backward, adjoints)
 		short := func(x *graph.Node) bool { return engine.ShortOperand(x).DType() == dtypes.BFloat16 }
 		if factors != nil && lower.ByRows(a.Graph()) && loops.HasGates() && short(a) && short(b) {
 			source.Alone = func() *graph.Node { return nativeGate(a, b, factors) }
@@ -164,67 +159,64 @@ func swiGLU(a, b *graph.Node, factors *gateOperands) *graph.Node {
 
 // geGLU returns gelu(a)·b, where gelu(a) = a/2·(1 + tanh(√(2/π)·(a + 0.044715·a³))) (Hendrycks and
 // Gimpel, 2016).
-func geGLU(a, b *graph.Node, _ *gateOperands) *graph.Node {
-	g, rows, width := a.Graph(), a.Shape().Dim(0), a.Shape().Dim(1)
-	forward, backward, err := geluPrograms(rows, width)
-	if err != nil {
-		panic(err)
-	}
+func geGLU(a, b *graph.Node) *graph.Node {
+	forward, backward := gatePrograms("gelu", a.Shape().Dimensions, geluOf)
 	adjoints := func(dy *graph.Node) []*graph.Node {
-		out := lower.Lower(g, backward, []*graph.Node{a, b, dy})
+		out := lower.Lower(a.Graph(), backward, []*graph.Node{a, b, dy})
 		return []*graph.Node{out["da"], out["db"]}
 	}
-	y := lower.Lower(g, forward, []*graph.Node{a, b})[lower.SourceValue]
+	y := lower.Lower(a.Graph(), forward, []*graph.Node{a, b})[lower.SourceValue]
 	y = engine.Custom(y, []*graph.Node{a, b}, adjoints)
-	if lower.HasKernels(g) {
-		lower.Source{Inputs: []*graph.Node{a, b}, Rounded: true, Forward: forward, Backward: backward,
-			Adjoint: func(_ map[string]*graph.Node, dy *graph.Node) []*graph.Node { return adjoints(dy) },
-		}.AttachTo(y)
+	if lower.HasKernels(a.Graph()) {
+		gateSource(a, b, forward, backward, adjoints).AttachTo(y)
 	}
 	return y
 }
 
-// geluPrograms returns the programs of [geGLU] and of its adjoints.
-func geluPrograms(rows, width int) (forward, backward *program.Program, err error) {
-	const c, cubic = 0.7978845608028654, 0.044715 // √(2/π)
-	t := program.FloatType(rows, width)
-	tanh := func(x program.Value) program.Value {
-		return x.Square().Scale(cubic).Shift(1).Mul(x).Scale(c).Tanh()
-	}
-	b := program.NewBuilder("gelu")
-	x, y := b.Input("a", t), b.Input("b", t)
-	b.Output(lower.SourceValue, x.Scale(0.5).Mul(tanh(x).Shift(1)).Mul(y))
-	if forward, err = b.Build(); err != nil {
-		return nil, nil, err
-	}
-	b = program.NewBuilder("gelu.backward")
-	x, y, dy := b.Input("a", t), b.Input("b", t), b.Input("d", t)
-	th := tanh(x)
-	inner := x.Square().Scale(3 * cubic).Shift(1).Scale(c) // the derivative of tanh's argument
-	slope := th.Shift(1).Add(x.Mul(b.Const(1).Sub(th.Square())).Mul(inner)).Scale(0.5)
-	b.Output("da", dy.Mul(y).Mul(slope))
-	b.Output("db", dy.Mul(x.Scale(0.5).Mul(th.Shift(1))))
-	backward, err = b.Build()
-	return forward, backward, err
+// gateSource describes how kernels compute a gate.
+func gateSource(a, b *graph.Node, forward, backward *program.Program,
+	adjoints func(dy *graph.Node) []*graph.Node) lower.Source {
+	return lower.Source{Inputs: []*graph.Node{a, b}, Rounded: true, Forward: forward,
+		Backward: backward,
+		Adjoint:  func(_ map[string]*graph.Node, dy *graph.Node) []*graph.Node { return adjoints(dy) }}
 }
 
-// gatePrograms returns the programs of [swiGLU] and of its adjoints for kernels.
-func gatePrograms(rows, width int) (forward, backward *program.Program, err error) {
-	t := program.FloatType(rows, width)
-	b := program.NewBuilder("gate")
+// gatePrograms returns the programs of activation(a)·b and of its adjoints.
+func gatePrograms(name string, shape []int,
+	activation func(x program.Value) (value, slope program.Value)) (forward, backward *program.Program) {
+	t := program.FloatType(shape...)
+	b := program.NewBuilder(name)
 	x, y := b.Input("a", t), b.Input("b", t)
-	b.Output(lower.SourceValue, x.Mul(logistic(x)).Mul(y))
-	if forward, err = b.Build(); err != nil {
-		return nil, nil, err
+	value, _ := activation(x)
+	b.Output(lower.SourceValue, value.Mul(y))
+	forward, err := b.Build()
+	if err != nil {
+		panic(err)
 	}
-	b = program.NewBuilder("gate.backward")
+	b = program.NewBuilder(name + ".backward")
 	x, y, dy := b.Input("a", t), b.Input("b", t), b.Input("d", t)
-	sigma := logistic(x)
-	slope := sigma.Mul(x.Mul(b.Const(1).Sub(sigma)).Shift(1))
+	value, slope := activation(x)
 	b.Output("da", dy.Mul(y).Mul(slope))
-	b.Output("db", dy.Mul(x.Mul(sigma)))
-	backward, err = b.Build()
-	return forward, backward, err
+	b.Output("db", dy.Mul(value))
+	if backward, err = b.Build(); err != nil {
+		panic(err)
+	}
+	return forward, backward
+}
+
+// siluOf returns x·σ(x) and its derivative.
+func siluOf(x program.Value) (value, slope program.Value) {
+	sigma := logistic(x)
+	return x.Mul(sigma), sigma.Mul(x.Mul(x.Builder().Const(1).Sub(sigma)).Shift(1))
+}
+
+// geluOf returns gelu(x), as [geGLU] has it, and its derivative.
+func geluOf(x program.Value) (value, slope program.Value) {
+	const c, cubic = 0.7978845608028654, 0.044715 // c = √(2/π)
+	tanh := x.Square().Scale(cubic).Shift(1).Mul(x).Scale(c).Tanh()
+	inner := x.Square().Scale(3 * cubic).Shift(1).Scale(c) // the derivative of tanh's argument
+	slope = tanh.Shift(1).Add(x.Mul(x.Builder().Const(1).Sub(tanh.Square())).Mul(inner)).Scale(0.5)
+	return x.Scale(0.5).Mul(tanh.Shift(1)), slope
 }
 
 func logistic(x program.Value) program.Value {

@@ -266,26 +266,27 @@ func (m *transformer) block(x *graph.Node, params []*graph.Node, sites blockSite
 		mixed := attend(q.apply(sites[siteQKV], x), w["attn.qkv"], more, r, sites, q)
 		return q.apply(sites[siteOut], mixed)
 	}
-	gate := func(x *graph.Node) *graph.Node { // silu(W1·x) ⊙ W2·x, or gelu
+	gate := func(x *graph.Node) *graph.Node { // silu(W1·x) ⊙ W2·x, or gelu(W1·x) ⊙ W2·x
 		x = q.apply(sites[siteMLP], x)
 		a, b := linearRounded(x, w["mlp.w1"]), linearRounded(x, w["mlp.w2"])
-		gated := geGLU
-		if !m.GELU() {
-			gated = swiGLU
+		if m.GELU() {
+			return q.apply(sites[siteDown], geGLU(a, b))
 		}
-		return q.apply(sites[siteDown], gated(a, b, &gateOperands{x, w["mlp.w1"], w["mlp.w2"]}))
+		return q.apply(sites[siteDown], swiGLU(a, b, &gateOperands{x, w["mlp.w1"], w["mlp.w2"]}))
 	}
-	if m.BothNorms() {
-		out := linear(attend(rmsNorm(x, w["attn_norm"], m.NormEps)), w["attn.out"])
-		x = graph.Add(x, rmsNorm(out, w["attn_post_norm"], m.NormEps))
-		down := linear(gate(rmsNorm(x, w["mlp_norm"], m.NormEps)), w["mlp.down"])
-		return graph.Add(x, rmsNorm(down, w["mlp_post_norm"], m.NormEps))
+	// normed adds the normalized output of a layer to the residual stream.
+	normed := func(in *graph.Node, layer func(*graph.Node) *graph.Node, weight, norm string) {
+		x = graph.Add(x, rmsNorm(linear(layer(in), w[weight]), w[norm], m.NormEps))
 	}
-	if m.PostNorm() {
-		out := linear(attend(x), w["attn.out"])
-		x = graph.Add(x, rmsNorm(out, w["attn_norm"], m.NormEps))
-		down := linear(gate(x), w["mlp.down"])
-		return graph.Add(x, rmsNorm(down, w["mlp_norm"], m.NormEps))
+	switch {
+	case m.BothNorms():
+		normed(rmsNorm(x, w["attn_norm"], m.NormEps), attend, "attn.out", "attn_post_norm")
+		normed(rmsNorm(x, w["mlp_norm"], m.NormEps), gate, "mlp.down", "mlp_post_norm")
+		return x
+	case m.PostNorm():
+		normed(x, attend, "attn.out", "attn_norm")
+		normed(x, gate, "mlp.down", "mlp_norm")
+		return x
 	}
 	var attention, mlp branch
 	in := attention.norm(x, w["attn_norm"], m.NormEps)

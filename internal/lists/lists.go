@@ -1,4 +1,4 @@
-// Package lists has the function on slices that package slices lacks.
+// Package lists has Map, which package slices does not have.
 package lists
 
 // Map returns f of each element of list, in order.

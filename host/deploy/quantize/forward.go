@@ -234,9 +234,7 @@ func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([
 func (f *forward) compile(what string, sites []model.ActivationSite, more []engine.Spec,
 	build func(at []*graph.Node, y *graph.Node, more []*graph.Node) []*graph.Node,
 ) (*engine.Executable, error) {
-	network := f.model.Network()
-	local, _ := network.LocalRope(f.block)
-	key := fmt.Sprint(what, network.HasRope(f.block), local.RopeTheta)
+	key := fmt.Sprint(what, " ", f.model.Network().LayerRope(f.block).RopeTheta)
 	for _, s := range sites {
 		all := f.model.BlockSites(f.block, f.batch, f.context)
 		key += fmt.Sprint(" ", indexOf(all, s))

@@ -119,21 +119,23 @@ func (s Settings) InputScale() float64 {
 	return 1
 }
 
-// LocalRope returns the settings of the rotary positions of a layer with a window; false for other
-// layers, which have those of the model.
-func (s Settings) LocalRope(layer int) (local Settings, ok bool) {
+// Local reports whether a layer has a window, and with it rotary positions of its own.
+func (s Settings) Local(layer int) bool {
 	f := families[s.Kind]
-	if f.localTheta == 0 || (layer+1)%f.globalEvery == 0 {
-		return s, false
-	}
-	s.RopeTheta, s.RopeFactor = f.localTheta, 1
-	return s, true
+	return f.localTheta != 0 && (layer+1)%f.globalEvery != 0
 }
 
-// HasRope reports whether queries and keys of a layer are rotated by their positions.
-func (s Settings) HasRope(layer int) bool {
-	every := families[s.Kind].noRopeEvery
-	return every == 0 || (layer+1)%every != 0
+// LayerRope returns the settings of the rotary positions of a layer. RopeTheta is 0 if queries and
+// keys are not rotated.
+func (s Settings) LayerRope(layer int) Settings {
+	f := families[s.Kind]
+	switch {
+	case s.Local(layer):
+		s.RopeTheta, s.RopeFactor = f.localTheta, 1
+	case f.noRopeEvery != 0 && (layer+1)%f.noRopeEvery == 0:
+		s.RopeTheta = 0
+	}
+	return s
 }
 
 // QueryKeyNorm reports whether queries and keys are normalized.

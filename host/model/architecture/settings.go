@@ -322,9 +322,12 @@ func (s Settings) ByPosition(positions int, f func(float64) float64) []float32 {
 }
 
 // RopeFrequencies returns the angle per position of each pair of features, θ^(−2i/size) for i =
-// 0 … size/2−1, scaled by RopeFactor.
+// 0 … size/2−1, scaled by RopeFactor; zeros if θ is 0.
 func (s Settings) RopeFrequencies() []float64 {
 	frequencies := make([]float64, s.HeadSize/2)
+	if s.RopeTheta == 0 {
+		return frequencies
+	}
 	for i := range frequencies {
 		f := math.Pow(s.RopeTheta, -2*float64(i)/float64(s.HeadSize))
 		if s.RopeFactor > 1 {

@@ -41,7 +41,7 @@ func swiGLU(a, b []float32) {
 	}
 }
 
-// geGLU sets a to gelu(a)·b; see [model.Language].
+// geGLU sets a to gelu(a)·b, where gelu(a) = a/2·(1 + tanh(√(2/π)·(a + 0.044715·a³))).
 func geGLU(a, b []float32) {
 	for i, x := range a {
 		u := 0.7978845608028654 * (float64(x) + 0.044715*float64(x)*float64(x)*float64(x))

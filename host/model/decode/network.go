@@ -31,7 +31,8 @@ type Network struct {
 	norm     []float32
 	head     matrix
 	sites    map[string]model.ActivationSite // by name
-	angles   [2]angles                       // for the positions used so far: all layers, those with a window
+	length   int                             // number of positions that angles holds
+	angles   map[float64]angles              // by the RopeTheta of layers
 }
 
 // angles are those of rotary positions, [positions, size/2].
@@ -40,10 +41,9 @@ type angles struct{ cos, sin []float32 }
 // block holds the parameters of a block; parameters that the architecture does not have are nil.
 type block struct {
 	prefix             string    // of the names of sites
-	rope               bool      // queries and keys are rotated
-	local              int       // index of its angles
+	theta              float64   // RopeTheta
 	attentionNorm      []float32 // before the layer
-	attentionPostNorm  []float32 // after it
+	attentionPost      []float32 // after it
 	qkv, out           matrix
 	qkvBias            []float32
 	queryNorm, keyNorm []float32
@@ -100,37 +100,37 @@ func New(m model.Language, weights map[string][]float32, o Options) (*Network, e
 	for _, site := range m.ActivationSites(1, 1) {
 		n.sites[site.Name] = site
 	}
+	gain := func(name string) []float32 {
+		if s.NormOffset() == 0 {
+			return weights[name]
+		}
+		return lists.Map(weights[name], func(w float32) float32 { return w + float32(s.NormOffset()) })
+	}
 	for layer := range s.Layers {
 		prefix := architecture.LayerPrefix(layer)
-		gain := func(name string) []float32 {
-			return lists.Map(weights[prefix+name], func(w float32) float32 { return w + float32(s.NormOffset()) })
-		}
 		b := block{
 			prefix:          prefix,
-			rope:            s.HasRope(layer),
-			attentionNorm:   gain("attn_norm"),
+			theta:           s.LayerRope(layer).RopeTheta,
+			attentionNorm:   gain(prefix + "attn_norm"),
 			qkv:             named(prefix+"attn.qkv", s.QueryWidth()+2*s.KeyWidth(), s.Width),
 			qkvBias:         weights[prefix+"attn.qkv_bias"],
-			queryNorm:       gain("attn.q_norm"),
-			keyNorm:         gain("attn.k_norm"),
+			queryNorm:       gain(prefix + "attn.q_norm"),
+			keyNorm:         gain(prefix + "attn.k_norm"),
 			out:             named(prefix+"attn.out", s.Width, s.QueryWidth()),
-			feedForwardNorm: gain("mlp_norm"),
+			feedForwardNorm: gain(prefix + "mlp_norm"),
+			attentionPost:   gain(prefix + "attn_post_norm"),
+			feedForwardPost: gain(prefix + "mlp_post_norm"),
 			w1:              named(prefix+"mlp.w1", s.Hidden, s.Width),
 			w2:              named(prefix+"mlp.w2", s.Hidden, s.Width),
 			down:            named(prefix+"mlp.down", s.Width, s.Hidden),
 		}
-		b.attentionPostNorm, b.feedForwardPost = gain("attn_post_norm"), gain("mlp_post_norm")
 		if s.PostNorm() {
-			b.attentionPostNorm, b.attentionNorm = b.attentionNorm, nil
+			b.attentionPost, b.attentionNorm = b.attentionNorm, nil
 			b.feedForwardPost, b.feedForwardNorm = b.feedForwardNorm, nil
-		}
-		if _, local := s.LocalRope(layer); local {
-			b.local = 1
 		}
 		n.blocks = append(n.blocks, b)
 	}
-	n.rows = weights["embedding"]
-	n.norm = lists.Map(weights["norm"], func(w float32) float32 { return w + float32(s.NormOffset()) })
+	n.rows, n.norm = weights["embedding"], gain("norm")
 	head := "head"
 	if s.Tied() {
 		head = "embedding"

@@ -34,10 +34,13 @@ func (n *Network) Next(tokens []int32, at Positions, caches [][]float32,
 	if err := n.check(tokens, at, caches); err != nil {
 		return nil, err
 	}
-	if len(n.angles[0].cos) < at.Length*n.s.HeadSize/2 {
-		local, _ := n.s.LocalRope(0)
-		for i, s := range []architecture.Settings{n.s, local} {
-			n.angles[i] = angles{s.ByPosition(at.Length, math.Cos), s.ByPosition(at.Length, math.Sin)}
+	if n.length < at.Length {
+		n.length, n.angles = at.Length, map[float64]angles{}
+		for layer, b := range n.blocks {
+			if _, made := n.angles[b.theta]; !made {
+				s := n.s.LayerRope(layer)
+				n.angles[b.theta] = angles{s.ByPosition(n.length, math.Cos), s.ByPosition(n.length, math.Sin)}
+			}
 		}
 	}
 	matrix := func(cols int) linalg.MatrixOf[float32] {
@@ -111,7 +114,7 @@ func (r *step) block(b *block, keys, values []float32) error {
 		return err
 	}
 	r.linear(r.out, r.mixed, b.out)
-	r.addResidual(b.attentionPostNorm)
+	r.addResidual(b.attentionPost)
 
 	if err := r.layerInput(b.prefix+"mlp.input", b.feedForwardNorm); err != nil {
 		return err
@@ -154,7 +157,7 @@ func (r *step) roundOperand(x linalg.MatrixOf[float32], w matrix) {
 }
 
 func (r *step) layerInput(site string, norm []float32) error {
-	if norm == nil {
+	if len(norm) == 0 {
 		copy(r.in.Data, r.x.Data)
 	} else {
 		r.normalize(r.in, r.x, norm)
@@ -199,7 +202,7 @@ func (r *step) attention(b *block, keys, values []float32) error {
 		normalized(row[:queries], b.queryNorm)
 		normalized(row[queries:queries+keyWidth], b.keyNorm)
 		for head := range r.s.Heads + r.s.KVHeads {
-			r.rotate(row[head*size:][:size], scratch, r.at.Start, b)
+			r.rotate(row[head*size:][:size], scratch, r.angles[b.theta], r.at.Start)
 		}
 	}
 	for _, o := range []struct {
@@ -277,22 +280,17 @@ func (n *Network) normalizeRow(y, x, gain []float32) {
 	}
 }
 
-// rotate brings the features of a head to half-split order, and rotates its pairs by the angles of a
-// position, if the block has positions. scratch is as long as the head.
-func (n *Network) rotate(head, scratch []float32, position int, b *block) {
+// rotate rotates the pairs of features of a head by the angles of a position, and brings them to
+// half-split order. scratch is as long as the head.
+func (n *Network) rotate(head, scratch []float32, of angles, position int) {
 	half := len(head) / 2
-	of := n.angles[b.local]
 	cos, sin := of.cos[position*half:][:half], of.sin[position*half:][:half]
 	copy(scratch, head)
 	for i := range half {
-		x, y := scratch[i], scratch[half+i]
+		a, b := scratch[i], scratch[half+i]
 		if n.s.RopePairs == architecture.Interleaved {
-			x, y = scratch[2*i], scratch[2*i+1]
+			a, b = scratch[2*i], scratch[2*i+1]
 		}
-		if !b.rope {
-			head[i], head[half+i] = x, y
-			continue
-		}
-		head[i], head[half+i] = x*cos[i]-y*sin[i], x*sin[i]+y*cos[i]
+		head[i], head[half+i] = a*cos[i]-b*sin[i], a*sin[i]+b*cos[i]
 	}
 }

@@ -63,14 +63,17 @@ func (t table) merged(others table) table {
 	return out
 }
 
+// projections are the tensors of queries, keys and values.
+func projections(what string) []source {
+	const of = "model.layers.*.self_attn."
+	return []source{rotary(of + "q_proj." + what), rotary(of + "k_proj." + what),
+		plainSource(of + "v_proj." + what)}
+}
+
 // commonTensors are the tensor names that all families share.
 var commonTensors = table{
-	"embedding": {plainSource("model.embed_tokens.weight")},
-	"layers.*.attn.qkv": {
-		rotary("model.layers.*.self_attn.q_proj.weight"),
-		rotary("model.layers.*.self_attn.k_proj.weight"),
-		plainSource("model.layers.*.self_attn.v_proj.weight"),
-	},
+	"embedding":         {plainSource("model.embed_tokens.weight")},
+	"layers.*.attn.qkv": projections("weight"),
 	"layers.*.attn.out": {plainSource("model.layers.*.self_attn.o_proj.weight")},
 	"layers.*.mlp.w1":   {plainSource("model.layers.*.mlp.gate_proj.weight")},
 	"layers.*.mlp.w2":   {plainSource("model.layers.*.mlp.up_proj.weight")},
@@ -114,13 +117,7 @@ var olmo2Family = family{architecture: "Olmo2ForCausalLM", modelType: "olmo2",
 // qwen2Family is Qwen2 and Qwen2.5: a Llama with biases of queries, keys and values.
 var qwen2Family = family{architecture: "Qwen2ForCausalLM", modelType: "qwen2",
 	kind: architecture.KindQwen2, window: qwenWindow,
-	tensors: llamaTensors.merged(table{
-		"layers.*.attn.qkv_bias": {
-			rotary("model.layers.*.self_attn.q_proj.bias"),
-			rotary("model.layers.*.self_attn.k_proj.bias"),
-			plainSource("model.layers.*.self_attn.v_proj.bias"),
-		},
-	})}
+	tensors: llamaTensors.merged(table{"layers.*.attn.qkv_bias": projections("bias")})}
 
 // qwenWindow returns the window of Qwen models, which applies only if it is enabled.
 func qwenWindow(k *keys) int {
@@ -150,7 +147,7 @@ var smolLM3Family = family{architecture: "SmolLM3ForCausalLM", modelType: "smoll
 		}
 		want := make([]int, s.Layers)
 		for i := range want {
-			if s.HasRope(i) {
+			if s.LayerRope(i).RopeTheta != 0 {
 				want[i] = 1
 			}
 		}
@@ -173,8 +170,7 @@ var gemma3Family = family{architecture: "Gemma3ForCausalLM", modelType: "gemma3_
 		"layers.*.mlp_post_norm":  {plainSource("model.layers.*.post_feedforward_layernorm.weight")},
 	}),
 	check: func(k *keys, s *architecture.Settings) {
-		local, _ := s.LocalRope(0)
-		only(k, "rope_local_base_freq", local.RopeTheta)
+		only(k, "rope_local_base_freq", s.LayerRope(0).RopeTheta)
 		only(k, "query_pre_attn_scalar", float64(s.HeadSize))
 		only(k, "use_bidirectional_attention", false)
 		for _, key := range []string{"attn_logit_softcapping", "final_logit_softcapping"} {
@@ -190,8 +186,7 @@ var gemma3Family = family{architecture: "Gemma3ForCausalLM", modelType: "gemma3_
 		}
 	},
 	describe: func(s architecture.Settings, positions int) map[string]any {
-		local, _ := s.LocalRope(0)
-		return map[string]any{"rope_local_base_freq": local.RopeTheta,
+		return map[string]any{"rope_local_base_freq": s.LayerRope(0).RopeTheta,
 			"query_pre_attn_scalar": s.HeadSize, "layer_types": layerTypes(s),
 			"sliding_window": positions, "attn_logit_softcapping": nil, "final_logit_softcapping": nil}
 	},
@@ -201,14 +196,9 @@ var gemma3Family = family{architecture: "Gemma3ForCausalLM", modelType: "gemma3_
 func layerTypes(s architecture.Settings) []string {
 	types := make([]string, s.Layers)
 	for i := range types {
-		if types[i] = fullAttention; isLocal(s, i) {
+		if types[i] = fullAttention; s.Local(i) {
 			types[i] = slidingAttention
 		}
 	}
 	return types
-}
-
-func isLocal(s architecture.Settings, layer int) bool {
-	_, local := s.LocalRope(layer)
-	return local
 }

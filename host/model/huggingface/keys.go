@@ -191,9 +191,9 @@ const (
 
 // localRope checks the positions of layers with a window.
 func (k *keys) localRope(key string, types *keys, s *architecture.Settings) {
-	want, ok := s.LocalRope(0)
+	want := s.LayerRope(0)
 	o, err := newKeys(types.values[slidingAttention])
-	if err != nil || !ok {
+	if err != nil || !s.Local(0) {
 		k.fault(key, k.found(key), "the same positions in all layers")
 		return
 	}
