@@ -235,9 +235,9 @@ func (r *run) prepare(ctx context.Context) error {
 	if err := r.Prepare(r.cfg.Method.ParetoEvery > 0); err != nil {
 		return err
 	}
-	plain := r.cfg.Device.Kind == device.CPU && !r.cfg.IsSet("device.precision")
-	if plain && engine.MultipliesBFloat16() {
-		r.log.Info(`this processor is faster with device.precision = "bfloat16"`)
+	onGPU := r.cfg.Device.Kind == device.CUDA
+	if !r.cfg.IsSet("device.precision") && (onGPU || engine.MultipliesBFloat16()) {
+		r.log.Info(`this device is faster with device.precision = "bfloat16"`)
 	}
 	return r.prepareMovement()
 }
