@@ -237,13 +237,14 @@ type attentionCore func(query, key, value *graph.Node) (mixed *graph.Node, back 
 type attentionBack func(dMixed *graph.Node) (dQuery, dKey, dValue *graph.Node)
 
 // plainCore returns a core that saves the weights of all pairs of positions for the backward pass.
-// segments holds the document numbers in each row, [batch, context]; nil means one document.
-func plainCore(segments *graph.Node) attentionCore {
+// segments holds the document numbers in each row, [batch, context]; nil means one document. A
+// query attends to window tokens, itself included, or to all before it if window is 0.
+func plainCore(segments *graph.Node, window int) attentionCore {
 	return maskedCore(0, func(scores *graph.Node) *graph.Node {
 		if segments == nil {
-			return maskScores(scores, nil)
+			return maskScores(scores, nil, window)
 		}
-		return maskScores(scores, sameDocument(segments))
+		return maskScores(scores, sameDocument(segments), window)
 	})
 }
 
@@ -282,12 +283,17 @@ func maskedCore(scale float64, hide func(scores *graph.Node) *graph.Node) attent
 	}
 }
 
-// maskScores masks the scores [batch, key heads, queries, group, keys] of keys after the query and,
-// unless visible is nil, of keys for which visible [batch, queries, keys] is false.
-func maskScores(scores, visible *graph.Node) *graph.Node {
+// maskScores masks the scores [batch, key heads, queries, group, keys] of keys after the query and
+// before its window, unless that is 0, and of keys for which visible [batch, queries, keys] is
+// false, unless that is nil.
+func maskScores(scores, visible *graph.Node, window int) *graph.Node {
 	g, dims := scores.Graph(), scores.Shape().Dimensions
 	square := shapes.Make(dtypes.Int32, 1, 1, dims[2], 1, dims[4])
-	seen := graph.LessOrEqual(graph.Iota(g, square, 4), graph.Iota(g, square, 2))
+	query, key := graph.Iota(g, square, 2), graph.Iota(g, square, 4)
+	seen := graph.LessOrEqual(key, query)
+	if window > 0 {
+		seen = graph.LogicalAnd(seen, inWindow(query, key, window))
+	}
 	seen = graph.BroadcastToDims(seen, dims...)
 	if visible != nil {
 		visible = graph.InsertAxes(graph.InsertAxes(visible, 2), 1)
@@ -295,6 +301,12 @@ func maskScores(scores, visible *graph.Node) *graph.Node {
 	}
 	hidden := graph.Scalar(g, scores.DType(), math.Inf(-1))
 	return graph.Where(seen, scores, graph.BroadcastToDims(hidden, dims...))
+}
+
+// inWindow reports, for each pair of positions, whether the key is at most window−1 before the query.
+func inWindow(query, key *graph.Node, window int) *graph.Node {
+	first := graph.AddScalar(query, 1-window)
+	return graph.GreaterOrEqual(key, first)
 }
 
 // fusedCore returns a core that is one device operation forward and one backward, in bfloat16 with
@@ -313,11 +325,11 @@ func fusedCore(scale float64) attentionCore {
 	}
 }
 
-// nativeCore returns a core that calls package attention, on the CPU. segments is as for
+// nativeCore returns a core that calls package attention, on the CPU. segments and window are as for
 // [plainCore]. The core annotates its result with its [nativeAttention].
-func nativeCore(segments *graph.Node) attentionCore {
+func nativeCore(segments *graph.Node, window int) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, attentionBack) {
-		n := newNativeAttention(query, key, value, segments)
+		n := newNativeAttention(query, key, value, segments, window)
 		engine.Note(n.mixed, n)
 		return n.mixed, func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
 			outputs := []shapes.Shape{query.Shape(), key.Shape(), value.Shape()}
@@ -340,14 +352,14 @@ type nativeAttention struct {
 	logs     *graph.Node
 }
 
-func newNativeAttention(query, key, value, segments *graph.Node) *nativeAttention {
+func newNativeAttention(query, key, value, segments *graph.Node, window int) *nativeAttention {
 	tier, err := engine.ProductTier()
 	if err != nil {
 		panic(err)
 	}
 	dims := query.Shape().Dimensions
 	sizes := attention.Sizes{Batch: dims[0], Context: dims[1], Heads: dims[2],
-		KeyHeads: key.Shape().Dim(2), Size: dims[3]}
+		KeyHeads: key.Shape().Dim(2), Size: dims[3], Window: window}
 	p, err := attention.New(tier, engine.Arithmetic(query.Graph()), sizes)
 	if err != nil {
 		panic(err)

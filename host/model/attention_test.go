@@ -181,7 +181,7 @@ func TestAttentionInGraphs(t *testing.T) {
 	const batch, context = 3, 10
 	fused, graphs := testdevice.OpenCPU(t, engine.Options{}), testdevice.OpenCPU(t, engine.Options{Kernels: device.GraphKernels})
 	layer := func(s architecture.Settings, x, w *graph.Node, more qkvParams) *graph.Node {
-		return attend(x, w, more, newAttentionLayers(x.Graph(), s, batch, context, nil), blockSites{}, nil)
+		return attend(x, w, more, newAttentionLayers(x.Graph(), s, batch, context, nil).at(s, 0, context), blockSites{}, nil)
 	}
 	for _, c := range []struct {
 		pairing        architecture.Pairing
@@ -214,7 +214,7 @@ func withFusedAttention(t *testing.T, c coreSizes) *engine.Device {
 	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16})
 	core, scores := c.fused, 1<<26
 	if testdevice.Kind() == device.CPU {
-		core, scores = nativeCore, 1<<18
+		core, scores = func(segments *graph.Node) attentionCore { return nativeCore(segments, 0) }, 1<<18
 	}
 	if err := d.Try(c.trial(core, scores)); errors.Is(err, engine.ErrRefused) {
 		t.Skip("fused attention is not used: ", err)
@@ -252,9 +252,10 @@ func TestMarkedCore(t *testing.T) {
 				t.Fatalf("only %d documents, or no padding", n)
 			}
 			marked := func(segments *graph.Node) attentionCore {
-				return separatingCore(segments, maskedCore(1/math.Sqrt(float64(c.size)), func(scores *graph.Node) *graph.Node { return maskScores(scores, nil) }))
+				return separatingCore(segments, maskedCore(1/math.Sqrt(float64(c.size)), func(scores *graph.Node) *graph.Node { return maskScores(scores, nil, 0) }))
 			}
-			want := testdevice.Evaluate(t, d, in, coreAndAdjoints(documents, plainCore))
+			plain := func(segments *graph.Node) attentionCore { return plainCore(segments, 0) }
+			want := testdevice.Evaluate(t, d, in, coreAndAdjoints(documents, plain))
 			got := testdevice.Evaluate(t, d, in, coreAndAdjoints(documents, marked))
 			for i := range want {
 				// Sums of more terms are added up in another order: scores of up to 300 are rounded by 1e-5.
@@ -262,10 +263,47 @@ func TestMarkedCore(t *testing.T) {
 					t.Errorf("output %d: the relative difference is %.2g", i, apart)
 				}
 			}
-			if apart := engine.Distance(testdevice.Evaluate(t, d, in, coreAndAdjoints(nil, plainCore))[0], want[0]); apart < 0.1 {
+			if apart := engine.Distance(testdevice.Evaluate(t, d, in, coreAndAdjoints(nil, plain))[0], want[0]); apart < 0.1 {
 				t.Errorf("without documents the values are only %.2g away", apart)
 			}
 		})
+	}
+}
+
+// TestWindow compares the CPU's attention to a window, its values and adjoints, with a mask, with and without documents. A token
+// outside the window changes nothing.
+func TestWindow(t *testing.T) {
+	const batch, context, heads, size = 2, 40, 2, 8
+	d := testdevice.OpenCPU(t, engine.Options{})
+	rng := rand.New(rand.NewPCG(5, 6))
+	draw := func() (in []*engine.Buffer) {
+		for range 4 {
+			values := make([]float32, batch*context*heads*size)
+			for i := range values {
+				values[i] = float32(rng.NormFloat64())
+			}
+			in = append(in, testdevice.Upload(t, d, values, batch, context, heads, size))
+		}
+		return in
+	}
+	in := draw()
+	for _, documents := range [][]int32{nil, randomDocuments(rng, batch, context)} {
+		for _, window := range []int{2, 7, 39, 40} {
+			core := func(of func(*graph.Node, int) attentionCore, window int) [][]float32 {
+				return testdevice.Evaluate(t, d, in, coreAndAdjoints(documents,
+					func(segments *graph.Node) attentionCore { return of(segments, window) }))
+			}
+			want, got := core(plainCore, window), core(nativeCore, window)
+			for i := range want {
+				if apart := engine.Distance(got[i], want[i]); !(apart < 1e-5) {
+					t.Errorf("window %d, output %d: the relative difference is %.2g", window, i, apart)
+				}
+			}
+			apart := engine.Distance(core(plainCore, 0)[0], want[0])
+			if changes := apart > 1e-3; changes != (window < context) && documents == nil {
+				t.Errorf("a window of %d of %d tokens: values are %.2g from those without", window, context, apart)
+			}
+		}
 	}
 }
 

@@ -14,15 +14,23 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 )
 
-// chooseCore returns the attention core for the graph's device. GPUs have no fused core in float32.
+// chooseCore returns the attention core for the graph's device. GPUs have no fused core in float32,
+// or with a window.
 func chooseCore(g *graph.Graph, s architecture.Settings, context int,
-	segments *graph.Node) attentionCore {
+	segments *graph.Node, window int) attentionCore {
 	d := engine.DeviceOf(g)
 	switch {
 	case engine.OwnProducts(g) && d.Attention() != device.PlainAttention:
-		return nativeCore(segments)
+		return nativeCore(segments, window)
+	case window > 0 && !engine.OnCPU(g):
+		d.Once(windowKey{}, func() any {
+			d.Warn("attention with a window is computed without the device's fused operation, which takes " +
+				"more time and memory")
+			return nil
+		})
+		return plainCore(segments, window)
 	case engine.OnCPU(g), !engine.InBFloat16(g):
-		return plainCore(segments)
+		return plainCore(segments, window)
 	}
 	c := coreSizes{group: s.Heads / s.KVHeads, size: s.HeadSize, context: context,
 		documents: segments != nil}
@@ -34,10 +42,13 @@ func (c coreSizes) choose(d *engine.Device, segments *graph.Node) attentionCore 
 		!d.Passes(c.kind(),
 			"attention is computed without the device's fused operation, which takes more time and memory",
 			func() (engine.Trial, error) { return c.trial(c.fused, 1<<26), nil }) {
-		return plainCore(segments)
+		return plainCore(segments, 0)
 	}
 	return c.fused(segments)
 }
+
+// windowKey is the key of the warning about windows.
+type windowKey struct{}
 
 // coreSizes holds the sizes on which the correctness and speed of the fused core may depend.
 type coreSizes struct {
@@ -113,7 +124,8 @@ func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, scores 
 		documents = randomDocuments(rng, batch, c.context)
 	}
 	t.Fused = coreAndAdjoints(documents, fused)
-	t.Plain = coreAndAdjoints(documents, plainCore)
+	t.Plain = coreAndAdjoints(documents,
+		func(segments *graph.Node) attentionCore { return plainCore(segments, 0) })
 	return t
 }
 

@@ -21,7 +21,9 @@ type attentionLayers struct {
 
 	tables    rotationTables // of shape [1 or batch, context, 1, size/2]
 	tablesOf  func(architecture.Settings) rotationTables
+	coreOf    func(window int) attentionCore
 	core      attentionCore
+	window    int     // tokens that a query attends to; 0: all before it
 	recompute bool    // in the backward pass
 	cached    *cached // for attention to KV caches; nil: to the given tokens
 }
@@ -30,7 +32,9 @@ type attentionLayers struct {
 // document numbers in each row, [batch, context]; nil means one document.
 func newAttentionLayers(g *graph.Graph, s architecture.Settings, batch, context int,
 	segments *graph.Node) *attentionLayers {
-	r := withCore(s, batch, context, chooseCore(g, s, context, segments))
+	r := withCore(s, batch, context, func(window int) attentionCore {
+		return chooseCore(g, s, context, segments, window)
+	})
 	r.setTables(s, func(s architecture.Settings) rotationTables {
 		table := func(f func(float64) float64) *graph.Node {
 			return engine.Constant(g, s.ByPosition(context, f), 1, context, 1, r.size/2)
@@ -56,17 +60,30 @@ func (r *attentionLayers) setTables(s architecture.Settings,
 	r.tables = r.tablesOf(s)
 }
 
-// at returns the layers with the tables of one layer of the model.
-func (r *attentionLayers) at(s architecture.Settings, layer int) *attentionLayers {
+// at returns the layers with the tables, window and core of one layer of the model, for sequences
+// of the given length.
+func (r *attentionLayers) at(s architecture.Settings, layer, length int) *attentionLayers {
 	other := *r
+	other.window = s.LayerWindow(layer, length)
+	other.core = r.coreOf(other.window)
 	other.tables = r.tablesOf(s.LayerRope(layer))
 	return &other
 }
 
-// withCore returns layers with the given core and without rotation tables.
-func withCore(s architecture.Settings, batch, context int, core attentionCore) *attentionLayers {
+// withCore returns layers with the given core for each window, and without rotation tables.
+func withCore(s architecture.Settings, batch, context int,
+	coreOf func(window int) attentionCore) *attentionLayers {
+	made := map[int]attentionCore{}
+	once := func(window int) attentionCore {
+		core, ok := made[window]
+		if !ok {
+			core = coreOf(window)
+			made[window] = core
+		}
+		return core
+	}
 	return &attentionLayers{batch: batch, context: context, heads: s.Heads, keyHeads: s.KVHeads,
-		size: s.HeadSize, pairing: s.RopePairs, core: core}
+		size: s.HeadSize, pairing: s.RopePairs, coreOf: once}
 }
 
 // rotationTables holds the cosines and sines of the angles by which pairs of features are rotated.

@@ -39,7 +39,7 @@ func (m *transformer) Decode(params []*graph.Node, piece Piece, caches []*graph.
 		exceptions.Panicf("%s: got %d caches, want %d", m.Kind, len(caches), 2*m.Layers)
 	}
 	batch, n := piece.Tokens.Shape().Dim(0), piece.Tokens.Shape().Dim(1)
-	r := withCore(m.Settings, batch, n, nil)
+	r := withCore(m.Settings, batch, n, func(int) attentionCore { return nil })
 	c := m.newCached(piece, caches[0].Shape().Dim(2), r)
 	r.cached = c
 	h := m.blocks(params, piece.Tokens, r, q.zeroPadding(c.segments),
@@ -55,8 +55,10 @@ func (m *transformer) Decode(params []*graph.Node, piece Piece, caches []*graph.
 
 // cached holds the state that attention needs to append a piece to the KV caches.
 type cached struct {
-	start        *graph.Node
-	mask         *graph.Node // [batch, 1, n, 1, length]: 0 where a query sees a key, else −∞
+	start  *graph.Node
+	length int // of the caches, in tokens
+	// mask returns the mask of a window, [batch, 1, n, 1, length]: 0 where a query sees a key, else −∞
+	mask         func(window int) *graph.Node
 	segments     *graph.Node // [batch, n]: Padding before a sequence, 0 in it
 	keys, values *graph.Node // caches of the current block, replaced by those with the piece
 }
@@ -70,8 +72,7 @@ func (m *transformer) newCached(piece Piece, length int, r *attentionLayers) *ca
 	key := graph.Iota(g, shapes.Make(dtypes.Int32, batch, n, length), 2)
 	first := graph.BroadcastToDims(graph.Reshape(piece.First, batch, 1, 1), batch, n, length)
 	// Padding attends to itself, because a softmax over no keys is NaN.
-	seen := graph.LogicalOr(graph.Equal(key, position),
-		graph.LogicalAnd(graph.LessOrEqual(key, position), graph.GreaterOrEqual(key, first)))
+	seen := graph.LogicalAnd(graph.LessOrEqual(key, position), graph.GreaterOrEqual(key, first))
 	shown, hidden := graph.Scalar(g, dtypes.Float32, 0), graph.Scalar(g, dtypes.Float32, math.Inf(-1))
 	inside := graph.Reshape(graph.GreaterOrEqual(graph.Slice(position, graph.AxisRange(),
 		graph.AxisRange(), graph.AxisElem(0)),
@@ -82,10 +83,22 @@ func (m *transformer) newCached(piece Piece, length int, r *attentionLayers) *ca
 	r.setTables(m.Settings, func(s architecture.Settings) rotationTables {
 		return tablesAt(s, length, positions, 1, n) // [1, n, 1, size/2]
 	})
+	masks := map[int]*graph.Node{} // by window
+	mask := func(window int) *graph.Node {
+		if made, ok := masks[window]; ok {
+			return made
+		}
+		seen := seen
+		if window > 0 {
+			seen = graph.LogicalAnd(seen, inWindow(position, key, window))
+		}
+		seen = graph.LogicalOr(graph.Equal(key, position), seen)
+		masks[window] = graph.Reshape(graph.Where(seen, graph.BroadcastToDims(shown, batch, n, length),
+			graph.BroadcastToDims(hidden, batch, n, length)), batch, 1, n, 1, length)
+		return masks[window]
+	}
 	return &cached{
-		start: piece.Start,
-		mask: graph.Reshape(graph.Where(seen, graph.BroadcastToDims(shown, batch, n, length),
-			graph.BroadcastToDims(hidden, batch, n, length)), batch, 1, n, 1, length),
+		start: piece.Start, length: length, mask: mask,
 		segments: graph.AddScalar(graph.ConvertDType(inside, dtypes.Int32), Padding),
 	}
 }
@@ -103,7 +116,7 @@ func attentionCached(x, w *graph.Node, more qkvParams, r *attentionLayers, sites
 	grouped := graph.Reshape(query, r.batch, r.context, r.keyHeads, r.heads/r.keyHeads, r.size)
 	// [batch, key heads, n, group, length]
 	products := engine.DotGeneral(grouped, []int{4}, []int{0, 2}, c.keys, []int{3}, []int{0, 1})
-	weights := softmax(graph.Add(graph.MulScalar(products, 1/math.Sqrt(float64(r.size))), c.mask))
+	weights := softmax(graph.Add(graph.MulScalar(products, 1/math.Sqrt(float64(r.size))), c.mask(r.window)))
 	// [batch, key heads, n, group, size]
 	mixed := engine.DotGeneral(weights, []int{4}, []int{0, 1}, c.values, []int{2}, []int{0, 1})
 	mixed = graph.TransposeAllAxes(mixed, 0, 2, 1, 3, 4)
@@ -149,8 +162,16 @@ func (m *transformer) Scores(params []*graph.Node, s Scored,
 		ofContext := graph.InsertAxes(graph.Equal(s.Parts, graph.ScalarZero(g, s.Parts.DType())), 1)
 		ofContext = graph.BroadcastToDims(ofContext, batch, length, length)
 		seen := graph.LogicalOr(sameDocument(s.Parts), ofContext)
-		r = withCore(m.Settings, batch, length, maskedCore(0,
-			func(scores *graph.Node) *graph.Node { return maskScores(scores, seen) }))
+		r = withCore(m.Settings, batch, length, func(window int) attentionCore {
+			seen := seen
+			if window > 0 {
+				of := func(axis int) *graph.Node {
+					return graph.BroadcastToDims(graph.InsertAxes(s.Positions, axis), batch, length, length)
+				}
+				seen = graph.LogicalAnd(seen, inWindow(of(2), of(1), window))
+			}
+			return maskedCore(0, func(scores *graph.Node) *graph.Node { return maskScores(scores, seen, 0) })
+		})
 		r.setTables(m.Settings, func(of architecture.Settings) rotationTables {
 			return tablesAt(of, length, graph.Reshape(s.Positions, -1, 1), batch, length)
 		})

@@ -30,6 +30,8 @@ type Sizes struct {
 	Batch, Context  int
 	Heads, KeyHeads int // KeyHeads divides Heads
 	Size            int // of a head
+	// Window is the number of tokens that a query attends to, itself included; 0: all before it.
+	Window int
 }
 
 // A Plan computes attention for fixed sizes. It is safe for concurrent use.
@@ -58,8 +60,9 @@ type operands struct {
 // Any size of 0 is an error.
 func New(t *matmul.Tier, a matmul.Arithmetic, s Sizes) (*Plan, error) {
 	if s.Batch < 1 || s.Context < 1 || s.KeyHeads < 1 || s.Heads < 1 || s.Size < 1 ||
-		s.Heads%s.KeyHeads != 0 {
-		const format = "attention of sizes %+v: all must be positive, and heads a multiple of key heads"
+		s.Heads%s.KeyHeads != 0 || s.Window < 0 {
+		const format = "attention of sizes %+v: all but the window must be positive, and heads a " +
+			"multiple of key heads"
 		return nil, fmt.Errorf(format, s)
 	}
 	panels, err := matmul.NewPanels(t, a)
@@ -146,6 +149,14 @@ type Inputs struct {
 // Logs returns the number of elements that the forward pass keeps for the backward pass: the
 // log-sum-exp of the scores of each query and head, of shape [batch, heads, context].
 func (p *Plan) Logs() int { return p.Batch * p.Heads * p.Context }
+
+// firstKey returns the first key in the window of a query, rounded down to the start of a block.
+func (p *Plan) firstKey(query int) int {
+	if p.Window == 0 {
+		return 0
+	}
+	return max(0, query+1-p.Window) / blockSize * blockSize
+}
 
 // query and key return the offset of a query or key head at a position.
 func (p *Plan) query(batch, position, head int) int {

@@ -127,7 +127,7 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 		loops.GroupSumMul(s.means[i:i+rows], d, output, p.Size)
 	}
 	logs := g.logs[(batch*p.Heads+head)*p.Context+from:][:n]
-	for first := 0; first < to; first += blockSize {
+	for first := p.firstKey(from); first < to; first += blockSize {
 		last := min(first+blockSize, to)
 		for key := first; key < last; key += p.width {
 			p.backwardKeys(s, g, batch, from, to, key, logs)
@@ -172,10 +172,11 @@ func (p *Plan) backwardKeys(s *backward, g *gradient, batch, from, to, key int, 
 // addToQueries adds the contributions of a block of keys to the adjoints of a block of queries.
 func (p *Plan) addToQueries(s *backward, from, to, first, last int) {
 	width, height, words := p.width, p.height, p.panels.Words
+	more := first > p.firstKey(from)
 	for i := 0; i < to-from; i += width {
 		seen := words(min(last, from+i+width) - first)
 		s.Multiply(p.padded/height, seen, s.keysAcross[words(first)*height:], height*words(p.Context),
-			s.transposed[i*words(p.block()):], s.dQuery[i*p.padded:], width, first > 0)
+			s.transposed[i*words(p.block()):], s.dQuery[i*p.padded:], width, more)
 	}
 }
 
@@ -186,6 +187,12 @@ func (p *Plan) maskBackward(scores []float32, segments []int32, batch, from, to,
 	for query := from; query < min(to, key+p.width-1); query++ {
 		row := scores[(query-from)*p.width:][:p.width]
 		loops.Fill(row[query+1-key:], infinite)
+	}
+	if p.Window > 0 {
+		for query := max(from, key+p.Window); query < to; query++ {
+			row := scores[(query-from)*p.width:][:p.width]
+			loops.Fill(row[:min(p.width, query+1-p.Window-key)], infinite)
+		}
 	}
 	if segments == nil {
 		return

@@ -44,26 +44,29 @@ func (p *Plan) Forward(output matmul.Elements, logs []float32, in Inputs,
 // forward computes a range of queries of the query heads that share a key-value head.
 func (p *Plan) forward(s *forward, batch, keyHead, from, to int, output matmul.Elements,
 	logs []float32, in Inputs) {
-	group := p.Heads / p.KeyHeads
+	group, first := p.Heads/p.KeyHeads, p.firstKey(from)
 	at := p.key(batch, 0, keyHead*group)
 	p.keys.rows.Pack(s.keys, in.Key.From(at), 0, to, 0, p.Size)
 	p.keys.across.Pack(s.values, in.Value.From(at), 0, p.Size, 0, to)
 	for head := keyHead * group; head < (keyHead+1)*group; head++ {
 		for query := from; query < to; query += p.width {
-			p.forwardBlock(s, batch, head, query, to, output, logs, in)
+			p.forwardBlock(s, batch, head, query, first, to, output, logs, in)
 		}
 	}
 }
 
 // forwardBlock computes the output for a block of queries, which are columns of blocks of weights.
-func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, output matmul.Elements,
-	logs []float32, in Inputs) {
+// The first key is the same for all blocks of a task, for sums in the same order on all processors.
+func (p *Plan) forwardBlock(s *forward, batch, head, query, first, to int,
+	output matmul.Elements, logs []float32, in Inputs) {
 	width, height, size := p.width, p.height, p.panels.Words(p.Size)
-	queries, keys := min(width, to-query), min(query+width, p.Context)
+	queries, last := min(width, to-query), min(query+width, p.Context)
+	keys, words := last-first, p.panels.Words
 	p.queries.columns.Pack(s.query, in.Query.From(p.query(batch, 0, head)), query, queries, 0, p.Size)
-	s.Multiply(divideUp(keys, height), size, s.keys, height*size, s.query, s.weights, width, false)
+	s.Multiply(divideUp(keys, height), size, s.keys[first*size:], height*size, s.query, s.weights, width,
+		false)
 	weights := s.weights[:keys*width]
-	p.maskForward(weights, in.Segments, batch, query, keys)
+	p.maskForward(weights, in.Segments, batch, query, first, last)
 
 	loops.Fill(s.largest, float32(math.Inf(-1)))
 	clear(s.sums)
@@ -74,7 +77,7 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, to int, output matmu
 	loops.ExpColumns(weights, p.scale, s.largest, s.sums, p.form)
 	p.pad(s.weights, keys)
 
-	s.Multiply(p.padded/height, p.panels.Words(keys), s.values, height*p.panels.Words(to), s.weights,
+	s.Multiply(p.padded/height, words(keys), s.values[words(first)*height:], height*words(to), s.weights,
 		s.result, width, false)
 	for i := range queries {
 		logs[(batch*p.Heads+head)*p.Context+query+i] = s.largest[i] +
@@ -143,23 +146,30 @@ func (r *rows) copyFrom(dst []float32, x matmul.Elements, stride, width int) {
 	loops.FromBFloat16(dst, short)
 }
 
-// maskForward masks scores: it sets them to −∞ where a query must not attend to a key.
-func (p *Plan) maskForward(scores []float32, segments []int32, batch, query, keys int) {
+// maskForward masks the scores of the keys from first to last: it sets them to −∞ where a query must
+// not attend to a key. query is the query of the first column.
+func (p *Plan) maskForward(scores []float32, segments []int32, batch, query, first, last int) {
 	infinite := float32(math.Inf(-1))
-	for key := query; key < keys; key++ {
-		loops.Fill(scores[key*p.width:][:key-query], infinite)
+	row := func(key int) []float32 { return scores[(key-first)*p.width:][:p.width] }
+	for key := max(query, first); key < last; key++ {
+		loops.Fill(row(key)[:key-query], infinite)
+	}
+	if p.Window > 0 {
+		for key := first; key+p.Window < min(query+p.width, last); key++ { // some query is too late
+			loops.Fill(row(key)[max(0, key+p.Window-query):], infinite)
+		}
 	}
 	if segments == nil {
 		return
 	}
-	own := segments[batch*p.Context:][:keys]
-	if !slices.ContainsFunc(own, func(s int32) bool { return s != own[0] }) {
+	own := segments[batch*p.Context:][:last]
+	if !slices.ContainsFunc(own[first:], func(s int32) bool { return s != own[first] }) {
 		return
 	}
-	for key, document := range own {
-		row, from := scores[key*p.width:][:p.width], max(key-query, 0)
+	for key := first; key < last; key++ {
+		row, from := row(key), max(key-query, 0)
 		for i, of := range own[query+from:] {
-			if of != document {
+			if of != own[key] {
 				row[from+i] = infinite
 			}
 		}

@@ -119,6 +119,15 @@ func (s Settings) InputScale() float64 {
 	return 1
 }
 
+// LayerWindow returns the number of tokens that attention reads in a layer, the token itself
+// included, in sequences of the given length; 0: all before it.
+func (s Settings) LayerWindow(layer, length int) int {
+	if s.Window >= length || families[s.Kind].localTheta != 0 && !s.Local(layer) {
+		return 0
+	}
+	return s.Window
+}
+
 // Local reports whether a layer has a window, and with it rotary positions of its own.
 func (s Settings) Local(layer int) bool {
 	f := families[s.Kind]

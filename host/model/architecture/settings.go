@@ -30,6 +30,7 @@ var (
 	Kinds = slices.Concat(Languages, Problems)
 	// are trained on text
 	Languages = []string{KindGemma3, KindLlama, KindOLMo2, KindQwen2, KindQwen3, KindSmolLM3}
+	windowed  = []string{KindGemma3, KindLlama}
 	// are mathematical functions, which need no data
 	Problems   = []string{KindQuadratic, KindToy}
 	quadratics = []string{KindQuadratic}
@@ -75,6 +76,10 @@ type Settings struct {
 	// both frequencies are interpolated. A factor of 1 changes nothing.
 	RopeFactor, RopeLow, RopeHigh float64
 	RopeOriginal                  int // context, in tokens, for which the wavelengths were chosen
+
+	// Window is the number of tokens that attention reads, the token itself included, in the layers
+	// that have a window ([Settings.LayerWindow]); 0: all before it.
+	Window int
 
 	NormEps float64 // added to the mean square in RMSNorm
 	InitStd float64 // standard deviation of the initial weights
@@ -142,6 +147,9 @@ func (s *Settings) languageKeys() []schema.Key {
 		{Name: "rope_original", To: &s.RopeOriginal, Is: schema.From(1, 1<<30), For: Languages,
 			Default: 8192,
 			Doc:     "for rope_factor: the context, in tokens, for which the wavelengths were chosen"},
+		{Name: "window", To: &s.Window, Is: schema.From(0, 1<<30), For: windowed, Default: 0,
+			Doc: "tokens that attention reads, the token itself included: in all layers of llama, as in " +
+				"Mistral, and in those of gemma3 with positions of their own; 0: all before it"},
 		{Name: "norm_eps", To: &s.NormEps, Is: schema.Above(0, 1), For: Languages,
 			Derive:  func() any { return families[s.Kind].normEps },
 			Derived: "`0.00001`; olmo2, qwen3: `0.000001`",

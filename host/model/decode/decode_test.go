@@ -22,13 +22,15 @@ import (
 
 // settings are those of small models of every architecture, with what each may have.
 var settings = map[string]architecture.Settings{
-	"llama":       {Kind: architecture.KindLlama, Heads: 2},
-	"llama, tied": {Kind: architecture.KindLlama, Heads: 4, KVHeads: 2, Head: "tied", RopePairs: architecture.HalfSplit, RopeFactor: 8, RopeLow: 1, RopeHigh: 4, RopeOriginal: 16},
-	"olmo2":       {Kind: architecture.KindOLMo2, Heads: 4, KVHeads: 2},
-	"gemma3":      {Kind: architecture.KindGemma3, Layers: 6, Heads: 4, KVHeads: 2, HeadSize: 8},
-	"qwen2":       {Kind: architecture.KindQwen2, Heads: 4, KVHeads: 2},
-	"smollm3":     {Kind: architecture.KindSmolLM3, Layers: 4, Heads: 4, KVHeads: 2, RopePairs: architecture.Interleaved},
-	"qwen3":       {Kind: architecture.KindQwen3, Heads: 6, KVHeads: 2, HeadSize: 8},
+	"llama":          {Kind: architecture.KindLlama, Heads: 2},
+	"llama, tied":    {Kind: architecture.KindLlama, Heads: 4, KVHeads: 2, Head: "tied", RopePairs: architecture.HalfSplit, RopeFactor: 8, RopeLow: 1, RopeHigh: 4, RopeOriginal: 16},
+	"olmo2":          {Kind: architecture.KindOLMo2, Heads: 4, KVHeads: 2},
+	"gemma3":         {Kind: architecture.KindGemma3, Layers: 6, Heads: 4, KVHeads: 2, HeadSize: 8},
+	"mistral":        {Kind: architecture.KindLlama, Heads: 4, KVHeads: 2, Window: 5},
+	"gemma3, window": {Kind: architecture.KindGemma3, Layers: 6, Heads: 4, KVHeads: 2, HeadSize: 8, Window: 3},
+	"qwen2":          {Kind: architecture.KindQwen2, Heads: 4, KVHeads: 2},
+	"smollm3":        {Kind: architecture.KindSmolLM3, Layers: 4, Heads: 4, KVHeads: 2, RopePairs: architecture.Interleaved},
+	"qwen3":          {Kind: architecture.KindQwen3, Heads: 6, KVHeads: 2, HeadSize: 8},
 }
 
 // example is a model with its weights.

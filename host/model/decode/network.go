@@ -8,6 +8,7 @@ package decode
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/loops"
@@ -42,6 +43,7 @@ type angles struct{ cos, sin []float32 }
 type block struct {
 	prefix             string    // of the names of sites
 	theta              float64   // RopeTheta
+	window             int       // tokens that attention reads; 0: all
 	attentionNorm      []float32 // before the layer
 	attentionPost      []float32 // after it
 	qkv, out           matrix
@@ -111,6 +113,7 @@ func New(m model.Language, weights map[string][]float32, o Options) (*Network, e
 		b := block{
 			prefix:          prefix,
 			theta:           s.LayerRope(layer).RopeTheta,
+			window:          s.LayerWindow(layer, math.MaxInt),
 			attentionNorm:   gain(prefix + "attn_norm"),
 			qkv:             named(prefix+"attn.qkv", s.QueryWidth()+2*s.KeyWidth(), s.Width),
 			qkvBias:         weights[prefix+"attn.qkv_bias"],

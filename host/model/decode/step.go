@@ -225,12 +225,12 @@ func (r *step) attention(b *block, keys, values []float32) error {
 		}
 	}
 	r.parallel(r.rows*r.s.KVHeads, func(i int) {
-		r.head(i/r.s.KVHeads, i%r.s.KVHeads, keys, values)
+		r.head(i/r.s.KVHeads, i%r.s.KVHeads, b.window, keys, values)
 	})
 	return nil
 }
 
-func (r *step) head(sequence, head int, keys, values []float32) {
+func (r *step) head(sequence, head, window int, keys, values []float32) {
 	size, group := r.s.HeadSize, r.s.Heads/r.s.KVHeads
 	row := r.qkv.Data[sequence*r.qkv.Cols:][:r.qkv.Cols]
 	queries := row[head*group*size:][:group*size]
@@ -248,6 +248,9 @@ func (r *step) head(sequence, head int, keys, values []float32) {
 	copy(values[r.at.Start*size:], value)
 
 	first := int(r.at.First[sequence])
+	if window > 0 {
+		first = max(first, r.at.Start+1-window)
+	}
 	seen := r.at.Start + 1 - first
 	part := func(cache []float32) linalg.MatrixOf[float32] {
 		return linalg.RowMajor(cache[first*size:(r.at.Start+1)*size], seen, size)

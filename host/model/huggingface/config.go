@@ -98,7 +98,9 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	if f.window != nil {
 		c.Window = f.window(k)
 	}
-	if length := cmp.Or(context, c.MaxPositions); c.Window != 0 && c.Window < length {
+	if f.windows {
+		s.Window = c.Window
+	} else if length := cmp.Or(context, c.MaxPositions); c.Window != 0 && c.Window < length {
 		k.fault("sliding_window", fmt.Sprintf("%d, but sequences have %d tokens", c.Window, length),
 			"sequences that are no longer than that (model.context)")
 	}
@@ -155,6 +157,9 @@ func (c *Config) Describe() (d Description, err error) {
 	f, err := familyOf(s.Kind)
 	if err != nil {
 		return d, err
+	}
+	if s.Kind == architecture.KindLlama && s.Window > 0 {
+		f = mistralFamily
 	}
 	config, generation := shape(s), map[string]any{"do_sample": true}
 	maps.Copy(config, wavelengths(s))

@@ -103,9 +103,13 @@ func TestConfig(t *testing.T) {
 		"dropout": {change{"attention_dropout": 0.1}, 0, func(c *huggingface.Config) {
 			c.Warnings = []string{"attention_dropout is 0.1, but is ignored"}
 		}},
-		"a window of 4096": {change{"architectures": []string{"MistralForCausalLM"}, "model_type": "mistral"}, 0, func(c *huggingface.Config) { c.Architecture, c.Window = "MistralForCausalLM", 4096 }},
-		"a window that is long enough": {change{"architectures": []string{"MistralForCausalLM"}, "model_type": "mistral", "sliding_window": 64}, 64,
-			func(c *huggingface.Config) { c.Architecture, c.Window = "MistralForCausalLM", 64 }},
+		"a window of 4096": {change{"architectures": []string{"MistralForCausalLM"}, "model_type": "mistral"}, 0, func(c *huggingface.Config) {
+			c.Architecture, c.Window, c.Settings.Window = "MistralForCausalLM", 4096, 4096
+		}},
+		"a window that is shorter than sequences": {change{"architectures": []string{"MistralForCausalLM"}, "model_type": "mistral", "sliding_window": 64}, 128,
+			func(c *huggingface.Config) {
+				c.Architecture, c.Window, c.Settings.Window = "MistralForCausalLM", 64, 64
+			}},
 		"a window that is switched off": {change{"architectures": []string{"Qwen3ForCausalLM"}, "model_type": "qwen3", "head_dim": 32, "use_sliding_window": false, "sliding_window": 64}, 0,
 			func(c *huggingface.Config) {
 				c.Architecture, c.Settings.Kind, c.Settings.HeadSize, c.Settings.RopePairs = "Qwen3ForCausalLM", "qwen3", 32, architecture.HalfSplit

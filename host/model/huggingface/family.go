@@ -1,6 +1,7 @@
 package huggingface
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,7 +23,8 @@ type family struct {
 	// describe returns keys of its own; it may be nil
 	describe func(s architecture.Settings, positions int) map[string]any
 	// sliding window in tokens, 0 for unlimited; nil means always unlimited
-	window func(k *keys) int
+	window  func(k *keys) int
+	windows bool // whether architecture.Settings.Window has the same effect
 }
 
 // families are the supported families. Models of a kind are written as the first family of that
@@ -86,14 +88,17 @@ var commonTensors = table{
 var llamaFamily = family{architecture: "LlamaForCausalLM", modelType: "llama",
 	kind: architecture.KindLlama, tensors: llamaTensors}
 
-// mistralFamily is Mistral: a Llama, unless sequences are longer than its sliding window.
+// mistralFamily is Mistral: a Llama whose layers may have a sliding window.
 var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistral",
-	kind: architecture.KindLlama, tensors: llamaTensors,
+	kind: architecture.KindLlama, tensors: llamaTensors, windows: true,
 	window: func(k *keys) int {
 		if _, exists := k.values["sliding_window"]; !exists {
 			return 4096 // default of transformers
 		}
 		return k.size("sliding_window", maxPositions)
+	},
+	describe: func(s architecture.Settings, _ int) map[string]any {
+		return map[string]any{"sliding_window": s.Window}
 	}}
 
 // llamaTensors has the tensors of Llama, whose post_attention_layernorm is the norm before the
@@ -160,7 +165,8 @@ var smolLM3Family = family{architecture: "SmolLM3ForCausalLM", modelType: "smoll
 // positions of their own.
 var gemma3Family = family{architecture: "Gemma3ForCausalLM", modelType: "gemma3_text",
 	kind: architecture.KindGemma3, freeHeads: true, activationKey: "hidden_activation",
-	window: func(k *keys) int { return k.size("sliding_window", maxPositions) },
+	windows: true,
+	window:  func(k *keys) int { return k.size("sliding_window", maxPositions) },
 	tensors: commonTensors.merged(table{
 		"layers.*.attn.q_norm":    {rotary("model.layers.*.self_attn.q_norm.weight")},
 		"layers.*.attn.k_norm":    {rotary("model.layers.*.self_attn.k_norm.weight")},
@@ -188,7 +194,7 @@ var gemma3Family = family{architecture: "Gemma3ForCausalLM", modelType: "gemma3_
 	describe: func(s architecture.Settings, positions int) map[string]any {
 		return map[string]any{"rope_local_base_freq": s.LayerRope(0).RopeTheta,
 			"query_pre_attn_scalar": s.HeadSize, "layer_types": layerTypes(s),
-			"sliding_window": positions, "attn_logit_softcapping": nil, "final_logit_softcapping": nil}
+			"sliding_window": cmp.Or(s.Window, positions), "attn_logit_softcapping": nil, "final_logit_softcapping": nil}
 	},
 }
 

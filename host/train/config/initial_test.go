@@ -74,6 +74,9 @@ func TestInitSizes(t *testing.T) {
 	if diff := cmp.Diff(want, cfg.Model); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
+	if m := parse(t, started(hub+"window", "context = 64")).Model; m.Window != 6 {
+		t.Errorf("the window is not that of the checkpoint: %+v", m)
+	}
 	if m := parse(t, started(hub+"qwen3", "context = 8")).Model; m.Kind != architecture.KindQwen3 || m.HeadSize != hubConfig(t, "qwen3").Head {
 		t.Errorf("the kind is not that of the checkpoint: %+v", m)
 	}

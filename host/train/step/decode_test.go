@@ -54,6 +54,7 @@ func TestDecoder(t *testing.T) {
 		"4 bits":         nil,
 		"rotated":        {`quantizer={plugin="quest", bits=8}`},
 		"mxfp4":          {`quantizer={plugin="mxfp4"}`},
+		"window":         {`quantizer={plugin="quest"}`, "model.window=4"},
 		"trained":        {`quantizer={plugin="lsq", bits=8}`},
 		"weights only":   {`quantizer={}`, `quantizer.weights={plugin="absmax", bits=4}`, `model.kind="qwen3"`, "model.kv_heads=1"},
 	} {
@@ -145,6 +146,7 @@ func TestScores(t *testing.T) {
 		"full precision": {`quantizer={plugin="none"}`},
 		"4 bits":         nil,
 		"mxfp4":          {`quantizer={plugin="mxfp4"}`},
+		"window":         {`quantizer={plugin="quest"}`, "model.window=4"},
 		"qwen2":          {`quantizer={plugin="quest"}`, `model.kind="qwen2"`, "model.kv_heads=1"},
 		"qwen3":          {`quantizer={}`, `quantizer.weights={plugin="absmax", bits=4}`, `model.kind="qwen3"`, "model.kv_heads=1"},
 	} {

@@ -18,8 +18,9 @@ MODELS = {
     "smollm3": (transformers.SmolLM3Config(**dict(SIZES, num_hidden_layers=4), pad_token_id=None, tie_word_embeddings=True),
                 "no positions in the fourth layer"),
     "gemma3": (transformers.Gemma3TextConfig(**dict(SIZES, num_hidden_layers=7), head_dim=24, query_pre_attn_scalar=24,
-                                             pad_token_id=0, sliding_window=128),
-               "norms before and after, gains of 1 + w, GELU, a scaled embedding, positions of layers with a window"),
+                                             pad_token_id=0, sliding_window=9),
+               "norms before and after, gains of 1 + w, GELU, a scaled embedding, layers with a window and positions of their own"),
+    "window": (transformers.MistralConfig(**SIZES, sliding_window=6), "a window of 6 tokens, as in Mistral 7B 0.1"),
     "nemo": (transformers.MistralConfig(**SIZES, head_dim=24, sliding_window=None, rope_theta=1e6),
              "head_dim 24 with 4 heads of a width of 64, as in Mistral Nemo"),
 }
