@@ -62,7 +62,7 @@ func (c *Compiled) runChain(s *State, batches *Batches, set Settings) (res Resul
 	}
 	if !c.plan.FullPrecision || set.Statistics || set.ParetoSTE || set.Pareto ||
 		slices.ContainsFunc(c.plan.rules(updateKind{mode: c.mode(set)}), cage.Rule.Quantizes) {
-		if err := c.runQuantize(&c.plan, t); err != nil { // Q(x), e = x − Q(x)
+		if err := c.runQuantize(&c.plan, t); err != nil { // Q(x)
 			return res, err
 		}
 	}

@@ -10,7 +10,7 @@
 //
 // The host checks loss and norm before the update, so that a step in which they are not finite
 // changes nothing. Weights are quantized once per step, for all micro-batches and all sites that
-// read them; this also yields the error e = x − Q(x) for the method. If the operands of a
+// read them; the method computes e = x − Q(x) from it. If the operands of a
 // product have the same rotation, they and their gradients stay rotated; Q(x) itself, where needed,
 // is rotated back. Package update chooses how updates run on the device; package refresh recomputes
 // preconditioners between finish and update.
