@@ -174,4 +174,4 @@ model.init. Weights of a quantized GGUF file are rounded: their precision is los
 // shownKeys lists the keys of [model] whose values are determined by a checkpoint.
 var shownKeys = []string{"kind", "layers", "width", "heads", "kv_heads", "head_size", "hidden",
 	"vocab", "head", "norm_eps", "rope_theta", "rope_pairs", "rope_factor", "rope_low", "rope_high",
-	"rope_original", "window"}
+	"rope_original", "rope_scaling", "window"}

@@ -48,12 +48,13 @@ func newAttentionLayers(g *graph.Graph, s architecture.Settings, batch, context 
 // layer.
 func (r *attentionLayers) setTables(s architecture.Settings,
 	of func(architecture.Settings) rotationTables) {
-	made := map[float64]rotationTables{} // by RopeTheta
+	made := map[[2]float64]rotationTables{} // by RopeTheta and RopeFactor
 	r.tablesOf = func(s architecture.Settings) rotationTables {
-		t, ok := made[s.RopeTheta]
+		key := [2]float64{s.RopeTheta, s.RopeFactor}
+		t, ok := made[key]
 		if !ok {
 			t = of(s)
-			made[s.RopeTheta] = t
+			made[key] = t
 		}
 		return t
 	}

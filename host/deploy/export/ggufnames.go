@@ -67,6 +67,9 @@ func (a ggufFamily) interleaves(name string) bool {
 func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
 	switch s.Kind {
 	case architecture.KindLlama:
+		if s.RopeFactor > 1 && s.RopeScaling != architecture.ScalingLlama3 {
+			return "", refuseScaledPositions(s)
+		}
 		return "llama", nil
 	case architecture.KindOLMo2:
 		if s.HeadSize*s.Heads != s.Width {
@@ -138,8 +141,9 @@ func refuseScaledPositions(s architecture.Settings) error {
 	if s.RopeFactor <= 1 {
 		return nil
 	}
-	return fmt.Errorf("llama.cpp supports scaled positions (rope_factor = %g) only for models of "+
-		"kind llama: use --to hf", s.RopeFactor)
+	return fmt.Errorf("scaled positions (rope_factor = %g, rope_scaling = %q) can be written as GGUF "+
+		`only for models of kind llama with rope_scaling = "llama3": use --to hf`,
+		s.RopeFactor, s.RopeScaling)
 }
 
 // ropeFactors returns the divisors of the rotary frequencies for llama.cpp, or nil if the

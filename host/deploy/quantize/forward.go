@@ -235,8 +235,8 @@ func (f *forward) hessians(ctx context.Context, sites []model.ActivationSite) ([
 func (f *forward) compile(what string, sites []model.ActivationSite, more []engine.Spec,
 	build func(at []*graph.Node, y *graph.Node, more []*graph.Node) []*graph.Node,
 ) (*engine.Executable, error) {
-	s := f.model.Network()
-	key := fmt.Sprint(what, " ", s.LayerRope(f.block).RopeTheta, s.LayerWindow(f.block, math.MaxInt))
+	s := f.model.Network().LayerRope(f.block)
+	key := fmt.Sprint(what, " ", s.RopeTheta, s.RopeFactor, s.LayerWindow(f.block, math.MaxInt))
 	for _, s := range sites {
 		all := f.model.BlockSites(f.block, f.batch, f.context)
 		key += fmt.Sprint(" ", indexOf(all, s))

@@ -1,6 +1,7 @@
 package architecture
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"math"
@@ -67,11 +68,11 @@ type features struct {
 	headNorm       bool    // that norm is over each head, not over all heads together
 	qkvBias        bool    // queries, keys and values have a bias
 	noRopeEvery    int     // every such layer has no rotary positions; 0: all have
-	localTheta     float64 // RopeTheta of layers with a window, all but every globalEvery-th; 0: none
-	globalEvery    int
-	gelu           bool // the gate is GELU, in its approximation by tanh, instead of SiLU
-	scaledInput    bool // the embedding is multiplied by √width
-	truncatedStart bool // all weights are initialized from one truncated normal distribution
+	globalEvery    int     // layers but every such one have a window ([Settings.Window]); 0: all have
+	localTheta     float64 // RopeTheta of these layers; 0: the model's. They have no RopeFactor
+	gelu           bool    // the gate is GELU, in its approximation by tanh, instead of SiLU
+	scaledInput    bool    // the embedding is multiplied by √width
+	truncatedStart bool    // all weights are initialized from one truncated normal distribution
 }
 
 // families maps each kind to its features. Llama is the network of the QuEST and CAGE pre-training
@@ -79,7 +80,7 @@ type features struct {
 // and stretched wavelengths it is Llama 3 (Grattafiori et al., 2024). OLMo2 (Team OLMo, 2025) is
 // the one on which the CAGE paper compares optimizers. Qwen2 is that of Qwen2 and Qwen2.5 (Yang et
 // al., 2024), and Qwen3 that of its dense models (Yang et al., 2025). SmolLM3 (Hugging Face, 2025)
-// is a Llama with layers without positions. Gemma3 (Gemma Team, 2025) is its text model.
+// is a Llama with layers without positions. OLMo3 (Team OLMo, 2025) is OLMo2 with windows. Gemma3 (Gemma Team, 2025) is its text model.
 var families = map[string]features{
 	KindGemma3: {ropeTheta: 1e6, ropePairs: HalfSplit, normEps: 1e-6, bothNorms: true,
 		normOffset: true, queryKeyNorm: true, headNorm: true, localTheta: 1e4, globalEvery: 6,
@@ -87,6 +88,8 @@ var families = map[string]features{
 	KindLlama: {ropeTheta: 10000, ropePairs: Interleaved, normEps: 1e-5},
 	KindOLMo2: {ropeTheta: 500000, ropePairs: HalfSplit, normEps: 1e-6, postNorm: true,
 		queryKeyNorm: true, truncatedStart: true},
+	KindOLMo3: {ropeTheta: 500000, ropePairs: HalfSplit, normEps: 1e-6, postNorm: true,
+		queryKeyNorm: true, globalEvery: 4, truncatedStart: true},
 	KindQwen2: {ropeTheta: 1e6, ropePairs: HalfSplit, normEps: 1e-6, qkvBias: true},
 	KindQwen3: {ropeTheta: 1e6, ropePairs: HalfSplit, normEps: 1e-6, queryKeyNorm: true,
 		headNorm: true},
@@ -122,16 +125,17 @@ func (s Settings) InputScale() float64 {
 // LayerWindow returns the number of tokens that attention reads in a layer, the token itself
 // included, in sequences of the given length; 0: all before it.
 func (s Settings) LayerWindow(layer, length int) int {
-	if s.Window >= length || families[s.Kind].localTheta != 0 && !s.Local(layer) {
+	if s.Window >= length || families[s.Kind].globalEvery != 0 && !s.Local(layer) {
 		return 0
 	}
 	return s.Window
 }
 
-// Local reports whether a layer has a window, and with it rotary positions of its own.
+// Local reports whether a layer has a window, unlike other layers, and with it rotary positions of
+// its own.
 func (s Settings) Local(layer int) bool {
 	f := families[s.Kind]
-	return f.localTheta != 0 && (layer+1)%f.globalEvery != 0
+	return f.globalEvery != 0 && (layer+1)%f.globalEvery != 0
 }
 
 // LayerRope returns the settings of the rotary positions of a layer. RopeTheta is 0 if queries and
@@ -140,9 +144,9 @@ func (s Settings) LayerRope(layer int) Settings {
 	f := families[s.Kind]
 	switch {
 	case s.Local(layer):
-		s.RopeTheta, s.RopeFactor = f.localTheta, 1
+		s.RopeTheta, s.RopeFactor = cmp.Or(f.localTheta, s.RopeTheta), 1
 	case f.noRopeEvery != 0 && (layer+1)%f.noRopeEvery == 0:
-		s.RopeTheta = 0
+		s.RopeTheta, s.RopeFactor = 0, 1
 	}
 	return s
 }

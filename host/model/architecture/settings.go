@@ -18,6 +18,7 @@ const (
 	KindGemma3    = "gemma3"
 	KindLlama     = "llama"
 	KindOLMo2     = "olmo2"
+	KindOLMo3     = "olmo3"
 	KindQwen2     = "qwen2"
 	KindQwen3     = "qwen3"
 	KindSmolLM3   = "smollm3"
@@ -29,8 +30,9 @@ const (
 var (
 	Kinds = slices.Concat(Languages, Problems)
 	// are trained on text
-	Languages = []string{KindGemma3, KindLlama, KindOLMo2, KindQwen2, KindQwen3, KindSmolLM3}
-	windowed  = []string{KindGemma3, KindLlama}
+	Languages = []string{KindGemma3, KindLlama, KindOLMo2, KindOLMo3, KindQwen2,
+		KindQwen3, KindSmolLM3}
+	windowed = []string{KindGemma3, KindLlama, KindOLMo3}
 	// are mathematical functions, which need no data
 	Problems   = []string{KindQuadratic, KindToy}
 	quadratics = []string{KindQuadratic}
@@ -71,9 +73,10 @@ type Settings struct {
 	RopeTheta float64 // base θ of the rotary position embedding
 	RopePairs Pairing
 	// RopeFactor stretches the long wavelengths, so that a model trained on short sequences works
-	// on long ones, by the rule of Llama 3.1: wavelengths up to RopeOriginal/RopeHigh are
-	// unchanged; those from RopeOriginal/RopeLow on become RopeFactor times as long; in between,
-	// both frequencies are interpolated. A factor of 1 changes nothing.
+	// on long ones: wavelengths up to RopeOriginal/RopeHigh are unchanged; those from
+	// RopeOriginal/RopeLow on become RopeFactor times as long; in between, both frequencies are
+	// interpolated, as RopeScaling says. A factor of 1 changes nothing.
+	RopeScaling                   Scaling
 	RopeFactor, RopeLow, RopeHigh float64
 	RopeOriginal                  int // context, in tokens, for which the wavelengths were chosen
 
@@ -139,7 +142,12 @@ func (s *Settings) languageKeys() []schema.Key {
 			Doc: "the two features of a head that are rotated together: adjacent ones, " +
 				"or one from each half"},
 		{Name: "rope_factor", To: &s.RopeFactor, Is: schema.Between(1, 1e6), For: Languages, Default: 1.0,
-			Doc: "factor by which the long wavelengths of positions grow, as in Llama 3; 1: none"},
+			Doc: "factor by which the long wavelengths of positions grow; 1: none"},
+		{Name: "rope_scaling", To: &s.RopeScaling, For: Languages,
+			Is: schema.OneOf(ScalingLlama3, ScalingYaRN, ScalingLinear), Default: ScalingLlama3,
+			Doc: "for rope_factor: llama3 interpolates the frequencies between both bounds by their " +
+				"wavelengths; yarn by the number of the pair, and multiplies queries and keys by 1 + " +
+				"ln(rope_factor)/10; linear stretches all"},
 		{Name: "rope_low", To: &s.RopeLow, Is: schema.Above(0, 1e6), For: Languages, Default: 1.0,
 			Doc: "wavelengths of at least rope_original/rope_low become longer by rope_factor"},
 		{Name: "rope_high", To: &s.RopeHigh, Is: schema.Above(0, 1e6), For: Languages, Default: 4.0,
@@ -148,8 +156,8 @@ func (s *Settings) languageKeys() []schema.Key {
 			Default: 8192,
 			Doc:     "for rope_factor: the context, in tokens, for which the wavelengths were chosen"},
 		{Name: "window", To: &s.Window, Is: schema.From(0, 1<<30), For: windowed, Default: 0,
-			Doc: "tokens that attention reads, the token itself included: in all layers of llama, as in " +
-				"Mistral, and in those of gemma3 with positions of their own; 0: all before it"},
+			Doc: "tokens that attention reads, the token itself included, in all layers of llama (Mistral), " +
+				"in five of six of gemma3 and three of four of olmo3; 0: all before it"},
 		{Name: "norm_eps", To: &s.NormEps, Is: schema.Above(0, 1), For: Languages,
 			Derive:  func() any { return families[s.Kind].normEps },
 			Derived: "`0.00001`; olmo2, qwen3: `0.000001`",
@@ -207,6 +215,7 @@ func (s *Settings) FillIn() {
 	f := families[s.Kind]
 	s.Hidden, s.KVHeads = cmp.Or(s.Hidden, SwiGLUHidden(s.Width)), cmp.Or(s.KVHeads, s.Heads)
 	s.HeadSize = cmp.Or(s.HeadSize, s.Width/max(1, s.Heads))
+	s.RopeScaling = cmp.Or(s.RopeScaling, ScalingLlama3)
 	s.RopeTheta, s.RopePairs = cmp.Or(s.RopeTheta, f.ropeTheta), cmp.Or(s.RopePairs, f.ropePairs)
 	s.NormEps, s.InitStd = cmp.Or(s.NormEps, f.normEps), cmp.Or(s.InitStd, defaultInitStd)
 }
@@ -316,14 +325,33 @@ func Reorder(features []int, size int, from, to Pairing) []int {
 	return out
 }
 
+// Scaling is a rule by which RopeFactor stretches wavelengths.
+type Scaling string
+
+// Possible values of Scaling.
+const (
+	ScalingLlama3 Scaling = "llama3" // Grattafiori et al., 2024
+	ScalingYaRN   Scaling = "yarn"   // Peng et al., 2023
+	ScalingLinear Scaling = "linear" // Chen et al., 2023
+)
+
+// ropeMagnitude is the factor of rotated queries and keys.
+func (s Settings) ropeMagnitude() float64 {
+	if s.RopeScaling == ScalingYaRN && s.RopeFactor > 1 {
+		return 0.1*math.Log(s.RopeFactor) + 1
+	}
+	return 1
+}
+
 // ByPosition applies f, such as the cosine, to the angles of the rotary position embedding at
-// positions from 0 on. The result is [positions, size/2], where size is the head size.
+// positions from 0 on, and multiplies by the factor of YaRN. The result is [positions, size/2],
+// where size is the head size.
 func (s Settings) ByPosition(positions int, f func(float64) float64) []float32 {
-	frequencies := s.RopeFrequencies()
+	frequencies, magnitude := s.RopeFrequencies(), s.ropeMagnitude()
 	values := make([]float32, 0, positions*len(frequencies))
 	for position := range positions {
 		for _, frequency := range frequencies {
-			values = append(values, float32(f(float64(position)*frequency)))
+			values = append(values, float32(magnitude*f(float64(position)*frequency)))
 		}
 	}
 	return values
@@ -339,13 +367,35 @@ func (s Settings) RopeFrequencies() []float64 {
 	for i := range frequencies {
 		f := math.Pow(s.RopeTheta, -2*float64(i)/float64(s.HeadSize))
 		if s.RopeFactor > 1 {
-			periods := float64(s.RopeOriginal) * f / (2 * math.Pi) // wavelengths in the original context
-			share := min(1, max(0, (periods-s.RopeLow)/(s.RopeHigh-s.RopeLow)))
+			share := s.ropeShare(i, f)
 			f = (1-share)*f/s.RopeFactor + share*f
 		}
 		frequencies[i] = f
 	}
 	return frequencies
+}
+
+// ropeShare returns the share of the unchanged frequency in that of the pair i.
+func (s Settings) ropeShare(i int, frequency float64) float64 {
+	within := func(x float64) float64 { return min(1, max(0, x)) }
+	switch s.RopeScaling {
+	case ScalingLinear:
+		return 0
+	case ScalingYaRN:
+		// the pair that has so many periods in the original context, not rounded
+		pair := func(periods float64) float64 {
+			return float64(s.HeadSize) / 2 *
+				math.Log(float64(s.RopeOriginal)/(2*math.Pi*periods)) / math.Log(s.RopeTheta)
+		}
+		first := max(0, math.Floor(pair(s.RopeHigh)))
+		last := min(float64(s.HeadSize-1), math.Ceil(pair(s.RopeLow)))
+		if first == last {
+			last += 0.001 // as others do
+		}
+		return 1 - within((float64(i)-first)/(last-first))
+	}
+	periods := float64(s.RopeOriginal) * frequency / (2 * math.Pi) // in the original context
+	return within((periods - s.RopeLow) / (s.RopeHigh - s.RopeLow))
 }
 
 // Recompute selects the intermediate values that the backward pass of a language model recomputes,

@@ -28,6 +28,7 @@ var settings = map[string]architecture.Settings{
 	"gemma3":         {Kind: architecture.KindGemma3, Layers: 6, Heads: 4, KVHeads: 2, HeadSize: 8},
 	"mistral":        {Kind: architecture.KindLlama, Heads: 4, KVHeads: 2, Window: 5},
 	"gemma3, window": {Kind: architecture.KindGemma3, Layers: 6, Heads: 4, KVHeads: 2, HeadSize: 8, Window: 3},
+	"olmo3":          {Kind: architecture.KindOLMo3, Layers: 4, Heads: 4, KVHeads: 2, Window: 4, RopeFactor: 4, RopeLow: 1, RopeHigh: 32, RopeOriginal: 64, RopeScaling: architecture.ScalingYaRN},
 	"qwen2":          {Kind: architecture.KindQwen2, Heads: 4, KVHeads: 2},
 	"smollm3":        {Kind: architecture.KindSmolLM3, Layers: 4, Heads: 4, KVHeads: 2, RopePairs: architecture.Interleaved},
 	"qwen3":          {Kind: architecture.KindQwen3, Heads: 6, KVHeads: 2, HeadSize: 8},

@@ -33,7 +33,7 @@ type Network struct {
 	head     matrix
 	sites    map[string]model.ActivationSite // by name
 	length   int                             // number of positions that angles holds
-	angles   map[float64]angles              // by the RopeTheta of layers
+	angles   map[[2]float64]angles           // by the positions of layers
 }
 
 // angles are those of rotary positions, [positions, size/2].
@@ -41,11 +41,11 @@ type angles struct{ cos, sin []float32 }
 
 // block holds the parameters of a block; parameters that the architecture does not have are nil.
 type block struct {
-	prefix             string    // of the names of sites
-	theta              float64   // RopeTheta
-	window             int       // tokens that attention reads; 0: all
-	attentionNorm      []float32 // before the layer
-	attentionPost      []float32 // after it
+	prefix             string     // of the names of sites
+	rope               [2]float64 // RopeTheta and RopeFactor of the layer
+	window             int        // tokens that attention reads; 0: all
+	attentionNorm      []float32  // before the layer
+	attentionPost      []float32  // after it
 	qkv, out           matrix
 	qkvBias            []float32
 	queryNorm, keyNorm []float32
@@ -112,7 +112,7 @@ func New(m model.Language, weights map[string][]float32, o Options) (*Network, e
 		prefix := architecture.LayerPrefix(layer)
 		b := block{
 			prefix:          prefix,
-			theta:           s.LayerRope(layer).RopeTheta,
+			rope:            ropeOf(s.LayerRope(layer)),
 			window:          s.LayerWindow(layer, math.MaxInt),
 			attentionNorm:   gain(prefix + "attn_norm"),
 			qkv:             named(prefix+"attn.qkv", s.QueryWidth()+2*s.KeyWidth(), s.Width),

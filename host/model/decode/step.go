@@ -35,11 +35,11 @@ func (n *Network) Next(tokens []int32, at Positions, caches [][]float32,
 		return nil, err
 	}
 	if n.length < at.Length {
-		n.length, n.angles = at.Length, map[float64]angles{}
+		n.length, n.angles = at.Length, map[[2]float64]angles{}
 		for layer, b := range n.blocks {
-			if _, made := n.angles[b.theta]; !made {
+			if _, made := n.angles[b.rope]; !made {
 				s := n.s.LayerRope(layer)
-				n.angles[b.theta] = angles{s.ByPosition(n.length, math.Cos), s.ByPosition(n.length, math.Sin)}
+				n.angles[b.rope] = angles{s.ByPosition(n.length, math.Cos), s.ByPosition(n.length, math.Sin)}
 			}
 		}
 	}
@@ -202,7 +202,7 @@ func (r *step) attention(b *block, keys, values []float32) error {
 		normalized(row[:queries], b.queryNorm)
 		normalized(row[queries:queries+keyWidth], b.keyNorm)
 		for head := range r.s.Heads + r.s.KVHeads {
-			r.rotate(row[head*size:][:size], scratch, r.angles[b.theta], r.at.Start)
+			r.rotate(row[head*size:][:size], scratch, r.angles[b.rope], r.at.Start)
 		}
 	}
 	for _, o := range []struct {
@@ -267,6 +267,8 @@ func (r *step) head(sequence, head, window int, keys, values []float32) {
 			part(values))
 	}
 }
+
+func ropeOf(s architecture.Settings) [2]float64 { return [2]float64{s.RopeTheta, s.RopeFactor} }
 
 // normalize sets the rows of y, which may be x, to x·gain/√(mean(x²)+epsilon).
 func (n *Network) normalize(y, x linalg.MatrixOf[float32], gain []float32) {

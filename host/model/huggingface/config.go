@@ -203,9 +203,16 @@ func shape(s architecture.Settings) map[string]any {
 func wavelengths(s architecture.Settings) map[string]any {
 	var scaling any // null without scaling
 	if s.RopeFactor > 1 {
-		scaling = map[string]any{"rope_type": "llama3", "factor": s.RopeFactor,
-			"low_freq_factor": s.RopeLow, "high_freq_factor": s.RopeHigh,
-			"original_max_position_embeddings": s.RopeOriginal}
+		keys := map[string]any{"rope_type": s.RopeScaling, "factor": s.RopeFactor}
+		switch s.RopeScaling {
+		case architecture.ScalingLlama3:
+			keys["low_freq_factor"], keys["high_freq_factor"] = s.RopeLow, s.RopeHigh
+			keys["original_max_position_embeddings"] = s.RopeOriginal
+		case architecture.ScalingYaRN:
+			keys["beta_slow"], keys["beta_fast"] = s.RopeLow, s.RopeHigh
+			keys["original_max_position_embeddings"] = s.RopeOriginal
+		}
+		scaling = keys
 	}
 	return map[string]any{thetaKey: s.RopeTheta, "rope_scaling": scaling}
 }

@@ -80,7 +80,7 @@ func TestConfig(t *testing.T) {
 	want := &huggingface.Config{
 		Architecture: "LlamaForCausalLM", MaxPositions: 2048,
 		Settings: architecture.Settings{Kind: "llama", Layers: 2, Width: 64, Heads: 4, KVHeads: 4, HeadSize: 16, Hidden: 96, Vocab: 160, NormEps: 1e-5, Head: "own",
-			RopeTheta: 10000, RopePairs: architecture.Interleaved, RopeFactor: 1, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192, InitStd: 0.02},
+			RopeTheta: 10000, RopePairs: architecture.Interleaved, RopeScaling: architecture.ScalingLlama3, RopeFactor: 1, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192, InitStd: 0.02},
 	}
 	type change = map[string]any
 	for name, test := range map[string]struct {

@@ -83,7 +83,7 @@ func TestDescriptionFor(t *testing.T) {
 		"another begin":          {version4, func(*architecture.Settings) {}, huggingface.Tokens{Begin: []int32{7}}, texts{"bos_token_id": "7"}, texts{"bos_token_id": "7"}},
 	} {
 		s := architecture.Settings{Kind: "llama", Layers: 2, Width: 64, Heads: 4, Hidden: 96, Vocab: 160, NormEps: 1e-5, Head: "own", RopeTheta: 500000,
-			RopeFactor: 1, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192, InitStd: 0.02, Context: 2048}
+			RopeScaling: architecture.ScalingLlama3, RopeFactor: 1, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192, InitStd: 0.02, Context: 2048}
 		c.change(&s)
 		before := huggingface.Description{Config: []byte(c.config), Generation: []byte(generation)}
 		after, err := before.For(s, c.learned)

@@ -30,7 +30,7 @@ type family struct {
 // families are the supported families. Models of a kind are written as the first family of that
 // kind.
 var families = []family{llamaFamily, mistralFamily, olmo2Family, qwen2Family, qwen3Family,
-	smolLM3Family, gemma3Family}
+	smolLM3Family, gemma3Family, olmo3Family}
 
 func familyNames() string {
 	names := lists.Map(families, func(f family) string { return fmt.Sprintf("%q", f.architecture) })
@@ -119,6 +119,16 @@ var olmo2Family = family{architecture: "Olmo2ForCausalLM", modelType: "olmo2",
 		"layers.*.mlp_norm":    {plainSource("model.layers.*.post_feedforward_layernorm.weight")},
 	})}
 
+// olmo3Family is OLMo 3: OLMo 2 with a window in three of four layers.
+var olmo3Family = family{architecture: "Olmo3ForCausalLM", modelType: "olmo3",
+	kind: architecture.KindOLMo3, tensors: olmo2Family.tensors, windows: true, window: ownWindow,
+	check: checkLayerTypes,
+	describe: func(s architecture.Settings, positions int) map[string]any {
+		return map[string]any{"layer_types": layerTypes(s), "sliding_window": cmp.Or(s.Window, positions)}
+	}}
+
+func ownWindow(k *keys) int { return k.size("sliding_window", maxPositions) }
+
 // qwen2Family is Qwen2 and Qwen2.5: a Llama with biases of queries, keys and values.
 var qwen2Family = family{architecture: "Qwen2ForCausalLM", modelType: "qwen2",
 	kind: architecture.KindQwen2, window: qwenWindow,
@@ -165,8 +175,7 @@ var smolLM3Family = family{architecture: "SmolLM3ForCausalLM", modelType: "smoll
 // positions of their own.
 var gemma3Family = family{architecture: "Gemma3ForCausalLM", modelType: "gemma3_text",
 	kind: architecture.KindGemma3, freeHeads: true, activationKey: "hidden_activation",
-	windows: true,
-	window:  func(k *keys) int { return k.size("sliding_window", maxPositions) },
+	windows: true, window: ownWindow,
 	tensors: commonTensors.merged(table{
 		"layers.*.attn.q_norm":    {rotary("model.layers.*.self_attn.q_norm.weight")},
 		"layers.*.attn.k_norm":    {rotary("model.layers.*.self_attn.k_norm.weight")},
@@ -184,18 +193,22 @@ var gemma3Family = family{architecture: "Gemma3ForCausalLM", modelType: "gemma3_
 				k.fault(key, k.found(key), "null")
 			}
 		}
-		var types []string
-		if k.read("layer_types", &types, "a list of strings") &&
-			!slices.Equal(types, layerTypes(*s)) {
-			k.fault("layer_types", k.found("layer_types"),
-				"full_attention in every sixth layer, and sliding_attention in others")
-		}
+		checkLayerTypes(k, s)
 	},
 	describe: func(s architecture.Settings, positions int) map[string]any {
 		return map[string]any{"rope_local_base_freq": s.LayerRope(0).RopeTheta,
 			"query_pre_attn_scalar": s.HeadSize, "layer_types": layerTypes(s),
 			"sliding_window": cmp.Or(s.Window, positions), "attn_logit_softcapping": nil, "final_logit_softcapping": nil}
 	},
+}
+
+func checkLayerTypes(k *keys, s *architecture.Settings) {
+	var types []string
+	want := layerTypes(*s)
+	if k.read("layer_types", &types, "a list of strings") && !slices.Equal(types, want) {
+		k.fault("layer_types", k.found("layer_types"), fmt.Sprintf("full_attention in every layer "+
+			"divisible by %d, and sliding_attention in others", slices.Index(want, fullAttention)+1))
+	}
 }
 
 // layerTypes lists the types of the layers, as config.json names them.

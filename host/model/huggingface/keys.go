@@ -147,13 +147,14 @@ func (k *keys) rope(s *architecture.Settings) {
 	}
 	theta := k.number("rope_theta")
 	var before *scaling
+	local := map[string]*keys{}
 	for _, key := range scalingKeys {
 		if !k.has(key) {
 			continue
 		}
 		o, err := newKeys(k.values[key])
 		if err == nil && o.has(fullAttention) { // one object for each type of layers
-			k.localRope(key, o, s)
+			local[key] = o
 			o, err = newKeys(o.values[fullAttention])
 		}
 		if err != nil {
@@ -176,10 +177,15 @@ func (k *keys) rope(s *architecture.Settings) {
 		before = &found
 	}
 	s.RopeTheta = cmp.Or(theta, defaultTheta)
+	s.RopeScaling = architecture.ScalingLlama3
 	s.RopeFactor, s.RopeLow, s.RopeHigh, s.RopeOriginal = 1, 1, 4, 8192 // no effect at a factor of 1
 	if before != nil && min(before.factor, before.low, before.high, float64(before.original)) > 0 {
+		s.RopeScaling = before.rule
 		s.RopeFactor, s.RopeLow, s.RopeHigh, s.RopeOriginal = before.factor, before.low, before.high,
 			before.original
+	}
+	for key, types := range local {
+		k.localRope(key, types, s)
 	}
 }
 
@@ -197,14 +203,15 @@ func (k *keys) localRope(key string, types *keys, s *architecture.Settings) {
 		k.fault(key, k.found(key), "the same positions in all layers")
 		return
 	}
-	if found := o.scaling(); found.theta != want.RopeTheta || found.factor > 1 || len(o.faults) > 0 {
+	if found := o.scaling(); cmp.Or(found.theta, s.RopeTheta) != want.RopeTheta || found.factor > 1 || len(o.faults) > 0 {
 		k.fault(key+"."+slidingAttention, types.found(slidingAttention),
 			fmt.Sprintf("rope_theta = %g without scaling", want.RopeTheta))
 	}
 }
 
-// scaling holds the parameters of RoPE scaling by the rule of Llama 3, all 0 if there is none.
+// scaling holds the parameters of RoPE scaling, all 0 if there is none.
 type scaling struct {
+	rule              architecture.Scaling
 	factor, low, high float64
 	original          int
 	theta             float64 // 0: not given here
@@ -218,19 +225,11 @@ func (k *keys) scaling() (out scaling) {
 		key = "type"
 	}
 	switch kind := k.text(key); {
-	case kind == "llama3":
-		for name, to := range map[string]*float64{"factor": &out.factor, "low_freq_factor": &out.low,
-			"high_freq_factor": &out.high} {
-			if *to = k.number(name); !k.has(name) {
-				k.fault(name, "missing", "a positive number")
-			}
-		}
-		out.original = k.required("original_max_position_embeddings", maxPositions)
-		if out.factor != 0 && out.factor < 1 {
-			k.fault("factor", k.found("factor"), "a number from 1")
-		}
+	case slices.Contains(scalings, architecture.Scaling(kind)):
+		out.rule = architecture.Scaling(kind)
+		k.scalingOf(&out)
 	case kind != "default" && k.has(key):
-		k.fault(key, k.found(key), `"default" or "llama3"`)
+		k.fault(key, k.found(key), knownScalings)
 	case !k.has(key): // it may be misspelt
 		var others []string
 		for name := range k.values {
@@ -240,8 +239,47 @@ func (k *keys) scaling() (out scaling) {
 		}
 		if len(others) > 0 {
 			slices.Sort(others)
-			k.fault("rope_type", "missing beside "+strings.Join(others, ", "), `"default" or "llama3"`)
+			k.fault("rope_type", "missing beside "+strings.Join(others, ", "), knownScalings)
 		}
 	}
 	return out
+}
+
+var scalings = []architecture.Scaling{architecture.ScalingLlama3, architecture.ScalingYaRN,
+	architecture.ScalingLinear}
+
+const knownScalings = `"default", "linear", "llama3" or "yarn"`
+
+// scalingOf reads the parameters of a rule.
+func (k *keys) scalingOf(out *scaling) {
+	required := map[string]*float64{"factor": &out.factor}
+	out.low, out.high, out.original = 1, 4, 8192 // no effect where they are not read
+	switch out.rule {
+	case architecture.ScalingLlama3:
+		required["low_freq_factor"], required["high_freq_factor"] = &out.low, &out.high
+	case architecture.ScalingYaRN:
+		out.low, out.high = cmp.Or(k.number("beta_slow"), 1), cmp.Or(k.number("beta_fast"), 32)
+		only(k, "truncate", true)
+		for _, name := range []string{"mscale", "mscale_all_dim"} {
+			if k.has(name) {
+				k.fault(name, k.found(name), "no such key")
+			}
+		}
+	}
+	for name, to := range required {
+		if *to = k.number(name); !k.has(name) {
+			k.fault(name, "missing", "a positive number")
+		}
+	}
+	if out.rule != architecture.ScalingLinear {
+		out.original = k.required("original_max_position_embeddings", maxPositions)
+	}
+	if out.factor != 0 && out.factor < 1 {
+		k.fault("factor", k.found("factor"), "a number from 1")
+	}
+	want := 0.1*math.Log(out.factor) + 1
+	magnitude := cmp.Or(k.number("attention_factor"), want)
+	if out.rule == architecture.ScalingYaRN && math.Abs(magnitude-want) > 1e-6 {
+		k.fault("attention_factor", k.found("attention_factor"), fmt.Sprintf("%g, or no such key", want))
+	}
 }

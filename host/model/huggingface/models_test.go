@@ -30,7 +30,7 @@ type golden struct {
 	Greedy         []int32       `json:"greedy"`
 }
 
-var goldenModels = []string{"gemma3", "llama2", "llama32", "mistral", "nemo", "olmo2", "qwen2", "qwen3", "sharded", "smollm3", "window"}
+var goldenModels = []string{"gemma3", "linear", "llama2", "llama32", "mistral", "nemo", "olmo2", "olmo3", "qwen2", "qwen3", "sharded", "smollm3", "window"}
 
 func readGolden(t testing.TB, name string) (g golden) {
 	t.Helper()

@@ -67,7 +67,7 @@ func encode(t testing.TB, c *Config) string {
 func TestDefaults(t *testing.T) {
 	want := &Config{
 		Model: architecture.Settings{Kind: "llama", Layers: 2, Width: 64, Heads: 2, Hidden: 256, Context: 32,
-			KVHeads: 2, HeadSize: 32, RopeTheta: 10000, RopePairs: "interleaved", RopeFactor: 1, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192, NormEps: 1e-5, InitStd: 0.02, Head: "own"},
+			KVHeads: 2, HeadSize: 32, RopeTheta: 10000, RopePairs: "interleaved", RopeScaling: architecture.ScalingLlama3, RopeFactor: 1, RopeLow: 1, RopeHigh: 4, RopeOriginal: 8192, NormEps: 1e-5, InitStd: 0.02, Head: "own"},
 		Data: Data{Kind: KindText, Mismatch: "refuse", Documents: "joined", Packing: "first_fit", Epochs: 1, Train: []string{"a.tok"}, Validation: "b.tok", Seed: 1337},
 		Train: Train{Steps: 10, Batch: 4, Accumulate: 1, LossMean: "token", Recompute: "none", MemoryCheck: "on", Clip: 1, WeightDecay: 0.1, Decay: "first", Rotations: "half", Requantize: "on",
 			Average: "off", AverageDecay: 0.999, EvalEvery: 200, EvalBatches: 32, LogEvery: 10, CheckpointMinutes: 10, Keep: 2,

@@ -66,7 +66,7 @@ func TestInitSizes(t *testing.T) {
 	cfg := parse(t, started(hub+"llama32", "context = 64\nrope_pairs = \"half\""))
 	c := hubConfig(t, "llama32")
 	want := architecture.Settings{Kind: "llama", Layers: c.Layers, Width: c.Width, Heads: c.Heads, KVHeads: c.KVHeads, HeadSize: c.Head, Hidden: c.Hidden, Vocab: c.Vocab,
-		Context: 64, NormEps: c.Eps, Head: "tied", RopeTheta: c.Theta, RopePairs: architecture.HalfSplit, RopeFactor: c.Rope.Factor, RopeLow: c.Rope.Low, RopeHigh: c.Rope.High,
+		Context: 64, NormEps: c.Eps, Head: "tied", RopeTheta: c.Theta, RopePairs: architecture.HalfSplit, RopeScaling: architecture.ScalingLlama3, RopeFactor: c.Rope.Factor, RopeLow: c.Rope.Low, RopeHigh: c.Rope.High,
 		RopeOriginal: c.Rope.Original, InitStd: 0.02}
 	if !c.Tied || c.Layers == 0 || c.Rope.Factor == 0 {
 		t.Fatalf("the config.json says %+v", c)

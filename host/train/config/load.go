@@ -186,8 +186,8 @@ var (
 	pairsKey = "rope_pairs"
 	// scalingKeys may differ, which allows longer sequences.
 	scalingKeys = []string{"rope_theta", "rope_factor", "rope_low", "rope_high", "rope_original"}
-	// windowKey may differ. Resolved configurations of some kinds, and older ones, do not have it.
-	windowKey  = "window"
+	// newerKeys may differ. Resolved configurations of some kinds, and older ones, do not have them.
+	newerKeys  = []string{"rope_scaling", "window"}
 	contextKey = "context"
 )
 
@@ -245,7 +245,7 @@ func (i *Initial) values(newTokens int) map[string]any {
 	s := i.grownSettings(newTokens)
 	for _, k := range s.Keys() {
 		if slices.Contains(fixedKeys, k.Name) || slices.Contains(scalingKeys, k.Name) ||
-			k.Name == pairsKey || k.Name == windowKey || k.Name == contextKey && i.Settings.Context > 0 {
+			slices.Contains(newerKeys, k.Name) || k.Name == pairsKey || k.Name == contextKey && i.Settings.Context > 0 {
 			values["model."+k.Name] = k.Value()
 		}
 	}
