@@ -16,11 +16,17 @@ type Card struct {
 	Loss        string // loss on the validation set; "": omitted
 	Command     string // command that made the export
 	Config      string // the configuration of the run, in TOML
+	Base        string // name of the checkpoint from which the training started; "": none
+	License     string // its licence, as its model card names it; "": unknown
 	Version     string // version of cage
 }
 
 var cardTemplate = template.Must(template.New(cardFile).Parse(`---
-# license: choose one before you publish the model
+{{with .Card.License}}license: {{.}}{{else}}# license: choose one before you publish the model{{end}}
+{{- if ne .Report.Format "gguf"}}
+library_name: transformers{{end}}
+{{- with .Card.Base}}
+{{.}}{{end}}
 tags:
 - cage
 - {{if .Card.Posttrained}}post-training-quantization{{else}}quantization-aware-training{{end}}

@@ -1,8 +1,11 @@
 package trained
 
 import (
+	"encoding/json/v2"
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +18,7 @@ import (
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -196,6 +200,40 @@ func (t *Model) tokenizerFolders() []vfs.Path {
 	return folders
 }
 
+// baseOf returns the line of a model card that names the Hugging Face checkpoint from which weights
+// originally come, and the licence in that checkpoint's own card; "" for what is not known.
+func baseOf(from *provenance.Origin) (base, license string) {
+	for from != nil && from.Run != "" {
+		record, err := provenance.Read(rundir.At(from.Path))
+		if err != nil {
+			return "", ""
+		}
+		from = record.Initial
+	}
+	if from == nil {
+		return "", ""
+	}
+	// The name of a repository, which transformers 4 wrote, or that of the directory.
+	base = "# base_model: OWNER/" + filepath.Base(from.Path)
+	var config struct {
+		Name string `json:"_name_or_path"`
+	}
+	text, err := os.ReadFile(filepath.Join(from.Path, huggingface.ConfigName))
+	if err == nil && json.Unmarshal(text, &config) == nil && repository.MatchString(config.Name) {
+		base = "base_model: " + config.Name
+	}
+	card, _ := os.ReadFile(filepath.Join(from.Path, "README.md")) // it may be missing
+	if m := licenseLine.FindSubmatch(card); m != nil {
+		license = string(m[1])
+	}
+	return base, license
+}
+
+var (
+	repository  = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
+	licenseLine = regexp.MustCompile(`(?m)\A---\n(?:[^-].*\n)*?license: *([\w.-]+)$`)
+)
+
 // card describes the run's training, with its configuration at that time.
 func (t *Model) card() (export.Card, error) {
 	text, err := rundir.At(t.dir).Config().ReadFile()
@@ -209,6 +247,7 @@ func (t *Model) card() (export.Card, error) {
 			card.Posttrained += fmt.Sprintf(", on %d sequences of %d tokens", c.Windows, c.Context)
 		}
 	}
+	card.Base, card.License = baseOf(t.record.Initial)
 	s, err := metrics.ReadSummary(rundir.At(t.dir).Summary())
 	if err == nil && s.Steps == t.step && s.ValLoss != nil {
 		card.Loss = fmt.Sprintf("%.4f nats per token", float64(*s.ValLoss))

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/gomlx/gomlx/core/graph"
@@ -175,3 +176,17 @@ func (g golden) compare(t *testing.T, n network) {
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestDocumented: the guide names each architecture that is compared with transformers.
+func TestDocumented(t *testing.T) {
+	guide, err := os.ReadFile("../../../docs/guide/fine-tuning.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range goldenModels {
+		of := open(t, filepath.Join("testdata", name), huggingface.Options{}).Config.Architecture
+		if !strings.Contains(string(guide), "`"+of+"`") {
+			t.Errorf("docs/guide/fine-tuning.md does not name %s", of)
+		}
+	}
+}
