@@ -142,7 +142,7 @@ func TestMixedInputs(t *testing.T) {
 		t.Error(diff)
 	}
 	o.SkipBad, o.Out, o.Tokenizer = false, t.TempDir(), tokenizer.Bytes{}
-	if _, err := Prepare(t.Context(), o); err == nil || err.Error() != `prepare: in/c.jsonl: line 4: no field "body"; --field names another field, --skip-bad leaves out rows without text` {
+	if _, err := Prepare(t.Context(), o); err == nil || err.Error() != `prepare: in/c.jsonl: line 4: no field "body"; --field names another field, conversations need --kind chat, --skip-bad leaves out rows without text` {
 		t.Errorf("a bad row: %v", err)
 	}
 	onlyDataset(t, o.Out)

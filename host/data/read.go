@@ -95,7 +95,7 @@ func (p *preparation) readRows(
 		case row.Err != nil:
 			hint := "--skip-bad leaves out rows without text"
 			if row.Err.Field {
-				hint = "--field names another field, " + hint
+				hint = "--field names another field, conversations need --kind chat, " + hint
 			}
 			return fmt.Errorf("%w; %s", row.Err, hint)
 		case isBlank(row.Text):

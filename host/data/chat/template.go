@@ -89,6 +89,9 @@ func OpenTemplate(spec, folder string, addsBOS bool) (*Template, error) {
 	names := strings.Join(BuiltIn(), ", ")
 	var text []byte
 	switch {
+	case spec == "" && t.Source == "" && dir == "bytes":
+		return nil, fmt.Errorf("%s has no chat template: give the model's directory with --tokenizer, "+
+			"or name a template (%s, or a file)", dir, names)
 	case spec == "" && t.Source == "":
 		return nil, fmt.Errorf("%s has no chat template, neither %s nor chat_template in %s: "+
 			"the model is a base model; name a template (%s, or a file)",

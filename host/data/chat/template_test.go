@@ -97,6 +97,7 @@ func TestTemplateMistakes(t *testing.T) {
 	broken := folder(t, map[string]string{"tokenizer_config.json": `{`})
 	for _, c := range []struct{ spec, dir, want string }{
 		{"nothing", ".", `template "nothing" is neither a file nor one of chatml, llama3, tulu`},
+		{"", "bytes", "bytes has no chat template: give the model's directory with --tokenizer, or name a template (chatml, llama3, tulu, or a file)"},
 		{"", folder(t, nil), "has no chat template, neither chat_template.jinja nor chat_template in tokenizer_config.json: the model is a base model; name a template (chatml, llama3, tulu, or a file)"},
 		{"tulu", broken, "tokenizer_config.json: not valid JSON: it ends in the middle"},
 		{"", folder(t, map[string]string{"tokenizer_config.json": `{"chat_template": 1}`}), "chat_template: want a string, or a list"},

@@ -303,7 +303,7 @@ func IsHub(dir string) bool {
 func openFromHub(ctx context.Context, dir string, o Options) (*Model, error) {
 	if o.Data == "" && !o.NoData {
 		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no validation set: name a "+
-			"token or chat file with --data", dir)
+			"token or chat file with --data; to export it, make a run of it with `cage import`", dir)
 	}
 	hub, err := OpenHub(dir, "", o.Step, o.Context, o.Logger)
 	if err != nil {
