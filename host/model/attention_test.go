@@ -181,7 +181,7 @@ func TestAttentionInGraphs(t *testing.T) {
 	const batch, context = 3, 10
 	fused, graphs := testdevice.OpenCPU(t, engine.Options{}), testdevice.OpenCPU(t, engine.Options{Kernels: device.GraphKernels})
 	layer := func(s architecture.Settings, x, w *graph.Node, more qkvParams) *graph.Node {
-		return attend(x, w, more, newAttentionLayers(x.Graph(), s, batch, context, nil).at(s, 0, context), blockSites{}, nil)
+		return attend(x, w, more, newAttentionLayers(x.Graph(), s, batch, context, nil).at(s, 0), blockSites{}, nil)
 	}
 	for _, c := range []struct {
 		pairing        architecture.Pairing

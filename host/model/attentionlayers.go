@@ -48,23 +48,24 @@ func newAttentionLayers(g *graph.Graph, s architecture.Settings, batch, context 
 // layer.
 func (r *attentionLayers) setTables(s architecture.Settings,
 	of func(architecture.Settings) rotationTables) {
-	made := map[[2]float64]rotationTables{} // by RopeTheta and RopeFactor
+	made := map[[2]float64]rotationTables{} // by their RopeKey
 	r.tablesOf = func(s architecture.Settings) rotationTables {
-		key := [2]float64{s.RopeTheta, s.RopeFactor}
-		t, ok := made[key]
+		t, ok := made[s.RopeKey()]
 		if !ok {
 			t = of(s)
-			made[key] = t
+			made[s.RopeKey()] = t
 		}
 		return t
 	}
 	r.tables = r.tablesOf(s)
 }
 
-// at returns the layers with the tables, window and core of one layer of the model, for sequences
-// of the given length.
-func (r *attentionLayers) at(s architecture.Settings, layer, length int) *attentionLayers {
-	other := *r
+// at returns the layers with the tables, window and core of one layer of the model.
+func (r *attentionLayers) at(s architecture.Settings, layer int) *attentionLayers {
+	other, length := *r, r.context
+	if r.cached != nil {
+		length = r.cached.length
+	}
 	other.window = s.LayerWindow(layer, length)
 	other.core = r.coreOf(other.window)
 	other.tables = r.tablesOf(s.LayerRope(layer))

@@ -89,7 +89,7 @@ func TestDocumentsByPosition(t *testing.T) {
 	s.FillIn()
 	segments := func(g *graph.Graph) *graph.Node { return engine.Constant(g, ids, batch, context) }
 	layer := func(s architecture.Settings, x, w *graph.Node, more qkvParams) *graph.Node {
-		return attend(x, w, more, newAttentionLayers(x.Graph(), s, batch, context, segments(x.Graph())).at(s, 0, context), blockSites{}, nil)
+		return attend(x, w, more, newAttentionLayers(x.Graph(), s, batch, context, segments(x.Graph())).at(s, 0), blockSites{}, nil)
 	}
 	want := attentionOutputs(t, graphs, s, batch, context, false, [2]int{}, layer)
 	got := attentionOutputs(t, fused, s, batch, context, false, [2]int{}, layer)

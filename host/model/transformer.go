@@ -199,10 +199,6 @@ func (m *transformer) hidden(params []*graph.Node, tokens, segments *graph.Node,
 func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *attentionLayers,
 	q ActivationQuantizer,
 	wrap func(layer int, block func() *graph.Node) *graph.Node) *graph.Node {
-	length := r.context
-	if r.cached != nil {
-		length = r.cached.length
-	}
 	ids := graph.Reshape(clampIDs(tokens, m.Vocab), r.batch*r.context, 1)
 	x := graph.Gather(params[0], ids)
 	if scale := m.InputScale(); scale != 1 {
@@ -217,7 +213,7 @@ func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *attent
 	for layer := range m.Layers {
 		sites := m.blockSites(layer, r.batch*r.context)
 		in := append([]*graph.Node{x}, blocks[layer*size:(layer+1)*size]...)
-		r := r.at(m.Settings, layer, length)
+		r := r.at(m.Settings, layer)
 		block := func(in []*graph.Node) *graph.Node { return m.block(in[0], in[1:], sites, r, q) }
 		x = wrap(layer, func() *graph.Node {
 			if m.Recompute == architecture.RecomputeBlocks {
@@ -336,6 +332,6 @@ func (m *transformer) Block(block int, params []*graph.Node, x, segments *graph.
 	if want := m.BlockParams(block); len(params) != len(want) {
 		exceptions.Panicf("%s: got %d parameters of a block, want %d", m.Kind, len(params), len(want))
 	}
-	r := newAttentionLayers(x.Graph(), m.Settings, batch, context, segments).at(m.Settings, block, context)
+	r := newAttentionLayers(x.Graph(), m.Settings, batch, context, segments).at(m.Settings, block)
 	return m.block(x, params, m.blockSites(block, batch*context), r, q.zeroPadding(segments))
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -67,10 +66,10 @@ func (a ggufFamily) interleaves(name string) bool {
 func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
 	switch s.Kind {
 	case architecture.KindLlama:
-		if s.RopeFactor > 1 && s.RopeScaling != architecture.ScalingLlama3 {
-			return "", refuseScaledPositions(s)
+		if s.RopeScaling == architecture.ScalingLlama3 {
+			return "llama", nil
 		}
-		return "llama", nil
+		return "llama", refuseScaledPositions(s)
 	case architecture.KindOLMo2:
 		if s.HeadSize*s.Heads != s.Width {
 			return "", fmt.Errorf("llama.cpp supports OLMo 2 only with a head size of width/heads = "+
@@ -152,13 +151,11 @@ func ropeFactors(s architecture.Settings) []float32 {
 	if s.RopeFactor <= 1 {
 		return nil
 	}
-	size := s.HeadSize
-	factors := make([]float32, size/2)
-	for i := range factors {
-		frequency := math.Pow(s.RopeTheta, -2*float64(i)/float64(size))
-		periods := float64(s.RopeOriginal) * frequency / (2 * math.Pi)
-		share := min(1, max(0, (periods-s.RopeLow)/(s.RopeHigh-s.RopeLow)))
-		factors[i] = float32(1 / ((1-share)/s.RopeFactor + share))
+	scaled := s.RopeFrequencies()
+	s.RopeFactor = 1
+	factors := make([]float32, len(scaled))
+	for i, frequency := range s.RopeFrequencies() {
+		factors[i] = float32(frequency / scaled[i])
 	}
 	return factors
 }

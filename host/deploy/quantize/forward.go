@@ -236,7 +236,7 @@ func (f *forward) compile(what string, sites []model.ActivationSite, more []engi
 	build func(at []*graph.Node, y *graph.Node, more []*graph.Node) []*graph.Node,
 ) (*engine.Executable, error) {
 	s := f.model.Network().LayerRope(f.block)
-	key := fmt.Sprint(what, " ", s.RopeTheta, s.RopeFactor, s.LayerWindow(f.block, math.MaxInt))
+	key := fmt.Sprint(what, " ", s.RopeKey(), s.LayerWindow(f.block, math.MaxInt))
 	for _, s := range sites {
 		all := f.model.BlockSites(f.block, f.batch, f.context)
 		key += fmt.Sprint(" ", indexOf(all, s))

@@ -219,7 +219,7 @@ func baseOf(from *provenance.Origin) (base, license string) {
 		Name string `json:"_name_or_path"`
 	}
 	text, err := os.ReadFile(filepath.Join(from.Path, huggingface.ConfigName))
-	if err == nil && json.Unmarshal(text, &config) == nil && repository.MatchString(config.Name) {
+	if err == nil && json.Unmarshal(text, &config) == nil && huggingface.IsRepository(config.Name) {
 		base = "base_model: " + config.Name
 	}
 	card, _ := os.ReadFile(filepath.Join(from.Path, "README.md")) // it may be missing
@@ -229,10 +229,8 @@ func baseOf(from *provenance.Origin) (base, license string) {
 	return base, license
 }
 
-var (
-	repository  = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
-	licenseLine = regexp.MustCompile(`(?m)\A---\n(?:[^-].*\n)*?license: *([\w.-]+)$`)
-)
+// licenseLine matches the licence in the front matter of a model card.
+var licenseLine = regexp.MustCompile(`(?m)\A---\n(?:[^-].*\n)*?license: *([\w.-]+)$`)
 
 // card describes the run's training, with its configuration at that time.
 func (t *Model) card() (export.Card, error) {

@@ -151,6 +151,10 @@ func (s Settings) LayerRope(layer int) Settings {
 	return s
 }
 
+// RopeKey returns what tells the rotary positions of the layers of one model apart, given the
+// settings of a layer by [Settings.LayerRope].
+func (s Settings) RopeKey() [2]float64 { return [2]float64{s.RopeTheta, s.RopeFactor} }
+
 // QueryKeyNorm reports whether queries and keys are normalized.
 func (s Settings) QueryKeyNorm() bool { return families[s.Kind].queryKeyNorm }
 

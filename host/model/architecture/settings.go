@@ -335,8 +335,8 @@ const (
 	ScalingLinear Scaling = "linear" // Chen et al., 2023
 )
 
-// ropeMagnitude is the factor of rotated queries and keys.
-func (s Settings) ropeMagnitude() float64 {
+// RopeMagnitude is the factor of rotated queries and keys.
+func (s Settings) RopeMagnitude() float64 {
 	if s.RopeScaling == ScalingYaRN && s.RopeFactor > 1 {
 		return 0.1*math.Log(s.RopeFactor) + 1
 	}
@@ -347,7 +347,7 @@ func (s Settings) ropeMagnitude() float64 {
 // positions from 0 on, and multiplies by the factor of YaRN. The result is [positions, size/2],
 // where size is the head size.
 func (s Settings) ByPosition(positions int, f func(float64) float64) []float32 {
-	frequencies, magnitude := s.RopeFrequencies(), s.ropeMagnitude()
+	frequencies, magnitude := s.RopeFrequencies(), s.RopeMagnitude()
 	values := make([]float32, 0, positions*len(frequencies))
 	for position := range positions {
 		for _, frequency := range frequencies {

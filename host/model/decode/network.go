@@ -42,7 +42,7 @@ type angles struct{ cos, sin []float32 }
 // block holds the parameters of a block; parameters that the architecture does not have are nil.
 type block struct {
 	prefix             string     // of the names of sites
-	rope               [2]float64 // RopeTheta and RopeFactor of the layer
+	rope               [2]float64 // RopeKey of the layer
 	window             int        // tokens that attention reads; 0: all
 	attentionNorm      []float32  // before the layer
 	attentionPost      []float32  // after it
@@ -112,7 +112,7 @@ func New(m model.Language, weights map[string][]float32, o Options) (*Network, e
 		prefix := architecture.LayerPrefix(layer)
 		b := block{
 			prefix:          prefix,
-			rope:            ropeOf(s.LayerRope(layer)),
+			rope:            s.LayerRope(layer).RopeKey(),
 			window:          s.LayerWindow(layer, math.MaxInt),
 			attentionNorm:   gain(prefix + "attn_norm"),
 			qkv:             named(prefix+"attn.qkv", s.QueryWidth()+2*s.KeyWidth(), s.Width),

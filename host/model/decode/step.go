@@ -268,8 +268,6 @@ func (r *step) head(sequence, head, window int, keys, values []float32) {
 	}
 }
 
-func ropeOf(s architecture.Settings) [2]float64 { return [2]float64{s.RopeTheta, s.RopeFactor} }
-
 // normalize sets the rows of y, which may be x, to x·gain/√(mean(x²)+epsilon).
 func (n *Network) normalize(y, x linalg.MatrixOf[float32], gain []float32) {
 	for i := range x.Rows {

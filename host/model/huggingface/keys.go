@@ -277,7 +277,7 @@ func (k *keys) scalingOf(out *scaling) {
 	if out.factor != 0 && out.factor < 1 {
 		k.fault("factor", k.found("factor"), "a number from 1")
 	}
-	want := 0.1*math.Log(out.factor) + 1
+	want := architecture.Settings{RopeScaling: out.rule, RopeFactor: out.factor}.RopeMagnitude()
 	magnitude := cmp.Or(k.number("attention_factor"), want)
 	if out.rule == architecture.ScalingYaRN && math.Abs(magnitude-want) > 1e-6 {
 		k.fault("attention_factor", k.found("attention_factor"), fmt.Sprintf("%g, or no such key", want))

@@ -58,6 +58,9 @@ func IsCheckpoint(dir vfs.Path) bool {
 // repository matches the name of a repository of the Hugging Face Hub.
 var repository = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
 
+// IsRepository reports whether a name has the form of a repository of the Hugging Face Hub.
+func IsRepository(name string) bool { return repository.MatchString(name) }
+
 // Hint returns the end of an error message about a path that is not a checkpoint: a remedy if it is
 // a file or looks like the name of a repository, otherwise "".
 func Hint(path string) string {

@@ -244,8 +244,8 @@ func (i *Initial) values(newTokens int) map[string]any {
 	values := map[string]any{}
 	s := i.grownSettings(newTokens)
 	for _, k := range s.Keys() {
-		if slices.Contains(fixedKeys, k.Name) || slices.Contains(scalingKeys, k.Name) ||
-			slices.Contains(newerKeys, k.Name) || k.Name == pairsKey || k.Name == contextKey && i.Settings.Context > 0 {
+		if slices.Contains(slices.Concat(fixedKeys, scalingKeys, newerKeys), k.Name) ||
+			k.Name == pairsKey || k.Name == contextKey && i.Settings.Context > 0 {
 			values["model."+k.Name] = k.Value()
 		}
 	}
