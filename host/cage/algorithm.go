@@ -7,6 +7,9 @@ import "github.com/cage-qat/cage/sdk/program"
 // at the ends of lines quote the algorithm. The correction is never clipped; the decoupled
 // correction never enters the optimizer's state.
 func (r Rule) Program() (*program.Program, error) {
+	if r.Frozen {
+		return r.statistics()
+	}
 	s, method := r.begin("update/", r.Inputs()), r.active()
 	if r.RateFactor == 0 { // 0·u would be NaN where u is not finite, or α may be the optimizer's own
 		s.α = s.rate

@@ -123,6 +123,9 @@ func (m CAGE) Mode(at At) Mode {
 // Reads requests the forward pass's Q(x) if the residual can be computed from it, as always in the
 // coupled form. Otherwise the update quantizes again.
 func (m CAGE) Reads(r Rule) Reads {
+	if r.Factor {
+		return Reads{}
+	}
 	official := m.Form == Decoupled && m.Variant == Official
 	again := official || m.Form == Decoupled && !r.forwardErrorServes()
 	return Reads{Quantized: !again, Again: again, NextRate: official}
@@ -144,6 +147,8 @@ func (m CAGE) residual(s *step, x, y program.Value) (e, αλ program.Value) {
 	}
 	αλ = m.rate(s).Mul(s.λ)
 	switch {
+	case s.rule.Factor:
+		return s.finiteForwardError(), αλ
 	case m.Variant == Official: // after the optimizer's step, with the next rate
 		return s.ifFinite(y.Sub(s.quantize(y))), αλ
 	case !s.rule.forwardErrorServes():

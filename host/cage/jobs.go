@@ -25,6 +25,9 @@ const (
 // for most parts.
 func Jobs(rules []Rule, part Part) (jobs []spec.Job, err error) {
 	for _, r := range rules {
+		if r.Frozen && !(part == Updating && r.Statistics && r.Quantizer != nil) {
+			continue
+		}
 		if part != Updating {
 			programs, err := r.others(part)
 			if err != nil {
@@ -148,6 +151,7 @@ func (r Rule) bind(p *program.Program) spec.Job {
 var kinds = map[string]program.Kind{
 	spec.InputX:           program.KindParam,
 	spec.InputGradient:    program.KindGradient,
+	InputError:            program.KindError,
 	InputQuantized:        program.KindValue,
 	spec.InputNoise:       program.KindNoise,
 	spec.InputSharedNoise: program.KindSharedNoise,
@@ -162,6 +166,9 @@ var kinds = map[string]program.Kind{
 
 // tensor returns the name of the tensor bound to an input or output; "" if that is a scalar.
 func (r Rule) tensor(port string) string {
+	if r.Frozen && port == spec.InputX {
+		return program.KindMerged.Of(r.Name)
+	}
 	if kind, ok := kinds[port]; ok {
 		return kind.Of(r.Name)
 	}

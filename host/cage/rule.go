@@ -13,6 +13,7 @@ import (
 // and quantizer's programs. All inputs below except "quantized" are scalars or keys.
 const (
 	InputQuantized      = "quantized" // Q(x_t), as used in the forward pass; see Rule.Rotation
+	InputError          = "error"     // e of a factor; see Rule.Factor
 	InputClip           = "clip"      // factor on the gradient: min(1, c/‖g‖)
 	InputNextRate       = "next_rate" // α_{t+1}, for the official variant
 	InputLambda         = "lambda"    // λ_t, the coefficient of the method
@@ -48,6 +49,12 @@ type Rule struct {
 	// which is never corrected. If the update quantizes again, it uses the noise and state of the
 	// forward pass.
 	Quantizer *spec.Quantizer
+	// Frozen is set for a parameter that is not trained, which has no optimizer. If it has an adapter,
+	// x is the parameter with its adapter, and Statistics are those of this sum.
+	Frozen bool
+	// Factor is set for a factor of an adapter. It has no quantizer: the method gets the error of the
+	// factor (package lora) in the input "error".
+	Factor bool
 	// Weight describes the quantizer's grid, for a method that is a [Forwarder]; otherwise it may
 	// be nil.
 	Weight *Weight
@@ -86,7 +93,7 @@ type Rule struct {
 }
 
 func (r Rule) active() Method {
-	if r.Quantizer == nil || r.Method == nil || r.Mode == Idle || r.Mode == "" {
+	if r.Quantizer == nil && !r.Factor || r.Method == nil || r.Mode == Idle || r.Mode == "" {
 		return None{}
 	}
 	return r.Method
@@ -179,6 +186,9 @@ func (r Rule) inputs() []program.Input {
 		floatInput(spec.InputGradient, r.Shape...)}
 	if r.NeedsQuantized() {
 		list = append(list, floatInput(InputQuantized, r.Shape...))
+	}
+	if r.Factor && r.active() != Method(None{}) {
+		list = append(list, floatInput(InputError, r.Shape...))
 	}
 	if r.quantizesAgain() {
 		for _, in := range r.Quantizer.Program.Inputs {

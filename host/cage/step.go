@@ -186,6 +186,9 @@ func (r Rule) rotateBack(quantized program.Value) program.Value {
 }
 
 func (s *step) forwardError() program.Value {
+	if s.rule.Factor {
+		return s.in[InputError]
+	}
 	if !s.e.Valid() {
 		s.e = s.x.Sub(s.rule.rotateBack(s.in[InputQuantized]))
 	}
@@ -227,6 +230,14 @@ func (s *step) finish(x program.Value) program.Value {
 	return x
 }
 
+// statistics returns the program that measures a tensor without an update.
+func (r Rule) statistics() (*program.Program, error) {
+	s := r.begin("statistics/", []program.Input{floatInput(spec.InputX, r.Shape...),
+		floatInput(InputQuantized, r.Shape...)})
+	s.measure()
+	return s.build()
+}
+
 func (s *step) measure() {
 	if s.rule.Statistics {
 		var e program.Value
@@ -247,6 +258,16 @@ func (s *step) measure() {
 	for _, name := range slices.Sorted(maps.Keys(s.counts)) {
 		s.b.Output(CountPrefix+name, s.counts[name])
 	}
+}
+
+// ErrorOf returns the program of e = x − Q(x), the output "error", from x and quantized (rotated as
+// in the rule).
+func ErrorOf(r Rule) (*program.Program, error) {
+	b := program.NewBuilder("error/" + r.Name)
+	t := program.FloatType(r.Shape...)
+	x, q := b.Input(spec.InputX, t), b.Input(InputQuantized, t)
+	b.Output(InputError, x.Sub(r.rotateBack(q)))
+	return b.Build()
 }
 
 // ParetoNorm2 returns a program for the squared norm of one tensor's part of the stationarity

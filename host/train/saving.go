@@ -274,7 +274,7 @@ func (r *run) restore(f *checkpoint.File) error {
 	if err != nil {
 		return err
 	}
-	state, err := r.Compiled.Upload(provenance.Tensors(f))
+	state, err := r.upload(f)
 	if err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", f.Step, err)
 	}

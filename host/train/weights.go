@@ -7,11 +7,10 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/train/build"
+	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/provenance"
-	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/host/train/step"
-	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // A run with model.init in its configuration starts from the weights of another model. It takes
@@ -25,20 +24,11 @@ func (r *run) startFrom(tokens []int32) (*step.State, error) {
 	if err := r.sameTokens("model.init", found, r.initial); err != nil {
 		return nil, err
 	}
-	var state *step.State
-	from, err := r.readWeights(found, r.cfg.Model, r.model, func(load step.LoadFunc) (err error) {
-		state, err = r.Compiled.NewStateFrom(load, tokens)
-		return err
+	state, from, err := r.readInitial(found, func(load step.LoadFunc) (*step.State, error) {
+		return r.Compiled.NewStateFrom(load, tokens)
 	})
-	if err == nil && r.initial != nil && !slices.Equal(r.initial.Digests(), from.Digests()) {
-		err = fmt.Errorf("the weights in %s (%s) are not those that the run started from (%s): "+
-			"it cannot be restarted", found.Dir, from, r.initial)
-	}
 	if err != nil {
-		if state != nil {
-			state.Close()
-		}
-		return nil, r.cfg.ErrorAt("model.init", "%w", err)
+		return nil, err
 	}
 	r.initial, r.startedFrom = from, found.Dir
 	r.log.Info("starting from the weights of model.init",
@@ -47,6 +37,45 @@ func (r *run) startFrom(tokens []int32) (*step.State, error) {
 		r.log.Info("the vocabulary has grown", "new token ids", n, "first", found.Settings.Vocab)
 	}
 	return state, nil
+}
+
+// readInitial makes a state from the weights of the model in found, which must be those that the
+// run started from, if it has begun.
+func (r *run) readInitial(found *config.Initial,
+	make func(step.LoadFunc) (*step.State, error),
+) (state *step.State, from *provenance.Origin, err error) {
+	from, err = r.readWeights(found, r.cfg.Model, r.model, func(load step.LoadFunc) (err error) {
+		state, err = make(load)
+		return err
+	})
+	if err == nil && r.initial != nil && !slices.Equal(r.initial.Digests(), from.Digests()) {
+		err = fmt.Errorf("the weights in %s (%s) are not those that the run started from (%s): "+
+			"it cannot be continued", found.Dir, from, r.initial)
+	}
+	if err != nil {
+		if state != nil {
+			state.Close()
+		}
+		return nil, nil, r.cfg.ErrorAt("model.init", "%w", err)
+	}
+	return state, from, nil
+}
+
+// upload makes a state from a checkpoint. The weights of a run with adapters are those of the
+// initial model, and are in no checkpoint.
+func (r *run) upload(f *checkpoint.File) (*step.State, error) {
+	load := provenance.Tensors(f)
+	if r.cfg.Adapters.Rank == 0 {
+		return r.Compiled.Upload(load)
+	}
+	found, err := r.findInitial()
+	if err != nil {
+		return nil, err
+	}
+	state, _, err := r.readInitial(found, func(base step.LoadFunc) (*step.State, error) {
+		return r.Compiled.Upload(provenance.Overlaid(base, r.model, load, f.Has))
+	})
+	return state, err
 }
 
 func (r *run) findInitial() (*config.Initial, error) {
@@ -118,10 +147,7 @@ func (r *run) readWeights(found *config.Initial, s architecture.Settings, m mode
 			})
 		}
 	}
-	if found.Run {
-		return provenance.LoadRun(rundir.At(found.Dir), use)
-	}
-	return provenance.LoadHub(vfs.At(found.Dir), s, m, use)
+	return provenance.LoadInitial(found, s, m, use)
 }
 
 // The weights of a teacher are read whenever a run begins or resumes, and are in no checkpoint. The
@@ -136,7 +162,7 @@ func (r *run) loadTeacher() error {
 		return nil
 	}
 	initial := r.cfg.Train.Distillation.Teacher == config.TeacherInitial
-	if initial && r.state != nil && !r.state.Elsewhere() {
+	if initial && r.state != nil && !r.state.Elsewhere() && r.cfg.Adapters.Rank == 0 {
 		r.teacher = r.initial
 		tensors := map[string]step.Stored{}
 		for _, x := range r.Compiled.Stored(r.state) {

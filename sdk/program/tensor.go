@@ -11,6 +11,8 @@ const (
 	KindEvaluated      Kind = "evaluated" // replaces a parameter in evaluation, such as its average
 	KindGradient       Kind = "gradient"  // of the loss, with respect to a parameter
 	KindValue          Kind = "value"     // Q(x) of a weight, the operand of products
+	KindMerged         Kind = "merged"    // a frozen weight with its adapter
+	KindError          Kind = "error"     // of a factor of an adapter, by the weight's x − Q(x)
 	KindPoint          Kind = "point"     // the parameter at which a second gradient is taken
 	KindProbed         Kind = "probed"    // that second gradient
 	KindNoise          Kind = "noise"     // the key of a quantizer's own random bits

@@ -62,15 +62,17 @@ func withSource(dir string, o Options, use func(*source) error) error {
 	search := rundir.Search{Run: dir, WorkDir: record.Directory}
 	s := &source{dir: dir, cfg: cfg, record: record, search: search}
 	from := func(f *checkpoint.File) error {
-		if err := s.openCheckpoint(f); err != nil {
-			return err
-		}
-		return use(s)
+		return provenance.UseWeights(rundir.At(dir), &record.Record, f, func(load step.LoadFunc) error {
+			if err := s.openCheckpoint(f, load); err != nil {
+				return err
+			}
+			return use(s)
+		})
 	}
 	return checkpoint.Use(rundir.At(dir).Checkpoints(), o.Step, from)
 }
 
-func (s *source) openCheckpoint(f *checkpoint.File) error {
+func (s *source) openCheckpoint(f *checkpoint.File, load step.LoadFunc) error {
 	run := rundir.At(s.dir)
 	if err := s.record.CheckOwner(run, f.Step, f.Meta); err != nil {
 		return err
@@ -83,7 +85,6 @@ func (s *source) openCheckpoint(f *checkpoint.File) error {
 	s.origin = &provenance.Origin{Path: path, Run: s.record.Run, Step: f.Step,
 		End:   s.record.Initial.Ends(),
 		Files: []huggingface.Part{{File: file, SHA256: f.Digest()}}}
-	load := provenance.Evaluated(f)
 	read := func(name string) ([]float32, error) {
 		t, err := load(name)
 		return t.Data, err

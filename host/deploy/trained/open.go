@@ -175,8 +175,11 @@ func (t *Model) load(ctx context.Context, o Options) error {
 			return err
 		}
 		t.step = f.Step
-		t.state, err = upload(provenance.Evaluated(f))
-		return err
+		use := func(load step.LoadFunc) (err error) {
+			t.state, err = upload(load)
+			return err
+		}
+		return provenance.UseWeights(rundir.At(t.dir), &t.record.Record, f, use)
 	})
 }
 

@@ -290,9 +290,7 @@ func (p Param) Draw(seed uint64, values []float32) {
 		copy(values, p.Start)
 		return
 	}
-	name := fnv.New64a()
-	name.Write([]byte(p.Name)) // Never fails.
-	rng := rand.New(rand.NewPCG(seed, name.Sum64()))
+	rng := Random(seed, p.Name)
 	for i := range values {
 		if p.InitStd == 0 {
 			values[i] = float32(p.InitMean)
@@ -304,6 +302,13 @@ func (p Param) Draw(seed uint64, values []float32) {
 		}
 		values[i] = float32(p.InitMean + p.InitStd*z)
 	}
+}
+
+// Random returns the generator of the initial elements of the named parameter.
+func Random(seed uint64, name string) *rand.Rand {
+	hash := fnv.New64a()
+	hash.Write([]byte(name)) // Never fails.
+	return rand.New(rand.NewPCG(seed, hash.Sum64()))
 }
 
 // CountParams adds up the sizes of the parameters for which keep returns true; nil keeps all.

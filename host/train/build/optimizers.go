@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/refresh"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/internal/plaintoml"
@@ -29,6 +30,9 @@ func (c *collector) optimizers(ctx context.Context) error {
 	}
 	for i := range c.out.Tensors {
 		t := &c.out.Tensors[i]
+		if t.Frozen {
+			continue
+		}
 		if err := c.optimizer(ctx, t); err != nil {
 			return err
 		}
@@ -60,6 +64,21 @@ func Tensors(cfg *config.Config, m model.Model, p *Programs) []TrainedTensor {
 			t.Decay = cfg.Train.WeightDecay
 		}
 		list = append(list, t)
+	}
+	adapters := cfg.Adapters.Of(m.Params())
+	if p.Forward {
+		adapters = nil
+	}
+	for i := range list {
+		if list[i].Frozen = len(adapters) > 0; list[i].Frozen {
+			list[i].Decay = 0
+		}
+	}
+	for _, a := range adapters {
+		for _, f := range []lora.Factor{a.A(), a.B()} {
+			list = append(list, TrainedTensor{Name: f.Name, Shape: f.Dims, Role: sdk.TensorMatrix,
+				RateFactor: 1, Decay: cfg.Train.WeightDecay, FactorOf: a.Weight})
+		}
 	}
 	trained := func(site string, q spec.Quantizer) {
 		for _, t := range q.Trained {

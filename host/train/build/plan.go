@@ -27,6 +27,9 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		Unquantized:   cfg.Train.Requantize == "off",
 		FullRotations: cfg.Train.Rotations == "full",
 	}
+	if !programs.Forward {
+		plan.Adapters = cfg.Adapters.Of(m.Params())
+	}
 	var err error
 	weights := programs.Weights
 	var original map[string]*cage.Weight
@@ -66,19 +69,26 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 	groups := map[string]string{} // group of each table
 	method := cfg.ResolvedMethod().Method()
 	for _, t := range programs.Tensors {
-		if groups[t.Table] == "" {
+		if !t.Frozen && groups[t.Table] == "" {
 			groups[t.Table] = fmt.Sprint(len(groups) + 1)
 		}
 		rule := cage.Rule{
 			Name: t.Name, Shape: t.Shape, Optimizer: t.Optimizer, Group: groups[t.Table],
 			Clip: cfg.Train.Clip > 0, Decay: t.Decay, DecayLast: cfg.Train.Decay == config.DecayLast,
-			RateFactor: t.RateFactor, Constrain: t.Constrain,
+			RateFactor: t.RateFactor, Constrain: t.Constrain, Frozen: t.Frozen,
 		}
 		if !programs.Forward {
 			rule.Average = t.average(cfg)
 		}
-		if q, ok := programs.Weights[t.Name]; ok {
-			rule.Quantizer, rule.Weight, rule.Method = &q, original[t.Name], method
+		quantized := t.Name
+		if t.FactorOf != "" {
+			rule.Factor, quantized = true, t.FactorOf
+		}
+		if q, ok := programs.Weights[quantized]; ok {
+			rule.Method = method
+			if !rule.Factor {
+				rule.Quantizer, rule.Weight = &q, original[t.Name]
+			}
 			if cfg.Method.CAGE.Strength != nil && t.Optimizer.Rate != nil {
 				e := cfg.ErrorAt("method.strength", "λ cannot be computed from it: the optimizer of %s "+
 					"chooses its learning rate while it trains", t.Name)

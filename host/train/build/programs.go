@@ -37,8 +37,8 @@ type Programs struct {
 	Backward map[step.OperandSite]spec.Quantizer
 	// Pieces holds the programs for activations by the number of tokens; see [Request].Pieces.
 	Pieces map[int]map[string]spec.Quantizer
-	// Tensors lists all trained tensors with their optimizers, in the order of step.Plan.Trained:
-	// the model's parameters, then those of the quantizers.
+	// Tensors lists all tensors with their optimizers, in the order of step.Plan.Rules: the model's
+	// parameters, the factors of adapters, then the parameters of the quantizers.
 	Tensors []TrainedTensor
 	// Forward is copied from the [Request].
 	Forward bool
@@ -87,6 +87,10 @@ type TrainedTensor struct {
 	Constrain *program.Program // for a quantizer's parameter; see cage.Rule
 	// RateFactor multiplies the learning rate; Decay is the weight decay.
 	RateFactor, Decay float64
+	// Frozen is set for parameters that are not trained, which have no optimizer, and FactorOf, the
+	// name of a weight, for the factors of its adapter.
+	Frozen   bool
+	FactorOf string
 	// Executable is the SHA-256 of an opaque optimizer's executable; "" for other optimizers.
 	Executable string
 	// RefreshDelay is the number of updates after which the result of a refresh is used.
@@ -96,7 +100,7 @@ type TrainedTensor struct {
 // average returns the settings of the tensor's average over steps, or nil if it has none. Frozen
 // tensors have none, nor do constrained ones, whose mean may violate the constraint.
 func (t *TrainedTensor) average(cfg *config.Config) *cage.Average {
-	if t.RateFactor == 0 || t.Constrain != nil {
+	if t.Frozen || t.RateFactor == 0 || t.Constrain != nil {
 		return nil
 	}
 	return cfg.Train.Averaging()

@@ -25,6 +25,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
@@ -38,6 +39,7 @@ type Config struct {
 	Init        string // directory of the initial weights; "": random initialization
 	NewTokens   int    // number of token ids added to those of the model in Init
 	NewRowsFrom *int   // token id whose rows initialize the new rows; nil: the mean of all rows
+	Adapters    lora.Settings
 	Data        Data
 	Train       Train
 	Schedule    cage.ScheduleSettings
@@ -99,6 +101,7 @@ func (c *Config) WithoutTraining(out string) *Config {
 		c.untrained, c.Train.Steps, c.Train.Out = true, 0, out
 		c.Data.Train, c.Data.Mixture, c.Data.TrainSHA256 = nil, nil, ""
 		c.Train.Distillation, c.Quantizer = Distillation{}, *c.Quantizer.Forward()
+		c.Adapters = lora.Settings{}
 		c.Train.Average, c.Train.AverageDecay, c.Train.AverageFrom = averageOff, defaultAverageDecay, 0
 		m := &c.Method
 		m.Name, m.CAGE.Form = cage.NameOff, cage.Off

@@ -140,6 +140,10 @@ func (d *decoder) requireTables() {
 	if !c.untrained && !d.Given("data.train") && d.raw("data.mixture") == nil && d.Good("data") {
 		d.reportMissing(data, *data.key("train"))
 	}
+	adapters := table{name: adaptersTable, keys: c.Adapters.Keys()}
+	if d.raw(adaptersTable) != nil && !d.Given(adaptersTable+".rank") && d.Good(adaptersTable) {
+		d.reportMissing(adapters, *adapters.key("rank"))
+	}
 	if d.raw(distillationTable) != nil && !d.Given(teacherKey) && d.Good("train", distillationTable) {
 		d.reportMissing(distillation, *distillation.key("teacher"))
 	}

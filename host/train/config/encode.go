@@ -364,7 +364,8 @@ func (t table) applies(k schema.Key, c *Config) bool {
 		return false
 	case t.path(k.Name) == "method.lambda" && c.Method.CAGE.Strength != nil:
 		return false // λ follows from the strength
-	case t.name == distillationTable && c.Train.Distillation.Teacher == "":
+	case t.name == distillationTable && c.Train.Distillation.Teacher == "",
+		t.name == adaptersTable && c.Adapters.Rank == 0:
 		return false
 	case t.path(k.Name) == "train.steps" && c.Data.Kind == KindChat && c.Train.Steps == 0:
 		return c.untrained // otherwise the conversations determine the number of steps
@@ -378,6 +379,6 @@ func (t table) applies(k schema.Key, c *Config) bool {
 // trains reports whether the table only concerns training. [data] does unless it has a validation
 // set.
 func (c *Config) trains(table string) bool {
-	return table == "schedule" || table == distillationTable ||
+	return table == "schedule" || table == distillationTable || table == adaptersTable ||
 		table == "data" && c.Data.Validation == ""
 }

@@ -27,7 +27,7 @@ func (d *decoder) relations() {
 	}
 	d.problems(c.Model.Check())
 	if c.untrained {
-		for _, name := range []string{"data", "schedule", distillationTable} {
+		for _, name := range []string{"data", "schedule", distillationTable, adaptersTable} {
 			if d.raw(name) != nil && c.trains(name) {
 				d.Report(d.TableKey(name), "found with train.steps = 0, with which nothing is trained",
 					"leave it out, or give steps")
@@ -43,6 +43,7 @@ func (d *decoder) relations() {
 	if language && !c.untrained && len(c.Data.Mixture) > 0 && d.Given("data.train") {
 		d.Report("data.mixture", "found beside data.train", "want one of them")
 	}
+	d.adapters()
 	d.conversations()
 	d.overrides()
 	if c.Train.Distillation.Teacher == TeacherInitial && c.Init == "" {
@@ -105,6 +106,34 @@ func (c *Config) strengthProblems() (out schema.Problems) {
 		Key: "method.strength", Found: "a learning rate of 0, or nearly, in all steps of the correction",
 		Hint: "want a smaller method.silence, or a schedule.floor above 0"})
 	return out
+}
+
+// adapters checks keys that adapters do not allow.
+func (d *decoder) adapters() {
+	c := d.cfg
+	if c.Adapters.Rank == 0 {
+		return
+	}
+	if c.Init == "" {
+		d.Report(adaptersTable, "found without "+initKey, "want the model whose weights get adapters in "+initKey)
+	}
+	const want = "leave it out, or leave [adapters] out"
+	for _, k := range []struct {
+		key string
+		has bool
+	}{
+		{newTokensKey, c.NewTokens > 0},
+		{"method.name", c.Method.Name != cage.NameCAGE && c.Method.Name != cage.NameOff},
+		{"method.variant", c.Method.CAGE.Variant == cage.Official},
+		{"method.gradient", c.Method.Gradient == cage.FullGradient},
+		{"method.pareto_every", c.Method.ParetoEvery > 0},
+		{"diagnostics.every", c.Diagnostics.Every > 0},
+		{"device.shard", c.Device.Shard != device.ShardNone},
+	} {
+		if k.has {
+			d.Report(k.key, "found a setting that is not supported with [adapters]", want)
+		}
+	}
 }
 
 // conversations checks keys that only apply to texts or only to conversations.

@@ -26,6 +26,11 @@ func (c *Config) tables() []table {
 				"rest. A problem without data is a quadratic, f(x) = ½·xᵀAx − bᵀx with A = UΛUᵀ and b =\n" +
 				"Ax*, whose only parameter x is quantized; or the toy, f(x) = ½(x − ½)² for a number x. A\n" +
 				"key that does not belong to the chosen kind is an error."},
+		{name: adaptersTable, models: architecture.Languages, keys: c.Adapters.Keys(),
+			absent: "all parameters are trained",
+			doc: "Low-rank adapters: the weights of the model in model.init stay as they are, and two\n" +
+				"small factors A and B are trained for each target, W = W₀ + (alpha/rank)·B·A. W is\n" +
+				"computed before its quantizer. Checkpoints hold the factors alone."},
 		{name: "data", models: architecture.Languages, keys: c.Data.keys(),
 			doc: "Files made by `cage data prepare`, for language models; problems without data have no\n" +
 				"such table. Relative paths are relative to the working directory."},
@@ -326,6 +331,8 @@ func (d *Distillation) table() table {
 					"QAD code for Hugging Face models"},
 		}}
 }
+
+const adaptersTable = "adapters"
 
 const distillationSample = `[train.distillation]         # 4 bits learn what full precision predicts
 teacher = "models/Llama-3.2-3B-Instruct"

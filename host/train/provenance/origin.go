@@ -1,13 +1,10 @@
 package provenance
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
 
-	"github.com/cage-qat/cage/host/model"
-	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/checkpoint"
@@ -71,29 +68,12 @@ func LoadRun(dir rundir.Dir, use func(step.LoadFunc) error) (*Origin, error) {
 		from.Step = f.Step
 		file := filepath.Join(dir.Checkpoints().Base(), checkpoint.FileName(f.Step))
 		from.Files = []huggingface.Part{{File: file, SHA256: f.Digest()}}
-		return use(Evaluated(f))
+		return UseWeights(dir, made, f, use)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	return from, nil
-}
-
-// LoadHub calls use with the weights of a Hugging Face checkpoint, read as model m with settings s.
-func LoadHub(dir vfs.Path, s architecture.Settings, m model.Model,
-	use func(step.LoadFunc) error) (from *Origin, err error) {
-	c, err := huggingface.Open(dir, huggingface.Options{Context: s.Context, Pairs: s.RopePairs})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	if err := use(step.LoadParams(m, c.Values)); err != nil {
-		return nil, err
-	}
-	if err := c.Err(); err != nil { // before the files are read again, for their hashes
-		return nil, err
-	}
-	return HubOrigin(dir, c)
 }
 
 // HubOrigin returns the origin of weights from a Hugging Face checkpoint that has been read.
@@ -106,9 +86,9 @@ func HubOrigin(dir vfs.Path, c *huggingface.Checkpoint) (*Origin, error) {
 	return &Origin{Path: path, Files: files, End: c.Config.Tokens.End}, err
 }
 
-// Evaluated is like [Tensors], for a model that is used but not trained further: for a parameter it
+// evaluated is like [Tensors], for a model that is used but not trained further: for a parameter it
 // returns the values used in evaluation, if the optimizer or train.average computed such values.
-func Evaluated(f *checkpoint.File) step.LoadFunc {
+func evaluated(f *checkpoint.File) step.LoadFunc {
 	load := Tensors(f)
 	return func(name string) (step.Tensor, error) {
 		for _, other := range step.EvaluationNames(name) {

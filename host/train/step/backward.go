@@ -74,7 +74,7 @@ func (p *Plan) quantizeBackward(in update.Nodes) {
 		}
 	}
 	for _, w := range p.unquantizedWeights() {
-		model.NoteUnquantized(in[program.KindValue.Of(w.Name)], in[program.KindParam.Of(w.Name)])
+		model.NoteUnquantized(in[program.KindValue.Of(w.Name)], in[p.pointName(w.Name)])
 	}
 	for _, s := range inputSites(p.Model, p.Batch, p.Context) {
 		activation := operand(sdk.ProductWeightGradient, sdk.RoleActivation, s.Name)

@@ -212,9 +212,9 @@ func (c *Compiled) compile(s update.Stage) (*update.Executable, error) {
 }
 
 // quantize returns the executable of the quantize stage of a plan, which is c.plan or
-// c.evaluationPlan; nil if it quantizes no parameter.
+// c.evaluationPlan; nil if it quantizes no parameter and merges no adapter.
 func (c *Compiled) quantize(p *Plan) (*update.Executable, error) {
-	if len(p.quantizedParams()) == 0 {
+	if len(p.quantizeInputs()) == 0 {
 		return nil, nil
 	}
 	key := quantizeKey
@@ -265,7 +265,7 @@ func (p *Plan) rules(kind updateKind) []cage.Rule {
 	for i := range rules {
 		rules[i].Observed = kind.observed
 		rules[i].Probing = kind.probes.has(rules[i].Optimizer.ProbeDue)
-		if rules[i].Quantizer == nil {
+		if rules[i].Quantizer == nil && !rules[i].Factor {
 			continue
 		}
 		rules[i].Mode, rules[i].Statistics = kind.mode, kind.statistics

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -22,13 +23,13 @@ type gradientKind struct {
 	sampled bool
 }
 
-// gradientTensors lists the tensors with respect to which the loss is differentiated: all
-// parameters and, unless full is set, the trained parameters of the activation quantizers.
+// gradientTensors lists the tensors with respect to which the loss is differentiated: parameters
+// and, unless full is set, the trained parameters of the activation quantizers.
 func (p *Plan) gradientTensors(full bool) []Tensor {
 	if full {
-		return p.params()
+		return p.differentiated()
 	}
-	return append(p.params(), p.activationQuantizerParameters()...)
+	return append(p.differentiated(), p.activationQuantizerParameters()...)
 }
 
 // summed lists the results of micro-batches that a step adds up, or takes the maximum of: gradients
@@ -57,8 +58,10 @@ func (p *Plan) weightNodes(in update.Nodes, full bool) []*graph.Node {
 }
 
 func (p *Plan) forwardSpecs(full bool) []engine.Spec {
-	specs := inputSpecs(p.gradientTensors(full), p.forwardName(full), false)
+	specs := inputSpecs(p.params(), p.forwardName(full), false)
 	if !full {
+		specs = append(specs,
+			inputSpecs(p.activationQuantizerParameters(), p.forwardName(false), false)...)
 		specs = append(specs, inputSpecs(p.activationQuantizerStates(), asNamed, false)...)
 		for _, t := range p.quantizedParams() {
 			specs = append(specs, p.codes[t.Name]...)
@@ -72,7 +75,7 @@ func (p *Plan) gradientSpecs(full bool) []engine.Spec {
 	if full {
 		return specs
 	}
-	specs = append(specs, inputSpecs(p.unquantizedWeights(), program.KindParam.Of, false)...)
+	specs = append(specs, inputSpecs(p.unquantizedWeights(), p.pointName, false)...)
 	return append(specs, p.batchNumberSpecs()...)
 }
 
@@ -256,7 +259,7 @@ func (p *Plan) finishStage(quantize *update.Executable) update.Stage {
 		})
 		for i := range values {
 			kind, _, _ := strings.Cut(values[i].Name, "/")
-			values[i].Donated = kind != string(program.KindValue)
+			values[i].Donated = kind != string(program.KindValue) && kind != string(program.KindMerged)
 		}
 		specs = append(specs, values...)
 	}
@@ -279,13 +282,19 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 		}
 		if _, quantized := p.Weights[t.Name]; quantized && !p.FullPrecision {
 			q := p.Weights[t.Name] // its backward pass may be nonlinear
-			at := lower.Point{X: in[program.KindParam.Of(t.Name)], Given: quantizerInputs(q, t.Name, in),
+			at := lower.Point{X: in[p.pointName(t.Name)], Given: quantizerInputs(q, t.Name, in),
 				Value: in[program.KindValue.Of(t.Name)]}
 			dx, dTrained := q.Backward(at, numberedNodes(in, residualName, t.Name), mean)
-			out[program.KindGradient.Of(t.Name)] = dx
+			if a := p.adapter(t.Name); a != nil {
+				p.addFactorGradients(a, dx, in, out)
+			} else {
+				out[program.KindGradient.Of(t.Name)] = dx
+			}
 			for i, trained := range parametersOf(q, t.Name) {
 				addGradient(out, trained.Name, dTrained[i])
 			}
+		} else if a := p.adapter(t.Name); a != nil {
+			p.addFactorGradients(a, mean, in, out)
 		} else {
 			addGradient(out, t.Name, mean)
 		}
@@ -295,6 +304,8 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 		var norm2 *graph.Node
 		rows := func(x *graph.Node) *graph.Node { return graph.ReduceSum(graph.Mul(x, x), -1) }
 		switch g := out[program.KindGradient.Of(t.Name)]; {
+		case g == nil: // frozen
+			norm2 = graph.ScalarZero(in.Graph(), dtypes.Float32)
 		case g.Shape().IsScalar():
 			norm2 = graph.Mul(g, g)
 		case engine.HasRows(g): // gathers the sums of rows, which are then added in the same order

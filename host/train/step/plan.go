@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -34,8 +35,11 @@ type Plan struct {
 	// Pieces holds activation quantizers for [Decoder.Next], by the number of tokens per call. Each
 	// entry is a map like Activations. They are used only for evaluation.
 	Pieces map[int]map[string]lower.Quantizer
-	// Rules holds the update rules: one for every parameter, in the model's order, then one for
-	// every trained parameter of a quantizer, in the order of [Plan.Trained]. The step sets their
+	// Adapters lists the adapters of weights, in the model's order. If there are any, the parameters
+	// of the model are frozen, and the factors are trained.
+	Adapters []lora.Adapter
+	// Rules holds the update rules: one for every parameter, in the model's order, one for every
+	// factor of an adapter, then one for every trained parameter of a quantizer, in the order of [Plan.Trained]. The step sets their
 	// modes and statistics.
 	Rules []cage.Rule
 	// FullPrecision computes the gradient at x, without quantization; the method and the
@@ -90,6 +94,10 @@ func (p *Plan) check() error {
 	}
 	if err := p.checkColumns(); err != nil {
 		return err
+	}
+	if len(p.Adapters) > 0 && (p.FullPrecision || len(p.Search) > 0) {
+		return errors.New("step: adapters are trained neither with gradients in full precision nor with " +
+			"quantizers that search")
 	}
 	_, language := p.Model.(model.Language)
 	sampled := func(r cage.Rule) bool { return r.Optimizer.ProbeDue.First > 0 && r.Optimizer.Sampled }

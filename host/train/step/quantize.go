@@ -15,21 +15,22 @@ import (
 
 // quantizeStage maps the quantized parameters and the trained parameters of their quantizers to
 // their values Q(x), rotated if the plan keeps them rotated, and residuals; in training also to the
-// next states of the quantizers.
+// next states of the quantizers, and before that the merged weights of adapters.
 func (p *Plan) quantizeStage() update.Stage {
-	parameters, keys := append(p.quantizedParams(), p.weightQuantizerParameters()...), p.weightKeys()
+	parameters, keys := append(p.quantizeInputs(), p.weightQuantizerParameters()...), p.weightKeys()
 	specs := slices.Concat(inputSpecs(parameters, program.KindParam.Of, false),
 		inputSpecs(p.weightQuantizerStates(), asNamed, false),
 		keySpecs(weightKeysName, keys), numberSpecs(p.Weights))
 	return update.Stage{Name: "quantize", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
 		addKeys(in, weightKeysName, keys)
 		out := update.Nodes{}
+		p.merge(in, out)
 		for _, k := range keys { // for updates that quantize again
 			out[k.node] = in[k.node]
 		}
 		for _, t := range p.quantizedParams() {
 			q := p.Weights[t.Name]
-			x, g := in[program.KindParam.Of(t.Name)], quantizerInputs(q, t.Name, in)
+			x, g := in[p.pointName(t.Name)], quantizerInputs(q, t.Name, in)
 			value, residuals := q.Forward(x, g)
 			out[program.KindValue.Of(t.Name)] = value
 			setNext(out, q, t.Name, q.Next(x, g), nextName)

@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -76,8 +77,8 @@ func (c *Compiled) single(mode cage.Mode) (*single, error) {
 // norm is not finite, it returns parameters and states unchanged. It consists of the stages of the
 // chain, and computes the same.
 func (p *Plan) singleStage(w *single, name string) update.Stage {
-	specs := inputSpecs(p.stateTensors(), asNamed, true) // replaced by the step
-	in := slices.Concat(specs, p.teacherSpecs())
+	specs := inputSpecs(p.updatedTensors(), asNamed, true) // replaced by the step
+	in := slices.Concat(specs, inputSpecs(p.frozen(), program.KindParam.Of, false), p.teacherSpecs())
 	for _, spec := range p.batchSpecs(p.FullPrecision) {
 		dims := append([]int{p.Accumulate}, spec.Shape.Dimensions...)
 		spec.Shape = shapes.Make(spec.Shape.DType, dims...)
@@ -87,7 +88,7 @@ func (p *Plan) singleStage(w *single, name string) update.Stage {
 	in = append(in, p.stepSpecs()...)
 	return update.Stage{Name: name, Inputs: in, Build: func(in update.Nodes) update.Nodes {
 		have := maps.Clone(in)
-		if len(p.quantizedParams()) > 0 {
+		if len(p.quantizeInputs()) > 0 {
 			maps.Copy(have, p.quantizeStage().Build(have))
 		}
 		sums := p.accumulateGradients(have)

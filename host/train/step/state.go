@@ -82,9 +82,22 @@ func keepState(state, t update.Tensors) {
 	}
 }
 
+// stateTensors lists the tensors of a state: the frozen parameters, and those that steps update.
 func (p *Plan) stateTensors() []Tensor {
+	list := p.frozen()
+	for i := range list {
+		list[i].Name = program.KindParam.Of(list[i].Name)
+	}
+	return append(list, p.updatedTensors()...)
+}
+
+// updatedTensors lists the tensors that steps update, which are those of a checkpoint.
+func (p *Plan) updatedTensors() []Tensor {
 	var list []Tensor
 	for i, t := range p.tensors() {
+		if p.Rules[i].Frozen {
+			continue
+		}
 		list = append(list, Tensor{Name: program.KindParam.Of(t.Name), Dims: t.Dims})
 		for _, st := range p.Rules[i].State() {
 			name := program.KindState.PartOf(t.Name, st.Name)
@@ -124,7 +137,7 @@ func (s *State) Elsewhere() bool {
 // own, and all must call Stored together, because they compute the tensors for evaluation together.
 func (c *Compiled) Stored(s *State) []Stored {
 	var out []Stored
-	for _, t := range c.plan.stateTensors() {
+	for _, t := range c.plan.updatedTensors() {
 		b := s.Tensors[t.Name]
 		out = append(out, ownOf(t, b, func() ([]float32, error) { return update.View(b) }))
 	}
@@ -333,6 +346,9 @@ func (c *Compiled) newState(
 		if buffers[i] != nil { // also after an error, when closing s frees them
 			s.Tensors[program.KindParam.Of(p.Name)] = buffers[i]
 		}
+	}
+	if err == nil {
+		err = c.initFactors(s.Tensors)
 	}
 	if err == nil {
 		err = c.initQuantizers(s, tokens)

@@ -79,16 +79,20 @@ func (p *Plan) quantizedParams() []Tensor {
 	return slices.DeleteFunc(p.params(), func(t Tensor) bool { return p.Weights[t.Name] == nil })
 }
 
-func (p *Plan) tensors() []Tensor { return append(p.params(), p.Trained()...) }
+func (p *Plan) tensors() []Tensor { return slices.Concat(p.params(), p.factors(), p.Trained()) }
 
 // forwardName returns a function from a parameter to the name of the tensor that the forward pass
-// reads for it: its quantized value, or the parameter itself if it is not quantized or full is set.
+// reads for it: its quantized value; what its quantizer would get if it is not quantized; or the
+// parameter itself if full is set.
 func (p *Plan) forwardName(full bool) func(parameter string) string {
 	return func(parameter string) string {
 		if _, ok := p.Weights[parameter]; ok && !full {
 			return program.KindValue.Of(parameter)
 		}
-		return program.KindParam.Of(parameter)
+		if full {
+			return program.KindParam.Of(parameter)
+		}
+		return p.pointName(parameter)
 	}
 }
 

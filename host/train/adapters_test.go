@@ -1,0 +1,92 @@
+package train_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/model/lora"
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/internal/testing/testrun"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// TestAdapters: checkpoints hold the factors alone, the loss of the run is that of its evaluation,
+// which merges them with the initial weights, a stopped run goes on to the same bits, and the
+// merged weights are W₀ + (α/r)·B·A.
+func TestAdapters(t *testing.T) {
+	settings := []string{"adapters.rank=2", "adapters.alpha=8", "train.steps=6", "train.final_eval_batches=0",
+		"schedule.rate=0.02"}
+	cfg, dir := testrun.FromHub(t, settings...)
+	summary := testrun.Train(t, cfg, train.Options{})
+	state := testrun.Values(t, testrun.Newest(t, cfg.Train.Out))
+	for name := range state {
+		if strings.HasPrefix(name, "param/") && !strings.Contains(name, ".lora_") {
+			t.Errorf("the checkpoint has %s", name)
+		}
+	}
+	if got := evaluate(t, cfg.Train.Out); got != float64(*summary.ValLoss) {
+		t.Errorf("the loss is %v in training and %v in evaluation", *summary.ValLoss, got)
+	}
+	whole, _ := testrun.FromHub(t, slices.Concat(settings, []string{"train.steps=6"})...)
+	if _, err := train.Run(t.Context(), whole, train.Options{Finder: testrun.Finder(t), StopAfter: 3}); err == nil {
+		t.Fatal("the run did not stop")
+	}
+	testrun.Train(t, whole, train.Options{Resume: true})
+	again := testrun.Values(t, testrun.Newest(t, whole.Train.Out))
+	for name, want := range state {
+		if !slices.Equal(again[name], want) {
+			t.Errorf("%s differs in a run that was stopped", name)
+		}
+	}
+
+	c, err := huggingface.Open(vfs.At(dir), huggingface.Options{Pairs: cfg.Model.RopePairs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	started, _ := testrun.FromHub(t, fmt.Sprintf("model.init=%q", cfg.Train.Out), "train.steps=1", "schedule.rate=1e-30", "quantizer.plugin=\"none\"", "train.weight_decay=0")
+	testrun.Train(t, started, train.Options{})
+	merged := testrun.Values(t, testrun.Newest(t, started.Train.Out))
+	adapters := map[string]lora.Adapter{}
+	for _, a := range cfg.Adapters.Of(c.Params()) {
+		adapters[a.Weight] = a
+	}
+	for _, p := range c.Params() {
+		want, err := c.Values(p.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = slices.Clone(want)
+		if a, ok := adapters[p.Name]; ok {
+			A, B := state["param/"+a.A().Name], state["param/"+a.B().Name]
+			row, moved := 0, 0.0
+			for part, of := range a.Parts {
+				for range of.Rows {
+					for j := range a.In {
+						sum := 0.0
+						for k := range a.Rank {
+							sum += float64(B[row*a.Rank+k]) * float64(A[(part*a.Rank+k)*a.In+j])
+						}
+						moved += math.Abs(sum)
+						want[row*a.In+j] += float32(a.Scale * sum)
+					}
+					row++
+				}
+			}
+			if moved == 0 {
+				t.Errorf("%s has not moved", p.Name)
+			}
+		} else if p.Role == "matrix" {
+			t.Errorf("%s has no adapter", p.Name)
+		}
+		for i, v := range merged["param/"+p.Name] {
+			if math.Abs(float64(v-want[i])) > 1e-6 {
+				t.Fatalf("%s[%d] is %v, want %v", p.Name, i, v, want[i])
+			}
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package provenance
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/model/lora"
+	"github.com/cage-qat/cage/host/train/build"
+	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// UseWeights calls use with a function that loads the tensors of a checkpoint of the run in dir, for
+// a model that is used but not trained further; see [evaluated]. A checkpoint of adapters has no
+// weights: those of the run's initial model are read again, and merged with the adapters.
+func UseWeights(
+	dir rundir.Dir, made *Record, f *checkpoint.File, use func(step.LoadFunc) error,
+) error {
+	load := evaluated(f)
+	if !holdsAdapters(f) {
+		return use(load)
+	}
+	cfg, err := dir.LoadConfig()
+	if err != nil {
+		return err
+	}
+	m, err := build.Model(cfg)
+	if err != nil {
+		return err
+	}
+	found, err := findInitial(cfg, rundir.Search{Run: dir.Name, WorkDir: made.Directory})
+	if err != nil {
+		return fmt.Errorf("the checkpoint holds adapters alone: %w", err)
+	}
+	dev, err := engine.Open(device.CPU, engine.Options{})
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	adapters := map[string]lora.Adapter{}
+	for _, a := range cfg.Adapters.Of(m.Params()) {
+		adapters[step.ParamName(a.Weight)] = a
+	}
+	from, err := LoadInitial(found, cfg.Model, m, func(base step.LoadFunc) error {
+		return use(Overlaid(base, m, func(name string) (step.Tensor, error) {
+			a, adapted := adapters[name]
+			if !adapted {
+				return load(name)
+			}
+			w, wErr := base(name)
+			A, aErr := load(step.ParamName(a.A().Name))
+			B, bErr := load(step.ParamName(a.B().Name))
+			if err := errors.Join(wErr, aErr, bErr); err != nil {
+				return w, err
+			}
+			w.Data, err = step.MergeAdapter(dev, a, w.Data, A.Data, B.Data)
+			return w, err
+		}, func(name string) bool {
+			_, adapted := adapters[name]
+			return adapted || f.Has(name)
+		}))
+	})
+	if err == nil && !slices.Equal(from.Digests(), made.Initial.Digests()) {
+		err = fmt.Errorf("%s does not contain the weights that the adapters were trained for (%s)",
+			from, made.Initial)
+	}
+	return err
+}
+
+func holdsAdapters(f *checkpoint.File) bool {
+	for _, info := range f.Infos() {
+		if strings.HasPrefix(info.Name, step.ParamName("")) && strings.HasSuffix(info.Name, lora.SuffixA) {
+			return true
+		}
+	}
+	return false
+}
+
+// Overlaid returns a function that loads those parameters of a model from base that over does not
+// have, and all else from over.
+func Overlaid(base step.LoadFunc, m model.Model, over step.LoadFunc,
+	has func(name string) bool) step.LoadFunc {
+	return func(name string) (step.Tensor, error) {
+		isParam := slices.ContainsFunc(m.Params(), func(p architecture.Param) bool {
+			return step.ParamName(p.Name) == name
+		})
+		if isParam && !has(name) {
+			return base(name)
+		}
+		return over(name)
+	}
+}
+
+// findInitial finds the model that a run started from.
+func findInitial(cfg *config.Config, search rundir.Search) (found *config.Initial, err error) {
+	_, err = search.Find(cfg.Init, func(path string) (err error) {
+		found, err = config.ReadInitial(path, cfg.Model.Context)
+		return err
+	})
+	return found, err
+}
+
+// LoadInitial calls use with the weights of the model in found, read as those of m with settings s.
+func LoadInitial(found *config.Initial, s architecture.Settings, m model.Model,
+	use func(step.LoadFunc) error) (*Origin, error) {
+	if found.Run {
+		return LoadRun(rundir.At(found.Dir), use)
+	}
+	return loadHub(vfs.At(found.Dir), s, m, use)
+}
+
+// loadHub calls use with the weights of a Hugging Face checkpoint.
+func loadHub(dir vfs.Path, s architecture.Settings, m model.Model,
+	use func(step.LoadFunc) error) (from *Origin, err error) {
+	c, err := huggingface.Open(dir, huggingface.Options{Context: s.Context, Pairs: s.RopePairs})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	if err := use(step.LoadParams(m, c.Values)); err != nil {
+		return nil, err
+	}
+	if err := c.Err(); err != nil { // before the files are read again, for their hashes
+		return nil, err
+	}
+	return HubOrigin(dir, c)
+}

@@ -1,0 +1,193 @@
+package step
+
+import (
+	"slices"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/compute/lower"
+	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/model/lora"
+	"github.com/cage-qat/cage/sdk/program"
+)
+
+// With adapters (package lora), the parameters of the model are frozen, and the factors are trained
+// in their place. The quantize stage also computes the merged weights, which the quantizers get, and
+// the finish stage maps the gradient of a merged weight to those of its factors.
+
+// adapter returns the adapter of a weight; nil if it has none.
+func (p *Plan) adapter(weight string) *lora.Adapter {
+	i := slices.IndexFunc(p.Adapters, func(a lora.Adapter) bool { return a.Weight == weight })
+	if i < 0 {
+		return nil
+	}
+	return &p.Adapters[i]
+}
+
+// factors lists the factors of the adapters, in the order of the parameters.
+func (p *Plan) factors() (list []Tensor) {
+	for _, a := range p.Adapters {
+		for _, f := range []lora.Factor{a.A(), a.B()} {
+			list = append(list, Tensor{Name: f.Name, Dims: f.Dims})
+		}
+	}
+	return list
+}
+
+// frozen lists the parameters that are not trained: all if there are adapters, else none.
+func (p *Plan) frozen() []Tensor {
+	if len(p.Adapters) == 0 {
+		return nil
+	}
+	return p.params()
+}
+
+// differentiated lists the parameters with respect to which the loss is differentiated.
+func (p *Plan) differentiated() []Tensor {
+	return slices.DeleteFunc(p.params(), func(t Tensor) bool {
+		return len(p.Adapters) > 0 && p.adapter(t.Name) == nil
+	})
+}
+
+// pointName returns the name of the tensor that a weight's quantizer gets.
+func (p *Plan) pointName(weight string) string {
+	if p.adapter(weight) != nil {
+		return program.KindMerged.Of(weight)
+	}
+	return program.KindParam.Of(weight)
+}
+
+// quantizeInputs lists the parameters that the quantize stage reads.
+func (p *Plan) quantizeInputs() []Tensor {
+	list := slices.DeleteFunc(p.params(), func(t Tensor) bool {
+		return p.Weights[t.Name] == nil && p.adapter(t.Name) == nil
+	})
+	return append(list, p.factors()...)
+}
+
+// merge adds the merged weights to both maps.
+func (p *Plan) merge(in, out update.Nodes) {
+	for _, a := range p.Adapters {
+		name := p.pointName(a.Weight)
+		in[name] = merge(a, in[program.KindParam.Of(a.Weight)],
+			in[program.KindParam.Of(a.A().Name)], in[program.KindParam.Of(a.B().Name)])
+		out[name] = in[name]
+	}
+}
+
+// addFactorGradients adds the gradients of a weight's factors to out, given that of the merged
+// weight, and the errors of the factors if the method reads them.
+func (p *Plan) addFactorGradients(a *lora.Adapter, d *graph.Node, in, out update.Nodes) {
+	A, B := a.A().Name, a.B().Name
+	adjoints := func(d *graph.Node, kind program.Kind) {
+		out[kind.Of(A)], out[kind.Of(B)] = factorAdjoints(*a, d,
+			in[program.KindParam.Of(A)], in[program.KindParam.Of(B)])
+	}
+	adjoints(d, program.KindGradient)
+	i := slices.IndexFunc(p.Rules, func(r cage.Rule) bool { return r.Name == a.Weight })
+	if r := p.Rules[i]; r.Quantizer != nil && len(r.Method.Modes()) > 0 {
+		prog, err := cage.ErrorOf(r)
+		if err != nil {
+			panic(err)
+		}
+		e := lower.Lower(d.Graph(), prog, []*graph.Node{in[p.pointName(a.Weight)],
+			in[program.KindValue.Of(a.Weight)]})[cage.InputError]
+		adjoints(e, program.KindError)
+	}
+}
+
+// initFactors adds the initial factors to a state.
+func (c *Compiled) initFactors(t update.Tensors) error {
+	for _, a := range c.plan.Adapters {
+		for _, f := range []lora.Factor{a.A(), a.B()} {
+			b, err := engine.Fill(c.dev, f.Dims, func(values []float32) error {
+				f.Draw(c.plan.Seed, values)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			t[program.KindParam.Of(f.Name)] = b
+		}
+	}
+	return nil
+}
+
+// merge returns W = W₀ + s·B·A; see package lora.
+func merge(a lora.Adapter, w, A, B *graph.Node) *graph.Node {
+	product := eachPart(a, func(i, first, rows int) *graph.Node {
+		return engine.ExactDot(rowsOfB(a, B, first, rows), []int{1}, nil, partOfA(a, A, i), []int{0}, nil)
+	})
+	return engine.Elementwise(func(of []*graph.Node) *graph.Node {
+		return graph.Add(of[0], graph.MulScalar(of[1], a.Scale))
+	}, w, product)
+}
+
+// factorAdjoints returns s·Bᵀ·d and s·d·Aᵀ, the adjoints of the factors for d, the adjoint of W.
+func factorAdjoints(a lora.Adapter, d, A, B *graph.Node) (dA, dB *graph.Node) {
+	dA = eachPart(a, func(_, first, rows int) *graph.Node {
+		return engine.ExactDot(rowsOfB(a, B, first, rows), []int{0}, nil, rowsOfB(a, d, first, rows),
+			[]int{0}, nil)
+	})
+	dB = eachPart(a, func(i, first, rows int) *graph.Node {
+		return engine.ExactDot(rowsOfB(a, d, first, rows), []int{1}, nil, partOfA(a, A, i), []int{1}, nil)
+	})
+	return graph.MulScalar(dA, a.Scale), graph.MulScalar(dB, a.Scale)
+}
+
+// eachPart concatenates the rows that of returns for each part, given its number and rows.
+func eachPart(a lora.Adapter, of func(i, first, rows int) *graph.Node) *graph.Node {
+	var list []*graph.Node
+	first := 0
+	for i, p := range a.Parts {
+		list = append(list, of(i, first, p.Rows))
+		first += p.Rows
+	}
+	if len(list) == 1 {
+		return list[0]
+	}
+	return graph.Concatenate(list, 0)
+}
+
+func partOfA(a lora.Adapter, A *graph.Node, i int) *graph.Node {
+	return graph.Slice(A, graph.AxisRange(i*a.Rank, (i+1)*a.Rank))
+}
+
+func rowsOfB(a lora.Adapter, x *graph.Node, first, rows int) *graph.Node {
+	if len(a.Parts) == 1 {
+		return x
+	}
+	return graph.Slice(x, graph.AxisRange(first, first+rows))
+}
+
+// MergeAdapter returns a weight with its adapter.
+func MergeAdapter(dev *engine.Device, a lora.Adapter, w, A, B []float32) ([]float32, error) {
+	tensors := []lora.Factor{{Name: "w", Dims: []int{a.B().Dims[0], a.In}}, a.A(), a.B()}
+	var specs []engine.Spec
+	var in []*engine.Buffer
+	defer func() { engine.FinalizeAll(in...) }()
+	for i, data := range [][]float32{w, A, B} {
+		specs = append(specs, engine.Spec{Name: tensors[i].Name,
+			Shape: floatShape(tensors[i].Dims...)})
+		b, err := engine.Upload(dev, data, tensors[i].Dims...)
+		if err != nil {
+			return nil, err
+		}
+		in = append(in, b)
+	}
+	e, err := dev.Compile("merged adapter", specs, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+		return []*graph.Node{merge(a, in[0], in[1], in[2])}
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	out, err := e.Run(in, make([]bool, len(in)))
+	if err != nil {
+		return nil, err
+	}
+	defer engine.FinalizeAll(out...)
+	return engine.Download[float32](out[0])
+}

@@ -1,0 +1,86 @@
+package step
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+
+	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/lora"
+	"github.com/cage-qat/cage/internal/testing/testdevice"
+)
+
+// table is a table of random numbers.
+type table struct {
+	rows, cols int
+	data       []float32
+}
+
+func randomTable(rng *rand.Rand, dims []int) table {
+	m := table{dims[0], dims[1], make([]float32, dims[0]*dims[1])}
+	for i := range m.data {
+		m.data[i] = float32(rng.NormFloat64())
+	}
+	return m
+}
+
+func (m table) at(i, j int) float64 { return float64(m.data[i*m.cols+j]) }
+
+// TestMerge compares the merged weight and the adjoints of the factors with their definitions, for a
+// fused weight and for one of a single part.
+func TestMerge(t *testing.T) {
+	dev := testdevice.Open(t, engine.Options{})
+	for name, parts := range map[string][]architecture.Part{
+		"fused": {{Name: "q", Rows: 6}, {Name: "k", Rows: 2}, {Name: "v", Rows: 2}}, "single": {{Rows: 10}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(1, 2))
+			a := lora.Adapter{Weight: "w", Parts: parts, In: 7, Rank: 3, Scale: 0.5}
+			w, d := randomTable(rng, []int{10, 7}), randomTable(rng, []int{10, 7})
+			A, B := randomTable(rng, a.A().Dims), randomTable(rng, a.B().Dims)
+			var in []*engine.Buffer
+			for _, m := range []table{w, A, B, d} {
+				in = append(in, testdevice.Upload(t, dev, m.data, m.rows, m.cols))
+			}
+			out := testdevice.Evaluate(t, dev, in, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
+				dA, dB := factorAdjoints(a, in[3], in[1], in[2])
+				return []*graph.Node{merge(a, in[0], in[1], in[2]), dA, dB}
+			})
+			merged, wantA, wantB := make([]float64, 70), make([]float64, len(A.data)), make([]float64, len(B.data))
+			row := 0
+			for part, p := range parts {
+				for range p.Rows {
+					for j := range a.In {
+						merged[row*a.In+j] = w.at(row, j)
+						for k := range a.Rank {
+							of := part*a.Rank + k
+							merged[row*a.In+j] += a.Scale * B.at(row, k) * A.at(of, j)
+							wantA[of*a.In+j] += a.Scale * B.at(row, k) * d.at(row, j)
+							wantB[row*a.Rank+k] += a.Scale * d.at(row, j) * A.at(of, j)
+						}
+					}
+					row++
+				}
+			}
+			for i, want := range [][]float64{merged, wantA, wantB} {
+				for j, v := range out[i] {
+					if math.Abs(float64(v)-want[j]) > 1e-5 {
+						t.Errorf("result %d: element %d is %v, want %v", i, j, v, want[j])
+					}
+				}
+			}
+			on, err := MergeAdapter(dev, a, w.data, A.data, B.data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, v := range on {
+				if v != out[0][i] {
+					t.Fatalf("MergeAdapter computes %v for element %d, want %v", v, i, out[0][i])
+				}
+			}
+		})
+	}
+}
