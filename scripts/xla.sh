@@ -25,14 +25,14 @@ install python3 "$work" jax==0.10.2 jaxlib==0.10.2 ml-dtypes==0.6.0 numpy==2.4.6
 record
 export CAGE_RECORD_DEVICES=4 CAGE_RECORD_LINGER=1 CAGE_RECORD_PYTHON=$work/venv/bin/python
 export CAGE_RECORD_SCRIPT=$PWD/internal/testing/pjrtrecord/testdata/execute.py
-export CAGE_TEST_DEVICE=cuda CAGE_TEST_XLA=$work/venv/bin/python
+export GOGC=400 CAGE_TEST_DEVICE=cuda CAGE_TEST_XLA=$work/venv/bin/python
 if [ $# -gt 0 ]; then
 	exec "$@"
 fi
 
 # check PACKAGE TESTS [FLAG...] runs the tests of a package whose names match.
 check() {
-	go test -tags cuda -count=1 -timeout 20m "$1" -run "$2" "${@:3}"
+	go test -vet=off -tags cuda -count=1 -timeout 20m "$1" -run "$2" "${@:3}"
 }
 
 # XLA compiles a program on one processor: two halves of the checks run side by side.
