@@ -3,10 +3,13 @@ package train_test
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/cage-qat/cage/host/deploy/export"
+	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/host/train"
@@ -41,6 +44,31 @@ func TestAdapters(t *testing.T) {
 		if !slices.Equal(again[name], want) {
 			t.Errorf("%s differs in a run that was stopped", name)
 		}
+	}
+
+	// The files of PEFT give the same factors again.
+	opened := opened(t, cfg.Train.Out, trained.Options{Export: true})
+	m, err := opened.Export()
+	if err != nil {
+		t.Fatal(err)
+	}
+	peft := filepath.Join(t.TempDir(), "peft")
+	if _, err := export.Write(t.Context(), "peft", vfs.At(peft), m, export.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	from, _ := testrun.FromHub(t, slices.Concat(settings, []string{fmt.Sprintf("adapters.init=%q", peft),
+		"schedule.rate=1e-30", "train.steps=1", "train.weight_decay=0"})...)
+	testrun.Train(t, from, train.Options{})
+	for name, got := range testrun.Values(t, testrun.Newest(t, from.Train.Out)) {
+		if strings.HasPrefix(name, "param/") && !slices.Equal(got, state[name]) {
+			t.Errorf("%s is not that of adapters.init", name)
+		}
+	}
+	wrong, _ := testrun.FromHub(t, slices.Concat(settings, []string{fmt.Sprintf("adapters.init=%q", peft),
+		"adapters.rank=3", `adapters.targets="attn.qkv"`})...)
+	_, err = train.Run(t.Context(), wrong, train.Options{Finder: testrun.Finder(t)})
+	if want := "r is 2, and adapters.rank 3"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("another rank: error %v, want one with %q", err, want)
 	}
 
 	c, err := huggingface.Open(vfs.At(dir), huggingface.Options{Pairs: cfg.Model.RopePairs})

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -101,7 +102,7 @@ func (r *run) correctionPull() *cage.Pull {
 // choosesRates reports whether the optimizer of a quantized weight chooses its learning rate.
 func (r *run) choosesRates() bool {
 	return slices.ContainsFunc(r.Programs.Tensors, func(t build.TrainedTensor) bool {
-		_, quantized := r.Programs.Weights[t.Name]
+		_, quantized := r.Programs.Weights[cmp.Or(t.FactorOf, t.Name)]
 		return quantized && t.Optimizer.Rate != nil
 	})
 }
@@ -122,6 +123,10 @@ func (r *run) reportPull() {
 			"lambda", m.Lambda)
 		return
 	case p == nil:
+		return
+	case r.cfg.Adapters.Rank > 0:
+		log.Info("the correction reduces the quantization error as far as adapters reach it: about the "+
+			"share of their rank in that of a weight", "strength", p.Strength, "lambda", m.Lambda)
 		return
 	}
 	short := func(x float64) string { return fmt.Sprintf("%.3g", x) }

@@ -6,11 +6,13 @@ import (
 
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // A run with model.init in its configuration starts from the weights of another model. It takes
@@ -24,6 +26,9 @@ func (r *run) startFrom(tokens []int32) (*step.State, error) {
 	if err := r.sameTokens("model.init", found, r.initial); err != nil {
 		return nil, err
 	}
+	if err := r.readFactors(); err != nil {
+		return nil, r.cfg.ErrorAt("adapters.init", "%w", err)
+	}
 	state, from, err := r.readInitial(found, func(load step.LoadFunc) (*step.State, error) {
 		return r.Compiled.NewStateFrom(load, tokens)
 	})
@@ -33,10 +38,32 @@ func (r *run) startFrom(tokens []int32) (*step.State, error) {
 	r.initial, r.startedFrom = from, found.Dir
 	r.log.Info("starting from the weights of model.init",
 		"path", r.initial.Path, "step", r.initial.Step)
+	if r.cfg.Adapters.Rank > 0 {
+		trained, frozen := 0, architecture.CountParams(r.model.Params(), nil)
+		for _, a := range r.Compiled.Plan().Adapters {
+			trained += a.Size()
+		}
+		r.log.Info("training adapters", "parameters", trained, "frozen", frozen)
+	}
 	if n := r.cfg.NewTokens; n > 0 {
 		r.log.Info("the vocabulary has grown", "new token ids", n, "first", found.Settings.Vocab)
 	}
 	return state, nil
+}
+
+// readFactors reads the initial factors of adapters from adapters.init.
+func (r *run) readFactors() error {
+	dir := r.cfg.Adapters.Init
+	if dir == "" {
+		return nil
+	}
+	layout, err := huggingface.Layout(r.cfg.Model)
+	if err != nil {
+		return err
+	}
+	factors, err := r.cfg.Adapters.Load(vfs.At(dir), r.Compiled.Plan().Adapters, layout)
+	r.Compiled.SetFactors(factors)
+	return err
 }
 
 // readInitial makes a state from the weights of the model in found, which must be those that the

@@ -163,6 +163,7 @@ var formats = map[string]func(m *Model, o Options) (*Plan, error){
 	"hf":                 planHub,
 	"compressed-tensors": planCompressed,
 	"gguf":               planGGUF,
+	"peft":               planPEFT,
 }
 
 // Formats returns the sorted names of the formats.

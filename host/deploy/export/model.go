@@ -5,6 +5,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -20,6 +21,11 @@ type Model struct {
 	// Warnings lists properties of the model that no format stores, and Notes lists differences
 	// between its weights and the trained ones.
 	Warnings, Notes []string
+
+	// Adapters lists the adapters that a run trained, whose factors Latent returns, too, and Base is
+	// the directory of the model that they are for.
+	Adapters []lora.Adapter
+	Base     string
 
 	Tokenizer Tokenizer
 	// Description describes the checkpoint from which the model was initialized, with the changes

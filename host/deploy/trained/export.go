@@ -15,7 +15,9 @@ import (
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/host/train/build"
+	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/provenance"
@@ -34,6 +36,9 @@ func (t *Model) Export() (*export.Model, error) {
 	settings.FillIn()
 	m := &export.Model{Settings: settings, Params: t.built.Compiled.Plan().Model.Params(),
 		Latent: t.latent, Quantized: t.quantized}
+	if m.Adapters = t.cfg.Adapters.Of(m.Params); len(m.Adapters) > 0 {
+		m.Base = t.record.Initial.Path
+	}
 	for _, o := range []struct{ role, what string }{
 		{config.RoleActivations, "activations"},
 		{config.RoleKeys, "the keys of attention"}, {config.RoleValues, "the values of attention"},
@@ -66,7 +71,15 @@ func (t *Model) Export() (*export.Model, error) {
 	return m, err
 }
 
-func (t *Model) latent(param string) ([]float32, error) {
+func (t *Model) latent(param string) (values []float32, err error) {
+	if lora.IsFactor(param) {
+		err = checkpoint.Use(rundir.At(t.dir).Checkpoints(), t.step, func(f *checkpoint.File) error {
+			factor, err := provenance.Factor(f, param)
+			values = factor.Data
+			return err
+		})
+		return values, err
+	}
 	return engine.Download[float32](t.state.Param(param))
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -119,6 +120,20 @@ func (c *Checkpoint) read(m Mapping, values []float32) error {
 			m.Tensor, nonFinite, len(m.Rows)*width))
 	}
 	return nil
+}
+
+// Floats returns the elements of a tensor in F32, BF16 or F16.
+func Floats(t safetensors.Tensor) ([]float32, error) {
+	if !slices.Contains(readable, t.DType) {
+		return nil, fmt.Errorf("tensor %s has the type %s, want one of %v", t.Name, t.DType, readable)
+	}
+	data, err := t.Bytes()
+	size := t.DType.Bits() / 8
+	values := make([]float32, len(data)/size)
+	for i := range values {
+		values[i] = widen(t.DType, data[i*size:])
+	}
+	return values, err
 }
 
 // widen converts the first element of data, of one of the types in [readable], to float32.

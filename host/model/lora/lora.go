@@ -23,6 +23,7 @@ import (
 type Settings struct {
 	Rank    int      // r, of each weight; 0: there are no adapters
 	Alpha   float64  // α
+	Init    string   // directory of PEFT's files with the initial factors; "": they are drawn
 	Targets []string // names of weights without the prefix of their block
 }
 
@@ -40,6 +41,9 @@ func (s *Settings) Keys() []schema.Key {
 		{Name: "alpha", To: &s.Alpha, Is: schema.Above(0, 1e6),
 			Derive: func() any { return 2 * float64(s.Rank) }, Derived: "2 · rank",
 			Doc: "α: the product of the factors is multiplied by alpha/rank"},
+		{Name: "init", To: &s.Init, Is: schema.Anything("that names a directory, or empty"), Default: "",
+			Doc: "directory of initial factors in the files of PEFT, of the same rank and alpha; empty: A " +
+				"is drawn, B is 0"},
 		{Name: "targets", To: &s.Targets, Is: schema.OneOf(Targets...), Default: Targets,
 			Doc: "weights of each block that have adapters"},
 	}
@@ -85,9 +89,20 @@ const (
 	suffixB = ".lora_B"
 )
 
+// IsFactor reports whether a name is that of a factor.
+func IsFactor(name string) bool {
+	return strings.HasSuffix(name, SuffixA) || strings.HasSuffix(name, suffixB)
+}
+
 // A returns the factor A, [parts·rank, in]: the factors of the parts one below the other.
 func (a Adapter) A() Factor {
 	return Factor{a.Weight + SuffixA, []int{len(a.Parts) * a.Rank, a.In}}
+}
+
+// Size returns the number of elements of both factors.
+func (a Adapter) Size() int {
+	A, B := a.A().Dims, a.B().Dims
+	return A[0]*A[1] + B[0]*B[1]
 }
 
 // B returns the factor B, [out, rank]. Its rows are those of the weight.

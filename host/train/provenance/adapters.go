@@ -77,9 +77,14 @@ func UseWeights(
 	return err
 }
 
+// Factor loads a factor of an adapter, for a model that is used but not trained further.
+func Factor(f *checkpoint.File, name string) (step.Tensor, error) {
+	return evaluated(f)(step.ParamName(name))
+}
+
 func holdsAdapters(f *checkpoint.File) bool {
 	for _, info := range f.Infos() {
-		if strings.HasPrefix(info.Name, step.ParamName("")) && strings.HasSuffix(info.Name, lora.SuffixA) {
+		if strings.HasPrefix(info.Name, step.ParamName("")) && lora.IsFactor(info.Name) {
 			return true
 		}
 	}

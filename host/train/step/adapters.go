@@ -98,12 +98,17 @@ func (p *Plan) addFactorGradients(a *lora.Adapter, d *graph.Node, in, out update
 	}
 }
 
+// SetFactors sets the initial factors of adapters, by their names. Others are drawn.
+func (c *Compiled) SetFactors(values map[string][]float32) { c.factors = values }
+
 // initFactors adds the initial factors to a state.
 func (c *Compiled) initFactors(t update.Tensors) error {
 	for _, a := range c.plan.Adapters {
 		for _, f := range []lora.Factor{a.A(), a.B()} {
 			b, err := engine.Fill(c.dev, f.Dims, func(values []float32) error {
-				f.Draw(c.plan.Seed, values)
+				if copy(values, c.factors[f.Name]) == 0 {
+					f.Draw(c.plan.Seed, values)
+				}
 				return nil
 			})
 			if err != nil {

@@ -25,7 +25,8 @@ type Compiled struct {
 	updates        map[updateKind]*update.Update
 	singles        map[cage.Mode]*single
 	refresher      *refresh.Refresher
-	teacher        update.Tensors // parameters of the teacher; nil if not loaded
+	teacher        update.Tensors       // parameters of the teacher; nil if not loaded
+	factors        map[string][]float32 // initial factors of adapters that are not drawn
 	// evaluation computes the tensors used for evaluation; nil until needed.
 	evaluation *update.Update
 }
@@ -268,7 +269,8 @@ func (p *Plan) rules(kind updateKind) []cage.Rule {
 		if rules[i].Quantizer == nil && !rules[i].Factor {
 			continue
 		}
-		rules[i].Mode, rules[i].Statistics = kind.mode, kind.statistics
+		rules[i].Mode = kind.mode
+		rules[i].Statistics = kind.statistics && rules[i].Quantizer != nil
 	}
 	return rules
 }

@@ -386,11 +386,12 @@ func (c *Compiled) initWeightQuantizers(t, columns update.Tensors) error {
 	if len(p.weightQuantizerParameters()) == 0 && !slices.ContainsFunc(p.Rules, hasState) {
 		return nil
 	}
-	specs := append(inputSpecs(p.quantizedParams(), program.KindParam.Of, false), p.columnSpecs()...)
+	specs := append(inputSpecs(p.quantizeInputs(), program.KindParam.Of, false), p.columnSpecs()...)
 	build := func(in update.Nodes) update.Nodes {
 		out := update.Nodes{}
+		p.merge(in, update.Nodes{})
 		for _, t := range p.quantizedParams() {
-			q, x, columns := p.Weights[t.Name], in[program.KindParam.Of(t.Name)], p.columnsFor(t.Name, in)
+			q, x, columns := p.Weights[t.Name], in[p.pointName(t.Name)], p.columnsFor(t.Name, in)
 			setTrained(nil, out, q, t.Name, q.Init(x, columns))
 			setNext(out, q, t.Name, q.InitState(x, columns), asNamed)
 		}

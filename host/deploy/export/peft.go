@@ -1,0 +1,71 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/huggingface"
+	"github.com/cage-qat/cage/host/model/lora"
+	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/vfs"
+)
+
+// planPEFT plans the adapters of a run as PEFT stores them, without the weights that they are for.
+func planPEFT(m *Model, _ Options) (*Plan, error) {
+	if len(m.Adapters) == 0 {
+		return nil, errors.New("the run has no adapters ([adapters]): want another format")
+	}
+	layout, err := huggingface.Layout(m.Settings)
+	if err != nil {
+		return nil, err
+	}
+	p := &hubPlan{source: &source{Model: m}, float: floatF32}
+	var modules []string
+	for _, t := range lora.TensorsOf(m.Adapters, layout) {
+		modules = append(modules, t.Module)
+		param := architecture.Param{Name: t.Factor.Name, Dims: t.Dims}
+		p.stored = append(p.stored, Stored{Name: t.Name, Param: param.Name, Type: floatF32,
+			Shape: []int{len(t.Rows), t.Dims[1]}, part: part{t.Name, param, t.Rows}})
+	}
+	slices.Sort(modules)
+	first := m.Adapters[0]
+	config := lora.PEFTConfig{Type: "LORA", Task: "CAUSAL_LM", Base: m.Base, Rank: first.Rank,
+		Alpha: first.Scale * float64(first.Rank), Targets: slices.Compact(modules), Bias: "none"}
+	plan := p.plan()
+	plan.Notes = []string{"the adapters are for the weights before their quantization: programs that " +
+		"merge them do not quantize the sum"}
+	plan.Write = func(ctx context.Context, dir vfs.Path) error {
+		var tensors []safetensors.Tensor
+		for _, t := range p.stored {
+			tensors = append(tensors, p.plain(t)...)
+		}
+		return errors.Join(atomicfile.WriteJSON(dir.Join(lora.PEFTConfigFile), config),
+			safetensors.WriteFile(ctx, dir.Join(lora.PEFTFile), tensors, map[string]string{"format": "pt"}))
+	}
+	plan.Read = func(dir vfs.Path, each func(name string, values []float32) error) (err error) {
+		file, err := safetensors.Open(dir.Join(lora.PEFTFile))
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		for _, info := range file.Tensors() {
+			t, err := file.Tensor(info.Name)
+			if err != nil {
+				return err
+			}
+			values, err := floats(t)
+			if err == nil {
+				err = each(info.Name, values)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", info.Name, err)
+			}
+		}
+		return nil
+	}
+	return plan, nil
+}
