@@ -13,6 +13,7 @@ import (
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -115,6 +116,42 @@ func TestAdapters(t *testing.T) {
 			if math.Abs(float64(v-want[i])) > 1e-6 {
 				t.Fatalf("%s[%d] is %v, want %v", p.Name, i, v, want[i])
 			}
+		}
+	}
+}
+
+// TestFrozenInBFloat16: frozen weights that are exact in bfloat16 can be stored in it without any
+// change of the training, which samples texts, too.
+func TestFrozenInBFloat16(t *testing.T) {
+	cfg, dir := testrun.FromHub(t, "adapters.rank=2", "train.steps=3", "schedule.rate=0.02",
+		`train.samples=["the"]`, "train.eval_every=2")
+	exact := true
+	c, err := huggingface.Open(vfs.At(dir), huggingface.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, p := range c.Params() {
+		values, err := c.Values(p.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range values {
+			exact = exact && math.Float32bits(v)&0xffff == 0
+		}
+	}
+	if !exact {
+		t.Fatal("the weights are not exact in bfloat16")
+	}
+	short := testrun.Elsewhere(t, cfg, `adapters.base="bfloat16"`)
+	var states [2]map[string][]float32
+	for i, cfg := range []*config.Config{cfg, short} {
+		testrun.Train(t, cfg, train.Options{})
+		states[i] = testrun.Values(t, testrun.Newest(t, cfg.Train.Out))
+	}
+	for name, want := range states[0] {
+		if !slices.Equal(states[1][name], want) {
+			t.Errorf("%s differs with frozen weights in bfloat16", name)
 		}
 	}
 }

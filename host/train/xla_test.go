@@ -77,6 +77,23 @@ func TestXLA(t *testing.T) {
 	}
 }
 
+// TestXLAAdapters: adapters are trained on XLA as on the CPU, on one device and on two.
+func TestXLAAdapters(t *testing.T) {
+	onXLA(t, 2)
+	cpu, _ := testrun.FromHub(t, "adapters.rank=2", "train.steps=6", "schedule.rate=0.01", "method.strength=1")
+	testrun.Train(t, cpu, train.Options{})
+	want := losses(t, cpu.Train.Out)
+	for _, count := range []int{1, 2} {
+		cfg := onCUDA(t, cpu, count)
+		testrun.Train(t, cfg, train.Options{})
+		for i, got := range losses(t, cfg.Train.Out) {
+			if !(relative(got, want[i]) < 1e-5) {
+				t.Errorf("%d devices: the loss of step %d is %v, want %v", count, i+1, got, want[i])
+			}
+		}
+	}
+}
+
 // TestXLAResumes: a run on XLA that was stopped goes on as if it had not been.
 func TestXLAResumes(t *testing.T) {
 	onXLA(t, 2)

@@ -29,6 +29,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"curves and provenance in a study's report", "host/study/report", "FuzzCurve FuzzProvenance"},
 	{"checkpoints and their metadata", "host/train/checkpoint", "FuzzLoad FuzzMetadata"},
 	{"safetensors files, and the index of several", "host/model/safetensors", "FuzzIndex FuzzReader"},
+	{"adapters in the files of PEFT", "host/model/lora", "FuzzLoad"},
 	{"tokenizer files, packed codes and scales, directories of exports, models in GGUF files", "host/deploy/export", "FuzzBlocks FuzzDirectory FuzzGGUF FuzzTokenizer FuzzWords"},
 	{"GGUF files", "host/model/gguf", "FuzzReader"},
 	{"config.json of a Hugging Face checkpoint", "host/model/huggingface", "FuzzConfig"},

@@ -19,6 +19,7 @@ var knows = map[string]string{
 	"host/deploy/export/export.go: Write: atomicfile.WriteDir":                 "what is in the way is refused there",
 	"host/deploy/export/export.go: Write: atomicfile.WriteBytes":               "in a directory of atomicfile.WriteDir",
 	"host/deploy/export/export.go: Write: atomicfile.WriteJSON":                "in a directory of atomicfile.WriteDir",
+	"host/deploy/export/peft.go: planPEFT: atomicfile.WriteJSON":               "in a directory of atomicfile.WriteDir",
 	"host/deploy/export/hub.go: write: atomicfile.WriteBytes":                  "in a directory of atomicfile.WriteDir",
 	"host/deploy/quantize/write.go: write: parts.RemoveAll":                    "this process made it, in a directory of atomicfile.WriteDir",
 	"host/deploy/quantize/quantize.go: quantize: atomicfile.WriteDir":          "what is in the way is refused there",

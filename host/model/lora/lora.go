@@ -23,9 +23,16 @@ import (
 type Settings struct {
 	Rank    int      // r, of each weight; 0: there are no adapters
 	Alpha   float64  // α
+	Base    string   // type in which frozen weights are stored: Float32 or BFloat16
 	Init    string   // directory of PEFT's files with the initial factors; "": they are drawn
 	Targets []string // names of weights without the prefix of their block
 }
+
+// Types of frozen weights.
+const (
+	Float32  = "float32"
+	BFloat16 = "bfloat16"
+)
 
 // MaxRank is the largest rank.
 const MaxRank = 4096
@@ -41,6 +48,9 @@ func (s *Settings) Keys() []schema.Key {
 		{Name: "alpha", To: &s.Alpha, Is: schema.Above(0, 1e6),
 			Derive: func() any { return 2 * float64(s.Rank) }, Derived: "2 · rank",
 			Doc: "α: the product of the factors is multiplied by alpha/rank"},
+		{Name: "base", To: &s.Base, Is: schema.OneOf(Float32, BFloat16), Default: Float32,
+			Doc: "type in which the frozen weights are stored; bfloat16 halves their memory, and is exact " +
+				"for weights that were published in it"},
 		{Name: "init", To: &s.Init, Is: schema.Anything("that names a directory, or empty"), Default: "",
 			Doc: "directory of initial factors in the files of PEFT, of the same rank and alpha; empty: A " +
 				"is drawn, B is 0"},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -33,6 +34,9 @@ type Sizes struct {
 	// Numbers of elements: of all trained tensors, of the tensors with a quantized copy, and of the
 	// optimizers' states.
 	Parameters, Quantized, States float64
+	// Frozen is the number of elements of Parameters that are not trained, Adapted that of those which
+	// have adapters, and FrozenBytes the size of each.
+	Frozen, Adapted, FrozenBytes float64
 	// Teacher holds the sizes of the teacher in distillation; zero if there is none.
 	Teacher Teacher
 	// Measured is the number of gradient elements that a stationarity measure also computes
@@ -113,7 +117,8 @@ func Estimate(m Sizes) []Part {
 		if m.Normed {
 			attention += keptNormed * (heads + tokens*float64(m.KeyWidth))
 		}
-		updates = gradients*m.Parameters + measured*m.Measured
+		// The gradient of a weight with an adapter is as large as the merged weight.
+		updates = gradients*(m.Parameters-m.Frozen) + 2*m.Adapted + measured*m.Measured
 		states, workspace, samples = m.States, m.Workspace, m.Samples
 		blocks = inputs + layers*(keptWidth*width+keptHidden*hidden) +
 			attentions*attention + onceHidden*hidden
@@ -128,7 +133,7 @@ func Estimate(m Sizes) []Part {
 	}
 	return []Part{
 		{"the program itself", itself},
-		{"parameters", wordBytes * m.Parameters},
+		{"parameters", wordBytes*(m.Parameters-m.Frozen) + m.FrozenBytes*m.Frozen},
 		{"gradients, and parameters after the step", wordBytes * updates},
 		{"quantized copies of weights", wordBytes * quantized * m.Quantized},
 		{"states of the optimizer", wordBytes * states},
@@ -174,8 +179,19 @@ func sizesOf(cfg *config.Config, m model.Model, programs *Programs) (Sizes, erro
 			}
 		}
 	}
+	for _, a := range cfg.Adapters.Of(m.Params()) {
+		if !programs.Forward {
+			out.Adapted += float64(a.In * a.B().Dims[0])
+		}
+	}
+	if out.FrozenBytes = wordBytes; cfg.Adapters.Base == lora.BFloat16 {
+		out.FrozenBytes = wordBytes / 2
+	}
 	for _, t := range programs.Tensors {
 		out.Parameters += elements(t.Shape)
+		if t.Frozen {
+			out.Frozen += elements(t.Shape)
+		}
 		for _, s := range t.Optimizer.State {
 			out.States += elements(s.Shape) * float64(s.Storage.Bytes()) / float64(sdk.StoreFloat32.Bytes())
 		}

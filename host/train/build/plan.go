@@ -10,8 +10,10 @@ import (
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -28,7 +30,9 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		FullRotations: cfg.Train.Rotations == "full",
 	}
 	if !programs.Forward {
-		plan.Adapters = cfg.Adapters.Of(m.Params())
+		if plan.Adapters = cfg.Adapters.Of(m.Params()); cfg.Adapters.Base == lora.BFloat16 {
+			plan.FrozenStorage = sdk.StoreBFloat16
+		}
 	}
 	var err error
 	weights := programs.Weights

@@ -3,6 +3,7 @@ package step
 import (
 	"slices"
 
+	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/cage"
@@ -36,12 +37,25 @@ func (p *Plan) factors() (list []Tensor) {
 	return list
 }
 
-// frozen lists the parameters that are not trained: all if there are adapters, else none.
-func (p *Plan) frozen() []Tensor {
-	if len(p.Adapters) == 0 {
-		return nil
+// frozen lists the parameters that are not trained, by their names in checkpoints: all if there are
+// adapters, else none.
+func (p *Plan) frozen() (list []Tensor) {
+	if len(p.Adapters) > 0 {
+		for _, t := range p.params() {
+			name := program.KindParam.Of(t.Name)
+			list = append(list, Tensor{Name: name, Dims: t.Dims, Storage: t.Storage})
+		}
 	}
-	return p.params()
+	return list
+}
+
+// widen replaces the frozen parameters that are stored in bfloat16.
+func (p *Plan) widen(in update.Nodes) {
+	for _, t := range p.frozen() {
+		if x := in[t.Name]; x != nil {
+			in[t.Name] = graph.ConvertDType(x, dtypes.Float32)
+		}
+	}
 }
 
 // differentiated lists the parameters with respect to which the loss is differentiated.

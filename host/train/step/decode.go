@@ -151,7 +151,7 @@ func (d *Decoder) nextToken(tokens []int32) (logits []float32, err error) {
 		weights := map[string][]float32{}
 		for _, param := range c.plan.Model.Params() {
 			b := e.t[p.forwardName(false)(param.Name)]
-			if weights[param.Name], err = engine.Data[float32](b); err != nil {
+			if weights[param.Name], err = update.View(b); err != nil {
 				return nil, err
 			}
 		}

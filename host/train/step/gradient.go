@@ -47,6 +47,7 @@ func (p *Plan) summed(full bool) []Tensor {
 
 func (p *Plan) weightNodes(in update.Nodes, full bool) []*graph.Node {
 	var list []*graph.Node
+	p.widen(in)
 	for _, t := range p.params() {
 		w := in[p.forwardName(full)(t.Name)]
 		if parts := numberedNodes(in, codeName, t.Name); parts != nil && !full {

@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/lora"
+	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -38,6 +39,8 @@ type Plan struct {
 	// Adapters lists the adapters of weights, in the model's order. If there are any, the parameters
 	// of the model are frozen, and the factors are trained.
 	Adapters []lora.Adapter
+	// FrozenStorage is the type in which frozen parameters are stored.
+	FrozenStorage sdk.Storage
 	// Rules holds the update rules: one for every parameter, in the model's order, one for every
 	// factor of an adapter, then one for every trained parameter of a quantizer, in the order of [Plan.Trained]. The step sets their
 	// modes and statistics.

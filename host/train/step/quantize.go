@@ -24,6 +24,7 @@ func (p *Plan) quantizeStage() update.Stage {
 	return update.Stage{Name: "quantize", Inputs: specs, Build: func(in update.Nodes) update.Nodes {
 		addKeys(in, weightKeysName, keys)
 		out := update.Nodes{}
+		p.widen(in)
 		p.merge(in, out)
 		for _, k := range keys { // for updates that quantize again
 			out[k.node] = in[k.node]

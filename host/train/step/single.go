@@ -13,7 +13,6 @@ import (
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
-	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -78,7 +77,7 @@ func (c *Compiled) single(mode cage.Mode) (*single, error) {
 // chain, and computes the same.
 func (p *Plan) singleStage(w *single, name string) update.Stage {
 	specs := inputSpecs(p.updatedTensors(), asNamed, true) // replaced by the step
-	in := slices.Concat(specs, inputSpecs(p.frozen(), program.KindParam.Of, false), p.teacherSpecs())
+	in := slices.Concat(specs, inputSpecs(p.frozen(), asNamed, false), p.teacherSpecs())
 	for _, spec := range p.batchSpecs(p.FullPrecision) {
 		dims := append([]int{p.Accumulate}, spec.Shape.Dimensions...)
 		spec.Shape = shapes.Make(spec.Shape.DType, dims...)

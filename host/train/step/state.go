@@ -84,11 +84,7 @@ func keepState(state, t update.Tensors) {
 
 // stateTensors lists the tensors of a state: the frozen parameters, and those that steps update.
 func (p *Plan) stateTensors() []Tensor {
-	list := p.frozen()
-	for i := range list {
-		list[i].Name = program.KindParam.Of(list[i].Name)
-	}
-	return append(list, p.updatedTensors()...)
+	return append(p.frozen(), p.updatedTensors()...)
 }
 
 // updatedTensors lists the tensors that steps update, which are those of a checkpoint.
@@ -320,7 +316,8 @@ func (c *Compiled) StartParams(load LoadFunc) (*State, error) {
 
 func (c *Compiled) loadParam(load LoadFunc) func(architecture.Param) (*engine.Buffer, error) {
 	return func(p architecture.Param) (*engine.Buffer, error) {
-		return c.load(load, Tensor{Name: program.KindParam.Of(p.Name), Dims: p.Dims})
+		return c.load(load, Tensor{Name: program.KindParam.Of(p.Name), Dims: p.Dims,
+			Storage: c.plan.FrozenStorage})
 	}
 }
 
@@ -389,6 +386,7 @@ func (c *Compiled) initWeightQuantizers(t, columns update.Tensors) error {
 	specs := append(inputSpecs(p.quantizeInputs(), program.KindParam.Of, false), p.columnSpecs()...)
 	build := func(in update.Nodes) update.Nodes {
 		out := update.Nodes{}
+		p.widen(in)
 		p.merge(in, update.Nodes{})
 		for _, t := range p.quantizedParams() {
 			q, x, columns := p.Weights[t.Name], in[p.pointName(t.Name)], p.columnsFor(t.Name, in)

@@ -54,6 +54,7 @@ type Tensor struct {
 	Data    []float32
 	Storage sdk.Storage // on the device
 	Maximum bool        // of a quantizer's state: next states are reduced by max, not mean
+	frozen  bool        // a parameter whose Storage is that of its own value alone
 }
 
 // inputSpecs describes tensors as inputs of a stage. name maps a tensor's name to the input's. If
@@ -61,6 +62,9 @@ type Tensor struct {
 func inputSpecs(list []Tensor, name func(tensor string) string, donated bool) []engine.Spec {
 	var specs []engine.Spec
 	for _, t := range list {
+		if t.frozen && name(t.Name) != program.KindParam.Of(t.Name) {
+			t.Storage = sdk.StoreFloat32
+		}
 		shape := shapes.Make(update.DType(t.Storage), t.Dims...)
 		specs = append(specs, engine.Spec{Name: name(t.Name), Shape: shape, Donated: donated})
 	}
@@ -70,7 +74,8 @@ func inputSpecs(list []Tensor, name func(tensor string) string, donated bool) []
 func (p *Plan) params() []Tensor {
 	var list []Tensor
 	for _, param := range p.Model.Params() {
-		list = append(list, Tensor{Name: param.Name, Dims: param.Dims})
+		list = append(list, Tensor{Name: param.Name, Dims: param.Dims, Storage: p.FrozenStorage,
+			frozen: len(p.Adapters) > 0})
 	}
 	return list
 }
