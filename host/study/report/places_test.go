@@ -100,10 +100,10 @@ func TestCorrected(t *testing.T) {
 		want        string
 	}{
 		{0.1, 0.3, "| **−1.000 [−1.248, −0.752] ‡** | **−1.000 [−1.745, −0.255] ‡** |\n\n"},
-		{0.1, 0.3, "of 2 intervals 0.1 would leave out zero by chance if nothing made a difference. Bold: the interval leaves out zero. ‡: also with Holm's correction for their number.\n"},
+		{0.1, 0.3, "of which 0.1 of 2 would leave out zero by chance. Bold: zero is left out. ‡: also with Holm's correction.\n"},
 		{0.1, 0.45, "| **−1.000 [−1.248, −0.752] ‡** | −1.000 [−2.118, +0.118] |\n\n"},
 		{0.3, 0.3, "| **−1.000 [−1.745, −0.255]** | **−1.000 [−1.745, −0.255]** |\n\n"},
-		{0.3, 0.3, "Bold: the interval leaves out zero. With Holm's correction for their number none would.\n"},
+		{0.3, 0.3, "Bold: zero is left out. With Holm's correction none is.\n"},
 	} {
 		losses := map[string][]float64{"QuEST": {2, 2, 2}, "CAGE": {1 + test.cage, 1, 1 - test.cage}, "other": {1 + test.other, 1, 1 - test.other}}
 		tables := report.Tables(s, trained(s, losses))

@@ -65,7 +65,7 @@ where = {method = ["QuEST", "full precision"]}
 baseline = {method = "full precision", bits = 16}`, []string{
 			"| bits | QuEST | Δ QuEST | full precision |",
 			"| 2 | 3.20 ± 0.20 | +1.50 (n = 1) |  |", "| 16 |  |  | 1.50 (n = 1) |",
-			"Δ: Differences from full precision · 16, replicate by replicate",
+			"Δ: Differences from full precision · 16, paired by replicate",
 		}},
 		{`
 rows = ["method"]

@@ -244,21 +244,21 @@ func (t *Table) differenceNotes() []string {
 		return t.any(func(e Entry) bool { return e.Difference != nil && is(e, e.Difference) })
 	}
 	bold := has(func(_ Entry, d *study.Difference) bool { return d.Clear() })
-	first := fmt.Sprintf("Differences from %s, replicate by replicate, n = %d unless noted, "+
-		"with the 95 %% interval of Student's t for each alone", t.baseName(), t.common())
+	first := fmt.Sprintf("Differences from %s, paired by replicate (n = %d unless noted), "+
+		"with 95 %% intervals of Student's t", t.baseName(), t.common())
 	if t.intervals > 1 {
-		first += fmt.Sprintf(": of %d intervals %.2g would leave out zero by chance "+
-			"if nothing made a difference", t.intervals, (1-study.Level)*float64(t.intervals))
+		first += fmt.Sprintf(", of which %.2g of %d would leave out zero by chance",
+			(1-study.Level)*float64(t.intervals), t.intervals)
 	}
 	notes := []string{first + "."}
 	if bold {
-		notes = append(notes, "Bold: the interval leaves out zero.")
+		notes = append(notes, "Bold: zero is left out.")
 	}
 	switch {
 	case has(func(e Entry, _ *study.Difference) bool { return t.clearWithHolm(e) }):
-		notes = append(notes, "‡: also with Holm's correction for their number.")
+		notes = append(notes, "‡: also with Holm's correction.")
 	case bold && t.intervals > 1:
-		notes = append(notes, "With Holm's correction for their number none would.")
+		notes = append(notes, "With Holm's correction none is.")
 	}
 	if has(func(_ Entry, d *study.Difference) bool { return !d.HasInterval() }) {
 		notes = append(notes, "Without an interval: one pair, "+
