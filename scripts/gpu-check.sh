@@ -15,9 +15,12 @@
 #   DEVICE   device to check (cuda); with cpu the script itself can be tried anywhere
 #   PHASES   what to do after the device was opened (trials bench demo tests). pretrain, if the
 #            archive was built with TEXT: three trainings of 30M side by side, in full precision and in
-#            4 bits without and with the correction; about 0.1 s for each of PRETRAIN steps (2200)
+#            4 bits without and with the correction; about 0.1 s for each of PRETRAIN steps (2200).
+#            study, if it was built with TEXT and STUDY: the cells of that study, PARALLEL (6) at once;
+#            results that are done are in kept.json
 #   TEXT     build: a dataset of 32,000 words, such as data/docs/tokens of scripts/paper-data.sh docs,
 #            which is packed instead of the tests
+#   STUDY    build: a study of that text, such as examples/studies/pretrain-6m.toml of data/paper
 #   LIMIT    seconds for all of it (570)
 #   SIZES    presets to time, or toy, each with its batch (30M:64 100M:64 430M:64, which has 32 on GPUs of less than 100 GB)
 #   CONTEXT  tokens per sequence (512)
@@ -61,6 +64,9 @@ build() {
 	if [ -n "${TEXT-}" ]; then
 		rm -rf "$dir/tests"
 		cp -r "$TEXT" "$dir/text"
+	fi
+	if [ -n "${STUDY-}" ]; then
+		cp "$STUDY" "$dir/study.toml"
 	fi
 	cp examples/demo.toml scripts/gpu-report.py scripts/predicted.json "$dir/"
 	"$dir/cage" data prepare "$(go env GOROOT)/src/net" --include '*.go' --validation 0.02 --out "$dir/data"
@@ -183,6 +189,17 @@ pretrain() {
 	wait
 }
 
+# study trains the cells of a study, and keeps the results of those that are done.
+study() {
+	limits[study]=540
+	sed -i "s|\"data/[a-z-]*/|\"$work/text/|; s|^\[base.device\]|&\nkind = \"$device\"|; s|^out = .*|out = \"$work/study\"|" "$work/study.toml"
+	if [ "$device" = cuda ]; then # several processes share its memory
+		sed -i 's|^\[base.device\]|&\npreallocate = "off"|' "$work/study.toml"
+	fi
+	stage study study "$work/cage" study run "$work/study.toml" --parallel "${PARALLEL:-6}"
+	"$work/cage" study keep "$work/study.toml" --out "$out/kept.json" || true
+}
+
 demo() {
 	train cpu &
 	if [ "$device" = cuda ]; then
@@ -287,9 +304,9 @@ run() {
 	local phase
 	for phase in ${PHASES:-trials bench demo tests}; do
 		case $phase in
-		trials | bench | demo | tests | pretrain) ;;
+		trials | bench | demo | tests | pretrain | study) ;;
 		*)
-			echo "PHASES: unknown phase $phase: known are trials, bench, demo, tests, pretrain" >&2
+			echo "PHASES: unknown phase $phase: known are trials, bench, demo, tests, pretrain, study" >&2
 			return 1
 			;;
 		esac
