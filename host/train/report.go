@@ -155,6 +155,7 @@ func (r *run) evaluate(ctx context.Context, batches ...int) (losses []float64, e
 			return nil, err
 		}
 	}
+	sequence.Progress = func(done, all int64) { r.log.Info("evaluating", "batches", done, "of", all) }
 	means, err := step.Evaluate(ctx, r.Compiled, r.state, sequence, batches...)
 	for _, m := range means {
 		losses = append(losses, m.Loss)

@@ -56,6 +56,7 @@ type Options struct {
 // Model is a checkpoint of a run, ready for evaluation with the run's quantizers.
 type Model struct {
 	dir      string
+	log      hclog.Logger
 	cfg      *config.Config
 	step     int
 	record   *Record
@@ -100,7 +101,7 @@ func Open(ctx context.Context, dir string, o Options) (*Model, error) {
 		return nil, fmt.Errorf("%s has already been quantized after training: evaluate the run that it "+
 			"was made from with another quantizer", dir)
 	}
-	t := &Model{dir: dir, cfg: cfg, record: record}
+	t := &Model{dir: dir, cfg: cfg, record: record, log: o.Logger}
 	return t.open(ctx, o)
 }
 
@@ -272,6 +273,7 @@ func (t *Model) Evaluate(ctx context.Context, batches int) (loss float64, tokens
 			return 0, 0, err
 		}
 	}
+	sequence.Progress = func(done, all int64) { t.log.Info("evaluating", "batches", done, "of", all) }
 	means, err := step.Evaluate(ctx, t.built.Compiled, t.state, sequence, batches)
 	if err != nil {
 		return 0, 0, err
@@ -314,7 +316,7 @@ func openFromHub(ctx context.Context, dir string, o Options) (*Model, error) {
 	}
 	from := &provenance.Origin{End: hub.Checkpoint.Config.Tokens.End}
 	record := &Record{Record: provenance.Record{Initial: from, Tokenizer: hub.Tokenizer}}
-	t := &Model{dir: dir, cfg: hub.Config, hub: hub.Checkpoint, record: record}
+	t := &Model{dir: dir, cfg: hub.Config, hub: hub.Checkpoint, record: record, log: o.Logger}
 	return t.open(ctx, o)
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -112,7 +113,12 @@ type Sequence struct {
 	Len     int   // number of elements in a batch
 	// At fills dst with batch i. It returns the number of its valid rows, and of the targets in them.
 	At func(i int64, dst []int32) (rows int, targets int64, err error)
+	// Progress, unless nil, is called every ten seconds with the number of batches that are done, and
+	// of all.
+	Progress func(done, all int64)
 }
+
+const progressInterval = 10 * time.Second
 
 // Mean is a mean loss over a number of targets.
 type Mean struct {
@@ -148,7 +154,12 @@ func Evaluate(
 	means := slices.Repeat([]Mean{{Loss: math.NaN()}}, len(batches)) // without targets
 	ids := make([]int32, sequence.Len)
 	total, targets := 0.0, int64(0)
-	for i := range slices.Max(ends) {
+	reported, all := time.Now(), slices.Max(ends)
+	for i := range all {
+		if sequence.Progress != nil && time.Since(reported) > progressInterval {
+			sequence.Progress(i, all)
+			reported = time.Now()
+		}
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("evaluation: %w", ctx.Err())
 		}
