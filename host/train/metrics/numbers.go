@@ -89,7 +89,7 @@ var names = map[string]struct{ label, tag string }{
 	"skipped":           {"steps skipped", "train/skipped steps"},
 	"val_loss":          {"validation loss", "validation/loss"},
 	"val_ppl":           {"validation perplexity", "validation/perplexity"},
-	"tokens":            {"tokens", "speed/tokens"},
+	"tokens":            {"tokens with a loss", "speed/tokens"},
 	"tokens_per_second": {"tokens per second", "speed/tokens per second"},
 	"flops_per_second":  {"model operations per second", "speed/model FLOP per second"},
 	"mfu":               {"share of the device that the model uses", "speed/model FLOP utilization"},
