@@ -113,6 +113,7 @@ func (r *run) reportPull() {
 	if r.method.Name != cage.NameCAGE || m.Form == cage.Off || len(r.Programs.Weights) == 0 {
 		return
 	}
+	short := func(x float64) string { return fmt.Sprintf("%.3g", x) }
 	switch {
 	case m.Form == cage.Coupled:
 		log.Info("the correction is part of the gradient: how far it moves a weight depends on the "+
@@ -125,11 +126,10 @@ func (r *run) reportPull() {
 	case p == nil:
 		return
 	case r.cfg.Adapters.Rank > 0:
-		log.Info("the correction reduces the quantization error as far as adapters reach it: about the "+
-			"share of their rank in that of a weight", "strength", p.Strength, "lambda", m.Lambda)
+		log.Info("the correction reduces the quantization error as far as the factors of adapters reach it",
+			"strength", short(p.Strength), "lambda", short(m.Lambda))
 		return
 	}
-	short := func(x float64) string { return fmt.Sprintf("%.3g", x) }
 	if p.Largest <= 1 {
 		removed := fmt.Sprintf("%.2g", 100*p.Removed)
 		if p.Removed >= 0.1 {
