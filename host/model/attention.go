@@ -1,7 +1,6 @@
 package model
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -236,11 +235,21 @@ type attentionCore func(query, key, value *graph.Node) (mixed *graph.Node, back 
 // An attentionBack returns the adjoints of the three inputs, given the adjoint of the result.
 type attentionBack func(dMixed *graph.Node) (dQuery, dKey, dValue *graph.Node)
 
+// scores says how products of queries and keys become scores: they are multiplied by scale, and
+// capped unless cap is 0.
+type scores struct{ scale, cap float64 }
+
+func scoresOf(s architecture.Settings) scores { return scores{s.ScoreScale(), s.ScoreCap} }
+
+func (s scores) of(products *graph.Node) *graph.Node {
+	return softcap(graph.MulScalar(products, s.scale), s.cap)
+}
+
 // plainCore returns a core that saves the weights of all pairs of positions for the backward pass.
 // segments holds the document numbers in each row, [batch, context]; nil means one document. A
 // query attends to window tokens, itself included, or to all before it if window is 0.
-func plainCore(segments *graph.Node, window int) attentionCore {
-	return maskedCore(0, func(scores *graph.Node) *graph.Node {
+func plainCore(s scores, segments *graph.Node, window int) attentionCore {
+	return maskedCore(s, func(scores *graph.Node) *graph.Node {
 		if segments == nil {
 			return maskScores(scores, nil, window)
 		}
@@ -248,20 +257,20 @@ func plainCore(segments *graph.Node, window int) attentionCore {
 	})
 }
 
-// maskedCore is like plainCore, but multiplies scores [batch, key heads, queries, group, keys] by
-// scale, where 0 means 1/√size, and masks them by hide.
-func maskedCore(scale float64, hide func(scores *graph.Node) *graph.Node) attentionCore {
+// maskedCore is like plainCore, but masks scores [batch, key heads, queries, group, keys] by hide.
+func maskedCore(s scores, hide func(scores *graph.Node) *graph.Node) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, attentionBack) {
 		dims := query.Shape().Dimensions
 		batch, context, keyHeads, size := dims[0], dims[1], key.Shape().Dim(2), dims[3]
-		group, scale := dims[2]/keyHeads, cmp.Or(scale, 1/math.Sqrt(float64(size)))
+		group := dims[2] / keyHeads
 		grouped := func(x *graph.Node) *graph.Node {
 			return graph.Reshape(x, batch, context, keyHeads, group, size)
 		}
 		q := grouped(query)
 		// [batch, key heads, queries, group, keys]
 		products := engine.DotGeneral(q, []int{4}, []int{0, 2}, key, []int{3}, []int{0, 2})
-		weights := softmax(hide(graph.MulScalar(products, scale)))
+		y := s.of(products)
+		weights := softmax(hide(y))
 		// [batch, key heads, queries, group, size]
 		outputs := engine.DotGeneral(weights, []int{4}, []int{0, 1}, value, []int{1}, []int{0, 2})
 		mixed := graph.TransposeAllAxes(outputs, 0, 2, 1, 3, 4)
@@ -273,7 +282,8 @@ func maskedCore(scale float64, hide func(scores *graph.Node) *graph.Node) attent
 			sum := graph.ReduceAndKeep(graph.Mul(d, mixed), graph.ReduceSum, -1)
 			sum = graph.TransposeAllAxes(sum, 0, 2, 1, 3, 4)
 			dWeights := engine.DotGeneral(d, []int{4}, []int{0, 2}, value, []int{3}, []int{0, 2})
-			dProducts := graph.MulScalar(graph.Mul(graph.Sub(dWeights, sum), weights), scale)
+			dScores := graph.Mul(graph.Sub(dWeights, sum), weights)
+			dProducts := graph.MulScalar(softcapAdjoint(y, dScores, s.cap), s.scale)
 			dQuery := graph.TransposeAllAxes(engine.DotGeneral(dProducts, []int{4}, []int{0, 1}, key,
 				[]int{1}, []int{0, 2}), 0, 2, 1, 3, 4)
 			dKey := engine.DotGeneral(dProducts, []int{2, 3}, []int{0, 1}, q, []int{1, 3}, []int{0, 2})
@@ -325,11 +335,11 @@ func fusedCore(scale float64) attentionCore {
 	}
 }
 
-// nativeCore returns a core that calls package attention, on the CPU. segments and window are as for
+// nativeCore returns a core that calls package attention, on the CPU. The parameters are those of
 // [plainCore]. The core annotates its result with its [nativeAttention].
-func nativeCore(segments *graph.Node, window int) attentionCore {
+func nativeCore(s scores, segments *graph.Node, window int) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, attentionBack) {
-		n := newNativeAttention(query, key, value, segments, window)
+		n := newNativeAttention(s, query, key, value, segments, window)
 		engine.Note(n.mixed, n)
 		return n.mixed, func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
 			outputs := []shapes.Shape{query.Shape(), key.Shape(), value.Shape()}
@@ -352,14 +362,15 @@ type nativeAttention struct {
 	logs     *graph.Node
 }
 
-func newNativeAttention(query, key, value, segments *graph.Node, window int) *nativeAttention {
+func newNativeAttention(s scores, query, key, value, segments *graph.Node,
+	window int) *nativeAttention {
 	tier, err := engine.ProductTier()
 	if err != nil {
 		panic(err)
 	}
 	dims := query.Shape().Dimensions
 	sizes := attention.Sizes{Batch: dims[0], Context: dims[1], Heads: dims[2],
-		KeyHeads: key.Shape().Dim(2), Size: dims[3], Window: window}
+		KeyHeads: key.Shape().Dim(2), Size: dims[3], Window: window, Scale: s.scale, Cap: s.cap}
 	p, err := attention.New(tier, engine.Arithmetic(query.Graph()), sizes)
 	if err != nil {
 		panic(err)

@@ -212,11 +212,11 @@ func TestAttentionInGraphs(t *testing.T) {
 func withFusedAttention(t *testing.T, c coreSizes) *engine.Device {
 	t.Helper()
 	d := testdevice.Open(t, engine.Options{Precision: device.BFloat16})
-	core, scores := c.fused, 1<<26
+	core, count := c.fused, 1<<26
 	if testdevice.Kind() == device.CPU {
-		core, scores = func(segments *graph.Node) attentionCore { return nativeCore(segments, 0) }, 1<<18
+		core, count = func(segments *graph.Node) attentionCore { return nativeCore(scores{scale: c.scale}, segments, 0) }, 1<<18
 	}
-	if err := d.Try(c.trial(core, scores)); errors.Is(err, engine.ErrRefused) {
+	if err := d.Try(c.trial(core, count)); errors.Is(err, engine.ErrRefused) {
 		t.Skip("fused attention is not used: ", err)
 	} else if err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func withFusedAttention(t *testing.T, c coreSizes) *engine.Device {
 
 // TestFusedAttention compares the device's fused attention with products and a softmax, where the device has one.
 func TestFusedAttention(t *testing.T) {
-	for _, c := range []coreSizes{{1, 64, 128, false}, {1, 128, 512, false}, {3, 64, 192, false}, {2, 32, 129, false}, {1, 64, 512, true}, {2, 128, 256, true}} {
+	for _, c := range []coreSizes{{1, 64, 128, false, 1. / 8}, {1, 128, 512, false, 1. / 64}, {3, 64, 192, false, 1. / 8}, {2, 32, 129, false, 1. / 6}, {1, 64, 512, true, 1. / 8}, {2, 128, 256, true, 1. / 11}} {
 		t.Run(c.kind(), func(t *testing.T) { withFusedAttention(t, c) })
 	}
 }
@@ -234,7 +234,7 @@ func TestFusedAttention(t *testing.T) {
 // TestMarkedCore: marks keep documents apart exactly as a mask does, by a core that hides later keys only, in the values and in
 // their gradients, with scores that are far apart.
 func TestMarkedCore(t *testing.T) {
-	for _, c := range []coreSizes{{1, 8, 12, true}, {2, 16, 300, true}} {
+	for _, c := range []coreSizes{{1, 8, 12, true, 1. / 3}, {2, 16, 300, true, 1. / 4}} {
 		t.Run(c.kind(), func(t *testing.T) {
 			const batch, keyHeads = 2, 2
 			rng := rand.New(rand.NewPCG(3, uint64(c.context)))
@@ -252,9 +252,9 @@ func TestMarkedCore(t *testing.T) {
 				t.Fatalf("only %d documents, or no padding", n)
 			}
 			marked := func(segments *graph.Node) attentionCore {
-				return separatingCore(segments, maskedCore(1/math.Sqrt(float64(c.size)), func(scores *graph.Node) *graph.Node { return maskScores(scores, nil, 0) }))
+				return separatingCore(segments, maskedCore(scores{scale: c.scale}, func(x *graph.Node) *graph.Node { return maskScores(x, nil, 0) }))
 			}
-			plain := func(segments *graph.Node) attentionCore { return plainCore(segments, 0) }
+			plain := func(segments *graph.Node) attentionCore { return plainCore(scores{scale: c.scale}, segments, 0) }
 			want := testdevice.Evaluate(t, d, in, coreAndAdjoints(documents, plain))
 			got := testdevice.Evaluate(t, d, in, coreAndAdjoints(documents, marked))
 			for i := range want {
@@ -271,7 +271,7 @@ func TestMarkedCore(t *testing.T) {
 }
 
 // TestWindow compares the CPU's attention to a window, its values and adjoints, with a mask, with and without documents. A token
-// outside the window changes nothing.
+// outside the window changes nothing. One window is with a cap.
 func TestWindow(t *testing.T) {
 	const batch, context, heads, size = 2, 40, 2, 8
 	d := testdevice.OpenCPU(t, engine.Options{})
@@ -289,9 +289,13 @@ func TestWindow(t *testing.T) {
 	in := draw()
 	for _, documents := range [][]int32{nil, randomDocuments(rng, batch, context)} {
 		for _, window := range []int{2, 7, 39, 40} {
-			core := func(of func(*graph.Node, int) attentionCore, window int) [][]float32 {
+			of := scores{scale: 0.4}
+			if window == 7 {
+				of.cap = 0.5
+			}
+			core := func(core func(scores, *graph.Node, int) attentionCore, window int) [][]float32 {
 				return testdevice.Evaluate(t, d, in, coreAndAdjoints(documents,
-					func(segments *graph.Node) attentionCore { return of(segments, window) }))
+					func(segments *graph.Node) attentionCore { return core(of, segments, window) }))
 			}
 			want, got := core(plainCore, window), core(nativeCore, window)
 			for i := range want {
@@ -315,7 +319,7 @@ func TestFusedModel(t *testing.T) {
 		"shared": {Layers: 2, Heads: 4, KVHeads: 2, Width: 128, Hidden: 128, Vocab: 13},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withFusedAttention(t, coreSizes{group: c.Heads / c.KVHeads, size: c.Width / c.Heads, context: context})
+			withFusedAttention(t, coreSizes{group: c.Heads / c.KVHeads, size: c.Width / c.Heads, context: context, scale: 1 / math.Sqrt(float64(c.Width/c.Heads))})
 			m := newLlama(c)
 			if name == "shared" {
 				m.Recompute = architecture.RecomputeBlocks
@@ -347,7 +351,7 @@ func TestAttentionChoice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	c := coreSizes{group: 1, size: 8, context: 32} // the CPU's own attention is another operation
+	c := coreSizes{group: 1, size: 8, context: 32, scale: 1. / 3} // the CPU's own attention is another operation
 	for range 2 {
 		if c.choose(d, nil) == nil {
 			t.Error("there is no attention")

@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 
 	"github.com/gomlx/compute/dtypes"
@@ -15,25 +14,25 @@ import (
 )
 
 // chooseCore returns the attention core for the graph's device. GPUs have no fused core in float32,
-// or with a window.
+// or with a window or a cap.
 func chooseCore(g *graph.Graph, s architecture.Settings, context int,
 	segments *graph.Node, window int) attentionCore {
-	d := engine.DeviceOf(g)
+	d, scores := engine.DeviceOf(g), scoresOf(s)
 	switch {
 	case engine.OwnProducts(g) && d.Attention() != device.PlainAttention:
-		return nativeCore(segments, window)
-	case window > 0 && !engine.OnCPU(g):
+		return nativeCore(scores, segments, window)
+	case (window > 0 || scores.cap > 0) && !engine.OnCPU(g):
 		d.Once(windowKey{}, func() any {
-			d.Warn("attention with a window is computed without the device's fused operation, which takes " +
-				"more time and memory")
+			d.Warn("attention with a window, or with a cap of its scores, is computed without the " +
+				"device's fused operation, which takes more time and memory")
 			return nil
 		})
-		return plainCore(segments, window)
+		return plainCore(scores, segments, window)
 	case engine.OnCPU(g), !engine.InBFloat16(g):
-		return plainCore(segments, window)
+		return plainCore(scores, segments, window)
 	}
 	c := coreSizes{group: s.Heads / s.KVHeads, size: s.HeadSize, context: context,
-		documents: segments != nil}
+		documents: segments != nil, scale: scores.scale}
 	return c.choose(d, segments)
 }
 
@@ -42,18 +41,19 @@ func (c coreSizes) choose(d *engine.Device, segments *graph.Node) attentionCore 
 		!d.Passes(c.kind(),
 			"attention is computed without the device's fused operation, which takes more time and memory",
 			func() (engine.Trial, error) { return c.trial(c.fused, 1<<26), nil }) {
-		return plainCore(segments, 0)
+		return plainCore(scores{scale: c.scale}, segments, 0)
 	}
 	return c.fused(segments)
 }
 
-// windowKey is the key of the warning about windows.
+// windowKey is the key of the warning about windows and caps.
 type windowKey struct{}
 
 // coreSizes holds the sizes on which the correctness and speed of the fused core may depend.
 type coreSizes struct {
 	group, size, context int
 	documents            bool
+	scale                float64 // of scores
 }
 
 // attentionTile is the tile size of fused attention: it reads positions in multiples of this
@@ -77,7 +77,7 @@ func (c coreSizes) kind() string {
 }
 
 func (c coreSizes) fused(segments *graph.Node) attentionCore {
-	core := fusedCore(1 / math.Sqrt(float64(c.size)))
+	core := fusedCore(c.scale)
 	if segments != nil {
 		return separatingCore(segments, core)
 	}
@@ -86,14 +86,14 @@ func (c coreSizes) fused(segments *graph.Node) attentionCore {
 
 // trial returns a trial that compares a fused core and its gradients with the plain core on random
 // numbers, with about the model's context and the given number of scores.
-func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, scores int) engine.Trial {
+func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, count int) engine.Trial {
 	const maxContext = 4096
 	if c.context > maxContext {
 		c.context = maxContext + c.context%attentionTile
 	}
 	keyHeads := 2
 	heads := keyHeads * c.group
-	batch := min(max(scores/(heads*c.context*c.context), 2), 64)
+	batch := min(max(count/(heads*c.context*c.context), 2), 64)
 	rng := rand.New(rand.NewPCG(1, 2))
 	// The operands of both cores are rounded to 8 bits, at different points.
 	t := engine.Trial{Compare: func(fused, plain [][]float32) error {
@@ -125,7 +125,9 @@ func (c coreSizes) trial(fused func(segments *graph.Node) attentionCore, scores 
 	}
 	t.Fused = coreAndAdjoints(documents, fused)
 	t.Plain = coreAndAdjoints(documents,
-		func(segments *graph.Node) attentionCore { return plainCore(segments, 0) })
+		func(segments *graph.Node) attentionCore {
+			return plainCore(scores{scale: c.scale}, segments, 0)
+		})
 	return t
 }
 

@@ -18,6 +18,7 @@ import (
 type attentionLayers struct {
 	batch, context, heads, keyHeads, size int // size: features of a head
 	pairing                               architecture.Pairing
+	scores                                scores
 
 	tables    rotationTables // of shape [1 or batch, context, 1, size/2]
 	tablesOf  func(architecture.Settings) rotationTables
@@ -85,7 +86,7 @@ func withCore(s architecture.Settings, batch, context int,
 		return core
 	}
 	return &attentionLayers{batch: batch, context: context, heads: s.Heads, keyHeads: s.KVHeads,
-		size: s.HeadSize, pairing: s.RopePairs, coreOf: once}
+		size: s.HeadSize, pairing: s.RopePairs, scores: scoresOf(s), coreOf: once}
 }
 
 // rotationTables holds the cosines and sines of the angles by which pairs of features are rotated.

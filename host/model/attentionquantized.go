@@ -23,8 +23,7 @@ func attentionQuantized(x, w *graph.Node, more qkvParams, r *attentionLayers, si
 }
 
 // operands returns queries [batch, context, heads, size], and keys and values [batch, context, key
-// heads, size]. Queries and keys are normalized and rotated, in half-split order. Queries are not
-// multiplied by 1/√size.
+// heads, size]. Queries and keys are normalized and rotated, in half-split order.
 func (r *attentionLayers) operands(x, w *graph.Node, more qkvParams) (query, key,
 	value *graph.Node) {
 	queries, keys := r.heads*r.size, r.keyHeads*r.size

@@ -50,7 +50,7 @@ func (m *transformer) Decode(params []*graph.Node, piece Piece, caches []*graph.
 			return x
 		})
 	last := graph.Slice(graph.Reshape(h, batch, n, m.Width), graph.AxisRange(), graph.AxisElem(n-1))
-	return linear(graph.Reshape(last, batch, m.Width), m.head(params)), next
+	return m.head(params).linear(graph.Reshape(last, batch, m.Width)), next
 }
 
 // cached holds the state that attention needs to append a piece to the KV caches.
@@ -116,7 +116,7 @@ func attentionCached(x, w *graph.Node, more qkvParams, r *attentionLayers, sites
 	grouped := graph.Reshape(query, r.batch, r.context, r.keyHeads, r.heads/r.keyHeads, r.size)
 	// [batch, key heads, n, group, length]
 	products := engine.DotGeneral(grouped, []int{4}, []int{0, 2}, c.keys, []int{3}, []int{0, 1})
-	weights := softmax(graph.Add(graph.MulScalar(products, 1/math.Sqrt(float64(r.size))), c.mask(r.window)))
+	weights := softmax(graph.Add(r.scores.of(products), c.mask(r.window)))
 	// [batch, key heads, n, group, size]
 	mixed := engine.DotGeneral(weights, []int{4}, []int{0, 1}, c.values, []int{2}, []int{0, 1})
 	mixed = graph.TransposeAllAxes(mixed, 0, 2, 1, 3, 4)
@@ -170,7 +170,9 @@ func (m *transformer) Scores(params []*graph.Node, s Scored,
 				}
 				seen = graph.LogicalAnd(seen, inWindow(of(2), of(1), window))
 			}
-			return maskedCore(0, func(scores *graph.Node) *graph.Node { return maskScores(scores, seen, 0) })
+			return maskedCore(scoresOf(m.Settings), func(x *graph.Node) *graph.Node {
+				return maskScores(x, seen, 0)
+			})
 		})
 		r.setTables(m.Settings, func(of architecture.Settings) rotationTables {
 			return tablesAt(of, length, graph.Reshape(s.Positions, -1, 1), batch, length)
@@ -187,14 +189,15 @@ func (m *transformer) Scores(params []*graph.Node, s Scored,
 // scoreTargets returns the log-probabilities of targets given hidden states h [n, width], and
 // whether each is the likeliest. It computes them in chunks, as logits take much memory: 4 bytes
 // for each target and vocabulary entry.
-func (m *transformer) scoreTargets(h, head, targets *graph.Node) (logProbs, likeliest *graph.Node) {
+func (m *transformer) scoreTargets(h *graph.Node, head outputHead, targets *graph.Node) (
+	logProbs, likeliest *graph.Node) {
 	const chunk = 256
 	var probs, best []*graph.Node
 	for from := 0; from < targets.Shape().Dim(0); from += chunk {
 		to := min(from+chunk, targets.Shape().Dim(0))
 		h, targets := graph.Slice(h, graph.AxisRange(from, to)),
 			graph.Slice(targets, graph.AxisRange(from, to))
-		best = append(best, graph.Equal(graph.ArgMax(linear(h, head), -1, dtypes.Int32), targets))
+		best = append(best, graph.Equal(graph.ArgMax(head.linear(h), -1, dtypes.Int32), targets))
 		probs = append(probs, graph.Neg(crossEntropy(1, h, head, targets)))
 	}
 	return graph.Concatenate(probs, 0), graph.Concatenate(best, 0)

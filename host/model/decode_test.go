@@ -122,7 +122,8 @@ func TestBlocks(t *testing.T) {
 				at += len(own)
 				params, listed = append(params, own...), append(listed, m.BlockSites(block, batch, context)...)
 			}
-			logits := linear(lower.Unquantized(rmsNorm(x, m.gain(weights[at]), m.NormEps)), m.head(weights))
+			gain := graph.MulScalar(m.gain(weights[at]), m.LogitScale())
+			logits := m.head(weights).linear(lower.Unquantized(rmsNorm(x, gain, m.NormEps)))
 			return []*graph.Node{graph.Reshape(logits, batch, context, m.Vocab), m.Logits(weights, ids, nil)}
 		})
 		if !slices.Equal(out[0], out[1]) {

@@ -43,7 +43,7 @@ func (m *transformer) BatchLogits(params []*graph.Node, batch *graph.Node,
 	q ActivationQuantizer) *graph.Node {
 	in, h := m.readHidden(params, batch, q)
 	dims := in.tokens.Shape().Dimensions
-	return graph.Reshape(linear(h, m.head(params)), dims[0], dims[1]-1, m.Vocab)
+	return graph.Reshape(m.head(params).linear(h), dims[0], dims[1]-1, m.Vocab)
 }
 
 // Distilled implements [Language].
@@ -60,14 +60,15 @@ func (m *transformer) Distilled(params []*graph.Node, batch, teacher *graph.Node
 		return graph.ReduceAllMean(m.weightLosses(graph.Reshape(losses, targets.Shape().Dim(0)), in))
 	}
 	if !lower.ByRows(h.Graph()) {
-		divergences, crossEntropies := d.losses(linear(h, head), teacher, targets)
+		divergences, crossEntropies := d.losses(head.linear(h), teacher, targets)
 		return d.means(mean(divergences), mean(crossEntropies))
 	}
-	divergences, crossEntropies, dLogits := nativeDistilled(d, matMulTransposed(h, head), teacher,
+	logits := head.logits(h)
+	divergences, crossEntropies, dLogits := nativeDistilled(d, logits, teacher,
 		graph.InsertAxes(targets, -1), m.factors(in, h))
 	out := d.means(mean(divergences), mean(crossEntropies))
-	dh, dHead := matMul(dLogits, head), transposedMatMul(dLogits, h)
-	out.Loss = engine.Custom(out.Loss, []*graph.Node{h, head}, func(dy *graph.Node) []*graph.Node {
+	dh, dHead := head.adjoints(h, logits, dLogits)
+	out.Loss = engine.Custom(out.Loss, []*graph.Node{h, head.w}, func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{graph.Mul(dh, dy), graph.Mul(dHead, dy)}
 	})
 	return out

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
 )
 
@@ -99,5 +100,30 @@ func testNativeDistilled(t *testing.T, d Distillation, vocabulary int) {
 	targets[3] = int32(vocabulary)
 	if _, err := run(engine.Options{}, targets, true); err == nil || !strings.Contains(err.Error(), "target 3 is") {
 		t.Errorf("a target outside: %v", err)
+	}
+}
+
+// TestCappedNatively: with caps and factors, losses and gradients in one pass over the rows are those of the operations of the graph.
+func TestCappedNatively(t *testing.T) {
+	const rows, context = 2, 9
+	s := tiny
+	s.Kind, s.Window, s.ScoreCap, s.LogitCap, s.AttentionMultiplier = architecture.KindGemma2, 4, 0.7, 1.5, 0.3
+	s.FillIn()
+	m := newTransformer(s, Options{LossTokens: 6})
+	run := func(o engine.Options) [][]float32 {
+		return evaluateOn(t, testdevice.OpenCPU(t, o), m, hashedWeights(m.params), hashedTokens(0, rows*(context+1), s.Vocab), rows,
+			func(params []*graph.Node, ids *graph.Node) []*graph.Node {
+				teacher := graph.MulScalar(m.BatchLogits(params, ids, nil), 0.5)
+				distilled := m.Distilled(params, ids, teacher, nil, Distillation{Beta: 0.5, Temperature: 1, Weight: 0.5}).Loss
+				loss := m.Loss(params, ids, nil)
+				all := append([]*graph.Node{loss, distilled}, graph.Gradient(loss, params...)...)
+				return append(all, graph.Gradient(distilled, params...)...)
+			})
+	}
+	want := run(engine.Options{})
+	for i, got := range run(engine.Options{Kernels: device.FusedKernels}) {
+		if apart := engine.Distance(got, want[i]); !(apart < 1e-5) {
+			t.Errorf("output %d: the relative difference is %.2g", i, apart)
+		}
 	}
 }

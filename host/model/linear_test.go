@@ -113,8 +113,8 @@ func TestCrossEntropies(t *testing.T) {
 			return append([]*graph.Node{losses}, graph.Gradient(graph.ReduceAllSum(losses), in[:2]...)...)
 		})
 	}
-	atOnce := func(h, head, targets *graph.Node) *graph.Node { return crossEntropy(1, h, head, targets) }
-	inChunks := func(h, head, targets *graph.Node) *graph.Node { return crossEntropy(4, h, head, targets) }
+	atOnce := func(h, w, targets *graph.Node) *graph.Node { return crossEntropy(1, h, outputHead{w: w}, targets) }
+	inChunks := func(h, w, targets *graph.Node) *graph.Node { return crossEntropy(4, h, outputHead{w: w}, targets) }
 	chunks, whole := evaluate(inChunks, device.Float32, h), evaluate(atOnce, device.Float32, h)
 	for i, what := range []string{"losses", "gradient of h", "gradient of the head"} {
 		if d := engine.Distance(chunks[i], whole[i]); !(d < 1e-6) {

@@ -74,7 +74,13 @@ func eachLanguage(t *testing.T, test func(t *testing.T, m Language)) {
 	smollm3 := tiny
 	smollm3.Kind, smollm3.Layers = architecture.KindSmolLM3, 4
 	smollm3.FillIn()
+	gemma2 := gemma3 // with caps that change everything
+	gemma2.Kind, gemma2.Window, gemma2.ScoreCap, gemma2.LogitCap, gemma2.AttentionMultiplier = architecture.KindGemma2, 4, 0.7, 1.5, 0.3
+	granite := qwen2
+	granite.Kind, granite.EmbeddingMultiplier, granite.ResidualMultiplier, granite.LogitsScaling = architecture.KindGranite, 3, 0.22, 0.4
+	granite.AttentionMultiplier = 0.2
 	for name, m := range map[string]Language{
+		"gemma2": newTransformer(gemma2, Options{}), "granite": newTransformer(granite, Options{}),
 		"gemma3":  newTransformer(gemma3, Options{}),
 		"smollm3": newTransformer(smollm3, Options{}),
 		"qwen2":   newTransformer(qwen2, Options{}), "qwen3": newTransformer(qwen3, Options{}),

@@ -13,28 +13,65 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// crossEntropy returns −log softmax(h·headᵀ)[target] for each row of h [tokens, width], with
-// head [vocabulary, width] and targets [tokens]. In one chunk it saves only the logits, from which
-// the backward pass computes probabilities. In n chunks, one after the other, the backward pass
-// recomputes the logits, unlike the backward pass of [transformer.Loss].
-func crossEntropy(n int, h, head, targets *graph.Node) *graph.Node {
+// An outputHead computes logits from hidden states h [tokens, width].
+type outputHead struct {
+	w   *graph.Node // [vocabulary, width]
+	cap float64     // LogitCap of [architecture.Settings]
+}
+
+// linear returns the logits with their gradient.
+func (o outputHead) linear(h *graph.Node) *graph.Node { return softcap(linear(h, o.w), o.cap) }
+
+// logits returns the logits without a gradient, which [outputHead.adjoints] computes.
+func (o outputHead) logits(h *graph.Node) *graph.Node {
+	return softcap(matMulTransposed(h, o.w), o.cap)
+}
+
+// adjoints returns the adjoints of h and of the weight, given the logits and their adjoint.
+func (o outputHead) adjoints(h, logits, dLogits *graph.Node) (dh, dw *graph.Node) {
+	dLogits = softcapAdjoint(logits, dLogits, o.cap)
+	return matMul(dLogits, o.w), transposedMatMul(dLogits, h)
+}
+
+// softcap returns limit·tanh(x/limit), or x if the limit is 0.
+func softcap(x *graph.Node, limit float64) *graph.Node {
+	if limit == 0 {
+		return x
+	}
+	return graph.MulScalar(graph.Tanh(graph.MulScalar(x, 1/limit)), limit)
+}
+
+// softcapAdjoint returns the adjoint of x, given y = softcap(x, limit) and its adjoint.
+func softcapAdjoint(y, dy *graph.Node, limit float64) *graph.Node {
+	if limit == 0 {
+		return dy
+	}
+	return graph.Mul(dy, graph.OneMinus(graph.Square(graph.MulScalar(y, 1/limit))))
+}
+
+// crossEntropy returns −log softmax(logits)[target] for each row of h [tokens, width], with targets
+// [tokens]. In one chunk it saves only the logits, from which the backward pass computes
+// probabilities. In n chunks, one after the other, the backward pass recomputes the logits, unlike
+// the backward pass of [transformer.Loss].
+func crossEntropy(n int, h *graph.Node, head outputHead, targets *graph.Node) *graph.Node {
 	targets = graph.InsertAxes(targets, -1)
 	if n == 1 {
-		logits := matMulTransposed(h, head)
+		logits := head.logits(h)
 		losses, logTotal := maskedLosses(logits, targets)
-		return engine.Custom(graph.Squeeze(losses, -1), []*graph.Node{h, head},
+		return engine.Custom(graph.Squeeze(losses, -1), []*graph.Node{h, head.w},
 			func(dLosses *graph.Node) []*graph.Node {
-				dLogits := logitsGradient(logits, logTotal, targets, graph.InsertAxes(dLosses, -1))
-				return []*graph.Node{matMul(dLogits, head), transposedMatMul(dLogits, h)}
+				dh, dHead := head.adjoints(h, logits, logitsGradient(logits, logTotal, targets,
+					graph.InsertAxes(dLosses, -1)))
+				return []*graph.Node{dh, dHead}
 			})
 	}
 	tokens := h.Shape().Dim(0)
 	state := []*graph.Node{zeros(h, n, tokens/n, 1)}
 	state = overChunks(n, h, head, []*graph.Node{targets}, state, func(c chunk) []*graph.Node {
-		losses, _ := maskedLosses(matMulTransposed(c.h, c.head), c.perToken[0])
+		losses, _ := maskedLosses(c.head.logits(c.h), c.perToken[0])
 		return []*graph.Node{c.put(c.state[0], losses)}
 	})
-	return engine.Custom(graph.Reshape(state[0], tokens), []*graph.Node{h, head},
+	return engine.Custom(graph.Reshape(state[0], tokens), []*graph.Node{h, head.w},
 		func(dLosses *graph.Node) []*graph.Node {
 			_, dh, dHead := lossInChunks(n, h, head, targets, graph.InsertAxes(dLosses, -1))
 			return []*graph.Node{dh, dHead}
@@ -90,12 +127,13 @@ func (m *transformer) Loss(params []*graph.Node, batch *graph.Node,
 	return m.meanLoss(in, h, m.head(params), m.targets(in))
 }
 
-func (m *transformer) meanLoss(in sequences, h, head, targets *graph.Node) *graph.Node {
+func (m *transformer) meanLoss(in sequences, h *graph.Node, head outputHead,
+	targets *graph.Node) *graph.Node {
 	tokens := targets.Shape().Dim(0)
 	losses, dh, dHead := lossInChunks(m.chunks(tokens), h, head, graph.InsertAxes(targets, -1),
 		m.factors(in, h))
 	mean := graph.ReduceAllMean(m.weightLosses(graph.Reshape(losses, tokens), in))
-	return engine.Custom(mean, []*graph.Node{h, head}, func(dy *graph.Node) []*graph.Node {
+	return engine.Custom(mean, []*graph.Node{h, head.w}, func(dy *graph.Node) []*graph.Node {
 		return []*graph.Node{graph.Mul(dh, dy), graph.Mul(dHead, dy)}
 	})
 }
@@ -132,16 +170,16 @@ func (m *transformer) chunks(tokens int) int {
 }
 
 // lossInChunks returns the losses of [crossEntropy], [tokens, 1], and the gradients with respect to
-// h and the head of their sum weighted by factors. h is [tokens, width], head [vocabulary, width];
-// targets and factors are [tokens, 1]. (The gradient is computed with the loss as in Hsu et al.,
-// 2024, "Liger Kernel".)
-func lossInChunks(n int, h, head, targets, factors *graph.Node) (losses, dh, dHead *graph.Node) {
+// h and the head of their sum weighted by factors. h is [tokens, width], targets and factors are
+// [tokens, 1]. (The gradient is computed with the loss as in Hsu et al., 2024, "Liger Kernel".)
+func lossInChunks(n int, h *graph.Node, head outputHead, targets, factors *graph.Node) (
+	losses, dh, dHead *graph.Node) {
 	if n == 1 {
 		return lossAtOnce(h, head, targets, factors)
 	}
 	tokens, width := h.Shape().Dim(0), h.Shape().Dim(1)
 	state := []*graph.Node{zeros(h, n, tokens/n, 1), zeros(h, n, tokens/n, width),
-		zeros(h, head.Shape().Dimensions...)}
+		zeros(h, head.w.Shape().Dimensions...)}
 	state = overChunks(n, h, head, []*graph.Node{targets, factors}, state,
 		func(c chunk) []*graph.Node {
 			losses, dh, dHead := lossAtOnce(c.h, c.head, c.perToken[0], c.perToken[1])
@@ -155,16 +193,17 @@ func lossInChunks(n int, h, head, targets, factors *graph.Node) (losses, dh, dHe
 // head, and the state. put writes the results of one chunk into those of all chunks, [chunks,
 // tokens, …].
 type chunk struct {
-	h, head         *graph.Node
+	h               *graph.Node
+	head            outputHead
 	perToken, state []*graph.Node
 	put             func(all, own *graph.Node) *graph.Node
 }
 
 // overChunks calls body n times to update a state, once for each chunk of the rows of h and of the
 // nodes in perToken, [tokens, …].
-func overChunks(n int, h, head *graph.Node, perToken, state []*graph.Node,
+func overChunks(n int, h *graph.Node, of outputHead, perToken, state []*graph.Node,
 	body func(c chunk) []*graph.Node) []*graph.Node {
-	fixed := []*graph.Node{engine.Operand(head)}
+	fixed := []*graph.Node{engine.Operand(of.w)}
 	for _, x := range append([]*graph.Node{engine.Operand(h)}, perToken...) {
 		fixed = append(fixed, graph.Reshape(x, n, x.Shape().Dim(0)/n, -1))
 	}
@@ -178,8 +217,8 @@ func overChunks(n int, h, head *graph.Node, perToken, state []*graph.Node,
 			zero := graph.ZerosLike(i)
 			return graph.DynamicUpdateSlice(all, graph.InsertAxes(own, 0), []*graph.Node{i, zero, zero})
 		}
-		head, h := toFloat32(fixed[0]), toFloat32(parts[0])
-		return body(chunk{h, head, parts[1:], state, put})
+		w, h := toFloat32(fixed[0]), toFloat32(parts[0])
+		return body(chunk{h, outputHead{w, of.cap}, parts[1:], state, put})
 	})
 }
 
@@ -187,8 +226,9 @@ func zeros(like *graph.Node, dims ...int) *graph.Node {
 	return graph.Zeros(like.Graph(), shapes.Make(dtypes.Float32, dims...))
 }
 
-func lossAtOnce(h, head, targets, factors *graph.Node) (losses, dh, dHead *graph.Node) {
-	logits := matMulTransposed(h, head)
+func lossAtOnce(h *graph.Node, head outputHead, targets, factors *graph.Node) (
+	losses, dh, dHead *graph.Node) {
+	logits := head.logits(h)
 	var dLogits *graph.Node
 	ok := lower.ByRows(h.Graph())
 	if ok {
@@ -201,7 +241,8 @@ func lossAtOnce(h, head, targets, factors *graph.Node) (losses, dh, dHead *graph
 		losses, logTotal = maskedLosses(logits, targets)
 		dLogits = logitsGradient(logits, logTotal, targets, factors)
 	}
-	return losses, matMul(dLogits, head), transposedMatMul(dLogits, h)
+	dh, dHead = head.adjoints(h, logits, dLogits)
+	return losses, dh, dHead
 }
 
 // rowLosses returns the losses of the rows of logits and the gradients with respect to the logits,

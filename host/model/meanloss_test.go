@@ -83,7 +83,8 @@ func TestLossOfWrongIDs(t *testing.T) {
 	}
 }
 
-// TestLossInChunks: chunks make the losses of all tokens, and the gradients of a sum of them, whatever their factors are.
+// TestLossInChunks: chunks make the losses of all tokens, and the gradients of a sum of them, whatever their factors are, and
+// with capped logits.
 func TestLossInChunks(t *testing.T) {
 	const tokens, width, vocabulary = 24, 16, 11
 	rng := rand.New(rand.NewPCG(8, 9))
@@ -99,29 +100,30 @@ func TestLossInChunks(t *testing.T) {
 		targets[i] = int32(rng.IntN(vocabulary))
 	}
 	h, head, factors := random(tokens*width), random(vocabulary*width), random(tokens)
-	for _, precision := range []device.Precision{device.Float32, device.BFloat16} {
+	for i, precision := range []device.Precision{device.Float32, device.BFloat16, device.Float32} {
+		limit := []float64{0, 0, 2}[i]
 		d := testdevice.Open(t, engine.Options{Precision: precision})
 		buffers := []*engine.Buffer{testdevice.Upload(t, d, h, tokens, width), testdevice.Upload(t, d, head, vocabulary, width),
 			testdevice.Upload(t, d, targets, tokens, 1), testdevice.Upload(t, d, factors, tokens, 1)}
 		want := testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-			losses := crossEntropy(1, in[0], in[1], graph.Squeeze(in[2], -1))
+			losses := crossEntropy(1, in[0], outputHead{in[1], limit}, graph.Squeeze(in[2], -1))
 			sum := graph.ReduceAllSum(graph.Mul(losses, graph.Squeeze(in[3], -1)))
 			return append([]*graph.Node{losses}, graph.Gradient(sum, in[:2]...)...)
 		})
 		for _, n := range []int{1, 2, 3, 24} {
 			got := testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				losses, dh, dHead := lossInChunks(n, in[0], in[1], in[2], in[3])
+				losses, dh, dHead := lossInChunks(n, in[0], outputHead{in[1], limit}, in[2], in[3])
 				return []*graph.Node{losses, dh, dHead}
 			})
 			got = append(got, testdevice.Evaluate(t, d, buffers, func(_ *graph.Graph, in []*graph.Node) []*graph.Node {
-				losses := crossEntropy(n, in[0], in[1], graph.Squeeze(in[2], -1))
+				losses := crossEntropy(n, in[0], outputHead{in[1], limit}, graph.Squeeze(in[2], -1))
 				sum := graph.ReduceAllSum(graph.Mul(losses, graph.Squeeze(in[3], -1)))
 				return append([]*graph.Node{losses}, graph.Gradient(sum, in[:2]...)...)
 			})...)
 			got = append(got, testdevice.Evaluate(t, d, buffers, func(g *graph.Graph, in []*graph.Node) []*graph.Node { // the last of two micro-batches
 				state := []*graph.Node{zeros(in[0], tokens, 1), graph.ZerosLike(in[0]), graph.ZerosLike(in[1])}
 				return engine.Loop(g, 2, in, state, func(_ *graph.Node, in, _ []*graph.Node) []*graph.Node {
-					losses, dh, dHead := lossInChunks(n, in[0], in[1], in[2], in[3])
+					losses, dh, dHead := lossInChunks(n, in[0], outputHead{in[1], limit}, in[2], in[3])
 					return []*graph.Node{losses, dh, dHead}
 				})
 			})...)

@@ -60,6 +60,14 @@ type torchGradients struct {
 		Theta    float64
 		Scaling  ropeScaling
 		Tied     bool
+		Window   int
+
+		AttentionMultiplier float64 `json:"attention_multiplier"`
+		EmbeddingMultiplier float64 `json:"embedding_multiplier"`
+		ResidualMultiplier  float64 `json:"residual_multiplier"`
+		LogitsScaling       float64 `json:"logits_scaling"`
+		ScoreCap            float64 `json:"score_cap"`
+		LogitCap            float64 `json:"logit_cap"`
 	}
 	Variants []struct {
 		Quantized  bool
@@ -113,12 +121,15 @@ func TestGradientsMatchPyTorch(t *testing.T) {
 	}{
 		{"torch_gradients.json", architecture.KindLlama, architecture.Interleaved}, {"torch_olmo2.json", architecture.KindOLMo2, architecture.HalfSplit}, {"torch_llama3.json", architecture.KindLlama, architecture.HalfSplit},
 		{"torch_tied_olmo2.json", architecture.KindOLMo2, architecture.HalfSplit}, {"torch_tied_llama3.json", architecture.KindLlama, architecture.HalfSplit},
-		{"torch_qwen2.json", architecture.KindQwen2, architecture.HalfSplit},
+		{"torch_qwen2.json", architecture.KindQwen2, architecture.HalfSplit}, {"torch_granite.json", architecture.KindGranite, architecture.HalfSplit},
+		{"torch_gemma2.json", architecture.KindGemma2, architecture.HalfSplit},
 	} {
 		reference := readTorchGradients(t, tc.file)
 		shape := reference.Model
 		config := architecture.Settings{Layers: shape.Layers, Heads: shape.Heads, KVHeads: shape.KeyHeads, Width: shape.Width, Hidden: shape.Hidden,
-			Vocab: shape.Vocabulary, RopeTheta: shape.Theta, RopePairs: tc.pairs}
+			Vocab: shape.Vocabulary, RopeTheta: shape.Theta, RopePairs: tc.pairs, Window: shape.Window,
+			AttentionMultiplier: shape.AttentionMultiplier, EmbeddingMultiplier: shape.EmbeddingMultiplier, ResidualMultiplier: shape.ResidualMultiplier,
+			LogitsScaling: shape.LogitsScaling, ScoreCap: shape.ScoreCap, LogitCap: shape.LogitCap}
 		shape.Scaling.setIn(&config)
 		if shape.Tied {
 			config = tiedHead(config)

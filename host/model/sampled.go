@@ -14,14 +14,15 @@ func (m *transformer) SampledLoss(params []*graph.Node, batch, key *graph.Node,
 	q ActivationQuantizer) *graph.Node {
 	in, h := m.readHidden(params, batch, q)
 	head := m.head(params)
-	targets := drawTargets(m.chunks(h.Shape().Dim(0)), graph.StopGradient(h), graph.StopGradient(head),
-		key)
+	fixed := head
+	fixed.w = graph.StopGradient(head.w)
+	targets := drawTargets(m.chunks(h.Shape().Dim(0)), graph.StopGradient(h), fixed, key)
 	return m.meanLoss(in, h, head, targets)
 }
 
-// drawTargets samples a target for each row of h [tokens, width] from softmax(h·headᵀ); the result
+// drawTargets samples a target for each row of h [tokens, width] from softmax(logits); the result
 // is [tokens]. It computes n chunks one after the other, each with its own key.
-func drawTargets(n int, h, head, key *graph.Node) *graph.Node {
+func drawTargets(n int, h *graph.Node, head outputHead, key *graph.Node) *graph.Node {
 	tokens := h.Shape().Dim(0)
 	number := graph.Iota(h.Graph(), shapes.Make(dtypes.Uint32, tokens, 1), 0)
 	keys := graph.Add(graph.BroadcastToDims(graph.Reshape(key, 1, 2), tokens, 2),
@@ -29,9 +30,9 @@ func drawTargets(n int, h, head, key *graph.Node) *graph.Node {
 	state := []*graph.Node{graph.Zeros(h.Graph(), shapes.Make(dtypes.Int32, n, tokens/n, 1))}
 	state = overChunks(n, h, head, []*graph.Node{keys}, state, func(c chunk) []*graph.Node {
 		first := graph.Reshape(graph.Slice(c.perToken[0], graph.AxisRange(0, 1), graph.AxisRange()), 2)
-		return []*graph.Node{c.put(c.state[0], drawColumns(matMulTransposed(c.h, c.head), first))}
+		return []*graph.Node{c.put(c.state[0], drawColumns(c.head.logits(c.h), first))}
 	})
-	return clampIDs(graph.Reshape(state[0], tokens), head.Shape().Dim(0))
+	return clampIDs(graph.Reshape(state[0], tokens), head.w.Shape().Dim(0))
 }
 
 // drawColumns samples a column from each row of softmax(logits), [rows, 1], by the Gumbel-max

@@ -167,13 +167,14 @@ func (m *transformer) Logits(params []*graph.Node, tokens *graph.Node,
 	if len(dims) != 2 {
 		exceptions.Panicf("%s: tokens have shape %s, want [batch, context]", m.Kind, tokens.Shape())
 	}
-	logits := linear(m.hidden(params, tokens, nil, q), m.head(params))
+	logits := m.head(params).linear(m.hidden(params, tokens, nil, q))
 	return graph.Reshape(logits, dims[0], dims[1], m.Vocab)
 }
 
-// head returns the output projection, [vocabulary, width]. The gradient of a tied head is the sum
-// over both uses.
-func (m *transformer) head(params []*graph.Node) *graph.Node { return params[m.headIndex()] }
+// head returns the output head. The gradient of a tied head is the sum over both uses.
+func (m *transformer) head(params []*graph.Node) outputHead {
+	return outputHead{params[m.headIndex()], m.LogitCap}
+}
 
 func (m *transformer) headIndex() int {
 	if m.Tied() {
@@ -222,7 +223,11 @@ func (m *transformer) blocks(params []*graph.Node, tokens *graph.Node, r *attent
 			return block(in)
 		})
 	}
-	x = rmsNorm(x, m.gain(params[norm]), m.NormEps)
+	gain := m.gain(params[norm])
+	if scale := m.LogitScale(); scale != 1 {
+		gain = graph.MulScalar(gain, scale)
+	}
+	x = rmsNorm(x, gain, m.NormEps)
 	if m.Sites.Head {
 		return q.apply(m.headSite(r.batch*r.context), x)
 	}
@@ -274,18 +279,28 @@ func (m *transformer) block(x *graph.Node, params []*graph.Node, sites blockSite
 		}
 		return q.apply(sites[siteDown], swiGLU(a, b, &gateOperands{x, w["mlp.w1"], w["mlp.w2"]}))
 	}
-	// normed adds the normalized output of a layer to the residual stream.
-	normed := func(in *graph.Node, layer func(*graph.Node) *graph.Node, weight, norm string) {
-		x = graph.Add(x, rmsNorm(linear(layer(in), w[weight]), w[norm], m.NormEps))
+	normed := func(x *graph.Node, norm string) *graph.Node {
+		if gain, ok := w[norm]; ok {
+			return rmsNorm(x, gain, m.NormEps)
+		}
+		return x
+	}
+	// add adds the output of a layer to the residual stream; norms that the model lacks are left out.
+	add := func(layer func(*graph.Node) *graph.Node, before, weight, after string) {
+		y := normed(linear(layer(normed(x, before)), w[weight]), after)
+		if scale := m.ResidualScale(); scale != 1 {
+			y = graph.MulScalar(y, scale)
+		}
+		x = graph.Add(x, y)
 	}
 	switch {
-	case m.BothNorms():
-		normed(rmsNorm(x, w["attn_norm"], m.NormEps), attend, "attn.out", "attn_post_norm")
-		normed(rmsNorm(x, w["mlp_norm"], m.NormEps), gate, "mlp.down", "mlp_post_norm")
-		return x
 	case m.PostNorm():
-		normed(x, attend, "attn.out", "attn_norm")
-		normed(x, gate, "mlp.down", "mlp_norm")
+		add(attend, "", "attn.out", "attn_norm")
+		add(gate, "", "mlp.down", "mlp_norm")
+		return x
+	case m.BothNorms(), m.ResidualScale() != 1:
+		add(attend, "attn_norm", "attn.out", "attn_post_norm")
+		add(gate, "mlp_norm", "mlp.down", "mlp_post_norm")
 		return x
 	}
 	var attention, mlp branch

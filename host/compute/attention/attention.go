@@ -15,6 +15,7 @@
 package attention
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -32,12 +33,15 @@ type Sizes struct {
 	Size            int // of a head
 	// Window is the number of tokens that a query attends to, itself included; 0: all before it.
 	Window int
+	Scale  float64 // factor of the products of queries and keys; 0: 1/√Size
+	Cap    float64 // c: a score x becomes c·tanh(x/c); 0: it does not
 }
 
 // A Plan computes attention for fixed sizes. It is safe for concurrent use.
 type Plan struct {
 	Sizes
 	scale  float32    // factor of the products of queries and keys
+	limit  float64    // of products, before they are multiplied; 0: none
 	form   loops.Form // of blocks that are operands of products
 	panels *matmul.Panels
 	// Blocks of weights and results are as wide as right panels; height is the number of rows of
@@ -61,7 +65,7 @@ type operands struct {
 func New(t *matmul.Tier, a matmul.Arithmetic, s Sizes) (*Plan, error) {
 	if s.Batch < 1 || s.Context < 1 || s.KeyHeads < 1 || s.Heads < 1 || s.Size < 1 ||
 		s.Heads%s.KeyHeads != 0 || s.Window < 0 {
-		const format = "attention of sizes %+v: all but the window must be positive, and heads a " +
+		const format = "attention of sizes %+v: numbers of heads and tokens must be positive, and heads a " +
 			"multiple of key heads"
 		return nil, fmt.Errorf(format, s)
 	}
@@ -69,8 +73,9 @@ func New(t *matmul.Tier, a matmul.Arithmetic, s Sizes) (*Plan, error) {
 	if err != nil {
 		return nil, fmt.Errorf("attention in %v: %w", a, err)
 	}
+	scale := cmp.Or(s.Scale, 1/math.Sqrt(float64(s.Size)))
 	p := &Plan{
-		Sizes: s, scale: float32(1 / math.Sqrt(float64(s.Size))),
+		Sizes: s, scale: float32(scale), limit: s.Cap / scale,
 		panels: panels, width: panels.Columns(), height: panels.Rows(),
 	}
 	switch {

@@ -1,6 +1,7 @@
 package attention_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -25,13 +26,13 @@ func reference(s attention.Sizes, in attention.Inputs, dOutput []float32) (value
 		values[output][at] += x
 		sizes[output][at] += math.Abs(size)
 	}
-	scale := 1 / math.Sqrt(float64(s.Size))
+	scale := cmp.Or(s.Scale, 1/math.Sqrt(float64(s.Size)))
 	for batch := range s.Batch {
 		for head := range s.Heads {
 			query := func(i int) int { return ((batch*s.Context+i)*s.Heads + head) * s.Size }
 			key := func(i int) int { return ((batch*s.Context+i)*s.KeyHeads + head*s.KeyHeads/s.Heads) * s.Size }
 			for i := range s.Context {
-				weights, sum := make([]float64, i+1), 0.0
+				weights, slopes, sum := make([]float64, i+1), slices.Repeat([]float64{1}, i+1), 0.0
 				for j := range weights {
 					if in.Segments != nil && in.Segments[batch*s.Context+i] != in.Segments[batch*s.Context+j] {
 						continue
@@ -43,7 +44,12 @@ func reference(s attention.Sizes, in attention.Inputs, dOutput []float32) (value
 					for d := range s.Size {
 						dot += float64(in.Query.Float32[query(i)+d]) * float64(in.Key.Float32[key(j)+d])
 					}
-					weights[j] = math.Exp(dot * scale)
+					score := dot * scale
+					if s.Cap > 0 {
+						tanh := math.Tanh(score / s.Cap)
+						score, slopes[j] = s.Cap*tanh, 1-tanh*tanh
+					}
+					weights[j] = math.Exp(score)
 					sum += weights[j]
 				}
 				mean, meanSize := 0.0, 0.0
@@ -61,7 +67,7 @@ func reference(s attention.Sizes, in attention.Inputs, dOutput []float32) (value
 					meanSize += weights[j] * dSizes[j]
 				}
 				for j := range weights {
-					dScore := weights[j] * (dWeights[j] - mean) * scale
+					dScore := weights[j] * (dWeights[j] - mean) * scale * slopes[j]
 					size := weights[j] * (dSizes[j] + meanSize) * scale
 					for d := range s.Size {
 						q, k := float64(in.Query.Float32[query(i)+d]), float64(in.Key.Float32[key(j)+d])
@@ -238,6 +244,9 @@ func TestReference(t *testing.T) {
 		{Batch: 1, Context: 901, Heads: 1, KeyHeads: 1, Size: 9, Window: 300},
 		{Batch: 1, Context: 33, Heads: 2, KeyHeads: 1, Size: 7, Window: 1},
 		{Batch: 1, Context: 31, Heads: 2, KeyHeads: 1, Size: 7, Window: 31},
+		// Factors and caps of scores.
+		{Batch: 2, Context: 65, Heads: 6, KeyHeads: 2, Size: 33, Scale: 0.7, Cap: 2},
+		{Batch: 1, Context: 610, Heads: 2, KeyHeads: 1, Size: 12, Window: 37, Cap: 0.5},
 	} {
 		for _, documents := range []int{0, 1, 3} {
 			in, dOutput := inputs(rng, s)
@@ -401,7 +410,11 @@ func BenchmarkAttention(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for _, s := range []attention.Sizes{{8, 256, 4, 4, 64, 0}, {2, 512, 9, 3, 64, 0}, {1, 2048, 9, 3, 64, 0}, {1, 2048, 9, 3, 64, 512}} {
+	for _, s := range []attention.Sizes{
+		{Batch: 8, Context: 256, Heads: 4, KeyHeads: 4, Size: 64}, {Batch: 2, Context: 512, Heads: 9, KeyHeads: 3, Size: 64},
+		{Batch: 1, Context: 2048, Heads: 9, KeyHeads: 3, Size: 64}, {Batch: 1, Context: 2048, Heads: 9, KeyHeads: 3, Size: 64, Window: 512},
+		{Batch: 2, Context: 512, Heads: 9, KeyHeads: 3, Size: 64, Cap: 50},
+	} {
 		in, dOutput := inputs(rand.New(rand.NewPCG(7, 8)), s)
 		p, err := attention.New(tier, matmul.BFloat16, s)
 		if err != nil {

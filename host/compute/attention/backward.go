@@ -157,6 +157,7 @@ func (p *Plan) backwardKeys(s *backward, g *gradient, batch, from, to, key int, 
 	s.Multiply(panels, size, s.dRows[i*size:], height*size, s.valueColumns[key*size:],
 		s.dScores[i*width:], width, false)
 	weights, dScores, seen := s.weights[first*width:], s.dScores[first*width:], (n-first)*width
+	p.capBackward(weights[:seen], dScores, s.means[first:n])
 	p.maskBackward(weights[:seen], g.Segments, batch, from+first, to, key)
 	loops.ExpRows(weights[:seen], dScores[:seen], p.scale, logs[first:], s.means[first:n], p.form)
 	p.pad(weights, n-first)
@@ -167,6 +168,19 @@ func (p *Plan) backwardKeys(s *backward, g *gradient, batch, from, to, key int, 
 		width, true)
 	s.Multiply(elements, all-before, s.queriesAcross[before*height:], height*all, dScores, s.dKey[at:],
 		width, true)
+}
+
+// capBackward caps products. The adjoint of a score, which is proportional to d − its row's mean, is
+// multiplied by the derivative, 1 − (score/cap)².
+func (p *Plan) capBackward(products, d, means []float32) {
+	if p.limit == 0 {
+		return
+	}
+	loops.Softcap(products, p.limit)
+	for i, x := range products {
+		t, mean := x/float32(p.limit), means[i/p.width]
+		d[i] = mean + (d[i]-mean)*(1-t*t)
+	}
 }
 
 // addToQueries adds the contributions of a block of keys to the adjoints of a block of queries.

@@ -66,6 +66,7 @@ func (p *Plan) forwardBlock(s *forward, batch, head, query, first, to int,
 	s.Multiply(divideUp(keys, height), size, s.keys[first*size:], height*size, s.query, s.weights, width,
 		false)
 	weights := s.weights[:keys*width]
+	loops.Softcap(weights, p.limit)
 	p.maskForward(weights, in.Segments, batch, query, first, last)
 
 	loops.Fill(s.largest, float32(math.Inf(-1)))

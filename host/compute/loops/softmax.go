@@ -46,6 +46,15 @@ func ExpColumns(a []float32, scale float32, down, sums []float32, form Form) {
 	plainExpColumns(a, scale, down, sums, form, expColumns(a, scale, down, sums, form))
 }
 
+// Softcap replaces x by limit·tanh(x/limit), unless the limit is 0.
+func Softcap(x []float32, limit float64) {
+	if limit != 0 {
+		BinaryS(Mul, x, x, float32(1/limit))
+		Unary(Tanh, x, x)
+		BinaryS(Mul, x, x, float32(limit))
+	}
+}
+
 // ExpRows replaces the scores in a by weights, as ExpColumns does, and the adjoints of the weights
 // in d by the adjoints of the unscaled scores: weight·(d − mean)·scale. down and means have one
 // element for each row. Both results are converted to the form. If a score is −∞, both are 0, even

@@ -19,7 +19,7 @@ import (
 // TestDescription: an export says of the model what the checkpoint said that it comes from.
 func TestDescription(t *testing.T) {
 	m := small(t, architecture.KindLlama, nil)
-	m.Positions, m.Window = 131072, 4096
+	m.Positions, m.Settings.Window = 131072, 4096
 	m.Description = huggingface.Description{Config: []byte(`{"custom": 1.50, "max_position_embeddings": 131072, "dtype": "bfloat16"}`)}
 	for _, generation := range []string{"", `{"temperature": 0.60}`} {
 		m.Description.Generation = nil

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -85,10 +84,14 @@ func (r *ggufReader) config() (c huggingface.Config) {
 	name, _ := r.Value("general.architecture").(string)
 	r.family = ggufFamily(name)
 	s := &c.Settings
-	if s.Kind = ggufKinds[r.family]; s.Kind == "" {
-		r.fault("general.architecture: found %q, want one of %v", name,
-			slices.Sorted(maps.Keys(ggufKinds)))
+	known := slices.Clone(architecture.Languages)
+	known = slices.DeleteFunc(known, func(kind string) bool { return kind == architecture.KindOLMo3 })
+	if s.Kind = name; !slices.Contains(known, name) {
+		r.fault("general.architecture: found %q, want one of %v", name, known)
 		return c
+	}
+	if r.family == "olmo2" && r.Value(name+"."+ggufWindow) != nil {
+		s.Kind = architecture.KindOLMo3
 	}
 	for key, want := range map[string]any{"general.type": "model", "split.count": uint16(1)} {
 		if v := r.Value(key); v != nil && v != want && v != uint16(0) {
@@ -96,19 +99,73 @@ func (r *ggufReader) config() (c huggingface.Config) {
 				key, v, want)
 		}
 	}
-	for _, k := range ggufKeys(s, &c.MaxPositions) {
+	for _, k := range r.family.keys(s, &c.MaxPositions) {
 		r.read(k)
 	}
 	r.heads(s)
+	if r.family.isGemma() {
+		s.AttentionMultiplier = r.family.attentionMultiplier(*s)
+	}
+	r.scaling(s)
+	r.layers(s)
 	r.onlyKnown()
 	r.nameTensors(s)
 	r.scaledPositions(s)
 	return c
 }
 
+// scaling reads the scaling of positions, of which llama.cpp takes an unnamed one for linear.
+func (r *ggufReader) scaling(s *architecture.Settings) {
+	r.known[ggufScaling] = true
+	rule, _ := r.Value(string(r.family) + "." + ggufScaling).(string)
+	s.RopeScaling, s.RopeFactor = architecture.ScalingLlama3, 1
+	switch architecture.Scaling(rule) {
+	case "none":
+		return
+	case "", architecture.ScalingLinear:
+		rule = string(architecture.ScalingLinear)
+		s.RopeLow, s.RopeHigh, s.RopeOriginal = 1, 4, 8192 // without effect
+	case architecture.ScalingYaRN:
+		r.read(ggufKey{ggufOriginal, &s.RopeOriginal})
+		s.RopeLow, s.RopeHigh = yarnLow, yarnHigh
+	default:
+		r.fault("%s.%s: found %s, want linear or yarn", r.family, ggufScaling, rule)
+	}
+	if r.read(ggufKey{ggufFactor, &s.RopeFactor}); s.RopeFactor != 1 {
+		s.RopeScaling = architecture.Scaling(rule)
+	}
+}
+
+// layers checks which layers have windows, and their positions.
+func (r *ggufReader) layers(s *architecture.Settings) {
+	const pattern, base = "attention.sliding_window_pattern", "rope.freq_base_swa"
+	theta, key := 0.0, string(r.family)+"."
+	r.read(ggufKey{base, &theta})
+	if want := s.LayerRope(0).RopeTheta; cmp.Or(theta, want) != want {
+		r.fault("%s: found %v, want %v", key+base, theta, want)
+	}
+	r.known[pattern] = true
+	v := r.Value(key + pattern)
+	period, isPeriod := number(v)
+	list, isList := v.([]bool)
+	for layer := range min(s.Layers, architecture.MaxLayers) {
+		local := isPeriod && (layer+1)%max(1, int(period)) != 0 || layer < len(list) && list[layer]
+		if (isPeriod || isList) && local != s.Local(layer) {
+			r.fault("%s: found %v in layer %d, want that of %s", key+pattern, local, layer, s.Kind)
+			break
+		}
+	}
+	if finetuned, ok := r.Value(key + "rope.scaling.finetuned").(bool); ok && !finetuned &&
+		r.family == "granite" {
+		r.fault("%srope.scaling.finetuned: found false, which in this family means no positions", key)
+	}
+}
+
 // ggufDefaults are keys that may be missing. Most of their values are derived from other keys.
 var ggufDefaults = map[string]float64{"attention.head_count_kv": 0, "rope.freq_base": 10000,
-	"rope.dimension_count": 0, "vocab_size": 0, ggufKeySize: 0, ggufValueSize: 0}
+	"rope.dimension_count": 0, "vocab_size": 0, ggufKeySize: 0, ggufValueSize: 0,
+	"attention.scale": 0, "embedding_scale": 0, "residual_scale": 0, ggufFactor: 1,
+	"rope.freq_base_swa": 0}
 
 func (r *ggufReader) read(k ggufKey) {
 	r.known[k.name] = true
@@ -129,7 +186,7 @@ func (r *ggufReader) read(k ggufKey) {
 			*to = 0
 		}
 	case *float64:
-		if *to = x; ok && !(x > 0 && x <= math.MaxFloat32) {
+		if *to = x; ok && v != nil && !(x > 0 && x <= math.MaxFloat32) {
 			r.fault("%s: found %v, want a number above 0", key, x)
 		}
 	}
@@ -179,9 +236,11 @@ func (r *ggufReader) heads(s *architecture.Settings) {
 
 // ggufNeutral are values of other keys that change nothing, beside 0, false and ""; nil: any.
 var ggufNeutral = map[string]any{"attention.causal": true, "attention.layer_norm_epsilon": nil,
-	"rope.scaling.type": "none", "rope.scaling.factor": float32(1), "rope.scale_linear": float32(1),
+	ggufFactor: nil, "rope.scale_linear": float32(1),
 	"rope.scaling.attn_factor": float32(1), "rope.scaling.finetuned": nil,
-	"rope.scaling.original_context_length": nil, "tensor_data_layout": nil, "pooling_type": nil}
+	"rope.scaling.yarn_beta_slow": float32(yarnLow), "rope.scaling.yarn_beta_fast": float32(yarnHigh),
+	"rope.scaling.yarn_attn_factor": nil, ggufOriginal: nil, "tensor_data_layout": nil,
+	"pooling_type": nil}
 
 // onlyKnown refuses further settings of the model, which would change its computation: windows of
 // attention, experts, scaled positions, caps of logits.
@@ -233,7 +292,7 @@ func (r *ggufReader) nameTensors(s *architecture.Settings) {
 func (r *ggufReader) scaledPositions(s *architecture.Settings) {
 	const name = "rope_freqs.weight"
 	t, ok := r.tensors[name]
-	if !ok {
+	if !ok || s.RopeScaling != architecture.ScalingLlama3 {
 		return
 	}
 	delete(r.tensors, name)
@@ -281,6 +340,9 @@ func (r *ggufReader) Tensor(name string) (safetensors.Tensor, error) {
 	t := r.tensors[name]
 	return safetensors.Lazy(name, t.Shape, func() ([]float32, error) {
 		values, err := r.Values(t)
+		if r.family.isGemma() && strings.HasSuffix(name, "norm.weight") {
+			values = shifted(values, -1)
+		}
 		_, within := cutBlock(name, hubBlocks)
 		if err != nil || !r.family.interleaves(within) {
 			return values, err

@@ -8,9 +8,12 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 
+	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/gguf"
 	"github.com/cage-qat/cage/internal/halffloat"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -117,13 +120,19 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
 	p.entries = append(p.entries, tokens...)
-	if m.Window > 0 && m.Window < m.Positions {
+	if w := settings.Window; family == "llama" && w > 0 && w < m.Positions {
 		notes = append(notes, fmt.Sprintf("attention is limited to %d tokens (sliding_window), but "+
-			"not in llama.cpp: its logits differ for longer sequences", m.Window))
+			"not in llama.cpp: its logits differ for longer sequences", w))
 	}
 	plan := &Plan{Notes: notes, Write: p.write}
 	plan.Read = func(dir vfs.Path, each func(name string, values []float32) error) error {
-		return gguf.ReadFile(dir.Join(ggufFile), p.entries, each)
+		return gguf.ReadFile(dir.Join(ggufFile), p.entries,
+			func(name string, values []float32) error {
+				if strings.HasSuffix(name, "norm.weight") {
+					values = shifted(values, -settings.NormOffset())
+				}
+				return each(name, values)
+			})
 	}
 	for _, t := range p.tensors {
 		if t.values == nil {
@@ -172,7 +181,11 @@ func (p *ggufPlan) write(ctx context.Context, dir vfs.Path) error {
 			}
 			for name, typ := range ggufTypes {
 				if typ == t.typ && slices.Contains(floatTypes, name) {
-					return writeFloats(out, name, pick(t.part, w.values, t.part.columns()))
+					values := pick(t.part, w.values, t.part.columns())
+					if t.part.param.Role == architecture.RoleNorm {
+						values = shifted(values, p.source.Settings.NormOffset())
+					}
+					return writeFloats(out, name, values)
 				}
 			}
 			data, err := ggufBlocks(w.grid.of(t.part), t.typ, p.inexact)
@@ -185,6 +198,14 @@ func (p *ggufPlan) write(ctx context.Context, dir vfs.Path) error {
 			gguf.Tensor{Name: t.Name, Type: t.typ, Shape: t.Shape, Write: write})
 	}
 	return gguf.WriteFile(ctx, dir.Join(ggufFile), p.entries, tensors)
+}
+
+// shifted adds a number to the gains of a norm.
+func shifted(gains []float32, by float64) []float32 {
+	if by == 0 {
+		return gains // with their signs
+	}
+	return lists.Map(gains, func(g float32) float32 { return g + float32(by) })
 }
 
 func ggufCodes(g *Grid, typ gguf.Type) error {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -33,53 +34,79 @@ var ggufTensors = map[string]string{
 	"post_attention_layernorm.weight": "ffn_norm.weight",
 }
 
-// ggufOLMo2 holds the names that differ for OLMo 2.
-var ggufOLMo2 = map[string]string{
+// ggufPostNorms holds the names that differ where norms follow the layers.
+var ggufPostNorms = map[string]string{
 	"post_attention_layernorm.weight":   "post_attention_norm.weight",
+	"pre_feedforward_layernorm.weight":  "ffn_norm.weight",
 	"post_feedforward_layernorm.weight": "post_ffw_norm.weight",
 }
 
 // ggufFamily is llama.cpp's name for a model family.
 type ggufFamily string
 
-// ggufKinds are cage's names.
-var ggufKinds = map[ggufFamily]string{"llama": architecture.KindLlama,
-	"olmo2": architecture.KindOLMo2, "qwen2": architecture.KindQwen2,
-	"qwen3": architecture.KindQwen3, "smollm3": architecture.KindSmolLM3}
+// ggufFamilyName returns the family of a kind of models. OLMo 3 is OLMo 2 with a window.
+func ggufFamilyName(kind string) ggufFamily {
+	if kind == architecture.KindOLMo3 {
+		return "olmo2"
+	}
+	return ggufFamily(kind)
+}
 
 // tensors maps names of Hugging Face to those of the family.
 func (a ggufFamily) tensors() map[string]string {
 	list := maps.Clone(ggufTensors)
-	if a == "olmo2" {
-		maps.Copy(list, ggufOLMo2)
+	if a == "olmo2" || a.isGemma() {
+		maps.Copy(list, ggufPostNorms)
 	}
 	return list
 }
 
+// isGemma reports whether the gains of norms are stored, and not what is added to 1.
+func (a ggufFamily) isGemma() bool { return a == "gemma2" || a == "gemma3" }
+
 // interleaves reports whether the rows of a tensor of Hugging Face, named without its block, are in
-// another order: in the families llama and smollm3, the features that rotary embeddings rotate together are
-// adjacent.
+// another order: the features that rotary embeddings rotate together are adjacent.
 func (a ggufFamily) interleaves(name string) bool {
-	return (a == "llama" || a == "smollm3") && (name == "self_attn.q_proj.weight" || name == "self_attn.k_proj.weight")
+	return (a == "llama" || a == "smollm3" || a == "granite") &&
+		(name == "self_attn.q_proj.weight" || name == "self_attn.k_proj.weight")
 }
 
-func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
-	switch s.Kind {
-	case architecture.KindLlama:
-		if s.RopeScaling == architecture.ScalingLlama3 {
-			return "llama", nil
-		}
-		return "llama", refuseScaledPositions(s)
-	case architecture.KindOLMo2:
-		if s.HeadSize*s.Heads != s.Width {
-			return "", fmt.Errorf("llama.cpp supports OLMo 2 only with a head size of width/heads = "+
-				"%d, not %d: use --to hf", s.Width/s.Heads, s.HeadSize)
-		}
-		return "olmo2", refuseScaledPositions(s)
-	case architecture.KindQwen2, architecture.KindQwen3, architecture.KindSmolLM3:
-		return ggufFamily(s.Kind), refuseScaledPositions(s)
+// attentionMultiplier returns what llama.cpp has in place of the setting for Gemma: another factor
+// in the models of 27 billion parameters, which it tells by their numbers of layers.
+func (a ggufFamily) attentionMultiplier(s architecture.Settings) float64 {
+	if a == "gemma2" && s.Layers == 46 || a == "gemma3" && s.Layers == 62 {
+		return 1 / math.Sqrt(float64(s.Width/max(1, s.Heads)))
 	}
-	return "", fmt.Errorf("models of kind %q cannot be written as GGUF: use --to hf", s.Kind)
+	return 0
+}
+
+// ggufFamilyOf returns the family, or why llama.cpp does not compute such a model.
+func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
+	a := ggufFamilyName(s.Kind)
+	var reasons []string
+	refuse := func(is bool, format string, args ...any) {
+		if is {
+			reasons = append(reasons, fmt.Sprintf(format, args...))
+		}
+	}
+	refuse(a == "olmo2" && s.HeadSize*s.Heads != s.Width,
+		"a head size other than width/heads = %d", s.Width/max(1, s.Heads))
+	refuse(a == "gemma2" && !s.Tied(), "an output head of its own")
+	refuse(a == "gemma2" && s.ScoreCap*s.LogitCap == 0, "scores or logits without a cap")
+	plain := s
+	plain.AttentionMultiplier = a.attentionMultiplier(s)
+	refuse(a.isGemma() && math.Abs(plain.ScoreScale()/s.ScoreScale()-1) > 1e-6,
+		"attention_multiplier = %g, but %g", s.ScoreScale(), plain.ScoreScale())
+	refuse(a != "llama" && s.RopeFactor > 1 && s.RopeScaling == architecture.ScalingLlama3,
+		"scaled positions by rope_scaling = %q", s.RopeScaling)
+	refuse(s.RopeFactor > 1 && s.RopeScaling == architecture.ScalingYaRN &&
+		(s.RopeLow != yarnLow || s.RopeHigh != yarnHigh),
+		"YaRN with rope_low = %g and rope_high = %g", s.RopeLow, s.RopeHigh)
+	if reasons != nil {
+		return "", fmt.Errorf("llama.cpp does not compute models of kind %s with %s: use --to hf",
+			s.Kind, strings.Join(reasons, ", nor with "))
+	}
+	return a, nil
 }
 
 // parts lists the tensors with llama.cpp's names and row order. llama.cpp requires an output head
@@ -134,21 +161,10 @@ func inBlock(blocks, block, name string) string {
 	return blocks + block + "." + name
 }
 
-// refuseScaledPositions returns an error if rotary positions are scaled as in Llama 3: llama.cpp
-// reads the tensor of scaling factors only for the family llama.
-func refuseScaledPositions(s architecture.Settings) error {
-	if s.RopeFactor <= 1 {
-		return nil
-	}
-	return fmt.Errorf("scaled positions (rope_factor = %g, rope_scaling = %q) can be written as GGUF "+
-		`only for models of kind llama with rope_scaling = "llama3": use --to hf`,
-		s.RopeFactor, s.RopeScaling)
-}
-
 // ropeFactors returns the divisors of the rotary frequencies for llama.cpp, or nil if the
-// frequencies are not scaled.
+// frequencies are not scaled as in Llama 3.
 func ropeFactors(s architecture.Settings) []float32 {
-	if s.RopeFactor <= 1 {
+	if s.RopeFactor <= 1 || s.RopeScaling != architecture.ScalingLlama3 {
 		return nil
 	}
 	scaled := s.RopeFrequencies()
@@ -166,10 +182,10 @@ var ggufFileTypes = map[gguf.Type]uint32{
 	gguf.F32: 0, gguf.F16: 1, gguf.BF16: 32, gguf.Q4_0: 2, gguf.Q4_1: 3, gguf.Q8_0: 7, gguf.MXFP4: 38,
 }
 
-// ggufKeys are the keys of a model's settings, below the name of its family, and the variables with
+// keys are the keys of a model's settings, below the name of its family, and the variables with
 // their values: *int or *float64.
-func ggufKeys(s *architecture.Settings, positions *int) []ggufKey {
-	return []ggufKey{
+func (a ggufFamily) keys(s *architecture.Settings, positions *int) []ggufKey {
+	list := []ggufKey{
 		{"block_count", &s.Layers},
 		{"context_length", positions},
 		{"embedding_length", &s.Width},
@@ -181,7 +197,31 @@ func ggufKeys(s *architecture.Settings, positions *int) []ggufKey {
 		{"rope.dimension_count", &s.HeadSize},
 		{"vocab_size", &s.Vocab},
 	}
+	switch a {
+	case "granite":
+		list = append(list, ggufKey{"attention.scale", &s.AttentionMultiplier},
+			ggufKey{"embedding_scale", &s.EmbeddingMultiplier},
+			ggufKey{"residual_scale", &s.ResidualMultiplier}, ggufKey{"logit_scale", &s.LogitsScaling})
+	case "gemma2":
+		list = append(list, ggufKey{"attn_logit_softcapping", &s.ScoreCap},
+			ggufKey{"final_logit_softcapping", &s.LogitCap})
+	}
+	if s.Windowed() && a != "llama" { // llama.cpp has no windows in this family
+		list = append(list, ggufKey{ggufWindow, &s.Window})
+	}
+	return list
 }
+
+// The bounds of YaRN in llama.cpp.
+const yarnLow, yarnHigh = 1, 32
+
+// Keys of windows and of scaled positions.
+const (
+	ggufWindow   = "attention.sliding_window"
+	ggufScaling  = "rope.scaling.type"
+	ggufFactor   = "rope.scaling.factor"
+	ggufOriginal = "rope.scaling.original_context_length"
+)
 
 type ggufKey struct {
 	name string
@@ -209,7 +249,10 @@ func (a ggufFamily) entries(
 		{Key: "general.name", Value: m.Card.Name},
 	}
 	positions := cmp.Or(m.Positions, s.Context)
-	for _, k := range ggufKeys(&s, &positions) {
+	s.AttentionMultiplier = s.ScoreScale()
+	s.EmbeddingMultiplier, s.ResidualMultiplier = s.InputScale(), s.ResidualScale()
+	s.LogitsScaling, s.Window = 1/s.LogitScale(), cmp.Or(s.Window, positions)
+	for _, k := range a.keys(&s, &positions) {
 		entry := gguf.Entry{Key: name + "." + k.name}
 		switch from := k.to.(type) {
 		case *int:
@@ -222,9 +265,19 @@ func (a ggufFamily) entries(
 	entries = append(entries,
 		gguf.Entry{Key: "general.file_type", Value: fileType},
 		gguf.Entry{Key: "general.quantization_version", Value: uint32(2)})
+	add := func(key string, value any) {
+		entries = append(entries, gguf.Entry{Key: name + "." + key, Value: value})
+	}
 	if size := s.HeadSize; size != s.Width/s.Heads || s.Kind == architecture.KindQwen3 {
-		entries = append(entries, gguf.Entry{Key: name + "." + ggufKeySize, Value: uint32(size)},
-			gguf.Entry{Key: name + "." + ggufValueSize, Value: uint32(size)})
+		add(ggufKeySize, uint32(size))
+		add(ggufValueSize, uint32(size))
+	}
+	if s.RopeFactor > 1 && s.RopeScaling != architecture.ScalingLlama3 {
+		add(ggufScaling, string(s.RopeScaling))
+		add(ggufFactor, float32(s.RopeFactor))
+	}
+	if s.RopeFactor > 1 && s.RopeScaling == architecture.ScalingYaRN {
+		add(ggufOriginal, uint32(s.RopeOriginal))
 	}
 	return entries, nil
 }

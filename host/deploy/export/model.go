@@ -32,7 +32,6 @@ type Model struct {
 	// made by training. If it has no config.json, one is generated.
 	Description huggingface.Description
 	Positions   int // largest number of tokens in a sequence; 0: the context of Settings
-	Window      int // number of tokens in the window of attention; 0: all
 	Card        Card
 }
 

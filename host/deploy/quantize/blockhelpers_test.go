@@ -76,8 +76,15 @@ const (
 // small is a model with weights that are made when they are asked for.
 func small(t testing.TB, kind string, layers, width int) (model.Language, func(string) ([]float32, error)) {
 	t.Helper()
-	m, err := model.New(architecture.Settings{Kind: kind, Layers: layers, Width: width, Heads: 2, KVHeads: 1, Hidden: 2 * width, Vocab: vocabulary, Context: length,
-		NormEps: 1e-5, RopeTheta: 1e4, RopePairs: architecture.HalfSplit, InitStd: 0.2}, model.Options{})
+	s := architecture.Settings{Kind: kind, Layers: layers, Width: width, Heads: 2, KVHeads: 1, Hidden: 2 * width, Vocab: vocabulary, Context: length,
+		NormEps: 1e-5, RopeTheta: 1e4, RopePairs: architecture.HalfSplit, InitStd: 0.2}
+	switch kind {
+	case architecture.KindGranite:
+		s.EmbeddingMultiplier, s.ResidualMultiplier, s.AttentionMultiplier = 3, 0.3, 0.1
+	case architecture.KindGemma2:
+		s.Window, s.ScoreCap, s.LogitCap = 4, 0.5, 2
+	}
+	m, err := model.New(s, model.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

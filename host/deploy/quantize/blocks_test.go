@@ -38,7 +38,7 @@ func outputError(a, b, x []float32, columns int) float64 {
 // quantized, and those behind, and beside it, are not.
 func TestReport(t *testing.T) {
 	const texts = 6
-	for _, kind := range []string{architecture.KindLlama, architecture.KindOLMo2, architecture.KindSmolLM3, architecture.KindGemma3} {
+	for _, kind := range []string{architecture.KindLlama, architecture.KindOLMo2, architecture.KindSmolLM3, architecture.KindGemma2, architecture.KindGemma3, architecture.KindGranite} {
 		for _, onePass := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s one pass %t", kind, onePass), func(t *testing.T) {
 				settings := usual

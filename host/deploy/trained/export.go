@@ -133,7 +133,7 @@ func (t *Model) describe(m *export.Model, learned huggingface.Tokens) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", t.dir, err)
 	}
-	m.Positions, m.Window = c.MaxPositions, c.Window
+	m.Positions = c.MaxPositions
 	if m.Tokenizer.BOS == tokenizer.NoToken && len(c.Tokens.Begin) > 0 {
 		m.Tokenizer.BOS = c.Tokens.Begin[0]
 	}

@@ -60,7 +60,7 @@ func TestScore(t *testing.T) {
 
 // TestLogProbs: the log-probability of each token is that of transformers; sequences that cannot be scored are refused.
 func TestLogProbs(t *testing.T) {
-	for _, name := range []string{"gemma3", "llama32", "olmo2", "nemo", "qwen2", "qwen3", "smollm3"} {
+	for _, name := range []string{"gemma2", "gemma3", "granite", "llama32", "olmo2", "nemo", "qwen2", "qwen3", "smollm3"} {
 		dir := "../../model/huggingface/testdata/" + name
 		var golden struct {
 			Tolerance   struct{ Abs, Rel float64 }

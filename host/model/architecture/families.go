@@ -69,7 +69,8 @@ type features struct {
 	qkvBias        bool    // queries, keys and values have a bias
 	noRopeEvery    int     // every such layer has no rotary positions; 0: all have
 	globalEvery    int     // layers but every such one have a window ([Settings.Window]); 0: all have
-	localTheta     float64 // RopeTheta of these layers; 0: the model's. They have no RopeFactor
+	localRope      bool    // these layers have positions of their own: without RopeFactor
+	localTheta     float64 // and with this RopeTheta; 0: the model's
 	gelu           bool    // the gate is GELU, in its approximation by tanh, instead of SiLU
 	scaledInput    bool    // the embedding is multiplied by √width
 	truncatedStart bool    // all weights are initialized from one truncated normal distribution
@@ -80,16 +81,21 @@ type features struct {
 // and stretched wavelengths it is Llama 3 (Grattafiori et al., 2024). OLMo2 (Team OLMo, 2025) is
 // the one on which the CAGE paper compares optimizers. Qwen2 is that of Qwen2 and Qwen2.5 (Yang et
 // al., 2024), and Qwen3 that of its dense models (Yang et al., 2025). SmolLM3 (Hugging Face, 2025)
-// is a Llama with layers without positions. OLMo3 (Team OLMo, 2025) is OLMo2 with windows. Gemma3 (Gemma Team, 2025) is its text model.
+// is a Llama with layers without positions. OLMo3 (Team OLMo, 2025) is OLMo2 with windows. Gemma2
+// (Gemma Team, 2024) and Gemma3 (Gemma Team, 2025) are text models. Granite (IBM, 2024) is a Llama
+// with factors.
 var families = map[string]features{
+	KindGemma2: {ropeTheta: 10000, ropePairs: HalfSplit, normEps: 1e-6, bothNorms: true,
+		normOffset: true, globalEvery: 2, gelu: true, scaledInput: true},
 	KindGemma3: {ropeTheta: 1e6, ropePairs: HalfSplit, normEps: 1e-6, bothNorms: true,
-		normOffset: true, queryKeyNorm: true, headNorm: true, localTheta: 1e4, globalEvery: 6,
-		gelu: true, scaledInput: true},
-	KindLlama: {ropeTheta: 10000, ropePairs: Interleaved, normEps: 1e-5},
+		normOffset: true, queryKeyNorm: true, headNorm: true, localRope: true, localTheta: 1e4,
+		globalEvery: 6, gelu: true, scaledInput: true},
+	KindGranite: {ropeTheta: 10000, ropePairs: HalfSplit, normEps: 1e-5},
+	KindLlama:   {ropeTheta: 10000, ropePairs: Interleaved, normEps: 1e-5},
 	KindOLMo2: {ropeTheta: 500000, ropePairs: HalfSplit, normEps: 1e-6, postNorm: true,
 		queryKeyNorm: true, truncatedStart: true},
 	KindOLMo3: {ropeTheta: 500000, ropePairs: HalfSplit, normEps: 1e-6, postNorm: true,
-		queryKeyNorm: true, globalEvery: 4, truncatedStart: true},
+		queryKeyNorm: true, globalEvery: 4, localRope: true, truncatedStart: true},
 	KindQwen2: {ropeTheta: 1e6, ropePairs: HalfSplit, normEps: 1e-6, qkvBias: true},
 	KindQwen3: {ropeTheta: 1e6, ropePairs: HalfSplit, normEps: 1e-6, queryKeyNorm: true,
 		headNorm: true},
@@ -119,8 +125,22 @@ func (s Settings) InputScale() float64 {
 	if families[s.Kind].scaledInput {
 		return math.Sqrt(float64(s.Width))
 	}
-	return 1
+	return cmp.Or(s.EmbeddingMultiplier, 1)
 }
+
+// ResidualScale returns the factor of what a layer adds to the residual stream.
+func (s Settings) ResidualScale() float64 { return cmp.Or(s.ResidualMultiplier, 1) }
+
+// LogitScale returns the factor of the logits.
+func (s Settings) LogitScale() float64 { return 1 / cmp.Or(s.LogitsScaling, 1) }
+
+// ScoreScale returns the factor of the products of queries and keys.
+func (s Settings) ScoreScale() float64 {
+	return cmp.Or(s.AttentionMultiplier, 1/math.Sqrt(float64(s.HeadSize)))
+}
+
+// Windowed reports whether models of this kind may have a window.
+func (s Settings) Windowed() bool { return slices.Contains(windowed, s.Kind) }
 
 // LayerWindow returns the number of tokens that attention reads in a layer, the token itself
 // included, in sequences of the given length; 0: all before it.
@@ -131,8 +151,7 @@ func (s Settings) LayerWindow(layer, length int) int {
 	return s.Window
 }
 
-// Local reports whether a layer has a window, unlike other layers, and with it rotary positions of
-// its own.
+// Local reports whether a layer has a window, unlike other layers.
 func (s Settings) Local(layer int) bool {
 	f := families[s.Kind]
 	return f.globalEvery != 0 && (layer+1)%f.globalEvery != 0
@@ -143,7 +162,7 @@ func (s Settings) Local(layer int) bool {
 func (s Settings) LayerRope(layer int) Settings {
 	f := families[s.Kind]
 	switch {
-	case s.Local(layer):
+	case f.localRope && s.Local(layer):
 		s.RopeTheta, s.RopeFactor = cmp.Or(f.localTheta, s.RopeTheta), 1
 	case f.noRopeEvery != 0 && (layer+1)%f.noRopeEvery == 0:
 		s.RopeTheta, s.RopeFactor = 0, 1

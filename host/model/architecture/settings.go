@@ -15,7 +15,9 @@ import (
 
 // Kinds of models, by their names in a configuration.
 const (
+	KindGemma2    = "gemma2"
 	KindGemma3    = "gemma3"
+	KindGranite   = "granite"
 	KindLlama     = "llama"
 	KindOLMo2     = "olmo2"
 	KindOLMo3     = "olmo3"
@@ -30,9 +32,12 @@ const (
 var (
 	Kinds = slices.Concat(Languages, Problems)
 	// are trained on text
-	Languages = []string{KindGemma3, KindLlama, KindOLMo2, KindOLMo3, KindQwen2,
-		KindQwen3, KindSmolLM3}
-	windowed = []string{KindGemma3, KindLlama, KindOLMo3}
+	Languages = []string{KindGemma2, KindGemma3, KindGranite, KindLlama, KindOLMo2, KindOLMo3,
+		KindQwen2, KindQwen3, KindSmolLM3}
+	windowed = []string{KindGemma2, KindGemma3, KindLlama, KindOLMo3}
+	scaled   = []string{KindGemma2, KindGemma3, KindGranite}
+	capped   = []string{KindGemma2}
+	granites = []string{KindGranite}
 	// are mathematical functions, which need no data
 	Problems   = []string{KindQuadratic, KindToy}
 	quadratics = []string{KindQuadratic}
@@ -84,6 +89,14 @@ type Settings struct {
 	// that have a window ([Settings.LayerWindow]); 0: all before it.
 	Window int
 
+	// AttentionMultiplier is the factor of the products of queries and keys; 0: 1/√HeadSize.
+	AttentionMultiplier float64
+	// ScoreCap c bounds the scores of attention, x, by c·tanh(x/c), and LogitCap the logits; 0: no.
+	ScoreCap, LogitCap float64
+	// Factors of the embedding and of what a layer adds to the residual stream, and the divisor of
+	// the logits; 0: 1.
+	EmbeddingMultiplier, ResidualMultiplier, LogitsScaling float64
+
 	NormEps float64 // added to the mean square in RMSNorm
 	InitStd float64 // standard deviation of the initial weights
 	Head    string  // "own", or "tied": the embedding is the output head, too (Press and Wolf, 2017)
@@ -110,12 +123,13 @@ func (s *Settings) Keys() []schema.Key { return slices.Concat(s.languageKeys(), 
 func (s *Settings) languageKeys() []schema.Key {
 	return []schema.Key{
 		{Name: "kind", To: &s.Kind, Is: schema.OneOf(Kinds...), Default: KindLlama,
-			Doc: "llama: the architecture of the QuEST and CAGE papers; olmo2: norms after the layers " +
-				"and on queries and keys; qwen3: llama with norms on each head of queries and keys; " +
-				"quadratic, toy: problems without data"},
+			Doc: "llama: that of the QuEST and CAGE papers, and Mistral; qwen2: with biases of queries, " +
+				"keys and values; qwen3: norms on their heads; olmo2: norms after layers; olmo3: windows; " +
+				"smollm3: layers without positions; granite: factors; gemma2: GELU, norms around " +
+				"layers, windows, caps; gemma3: qwen3's norms, no caps; quadratic, toy: no data"},
 		{Name: "preset", To: &s.Preset, Is: schema.OneOf(append(PresetNames(Languages...), "")...),
 			For: Languages, Default: "",
-			Doc: "size by name; empty: layers, width, heads and context are given. qwen3 has none"},
+			Doc: "size by name, of llama and olmo2; empty: layers, width, heads and context are given"},
 		{Name: "layers", To: &s.Layers, Is: schema.From(1, MaxLayers), For: Languages,
 			Doc: "transformer blocks"},
 		{Name: "width", To: &s.Width, Is: schema.From(2, MaxWidth), For: Languages,
@@ -134,11 +148,11 @@ func (s *Settings) languageKeys() []schema.Key {
 			Doc: "tokens per sequence"},
 		{Name: "rope_theta", To: &s.RopeTheta, Is: schema.Between(1, 1e12), For: Languages,
 			Derive:  func() any { return families[s.Kind].ropeTheta },
-			Derived: "`10000`; olmo2: `500000`; qwen3: `1000000`",
+			Derived: "`10000`; olmo2, olmo3: `500000`; gemma3, qwen2, qwen3: `1000000`; smollm3: `5000000`",
 			Doc:     "base of the rotary position embedding"},
 		{Name: "rope_pairs", To: &s.RopePairs, Is: schema.OneOf(Interleaved, HalfSplit), For: Languages,
 			Derive:  func() any { return families[s.Kind].ropePairs },
-			Derived: `"interleaved"; olmo2, qwen3: "half"`,
+			Derived: "llama: `interleaved`; others: `half`",
 			Doc: "the two features of a head that are rotated together: adjacent ones, " +
 				"or one from each half"},
 		{Name: "rope_factor", To: &s.RopeFactor, Is: schema.Between(1, 1e6), For: Languages, Default: 1.0,
@@ -156,11 +170,24 @@ func (s *Settings) languageKeys() []schema.Key {
 			Default: 8192,
 			Doc:     "for rope_factor: the context, in tokens, for which the wavelengths were chosen"},
 		{Name: "window", To: &s.Window, Is: schema.From(0, 1<<30), For: windowed, Default: 0,
-			Doc: "tokens that attention reads, the token itself included, in all layers of llama (Mistral), " +
-				"in five of six of gemma3 and three of four of olmo3; 0: all before it"},
+			Doc: "tokens that attention reads, the token itself included, in all layers of llama " +
+				"(Mistral), 1 of 2 of gemma2, 3 of 4 of olmo3, 5 of 6 of gemma3; 0: all before it"},
+		{Name: "attention_multiplier", To: &s.AttentionMultiplier, Is: schema.Between(0, 1e3),
+			For: scaled, Default: 0.0,
+			Doc: "factor of the products of queries and keys; 0: 1/√head_size"},
+		{Name: "attn_logit_softcapping", To: &s.ScoreCap, Is: schema.Between(0, 1e6), For: capped,
+			Default: 50.0, Doc: "c: scores x of attention become c·tanh(x/c); 0: none"},
+		{Name: "final_logit_softcapping", To: &s.LogitCap, Is: schema.Between(0, 1e6), For: capped,
+			Default: 30.0, Doc: "the same for logits"},
+		{Name: "embedding_multiplier", To: &s.EmbeddingMultiplier, Is: schema.Above(0, 1e6),
+			For: granites, Default: 1.0, Doc: "factor of the embedding"},
+		{Name: "residual_multiplier", To: &s.ResidualMultiplier, Is: schema.Above(0, 1e6),
+			For: granites, Default: 1.0, Doc: "factor of what layers add to the residual stream"},
+		{Name: "logits_scaling", To: &s.LogitsScaling, Is: schema.Above(0, 1e6), For: granites,
+			Default: 1.0, Doc: "divisor of the logits"},
 		{Name: "norm_eps", To: &s.NormEps, Is: schema.Above(0, 1), For: Languages,
 			Derive:  func() any { return families[s.Kind].normEps },
-			Derived: "`0.00001`; olmo2, qwen3: `0.000001`",
+			Derived: "llama, granite: `0.00001`; others: `0.000001`",
 			Doc:     "epsilon of RMSNorm"},
 		{Name: "init_std", To: &s.InitStd, Is: schema.Above(0, 10), For: Languages,
 			Default: defaultInitStd,

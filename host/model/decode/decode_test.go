@@ -26,6 +26,8 @@ var settings = map[string]architecture.Settings{
 	"llama, tied":    {Kind: architecture.KindLlama, Heads: 4, KVHeads: 2, Head: "tied", RopePairs: architecture.HalfSplit, RopeFactor: 8, RopeLow: 1, RopeHigh: 4, RopeOriginal: 16},
 	"olmo2":          {Kind: architecture.KindOLMo2, Heads: 4, KVHeads: 2},
 	"gemma3":         {Kind: architecture.KindGemma3, Layers: 6, Heads: 4, KVHeads: 2, HeadSize: 8},
+	"gemma2":         {Kind: architecture.KindGemma2, Heads: 4, KVHeads: 2, HeadSize: 8, Window: 4, Head: "tied", AttentionMultiplier: 0.3, ScoreCap: 0.5, LogitCap: 1.5},
+	"granite":        {Kind: architecture.KindGranite, Heads: 4, KVHeads: 2, EmbeddingMultiplier: 12, ResidualMultiplier: 0.22, LogitsScaling: 8, AttentionMultiplier: 0.3},
 	"mistral":        {Kind: architecture.KindLlama, Heads: 4, KVHeads: 2, Window: 5},
 	"gemma3, window": {Kind: architecture.KindGemma3, Layers: 6, Heads: 4, KVHeads: 2, HeadSize: 8, Window: 3},
 	"olmo3":          {Kind: architecture.KindOLMo3, Layers: 4, Heads: 4, KVHeads: 2, Window: 4, RopeFactor: 4, RopeLow: 1, RopeHigh: 32, RopeOriginal: 64, RopeScaling: architecture.ScalingYaRN},

@@ -133,7 +133,8 @@ func New(m model.Language, weights map[string][]float32, o Options) (*Network, e
 		}
 		n.blocks = append(n.blocks, b)
 	}
-	n.rows, n.norm = weights["embedding"], gain("norm")
+	n.rows = weights["embedding"]
+	n.norm = lists.Map(gain("norm"), func(w float32) float32 { return w * float32(s.LogitScale()) })
 	head := "head"
 	if s.Tied() {
 		head = "embedding"

@@ -71,6 +71,7 @@ func (n *Network) Next(tokens []int32, at Positions, caches [][]float32,
 	}
 	logits := matrix(s.Vocab)
 	r.linear(logits, r.in, n.head)
+	loops.Softcap(logits.Data, s.LogitCap)
 	return logits.Data, nil
 }
 
@@ -169,8 +170,9 @@ func (r *step) addResidual(norm []float32) {
 	if len(norm) > 0 {
 		r.normalize(r.out, r.out, norm)
 	}
+	scale := float32(r.s.ResidualScale())
 	for i, v := range r.out.Data {
-		r.x.Data[i] += v
+		r.x.Data[i] += v * scale
 	}
 }
 
@@ -259,7 +261,9 @@ func (r *step) head(sequence, head, window int, keys, values []float32) {
 	linalg.FewTimes(weights, linalg.RowMajor(queries, group, size), part(keys))
 	for g := range group {
 		row := weights.Data[g*seen:][:seen]
-		softmax(row, float32(1/math.Sqrt(float64(size))))
+		scale := r.s.ScoreScale()
+		loops.Softcap(row, r.s.ScoreCap/scale)
+		softmax(row, float32(scale))
 		if r.rounds {
 			loops.RoundToBFloat16(row, row)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/cage-qat/cage/host/model/architecture"
@@ -16,7 +17,6 @@ type Config struct {
 	// Settings are the model's settings. Context is 0, because a checkpoint does not determine it.
 	Settings     architecture.Settings
 	MaxPositions int // largest number of tokens in a sequence
-	Window       int // sliding window of attention, in tokens; 0: unlimited
 	Tokens       Tokens
 	Warnings     []string // settings in the file that cage ignores
 }
@@ -67,9 +67,7 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 	if f.freeHeads && !k.has("head_dim") {
 		k.fault("head_dim", "missing", "an even number")
 	}
-	if s.NormEps = k.number("rms_norm_eps"); !k.has("rms_norm_eps") {
-		k.fault("rms_norm_eps", "missing", "a positive number")
-	}
+	s.NormEps = k.requiredNumber("rms_norm_eps")
 	s.Head = "own"
 	if k.flag("tie_word_embeddings") {
 		s.Head = "tied"
@@ -96,13 +94,14 @@ func ParseConfig(text []byte, context int) (*Config, error) {
 		Pad: k.ids("pad_token_id", vocab)}
 	c.MaxPositions = cmp.Or(k.size(positionsKey, maxPositions), defaultPositions)
 	if f.window != nil {
-		c.Window = f.window(k)
+		s.Window = f.window(k)
 	}
-	if f.windows {
-		s.Window = c.Window
-	} else if length := cmp.Or(context, c.MaxPositions); c.Window != 0 && c.Window < length {
-		k.fault("sliding_window", fmt.Sprintf("%d, but sequences have %d tokens", c.Window, length),
-			"sequences that are no longer than that (model.context)")
+	if !s.Windowed() {
+		if n := cmp.Or(context, c.MaxPositions); s.Window > 0 && s.Window < n {
+			k.fault("sliding_window", fmt.Sprintf("%d, but sequences have %d tokens", s.Window, n),
+				"sequences that are no longer than that (model.context)")
+		}
+		s.Window = 0
 	}
 	for _, p := range s.Check() {
 		k.fault(cmp.Or(configKeys[p.Key], p.Key), "found "+p.Found, "sizes that go together")
@@ -126,7 +125,13 @@ func findFamily(k *keys) family {
 	}
 	i := slices.IndexFunc(families, func(f family) bool { return f.architecture == architectures[0] })
 	if i < 0 {
-		k.fault("architectures", k.found("architectures"), "one of "+familyNames())
+		found := fmt.Sprintf("found %q", architectures)
+		for needs, names := range leftOut {
+			if slices.Contains(names, architectures[0]) {
+				found += ", which would need " + needs
+			}
+		}
+		k.fault("architectures", found, "one of "+familyNames())
 		return llamaFamily
 	}
 	f := families[i]
@@ -194,10 +199,26 @@ func activation(s architecture.Settings) string {
 
 // shape returns the keys of a model's sizes and of other settings that training does not change.
 func shape(s architecture.Settings) map[string]any {
-	return map[string]any{"hidden_size": s.Width, "num_hidden_layers": s.Layers,
+	m := map[string]any{"hidden_size": s.Width, "num_hidden_layers": s.Layers,
 		"num_attention_heads": s.Heads, "num_key_value_heads": s.KVHeads,
 		"head_dim": s.HeadSize, "intermediate_size": s.Hidden, vocabKey: s.Vocab,
 		"rms_norm_eps": s.NormEps, "tie_word_embeddings": s.Head == "tied"}
+	switch s.Kind {
+	case architecture.KindGranite:
+		s.AttentionMultiplier = s.ScoreScale()
+		for key, x := range multipliers(&s) {
+			m[key] = cmp.Or(*x, 1)
+		}
+	case architecture.KindGemma2, architecture.KindGemma3:
+		const digits = 1e6 // a factor, 1/√scalar, has rounded it
+		m[scalarKey] = math.Round(digits/(s.ScoreScale()*s.ScoreScale())) / digits
+		for key, x := range caps(&s) {
+			if m[key] = *x; *x == 0 {
+				m[key] = nil
+			}
+		}
+	}
+	return m
 }
 
 func wavelengths(s architecture.Settings) map[string]any {

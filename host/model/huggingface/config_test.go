@@ -4,6 +4,7 @@ import (
 	"encoding/json/jsontext"
 	"encoding/json/v2"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,12 +104,17 @@ func TestConfig(t *testing.T) {
 		"dropout": {change{"attention_dropout": 0.1}, 0, func(c *huggingface.Config) {
 			c.Warnings = []string{"attention_dropout is 0.1, but is ignored"}
 		}},
+		"a factor of scores": {change{"architectures": []string{"Gemma3ForCausalLM"}, "model_type": "gemma3_text", "head_dim": 16, "query_pre_attn_scalar": 21, "hidden_activation": "gelu_pytorch_tanh"}, 0,
+			func(c *huggingface.Config) {
+				c.Architecture, c.Settings.Kind, c.Settings.RopePairs = "Gemma3ForCausalLM", "gemma3", architecture.HalfSplit
+				c.Settings.AttentionMultiplier = 1 / math.Sqrt(21)
+			}},
 		"a window of 4096": {change{"architectures": []string{"MistralForCausalLM"}, "model_type": "mistral"}, 0, func(c *huggingface.Config) {
-			c.Architecture, c.Window, c.Settings.Window = "MistralForCausalLM", 4096, 4096
+			c.Architecture, c.Settings.Window = "MistralForCausalLM", 4096
 		}},
 		"a window that is shorter than sequences": {change{"architectures": []string{"MistralForCausalLM"}, "model_type": "mistral", "sliding_window": 64}, 128,
 			func(c *huggingface.Config) {
-				c.Architecture, c.Window, c.Settings.Window = "MistralForCausalLM", 64, 64
+				c.Architecture, c.Settings.Window = "MistralForCausalLM", 64
 			}},
 		"a window that is switched off": {change{"architectures": []string{"Qwen3ForCausalLM"}, "model_type": "qwen3", "head_dim": 32, "use_sliding_window": false, "sliding_window": 64}, 0,
 			func(c *huggingface.Config) {
@@ -156,6 +162,9 @@ func TestConfigFaults(t *testing.T) {
 		"an id outside":              {change{"eos_token_id": []int{2, 160}}, []string{"eos_token_id"}},
 		"an id that is text":         {change{"bos_token_id": "<s>"}, []string{"bos_token_id"}},
 		"no size of heads":           {change{"architectures": []string{"Qwen3ForCausalLM"}, "model_type": "qwen3"}, []string{"head_dim"}},
+		"caps of Gemma 2":            {change{"architectures": []string{"Gemma2ForCausalLM"}, "model_type": "gemma2", "head_dim": 16, "query_pre_attn_scalar": 16, "hidden_activation": "gelu_pytorch_tanh"}, []string{"attn_logit_softcapping", "final_logit_softcapping"}},
+		"factors of Granite":         {change{"architectures": []string{"GraniteForCausalLM"}, "model_type": "granite", "logits_scaling": -1}, []string{"attention_multiplier", "embedding_multiplier", "logits_scaling", "residual_multiplier"}},
+		"experts":                    {change{"architectures": []string{"Qwen3MoeForCausalLM"}}, []string{"architectures"}},
 		"a window of a Qwen3":        {change{"architectures": []string{"Qwen3ForCausalLM"}, "model_type": "qwen3", "head_dim": 32, "use_sliding_window": true, "sliding_window": 64}, []string{"sliding_window"}},
 	} {
 		_, err := parse(t, test.change, 0)
@@ -170,6 +179,12 @@ func TestConfigFaults(t *testing.T) {
 		}
 		if !same {
 			t.Errorf("%s: faults %q, want those of %q", name, fault.Faults, test.keys)
+		}
+	}
+	_, err := parse(t, change{"architectures": []string{"Qwen3MoeForCausalLM"}}, 0)
+	for _, want := range []string{"which would need mixtures of experts, want one of", "docs/guide/fine-tuning.md"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("experts: error %v, want %q", err, want)
 		}
 	}
 	for _, text := range []string{"", "[]", "null", "{", `{"a":1,"a":2}`, "{} {}"} {

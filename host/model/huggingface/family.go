@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -23,14 +24,27 @@ type family struct {
 	// describe returns keys of its own; it may be nil
 	describe func(s architecture.Settings, positions int) map[string]any
 	// sliding window in tokens, 0 for unlimited; nil means always unlimited
-	window  func(k *keys) int
-	windows bool // whether architecture.Settings.Window has the same effect
+	window func(k *keys) int
 }
 
 // families are the supported families. Models of a kind are written as the first family of that
 // kind.
 var families = []family{llamaFamily, mistralFamily, olmo2Family, qwen2Family, qwen3Family,
-	smolLM3Family, gemma3Family, olmo3Family}
+	smolLM3Family, gemma2Family, gemma3Family, graniteFamily, olmo3Family}
+
+// leftOut are architectures that are not supported, by what they would need.
+var leftOut = map[string][]string{
+	"mixtures of experts": {"MixtralForCausalLM", "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM",
+		"OlmoeForCausalLM", "GraniteMoeForCausalLM", "Llama4ForConditionalGeneration"},
+	"mixtures of experts, and attention sinks": {"GptOssForCausalLM"},
+	"layers of Gated DeltaNet, and gated attention": {"Qwen3NextForCausalLM",
+		"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForCausalLM"},
+	"embeddings in every layer": {"Gemma3nForCausalLM", "Gemma3nForConditionalGeneration",
+		"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"},
+	"an encoder of images; its text model alone is a Gemma3ForCausalLM": {
+		"Gemma3ForConditionalGeneration"},
+	"fused projections, and longrope scaling of a part of each head": {"Phi3ForCausalLM"},
+}
 
 func familyNames() string {
 	names := lists.Map(families, func(f family) string { return fmt.Sprintf("%q", f.architecture) })
@@ -90,7 +104,7 @@ var llamaFamily = family{architecture: "LlamaForCausalLM", modelType: "llama",
 
 // mistralFamily is Mistral: a Llama whose layers may have a sliding window.
 var mistralFamily = family{architecture: "MistralForCausalLM", modelType: "mistral",
-	kind: architecture.KindLlama, tensors: llamaTensors, windows: true,
+	kind: architecture.KindLlama, tensors: llamaTensors,
 	window: func(k *keys) int {
 		if _, exists := k.values["sliding_window"]; !exists {
 			return 4096 // default of transformers
@@ -112,20 +126,15 @@ var llamaTensors = commonTensors.merged(table{
 // Llama it precedes the feed-forward layer.
 var olmo2Family = family{architecture: "Olmo2ForCausalLM", modelType: "olmo2",
 	kind: architecture.KindOLMo2,
-	tensors: commonTensors.merged(table{
-		"layers.*.attn.q_norm": {rotary("model.layers.*.self_attn.q_norm.weight")},
-		"layers.*.attn.k_norm": {rotary("model.layers.*.self_attn.k_norm.weight")},
-		"layers.*.attn_norm":   {plainSource("model.layers.*.post_attention_layernorm.weight")},
-		"layers.*.mlp_norm":    {plainSource("model.layers.*.post_feedforward_layernorm.weight")},
+	tensors: commonTensors.merged(headNorms).merged(table{
+		"layers.*.attn_norm": {plainSource("model.layers.*.post_attention_layernorm.weight")},
+		"layers.*.mlp_norm":  {plainSource("model.layers.*.post_feedforward_layernorm.weight")},
 	})}
 
 // olmo3Family is OLMo 3: OLMo 2 with a window in three of four layers.
 var olmo3Family = family{architecture: "Olmo3ForCausalLM", modelType: "olmo3",
-	kind: architecture.KindOLMo3, tensors: olmo2Family.tensors, windows: true, window: ownWindow,
-	check: checkLayerTypes,
-	describe: func(s architecture.Settings, positions int) map[string]any {
-		return map[string]any{"layer_types": layerTypes(s), "sliding_window": cmp.Or(s.Window, positions)}
-	}}
+	kind: architecture.KindOLMo3, tensors: olmo2Family.tensors, window: ownWindow,
+	check: checkLayerTypes, describe: describeLayers}
 
 func ownWindow(k *keys) int { return k.size("sliding_window", maxPositions) }
 
@@ -146,10 +155,7 @@ func qwenWindow(k *keys) int {
 // independent head size.
 var qwen3Family = family{architecture: "Qwen3ForCausalLM", modelType: "qwen3",
 	kind: architecture.KindQwen3, freeHeads: true, window: qwenWindow,
-	tensors: llamaTensors.merged(table{
-		"layers.*.attn.q_norm": {rotary("model.layers.*.self_attn.q_norm.weight")},
-		"layers.*.attn.k_norm": {rotary("model.layers.*.self_attn.k_norm.weight")},
-	})}
+	tensors: llamaTensors.merged(headNorms)}
 
 // smolLM3Family is SmolLM3: a Llama of which every fourth layer has no rotary positions.
 var smolLM3Family = family{architecture: "SmolLM3ForCausalLM", modelType: "smollm3",
@@ -171,35 +177,77 @@ var smolLM3Family = family{architecture: "SmolLM3ForCausalLM", modelType: "smoll
 		}
 	}}
 
-// gemma3Family is the text model of Gemma 3. Layers with a window, five of six, have rotary
-// positions of their own.
-var gemma3Family = family{architecture: "Gemma3ForCausalLM", modelType: "gemma3_text",
-	kind: architecture.KindGemma3, freeHeads: true, activationKey: "hidden_activation",
-	windows: true, window: ownWindow,
+// gemma2Family is Gemma 2: norms before and after the layers, and caps of scores and logits.
+var gemma2Family = family{architecture: "Gemma2ForCausalLM", modelType: "gemma2",
+	kind: architecture.KindGemma2, freeHeads: true, activationKey: "hidden_activation",
+	window: ownWindow, check: checkGemma, describe: describeLayers,
 	tensors: commonTensors.merged(table{
-		"layers.*.attn.q_norm":    {rotary("model.layers.*.self_attn.q_norm.weight")},
-		"layers.*.attn.k_norm":    {rotary("model.layers.*.self_attn.k_norm.weight")},
 		"layers.*.attn_norm":      {plainSource("model.layers.*.input_layernorm.weight")},
 		"layers.*.attn_post_norm": {plainSource("model.layers.*.post_attention_layernorm.weight")},
 		"layers.*.mlp_norm":       {plainSource("model.layers.*.pre_feedforward_layernorm.weight")},
 		"layers.*.mlp_post_norm":  {plainSource("model.layers.*.post_feedforward_layernorm.weight")},
-	}),
-	check: func(k *keys, s *architecture.Settings) {
-		only(k, "rope_local_base_freq", s.LayerRope(0).RopeTheta)
-		only(k, "query_pre_attn_scalar", float64(s.HeadSize))
-		only(k, "use_bidirectional_attention", false)
-		for _, key := range []string{"attn_logit_softcapping", "final_logit_softcapping"} {
-			if k.has(key) {
-				k.fault(key, k.found(key), "null")
-			}
-		}
-		checkLayerTypes(k, s)
-	},
+	})}
+
+// gemma3Family is the text model of Gemma 3. Layers with a window, five of six, have rotary
+// positions of their own.
+var gemma3Family = family{architecture: "Gemma3ForCausalLM", modelType: "gemma3_text",
+	kind: architecture.KindGemma3, freeHeads: true, activationKey: "hidden_activation",
+	window: ownWindow, check: checkGemma, tensors: gemma2Family.tensors.merged(headNorms),
 	describe: func(s architecture.Settings, positions int) map[string]any {
-		return map[string]any{"rope_local_base_freq": s.LayerRope(0).RopeTheta,
-			"query_pre_attn_scalar": s.HeadSize, "layer_types": layerTypes(s),
-			"sliding_window": cmp.Or(s.Window, positions), "attn_logit_softcapping": nil, "final_logit_softcapping": nil}
-	},
+		m := describeLayers(s, positions)
+		m["rope_local_base_freq"] = s.LayerRope(0).RopeTheta
+		return m
+	}}
+
+// headNorms are the norms of queries and keys.
+var headNorms = table{
+	"layers.*.attn.q_norm": {rotary("model.layers.*.self_attn.q_norm.weight")},
+	"layers.*.attn.k_norm": {rotary("model.layers.*.self_attn.k_norm.weight")},
+}
+
+// scalarKey is the key of the inverse square of the factor of scores.
+const scalarKey = "query_pre_attn_scalar"
+
+// caps are the keys of Gemma's caps, which are null in Gemma 3, and the settings.
+func caps(s *architecture.Settings) map[string]*float64 {
+	return map[string]*float64{"attn_logit_softcapping": &s.ScoreCap,
+		"final_logit_softcapping": &s.LogitCap}
+}
+
+func checkGemma(k *keys, s *architecture.Settings) {
+	only(k, "rope_local_base_freq", s.LayerRope(0).RopeTheta)
+	only(k, "use_bidirectional_attention", false)
+	if x := k.requiredNumber(scalarKey); x != float64(s.HeadSize) && x > 0 {
+		s.AttentionMultiplier = 1 / math.Sqrt(x)
+	}
+	for key, to := range caps(s) {
+		_, exists := k.values[key]
+		switch gemma2 := s.Kind == architecture.KindGemma2; {
+		case gemma2 && !exists:
+			k.fault(key, "missing", "a positive number, or null")
+		case gemma2:
+			*to = k.number(key)
+		case k.has(key):
+			k.fault(key, k.found(key), "null")
+		}
+	}
+	checkLayerTypes(k, s)
+}
+
+// graniteFamily is Granite 3: a Llama with factors.
+var graniteFamily = family{architecture: "GraniteForCausalLM", modelType: "granite",
+	kind: architecture.KindGranite, tensors: llamaTensors,
+	check: func(k *keys, s *architecture.Settings) {
+		for key, to := range multipliers(s) {
+			*to = k.requiredNumber(key)
+		}
+	}}
+
+// multipliers are Granite's keys, and the settings.
+func multipliers(s *architecture.Settings) map[string]*float64 {
+	return map[string]*float64{"attention_multiplier": &s.AttentionMultiplier,
+		"embedding_multiplier": &s.EmbeddingMultiplier,
+		"residual_multiplier":  &s.ResidualMultiplier, "logits_scaling": &s.LogitsScaling}
 }
 
 func checkLayerTypes(k *keys, s *architecture.Settings) {
@@ -209,6 +257,10 @@ func checkLayerTypes(k *keys, s *architecture.Settings) {
 		k.fault("layer_types", k.found("layer_types"), fmt.Sprintf("full_attention in every layer "+
 			"divisible by %d, and sliding_attention in others", slices.Index(want, fullAttention)+1))
 	}
+}
+
+func describeLayers(s architecture.Settings, positions int) map[string]any {
+	return map[string]any{"layer_types": layerTypes(s), "sliding_window": cmp.Or(s.Window, positions)}
 }
 
 // layerTypes lists the types of the layers, as config.json names them.

@@ -91,6 +91,13 @@ func (k *keys) number(key string) float64 {
 	return x
 }
 
+func (k *keys) requiredNumber(key string) float64 {
+	if !k.has(key) {
+		k.fault(key, "missing", "a positive number")
+	}
+	return k.number(key)
+}
+
 func (k *keys) flag(key string) (value bool) {
 	k.read(key, &value, "true or false")
 	return value
@@ -267,9 +274,7 @@ func (k *keys) scalingOf(out *scaling) {
 		}
 	}
 	for name, to := range required {
-		if *to = k.number(name); !k.has(name) {
-			k.fault(name, "missing", "a positive number")
-		}
+		*to = k.requiredNumber(name)
 	}
 	if out.rule != architecture.ScalingLinear {
 		out.original = k.required("original_max_position_embeddings", maxPositions)

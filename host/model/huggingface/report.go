@@ -119,5 +119,6 @@ func (e *Error) Error() string {
 		list = append(list[:maxFaults:maxFaults], fmt.Sprintf("and %d more", more))
 	}
 	lines := lists.Map(list, func(fault string) string { return "\n  " + safetext.Text(fault) })
-	return cmp.Or(e.Path, "this checkpoint") + " cannot be used:" + strings.Join(lines, "")
+	return cmp.Or(e.Path, "this checkpoint") + " cannot be used:" + strings.Join(lines, "") +
+		"\n(docs/guide/fine-tuning.md lists what is read)"
 }

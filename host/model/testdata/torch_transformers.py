@@ -1,10 +1,10 @@
-"""Losses and gradients of small OLMo2, Llama 3 and Qwen2 models in PyTorch, against which the Go models are tested.
+"""Losses and gradients of small OLMo2, Llama 3, Qwen2, Granite and Gemma 2 models in PyTorch, against which the Go models are tested.
 
     python3 torch_transformers.py                writes torch_olmo2.json and so on beside this file
 
 Any PyTorch from 1.13 on will do (Debian: python3-torch). Weights and tokens come from the integer hash that
 host/train/testdata/torch_reference.py describes, weights with the mean and standard deviation of their kind: 1 and 0.1
-for gains, 0 and 1 for the embedding, 0 and 1/√columns for matrices and the head. Everything is computed in float64.
+for gains (0 and 0.1 for Gemma's, to which 1 is added), 0 and 1 for the embedding, 0 and 1/√columns for matrices and the head. Everything is computed in float64.
 
 The models are written in the layout of the hub's checkpoints: features of a head are rotated in halves, and keys and
 values are repeated for the queries that share them. The quantized variants fake-quantize the matrices of the blocks and
@@ -55,7 +55,7 @@ def parameters(m):
     d, f, size = m["width"], m["hidden"], m["width"] // m["heads"]
     rows, keys = (m["heads"] + 2 * m["key_heads"]) * size, m["key_heads"] * size
     matrix = lambda name, out, inputs: (name, (out, inputs), 0.0, 1 / math.sqrt(inputs))
-    gain = lambda name, n: (name, (n,), 1.0, 0.1)
+    gain = lambda name, n: (name, (n,), 0.0 if m["kind"] == "gemma2" else 1.0, 0.1)
     result = [("embedding", (m["vocabulary"], d), 0.0, 1.0)]
     for layer in range(m["layers"]):
         p = "layers.%d." % layer
@@ -63,6 +63,9 @@ def parameters(m):
         if m["kind"] == "olmo2":
             result += [matrix(p + "attn.qkv", rows, d), gain(p + "attn.q_norm", d), gain(p + "attn.k_norm", keys),
                        matrix(p + "attn.out", d, d), gain(p + "attn_norm", d)] + mlp + [gain(p + "mlp_norm", d)]
+        elif m["kind"] == "gemma2":
+            result += [gain(p + "attn_norm", d), matrix(p + "attn.qkv", rows, d), matrix(p + "attn.out", d, d),
+                       gain(p + "attn_post_norm", d), gain(p + "mlp_norm", d)] + mlp + [gain(p + "mlp_post_norm", d)]
         else:
             bias = [(p + "attn.qkv_bias", (rows,), 0.0, 1.0)] if m["kind"] == "qwen2" else []
             result += [gain(p + "attn_norm", d), matrix(p + "attn.qkv", rows, d)] + bias
@@ -108,7 +111,11 @@ def norm(x, gain, epsilon):
     return gain * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + epsilon))
 
 
-def attention(m, x, w, p, quantize):
+def capped(x, cap):
+    return cap * torch.tanh(x / cap) if cap else x
+
+
+def attention(m, x, w, p, quantize, window=None):
     batch, n, d = x.shape
     heads, kv = m["heads"], m["key_heads"]
     size = d // heads
@@ -123,28 +130,42 @@ def attention(m, x, w, p, quantize):
     angles = torch.cat((angles, angles), -1)
     q, k = (t * angles.cos() + rotate_half(t) * angles.sin() for t in (q, k))
     k, v = (t.repeat_interleave(heads // kv, dim=1) for t in (k, v))
-    scores = q @ k.transpose(2, 3) / math.sqrt(size) + torch.full((n, n), -math.inf, dtype=torch.float64).triu(1)
+    scores = capped(q @ k.transpose(2, 3) * m.get("attention_multiplier", 1 / math.sqrt(size)), m.get("score_cap"))
+    seen = torch.ones(n, n).tril().bool() & ~torch.ones(n, n).tril(-(window or n)).bool()
+    scores = scores.masked_fill(~seen, -math.inf)
     mixed = (scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, n, d)
     return quantize(mixed) @ quantize(w[p + "attn.out"]).t()
 
 
-def feed_forward(x, w, p, quantize):
+def feed_forward(x, w, p, quantize, activation=torch.nn.functional.silu):
     x = quantize(x)
     gate, up = x @ quantize(w[p + "mlp.w1"]).t(), x @ quantize(w[p + "mlp.w2"]).t()
-    return quantize(torch.nn.functional.silu(gate) * up) @ quantize(w[p + "mlp.down"]).t()
+    return quantize(activation(gate) * up) @ quantize(w[p + "mlp.down"]).t()
 
 
 def token_losses(m, w, tokens, quantize):
-    x = w["embedding"][tokens[:, :-1]]
+    x = w["embedding"][tokens[:, :-1]] * m.get("embedding_multiplier", 1.0)
+    if m["kind"] == "gemma2":
+        x = x * math.sqrt(m["width"])
+        w = {name: v + 1 if name.endswith("norm") else v for name, v in w.items()}
+        gelu = lambda t: torch.nn.functional.gelu(t, approximate="tanh")
     for layer in range(m["layers"]):
         p, eps = "layers.%d." % layer, m["epsilon"]
         if m["kind"] == "olmo2":
             x = x + norm(attention(m, quantize(x), w, p, quantize), w[p + "attn_norm"], eps)
             x = x + norm(feed_forward(x, w, p, quantize), w[p + "mlp_norm"], eps)
+        elif m["kind"] == "gemma2":
+            window = None if layer % 2 else m["window"]
+            x = x + norm(attention(m, quantize(norm(x, w[p + "attn_norm"], eps)), w, p, quantize, window),
+                         w[p + "attn_post_norm"], eps)
+            x = x + norm(feed_forward(norm(x, w[p + "mlp_norm"], eps), w, p, quantize, gelu),
+                         w[p + "mlp_post_norm"], eps)
         else:
-            x = x + attention(m, quantize(norm(x, w[p + "attn_norm"], eps)), w, p, quantize)
-            x = x + feed_forward(norm(x, w[p + "mlp_norm"], eps), w, p, quantize)
+            factor = m.get("residual_multiplier", 1.0)
+            x = x + factor * attention(m, quantize(norm(x, w[p + "attn_norm"], eps)), w, p, quantize)
+            x = x + factor * feed_forward(norm(x, w[p + "mlp_norm"], eps), w, p, quantize)
     logits = norm(x, w["norm"], m["epsilon"]) @ w["embedding" if m.get("tied") else "head"].t()
+    logits = capped(logits / m.get("logits_scaling", 1.0), m.get("logit_cap"))
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
 
 
@@ -178,10 +199,18 @@ LLAMA3 = dict(kind="llama", layers=1, heads=4, key_heads=2, width=24, hidden=32,
 QWEN2 = dict(kind="qwen2", layers=2, heads=4, key_heads=2, width=16, hidden=24, vocabulary=11, context=7, batch=2,
              theta=1e6, epsilon=1e-6)
 
+GRANITE = dict(kind="granite", layers=2, heads=4, key_heads=2, width=16, hidden=24, vocabulary=11, context=7, batch=2,
+               theta=10000.0, epsilon=1e-5, attention_multiplier=0.3, embedding_multiplier=3.0,
+               residual_multiplier=0.22, logits_scaling=0.4)
+GEMMA2 = dict(kind="gemma2", layers=2, heads=4, key_heads=2, width=16, hidden=24, vocabulary=11, context=7, batch=2,
+              theta=10000.0, epsilon=1e-6, attention_multiplier=0.4, score_cap=0.7, logit_cap=2.0, window=3)
+
 if __name__ == "__main__":
     write("torch_olmo2.json", OLMO2, [False, True])
     write("torch_llama3.json", LLAMA3, [False])
     write("torch_qwen2.json", QWEN2, [False, True])
+    write("torch_granite.json", GRANITE, [False, True])
+    write("torch_gemma2.json", GEMMA2, [False, True])
     tied = dict(layers=1, width=16, hidden=16, context=5, batch=2, tied=True)
     write("torch_tied_olmo2.json", dict(OLMO2, **tied), [False, True])
     write("torch_tied_llama3.json", dict(LLAMA3, **tied), [False, True])

@@ -265,11 +265,12 @@ func Reference() string {
 				absent = k.Derived
 			}
 			if inPresets(t.path(k.Name)) {
-				absent += "; the preset's, when one is named"
+				absent += ", or the preset's"
 			}
 			switch {
+			case slices.Equal(k.For, architecture.Languages) && t.name == "model":
 			case slices.Equal(k.For, architecture.Languages):
-				doc = "language models: " + doc
+				doc = "LM: " + doc
 			case len(k.For) > 0:
 				doc = strings.Join(k.For, ", ") + ": " + doc
 			}
@@ -280,19 +281,17 @@ func Reference() string {
 		}
 	}
 	b.WriteString("\n## Presets\n\n" +
-		"`model.preset` fixes the sizes of the model. The other columns are the defaults of keys\n" +
-		"that the file leaves out. Parameters do not count the embedding and the output head. The\n" +
-		"OLMo2 presets 30M and 60M are OLMo-core's, whose names count the embedding, too; 50M has\n" +
-		"the sizes of the Llama 50M. 1700M and 3200M are from the training script of QuEST's code\n" +
-		"(train.sh), with its 10.75 and 20 billion tokens: 6 per parameter, while the smaller ones\n" +
-		"have 100.\n\n" +
-		"| kind | preset | layers | heads | width | hidden | parameters | context | vocab " +
-		"| batch | accumulate | steps | warm-up | rate |\n" +
-		"|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+		"`model.preset` fixes the sizes; the other columns are defaults. All have context 512, batch 64\n" +
+		"and accumulate 8; vocab is 32000, for olmo2 100352. Parameters exclude embedding and output\n" +
+		"head. The OLMo2 presets 30M and 60M are OLMo-core's, whose names count the embedding; 50M has\n" +
+		"the sizes of the Llama 50M. 1700M and 3200M are from QuEST's train.sh, with 10.75 and 20\n" +
+		"billion tokens: 6 per parameter, the others 100.\n\n" +
+		"| kind | preset | layers | heads | width | hidden | parameters | steps | warm-up | rate |\n" +
+		"|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, p := range architecture.Presets() {
-		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %s |\n",
-			p.Kind, p.Name, p.Layers, p.Heads, p.Width, p.Hidden, p.Parameters(), p.Context, p.Vocab,
-			p.Batch, p.Accumulate, p.Steps, p.Warmup, schema.Decimal(p.Rate))
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d | %d | %d | %d | %s |\n",
+			p.Kind, p.Name, p.Layers, p.Heads, p.Width, p.Hidden, p.Parameters(), p.Steps, p.Warmup,
+			schema.Decimal(p.Rate))
 	}
 	return b.String()
 }

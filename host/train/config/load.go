@@ -186,6 +186,9 @@ var (
 	pairsKey = "rope_pairs"
 	// scalingKeys may differ, which allows longer sequences.
 	scalingKeys = []string{"rope_theta", "rope_factor", "rope_low", "rope_high", "rope_original"}
+	// factorKeys are like fixedKeys, but not in configurations of all kinds and not in older ones.
+	factorKeys = []string{"attention_multiplier", "attn_logit_softcapping",
+		"final_logit_softcapping", "embedding_multiplier", "residual_multiplier", "logits_scaling"}
 	// newerKeys may differ. Resolved configurations of some kinds, and older ones, do not have them.
 	newerKeys  = []string{"rope_scaling", "window"}
 	contextKey = "context"
@@ -244,7 +247,8 @@ func (i *Initial) values(newTokens int) map[string]any {
 	values := map[string]any{}
 	s := i.grownSettings(newTokens)
 	for _, k := range s.Keys() {
-		if slices.Contains(slices.Concat(fixedKeys, scalingKeys, newerKeys), k.Name) ||
+		if slices.Contains(slices.Concat(fixedKeys, factorKeys, scalingKeys, newerKeys),
+			k.Name) ||
 			k.Name == pairsKey || k.Name == contextKey && i.Settings.Context > 0 {
 			values["model."+k.Name] = k.Value()
 		}
@@ -261,7 +265,8 @@ func (i *Initial) problems(c *Config) (out schema.Problems) {
 			continue
 		}
 		rescaled = rescaled || slices.Contains(scalingKeys, k.Name)
-		if slices.Contains(fixedKeys, k.Name) || k.Name == pairsKey && i.Run {
+		if slices.Contains(slices.Concat(fixedKeys, factorKeys), k.Name) ||
+			k.Name == pairsKey && i.Run {
 			out = append(out, schema.Problem{Key: "model." + k.Name,
 				Found: fmt.Sprintf("%s, but the model in %s has %v", schema.Describe(mine), i.Dir, found),
 				Hint:  "leave the key out: it is that of the model in " + initKey})

@@ -21,11 +21,11 @@ func (c *Config) tables() []table {
 					"data"},
 		}},
 		{name: "model", keys: append(c.Model.Keys(), c.initKeys()...),
-			doc: "The model. A language model has any sizes, or those of a preset (llama,\n" +
+			doc: "The model. A language model (LM) has any sizes, or those of a preset (llama,\n" +
 				"olmo2): a preset fixes layers, width, heads and hidden, and gives defaults for the\n" +
 				"rest. A problem without data is a quadratic, f(x) = ½·xᵀAx − bᵀx with A = UΛUᵀ and b =\n" +
 				"Ax*, whose only parameter x is quantized; or the toy, f(x) = ½(x − ½)² for a number x. A\n" +
-				"key that does not belong to the chosen kind is an error."},
+				"key that does not belong to the chosen kind is an error; keys that name none are for LM."},
 		{name: adaptersTable, models: architecture.Languages, keys: c.Adapters.Keys(),
 			absent: "all parameters are trained",
 			doc: "Low-rank adapters: the weights of the model in model.init stay as they are, and two\n" +

@@ -20,6 +20,12 @@ MODELS = {
     "gemma3": (transformers.Gemma3TextConfig(**dict(SIZES, num_hidden_layers=7), head_dim=24, query_pre_attn_scalar=24,
                                              pad_token_id=0, sliding_window=9),
                "norms before and after, gains of 1 + w, GELU, a scaled embedding, layers with a window and positions of their own"),
+    "gemma2": (transformers.Gemma2Config(**dict(SIZES, num_hidden_layers=3), head_dim=24, query_pre_attn_scalar=20,
+                                         pad_token_id=0, sliding_window=7, attn_logit_softcapping=2.0, final_logit_softcapping=4.0),
+               "as Gemma 3, without norms of queries and keys, with caps of scores and logits and a factor of scores"),
+    "granite": (transformers.GraniteConfig(**SIZES, pad_token_id=0, tie_word_embeddings=True, embedding_multiplier=6.0,
+                                           attention_multiplier=0.09, residual_multiplier=0.3, logits_scaling=0.7),
+                "a Llama with factors"),
     "olmo3": (transformers.Olmo3Config(**dict(SIZES, num_hidden_layers=5), pad_token_id=None, sliding_window=7,
                                        rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)),
               "OLMo 2 with windows, and YaRN in the layers without"),
@@ -35,7 +41,7 @@ for name in sys.argv[1:]:
     model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
     with torch.no_grad():
         for key, p in model.named_parameters():
-            gain = "norm" in key and name != "gemma3"  # whose gains are 1 + w
+            gain = "norm" in key and not name.startswith("gemma")  # whose gains are 1 + w
             p.normal_(1.0 if gain else 0.0, 0.5 if p.ndim == 1 else 0.15)
     out = pathlib.Path(__file__).parent / name
     model.save_pretrained(out)
