@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/internal/vfs"
 	"github.com/cage-qat/cage/sdk"
 )
@@ -35,8 +36,15 @@ func smallOf(t testing.TB, s architecture.Settings, q func(param architecture.Pa
 		t.Fatal(err)
 	}
 	m := &export.Model{Settings: s, Params: network.Params(), Card: export.Card{Name: "small"}}
+	m.Adapters = lora.Settings{Rank: 2, Alpha: 4, Targets: lora.Targets}.Of(m.Params)
+	var factors []architecture.Param
+	for _, a := range m.Adapters {
+		for _, f := range []lora.Factor{a.A(), a.B()} {
+			factors = append(factors, architecture.Param{Name: f.Name, Dims: f.Dims, InitStd: 1})
+		}
+	}
 	find := func(name string) architecture.Param {
-		for _, p := range m.Params {
+		for _, p := range slices.Concat(m.Params, factors) {
 			if p.Name == name {
 				return p
 			}
@@ -487,7 +495,7 @@ func TestTwoLevels(t *testing.T) {
 
 func Example() {
 	fmt.Println(export.Formats())
-	// Output: [compressed-tensors gguf hf]
+	// Output: [compressed-tensors gguf hf peft]
 }
 
 // TestCodes: values and scales are enough to find codes, whichever numbers these stand for.
