@@ -171,7 +171,7 @@ func TestResults(t *testing.T) {
 	for _, m := range regexp.MustCompile(`<dt>(.*)</dt><dd>(.*)</dd>`).FindAllStringSubmatch(body, -1) {
 		got = append(got, m[1]+" "+m[2])
 	}
-	want := []string{"validation loss −3", "training loss 1.23457", "parameters 1,115,264", "steps 100", "tokens 12,345", "zebra −123456789"}
+	want := []string{"validation loss −3", "training loss 1.23457", "parameters 1,115,264", "steps 100", "tokens with a loss 12,345", "zebra −123456789"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("want − got +:\n%s", diff)
 	}
