@@ -61,6 +61,7 @@ func TestGuide(t *testing.T) {
 	for i := range 8 {
 		create(t, filepath.Join(small, "src", fmt.Sprintf("file%d.go", i)), string(source))
 	}
+	cache := strings.TrimSpace(goOut(t, "env", "GOCACHE")) // which is else in XDG_CACHE_HOME
 	for _, page := range guide(t) {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			t.Parallel()
@@ -87,7 +88,7 @@ func TestGuide(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), "bash", "-c", script)
 			cmd.Dir = dir
 			cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(binary)+":"+os.Getenv("PATH"), "SMALL="+small,
-				"CAGE_PLUGIN_PATH="+pluginsDir(t), "XDG_CACHE_HOME="+t.TempDir())
+				"CAGE_PLUGIN_PATH="+pluginsDir(t), "XDG_CACHE_HOME="+t.TempDir(), "GOCACHE="+cache)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s\n%s", err, script, out)
 			}
