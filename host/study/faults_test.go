@@ -153,7 +153,7 @@ func studiesOfFaults() []attempted {
 // TestFaults: whichever operation on a study's own files fails, once or with all after
 // it, it is reported, and the next call ends as an undisturbed one does.
 func TestFaults(t *testing.T) {
-	every := testlevel.Sample(40, 10, 1)
+	every := testlevel.Sample(120, 10, 1)
 	for _, a := range studiesOfFaults() {
 		_, reference := a.begin(t)
 		a.run(t, nil, reference, a.fails, true)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -22,6 +23,7 @@ func cells(t *testing.T, study vfs.Path) map[string]Holder {
 
 // TestClaims: a cell is worked on by the process that has claimed it, until that lets it go.
 func TestClaims(t *testing.T) {
+	testlevel.Long(t, "it waits for leases to end")
 	t.Setenv("SLURMD_NODENAME", "node3")
 	t.Setenv("SLURM_ARRAY_JOB_ID", "17")
 	t.Setenv("SLURM_ARRAY_TASK_ID", "4")

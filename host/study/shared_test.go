@@ -19,6 +19,7 @@ import (
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
@@ -97,6 +98,7 @@ func TestShared(t *testing.T) {
 
 // TestSharedStale: a stale cell is put aside by one of the runners, and trained anew once.
 func TestSharedStale(t *testing.T) {
+	testlevel.Long(t, "it waits for processes")
 	s := manyCells(t)
 	o := study.RunOptions{Command: []string{"sh", "-c", "sleep 0.02\n" + counted, "sh"}, Share: true}
 	if out := together(t, o, 1)[0]; out.Done != 12 {
@@ -120,6 +122,7 @@ func TestSharedStale(t *testing.T) {
 
 // TestSharedOrAlone: a process that shares a study keeps out one that does not, and the other way round.
 func TestSharedOrAlone(t *testing.T) {
+	testlevel.Long(t, "it waits for processes")
 	s := manyCells(t)
 	for _, share := range []bool{true, false} {
 		var other error

@@ -198,6 +198,7 @@ func again(t *testing.T, what, root string) {
 // TestFaults: whichever operation on files fails, once or with all after it, it is reported, and the same call makes the
 // directory then. Half of the directories replace what a killed process left.
 func TestDirFaults(t *testing.T) {
+	testlevel.Long(t, "it tries every operation")
 	for _, left := range []bool{false, true} {
 		for files := range faultfs.Each(t, 1, 25) {
 			root := t.TempDir()

@@ -357,6 +357,7 @@ func TestPruneParts(t *testing.T) {
 // TestPowerLossWithParts: whenever power is lost while checkpoints in parts are saved and pruned, and a save does not come to its end, what was
 // saved is there and intact, and after the next save nothing else is.
 func TestPowerLossWithParts(t *testing.T) {
+	testlevel.Long(t, "it tries every moment")
 	random := rand.New(rand.NewPCG(5, 6))
 	root := t.TempDir()
 	files, err := crashfs.New(root)

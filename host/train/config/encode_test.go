@@ -252,7 +252,7 @@ func roundTrip(t *testing.T, c *Config) {
 }
 
 func TestRoundTrip(t *testing.T) {
-	for seed := range testlevel.Choose(uint64(80), 500) {
+	for seed := range testlevel.Sample(uint64(20), 80, 500) {
 		file := randomFile(rand.New(rand.NewPCG(seed, 1)))
 		c, err := Parse("demo.toml", []byte(file), nil)
 		if err != nil {
