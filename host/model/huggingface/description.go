@@ -33,7 +33,10 @@ func ReadDescription(dir vfs.Path) (d Description, err error) {
 		}
 		*to = text
 	}
-	return d, nil
+	if d.Config != nil {
+		d.Config, err = textModel(d.Config)
+	}
+	return d, err
 }
 
 // parse parses the files, for sequences of context tokens. The error is an [*Error] whose Path is

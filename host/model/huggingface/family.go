@@ -41,8 +41,6 @@ var leftOut = map[string][]string{
 		"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration", "Qwen3_5MoeForCausalLM"},
 	"embeddings in every layer": {"Gemma3nForCausalLM", "Gemma3nForConditionalGeneration",
 		"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"},
-	"an encoder of images; its text model alone is a Gemma3ForCausalLM": {
-		"Gemma3ForConditionalGeneration"},
 	"fused projections, and longrope scaling of a part of each head": {"Phi3ForCausalLM"},
 }
 

@@ -190,7 +190,7 @@ var update = flag.Bool("update", false, "write the table of docs/guide/fine-tuni
 
 // published names models of an architecture, unless its name does.
 var published = map[string]string{
-	"LlamaForCausalLM": " (Llama 2, 3, 3.1, 3.2, TinyLlama, SmolLM2)", "Qwen2ForCausalLM": " (2 and 2.5)", "Gemma3ForCausalLM": " (text)", "GraniteForCausalLM": " (3)",
+	"LlamaForCausalLM": " (Llama 2, 3, 3.1, 3.2, TinyLlama, SmolLM2)", "Qwen2ForCausalLM": " (2 and 2.5)", "Gemma3ForCausalLM": "; of `Gemma3ForConditionalGeneration` the text model", "GraniteForCausalLM": " (3)",
 }
 
 // TestDocumented: the guide's table has each architecture, whether a model of it can be stored as GGUF, and the largest difference

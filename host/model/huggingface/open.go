@@ -113,7 +113,11 @@ func Open(dir vfs.Path, o Options) (*Checkpoint, error) {
 	}
 	c := &Checkpoint{Config: config, path: dir, files: []vfs.Path{dir.Join(ConfigName)}}
 	if shards, err := safetensors.OpenShards(dir); err == nil {
-		c.tensors = shards
+		var images int
+		if c.tensors, images = ofText(shards); images > 0 && config != nil {
+			config.Warnings = append(config.Warnings, fmt.Sprintf("only the text model is read: %d tensors "+
+				"for images are left out", images))
+		}
 		for _, name := range shards.Names() {
 			c.files = append(c.files, dir.Join(name))
 		}

@@ -1,0 +1,109 @@
+package huggingface
+
+import (
+	"encoding/json/jsontext"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cage-qat/cage/host/model/safetensors"
+)
+
+// multimodal is the architecture of Gemma 3 with images (4B to 27B), of which the text model is
+// read.
+const multimodal = "Gemma3ForConditionalGeneration"
+
+// textDefaults are the defaults of transformers for keys of text_config, which published files leave
+// out.
+var textDefaults = map[string]any{vocabKey: 262208, "num_attention_heads": 8,
+	"num_key_value_heads": 4, "head_dim": 256, positionsKey: 131072, "rms_norm_eps": 1e-6,
+	"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256, "sliding_window": 4096,
+	"tie_word_embeddings": true, beginKey: 2, endKey: 1, "pad_token_id": 0}
+
+// textModel returns the config.json of the text model, given that of a model of text and images.
+// All others are returned unchanged.
+func textModel(config []byte) ([]byte, error) {
+	k, err := newKeys(config)
+	if err != nil {
+		return config, nil // parsing it explains why
+	}
+	var architectures []string
+	k.read("architectures", &architectures, "a list of strings")
+	if len(architectures) == 0 || architectures[0] != multimodal || !k.has("text_config") {
+		return config, nil
+	}
+	text, err := newKeys(k.values["text_config"])
+	if err != nil {
+		return nil, &Error{Path: ConfigName, Faults: []string{"text_config: " + err.Error()}}
+	}
+	out := maps.Clone(textDefaults)
+	if !text.has("rope_parameters") {
+		out[thetaKey], out["rope_local_base_freq"] = 1e6, 1e4
+	}
+	copyTo := func(values map[string]jsontext.Value, keys ...string) {
+		for _, key := range keys {
+			if value, ok := values[key]; ok {
+				out[key] = value
+			}
+		}
+	}
+	copyTo(text.values, slices.Collect(maps.Keys(text.values))...)
+	copyTo(k.values, beginKey, endKey, "pad_token_id", "tie_word_embeddings", "torch_dtype", "dtype",
+		quantizationKey, "transformers_version")
+	out["architectures"], out["model_type"] = []string{gemma3Family.architecture},
+		gemma3Family.modelType
+	return encode(out)
+}
+
+// textTensors are the tensors of the text model in files of a model of text and images, by the names
+// that they have in a text model.
+type textTensors struct {
+	files Tensors
+	names map[string]string // in the files
+}
+
+// ofText leaves out the tensors for images. It returns t itself if there are none.
+func ofText(t Tensors) (_ Tensors, leftOut int) {
+	names := map[string]string{}
+	for _, info := range t.Tensors() {
+		for from, to := range map[string]string{"language_model.": "", "model.language_model.": "model.",
+			"lm_head.": "lm_head."} {
+			if rest, ok := strings.CutPrefix(info.Name, from); ok {
+				names[to+rest] = info.Name
+			}
+		}
+		if strings.Contains(info.Name, "vision_tower.") ||
+			strings.Contains(info.Name, "multi_modal_projector.") {
+			leftOut++
+		}
+	}
+	if leftOut == 0 {
+		return t, 0
+	}
+	return textTensors{t, names}, leftOut
+}
+
+// Tensors implements [Tensors].
+func (t textTensors) Tensors() (list []safetensors.Info) {
+	for _, info := range t.files.Tensors() {
+		for name, in := range t.names {
+			if in == info.Name {
+				info.Name = name
+				list = append(list, info)
+			}
+		}
+	}
+	return list
+}
+
+// Tensor implements [Tensors].
+func (t textTensors) Tensor(name string) (safetensors.Tensor, error) {
+	in, ok := t.names[name]
+	if !ok {
+		in = name
+	}
+	return t.files.Tensor(in)
+}
+
+// Close implements [Tensors].
+func (t textTensors) Close() error { return t.files.Close() }
