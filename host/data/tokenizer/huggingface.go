@@ -100,7 +100,7 @@ func ReadHuggingFace(data, config []byte) (*HuggingFace, error) {
 	if t.normalize, err = newNormalizer(def.Normalizer); err != nil {
 		return nil, err
 	}
-	if t.pre, err = newPreTokenizer(def.PreTokenizer); err != nil {
+	if t.pre, err = newPreTokenizer(def.PreTokenizer, t.normalize); err != nil {
 		return nil, err
 	}
 	if t.model, err = newBPE(&def.Model); err != nil {

@@ -1,7 +1,10 @@
 package tokenizer
 
 import (
+	"encoding/json"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,4 +67,43 @@ func clip(s string) string {
 		return strings.ToValidUTF8(s[:100], "") + "…"
 	}
 	return s
+}
+
+// TestSpacesThatAreGone: Gemma's files split texts at spaces that the normalizer has replaced.
+func TestSpacesThatAreGone(t *testing.T) {
+	content, err := os.ReadFile("testdata/llama2.tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(normalizer, preTokenizer string) (*HuggingFace, error) {
+		var sections map[string]json.RawMessage
+		if err := json.Unmarshal(content, &sections); err != nil {
+			t.Fatal(err)
+		}
+		sections["normalizer"], sections["pre_tokenizer"] = json.RawMessage(normalizer), json.RawMessage(preTokenizer)
+		changed, err := json.Marshal(sections)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ParseHuggingFace(changed)
+	}
+	const replace = `{"type": "Replace", "pattern": {"String": " "}, "content": "▁"}`
+	const split = `{"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": false}`
+	whole, err := with(replace, "null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gemma, err := with(replace, split)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"", " ", "the quick  brown\n fox ", "▁ x", "é日本"} {
+		want, err := whole.Encode(text)
+		if got, gotErr := gemma.Encode(text); err != nil || gotErr != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %v, %v; want %v, %v", text, got, gotErr, want, err)
+		}
+	}
+	if _, err := with("null", split); err == nil || !strings.Contains(err.Error(), "MergedWithPrevious") {
+		t.Errorf("with spaces: %v", err)
+	}
 }

@@ -20,7 +20,7 @@ type Learner struct {
 // NewLearner returns a learner that has not seen any text.
 func NewLearner() *Learner {
 	section, _ := json.Marshal(ByteLevelWords(false, PatternGPT4))
-	pre, err := newPreTokenizer(section)
+	pre, err := newPreTokenizer(section, nil)
 	if err != nil {
 		panic(err) // the section is a constant, which a test parses
 	}

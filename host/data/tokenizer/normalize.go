@@ -54,6 +54,11 @@ func (n normalizer) apply(text string) string {
 	return text
 }
 
+// replacesSpaces reports whether n leaves no space in a text.
+func (n normalizer) replacesSpaces() bool {
+	return slices.ContainsFunc(n, func(s step) bool { return s.Type == "Replace" })
+}
+
 // composesOnly reports whether n applies nothing but NFC.
 func (n normalizer) composesOnly() bool {
 	return !slices.ContainsFunc(n, func(s step) bool { return s.Type != "NFC" })

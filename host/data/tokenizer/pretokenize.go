@@ -21,8 +21,9 @@ type metaspace struct {
 	split  bool   // a word begins at each "▁"
 }
 
-// newPreTokenizer parses the section "pre_tokenizer"; an absent one leaves the text in one piece.
-func newPreTokenizer(section json.RawMessage) (*preTokenizer, error) {
+// newPreTokenizer parses the section "pre_tokenizer"; an absent one leaves the text in one piece. n
+// normalizes the texts.
+func newPreTokenizer(section json.RawMessage, n normalizer) (*preTokenizer, error) {
 	unsupported := func(feature, hint string) error {
 		return &UnsupportedError{"pre_tokenizer", feature, hint}
 	}
@@ -43,6 +44,8 @@ func newPreTokenizer(section json.RawMessage) (*preTokenizer, error) {
 			if step.UseRegex == nil || *step.UseRegex {
 				pattern = byteLevelPattern
 			}
+		case step.Type == "Split" && len(list) == 1 && step.Pattern.is(" ") && n.replacesSpaces():
+			return p, nil // as in Gemma: there is no space left to split at
 		case step.Type == "Split":
 			// The patterns leave no text between matches, so these settings are equivalent.
 			if step.Behavior != "Isolated" && (step.Behavior != "Removed" || !step.Invert) {
