@@ -228,6 +228,15 @@ func (f *File) ReadTokens(dst []int32, at int64) error {
 	return nil
 }
 
+// Limit makes reading fail at ids from vocab on, for a model with fewer ids than the tokenizer, whose
+// last tokens need not occur.
+func (f *File) Limit(vocab int) {
+	for i := range f.parts {
+		t := &f.parts[i].header.Tokenizer
+		t.VocabSize = min(t.VocabSize, vocab)
+	}
+}
+
 func (p *filePart) decode(dst []int32, raw []byte, at int64) error {
 	vocab := uint32(p.header.Tokenizer.VocabSize)
 	for i := range dst {

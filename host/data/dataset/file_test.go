@@ -216,3 +216,21 @@ func TestVerifyChunks(t *testing.T) {
 		t.Errorf("a damaged last token: %v", err)
 	}
 }
+
+// TestLimit: with a limit, only ids below it are read.
+func TestLimit(t *testing.T) {
+	f := writeTokens(t, wideInfo, []int32{1, 7, 2})
+	f.Limit(8)
+	dst := make([]int32, 3)
+	if err := f.ReadTokens(dst, 0); err != nil || !slices.Equal(dst, []int32{1, 7, 2}) {
+		t.Errorf("%v, error %v", dst, err)
+	}
+	f.Limit(7)
+	var outside *tokenizer.RangeError
+	if err := f.ReadTokens(dst, 0); !errors.As(err, &outside) || outside.ID != 7 || outside.VocabSize != 7 {
+		t.Errorf("error %v", err)
+	}
+	if err := f.Verify(t.Context()); !errors.As(err, &outside) {
+		t.Errorf("verified: %v", err)
+	}
+}

@@ -165,8 +165,8 @@ func (t Tokenizer) check(vocab int) error {
 		}
 	}
 	for _, a := range f.Added {
-		if err := checkID(a.Content, a.ID); err != nil {
-			return err
+		if a.ID < 0 {
+			return checkID(a.Content, a.ID)
 		}
 	}
 	return nil

@@ -223,6 +223,9 @@ func (f *tokenizerFile) tokens(vocab int) (tokens []string, types []int32) {
 		tokens[id], types[id] = token, tokenNormal
 	}
 	for _, a := range f.Added {
+		if int(a.ID) >= vocab { // Gemma's tokenizer has a token more than its models
+			continue
+		}
 		tokens[a.ID], types[a.ID] = a.Content, tokenUser
 		if a.Special {
 			types[a.ID] = tokenControl
@@ -344,7 +347,8 @@ func (f *tokenizerFile) sentencePiece(
 		{Key: "tokenizer.ggml.model", Value: "llama"},
 		{Key: "tokenizer.ggml.pre", Value: "default"},
 		{Key: "tokenizer.ggml.tokens", Value: tokens},
-		{Key: "tokenizer.ggml.scores", Value: append(s.Scores, make([]float32, vocab-len(s.Scores))...)},
+		{Key: "tokenizer.ggml.scores",
+			Value: append(s.Scores, make([]float32, max(0, vocab-len(s.Scores)))...)[:vocab]},
 		{Key: "tokenizer.ggml.token_type", Value: types},
 		{Key: "tokenizer.ggml.add_space_prefix", Value: s.Prefix},
 	}

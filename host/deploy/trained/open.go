@@ -387,6 +387,7 @@ func (t *Model) openData(o Options) error {
 	if err := own.Check(t.data, "", o.Logger); err != nil {
 		return err
 	}
+	t.data.Limit(own.Vocab)
 	t.cfg, err = t.cfg.Changed(func(c *config.Config) error {
 		c.Data.SetKind(build.KindOf(t.data))
 		return nil

@@ -107,17 +107,24 @@ func (d *Data) check(cfg *config.Config) error {
 			"%s was made with the tokenizer %s, %s with %s: both need the same",
 			d.Validation.Path(), theirs, d.Train.Path(), own)
 	}
-	if cfg.Model.Vocab != 0 && cfg.Model.Vocab < train.VocabSize {
-		e := cfg.ErrorAt("model.vocab", "the model has %d token ids, the data has %d",
-			cfg.Model.Vocab, train.VocabSize)
-		e.Hint = "leave the key out to take the data's"
-		if cfg.Init != "" {
-			e.Hint = fmt.Sprintf("if the data's tokenizer is the model's with more tokens, "+
-				"give the model rows for them: new_tokens = %d",
-				cfg.NewTokens+train.VocabSize-cfg.Model.Vocab)
-		}
+	vocab := cfg.Model.Vocab
+	if vocab == 0 || vocab >= train.VocabSize {
+		return nil
+	}
+	e := cfg.ErrorAt("model.vocab", "the model has %d token ids, the data has %d",
+		vocab, train.VocabSize)
+	e.Hint = "leave the key out to take the data's"
+	if cfg.Init == "" {
 		return e
 	}
+	own, err := tokenizer.Identify(cfg.Init)
+	if err == nil && own.SHA256 != train.SHA256 {
+		e.Hint = fmt.Sprintf("if the data's tokenizer is the model's with more tokens, "+
+			"give the model rows for them: new_tokens = %d", cfg.NewTokens+train.VocabSize-vocab)
+		return e
+	}
+	d.Train.Limit(vocab) // Gemma's tokenizer has a token more than its models
+	d.Validation.Limit(vocab)
 	return nil
 }
 

@@ -200,16 +200,16 @@ func (t Tokens) Check(file *dataset.File, spec string, log hclog.Logger) error {
 				difference = fmt.Sprintf(" (%v)", err)
 			}
 		}
+		if err == nil && data.VocabSize > t.Vocab {
+			return fmt.Errorf("%s was made with a tokenizer of %d token ids, but the model in %s has %d",
+				file.Path(), data.VocabSize, t.Dir, t.Vocab)
+		}
 		if err != nil {
 			theirs, own := tokenizer.Distinct(data, *t.Tokenizer)
 			return fmt.Errorf("%s was made with the tokenizer %s, but the model's is %s%s: "+
 				"prepare the text with the model's tokenizer (cage data prepare --tokenizer)",
 				file.Path(), theirs, own, difference)
 		}
-	}
-	if data.VocabSize > t.Vocab {
-		return fmt.Errorf("%s was made with a tokenizer of %d token ids, but the model in %s has %d",
-			file.Path(), data.VocabSize, t.Dir, t.Vocab)
 	}
 	return nil
 }
