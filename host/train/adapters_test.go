@@ -23,7 +23,7 @@ import (
 // merged weights are W₀ + (α/r)·B·A.
 func TestAdapters(t *testing.T) {
 	settings := []string{"adapters.rank=2", "adapters.alpha=8", "train.steps=6", "train.final_eval_batches=0",
-		"schedule.rate=0.02"}
+		"schedule.rate=0.02", `quantizer.plugin="quest"`, "quantizer.bits=4"}
 	cfg, dir := testrun.FromHub(t, settings...)
 	summary := testrun.Train(t, cfg, train.Options{})
 	state := testrun.Values(t, testrun.Newest(t, cfg.Train.Out))
@@ -152,6 +152,24 @@ func TestFrozenInBFloat16(t *testing.T) {
 	for name, want := range states[0] {
 		if !slices.Equal(states[1][name], want) {
 			t.Errorf("%s differs with frozen weights in bfloat16", name)
+		}
+	}
+}
+
+// TestRotatedAdapters: with operands that stay rotated, adapters are trained and corrected as with
+// operands that are rotated back.
+func TestRotatedAdapters(t *testing.T) {
+	cfg, _ := testrun.FromHub(t, "adapters.rank=2", "train.steps=4", "schedule.rate=0.01",
+		"method.strength=2", "method.silence=0.25", `quantizer.plugin="quest"`, "quantizer.bits=4")
+	back := testrun.Elsewhere(t, cfg, `train.rotations="full"`)
+	var all [2][]float64
+	for i, cfg := range []*config.Config{cfg, back} {
+		testrun.Train(t, cfg, train.Options{})
+		all[i] = losses(t, cfg.Train.Out)
+	}
+	for i, want := range all[1] {
+		if !(relative(all[0][i], want) < 1e-4) {
+			t.Errorf("the loss of step %d is %v with rotated operands, and %v without", i+1, all[0][i], want)
 		}
 	}
 }

@@ -80,7 +80,8 @@ func TestXLA(t *testing.T) {
 // TestXLAAdapters: adapters are trained on XLA as on the CPU, on one device and on two.
 func TestXLAAdapters(t *testing.T) {
 	onXLA(t, 2)
-	cpu, _ := testrun.FromHub(t, "adapters.rank=2", "train.steps=6", "schedule.rate=0.01", "method.strength=1")
+	cpu, _ := testrun.FromHub(t, "adapters.rank=2", "train.steps=6", "schedule.rate=0.01", `quantizer.plugin="quest"`,
+		"quantizer.bits=4", "method.strength=1")
 	testrun.Train(t, cpu, train.Options{})
 	want := losses(t, cpu.Train.Out)
 	for _, count := range []int{1, 2} {
