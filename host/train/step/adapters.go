@@ -58,10 +58,13 @@ func (p *Plan) widen(in update.Nodes) {
 	}
 }
 
-// differentiated lists the parameters with respect to which the loss is differentiated.
+// differentiated lists the parameters with respect to which the loss is differentiated: all or, if
+// there are adapters, those that have one or whose quantizer has trained parameters.
 func (p *Plan) differentiated() []Tensor {
 	return slices.DeleteFunc(p.params(), func(t Tensor) bool {
-		return len(p.Adapters) > 0 && p.adapter(t.Name) == nil
+		q, quantized := p.Weights[t.Name]
+		trains := quantized && len(parametersOf(q, t.Name)) > 0
+		return len(p.Adapters) > 0 && p.adapter(t.Name) == nil && !trains
 	})
 }
 
@@ -81,8 +84,14 @@ func (p *Plan) quantizeInputs() []Tensor {
 	return append(list, p.factors()...)
 }
 
-// merge adds the merged weights to both maps.
+// merge adds the merged weights to both maps. To out it also adds quantized weights without an
+// adapter, whose statistics are read by the same name.
 func (p *Plan) merge(in, out update.Nodes) {
+	if len(p.Adapters) > 0 {
+		for _, t := range p.quantizedParams() {
+			out[program.KindMerged.Of(t.Name)] = graph.Identity(in[program.KindParam.Of(t.Name)])
+		}
+	}
 	for _, a := range p.Adapters {
 		name := p.pointName(a.Weight)
 		in[name] = merge(a, in[program.KindParam.Of(a.Weight)],

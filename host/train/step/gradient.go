@@ -288,7 +288,7 @@ func (p *Plan) meanGradients(in update.Nodes) update.Nodes {
 			dx, dTrained := q.Backward(at, numberedNodes(in, residualName, t.Name), mean)
 			if a := p.adapter(t.Name); a != nil {
 				p.addFactorGradients(a, dx, in, out)
-			} else {
+			} else if len(p.Adapters) == 0 {
 				out[program.KindGradient.Of(t.Name)] = dx
 			}
 			for i, trained := range parametersOf(q, t.Name) {
