@@ -243,10 +243,13 @@ func (c *collector) checkUnused() error {
 				var names []string
 				matches := false
 				for _, t := range c.out.Tensors {
+					if t.Frozen {
+						continue
+					}
 					matches = matches || g.Matches(string(t.Role), t.Name)
 					names = append(names, t.Name)
 				}
-				report(g.Table, g.Match, matches, "parameters", "an earlier group", names)
+				report(g.Table, g.Match, matches, "trained parameters", "an earlier group", names)
 			}
 		}
 	}
