@@ -10,7 +10,6 @@
 package lora
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -135,9 +134,4 @@ func (f Factor) Draw(seed uint64, values []float32) {
 			values[i] = float32(bound * (2*rng.Float64() - 1))
 		}
 	}
-}
-
-// String describes the settings in a phrase.
-func (s Settings) String() string {
-	return fmt.Sprintf("adapters of rank %d, α = %g", s.Rank, s.Alpha)
 }
