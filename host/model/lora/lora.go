@@ -94,18 +94,18 @@ func (s Settings) Of(params []architecture.Param) (list []Adapter) {
 
 // Endings of the names of factors.
 const (
-	SuffixA = ".lora_A"
+	suffixA = ".lora_A"
 	suffixB = ".lora_B"
 )
 
 // IsFactor reports whether a name is that of a factor.
 func IsFactor(name string) bool {
-	return strings.HasSuffix(name, SuffixA) || strings.HasSuffix(name, suffixB)
+	return strings.HasSuffix(name, suffixA) || strings.HasSuffix(name, suffixB)
 }
 
 // A returns the factor A, [parts·rank, in]: the factors of the parts one below the other.
 func (a Adapter) A() Factor {
-	return Factor{a.Weight + SuffixA, []int{len(a.Parts) * a.Rank, a.In}}
+	return Factor{a.Weight + suffixA, []int{len(a.Parts) * a.Rank, a.In}}
 }
 
 // Size returns the number of elements of both factors.
@@ -128,7 +128,7 @@ func (a Adapter) B() Factor {
 // name.
 func (f Factor) Draw(seed uint64, values []float32) {
 	clear(values)
-	if strings.HasSuffix(f.Name, SuffixA) {
+	if strings.HasSuffix(f.Name, suffixA) {
 		bound, rng := 1/math.Sqrt(float64(f.Dims[1])), architecture.Random(seed, f.Name)
 		for i := range values {
 			values[i] = float32(bound * (2*rng.Float64() - 1))

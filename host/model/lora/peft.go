@@ -142,7 +142,7 @@ func TensorsOf(list []Adapter, layout []huggingface.Mapping) (tensors []Tensor) 
 		}
 		next[a.Weight]++
 		tensors = append(tensors,
-			Tensor{a.A(), PEFTPrefix + module + SuffixA + ".weight", last, rows},
+			Tensor{a.A(), PEFTPrefix + module + suffixA + ".weight", last, rows},
 			Tensor{a.B(), PEFTPrefix + module + suffixB + ".weight", last, t.Rows})
 	}
 	return tensors
