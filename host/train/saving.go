@@ -24,6 +24,7 @@ type saving struct {
 
 type save struct {
 	step int
+	at   time.Time
 	done chan struct{} // closed when err is known
 	err  error
 }
@@ -102,7 +103,7 @@ func (r *run) awaitSave() error {
 	<-s.done
 	r.saving.underway = nil
 	if s.err == nil && !r.follows() {
-		r.saving = saving{step: s.step, at: time.Now()}
+		r.saving = saving{step: s.step, at: s.at}
 	}
 	return s.err
 }
@@ -206,7 +207,7 @@ func (r *run) beginSave(due bool) (recorded, err error) {
 		recorded = r.syncRecords()
 		state, err = r.snapshot()
 	}
-	s := &save{step: state.Step, done: make(chan struct{}), err: err}
+	s := &save{step: state.Step, at: time.Now(), done: make(chan struct{}), err: err}
 	r.saving.underway = s
 	r.state.Hold(s.done)
 	go func() {
