@@ -17,7 +17,7 @@ import (
 const (
 	PEFTFile       = "adapter_model.safetensors"
 	PEFTConfigFile = "adapter_config.json"
-	PEFTPrefix     = "base_model.model."
+	peftPrefix     = "base_model.model."
 )
 
 // PEFTConfig holds the keys of adapter_config.json that this package writes, and those that change
@@ -142,8 +142,8 @@ func TensorsOf(list []Adapter, layout []huggingface.Mapping) (tensors []Tensor) 
 		}
 		next[a.Weight]++
 		tensors = append(tensors,
-			Tensor{a.A(), PEFTPrefix + module + suffixA + ".weight", last, rows},
-			Tensor{a.B(), PEFTPrefix + module + suffixB + ".weight", last, t.Rows})
+			Tensor{a.A(), peftPrefix + module + suffixA + ".weight", last, rows},
+			Tensor{a.B(), peftPrefix + module + suffixB + ".weight", last, t.Rows})
 	}
 	return tensors
 }
