@@ -1,9 +1,7 @@
 package huggingface
 
 import (
-	"encoding/json/jsontext"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/cage-qat/cage/host/model/safetensors"
@@ -40,16 +38,15 @@ func textModel(config []byte) ([]byte, error) {
 	if !text.has("rope_parameters") {
 		out[thetaKey], out["rope_local_base_freq"] = 1e6, 1e4
 	}
-	copyTo := func(values map[string]jsontext.Value, keys ...string) {
-		for _, key := range keys {
-			if value, ok := values[key]; ok {
-				out[key] = value
-			}
+	for key, value := range text.values {
+		out[key] = value
+	}
+	for _, key := range []string{beginKey, endKey, "pad_token_id", "tie_word_embeddings",
+		"torch_dtype", "dtype", quantizationKey, "transformers_version"} {
+		if value, ok := k.values[key]; ok {
+			out[key] = value
 		}
 	}
-	copyTo(text.values, slices.Collect(maps.Keys(text.values))...)
-	copyTo(k.values, beginKey, endKey, "pad_token_id", "tie_word_embeddings", "torch_dtype", "dtype",
-		quantizationKey, "transformers_version")
 	out["architectures"], out["model_type"] = []string{gemma3Family.architecture},
 		gemma3Family.modelType
 	return encode(out)
@@ -62,15 +59,24 @@ type textTensors struct {
 	names map[string]string // in the files
 }
 
+// textName returns the name in a text model of a tensor with the given name in the files. It reports
+// whether the tensor belongs to the text model.
+func textName(inFiles string) (name string, ok bool) {
+	for from, to := range map[string]string{"language_model.": "", "model.language_model.": "model.",
+		"lm_head.": "lm_head."} {
+		if rest, ok := strings.CutPrefix(inFiles, from); ok {
+			return to + rest, true
+		}
+	}
+	return "", false
+}
+
 // ofText leaves out the tensors for images. It returns t itself if there are none.
 func ofText(t Tensors) (_ Tensors, leftOut int) {
 	names := map[string]string{}
 	for _, info := range t.Tensors() {
-		for from, to := range map[string]string{"language_model.": "", "model.language_model.": "model.",
-			"lm_head.": "lm_head."} {
-			if rest, ok := strings.CutPrefix(info.Name, from); ok {
-				names[to+rest] = info.Name
-			}
+		if name, ok := textName(info.Name); ok {
+			names[name] = info.Name
 		}
 		if strings.Contains(info.Name, "vision_tower.") ||
 			strings.Contains(info.Name, "multi_modal_projector.") {
@@ -86,11 +92,9 @@ func ofText(t Tensors) (_ Tensors, leftOut int) {
 // Tensors implements [Tensors].
 func (t textTensors) Tensors() (list []safetensors.Info) {
 	for _, info := range t.files.Tensors() {
-		for name, in := range t.names {
-			if in == info.Name {
-				info.Name = name
-				list = append(list, info)
-			}
+		if name, ok := textName(info.Name); ok && t.names[name] == info.Name {
+			info.Name = name
+			list = append(list, info)
 		}
 	}
 	return list
