@@ -120,10 +120,10 @@ func upload[T Element](d *Device, data []T, dims []int, sharded bool) (*Buffer, 
 			local = data[at : at+part.Size()]
 		}
 		var buffer compute.Buffer
-		err := catch(func() (err error) {
+		err := d.within(func() (err error) {
 			buffer, err = d.backend.BufferFromFlatData(compute.DeviceNum(i), local, part)
 			return err
-		})
+		}, nil)
 		if err != nil {
 			err = advisedError{fmt.Errorf("upload of shape %s: %w", shape, err)}
 			return nil, errors.Join(err, newBuffer(d, parts, shape, sharded).Finalize())
@@ -240,7 +240,8 @@ func downloadInto[T Element](b *Buffer, dst []T) error {
 	}
 	n := len(dst) / len(parts)
 	for i, part := range parts {
-		if err := catch(func() error { return part.ToFlatData(dst[i*n : (i+1)*n]) }); err != nil {
+		err := b.device.within(func() error { return part.ToFlatData(dst[i*n : (i+1)*n]) }, nil)
+		if err != nil {
 			return fmt.Errorf("download of shape %s: %w", b.shape, err)
 		}
 	}

@@ -65,9 +65,8 @@ type Options struct {
 	// The first CUDA device opened in a process determines it. The CPU ignores it.
 	Cache string
 
-	// Timeout is the time after which an execution on the CUDA device fails with a [HangError]; 0
-	// sets no limit. Uploads and downloads, of which a step has hundreds, are not limited. The CPU
-	// ignores it.
+	// Timeout is the time after which an execution, an upload or a download on the CUDA device fails
+	// with a [HangError]; 0 sets no limit. The CPU ignores it.
 	Timeout time.Duration
 
 	// Warn receives warnings, with details as key-value pairs. Nil discards them.
@@ -82,8 +81,17 @@ type Device struct {
 	backend  compute.Backend
 	workers  *workers // of the CPU device
 	compiled atomic.Int64
-	found    sync.Map    // maps keys to func() any; see Once
-	hangs    atomic.Bool // an execution did not end in time; the device is no longer used
+	found    sync.Map // maps keys to func() any; see Once
+
+	// hung is closed when a call did not end in time; the device is no longer used. hang closes it.
+	hung chan struct{}
+	hang func()
+}
+
+func newDevice(kind string, options Options, backend compute.Backend) *Device {
+	hung := make(chan struct{})
+	return &Device{kind: kind, options: options, backend: backend, hung: hung,
+		hang: sync.OnceFunc(func() { close(hung) })}
 }
 
 // Kinds lists the names that [Open] accepts, sorted.
@@ -124,7 +132,7 @@ func Open(kind string, opts Options) (*Device, error) {
 		}
 		return nil, fmt.Errorf("opening device %q: %w", kind, err)
 	}
-	d := &Device{kind: kind, options: opts, backend: backend}
+	d := newDevice(kind, opts, backend)
 	if kind == device.CPU {
 		d.workers = newWorkers(workersOf(backend))
 	}
@@ -199,18 +207,38 @@ func (d *Device) Close() error {
 }
 
 // gone reports whether the device is closed or hangs, so that nothing can be freed.
-func (d *Device) gone() bool { return d.hangs.Load() || d.backend.IsFinalized() }
+func (d *Device) gone() bool { return d.hangs() || d.backend.IsFinalized() }
 
-// within calls f, an execution, and returns early at the device's timeout or when another process
-// is lost. f cannot be interrupted: its goroutine leaks, and so do all buffers and executables of
-// the device, until the process ends.
-func (d *Device) within(f func() error) error {
-	limit, gone := d.options.Timeout, (<-chan struct{})(nil)
+// hangs reports whether a call did not end in time.
+func (d *Device) hangs() bool {
+	select {
+	case <-d.hung:
+		return true
+	default:
+		return false
+	}
+}
+
+// execute calls f, an execution, and returns early as within does, or when another process is lost.
+func (d *Device) execute(f func() error) error {
+	var gone <-chan struct{}
 	if d.options.Processes != nil {
 		gone = d.options.Processes.Gone()
 	}
-	if limit <= 0 && gone == nil || d.kind == device.CPU {
-		return f()
+	err := d.within(f, gone)
+	if err != nil && !d.hangs() {
+		err = d.lost(err)
+	}
+	return err
+}
+
+// within calls f, which waits for the device, and returns early at the device's timeout, when
+// another call hangs, or when gone is closed. f cannot be interrupted: its goroutine leaks, and so
+// do all buffers and executables of the device, until the process ends.
+func (d *Device) within(f func() error, gone <-chan struct{}) error {
+	limit := d.options.Timeout
+	if limit <= 0 && d.options.Processes == nil || d.kind == device.CPU {
+		return catch(f)
 	}
 	done := make(chan error, 1)
 	go func() { done <- catch(f) }()
@@ -222,16 +250,17 @@ func (d *Device) within(f func() error) error {
 	}
 	select {
 	case err := <-done:
-		if err != nil {
-			err = d.lost(err)
-		}
 		return err
 	case <-gone:
 		return d.lost(nil)
+	case <-d.hung:
+		if err := d.checkOpen(); err != errHangs {
+			return err
+		}
 	case <-late:
-		d.hangs.Store(true)
-		return &HangError{limit, d.Count()}
+		d.hang()
 	}
+	return &HangError{limit, d.Count()}
 }
 
 var (
@@ -240,7 +269,7 @@ var (
 )
 
 func (d *Device) checkOpen() error {
-	if d.hangs.Load() {
+	if d.hangs() {
 		if p := d.options.Processes; p != nil && p.Err() != nil {
 			return &LostError{Err: p.Err()}
 		}

@@ -190,7 +190,7 @@ func (e *Executable) Run(inputs []*Buffer, donate []bool) ([]*Buffer, error) {
 	}
 	// The device's goroutines inherit the label, so that a profile distinguishes steps.
 	pprof.Do(context.Background(), pprof.Labels(ProfileLabel, e.name), func(context.Context) {
-		err = catch(func() error { return e.device.within(execute) })
+		err = e.device.execute(execute)
 	})
 	if err != nil {
 		return nil, stepError(e.name, Running, err)
@@ -267,7 +267,7 @@ func (e *Executable) checkInputs(inputs []*Buffer, donate []bool) ([]compute.Buf
 // Close frees the compiled step. It must not be called while Run is in progress. Closing an
 // executable again does nothing.
 func (e *Executable) Close() error {
-	if e.device.hangs.Load() {
+	if e.device.hangs() {
 		return nil
 	}
 	return catch(func() error {

@@ -28,12 +28,21 @@ func TestHang(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv(pjrtrecord.FaultVariable, "execute|0|0||hang")
+	uploads := make(chan struct{})
+	go func() { // as a training does, which uploads the next batches during a step
+		var err error
+		for err == nil {
+			_, err = engine.Upload(d, []float32{1})
+		}
+		close(uploads)
+	}()
 	_, err = e.Run([]*engine.Buffer{x}, nil)
 	hang, ok := errors.AsType[*engine.HangError](err)
 	if !ok || hang.Limit != limit || hang.Count != 2 {
 		t.Fatalf("the step returned %v, want a HangError after %v", err, limit)
 	}
 	began := time.Now()
+	<-uploads
 	if _, err := engine.Download[float32](before[0]); err == nil {
 		t.Error("a download from a device that hangs succeeds")
 	}

@@ -1,6 +1,10 @@
 package engine
 
-import "time"
+import (
+	"time"
+
+	"github.com/cage-qat/cage/host/compute/device"
+)
 
 // Processes connects several processes, each of which runs some replicas of the same device. All of
 // them compile the same executables and run them in the same order. Package host/train/processes
@@ -53,7 +57,7 @@ const verdict = 5 * time.Second
 // lost returns a [LostError] if the loss of a process explains the failure, else cause.
 func (d *Device) lost(cause error) error {
 	p := d.options.Processes
-	if p == nil {
+	if p == nil || d.kind == device.CPU {
 		return cause
 	}
 	select {
@@ -61,7 +65,7 @@ func (d *Device) lost(cause error) error {
 	case <-time.After(verdict):
 		return cause
 	}
-	d.hangs.Store(true) // executions that wait for the lost process cannot be freed
+	d.hang() // executions that wait for the lost process cannot be freed
 	return &LostError{Err: p.Err(), Cause: cause}
 }
 

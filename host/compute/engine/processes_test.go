@@ -50,7 +50,7 @@ func (o others) Agree(string, int64) ([]int64, error) {
 
 func TestProcesses(t *testing.T) {
 	o := others{rank: 1, size: 2, gone: make(chan struct{})}
-	d := &Device{kind: device.CUDA, options: Options{Count: 4, Processes: o}}
+	d := newDevice(device.CUDA, Options{Count: 4, Processes: o}, nil)
 	if first, n := d.mine(); first != 2 || n != 2 {
 		t.Errorf("the second of two processes has %d replicas from %d on", n, first)
 	}
@@ -67,7 +67,7 @@ func TestProcesses(t *testing.T) {
 	never := make(chan struct{})
 	defer close(never)
 	time.AfterFunc(10*time.Millisecond, func() { close(o.gone) })
-	err := d.within(func() error { <-never; return nil })
+	err := d.execute(func() error { <-never; return nil })
 	if lost, ok := errors.AsType[*LostError](err); !ok || lost.Error() != "process 1 is gone" || !d.gone() {
 		t.Errorf("an execution that waits for a lost process ends with %v", err)
 	}

@@ -316,7 +316,7 @@ type Device struct {
 	Preallocate    string
 	MemoryFraction float64
 	Cache          string // a directory; empty: none
-	// TimeoutMinutes limits the duration of a single execution on a GPU; 0 means no limit.
+	// TimeoutMinutes limits the duration of an execution or a copy on a GPU; 0 means no limit.
 	TimeoutMinutes float64
 	Threads        int // 0: all cores
 	// PeakTFLOPS is the peak performance of the device in TFLOP/s; 0 means unknown.

@@ -166,8 +166,8 @@ func (d *Device) keys() []schema.Key {
 			Default: "",
 			Doc:     "cuda only: directory for XLA's choices of the fastest kernels; empty: none"},
 		{Name: "timeout_minutes", To: &d.TimeoutMinutes, Is: schema.Between(0, 1e6), Default: 30.0,
-			Doc: "cuda only: time limit of one execution on a GPU, such as a step, without its " +
-				"compilation. When it is exceeded, the run ends with an error; 0: no limit"},
+			Doc: "cuda only: time limit of one execution (a step, without its compilation) or copy on a " +
+				"GPU. A run that exceeds it ends with an error; 0: no limit"},
 		{Name: "threads", To: &d.Threads, Is: schema.From(0, 4096), Default: 0,
 			Doc: "CPU threads; 0: all cores"},
 		{Name: "peak_tflops", To: &d.PeakTFLOPS, Is: schema.Between(0, 1e9), Default: 0.0,
