@@ -48,6 +48,18 @@ type evaluation interface {
 // outputFile is the name of the file with the command's output.
 const outputFile = "output.json"
 
+// readOutput parses the command's output in the directory out.
+func readOutput(out vfs.Path, to any) error {
+	path := out.Join(outputFile)
+	text, err := path.ReadFile()
+	if err == nil {
+		if err = plainjson.Unmarshal(text, to); err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return err
+}
+
 type measure struct {
 	Name   string // such as "hellaswag.acc_norm"
 	Higher bool   // whether higher is better
@@ -100,19 +112,14 @@ func (e *validationLoss) Arguments(run, _ string) []string {
 }
 
 func (e *validationLoss) Read(out vfs.Path) (map[string]float64, error) {
-	path := out.Join(outputFile)
-	text, err := path.ReadFile()
-	if err != nil {
-		return nil, err
-	}
 	var output struct {
 		Loss *metrics.Number `json:"loss"`
 	}
-	if err := plainjson.Unmarshal(text, &output); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if err := readOutput(out, &output); err != nil {
+		return nil, err
 	}
 	if output.Loss == nil {
-		return nil, fmt.Errorf("%s: no loss", path)
+		return nil, fmt.Errorf("%s: no loss", out.Join(outputFile))
 	}
 	loss := float64(*output.Loss)
 	return map[string]float64{"val_loss": loss, "val_ppl": math.Exp(loss)}, nil
@@ -262,24 +269,20 @@ func (e *rulerQuestions) Arguments(run, out string) []string {
 }
 
 func (e *rulerQuestions) Read(out vfs.Path) (map[string]float64, error) {
-	r, err := ruler.At(out).Report()
-	if err != nil {
+	var r ruler.Report
+	if err := readOutput(out, &r); err != nil {
 		return nil, err
 	}
 	found := map[string]float64{"ruler.average": r.Average}
 	for _, l := range r.Lengths {
 		found[lengthMetric(l.Length)] = l.Average
-		for name, s := range l.Scores {
-			if s.Answers < e.Samples {
-				return nil, fmt.Errorf("%s: %s at %d has %d of %d answers",
-					out, name, l.Length, s.Answers, e.Samples)
-			}
-			found[lengthMetric(l.Length)+"."+name] = s.Score
+		for name, score := range l.Scores {
+			found[lengthMetric(l.Length)+"."+name] = score
 		}
 	}
 	for _, m := range e.Metrics() {
 		if _, ok := found[m.Name]; !ok {
-			return nil, fmt.Errorf("%s has no answers for %s", out, m.Name)
+			return nil, fmt.Errorf("%s has no %s", out.Join(outputFile), m.Name)
 		}
 	}
 	return found, nil

@@ -1,7 +1,7 @@
 package study
 
 import (
-	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/deploy/ruler"
+	"github.com/cage-qat/cage/internal/testing/testfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -44,34 +45,28 @@ func TestRulerMetrics(t *testing.T) {
 	}
 }
 
-// TestRulerRead: scores are those of RULER's report; answers that are missing are no scores.
+// TestRulerRead: scores are those of the report; what is missing in it is an error.
 func TestRulerRead(t *testing.T) {
 	e := longTexts(t, ruler.Files{})
 	out := vfs.At(t.TempDir())
-	if _, err := e.Read(out); err == nil || !strings.Contains(err.Error(), "has no answers") {
+	if _, err := e.Read(out); err == nil || !strings.Contains(err.Error(), outputFile) {
 		t.Errorf("of an empty directory: %v", err)
 	}
-	g := &ruler.Generator{Inputs: ruler.Inputs{Words: ruler.MadeUpWords()}, Seed: ruler.DefaultSeed, Count: func(s string) (int, error) { return len(s) / 4, nil }}
-	d := ruler.At(out)
-	plan := ruler.Plan{
-		Tasks: e.Tasks, Lengths: e.Lengths, Samples: e.Samples, Batch: 4,
-		Progress: func(ruler.Task, int, int, int) {},
-	}
-	echo := func(_ context.Context, prompts []string, _ int) ([]string, error) { return prompts, nil }
-	short := plan
-	short.Lengths = e.Lengths[:1]
-	if err := d.Ask(t.Context(), g, short, echo); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := e.Read(out); err == nil || !strings.Contains(err.Error(), "has no answers for ruler.1200") {
-		t.Errorf("of one length: %v", err)
-	}
-	if err := d.Ask(t.Context(), g, plan, echo); err != nil {
-		t.Fatal(err)
-	}
-	found, err := e.Read(out)
-	if err != nil || found["ruler.average"] != 100 || found["ruler.1200.niah_single_1"] != 100 || len(found) != len(e.Metrics()) {
-		t.Errorf("found %v, %v", found, err)
+	const length = `{"length": %d, "scores": {"niah_single_1": 50, "fwe": 100}, "average": 75}`
+	for lengths, want := range map[string]string{
+		fmt.Sprintf(length, 1000): "has no ruler.1200",
+		fmt.Sprintf(length, 1000) + "," + strings.Replace(fmt.Sprintf(length, 1200), `, "fwe": 100`, "", 1): "has no ruler.1200.fwe",
+		fmt.Sprintf(length, 1000) + "," + fmt.Sprintf(length, 1200):                                         "",
+	} {
+		testfile.Write(t, out.Join(outputFile).Name, `{"average": 75, "lengths": [`+lengths+`]}`)
+		found, err := e.Read(out)
+		if want != "" {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("of %s: %v, want %q", lengths, err, want)
+			}
+		} else if err != nil || found["ruler.average"] != 75 || found["ruler.1200.niah_single_1"] != 50 || len(found) != len(e.Metrics()) {
+			t.Errorf("found %v, %v", found, err)
+		}
 	}
 }
 

@@ -41,7 +41,7 @@ var parsers = []struct{ what, pkg, targets string }{
 	{"tokenizer.json, tokenizer_config.json", "host/data/tokenizer", "FuzzBytes FuzzConfig FuzzDefinition FuzzWords"},
 	{"tables of losses as CSV, runs as points", "host/study/scaling", "FuzzParseCSV FuzzReadRuns"},
 	{"descriptions of evaluation tasks, their rows, answers and samples", "host/deploy/tasks", "FuzzAnswers FuzzParse"},
-	{"inputs and manifests of RULER", "host/deploy/ruler", "FuzzDocuments FuzzManifest FuzzWords"},
+	{"inputs of RULER", "host/deploy/ruler", "FuzzDocuments FuzzWords"},
 	{"what a plugin logs", "host/train/plugin", "FuzzParseLog"},
 	{"messages between host and plugin", "sdk", "FuzzDescribeAnswer FuzzOptimizerAnswer FuzzQuantizeRequest FuzzQuantizerAnswer"},
 	{"programs on the wire", "sdk/internal/wire", "FuzzProgram"},

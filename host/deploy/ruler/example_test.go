@@ -10,7 +10,7 @@ import (
 
 // A needle in a haystack of noise. Tokens are words here.
 func Example() {
-	tasks, err := ruler.Select([]string{"niah_single_1"})
+	list, err := ruler.Select([]string{"niah_single_1"})
 	if err != nil {
 		panic(err)
 	}
@@ -19,16 +19,13 @@ func Example() {
 		Count:  func(text string) (int, error) { return len(strings.Fields(text)), nil },
 		Seed:   ruler.DefaultSeed,
 	}
-	samples, err := g.Samples(context.Background(), tasks[0], 300, 1)
+	samples, err := g.Samples(context.Background(), list[0], 300, 1)
 	if err != nil {
 		panic(err)
 	}
 	for _, s := range samples {
 		fmt.Println(s.Length, s.AnswerPrefix, s.Outputs)
-		answers := []ruler.Answer{{Pred: " " + s.Outputs[0] + ".", Outputs: s.Outputs}}
-		fmt.Println(tasks[0].Score(answers))
 	}
 	// Output:
 	// 300  The special magic number for quiet-river mentioned in the provided text is [5661907]
-	// 100
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
+// DefaultBatch is the default number of prompts that are answered at once.
+const DefaultBatch = 8
+
 // DefaultSeed is RULER's default seed.
 const DefaultSeed = 42
 

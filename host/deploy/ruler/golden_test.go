@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/internal/testing/testfile"
 	"github.com/cage-qat/cage/internal/testing/testlevel"
-	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // golden is testdata/ruler.json: what RULER's scripts made of the inputs in it. A token is
@@ -23,10 +23,10 @@ type golden struct {
 	Essay   string
 	QA      struct{ Squad, HotpotQA json.RawMessage }
 	Metric  []struct {
-		Predictions, Cleaned []string
-		References           [][]string
-		All                  float64 `json:"match_all"`
-		Part                 float64 `json:"match_part"`
+		Predictions []string
+		References  [][]string
+		All         float64 `json:"match_all"`
+		Part        float64 `json:"match_part"`
 	}
 	Cases []struct {
 		Task    string
@@ -52,6 +52,15 @@ func readGolden(t testing.TB) (g golden, inputs Inputs) {
 	return g, inputs
 }
 
+func selected(t testing.TB, names []string) []Task {
+	t.Helper()
+	list, err := Select(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
 func countWords(text string) (int, error) { return len(strings.FieldsFunc(text, isSpace)), nil }
 
 // TestGolden: all 13 tasks, whole prompts.
@@ -62,12 +71,12 @@ func TestGolden(t *testing.T) {
 	}
 	for _, c := range g.Cases {
 		t.Run(c.Task, func(t *testing.T) {
-			tasks := selected(t, []string{c.Task})
-			if tasks[0].NewTokens != c.New {
-				t.Errorf("answers have %d tokens, want %d", tasks[0].NewTokens, c.New)
+			list := selected(t, []string{c.Task})
+			if list[0].NewTokens != c.New {
+				t.Errorf("answers have %d tokens, want %d", list[0].NewTokens, c.New)
 			}
 			gen := &Generator{Inputs: inputs, Count: countWords, Seed: c.Seed}
-			got, err := gen.Samples(context.Background(), tasks[0], c.Length, len(c.Samples))
+			got, err := gen.Samples(context.Background(), list[0], c.Length, len(c.Samples))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -78,72 +87,71 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestGoldenMetric: RULER's scores, and how it cleans answers.
+// judged is the result of a task with one answer for each question.
+func judged(t *testing.T, task Task, length int, answers []string, targets [][]string) *tasks.Result {
+	t.Helper()
+	var items []tasks.Item
+	var texts []tasks.Answer
+	for i := range answers {
+		items, texts = append(items, tasks.Item{Targets: targets[i]}), append(texts, tasks.Answer{Text: &answers[i]})
+	}
+	r, err := tasks.Judge(task.At(length), items, texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestGoldenMetric: RULER's scores, also of answers that it cleans before.
 func TestGoldenMetric(t *testing.T) {
 	g, _ := readGolden(t)
 	for i, m := range g.Metric {
-		var answers []Answer
-		for k, p := range m.Predictions {
-			answers = append(answers, Answer{Pred: p, Outputs: m.References[k]})
-			if got := Clean(p); got != m.Cleaned[k] {
-				t.Errorf("case %d: %q becomes %q, want %q", i, p, got, m.Cleaned[k])
+		for metric, want := range map[string]float64{tasks.Contained: m.All, tasks.ContainedAny: m.Part} {
+			r := judged(t, Task{metric: metric}, 1, m.Predictions, m.References)
+			if got := percent(r.Metrics[0].Value); got != want {
+				t.Errorf("case %d: %s is %v, want %v", i, metric, got, want)
 			}
-		}
-		if got := (Task{scored: shareFound}).Score(answers); got != m.All {
-			t.Errorf("case %d: match_all is %v, want %v", i, got, m.All)
-		}
-		if got := (Task{scored: anyFound}).Score(answers); got != m.Part {
-			t.Errorf("case %d: match_part is %v, want %v", i, got, m.Part)
 		}
 	}
 }
 
-// TestOracle: who answers what is wanted, in other letters and among other words, has 100
+// TestPerfectAnswers: who answers what is wanted, in other letters and among other words, has 100
 // in every task, and who answers nothing has 0.
-func TestOracle(t *testing.T) {
-	testlevel.Long(t, "starts Python")
+func TestPerfectAnswers(t *testing.T) {
+	testlevel.Long(t, "writes prompts of all tasks")
 	_, inputs := readGolden(t)
 	g := &Generator{Inputs: inputs, Count: countWords, Seed: DefaultSeed}
-	for _, knows := range []bool{true, false} {
-		d := At(vfs.At(t.TempDir()))
-		p := planned(Tasks(), 2, 2, 1500, 2000)
-		wanted := map[string]string{}
-		for _, length := range p.Lengths {
-			for _, task := range p.Tasks {
-				samples, err := g.Samples(t.Context(), task, length, p.Samples)
+	lengths := []int{1500, 2000}
+	for want, effective := range map[float64]int{0: 0, 100: 2000} {
+		var results []*tasks.Result
+		for _, length := range lengths {
+			for _, task := range Tasks() {
+				samples, err := g.Samples(t.Context(), task, length, 2)
 				if err != nil {
 					t.Fatal(err)
 				}
+				var answers []string
+				var targets [][]string
 				for _, s := range samples {
-					if knows {
-						wanted[s.Prompt()] = " Well: " + strings.ToUpper(strings.Join(s.Outputs, ", ")) + "."
+					answer := ""
+					if want > 0 {
+						answer = " Well: " + strings.ToUpper(strings.Join(s.Outputs, ", ")) + "."
 					}
+					answers, targets = append(answers, answer), append(targets, s.Outputs)
 				}
+				results = append(results, judged(t, task, length, answers, targets))
 			}
 		}
-		err := d.Ask(context.Background(), g, p, func(_ context.Context, prompts []string, _ int) (said []string, _ error) {
-			for _, p := range prompts {
-				said = append(said, wanted[p])
-			}
-			return said, nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := reported(t, d)
-		want, effective := TaskReport{Answers: 2, Empty: 2}, 0
-		if knows {
-			want, effective = TaskReport{Score: 100, Answers: 2}, 2000
-		}
+		r := NewReport(Tasks(), lengths, results)
 		for _, l := range r.Lengths {
 			for _, task := range Tasks() {
 				if got := l.Scores[task.Name]; got != want {
-					t.Errorf("%s at %d has %+v, want %+v", task.Name, l.Length, got, want)
+					t.Errorf("%s at %d has %v, want %v", task.Name, l.Length, got, want)
 				}
 			}
 		}
-		if len(r.Lengths) != 2 || r.Average != want.Score || r.Effective != effective {
-			t.Errorf("%d lengths with the average %v and the effective length %d", len(r.Lengths), r.Average, r.Effective)
+		if len(r.Lengths) != 2 || !near(r.Average, want) || r.Effective != effective || len(r.Notes) != 0 {
+			t.Errorf("%d lengths with the average %v, the effective length %d and the notes %v", len(r.Lengths), r.Average, r.Effective, r.Notes)
 		}
 	}
 }
@@ -178,10 +186,10 @@ func TestLong(t *testing.T) {
 	}
 	for _, c := range file.Cases {
 		t.Run(fmt.Sprintf("%s at %d", c.Task, c.Length), func(t *testing.T) {
-			tasks := selected(t, []string{c.Task})
+			list := selected(t, []string{c.Task})
 			g := &Generator{Inputs: inputs, Count: countWords, Seed: c.Seed, Before: c.Before, After: c.After}
 			var got []digest
-			samples, err := g.Samples(context.Background(), tasks[0], c.Length, len(c.Samples))
+			samples, err := g.Samples(context.Background(), list[0], c.Length, len(c.Samples))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,6 +3,7 @@ package ruler
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -18,8 +19,6 @@ type Inputs struct {
 	Essay  string     // empty: none
 	Squad  *Documents // nil: none
 	Hotpot *Documents // nil: none
-
-	sources map[string]string // hashes of the files that were read
 }
 
 // Words holds word lists.
@@ -102,6 +101,23 @@ func (i Inputs) Missing(t Task) string {
 		}
 	}
 	return ""
+}
+
+// LeftOut returns the tasks whose inputs are given, and describes the others; "" if there are none.
+func (i Inputs) LeftOut(list []Task) (given []Task, others string) {
+	by := map[string][]string{}
+	for _, t := range list {
+		if input := i.Missing(t); input != "" {
+			by[input] = append(by[input], t.Name)
+		} else {
+			given = append(given, t)
+		}
+	}
+	var parts []string
+	for _, input := range slices.Sorted(maps.Keys(by)) {
+		parts = append(parts, strings.Join(by[input], ", ")+" (without "+input+")")
+	}
+	return given, strings.Join(parts, "; ")
 }
 
 // Substitutions describes how the inputs of tasks differ from RULER's own.

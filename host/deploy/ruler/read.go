@@ -2,7 +2,6 @@ package ruler
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json/jsontext"
 	jsonv2 "encoding/json/v2"
 	"errors"
@@ -40,26 +39,19 @@ type Files struct {
 
 // Read reads the named files, and generates word lists that have no file.
 func (f Files) Read() (Inputs, error) {
-	r := reader{sources: map[string]string{}}
+	r := reader{}
 	in := Inputs{Words: r.words(f.Words), Essay: r.essay(f.Essay),
-		Squad:  r.documents("squad", f.Squad, ParseSquad),
-		Hotpot: r.documents("hotpot", f.Hotpot, ParseHotpot)}
-	in.sources = r.sources
+		Squad: r.documents(f.Squad, ParseSquad), Hotpot: r.documents(f.Hotpot, ParseHotpot)}
 	return in, r.err
 }
 
-type reader struct {
-	sources map[string]string // hash of each input
-	err     error
-}
+// reader reads files until the first error.
+type reader struct{ err error }
 
-func (r *reader) file(input, path string) []byte {
-	if r.err != nil {
-		return nil
+func (r *reader) file(path string) (content []byte) {
+	if r.err == nil {
+		content, r.err = vfs.ReadRegular(path)
 	}
-	content, err := vfs.ReadRegular(path)
-	r.err = err
-	r.sources[input] = fmt.Sprintf("%x", sha256.Sum256(append([]byte(r.sources[input]), content...)))
 	return content
 }
 
@@ -71,7 +63,6 @@ func (r *reader) fail(path string, err error) {
 
 func (r *reader) words(dir string) *Words {
 	if dir == "" {
-		r.sources["words"] = "made up"
 		return MadeUpWords()
 	}
 	w := &Words{
@@ -80,7 +71,7 @@ func (r *reader) words(dir string) *Words {
 		Verbs:      r.lines(filepath.Join(dir, verbFile)),
 	}
 	path := filepath.Join(dir, englishFile)
-	content := r.file("words", path)
+	content := r.file(path)
 	if errors.Is(r.err, fs.ErrNotExist) && strings.Contains(r.err.Error(), englishFile) {
 		r.err = nil
 		w.English, w.MadeUp = syllables(3), []string{englishFile}
@@ -95,7 +86,7 @@ func (r *reader) words(dir string) *Words {
 }
 
 func (r *reader) lines(path string) (list []string) {
-	for line := range strings.Lines(string(r.file("words", path))) {
+	for line := range strings.Lines(string(r.file(path))) {
 		if word := strings.TrimFunc(line, isSpace); word != "" {
 			list = append(list, word)
 		}
@@ -131,7 +122,7 @@ func (r *reader) essay(path string) string {
 	if path == "" {
 		return ""
 	}
-	content := r.file("essay", path)
+	content := r.file(path)
 	text := string(content)
 	if filepath.Ext(path) == ".json" {
 		var file struct{ Text string }
@@ -146,11 +137,11 @@ func (r *reader) essay(path string) string {
 	return text
 }
 
-func (r *reader) documents(input, path string, parse func([]byte) (*Documents, error)) *Documents {
+func (r *reader) documents(path string, parse func([]byte) (*Documents, error)) *Documents {
 	if path == "" {
 		return nil
 	}
-	content := r.file(input, path)
+	content := r.file(path)
 	if r.err != nil {
 		return nil
 	}

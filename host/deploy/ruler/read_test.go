@@ -140,23 +140,3 @@ func FuzzWords(f *testing.F) {
 		}
 	})
 }
-
-// FuzzManifest: a manifest is refused, or goes on with itself.
-func FuzzManifest(f *testing.F) {
-	f.Add(`{"format":1,"seed":42,"samples":5,"settings":{"words":"made up"},"left_out":{"qa_1":"SQuAD"}}`)
-	f.Add(`{"format":1}`)
-	f.Add(`{"format":2}`)
-	f.Fuzz(func(t *testing.T, text string) {
-		old, err := ParseManifest([]byte(text))
-		if err != nil {
-			return
-		}
-		again := &Manifest{Format: old.Format, Seed: old.Seed, Samples: old.Samples, Settings: map[string]string{}, Model: &ModelName{Name: "a", Batch: 1}}
-		if old.Model != nil {
-			again.Model = old.Model
-		}
-		if err := again.merge(old); err != nil {
-			t.Errorf("%q: %v", text, err)
-		}
-	})
-}

@@ -1,25 +1,19 @@
 package ruler
 
 import (
-	"errors"
 	"fmt"
-	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 
-	"golang.org/x/text/cases"
-	"golang.org/x/text/language"
-
-	"github.com/cage-qat/cage/internal/jsonlines"
+	"github.com/cage-qat/cage/host/deploy/tasks"
 )
 
 // threshold is the average above which a model is considered good at a length: the average of
 // Llama-2-7B (chat) at 4096 tokens (section 4 of the paper, and RULER's README).
 const threshold = 85.6
 
-// Report contains the scores of the answers in a directory, in percent.
+// Report contains the scores of a model, in percent.
 type Report struct {
 	Model   string         `json:"model,omitempty"`
 	Lengths []LengthReport `json:"lengths"`
@@ -38,92 +32,26 @@ type Report struct {
 
 // LengthReport contains the scores at one length.
 type LengthReport struct {
-	Length  int                   `json:"length"`
-	Scores  map[string]TaskReport `json:"scores"`
-	Average float64               `json:"average"`
+	Length  int                `json:"length"`
+	Scores  map[string]float64 `json:"scores"` // by task
+	Average float64            `json:"average"`
 }
 
-// TaskReport is the score of a task at a length.
-type TaskReport struct {
-	Score   float64 `json:"score"`
-	Answers int     `json:"answers"`
-	// Empty is the number of answers without any text.
-	Empty int `json:"empty"`
-}
-
-// Report scores all answers in the directory.
-func (d Directory) Report() (*Report, error) {
-	lengths, err := d.lengths()
-	if err != nil {
-		return nil, err
+// NewReport summarizes the results of the tasks at each length, in ascending order: results has
+// those of all tasks at the first length, then those at the second.
+func NewReport(list []Task, lengths []int, results []*tasks.Result, notes ...string) *Report {
+	r := &Report{Threshold: threshold, Notes: slices.DeleteFunc(notes, func(n string) bool { return n == "" })}
+	if all := len(Tasks()); len(list) < all {
+		r.Notes = append(r.Notes, fmt.Sprintf("averages are over %d of %d tasks", len(list), all))
 	}
-	r := &Report{Threshold: threshold}
-	for _, length := range lengths {
-		l := LengthReport{Length: length, Scores: map[string]TaskReport{}}
-		sum := 0.0
-		for _, t := range Tasks() {
-			s, err := d.scoreTask(t, length)
-			if err != nil && !isMissing(err) {
-				return nil, err
-			}
-			if err == nil && s.Answers > 0 {
-				l.Scores[t.Name] = s
-				sum += s.Score
-			}
+	n := float64(len(lengths))
+	for i, length := range lengths {
+		l := LengthReport{Length: length, Scores: map[string]float64{}}
+		for j, t := range list {
+			score := percent(results[i*len(list)+j].Metrics[0].Value)
+			l.Scores[t.Name] = score
+			l.Average += score / float64(len(list))
 		}
-		if n := len(l.Scores); n > 0 {
-			l.Average = sum / float64(n)
-			r.Lengths = append(r.Lengths, l)
-		}
-	}
-	if len(r.Lengths) == 0 {
-		return nil, fmt.Errorf("%s has no answers: want LENGTH/pred/TASK.jsonl in it, such as "+
-			"4096/pred/vt.jsonl", d.path)
-	}
-	r.average()
-	m, err := d.Manifest()
-	if err != nil {
-		return nil, err
-	}
-	r.note(m)
-	return r, nil
-}
-
-type scoredAnswer struct {
-	Pred    *string  `json:"pred"`
-	Outputs []string `json:"outputs"`
-}
-
-func (d Directory) scoreTask(t Task, length int) (TaskReport, error) {
-	path := d.answers(length, t)
-	var answers []Answer
-	r := TaskReport{}
-	for e, err := range jsonlines.Read[scoredAnswer](path) {
-		if errors.Is(err, jsonlines.ErrTorn) {
-			break // the model is still answering, or was interrupted
-		}
-		if err != nil {
-			return r, err
-		}
-		a := e.Value
-		if a.Pred == nil || len(a.Outputs) == 0 {
-			err := errors.New("missing pred (the answer) or outputs (texts that it should contain)")
-			return r, &jsonlines.Error{Path: path, Line: e.Line, Err: err}
-		}
-		if Clean(*a.Pred) == "" {
-			r.Empty++
-		}
-		answers = append(answers, Answer{Pred: *a.Pred, Outputs: a.Outputs})
-	}
-	if r.Answers = len(answers); r.Answers > 0 {
-		r.Score = t.Score(answers)
-	}
-	return r, nil
-}
-
-func (r *Report) average() {
-	n := float64(len(r.Lengths))
-	for i, l := range r.Lengths {
 		rank := float64(i + 1)
 		r.Average += l.Average / n
 		r.Increasing += l.Average * rank / (n * (n + 1) / 2)
@@ -131,55 +59,16 @@ func (r *Report) average() {
 		if l.Average > r.Threshold {
 			r.Effective = l.Length
 		}
+		r.Lengths = append(r.Lengths, l)
 	}
+	return r
 }
 
-// note adds notes on how the report differs from a RULER report.
-func (r *Report) note(m *Manifest) {
-	all := map[string]bool{}
-	most := 0
-	for _, l := range r.Lengths {
-		for name, s := range l.Scores {
-			all[name] = true
-			most = max(most, s.Answers)
-		}
-	}
-	if m != nil {
-		if most = m.Samples; m.Model != nil {
-			r.Model = m.Model.Name
-		}
-		maps.DeleteFunc(m.LeftOut, func(name, _ string) bool { return all[name] })
-		if len(m.LeftOut) > 0 {
-			r.Notes = append(r.Notes, "left out: "+leftOut(m.LeftOut))
-		}
-		r.Notes = append(r.Notes, m.Substitutions...)
-	}
-	if n := len(Tasks()); len(all) < n {
-		r.Notes = append(r.Notes, fmt.Sprintf("averages are over %d of %d tasks", len(all), n))
-	}
-	for _, l := range r.Lengths {
-		for _, t := range Tasks() {
-			if !all[t.Name] {
-				continue
-			}
-			if n := l.Scores[t.Name].Answers; n < most {
-				r.Notes = append(r.Notes, fmt.Sprintf("%s at %d has %d of %d answers",
-					t.Name, l.Length, n, most))
-			}
-		}
-	}
-}
-
-func leftOut(tasks map[string]string) string {
-	by := map[string][]string{}
-	for _, name := range slices.Sorted(maps.Keys(tasks)) {
-		by[tasks[name]] = append(by[tasks[name]], name)
-	}
-	var list []string
-	for _, input := range slices.Sorted(maps.Keys(by)) {
-		list = append(list, strings.Join(by[input], ", ")+" (without "+input+")")
-	}
-	return strings.Join(list, "; ")
+// percent converts a mean to percent as RULER does, with Python's round(x, 2): the two-decimal
+// number nearest to the exact value.
+func percent(mean float64) float64 {
+	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(mean*100, 'f', 2, 64), 64)
+	return rounded
 }
 
 // Table returns a table with a heading, a row for each task and for the average, and a column for
@@ -192,15 +81,13 @@ func (r *Report) Table() [][]string {
 	}
 	rows := [][]string{heading}
 	for _, t := range Tasks() {
-		row, scored := []string{t.Name}, false
+		row := []string{t.Name}
 		for _, l := range r.Lengths {
-			cell := "–"
-			if s, ok := l.Scores[t.Name]; ok {
-				cell, scored = fmt.Sprintf("%.2f", s.Score), true
+			if score, ok := l.Scores[t.Name]; ok {
+				row = append(row, fmt.Sprintf("%.2f", score))
 			}
-			row = append(row, cell)
 		}
-		if scored {
+		if len(row) > 1 {
 			rows = append(rows, row)
 		}
 	}
@@ -224,49 +111,4 @@ func (r *Report) Words() string {
 		fmt.Fprintf(&b, "note: %s\n", n)
 	}
 	return b.String()
-}
-
-// Clean returns answer in the form that RULER scores: without leading and trailing white space, and
-// with newlines in place of control characters (scripts/eval/evaluate.py).
-func Clean(answer string) string {
-	answer = strings.TrimFunc(answer, isSpace)
-	answer = strings.Map(func(r rune) rune {
-		if r < 0x20 {
-			return '\n'
-		}
-		return r
-	}, answer)
-	return strings.TrimFunc(answer, isSpace)
-}
-
-// shareFound is RULER's string_match_all for one answer: the fraction of wanted that it contains.
-func shareFound(answer string, wanted []string) float64 {
-	found := 0.0
-	for _, w := range wanted {
-		if strings.Contains(lower(answer), lower(w)) {
-			found++
-		}
-	}
-	return found / float64(len(wanted))
-}
-
-// anyFound is RULER's string_match_part for one answer: 1 if any of wanted is in it, else 0.
-func anyFound(answer string, wanted []string) float64 {
-	return math.Ceil(shareFound(answer, wanted))
-}
-
-// lower is Python's str.lower, which applies Unicode's context-sensitive rules.
-func lower(text string) string { return cases.Lower(language.Und).String(text) }
-
-// Score returns the mean score of answers to a task in percent, rounded to two decimals as in
-// RULER.
-func (t Task) Score(answers []Answer) float64 {
-	sum := 0.0
-	for _, a := range answers {
-		sum += t.scored(Clean(a.Pred), a.Outputs)
-	}
-	// Python's round(x, 2): the two-decimal number nearest to the exact value.
-	text := strconv.FormatFloat(sum/float64(len(answers))*100, 'f', 2, 64)
-	rounded, _ := strconv.ParseFloat(text, 64)
-	return rounded
 }

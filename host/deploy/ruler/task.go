@@ -1,17 +1,19 @@
 // Package ruler implements the RULER benchmark (Hsieh et al., 2024, arXiv:2404.06654): 13 tasks
-// that ask for information in a text of any length. It makes the prompts, stores them with a
-// model's answers, and scores the answers. For the same inputs, the prompts are identical,
-// character by character, to those of RULER's scripts (github.com/NVIDIA/RULER at c3f5e3b4).
+// that ask for information in a text of any length. It makes the prompts and summarizes the scores
+// of the answers. For the same inputs, the prompts are identical, character by character, to those
+// of RULER's scripts (github.com/NVIDIA/RULER at c3f5e3b4).
 //
-// The package contains neither tokenizers nor models: the caller counts the tokens of texts and
-// runs the model.
+// The package contains neither tokenizers nor models: the caller counts the tokens of texts.
+// Package tasks asks the questions, and stores and judges the answers.
 package ruler
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/internal/lists"
 )
 
@@ -23,7 +25,13 @@ type Task struct {
 
 	kind   kind
 	needs  []need
-	scored func(answer string, wanted []string) float64
+	metric string
+}
+
+// At describes the task at a length in tokens for package tasks.
+func (t Task) At(length int) *tasks.Task {
+	return &tasks.Task{Name: fmt.Sprintf("ruler_%d_%s", length, t.Name), Kind: tasks.Generation,
+		MaxTokens: t.NewTokens, Metrics: []string{t.metric}}
 }
 
 // kind makes the prompts of one or several tasks.
@@ -35,7 +43,7 @@ type kind interface {
 // Tasks returns all tasks, in RULER's order (scripts/synthetic.yaml). The numbers of tokens are
 // those in scripts/data/synthetic/constants.py.
 func Tasks() []Task {
-	tasks := []Task{
+	list := []Task{
 		{Name: "niah_single_1", kind: niah{noise, words, numbers, 1, 1, 1}},
 		{Name: "niah_single_2", kind: niah{essay, words, numbers, 1, 1, 1}},
 		{Name: "niah_single_3", kind: niah{essay, words, uuids, 1, 1, 1}},
@@ -47,13 +55,13 @@ func Tasks() []Task {
 		{Name: "vt", NewTokens: 30, kind: tracking{}},
 		{Name: "cwe", NewTokens: 120, kind: commonWords{}, needs: []need{needWords, needEnglish}},
 		{Name: "fwe", NewTokens: 50, kind: frequentWords{}},
-		{Name: "qa_1", NewTokens: 32, needs: []need{needSquad}, scored: anyFound,
+		{Name: "qa_1", NewTokens: 32, needs: []need{needSquad}, metric: tasks.ContainedAny,
 			kind: questions{func(i Inputs) *Documents { return i.Squad }}},
-		{Name: "qa_2", NewTokens: 32, needs: []need{needHotpot}, scored: anyFound,
+		{Name: "qa_2", NewTokens: 32, needs: []need{needHotpot}, metric: tasks.ContainedAny,
 			kind: questions{func(i Inputs) *Documents { return i.Hotpot }}},
 	}
-	for i := range tasks {
-		t := &tasks[i]
+	for i := range list {
+		t := &list[i]
 		if n, ok := t.kind.(niah); ok {
 			t.NewTokens = 128
 			if n.haystack == essay {
@@ -63,11 +71,9 @@ func Tasks() []Task {
 				t.needs = append(t.needs, needWords)
 			}
 		}
-		if t.scored == nil {
-			t.scored = shareFound
-		}
+		t.metric = cmp.Or(t.metric, tasks.Contained)
 	}
-	return tasks
+	return list
 }
 
 // Select returns the named tasks, or all tasks if names is empty, in RULER's order.

@@ -19,9 +19,10 @@ type Item struct {
 	// Prompt is the prompt of a text to be generated, in tokens; nil if no text is generated.
 	Prompt []int32 `json:"-"`
 
-	Shots   int      `json:"shots"`            // number of few-shot examples before the question
-	Gold    int      `json:"gold"`             // index of the right choice
-	Target  string   `json:"target,omitempty"` // the right text
+	Shots   int      `json:"shots"`             // number of few-shot examples before the question
+	Gold    int      `json:"gold"`              // index of the right choice
+	Target  string   `json:"target,omitempty"`  // the right text
+	Targets []string `json:"targets,omitempty"` // several right texts, for [Contained]
 	Choices []string `json:"choices,omitempty"`
 }
 
@@ -70,6 +71,12 @@ func (t *Task) Items(docs, examples []Doc, e *Encoder, o Options) ([]Item, error
 		}
 	}
 	return items, nil
+}
+
+// NewTargetsItem returns a question whose generated answer should contain the targets.
+func NewTargetsItem(doc int, prompt string, targets []string, e *Encoder) (Item, error) {
+	ids, err := e.text(prompt)
+	return Item{Doc: doc, Texts: []RequestText{{Context: prompt}}, Prompt: ids, Targets: targets}, err
 }
 
 func (t *Task) fill(

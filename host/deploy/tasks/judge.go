@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/text/cases"
+	"golang.org/x/text/language"
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/cage-qat/cage/internal/lists"
@@ -22,6 +24,11 @@ func (t *Task) Judge(it *Item, a *Answer) (map[string]float64, error) {
 	case Generation:
 		if a.Text == nil {
 			return nil, fmt.Errorf("%s: item %d has no text", t.Name, it.Doc)
+		}
+		if len(it.Targets) > 0 {
+			share := contained(*a.Text, it.Targets)
+			return t.ownMetrics(map[string]float64{
+				Contained: share, ContainedAny: math.Ceil(share)}), nil
 		}
 		out := map[string]float64{}
 		for _, f := range t.Filters {
@@ -62,6 +69,22 @@ func (t *Task) ownMetrics(values map[string]float64) map[string]float64 {
 		out[m+","+NoFilter] = values[m]
 	}
 	return out
+}
+
+// contained returns the share of targets that a text contains, as RULER computes it
+// (scripts/eval/evaluate.py and synthetic/constants.py): control characters count as newlines.
+func contained(text string, targets []string) float64 {
+	text = lower(strings.Map(func(r rune) rune {
+		if r < 0x20 {
+			return '\n'
+		}
+		return r
+	}, text))
+	found := 0.0
+	for _, target := range targets {
+		found += indicator(strings.Contains(text, lower(target)))
+	}
+	return found / float64(len(targets))
 }
 
 func indicator(right bool) float64 {
@@ -112,10 +135,13 @@ func (t *Task) comparable(s string) string {
 		s = p.ReplaceAllString(s, "${end}") // the newline of pythonEnd, or nothing
 	}
 	if t.IgnoreCase {
-		return strings.ToLower(s)
+		return lower(s)
 	}
 	return s
 }
+
+// lower is Python's str.lower, which applies Unicode's context-sensitive rules.
+func lower(text string) string { return cases.Lower(language.Und).String(text) }
 
 // pythonEnd translates a final $, which in Python also matches before a final newline.
 func pythonEnd(pattern string) string {

@@ -92,3 +92,23 @@ func TestDefinitions(t *testing.T) {
 		}
 	}
 }
+
+// TestLower: letters whose lower case depends on Python's rules.
+func TestLower(t *testing.T) {
+	for text, want := range map[string]string{"ΑΣ ΑΣΑ": "ας ασα", "İ": "i̇", "ẞ": "ß", "Straße": "straße"} {
+		if got := lower(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestContained: the share of the targets in a text, in upper or lower case.
+func TestContained(t *testing.T) {
+	task := &Task{Kind: Generation, Metrics: []string{Contained, ContainedAny}}
+	for text, want := range map[string][2]float64{"": {0, 0}, "ONE,three": {0.5, 1}, "two\x00lines, one": {1, 1}} {
+		got, err := task.Judge(&Item{Targets: []string{"one", "Two\nLines"}}, &Answer{Text: &text})
+		if err != nil || got["contained,none"] != want[0] || got["contained_any,none"] != want[1] {
+			t.Errorf("%q has %v, %v; want %v", text, got, err, want)
+		}
+	}
+}

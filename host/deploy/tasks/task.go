@@ -34,6 +34,10 @@ const (
 	Perplexity = "perplexity"  // for continuations: exp(−mean log-probability)
 	ExactMatch = "exact_match" // the match of a filter in the text equals the target
 
+	// Metrics of generated texts with several targets, which no file can describe.
+	Contained    = "contained"     // share of the targets that are in the text, ignoring case
+	ContainedAny = "contained_any" // whether any of the targets is
+
 	// Metrics of whole texts: exp(−log-probability per word), with words split at white space.
 	WordPerplexity = "word_perplexity"
 	BytePerplexity = "byte_perplexity" // the same per byte

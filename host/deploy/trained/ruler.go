@@ -2,75 +2,117 @@ package trained
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"slices"
+	"strings"
 
+	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/ruler"
-	"github.com/cage-qat/cage/host/model/generate"
-	"github.com/cage-qat/cage/host/model/huggingface"
-	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/host/deploy/tasks"
 )
 
-// RulerName returns the name under which the answers of the model in dir are stored.
-func RulerName(dir string, m *Model, batch int) ruler.ModelName {
-	identity := m.Identity()
-	if identity == "" {
-		sum := sha256.Sum256([]byte(checkpointName(dir)))
-		identity = hex.EncodeToString(sum[:16])
-	}
-	return ruler.ModelName{Name: fmt.Sprintf("%s, step %d", dir, m.Step()),
-		Identity: withQuantizers(identity, m), Batch: batch}
+// Ruler asks a model the questions of RULER.
+type Ruler struct {
+	Tasks // Source, Chat and the like are not used
+	ruler.Settings
+	List      []ruler.Task // the tasks that the settings name
+	Generator *ruler.Generator
 }
 
-// Ruler returns a function that answers prompts greedily. If the tokenizer adds BOS, prompts begin
-// with it, unless a chat template has already written it (templated).
-func Ruler(m *Model, tok tokenizer.Tokenizer, templated bool) ruler.Model {
-	return func(ctx context.Context, prompts []string, newTokens int) ([]string, error) {
-		var all [][]int32
-		for _, p := range prompts {
-			ids, err := tok.Encode(p)
+// Ask asks the questions and summarizes the scores. Answers that are in Out are not asked again.
+func (r *Ruler) Ask(ctx context.Context) (*ruler.Report, error) {
+	lengths := r.SortedLengths()
+	tok, err := r.Model.Tokenizer()
+	if err != nil {
+		return nil, err
+	}
+	if context, longest := r.Model.Context(), slices.Max(lengths); context < longest {
+		return nil, fmt.Errorf("--length %d exceeds the context of %s, which is %d tokens",
+			longest, r.Dir, context)
+	}
+	g := r.Generator
+	if g.Inputs, err = r.Files.Read(); err != nil {
+		return nil, err
+	}
+	g.Count = func(text string) (int, error) {
+		ids, err := tok.Encode(text)
+		return len(ids), err
+	}
+	if err := r.readTemplate(tok); err != nil {
+		return nil, fmt.Errorf("--template: %w", err)
+	}
+	list, left := g.LeftOut(r.List)
+	if len(list) == 0 {
+		return nil, fmt.Errorf("each of these tasks needs an input that was not given: %s", left)
+	}
+	if left != "" {
+		left = "left out: " + left
+	}
+	type question struct {
+		ruler.Task
+		length int
+	}
+	questions := map[*tasks.Task]question{}
+	var all []*tasks.Task
+	for _, length := range lengths {
+		for _, t := range list {
+			all = append(all, t.At(length))
+			questions[all[len(all)-1]] = question{t, length}
+		}
+	}
+	r.whole = true
+	r.items = func(ctx context.Context, t *tasks.Task) (items []tasks.Item, err error) {
+		q := questions[t]
+		samples, err := g.Samples(ctx, q.Task, q.length, r.Samples)
+		if err != nil {
+			return nil, err
+		}
+		items = make([]tasks.Item, len(samples))
+		for i, s := range samples {
+			items[i], err = tasks.NewTargetsItem(i, s.Prompt(), s.Outputs, r.encoder)
 			if err != nil {
 				return nil, err
 			}
-			if tokenizer.AddsBOS(tok) && !templated {
-				ids = append([]int32{tok.Info().BOS}, ids...)
-			}
-			all = append(all, ids)
 		}
-		return m.ContinueAll(ctx, tok, all, generate.Options{Tokens: newTokens})
+		return items, nil
 	}
+	results, err := r.Tasks.Ask(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := r.Summarize(results); err != nil {
+		return nil, err
+	}
+	notes := append([]string{left}, g.Substitutions(list)...)
+	report := ruler.NewReport(list, lengths, results, notes...)
+	report.Model = fmt.Sprintf("%s, step %d", r.Dir, r.Model.Step())
+	return report, nil
 }
 
-// withQuantizers appends the digest of the model's quantizers to name, if anything is quantized.
-func withQuantizers(name string, model *Model) string {
-	if programs := model.Quantizers(); programs != "" {
-		name += ", programs " + programs
+// readTemplate makes the generator put the text of the chat template around each question.
+func (r *Ruler) readTemplate(tok tokenizer.Tokenizer) error {
+	name := r.Template
+	switch name {
+	case "":
+		return nil
+	case "own":
+		name = ""
 	}
-	return name
-}
-
-// checkpointName identifies a Hugging Face checkpoint, and changes if its files are replaced.
-func checkpointName(dir string) string {
-	name := dir
-	if abs, err := filepath.Abs(dir); err == nil {
-		name = abs
+	t, err := chat.OpenTemplate(name, r.Dir, tokenizer.AddsBOS(tok))
+	if err != nil {
+		return err
 	}
-	files, _ := fs.Glob(os.DirFS(dir), "*.safetensors") // the pattern is well-formed
-	for _, f := range files {
-		if stat, err := os.Stat(filepath.Join(dir, f)); err == nil {
-			name += fmt.Sprintf(" %s:%d:%d", stat.Name(), stat.Size(), stat.ModTime().UnixNano())
-		}
+	const question = "question"
+	text, err := t.Render(chat.Conversation{chat.NewMessage(chat.User, question)}, true)
+	if err != nil {
+		return err
 	}
-	// Settings that affect the computation or the end of texts; prompts are stored with the answers.
-	for _, f := range []string{huggingface.ConfigName, tokenizer.GenerationFile} {
-		if text, err := vfs.ReadRegular(filepath.Join(dir, f)); err == nil {
-			name += fmt.Sprintf(" %s:%x", f, sha256.Sum256(text))
-		}
+	at := strings.LastIndex(text.Text, question)
+	if at < 0 {
+		return errors.New("the template does not render user messages")
 	}
-	return name
+	r.Generator.Before, r.Generator.After = text.Text[:at], text.Text[at+len(question):]
+	return nil
 }

@@ -2,12 +2,18 @@ package trained
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strconv"
 
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/tasks"
+	"github.com/cage-qat/cage/host/model/generate"
+	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/score"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -21,6 +27,11 @@ type Tasks struct {
 	Out string // directory for answers, samples and results; "": nothing is saved
 	// Progress is called for each task; the function that it returns is called as answers arrive.
 	Progress func(task string) func(done, of int)
+
+	// items makes the questions of a task; nil: the Source does.
+	items func(ctx context.Context, t *tasks.Task) ([]tasks.Item, error)
+	// whole is set if prompts fit into the context, and are never truncated.
+	whole bool
 
 	tok      tokenizer.Tokenizer
 	encoder  *tasks.Encoder
@@ -37,6 +48,9 @@ func (e *Tasks) Score(ctx context.Context, requests []score.Request, skip func(i
 func (e *Tasks) Generate(
 	ctx context.Context, prompts [][]int32, tokens int, until []string,
 ) ([]string, error) {
+	if e.whole {
+		return e.Model.ContinueAll(ctx, e.tok, prompts, generate.Options{Tokens: tokens})
+	}
 	if e.MaxTokens > 0 {
 		tokens = e.MaxTokens
 	}
@@ -84,8 +98,15 @@ func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*tasks.R
 }
 
 func (e *Tasks) askTask(ctx context.Context, t *tasks.Task) (*tasks.Result, error) {
-	o := tasks.Options{Chat: e.template, OneTurn: e.OneTurn}
-	items, all, err := e.Source.Items(t, e.encoder, o)
+	var items []tasks.Item
+	var all int
+	var err error
+	if e.items != nil {
+		items, err = e.items(ctx, t)
+	} else {
+		o := tasks.Options{Chat: e.template, OneTurn: e.OneTurn}
+		items, all, err = e.Source.Items(t, e.encoder, o)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -153,4 +174,33 @@ func Encoder(model *Model) (*tasks.Encoder, tokenizer.Tokenizer, error) {
 		e.EOS, err = tok.Decode([]int32{info.EOS})
 	}
 	return e, tok, err
+}
+
+// withQuantizers appends the digest of the model's quantizers to name, if anything is quantized.
+func withQuantizers(name string, model *Model) string {
+	if programs := model.Quantizers(); programs != "" {
+		name += ", programs " + programs
+	}
+	return name
+}
+
+// checkpointName identifies a Hugging Face checkpoint, and changes if its files are replaced.
+func checkpointName(dir string) string {
+	name := dir
+	if abs, err := filepath.Abs(dir); err == nil {
+		name = abs
+	}
+	files, _ := fs.Glob(os.DirFS(dir), "*.safetensors") // the pattern is well-formed
+	for _, f := range files {
+		if stat, err := os.Stat(filepath.Join(dir, f)); err == nil {
+			name += fmt.Sprintf(" %s:%d:%d", stat.Name(), stat.Size(), stat.ModTime().UnixNano())
+		}
+	}
+	// Settings that affect the computation or the end of texts; prompts are stored with the answers.
+	for _, f := range []string{huggingface.ConfigName, tokenizer.GenerationFile} {
+		if text, err := vfs.ReadRegular(filepath.Join(dir, f)); err == nil {
+			name += fmt.Sprintf(" %s:%x", f, sha256.Sum256(text))
+		}
+	}
+	return name
 }
