@@ -1,7 +1,6 @@
 package lora
 
 import (
-	"encoding/json/v2"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -69,7 +69,7 @@ func (s Settings) Load(dir vfs.Path, list []Adapter, layout []huggingface.Mappin
 		return nil, err
 	}
 	var config PEFTConfig
-	if err := json.Unmarshal(text, &config); err != nil {
+	if err := plainjson.Unmarshal(text, &config); err != nil {
 		return nil, fmt.Errorf("%s: %w", dir.Join(PEFTConfigFile), err)
 	}
 	if err := config.check(s); err != nil {

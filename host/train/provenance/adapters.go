@@ -95,11 +95,12 @@ func holdsAdapters(f *checkpoint.File) bool {
 // have, and all else from over.
 func Overlaid(base step.LoadFunc, m model.Model, over step.LoadFunc,
 	has func(name string) bool) step.LoadFunc {
+	params := map[string]bool{}
+	for _, p := range m.Params() {
+		params[step.ParamName(p.Name)] = true
+	}
 	return func(name string) (step.Tensor, error) {
-		isParam := slices.ContainsFunc(m.Params(), func(p architecture.Param) bool {
-			return step.ParamName(p.Name) == name
-		})
-		if isParam && !has(name) {
+		if params[name] && !has(name) {
 			return base(name)
 		}
 		return over(name)
