@@ -35,14 +35,19 @@ check() {
 	go test -vet=off -tags cuda -count=1 -timeout 20m "$1" -run "$2" "${@:3}"
 }
 
-# XLA compiles a program on one processor: two halves of the checks run side by side.
-half() {
+# XLA compiles a program on one processor, and processes wait for each other: three parts of the
+# checks run side by side.
+processes() {
 	check ./host/train XLAProcesses
-	check ./host/train 'XLA($|[^P])'
 	check ./host/train/step Shards
 }
-half >"$work/half" 2>&1 &
-half=$!
+training() {
+	check ./host/train 'XLA($|[^P])'
+}
+processes >"$work/processes" 2>&1 &
+processes=$!
+training >"$work/training" 2>&1 &
+training=$!
 
 check ./host/compute/engine .
 # XLA makes numbers below 2^-126 zero on processors: the tests that have such are left out.
@@ -51,8 +56,9 @@ check ./host/model 'GradientsMatchPyTorch|TestLoss$|LossInChunks|BFloat16|Shared
 check ./host/train/step 'Replicas|Sampled|Columns|Single|BFloat16|Evaluat|Scores|SkippedStep$|Quantized$|RefreshDelay|IntegerProducts|BlockProducts|OwnBackward'
 check ./internal/testing/pjrtrecord Processes
 rc=0
-wait $half || rc=$?
-cat "$work/half"
+wait $processes || rc=$?
+wait $training || rc=$?
+cat "$work/processes" "$work/training"
 [ $rc = 0 ]
 
 # kit PLUGIN runs the conformance kit on a plugin in examples, and shows its last line, or all of it after a failure.

@@ -19,13 +19,11 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 		problems := len(t.Errs)
 		var out Table
 		var where, baseline, best map[string]any
-		var differences string
 		t.read(optional("title", &out.Title), optional("metric", &out.Metric),
 			optional("rows", &out.Rows), optional("columns", &out.Columns), optional("over", &out.Over),
 			choice("better", &out.Better, "lower", "higher", "none"), optional("format", &out.Format),
 			optional("where", &where), optional("baseline", &baseline),
-			choice("differences", &differences, "below", "beside"), optional("best", &best))
-		out.Beside = differences == "beside"
+			optional("best", &best))
 		t.checkMetric("metric", &out.Metric, known)
 		t.checkAxes(axes, "rows", out.Rows...)
 		t.checkAxes(axes, "columns", out.Columns...)

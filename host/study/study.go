@@ -91,7 +91,6 @@ type Table struct {
 	// Baseline holds labels of axes in Rows and Columns: each entry is compared, replicate by
 	// replicate, with the entry that has these labels and otherwise its own. Empty means none.
 	Baseline map[string]string
-	Beside   bool                // the differences are columns beside the means, not a table below
 	Better   string              // "lower", "higher", or "none" to mark no best value
 	Where    map[string][]string // by axis, labels to which the table is restricted
 	Format   string              // fmt verb for numbers; "" leaves it to the report

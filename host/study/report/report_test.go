@@ -51,9 +51,8 @@ func TestTablesAreThoseOfTheGoldens(t *testing.T) {
 	}
 }
 
-// TestDifferencesBeside: all are compared with one place, in another row, and the differences stand beside the means; so they do
-// in a table without columns.
-func TestDifferencesBeside(t *testing.T) {
+// TestBaseline: all are compared with one place, in another row; so they are in a table without columns.
+func TestBaseline(t *testing.T) {
 	for _, c := range []struct {
 		table string
 		want  []string
@@ -63,18 +62,18 @@ rows = ["bits"]
 columns = ["method"]
 where = {method = ["QuEST", "full precision"]}
 baseline = {method = "full precision", bits = 16}`, []string{
-			"| bits | QuEST | Δ QuEST | full precision |",
-			"| 2 | 3.20 ± 0.20 | +1.50 (n = 1) |  |", "| 16 |  |  | 1.50 (n = 1) |",
-			"Δ: Differences from full precision · 16, paired by replicate",
+			"| bits | QuEST | full precision |", "| 2 | 3.20 ± 0.20 |  |", "| 16 |  | 1.50 (n = 1) |",
+			"| bits | QuEST |", "| 2 | +1.50 (n = 1) |",
+			"Differences from full precision · 16, paired by replicate",
 		}},
 		{`
 rows = ["method"]
 where = {bits = "2", method = ["QuEST", "CAGE"]}
 baseline = {method = "QuEST"}`, []string{
-			"| method | validation loss | Δ validation loss |", "| QuEST | 3.20 ± 0.20 | – |", "| CAGE | 3.00 ± 0.10 | −0.20 [−0.45, +0.05] |",
+			"| method | validation loss |", "| QuEST | 3.20 ± 0.20 |", "| QuEST | – |", "| CAGE | −0.20 [−0.45, +0.05] |",
 		}},
 	} {
-		text := strings.Replace(grid, `title = "Validation loss"`, "over = [\"seed\"]\ndifferences = \"beside\""+c.table+"\n[[study.tables]]\n"+`title = "Validation loss"`, 1)
+		text := strings.Replace(grid, `title = "Validation loss"`, "over = [\"seed\"]"+c.table+"\n[[study.tables]]\n"+`title = "Validation loss"`, 1)
 		r := build(t, text)
 		got := string(r.Tables[0].Markdown(false))
 		for _, want := range c.want {

@@ -231,12 +231,8 @@ func (t *Table) Grids() []grid {
 	if len(t.Baseline) == 0 || alone {
 		return []grid{means}
 	}
-	without := t.baseColumn
-	if t.Beside {
-		without = -1
-	}
 	title := t.Title + ": difference to " + t.baseName()
-	differences := t.grid(title, t.differenceNotes(), without, func(e Entry) cell {
+	differences := t.grid(title, t.differenceNotes(), t.baseColumn, func(e Entry) cell {
 		d := e.Difference
 		if d == nil {
 			return cell{Text: absent}
@@ -251,20 +247,7 @@ func (t *Table) Grids() []grid {
 		return c
 	})
 	differences.Differences = true
-	if !t.Beside {
-		return []grid{means, differences}
-	}
-	means.Notes = append(means.Notes, "Δ: "+strings.Join(differences.Notes, " "))
-	for c := len(t.ColumnLabels) - 1; c >= 0; c-- { // differences follow their means
-		has := func(row []Entry) bool { return row[c].Difference != nil }
-		if k := means.Texts + c; c != t.baseColumn && slices.ContainsFunc(t.Entries, has) {
-			means.Head = slices.Insert(means.Head, k+1, "Δ "+means.Head[k])
-			for i, row := range means.Rows {
-				means.Rows[i] = slices.Insert(row, k+1, differences.Rows[i][k])
-			}
-		}
-	}
-	return []grid{means}
+	return []grid{means, differences}
 }
 
 // grid shows the entries, omitting the column with index without. A table without axes in its
