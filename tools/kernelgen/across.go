@@ -7,9 +7,9 @@ import "fmt"
 type across struct {
 	name string
 	size int // of an element, in bytes
-	per  int // rows per word
+	per  int // rows per word, 1 or 2
 	load func(w *writer, at, to string)
-	// combine makes words in Y0 from the registers Y0 … Y3 filled by load.
+	// combine makes words in Y0 from the registers Y0 and Y1 filled by load.
 	combine func(w *writer)
 	rounds  bool
 }
@@ -27,7 +27,6 @@ func (a across) write(w *writer) {
 	w.line("MOVQ ld+40(FP), R10")
 	w.line("MOVQ words+48(FP), CX")
 	w.line("SHLQ $2, R8")
-	w.line("LEAQ (R10)(R10*2), R11")
 	w.line("MOVQ R10, R13")
 	w.line("SHLQ $%d, R13", log2(4*a.per))
 	if a.rounds {
@@ -41,12 +40,12 @@ func (a across) write(w *writer) {
 	w.line("MOVQ R9, AX")
 	w.line("MOVQ DX, R15")
 	w.line("LEAQ (BX)(R13*1), R14")
-	for _, index := range []string{"", "(R10*1)", "(R10*2)", "(R11*1)"}[:a.per] {
+	for _, index := range []string{"", "(R10*1)"}[:a.per] {
 		w.line("PREFETCHT0 (R14)%s", index)
 	}
 	w.line("MOVQ BX, R14")
 	w.label("vector")
-	for i, index := range []string{"", "(R10*1)", "(R10*2)", "(R11*1)"}[:a.per] {
+	for i, index := range []string{"", "(R10*1)"}[:a.per] {
 		a.load(w, "(R14)"+index, fmt.Sprintf("Y%d", i))
 	}
 	a.combine(w)
@@ -71,8 +70,7 @@ func acrossAll(w *writer) {
 	loads := func(instruction string) func(w *writer, at, to string) {
 		return func(w *writer, at, to string) { w.line("%s %s, %s", instruction, at, to) }
 	}
-	float32s, bfloat16s, bytes, signed := loads("VMOVDQU"), loads("VPMOVZXWD"), loads("VPMOVZXBD"),
-		loads("VPMOVSXBD")
+	float32s, bfloat16s, signed := loads("VMOVDQU"), loads("VPMOVZXWD"), loads("VPMOVSXBD")
 	for _, a := range []across{
 		{name: "acrossRounded", size: 4, per: 1, rounds: true, load: float32s,
 			combine: func(w *writer) { round(w, "Y0", "Y4", "Y5") }},
@@ -82,12 +80,6 @@ func acrossAll(w *writer) {
 		{name: "acrossPairs", size: 1, per: 2, load: signed, combine: func(w *writer) {
 			w.line("VPSLLD $16, Y1, Y1")
 			w.line("VPBLENDW $0xaa, Y1, Y0, Y0")
-		}},
-		{name: "acrossQuads", size: 1, per: 4, load: bytes, combine: func(w *writer) {
-			for i := 1; i < 4; i++ {
-				w.line("VPSLLD $%d, Y%d, Y%[2]d", 8*i, i)
-				w.line("VPOR Y%d, Y0, Y0", i)
-			}
 		}},
 	} {
 		a.write(w)

@@ -27,29 +27,25 @@ type kernel struct {
 
 // Arguments of kernels for a single tile, and their size in bytes.
 const (
-	kernelArguments = "(words, steps int, a, b, c *uint32, stride int, accumulate bool)"
-	kernelSize      = 49
+	kernelArguments = "(words int, a, b, c *uint32, stride int, accumulate bool)"
+	kernelSize      = 41
 )
 
 // Registers: SI and BX point into the left and the right panel, CX counts words, DI points to the
 // tile, and DX is its row stride in bytes.
 func (k kernel) write(w *writer) {
 	w.function(k.name+kernelArguments, k.name, kernelSize)
-	k.arguments(w)
+	w.line("MOVQ words+0(FP), CX")
+	w.line("MOVQ a+8(FP), SI")
+	w.line("MOVQ b+16(FP), BX")
+	w.line("MOVQ c+24(FP), DI")
+	w.line("MOVQ stride+32(FP), DX")
+	w.line("SHLQ $2, DX")
 	k.clear(w)
-	k.loop(w, "CX", "")
+	k.loop(w)
 	k.store(w)
 	w.line("VZEROUPPER")
 	w.line("RET")
-}
-
-func (k kernel) arguments(w *writer) {
-	w.line("MOVQ words+0(FP), CX")
-	w.line("MOVQ a+16(FP), SI")
-	w.line("MOVQ b+24(FP), BX")
-	w.line("MOVQ c+32(FP), DI")
-	w.line("MOVQ stride+40(FP), DX")
-	w.line("SHLQ $2, DX")
 }
 
 func (k kernel) reg(i int) string { return fmt.Sprintf("%s%d", k.register, i) }
@@ -60,24 +56,24 @@ func (k kernel) clear(w *writer) {
 	}
 }
 
-// loop multiplies as many words as the register count says. The loop is unrolled; the remaining
-// words are processed first.
-func (k kernel) loop(w *writer, count, label string) {
-	w.line("MOVQ %s, AX", count)
+// loop multiplies as many words as CX says. The loop is unrolled; the remaining words are processed
+// first.
+func (k kernel) loop(w *writer) {
+	w.line("MOVQ CX, AX")
 	w.line("ANDQ $%d, AX", k.unrolled-1)
-	w.line("JZ many%s", label)
-	w.label("one" + label)
+	w.line("JZ many")
+	w.label("one")
 	k.step(w, 0)
 	k.advance(w, 1)
 	w.line("DECQ AX")
-	w.line("JNZ one%s", label)
-	w.label("many" + label)
-	w.line("SHRQ $%d, %s", log2(k.unrolled), count)
-	w.line("JZ end%s", label)
+	w.line("JNZ one")
+	w.label("many")
+	w.line("SHRQ $%d, CX", log2(k.unrolled))
+	w.line("JZ end")
 	if k.strips {
-		k.rowsAhead(w, count, label)
+		k.rowsAhead(w)
 	}
-	w.label("loop" + label)
+	w.label("loop")
 	for i := range k.unrolled {
 		k.step(w, i)
 		if k.strips && i%2 == 0 {
@@ -86,22 +82,22 @@ func (k kernel) loop(w *writer, count, label string) {
 		}
 	}
 	k.advance(w, k.unrolled)
-	w.line("DECQ %s", count)
-	w.line("JNZ loop%s", label)
-	w.label("end" + label)
+	w.line("DECQ CX")
+	w.line("JNZ loop")
+	w.label("end")
 }
 
 // rowsAhead writes the first part of the loop, which prefetches the rows of the addend and the
 // results, one at a time, so that the multipliers do not wait for a free fill buffer. The other
 // part prefetches the next panel.
-func (k kernel) rowsAhead(w *writer, count, label string) {
+func (k kernel) rowsAhead(w *writer) {
 	w.line("MOVQ DI, R9")
 	w.line("MOVQ R8, R10")
 	w.line("MOVQ $%d, AX", k.rows)
-	w.line("CMPQ %s, AX", count)
-	w.line("CMOVQLT %s, AX", count)
-	w.line("SUBQ AX, %s", count)
-	w.label("row" + label)
+	w.line("CMPQ CX, AX")
+	w.line("CMOVQLT CX, AX")
+	w.line("SUBQ AX, CX")
+	w.label("row")
 	for i := range k.unrolled {
 		k.step(w, i)
 		w.line("PREFETCHT1 %d(%s)", 64*(i%2), []string{"R9", "R10"}[i/2])
@@ -110,9 +106,9 @@ func (k kernel) rowsAhead(w *writer, count, label string) {
 	w.line("ADDQ DX, R9")
 	w.line("ADDQ R12, R10")
 	w.line("DECQ AX")
-	w.line("JNZ row%s", label)
-	w.line("TESTQ %s, %[1]s", count)
-	w.line("JZ end%s", label)
+	w.line("JNZ row")
+	w.line("TESTQ CX, CX")
+	w.line("JZ end")
 }
 
 func log2(n int) (log int) {
@@ -140,7 +136,7 @@ func (k kernel) step(w *writer, i int) {
 
 // store writes code that stores the sums, or adds them to the tile.
 func (k kernel) store(w *writer) {
-	w.line("CMPB accumulate+48(FP), $0")
+	w.line("CMPB accumulate+40(FP), $0")
 	w.line("JEQ store")
 	for r := range k.rows {
 		for j := range 2 {
@@ -219,7 +215,7 @@ func (k kernel) writeStrip(w *writer) {
 	w.line("MOVQ R14, SI")
 	w.line("MOVQ R13, BX")
 	k.clear(w)
-	k.loop(w, "CX", "")
+	k.loop(w)
 	w.line("CMPQ from+40(FP), $0")
 	w.line("JEQ added")
 	for r := range k.rows {
@@ -287,54 +283,6 @@ func pairs256(w *writer) {
 		w.line("VPADDD Y3, Y%d, Y%[1]d", sum)
 	}
 	k.write(w)
-}
-
-// quads256 writes a kernel for words of four bytes, which are unsigned in the left operand. It sums
-// up to steps words in 16 bits, and then adds these sums to the tile in 32 bits.
-func quads256(w *writer) {
-	k := kernel256("quads256")
-	k.left = []int{2}
-	k.multiply = func(w *writer, left, right, sum int) {
-		w.line("VPMADDUBSW Y%d, Y%d, Y3", right, left)
-		w.line("VPADDW Y3, Y%d, Y%[1]d", sum)
-	}
-	w.function("quads256"+kernelArguments, "quads256", kernelSize)
-	k.arguments(w)
-	w.line("CMPB accumulate+48(FP), $0")
-	w.line("JNE chunk")
-	w.line("VPXOR Y0, Y0, Y0")
-	w.line("MOVQ DI, R9")
-	for range k.rows {
-		w.line("VMOVDQU Y0, 0(R9)")
-		w.line("VMOVDQU Y0, 32(R9)")
-		w.line("ADDQ DX, R9")
-	}
-	w.label("chunk")
-	w.line("TESTQ CX, CX")
-	w.line("JZ done")
-	w.line("MOVQ steps+8(FP), R8")
-	w.line("CMPQ R8, CX")
-	w.line("CMOVQGT CX, R8")
-	w.line("SUBQ R8, CX")
-	k.clear(w)
-	k.loop(w, "R8", "")
-	w.line("VPCMPEQW Y0, Y0, Y0") // −1
-	w.line("VPSRLW $15, Y0, Y0")  // 1
-	w.line("MOVQ DI, R9")
-	for r := range k.rows {
-		for j := range 2 {
-			w.line("VPMADDWD Y0, Y%d, Y1", k.sum+2*r+j)
-			w.line("VPADDD %d(R9), Y1, Y1", 32*j)
-			w.line("VMOVDQU Y1, %d(R9)", 32*j)
-		}
-		if r+1 < k.rows {
-			w.line("ADDQ DX, R9")
-		}
-	}
-	w.line("JMP chunk")
-	w.label("done")
-	w.line("VZEROUPPER")
-	w.line("RET")
 }
 
 func floats512(w *writer) {

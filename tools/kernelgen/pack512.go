@@ -353,13 +353,13 @@ func acrossAll512(w *writer) {
 	}
 }
 
-// shifted512 writes a function that adds a number to every byte of 64-byte blocks.
+// shifted512 writes a function that adds 128 to every byte of 64-byte blocks.
 func shifted512(w *writer) {
-	w.function("shifted512(words *uint32, by uint8, blocks int)", "shifted512", 24)
+	w.function("shifted512(words *uint32, blocks int)", "shifted512", 16)
 	w.line("MOVQ words+0(FP), DI")
-	w.line("MOVBLZX by+8(FP), AX")
-	w.line("MOVQ blocks+16(FP), CX")
-	w.line("VPBROADCASTB AX, Z1")
+	w.line("MOVQ blocks+8(FP), CX")
+	w.line("MOVL $0x80808080, AX")
+	w.line("VPBROADCASTD AX, Z1")
 	w.label("loop")
 	w.line("VPADDB (DI), Z1, Z0")
 	w.line("VMOVDQU32 Z0, (DI)")
@@ -397,8 +397,7 @@ func columnSums512(w *writer) {
 // Results are float32 or, if short is set, rounded to bfloat16.
 func finish512(w *writer) {
 	w.function("finishCodes512(rows int, sums *uint32, sumStride int, out unsafe.Pointer, outStride "+
-		"int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32, short "+
-		"bool)", "finishCodes512", 73)
+		"int, corrections *int32, rowScales, columnScales *float32, short bool)", "finishCodes512", 65)
 	w.line("MOVQ rows+0(FP), CX")
 	w.line("MOVQ sums+8(FP), SI")
 	w.line("MOVQ sumStride+16(FP), R8")
@@ -406,10 +405,8 @@ func finish512(w *writer) {
 	w.line("MOVQ outStride+32(FP), R9")
 	w.line("MOVQ corrections+40(FP), R10")
 	w.line("MOVQ rowScales+48(FP), R13")
-	w.line("MOVQ rowStep+56(FP), R11")
-	w.line("MOVQ columnScales+64(FP), R12")
+	w.line("MOVQ columnScales+56(FP), R12")
 	w.line("SHLQ $2, R8")
-	w.line("SHLQ $2, R11")
 	w.line("SHLQ $1, R9")
 	halvesConstants512(w)
 	for i := range 2 {
@@ -426,9 +423,9 @@ func finish512(w *writer) {
 			w.line("VMULPS Z%d, Z%d, Z%[2]d", 22+i, i)
 		}
 		w.line("ADDQ R8, SI")
-		w.line("ADDQ R11, R13")
+		w.line("ADDQ $4, R13")
 	}
-	w.line("CMPB short+72(FP), $0")
+	w.line("CMPB short+64(FP), $0")
 	w.line("JNE short")
 	w.line("SHLQ $1, R9")
 	w.label("row")

@@ -17,10 +17,6 @@ func peaks(w *writer) {
 			w.line("VPMADDWD Y0, Y1, Y%d", 2+i%2)
 			w.line("VPADDD Y%d, Y%d, Y%[2]d", 2+i%2, 4+i)
 		}},
-		{"peakQuads256", func(w *writer, i int) {
-			w.line("VPMADDUBSW Y0, Y1, Y%d", 2+i%2)
-			w.line("VPADDW Y%d, Y%d, Y%[2]d", 2+i%2, 4+i)
-		}},
 		{"peakFMA512", func(w *writer, i int) { w.line("VFMADD231PS Z0, Z1, Z%d", 4+i) }},
 		{"peakHalves512", func(w *writer, i int) { w.line("%s", vdpbf16ps(4+i, 1, 0)) }},
 		{"peakPairs512", func(w *writer, i int) { w.line("VPDPWSSD Z0, Z1, Z%d", 4+i) }},

@@ -142,28 +142,24 @@ func prefetch(w *writer) {
 }
 
 // finish writes a function that converts integer sums to float32. It subtracts the column's
-// correction and multiplies by the scales of the row and the column. If there is no correction or
-// no scale, the argument points to zeros or ones, with a step of 0.
+// correction and multiplies by the scales of the row and the column.
 func finish(w *writer) {
 	w.function("finishCodes(rows, vectors int, sums *uint32, sumStride int, out *float32, outStride "+
-		"int, correction *int32, correctionStep int, rowScales *float32, rowStep int, columnScales "+
-		"*float32, columnStep int)", "finishCodes", 96)
+		"int, corrections *int32, rowScales, columnScales *float32)", "finishCodes", 72)
 	w.line("MOVQ vectors+8(FP), CX")
 	w.line("MOVQ sums+16(FP), SI")
 	w.line("MOVQ sumStride+24(FP), R8")
 	w.line("MOVQ out+32(FP), DI")
 	w.line("MOVQ outStride+40(FP), R9")
-	w.line("MOVQ correction+48(FP), R10")
-	w.line("MOVQ rowStep+72(FP), R11")
-	w.line("MOVQ columnScales+80(FP), R12")
-	for _, r := range []string{"R8", "R9", "R11"} {
-		w.line("SHLQ $2, %s", r)
-	}
+	w.line("MOVQ corrections+48(FP), R10")
+	w.line("MOVQ columnScales+64(FP), R12")
+	w.line("SHLQ $2, R8")
+	w.line("SHLQ $2, R9")
 	w.label("column")
 	w.line("VMOVDQU (R10), Y1")
 	w.line("VMOVUPS (R12), Y2")
 	w.line("MOVQ rows+0(FP), AX")
-	w.line("MOVQ rowScales+64(FP), R13")
+	w.line("MOVQ rowScales+56(FP), R13")
 	w.line("MOVQ SI, BX")
 	w.line("MOVQ DI, DX")
 	w.label("row")
@@ -176,15 +172,13 @@ func finish(w *writer) {
 	w.line("VMOVUPS Y0, (DX)")
 	w.line("ADDQ R8, BX")
 	w.line("ADDQ R9, DX")
-	w.line("ADDQ R11, R13")
+	w.line("ADDQ $4, R13")
 	w.line("DECQ AX")
 	w.line("JNZ row")
 	w.line("ADDQ $32, SI")
 	w.line("ADDQ $32, DI")
-	w.line("MOVQ correctionStep+56(FP), AX")
-	w.line("LEAQ (R10)(AX*4), R10")
-	w.line("MOVQ columnStep+88(FP), AX")
-	w.line("LEAQ (R12)(AX*4), R12")
+	w.line("ADDQ $32, R10")
+	w.line("ADDQ $32, R12")
 	w.line("DECQ CX")
 	w.line("JNZ column")
 	w.line("VZEROUPPER")

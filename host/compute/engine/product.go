@@ -57,8 +57,8 @@ func MultipliesBFloat16() bool {
 }
 
 type productOptions struct {
-	// rows and columns are factors for each row and column of the result, see [matmul.Scales]; sum
-	// is added to the result. Each may be nil.
+	// rows and columns are the [matmul.Scales] of a product of integers; columns may be nil. sum,
+	// unless nil, is added to a product of floats.
 	rows, columns, sum *graph.Node
 	// rounded rounds the result to the precision of the graph's device and stores it in that type;
 	// natives read it without conversion ([ShortOperand]).
@@ -91,20 +91,18 @@ func (p product) native(arithmetic matmul.Arithmetic, o productOptions) *graph.N
 	if short {
 		output.DType = dtypes.BFloat16
 	}
-	scaleRows, scaleColumns, adds := o.rows != nil, o.columns != nil, o.sum != nil
 	run := func(in, out []Tensor, parallel Parallel) error {
 		left, right := Elements(in[0]), Elements(in[1])
-		in = in[2:]
+		var more [2][]float32
+		for i, x := range in[2:] {
+			more[i] = x.Flat.([]float32)
+		}
 		var scales matmul.Scales
-		if scaleRows {
-			scales.Rows, in = in[0].Flat.([]float32), in[1:]
-		}
-		if scaleColumns {
-			scales.Columns, in = in[0].Flat.([]float32), in[1:]
-		}
 		var results matmul.Results
-		if adds {
-			results.Addend = in[0].Flat.([]float32)
+		if arithmetic == matmul.Int8 {
+			scales = matmul.Scales{Rows: more[0], Columns: more[1]}
+		} else {
+			results.Addend = more[0]
 		}
 		if short {
 			results.BFloat16 = out[0].Flat.([]uint16)

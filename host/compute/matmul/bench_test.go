@@ -34,7 +34,7 @@ func BenchmarkProduct(b *testing.B) {
 				a     Arithmetic
 				value func() float64
 			}{
-				{"float32", Float32, normal(r)}, {"bfloat16", BFloat16, normal(r)}, {"4bit", Int8, codes(r, 7)}, {"8bit", Int8, codes(r, 127)},
+				{"float32", Float32, normal(r)}, {"bfloat16", BFloat16, normal(r)}, {"8bit", Int8, codes(r, 127)},
 			} {
 				for _, workers := range []int{1, 2} {
 					b.Run(fmt.Sprintf("%s/%s/%s/%d", tier.name, kind.name, c.name, workers), func(b *testing.B) {
@@ -51,7 +51,7 @@ func BenchmarkProduct(b *testing.B) {
 							parallel = goroutines(workers)
 						}
 						for b.Loop() {
-							run1(b, p, out, x, y, Scales{}, parallel)
+							run1(b, p, out, x, y, parallel)
 						}
 						b.ReportMetric(2*float64(p.Size())*float64(p.k)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 					})

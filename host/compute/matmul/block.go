@@ -57,7 +57,7 @@ func (o *rightPart) pack(word, end, panel, panels int, w *workspace) {
 			clear(sums)
 			f.addColumns(sums, packed[c*depth:][:f.columns*depth])
 			for i, s := range sums {
-				atomic.AddInt32(&o.corrections[column+c+i], s*int32(o.offset))
+				atomic.AddInt32(&o.corrections[column+c+i], s*offset)
 			}
 		}
 	}
@@ -70,13 +70,6 @@ func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
 	f, step := o.format, o.run.block
 	padded := roundUp(rows, f.rows)
 	group := max(1, divideUp(f.cut.left/padded, step)) * step
-	w.finish = finish{integers: f.integers}
-	if len(o.scales.Rows) > 1 {
-		w.finish.rowStride = 1
-	}
-	if len(o.scales.Columns) > 1 {
-		w.finish.columnStride = 1
-	}
 	for first := 0; first == 0 || first < o.part.words; first += group {
 		end := min(first+group, o.part.words)
 		left := w.left.get(padded*(end-first) + 8)
@@ -88,7 +81,7 @@ func (o *rightPart) multiply(row, rows, panel, panels int, w *workspace) {
 			packed := left[padded*(word-first):]
 			f.pack(packed, o.leftElements, &w.source, &w.stage)
 			if f.unsigned {
-				f.shift(packed[:padded*depth], o.offset)
+				f.shift(packed[:padded*depth])
 			}
 		}
 		for j := panel; j < panel+panels && j*f.columns < o.part.columns; j++ {
@@ -119,30 +112,22 @@ func (o *rightPart) at(row, column int) int {
 	return (o.product*o.m+row)*o.n + o.part.column + column
 }
 
-func (o *rightPart) finish(
-	e *finish, tile []uint32, out []float32, short []uint16, stride, rows, columns, row, column int,
-) {
-	e.rows, e.columns = rows, columns
-	e.sums, e.sumStride = tile, o.format.columns
-	e.out, e.short, e.outStride = out, short, stride
-	if o.format.unsigned {
-		e.corrections = o.corrections[column:]
+// finish converts rows of a tile, which are the block's from the given row on, to results.
+func (o *rightPart) finish(b *block, row, rows int, w *workspace) {
+	e, at := &w.finish, row*b.stride
+	*e = finish{rows: rows, columns: b.columns, sums: w.tile, sumStride: o.format.columns,
+		outStride: b.stride, corrections: zeros, rowScales: o.scales.Rows[b.row+row:],
+		columnScales: ones}
+	if b.short != nil {
+		e.short = b.short[at:]
+	} else {
+		e.out = asFloats(b.sums[at:])
 	}
-	if s := o.scales.Rows; s != nil {
-		e.rowScales = s[scaleAt(s, o.product, row, o.m):]
+	if o.format.unsigned {
+		e.corrections = o.corrections[b.column:]
 	}
 	if s := o.scales.Columns; s != nil {
-		e.columnScales = s[scaleAt(s, o.product, o.part.column+column, o.n):]
+		e.columnScales = s[o.part.column+b.column:]
 	}
 	o.format.finish(e)
-}
-
-func scaleAt(scales []float32, product, i, n int) int {
-	switch len(scales) {
-	case 1:
-		return 0
-	case n:
-		return i
-	}
-	return product*n + i
 }

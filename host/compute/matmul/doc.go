@@ -34,14 +34,12 @@
 // in orders of their own; they treat subnormal operands as zero (so infinity times a subnormal is
 // NaN) and flush subnormal sums to zero, whatever the processor's settings are.
 //
-// Sums of integers are exact, and so equal on every tier. Unlike AMX, VPDPBUSD and AVX2's
-// VPMADDUBSW require unsigned bytes on the left: codes are stored with an offset, and the offset
-// times the sums of the right columns is subtracted in the end. Intermediate sums may wrap around,
-// which does not matter in two's complement. VPMADDUBSW adds in 16 bits and saturates. AVX2
-// therefore scans all codes first: if they are as small as 4-bit codes, it uses VPMADDUBSW for as
-// many words as cannot reach 32768 and then widens the sums, and otherwise VPMADDWD, on 16 bits,
-// which is half as fast. Sums must fit int32: 133144 products of codes in −127 … 127 do, and
-// 131071 if −128 occurs. [New] refuses longer sums.
+// Sums of integers are exact, and so equal on every tier. Unlike AMX, VPDPBUSD requires unsigned
+// bytes on the left: codes are stored with an offset, and the offset times the sums of the right
+// columns is subtracted in the end. Intermediate sums may wrap around, which does not matter in
+// two's complement. Without either, codes are widened to 16 bits for VPMADDWD: AVX2's VPMADDUBSW,
+// on bytes, is twice as fast, but adds in 16 bits and saturates. Sums must fit int32: 133144
+// products of codes in −127 … 127 do, and 131071 if −128 occurs. [New] refuses longer sums.
 //
 // # Other processors
 //

@@ -1,8 +1,8 @@
 package matmul
 
-import "math"
+import "slices"
 
-// A finish converts a tile of sums to results, which may be in the same memory.
+// A finish converts a tile of sums of integers to results, which may be in the same memory.
 type finish struct {
 	rows, columns int
 	sums          []uint32
@@ -11,14 +11,17 @@ type finish struct {
 	short         []uint16 // if not nil: results rounded to bfloat16, instead of out
 	outStride     int
 
-	integers    bool
-	corrections []int32 // what the left operand's offset adds to each column; nil without an offset
-
-	rowScales    []float32 // nil for factors of 1
-	rowStride    int       // 0: one scale for all rows
-	columnScales []float32 // nil for factors of 1
-	columnStride int
+	// corrections are what the left operand's offset adds to each column; without it, [zeros]. The
+	// scales are those of the rows and columns of the tile; [ones] if columns have none.
+	corrections             []int32
+	rowScales, columnScales []float32
 }
+
+// Corrections and scales that change nothing, for the columns of any tile.
+var (
+	zeros = make([]int32, 32)
+	ones  = slices.Repeat([]float32{1}, 32)
+)
 
 // orShort extends do to results in bfloat16, which narrow rounds. It then overwrites the sums.
 func orShort(do func(f *finish), narrow narrowFunc) func(f *finish) {
@@ -27,36 +30,21 @@ func orShort(do func(f *finish), narrow narrowFunc) func(f *finish) {
 			do(f)
 			return
 		}
-		wide := *f
-		wide.short, wide.out, wide.outStride = nil, asFloats(f.sums), f.sumStride
-		do(&wide)
-		narrow(f.short, f.outStride, f.sums, f.sumStride, f.rows, f.columns)
+		stride := f.outStride
+		f.out, f.outStride = asFloats(f.sums), f.sumStride
+		do(f)
+		narrow(f.short, stride, f.sums, f.sumStride, f.rows, f.columns)
 	}
 }
 
-func (f *finish) portable() {
-	for r := range f.rows {
-		f.rowFrom(r, 0)
-	}
-}
+func (f *finish) portable() { f.from(0) }
 
-func (f *finish) rowFrom(r, from int) {
-	sums, out := f.sums[r*f.sumStride:][:f.columns], f.out[r*f.outStride:][:f.columns]
-	for c := from; c < len(sums); c++ {
-		x := math.Float32frombits(sums[c])
-		if f.integers {
-			s := int32(sums[c])
-			if f.corrections != nil {
-				s -= f.corrections[c]
-			}
-			x = float32(s)
+// from finishes the columns from the given one on.
+func (f *finish) from(column int) {
+	for r, scale := range f.rowScales[:f.rows] {
+		sums, out := f.sums[r*f.sumStride:][:f.columns], f.out[r*f.outStride:][:f.columns]
+		for c := column; c < len(sums); c++ {
+			out[c] = float32(int32(sums[c])-f.corrections[c]) * scale * f.columnScales[c]
 		}
-		if f.rowScales != nil {
-			x *= f.rowScales[r*f.rowStride]
-		}
-		if f.columnScales != nil {
-			x *= f.columnScales[c*f.columnStride]
-		}
-		out[c] = x
 	}
 }

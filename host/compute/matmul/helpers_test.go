@@ -118,7 +118,7 @@ func TestFinish(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		for range 2000 {
-			f := finish{rows: 1 + r.IntN(32), columns: min(1+r.IntN(64), 32), integers: r.IntN(2) == 0}
+			f := finish{rows: 1 + r.IntN(32), columns: min(1+r.IntN(64), 32), corrections: zeros, columnScales: ones}
 			f.sumStride, f.outStride = f.columns+r.IntN(9), f.columns+r.IntN(9)
 			f.sums = make([]uint32, f.rows*f.sumStride)
 			for i := range f.sums {
@@ -130,11 +130,9 @@ func TestFinish(t *testing.T) {
 					f.corrections[i] = int32(r.Uint32())
 				}
 			}
+			f.rowScales = floats(r, f.rows)
 			if r.IntN(2) == 0 {
-				f.rowScales, f.rowStride = floats(r, f.rows), r.IntN(2)
-			}
-			if r.IntN(2) == 0 {
-				f.columnScales, f.columnStride = floats(r, f.columns), r.IntN(2)
+				f.columnScales = floats(r, f.columns)
 			}
 			start := floats(r, f.rows*f.outStride)
 			want, got := slices.Clone(start), slices.Clone(start)
@@ -144,7 +142,7 @@ func TestFinish(t *testing.T) {
 				rounded, short := make([]uint16, len(want)), make([]uint16, len(want))
 				narrowPortable(rounded, f.outStride, asWords(want), f.outStride, f.rows, f.columns)
 				f.out, f.short = nil, short
-				tier.bfloat16.finish(&f)
+				tier.codes.finish(&f)
 				for i, x := range rounded {
 					if y := short[i]; x != y && !(x&0x7f80 == 0x7f80 && y&0x7f80 == 0x7f80 && x&0x7f > 0 && y&0x7f > 0) {
 						t.Fatalf("%+v: element %d is %#x, want %#x", f, i, y, x)
@@ -153,7 +151,7 @@ func TestFinish(t *testing.T) {
 				continue
 			}
 			f.out = got
-			tier.bfloat16.finish(&f)
+			tier.codes.finish(&f)
 			for i := range want {
 				if math.Float32bits(got[i]) != math.Float32bits(want[i]) && !(got[i] != got[i] && want[i] != want[i]) {
 					t.Fatalf("%+v: element %d is %v, want %v", f, i, got[i], want[i])
@@ -163,30 +161,31 @@ func TestFinish(t *testing.T) {
 	})
 }
 
+// TestBytes: formats with an offset add it to every byte, and sum bytes.
 func TestBytes(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	eachTier(t, func(t *testing.T, tier *Tier) {
-		h := tier.codes[0].helpers
+		if !tier.codes.unsigned {
+			t.Skip("codes have no offset")
+		}
 		for n := range 150 {
-			x := guarded[int8](t, n, n%2 == 0)
 			words, wantWords := guarded[uint32](t, n, n%2 == 0), make([]uint32, n)
-			for i := range x {
-				x[i], words[i] = int8(r.IntN(40)-20), r.Uint32()
-				wantWords[i] = words[i]
-			}
-			low, high := h.extremes(x)
-			wantLow, wantHigh := extremesPortable(x)
-			if low != wantLow || high != wantHigh {
-				t.Errorf("extremes of %d: %d, %d, want %d, %d", n, low, high, wantLow, wantHigh)
-			}
 			sums, wantSums := make([]int32, 32), make([]int32, 32)
-			h.addColumns(sums, words[:n/32*32])
-			addColumnsPortable(wantSums, words[:n/32*32])
+			for i := range words {
+				words[i] = r.Uint32()
+				for at := 0; at < 32; at += 8 {
+					x := uint8(words[i] >> at)
+					wantWords[i] |= uint32(x+offset) << at
+					if i < n/32*32 {
+						wantSums[i%32] += int32(int8(x))
+					}
+				}
+			}
+			tier.codes.addColumns(sums, words[:n/32*32])
 			if !slices.Equal(sums, wantSums) {
 				t.Errorf("sums of %d words: %d, want %d", n, sums, wantSums)
 			}
-			h.shift(words, uint8(n))
-			shiftPortable(wantWords, uint8(n))
+			tier.codes.shift(words)
 			if !slices.Equal(words, wantWords) {
 				t.Errorf("%d shifted words are %x, want %x", n, words, wantWords)
 			}
@@ -197,10 +196,10 @@ func TestBytes(t *testing.T) {
 // TestKernelsCheck: a kernel panics before it leaves a slice.
 func TestKernelsCheck(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
-		for _, f := range append([]*format{tier.bfloat16, tier.float32}, tier.codes...) {
+		for _, f := range []*format{tier.bfloat16, tier.float32, tier.codes} {
 			tile, words := f.rows*f.columns, f.words(5*f.per)
 			for i := range 5 {
-				s := &strip{words: words, tiles: 2, steps: 1, apart: words * f.rows, stride: f.columns, fromStride: f.columns, tile: make([]uint32, tile)}
+				s := &strip{words: words, tiles: 2, apart: words * f.rows, stride: f.columns, fromStride: f.columns, tile: make([]uint32, tile)}
 				s.left, s.right, s.from, s.sums = make([]uint32, 2*words*f.rows), make([]uint32, words*f.columns), make([]uint32, 2*tile), make([]uint32, 2*tile)
 				if i == 4 {
 					if f.integers {

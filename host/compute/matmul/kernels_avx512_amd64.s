@@ -3513,12 +3513,12 @@ panelloop:
 	VZEROUPPER
 	RET
 
-// func shifted512(words *uint32, by uint8, blocks int)
-TEXT ·shifted512(SB), NOSPLIT, $0-24
+// func shifted512(words *uint32, blocks int)
+TEXT ·shifted512(SB), NOSPLIT, $0-16
 	MOVQ words+0(FP), DI
-	MOVBLZX by+8(FP), AX
-	MOVQ blocks+16(FP), CX
-	VPBROADCASTB AX, Z1
+	MOVQ blocks+8(FP), CX
+	MOVL $0x80808080, AX
+	VPBROADCASTD AX, Z1
 
 loop:
 	VPADDB (DI), Z1, Z0
@@ -3550,8 +3550,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// func finishCodes512(rows int, sums *uint32, sumStride int, out unsafe.Pointer, outStride int, corrections *int32, rowScales *float32, rowStep int, columnScales *float32, short bool)
-TEXT ·finishCodes512(SB), NOSPLIT, $0-73
+// func finishCodes512(rows int, sums *uint32, sumStride int, out unsafe.Pointer, outStride int, corrections *int32, rowScales, columnScales *float32, short bool)
+TEXT ·finishCodes512(SB), NOSPLIT, $0-65
 	MOVQ rows+0(FP), CX
 	MOVQ sums+8(FP), SI
 	MOVQ sumStride+16(FP), R8
@@ -3559,10 +3559,8 @@ TEXT ·finishCodes512(SB), NOSPLIT, $0-73
 	MOVQ outStride+32(FP), R9
 	MOVQ corrections+40(FP), R10
 	MOVQ rowScales+48(FP), R13
-	MOVQ rowStep+56(FP), R11
-	MOVQ columnScales+64(FP), R12
+	MOVQ columnScales+56(FP), R12
 	SHLQ $2, R8
-	SHLQ $2, R11
 	SHLQ $1, R9
 	MOVL $0x7fff, AX
 	VPBROADCASTD AX, Z27
@@ -3579,7 +3577,7 @@ TEXT ·finishCodes512(SB), NOSPLIT, $0-73
 	VMOVUPS 0(R12), Z22
 	VMOVDQU32 64(R10), Z21
 	VMOVUPS 64(R12), Z23
-	CMPB short+72(FP), $0
+	CMPB short+64(FP), $0
 	JNE short
 	SHLQ $1, R9
 
@@ -3596,7 +3594,7 @@ row:
 	VMULPS Z24, Z1, Z1
 	VMULPS Z23, Z1, Z1
 	ADDQ R8, SI
-	ADDQ R11, R13
+	ADDQ $4, R13
 	VMOVUPS Z0, (DI)
 	VMOVUPS Z1, 64(DI)
 	ADDQ R9, DI
@@ -3618,7 +3616,7 @@ short:
 	VMULPS Z24, Z1, Z1
 	VMULPS Z23, Z1, Z1
 	ADDQ R8, SI
-	ADDQ R11, R13
+	ADDQ $4, R13
 	VPTESTMD Z28, Z0, K6
 	VPADDD Z27, Z0, Z2
 	VPADDD Z29, Z2, K6, Z2

@@ -26,11 +26,19 @@ func plan(t testing.TB, tier *Tier, a Arithmetic, s shape) *Product {
 	return p
 }
 
-func run1(t testing.TB, p *Product, out []float32, left, right Elements, s Scales, parallel func(int, func(int))) {
+func run1(t testing.TB, p *Product, out []float32, left, right Elements, parallel func(int, func(int))) {
 	t.Helper()
-	if err := p.Run(Results{Float32: out}, left, right, s, parallel); err != nil {
+	if err := p.Run(Results{Float32: out}, left, right, unscaled(p), parallel); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// unscaled are scales that change nothing.
+func unscaled(p *Product) (s Scales) {
+	if p.arithmetic == Int8 {
+		s.Rows = slices.Repeat([]float32{1}, p.m)
+	}
+	return s
 }
 
 // checkFloats holds a product to the reference.
@@ -43,7 +51,7 @@ func checkFloats(t *testing.T, tier *Tier, a Arithmetic, s shape, kinds [2]strin
 	for i := range out {
 		out[i] = float32(math.NaN()) // must not be read
 	}
-	run1(t, p, out, left, right, Scales{}, nil)
+	run1(t, p, out, left, right, nil)
 	what := fmt.Sprintf("%s %v %v %v", tier.name, a, s, kinds)
 	for i, want := range reference(tier, a, l, r, left, right) {
 		if !near(t, what, i, out[i], want.sum, want.bound(tier, a, p.k)) {
@@ -59,7 +67,7 @@ func checkCodes(t *testing.T, tier *Tier, s shape, front bool, left, right func(
 	x, y := elements(t, "int8", reaches(t, l), front, left), elements(t, "int8", reaches(t, r), front, right)
 	p := plan(t, tier, Int8, s)
 	out := guarded[float32](t, p.Size(), front)
-	run1(t, p, out, x, y, Scales{}, nil)
+	run1(t, p, out, x, y, nil)
 	what := fmt.Sprintf("%s %v", tier.name, s)
 	for i, want := range reference(tier, Int8, l, r, x, y) {
 		if !near(t, what, i, out[i], float64(float32(want.sum)), 0) {
@@ -82,10 +90,7 @@ func TestSizes(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(1, 2))
 		for _, a := range []Arithmetic{BFloat16, Float32, Int8} {
-			f := tier.codes[0]
-			if a != Int8 {
-				f = tier.floats(a)
-			}
+			f := tier.format(a)
 			for _, m := range around(f.rows) {
 				for _, n := range around(f.columns) {
 					for _, k := range testlevel.Sample([]int{1, 7, 16}, []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 31, 33, 64, 70}, upTo(70)) {
@@ -215,25 +220,20 @@ func TestCodesAgree(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for _, limit := range []int{1, 7, 15, 60, 127} {
 		for _, s := range []shape{square(50, 70, 1300), {batch: []int{9}, m: []int{14}, n: []int{33}, k: []int{50}, left: []int{1, 2, 0}}} {
-			for _, add := range []bool{false, true} {
-				l, rl := s.layouts()
-				x, y := elements(t, "int8", reaches(t, l), false, codes(r, limit)), elements(t, "int8", reaches(t, rl), false, codes(r, limit))
-				scales := Scales{Rows: floats(r, product(s.m)), Columns: floats(r, product(s.n)*product(s.batch))}
-				start := floats(r, product(s.m)*product(s.n)*product(s.batch))
-				var first []float32
-				for _, tier := range Tiers() {
-					out := Results{Float32: slices.Clone(start)}
-					if add {
-						out.Addend = out.Float32
-					}
-					if err := plan(t, tier, Int8, s).Run(out, x, y, scales, inOrder); err != nil {
-						t.Fatal(err)
-					}
-					if first == nil {
-						first = out.Float32
-					} else if !slices.Equal(first, out.Float32) {
-						t.Errorf("%s: %v, added to something: %v, differs from %s", tier.name, s, add, Tiers()[0].name)
-					}
+			l, rl := s.layouts()
+			x, y := elements(t, "int8", reaches(t, l), false, codes(r, limit)), elements(t, "int8", reaches(t, rl), false, codes(r, limit))
+			scales := Scales{Rows: floats(r, product(s.m)), Columns: floats(r, product(s.n))}
+			var first []float32
+			for _, tier := range Tiers() {
+				p := plan(t, tier, Int8, s)
+				out := make([]float32, p.Size())
+				if err := p.Run(Results{Float32: out}, x, y, scales, inOrder); err != nil {
+					t.Fatal(err)
+				}
+				if first == nil {
+					first = out
+				} else if !slices.Equal(first, out) {
+					t.Errorf("%s: %v differs from %s", tier.name, s, Tiers()[0].name)
 				}
 			}
 		}
@@ -248,29 +248,23 @@ func floats(r *rand.Rand, n int) []float32 {
 	return x
 }
 
-// TestResults: scales, addition and rounding, against the same in float64. The factors and the sum round once each. In short mode each
-// shape takes every fifth combination, each of its own.
+// TestResults: scales of integers, addition to floats, and rounding, against the same in float64. The factors and the sum round once
+// each.
 func TestResults(t *testing.T) {
-	tiers, every := 0, testlevel.Sample(5, 1, 1)
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(9, 10))
-		tiers++
-		for shapeIndex, s := range []shape{square(20, 35, 30), square(13, 40, 1100), square(40, 64, 300), {batch: []int{40}, m: []int{7}, n: []int{17}, k: []int{9}}} {
-			for i := (shapeIndex + tiers) % every; i < 144; i += every {
-				a := []Arithmetic{BFloat16, Float32, Int8}[i/6%3]
-				short, add, same := i/18&1 != 0, i/18&2 != 0, i/18&4 != 0
-				batch, m, n := product(s.batch), product(s.m), product(s.n)
-				sizes := [][2]int{{0, 0}, {1, 1}, {m, n}, {m * batch, n * batch}, {0, n}, {m, 0}}[i%6]
-				scales := Scales{}
-				if sizes[0] > 0 {
-					scales.Rows = floats(r, sizes[0])
-				}
-				if sizes[1] > 0 {
-					scales.Columns = floats(r, sizes[1])
-				}
-				kind, value := "float32", normal(r)
+		for _, s := range []shape{square(20, 35, 30), square(13, 40, 1100), square(40, 64, 300), {batch: []int{40}, m: []int{7}, n: []int{17}, k: []int{9}}} {
+			for i := range 18 {
+				a, short := []Arithmetic{BFloat16, Float32, Int8}[i%3], i%2 != 0
+				// Floats have nothing added, something, or the output itself; integers have both scales or those of rows.
+				add, same, scaled := a != Int8 && i/6 > 0, i/6 == 2, a == Int8 && i/6 > 0
+				m, n := product(s.m), product(s.n)
+				kind, value, scales := "float32", normal(r), Scales{}
 				if a == Int8 {
-					kind, value = "int8", codes(r, 127)
+					kind, value, scales.Rows = "int8", codes(r, 127), floats(r, m)
+				}
+				if scaled {
+					scales.Columns = floats(r, n)
 				}
 				l, rl := s.layouts()
 				x, y := elements(t, kind, reaches(t, l), false, value), elements(t, kind, reaches(t, rl), false, value)
@@ -290,7 +284,7 @@ func TestResults(t *testing.T) {
 				if err := p.Run(out, x, y, scales, goroutines(1+i%3)); err != nil {
 					t.Fatal(err)
 				}
-				what := fmt.Sprintf("%v %v %v, bfloat16: %v, added: %v", a, s, sizes, short, add)
+				what := fmt.Sprintf("%v %v, bfloat16: %v, added: %v, columns scaled: %v", a, s, short, add, scaled)
 				for at, e := range reference(tier, a, l, rl, x, y) {
 					want, bound := e.sum, 0.0
 					if a == Int8 {
@@ -298,7 +292,7 @@ func TestResults(t *testing.T) {
 					} else {
 						bound = e.bound(tier, a, p.k)
 					}
-					for _, scale := range []float64{pick(scales.Rows, at/n, m, batch), pick(scales.Columns, at/(n*m)*n+at%n, n, batch)} {
+					for _, scale := range []float64{pick(scales.Rows, at/n), pick(scales.Columns, at)} {
 						want, bound = want*scale, bound*math.Abs(scale)
 						bound += roundoff * (math.Abs(want) + bound)
 					}
@@ -320,8 +314,8 @@ func TestResults(t *testing.T) {
 	})
 }
 
-// TestShortResults: results in bfloat16 are those in float32, rounded, on every tier, with scales and without, with something added and
-// without, for one part of the sums and several, and with NaN and infinities among them.
+// TestShortResults: results in bfloat16 are those in float32, rounded, on every tier, for integers with scales of rows and of both, for
+// floats with something added and without, for one part of the sums and several, and with NaN and infinities among them.
 func TestShortResults(t *testing.T) {
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(13, 14))
@@ -329,17 +323,20 @@ func TestShortResults(t *testing.T) {
 			batch, m, n := product(s.batch), product(s.m), product(s.n)
 			l, rl := s.layouts()
 			for _, a := range []Arithmetic{BFloat16, Float32, Int8} {
-				for i, scales := range []Scales{{}, {Rows: floats(r, 1), Columns: floats(r, n)}, {Rows: floats(r, m*batch)}} {
-					kind, value := "float32", normal(r)
+				for i := range 2 {
+					kind, value, scales := "float32", normal(r), Scales{}
 					if a == Int8 {
-						kind, value = "int8", codes(r, 127)
+						kind, value, scales.Rows = "int8", codes(r, 127), floats(r, m)
+						if i == 0 {
+							scales.Columns = floats(r, n)
+						}
 					}
 					x, y := elements(t, kind, reaches(t, l), false, value), elements(t, kind, reaches(t, rl), false, value)
 					if a != Int8 && len(x.Float32) > 2 {
 						x.Float32[1], x.Float32[len(x.Float32)-1] = float32(math.NaN()), float32(math.Inf(1))
 					}
 					long, short := Results{Float32: make([]float32, batch*m*n)}, Results{BFloat16: make([]uint16, batch*m*n)}
-					if i%2 == 0 {
+					if a != Int8 && i == 0 {
 						long.Addend = floats(r, batch*m*n)
 						short.Addend = long.Addend
 					}
@@ -361,16 +358,11 @@ func TestShortResults(t *testing.T) {
 }
 
 // pick is a scale by definition; i counts through all products of the batch.
-func pick(scales []float32, i, n, batch int) float64 {
-	switch len(scales) {
-	case 0:
+func pick(scales []float32, i int) float64 {
+	if scales == nil {
 		return 1
-	case 1:
-		return float64(scales[0])
-	case n * batch:
-		return float64(scales[i])
 	}
-	return float64(scales[i%n])
+	return float64(scales[i%len(scales)])
 }
 
 // goroutines runs tasks on so many goroutines, the last task first.
@@ -413,7 +405,7 @@ func TestSameBits(t *testing.T) {
 				for _, on := range settings {
 					runtime.GOMAXPROCS(on.procs)
 					out := make([]float32, p.Size())
-					run1(t, p, out, x, y, Scales{}, goroutines(on.workers))
+					run1(t, p, out, x, y, goroutines(on.workers))
 					if first == nil {
 						first = out
 					} else if !slices.Equal(first, out) {
@@ -438,12 +430,12 @@ func TestFloatTiersAgree(t *testing.T) {
 			x, y := elements(t, "float32", reaches(t, l), false, c.value), elements(t, "float32", reaches(t, rl), false, c.value)
 			var want []float32
 			for i, tier := range slices.Backward(Tiers()) {
-				if tier.floats(c.a).per != 1 {
+				if tier.format(c.a).per != 1 {
 					continue
 				}
 				p := plan(t, tier, c.a, s)
 				out := make([]float32, p.Size())
-				run1(t, p, out, x, y, Scales{}, nil)
+				run1(t, p, out, x, y, nil)
 				if i == len(Tiers())-1 {
 					want = out
 				} else if !slices.EqualFunc(out, want, sameNumber) {
@@ -470,12 +462,13 @@ func TestNoAllocations(t *testing.T) {
 			p := plan(t, tier, a, s)
 			l, r := s.layouts()
 			x, y := Elements{Float32: make([]float32, reaches(t, l))}, Elements{Float32: make([]float32, reaches(t, r))}
-			out := Results{BFloat16: make([]uint16, p.Size()), Addend: make([]float32, p.Size())}
+			out, scales := Results{BFloat16: make([]uint16, p.Size()), Addend: make([]float32, p.Size())}, unscaled(p)
 			if a == Int8 {
+				out.Addend = nil
 				x, y = Elements{Int8: make([]int8, reaches(t, l))}, Elements{Int8: make([]int8, reaches(t, r))}
 			}
 			if n := testing.AllocsPerRun(20, func() {
-				if err := p.Run(out, x, y, Scales{}, inOrder); err != nil {
+				if err := p.Run(out, x, y, scales, inOrder); err != nil {
 					t.Fatal(err)
 				}
 			}); n > 0 {
@@ -508,7 +501,14 @@ func TestErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	codes, err := New(portable, Int8, row, column)
+	if err != nil {
+		t.Fatal(err)
+	}
 	out, x, y := make([]float32, 8), make([]float32, 6), make([]float32, 12)
+	scaled := func(addend []float32, s Scales) error {
+		return codes.Run(Results{Float32: out, Addend: addend}, Elements{Int8: make([]int8, 6)}, Elements{Int8: make([]int8, 12)}, s, nil)
+	}
 	for what, err := range map[string]error{
 		"output":   p.Run(Results{Float32: out[1:]}, Elements{Float32: x}, Elements{Float32: y}, Scales{}, nil),
 		"both":     p.Run(Results{Float32: out[:4], BFloat16: make([]uint16, 4)}, Elements{Float32: x}, Elements{Float32: y}, Scales{}, nil),
@@ -518,9 +518,12 @@ func TestErrors(t *testing.T) {
 		"kind":     p.Run(Results{Float32: out}, Elements{Int8: make([]int8, 6)}, Elements{Float32: y}, Scales{}, nil),
 		"two":      p.Run(Results{Float32: out}, Elements{Float32: x, BFloat16: make([]uint16, 6)}, Elements{Float32: y}, Scales{}, nil),
 		"none":     p.Run(Results{Float32: out}, Elements{}, Elements{Float32: y}, Scales{}, nil),
-		"rows":     p.Run(Results{Float32: out}, Elements{Float32: x}, Elements{Float32: y}, Scales{Rows: x[:3]}, nil),
-		"columns":  p.Run(Results{Float32: out}, Elements{Float32: x}, Elements{Float32: y}, Scales{Columns: x[:3]}, nil),
-		"no error": nil,
+		"scaled":   p.Run(Results{Float32: out}, Elements{Float32: x}, Elements{Float32: y}, Scales{Rows: x[:2]}, nil),
+		"no rows":  scaled(nil, Scales{Columns: x[:4]}),
+		"rows":     scaled(nil, Scales{Rows: x[:1]}),
+		"columns":  scaled(nil, Scales{Rows: x[:2], Columns: x[:1]}),
+		"sum":      scaled(out, Scales{Rows: x[:2]}),
+		"no error": scaled(nil, Scales{Rows: x[:2], Columns: x[:4]}),
 	} {
 		if (err == nil) != (what == "no error") {
 			t.Errorf("%s: %v", what, err)
@@ -553,7 +556,7 @@ func TestPeaks(t *testing.T) {
 		p.run(2)
 	}
 	for _, tier := range processorTiers() {
-		for _, f := range append(tier.codes, tier.float32, tier.bfloat16) {
+		for _, f := range []*format{tier.codes, tier.float32, tier.bfloat16} {
 			if !known[f.name] {
 				t.Errorf("%s multiplies with %q, whose peak is not measured", tier.Name(), f.name)
 			}

@@ -1,9 +1,6 @@
 package matmul
 
-import (
-	"errors"
-	"math"
-)
+import "errors"
 
 // Panels multiplies matrices that the caller packs once for several products, or panels that are
 // the result of another product. In contrast, [Product] packs both operands again in each run.
@@ -22,7 +19,7 @@ func NewPanels(t *Tier, a Arithmetic) (*Panels, error) {
 	if t == nil || a != BFloat16 && a != Float32 {
 		return nil, errors.New("packed panels need a tier and floating-point arithmetic")
 	}
-	return &Panels{t.floats(a)}, nil
+	return &Panels{t.format(a)}, nil
 }
 
 // Pairs reports whether a word holds two contracted elements.
@@ -58,8 +55,7 @@ func (m *Multiplier) Multiply(panels, words int, left []float32, apart int, righ
 	}
 	s := &m.strip
 	*s = strip{
-		words: words, tiles: panels, steps: math.MaxInt32,
-		left: asWords(left), apart: apart, right: asWords(right),
+		words: words, tiles: panels, left: asWords(left), apart: apart, right: asWords(right),
 		sums: asWords(out), stride: stride, tile: m.tile[:],
 	}
 	if add {

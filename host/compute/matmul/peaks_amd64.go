@@ -6,7 +6,6 @@ package matmul
 
 func peakFMA256(n int)
 func peakPairs256(n int)
-func peakQuads256(n int)
 func peakFMA512(n int)
 func peakHalves512(n int)
 func peakPairs512(n int)

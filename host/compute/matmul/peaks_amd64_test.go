@@ -14,7 +14,6 @@ func peaks() []peak {
 	all := []peak{
 		{"VFMADD231PS 256", x.HasAVX2 && x.HasFMA, group * 8, peakFMA256},
 		{"VPMADDWD, VPADDD 256", x.HasAVX2, group * 16, peakPairs256},
-		{"VPMADDUBSW, VPADDW 256", x.HasAVX2, group * 32, peakQuads256},
 		{"VFMADD231PS 512", x.HasAVX512F, group * 16, peakFMA512},
 		{"VDPBF16PS 512", x.HasAVX512F && x.HasAVX512BF16, group * 32, peakHalves512},
 		{"VPDPWSSD 512", x.HasAVX512F && x.HasAVX512VNNI, group * 32, peakPairs512},

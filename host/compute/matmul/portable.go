@@ -5,13 +5,11 @@ import (
 	"unsafe"
 )
 
-var portable = &Tier{"portable", portableFloats, portableSingles, []*format{portableCodes}}
+var portable = &Tier{"portable", portableFloats, portableSingles, portableCodes}
 
 var portableHelpers = &helpers{
-	transpose: transposePortable, shift: shiftPortable, addColumns: addColumnsPortable,
-	extremes: extremesPortable, finish: orShort((*finish).portable, narrowPortable),
-	narrow:   narrowPortable,
-	prefetch: func(unsafe.Pointer, int, int, int) {},
+	transpose: transposePortable, finish: orShort((*finish).portable, narrowPortable),
+	narrow: narrowPortable, prefetch: func(unsafe.Pointer, int, int, int) {},
 }
 
 var portableFloats = &format{
@@ -102,7 +100,7 @@ func quadsAcross(dst []uint32, src *[4][]int8) {
 // floatsPortable rounds every product and every sum. Products of bfloat16 are exact, so the result
 // equals that of fused instructions unless a product overflows or underflows float32. The
 // conversion to float32 prevents compilers from fusing.
-func floatsPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool) {
+func floatsPortable(words int, a, b, c []uint32, stride int, accumulate bool) {
 	a, b = a[:4*words], b[:4*words]
 	for r := range 4 {
 		var s0, s1, s2, s3 float32
@@ -123,7 +121,7 @@ func floatsPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool)
 
 // singlesPortable rounds a multiplication and addition once, like the fused instructions of other
 // tiers.
-func singlesPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool) {
+func singlesPortable(words int, a, b, c []uint32, stride int, accumulate bool) {
 	a, b = a[:4*words], b[:4*words]
 	for r := range 4 {
 		var s [4]float32
@@ -169,7 +167,7 @@ func fusedMultiplyAdd(x, y, z float32) float32 {
 	return float32(math.Float64frombits(bits))
 }
 
-func codesPortable(words, _ int, a, b, c []uint32, stride int, accumulate bool) {
+func codesPortable(words int, a, b, c []uint32, stride int, accumulate bool) {
 	a, b = a[:4*words], b[:4*words]
 	for r := range 4 {
 		var s [4]int32
@@ -197,32 +195,6 @@ func transposePortable(dst []uint32, stride int, src []uint32, ld, words int) {
 			dst[w*stride+r] = x
 		}
 	}
-}
-
-func shiftPortable(words []uint32, by uint8) {
-	for i, w := range words {
-		var out uint32
-		for s := 0; s < 32; s += 8 {
-			out |= uint32(uint8(w>>s)+by) << s
-		}
-		words[i] = out
-	}
-}
-
-func addColumnsPortable(sums []int32, panel []uint32) {
-	for len(panel) >= len(sums) {
-		for i, w := range panel[:len(sums)] {
-			sums[i] += int32(int8(w)) + int32(int8(w>>8)) + int32(int8(w>>16)) + int32(int8(w>>24))
-		}
-		panel = panel[len(sums):]
-	}
-}
-
-func extremesPortable(x []int8) (low, high int8) {
-	for _, v := range x {
-		low, high = min(low, v), max(high, v)
-	}
-	return low, high
 }
 
 // asFloats and asWords reinterpret memory as the other 32-bit type: panels and sums hold either.

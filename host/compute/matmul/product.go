@@ -24,19 +24,19 @@ func (a Arithmetic) String() string { return [...]string{"bfloat16", "int8", "fl
 type Results struct {
 	Float32  []float32
 	BFloat16 []uint16
-	// Addend, unless nil, is added to the results before they are rounded. It may be the same slice
-	// as Float32.
+	// Addend, unless nil, is added to the results of float operands before they are rounded. It may
+	// be the same slice as Float32.
 	Addend []float32
 }
 
-// Scales are factors of the results. Each sum is multiplied by its row's factor, then by its
-// column's. A slice is nil for no factor, or has a single factor, one for each row (or column), or
-// one for each row (or column) of each product in a batch.
+// Scales are factors of the results of integers, of every product in a batch the same. Each sum is
+// multiplied by its row's factor, then by its column's. Columns is nil if columns have no factors.
+// Products of floats have no Scales.
 type Scales struct{ Rows, Columns []float32 }
 
 // A Product is a planned matrix product, or a batch of products. It may be run concurrently.
 type Product struct {
-	tier           *Tier
+	format         *format
 	arithmetic     Arithmetic
 	left, right    view
 	batch, m, n, k int
@@ -54,7 +54,7 @@ func New(t *Tier, a Arithmetic, left, right Layout) (*Product, error) {
 	if err := equalSizes("contracted", left.Contracted, right.Contracted); err != nil {
 		return nil, err
 	}
-	p := &Product{tier: t, arithmetic: a}
+	p := &Product{format: t.format(a), arithmetic: a}
 	var err error
 	if p.left, err = newView("left", left); err != nil {
 		return nil, err
@@ -105,11 +105,7 @@ func (p *Product) Run(out Results, left, right Elements, s Scales,
 	if p.Size() == 0 {
 		return nil
 	}
-	f := p.tier.codes[0]
-	if p.arithmetic != Int8 {
-		f = p.tier.floats(p.arithmetic)
-	}
-	alone := parallel == nil || p.Size()*max(p.k, 1) < f.cut.alone
+	alone := parallel == nil || p.Size()*max(p.k, 1) < p.format.cut.alone
 	if alone {
 		parallel = inOrder
 	}
@@ -145,17 +141,19 @@ func (p *Product) check(out Results, left, right Elements, s Scales) error {
 	if err := p.checkElements("right", &p.right, right); err != nil {
 		return err
 	}
-	if !fits(s.Rows, p.m, p.batch) {
-		return fmt.Errorf("got %d scales for %d products with %d rows", len(s.Rows), p.batch, p.m)
-	}
-	if !fits(s.Columns, p.n, p.batch) {
-		return fmt.Errorf("got %d scales for %d products with %d columns", len(s.Columns), p.batch, p.n)
+	switch {
+	case p.arithmetic != Int8:
+		if s.Rows != nil || s.Columns != nil {
+			return fmt.Errorf("a product in %v has no scales", p.arithmetic)
+		}
+	case out.Addend != nil:
+		return errors.New("nothing can be added to a product of integers")
+	case len(s.Rows) != p.m:
+		return fmt.Errorf("got %d scales for %d rows", len(s.Rows), p.m)
+	case s.Columns != nil && len(s.Columns) != p.n:
+		return fmt.Errorf("got %d scales for %d columns", len(s.Columns), p.n)
 	}
 	return nil
-}
-
-func fits(scales []float32, n, batch int) bool {
-	return scales == nil || len(scales) == 1 || len(scales) == n || len(scales) == n*batch
 }
 
 func (p *Product) checkElements(which string, v *view, e Elements) error {

@@ -1,7 +1,6 @@
 package matmul
 
 import (
-	"math"
 	"runtime"
 	"sync"
 	"unsafe"
@@ -46,12 +45,9 @@ type call struct {
 // A run is the state of one call. Its memory is reused by later calls.
 type run struct {
 	call
-	format *format
-	steps  int      // words that a kernel with headroom sums before it widens
-	offset uint8    // added to the left operand
-	words  int      // along the contracted dimension
-	block  int      // words that a kernel multiplies at a time
-	sums   []uint32 // between parts: in the output, or in ownSums if that is needed or too small
+	words int      // along the contracted dimension
+	block int      // words that a kernel multiplies at a time
+	sums  []uint32 // between parts: in the output, or in ownSums if that is too small
 
 	part        part
 	tasks       tasks
@@ -60,11 +56,8 @@ type run struct {
 	ownSums     memory
 	ownPacked   memory
 
-	scanned     int // chunks of the left operand
-	lows, highs []int8
-
 	// The task functions, created once, so that a call allocates nothing.
-	scanTask, packTask, multiplyTask func(i int)
+	packTask, multiplyTask func(i int)
 }
 
 // memory is a buffer that is reused as long as it is large enough.
@@ -122,13 +115,12 @@ var (
 
 func newRun() *run {
 	r := new(run)
-	r.scanTask, r.packTask, r.multiplyTask = r.scan, r.packPart, r.multiplyPart
+	r.packTask, r.multiplyTask = r.packPart, r.multiplyPart
 	return r
 }
 
-// plan chooses the kernel and the block sizes.
+// plan chooses the block sizes.
 func (r *run) plan() {
-	r.chooseFormat()
 	r.words = r.format.words(r.k)
 	words := max(1, r.words)
 	unit := 8 // word counts are multiples of this, if large enough
@@ -138,74 +130,9 @@ func (r *run) plan() {
 	// blocks of about equal size
 	r.block = roundUp(divideUp(words, divideUp(words, r.format.cut.block)), unit)
 	r.sums = asWords(r.out.Float32)
-	if r.words > r.block && (r.out.BFloat16 != nil || r.out.Addend != nil && r.finishes()) {
+	if r.words > r.block && r.out.BFloat16 != nil {
 		r.sums = r.ownSums.get(r.Size())
 	}
-}
-
-// chooseFormat chooses the kernel. For integers the choice depends on their magnitudes, because the
-// fastest kernel is limited to small ones. Sums are exact in any case.
-func (r *run) chooseFormat() {
-	r.steps, r.offset = math.MaxInt32, 0
-	if r.arithmetic != Int8 {
-		r.format = r.tier.floats(r.arithmetic)
-		return
-	}
-	for _, f := range r.tier.codes {
-		if f.headroom > 0 && r.fits(f) {
-			return
-		}
-		if f.headroom == 0 {
-			r.format, r.steps, r.offset = f, math.MaxInt32, 0
-			break
-		}
-	}
-	if r.format.unsigned {
-		r.offset = 128
-	}
-}
-
-// minSteps is the minimum number of words that a kernel with headroom must be able to sum without
-// widening. If it can only sum fewer, a kernel for wider elements is faster.
-const minSteps = 4
-
-// fits scans all elements and reports whether a kernel with headroom is worthwhile. It includes
-// elements that the layout skips: if they widen the range, that costs only time.
-func (r *run) fits(f *format) bool {
-	left, right := r.leftElements.Int8[:r.left.extent], r.rightElements.Int8[:r.right.extent]
-	if len(left) > 4*r.batch*r.m*max(r.k, 1) || len(right) > 4*r.batch*r.n*max(r.k, 1) {
-		return false
-	}
-	chunks := divideUp(len(left), scanLength) + divideUp(len(right), scanLength)
-	if len(r.lows) < chunks {
-		r.lows, r.highs = make([]int8, chunks), make([]int8, chunks)
-	}
-	r.scanned = divideUp(len(left), scanLength)
-	r.format = f
-	r.parallel(chunks, r.scanTask)
-	// The range includes zero, because panels are padded with zeros.
-	var low, high, right8 int
-	for i := range chunks {
-		if i < r.scanned {
-			low, high = min(low, int(r.lows[i])), max(high, int(r.highs[i]))
-		} else {
-			right8 = max(right8, -int(r.lows[i]), int(r.highs[i]))
-		}
-	}
-	r.offset = uint8(-low)
-	r.steps = f.stepsWithin(low, high, right8)
-	return r.steps >= minSteps
-}
-
-const scanLength = 1 << 17
-
-func (r *run) scan(i int) {
-	x, at := r.leftElements.Int8[:r.left.extent], i
-	if i >= r.scanned {
-		x, at = r.rightElements.Int8[:r.right.extent], i-r.scanned
-	}
-	x = x[at*scanLength:]
-	r.lows[i], r.highs[i] = r.format.extremes(x[:min(scanLength, len(x))])
 }
 
 func (r *run) multiply() {

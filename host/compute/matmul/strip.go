@@ -6,7 +6,6 @@ import "unsafe"
 // panel.
 type strip struct {
 	words, tiles int
-	steps        int      // words that a kernel with headroom sums before it widens
 	left         []uint32 // its panels begin apart words from each other
 	apart        int
 	right        []uint32
@@ -20,8 +19,8 @@ type strip struct {
 }
 
 // A tileKernel multiplies panels over the given number of words, and stores the tile of sums in c,
-// or adds it to c if accumulate is set. Kernels with headroom widen sums after at most steps words.
-type tileKernel func(words, steps int, a, b, c []uint32, stride int, accumulate bool)
+// or adds it to c if accumulate is set.
+type tileKernel func(words int, a, b, c []uint32, stride int, accumulate bool)
 
 func (k tileKernel) tileByTile(f *format, s *strip) {
 	for i := range s.tiles {
@@ -34,10 +33,10 @@ func (k tileKernel) tileByTile(f *format, s *strip) {
 				// The next tile is far away in the output, so prefetch it.
 				f.prefetch(unsafe.Pointer(&s.sums[next]), 4*s.stride, f.rows, 4*f.columns)
 			}
-			k(s.words, s.steps, left, s.right, s.sums[at:], s.stride, from != nil)
+			k(s.words, left, s.right, s.sums[at:], s.stride, from != nil)
 			continue
 		}
-		k(s.words, s.steps, left, s.right, s.tile, f.columns, false)
+		k(s.words, left, s.right, s.tile, f.columns, false)
 		if from != nil {
 			addRows(s.tile, f.columns, from, s.fromStride, f.rows, f.columns, f.integers)
 		}
@@ -87,21 +86,21 @@ type block struct {
 	stride     int
 	// Whether from and the sums are in the task's memory, where all tiles are complete.
 	fromPartial, toPartial bool
-	finishes               bool // sums are complete, and become results by [finish]
+	finishes               bool // sums of integers are complete, and become results by [finish]
 }
 
 // destination sets where the sums of a block go. begins and ends report whether the block is the
 // first or the last of a panel; in between, sums are kept in the task's memory. first and last
 // report whether the panel has the first or the last words of the contracted dimension.
 func (o *rightPart) destination(b *block, begins, ends, first, last bool, w *workspace) {
-	at, finishes := o.at(b.row, b.column), o.finishes()
+	at := o.at(b.row, b.column)
 	b.fromStride, b.stride = o.n, o.n
 	switch {
 	case !begins:
 		b.from, b.fromStride, b.fromPartial = w.partialSums(b.rows, o.format), o.format.columns, true
 	case !first:
 		b.from = o.sums[at:]
-	case !finishes && o.out.Addend != nil:
+	case o.out.Addend != nil:
 		b.from = asWords(o.out.Addend)[at:]
 	}
 	switch {
@@ -114,23 +113,18 @@ func (o *rightPart) destination(b *block, begins, ends, first, last bool, w *wor
 	default:
 		b.sums = asWords(o.out.Float32)[at:]
 	}
-	b.finishes = finishes && last
+	b.finishes = o.format.integers && last
 }
 
 func (w *workspace) partialSums(rows int, f *format) []uint32 {
 	return w.partial.get(roundUp(rows, f.rows) * f.columns)
 }
 
-// finishes reports whether complete sums must be converted from integers to floats, or scaled.
-func (r *run) finishes() bool {
-	return r.format.integers || r.scales.Rows != nil || r.scales.Columns != nil
-}
-
 // multiplyBlock multiplies a block: whole tiles as a strip if their sums are stored unchanged, and
 // the rest tile by tile.
 func (o *rightPart) multiplyBlock(b *block, w *workspace) {
 	f, s := o.format, &w.strip
-	*s = strip{words: b.depth, steps: o.steps, apart: f.rows * b.depth, right: b.right}
+	*s = strip{words: b.depth, apart: f.rows * b.depth, right: b.right}
 	s.tile, s.ahead = w.tile, b.ahead
 	done := 0
 	if !b.finishes {
@@ -171,21 +165,9 @@ func (o *rightPart) tile(b *block, row int, w *workspace) {
 		}
 	}
 	f.multiply(f, s)
-	at := row * b.stride
 	if b.finishes {
-		r, e, floats := b.row+row, &w.finish, asFloats(w.tile)
-		switch {
-		case o.out.Addend != nil:
-			o.finish(e, w.tile, floats, nil, f.columns, rows, b.columns, r, b.column)
-			addend := asWords(o.out.Addend[o.at(r, b.column):])
-			addRows(w.tile, f.columns, addend, o.n, rows, b.columns, false)
-		case b.short != nil:
-			o.finish(e, w.tile, nil, b.short[at:], b.stride, rows, b.columns, r, b.column)
-			return
-		default:
-			o.finish(e, w.tile, asFloats(b.sums[at:]), nil, b.stride, rows, b.columns, r, b.column)
-			return
-		}
+		o.finish(b, row, rows, w)
+		return
 	}
-	f.store(w.tile, b.sums, b.short, at, b.stride, rows, b.columns)
+	f.store(w.tile, b.sums, b.short, row*b.stride, b.stride, rows, b.columns)
 }

@@ -2,7 +2,6 @@ package matmul
 
 import (
 	"fmt"
-	"math"
 	"os"
 	"strings"
 	"unsafe"
@@ -13,9 +12,7 @@ type Tier struct {
 	name     string
 	bfloat16 *format
 	float32  *format // uses unrounded operands
-	// codes lists the formats for 8-bit integers, the fastest first. All but the last may reject
-	// operands with large magnitudes.
-	codes []*format
+	codes    *format // for 8-bit integers
 }
 
 // Name returns the name by which [Named] and the environment variable CAGE_CPU refer to the tier.
@@ -66,12 +63,9 @@ type format struct {
 	// both operands consist of whole tiles of words. Otherwise, words of all rows with the same
 	// index are adjacent.
 	tiled bool
-	// unsigned means that left elements are stored with an offset that makes them unsigned bytes.
+	// unsigned means that left elements are stored with an [offset] that makes them unsigned bytes.
 	// The offset times the sums of the right columns is subtracted from the results.
-	unsigned bool
-	// headroom is the limit for 16-bit sums of pairs in the kernel before they are widened, or 0 if
-	// sums have 32 bits from the start.
-	headroom  int
+	unsigned  bool
 	cut       *blocking
 	multiply  func(f *format, s *strip)
 	float32s  packer[float32]
@@ -80,19 +74,20 @@ type format struct {
 	*helpers
 }
 
+// offset is what makes 8-bit integers unsigned.
+const offset = 128
+
 // helpers are functions that several formats use.
 type helpers struct {
 	// transpose writes element (row, word) of src, whose rows are ld apart, to
 	// dst[word*stride+row], for stride rows. It may also overwrite the seven words after them.
 	transpose func(dst []uint32, stride int, src []uint32, ld, words int)
-	// shift adds a number to every byte.
-	shift func(words []uint32, by uint8)
-	// addColumns sums the bytes of each column of a panel.
+	// shift adds the [offset] to every byte, and addColumns sums the bytes of each column of a panel.
+	// Only unsigned formats need them.
+	shift      func(words []uint32)
 	addColumns func(sums []int32, panel []uint32)
-	// extremes returns the minimum and the maximum of zero and the elements.
-	extremes func(x []int8) (low, high int8)
-	finish   func(f *finish)
-	narrow   narrowFunc
+	finish     func(f *finish)
+	narrow     narrowFunc
 	// prefetch prefetches the given number of bytes of each row.
 	prefetch func(at unsafe.Pointer, stride, rows, bytes int)
 }
@@ -127,19 +122,12 @@ type (
 // operands to bfloat16, multiply in float32, and give the same bits as each other.
 func (t *Tier) HasBFloat16() bool { return t.bfloat16.per == 2 }
 
-func (t *Tier) floats(a Arithmetic) *format {
-	if a == Float32 {
+func (t *Tier) format(a Arithmetic) *format {
+	switch a {
+	case Int8:
+		return t.codes
+	case Float32:
 		return t.float32
 	}
 	return t.bfloat16
-}
-
-// stepsWithin returns how many words a kernel with headroom sums before it widens, for left
-// elements from low to high and right elements of the given magnitude: each step adds a pair of
-// products, after low has been subtracted from the left factor.
-func (f *format) stepsWithin(low, high, right int) int {
-	if largest := 2 * (high - low) * right; largest > 0 {
-		return f.headroom / largest
-	}
-	return math.MaxInt32
 }

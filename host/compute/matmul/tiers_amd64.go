@@ -27,25 +27,21 @@ func processorTiers() []*Tier {
 		}
 		all = append(all, tiers512(x.HasAVX512VNNI, x.HasAVX512BF16, fastBFloat16(vendor()))...)
 	}
-	return append(all, &Tier{"avx2", formatFloats256, formatSingles256,
-		[]*format{formatQuads256, formatPairs256}})
+	return append(all, &Tier{"avx2", formatFloats256, formatSingles256, formatPairs256})
 }
 
 // tiers512 lists the tiers with AVX-512, the fastest first.
 func tiers512(vnni, bf16, fast bool) (all []*Tier) {
 	if vnni {
-		all = append(all, &Tier{"avx512vnni", formatFloats512, formatSingles512,
-			[]*format{formatQuads512}})
+		all = append(all, &Tier{"avx512vnni", formatFloats512, formatSingles512, formatQuads512})
 	}
 	if vnni && bf16 {
-		all = append(all, &Tier{"avx512bf16", formatHalves512, formatSingles512,
-			[]*format{formatQuads512}})
+		all = append(all, &Tier{"avx512bf16", formatHalves512, formatSingles512, formatQuads512})
 		if fast {
 			slices.Reverse(all)
 		}
 	}
-	return append(all, &Tier{"avx512", formatFloats512, formatSingles512,
-		[]*format{formatQuads256, formatPairs256}})
+	return append(all, &Tier{"avx512", formatFloats512, formatSingles512, formatPairs256})
 }
 
 // fastBFloat16 reports whether VDPBF16PS is faster than FMA on the vendor's processors. On AMD it
@@ -67,13 +63,12 @@ func vendor() string {
 func cpuidVendor() (b, d, c uint32)
 
 var helpers256 = &helpers{
-	transpose: transpose256, shift: shift256, addColumns: addColumns256, extremes: extremes256,
-	finish: orShort(finish256, narrow256), narrow: narrow256, prefetch: prefetchRows,
+	transpose: transpose256, finish: finish256OrShort, narrow: narrow256, prefetch: prefetchRows,
 }
 
 var helpers512 = &helpers{
-	transpose: transpose512, shift: shift512, addColumns: addColumns512, extremes: extremes256,
-	finish: finish512, narrow: narrow256, prefetch: prefetchRows,
+	transpose: transpose512, shift: shift512, addColumns: addColumns512, finish: finish512,
+	narrow: narrow256, prefetch: prefetchRows,
 }
 
 var formatFloats256 = &format{
@@ -126,13 +121,6 @@ var formatHalves512 = &format{
 	helpers: helpers512,
 }
 
-// formatQuads256 sums pairs in 16 bits, with saturation.
-var formatQuads256 = &format{
-	name: "VPMADDUBSW, VPADDW 256", integers: true, rows: 6, columns: 16, per: 4, unsigned: true,
-	headroom: 1<<15 - 1, cut: &blocksForVectors, multiply: checked(quads256).tileByTile,
-	int8s: quadsOfInt8s, helpers: helpers256,
-}
-
 var formatPairs256 = &format{
 	name: "VPMADDWD, VPADDD 256", integers: true, rows: 6, columns: 16, per: 2, cut: &blocksForVectors,
 	multiply: checked(pairs256).tileByTile,
@@ -147,7 +135,7 @@ var formatQuads512 = &format{
 	name: "VPDPBUSD 512", integers: true, rows: 12, columns: 32, per: 4, unsigned: true,
 	cut: &blocksForVectors, multiply: strip512(quads512),
 	int8s: packer[int8]{
-		along: quadsOfInt8s.along, across: quadsOfInt8s.across, exact: true,
+		along: copyAlong[int8], across: quadsAcross, exact: true,
 		straightAlong:  along512[int8](alongWords12, alongWords32, 4, 1),
 		straightAcross: across512[int8](acrossQuads12, acrossQuads32, 4),
 	},
@@ -171,10 +159,6 @@ var (
 		straightAlong:  alongBy[uint16](transposeWidened8, 1),
 		straightAcross: acrossBy[uint16](acrossWidened, 1),
 	}
-	quadsOfInt8s = packer[int8]{
-		along: copyAlong[int8], across: quadsAcross, straightAlong: alongBy[int8](transpose8, 4),
-		straightAcross: acrossBy[int8](acrossQuads, 4),
-	}
 )
 
 var wordsOfBFloat16s512 = packer[uint16]{
@@ -185,13 +169,12 @@ var wordsOfBFloat16s512 = packer[uint16]{
 
 // checked turns an assembly function for tiles of 6 × 16 into a kernel. The kernel panics if the
 // function would access memory outside the slices.
-func checked(f func(words, steps int, a, b, c *uint32, stride int, accumulate bool)) tileKernel {
-	return func(words, steps int, a, b, c []uint32, stride int, accumulate bool) {
-		if words < 0 || steps < 1 || stride < 16 || len(a) < words*6 || len(b) < words*16 ||
-			len(c) < 5*stride+16 {
+func checked(f func(words int, a, b, c *uint32, stride int, accumulate bool)) tileKernel {
+	return func(words int, a, b, c []uint32, stride int, accumulate bool) {
+		if words < 0 || stride < 16 || len(a) < words*6 || len(b) < words*16 || len(c) < 5*stride+16 {
 			panic("matmul: a kernel would leave its slices")
 		}
-		f(words, steps, unsafe.SliceData(a), unsafe.SliceData(b), &c[0], stride, accumulate)
+		f(words, unsafe.SliceData(a), unsafe.SliceData(b), &c[0], stride, accumulate)
 	}
 }
 
@@ -231,9 +214,8 @@ func (s *strip) checked(of *format, unit int) (to unsafe.Pointer, ahead []uint32
 	return to, s.ahead
 }
 
-func floats256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
-func pairs256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
-func quads256(words, steps int, a, b, c *uint32, stride int, accumulate bool)
+func floats256(words int, a, b, c *uint32, stride int, accumulate bool)
+func pairs256(words int, a, b, c *uint32, stride int, accumulate bool)
 func floats512(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int,
 	to ptr, stride int, short bool, ahead *uint32, aheadWords int)
 func halves512(words, tiles int, left *uint32, apart int, right, from *uint32, fromStride int,
@@ -253,8 +235,7 @@ func prefetchRows(at ptr, stride, rows, bytes int)
 
 //go:noescape
 func finishCodes(rows, vectors int, sums *uint32, sumStride int, out *float32, outStride int,
-	correction *int32, correctionStep int, rowScales *float32, rowStep int, columnScales *float32,
-	columnStep int)
+	corrections *int32, rowScales, columnScales *float32)
 
 func transpose256(dst []uint32, stride int, src []uint32, ld, words int) {
 	whole := words &^ 7
@@ -308,7 +289,6 @@ func acrossRounded(dst *uint32, panel, height, panels int, src ptr, ld, words in
 func acrossSingles(dst *uint32, panel, height, panels int, src ptr, ld, words int)
 func acrossWidened(dst *uint32, panel, height, panels int, src ptr, ld, words int)
 func acrossPairs(dst *uint32, panel, height, panels int, src ptr, ld, words int)
-func acrossQuads(dst *uint32, panel, height, panels int, src ptr, ld, words int)
 
 func transpose512(dst []uint32, stride int, src []uint32, ld, words int) {
 	if stride != 12 && stride != 32 {
@@ -398,11 +378,11 @@ func acrossQuads12(dst *uint32, panel, panels int, columns uint32, src ptr, ld, 
 func acrossQuads32(dst *uint32, panel, panels int, columns uint32, src ptr, ld, words int)
 
 //go:noescape
-func shifted512(words *uint32, by uint8, blocks int)
+func shifted512(words *uint32, blocks int)
 
 //go:noescape
 func finishCodes512(rows int, sums *uint32, sumStride int, out ptr, outStride int,
-	corrections *int32, rowScales *float32, rowStep int, columnScales *float32, short bool)
+	corrections *int32, rowScales, columnScales *float32, short bool)
 
 //go:noescape
 func columnSums512(sums *int32, panel *uint32, words int)

@@ -15,7 +15,7 @@ func amx() *Tier {
 		!mayUseTiles() {
 		return nil
 	}
-	return &Tier{"amx", formatHalvesAMX, formatSingles512, []*format{formatQuadsAMX}}
+	return &Tier{"amx", formatHalvesAMX, formatSingles512, formatQuadsAMX}
 }
 
 var formatHalvesAMX = &format{

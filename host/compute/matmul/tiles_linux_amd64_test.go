@@ -44,10 +44,10 @@ func TestTilesSurviveSignals(t *testing.T) {
 	x, y := elements(t, "float32", reaches(t, l), false, normal(r)), elements(t, "float32", reaches(t, rl), false, normal(r))
 	p := plan(t, tier, BFloat16, s)
 	want := make([]float32, p.Size())
-	run1(t, p, want, x, y, Scales{}, nil)
+	run1(t, p, want, x, y, nil)
 	goroutines(8)(400, func(i int) {
 		got := make([]float32, p.Size())
-		run1(t, p, got, x, y, Scales{}, nil)
+		run1(t, p, got, x, y, nil)
 		if !slices.Equal(got, want) {
 			t.Errorf("run %d has other bits", i)
 		}

@@ -4,7 +4,6 @@ package matmul
 
 import (
 	"simd/archsimd"
-	"slices"
 	"unsafe"
 )
 
@@ -112,23 +111,14 @@ func halvesAcross(dst []uint32, src *[4][]uint16) {
 
 // Functions for [helpers].
 
-func shift256(words []uint32, by uint8) {
-	v := archsimd.BroadcastUint8x32(by)
-	i := 0
-	for ; i+8 <= len(words); i += 8 {
-		at := (*[8]uint32)(words[i:])
-		archsimd.LoadUint32x8Array(at).ReshapeToUint8s().Add(v).ReshapeToUint32s().StoreArray(at)
-	}
-	archsimd.ClearAVXUpperBits()
-	shiftPortable(words[i:], by)
-}
-
-func shift512(words []uint32, by uint8) {
+func shift512(words []uint32) {
 	whole := len(words) &^ 15
 	if whole > 0 {
-		shifted512(&words[0], by, whole/16)
+		shifted512(&words[0], whole/16)
 	}
-	shiftPortable(words[whole:], by)
+	for i := range words[whole:] {
+		words[whole+i] ^= 0x80808080 // adds 128 to each byte
+	}
 }
 
 // addColumns512 adds columns with AVX-512. It requires panels of 32 columns.
@@ -138,77 +128,27 @@ func addColumns512(sums []int32, panel []uint32) {
 	}
 }
 
-// addColumns256 adds by multiplying by ones. Sums of pairs of bytes cannot saturate.
-func addColumns256(sums []int32, panel []uint32) {
-	bytes, pairs := archsimd.BroadcastUint8x32(1), archsimd.BroadcastInt16x16(1)
-	for c := 0; c+8 <= len(sums); c += 8 {
-		at := (*[8]int32)(sums[c:])
-		sum := archsimd.LoadInt32x8Array(at)
-		for i := c; i+8 <= len(panel); i += len(sums) {
-			v := archsimd.LoadUint32x8Array((*[8]uint32)(panel[i:])).ReshapeToUint8s().BitsToInt8()
-			sum = sum.Add(bytes.DotProductPairsSaturated(v).DotProductPairs(pairs))
-		}
-		sum.StoreArray(at)
-	}
-	archsimd.ClearAVXUpperBits()
-}
-
-func extremes256(x []int8) (low, high int8) {
-	var lows, highs archsimd.Int8x32
-	i := 0
-	for ; i+32 <= len(x); i += 32 {
-		v := archsimd.LoadInt8x32Array((*[32]int8)(x[i:]))
-		lows, highs = lows.Min(v), highs.Max(v)
-	}
-	var l, h [32]int8
-	lows.StoreArray(&l)
-	highs.StoreArray(&h)
-	archsimd.ClearAVXUpperBits()
-	low, high = extremesPortable(x[i:])
-	for i := range l {
-		low, high = min(low, l[i]), max(high, h[i])
-	}
-	return low, high
-}
-
-// Defaults for tiles without corrections or scales.
-var (
-	zeros [32]int32
-	ones  = slices.Repeat([]float32{1}, 32)
-)
-
 // finish256 computes the same as [finish.portable], in the same order.
 func finish256(f *finish) {
 	whole := f.columns &^ 7
-	switch {
-	case whole == 0:
-	case f.integers:
-		f.codes(whole)
-	default:
-		f.vectors(whole)
+	if whole > 0 {
+		sums, out := f.sums[:(f.rows-1)*f.sumStride+whole], f.out[:(f.rows-1)*f.outStride+whole]
+		finishCodes(f.rows, whole/8, &sums[0], f.sumStride, &out[0], f.outStride,
+			&f.corrections[:whole][0], &f.rowScales[:f.rows][0], &f.columnScales[:whole][0])
 	}
 	if whole < f.columns {
-		for r := range f.rows {
-			f.rowFrom(r, whole)
-		}
+		f.from(whole)
 	}
 }
 
 var finish256OrShort = orShort(finish256, narrow256)
 
-// finish512 is finish256 with an AVX-512 kernel for integers in panels of 32 columns.
+// finish512 is finish256 with an AVX-512 kernel for panels of 32 columns.
 func finish512(f *finish) {
-	if !f.integers || f.columns != 32 {
+	if f.columns != 32 {
 		finish256OrShort(f)
 		return
 	}
-	corrections := &zeros[0]
-	if f.corrections != nil {
-		corrections = &f.corrections[:32][0]
-	}
-	rows, rowStep := f.scalesOfRows()
-	var same [32]float32
-	columns, _ := f.scalesOfColumns(32, same[:])
 	sums := f.sums[:(f.rows-1)*f.sumStride+32]
 	var out unsafe.Pointer
 	if reach := (f.rows-1)*f.outStride + 32; f.short != nil {
@@ -216,68 +156,6 @@ func finish512(f *finish) {
 	} else {
 		out = unsafe.Pointer(unsafe.SliceData(f.out[:reach]))
 	}
-	finishCodes512(f.rows, &sums[0], f.sumStride, out, f.outStride, corrections, rows, rowStep,
-		columns, f.short != nil)
-}
-
-func (f *finish) scalesOfRows() (scales *float32, step int) {
-	if f.rowScales == nil {
-		return &ones[0], 0
-	}
-	return &f.rowScales[:(f.rows-1)*f.rowStride+1][0], f.rowStride
-}
-
-// scalesOfColumns returns the scales of the given number of columns, and the stride between vectors
-// of eight scales. A single scale for all columns is broadcast to same.
-func (f *finish) scalesOfColumns(columns int, same []float32) (scales *float32, step int) {
-	switch {
-	case f.columnScales == nil:
-		return &ones[0], 0
-	case f.columnStride > 0:
-		return &f.columnScales[:columns][0], 8
-	}
-	for i := range same {
-		same[i] = f.columnScales[0]
-	}
-	return &same[0], 0
-}
-
-// codes converts integer sums, in whole vectors.
-func (f *finish) codes(whole int) {
-	correction, correctionStep := &zeros[0], 0
-	if f.corrections != nil {
-		correction, correctionStep = &f.corrections[:whole][0], 8
-	}
-	rows, rowStep := f.scalesOfRows()
-	var same [8]float32
-	columns, columnStep := f.scalesOfColumns(whole, same[:])
-	sums, out := f.sums[:(f.rows-1)*f.sumStride+whole], f.out[:(f.rows-1)*f.outStride+whole]
-	finishCodes(f.rows, whole/8, &sums[0], f.sumStride, &out[0], f.outStride, correction,
-		correctionStep, rows, rowStep, columns, columnStep)
-}
-
-// vectors converts the first whole float sums of each row, a vector at a time.
-func (f *finish) vectors(whole int) {
-	for r := range f.rows {
-		sums, out := f.sums[r*f.sumStride:][:f.columns], f.out[r*f.outStride:][:f.columns]
-		var rowScale archsimd.Float32x8
-		if f.rowScales != nil {
-			rowScale = archsimd.BroadcastFloat32x8(f.rowScales[r*f.rowStride])
-		}
-		for i := 0; i < whole; i += 8 {
-			x := archsimd.LoadUint32x8Array((*[8]uint32)(sums[i:])).BitsToFloat32()
-			if f.rowScales != nil {
-				x = x.Mul(rowScale)
-			}
-			if f.columnScales != nil {
-				if f.columnStride == 0 {
-					x = x.Mul(archsimd.BroadcastFloat32x8(f.columnScales[0]))
-				} else {
-					x = x.Mul(archsimd.LoadFloat32x8Array((*[8]float32)(f.columnScales[i:])))
-				}
-			}
-			x.StoreArray((*[8]float32)(out[i:]))
-		}
-	}
-	archsimd.ClearAVXUpperBits()
+	finishCodes512(f.rows, &sums[0], f.sumStride, out, f.outStride, &f.corrections[:32][0],
+		&f.rowScales[:f.rows][0], &f.columnScales[:32][0], f.short != nil)
 }
