@@ -112,18 +112,12 @@ func attentionNatively(x, w *graph.Node, more qkvParams, r *attentionLayers) *gr
 	inputs := append([]*graph.Node{x, w}, more.nodes()...)
 	y := engine.Custom(reshapeShort(mixed, r.joinHeads), inputs,
 		func(dy *graph.Node) []*graph.Node {
-			dMixed := reshapeShort(dy, r.splitHeads)
+			dQuery, dKey, dValue := coreBack(reshapeShort(dy, r.splitHeads))
 			stored := engine.OperandType(x.Graph()) // only products read it, and they round it
 			if quantizesBackward(w) {
 				stored = dtypes.Float32
 			}
-			var dJoined *graph.Node
-			if n, ok := engine.NoteOf[*nativeAttention](mixed); ok {
-				dJoined = n.joinedAdjoints(dMixed, heads, r.tables, stored)
-			} else {
-				dQuery, dKey, dValue := coreBack(dMixed)
-				dJoined = joinNatively(heads, []*graph.Node{dQuery, dKey, dValue}, r.tables, stored)
-			}
+			dJoined := joinNatively(heads, []*graph.Node{dQuery, dKey, dValue}, r.tables, stored)
 			dx, dw := linearGradients(dJoined, x, w)
 			return append([]*graph.Node{dx, dw}, more.biasAdjoint(dJoined, sameOrder)...)
 		})
@@ -158,17 +152,14 @@ func splitNatively(h attention.Heads, joined *graph.Node, tables rotationTables)
 // joinNatively is the adjoint of splitNatively. Its result is stored in the given type.
 func joinNatively(h attention.Heads, parts []*graph.Node, tables rotationTables,
 	stored dtypes.DType) *graph.Node {
-	joined := engine.Native{Name: "join of heads", Outputs: []shapes.Shape{shapeOfJoined(h, stored)},
+	shape := shapes.Make(stored, h.Batch*h.Context, h.Columns())
+	joined := engine.Native{Name: "join of heads", Outputs: []shapes.Shape{shape},
 		Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
 			angles := elementsOf(in[:2])
 			return h.Join(engine.Elements(out[0]), engine.AllElements(in[2:]), angles[0], angles[1],
 				parallel)
 		}}.Call(append([]*graph.Node{tables.cos, tables.sin}, parts...)...)[0]
 	return graph.ConvertDType(joined, dtypes.Float32)
-}
-
-func shapeOfJoined(h attention.Heads, stored dtypes.DType) shapes.Shape {
-	return shapes.Make(stored, h.Batch*h.Context, h.Columns())
 }
 
 func elementsOf(list []engine.Tensor) (all [][]float32) {
@@ -336,34 +327,50 @@ func fusedCore(scale float64) attentionCore {
 }
 
 // nativeCore returns a core that calls package attention, on the CPU. The parameters are those of
-// [plainCore]. The core annotates its result with its [nativeAttention].
+// [plainCore].
 func nativeCore(s scores, segments *graph.Node, window int) attentionCore {
 	return func(query, key, value *graph.Node) (*graph.Node, attentionBack) {
-		n := newNativeAttention(s, query, key, value, segments, window)
-		engine.Note(n.mixed, n)
-		return n.mixed, func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
-			outputs := []shapes.Shape{query.Shape(), key.Shape(), value.Shape()}
-			adjoints := n.adjoints("adjoints of attention", outputs, dMixed, nil,
-				func(out []engine.Tensor, _ [][]float32) attention.Adjoints {
+		plan := planOf(s, query, key, window)
+		var inputs []*graph.Node
+		for _, x := range []*graph.Node{query, key, value} {
+			inputs = append(inputs, engine.ShortOperand(x))
+		}
+		if segments != nil {
+			inputs = append(inputs, segments)
+		}
+		// read splits the inputs of a native operation into the inputs of attention and the rest.
+		read := func(in []engine.Tensor) (attention.Inputs, []engine.Tensor) {
+			i := attention.Inputs{Query: engine.Elements(in[0]), Key: engine.Elements(in[1]),
+				Value: engine.Elements(in[2])}
+			if segments != nil {
+				i.Segments = in[3].Flat.([]int32)
+			}
+			return i, in[len(inputs):]
+		}
+		forward := engine.Native{Name: "attention", Outputs: []shapes.Shape{
+			shapes.Make(engine.OperandType(query.Graph()), query.Shape().Dimensions...),
+			shapes.Make(dtypes.Float32, plan.Logs())},
+			Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+				i, _ := read(in)
+				return plan.Forward(engine.Elements(out[0]), out[1].Flat.([]float32), i, parallel)
+			}}.Call(inputs...)
+		mixed, logs := toFloat32(forward[0]), forward[1] // mixed is stored as products round it
+		return mixed, func(dMixed *graph.Node) (*graph.Node, *graph.Node, *graph.Node) {
+			d := engine.Native{Name: "adjoints of attention",
+				Outputs: []shapes.Shape{query.Shape(), key.Shape(), value.Shape()},
+				Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
+					i, in := read(in)
 					o := elementsOf(out)
-					return attention.Adjoints{Query: o[0], Key: o[1], Value: o[2]}
-				})
-			return adjoints[0], adjoints[1], adjoints[2]
+					return plan.Backward(attention.Adjoints{Query: o[0], Key: o[1], Value: o[2]}, i,
+						engine.Elements(in[0]), in[1].Flat.([]float32), engine.Elements(in[2]), parallel)
+				}}.Call(slices.Concat(inputs, []*graph.Node{engine.ShortOperand(mixed), logs,
+				engine.ShortOperand(dMixed)})...)
+			return d[0], d[1], d[2]
 		}
 	}
 }
 
-// nativeAttention holds the state that the backward pass of package attention needs.
-type nativeAttention struct {
-	plan     *attention.Plan
-	inputs   []*graph.Node // query, key, value, and segments, if any
-	segments bool
-	mixed    *graph.Node // stored in the precision to which products round it
-	logs     *graph.Node
-}
-
-func newNativeAttention(s scores, query, key, value, segments *graph.Node,
-	window int) *nativeAttention {
+func planOf(s scores, query, key *graph.Node, window int) *attention.Plan {
 	tier, err := engine.ProductTier()
 	if err != nil {
 		panic(err)
@@ -375,59 +382,7 @@ func newNativeAttention(s scores, query, key, value, segments *graph.Node,
 	if err != nil {
 		panic(err)
 	}
-	n := &nativeAttention{plan: p}
-	for _, x := range []*graph.Node{query, key, value} {
-		n.inputs = append(n.inputs, engine.ShortOperand(x))
-	}
-	if segments != nil {
-		n.inputs, n.segments = append(n.inputs, segments), true
-	}
-	outputs := []shapes.Shape{shapes.Make(engine.OperandType(query.Graph()), dims...),
-		shapes.Make(dtypes.Float32, p.Logs())}
-	forward := engine.Native{Name: "attention", Outputs: outputs,
-		Run: func(in, out []engine.Tensor, parallel engine.Parallel) error {
-			i, _ := n.read(in)
-			return p.Forward(engine.Elements(out[0]), out[1].Flat.([]float32), i, parallel)
-		}}.Call(n.inputs...)
-	n.mixed, n.logs = toFloat32(forward[0]), forward[1]
-	return n
-}
-
-// read splits the inputs of a native operation into the inputs of attention and the rest.
-func (n *nativeAttention) read(in []engine.Tensor) (i attention.Inputs, rest []engine.Tensor) {
-	i = attention.Inputs{Query: engine.Elements(in[0]), Key: engine.Elements(in[1]),
-		Value: engine.Elements(in[2])}
-	if in = in[3:]; n.segments {
-		i.Segments, in = in[0].Flat.([]int32), in[1:]
-	}
-	return i, in
-}
-
-// adjoints calls the backward pass, which writes to the adjoints that target returns, given the
-// outputs and the additional inputs.
-func (n *nativeAttention) adjoints(
-	name string, outputs []shapes.Shape, dMixed *graph.Node, more []*graph.Node,
-	target func(out []engine.Tensor, more [][]float32) attention.Adjoints) []*graph.Node {
-	mixed, d := engine.ShortOperand(n.mixed), engine.ShortOperand(dMixed)
-	inputs := slices.Concat(n.inputs, []*graph.Node{mixed, n.logs, d}, more)
-	run := func(in, out []engine.Tensor, parallel engine.Parallel) error {
-		i, in := n.read(in)
-		return n.plan.Backward(target(out, elementsOf(in[3:])), i, engine.Elements(in[0]),
-			in[1].Flat.([]float32), engine.Elements(in[2]), parallel)
-	}
-	return engine.Native{Name: name, Outputs: outputs, Run: run}.Call(inputs...)
-}
-
-// joinedAdjoints returns the adjoints of queries, keys and values, joined as by [joinNatively].
-func (n *nativeAttention) joinedAdjoints(dMixed *graph.Node, h attention.Heads,
-	tables rotationTables, stored dtypes.DType) *graph.Node {
-	joined := n.adjoints("joined adjoints of attention", []shapes.Shape{shapeOfJoined(h, stored)},
-		dMixed, []*graph.Node{tables.cos, tables.sin},
-		func(out []engine.Tensor, angles [][]float32) attention.Adjoints {
-			return attention.Adjoints{Joined: &attention.Joined{Heads: &h, Elements: engine.Elements(out[0]),
-				Cos: angles[0], Sin: angles[1]}}
-		})
-	return toFloat32(joined[0])
+	return p
 }
 
 func toBFloat16(x *graph.Node) *graph.Node { return graph.ConvertDType(x, dtypes.BFloat16) }

@@ -122,60 +122,43 @@ func TestShortInputs(t *testing.T) {
 	}
 }
 
-// TestJoined: adjoints that are joined as they are written have the bits of those that are joined afterwards, and what is stored in
-// bfloat16 has those of what is rounded, for points in both arrangements.
-func TestJoined(t *testing.T) {
+// TestShortOutputs: an output in bfloat16 has the bits of the rounded one, and it and its adjoint
+// in bfloat16 give the adjoints that they give in float32.
+func TestShortOutputs(t *testing.T) {
 	for _, s := range []attention.Sizes{{Batch: 2, Context: 83, Heads: 4, KeyHeads: 2, Size: 24}, {Batch: 1, Context: 33, Heads: 1, KeyHeads: 1, Size: 10}} {
-		for i, tier := range matmul.Tiers() {
+		for _, tier := range matmul.Tiers() {
 			p, err := attention.New(tier, matmul.BFloat16, s)
 			if err != nil {
 				t.Fatal(err)
 			}
-			rng := rand.New(rand.NewPCG(7, 8))
-			in, d := inputs(rng, s)
-			dShort, short := make([]uint16, len(d)), make([]uint16, len(d))
+			in, d := inputs(rand.New(rand.NewPCG(7, 8)), s)
+			dShort, short, rounded := make([]uint16, len(d)), make([]uint16, len(d)), make([]uint16, len(d))
 			loops.ToBFloat16(dShort, d)
 			loops.FromBFloat16(d, dShort)
-			h := &attention.Heads{Batch: s.Batch, Context: s.Context, Size: s.Size, Pairs: i%2 == 0,
-				Parts: []attention.Part{{Heads: s.Heads, Rotated: true}, {Heads: s.KeyHeads, Rotated: true}, {Heads: s.KeyHeads}}}
-			cos, sin := random(rng, s.Context*s.Size/2), random(rng, s.Context*s.Size/2)
-			all, logs := in.Query.Len()+2*in.Key.Len(), make([]float32, p.Logs())
-			output := make([]float32, len(d))
-			out := attention.Adjoints{Query: make([]float32, in.Query.Len()), Key: make([]float32, in.Key.Len()), Value: make([]float32, in.Key.Len())}
-			want, got, gotShort := make([]float32, all), make([]float32, all), make([]uint16, all)
-			parts := []matmul.Elements{{Float32: out.Query}, {Float32: out.Key}, {Float32: out.Value}}
-			joined := func(to matmul.Elements) attention.Adjoints {
-				return attention.Adjoints{Joined: &attention.Joined{Heads: h, Elements: to, Cos: cos, Sin: sin}}
-			}
-			rounded := make([]uint16, len(d))
-			for _, run := range []func() error{
-				func() error { return p.Forward(matmul.Elements{Float32: output}, logs, in, inTurn) },
-				func() error { return p.Forward(matmul.Elements{BFloat16: short}, logs, in, atOnce) },
-				func() error {
-					loops.ToBFloat16(rounded, output)
-					loops.FromBFloat16(output, short) // what both have
-					return p.Backward(out, in, matmul.Elements{Float32: output}, logs, matmul.Elements{Float32: d}, inTurn)
-				},
-				func() error { return h.Join(matmul.Elements{Float32: want}, parts, cos, sin, inTurn) },
-				func() error {
-					return p.Backward(joined(matmul.Elements{Float32: got}), in, matmul.Elements{BFloat16: short}, logs, matmul.Elements{BFloat16: dShort}, atOnce)
-				},
-				func() error {
-					return p.Backward(joined(matmul.Elements{BFloat16: gotShort}), in, matmul.Elements{BFloat16: short}, logs, matmul.Elements{BFloat16: dShort}, atOnce)
-				},
-			} {
-				if err := run(); err != nil {
+			output, logs := make([]float32, len(d)), make([]float32, p.Logs())
+			forward := func(to matmul.Elements, parallel loops.Parallel) {
+				if err := p.Forward(to, logs, in, parallel); err != nil {
 					t.Fatal(err)
 				}
 			}
-			wantShort := make([]uint16, all)
-			loops.ToBFloat16(wantShort, want)
-			if !slices.Equal(short, rounded) || !slices.Equal(got, want) || !slices.Equal(gotShort, wantShort) {
-				t.Errorf("%s %+v: other bits", tier.Name(), s)
+			backward := func(output, d matmul.Elements, parallel loops.Parallel) [3][]float32 {
+				x := [3][]float32{make([]float32, in.Query.Len()), make([]float32, in.Key.Len()), make([]float32, in.Key.Len())}
+				if err := p.Backward(attention.Adjoints{Query: x[0], Key: x[1], Value: x[2]}, in, output, logs, d, parallel); err != nil {
+					t.Fatal(err)
+				}
+				return x
 			}
-			h.Parts = h.Parts[:2]
-			if err := p.Backward(joined(matmul.Elements{Float32: got}), in, matmul.Elements{BFloat16: short}, logs, matmul.Elements{BFloat16: dShort}, atOnce); err == nil {
-				t.Error("a matrix without values passed")
+			forward(matmul.Elements{Float32: output}, inTurn)
+			forward(matmul.Elements{BFloat16: short}, atOnce)
+			if loops.ToBFloat16(rounded, output); !slices.Equal(short, rounded) {
+				t.Errorf("%s %+v: the output has other bits", tier.Name(), s)
+			}
+			loops.FromBFloat16(output, short) // what both have
+			want := backward(matmul.Elements{Float32: output}, matmul.Elements{Float32: d}, inTurn)
+			for i, got := range backward(matmul.Elements{BFloat16: short}, matmul.Elements{BFloat16: dShort}, atOnce) {
+				if !slices.Equal(got, want[i]) {
+					t.Errorf("%s %+v: adjoint %d has other bits", tier.Name(), s, i)
+				}
 			}
 		}
 	}
@@ -399,6 +382,10 @@ func TestErrors(t *testing.T) {
 	in, d := inputs(rand.New(rand.NewPCG(5, 6)), s)
 	if err := p.Forward(matmul.Elements{Float32: d[1:]}, make([]float32, p.Logs()), in, inTurn); err == nil {
 		t.Error("a short output passed")
+	}
+	short := attention.Adjoints{Query: d, Key: d, Value: d[1:]}
+	if err := p.Backward(short, in, matmul.Elements{Float32: d}, make([]float32, p.Logs()), matmul.Elements{Float32: d}, inTurn); err == nil {
+		t.Error("a short adjoint of values passed")
 	}
 	in.Segments = make([]int32, 3)
 	if err := p.Forward(matmul.Elements{Float32: d}, make([]float32, p.Logs()), in, inTurn); err == nil {

@@ -32,19 +32,8 @@ type backward struct {
 }
 
 // Adjoints holds the outputs of the backward pass: the adjoints of queries, keys and values, each
-// with the shape of its tensor. If Joined is set, they are written to it instead.
-type Adjoints struct {
-	Query, Key, Value []float32
-	Joined            *Joined
-}
-
-// Joined receives the adjoints of queries, keys and values, joined by [Heads.Join]. The three
-// tensors are the parts of Heads.
-type Joined struct {
-	Heads    *Heads
-	Elements matmul.Elements
-	Cos, Sin []float32
-}
+// with the shape of its tensor.
+type Adjoints struct{ Query, Key, Value []float32 }
 
 type gradient struct {
 	Inputs
@@ -64,16 +53,7 @@ func (p *Plan) Backward(out Adjoints, in Inputs, output matmul.Elements, logs []
 		return fmt.Errorf("attention of sizes %+v: the output and its adjoint differ in size",
 			p.Sizes)
 	}
-	if j := out.Joined; j != nil {
-		if h := j.Heads; len(h.Parts) != 3 || h.Parts[0].Heads != p.Heads ||
-			h.Parts[1].Heads != p.KeyHeads || h.Parts[2].Heads != p.KeyHeads || h.Batch != p.Batch ||
-			h.Context != p.Context || h.Size != p.Size {
-			return fmt.Errorf("attention of sizes %+v: wrong parts of joined tensor: %+v", p.Sizes, *h)
-		}
-		if err := j.Heads.check(j.Elements, j.Cos, j.Sin); err != nil {
-			return err
-		}
-	} else if len(out.Query) != in.Query.Len() || len(out.Key) != in.Key.Len() ||
+	if len(out.Query) != in.Query.Len() || len(out.Key) != in.Key.Len() ||
 		len(out.Value) != in.Value.Len() {
 		return fmt.Errorf("attention of sizes %+v: an adjoint and its tensor differ in size",
 			p.Sizes)
@@ -103,8 +83,8 @@ func (p *Plan) backward(s *backward, g *gradient, batch, keyHead int) {
 			p.backwardQueries(s, g, batch, head, from, min(from+blockSize, p.Context))
 		}
 	}
-	p.store(s, g, partKeys, batch, keyHead, 0, p.Context, s.dKey)
-	p.store(s, g, partValues, batch, keyHead, 0, p.Context, s.dValue)
+	p.store(g.out.Key, p.KeyHeads, batch, keyHead, 0, p.Context, s.dKey)
+	p.store(g.out.Value, p.KeyHeads, batch, keyHead, 0, p.Context, s.dValue)
 }
 
 // backwardQueries computes the adjoints of a block of queries, and their contributions to the
@@ -121,7 +101,7 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 	for i := 0; i < n; i += p.width {
 		// For each query, Σ weight·(its adjoint) over the keys equals Σ output·(its adjoint).
 		rows := min(p.width, n-i)
-		d, output := s.rows.float[:rows*p.Size], s.rows.rotated[:rows*p.Size]
+		d, output := s.rows.float[:rows*p.Size], s.rows.other[:rows*p.Size]
 		s.rows.copyFrom(d, g.dOutput.From(at+(from+i)*stride), stride, p.Size)
 		s.rows.copyFrom(output, g.output.From(at+(from+i)*stride), stride, p.Size)
 		loops.GroupSumMul(s.means[i:i+rows], d, output, p.Size)
@@ -141,7 +121,7 @@ func (p *Plan) backwardQueries(s *backward, g *gradient, batch, head, from, to i
 		}
 		p.addToQueries(s, from, to, first, last)
 	}
-	p.store(s, g, partQueries, batch, head, from, to, s.dQuery)
+	p.store(g.out.Query, p.Heads, batch, head, from, to, s.dQuery)
 }
 
 // backwardKeys computes the adjoints of the scores of a block of queries and one panel of keys, and
@@ -225,49 +205,11 @@ func (p *Plan) maskBackward(scores []float32, segments []int32, batch, from, to,
 	}
 }
 
-// The parts of a Joined.
-const (
-	partQueries = iota
-	partKeys
-	partValues
-)
-
-// store writes the adjoints of a head at the given positions. blocks has the shape
-// [positions/width, elements, width].
-func (p *Plan) store(s *backward, g *gradient, part, batch, head, from, to int, blocks []float32) {
+// store writes the adjoints of one of the heads of a tensor at the given positions. blocks has the
+// shape [positions/width, elements, width].
+func (p *Plan) store(out []float32, heads, batch, head, from, to int, blocks []float32) {
 	for ; from < to; from, blocks = from+p.width, blocks[p.width*p.padded:] {
-		n := min(p.width, to-from)
-		if g.out.Joined == nil {
-			out, heads := [][]float32{g.out.Query, g.out.Key, g.out.Value}[part], p.KeyHeads
-			if part == partQueries {
-				heads = p.Heads
-			}
-			at := ((batch*p.Context+from)*heads + head) * p.Size
-			loops.Transpose(out[at:], heads*p.Size, blocks, p.width, p.Size, n, nil)
-			continue
-		}
-		x := s.rows.float[:n*p.Size]
-		loops.Transpose(x, p.Size, blocks, p.width, p.Size, n, nil)
-		g.out.Joined.write(&s.rows, x, part, head, batch, from)
+		at := ((batch*p.Context+from)*heads + head) * p.Size
+		loops.Transpose(out[at:], heads*p.Size, blocks, p.width, p.Size, min(p.width, to-from), nil)
 	}
-}
-
-// write rotates rows of a head back and writes them, beginning at the given position.
-func (j *Joined) write(r *rows, x []float32, part, head, batch, position int) {
-	h := j.Heads
-	if h.Parts[part].Rotated {
-		y, half := r.rotated[:len(x)], h.Size/2
-		piece := len(x) // shares one list of angles; adjacent coordinates: all rows at once
-		if !h.Pairs {
-			piece = h.Size
-		}
-		for i := 0; i < len(x); i += piece {
-			first, end := position*half+i/2, position*half+(i+piece)/2
-			h.rotatePiece(y[i:i+piece], x[i:i+piece], j.Cos[first:end], j.Sin[first:end], true)
-		}
-		x = y
-	}
-	columns := h.Columns()
-	at := (batch*h.Context+position)*columns + h.column(part) + head*h.Size
-	r.copyTo(j.Elements.From(at), columns, x, h.Size)
 }

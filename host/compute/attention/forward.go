@@ -108,8 +108,8 @@ func (p *Plan) pad(block []float32, elements int) {
 
 // rows is a buffer for one panel's positions of one head.
 type rows struct {
-	float, rotated []float32
-	short          []uint16
+	float, other []float32
+	short        []uint16
 }
 
 func (p *Plan) newRows() rows {

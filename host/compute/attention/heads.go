@@ -38,14 +38,6 @@ func (h *Heads) Join(joined matmul.Elements, parts []matmul.Elements, cos, sin [
 	return h.copy(parts, joined, cos, sin, true, parallel)
 }
 
-func (h *Heads) rotatePiece(y, x, cos, sin []float32, back bool) {
-	if h.Pairs {
-		loops.RopeAdjacent(y, x, cos, sin, back)
-	} else {
-		loops.Rope(y, x, cos, sin, back)
-	}
-}
-
 // copy copies the heads of each token from the matrix to their part, or back if back is set, and
 // rotates the heads of rotated parts.
 func (h *Heads) copy(parts []matmul.Elements, joined matmul.Elements, cos, sin []float32, back bool,
@@ -62,6 +54,10 @@ func (h *Heads) copy(parts []matmul.Elements, joined matmul.Elements, cos, sin [
 	}
 	if err := h.check(joined, cos, sin); err != nil {
 		return err
+	}
+	rotate := loops.Rope
+	if h.Pairs {
+		rotate = loops.RopeAdjacent
 	}
 	const run = 64 // tokens in a task
 	parallel((tokens+run-1)/run, func(task int) {
@@ -86,7 +82,7 @@ func (h *Heads) copy(parts []matmul.Elements, joined matmul.Elements, cos, sin [
 				}
 				if angle := token % h.Context * h.Size / 2; p.Rotated {
 					end := angle + h.Size/2
-					h.rotatePiece(results, values, cos[angle:end], sin[angle:end], back)
+					rotate(results, values, cos[angle:end], sin[angle:end], back)
 				} else {
 					copy(results, values)
 				}
@@ -100,11 +96,9 @@ func (h *Heads) copy(parts []matmul.Elements, joined matmul.Elements, cos, sin [
 }
 
 // Columns returns the number of columns of the matrix.
-func (h *Heads) Columns() int { return h.column(len(h.Parts)) }
-
-func (h *Heads) column(part int) (n int) {
-	for _, before := range h.Parts[:part] {
-		n += before.Heads * h.Size
+func (h *Heads) Columns() (n int) {
+	for _, p := range h.Parts {
+		n += p.Heads * h.Size
 	}
 	return n
 }
