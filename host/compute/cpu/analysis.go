@@ -38,7 +38,6 @@ const (
 	opIntoAdd             // b/(a + c), which are scalars
 	opMulMul              // (a·b)·c
 	opSiLUSlope           // see loops.SiLUSlope
-	opQuantize            // see fuseQuantizers
 	opMulMulS             // (a·b)·s; s and t are scalars, here and below
 	opLinAdd              // a·s + b·t
 	opLinSub              // a·s − b·t
@@ -72,9 +71,6 @@ type node struct {
 	fold   loops.Op // of an opFold or opReduce
 	group  int      // elements of a group or block; for an opReduce, the reduction's index
 	level  int      // the length of the longest chain of reductions that it depends on
-
-	divides bool // for an opQuantize: divides by its divisor first
-	sinks   sinks
 }
 
 // An operand is a scalar, or a node each of whose elements is repeated for repeat elements of the

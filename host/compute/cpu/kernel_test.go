@@ -69,7 +69,7 @@ func TestShapes(t *testing.T) {
 }
 
 // TestSteps: quantizers whose step is one for all rows, one for each, or one for each run of elements, with and without their codes,
-// many more rows than a tile has, and no other constant in the program.
+// and many more rows than a tile has.
 func TestSteps(t *testing.T) {
 	const n, columns = 300, 80
 	rng := rand.New(rand.NewPCG(4, 7))

@@ -356,8 +356,6 @@ func (w *worker) compute(r *run, pass, first, end int) {
 			store(r.Outputs[ins.dst], first*ins.size, w.values[ins.in[0].id])
 		case ins.op == opInput:
 			k.load(w.values[ins.dst], r.Inputs, ins.input, first*ins.size)
-		case ins.op == opQuantize:
-			w.quantize(r, ins, first)
 		default:
 			w.execute(ins)
 		}

@@ -220,7 +220,6 @@ const afterAll = 1 << 30
 
 func (k *Kernel) write(a *analysis) pass {
 	a.fuse()
-	a.fuseQuantizers(k.outputs)
 	w := &writer{analysis: a, inputs: k.inputs, outs: k.outputs, free: map[int][]int{}}
 	w.sort()
 	w.values = make([]location, len(w.nodes))
@@ -319,7 +318,7 @@ func (w *writer) destinations(at, id int) (direct int, stores, deferred []instru
 	direct = -1
 	n := w.nodes[id]
 	for o, out := range w.outputs {
-		if out != id || n.writes(o) {
+		if out != id {
 			continue
 		}
 		store := instruction{node: node{in: []operand{{id: id, repeat: 1}}, size: n.size}, dst: o,
@@ -376,7 +375,6 @@ func (w *writer) define(at, id, direct int) {
 	}
 	switch {
 	case n.op >= opReduce:
-	case n.op == opQuantize && !w.isRead(at, id):
 	case direct >= 0:
 		p.kind, p.index = inOutput, direct
 	default:
@@ -392,16 +390,6 @@ func (w *writer) define(at, id, direct int) {
 func inPlace(op loops.Op) bool {
 	return op < opInput || op == opClamp || op == opSelect ||
 		op >= opRotate && op < opReduce
-}
-
-// isRead reports whether an instruction after position at reads or stores a node.
-func (w *writer) isRead(at, id int) bool {
-	for o, out := range w.outputs {
-		if out == id && !w.nodes[id].writes(o) {
-			return true
-		}
-	}
-	return w.lastRead[id] > at
 }
 
 // line is the number of floats in a cache line.

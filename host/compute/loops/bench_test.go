@@ -24,10 +24,7 @@ func BenchmarkLoops(b *testing.B) {
 		"max256": func() { GroupFold(Max, dst[:8], x, 256) }, "mulMul": func() { MulMul(dst, x, y, z) }, "siluSlope": func() { SiLUSlope(dst, x, y) },
 		"intoAddS": func() { IntoAddS(dst, x, 1, 9) }, "sum32": func() { GroupFold(Add, dst[:64], x, 32) }, "spread32": func() { Spread(dst, x[:64], 32) }, "rotate128": func() { Rotate(dst, x, 128) }, "rotate16": func() { Rotate(dst, x, 16) },
 		"fromBFloat16": func() { FromBFloat16(dst, short) }, "toBFloat16": func() { ToBFloat16(short, x) }, "fromBools": func() { FromBools(dst, bools) },
-		"toBools": func() { ToBools(bools, x) }, "toInt8": func() { ToInt8(bytes, x) }, "quantize": func() {
-			q := Quantizer{Divides: true, Divisor: 0.7, Low: -8, High: 7, Scale: 0.7, Distance: 0.5}
-			q.Run(Quantized{Codes: bytes, Short: short, Near: bools}, x)
-		}, "copy": func() { copy(dst, x) },
+		"toBools": func() { ToBools(bools, x) }, "toInt8": func() { ToInt8(bytes, x) }, "copy": func() { copy(dst, x) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			const times = 20

@@ -18,6 +18,20 @@ func fromBFloat16(dst []float32, a []uint16) (i int) {
 	return i
 }
 
+// A rounding holds the vector constants for rounding to bfloat16.
+type rounding struct{ half, one, quiet archsimd.Uint32x16 }
+
+func newRounding() rounding {
+	all := archsimd.BroadcastUint32x16
+	return rounding{all(0x7fff), all(1), all(1 << 22)}
+}
+
+func (r rounding) short(x floats16) archsimd.Uint16x16 {
+	bits := x.ToBits()
+	rounded := bits.Add(r.half).Add(bits.ShiftAllRight(16).And(r.one))
+	return bits.Or(r.quiet).IfElse(x.NotEqual(x), rounded).ShiftAllRight(16).TruncToUint16()
+}
+
 func toBFloat16(dst []uint16, a []float32) (i int) {
 	if hasAVX512 {
 		for round := newRounding(); i <= len(dst)-16; i += 16 {

@@ -2,22 +2,19 @@
 
 package loops
 
-const hasAVX2 = false
-
-var hasAVX512 = false
+const hasAVX2, hasAVX512 = false, false
 
 func done() {}
 
-func fromBFloat16([]float32, []uint16) int              { return 0 }
-func toBFloat16([]uint16, []float32) int                { return 0 }
-func toInt8([]int8, []float32) int                      { return 0 }
-func fromBools([]float32, []bool) int                   { return 0 }
-func toBools([]bool, []float32) int                     { return 0 }
-func gate([]uint16, []uint16, []uint16) int             { return 0 }
-func gateAdjoints(_, _, _, _, _ []uint16) int           { return 0 }
-func bits256([]uint32, [2]uint32, uint32) int           { return 0 }
-func quantize512(*Quantizer, *Quantized, []float32) int { return 0 }
-func ropeAdjacent(_, _, _, _ []float32, _ bool) int     { return 0 }
+func fromBFloat16([]float32, []uint16) int          { return 0 }
+func toBFloat16([]uint16, []float32) int            { return 0 }
+func toInt8([]int8, []float32) int                  { return 0 }
+func fromBools([]float32, []bool) int               { return 0 }
+func toBools([]bool, []float32) int                 { return 0 }
+func gate([]uint16, []uint16, []uint16) int         { return 0 }
+func gateAdjoints(_, _, _, _, _ []uint16) int       { return 0 }
+func bits256([]uint32, [2]uint32, uint32) int       { return 0 }
+func ropeAdjacent(_, _, _, _ []float32, _ bool) int { return 0 }
 
 // These variables are used only if the processor has AVX2.
 var (
