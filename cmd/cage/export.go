@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +17,8 @@ import (
 	"github.com/cage-qat/cage/host/deploy/export"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -28,6 +32,7 @@ const (
 func newExport() *cobra.Command {
 	var to, out, weights string
 	var step int
+	var check bool
 	var o export.Options
 	cmd := &cobra.Command{
 		Use:   "export RUN --to FORMAT --out DIR",
@@ -43,7 +48,13 @@ read back and compared. If the format cannot represent a weight exactly, export 
 with --inexact it rounds the weight and reports the error. If quantized weights would be
 stored as floats, as rotated weights are, export fails without --allow-floats. DIR must
 not exist. It receives the weights, the tokenizer, a model card (README.md) and a report
-(export.json).`,
+(export.json).
+
+With --check nothing is kept: the command says how the weights would be stored, or why
+they cannot be. RUN may then be a file that has not been trained yet; one step of it is
+trained in a temporary directory:
+
+  cage export run.toml --to gguf --check`,
 		Args: notNegative(exactly(1, "one run directory"), "step"),
 	}
 	flags := cmd.Flags()
@@ -60,18 +71,37 @@ not exist. It receives the weights, the tokenizer, a model card (README.md) and 
 		"round weights that the format cannot represent exactly")
 	flags.BoolVar(&o.Floats, "allow-floats", false,
 		"store quantized weights that the format cannot pack as floats, such as rotated ones")
+	flags.BoolVar(&check, "check", false,
+		"only say how the weights of RUN, or of a file to be trained, would be stored")
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		switch {
 		case !slices.Contains(export.Formats(), to):
 			return nil, usagef("--to %q: want one of %s", to, strings.Join(export.Formats(), ", "))
-		case out == "":
+		case out == "" && !check:
 			return nil, usagef("--out is missing: want the directory to create")
+		case out != "" && check:
+			return nil, usagef("--out and --check were given: want one of them")
 		case weights != weightsQuantized && weights != weightsLatent:
 			return nil, usagef("--weights %q: want %s or %s",
 				weights, weightsQuantized, weightsLatent)
 		}
 		o.Latent = weights == weightsLatent
-		model, err := openRun(cmd, args[0], trained.Options{Step: step, Export: true})
+		run := args[0]
+		if check {
+			temporary, err := os.MkdirTemp("", "cage-export-")
+			if err != nil {
+				return nil, err
+			}
+			defer os.RemoveAll(temporary)
+			out = filepath.Join(temporary, "export")
+			if filepath.Ext(run) == ".toml" {
+				run = filepath.Join(temporary, "run")
+				if err := trainStep(cmd, args[0], run); err != nil {
+					return nil, err
+				}
+			}
+		}
+		model, err := openRun(cmd, run, trained.Options{Step: step, Export: true})
 		if err != nil {
 			return nil, err
 		}
@@ -88,6 +118,10 @@ not exist. It receives the weights, the tokenizer, a model card (README.md) and 
 		})
 		m.Card.Version, m.Card.Command = buildVersion(), strings.Join(words, " ")
 		report, err := export.Write(cmd.Context(), to, vfs.At(out), m, o)
+		if err != nil && check {
+			err = fmt.Errorf("%w\ndocs/guide/export.md#choose-before-training lists settings that can be "+
+				"packed", err)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -95,12 +129,27 @@ not exist. It receives the weights, the tokenizer, a model card (README.md) and 
 			newLogger(cmd).Warn(w)
 		}
 		return &output{report, func(w io.Writer) {
-			fmt.Fprintf(w, "%s, step %d, as %s in %s\n", args[0], model.Step(), report.Format, report.Path)
+			if check {
+				fmt.Fprintf(w, "%s can be exported to %s:\n", args[0], report.Format)
+			} else {
+				fmt.Fprintf(w, "%s, step %d, as %s in %s\n", run, model.Step(), report.Format, report.Path)
+			}
 			for _, line := range report.Summary() {
 				fmt.Fprintln(w, "  "+line)
 			}
 		}}, nil
 	})
+}
+
+// trainStep trains the first step of the configuration at path, in a directory that it creates.
+func trainStep(cmd *cobra.Command, path, dir string) error {
+	cfg, err := config.Load(path, []string{fmt.Sprintf("train.out=%q", dir), "train.steps=1",
+		"train.eval_every=0", "train.final_eval_batches=1"})
+	if err != nil {
+		return err
+	}
+	_, err = train.Run(cmd.Context(), cfg, train.Options{})
+	return err
 }
 
 func newImport() *cobra.Command {
