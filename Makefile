@@ -70,8 +70,8 @@ test: plugins ## Run all tests whose code has changed (some: PACKAGES=./host/dat
 	$(call tests,-timeout 18m)
 
 .PHONY: quick
-quick: PACKAGES = ./host/... ./cmd/... $(patsubst %,./%/...,$(filter-out internal/testing,$(wildcard internal/*))) ./plugins/... ./sdk/... ./tools/repocheck
-quick: plugins ## Run what tests the product, but for tests that take long (some: PACKAGES=./host/data/...)
+quick: PACKAGES = ./host/... ./cmd/... $(patsubst %,./%/...,$(filter-out internal/testing,$(wildcard internal/*))) ./sdk/... ./tools/repocheck
+quick: plugins ## Run what tests the product, but for its plugins and tests that take long (some: PACKAGES=./host/data/...)
 	$(call tests,-short)
 
 .PHONY: exhaustive

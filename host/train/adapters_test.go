@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -24,11 +25,12 @@ import (
 func TestAdapters(t *testing.T) {
 	const all = `adapters.targets=["attn.qkv", "attn.out", "mlp.w1", "mlp.w2", "mlp.down"]`
 	const some = `adapters.targets=["attn.qkv", "mlp.down"]`
-	t.Run("all", func(t *testing.T) { testAdapters(t, true, all, `quantizer.plugin="quest"`) })
-	t.Run("some", func(t *testing.T) { testAdapters(t, false, some, `quantizer.plugin="quest"`) })
 	t.Run("some, with trained quantizers", func(t *testing.T) {
 		testAdapters(t, false, some, `quantizer.plugin="lsq"`)
 	})
+	testlevel.Long(t, "trains nine runs more")
+	t.Run("all", func(t *testing.T) { testAdapters(t, true, all, `quantizer.plugin="quest"`) })
+	t.Run("some", func(t *testing.T) { testAdapters(t, false, some, `quantizer.plugin="quest"`) })
 }
 
 func testAdapters(t *testing.T, all bool, targets, quantizer string) {

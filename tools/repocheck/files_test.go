@@ -28,6 +28,7 @@ var mayChange = map[string]string{
 	"host/train/plugin/gomain.go":            "the cache of built plugins: what is lost is built again",
 	"host/train/plugin/scaffold/scaffold.go": "a new module is made in a scratch directory and moved into place",
 	"cmd/cage/bench.go":                      "a profile, for one look",
+	"cmd/cage/export.go":                     "export --check: a directory of which nothing is kept",
 	"tools/opsdoc/main.go":                   "a generator of this repository",
 	"tools/protogen/main.go":                 "a generator of this repository",
 	"sdk/shared_unix.go":                     "memory that is shared with the host: it has no name and nothing is kept",

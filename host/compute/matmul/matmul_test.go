@@ -160,8 +160,8 @@ func permutations(n int) [][]int {
 }
 
 func TestLayouts(t *testing.T) {
-	// In short mode each order of axes is tried on one tier of three.
-	permuted, every := len(layoutsToTry())-2*len(permutations(4)), testlevel.Sample(12, 1, 1)
+	// In short mode one order of axes in forty is tried on each tier.
+	permuted, every := len(layoutsToTry())-2*len(permutations(4)), testlevel.Sample(40, 1, 1)
 	tiers := 0
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(3, 4))
@@ -387,9 +387,10 @@ func TestSameBits(t *testing.T) {
 	type setting struct{ workers, procs int }
 	settings := testlevel.Sample([]setting{{1, 1}, {3, 3}},
 		[]setting{{1, 1}, {2, 2}, {3, 3}, {8, 8}, {1, 64}, {3, 16}}, []setting{{1, 1}, {2, 2}, {3, 3}, {8, 8}, {1, 64}, {3, 16}})
+	shapes := []shape{square(150, 130, 1500), {batch: []int{20}, m: []int{64}, n: []int{48}, k: []int{30}}, square(7, 4200, 300), square(3000, 9, 40), {batch: []int{5}, m: []int{520}, n: []int{20}, k: []int{5000}}, {batch: []int{3}, m: []int{200}, n: []int{100}, k: []int{300}}}
 	eachTier(t, func(t *testing.T, tier *Tier) {
 		r := rand.New(rand.NewPCG(11, 12))
-		for _, s := range []shape{square(150, 130, 1500), square(7, 4200, 300), square(3000, 9, 40), {batch: []int{5}, m: []int{520}, n: []int{20}, k: []int{5000}}, {batch: []int{20}, m: []int{64}, n: []int{48}, k: []int{30}}, {batch: []int{3}, m: []int{200}, n: []int{100}, k: []int{300}}} {
+		for _, s := range testlevel.Sample(shapes[:2], shapes, shapes) {
 			if tier.IsPortable() && !testlevel.All() {
 				s.k = []int{min(s.k[0], 3*blocksForVectors.block)}
 			}

@@ -80,6 +80,7 @@ func TestAveraged(t *testing.T) {
 // TestAverageOfSteps: a run with train.average is evaluated, exported and started from with the mean
 // of its weights after each step, and ends with the same bits when it was interrupted meanwhile.
 func TestAverageOfSteps(t *testing.T) {
+	testlevel.Long(t, "trains four runs with a checkpoint of each step")
 	const first, last = 11, 20
 	cfg := testrun.Config(t, `train.average="uniform"`, "train.average_from=11",
 		"train.checkpoint_every=1", "train.keep=20", "train.final_eval_batches=0",

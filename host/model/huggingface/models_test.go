@@ -25,6 +25,7 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -133,7 +134,8 @@ func near(got, want float64) bool { return math.Abs(got-want) <= 1e-5+1e-5*math.
 // orders of the features that positions turn.
 func TestModels(t *testing.T) {
 	for _, name := range goldenModels {
-		for _, pairs := range []architecture.Pairing{architecture.Interleaved, architecture.HalfSplit} {
+		both := []architecture.Pairing{architecture.Interleaved, architecture.HalfSplit}
+		for _, pairs := range testlevel.Sample(both[:1], both, both) {
 			t.Run(name+"/"+string(pairs), func(t *testing.T) {
 				n := newNetwork(t, open(t, filepath.Join("testdata", name), huggingface.Options{Pairs: pairs}))
 				g := readGolden(t, name)

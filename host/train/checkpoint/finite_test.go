@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/checkpoint"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -176,6 +177,7 @@ func TestLatestIsFinite(t *testing.T) {
 // TestManyTensors: opening and reading a checkpoint takes time in proportion to the number of its tensors. With their square
 // it would take minutes.
 func TestManyTensors(t *testing.T) {
+	testlevel.Long(t, "writes 100,000 tensors")
 	const n = 100_000
 	var list []safetensors.Tensor
 	for i := range n {

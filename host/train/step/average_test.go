@@ -9,6 +9,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
@@ -16,6 +17,7 @@ import (
 // each step. They change no bit of the training, before they begin they are the tensors
 // themselves, they go through a checkpoint, and the model is evaluated with them.
 func TestAverageOfSteps(t *testing.T) {
+	testlevel.Long(t, "compiles six steps")
 	const steps, first = 7, 3
 	overrides := []string{
 		testrun.TwoLayers, "model.vocab=32", `quantizer={plugin="lsq"}`, "train.steps=7",
@@ -29,9 +31,6 @@ func TestAverageOfSteps(t *testing.T) {
 		}
 	}
 	for _, dispatch := range []step.Dispatch{step.Chain, step.Single} {
-		if testing.Short() && dispatch == step.Chain {
-			continue
-		}
 		training := func(more ...string) compiledStep {
 			plan := testrun.Plan(t, testrun.Config(t, append(overrides, more...)...))
 			plan.Dispatch = dispatch
