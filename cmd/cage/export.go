@@ -41,7 +41,7 @@ func newExport() *cobra.Command {
 
   hf                  plain floats for transformers and everything that reads them
   compressed-tensors  packed weights for vLLM and transformers: int4, int8, mxfp4, nvfp4
-  gguf                for llama.cpp: q4_0, q4_1, q8_0, mxfp4, f16, bf16, f32
+  gguf                for llama.cpp: tq1_0, tq2_0, q4_0, q4_1, q8_0, mxfp4, f16, bf16, f32
 
 The weights are the values Q(x) that training computed with, bit for bit. The files are
 read back and compared. If the format cannot represent a weight exactly, export fails;
@@ -161,7 +161,7 @@ func newImport() *cobra.Command {
 		Short: "Convert a Hugging Face checkpoint or a GGUF file to a run directory",
 		Long: `Read the directory of a Hugging Face checkpoint (families: docs/guide/fine-tuning.md;
 one or several safetensors files), or a GGUF file of such a model (tensors in F32, F16,
-BF16, Q8_0, Q4_0, Q4_1, MXFP4), and print the model's settings and the parameter that each
+BF16, Q8_0, Q4_0, Q4_1, TQ1_0, TQ2_0, MXFP4), and print the model's settings and the parameter that each
 tensor becomes. All problems are reported at once.
 
 With --out, write a run directory with the unchanged model, which can be evaluated,

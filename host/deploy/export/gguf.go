@@ -23,6 +23,7 @@ const ggufFile = "model.gguf"
 
 var ggufTypes = map[string]gguf.Type{
 	"q4_0": gguf.Q4_0, "q4_1": gguf.Q4_1, "q8_0": gguf.Q8_0, typeMXFP4: gguf.MXFP4,
+	"tq1_0": gguf.TQ1_0, "tq2_0": gguf.TQ2_0,
 	floatF32: gguf.F32, floatF16: gguf.F16, floatBF16: gguf.BF16,
 }
 
@@ -83,7 +84,8 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 			if w.grid.Numbers.Format == spec.FormatE2M1 {
 				return []string{typeMXFP4, "q8_0"}
 			}
-			list := []string{"q4_0", "q4_1", "q8_0"} // smallest first
+			// The smallest first; tq1_0 is smaller, and slower.
+			list := []string{"tq2_0", "q4_0", "q4_1", "q8_0"}
 			return slices.DeleteFunc(list, func(typ string) bool {
 				return typ != "q8_0" && ggufCodes(w.grid, ggufTypes[typ]) != nil
 			})
@@ -211,6 +213,8 @@ func shifted(gains []float32, by float64) []float32 {
 func ggufCodes(g *Grid, typ gguf.Type) error {
 	low, high := math.MinInt8, math.MaxInt8
 	switch typ {
+	case gguf.TQ1_0, gguf.TQ2_0:
+		low, high = -1, 1
 	case gguf.Q4_0:
 		low, high = -8, 7
 	case gguf.Q4_1: // its levels are half-integers
@@ -259,6 +263,10 @@ func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) (out []byte, err error) {
 			for _, code := range codes {
 				out = append(out, byte(code))
 			}
+		case gguf.TQ1_0:
+			out = appendHalf(packTernary(out, codes), s)
+		case gguf.TQ2_0:
+			out = appendHalf(packPairs(out, codes), s)
 		case gguf.Q4_0:
 			out = packNibbles(appendHalf(out, s), codes, 8)
 		case gguf.Q4_1:
@@ -297,6 +305,40 @@ func appendHalf(dst []byte, v float32) []byte {
 func packNibbles(dst []byte, codes []int32, offset int32) []byte {
 	for j := range len(codes) / 2 {
 		dst = append(dst, byte(codes[j]+offset)|byte(codes[j+len(codes)/2]+offset)<<4)
+	}
+	return dst
+}
+
+// packPairs appends a block of 256 codes −1, 0 and 1: of each half, byte j has elements j, j+32, j+64
+// and j+96, plus 1, from its lowest bits on.
+func packPairs(dst []byte, codes []int32) []byte {
+	for half := range slices.Chunk(codes, 128) {
+		for j := range 32 {
+			b := 0
+			for k := range 4 {
+				b |= int(half[j+32*k]+1) << (2 * k)
+			}
+			dst = append(dst, byte(b))
+		}
+	}
+	return dst
+}
+
+// packTernary appends a block of 256 codes −1, 0 and 1. Plus 1, they are digits in base 3 of a
+// number below 3⁵, of which each byte has the fraction of 3⁵ in units of 1/256, rounded up.
+func packTernary(dst []byte, codes []int32) []byte {
+	for _, size := range []int{32, 16, 4} { // bytes, each with five digits; the last ones with four
+		digits := min(5, len(codes)/size)
+		for j := range size {
+			number := 0
+			for k := range 5 {
+				if number *= 3; k < digits {
+					number += int(codes[j+size*k] + 1)
+				}
+			}
+			dst = append(dst, byte((number*256+242)/243))
+		}
+		codes = codes[size*digits:]
 	}
 	return dst
 }

@@ -20,11 +20,12 @@ func FuzzBlocks(f *testing.F) {
 		}
 		scale := math.Float32frombits(bits)
 		for typ, numbers := range map[gguf.Type]spec.Grid{gguf.Q8_0: sdk.Integers(-128, 127, 32), gguf.Q4_0: sdk.Integers(-8, 7, 32),
-			gguf.Q4_1: sdk.OddIntegers(15, 32), gguf.MXFP4: sdk.E2M1(32)} {
-			g := &Grid{Rows: 1, Columns: 32, Group: 32, Numbers: numbers, Scales: []float32{scale}}
+			gguf.Q4_1: sdk.OddIntegers(15, 32), gguf.TQ1_0: sdk.Integers(-1, 1, 256), gguf.TQ2_0: sdk.Integers(-1, 1, 256), gguf.MXFP4: sdk.E2M1(32)} {
+			size, _ := typ.Block()
+			g := &Grid{Rows: 1, Columns: size, Group: size, Numbers: numbers, Scales: []float32{scale}}
 			codes := numbers.Codes()
-			for _, b := range data[:32] {
-				g.Codes = append(g.Codes, codes[int(b)%len(codes)])
+			for i := range size {
+				g.Codes = append(g.Codes, codes[(int(data[i%len(data)])+i/len(data))%len(codes)])
 			}
 			block, err := ggufBlocks(g, typ, false)
 			if err != nil {
@@ -34,7 +35,7 @@ func FuzzBlocks(f *testing.F) {
 				continue
 			}
 			got, err := gguf.Decode(typ, block)
-			if err != nil || len(got) != 32 {
+			if err != nil || len(got) != size {
 				t.Fatalf("%s: %d numbers, error %v", typ, len(got), err)
 			}
 			for i, v := range got {

@@ -103,7 +103,7 @@ func TestBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer want.Close()
-	if len(f.Tensors) != 7 || len(want.Tensors()) != 7 {
+	if len(f.Tensors) != 9 || len(want.Tensors()) != 9 {
 		t.Fatalf("%d tensors, and %d decoded ones", len(f.Tensors), len(want.Tensors()))
 	}
 	for _, info := range f.Tensors {
@@ -116,7 +116,7 @@ func TestBlocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := f.Values(info)
-		if err != nil || len(got) != len(expected) || len(got) != 4*64 {
+		if err != nil || len(got) != len(expected) || len(got) != 4*256 {
 			t.Fatalf("%s: %d values, want %d, error %v", info.Type, len(got), len(expected), err)
 		}
 		for i := range got {

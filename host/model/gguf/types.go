@@ -28,6 +28,8 @@ const (
 	Q4_1  Type = 3  // 4-bit integers, with a scale and a minimum per block of 32
 	Q8_0  Type = 8  // 8-bit signed integers, with a scale per block of 32
 	BF16  Type = 30 // the upper half of F32
+	TQ1_0 Type = 34 // −1, 0 and 1, five in a byte, with a scale per block of 256
+	TQ2_0 Type = 35 // the same, four in a byte
 	MXFP4 Type = 39 // E2M1, with a power-of-two scale per block of 32
 )
 
@@ -37,13 +39,14 @@ var layouts = map[Type]struct {
 }{
 	F32: {"F32", 1, 4}, F16: {"F16", 1, 2}, BF16: {"BF16", 1, 2},
 	Q4_0: {"Q4_0", 32, 18}, Q4_1: {"Q4_1", 32, 20}, Q8_0: {"Q8_0", 32, 34}, MXFP4: {"MXFP4", 32, 17},
+	TQ1_0: {"TQ1_0", 256, 54}, TQ2_0: {"TQ2_0", 256, 66},
 }
 
 // others are the names of further types, for messages.
 var others = map[Type]string{6: "Q5_0", 7: "Q5_1", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 12: "Q4_K",
 	13: "Q5_K", 14: "Q6_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S",
 	20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64",
-	28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 40: "NVFP4"}
+	28: "F64", 29: "IQ1_M", 40: "NVFP4"}
 
 func (t Type) String() string {
 	return cmp.Or(layouts[t].name, others[t], fmt.Sprintf("type %d", uint32(t)))
@@ -59,8 +62,8 @@ func (t Type) Block() (elements, bytes int) {
 func (t Type) size(shape []int) (int64, error) {
 	elements, bytes := t.Block()
 	if elements == 0 {
-		return 0, fmt.Errorf("%s is not supported, want F32, F16, BF16, Q8_0, Q4_0, Q4_1 or MXFP4: "+
-			"another file of the same model, or its Hugging Face checkpoint", t)
+		return 0, fmt.Errorf("%s is not supported, want F32, F16, BF16, Q8_0, Q4_0, Q4_1, TQ1_0, TQ2_0 "+
+			"or MXFP4: another file of the same model, or its Hugging Face checkpoint", t)
 	}
 	if len(shape) == 0 || len(shape) > maxRank {
 		return 0, fmt.Errorf("%d axes, want 1 to %d", len(shape), maxRank)
@@ -113,9 +116,14 @@ func Decode(t Type, data []byte) ([]float32, error) {
 //	Q4_0   half d, 16 bytes of two codes      d·(code − 8)
 //	Q4_1   half d, half m, 16 bytes           d·code + m
 //	MXFP4  byte e, 16 bytes                   E2M1(code)·2^(e−127)
+//	TQ1_0  52 bytes of digits, half d         d·(digit − 1)
+//	TQ2_0  64 bytes of four codes, half d     d·(code − 1)
 //
 // The low four bits of the 16 bytes are the codes of the first half of the block, the high four
-// bits of the second.
+// bits of the second. TQ2_0 stores two runs of 128 elements in 32 bytes each, 32 elements in two
+// bits of every byte, the lowest first. TQ1_0 stores runs of 160, 80 and 16 elements in 32, 16 and
+// 4 bytes, of which each is a fraction of 256 in base 3, rounded up: its digits are one element of
+// every fifth (of the last run, fourth) of the run.
 func decodeBlock(out []float32, t Type, b []byte) []float32 {
 	switch t {
 	case F32:
@@ -136,6 +144,27 @@ func decodeBlock(out []float32, t Type, b []byte) []float32 {
 		return decodeNibbles(out, b[4:], func(code byte) float32 {
 			return float32(half(b)*float32(code)) + half(b[2:])
 		})
+	case TQ1_0:
+		for _, run := range [][3]int{{0, 32, 5}, {32, 48, 5}, {48, 52, 4}} {
+			power := byte(1)
+			for range run[2] {
+				for _, c := range b[run[0]:run[1]] {
+					digit := int(c*power) * 3 >> 8
+					out = append(out, half(b[52:])*float32(digit-1))
+				}
+				power *= 3
+			}
+		}
+		return out
+	case TQ2_0:
+		for from := 0; from < 64; from += 32 {
+			for shift := 0; shift < 8; shift += 2 {
+				for _, c := range b[from : from+32] {
+					out = append(out, half(b[64:])*float32(int(c>>shift&3)-1))
+				}
+			}
+		}
+		return out
 	}
 	scale := math.Ldexp(1, int(b[0])-127)
 	return decodeNibbles(out, b[1:],

@@ -14,13 +14,13 @@ here = os.path.dirname(os.path.abspath(__file__))
 random = np.random.default_rng(1)
 writer = GGUFWriter(os.path.join(here, "blocks.gguf"), "llama")
 want = {}
-for t in (T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.MXFP4):
+for t in (T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.TQ1_0, T.TQ2_0, T.MXFP4):
     elements, size = GGML_QUANT_SIZES[t]
-    blocks = random.integers(0, 256, (4, 64 // elements, size), dtype=np.uint8)
+    blocks = random.integers(0, 256, (4, 256 // elements, size), dtype=np.uint8)
     if t == T.MXFP4:
         blocks[0, 0, 0], blocks[0, 1, 0], blocks[1, 0, 0] = 0, 1, 250  # smallest scales, a large one
     else:  # halves of floats without the highest bit of the exponent are finite
-        for high in {T.F32: [3], T.Q4_1: [1, 3]}.get(t, [1]):
+        for high in {T.F32: [3], T.Q4_1: [1, 3], T.TQ1_0: [53], T.TQ2_0: [65]}.get(t, [1]):
             blocks[:, :, high] &= 0xBF
     data = blocks.reshape(4, -1)
     if t == T.F32:
