@@ -64,6 +64,8 @@ trained in a temporary directory:
 		"`TYPE` of quantized weights; default: the smallest exact one")
 	flags.StringVar(&o.Float, "dtype", "f32",
 		"type of all other weights: f32, bf16 or f16; with --to hf also of quantized weights")
+	flags.StringVar(&o.Embedding, "embedding", "", "type of the embedding and the head with --to gguf: "+
+		"f32, bf16, f16, or q8_0, which rounds them; default: that of --dtype")
 	flags.StringVar(&weights, "weights", weightsQuantized,
 		"quantized: Q(x); latent: x, the weights that the optimizer updates")
 	flags.IntVar(&step, "step", 0, "export the checkpoint of this step instead of the newest")

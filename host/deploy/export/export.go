@@ -60,6 +60,9 @@ func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options)
 	if err := m.Tokenizer.check(m.Settings.Vocab); err != nil {
 		return nil, err
 	}
+	if o.Embedding != "" && format != "gguf" {
+		return nil, fmt.Errorf("export to %s: the type of embeddings is for gguf", format)
+	}
 	plan, err := makePlan(m, o)
 	if err != nil {
 		return nil, fmt.Errorf("export to %s: %w", format, err)
@@ -176,6 +179,9 @@ type Options struct {
 	// Float is the type of all other tensors: f32, bf16 or f16. In the format hf it is also the
 	// type of quantized weights.
 	Float string
+	// Embedding is the type of the embedding and the head, if they are not quantized: one of Float's
+	// or, in GGUF, q8_0, which rounds them; "" means Float. Only GGUF has it.
+	Embedding string
 	// Latent exports the unquantized weights that the optimizer updates.
 	Latent bool
 	// Inexact allows quantized weights to differ from Q(x), and allows a tokenizer that returns

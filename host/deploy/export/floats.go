@@ -72,12 +72,17 @@ func checkFloats(typ string, values []float32, inexact bool) error {
 
 // checkFits returns an error if a value would become infinite in typ.
 func checkFits(typ string, values []float32) error {
-	if typ != floatF16 {
+	limit := 65520.0 // of half floats
+	switch typ {
+	case typeQ8:
+		limit *= 127
+	case floatF16:
+	default:
 		return nil // bfloat16 has the range of float32, except for the last half step
 	}
 	for _, v := range values {
-		if math.Abs(float64(v)) >= 65520 {
-			return fmt.Errorf("the value %v is beyond the range of f16", v)
+		if !(math.Abs(float64(v)) < limit) {
+			return fmt.Errorf("the value %v is beyond the range of %s", v, typ)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -19,10 +20,13 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
-const ggufFile = "model.gguf"
+const (
+	ggufFile = "model.gguf"
+	typeQ8   = "q8_0"
+)
 
 var ggufTypes = map[string]gguf.Type{
-	"q4_0": gguf.Q4_0, "q4_1": gguf.Q4_1, "q8_0": gguf.Q8_0, typeMXFP4: gguf.MXFP4,
+	"q4_0": gguf.Q4_0, "q4_1": gguf.Q4_1, typeQ8: gguf.Q8_0, typeMXFP4: gguf.MXFP4,
 	"tq1_0": gguf.TQ1_0, "tq2_0": gguf.TQ2_0,
 	floatF32: gguf.F32, floatF16: gguf.F16, floatBF16: gguf.BF16,
 }
@@ -50,6 +54,12 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 	}
 	settings := m.Settings
 	settings.FillIn()
+	if size, _ := gguf.Q8_0.Block(); o.Embedding == typeQ8 && settings.Width%size != 0 {
+		return nil, fmt.Errorf("rows of the embedding have %d elements, want a multiple of %d for %s",
+			settings.Width, size, typeQ8)
+	} else if _, err := checkFloat(o.Embedding); err != nil && o.Embedding != typeQ8 {
+		return nil, fmt.Errorf("embedding: %w, %s", err, typeQ8)
+	}
 	family, err := ggufFamilyOf(settings)
 	if err != nil {
 		return nil, err
@@ -73,6 +83,9 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 			if len(part.param.Dims) < 2 || rotated(w) != nil { // llama.cpp requires norms in float32
 				return floatF32
 			}
+			if r := part.param.Role; r == architecture.RoleEmbedding || r == architecture.RoleHead {
+				return cmp.Or(o.Embedding, float)
+			}
 			return float
 		},
 		unpacked:  func(_ part, w weight) error { return rotated(w) },
@@ -82,12 +95,12 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 				return []string{o.Type}
 			}
 			if w.grid.Numbers.Format == spec.FormatE2M1 {
-				return []string{typeMXFP4, "q8_0"}
+				return []string{typeMXFP4, typeQ8}
 			}
 			// The smallest first; tq1_0 is smaller, and slower.
-			list := []string{"tq2_0", "q4_0", "q4_1", "q8_0"}
+			list := []string{"tq2_0", "q4_0", "q4_1", typeQ8}
 			return slices.DeleteFunc(list, func(typ string) bool {
-				return typ != "q8_0" && ggufCodes(w.grid, ggufTypes[typ]) != nil
+				return typ != typeQ8 && ggufCodes(w.grid, ggufTypes[typ]) != nil
 			})
 		},
 		check: func(_ part, w weight, typ string) (err error) {
@@ -190,6 +203,10 @@ func (p *ggufPlan) write(ctx context.Context, dir vfs.Path) error {
 					return writeFloats(out, name, values)
 				}
 			}
+			if t.typ == gguf.Q8_0 && !t.Quantized {
+				_, err := out.Write(roundQ8(pick(t.part, w.values, t.part.columns())))
+				return err
+			}
 			data, err := ggufBlocks(w.grid.of(t.part), t.typ, p.inexact)
 			if err == nil {
 				_, err = out.Write(data)
@@ -288,6 +305,27 @@ func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) (out []byte, err error) {
 		}
 	}
 	return out, nil
+}
+
+// roundQ8 rounds values to blocks of Q8_0, as llama.cpp does: the scale is the largest magnitude
+// over 127, and codes are rounded half away from zero.
+func roundQ8(values []float32) (out []byte) {
+	size, _ := gguf.Q8_0.Block()
+	for block := range slices.Chunk(values, size) {
+		largest, inverse := float32(0), float32(0)
+		for _, v := range block {
+			largest = max(largest, v, -v)
+		}
+		scale := largest / 127
+		if scale != 0 {
+			inverse = 1 / scale
+		}
+		out = appendHalf(out, scale)
+		for _, v := range block {
+			out = append(out, byte(int8(math.Round(float64(v*inverse)))))
+		}
+	}
+	return out
 }
 
 // isHalf reports whether v is exactly a half float or, if inexact is set, rounds to a finite one.

@@ -3,6 +3,8 @@ package export
 import (
 	"encoding/binary"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/cage-qat/cage/host/model/gguf"
@@ -45,6 +47,33 @@ func FuzzBlocks(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestRoundQ8: a block is rounded to within half a step, and what is rounded already stays as it is.
+func TestRoundQ8(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	values := make([]float32, 32*50)
+	for i := range values[32:] { // the first block is of zeros
+		values[32+i] = float32(r.NormFloat64() * math.Exp(5*r.Float64()))
+	}
+	got, err := gguf.Decode(gguf.Q8_0, roundQ8(values))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range values {
+		largest := float32(0)
+		for _, v := range values[i/32*32:][:32] {
+			largest = max(largest, v, -v)
+		}
+		// The scale itself is rounded to a half float, by at most 2^-11.
+		if d := math.Abs(float64(got[i] - values[i])); d > float64(largest)*(0.501/127+0x1p-11) {
+			t.Errorf("element %d: %v becomes %v", i, values[i], got[i])
+		}
+	}
+	again, err := gguf.Decode(gguf.Q8_0, roundQ8(got))
+	if err != nil || !slices.Equal(again, got) {
+		t.Errorf("what is rounded changes when it is rounded again, %v", err)
+	}
 }
 
 // FuzzWords: packed codes are found again where the format says.
