@@ -109,6 +109,10 @@ llama centred
 train quest 'quantizer.weights={plugin="quest", rotation="none", scale_dtype="f16"}'
 packed quest
 llama quest
+train ternary 'quantizer.weights={plugin="paretoq", bits=0, scale_dtype="f16"}' 'model.width=256' 'model.hidden=256'
+packed ternary
+llama ternary
+llama ternary --type tq1_0
 train mxfp4 'quantizer.weights={plugin="mxfp4"}'
 packed mxfp4
 llama mxfp4
