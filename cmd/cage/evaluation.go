@@ -276,10 +276,13 @@ place of perplexity, the mean log-probability is compared. Tasks whose items are
 texts are left out.`,
 		Args: exactly(2, "the --out directories of two evaluations"),
 	}
-	return withOutput(cmd, func(_ *cobra.Command, args []string) (*output, error) {
-		list, err := tasks.Compare(vfs.At(args[0]), vfs.At(args[1]))
+	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
+		list, single, err := tasks.Compare(vfs.At(args[0]), vfs.At(args[1]))
 		if err != nil {
 			return nil, err
+		}
+		if len(single) > 0 {
+			newLogger(cmd).Warn("tasks of one evaluation only are not compared", "tasks", single)
 		}
 		var value []map[string]any
 		rows := [][]string{{"task", "metric", "items", "first", "second", "difference",

@@ -83,6 +83,8 @@ trained in a temporary directory:
 			return nil, usagef("--out is missing: want the directory to create")
 		case out != "" && check:
 			return nil, usagef("--out and --check were given: want one of them")
+		case o.Embedding != "" && to != "gguf":
+			return nil, usagef("--embedding: the type of the embedding can be chosen --to gguf")
 		case weights != weightsQuantized && weights != weightsLatent:
 			return nil, usagef("--weights %q: want %s or %s",
 				weights, weightsQuantized, weightsLatent)
@@ -120,7 +122,7 @@ trained in a temporary directory:
 		})
 		m.Card.Version, m.Card.Command = buildVersion(), strings.Join(words, " ")
 		report, err := export.Write(cmd.Context(), to, vfs.At(out), m, o)
-		if err != nil && check {
+		if _, ok := errors.AsType[*export.WeightsError](err); ok && check {
 			err = fmt.Errorf("%w\ndocs/guide/export.md#choose-before-training lists settings that can be "+
 				"packed", err)
 		}

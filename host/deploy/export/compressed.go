@@ -80,8 +80,8 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 	if len(p.schemes) == 0 {
 		for _, t := range p.stored {
 			if t.Quantized && t.Note != "" {
-				return nil, fmt.Errorf("no weight can be packed: %s: %s; --to hf stores Q(x) as "+
-					"floats, rotated back", t.Name, t.Note)
+				return nil, &WeightsError{fmt.Errorf("no weight can be packed: %s: %s; --to hf stores "+
+					"Q(x) as floats, rotated back", t.Name, t.Note)}
 			}
 		}
 		return nil, fmt.Errorf("no weight of this model is quantized: use --to hf to store it as floats")

@@ -58,7 +58,7 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 		return nil, fmt.Errorf("rows of the embedding have %d elements, want a multiple of %d for %s",
 			settings.Width, size, typeQ8)
 	} else if _, err := checkFloat(o.Embedding); err != nil && o.Embedding != typeQ8 {
-		return nil, fmt.Errorf("embedding: %w, %s", err, typeQ8)
+		return nil, fmt.Errorf("--embedding: %w, %s", err, typeQ8)
 	}
 	family, err := ggufFamilyOf(settings)
 	if err != nil {

@@ -193,6 +193,9 @@ func (e *RotatedError) Error() string {
 type shortGroupError struct{ columns, group, rest int }
 
 func (e *shortGroupError) Error() string {
+	if e.columns < e.group {
+		return fmt.Sprintf("rows have %d elements, want a multiple of %d", e.columns, e.group)
+	}
 	return fmt.Sprintf("rows of %d elements end in a group of %d, shorter than the others "+
 		"of %d, but formats have only whole groups: the row length must be a multiple of %d",
 		e.columns, e.rest, e.group, e.group)

@@ -111,8 +111,8 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 		}
 	}
 	if len(floats.reasons) > 0 && !o.Floats {
-		unpacked = fmt.Errorf("%d of %d quantized weights would be stored as floats%s\n%s",
-			floats.count, quantized, floats.list(), l.floatsHint)
+		unpacked = &WeightsError{fmt.Errorf("%d of %d quantized weights would be stored as floats%s\n%s",
+			floats.count, quantized, floats.list(), l.floatsHint)}
 	}
 	return list, unpacked, refused.err(l.exactHint)
 }
@@ -167,5 +167,11 @@ func (r *refusals) err(quantized string) error {
 	if r.plain {
 		text += "\n--dtype f32 stores the weights that are not packed as they are"
 	}
-	return errors.New(text)
+	return &WeightsError{errors.New(text)}
 }
+
+// A WeightsError reports that weights cannot be stored as wanted.
+type WeightsError struct{ error }
+
+// Unwrap returns the reason.
+func (e *WeightsError) Unwrap() error { return e.error }

@@ -37,6 +37,10 @@ func (tracking) start(s *session) (func(int) (Sample, error), error) {
 		return nil, fmt.Errorf("the example may have %d tokens, whatever the length, but the smallest "+
 			"with this tokenizer has about %d: leave the task out", exampleLength, long.tokens)
 	}
+	if few, ok := errors.AsType[*tooFewLines](err); ok {
+		return nil, fmt.Errorf("the example may have %d tokens, whatever the length, which are %d lines "+
+			"with this tokenizer, and needs %d: leave the task out", exampleLength, few.lines, few.needed)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the example: %w", err)
 	}
@@ -121,8 +125,7 @@ func (d trackingDraw) prompt(_, n int) (Sample, error) {
 		chain = append(chain, "VAR "+names[i+1]+" = VAR "+names[i]+" ")
 	}
 	if n < len(chain) {
-		return Sample{}, fmt.Errorf("%d assignments do not fit into %d lines: choose a larger length",
-			len(chain), n)
+		return Sample{}, &tooFewLines{len(chain), n}
 	}
 	lines := make([]string, n)
 	for i := range lines {
@@ -141,4 +144,11 @@ func (d trackingDraw) prompt(_, n int) (Sample, error) {
 
 func distinct(names []string) int {
 	return len(slices.Compact(slices.Sorted(slices.Values(names))))
+}
+
+type tooFewLines struct{ needed, lines int }
+
+func (e *tooFewLines) Error() string {
+	return fmt.Sprintf("%d assignments do not fit into %d lines: choose a larger length",
+		e.needed, e.lines)
 }

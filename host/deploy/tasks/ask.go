@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/host/model/score"
 	"github.com/cage-qat/cage/internal/atomicfile"
@@ -212,13 +214,16 @@ func (s *collector) open(path vfs.Path) error {
 		return err
 	}
 	size := int64(0)
+	var first []byte
 	for e, err := range jsonlines.Read[json.RawMessage](path) {
 		if _, damaged := errors.AsType[*jsonlines.Error](err); err != nil && !damaged {
 			return err
 		}
-		if e.Line == 1 && bytes.Equal(e.Value, want) {
-			size = e.End
-			continue
+		if e.Line == 1 {
+			if first = e.Value; bytes.Equal(first, want) {
+				size = e.End
+				continue
+			}
 		}
 		var l line
 		if err != nil || size == 0 || json.Unmarshal(e.Value, &l) != nil {
@@ -231,9 +236,33 @@ func (s *collector) open(path vfs.Path) error {
 		s.answered[at], size = l, e.End
 	}
 	if size == 0 {
-		return fmt.Errorf("%s has answers of another model, or to other questions: move it away, or "+
-			"give another --out", path)
+		return fmt.Errorf("%s has answers %s: move it away, or give another --out", path,
+			differing(first, header{1, s.Task.Name, items, s.Until, s.Task.Tokens(), s.Settings}))
 	}
 	s.log, err = jsonlines.Continue[line](path, size)
 	return err
+}
+
+// differing says in what the stored answers with the given first line differ from those of h.
+func differing(first []byte, h header) string {
+	var old header
+	if json.Unmarshal(first, &old) != nil || old.Task == "" {
+		return "without a readable first line"
+	}
+	var differences []string
+	if model := old.Settings["model"]; model != h.Settings["model"] {
+		differences = append(differences, "of another model ("+model+")")
+	}
+	if old.Items != h.Items {
+		differences = append(differences, "to other questions")
+	}
+	for _, key := range slices.Sorted(maps.Keys(h.Settings)) {
+		if was := old.Settings[key]; key != "model" && was != h.Settings[key] {
+			differences = append(differences, fmt.Sprintf("with %s %s, not %s", key, was, h.Settings[key]))
+		}
+	}
+	if len(differences) == 0 {
+		return "that end at other texts or lengths"
+	}
+	return strings.Join(differences, ", ")
 }

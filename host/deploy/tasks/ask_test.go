@@ -223,9 +223,9 @@ func TestOthersAnswers(t *testing.T) {
 	fewer.Items = fewer.Items[:3]
 	stops := questions(t, "piqa")
 	stops.Until = []string{"another end"}
-	for _, a := range []tasks.Questions{other, fewer, stops} {
-		if err := evaluate(dir, &model{left: 100}, a); err == nil || !strings.Contains(err.Error(), "answers of another model, or to other questions") {
-			t.Errorf("%v", err)
+	for want, a := range map[string]tasks.Questions{"answers of another model (m): ": other, "answers to other questions: ": fewer, "answers that end at other texts or lengths: ": stops} {
+		if err := evaluate(dir, &model{left: 100}, a); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }

@@ -30,42 +30,37 @@ func (c *Comparison) OnlyBetter() (first, second int) {
 }
 
 // Compare returns the values of all metrics for the tasks that are in both directories, which were
-// written by [WriteResults]. Tasks that score whole texts are omitted, because their metrics are
-// not means over texts.
-func Compare(first, second vfs.Path) (list []Comparison, err error) {
-	entries, err := first.ReadDir()
-	if err == nil {
-		_, err = second.ReadDir()
+// written by [WriteResults], and the names of the tasks that are in one of them. Tasks that score
+// whole texts are omitted, because their metrics are not means over texts.
+func Compare(first, second vfs.Path) (list []Comparison, single []string, err error) {
+	inFirst, errA := finished(first)
+	inSecond, errB := finished(second)
+	if err := errors.Join(errA, errB); err != nil {
+		return nil, nil, err
 	}
-	if err != nil {
-		return nil, err
+	for _, task := range inSecond {
+		if !slices.Contains(inFirst, task) {
+			single = append(single, task)
+		}
 	}
-	for _, e := range entries {
-		task, isSamples := strings.CutPrefix(e.Name(), samplesPrefix)
-		if !isSamples {
-			continue
-		}
-		task = strings.TrimSuffix(task, ".jsonl")
-		exists, err := samplesFile(second, task).Exists()
-		if err != nil {
-			return nil, err
-		}
-		if !exists {
+	for _, task := range inFirst {
+		if !slices.Contains(inSecond, task) {
+			single = append(single, task)
 			continue
 		}
 		a, errA := ReadSamples(samplesFile(first, task))
 		b, errB := ReadSamples(samplesFile(second, task))
 		if err := errors.Join(errA, errB); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if len(a) != len(b) {
-			return nil, fmt.Errorf("%s: one model answered %d items, the other %d", task, len(a), len(b))
+			return nil, nil, fmt.Errorf("%s: one model answered %d items, the other %d", task, len(a), len(b))
 		}
 		for i := range a { // examples and templates may differ, but the row must not
 			x, y := &a[i].Item, &b[i].Item
 			if x.Doc != y.Doc || x.Gold != y.Gold || x.Target != y.Target ||
-				!slices.Equal(x.Choices, y.Choices) {
-				return nil, fmt.Errorf("%s: item %d is a different question for each model", task, i)
+				!slices.Equal(x.Choices, y.Choices) || !slices.Equal(x.Targets, y.Targets) {
+				return nil, nil, fmt.Errorf("%s: item %d is a different question for each model", task, i)
 			}
 		}
 		for _, metric := range slices.Sorted(maps.Keys(a[0].Values)) {
@@ -82,7 +77,19 @@ func Compare(first, second vfs.Path) (list []Comparison, err error) {
 		}
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("%s and %s have no common task with items to compare", first, second)
+		return nil, nil, fmt.Errorf("%s and %s have no common task with items to compare (a task that "+
+			"is not finished has none: repeat the command)", first, second)
 	}
-	return list, nil
+	return list, single, nil
+}
+
+// finished lists the tasks whose samples are in a directory, sorted.
+func finished(dir vfs.Path) (list []string, err error) {
+	entries, err := dir.ReadDir()
+	for _, e := range entries {
+		if task, ok := strings.CutPrefix(e.Name(), samplesPrefix); ok {
+			list = append(list, strings.TrimSuffix(task, ".jsonl"))
+		}
+	}
+	return list, err
 }

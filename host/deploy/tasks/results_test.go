@@ -19,7 +19,7 @@ import (
 func TestCompareFolders(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	evaluated(t, vfs.At(dir))
-	same, err := tasks.Compare(vfs.At(dir), vfs.At(dir))
+	same, _, err := tasks.Compare(vfs.At(dir), vfs.At(dir))
 	if err != nil || len(same) != 2 || same[0].Metric != "acc,none" || !slices.Equal(same[0].First, same[0].Second) {
 		t.Errorf("%+v, %v", same, err)
 	}
@@ -27,7 +27,7 @@ func TestCompareFolders(t *testing.T) {
 	if text := files(t, dir)["results.json"]; !strings.Contains(text, fmt.Sprintf(`"acc,none": %v`, mean)) {
 		t.Errorf("acc is %v, and the results\n%s", mean, text)
 	}
-	if _, err := tasks.Compare(vfs.At(dir), vfs.At(other)); err == nil || !strings.Contains(err.Error(), "no common task") {
+	if _, _, err := tasks.Compare(vfs.At(dir), vfs.At(other)); err == nil || !strings.Contains(err.Error(), "no common task") {
 		t.Errorf("an empty folder: %v", err)
 	}
 	samples, err := tasks.ReadSamples(vfs.At(dir).Join("samples_piqa.jsonl"))
@@ -41,7 +41,7 @@ func TestCompareFolders(t *testing.T) {
 		if err := tasks.WriteSamples(vfs.At(other).Join("samples_piqa.jsonl"), list); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tasks.Compare(vfs.At(dir), vfs.At(other)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := tasks.Compare(vfs.At(dir), vfs.At(other)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

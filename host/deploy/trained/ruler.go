@@ -56,11 +56,18 @@ func (r *Ruler) Ask(ctx context.Context) (*ruler.Report, error) {
 	}
 	questions := map[*tasks.Task]question{}
 	var all []*tasks.Task
+	var unfit []error // tasks whose prompts do not fit are found before the model is asked
 	for _, length := range lengths {
 		for _, t := range list {
 			all = append(all, t.At(length))
 			questions[all[len(all)-1]] = question{t, length}
+			if _, err := g.Samples(ctx, t, length, 1); err != nil {
+				unfit = append(unfit, err)
+			}
 		}
+	}
+	if len(unfit) > 0 {
+		return nil, errors.Join(unfit...)
 	}
 	r.whole = true
 	r.items = func(ctx context.Context, t *tasks.Task) (items []tasks.Item, err error) {

@@ -3,6 +3,7 @@ package trained
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"github.com/cage-qat/cage/host/model/generate"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/score"
+	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -70,6 +72,9 @@ func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*tasks.R
 		e.template = tasks.Rendered(template)
 	}
 	if e.Out != "" {
+		if run, err := rundir.At(e.Out).Config().Exists(); run || err != nil || IsHub(e.Out) {
+			return nil, errors.Join(err, fmt.Errorf("%s holds a model: give another --out", e.Out))
+		}
 		if err := tasks.AnswersDir(vfs.At(e.Out)).MkdirAll(); err != nil {
 			return nil, err
 		}
