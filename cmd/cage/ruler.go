@@ -13,7 +13,6 @@ import (
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/deploy/ruler"
 	"github.com/cage-qat/cage/host/deploy/trained"
-	"github.com/cage-qat/cage/host/train/rundir"
 )
 
 func newRuler() *cobra.Command {
@@ -62,16 +61,16 @@ them. Words are generated, unless --words gives lists.
 		if err := checkKeys(cmd, r.Keys()); err != nil {
 			return nil, err
 		}
-		run, err := rundir.At(args[0]).Config().Exists()
-		if err != nil {
-			return nil, err
-		}
-		if !run {
+		r.Dir = args[0]
+		hub := trained.IsHub(r.Dir)
+		if hub {
 			context = cmp.Or(context, slices.Max(r.Lengths))
 		}
-		r.Dir = args[0]
 		r.Model, err = openRun(cmd, r.Dir, trained.Options{
 			Step: step, Generate: r.Batch, NoData: true, Context: context})
+		if err != nil && hub {
+			err = fmt.Errorf("for --length %d: %w", context, err)
+		}
 		if err != nil {
 			return nil, err
 		}

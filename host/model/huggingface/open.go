@@ -67,6 +67,9 @@ func Hint(path string) string {
 	info, err := os.Stat(path)
 	_, noParent := os.Stat(filepath.Dir(path))
 	ext := filepath.Ext(path)
+	if files, _ := filepath.Glob(filepath.Join(path, "*.gguf")); err == nil && len(files) == 1 {
+		return Hint(files[0]) // the directory of a GGUF file
+	}
 	switch {
 	case ext == ".gguf" && (err != nil || !info.IsDir()):
 		return fmt.Sprintf("; a GGUF file is not read here: "+
