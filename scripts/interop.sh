@@ -119,7 +119,7 @@ llama mxfp4
 train nvfp4 'quantizer.weights={plugin="nvfp4", scale_form="encode"}'
 packed nvfp4
 train rotated 'quantizer.weights={plugin="quest"}'
-llama rotated
+llama rotated --allow-floats
 train olmo2 'quantizer.weights={plugin="absmax", scale_dtype="f16"}' 'model.kind="olmo2"'
 packed olmo2
 llama olmo2

@@ -13,13 +13,12 @@ func ExampleGPTQ() {
 	grid := &posttrain.Grid{Levels: cage.NewLevels(map[int32]float32{0: 0, 1: 1, 2: 2}), Rows: 1, Columns: 2, Group: 2, Scales: []float64{1}}
 	h := &posttrain.Hessian{Size: 2, Data: []float64{1, 0.9, 0.9, 1}}
 	w := []float64{0.6, 0.6}
-	nearest, _ := grid.Nearest(w)
-	result, err := posttrain.Round(context.Background(), w, h, grid, posttrain.Settings{Damping: 0.01}, nil)
+	_, err := posttrain.Round(context.Background(), w, h, grid, posttrain.Settings{Damping: 0.01}, nil)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("nearest", nearest, "GPTQ", result.Codes)
+	fmt.Println(w)
 	// Output:
-	// nearest [1 1] GPTQ [1 0]
+	// [1 0]
 }

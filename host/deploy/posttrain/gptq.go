@@ -29,11 +29,10 @@ type Rescale func(group int, w []float64) ([]float64, error)
 // (section 3.3 of the paper, "lazy batch updates").
 const lazyColumns = 128
 
-// Result is the result of rounding a matrix with GPTQ.
+// Result describes how a matrix was rounded with GPTQ.
 type Result struct {
-	Codes []int32 // [rows, columns]; for the scales of the grid
 	// Damping is the final fraction; see [Settings].Damping. 0 means that H could not be made
-	// positive definite, and that each element was rounded to the nearest level.
+	// positive definite, and that the matrix was not rounded.
 	Damping float64
 	Dead    int // number of columns whose inputs are all 0; their weights are set to 0
 }
@@ -44,8 +43,8 @@ type Result struct {
 //
 //	q = round(w_j) ; e = (w_j − q)/U_jj ; w_t ← w_t − e·U_jt for t > j
 //
-// which is algorithm 1 of the paper, with the damping and column order of s. It overwrites w and h.
-// If rescale is nil, the scales of the grid are kept; otherwise they are replaced. That cannot be
+// which is algorithm 1 of the paper, with the damping and column order of s. The numbers q times
+// their scales replace w; h is overwritten. If rescale is nil, the scales of the grid are kept; otherwise they are replaced. That cannot be
 // combined with s.ActivationOrder, which rounds columns of all groups in any order. It stops soon
 // after ctx is done.
 func Round(
@@ -61,8 +60,7 @@ func Round(
 		return nil, fmt.Errorf("scales of the current weights cannot be combined with activation " +
 			"order: use those of the original weights")
 	}
-	q := &gptq{Settings: s, rescale: rescale, grid: g, w: w, h: h,
-		result: &Result{Codes: make([]int32, len(w))}}
+	q := &gptq{Settings: s, rescale: rescale, grid: g, w: w, h: h, result: &Result{}}
 	n := h.Size
 	for j := range n { // dead inputs, which are all 0
 		if h.Data[j*n+j] != 0 {
@@ -76,12 +74,6 @@ func Round(
 	}
 	q.sort()
 	if !q.factor() {
-		back := make([]int, n)
-		for i, j := range q.order {
-			back[j] = i
-		}
-		permute(q.w, back)
-		q.result.Codes, _ = g.Nearest(q.w)
 		return q.result, nil
 	}
 	for from := 0; from < g.Columns; {
@@ -100,6 +92,13 @@ func Round(
 		}
 		group.Wait()
 		from = to
+	}
+	if q.ActivationOrder {
+		back := make([]int, n)
+		for i, j := range q.order {
+			back[j] = i
+		}
+		permute(q.w, back)
 	}
 	return q.result, nil
 }
@@ -194,8 +193,7 @@ func (q *gptq) rows(low, high, from, to int) {
 	for i := low; i < high; i++ {
 		row, e := q.w[i*n:(i+1)*n], errors[(i-low)*(to-from):(i-low+1)*(to-from)]
 		for j := from; j < to; j++ {
-			code, value := q.grid.round(row[j], i, q.order[j])
-			q.result.Codes[i*n+q.order[j]] = code
+			value := q.grid.round(row[j], i, q.order[j])
 			u := q.u[j*n : (j+1)*n]
 			e[j-from] = (row[j] - value) / u[j]
 			row[j] = value

@@ -25,26 +25,15 @@ func (g *Grid) Groups() int { return (g.Columns + g.Group - 1) / g.Group }
 
 func (g *Grid) scale(i, j int) float64 { return g.Scales[i*g.Groups()+j/g.Group] }
 
-// round returns the code and value of the level nearest to x, for the element in row i and column
-// j. The ratio is rounded to float32, as quantizers do, so that both round an element halfway
+// round returns the level nearest to x times its scale, for the element in row i and column j. The ratio is rounded to float32, as quantizers do, so that both round an element halfway
 // between two levels, such as the largest element of some grids, in the same direction.
-func (g *Grid) round(x float64, i, j int) (code int32, value float64) {
+func (g *Grid) round(x float64, i, j int) float64 {
 	s := g.scale(i, j)
 	ratio := 0.0
 	if s != 0 {
 		ratio = float64(float32(x / s))
 	}
-	at := g.Levels.Nearest(ratio)
-	return g.Codes[at], g.Numbers[at] * s
-}
-
-// Nearest rounds each element of w independently to its nearest level.
-func (g *Grid) Nearest(w []float64) (codes []int32, values []float64) {
-	codes, values = make([]int32, len(w)), make([]float64, len(w))
-	for k, x := range w {
-		codes[k], values[k] = g.round(x, k/g.Columns, k%g.Columns)
-	}
-	return codes, values
+	return g.Numbers[g.Levels.Nearest(ratio)] * s
 }
 
 // Answer is the output of a quantizer's program for a matrix, before any final rotation.

@@ -79,18 +79,18 @@ func TestNearest(t *testing.T) {
 	for _, c := range []struct {
 		levels cage.Levels
 		in     []float64
-		want   []int32
+		want   []float64
 	}{
-		{cage.NewLevels(e2m1), []float64{0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 99, -0.25, -5, -2.6}, []int32{0, 2, 2, 4, 4, 6, 6, 7, 0, 14, 13}},
-		{integers(3), []float64{0.5, 1.5, -0.5, -1.5, -9, 9, 2.4}, []int32{0, 2, 0, -2, -4, 3, 2}},
-		{cage.NewLevels(map[int32]float32{-1: -1, 1: 1}), []float64{0, -0.1, 7}, []int32{1, -1, 1}},
+		{cage.NewLevels(e2m1), []float64{0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 99, -0.25, -5, -2.6}, []float64{0, 1, 1, 2, 2, 4, 4, 6, 0, -4, -3}},
+		{integers(3), []float64{0.5, 1.5, -0.5, -1.5, -9, 9, 2.4}, []float64{0, 2, 0, -2, -4, 3, 2}},
+		{cage.NewLevels(map[int32]float32{-1: -1, 1: 1}), []float64{0, -0.1, 7}, []float64{1, -1, 1}},
 	} {
 		g := &posttrain.Grid{Levels: c.levels, Rows: 1, Columns: len(c.in), Group: len(c.in), Scales: []float64{1}}
-		if got, _ := g.Nearest(c.in); !slices.Equal(got, c.want) {
+		if got := g.Nearest(c.in); !slices.Equal(got, c.want) {
 			t.Errorf("%v becomes %v, want %v", c.in, got, c.want)
 		}
 		g.Scales[0] = 0
-		if _, values := g.Nearest(c.in); slices.ContainsFunc(values, func(v float64) bool { return v != 0 }) {
+		if values := g.Nearest(c.in); slices.ContainsFunc(values, func(v float64) bool { return v != 0 }) {
 			t.Errorf("with the scale 0: %v", values)
 		}
 	}

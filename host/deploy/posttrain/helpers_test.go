@@ -48,15 +48,6 @@ func current(g *posttrain.Grid, bits int) func(int, []float64) ([]float64, error
 	}
 }
 
-// values are the numbers that codes stand for.
-func values(g *posttrain.Grid, codes []int32) []float64 {
-	out := make([]float64, len(codes))
-	for k, c := range codes {
-		out[k] = g.Numbers[slices.Index(g.Codes, c)] * g.Scales[k/g.Columns*g.Groups()+k%g.Columns/g.Group]
-	}
-	return out
-}
-
 // hessian is that of inputs [samples, features].
 func hessian(x []float64, features int) *posttrain.Hessian {
 	samples := len(x) / features

@@ -161,7 +161,7 @@ func TestRefuses(t *testing.T) {
 		want   string
 		change func(*quantize.Blocks)
 	}{
-		{"layers.0.attn.qkv: GPTQ needs the levels of the quantizer: the quantizer does not unpack codes", func(r *quantize.Blocks) { r.Weights = programs(t, m, plain{}) }},
+		{"layers.0.attn.qkv: GPTQ needs the levels of the quantizer: the quantizer returns no codes and scales", func(r *quantize.Blocks) { r.Weights = programs(t, m, plain{}) }},
 		{"token 40 is outside the model's vocabulary of 40", func(r *quantize.Blocks) { r.Sequences[1][3] = vocabulary }},
 		{"layers.1.mlp.w1: 1 of 2048 numbers are NaN or infinite", func(r *quantize.Blocks) {
 			r.Values = func(name string) ([]float32, error) {

@@ -99,8 +99,11 @@ func gptq(ctx context.Context, s posttrain.Settings, q *quantizer, w []float32,
 	if rescale != nil {
 		out.Scale = toFloat32(grid.Scales)
 	}
-	out.Value, err = q.unpack(result.Codes, out.Scale)
-	return err
+	if err := linalg.Rotate(z, grid.Columns, q.block); err != nil { // back
+		return err
+	}
+	out.Value = toFloat32(z)
+	return nil
 }
 
 // rescale returns a function that computes the scales of a group with the quantizer.

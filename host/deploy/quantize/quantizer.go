@@ -6,7 +6,6 @@ import (
 	"maps"
 
 	"github.com/gomlx/compute/dtypes"
-	"github.com/gomlx/compute/shapes"
 	"github.com/gomlx/gomlx/core/graph"
 
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -206,49 +205,10 @@ func (q *quantizer) grid(a posttrain.Answer) (*posttrain.Grid, error) {
 	switch {
 	case len(q.dims) != 2:
 		return nil, fmt.Errorf("got shape %v, want a matrix", q.dims)
-	case !q.hasCodes() || q.program.Unpack == nil:
-		return nil, errors.New("the quantizer does not unpack codes (it does not implement Packer)")
+	case !q.hasCodes():
+		return nil, errors.New("the quantizer returns no codes and scales")
 	case q.program.Grid == (spec.Grid{}):
 		return nil, errors.New("the quantizer does not declare which numbers its codes represent (Grid)")
 	}
 	return posttrain.NewGrid(a, q.program.Grid, q.dims[0], q.dims[1])
-}
-
-func (q *quantizer) unpack(codes []int32, scale []float32) ([]float32, error) {
-	p, shape := q.program.Unpack, q.scaleShape()
-	specs := []engine.Spec{
-		{Name: spec.OutputCodes, Shape: shapes.Make(dtypes.Int32, q.dims...)},
-		float32Input(spec.OutputScale, false, shape...),
-	}
-	e, err := q.dev.Compile("unpack "+p.Name, specs,
-		func(g *graph.Graph, in []*graph.Node) []*graph.Node {
-			to := map[program.DType]dtypes.DType{program.Float: dtypes.Float32,
-				program.Uint: dtypes.Uint32, program.Int: dtypes.Int32}
-			for i, input := range p.Inputs {
-				if input.Name == spec.OutputCodes {
-					in[i] = graph.ConvertDType(in[i], to[input.Type.DType])
-				}
-			}
-			return []*graph.Node{lower.Lower(g, p, in)[spec.OutputValue]}
-		})
-	if err != nil {
-		return nil, err
-	}
-	defer e.Close()
-	c, err := engine.Upload(q.dev, codes, q.dims...)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Finalize()
-	s, err := engine.Upload(q.dev, scale, shape...)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Finalize()
-	out, err := e.Run([]*engine.Buffer{c, s}, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer out[0].Finalize()
-	return engine.Download[float32](out[0])
 }
