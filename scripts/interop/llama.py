@@ -37,7 +37,7 @@ for t in reader.tensors:
         continue
     name = outer.get(parts[0]) or f"model.layers.{parts[1]}.{names[parts[2]]}"
     got = numpy.asarray(gguf.quants.dequantize(t.data, t.tensor_type), dtype=numpy.float32).reshape(t.shape.tolist()[::-1])
-    if arch == "llama" and len(parts) > 2 and parts[2] in heads:  # pairs side by side: back to the two halves of a head
+    if arch in ("llama", "smollm3", "granite") and len(parts) > 2 and parts[2] in heads:  # pairs side by side: back to the two halves of a head
         got = got.reshape(heads[parts[2]], -1, 2, got.shape[1]).swapaxes(1, 2).reshape(got.shape)
     name += "." + parts[-1]
     seen.add(name)
