@@ -165,8 +165,8 @@ func newImport() *cobra.Command {
 		Short: "Convert a Hugging Face checkpoint or a GGUF file to a run directory",
 		Long: `Read the directory of a Hugging Face checkpoint (families: docs/guide/fine-tuning.md;
 one or several safetensors files), or a GGUF file of such a model (tensors in F32, F16,
-BF16, Q8_0, Q4_0, Q4_1, TQ1_0, TQ2_0, MXFP4), and print the model's settings and the parameter that each
-tensor becomes. All problems are reported at once.
+BF16, Q8_0, Q4_0, Q4_1, TQ1_0, TQ2_0, MXFP4), and print the model's settings and the
+parameter that each tensor becomes. All problems are reported at once.
 
 With --out, write a run directory with the unchanged model, which can be evaluated,
 sampled from and exported. Training can start from it, or from the checkpoint itself, with
