@@ -48,9 +48,8 @@ type evaluation interface {
 // outputFile is the name of the file with the command's output.
 const outputFile = "output.json"
 
-// readOutput parses the command's output in the directory out.
-func readOutput(out vfs.Path, to any) error {
-	path := out.Join(outputFile)
+// readJSON parses a file that the command has written.
+func readJSON(path vfs.Path, to any) error {
 	text, err := path.ReadFile()
 	if err == nil {
 		if err = plainjson.Unmarshal(text, to); err != nil {
@@ -115,7 +114,7 @@ func (e *validationLoss) Read(out vfs.Path) (map[string]float64, error) {
 	var output struct {
 		Loss *metrics.Number `json:"loss"`
 	}
-	if err := readOutput(out, &output); err != nil {
+	if err := readJSON(out.Join(outputFile), &output); err != nil {
 		return nil, err
 	}
 	if output.Loss == nil {
@@ -167,15 +166,11 @@ func (e *taskQuestions) Arguments(run, out string) []string {
 
 func (e *taskQuestions) Read(out vfs.Path) (map[string]float64, error) {
 	path := out.Join("results.json")
-	text, err := path.ReadFile()
-	if err != nil {
-		return nil, err
-	}
 	var file struct {
 		Results map[string]map[string]any `json:"results"`
 	}
-	if err := plainjson.Unmarshal(text, &file); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if err := readJSON(path, &file); err != nil {
+		return nil, err
 	}
 	found := map[string]float64{}
 	for _, t := range e.List {
@@ -270,7 +265,7 @@ func (e *rulerQuestions) Arguments(run, out string) []string {
 
 func (e *rulerQuestions) Read(out vfs.Path) (map[string]float64, error) {
 	var r ruler.Report
-	if err := readOutput(out, &r); err != nil {
+	if err := readJSON(out.Join(outputFile), &r); err != nil {
 		return nil, err
 	}
 	found := map[string]float64{"ruler.average": r.Average}

@@ -347,8 +347,8 @@ func packNibbles(dst []byte, codes []int32, offset int32) []byte {
 	return dst
 }
 
-// packPairs appends a block of 256 codes −1, 0 and 1: of each half, byte j has elements j, j+32, j+64
-// and j+96, plus 1, from its lowest bits on.
+// packPairs appends a block of 256 codes −1, 0 and 1, each plus 1: of each half, byte j has elements
+// j, j+32, j+64 and j+96 in two bits each, the first one in the lowest bits.
 func packPairs(dst []byte, codes []int32) []byte {
 	for half := range slices.Chunk(codes, 128) {
 		for j := range 32 {
@@ -362,8 +362,9 @@ func packPairs(dst []byte, codes []int32) []byte {
 	return dst
 }
 
-// packTernary appends a block of 256 codes −1, 0 and 1. Plus 1, they are digits in base 3 of a
-// number below 3⁵, of which each byte has the fraction of 3⁵ in units of 1/256, rounded up.
+// packTernary appends a block of 256 codes −1, 0 and 1. Each byte takes five of them (the last four
+// bytes take four), plus 1, as the digits of a number in base 3, and stores number·256/3⁵, rounded
+// up.
 func packTernary(dst []byte, codes []int32) []byte {
 	for _, size := range []int{32, 16, 4} { // bytes, each with five digits; the last ones with four
 		digits := min(5, len(codes)/size)

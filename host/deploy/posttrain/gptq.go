@@ -32,7 +32,7 @@ const lazyColumns = 128
 // Result describes how a matrix was rounded with GPTQ.
 type Result struct {
 	// Damping is the final fraction; see [Settings].Damping. 0 means that H could not be made
-	// positive definite, and that the matrix was not rounded.
+	// positive definite: nothing was rounded, and w is to be discarded.
 	Damping float64
 	Dead    int // number of columns whose inputs are all 0; their weights are set to 0
 }
@@ -43,10 +43,10 @@ type Result struct {
 //
 //	q = round(w_j) ; e = (w_j − q)/U_jj ; w_t ← w_t − e·U_jt for t > j
 //
-// which is algorithm 1 of the paper, with the damping and column order of s. The numbers q times
-// their scales replace w; h is overwritten. If rescale is nil, the scales of the grid are kept; otherwise they are replaced. That cannot be
-// combined with s.ActivationOrder, which rounds columns of all groups in any order. It stops soon
-// after ctx is done.
+// which is algorithm 1 of the paper, with the damping and column order of s. The rounded matrix
+// replaces w, and h is overwritten. If rescale is nil, the scales of the grid are kept; otherwise
+// they are replaced. That cannot be combined with s.ActivationOrder, which rounds columns of all
+// groups in any order. It stops soon after ctx is done.
 func Round(
 	ctx context.Context, w []float64, h *Hessian, g *Grid, s Settings, rescale Rescale,
 ) (*Result, error) {

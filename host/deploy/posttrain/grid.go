@@ -25,8 +25,9 @@ func (g *Grid) Groups() int { return (g.Columns + g.Group - 1) / g.Group }
 
 func (g *Grid) scale(i, j int) float64 { return g.Scales[i*g.Groups()+j/g.Group] }
 
-// round returns the level nearest to x times its scale, for the element in row i and column j. The ratio is rounded to float32, as quantizers do, so that both round an element halfway
-// between two levels, such as the largest element of some grids, in the same direction.
+// round returns the value of the level nearest to x, for the element in row i and column j. The
+// ratio is rounded to float32, as quantizers do, so that both round an element halfway between two
+// levels, such as the largest element of some grids, in the same direction.
 func (g *Grid) round(x float64, i, j int) float64 {
 	s := g.scale(i, j)
 	ratio := 0.0

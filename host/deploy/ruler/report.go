@@ -2,7 +2,6 @@ package ruler
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -40,7 +39,7 @@ type LengthReport struct {
 // NewReport summarizes the results of the tasks at each length, in ascending order: results has
 // those of all tasks at the first length, then those at the second.
 func NewReport(list []Task, lengths []int, results []*tasks.Result, notes ...string) *Report {
-	r := &Report{Threshold: threshold, Notes: slices.DeleteFunc(notes, func(n string) bool { return n == "" })}
+	r := &Report{Threshold: threshold, Notes: notes}
 	if all := len(Tasks()); len(list) < all {
 		r.Notes = append(r.Notes, fmt.Sprintf("averages are over %d of %d tasks", len(list), all))
 	}

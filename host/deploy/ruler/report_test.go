@@ -56,7 +56,7 @@ func TestLeftOut(t *testing.T) {
 		t.Errorf("given are %v, left out %q", given, others)
 	}
 	lengths, list := results(1)
-	r := NewReport(given, lengths, list, "", "left out: "+others)
+	r := NewReport(given, lengths, list, "left out: "+others)
 	if want := []string{"left out: " + others, "averages are over 1 of 13 tasks"}; !slices.Equal(r.Notes, want) {
 		t.Errorf("the notes are %q, want %q", r.Notes, want)
 	}

@@ -54,7 +54,8 @@ func Compare(first, second vfs.Path) (list []Comparison, single []string, err er
 			return nil, nil, err
 		}
 		if len(a) != len(b) {
-			return nil, nil, fmt.Errorf("%s: one model answered %d items, the other %d", task, len(a), len(b))
+			return nil, nil, fmt.Errorf("%s: one model answered %d items, the other %d",
+				task, len(a), len(b))
 		}
 		for i := range a { // examples and templates may differ, but the row must not
 			x, y := &a[i].Item, &b[i].Item

@@ -47,16 +47,15 @@ func (r *Ruler) Ask(ctx context.Context) (*ruler.Report, error) {
 	if len(list) == 0 {
 		return nil, fmt.Errorf("each of these tasks needs an input that was not given: %s", left)
 	}
-	if left != "" {
-		left = "left out: " + left
-	}
 	type question struct {
 		ruler.Task
 		length int
 	}
 	questions := map[*tasks.Task]question{}
 	var all []*tasks.Task
-	var unfit []error // tasks whose prompts do not fit are found before the model is asked
+	// Tasks whose prompts do not fit are found before the model is asked, which takes much longer
+	// than to make a prompt twice.
+	var unfit []error
 	for _, length := range lengths {
 		for _, t := range list {
 			all = append(all, t.At(length))
@@ -92,7 +91,10 @@ func (r *Ruler) Ask(ctx context.Context) (*ruler.Report, error) {
 	if _, err := r.Summarize(results); err != nil {
 		return nil, err
 	}
-	notes := append([]string{left}, g.Substitutions(list)...)
+	notes := g.Substitutions(list)
+	if left != "" {
+		notes = append([]string{"left out: " + left}, notes...)
+	}
 	report := ruler.NewReport(list, lengths, results, notes...)
 	report.Model = fmt.Sprintf("%s, step %d", r.Dir, r.Model.Step())
 	return report, nil

@@ -3,7 +3,6 @@ package trained
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -72,8 +71,12 @@ func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*tasks.R
 		e.template = tasks.Rendered(template)
 	}
 	if e.Out != "" {
-		if run, err := rundir.At(e.Out).Config().Exists(); run || err != nil || IsHub(e.Out) {
-			return nil, errors.Join(err, fmt.Errorf("%s holds a model: give another --out", e.Out))
+		run, err := rundir.At(e.Out).Config().Exists()
+		if err == nil && (run || IsHub(e.Out)) {
+			err = fmt.Errorf("%s holds a model: give another --out", e.Out)
+		}
+		if err != nil {
+			return nil, err
 		}
 		if err := tasks.AnswersDir(vfs.At(e.Out)).MkdirAll(); err != nil {
 			return nil, err

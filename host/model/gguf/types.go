@@ -122,8 +122,8 @@ func Decode(t Type, data []byte) ([]float32, error) {
 // The low four bits of the 16 bytes are the codes of the first half of the block, the high four
 // bits of the second. TQ2_0 stores two runs of 128 elements in 32 bytes each, 32 elements in two
 // bits of every byte, the lowest first. TQ1_0 stores runs of 160, 80 and 16 elements in 32, 16 and
-// 4 bytes, of which each is a fraction of 256 in base 3, rounded up: its digits are one element of
-// every fifth (of the last run, fourth) of the run.
+// 4 bytes: each byte is number·256/3⁵, rounded up, and the number has five digits in base 3 (in the
+// last run four and a 0), one element from every fifth (fourth) of the run.
 func decodeBlock(out []float32, t Type, b []byte) []float32 {
 	switch t {
 	case F32:
