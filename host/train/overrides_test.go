@@ -26,6 +26,9 @@ func TestOverridesOfEverything(t *testing.T) {
 		"more steps":    {overrides(`layers=0, to=1000, plugin="quest", bits=4`)},
 		"nothing of it": {overrides(`match="*", plugin="absmax"`, `match="*", plugin="quest", bits=4`)},
 	} {
+		if testing.Short() && name != "all blocks" && name != "nothing of it" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			cfg := testrun.Elsewhere(t, plain, set...)
 			_, err := train.Run(t.Context(), cfg, train.Options{Finder: testrun.Finder(t)})

@@ -111,9 +111,10 @@ func Matching(text string, pattern *regexp.Regexp) Range {
 	return Range{text: text, holds: func(v any) bool { return pattern.MatchString(v.(string)) }}
 }
 
+var hash = regexp.MustCompile(`^([0-9a-f]{64})?$`)
+
 // Hash accepts SHA-256 hashes and the empty string.
 func Hash() Range {
-	hash := regexp.MustCompile(`^([0-9a-f]{64})?$`)
 	return Matching("of 64 hexadecimal digits in lower case, or empty", hash)
 }
 

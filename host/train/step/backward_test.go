@@ -11,6 +11,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -107,6 +108,7 @@ func (q operandGrid) Quantize(b *program.Builder, x program.Value, site sdk.Site
 // TestBackwardUnbiased: the mean gradient over many draws of stochastic rounding with random signs is that without, and a single
 // one is not.
 func TestBackwardUnbiased(t *testing.T) {
+	testlevel.Long(t, "200 steps")
 	const draws = 200
 	tokens := batches(sgdConfig(t), 5, 1)
 	want := gradients(t, backwardStep(t, step.Chain, grid{}, nil).Compiled, tokens)

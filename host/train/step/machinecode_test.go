@@ -6,11 +6,14 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // TestMachineCode: scripts/machinecode.py counts the instructions of a warp's longest way, each loop as often as it runs. The listings
 // are as those of NVIDIA's disassembler for an H200, shortened.
 func TestMachineCode(t *testing.T) {
+	testlevel.Long(t, "a process of Python for each listing")
 	python, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip("no python3")
