@@ -124,7 +124,7 @@ protocol: ## Pack what an author of plugins in another language needs into bin/c
 	tar -czf bin/cage-protocol.tar.gz sdk/internal/wire/cage/plugin/v1/*.proto sdk/protocol/README.md sdk/protocol/*.jsonl docs/reference/operations.md docs/reference/plugin-protocol.md
 
 .PHONY: python
-python: build ## Test the package for plugins in Python and the plugins in Python (needs Python 3.10, and the network once)
+python: build ## Test the package for plugins in Python, plugins in Python, and modules for PyTorch (needs Python 3.10, and the network once)
 	GO=$(GO) scripts/python.sh
 
 .PHONY: demo

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Tests the package for plugins in Python: its types, its tests, and the conformance kit on the plugins in Python. It makes an
-# environment outside of the repository, in CAGE_PYTHON_VENV or the user's cache; the first time needs the network. With
-# CAGE_PYTHON, the path of a Python that has everything already, it makes none.
+# Tests the package for plugins in Python: its types, its tests, and the conformance kit on the plugins in Python; and the
+# modules for PyTorch. It makes an environment outside of the repository, in CAGE_PYTHON_VENV or the user's cache; the first
+# time needs the network. With CAGE_PYTHON, the path of a Python that has everything already, it makes none.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -12,7 +12,7 @@ if [ -z "$python" ]; then
 	venv=${CAGE_PYTHON_VENV:-${XDG_CACHE_HOME:-$HOME/.cache}/cage/python}
 	[ -x "$venv/bin/python" ] || python3 -m venv "$venv"
 	cp -R sdk/python "$scratch" # pip builds where the source lies
-	"$venv/bin/pip" install --quiet "$scratch/python[jax,test]"
+	"$venv/bin/pip" install --quiet "$scratch/python[jax,test]" torch==2.15.0
 	python=$venv/bin/python
 fi
 cd sdk/python
@@ -31,6 +31,9 @@ for plugin in examples/plugins/python-*/python-*; do
 	[ ! -x "$plugin" ] || kit "$plugin"
 done
 ${GO:-go} test -vet=off -count=1 ./examples/plugins/python-absmax
+
+# PyTorch computes what cage plugins program --to torch writes as the reference implementation does.
+CAGE_TORCH=$python CAGE_TEST_PLUGINS=$PWD/bin/plugins ${GO:-go} test -vet=off -count=1 ./host/deploy/pytorch
 
 # What cage plugins new writes works as written.
 for language in python jax; do

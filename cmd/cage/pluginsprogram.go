@@ -14,17 +14,22 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/compute/triton"
+	"github.com/cage-qat/cage/host/deploy/pytorch"
 	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // programFlags describes the tensor for which programs are requested.
 type programFlags struct {
-	shape, role string
-	sets        []string
-	backward    bool
-	context     int
+	shapes   []string
+	role     string
+	sets     []string
+	to, out  string
+	backward bool
+	context  int
 }
 
 // siteNames maps each role to an example site name.
@@ -49,13 +54,18 @@ func newPluginsProgram() *cobra.Command {
 		Use:   "program NAME",
 		Short: "Show the programs that a plugin writes",
 		Long: `Show the programs that a plugin writes for one tensor. For a quantizer, also show which
-part of each program becomes one GPU kernel.
+part of each program becomes one GPU kernel. With --to torch, write them as a Python module
+that needs PyTorch alone, for all usual shapes; see docs/guide/pytorch.md.
 
-  cage plugins program ./my-quantizer --shape 32x384 --set bits=3 --backward`,
+  cage plugins program ./my-quantizer --shape 32x384 --set bits=3 --backward
+  cage plugins program quest --set bits=4 --to torch --out quest.py`,
 		Args: exactly(1, "the name or path of one plugin"),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&p.shape, "shape", "32x384", "`SHAPE` of the tensor, rows first")
+	flags.StringArrayVar(&p.shapes, "shape", []string{"32x384"},
+		"`SHAPE` of the tensor, rows first (with --to torch repeatable)")
+	flags.StringVar(&p.to, "to", "", "write the programs for another `FRAMEWORK`: torch")
+	flags.StringVar(&p.out, "out", "", "`FILE` for --to (default standard output)")
 	flags.StringVar(&p.role, "role", string(sdk.RoleWeight),
 		"`ROLE` of the site of a quantizer: weight, activation, gradient, key, value or query")
 	flags.IntVar(&p.context, "context", 0,
@@ -67,22 +77,96 @@ part of each program becomes one GPU kernel.
 		if siteNames[sdk.Role(p.role)] == "" {
 			return nil, usagef("--role %q: want weight, activation, gradient, key, value or query", p.role)
 		}
-		var shape []int
-		size := 1
-		for text := range strings.SplitSeq(p.shape, "x") {
-			n, err := strconv.Atoi(text)
-			if err != nil || n < 1 || size > maxElements/n {
-				return nil, usagef("--shape %q: want a shape such as 32x384, with at most %d elements",
-					p.shape, maxElements)
+		if p.to != "" && p.to != "torch" {
+			return nil, usagef("--to %q: want torch", p.to)
+		}
+		var shapes [][]int
+		for _, text := range p.shapes {
+			shape, err := parseShape(text)
+			if err != nil {
+				return nil, err
 			}
-			shape, size = append(shape, n), size*n
+			shapes = append(shapes, shape)
+		}
+		if p.to == "" && len(shapes) != 1 {
+			return nil, usagef("got %d shapes: without --to, want one", len(shapes))
+		}
+		if p.to == "" && p.out != "" {
+			return nil, usagef("--out is the file for --to: want --to torch with it")
 		}
 		err = startAsEach(cmd, args[0], kinds, false, func(client *plugin.Client) error {
-			a, err = p.describe(cmd.Context(), client, shape)
+			if p.to == "" {
+				a, err = p.describe(cmd.Context(), client, shapes[0])
+				return err
+			}
+			if !cmd.Flags().Changed("shape") {
+				shapes = nil
+			}
+			a, err = p.torch(cmd.Context(), client, shapes)
 			return err
 		})
 		return a, err
 	})
+}
+
+// parseShape parses a shape such as 32x384.
+func parseShape(text string) (shape []int, err error) {
+	size := 1
+	for number := range strings.SplitSeq(text, "x") {
+		n, err := strconv.Atoi(number)
+		if err != nil || n < 1 || size > maxElements/n {
+			return nil, usagef("--shape %q: want a shape such as 32x384, with at most %d elements",
+				text, maxElements)
+		}
+		shape, size = append(shape, n), size*n
+	}
+	return shape, nil
+}
+
+// torch writes the programs of a plugin as a module for PyTorch.
+func (p *programFlags) torch(
+	ctx context.Context, client *plugin.Client, shapes [][]int,
+) (*output, error) {
+	settings, err := pluginSettings(p.sets, client.Description())
+	if err != nil {
+		return nil, err
+	}
+	values, err := client.Resolve(settings)
+	if err != nil {
+		return nil, err
+	}
+	d := client.Description()
+	about := pytorch.Plugin{Name: d.Name, Doc: firstSentence(d.Doc),
+		Command: "cage plugins program " + d.Name}
+	for _, set := range p.sets {
+		about.Command += " --set " + set
+	}
+	about.Command += " --to torch"
+	var text string
+	if client.Kind() == sdk.KindQuantizer {
+		text, err = pytorch.Quantizer(about, shapes,
+			func(role sdk.Role, shape []int) (spec.Quantizer, error) {
+				return client.Quantize(ctx, pytorch.Site(role, shape, values))
+			})
+	} else {
+		text, err = pytorch.Optimizer(about, shapes, func(shape []int) (spec.Optimizer, error) {
+			return client.Program(ctx, pytorch.Tensor(shape, values))
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", d.Name, err)
+	}
+	if p.out == "" {
+		return textOutput(text, "%s", text), nil
+	}
+	to, err := atomicfile.Target(p.out)
+	if err == nil {
+		err = atomicfile.WriteBytes(to, []byte(text))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return textOutput(map[string]string{"path": p.out}, "%s is written.\n", p.out), nil
 }
 
 // describe returns the programs that a plugin writes for a tensor of the given shape.

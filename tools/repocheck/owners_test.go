@@ -24,6 +24,7 @@ var knows = map[string]string{
 	"cmd/cage/export.go: newExport: os.RemoveAll":                              "a directory with a random name, which this process made",
 	"host/deploy/quantize/write.go: write: parts.RemoveAll":                    "this process made it, in a directory of atomicfile.WriteDir",
 	"host/deploy/quantize/quantize.go: quantize: atomicfile.WriteDir":          "what is in the way is refused there",
+	"cmd/cage/pluginsprogram.go: torch: atomicfile.WriteBytes":                 "the user names the file (Target)",
 	"cmd/cage/score.go: newScore: atomicfile.Write":                            "the user names the file (Target)",
 	"host/deploy/tasks/ask.go: open: atomicfile.RemoveAbandoned":               "temporary files of a directory that this process has locked",
 	"host/deploy/tasks/ask.go: open: atomicfile.WriteBytes":                    "there is no such file",

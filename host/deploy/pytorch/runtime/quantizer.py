@@ -1,0 +1,212 @@
+def programs(role, shape):
+    """The programs for a matrix: those for its shape, or for any number of rows of its width."""
+    table = PROGRAMS.get(role, {})
+    found = table.get(tuple(shape)) or table.get(shape[-1])
+    if found is None:
+        size = "x".join(map(str, shape))
+        raise ValueError(f"{NAME} has no program for a {role} of shape {size}: "
+                         f"write this file again with --shape {size}")
+    return found
+
+
+class Quantize(torch.autograd.Function):
+    """Q(x), with the gradient of the quantizer's surrogate."""
+
+    @staticmethod
+    def forward(ctx, p, names, *inputs):
+        values = dict(zip(names, inputs))
+        value, *saved = p.forward(*(values[n] for n in p.FORWARD))
+        values.update((f"r_{i}", r) for i, r in enumerate(saved))
+        ctx.p, ctx.names = p, names
+        ctx.save_for_backward(*(values[n] for n in p.SAVED))
+        return value
+
+    @staticmethod
+    def backward(ctx, dy):
+        gradients = dict(zip(ctx.p.GRADIENTS, ctx.p.backward(*ctx.saved_tensors, dy)))
+        return None, None, *(gradients.get(n) for n in ctx.names)
+
+
+class Quantizer(torch.nn.Module):
+    """The quantizer of one tensor: a weight, or the input of a linear layer.
+
+    Trained parameters (trained_NAME) and state (kept_NAME) get their initial values from the first
+    tensor that is quantized: run the model once before the optimizer is made. Noise is drawn from a
+    generator of its own, which starts at the seed. A step is a forward pass in training.
+    """
+
+    def __init__(self, role="weight", seed=0):
+        super().__init__()
+        self.role, self.seed, self.started = role, seed, False
+        self.register_buffer("step", torch.zeros((), dtype=torch.float32))
+        self.own = torch.Generator().manual_seed(seed)
+        self.shared = torch.Generator().manual_seed(0)
+        self.last = {}
+
+    def add(self, name, value):
+        """Adds a trained parameter, or state."""
+        if name.startswith("trained_"):
+            self.register_parameter(name, torch.nn.Parameter(value.clone()))
+        else:
+            self.register_buffer(name, value.clone())
+        self.started = True
+
+    def start(self, x):
+        p = programs(self.role, x.shape)
+        for names, f in (p.TRAINED, "init"), (p.STATE, "init_state"):
+            for name, value in zip(names, getattr(p, f)(x) if names else ()):
+                self.add(name, value)
+        self.started = True
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
+        for key, value in state_dict.items():
+            name = key.removeprefix(prefix)
+            if key.startswith(prefix + "trained_") or key.startswith(prefix + "kept_"):
+                if not hasattr(self, name):
+                    self.add(name, value.to(self.step.device))
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def values(self, x, p):
+        named = {"x": x, "step": self.step, **self.last}
+        return named | {n: getattr(self, n) for n in (*p.TRAINED, *p.STATE)}
+
+    def forward(self, x):
+        flat = x.reshape(-1, x.shape[-1]).to(torch.float32)
+        p = programs(self.role, flat.shape)
+        if not self.started:
+            self.start(flat.detach())
+        if not self.training:
+            return self.evaluate(flat).reshape(x.shape).to(x.dtype)
+        self.step += 1
+        key = lambda generator: torch.randint(2**32, (2,), generator=generator).to(x.device)
+        if "noise" in p.DRAWS:
+            self.last["noise"] = key(self.own)
+        if "shared_noise" in p.DRAWS:
+            self.last["shared_noise"] = key(self.shared)
+        values = self.values(flat, p)
+        names = tuple(dict.fromkeys((*p.FORWARD, *p.GRADIENTS, *p.INPUTS)))
+        result = Quantize.apply(p, names, *(values[n] for n in names))
+        if p.STATE:
+            with torch.no_grad():
+                state = p.next(*(values[n] for n in p.NEXT))
+                for name, value in zip(p.STATE, state):
+                    getattr(self, name).copy_(value)
+        return result.reshape(x.shape).to(x.dtype)
+
+    @torch.no_grad()
+    def evaluate(self, x):
+        """Q(x) of a model that is not being trained."""
+        p = programs(self.role, x.shape)
+        values = self.values(x, p)
+        return p.evaluate(*(values[n] for n in p.EVALUATE))[0]
+
+    @torch.no_grad()
+    def error(self, x):
+        """x - Q(x), with the noise of the last forward pass."""
+        x = x.to(torch.float32)
+        p = programs(self.role, x.shape)
+        values = self.values(x, p)
+        return x - p.forward(*(values[n] for n in p.FORWARD))[0]
+
+    @torch.no_grad()
+    def constrain(self):
+        """Moves trained parameters into their constraint sets; call it after the optimizer."""
+        for p in set(PROGRAMS[self.role].values()):
+            for name in p.TRAINED:
+                f, value = getattr(p, "constrain_" + name, None), getattr(self, name)
+                if f is not None:
+                    value.copy_(f(value)[0])
+
+
+class QuantizedLinear(torch.nn.Linear):
+    """A linear layer that computes with Q(weight), and with Q(input) if it has a quantizer."""
+
+    def forward(self, x):
+        if self.input_quantizer is not None:
+            x = self.input_quantizer(x)
+        return torch.nn.functional.linear(x, self.weight_quantizer(self.weight), self.bias)
+
+
+def quantize_(model, activations=False, skip=("lm_head",), seed=0):
+    """Makes the linear layers of a model quantized ones, in place, and returns the model.
+
+    activations: quantize the inputs of the layers too. skip: names, or last parts of names, of
+    layers that stay as they are. Weights stay the same parameters.
+    """
+    for index, (name, layer) in enumerate(model.named_modules()):
+        if type(layer) is not torch.nn.Linear or any(
+                name == s or name.endswith("." + s) for s in skip):
+            continue
+        layer.__class__ = QuantizedLinear
+        layer.weight_quantizer = Quantizer("weight", seed + 2 * index)
+        layer.weight_quantizer.to(layer.weight.device)
+        layer.weight_quantizer.start(layer.weight.detach().to(torch.float32))
+        layer.input_quantizer = Quantizer("activation", seed + 2 * index + 1) if activations else None
+        if activations:
+            layer.input_quantizer.to(layer.weight.device)
+    return model
+
+
+def CAGE(optimizer, model, steps, strength=0.24, silence=0.9, lambda_=None, scheduler=None):
+    """Adds the correction of CAGE (MLSys 2026, Algorithm 1) to any optimizer, and returns it.
+
+    After each step of the optimizer it subtracts rate * lambda_t * e from each quantized weight,
+    where e = x - Q(x) was taken before the step, after the weight decay. lambda_t is 0 in the first
+    part of the run, silence, and then grows linearly to lambda. strength is the sum of rate *
+    lambda_t over the run: a weight that nothing else moves keeps the share exp(-strength) of its
+    error. The learning rates of the run, on which lambda then depends, are those of the scheduler,
+    which has to be at its start; without one they are constant. lambda_ sets lambda itself.
+    """
+    ramp = [max(0.0, (t / steps - silence) / (1 - silence)) for t in range(1, steps + 1)]
+    if lambda_ is None:
+        rates = learning_rates(optimizer, scheduler, steps)
+        sums = [sum(r[i] * w for r, w in zip(rates, ramp)) for i in range(len(rates[0]))]
+        lambdas = [strength / total if total > 0 else 0.0 for total in sums]
+    else:
+        lambdas = [lambda_] * len(optimizer.param_groups)
+    quantizers = {id(m.weight): m.weight_quantizer for m in model.modules()
+                  if isinstance(m, QuantizedLinear)}
+    errors = []
+
+    @torch.no_grad()
+    def before(optimizer, args, kwargs):
+        errors.clear()
+        for group, top in zip(optimizer.param_groups, lambdas):
+            t = group["cage_step"] = group.get("cage_step", 0) + 1
+            weight = group["lr"] * top * ramp[min(t, steps) - 1]
+            decay = group.get("weight_decay", 0) if group.get("decoupled_weight_decay") else 0
+            for x in group["params"]:
+                if weight > 0 and x.grad is not None and id(x) in quantizers:
+                    e = quantizers[id(x)].error(x * (1 - group["lr"] * decay))
+                    # A weight whose error is not finite is not corrected in this step.
+                    errors.append((x, torch.where(e.isfinite().all(), e, 0.0), weight))
+
+    @torch.no_grad()
+    def after(optimizer, args, kwargs):
+        for x, e, weight in errors:
+            x.sub_((e * weight).to(x.dtype))
+        errors.clear()
+        for m in model.modules():
+            if isinstance(m, Quantizer) and m.started:
+                m.constrain()
+
+    optimizer.register_step_pre_hook(before)
+    optimizer.register_step_post_hook(after)
+    return optimizer
+
+
+def learning_rates(optimizer, scheduler, steps):
+    """The learning rates of each step, by group of parameters."""
+    now = [group["lr"] for group in optimizer.param_groups]
+    if scheduler is None:
+        return [now] * steps
+    state, rates = copy.deepcopy(scheduler.state_dict()), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the optimizer did not step
+        for _ in range(steps):
+            rates.append([group["lr"] for group in optimizer.param_groups])
+            scheduler.step()
+    scheduler.load_state_dict(state)
+    for group, rate in zip(optimizer.param_groups, now):
+        group["lr"] = rate
+    return rates

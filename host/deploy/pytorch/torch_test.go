@@ -1,0 +1,376 @@
+package pytorch
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cage-qat/cage/host/data/dataset"
+	"github.com/cage-qat/cage/host/train"
+	"github.com/cage-qat/cage/host/train/conformance"
+	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/internal/testing/randprog"
+	"github.com/cage-qat/cage/internal/testing/testrun"
+	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/program/reference"
+	"github.com/cage-qat/cage/sdk/sdktest"
+	"github.com/cage-qat/cage/sdk/spec"
+)
+
+// TestRandomPrograms: PyTorch computes random programs as the reference implementation does, and
+// what torch.compile makes of them too. Integers and bools are equal; floats carry the roundings of
+// up to 40 operations (see TestRandomPrograms of package lower).
+func TestRandomPrograms(t *testing.T) {
+	m := startMachine(t)
+	var ops []program.Op
+	for _, info := range program.Ops() {
+		if info.Class != program.ClassLinalg {
+			ops = append(ops, info.Op)
+		}
+	}
+	for seed := range uint64(300) {
+		c := randprog.New(seed, randprog.Options{Ops: ops})
+		want, err := reference.Run(c.Program, c.Inputs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.compiled = seed%10 == 0
+		got, err := m.Run(c.Program, c.Inputs)
+		if err != nil {
+			t.Fatalf("%v\n%s\n%s", err, c.Program, source(c.Program, nil))
+		}
+		for _, o := range c.Program.Outputs {
+			if err := near(got[o.Name], want[o.Name], 2e-4); err != nil {
+				t.Errorf("seed %d, output %s: %v", seed, o.Name, err)
+			}
+		}
+	}
+}
+
+// near returns an error unless integers are equal, and floats within a share of the largest element.
+func near(got, want reference.Tensor, tolerance float64) error {
+	largest := 1.0
+	for _, v := range want.Floats {
+		if v := math.Abs(v); v > largest && !math.IsInf(v, 0) {
+			largest = v
+		}
+	}
+	for i, v := range want.Floats {
+		g := got.Floats[i]
+		same := g == v || math.IsNaN(g) && math.IsNaN(v) || math.Abs(g-v) <= tolerance*largest
+		if !same {
+			return fmt.Errorf("element %d is %v, want %v", i, g, v)
+		}
+	}
+	for i, v := range want.Ints {
+		if g := got.Ints[i]; g != v {
+			return fmt.Errorf("element %d is %d, want %d", i, g, v)
+		}
+	}
+	return nil
+}
+
+// TestPlugins runs the conformance kit, whose inputs have NaN, ties, subnormal numbers and zeros,
+// with PyTorch as a device on all plugins and examples in Go.
+func TestPlugins(t *testing.T) {
+	m := startMachine(t)
+	names := []string{}
+	for name := range testrun.Executables(t) {
+		names = append(names, name)
+	}
+	examples, err := filepath.Glob("../../../examples/*/*/main.go")
+	if err != nil || len(examples) < 25 {
+		t.Fatalf("%d examples, error %v", len(examples), err)
+	}
+	for _, file := range examples {
+		names = append(names, filepath.Dir(file))
+	}
+	finder := testrun.Finder(t)
+	finder.CacheDir = t.TempDir()
+	for _, name := range names {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			exe, err := finder.Find(t.Context(), name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var report sdktest.Report
+			client, err := plugin.Start(t.Context(), exe, sdk.KindQuantizer, plugin.Options{})
+			if err == nil {
+				report = sdktest.CheckQuantizer(conformance.Quantizer(t.Context(), client), sdktest.On(m))
+			} else if client, err = plugin.Start(t.Context(), exe, sdk.KindOptimizer, plugin.Options{}); err != nil {
+				t.Fatal(err)
+			} else {
+				report = sdktest.CheckOptimizer(conformance.Optimizer(t.Context(), client), sdktest.On(m))
+			}
+			defer client.Close()
+			if report.Failed() {
+				t.Errorf("\n%s", report)
+			}
+		})
+	}
+}
+
+// TestTraining: a Llama that is trained with the modules of a quantizer and an optimizer, and the
+// correction, has the losses of a run from the same weights on the same batches. Both sum in other
+// orders; from the step in which a weight is rounded to another side for that, losses of AdamW and
+// its relatives differ by as much as one step of a weight changes them.
+func TestTraining(t *testing.T) {
+	const steps = 100
+	hub := t.TempDir()
+	if out, err := exec.Command(python(t), "testdata/llama.py", "write", hub).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, c := range []struct {
+		name, quantizer, optimizer, rest string
+		activations, fused               bool
+		rate                             float64
+		early                            int // steps whose losses differ by at most 1e-5
+		tolerance                        float64
+	}{
+		{name: "SGD", quantizer: "quest", optimizer: "sgd", rest: "sgd", rate: 0.02, early: 20, tolerance: 1e-4},
+		{name: "AdamW", quantizer: "quest", optimizer: "adamw", rest: "adamw", rate: 1e-3, early: 3, tolerance: 2e-2},
+		{name: "activations", quantizer: "mxfp4", optimizer: "sgd", rest: "sgd", activations: true, rate: 0.02, early: 3, tolerance: 5e-2},
+		{name: "trained scales", quantizer: "lsq", optimizer: "adamw", rest: "adamw", fused: true, rate: 1e-4, early: 3, tolerance: 2e-2},
+		{name: "refreshes", quantizer: "quest", optimizer: "shampoo", rest: "adamw", fused: true, rate: 1e-3, early: 3, tolerance: 0.2},
+		{name: "Muon", quantizer: "absmax", optimizer: "muon", rest: "adamw", rate: 1e-3, early: 3, tolerance: 2e-2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			data, validation := testrun.Dataset(t)
+			role := ".weights"
+			if c.activations {
+				role = ""
+			}
+			cfg := testrun.Parse(t, testrun.ConfigText(data, validation, filepath.Join(t.TempDir(), "run")),
+				fmt.Sprintf("model.init=%q", hub), testrun.OtherTokens, "model.context=32", "model.layers=2",
+				"model.width=64", "model.heads=2", "model.hidden=128", "train.clip=0.0",
+				"quantizer={}", fmt.Sprintf("quantizer%s={plugin=%q}", role, c.quantizer),
+				fmt.Sprintf(`optimizer={plugin=%q, rest={plugin="adamw"}}`, c.optimizer),
+				"optimizer.refresh_delay=0", "method={strength=1.0, silence=0.1}",
+				fmt.Sprintf(`schedule={kind="constant", rate=%v}`, c.rate), fmt.Sprintf("train.steps=%d", steps))
+			testrun.Train(t, cfg, train.Options{})
+			want := losses(t, cfg.Train.Out)
+			settings := map[string]any{"tokens": batches(t, data, uint64(cfg.Data.Seed), steps),
+				"activations": c.activations, "fused": c.fused, "rate": c.rate, "steps": steps, "strength": 1.0, "silence": 0.1,
+				"quantizer": c.quantizer, "optimizer": c.optimizer, "rest": c.rest}
+			got := trainInPython(t, settings)
+			if len(want) != steps || len(got) != steps {
+				t.Fatalf("%d losses and %d, want %d", len(want), len(got), steps)
+			}
+			early, most := difference(got[:c.early], want), difference(got, want)
+			t.Logf("losses from %.6f to %.6f, differences up to step %d of at most %.1e, of all %.1e",
+				want[0], want[steps-1], c.early, early, most)
+			if !(early <= 1e-5 && most <= c.tolerance) {
+				t.Errorf("losses %v, want %v", got, want)
+			}
+			if c.name != "SGD" {
+				return
+			}
+			settings["strength"] = 0.9
+			if most := difference(trainInPython(t, settings), want); most <= c.tolerance {
+				t.Errorf("with another strength, losses differ by %.1e: the test would not find it", most)
+			}
+		})
+	}
+}
+
+// difference is the largest difference of losses.
+func difference(got, want []float64) (most float64) {
+	for i, v := range got {
+		most = max(most, math.Abs(v-want[i]))
+	}
+	return most
+}
+
+// losses returns the losses of the steps of a run.
+func losses(t *testing.T, dir string) (list []float64) {
+	t.Helper()
+	for _, record := range testrun.Records(t, dir) {
+		var r struct {
+			Loss     float64
+			GradNorm *float64 `json:"grad_norm"` // of a training step, not of an evaluation
+		}
+		if err := json.Unmarshal([]byte(record), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.GradNorm != nil {
+			list = append(list, r.Loss)
+		}
+	}
+	return list
+}
+
+// batches returns the tokens of the batches of a run of 4 sequences of 32.
+func batches(t *testing.T, path string, seed uint64, steps int) (tokens []int32) {
+	t.Helper()
+	file, err := dataset.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	w, err := dataset.NewWindows(file, dataset.WindowsConfig{Context: 32, Batch: 4, Seed: seed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := make([]int32, w.BatchLen())
+	for i := range steps {
+		if err := w.At(int64(i), batch); err != nil {
+			t.Fatal(err)
+		}
+		tokens = append(tokens, batch...)
+	}
+	return tokens
+}
+
+// trainInPython trains with modules of plugins, and returns the losses.
+func trainInPython(t *testing.T, settings map[string]any) (losses []float64) {
+	t.Helper()
+	dir := t.TempDir()
+	settings = maps.Clone(settings)
+	settings["modules"] = dir
+	for _, part := range []string{"quantizer", "optimizer", "rest"} {
+		name := settings[part].(string)
+		settings[part] = "written_" + name
+		writeModule(t, name, filepath.Join(dir, "written_"+name+".py"))
+	}
+	text, err := json.Marshal(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "settings.json")
+	if err := os.WriteFile(path, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(python(t), "testdata/llama.py", "train", path)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(out, &losses); err != nil {
+		t.Fatal(err)
+	}
+	return losses
+}
+
+// writeModule writes the module of a plugin.
+func writeModule(t *testing.T, name, path string) {
+	t.Helper()
+	about := Plugin{Name: name, Doc: "for a test"}
+	finder := testrun.Finder(t)
+	finder.CacheDir = t.TempDir()
+	exe, err := finder.Find(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text string
+	client, err := plugin.Start(t.Context(), exe, sdk.KindQuantizer, plugin.Options{})
+	if err == nil {
+		text, err = Quantizer(about, nil, func(role sdk.Role, shape []int) (spec.Quantizer, error) {
+			return client.Quantize(t.Context(), Site(role, shape, values(t, client)))
+		})
+	} else if client, err = plugin.Start(t.Context(), exe, sdk.KindOptimizer, plugin.Options{}); err == nil {
+		text, err = Optimizer(about, [][]int{{64, 64}, {192, 64}, {128, 64}, {64, 128}},
+			func(shape []int) (spec.Optimizer, error) {
+				return client.Program(t.Context(), Tensor(shape, values(t, client)))
+			})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func values(t *testing.T, client *plugin.Client) sdk.Values {
+	t.Helper()
+	v, err := client.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestModules: the classes of modules behave as their documentation says.
+func TestModules(t *testing.T) {
+	interpreter, dir := python(t), t.TempDir()
+	for _, name := range []string{"quest", "absmax", "mseden", "adamw", "../../../examples/plugins/delayed"} {
+		writeModule(t, name, filepath.Join(dir, "written_"+filepath.Base(name)+".py"))
+	}
+	out, err := exec.Command(interpreter, "testdata/modules.py", dir).CombinedOutput()
+	if err != nil || strings.Count(string(out), "test_") < 9 {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestOperations: operations that are exact have the values of the reference implementation on all
+// pairs of special numbers: ties, zeros, subnormal numbers, the largest, infinities and NaN.
+func TestOperations(t *testing.T) {
+	m := startMachine(t)
+	special := []float64{0, math.Copysign(0, -1), 0.5, -0.5, 1.5, 2.5, -2.5, 1, -1, 3, 7, 0.1, 1.0 / 3,
+		1e-45, -3e-42, math.SmallestNonzeroFloat32 * 8388608, 1e-38, 8388607.5, 8388609, 16777217, 2147483500,
+		math.MaxFloat32, -math.MaxFloat32, math.Inf(1), math.Inf(-1), math.NaN(), 1.1754942e-38, 126, -149}
+	var x, y []float64
+	var i, j []int32
+	ints := []int32{0, 1, -1, 2, 7, 31, math.MaxInt32, math.MinInt32, 65536, -65537}
+	for a, v := range special {
+		for b, w := range special {
+			x, y = append(x, v), append(y, w)
+			i, j = append(i, ints[a%len(ints)]), append(j, ints[b%len(ints)])
+		}
+	}
+	n := len(x)
+	b := program.NewBuilder("operations")
+	f, g := b.Input("x", program.FloatType(n)), b.Input("y", program.FloatType(n))
+	k, l := b.Input("i", program.Type{DType: program.Int, Shape: []int{n}}),
+		b.Input("j", program.Type{DType: program.Int, Shape: []int{n}})
+	u, v := k.Convert(program.Uint), l.Convert(program.Uint)
+	thirty, steps := b.ConstUint(31), g.Clamp(b.Const(-300), b.Const(300)).Round()
+	whole := f.IsFinite().Select(f.Clamp(b.Const(-2e9), b.Const(2e9)), b.Const(0))
+	for name, value := range map[string]program.Value{
+		"neg": f.Neg(), "abs": f.Abs(), "sign": f.Sign(), "sqrt": f.Sqrt(), "floor": f.Floor(),
+		"round": f.Round(), "logb": f.Logb(), "is_finite": f.IsFinite(), "not": f.IsFinite().Not(),
+		"add": f.Add(g), "sub": f.Sub(g), "mul": f.Mul(g), "div": f.Div(g), "max": f.Max(g), "min": f.Min(g),
+		"ldexp": g.IsFinite().Select(b.Const(1.5), f).Ldexp(steps.Clamp(b.Const(-120), b.Const(120))),
+		"clamp": f.IsFinite().Select(f, b.Const(math.Inf(-1))).Clamp(b.Const(-2.5), b.Const(8388608)),
+		"eq":    f.Eq(g), "ne": f.Ne(g), "lt": f.Lt(g), "le": f.Le(g), "gt": f.Gt(g), "ge": f.Ge(g),
+		"select": f.Lt(g).Select(f, g), "to int": whole.Convert(program.Int), "bits": f.Abs().Bitcast(program.Uint),
+		"add 3": f.Shift(3), "scale": f.Scale(0.1), "reciprocal": b.Const(1).Div(f), "third": f.Div(b.Const(3)),
+		"int neg": k.Neg(), "int abs": k.Abs(), "int sign": k.Sign(), "int not": k.Not(), "int add": k.Add(l),
+		"int sub": k.Sub(l), "int mul": k.Mul(l), "int max": k.Max(l), "int and": k.And(l), "int lt": k.Lt(l),
+		"uint not": u.Not(), "uint add": u.Add(v), "uint sub": u.Sub(v), "uint mul": u.Mul(v), "uint xor": u.Xor(v),
+		"uint lt": u.Lt(v), "uint shl": u.Shl(v.And(thirty)), "uint shr": u.Shr(v.And(thirty)),
+		"int shr": k.Shr(l.And(thirty.Convert(program.Int))), "int shl": k.Shl(l.And(thirty.Convert(program.Int))),
+		"int float": k.Convert(program.Float), "uint float": u.Convert(program.Float), "from bits": u.Bitcast(program.Float),
+		"float bool": f.Convert(program.Bool), "int bool": k.Convert(program.Bool), "uint int": u.Convert(program.Int),
+	} {
+		b.Output(strings.ReplaceAll(name, " ", "_"), value)
+	}
+	p, err := b.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inputs := map[string]reference.Tensor{"x": reference.Floats(x, n), "y": reference.Floats(y, n),
+		"i": reference.Ints(i, n), "j": reference.Ints(j, n)}
+	want, err := reference.Run32(p, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := m.Run(p, inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, w := range want {
+		if err := near(got[name], w, 0); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
