@@ -7,9 +7,11 @@ import (
 	"slices"
 
 	"github.com/cage-qat/cage/host/cage"
+	"github.com/cage-qat/cage/host/compute/passes"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/internal/plaintoml"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // withoutEffect returns warnings about settings that have no effect in this run.
@@ -105,6 +107,29 @@ func (r *run) choosesRates() bool {
 		_, quantized := r.Programs.Weights[cmp.Or(t.FactorOf, t.Name)]
 		return quantized && t.Optimizer.Rate != nil
 	})
+}
+
+// reportExport logs at the start of a fine-tuning whether exports can store its weights in few bits.
+func (r *run) reportExport() {
+	if r.cfg.Init == "" || len(r.Programs.Weights) == 0 {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Programs.Weights)) {
+		q := r.Programs.Weights[name].ForEvaluation()
+		reason := ""
+		switch {
+		case passes.EndingRotation(q.Program, spec.OutputValue) > 1:
+			reason = "their quantizer rotates them"
+		case q.Grid == (spec.Grid{}):
+			reason = "their quantizer does not declare what its codes represent"
+		default:
+			continue
+		}
+		r.log.Warn("exports will store quantized weights as floats, because "+reason,
+			"weight", name, "others", "docs/guide/export.md#choose-before-training")
+		return
+	}
+	r.log.Info("cage export FILE.toml --to gguf --check tells how an export will store the weights")
 }
 
 // reportPull logs what the correction does to a weight.

@@ -34,6 +34,7 @@ func (r *run) train(ctx context.Context) (*metrics.Summary, error) {
 	}
 	if !r.follows() { // process 0 reports for all
 		r.reportPull()
+		r.reportExport()
 	}
 	if a := r.cfg.Train.Averaging(); a != nil {
 		r.log.Info("validation losses, samples and exports use averaged weights",

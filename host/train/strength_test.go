@@ -110,3 +110,23 @@ func TestStrengthIsReported(t *testing.T) {
 		}
 	}
 }
+
+// TestExportIsReported: a fine-tuning says at its start whether exports can pack its weights.
+func TestExportIsReported(t *testing.T) {
+	fromHub := func(settings ...string) *config.Config {
+		cfg, _ := testrun.FromHub(t, append(settings, "train.steps=1")...)
+		return cfg
+	}
+	for want, cfg := range map[string]*config.Config{
+		"exports will store quantized weights as floats, because their quantizer rotates them": fromHub(`quantizer={plugin="quest"}`),
+		"because their quantizer does not declare what its codes represent":                    fromHub(`quantizer={plugin="grid", step=0.1}`),
+		"cage export FILE.toml --to gguf --check tells":                                        fromHub(`quantizer={plugin="absmax"}`),
+		"": testrun.Config(t, "train.steps=1"),
+	} {
+		var log strings.Builder
+		testrun.Train(t, cfg, train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Info})})
+		if got := log.String(); !strings.Contains(got, want) || want == "" && strings.Contains(got, "export") {
+			t.Errorf("want %q in\n%s", want, got)
+		}
+	}
+}

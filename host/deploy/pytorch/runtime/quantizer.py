@@ -141,8 +141,9 @@ def quantize_(model, activations=False, skip=("lm_head",), seed=0):
         layer.weight_quantizer = Quantizer("weight", seed + 2 * index)
         layer.weight_quantizer.to(layer.weight.device)
         layer.weight_quantizer.start(layer.weight.detach().to(torch.float32))
-        layer.input_quantizer = Quantizer("activation", seed + 2 * index + 1) if activations else None
+        layer.input_quantizer = None
         if activations:
+            layer.input_quantizer = Quantizer("activation", seed + 2 * index + 1)
             layer.input_quantizer.to(layer.weight.device)
     return model
 
