@@ -7,14 +7,29 @@ import (
 	"github.com/cage-qat/cage/internal/schema"
 )
 
-// DefaultStrength is S of the paper's pre-training runs of 50 to 800 million parameters with a
+// defaultStrength is S of the paper's pre-training runs of 50 to 800 million parameters with a
 // floor of 0.1, λ = 2 and s = 0.9.
-const DefaultStrength = 0.24
+const defaultStrength = 0.24
+
+// fullStrengthSteps is the length from which a strength lowered the loss in our studies; in shorter
+// runs each one raised it (docs/lab/paper.md).
+const fullStrengthSteps = 1000
+
+// DefaultStrength returns the strength of a run that names neither strength nor λ: that of the
+// paper, and in short runs the share of it that they have of [fullStrengthSteps]. steps is 0 if
+// it is unknown.
+func DefaultStrength(steps int) float64 {
+	if steps == 0 {
+		return defaultStrength
+	}
+	return defaultStrength * min(1, float64(steps)/fullStrengthSteps)
+}
 
 func (m *CAGE) strengthKey() schema.Key {
 	return schema.Key{Name: "strength", To: &m.Strength, Is: schema.Between(0, 1e3),
 		For:      []string{NameCAGE},
-		Optional: fmt.Sprintf("`%v` in the decoupled form; none with lambda", DefaultStrength),
+		Optional: fmt.Sprintf("`%v` in the decoupled form, below %d steps proportionally less; "+
+			"none with lambda", defaultStrength, fullStrengthSteps),
 		Doc: "strength S of the correction: λ is chosen so that Σ α·λ over the run is S, whatever " +
 			"the rates and the number of steps; a weight that nothing else moves keeps the share " +
 			"e^(−S) of its quantization error. Tensors with a rate of their own " +

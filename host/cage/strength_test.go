@@ -62,8 +62,14 @@ func TestDefaultStrength(t *testing.T) {
 		settings := cage.ScheduleSettings{Kind: cage.OneCycleCos, Rate: run.rate,
 			Warmup: float64(run.warmup), From: 0.01, Floor: 0.1}
 		p := cage.Default.Pull(settings.Schedule(run.steps))
-		if math.Abs(p.Strength-cage.DefaultStrength) > 0.005 {
-			t.Errorf("%+v has the strength %v, want %v", run, p.Strength, cage.DefaultStrength)
+		if want := cage.DefaultStrength(run.steps); math.Abs(p.Strength-want) > 0.005 {
+			t.Errorf("%+v has the strength %v, want %v", run, p.Strength, want)
+		}
+	}
+	whole := cage.DefaultStrength(0) // of an unknown length
+	for steps, share := range map[int]float64{1000: 1, 5000: 1, 500: 0.5, 1: 0.001} {
+		if got := cage.DefaultStrength(steps); got != whole*share {
+			t.Errorf("the default for %d steps is %v, want %v of %v", steps, got, share, whole)
 		}
 	}
 }

@@ -164,9 +164,10 @@ func (r *run) reportPull() {
 			"weight that nothing else moves",
 			"strength", short(p.Strength), "lambda", short(m.Lambda))
 	}
-	set := fmt.Sprintf("method.strength = %v", cage.DefaultStrength)
+	usual := cage.DefaultStrength(r.cfg.Train.Steps)
+	set := fmt.Sprintf("method.strength = %.2g", usual)
 	switch {
-	case p.Strength < weakStrength:
+	case p.Strength < weakStrength*usual/cage.DefaultStrength(0):
 		log.Warn("the correction hardly moves weights", "strength", short(p.Strength), "set", set)
 	case p.Largest > 1:
 		log.Warn("a step of the correction moves weights past their quantized values",

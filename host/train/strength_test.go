@@ -92,8 +92,8 @@ func TestStrengthIsReported(t *testing.T) {
 		settings []string
 		want     []string
 	}{
-		{[]string{"method={silence=0.5}"}, []string{"[INFO]", "removes up to 22 % of the quantization error", "strength=0.24"}},
-		{[]string{"method={lambda=2.0}"}, []string{"[WARN]", "hardly moves weights: strength=0.0002", `set="method.strength = 0.24"`}},
+		{[]string{"method={silence=0.5}"}, []string{"[INFO]", "removes up to 0.24 % of the quantization error", "strength=0.0024"}},
+		{[]string{"method={lambda=2.0}"}, []string{"[WARN]", "hardly moves weights: strength=0.0002", `set="method.strength = 0.0024"`}},
 		{[]string{"method={strength=9.0, silence=0.0}"}, []string{"[WARN]", "past their quantized values"}},
 		{[]string{"method={strength=6.0, silence=0.0}", "train.steps=30"}, []string{"[WARN]", "before the run ends: strength=6"}},
 		{[]string{`method={form="coupled", lambda=0.1}`}, []string{"part of the gradient", "lambda=0.1"}},

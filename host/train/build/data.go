@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train/config"
@@ -163,6 +164,10 @@ func (d *Data) Pinned(cfg *config.Config) (*config.Config, error) {
 			return err
 		}
 		c.Train.Steps = int(d.counted.Steps())
+		if c.Method.CAGE.Strength != nil && !c.IsSet("method.strength") {
+			s := cage.DefaultStrength(c.Train.Steps)
+			c.Method.CAGE.Strength = &s
+		}
 		return c.CheckSteps()
 	})
 }

@@ -298,6 +298,7 @@ func TestDiff(t *testing.T) {
 	}
 	want := []Difference{
 		{"train.steps", "10", "20"},
+		{"method.strength", "0.0024", "0.0048"}, // the default of a short run
 		{"optimizer.plugin", `"adamw"`, `"sgd"`},
 		{"quantizer.weights.trust", "", "1.0"},
 	}

@@ -90,7 +90,7 @@ func (d *decoder) strength() {
 	case !decoupled: // another method, no quantized weight, or no training
 		m.Strength = nil
 	case !given && !d.Given("method.lambda"):
-		s := cage.DefaultStrength
+		s := cage.DefaultStrength(c.Train.Steps)
 		m.Strength, m.Lambda = &s, 0
 	}
 	d.problems(c.strengthProblems())

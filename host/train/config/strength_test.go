@@ -20,7 +20,8 @@ func TestStrength(t *testing.T) {
 		overrides []string
 		strength  float64 // NaN: none
 	}{
-		{quantized, nil, cage.DefaultStrength},
+		{quantized, []string{"train.steps=100"}, cage.DefaultStrength(0) / 10},
+		{quantized, []string{"train.steps=2000"}, cage.DefaultStrength(0)},
 		{quantized + "[method]\nlambda = 2.0\n", nil, math.NaN()},
 		{quantized + "[method]\nstrength = 1.5\n", nil, 1.5},
 		{quantized + "[method]\nstrength = 0\n", nil, 0},
