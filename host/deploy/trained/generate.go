@@ -20,7 +20,7 @@ func (t *Model) Generate(
 	if err != nil {
 		return "", err
 	}
-	ids, err := build.Beginning(t.cfg, tok, prompt)
+	ids, err := build.Beginning(t.Config, tok, prompt)
 	if err != nil {
 		return "", fmt.Errorf("prompt: %w", err)
 	}
@@ -105,28 +105,28 @@ func (t *Model) untilEnd(tok tokenizer.Tokenizer, o generate.Options) generate.O
 func (t *Model) Ends(tok tokenizer.Tokenizer) []int32 {
 	if t.ends == nil {
 		files, _ := t.tokenizerFiles(tok) // without a template there is no end-of-turn token
-		t.ends = slices.Concat(t.record.Initial.Ends(), chat.Ends(files, tok))
+		t.ends = slices.Concat(t.Record.Initial.Ends(), chat.Ends(files, tok))
 	}
 	return t.ends
 }
 
 // Vocab returns the size of the model's vocabulary.
-func (t *Model) Vocab() (int, error) { return t.cfg.Model.Vocab, t.checkLanguage() }
+func (t *Model) Vocab() (int, error) { return t.Config.Model.Vocab, t.checkLanguage() }
 
 func (t *Model) checkLanguage() error {
-	if !t.cfg.Model.Language() {
-		return fmt.Errorf("%s: a model of kind %q does not predict text", t.dir, t.cfg.Model.Kind)
+	if !t.Config.Model.Language() {
+		return fmt.Errorf("%s: a model of kind %q does not predict text", t.Dir, t.Config.Model.Kind)
 	}
 	return nil
 }
 
 func (t *Model) countError(prompts int) error {
 	return fmt.Errorf("%s was opened to continue %d sequences at once, not %d",
-		t.dir, t.sequences, prompts)
+		t.Dir, t.sequences, prompts)
 }
 
 // Context implements [generate.Model].
-func (t *Model) Context() int { return t.cfg.Model.Context }
+func (t *Model) Context() int { return t.Config.Model.Context }
 
 // Begin implements [generate.Model].
 func (t *Model) Begin(prompts [][]int32, length int) (generate.Sequences, []float32, error) {
@@ -155,7 +155,7 @@ func (t *Model) GenerateUntil(
 	longestPrompt := t.Context() - tokens
 	if longestPrompt < 1 {
 		return nil, fmt.Errorf("%s has a context of %d tokens: an answer of up to %d leaves none for a "+
-			"question", t.dir, t.Context(), tokens)
+			"question", t.Dir, t.Context(), tokens)
 	}
 	ends := make([][]int32, len(prompts)) // of the prompts
 	for i, p := range prompts {

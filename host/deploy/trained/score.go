@@ -15,10 +15,10 @@ import (
 // busy.
 func (t *Model) scoredTokens() int {
 	least := 1 << 10
-	if t.cfg.Device.Kind != device.CPU {
+	if t.Config.Device.Kind != device.CPU {
 		least = 1 << 14
 	}
-	return score.Tokens(t.cfg.Model.Context, least)
+	return score.Tokens(t.Config.Model.Context, least)
 }
 
 // Score computes log-probabilities of continuations, with the run's quantizers. The model must have
@@ -38,7 +38,7 @@ func (t *Model) Score(ctx context.Context, requests []score.Request, skip func(r
 			return err
 		}
 	}
-	share := t.cfg.Device.Precision == device.Float32
+	share := t.Config.Device.Precision == device.Float32
 	return t.scoreBatches(ctx, requests, share, skip,
 		func(b *score.Batch, logProbs []float32, likeliest []bool) error {
 			return each(b.Requests, b.Scores(logProbs, likeliest))
@@ -57,7 +57,7 @@ func (t *Model) LogProbs(ctx context.Context, sequences [][]int32) ([][]float32,
 		}
 		if most := t.Context() + 1; len(ids) < 2 || len(ids) > most {
 			return nil, fmt.Errorf("%s: sequence %d has %d tokens: want 2 to %d",
-				t.dir, i, len(ids), most)
+				t.Dir, i, len(ids), most)
 		}
 		requests[i] = score.Request{Context: ids[:1], Continuation: ids[1:]}
 	}
@@ -81,7 +81,7 @@ func (t *Model) scoreBatches(
 	if err := t.checkLanguage(); err != nil {
 		return err
 	}
-	batches, err := score.Batches(requests, t.scoredTokens(), t.cfg.Model.Context, share)
+	batches, err := score.Batches(requests, t.scoredTokens(), t.Config.Model.Context, share)
 	if err != nil {
 		return err
 	}
@@ -111,9 +111,9 @@ func (t *Model) scoreBatches(
 
 func (t *Model) checkIDs(sequence int, ids []int32) error {
 	for _, id := range ids {
-		if id < 0 || int(id) >= t.cfg.Model.Vocab {
+		if id < 0 || int(id) >= t.Config.Model.Vocab {
 			return fmt.Errorf("%s: sequence %d has the token %d, but the model has %d tokens",
-				t.dir, sequence, id, t.cfg.Model.Vocab)
+				t.Dir, sequence, id, t.Config.Model.Vocab)
 		}
 	}
 	return nil

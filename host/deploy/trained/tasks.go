@@ -154,14 +154,17 @@ func (e *Tasks) Summarize(list []*tasks.Result) (tasks.Results, error) {
 
 // name identifies the model, including its quantizers' programs.
 func (e *Tasks) name() string {
-	name := e.Model.Identity()
-	if name == "" {
+	name := fmt.Sprintf("%s step %d", e.Model.Record.Run, e.Model.Step())
+	if e.Model.Record.Run == "" {
 		name = checkpointName(e.Dir)
 	}
 	if e.Quantizer != nil {
 		name += " quantized by " + e.Quantizer.String()
 	}
-	return withQuantizers(name, e.Model)
+	if programs := e.Model.Quantizers(); programs != "" {
+		name += ", programs " + programs
+	}
+	return name
 }
 
 // Encoder returns the model's tokenizer and an encoder with its BOS and EOS tokens.
@@ -182,14 +185,6 @@ func Encoder(model *Model) (*tasks.Encoder, tokenizer.Tokenizer, error) {
 		e.EOS, err = tok.Decode([]int32{info.EOS})
 	}
 	return e, tok, err
-}
-
-// withQuantizers appends the digest of the model's quantizers to name, if anything is quantized.
-func withQuantizers(name string, model *Model) string {
-	if programs := model.Quantizers(); programs != "" {
-		name += ", programs " + programs
-	}
-	return name
 }
 
 // checkpointName identifies a Hugging Face checkpoint, and changes if its files are replaced.
