@@ -36,7 +36,7 @@ type Tasks struct {
 
 	tok      tokenizer.Tokenizer
 	encoder  *tasks.Encoder
-	template func([]tasks.Turn) (string, error)
+	template *chat.Template
 }
 
 // Score implements tasks.Model.
@@ -64,11 +64,10 @@ func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*tasks.R
 		return nil, err
 	}
 	if e.Chat {
-		template, err := chat.OpenTemplate("", e.Dir, tokenizer.AddsBOS(e.tok))
+		e.template, err = chat.OpenTemplate("", e.Dir, tokenizer.AddsBOS(e.tok))
 		if err != nil {
 			return nil, fmt.Errorf("--chat: %w", err)
 		}
-		e.template = tasks.Rendered(template)
 	}
 	if e.Out != "" {
 		run, err := rundir.At(e.Out).Config().Exists()
