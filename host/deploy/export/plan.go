@@ -30,12 +30,12 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 	var packed []part
 	quantized := 0
 	for _, p := range parts {
-		w, err := s.weight(p.param)
+		w, err := s.weight(p.Param)
 		if err != nil {
 			return nil, nil, err
 		}
-		t := Stored{Name: p.name, Param: p.param.Name, Type: l.float(p, w),
-			Shape: append([]int{len(p.rows)}, p.param.Dims[1:]...), Quantized: w.quantized, part: p}
+		t := Stored{Name: p.Tensor, Param: p.Param.Name, Type: l.float(p, w),
+			Shape: append([]int{len(p.Rows)}, p.Param.Dims[1:]...), Quantized: w.quantized, part: p}
 		var reason error
 		if w.quantized {
 			quantized++
@@ -43,18 +43,18 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 		}
 		switch pack := w.quantized && reason == nil; {
 		case pack && w.grid == nil && l.needsGrid:
-			refused.add(p.name, true, w.gridErr)
+			refused.add(p.Tensor, true, w.gridErr)
 		case pack:
 			packed = append(packed, p)
 		case reason != nil && !o.Inexact && !holds(t.Type, w.values):
-			refused.add(p.name, false, fmt.Errorf("it is stored as floats because %w, but %s "+
+			refused.add(p.Tensor, false, fmt.Errorf("it is stored as floats because %w, but %s "+
 				"does not represent all values: --dtype f32 is exact", reason, t.Type))
 		default:
 			if err := checkFits(t.Type, w.values); err != nil {
-				refused.add(p.name, false, err)
+				refused.add(p.Tensor, false, err)
 			} else if reason != nil {
 				t.Note = reason.Error()
-				floats.add(p.name, true, reason)
+				floats.add(p.Tensor, true, reason)
 			}
 		}
 		list = append(list, t)
@@ -66,10 +66,10 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 	for again := true; again; {
 		again = false
 		for _, p := range packed {
-			if key, ok := keys[p.name]; ok && checked[p.name] == tried[key] {
+			if key, ok := keys[p.Tensor]; ok && checked[p.Tensor] == tried[key] {
 				continue
 			}
-			w, err := s.weight(p.param)
+			w, err := s.weight(p.Param)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -81,17 +81,17 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 				tried[key]++
 				again = true
 			}
-			keys[p.name], checked[p.name] = key, tried[key]
-			if chosen[p.name] = ""; tried[key] < len(types) {
-				chosen[p.name] = types[tried[key]]
+			keys[p.Tensor], checked[p.Tensor] = key, tried[key]
+			if chosen[p.Tensor] = ""; tried[key] < len(types) {
+				chosen[p.Tensor] = types[tried[key]]
 			}
 		}
 	}
 	for _, p := range packed {
-		if chosen[p.name] != "" {
+		if chosen[p.Tensor] != "" {
 			continue
 		}
-		w, err := s.weight(p.param)
+		w, err := s.weight(p.Param)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -102,7 +102,7 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 			}
 		}
 		if len(reasons) > 0 {
-			refused.add(p.name, true, errors.Join(reasons...))
+			refused.add(p.Tensor, true, errors.Join(reasons...))
 		}
 	}
 	for i, t := range list {

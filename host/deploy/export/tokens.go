@@ -43,7 +43,6 @@ type tokenizerFile struct {
 		IgnoreMerges bool             `json:"ignore_merges"`
 		ByteFallback bool             `json:"byte_fallback"`
 	} `json:"model"`
-	PostProcessor json.RawMessage `json:"post_processor"`
 }
 
 type normalizer struct {
