@@ -59,11 +59,6 @@ func (n normalizer) replacesSpaces() bool {
 	return slices.ContainsFunc(n, func(s step) bool { return s.Type == "Replace" })
 }
 
-// composesOnly reports whether n applies nothing but NFC.
-func (n normalizer) composesOnly() bool {
-	return !slices.ContainsFunc(n, func(s step) bool { return s.Type != "NFC" })
-}
-
 // step has the fields of all supported normalizers and pre-tokenizers.
 type step struct {
 	Type             string            `json:"type"`

@@ -325,7 +325,7 @@ var errPre = errors.New("llama.cpp does not support the pre_tokenizer:  " + copy
 func (f *tokenizerFile) sentencePiece(
 	definition []byte, vocab int, inexact bool,
 ) (entries []gguf.Entry, notes []string, err error) {
-	t, err := tokenizer.ParseHuggingFace(definition)
+	t, err := tokenizer.ReadHuggingFace(definition, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", tokenizer.DefinitionFile, err)
 	}
