@@ -84,17 +84,16 @@ func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained,
 	if s.Config, err = s.withQuantizer(o); err != nil {
 		return nil, err
 	}
-	texts, err := s.texts(o)
+	run := &Blocks{Settings: o.Settings, Model: blockwise, Values: s.values,
+		Context: s.Config.Model.Context}
+	calibration, err := s.texts(o, run)
 	if err != nil {
 		return nil, err
 	}
 	if s.Config, err = s.withValidation(o); err != nil {
 		return nil, err
 	}
-	context := s.Config.Model.Context
-	run := &Blocks{Settings: o.Settings, Model: blockwise, Values: s.values, Context: context,
-		Sequences: texts.sequences, Segments: texts.segments,
-		Batch: batchSize(len(texts.sequences), context)}
+	run.Batch = batchSize(len(run.Sequences), run.Context)
 	programs, err := build.Collect(ctx, build.Request{Config: s.Config, Model: m, Batch: run.Batch,
 		Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger}})
 	if err != nil {
@@ -108,7 +107,7 @@ func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained,
 		return nil, err
 	}
 	defer run.Device.Close()
-	result := &trained.Posttrained{Settings: o.Settings, Calibration: texts.Calibration,
+	result := &trained.Posttrained{Settings: o.Settings, Calibration: calibration,
 		Activations: o.Activations}
 	record := provenance.Record{Build: run.Device.BuildInfo(), Initial: s.origin,
 		Tokenizer: s.Record.Tokenizer, Plugins: programs.Used, Directory: s.Record.Directory,

@@ -64,35 +64,29 @@ func (s *source) values(param string) ([]float32, error) {
 	return t.Data, err
 }
 
-// calibrationSet holds the calibration sequences, each as long as the model's context. See [Blocks]
-// for segments.
-type calibrationSet struct {
-	sequences, segments [][]int32
-	*trained.Calibration
-}
-
-func (s *source) texts(o Options) (c calibrationSet, err error) {
+// texts reads the calibration texts into run, and describes them; it returns nil if none is wanted.
+func (s *source) texts(o Options, run *Blocks) (*trained.Calibration, error) {
 	if o.Windows == 0 {
-		return c, nil
+		return nil, nil
 	}
 	file, err := s.openTexts(o)
 	if err != nil {
-		return c, err
+		return nil, err
 	}
 	defer file.Close()
-	kind, context := build.KindOf(file), s.Config.Model.Context
+	kind := build.KindOf(file)
 	cfg, _ := s.Config.Changed(func(cfg *config.Config) error {
 		cfg.Data.SetKind(kind)
 		return nil
 	})
-	c.sequences, c.segments, err = build.Windows(cfg, file, o.Windows, uint64(o.Seed))
+	run.Sequences, run.Segments, err = build.Windows(cfg, file, o.Windows, uint64(o.Seed))
 	if err != nil {
-		return c, err
+		return nil, err
 	}
-	c.Calibration = &trained.Calibration{Path: file.Path(), SHA256: file.SHA256(), Kind: kind,
-		Separate: c.segments != nil, Windows: len(c.sequences), Context: context, Seed: o.Seed,
-		Tokens: int64(len(c.sequences) * context)}
-	for _, list := range c.segments {
+	c := &trained.Calibration{Path: file.Path(), SHA256: file.SHA256(), Kind: kind,
+		Separate: run.Segments != nil, Windows: len(run.Sequences), Context: run.Context,
+		Seed: o.Seed, Tokens: int64(len(run.Sequences) * run.Context)}
+	for _, list := range run.Segments {
 		for _, s := range list {
 			if s == model.Padding {
 				c.Tokens--

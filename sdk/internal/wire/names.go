@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"strings"
 
 	pb "github.com/cage-qat/cage/sdk/internal/wire/cage/plugin/v1"
 )
@@ -31,39 +32,27 @@ func (n Names[E]) Number(word, enum string) (E, error) {
 
 // The enumerations of the protocol.
 var (
-	SiteRoles = Names[pb.SiteRole]{
-		"weight":     pb.SiteRole_SITE_ROLE_WEIGHT,
-		"activation": pb.SiteRole_SITE_ROLE_ACTIVATION,
-		"gradient":   pb.SiteRole_SITE_ROLE_GRADIENT,
-		"key":        pb.SiteRole_SITE_ROLE_KEY,
-		"value":      pb.SiteRole_SITE_ROLE_VALUE,
-		"query":      pb.SiteRole_SITE_ROLE_QUERY,
-	}
-	SiteProducts = Names[pb.SiteProduct]{
-		"forward":         pb.SiteProduct_SITE_PRODUCT_FORWARD,
-		"input_gradient":  pb.SiteProduct_SITE_PRODUCT_INPUT_GRADIENT,
-		"weight_gradient": pb.SiteProduct_SITE_PRODUCT_WEIGHT_GRADIENT,
-	}
-	TensorRoles = Names[pb.TensorRole]{
-		"matrix":    pb.TensorRole_TENSOR_ROLE_MATRIX,
-		"vector":    pb.TensorRole_TENSOR_ROLE_VECTOR,
-		"embedding": pb.TensorRole_TENSOR_ROLE_EMBEDDING,
-		"head":      pb.TensorRole_TENSOR_ROLE_HEAD,
-	}
-	Storages = Names[pb.Storage]{
+	SiteRoles      = named[pb.SiteRole]("SITE_ROLE_", pb.SiteRole_value)
+	SiteProducts   = named[pb.SiteProduct]("SITE_PRODUCT_", pb.SiteProduct_value)
+	TensorRoles    = named[pb.TensorRole]("TENSOR_ROLE_", pb.TensorRole_value)
+	NumberFormats  = named[pb.NumberFormat]("NUMBER_FORMAT_", pb.NumberFormat_value)
+	ParameterTypes = named[pb.ParameterType]("PARAMETER_TYPE_", pb.ParameterType_value)
+	Storages       = Names[pb.Storage]{
 		"":         pb.Storage_STORAGE_FLOAT32,
 		"int8":     pb.Storage_STORAGE_INT8,
 		"uint8":    pb.Storage_STORAGE_UINT8,
 		"bfloat16": pb.Storage_STORAGE_BFLOAT16,
 	}
-	NumberFormats = Names[pb.NumberFormat]{
-		"integer": pb.NumberFormat_NUMBER_FORMAT_INTEGER,
-		"e2m1":    pb.NumberFormat_NUMBER_FORMAT_E2M1,
-	}
-	ParameterTypes = Names[pb.ParameterType]{
-		"integer": pb.ParameterType_PARAMETER_TYPE_INTEGER,
-		"float":   pb.ParameterType_PARAMETER_TYPE_FLOAT,
-		"boolean": pb.ParameterType_PARAMETER_TYPE_BOOLEAN,
-		"string":  pb.ParameterType_PARAMETER_TYPE_STRING,
-	}
 )
+
+// named returns the names of an enumeration whose members are called in the .proto files like the
+// constants, after a prefix and in capital letters.
+func named[E ~int32](prefix string, members map[string]int32) Names[E] {
+	names := Names[E]{}
+	for member, number := range members {
+		if word := strings.TrimPrefix(member, prefix); word != "UNSPECIFIED" {
+			names[strings.ToLower(word)] = E(number)
+		}
+	}
+	return names
+}
