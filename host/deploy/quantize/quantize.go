@@ -50,14 +50,12 @@ type Options struct {
 
 // Run quantizes the weights of a run's model, or of a Hugging Face checkpoint, and writes the
 // result as a run directory. If it fails, the directory does not exist. The stored weights are Ŵ;
-// they are not quantized again when the run is used.
+// they are not quantized again when the run is used. The settings must have passed
+// [posttrain.Quantization.Check].
 func Run(ctx context.Context, dir string, o Options) (*trained.Posttrained, error) {
 	var err error
 	if o.Finder, o.Logger, err = plugin.Defaults(o.Finder, o.Logger); err != nil {
 		return nil, err
-	}
-	if o.Method == posttrain.GPTQ && o.Windows < 1 {
-		return nil, fmt.Errorf("GPTQ needs texts to calibrate with: want at least one window")
 	}
 	o.Out = filepath.Clean(o.Out)
 	if err := atomicfile.CheckDir(vfs.At(o.Out)); err != nil {

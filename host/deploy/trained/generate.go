@@ -59,15 +59,8 @@ func (t *Model) stream(
 }
 
 // ContinueAll is like [Model.Continue] for several prompts, at most as many as Options.Generate, at
-// once. It returns their continuations.
-func (t *Model) ContinueAll(
-	ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32, o generate.Options,
-) ([]string, error) {
-	return t.continueAll(ctx, tok, prompts, o, nil, func(int32) bool { return false })
-}
-
-// continueAll continues prompts. Tokens for which omit is true are left out of the texts.
-func (t *Model) continueAll(ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32,
+// once. It returns their continuations, without the tokens for which omit is true.
+func (t *Model) ContinueAll(ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32,
 	o generate.Options, emit func(i int, token int32) error, omit func(int32) bool,
 ) ([]string, error) {
 	if len(prompts) == 0 || len(prompts) > t.sequences {
@@ -181,7 +174,7 @@ func (t *Model) GenerateUntil(
 		return nil
 	}
 	special := func(id int32) bool { return tokenizer.IsSpecial(tok, id) }
-	return t.continueAll(ctx, tok, ends, generate.Options{Tokens: tokens}, emit, special)
+	return t.ContinueAll(ctx, tok, ends, generate.Options{Tokens: tokens}, emit, special)
 }
 
 // Dialogue is a conversation with a model.

@@ -50,7 +50,8 @@ func (e *Tasks) Generate(
 	ctx context.Context, prompts [][]int32, tokens int, until []string,
 ) ([]string, error) {
 	if e.whole {
-		return e.Model.ContinueAll(ctx, e.tok, prompts, generate.Options{Tokens: tokens})
+		all := func(int32) bool { return false }
+		return e.Model.ContinueAll(ctx, e.tok, prompts, generate.Options{Tokens: tokens}, nil, all)
 	}
 	if e.MaxTokens > 0 {
 		tokens = e.MaxTokens
