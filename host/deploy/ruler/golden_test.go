@@ -40,7 +40,7 @@ type golden struct {
 
 // stored is a sample in RULER's storage format.
 type stored struct {
-	Index        int // of the sample; in the needle tasks: the character at which the first value begins
+	Index        int // of the sample; in the needle tasks: the character where the first value begins
 	Input        string
 	Outputs      []string
 	Length       int    // tokens of the prompt and the longest answer

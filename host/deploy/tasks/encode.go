@@ -90,9 +90,10 @@ func (e *Encoder) windows(s string) (list []score.Request, err error) {
 	return list, nil
 }
 
-// Windows divides a text into windows of length targets, each of which is scored in a single forward
-// pass, so that each token is scored once (lm_eval/utils.py, get_rolling_token_windows with one token of context). The context of the first
-// window is prefix; that of the last window has as many tokens as fit.
+// Windows divides a text into windows of length targets, each of which is scored in a single
+// forward pass, so that each token is scored once (lm_eval/utils.py, get_rolling_token_windows with
+// one token of context). The context of the first window is prefix; that of the last window has as
+// many tokens as fit.
 func Windows(ids []int32, length int, prefix int32) []score.Request {
 	if len(ids) == 0 || length < 1 {
 		return nil

@@ -73,7 +73,7 @@ func (t *Model) Export() (*export.Model, error) {
 
 func (t *Model) latent(param string) (values []float32, err error) {
 	if lora.IsFactor(param) {
-		err = checkpoint.Use(rundir.At(t.Dir).Checkpoints(), t.Source.Step, func(f *checkpoint.File) error {
+		err = checkpoint.Use(rundir.At(t.Dir).Checkpoints(), t.Step(), func(f *checkpoint.File) error {
 			factor, err := provenance.Factor(f, param)
 			values = factor.Data
 			return err
@@ -251,7 +251,8 @@ func (t *Model) card() (export.Card, error) {
 	if err != nil {
 		return export.Card{}, err
 	}
-	card := export.Card{Name: filepath.Base(filepath.Clean(t.Dir)), Step: t.Source.Step, Config: string(text)}
+	card := export.Card{Name: filepath.Base(filepath.Clean(t.Dir)), Step: t.Step(),
+		Config: string(text)}
 	if p := t.Record.Posttrained; p != nil {
 		card.Posttrained = strings.ToUpper(p.Method) + " after the training"
 		if c := p.Calibration; c != nil {
@@ -260,7 +261,7 @@ func (t *Model) card() (export.Card, error) {
 	}
 	card.Base, card.License = baseOf(t.Record.Initial)
 	s, err := metrics.ReadSummary(rundir.At(t.Dir).Summary())
-	if err == nil && s.Steps == t.Source.Step && s.ValLoss != nil {
+	if err == nil && s.Steps == t.Step() && s.ValLoss != nil {
 		card.Loss = fmt.Sprintf("%.4f nats per token", float64(*s.ValLoss))
 	}
 	return card, nil

@@ -59,8 +59,9 @@ type Options struct {
 type Source struct {
 	Dir    string
 	Config *config.Config
-	Step   int                     // of the run; 0 for a Hugging Face checkpoint
-	Record *Record                 // of the run; for a Hugging Face checkpoint, only its tokenizer and end tokens
+	Step   int // of the run; 0 for a Hugging Face checkpoint
+	// Record is that of the run; for a Hugging Face checkpoint, only its tokenizer and end tokens.
+	Record *Record
 	Search rundir.Search           // for files outside of the run directory
 	Hub    *huggingface.Checkpoint // nil if the model is of a run
 }
