@@ -177,11 +177,8 @@ func (r *step) addResidual(norm []float32) {
 }
 
 func (r *step) quantizeSite(name string, x linalg.MatrixOf[float32]) error {
-	if r.quantize == nil {
-		return nil
-	}
 	site, ok := r.sites[name]
-	if !ok {
+	if r.quantize == nil || !ok {
 		return nil
 	}
 	return r.quantize(site, x.Data)
