@@ -20,8 +20,7 @@ import (
 func newChat() *cobra.Command {
 	var system, message, template string
 	var quantizer quantizerFlags
-	var step, context int
-	opts := generate.Options{}
+	o, opts := trained.Options{Generate: 1, NoData: true}, generate.Options{}
 	cmd := &cobra.Command{
 		Use:   "chat RUN|CHECKPOINT",
 		Short: "Chat with a model that was trained on conversations",
@@ -31,7 +30,7 @@ input ends the conversation. Of a conversation that is longer than the context, 
 model sees the last part. With --message there is one message and one answer, which
 --json prints as JSON. The model can also be the directory of a Hugging Face checkpoint.`,
 	}
-	modelFlags(cmd, &step, &context, samplingFlags...)
+	modelFlags(cmd, &o.Step, &o.Context, samplingFlags...)
 	flags := cmd.Flags()
 	flags.StringVar(&system, "system", "", "`TEXT` of a system message before the conversation")
 	flags.StringVar(&message, "message", "", "`TEXT` of the only message")
@@ -44,12 +43,10 @@ model sees the last part. With --message there is one message and one answer, wh
 		if wantsJSON(cmd) && !single {
 			return nil, usagef("--json prints a single answer: want --message TEXT with it")
 		}
-		q, err := quantizer.replacement()
-		if err != nil {
+		var err error
+		if o.Quantizer, err = quantizer.replacement(); err != nil {
 			return nil, err
 		}
-		o := trained.Options{
-			Step: step, Generate: 1, NoData: true, Context: context, Quantizer: q}
 		model, err := openRun(cmd, args[0], o)
 		if err != nil {
 			return nil, err

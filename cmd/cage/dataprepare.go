@@ -264,15 +264,14 @@ func (c *chatFlags) prepare(
 	if err != nil {
 		return nil, err
 	}
-	return &output{preparedChat{m, files.LeftOut}, func(w io.Writer) {
+	result := struct {
+		*chat.Manifest
+		LeftOut []data.LeftOut `json:"left_out"` // files found but not used
+	}{m, files.LeftOut}
+	return &output{result, func(w io.Writer) {
 		printChat(w, opts.Out, m)
 		printLeftOut(w, files.LeftOut)
 	}}, nil
-}
-
-type preparedChat struct {
-	*chat.Manifest
-	LeftOut []data.LeftOut `json:"left_out"` // files found but not used
 }
 
 // openTemplate opens the chat template that the flags select, by default the one stored with the

@@ -63,7 +63,7 @@ func newEval() *cobra.Command {
 		Short: "Evaluate a run's newest checkpoint, or a Hugging Face checkpoint",
 		Long:  evalHelp,
 	}
-	modelFlags(cmd, &f.step, &f.context, "batches", "limit", "max-tokens")
+	modelFlags(cmd, &f.open.Step, &f.open.Context, "batches", "limit", "max-tokens")
 	cmd.Flags().IntVar(&batches, "batches", 0, "evaluate only this many batches; 0: all")
 	quantizer.addReplacement(cmd.Flags())
 	addKeys(cmd, f.Keys())
@@ -74,14 +74,14 @@ func newEval() *cobra.Command {
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
 		watchParent(f.parentPipe)
 		var err error
-		if f.quantizer, err = quantizer.replacement(); err != nil {
+		if f.open.Quantizer, err = quantizer.replacement(); err != nil {
 			return nil, err
 		}
 		if len(f.Names) > 0 {
 			return f.run(cmd, args[0])
 		}
-		model, err := openRun(cmd, args[0], trained.Options{
-			Step: f.step, Data: f.Data, Context: f.context, Quantizer: f.quantizer})
+		f.open.Data = f.Data
+		model, err := openRun(cmd, args[0], f.open)
 		if err != nil {
 			return nil, err
 		}
@@ -92,8 +92,8 @@ func newEval() *cobra.Command {
 		}
 		result := map[string]any{
 			"run": args[0], "step": model.Step(), "loss": metrics.Number(loss), "tokens": tokens}
-		if f.quantizer != nil {
-			result["quantizer"] = f.quantizer.String()
+		if q := f.open.Quantizer; q != nil {
+			result["quantizer"] = q.String()
 		}
 		label := fmt.Sprintf("%s, step %d", args[0], model.Step())
 		if kind := model.Average(); kind != "" {
@@ -129,9 +129,8 @@ func openRun(cmd *cobra.Command, dir string, o trained.Options) (model *trained.
 
 func newGenerate() *cobra.Command {
 	var prompt string
-	var step, context int
 	var endless bool
-	opts := generate.Options{}
+	o, opts := trained.Options{Generate: 1, NoData: true}, generate.Options{}
 	cmd := &cobra.Command{
 		Use:   "generate RUN|CHECKPOINT",
 		Short: "Continue a prompt with a trained model",
@@ -140,13 +139,12 @@ until the end of the document or of a turn of a conversation. The text is printe
 token. Equal seeds give equal text. The training data is not needed. The model can also be
 the directory of a Hugging Face checkpoint.`,
 	}
-	modelFlags(cmd, &step, &context, samplingFlags...)
+	modelFlags(cmd, &o.Step, &o.Context, samplingFlags...)
 	flags := cmd.Flags()
 	flags.StringVar(&prompt, "prompt", "", "text to continue; default: the start of a document")
 	flags.BoolVar(&endless, "endless", false, "continue after the end of the document")
 	addSamplingFlags(flags, &opts)
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
-		o := trained.Options{Step: step, Generate: 1, NoData: true, Context: context}
 		model, err := openRun(cmd, args[0], o)
 		if err != nil {
 			return nil, err
@@ -192,10 +190,9 @@ func textPrinter(cmd *cobra.Command) func(text string) error {
 
 type taskFlags struct {
 	tasks.Settings
-	out           string
-	step, context int
-	parentPipe    time.Duration
-	quantizer     *trained.Quantizer // replaces the run's own quantizer; nil: no replacement
+	out        string
+	open       trained.Options
+	parentPipe time.Duration
 }
 
 func (f *taskFlags) run(cmd *cobra.Command, dir string) (*output, error) {
@@ -209,8 +206,8 @@ func (f *taskFlags) run(cmd *cobra.Command, dir string) (*output, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	o := trained.Options{
-		Step: f.step, Context: f.context, NoData: true, Score: true, Quantizer: f.quantizer}
+	o := f.open
+	o.NoData, o.Score = true, true
 	if slices.ContainsFunc(list, func(t *tasks.Task) bool { return t.Kind == tasks.Generation }) {
 		o.Generate = f.Batch
 	}
@@ -219,7 +216,7 @@ func (f *taskFlags) run(cmd *cobra.Command, dir string) (*output, error) {
 		return nil, err
 	}
 	defer model.Close()
-	e := trained.Tasks{Model: model, Dir: dir, Quantizer: f.quantizer, Settings: f.Settings,
+	e := trained.Tasks{Model: model, Dir: dir, Quantizer: o.Quantizer, Settings: f.Settings,
 		Out: f.out, Progress: func(task string) func(done, of int) { return taskProgress(cmd, task) }}
 	answered, err := e.Ask(cmd.Context(), list)
 	if err != nil {

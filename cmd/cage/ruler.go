@@ -17,7 +17,7 @@ import (
 
 func newRuler() *cobra.Command {
 	r := trained.Ruler{Generator: &ruler.Generator{}}
-	var step, context int
+	o := trained.Options{NoData: true}
 	var parentPipe time.Duration
 	cmd := &cobra.Command{
 		Use:   "ruler RUN|CHECKPOINT",
@@ -32,7 +32,7 @@ them. Words are generated, unless --words gives lists.
 
   cage ruler runs/long --length 4096,8192 --samples 100 --out ruler/long`,
 	}
-	modelFlags(cmd, &step, &context)
+	modelFlags(cmd, &o.Step, &o.Context)
 	keys := r.Keys()
 	for i := range keys {
 		if keys[i].Name == "template" {
@@ -64,14 +64,13 @@ them. Words are generated, unless --words gives lists.
 		r.Dir = args[0]
 		hub := trained.IsHub(r.Dir)
 		if hub {
-			context = cmp.Or(context, slices.Max(r.Lengths))
+			o.Context = cmp.Or(o.Context, slices.Max(r.Lengths))
 		}
-		r.Model, err = openRun(cmd, r.Dir, trained.Options{
-			Step: step, Generate: r.Batch, NoData: true, Context: context})
-		if err != nil && hub {
-			err = fmt.Errorf("for --length %d: %w", context, err)
-		}
-		if err != nil {
+		o.Generate = r.Batch
+		if r.Model, err = openRun(cmd, r.Dir, o); err != nil {
+			if hub {
+				err = fmt.Errorf("for --length %d: %w", o.Context, err)
+			}
 			return nil, err
 		}
 		defer r.Model.Close()

@@ -140,7 +140,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (manifest *Manifest, err err
 	if err := p.encode(folder.Val, val); err != nil {
 		return nil, err
 	}
-	return manifest, folder.Commit(manifest)
+	return manifest, folder.Commit(&manifest.Manifest, manifest)
 }
 
 type preparation struct {

@@ -206,7 +206,8 @@ func gatePrograms(name string, shape []int,
 
 // siluOf returns x·σ(x) and its derivative.
 func siluOf(x program.Value) (value, slope program.Value) {
-	sigma := logistic(x)
+	one := x.Builder().Const(1)
+	sigma := one.Div(x.Neg().Exp().Add(one))
 	return x.Mul(sigma), sigma.Mul(x.Mul(x.Builder().Const(1).Sub(sigma)).Shift(1))
 }
 
@@ -217,11 +218,6 @@ func geluOf(x program.Value) (value, slope program.Value) {
 	inner := x.Square().Scale(3 * cubic).Shift(1).Scale(c) // the derivative of tanh's argument
 	slope = tanh.Shift(1).Add(x.Mul(x.Builder().Const(1).Sub(tanh.Square())).Mul(inner)).Scale(0.5)
 	return x.Scale(0.5).Mul(tanh.Shift(1)), slope
-}
-
-func logistic(x program.Value) program.Value {
-	one := x.Builder().Const(1)
-	return one.Div(x.Neg().Exp().Add(one))
 }
 
 // siluConfig selects silu among the activations that backends offer as one operation.

@@ -124,12 +124,8 @@ func (q Quantizer) Differentiable() []string {
 
 // Calibrated reports whether initial values are computed from column statistics.
 func (q Quantizer) Calibrated() bool {
-	for _, p := range []*program.Program{q.Init, q.InitState} {
-		if p != nil && len(p.Inputs) > 1 {
-			return true
-		}
-	}
-	return false
+	reads := func(p *program.Program) bool { return p != nil && len(p.Inputs) > 1 }
+	return reads(q.Init) || reads(q.InitState)
 }
 
 // Programs yields the programs that are not nil, with their names: quantize, evaluate, init,

@@ -187,7 +187,7 @@ func TestNormalForms(t *testing.T) {
 		{"NFC", cutsOther, ohm, "5 kΩ;"},
 	} {
 		edited := strings.Replace(string(definition), `"normalizer": null`, `"normalizer": {"type": "`+k.form+`"}`, 1)
-		tok, err := tokenizer.ParseHuggingFace([]byte(edited))
+		tok, err := tokenizer.ReadHuggingFace([]byte(edited), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -128,7 +128,7 @@ func Prepare(ctx context.Context, o PrepareOptions) (m *Manifest, err error) {
 		Manifest: dataset.Manifest{ValFraction: o.ValFraction, Seed: o.Seed},
 		Tokens:   t.Tokens, Variables: t.Variables, AddedTokens: added, Counts: p.counts,
 	}
-	return m, folder.Commit(m)
+	return m, folder.Commit(&m.Manifest, m)
 }
 
 type preparation struct {

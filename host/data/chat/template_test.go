@@ -204,7 +204,7 @@ func withoutMarks(t *testing.T) *tokenizer.HuggingFace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tok, err := tokenizer.ParseHuggingFace(text)
+	tok, err := tokenizer.ReadHuggingFace(text, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,8 +132,8 @@ func (f *Folder) checkOurs() error {
 }
 
 // Commit moves everything into place: the files of the tokenizer, the token files, and finally the
-// manifest, in which it describes the dataset's contents.
-func (f *Folder) Commit(manifest AnyManifest) error {
+// manifest whole. It describes the dataset's contents in m, which whole embeds.
+func (f *Folder) Commit(m *Manifest, whole any) error {
 	if err := errors.Join(f.Train.Finish(), f.Val.Finish()); err != nil {
 		return err
 	}
@@ -148,13 +148,12 @@ func (f *Folder) Commit(manifest AnyManifest) error {
 	if err != nil {
 		return err
 	}
-	m := manifest.contained()
 	m.Version, m.Origin, m.Seconds = manifestVersion, f.origin, time.Since(f.began).Seconds()
 	for part, h := range map[*Part]Header{&m.Train: train, &m.Val: val} {
 		part.Documents, part.Tokens, part.SHA256 = h.Documents, h.Tokens, h.SHA256
 		part.Learned, part.Longest = h.Learned, h.Longest
 	}
-	err = atomicfile.WriteJSON(f.path.Join(f.kind.Manifest), manifest)
+	err = atomicfile.WriteJSON(f.path.Join(f.kind.Manifest), whole)
 	f.committed = err == nil
 	return err
 }

@@ -31,11 +31,6 @@ type Manifest struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// AnyManifest is a [Manifest], or a manifest that embeds one.
-type AnyManifest interface{ contained() *Manifest }
-
-func (m *Manifest) contained() *Manifest { return m }
-
 // Part describes the token files for training or for validation.
 type Part struct {
 	Documents int64 `json:"documents"`

@@ -82,7 +82,7 @@ func TestWithTokens(t *testing.T) {
 // TestWithTokenOfVocabulary: a token that stands in the vocabulary, but that texts do not become,
 // keeps its id.
 func TestWithTokenOfVocabulary(t *testing.T) {
-	before, err := tokenizer.ParseHuggingFace([]byte(`{"model":{"type":"BPE","vocab":{"<":0,"x":1,">":2,"<x>":3},"merges":[]}}`))
+	before, err := tokenizer.ReadHuggingFace([]byte(`{"model":{"type":"BPE","vocab":{"<":0,"x":1,">":2,"<x>":3},"merges":[]}}`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

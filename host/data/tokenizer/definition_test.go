@@ -29,7 +29,7 @@ func edited(t testing.TB, name string, sections map[string]string) []byte {
 // parsed is the tokenizer of a definition.
 func parsed(t testing.TB, definition []byte) *HuggingFace {
 	t.Helper()
-	tok, err := ParseHuggingFace(definition)
+	tok, err := ReadHuggingFace(definition, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestIDsOfAddedTokens(t *testing.T) {
 	} {
 		definition := fmt.Appendf(nil, `{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "d": 3, "e": 4, "f": 5, "g": 6, "h": %d}, "merges": []},
 			"added_tokens": [%s]}`, c.h, c.added)
-		if _, err := ParseHuggingFace(definition); (err == nil) != c.want {
+		if _, err := ReadHuggingFace(definition, nil); (err == nil) != c.want {
 			t.Errorf("the last token is %d, added %s: %v", c.h, c.added, err)
 		}
 	}

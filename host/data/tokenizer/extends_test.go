@@ -14,7 +14,7 @@ import (
 // is written, and tokens with ids of their own, are none.
 func TestExtends(t *testing.T) {
 	base := testfile.Read(t, "testdata/llama3.tokenizer.json")
-	tok, err := tokenizer.ParseHuggingFace(base)
+	tok, err := tokenizer.ReadHuggingFace(base, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -78,14 +79,8 @@ func Identify(folder string) (Info, error) {
 	return Info{Name: name, BOS: NoToken, EOS: NoToken, SHA256: hash(content)}, err
 }
 
-// ParseHuggingFace is like [LoadHuggingFace], but takes the content of a tokenizer.json. The
-// tokenizer has no name.
-func ParseHuggingFace(definition []byte) (*HuggingFace, error) {
-	return ReadHuggingFace(definition, nil)
-}
-
 // ReadHuggingFace is [LoadHuggingFace] for the contents of a tokenizer.json and of a
-// tokenizer_config.json, which may be empty.
+// tokenizer_config.json, which may be empty. The tokenizer has no name.
 func ReadHuggingFace(data, config []byte) (*HuggingFace, error) {
 	var def definition
 	err := plainjson.Unmarshal(data, &def)
@@ -120,7 +115,7 @@ func ReadHuggingFace(data, config []byte) (*HuggingFace, error) {
 // Normal converts text to NFC if that is all that the tokenizer's normalizer does; otherwise text
 // is unchanged. The result is the text to which the ids of a byte-level tokenizer decode.
 func (t *HuggingFace) Normal(text string) string {
-	if !t.normalize.composesOnly() {
+	if slices.ContainsFunc(t.normalize, func(s step) bool { return s.Type != "NFC" }) {
 		return text
 	}
 	var out strings.Builder

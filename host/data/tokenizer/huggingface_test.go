@@ -85,7 +85,7 @@ func TestSpacesThatAreGone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return ParseHuggingFace(changed)
+		return ReadHuggingFace(changed, nil)
 	}
 	const replace = `{"type": "Replace", "pattern": {"String": " "}, "content": "▁"}`
 	const split = `{"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": false}`

@@ -29,7 +29,7 @@ func TestBounds(t *testing.T) {
 		"post-processor": {`,"post_processor":` + deep("processors", `{"type":"ByteLevel"}`), "post_processor: values are nested"},
 	} {
 		var err error
-		used := allocated(func() { _, err = ParseHuggingFace(small(test.sections)) })
+		used := allocated(func() { _, err = ReadHuggingFace(small(test.sections), nil) })
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: error %.200v, want %s", name, err, test.want)
 		}

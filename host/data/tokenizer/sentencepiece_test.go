@@ -177,7 +177,7 @@ func TestSentencePieceForms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tok, err := ParseHuggingFace(definition)
+		tok, err := ReadHuggingFace(definition, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}

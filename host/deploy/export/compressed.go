@@ -35,7 +35,7 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 	stored, unpacked, err := p.source.plan(parts, o, layout{
 		float: func(part, weight) string { return p.float },
 		unpacked: func(part part, w weight) error {
-			if part.param.Role != architecture.RoleMatrix {
+			if part.Param.Role != architecture.RoleMatrix {
 				return errors.New("only linear layers of transformer blocks can be packed, not the head")
 			}
 			if rotated, ok := errors.AsType[*RotatedError](w.gridErr); ok {
@@ -56,9 +56,9 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 		check: func(part part, w weight, typ string) error {
 			s, err := schemeOf(w.grid, typ, o.Inexact)
 			if err == nil && typ == typeNVFP4 {
-				p.globals[part.param.Name], err = nvfp4Of(w.grid)
+				p.globals[part.Param.Name], err = nvfp4Of(w.grid)
 			}
-			p.schemes[part.name] = s
+			p.schemes[part.Tensor] = s
 			return err
 		},
 		exactHint:  "--to hf --dtype f32, without --type, stores the numbers of Q(x) as they are",
@@ -93,7 +93,7 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 	rows, columns := t.Shape[0], t.Shape[1]
 	grid := func() (*Grid, error) {
-		w, err := p.source.weight(t.part.param)
+		w, err := p.source.weight(t.part.Param)
 		if err != nil {
 			return nil, err
 		}
@@ -110,7 +110,7 @@ func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 		if s.typ == typeMXFP4 {
 			return []safetensors.Tensor{codes, ofGrid(t.Name+"_scale", shape, grid, mxfp4Exponents)}
 		}
-		two := p.globals[t.part.param.Name]
+		two := p.globals[t.part.Param.Name]
 		scales := ofGrid(t.Name+"_scale", shape, grid, two.of)
 		scales.DType = safetensors.F8E4M3
 		global := func() ([]float32, error) { return []float32{two.global}, nil }
@@ -153,7 +153,7 @@ func (p *compressedPlan) quantizationConfig() map[string]any {
 		module := strings.TrimSuffix(t.Name, ".weight")
 		if s, ok := p.schemes[t.Name]; ok {
 			modules[s] = append(modules[s], module)
-		} else if param := t.part.param; param.Quantized && param.Role == architecture.RoleMatrix {
+		} else if param := t.part.Param; param.Quantized && param.Role == architecture.RoleMatrix {
 			ignore = append(ignore, module) // a linear layer that is not packed
 		}
 	}

@@ -113,11 +113,11 @@ func (r *Report) compare(ctx context.Context, read func(each func(string, []floa
 		}
 		delete(missing, name)
 		t := &r.Tensors[i]
-		w, err := source.weight(t.part.param)
+		w, err := source.weight(t.part.Param)
 		if err != nil {
 			return err
 		}
-		want := pick(t.part, w.values, t.part.columns())
+		want := pick(t.part, w.values)
 		if len(values) != len(want) {
 			return fmt.Errorf("%d numbers, want %d", len(values), len(want))
 		}

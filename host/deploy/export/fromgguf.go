@@ -352,6 +352,6 @@ func (r *ggufReader) Tensor(name string) (safetensors.Tensor, error) {
 			rows[i] = i
 		}
 		rows = architecture.Reorder(rows, r.headSize, architecture.Interleaved, architecture.HalfSplit)
-		return pick(part{rows: rows}, values, t.Shape[1]), nil
+		return pick(part{Param: architecture.Param{Dims: t.Shape}, Rows: rows}, values), nil
 	}), nil
 }

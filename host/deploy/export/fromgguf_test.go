@@ -213,7 +213,7 @@ func TestFromTokenizers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := tokenizer.ParseHuggingFace([]byte(definition))
+		want, err := tokenizer.ReadHuggingFace([]byte(definition), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

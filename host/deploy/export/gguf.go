@@ -80,10 +80,10 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 	}
 	stored, unpacked, err := p.source.plan(parts, o, layout{
 		float: func(part part, w weight) string {
-			if len(part.param.Dims) < 2 || rotated(w) != nil { // llama.cpp requires norms in float32
+			if len(part.Param.Dims) < 2 || rotated(w) != nil { // llama.cpp requires norms in float32
 				return floatF32
 			}
-			if r := part.param.Role; r == architecture.RoleEmbedding || r == architecture.RoleHead {
+			if r := part.Param.Role; r == architecture.RoleEmbedding || r == architecture.RoleHead {
 				return cmp.Or(o.Embedding, float)
 			}
 			return float
@@ -190,21 +190,21 @@ func (p *ggufPlan) write(ctx context.Context, dir vfs.Path) error {
 			if t.values != nil {
 				return writeFloats(out, floatF32, t.values)
 			}
-			w, err := p.source.weight(t.part.param)
+			w, err := p.source.weight(t.part.Param)
 			if err != nil {
 				return err
 			}
 			for name, typ := range ggufTypes {
 				if typ == t.typ && slices.Contains(floatTypes, name) {
-					values := pick(t.part, w.values, t.part.columns())
-					if t.part.param.Role == architecture.RoleNorm {
+					values := pick(t.part, w.values)
+					if t.part.Param.Role == architecture.RoleNorm {
 						values = shifted(values, p.source.Settings.NormOffset())
 					}
 					return writeFloats(out, name, values)
 				}
 			}
 			if t.typ == gguf.Q8_0 && !t.Quantized {
-				_, err := out.Write(roundQ8(pick(t.part, w.values, t.part.columns())))
+				_, err := out.Write(roundQ8(pick(t.part, w.values)))
 				return err
 			}
 			data, err := ggufBlocks(w.grid.of(t.part), t.typ, p.inexact)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/gguf"
+	"github.com/cage-qat/cage/host/model/huggingface"
 )
 
 func names[V any](m map[string]V) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
@@ -44,14 +45,6 @@ var ggufPostNorms = map[string]string{
 // ggufFamily is llama.cpp's name for a model family.
 type ggufFamily string
 
-// ggufFamilyName returns the family of a kind of models. OLMo 3 is OLMo 2 with a window.
-func ggufFamilyName(kind string) ggufFamily {
-	if kind == architecture.KindOLMo3 {
-		return "olmo2"
-	}
-	return ggufFamily(kind)
-}
-
 // tensors maps names of Hugging Face to those of the family.
 func (a ggufFamily) tensors() map[string]string {
 	list := maps.Clone(ggufTensors)
@@ -82,7 +75,10 @@ func (a ggufFamily) attentionMultiplier(s architecture.Settings) float64 {
 
 // ggufFamilyOf returns the family, or why llama.cpp does not compute such a model.
 func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
-	a := ggufFamilyName(s.Kind)
+	a := ggufFamily(s.Kind)
+	if s.Kind == architecture.KindOLMo3 { // OLMo 2 with a window
+		a = "olmo2"
+	}
 	var reasons []string
 	refuse := func(is bool, format string, args ...any) {
 		if is {
@@ -112,7 +108,7 @@ func ggufFamilyOf(s architecture.Settings) (ggufFamily, error) {
 // parts lists the tensors with llama.cpp's names and row order. llama.cpp requires an output head
 // for OLMo 2; if it is tied, it is written as a copy of the embedding.
 func (a ggufFamily) parts(m *Model, headSize int) ([]part, error) {
-	list, err := partsOf(m)
+	list, err := huggingface.Layout(m.Settings)
 	if err != nil {
 		return nil, err
 	}
@@ -120,21 +116,23 @@ func (a ggufFamily) parts(m *Model, headSize int) ([]part, error) {
 	renames := a.tensors()
 	for i := range list {
 		p := &list[i]
-		block, name := cutBlock(p.name, hubBlocks)
+		block, name := cutBlock(p.Tensor, hubBlocks)
 		renamed, ok := renames[name]
 		if !ok {
-			return nil, fmt.Errorf("llama.cpp has no name for the tensor %s", p.name)
+			return nil, fmt.Errorf("llama.cpp has no name for the tensor %s", p.Tensor)
 		}
 		if a.interleaves(name) {
-			p.rows = architecture.Reorder(p.rows, headSize, architecture.HalfSplit, architecture.Interleaved)
+			p.Rows = architecture.Reorder(p.Rows, headSize, architecture.HalfSplit, architecture.Interleaved)
 		}
-		if p.name = inBlock(ggufBlocksOf, block, renamed); p.name == "token_embd.weight" {
+		if p.Tensor = inBlock(ggufBlocksOf, block, renamed); p.Tensor == "token_embd.weight" {
 			embedding = p
 		}
 	}
-	hasHead := slices.ContainsFunc(list, func(p part) bool { return p.name == "output.weight" })
+	hasHead := slices.ContainsFunc(list, func(p part) bool { return p.Tensor == "output.weight" })
 	if a == "olmo2" && !hasHead {
-		list = append(list, part{"output.weight", embedding.param, embedding.rows})
+		head := *embedding
+		head.Tensor = "output.weight"
+		list = append(list, head)
 	}
 	return list, nil
 }

@@ -102,8 +102,8 @@ func nearest(value, scale float32, numbers spec.Grid) int32 {
 
 func (g *Grid) of(p part) *Grid {
 	out := *g
-	out.Rows = len(p.rows)
-	out.Codes, out.Scales = pick(p, g.Codes, g.Columns), pick(p, g.Scales, g.Columns/g.Group)
+	out.Rows = len(p.Rows)
+	out.Codes, out.Scales = pick(p, g.Codes), pick(p, g.Scales)
 	return &out
 }
 

@@ -42,7 +42,7 @@ func newHubPlan(m *Model, o Options) (*hubPlan, []part, error) {
 	}
 	p := &hubPlan{source: &source{Model: m, latent: o.Latent}, float: float, limit: o.ShardSize}
 	p.files = p.plain
-	parts, err := partsOf(m)
+	parts, err := huggingface.Layout(m.Settings)
 	return p, parts, err
 }
 
@@ -81,11 +81,11 @@ func (p *hubPlan) plan() *Plan {
 
 func (p *hubPlan) plain(t Stored) []safetensors.Tensor {
 	write := func(out io.Writer) error {
-		w, err := p.source.weight(t.part.param)
+		w, err := p.source.weight(t.part.Param)
 		if err != nil {
 			return err
 		}
-		return writeFloats(out, p.float, pick(t.part, w.values, t.part.columns()))
+		return writeFloats(out, p.float, pick(t.part, w.values))
 	}
 	dtype := floatTypesOfFiles[p.float]
 	return []safetensors.Tensor{{Name: t.Name, DType: dtype, Shape: t.Shape, Write: write}}

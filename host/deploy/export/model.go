@@ -64,29 +64,14 @@ type Quantized struct {
 	Settings string
 }
 
-// part is a tensor of the target layout: a selection of a parameter's rows, in a given order.
-type part struct {
-	name  string // name in the target layout
-	param architecture.Param
-	rows  []int // row indices of the parameter
-}
-
-// partsOf lists the tensors of a model, with Hugging Face's names and row order.
-func partsOf(m *Model) (list []part, err error) {
-	tensors, err := huggingface.Layout(m.Settings)
-	for _, t := range tensors {
-		list = append(list, part{t.Tensor, t.Param, t.Rows})
-	}
-	return list, err
-}
-
-// columns returns the length of a row; 1 for a vector.
-func (p part) columns() int { return p.param.Size() / p.param.Dims[0] }
+// part is a tensor of the target layout.
+type part = huggingface.Mapping
 
 // pick copies the rows of the part from values, which holds all rows of the parameter.
-func pick[T any](p part, values []T, columns int) []T {
-	out := make([]T, 0, len(p.rows)*columns)
-	for _, r := range p.rows {
+func pick[T any](p part, values []T) []T {
+	columns := len(values) / p.Param.Dims[0]
+	out := make([]T, 0, len(p.Rows)*columns)
+	for _, r := range p.Rows {
 		out = append(out, values[r*columns:(r+1)*columns]...)
 	}
 	return out

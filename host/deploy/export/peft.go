@@ -29,7 +29,7 @@ func planPEFT(m *Model, _ Options) (*Plan, error) {
 		modules = append(modules, t.Module)
 		param := architecture.Param{Name: t.Factor.Name, Dims: t.Dims}
 		p.stored = append(p.stored, Stored{Name: t.Name, Param: param.Name, Type: floatF32,
-			Shape: []int{len(t.Rows), t.Dims[1]}, part: part{t.Name, param, t.Rows}})
+			Shape: []int{len(t.Rows), t.Dims[1]}, part: part{Param: param, Rows: t.Rows}})
 	}
 	slices.Sort(modules)
 	first := m.Adapters[0]

@@ -1,9 +1,15 @@
 package export
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"math"
+	"slices"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/halffloat"
 )
 
 type layout struct {
@@ -30,12 +36,12 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 	var packed []part
 	quantized := 0
 	for _, p := range parts {
-		w, err := s.weight(p.param)
+		w, err := s.weight(p.Param)
 		if err != nil {
 			return nil, nil, err
 		}
-		t := Stored{Name: p.name, Param: p.param.Name, Type: l.float(p, w),
-			Shape: append([]int{len(p.rows)}, p.param.Dims[1:]...), Quantized: w.quantized, part: p}
+		t := Stored{Name: p.Tensor, Param: p.Param.Name, Type: l.float(p, w),
+			Shape: append([]int{len(p.Rows)}, p.Param.Dims[1:]...), Quantized: w.quantized, part: p}
 		var reason error
 		if w.quantized {
 			quantized++
@@ -43,18 +49,18 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 		}
 		switch pack := w.quantized && reason == nil; {
 		case pack && w.grid == nil && l.needsGrid:
-			refused.add(p.name, true, w.gridErr)
+			refused.add(p.Tensor, true, w.gridErr)
 		case pack:
 			packed = append(packed, p)
 		case reason != nil && !o.Inexact && !holds(t.Type, w.values):
-			refused.add(p.name, false, fmt.Errorf("it is stored as floats because %w, but %s "+
+			refused.add(p.Tensor, false, fmt.Errorf("it is stored as floats because %w, but %s "+
 				"does not represent all values: --dtype f32 is exact", reason, t.Type))
 		default:
 			if err := checkFits(t.Type, w.values); err != nil {
-				refused.add(p.name, false, err)
+				refused.add(p.Tensor, false, err)
 			} else if reason != nil {
 				t.Note = reason.Error()
-				floats.add(p.name, true, reason)
+				floats.add(p.Tensor, true, reason)
 			}
 		}
 		list = append(list, t)
@@ -66,10 +72,10 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 	for again := true; again; {
 		again = false
 		for _, p := range packed {
-			if key, ok := keys[p.name]; ok && checked[p.name] == tried[key] {
+			if key, ok := keys[p.Tensor]; ok && checked[p.Tensor] == tried[key] {
 				continue
 			}
-			w, err := s.weight(p.param)
+			w, err := s.weight(p.Param)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -81,17 +87,17 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 				tried[key]++
 				again = true
 			}
-			keys[p.name], checked[p.name] = key, tried[key]
-			if chosen[p.name] = ""; tried[key] < len(types) {
-				chosen[p.name] = types[tried[key]]
+			keys[p.Tensor], checked[p.Tensor] = key, tried[key]
+			if chosen[p.Tensor] = ""; tried[key] < len(types) {
+				chosen[p.Tensor] = types[tried[key]]
 			}
 		}
 	}
 	for _, p := range packed {
-		if chosen[p.name] != "" {
+		if chosen[p.Tensor] != "" {
 			continue
 		}
-		w, err := s.weight(p.param)
+		w, err := s.weight(p.Param)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -102,7 +108,7 @@ func (s *source) plan(parts []part, o Options, l layout) (list []Stored, unpacke
 			}
 		}
 		if len(reasons) > 0 {
-			refused.add(p.name, true, errors.Join(reasons...))
+			refused.add(p.Tensor, true, errors.Join(reasons...))
 		}
 	}
 	for i, t := range list {
@@ -175,3 +181,80 @@ type WeightsError struct{ error }
 
 // Unwrap returns the reason.
 func (e *WeightsError) Unwrap() error { return e.error }
+
+// Values of [Options].Float.
+const (
+	floatF32  = "f32"
+	floatBF16 = "bf16"
+	floatF16  = "f16"
+)
+
+var floatTypes = []string{floatF32, floatBF16, floatF16}
+
+func checkFloat(typ string) (string, error) {
+	if typ == "" {
+		return floatF32, nil
+	}
+	if !slices.Contains(floatTypes, typ) {
+		return "", fmt.Errorf("there is no float type %q: want one of f32, bf16, f16", typ)
+	}
+	return typ, nil
+}
+
+func holds(typ string, values []float32) bool {
+	for _, v := range values {
+		bits := math.Float32bits(v)
+		if typ == floatBF16 && bits&0xffff != 0 || typ == floatF16 && !isHalf(v, false) {
+			return false
+		}
+	}
+	return true
+}
+
+func writeFloats(w io.Writer, typ string, values []float32) error {
+	var data []byte
+	for part := range slices.Chunk(values, 1<<14) {
+		data = data[:0]
+		for _, v := range part {
+			switch typ {
+			case floatF32:
+				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
+			case floatBF16:
+				data = binary.LittleEndian.AppendUint16(data, halffloat.ToBFloat16(v))
+			case floatF16:
+				data = binary.LittleEndian.AppendUint16(data, halffloat.ToHalf(v))
+			}
+		}
+		if _, err := w.Write(data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkFloats returns an error if typ does not represent all values exactly or, if inexact is set,
+// if a value would become infinite.
+func checkFloats(typ string, values []float32, inexact bool) error {
+	if !inexact && !holds(typ, values) {
+		return errors.New("the type does not represent all values exactly")
+	}
+	return checkFits(typ, values)
+}
+
+// checkFits returns an error if a value would become infinite in typ.
+func checkFits(typ string, values []float32) error {
+	limit := 65520.0 // of half floats
+	switch typ {
+	case typeQ8:
+		limit *= 127
+	case floatF16:
+	default:
+		return nil // bfloat16 has the range of float32, except for the last half step
+	}
+	for _, v := range values {
+		if !(math.Abs(float64(v)) < limit) {
+			return fmt.Errorf("the value %v is beyond the range of %s", v, typ)
+		}
+	}
+	return nil
+}

@@ -24,10 +24,7 @@ type storedQuantization struct {
 		Format  string   `json:"format"`
 		Targets []string `json:"targets"`
 		Weights struct {
-			Bits     int    `json:"num_bits"`
-			Type     string `json:"type"`
-			Strategy string `json:"strategy"`
-			Group    int    `json:"group_size"`
+			Bits int `json:"num_bits"`
 		} `json:"weights"`
 	} `json:"config_groups"`
 }

@@ -43,7 +43,6 @@ type tokenizerFile struct {
 		IgnoreMerges bool             `json:"ignore_merges"`
 		ByteFallback bool             `json:"byte_fallback"`
 	} `json:"model"`
-	PostProcessor json.RawMessage `json:"post_processor"`
 }
 
 type normalizer struct {
@@ -326,7 +325,7 @@ var errPre = errors.New("llama.cpp does not support the pre_tokenizer:  " + copy
 func (f *tokenizerFile) sentencePiece(
 	definition []byte, vocab int, inexact bool,
 ) (entries []gguf.Entry, notes []string, err error) {
-	t, err := tokenizer.ParseHuggingFace(definition)
+	t, err := tokenizer.ReadHuggingFace(definition, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", tokenizer.DefinitionFile, err)
 	}

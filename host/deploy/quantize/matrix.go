@@ -10,6 +10,8 @@ import (
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/internal/linalg"
+	"github.com/cage-qat/cage/internal/lists"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Quantized is a quantized weight Ŵ.
@@ -36,7 +38,8 @@ func quantizeMatrix(ctx context.Context, s posttrain.Settings, q *quantizer, p a
 	report := posttrain.Matrix{Name: p.Name, Shape: p.Dims, Grid: q.program.Grid}
 	out := &Quantized{Report: report, Value: value}
 	if q.hasCodes() {
-		out.Scale, out.ScaleShape = answer.Scale, q.scaleShape()
+		scale, _ := q.program.Program.Output(spec.OutputScale)
+		out.Scale, out.ScaleShape = answer.Scale, q.program.Program.TypeOf(scale).Shape
 	}
 	if s.Method == posttrain.GPTQ {
 		if err := gptq(ctx, s, q, w, answer, in, out); err != nil {
@@ -97,12 +100,12 @@ func gptq(ctx context.Context, s posttrain.Settings, q *quantizer, w []float32,
 		return nil
 	}
 	if rescale != nil {
-		out.Scale = toFloat32(grid.Scales)
+		out.Scale = architecture.Float32s(grid.Scales)
 	}
 	if err := linalg.Rotate(z, grid.Columns, q.block); err != nil { // back
 		return err
 	}
-	out.Value = toFloat32(z)
+	out.Value = architecture.Float32s(z)
 	return nil
 }
 
@@ -115,7 +118,7 @@ func (q *quantizer) rescale(g *posttrain.Grid) posttrain.Rescale {
 				return nil, err
 			}
 		}
-		all, err := q.scales(toFloat32(w))
+		all, err := q.scales(architecture.Float32s(w))
 		if err != nil {
 			return nil, err
 		}
@@ -154,17 +157,5 @@ func checkFinite(values []float32) error {
 }
 
 func toFloat64(x []float32) []float64 {
-	out := make([]float64, len(x))
-	for i, v := range x {
-		out[i] = float64(v)
-	}
-	return out
-}
-
-func toFloat32(x []float64) []float32 {
-	out := make([]float32, len(x))
-	for i, v := range x {
-		out[i] = float32(v)
-	}
-	return out
+	return lists.Map(x, func(v float32) float64 { return float64(v) })
 }

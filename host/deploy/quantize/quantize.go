@@ -13,7 +13,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/cage-qat/cage/host/compute/device"
-	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/deploy/posttrain"
 	"github.com/cage-qat/cage/host/deploy/trained"
 	"github.com/cage-qat/cage/host/model"
@@ -23,6 +22,7 @@ import (
 	"github.com/cage-qat/cage/host/train/plugin"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -50,14 +50,12 @@ type Options struct {
 
 // Run quantizes the weights of a run's model, or of a Hugging Face checkpoint, and writes the
 // result as a run directory. If it fails, the directory does not exist. The stored weights are Ŵ;
-// they are not quantized again when the run is used.
+// they are not quantized again when the run is used. The settings must have passed
+// [posttrain.Quantization.Check].
 func Run(ctx context.Context, dir string, o Options) (*trained.Posttrained, error) {
 	var err error
 	if o.Finder, o.Logger, err = plugin.Defaults(o.Finder, o.Logger); err != nil {
 		return nil, err
-	}
-	if o.Method == posttrain.GPTQ && o.Windows < 1 {
-		return nil, fmt.Errorf("GPTQ needs texts to calibrate with: want at least one window")
 	}
 	o.Out = filepath.Clean(o.Out)
 	if err := atomicfile.CheckDir(vfs.At(o.Out)); err != nil {
@@ -72,46 +70,45 @@ func Run(ctx context.Context, dir string, o Options) (*trained.Posttrained, erro
 }
 
 func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained, error) {
-	m, err := model.New(s.cfg.Model, model.Options{})
+	m, err := model.New(s.Config.Model, model.Options{})
 	if err != nil {
 		return nil, err
 	}
 	blockwise, ok := m.(model.Language)
 	if !ok {
 		return nil, fmt.Errorf("%s: a model of kind %q has no blocks to quantize",
-			s.dir, s.cfg.Model.Kind)
+			s.Dir, s.Config.Model.Kind)
 	}
-	if s.cfg, err = s.withQuantizer(o); err != nil {
+	if s.Config, err = s.withQuantizer(o); err != nil {
 		return nil, err
 	}
-	texts, err := s.texts(o)
+	run := &Blocks{Settings: o.Settings, Model: blockwise, Values: s.values,
+		Context: s.Config.Model.Context}
+	calibration, err := s.texts(o, run)
 	if err != nil {
 		return nil, err
 	}
-	if s.cfg, err = s.withValidation(o); err != nil {
+	if s.Config, err = s.withValidation(o); err != nil {
 		return nil, err
 	}
-	context := s.cfg.Model.Context
-	run := &Blocks{Settings: o.Settings, Model: blockwise, Values: s.values, Context: context,
-		Sequences: texts.sequences, Segments: texts.segments,
-		Batch: batchSize(len(texts.sequences), context)}
-	programs, err := build.Collect(ctx, build.Request{Config: s.cfg, Model: m, Batch: run.Batch,
+	run.Batch = batchSize(len(run.Sequences), run.Context)
+	programs, err := build.Collect(ctx, build.Request{Config: s.Config, Model: m, Batch: run.Batch,
 		Forward: true, Finder: o.Finder, Options: plugin.Options{Logger: o.Logger}})
 	if err != nil {
 		return nil, err
 	}
 	run.Weights, run.Activations = programs.Weights, programs.Activations
 	if o.Plugin == "" {
-		run.ReadInput = s.readInput
+		run.ReadInput = step.LoadQuantizer(s.load)
 	}
-	if run.Device, err = build.Device(s.cfg, o.Logger.Warn); err != nil {
+	if run.Device, err = build.Device(s.Config, o.Logger.Warn); err != nil {
 		return nil, err
 	}
 	defer run.Device.Close()
-	result := &trained.Posttrained{Settings: o.Settings, Calibration: texts.Calibration,
+	result := &trained.Posttrained{Settings: o.Settings, Calibration: calibration,
 		Activations: o.Activations}
 	record := provenance.Record{Build: run.Device.BuildInfo(), Initial: s.origin,
-		Tokenizer: s.record.Tokenizer, Plugins: programs.Used, Directory: s.record.Directory,
+		Tokenizer: s.Record.Tokenizer, Plugins: programs.Used, Directory: s.Record.Directory,
 		Programs: (&build.Programs{Weights: programs.Weights}).Hashes()}
 	w := &quantizedRun{source: s, record: &trained.Record{Posttrained: result, Record: record},
 		log: o.Logger, ready: map[string][]safetensors.Tensor{}}
@@ -121,7 +118,7 @@ func (s *source) quantize(ctx context.Context, o Options) (*trained.Posttrained,
 }
 
 func (s *source) withQuantizer(o Options) (*config.Config, error) {
-	return s.cfg.Changed(func(c *config.Config) error {
+	return s.Config.Changed(func(c *config.Config) error {
 		c.Device.Count = min(1, c.Device.Count)
 		if o.Device != "" && o.Device != c.Device.Kind {
 			c.Device = config.Device{Kind: o.Device, Count: c.Device.Count,
@@ -131,7 +128,7 @@ func (s *source) withQuantizer(o Options) (*config.Config, error) {
 		q := &c.Quantizer
 		if o.Plugin != "" {
 			*q = (&trained.Quantizer{Plugin: o.Plugin, Params: o.Params}).Tables()
-		} else if err := build.FindPlugins(c, q.Plugins(), s.search, o.Finder); err != nil {
+		} else if err := build.FindPlugins(c, q.Plugins(), s.Search, o.Finder); err != nil {
 			return err
 		}
 		if !o.Activations {
@@ -144,7 +141,7 @@ func (s *source) withQuantizer(o Options) (*config.Config, error) {
 			}
 		}
 		if q.Weights == nil && len(q.Overrides) == 0 {
-			return fmt.Errorf("%s has no quantizer of its own: name one with --quantizer", s.dir)
+			return fmt.Errorf("%s has no quantizer of its own: name one with --quantizer", s.Dir)
 		}
 		return nil
 	})
@@ -152,24 +149,21 @@ func (s *source) withQuantizer(o Options) (*config.Config, error) {
 
 func (s *source) withValidation(o Options) (*config.Config, error) {
 	if o.Validation == "" {
-		return s.cfg, nil
+		return s.Config, nil
 	}
-	file, err := dataset.Open(o.Validation)
+	file, err := s.OpenData(o.Validation, o.Logger)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
-	if err := s.tokens().Check(file, "", o.Logger); err != nil {
-		return nil, err
-	}
 	path := o.Validation
-	if here, err := os.Getwd(); err != nil || s.record.Directory != "" && s.record.Directory != here {
+	if here, err := os.Getwd(); err != nil || s.Record.Directory != "" && s.Record.Directory != here {
 		// Paths in the result are relative to the same directory as those of its source.
 		if path, err = filepath.Abs(path); err != nil {
 			return nil, err
 		}
 	}
-	return s.cfg.Changed(func(c *config.Config) error {
+	return s.Config.Changed(func(c *config.Config) error {
 		c.Data.SetKind(build.KindOf(file))
 		c.Data.Validation, c.Data.ValidationSHA256 = path, file.SHA256()
 		return nil

@@ -145,11 +145,6 @@ func (q *quantizer) hasCodes() bool {
 	return codes && scale
 }
 
-func (q *quantizer) scaleShape() []int {
-	id, _ := q.program.Program.Output(spec.OutputScale)
-	return q.program.Program.TypeOf(id).Shape
-}
-
 func (q *quantizer) run(
 	e *engine.Executable, w []float32, more []*engine.Buffer,
 ) ([]*engine.Buffer, error) {

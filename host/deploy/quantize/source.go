@@ -1,7 +1,6 @@
 package quantize
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -20,128 +19,74 @@ import (
 
 // source is a model to be quantized: its metadata, and its weights, which are read one at a time.
 type source struct {
-	dir    string
-	cfg    *config.Config
-	search rundir.Search
-	record *trained.Record // record of a run; for a Hugging Face checkpoint, only its tokenizer
+	*trained.Source
 	origin *provenance.Origin
-	values func(param string) ([]float32, error)
-	// readInput reads trained parameters and states of the run's quantizers; nil if there are none.
-	readInput InputReader
+	load   step.LoadFunc
 }
 
 func withSource(dir string, o Options, use func(*source) error) error {
-	if trained.IsHub(dir) {
-		return withHubSource(dir, o, use)
-	}
-	if o.Context > 0 {
-		return fmt.Errorf("%s: the context of a run is fixed: leave --context out", dir)
-	}
-	cfg, err := rundir.At(dir).LoadConfig()
+	from, err := trained.OpenSource(dir, o.Out, o.Step, o.Context, o.Logger)
 	if err != nil {
-		return fmt.Errorf("%w%s", err, huggingface.Hint(dir))
-	}
-	if err := trained.CheckSaved(dir, o.Step); err != nil {
 		return err
 	}
-	if o.Step, err = checkpoint.Chosen(rundir.At(dir).Checkpoints(), o.Step); err != nil {
-		return err
-	}
-	if after := cfg.Quantizer.After; after > 0 && o.Step <= after {
+	defer from.Close()
+	if after := from.Config.Quantizer.After; after > 0 && from.Step <= after {
 		return fmt.Errorf("%s: its quantizers change after step %d: only later checkpoints can be "+
 			"quantized", dir, after)
 	}
-	record, err := trained.ReadRecord(rundir.At(dir))
-	if err != nil {
-		return err
-	}
-	if record.Posttrained != nil {
+	if from.Record.Posttrained != nil {
 		return fmt.Errorf("%s has already been quantized after training: quantize the run that it was "+
 			"made from", dir)
 	}
-	search := rundir.Search{Run: dir, WorkDir: record.Directory}
-	s := &source{dir: dir, cfg: cfg, record: record, search: search}
-	from := func(f *checkpoint.File) error {
-		return provenance.UseWeights(rundir.At(dir), &record.Record, f, func(load step.LoadFunc) error {
-			if err := s.openCheckpoint(f, load); err != nil {
-				return err
-			}
-			return use(s)
-		})
-	}
-	return checkpoint.Use(rundir.At(dir).Checkpoints(), o.Step, from)
+	return from.Use(func(load step.LoadFunc, f *checkpoint.File) error {
+		origin, err := originOf(from, f)
+		if err != nil {
+			return err
+		}
+		return use(&source{from, origin, load})
+	})
 }
 
-func (s *source) openCheckpoint(f *checkpoint.File, load step.LoadFunc) error {
-	run := rundir.At(s.dir)
-	if err := s.record.CheckOwner(run, f.Step, f.Meta); err != nil {
-		return err
+// originOf describes the files of a model; f is the checkpoint of a run.
+func originOf(from *trained.Source, f *checkpoint.File) (*provenance.Origin, error) {
+	if from.Hub != nil {
+		return provenance.HubOrigin(vfs.At(from.Dir), from.Hub)
 	}
-	path, err := filepath.Abs(s.dir)
-	if err != nil {
-		return err
-	}
-	file := filepath.Join(run.Checkpoints().Base(), checkpoint.FileName(f.Step))
-	s.origin = &provenance.Origin{Path: path, Run: s.record.Run, Step: f.Step,
-		End:   s.record.Initial.Ends(),
-		Files: []huggingface.Part{{File: file, SHA256: f.Digest()}}}
-	read := func(name string) ([]float32, error) {
-		t, err := load(name)
-		return t.Data, err
-	}
-	s.values = func(param string) ([]float32, error) { return read(step.ParamName(param)) }
-	s.readInput = step.LoadQuantizer(load)
-	return nil
+	path, err := filepath.Abs(from.Dir)
+	file := filepath.Join(rundir.At(from.Dir).Checkpoints().Base(), checkpoint.FileName(f.Step))
+	return &provenance.Origin{Path: path, Run: from.Record.Run, Step: f.Step,
+		End:   from.Record.Initial.Ends(),
+		Files: []huggingface.Part{{File: file, SHA256: f.Digest()}}}, err
 }
 
-func withHubSource(dir string, o Options, use func(*source) error) (err error) {
-	hub, err := trained.OpenHub(dir, o.Out, o.Step, o.Context, o.Logger)
-	if err != nil {
-		return err
-	}
-	c := hub.Checkpoint
-	defer func() { err = errors.Join(err, c.Close()) }()
-	record := &trained.Record{Record: provenance.Record{Tokenizer: hub.Tokenizer}}
-	s := &source{dir: dir, cfg: hub.Config, record: record, search: rundir.Search{Run: dir},
-		values: c.Values}
-	if s.origin, err = provenance.HubOrigin(vfs.At(dir), c); err != nil {
-		return err
-	}
-	if err := use(s); err != nil {
-		return err
-	}
-	return c.Err()
+func (s *source) values(param string) ([]float32, error) {
+	t, err := s.load(step.ParamName(param))
+	return t.Data, err
 }
 
-// calibrationSet holds the calibration sequences, each as long as the model's context. See [Blocks]
-// for segments.
-type calibrationSet struct {
-	sequences, segments [][]int32
-	*trained.Calibration
-}
-
-func (s *source) texts(o Options) (c calibrationSet, err error) {
+// texts reads the calibration texts into run, and describes them; it returns nil if none is wanted.
+func (s *source) texts(o Options, run *Blocks) (*trained.Calibration, error) {
 	if o.Windows == 0 {
-		return c, nil
+		return nil, nil
 	}
 	file, err := s.openTexts(o)
 	if err != nil {
-		return c, err
+		return nil, err
 	}
 	defer file.Close()
-	kind, context := build.KindOf(file), s.cfg.Model.Context
-	cfg, _ := s.cfg.Changed(func(cfg *config.Config) error {
+	kind := build.KindOf(file)
+	cfg, _ := s.Config.Changed(func(cfg *config.Config) error {
 		cfg.Data.SetKind(kind)
 		return nil
 	})
-	c.sequences, c.segments, err = build.Windows(cfg, file, o.Windows, uint64(o.Seed))
+	run.Sequences, run.Segments, err = build.Windows(cfg, file, o.Windows, uint64(o.Seed))
 	if err != nil {
-		return c, err
+		return nil, err
 	}
-	c.Calibration = &trained.Calibration{Path: file.Path(), SHA256: file.SHA256(), Kind: kind,
-		Separate: c.segments != nil, Windows: len(c.sequences), Context: context, Seed: o.Seed,
-		Tokens: int64(len(c.sequences) * context)}
-	for _, list := range c.segments {
+	c := &trained.Calibration{Path: file.Path(), SHA256: file.SHA256(), Kind: kind,
+		Separate: run.Segments != nil, Windows: len(run.Sequences), Context: run.Context,
+		Seed: o.Seed, Tokens: int64(len(run.Sequences) * run.Context)}
+	for _, list := range run.Segments {
 		for _, s := range list {
 			if s == model.Padding {
 				c.Tokens--
@@ -155,28 +100,16 @@ func (s *source) texts(o Options) (c calibrationSet, err error) {
 	return c, nil
 }
 
-func (s *source) tokens() provenance.Tokens {
-	return provenance.Tokens{
-		Tokenizer: s.record.Tokenizer, Dir: s.dir, Vocab: s.cfg.Model.Vocab}
-}
-
 func (s *source) openTexts(o Options) (*dataset.File, error) {
 	const hint = "name a token file or a chat file to calibrate with, with --data"
 	if o.Data != "" {
-		file, err := dataset.Open(o.Data)
-		if err != nil {
-			return nil, err
-		}
-		if err := s.tokens().Check(file, "", o.Logger); err != nil {
-			return nil, errors.Join(err, file.Close())
-		}
-		return file, nil
+		return s.OpenData(o.Data, o.Logger)
 	}
-	if s.cfg.Untrained() {
+	if s.Config.Untrained() {
 		return nil, fmt.Errorf("%s has no training set: %s; rounding to nearest needs none: "+
-			"use --windows 0", s.dir, hint)
+			"use --windows 0", s.Dir, hint)
 	}
-	file, _, err := build.FindTrain(s.cfg, s.search)
+	file, _, err := build.FindTrain(s.Config, s.Search)
 	if err != nil {
 		return nil, fmt.Errorf("%w\n%s", err, hint)
 	}

@@ -34,7 +34,7 @@ func (w *quantizedRun) write(ctx context.Context, run *Blocks, out string, dir r
 		w.log.Info("quantized", "block", block+1, "of", run.Model.Blocks())
 		return w.store(ctx, parts.Join(fmt.Sprintf("%d.safetensors", block)), weights)
 	}
-	cfg, err := w.cfg.WithoutTraining(out).Changed(func(c *config.Config) error {
+	cfg, err := w.Config.WithoutTraining(out).Changed(func(c *config.Config) error {
 		if w.record.Posttrained.Activations {
 			c.Quantizer = *c.Quantizer.WithoutWeights()
 		} else {
@@ -46,8 +46,8 @@ func (w *quantizedRun) write(ctx context.Context, run *Blocks, out string, dir r
 		err = run.Do(ctx)
 	}
 	if err == nil {
-		result := &trained.ModelRun{Config: cfg, Method: w.cfg.Method, Record: w.record,
-			Params: run.Model.Params(), Values: w.values, Precomputed: w.ready, From: w.source.dir}
+		result := &trained.ModelRun{Config: cfg, Method: w.Config.Method, Record: w.record,
+			Params: run.Model.Params(), Values: w.values, Precomputed: w.ready, From: w.Dir}
 		err = result.Write(ctx, dir)
 	}
 	for _, part := range w.parts {

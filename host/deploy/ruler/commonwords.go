@@ -9,10 +9,6 @@ import (
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
-// commonWords asks for the ten most frequent words in a list
-// (scripts/data/synthetic/common_words_extraction.py).
-type commonWords struct{}
-
 const commonCount = 10
 
 var commonFrame = frame{
@@ -22,7 +18,9 @@ var commonFrame = frame{
 	prefix: " Answer: The top 10 words that appear most often in the list are:",
 }
 
-func (commonWords) start(s *session) (func(int) (Sample, error), error) {
+// commonWords asks for the ten most frequent words in a list
+// (scripts/data/synthetic/common_words_extraction.py).
+func commonWords(s *session) (next, error) {
 	words := slices.Concat(s.Words.Nouns, s.Words.Adjectives, s.Words.Verbs)
 	d := &commonDraw{
 		session: s, example: wordList{40, 10, 3}, common: 30, rest: 3, words: sortedSet(words)}
@@ -70,24 +68,16 @@ func (d *commonDraw) list(l wordList) (list string, common []string, err error) 
 	}
 	drawn := lists.Map(d.rng.Sample(len(from), l.words), func(i int) string { return from[i] })
 	common = drawn[:min(commonCount, len(drawn))]
-	var all []string
-	for range l.common {
-		all = append(all, common...)
-	}
-	for range l.rest {
-		all = append(all, drawn[len(common):]...)
-	}
+	all := slices.Concat(slices.Repeat(common, l.common),
+		slices.Repeat(drawn[len(common):], l.rest))
 	pyrandom.Shuffle(d.fresh(), all)
 	return numbered(all), common, nil
 }
 
 func numbered(list []string) string {
-	var b strings.Builder
+	lines := make([]string, len(list))
 	for i, word := range list {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		fmt.Fprintf(&b, "%d. %s", i+1, word)
+		lines[i] = fmt.Sprintf("%d. %s", i+1, word)
 	}
-	return b.String()
+	return strings.Join(lines, " ")
 }

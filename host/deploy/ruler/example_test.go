@@ -24,8 +24,8 @@ func Example() {
 		panic(err)
 	}
 	for _, s := range samples {
-		fmt.Println(s.Length, s.AnswerPrefix, s.Outputs)
+		fmt.Println(len(strings.Fields(s.Prompt())), s.AnswerPrefix, s.Outputs)
 	}
 	// Output:
-	// 300  The special magic number for quiet-river mentioned in the provided text is [5661907]
+	// 172  The special magic number for quiet-river mentioned in the provided text is [5661907]
 }

@@ -10,10 +10,6 @@ import (
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
-// frequentWords asks for the three most frequent words of a text with Zipf-distributed words
-// (scripts/data/synthetic/freq_words_extraction.py, α = 2).
-type frequentWords struct{}
-
 const (
 	codedLetters = 6
 	zeta2        = math.Pi * math.Pi / 6 // ζ(2), the sum of k⁻² over all k
@@ -28,7 +24,9 @@ var frequentFrame = frame{
 		"the three most frequently appeared words are:",
 }
 
-func (frequentWords) start(s *session) (func(int) (Sample, error), error) {
+// frequentWords asks for the three most frequent words of a text with Zipf-distributed words
+// (scripts/data/synthetic/freq_words_extraction.py, α = 2).
+func frequentWords(s *session) (next, error) {
 	maxTokens := s.length - s.newTokens
 	d := &frequentDraw{
 		session: s, maxTokens: maxTokens, vocabulary: maxTokens / 50, step: maxTokens / 32}
@@ -44,7 +42,7 @@ func (frequentWords) start(s *session) (func(int) (Sample, error), error) {
 			return nil, err
 		}
 		if tokens >= maxTokens {
-			return func(index int) (Sample, error) { return d.sample(index, words-d.step) }, nil
+			return func(int) (Sample, error) { return d.sample(words - d.step) }, nil
 		}
 	}
 }
@@ -57,16 +55,12 @@ type frequentDraw struct {
 }
 
 // sample draws a prompt of at most n words; fewer if it would be too long.
-func (d *frequentDraw) sample(index, n int) (Sample, error) {
+func (d *frequentDraw) sample(n int) (Sample, error) {
 	vocabulary := d.draw()
 	for ; n > 0; n -= d.step {
 		p, tokens, err := d.prompt(vocabulary, n)
-		if err != nil {
+		if err != nil || tokens <= d.maxTokens {
 			return p, err
-		}
-		if tokens <= d.maxTokens {
-			p.Index, p.Length = index, tokens+d.newTokens
-			return p, nil
 		}
 	}
 	return Sample{}, fmt.Errorf("no text is short enough: choose a larger length")

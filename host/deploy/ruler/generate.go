@@ -28,18 +28,12 @@ type Generator struct {
 	Before, After string
 }
 
-// Sample is a question to a model, in RULER's storage format.
+// Sample is a question to a model.
 type Sample struct {
-	// Index is the index of the sample; in the needle tasks, as in RULER's files, it is the
-	// position of the first value in the input, in characters.
-	Index int `json:"index"`
 	// Input is the question, and AnswerPrefix the beginning of the answer, which the model continues.
-	Input string `json:"input"`
+	Input, AnswerPrefix string
 	// Outputs lists the strings that the answer should contain.
-	Outputs []string `json:"outputs"`
-	// Length is the number of tokens in the question, the prefix, and the longest answer.
-	Length       int    `json:"length"`
-	AnswerPrefix string `json:"answer_prefix"`
+	Outputs []string
 }
 
 // Prompt returns the text that is given to the model.
@@ -61,7 +55,7 @@ func (g *Generator) Samples(
 	}
 	s := &session{Generator: g, ctx: ctx, newTokens: t.NewTokens, length: length, samples: samples,
 		rng: pyrandom.New(int64(g.Seed)), numbers: pyrandom.NewRandomState(g.Seed)}
-	next, err := t.kind.start(s)
+	next, err := t.start(s)
 	if err != nil {
 		return nil, err
 	}
@@ -171,8 +165,8 @@ type filler struct {
 
 // start finds the largest size whose prompt fits, by bisection as in RULER (each trial draws random
 // numbers), and returns a function that draws samples of that size.
-func (f *filler) start() (func(index int) (Sample, error), error) {
-	_, tokens, err := f.try(f.probeUnits)
+func (f *filler) start() (next, error) {
+	tokens, err := f.try(f.probeUnits)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +180,7 @@ func (f *filler) start() (func(index int) (Sample, error), error) {
 	size := f.minUnits
 	for low <= high {
 		middle := (low + high) / 2
-		_, tokens, err := f.try(middle)
+		tokens, err := f.try(middle)
 		if err != nil {
 			return nil, err
 		}
@@ -200,13 +194,12 @@ func (f *filler) start() (func(index int) (Sample, error), error) {
 }
 
 // try draws a prompt for the first sample and counts its tokens.
-func (f *filler) try(n int) (Sample, int, error) {
+func (f *filler) try(n int) (tokens int, err error) {
 	d, err := f.build(0, n)
 	if err != nil {
-		return d, 0, err
+		return 0, err
 	}
-	tokens, err := f.count(d.Prompt())
-	return d, tokens, err
+	return f.count(d.Prompt())
 }
 
 // sample draws a prompt of n units; while it is too long, n is reduced by minUnits.
@@ -219,14 +212,10 @@ func (f *filler) sample(index, n int) (Sample, error) {
 			if f.finish != nil {
 				d = f.finish(d)
 			}
-			if d.Length, err = f.count(d.Prompt()); err != nil {
+			tokens, err := f.count(d.Prompt())
+			if shortest = tokens + f.newTokens; err != nil || shortest <= f.length {
 				return d, err
 			}
-			if d.Length += f.newTokens; d.Length <= f.length {
-				d.Index = index
-				return d, nil
-			}
-			shortest = d.Length
 		}
 		failed = err
 		if n > f.minUnits {

@@ -40,8 +40,8 @@ func TestFits(t *testing.T) {
 			}
 			fitted++
 			words, _ := countWords(s.Prompt())
-			if s.Length > length || words+task.NewTokens != s.Length {
-				t.Errorf("%s at %d: the sample says %d tokens; the prompt has %d, the answer %d", task.Name, length, s.Length, words, task.NewTokens)
+			if words+task.NewTokens > length {
+				t.Errorf("%s at %d: the prompt has %d tokens, the answer %d", task.Name, length, words, task.NewTokens)
 			}
 		}
 		if fitted < 10 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -33,8 +34,29 @@ type golden struct {
 		Length  int `json:"max_seq_length"`
 		Seed    uint32
 		New     int `json:"tokens_to_generate"`
-		Samples []Sample
+		Samples []stored
 	}
+}
+
+// stored is a sample in RULER's storage format.
+type stored struct {
+	Index        int // of the sample; in the needle tasks: the character where the first value begins
+	Input        string
+	Outputs      []string
+	Length       int    // tokens of the prompt and the longest answer
+	AnswerPrefix string `json:"answer_prefix"`
+}
+
+func store(t Task, samples []Sample) (list []stored) {
+	for i, s := range samples {
+		if strings.HasPrefix(t.Name, "niah") {
+			before, _, _ := strings.Cut(s.Input, s.Outputs[0])
+			i = utf8.RuneCountInString(before)
+		}
+		words, _ := countWords(s.Prompt())
+		list = append(list, stored{i, s.Input, s.Outputs, words + t.NewTokens, s.AnswerPrefix})
+	}
+	return list
 }
 
 func readGolden(t testing.TB) (g golden, inputs Inputs) {
@@ -80,7 +102,7 @@ func TestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(c.Samples, got); diff != "" {
+			if diff := cmp.Diff(c.Samples, store(list[0], got)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -193,7 +215,7 @@ func TestLong(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, s := range samples {
+			for _, s := range store(list[0], samples) {
 				sum := sha256.Sum256([]byte(s.Input + "\x00" + s.AnswerPrefix))
 				got = append(got, digest{s.Index, s.Length, s.Outputs, fmt.Sprintf("%x", sum)})
 			}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
@@ -45,7 +44,14 @@ var niahFrame = frame{
 	prefix: " The special magic {kind} for {query} mentioned in the provided text are",
 }
 
-func (t niah) start(s *session) (func(int) (Sample, error), error) {
+func (t niah) task(name string, needs ...need) Task {
+	if t.keyKind == words {
+		needs = append(needs, needWords)
+	}
+	return Task{Name: name, NewTokens: 128, start: t.start, needs: needs}
+}
+
+func (t niah) start(s *session) (next, error) {
 	t.keys = max(t.keys, t.queries)
 	d := &niahDraw{session: s, niah: t}
 	if t.keyKind == words {
@@ -59,19 +65,7 @@ func (t niah) start(s *session) (func(int) (Sample, error), error) {
 		minUnits = 5
 	}
 	f := &filler{session: s, minUnits: minUnits, probeUnits: minUnits, build: d.prompt}
-	next, err := f.start()
-	if err != nil {
-		return nil, err
-	}
-	return func(index int) (Sample, error) {
-		prompt, err := next(index)
-		if err != nil {
-			return prompt, err
-		}
-		before, _, _ := strings.Cut(prompt.Input, prompt.Outputs[0])
-		prompt.Index = utf8.RuneCountInString(before)
-		return prompt, nil
-	}, nil
+	return f.start()
 }
 
 type niahDraw struct {
@@ -142,10 +136,9 @@ func (d *niahDraw) hide(lines []string, n int) (string, error) {
 	if d.haystack == essay {
 		return d.hideInEssay(lines, n), nil
 	}
-	hay := make([]string, n)
-	for i := range hay {
-		hay[i] = noiseLine
-		if d.haystack == needles {
+	hay := slices.Repeat([]string{noiseLine}, n)
+	if d.haystack == needles {
+		for i := range hay {
 			key := d.draw(d.keyKind)
 			hay[i] = d.needle(key, d.draw(d.valueKind))
 		}

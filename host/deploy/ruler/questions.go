@@ -11,11 +11,6 @@ import (
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
-// questions asks about one of several documents (scripts/data/synthetic/qa.py).
-type questions struct {
-	of func(Inputs) *Documents
-}
-
 const instruction = "Answer the question based on the given documents. " +
 	"Only give me the answer and do not output any other words.\n\n"
 
@@ -25,8 +20,9 @@ var questionFrame = frame{
 	prefix: " Answer:",
 }
 
-func (t questions) start(s *session) (func(int) (Sample, error), error) {
-	d := &questionDraw{session: s, documents: t.of(s.Inputs)}
+// questions asks about one of several documents (scripts/data/synthetic/qa.py).
+func questions(s *session, about *Documents) (next, error) {
+	d := &questionDraw{session: s, documents: about}
 	if n := len(d.documents.questions); s.samples > n {
 		return nil, fmt.Errorf("the file has %d questions, but %d samples were requested", n, s.samples)
 	}
@@ -46,14 +42,11 @@ func (d *questionDraw) prompt(index, n int) (Sample, error) {
 		return Sample{}, err
 	}
 	pyrandom.Shuffle(d.fresh(), list)
-	var b strings.Builder
+	texts := make([]string, len(list))
 	for i, k := range list {
-		if i > 0 {
-			b.WriteString("\n\n")
-		}
-		b.WriteString("Document " + strconv.Itoa(i+1) + ":\n" + d.documents.texts[k])
+		texts[i] = "Document " + strconv.Itoa(i+1) + ":\n" + d.documents.texts[k]
 	}
-	p := d.fill(questionFrame, "{context}", b.String(), "{query}", q.text)
+	p := d.fill(questionFrame, "{context}", strings.Join(texts, "\n\n"), "{query}", q.text)
 	p.Outputs = q.answers
 	return p, nil
 }

@@ -23,57 +23,41 @@ type Task struct {
 	// NewTokens is the maximum number of tokens in an answer.
 	NewTokens int
 
-	kind   kind
+	// start determines how much text fits, and returns a function that draws the samples in turn.
+	start  func(s *session) (next, error)
 	needs  []need
-	metric string
+	metric string // "" means [tasks.Contained]
 }
+
+// next draws the sample with an index.
+type next = func(index int) (Sample, error)
 
 // At describes the task at a length in tokens for package tasks.
 func (t Task) At(length int) *tasks.Task {
 	return &tasks.Task{Name: fmt.Sprintf("ruler_%d_%s", length, t.Name), Kind: tasks.Generation,
-		MaxTokens: t.NewTokens, Metrics: []string{t.metric}}
-}
-
-// kind makes the prompts of one or several tasks.
-type kind interface {
-	// start determines how much text fits, and returns a function that draws the samples in turn.
-	start(s *session) (func(index int) (Sample, error), error)
+		MaxTokens: t.NewTokens, Metrics: []string{cmp.Or(t.metric, tasks.Contained)}}
 }
 
 // Tasks returns all tasks, in RULER's order (scripts/synthetic.yaml). The numbers of tokens are
 // those in scripts/data/synthetic/constants.py.
 func Tasks() []Task {
-	list := []Task{
-		{Name: "niah_single_1", kind: niah{noise, words, numbers, 1, 1, 1}},
-		{Name: "niah_single_2", kind: niah{essay, words, numbers, 1, 1, 1}},
-		{Name: "niah_single_3", kind: niah{essay, words, uuids, 1, 1, 1}},
-		{Name: "niah_multikey_1", kind: niah{essay, words, numbers, 4, 1, 1}},
-		{Name: "niah_multikey_2", kind: niah{needles, words, numbers, 1, 1, 1}},
-		{Name: "niah_multikey_3", kind: niah{needles, uuids, uuids, 1, 1, 1}},
-		{Name: "niah_multivalue", kind: niah{essay, words, numbers, 1, 4, 1}},
-		{Name: "niah_multiquery", kind: niah{essay, words, numbers, 1, 1, 4}},
-		{Name: "vt", NewTokens: 30, kind: tracking{}},
-		{Name: "cwe", NewTokens: 120, kind: commonWords{}, needs: []need{needWords, needEnglish}},
-		{Name: "fwe", NewTokens: 50, kind: frequentWords{}},
+	return []Task{
+		niah{noise, words, numbers, 1, 1, 1}.task("niah_single_1"),
+		niah{essay, words, numbers, 1, 1, 1}.task("niah_single_2", needEssay),
+		niah{essay, words, uuids, 1, 1, 1}.task("niah_single_3", needEssay),
+		niah{essay, words, numbers, 4, 1, 1}.task("niah_multikey_1", needEssay),
+		niah{needles, words, numbers, 1, 1, 1}.task("niah_multikey_2"),
+		niah{needles, uuids, uuids, 1, 1, 1}.task("niah_multikey_3"),
+		niah{essay, words, numbers, 1, 4, 1}.task("niah_multivalue", needEssay),
+		niah{essay, words, numbers, 1, 1, 4}.task("niah_multiquery", needEssay),
+		{Name: "vt", NewTokens: 30, start: tracking},
+		{Name: "cwe", NewTokens: 120, start: commonWords, needs: []need{needWords, needEnglish}},
+		{Name: "fwe", NewTokens: 50, start: frequentWords},
 		{Name: "qa_1", NewTokens: 32, needs: []need{needSquad}, metric: tasks.ContainedAny,
-			kind: questions{func(i Inputs) *Documents { return i.Squad }}},
+			start: func(s *session) (next, error) { return questions(s, s.Squad) }},
 		{Name: "qa_2", NewTokens: 32, needs: []need{needHotpot}, metric: tasks.ContainedAny,
-			kind: questions{func(i Inputs) *Documents { return i.Hotpot }}},
+			start: func(s *session) (next, error) { return questions(s, s.Hotpot) }},
 	}
-	for i := range list {
-		t := &list[i]
-		if n, ok := t.kind.(niah); ok {
-			t.NewTokens = 128
-			if n.haystack == essay {
-				t.needs = append(t.needs, needEssay)
-			}
-			if n.keyKind == words {
-				t.needs = append(t.needs, needWords)
-			}
-		}
-		t.metric = cmp.Or(t.metric, tasks.Contained)
-	}
-	return list
 }
 
 // Select returns the named tasks, or all tasks if names is empty, in RULER's order.

@@ -10,10 +10,6 @@ import (
 	"github.com/cage-qat/cage/internal/pyrandom"
 )
 
-// tracking asks for all variables that have a given value, directly or through other variables
-// (scripts/data/synthetic/variable_tracking.py with one chain of four hops).
-type tracking struct{}
-
 const hops = 4
 
 var trackingFrame = frame{
@@ -31,7 +27,9 @@ const (
 	exampleValue  = "12345"
 )
 
-func (tracking) start(s *session) (func(int) (Sample, error), error) {
+// tracking asks for all variables that have a given value, directly or through other variables
+// (scripts/data/synthetic/variable_tracking.py with one chain of four hops).
+func tracking(s *session) (next, error) {
 	example, err := trackingExample(s)
 	if long, ok := errors.AsType[*tooLong](err); ok {
 		return nil, fmt.Errorf("the example may have %d tokens, whatever the length, but the smallest "+
@@ -127,10 +125,7 @@ func (d trackingDraw) prompt(_, n int) (Sample, error) {
 	if n < len(chain) {
 		return Sample{}, &tooFewLines{len(chain), n}
 	}
-	lines := make([]string, n)
-	for i := range lines {
-		lines[i] = noiseLine
-	}
+	lines := slices.Repeat([]string{noiseLine}, n)
 	positions := d.rng.Sample(n, len(chain))
 	slices.Sort(positions)
 	for i, position := range positions {

@@ -45,7 +45,7 @@ func TestBoundaries(t *testing.T) {
 		t.Fatalf("%d windows, want %d; %d borders", len(windows), len(r.Windows), len(golden.Cases))
 	}
 	for i, w := range r.Windows {
-		if !slices.Equal(windows[i].Context, w.Context) || !slices.Equal(windows[i].Targets, w.Targets) {
+		if !slices.Equal(windows[i].Context, w.Context) || !slices.Equal(windows[i].Continuation, w.Targets) {
 			t.Errorf("window %d is %v, want %v", i, windows[i], w)
 		}
 	}

@@ -76,9 +76,6 @@ func checkPair(before, after []int32, continuation string) error {
 	return nil
 }
 
-// Window is a part of a text that is scored in a single forward pass.
-type Window struct{ Context, Targets []int32 }
-
 func (e *Encoder) windows(s string) (list []score.Request, err error) {
 	ids, err := e.text(s)
 	if err != nil {
@@ -87,28 +84,26 @@ func (e *Encoder) windows(s string) (list []score.Request, err error) {
 	if e.Prefix < 0 {
 		return nil, fmt.Errorf("the tokenizer has neither BOS nor EOS to put before a text")
 	}
-	for _, w := range Windows(ids, e.Context, e.Prefix) {
-		list = append(list, score.Request{Context: w.Context, Continuation: w.Targets})
-	}
-	if len(list) == 0 {
+	if list = Windows(ids, e.Context, e.Prefix); len(list) == 0 {
 		return nil, fmt.Errorf("the text has no tokens")
 	}
 	return list, nil
 }
 
-// Windows divides a text into windows of length targets, so that each token is scored once
-// (lm_eval/utils.py, get_rolling_token_windows with one token of context). The context of the first
-// window is prefix; that of the last window has as many tokens as fit.
-func Windows(ids []int32, length int, prefix int32) []Window {
+// Windows divides a text into windows of length targets, each of which is scored in a single
+// forward pass, so that each token is scored once (lm_eval/utils.py, get_rolling_token_windows with
+// one token of context). The context of the first window is prefix; that of the last window has as
+// many tokens as fit.
+func Windows(ids []int32, length int, prefix int32) []score.Request {
 	if len(ids) == 0 || length < 1 {
 		return nil
 	}
 	first := min(length, len(ids))
-	list := []Window{{[]int32{prefix}, ids[:first]}}
+	list := []score.Request{{Context: []int32{prefix}, Continuation: ids[:first]}}
 	for at := first; at < len(ids); at += length {
 		end := min(at+length, len(ids))
 		begin := max(0, end-length-1)
-		list = append(list, Window{ids[begin:at], ids[at:end]})
+		list = append(list, score.Request{Context: ids[begin:at], Continuation: ids[at:end]})
 	}
 	return list
 }

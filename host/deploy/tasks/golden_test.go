@@ -80,13 +80,13 @@ func encoder(t *testing.T) *tasks.Encoder {
 }
 
 // conversation renders with the template of llama32.
-func conversation(t *testing.T) func([]tasks.Turn) (string, error) {
+func conversation(t *testing.T) *chat.Template {
 	t.Helper()
 	template, err := chat.OpenTemplate("", llama32, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tasks.Rendered(template)
+	return template
 }
 
 func docs(t *testing.T, task *tasks.Task, path string, examples bool) []tasks.Doc {

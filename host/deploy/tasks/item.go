@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -111,23 +112,14 @@ func (t *Task) fill(
 
 // Tokens returns the maximum number of tokens in an answer; the default is lm-eval's, 256.
 func (t *Task) Tokens() int {
-	if t.MaxTokens > 0 {
-		return t.MaxTokens
-	}
-	return 256
-}
-
-// A Turn is a message of a conversation, from the user or the assistant.
-type Turn struct {
-	Assistant bool
-	Text      string
+	return cmp.Or(t.MaxTokens, 256)
 }
 
 // Options holds the few-shot and chat settings of questions.
 type Options struct {
 	Shots int // number of few-shot examples before a question
-	// Chat, if not nil, renders a conversation as a whole document, for the assistant to continue.
-	Chat func(turns []Turn) (string, error)
+	// Chat, if not nil, renders a conversation, up to the beginning of the assistant's answer.
+	Chat *chat.Template
 	// OneTurn puts the examples and the question into one message, instead of a turn each.
 	OneTurn bool
 }
@@ -212,22 +204,22 @@ func (p *prompter) otherExamples(which []int, d Doc, n int) (list []renderedDoc)
 }
 
 func (p *prompter) prompt(examples []renderedDoc, question string) (string, error) {
-	if p.o.Chat != nil && !p.o.OneTurn {
-		var turns []Turn
-		for _, e := range examples {
-			turns = append(turns, Turn{Text: e.question(e.gold)}, Turn{Assistant: true, Text: e.answer()})
-		}
-		return p.o.Chat(append(turns, Turn{Text: question}))
-	}
-	var text strings.Builder
+	var before strings.Builder
+	var turns chat.Conversation
 	for _, e := range examples {
-		text.WriteString(e.question(e.gold) + p.t.Delimiter + e.answer() + exampleSeparator)
+		if p.o.Chat != nil && !p.o.OneTurn {
+			turns = append(turns, chat.NewMessage(chat.User, e.question(e.gold)),
+				chat.NewMessage(chat.Assistant, e.answer()))
+		} else {
+			before.WriteString(e.question(e.gold) + p.t.Delimiter + e.answer() + exampleSeparator)
+		}
 	}
-	text.WriteString(question)
-	if p.o.Chat != nil {
-		return p.o.Chat([]Turn{{Text: text.String()}})
+	question = before.String() + question
+	if p.o.Chat == nil {
+		return question, nil
 	}
-	return text.String(), nil
+	r, err := p.o.Chat.Render(append(turns, chat.NewMessage(chat.User, question)), true)
+	return r.Text, err
 }
 
 // UntilTexts returns the strings at which the model's answer ends.
@@ -237,21 +229,4 @@ func (t *Task) UntilTexts(e *Encoder) []string {
 		list = append(list, e.EOS)
 	}
 	return list
-}
-
-// Rendered returns a function for [Options].Chat that renders conversations with a chat template,
-// up to the beginning of the assistant's answer.
-func Rendered(template *chat.Template) func(turns []Turn) (string, error) {
-	return func(turns []Turn) (string, error) {
-		var c chat.Conversation
-		for _, t := range turns {
-			role := chat.User
-			if t.Assistant {
-				role = chat.Assistant
-			}
-			c = append(c, chat.NewMessage(role, t.Text))
-		}
-		r, err := template.Render(c, true)
-		return r.Text, err
-	}
 }

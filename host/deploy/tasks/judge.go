@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/text/cases"
 	"golang.org/x/text/language"
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/cage-qat/cage/internal/lists"
@@ -41,8 +42,7 @@ func (t *Task) Judge(it *Item, a *Answer) (map[string]float64, error) {
 		}
 		return t.ownMetrics(map[string]float64{
 			Perplexity: a.LogProbs[0], Acc: indicator(a.Greedy[0])}), nil
-	}
-	if t.Kind == Text {
+	case Text:
 		sum := 0.0
 		for _, l := range a.LogProbs {
 			sum += l
@@ -59,8 +59,9 @@ func (t *Task) Judge(it *Item, a *Answer) (map[string]float64, error) {
 	for i, l := range a.LogProbs {
 		byCharacter[i] = l / float64(utf8.RuneCountInString(it.Choices[i])) // as Python counts them
 	}
-	return t.ownMetrics(map[string]float64{Acc: indicator(argmax(a.LogProbs) == it.Gold),
-		AccNorm: indicator(argmax(byCharacter) == it.Gold)}), nil
+	return t.ownMetrics(map[string]float64{
+		Acc:     indicator(floats.MaxIdx(a.LogProbs) == it.Gold),
+		AccNorm: indicator(floats.MaxIdx(byCharacter) == it.Gold)}), nil
 }
 
 func (t *Task) ownMetrics(values map[string]float64) map[string]float64 {
@@ -92,17 +93,6 @@ func indicator(right bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-// argmax returns the index of the maximum, the first if there are several.
-func argmax(list []float64) int {
-	best := 0
-	for i, v := range list {
-		if v > list[best] {
-			best = i
-		}
-	}
-	return best
 }
 
 // Invalid is the result of a filter without a match.

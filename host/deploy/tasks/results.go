@@ -68,7 +68,7 @@ func Summarize(list []*Result, config map[string]string) Results {
 		name, asked := r.Task.Name, len(r.Samples)
 		values, higher := map[string]any{"alias": name}, map[string]bool{}
 		for _, m := range r.Metrics {
-			metric, filter := splitMetric(m.Name)
+			metric, filter, _ := strings.Cut(m.Name, ",")
 			values[m.Name] = finite(m.Value)
 			values[metric+"_stderr,"+filter] = "N/A"
 			if m.Error != nil {
@@ -102,11 +102,6 @@ func finite(v float64) any {
 		return fmt.Sprint(v)
 	}
 	return v
-}
-
-func splitMetric(name string) (metric, filter string) {
-	metric, filter, _ = strings.Cut(name, ",")
-	return metric, filter
 }
 
 // WriteSamples writes the samples of a task, one per line.
@@ -146,7 +141,7 @@ func Table(list []*Result) [][]string {
 		{"task", "version", "shots", "items", "metric", "filter", "value", "± error", "chance"}}
 	for _, r := range list {
 		for _, m := range r.Metrics {
-			metric, filter := splitMetric(m.Name)
+			metric, filter, _ := strings.Cut(m.Name, ",")
 			row := []string{r.Task.Name, cmp.Or(r.Task.Version, "–"), fmt.Sprint(r.Shots),
 				fmt.Sprint(len(r.Samples)), metric, filter, fmt.Sprintf("%.4f", m.Value), "–", "–"}
 			if m.Error != nil {

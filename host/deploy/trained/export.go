@@ -29,22 +29,22 @@ import (
 // Export returns the model in the form that package export needs. Its weights are read from the
 // device one by one, while t is open. The caller adds the settings of the export to the card.
 func (t *Model) Export() (*export.Model, error) {
-	if !t.cfg.Model.Language() {
-		return nil, fmt.Errorf("%s: a model of kind %q cannot be exported", t.dir, t.cfg.Model.Kind)
+	if !t.Config.Model.Language() {
+		return nil, fmt.Errorf("%s: a model of kind %q cannot be exported", t.Dir, t.Config.Model.Kind)
 	}
-	settings := t.cfg.Model
+	settings := t.Config.Model
 	settings.FillIn()
 	m := &export.Model{Settings: settings, Params: t.built.Compiled.Plan().Model.Params(),
 		Latent: t.latent, Quantized: t.quantized}
-	if m.Adapters = t.cfg.Adapters.Of(m.Params); len(m.Adapters) > 0 {
-		m.Base = t.record.Initial.Path
+	if m.Adapters = t.Config.Adapters.Of(m.Params); len(m.Adapters) > 0 {
+		m.Base = t.Record.Initial.Path
 	}
 	for _, o := range []struct{ role, what string }{
 		{config.RoleActivations, "activations"},
 		{config.RoleKeys, "the keys of attention"}, {config.RoleValues, "the values of attention"},
 		{config.RoleQueries, "the queries of attention"}, {config.RoleHead, "the input of the head"},
 	} {
-		if t.cfg.Quantizer.Quantizes(o.role) {
+		if t.Config.Quantizer.Quantizes(o.role) {
 			m.Warnings = append(m.Warnings, fmt.Sprintf("the run quantizes %s ([quantizer.%s]), but "+
 				"programs that load the export do not", o.what, o.role))
 		}
@@ -64,7 +64,7 @@ func (t *Model) Export() (*export.Model, error) {
 	if m.Tokenizer, err = t.exportTokenizer(tok, files); err != nil {
 		return nil, err
 	}
-	if err := t.describe(m, build.LearnedTokens(t.cfg, files, tok)); err != nil {
+	if err := t.describe(m, build.LearnedTokens(t.Config, files, tok)); err != nil {
 		return nil, err
 	}
 	m.Card, err = t.card()
@@ -73,7 +73,7 @@ func (t *Model) Export() (*export.Model, error) {
 
 func (t *Model) latent(param string) (values []float32, err error) {
 	if lora.IsFactor(param) {
-		err = checkpoint.Use(rundir.At(t.dir).Checkpoints(), t.step, func(f *checkpoint.File) error {
+		err = checkpoint.Use(rundir.At(t.Dir).Checkpoints(), t.Step(), func(f *checkpoint.File) error {
 			factor, err := provenance.Factor(f, param)
 			values = factor.Data
 			return err
@@ -84,7 +84,7 @@ func (t *Model) latent(param string) (values []float32, err error) {
 }
 
 func (t *Model) quantized(param string) (*export.Quantized, error) {
-	if p := t.record.Posttrained; p != nil {
+	if p := t.Record.Posttrained; p != nil {
 		for i := range p.Matrices {
 			if w := &p.Matrices[i]; w.Name == param {
 				return t.posttrained(w)
@@ -98,7 +98,7 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 	programs := t.built.Programs
 	one := build.Programs{After: programs.After,
 		Weights: map[string]spec.Quantizer{param: programs.Weights[param]}}
-	if changed := build.Changed(t.record.Programs, one.Hashes()); len(changed) > 0 {
+	if changed := build.Changed(t.Record.Programs, one.Hashes()); len(changed) > 0 {
 		return nil, fmt.Errorf("the quantizer has changed since the run, so that Q(x) is not what was " +
 			"trained: export with the plugin that the run had, or with --weights latent")
 	}
@@ -112,26 +112,26 @@ func (t *Model) quantized(param string) (*export.Quantized, error) {
 }
 
 func (t *Model) describe(m *export.Model, learned huggingface.Tokens) error {
-	d, err := huggingface.ReadDescription(vfs.At(t.dir))
+	d, err := huggingface.ReadDescription(vfs.At(t.Dir))
 	if err != nil {
 		return err
 	}
 	if d.Config == nil {
-		if from := t.record.Initial; from != nil && (from.Run == "" || from.End != nil) {
+		if from := t.Record.Initial; from != nil && (from.Run == "" || from.End != nil) {
 			m.Warnings = append(m.Warnings, fmt.Sprintf("%s has no %s of the checkpoint that the model "+
 				"comes from, as runs of earlier versions have none: a new one is written, with the "+
 				"context of the run, %d tokens, and without settings of %s. Copy both files from the "+
 				"checkpoint to %[1]s, and export again",
-				t.dir, huggingface.ConfigName, m.Settings.Context, tokenizer.GenerationFile))
+				t.Dir, huggingface.ConfigName, m.Settings.Context, tokenizer.GenerationFile))
 		}
 		return nil
 	}
 	if m.Description, err = d.For(m.Settings, learned); err != nil {
-		return fmt.Errorf("%s: %w", t.dir, err)
+		return fmt.Errorf("%s: %w", t.Dir, err)
 	}
 	c, err := huggingface.ParseConfig(m.Description.Config, m.Settings.Context)
 	if err != nil {
-		return fmt.Errorf("%s: %w", t.dir, err)
+		return fmt.Errorf("%s: %w", t.Dir, err)
 	}
 	m.Positions = c.MaxPositions
 	if m.Tokenizer.BOS == tokenizer.NoToken && len(c.Tokens.Begin) > 0 {
@@ -148,7 +148,7 @@ func (t *Model) exportTokenizer(
 	tok tokenizer.Tokenizer, files map[string][]byte,
 ) (export.Tokenizer, error) {
 	end, unknown := chat.ModelEnding(files, tok)
-	ends := slices.Concat(t.record.Initial.Ends(), []int32{end.Token})
+	ends := slices.Concat(t.Record.Initial.Ends(), []int32{end.Token})
 	out, err := export.NewTokenizer(files, tok.Info(), ends...)
 	if err != nil {
 		return out, err
@@ -160,7 +160,7 @@ func (t *Model) exportTokenizer(
 	if _, ok := out.Files[tokenizer.ConfigFile]; !ok {
 		warn("%s is missing, which was published with the tokenizer: AutoTokenizer then knows no token "+
 			"that begins or ends a text, and no chat template. Copy the file to %s, with %s if there is "+
-			"one, and export again", tokenizer.ConfigFile, t.dir, tokenizer.TemplateFile)
+			"one, and export again", tokenizer.ConfigFile, t.Dir, tokenizer.TemplateFile)
 	}
 	if unknown != nil {
 		warn("cannot determine the token that ends an answer: the chat template fails: %v", unknown)
@@ -169,7 +169,7 @@ func (t *Model) exportTokenizer(
 			"programs continue after it unless they get it as a stop string", end.Text)
 	}
 	// Texts of token files begin with BOS, whether or not the tokenizer adds it elsewhere.
-	texts := !t.cfg.Untrained() && t.cfg.Data.Kind == config.KindText
+	texts := !t.Config.Untrained() && t.Config.Data.Kind == config.KindText
 	out.AddBOS = tokenizer.AddsBOS(tok) || out.AddBOS && texts
 	return out, nil
 }
@@ -180,7 +180,7 @@ func (t *Model) tokenizerFiles(tok tokenizer.Tokenizer) (map[string][]byte, erro
 	files := map[string][]byte{}
 	defined, ok := tok.(interface{ Definition() []byte })
 	if !ok {
-		return files, rundir.ReadFiles(files, vfs.At(t.dir), tokenizer.CompanionFiles)
+		return files, rundir.ReadFiles(files, vfs.At(t.Dir), tokenizer.CompanionFiles)
 	}
 	files[tokenizer.DefinitionFile] = defined.Definition()
 	for _, folder := range t.tokenizerFolders() {
@@ -196,18 +196,18 @@ func (t *Model) tokenizerFiles(tok tokenizer.Tokenizer) (map[string][]byte, erro
 }
 
 func (t *Model) tokenizerFolders() []vfs.Path {
-	folders := []vfs.Path{vfs.At(t.dir)}
-	if path := t.cfg.Data.Tokenizer; path != "" {
-		for _, file := range t.search.Candidates(path) {
+	folders := []vfs.Path{vfs.At(t.Dir)}
+	if path := t.Config.Data.Tokenizer; path != "" {
+		for _, file := range t.Search.Candidates(path) {
 			folders = append(folders, vfs.At(file), vfs.At(filepath.Dir(file)))
 		}
 	}
-	for _, path := range t.cfg.Data.Files() {
-		for _, file := range t.search.Candidates(path) {
+	for _, path := range t.Config.Data.Files() {
+		for _, file := range t.Search.Candidates(path) {
 			folders = append(folders, vfs.At(filepath.Dir(file)))
 		}
 	}
-	if from := t.record.Initial; from != nil && from.Path != "" {
+	if from := t.Record.Initial; from != nil && from.Path != "" {
 		folders = append(folders, vfs.At(from.Path))
 	}
 	return folders
@@ -247,20 +247,21 @@ var licenseLine = regexp.MustCompile(`(?m)\A---\n(?:[^-].*\n)*?license: *([\w.-]
 
 // card describes the run's training, with its configuration at that time.
 func (t *Model) card() (export.Card, error) {
-	text, err := rundir.At(t.dir).Config().ReadFile()
+	text, err := rundir.At(t.Dir).Config().ReadFile()
 	if err != nil {
 		return export.Card{}, err
 	}
-	card := export.Card{Name: filepath.Base(filepath.Clean(t.dir)), Step: t.step, Config: string(text)}
-	if p := t.record.Posttrained; p != nil {
+	card := export.Card{Name: filepath.Base(filepath.Clean(t.Dir)), Step: t.Step(),
+		Config: string(text)}
+	if p := t.Record.Posttrained; p != nil {
 		card.Posttrained = strings.ToUpper(p.Method) + " after the training"
 		if c := p.Calibration; c != nil {
 			card.Posttrained += fmt.Sprintf(", on %d sequences of %d tokens", c.Windows, c.Context)
 		}
 	}
-	card.Base, card.License = baseOf(t.record.Initial)
-	s, err := metrics.ReadSummary(rundir.At(t.dir).Summary())
-	if err == nil && s.Steps == t.step && s.ValLoss != nil {
+	card.Base, card.License = baseOf(t.Record.Initial)
+	s, err := metrics.ReadSummary(rundir.At(t.Dir).Summary())
+	if err == nil && s.Steps == t.Step() && s.ValLoss != nil {
 		card.Loss = fmt.Sprintf("%.4f nats per token", float64(*s.ValLoss))
 	}
 	return card, nil

@@ -20,7 +20,7 @@ func (t *Model) Generate(
 	if err != nil {
 		return "", err
 	}
-	ids, err := build.Beginning(t.cfg, tok, prompt)
+	ids, err := build.Beginning(t.Config, tok, prompt)
 	if err != nil {
 		return "", fmt.Errorf("prompt: %w", err)
 	}
@@ -59,15 +59,8 @@ func (t *Model) stream(
 }
 
 // ContinueAll is like [Model.Continue] for several prompts, at most as many as Options.Generate, at
-// once. It returns their continuations.
-func (t *Model) ContinueAll(
-	ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32, o generate.Options,
-) ([]string, error) {
-	return t.continueAll(ctx, tok, prompts, o, nil, func(int32) bool { return false })
-}
-
-// continueAll continues prompts. Tokens for which omit is true are left out of the texts.
-func (t *Model) continueAll(ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32,
+// once. It returns their continuations, without the tokens for which omit is true.
+func (t *Model) ContinueAll(ctx context.Context, tok tokenizer.Tokenizer, prompts [][]int32,
 	o generate.Options, emit func(i int, token int32) error, omit func(int32) bool,
 ) ([]string, error) {
 	if len(prompts) == 0 || len(prompts) > t.sequences {
@@ -105,28 +98,28 @@ func (t *Model) untilEnd(tok tokenizer.Tokenizer, o generate.Options) generate.O
 func (t *Model) Ends(tok tokenizer.Tokenizer) []int32 {
 	if t.ends == nil {
 		files, _ := t.tokenizerFiles(tok) // without a template there is no end-of-turn token
-		t.ends = slices.Concat(t.record.Initial.Ends(), chat.Ends(files, tok))
+		t.ends = slices.Concat(t.Record.Initial.Ends(), chat.Ends(files, tok))
 	}
 	return t.ends
 }
 
 // Vocab returns the size of the model's vocabulary.
-func (t *Model) Vocab() (int, error) { return t.cfg.Model.Vocab, t.checkLanguage() }
+func (t *Model) Vocab() (int, error) { return t.Config.Model.Vocab, t.checkLanguage() }
 
 func (t *Model) checkLanguage() error {
-	if !t.cfg.Model.Language() {
-		return fmt.Errorf("%s: a model of kind %q does not predict text", t.dir, t.cfg.Model.Kind)
+	if !t.Config.Model.Language() {
+		return fmt.Errorf("%s: a model of kind %q does not predict text", t.Dir, t.Config.Model.Kind)
 	}
 	return nil
 }
 
 func (t *Model) countError(prompts int) error {
 	return fmt.Errorf("%s was opened to continue %d sequences at once, not %d",
-		t.dir, t.sequences, prompts)
+		t.Dir, t.sequences, prompts)
 }
 
 // Context implements [generate.Model].
-func (t *Model) Context() int { return t.cfg.Model.Context }
+func (t *Model) Context() int { return t.Config.Model.Context }
 
 // Begin implements [generate.Model].
 func (t *Model) Begin(prompts [][]int32, length int) (generate.Sequences, []float32, error) {
@@ -155,7 +148,7 @@ func (t *Model) GenerateUntil(
 	longestPrompt := t.Context() - tokens
 	if longestPrompt < 1 {
 		return nil, fmt.Errorf("%s has a context of %d tokens: an answer of up to %d leaves none for a "+
-			"question", t.dir, t.Context(), tokens)
+			"question", t.Dir, t.Context(), tokens)
 	}
 	ends := make([][]int32, len(prompts)) // of the prompts
 	for i, p := range prompts {
@@ -181,5 +174,69 @@ func (t *Model) GenerateUntil(
 		return nil
 	}
 	special := func(id int32) bool { return tokenizer.IsSpecial(tok, id) }
-	return t.continueAll(ctx, tok, ends, generate.Options{Tokens: tokens}, emit, special)
+	return t.ContinueAll(ctx, tok, ends, generate.Options{Tokens: tokens}, emit, special)
+}
+
+// Dialogue is a conversation with a model.
+type Dialogue struct {
+	model    *Model
+	tok      tokenizer.Tokenizer
+	template *chat.Template
+	options  generate.Options
+	until    []string // strings that end an answer
+	messages chat.Conversation
+}
+
+// NewDialogue starts a conversation with the model in dir. It uses the given chat template (a name
+// or a file) or, if that is empty, the model's own, and the system message unless it is empty.
+func NewDialogue(
+	model *Model, dir, template, system string, o generate.Options,
+) (*Dialogue, error) {
+	d := &Dialogue{model: model, options: o}
+	var err error
+	if d.tok, err = model.Tokenizer(); err != nil {
+		return nil, err
+	}
+	if d.template, err = chat.OpenTemplate(template, dir, tokenizer.AddsBOS(d.tok)); err != nil {
+		return nil, err
+	}
+	if system != "" {
+		d.messages = append(d.messages, chat.NewMessage(chat.System, system))
+	}
+	// An answer ends at any token that ends the model's texts, and at the end marker that the template
+	// writes after an answer.
+	end, err := d.template.Ending(d.tok, d.messages)
+	if err != nil {
+		return nil, err
+	}
+	d.options.Stop = d.model.Ends(d.tok)
+	if end.Token != tokenizer.NoToken {
+		d.options.Stop = append(d.options.Stop, end.Token)
+	} else if end.Text != "" {
+		d.until = append(d.until, end.Text)
+	}
+	return d, nil
+}
+
+// Answer appends a message and the model's answer to the conversation. It calls show repeatedly,
+// with the answer so far.
+func (d *Dialogue) Answer(
+	ctx context.Context, message string, show func(text string) error,
+) (string, error) {
+	d.messages = append(d.messages, chat.NewMessage(chat.User, message))
+	r, err := d.template.Render(d.messages, true)
+	if err != nil {
+		return "", err
+	}
+	ids, err := d.tok.Encode(r.Text)
+	if err != nil {
+		return "", err
+	}
+	text, err := d.model.Continue(ctx, d.tok, ids, d.options, d.until, show)
+	if err == nil {
+		// An answer may end within a UTF-8 character, and will be encoded again with the next question.
+		valid := strings.ToValidUTF8(text, "\uFFFD")
+		d.messages = append(d.messages, chat.NewMessage(chat.Assistant, valid))
+	}
+	return text, err
 }

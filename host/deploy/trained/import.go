@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hashicorp/go-hclog"
-
 	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/compute/engine"
@@ -88,34 +86,7 @@ func Import(ctx context.Context, from, out string, context int) (*huggingface.Ch
 	return c, errors.Join(err, c.Close())
 }
 
-// Hub is a Hugging Face checkpoint that is used unchanged.
-type Hub struct {
-	Checkpoint *huggingface.Checkpoint
-	Config     *config.Config
-	Tokenizer  *tokenizer.Info // nil if it has none
-}
-
-// OpenHub opens the Hugging Face checkpoint in dir, and logs its warnings. step must be 0. See
-// [Import] for out and context. The caller must close the result.
-func OpenHub(dir, out string, step, context int, log hclog.Logger) (*Hub, error) {
-	if step > 0 {
-		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no steps: leave the step out",
-			dir)
-	}
-	c, cfg, err := openHub(dir, out, context)
-	if err != nil {
-		return nil, err
-	}
-	for _, warning := range c.Config.Warnings {
-		log.Warn(warning)
-	}
-	tok, err := hubTokenizer(vfs.At(dir))
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	return &Hub{c, cfg, tok}, nil
-}
-
+// openHub opens the Hugging Face checkpoint in dir; see [Import].
 func openHub(dir, out string, context int) (*huggingface.Checkpoint, *config.Config, error) {
 	if context == 0 {
 		// Errors in the checkpoint are reported when it is opened.

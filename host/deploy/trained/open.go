@@ -7,6 +7,7 @@
 package trained
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,16 +54,114 @@ type Options struct {
 	Logger    hclog.Logger   // nil discards messages
 }
 
+// Source is a model whose weights can be read: a checkpoint of a run, or a Hugging Face checkpoint,
+// which is used unchanged, in full precision.
+type Source struct {
+	Dir    string
+	Config *config.Config
+	Step   int // of the run; 0 for a Hugging Face checkpoint
+	// Record is that of the run; for a Hugging Face checkpoint, only its tokenizer and end tokens.
+	Record *Record
+	Search rundir.Search           // for files outside of the run directory
+	Hub    *huggingface.Checkpoint // nil if the model is of a run
+}
+
+// OpenSource opens the model in dir, and logs the warnings of a Hugging Face checkpoint. step is
+// that of a run's checkpoint; 0 means the newest one. See [Import] for out and context, which are
+// for a Hugging Face checkpoint. The caller must close the result.
+func OpenSource(dir, out string, step, context int, log hclog.Logger) (s *Source, err error) {
+	s = &Source{Dir: dir}
+	if IsHub(dir) {
+		if step > 0 {
+			return nil, fmt.Errorf(
+				"%s is a Hugging Face checkpoint, which has no steps: leave the step out", dir)
+		}
+		if s.Hub, s.Config, err = openHub(dir, out, context); err != nil {
+			return nil, err
+		}
+		for _, warning := range s.Hub.Config.Warnings {
+			log.Warn(warning)
+		}
+		s.Record = &Record{}
+		s.Record.Initial = &provenance.Origin{End: s.Hub.Config.Tokens.End}
+		if s.Record.Tokenizer, err = hubTokenizer(vfs.At(dir)); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	} else {
+		run := rundir.At(dir)
+		if s.Config, err = run.LoadConfig(); err != nil {
+			return nil, fmt.Errorf("%w%s", err, huggingface.Hint(dir))
+		}
+		if context > 0 {
+			return nil, fmt.Errorf("%s is a run, whose context is fixed (%d): leave the context out",
+				dir, s.Config.Model.Context)
+		}
+		entries, err := checkpoint.List(run.Checkpoints())
+		if err != nil {
+			return nil, err
+		}
+		steps := checkpoint.Steps(entries)
+		if step > 0 && !slices.Contains(steps, step) {
+			return nil, fmt.Errorf("%s has no checkpoint of step %d: the steps are %v", dir, step, steps)
+		}
+		if len(entries) == 0 {
+			return nil, fmt.Errorf("%s: %w in %s", dir, checkpoint.ErrNone, run.Checkpoints())
+		}
+		s.Step = cmp.Or(step, entries[len(entries)-1].Step)
+		if s.Record, err = ReadRecord(run); err != nil {
+			return nil, err
+		}
+	}
+	s.Search = rundir.Search{Run: dir, WorkDir: s.Record.Directory}
+	return s, nil
+}
+
+// Use calls use with a function that loads the model's tensors, and with the checkpoint of a run.
+func (s *Source) Use(use func(load step.LoadFunc, f *checkpoint.File) error) error {
+	if s.Hub != nil {
+		m, err := build.Model(s.Config)
+		if err != nil {
+			return err
+		}
+		return errors.Join(use(step.LoadParams(m, s.Hub.Values), nil), s.Hub.Err())
+	}
+	run := rundir.At(s.Dir)
+	return checkpoint.Use(run.Checkpoints(), s.Step, func(f *checkpoint.File) error {
+		if err := s.Record.CheckOwner(run, f.Step, f.Meta); err != nil {
+			return err
+		}
+		return provenance.UseWeights(run, &s.Record.Record, f, func(load step.LoadFunc) error {
+			return use(load, f)
+		})
+	})
+}
+
+// OpenData opens a token file or chat file for the model.
+func (s *Source) OpenData(path string, log hclog.Logger) (*dataset.File, error) {
+	file, err := dataset.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	own := provenance.Tokens{Tokenizer: s.Record.Tokenizer, Dir: s.Dir, Vocab: s.Config.Model.Vocab}
+	if err := own.Check(file, "", log); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// Close closes the files of the model.
+func (s *Source) Close() error {
+	if s.Hub == nil {
+		return nil
+	}
+	return s.Hub.Close()
+}
+
 // Model is a checkpoint of a run, ready for evaluation with the run's quantizers.
 type Model struct {
-	dir      string
+	*Source
 	log      hclog.Logger
-	cfg      *config.Config
-	step     int
-	record   *Record
-	hub      *huggingface.Checkpoint // nil if the model is of a run
-	search   rundir.Search           // for files outside of the run directory
-	data     *dataset.File           // data to evaluate on; nil for a problem without data
+	data     *dataset.File // data to evaluate on; nil for a problem without data
 	state    *step.State
 	replaced bool // whether the quantizers are not those of the training
 	built    build.Runtime
@@ -79,51 +178,18 @@ func Open(ctx context.Context, dir string, o Options) (*Model, error) {
 	if o.Finder, o.Logger, err = plugin.Defaults(o.Finder, o.Logger); err != nil {
 		return nil, err
 	}
-	if IsHub(dir) {
-		return openFromHub(ctx, dir, o)
+	if o.Data == "" && !o.NoData && IsHub(dir) {
+		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no validation set: name a "+
+			"token or chat file with --data; to export it, make a run of it with `cage import`", dir)
 	}
-	cfg, err := rundir.At(dir).LoadConfig()
-	if err != nil {
-		return nil, fmt.Errorf("%w%s", err, huggingface.Hint(dir))
-	}
-	if o.Context > 0 {
-		return nil, fmt.Errorf("%s is a run, whose context is fixed (%d): leave the context out",
-			dir, cfg.Model.Context)
-	}
-	if err := CheckSaved(dir, o.Step); err != nil {
+	t := &Model{log: o.Logger, replaced: o.Quantizer != nil, sequences: o.Generate}
+	if t.Source, err = OpenSource(dir, "", o.Step, o.Context, o.Logger); err != nil {
 		return nil, err
 	}
-	record, err := ReadRecord(rundir.At(dir))
-	if err != nil {
-		return nil, err
-	}
-	if o.Quantizer != nil && record.Posttrained != nil {
+	if t.replaced && t.Record.Posttrained != nil {
 		return nil, fmt.Errorf("%s has already been quantized after training: evaluate the run that it "+
 			"was made from with another quantizer", dir)
 	}
-	t := &Model{dir: dir, cfg: cfg, record: record, log: o.Logger}
-	return t.open(ctx, o)
-}
-
-// CheckSaved returns an error unless the run has a checkpoint of the step, or any if step is 0.
-func CheckSaved(dir string, step int) error {
-	entries, err := checkpoint.List(rundir.At(dir).Checkpoints())
-	if err != nil {
-		return err
-	}
-	steps := checkpoint.Steps(entries)
-	if step > 0 && !slices.Contains(steps, step) {
-		return fmt.Errorf("%s has no checkpoint of step %d: the steps are %v", dir, step, steps)
-	}
-	if len(entries) == 0 {
-		return fmt.Errorf("%s: %w in %s", dir, checkpoint.ErrNone, rundir.At(dir).Checkpoints())
-	}
-	return nil
-}
-
-func (t *Model) open(ctx context.Context, o Options) (*Model, error) {
-	t.search = rundir.Search{Run: t.dir, WorkDir: t.record.Directory}
-	t.replaced, t.sequences = o.Quantizer != nil, o.Generate
 	if err := t.load(ctx, o); err != nil {
 		t.Close()
 		return nil, err
@@ -140,12 +206,7 @@ func (t *Model) load(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	if t.step = o.Step; t.hub == nil { // the quantizers of a checkpoint may depend on its step
-		if t.step, err = checkpoint.Chosen(rundir.At(t.dir).Checkpoints(), o.Step); err != nil {
-			return err
-		}
-	}
-	t.cfg, err = t.cfg.Changed(func(c *config.Config) error {
+	t.Config, err = t.Config.Changed(func(c *config.Config) error {
 		// A single replica computes the batch that each replica computed in training.
 		c.Train.Batch, c.Device.Count = build.ReplicaBatch(c), min(1, c.Device.Count)
 		if o.Generate > 0 {
@@ -155,7 +216,7 @@ func (t *Model) load(ctx context.Context, o Options) error {
 			c.Quantizer = o.Quantizer.Tables()
 			return nil
 		}
-		return build.FindPlugins(c, c.Quantizer.Forward().Plugins(), t.search, o.Finder)
+		return build.FindPlugins(c, c.Quantizer.Forward().Plugins(), t.Search, o.Finder)
 	})
 	if err != nil {
 		return err
@@ -167,26 +228,15 @@ func (t *Model) load(ctx context.Context, o Options) error {
 	if t.replaced {
 		upload = t.built.Compiled.StartParams
 	}
-	if t.hub != nil {
-		t.state, err = upload(step.LoadParams(t.built.Compiled.Plan().Model, t.hub.Values))
-		return errors.Join(err, t.hub.Err())
-	}
-	return checkpoint.Use(rundir.At(t.dir).Checkpoints(), t.step, func(f *checkpoint.File) error {
-		if err := t.record.CheckOwner(rundir.At(t.dir), f.Step, f.Meta); err != nil {
-			return err
-		}
-		t.step = f.Step
-		use := func(load step.LoadFunc) (err error) {
-			t.state, err = upload(load)
-			return err
-		}
-		return provenance.UseWeights(rundir.At(t.dir), &t.record.Record, f, use)
+	return t.Use(func(load step.LoadFunc, _ *checkpoint.File) (err error) {
+		t.state, err = upload(load)
+		return err
 	})
 }
 
 // compile collects the quantizers' programs and compiles the forward pass with them.
 func (t *Model) compile(ctx context.Context, o Options) error {
-	m, err := build.Model(t.cfg)
+	m, err := build.Model(t.Config)
 	if err != nil {
 		return err
 	}
@@ -198,13 +248,13 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 	if o.NoData && o.Generate > 0 && !o.Score {
 		atOnce = step.Piece
 	}
-	file := rundir.At(t.dir).Config().Name
-	if t.hub != nil {
+	file := rundir.At(t.Dir).Config().Name
+	if t.Hub != nil {
 		file = "the run.toml that 'cage import' makes"
 	}
 	err = t.built.Build(ctx, build.Request{
-		Piece: atOnce, NoAttention: o.Export, Config: t.cfg, Model: m, Step: t.step,
-		Batch: t.cfg.Train.Batch, Pieces: pieces, Forward: true, Finder: o.Finder,
+		Piece: atOnce, NoAttention: o.Export, Config: t.Config, Model: m, Step: t.Source.Step,
+		Batch: t.Config.Train.Batch, Pieces: pieces, Forward: true, Finder: o.Finder,
 		Options: plugin.Options{Logger: o.Logger},
 	}, o.Logger.Warn, file)
 	if err != nil || t.replaced {
@@ -215,7 +265,7 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 	if o.Generate > 0 {
 		same.Activations = nil
 	}
-	if changed := build.Changed(t.record.Programs, same.Hashes()); len(changed) > 0 {
+	if changed := build.Changed(t.Record.Programs, same.Hashes()); len(changed) > 0 {
 		o.Logger.Warn("a quantizer has changed since the run: this is not the model that was trained",
 			"programs", len(changed), "first", changed[0])
 	}
@@ -223,24 +273,15 @@ func (t *Model) compile(ctx context.Context, o Options) error {
 }
 
 // Step returns the number of optimizer steps that the checkpoint has completed.
-func (t *Model) Step() int { return t.step }
+func (t *Model) Step() int { return t.Source.Step }
 
 // Average returns train.average, which says how the weights were averaged over steps; "" if they
 // were not.
 func (t *Model) Average() string {
-	if t.cfg.Train.Averaging() == nil {
+	if t.Config.Train.Averaging() == nil {
 		return ""
 	}
-	return t.cfg.Train.Average
-}
-
-// Identity returns a string that identifies the checkpoint among those of all runs, even if the run
-// directory has moved. It is empty for a Hugging Face checkpoint.
-func (t *Model) Identity() string {
-	if t.record.Run == "" {
-		return ""
-	}
-	return fmt.Sprintf("%s step %d", t.record.Run, t.step)
+	return t.Config.Train.Average
 }
 
 // Quantizers returns a digest that distinguishes quantizers with the same names: of the programs
@@ -261,15 +302,15 @@ func (t *Model) Quantizers() string {
 // Evaluate returns the mean loss over the first batches (all of them if batches is 0), and the
 // number of tokens; see [step.Evaluate].
 func (t *Model) Evaluate(ctx context.Context, batches int) (loss float64, tokens int64, err error) {
-	if t.data == nil && t.cfg.Model.Language() {
-		return 0, 0, fmt.Errorf("%s was opened without data", t.dir)
+	if t.data == nil && t.Config.Model.Language() {
+		return 0, 0, fmt.Errorf("%s was opened without data", t.Dir)
 	}
 	var sequence step.Sequence
 	var verification *build.Verification
 	if t.data != nil {
 		verification = build.VerifyFiles(t.data)
 		defer verification.Close()
-		if sequence, err = build.OpenSequence(t.cfg, t.data, t.built.Compiled.Batch()); err != nil {
+		if sequence, err = build.OpenSequence(t.Config, t.data, t.built.Compiled.Batch()); err != nil {
 			return 0, 0, err
 		}
 	}
@@ -286,9 +327,7 @@ func (t *Model) Close() {
 	if t.evaluator != nil {
 		t.evaluator.Close()
 	}
-	if t.hub != nil {
-		t.hub.Close()
-	}
+	t.Source.Close()
 	if t.state != nil {
 		t.state.Close()
 	}
@@ -302,22 +341,6 @@ func (t *Model) Close() {
 func IsHub(dir string) bool {
 	run, err := rundir.At(dir).Config().Exists()
 	return !run && err == nil && huggingface.IsCheckpoint(vfs.At(dir))
-}
-
-// openFromHub opens the Hugging Face checkpoint in dir unchanged, in full precision.
-func openFromHub(ctx context.Context, dir string, o Options) (*Model, error) {
-	if o.Data == "" && !o.NoData {
-		return nil, fmt.Errorf("%s is a Hugging Face checkpoint, which has no validation set: name a "+
-			"token or chat file with --data; to export it, make a run of it with `cage import`", dir)
-	}
-	hub, err := OpenHub(dir, "", o.Step, o.Context, o.Logger)
-	if err != nil {
-		return nil, err
-	}
-	from := &provenance.Origin{End: hub.Checkpoint.Config.Tokens.End}
-	record := &Record{Record: provenance.Record{Initial: from, Tokenizer: hub.Tokenizer}}
-	t := &Model{dir: dir, cfg: hub.Config, hub: hub.Checkpoint, record: record, log: o.Logger}
-	return t.open(ctx, o)
 }
 
 // NoQuantizer, as the name of a plugin, means that nothing is quantized.
@@ -361,9 +384,9 @@ func (q *Quantizer) Tables() config.Quantizer {
 // openData opens the token file or chat file to evaluate on. It may be of another kind than the
 // training data.
 func (t *Model) openData(o Options) error {
-	if !t.cfg.Model.Language() {
+	if !t.Config.Model.Language() {
 		if o.Data != "" {
-			return fmt.Errorf("%s: a model of kind %q is not evaluated on data", t.dir, t.cfg.Model.Kind)
+			return fmt.Errorf("%s: a model of kind %q is not evaluated on data", t.Dir, t.Config.Model.Kind)
 		}
 		return nil
 	}
@@ -371,24 +394,20 @@ func (t *Model) openData(o Options) error {
 	switch {
 	case o.NoData:
 		return nil
-	case o.Data == "" && t.cfg.Data.Validation == "":
+	case o.Data == "" && t.Config.Data.Validation == "":
 		return fmt.Errorf("%s has no validation data of its own: name a token or chat file with --data",
-			t.dir)
+			t.Dir)
 	case o.Data == "":
-		if t.data, err = build.FindValidation(t.cfg, t.search); err != nil {
+		if t.data, err = build.FindValidation(t.Config, t.Search); err != nil {
 			return fmt.Errorf("%w\nname a token or chat file with --data", err)
 		}
 		return nil
 	}
-	if t.data, err = dataset.Open(o.Data); err != nil {
+	if t.data, err = t.OpenData(o.Data, o.Logger); err != nil {
 		return err
 	}
-	own := provenance.Tokens{Tokenizer: t.record.Tokenizer, Dir: t.dir, Vocab: t.cfg.Model.Vocab}
-	if err := own.Check(t.data, "", o.Logger); err != nil {
-		return err
-	}
-	t.data.Limit(own.Vocab)
-	t.cfg, err = t.cfg.Changed(func(c *config.Config) error {
+	t.data.Limit(t.Config.Model.Vocab)
+	t.Config, err = t.Config.Changed(func(c *config.Config) error {
 		c.Data.SetKind(build.KindOf(t.data))
 		return nil
 	})
@@ -398,8 +417,8 @@ func (t *Model) openData(o Options) error {
 // tokenizer opens the run's tokenizer. Only a Hugging Face checkpoint, or a run imported from one,
 // may have none.
 func (t *Model) tokenizer() (tokenizer.Tokenizer, error) {
-	if t.record.Tokenizer == nil {
-		return nil, fmt.Errorf("%s has no %s", t.dir, tokenizer.DefinitionFile)
+	if t.Record.Tokenizer == nil {
+		return nil, fmt.Errorf("%s has no %s", t.Dir, tokenizer.DefinitionFile)
 	}
-	return build.FindTokenizer(t.cfg, t.search, *t.record.Tokenizer)
+	return build.FindTokenizer(t.Config, t.Search, *t.Record.Tokenizer)
 }

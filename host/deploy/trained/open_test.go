@@ -101,6 +101,7 @@ func TestOpen(t *testing.T) {
 // TestContinueAll: texts that are continued together are those that are continued alone,
 // also where there are fewer than the run was opened for.
 func TestContinueAll(t *testing.T) {
+	all := func(int32) bool { return false }
 	cfg := testrun.Config(t)
 	stopAfterTwo(t, cfg)
 	open := func(sequences int) *trained.Model {
@@ -123,13 +124,13 @@ func TestContinueAll(t *testing.T) {
 		want = append(want, text)
 	}
 	for n := 1; n <= 3; n++ {
-		got, err := three.ContinueAll(t.Context(), tok, prompts[:n], greedy)
+		got, err := three.ContinueAll(t.Context(), tok, prompts[:n], greedy, nil, all)
 		if err != nil || !slices.Equal(got, want[:n]) {
 			t.Errorf("%d together are continued with %q, alone with %q (%v)", n, got, want[:n], err)
 		}
 	}
 	for _, n := range []int{0, 4} {
-		if _, err := three.ContinueAll(t.Context(), tok, make([][]int32, n), greedy); err == nil {
+		if _, err := three.ContinueAll(t.Context(), tok, make([][]int32, n), greedy, nil, all); err == nil {
 			t.Errorf("%d sequences were continued by a run that was opened for 3", n)
 		}
 	}

@@ -75,7 +75,7 @@ func (t *Model) posttrained(w *posttrain.Matrix) (*export.Quantized, error) {
 	if q.Rotation > 1 {
 		return q, nil
 	}
-	f, err := checkpoint.Open(rundir.At(t.dir).Checkpoints().Join(checkpoint.FileName(t.step)))
+	f, err := checkpoint.Open(rundir.At(t.Dir).Checkpoints().Join(checkpoint.FileName(t.Step())))
 	if err != nil {
 		return nil, err
 	}

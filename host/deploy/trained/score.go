@@ -1,13 +1,22 @@
 package trained
 
 import (
+	"bufio"
 	"context"
+	"encoding/json/jsontext"
+	"encoding/json/v2"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"slices"
+	"strconv"
 
 	"github.com/cage-qat/cage/host/compute/device"
+	"github.com/cage-qat/cage/host/data/source"
+	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/model/score"
+	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/step"
 )
 
@@ -15,10 +24,10 @@ import (
 // busy.
 func (t *Model) scoredTokens() int {
 	least := 1 << 10
-	if t.cfg.Device.Kind != device.CPU {
+	if t.Config.Device.Kind != device.CPU {
 		least = 1 << 14
 	}
-	return score.Tokens(t.cfg.Model.Context, least)
+	return score.Tokens(t.Config.Model.Context, least)
 }
 
 // Score computes log-probabilities of continuations, with the run's quantizers. The model must have
@@ -38,7 +47,7 @@ func (t *Model) Score(ctx context.Context, requests []score.Request, skip func(r
 			return err
 		}
 	}
-	share := t.cfg.Device.Precision == device.Float32
+	share := t.Config.Device.Precision == device.Float32
 	return t.scoreBatches(ctx, requests, share, skip,
 		func(b *score.Batch, logProbs []float32, likeliest []bool) error {
 			return each(b.Requests, b.Scores(logProbs, likeliest))
@@ -57,7 +66,7 @@ func (t *Model) LogProbs(ctx context.Context, sequences [][]int32) ([][]float32,
 		}
 		if most := t.Context() + 1; len(ids) < 2 || len(ids) > most {
 			return nil, fmt.Errorf("%s: sequence %d has %d tokens: want 2 to %d",
-				t.dir, i, len(ids), most)
+				t.Dir, i, len(ids), most)
 		}
 		requests[i] = score.Request{Context: ids[:1], Continuation: ids[1:]}
 	}
@@ -81,7 +90,7 @@ func (t *Model) scoreBatches(
 	if err := t.checkLanguage(); err != nil {
 		return err
 	}
-	batches, err := score.Batches(requests, t.scoredTokens(), t.cfg.Model.Context, share)
+	batches, err := score.Batches(requests, t.scoredTokens(), t.Config.Model.Context, share)
 	if err != nil {
 		return err
 	}
@@ -111,9 +120,9 @@ func (t *Model) scoreBatches(
 
 func (t *Model) checkIDs(sequence int, ids []int32) error {
 	for _, id := range ids {
-		if id < 0 || int(id) >= t.cfg.Model.Vocab {
+		if id < 0 || int(id) >= t.Config.Model.Vocab {
 			return fmt.Errorf("%s: sequence %d has the token %d, but the model has %d tokens",
-				t.dir, sequence, id, t.cfg.Model.Vocab)
+				t.Dir, sequence, id, t.Config.Model.Vocab)
 		}
 	}
 	return nil
@@ -128,4 +137,107 @@ func (t *Model) openEvaluator() (*step.Evaluator, error) {
 		}
 	}
 	return t.evaluator, nil
+}
+
+// Reader reads sequences of token ids from JSON Lines.
+type Reader struct {
+	Vocab     int            // ids must be below it
+	MaxTokens int            // largest number of ids in a sequence
+	Encoder   *tasks.Encoder // if not nil, lines are texts; nil: lists of ids
+}
+
+// Read reads all lines, skipping blank ones.
+func (s *Reader) Read(r io.Reader) (list [][]int32, err error) {
+	for row, err := range source.ReadObjects(r) {
+		switch {
+		case err != nil:
+			return nil, err
+		case row.Err != nil:
+			return nil, row.Err
+		}
+		ids, err := s.line(row.Text)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", row.Number, err)
+		}
+		list = append(list, ids)
+	}
+	if len(list) == 0 {
+		return nil, errors.New("there are no sequences: want one in each line")
+	}
+	return list, nil
+}
+
+func (s *Reader) line(line []byte) (ids []int32, err error) {
+	if !jsontext.Value(line).IsValid() {
+		return nil, errors.New("the line is not a JSON value")
+	}
+	if s.Encoder != nil {
+		var text *string
+		if json.Unmarshal(line, &text) != nil || text == nil {
+			return nil, errors.New(`want a text as a JSON string, such as "Hello"`)
+		}
+		if ids, err = s.Encoder.Encode(*text); err != nil {
+			return nil, err
+		}
+		if s.Encoder.BOS >= 0 {
+			ids = append([]int32{s.Encoder.BOS}, ids...)
+		}
+	} else {
+		want := fmt.Sprintf("want a list of token ids, from 0 to %d", s.Vocab-1)
+		if json.Unmarshal(line, &ids) != nil || ids == nil {
+			return nil, errors.New(want)
+		}
+		for i, id := range ids {
+			if id < 0 || int(id) >= s.Vocab {
+				return nil, fmt.Errorf("id %d is %d: %s", i, id, want)
+			}
+		}
+	}
+	if len(ids) < 2 || len(ids) > s.MaxTokens {
+		return nil, fmt.Errorf("got a sequence of %d tokens, want 2 to %d: the first one is not "+
+			"predicted, and the last one is only predicted", len(ids), s.MaxTokens)
+	}
+	return ids, nil
+}
+
+// MeanLogProb returns the mean of all log-probabilities, and their number.
+func MeanLogProb(list [][]float32) (mean float64, tokens int) {
+	for _, sequence := range list {
+		for _, v := range sequence {
+			mean += float64(v)
+		}
+		tokens += len(sequence)
+	}
+	return mean / float64(tokens), tokens
+}
+
+// WriteScores writes a JSON line for each sequence.
+func WriteScores(to io.Writer, sequences [][]int32, logProbs [][]float32) error {
+	w := bufio.NewWriter(to)
+	var line []byte
+	for i, ids := range sequences {
+		line = append(line[:0], `{"ids": [`...)
+		for k, id := range ids {
+			if k > 0 {
+				line = append(line, ", "...)
+			}
+			line = strconv.AppendInt(line, int64(id), 10)
+		}
+		line = append(line, `], "log_probs": [`...)
+		for k, v := range logProbs[i] {
+			if k > 0 {
+				line = append(line, ", "...)
+			}
+			if x := float64(v); math.IsNaN(x) || math.IsInf(x, 0) { // JSON cannot represent it
+				text, _ := metrics.Number(x).MarshalJSON() // a string, without an error
+				line = append(line, text...)
+			} else { // the shortest text that parses to the same number
+				line = strconv.AppendFloat(line, x, 'g', -1, 32)
+			}
+		}
+		if _, err := w.Write(append(line, "]}\n"...)); err != nil {
+			return err
+		}
+	}
+	return w.Flush()
 }

@@ -36,7 +36,7 @@ type Tasks struct {
 
 	tok      tokenizer.Tokenizer
 	encoder  *tasks.Encoder
-	template func([]tasks.Turn) (string, error)
+	template *chat.Template
 }
 
 // Score implements tasks.Model.
@@ -50,7 +50,8 @@ func (e *Tasks) Generate(
 	ctx context.Context, prompts [][]int32, tokens int, until []string,
 ) ([]string, error) {
 	if e.whole {
-		return e.Model.ContinueAll(ctx, e.tok, prompts, generate.Options{Tokens: tokens})
+		all := func(int32) bool { return false }
+		return e.Model.ContinueAll(ctx, e.tok, prompts, generate.Options{Tokens: tokens}, nil, all)
 	}
 	if e.MaxTokens > 0 {
 		tokens = e.MaxTokens
@@ -64,11 +65,10 @@ func (e *Tasks) Ask(ctx context.Context, list []*tasks.Task) (results []*tasks.R
 		return nil, err
 	}
 	if e.Chat {
-		template, err := chat.OpenTemplate("", e.Dir, tokenizer.AddsBOS(e.tok))
+		e.template, err = chat.OpenTemplate("", e.Dir, tokenizer.AddsBOS(e.tok))
 		if err != nil {
 			return nil, fmt.Errorf("--chat: %w", err)
 		}
-		e.template = tasks.Rendered(template)
 	}
 	if e.Out != "" {
 		run, err := rundir.At(e.Out).Config().Exists()
@@ -154,14 +154,17 @@ func (e *Tasks) Summarize(list []*tasks.Result) (tasks.Results, error) {
 
 // name identifies the model, including its quantizers' programs.
 func (e *Tasks) name() string {
-	name := e.Model.Identity()
-	if name == "" {
+	name := fmt.Sprintf("%s step %d", e.Model.Record.Run, e.Model.Step())
+	if e.Model.Record.Run == "" {
 		name = checkpointName(e.Dir)
 	}
 	if e.Quantizer != nil {
 		name += " quantized by " + e.Quantizer.String()
 	}
-	return withQuantizers(name, e.Model)
+	if programs := e.Model.Quantizers(); programs != "" {
+		name += ", programs " + programs
+	}
+	return name
 }
 
 // Encoder returns the model's tokenizer and an encoder with its BOS and EOS tokens.
@@ -182,14 +185,6 @@ func Encoder(model *Model) (*tasks.Encoder, tokenizer.Tokenizer, error) {
 		e.EOS, err = tok.Decode([]int32{info.EOS})
 	}
 	return e, tok, err
-}
-
-// withQuantizers appends the digest of the model's quantizers to name, if anything is quantized.
-func withQuantizers(name string, model *Model) string {
-	if programs := model.Quantizers(); programs != "" {
-		name += ", programs " + programs
-	}
-	return name
 }
 
 // checkpointName identifies a Hugging Face checkpoint, and changes if its files are replaced.

@@ -144,9 +144,6 @@ func (k *keys) ids(key string, vocab int) (list []int32) {
 // rope_parameters. A file may have either, or both if they agree.
 var scalingKeys = []string{"rope_scaling", "rope_parameters"}
 
-// defaultTheta is the default of rope_theta.
-const defaultTheta = 10000
-
 func (k *keys) rope(s *architecture.Settings) {
 	s.RopePairs = architecture.Interleaved
 	if s.Kind != architecture.KindLlama {
@@ -183,7 +180,7 @@ func (k *keys) rope(s *architecture.Settings) {
 		}
 		before = &found
 	}
-	s.RopeTheta = cmp.Or(theta, defaultTheta)
+	s.RopeTheta = cmp.Or(theta, 10000) // default of transformers
 	s.RopeScaling = architecture.ScalingLlama3
 	s.RopeFactor, s.RopeLow, s.RopeHigh, s.RopeOriginal = 1, 1, 4, 8192 // no effect at a factor of 1
 	if before != nil && min(before.factor, before.low, before.high, float64(before.original)) > 0 {

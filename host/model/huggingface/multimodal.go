@@ -1,6 +1,7 @@
 package huggingface
 
 import (
+	"cmp"
 	"maps"
 	"strings"
 
@@ -102,11 +103,7 @@ func (t textTensors) Tensors() (list []safetensors.Info) {
 
 // Tensor implements [Tensors].
 func (t textTensors) Tensor(name string) (safetensors.Tensor, error) {
-	in, ok := t.names[name]
-	if !ok {
-		in = name
-	}
-	return t.files.Tensor(in)
+	return t.files.Tensor(cmp.Or(t.names[name], name))
 }
 
 // Close implements [Tensors].

@@ -127,16 +127,6 @@ func (f *File) Size() (sum int64) {
 	return sum
 }
 
-// Chosen returns the step of the checkpoint that [Use] opens: step itself or, if step is 0, the
-// step of the newest checkpoint in dir, 0 if there is none.
-func Chosen(dir vfs.Path, step int) (int, error) {
-	entries, err := List(dir)
-	if step == 0 && len(entries) > 0 {
-		step = entries[len(entries)-1].Step
-	}
-	return step, err
-}
-
 // Use calls use with the given step's checkpoint in dir or, if step is 0, the newest one. If it is
 // damaged, the error names the newest intact one. The error wraps ErrNone if dir has no checkpoint.
 func Use(dir vfs.Path, step int, use func(*File) error) error {

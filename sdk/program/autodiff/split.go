@@ -42,9 +42,6 @@ type Residual struct {
 // makes the residuals smaller. Neither program contains stop_gradient, so neither may be
 // differentiated again.
 func Split(p *program.Program, outputs []string, output string, wrt ...string) (*Partition, error) {
-	if len(outputs) == 0 {
-		return nil, fmt.Errorf("program %q: want at least one output of the forward pass", p.Name)
-	}
 	t, err := newTape(p, output, wrt, "")
 	if err != nil {
 		return nil, err
@@ -65,9 +62,6 @@ func Split(p *program.Program, outputs []string, output string, wrt ...string) (
 func SplitBy(
 	p *program.Program, outputs []string, backward *program.Program, cotangent string,
 ) (*Partition, error) {
-	if len(outputs) == 0 {
-		return nil, fmt.Errorf("program %q: want at least one output of the forward pass", p.Name)
-	}
 	if backward.Input(cotangent) < 0 || p.Input(cotangent) >= 0 {
 		return nil, fmt.Errorf("the cotangent %q must be an input of %q, and not of %q",
 			cotangent, backward.Name, p.Name)
@@ -100,6 +94,9 @@ func SplitBy(
 
 func writeOutputs(b *program.Builder, p *program.Program, values []program.Value,
 	outputs []string) error {
+	if len(outputs) == 0 {
+		return fmt.Errorf("program %q: want at least one output of the forward pass", p.Name)
+	}
 	for _, name := range outputs {
 		id, ok := p.Output(name)
 		if !ok {

@@ -96,8 +96,6 @@ func pairs[A, B any](x, y []A, f func(a, b A) B) []B {
 // step returns the stride between the elements of an operand: 0 if a single element is broadcast.
 func step[T any](x []T) int { return min(1, len(x)-1) }
 
-func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }
-
 // spread broadcasts an operand of an elementwise operation to the shape of the result, along
 // the axes of size 1. A tensor of one element is returned unchanged.
 func spread(x Tensor, shape []int) Tensor {

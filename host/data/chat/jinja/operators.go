@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 	"strings"
 )
 
@@ -142,11 +143,7 @@ func (m *machine) repeat(what any, n int64) any {
 		return strings.Repeat(v, int(n))
 	case []any:
 		m.make(16 * len(v) * int(n))
-		list := make([]any, 0, len(v)*int(n))
-		for range n {
-			list = append(list, v...)
-		}
-		return list
+		return slices.Repeat(v, int(n))
 	}
 	m.fail("%s cannot be repeated", typeName(what))
 	return nil
