@@ -57,36 +57,6 @@ func readEvaluation(dir vfs.Path) (a savedEvaluation, begun bool, err error) {
 	return a, true, err
 }
 
-func (s *Study) addEvaluations(r *Result, running bool) {
-	for _, e := range s.evaluationsOf(r.Cell) {
-		a, _, err := readEvaluation(s.answers(r.Cell, e))
-		for name, x := range a.Metrics {
-			r.Summary[name] = float64(x)
-		}
-		switch {
-		case err != nil && !running:
-			*r = Damaged(r.Cell, err)
-			return
-		case a.Metrics == nil:
-			r.State = Unevaluated
-		}
-	}
-	if r.State == Done {
-		return
-	}
-	if running {
-		r.State = Running
-		return
-	}
-	failure, err := readFailure(s.dir(r.Cell))
-	switch {
-	case err == nil:
-		r.State, r.Err = Failed, failure.Error
-	case !errors.Is(err, fs.ErrNotExist):
-		*r = Damaged(r.Cell, err)
-	}
-}
-
 // findOutdated marks results as unevaluated if the questions of an evaluation have changed.
 // Questions that cannot be read at present are assumed to be unchanged.
 func (s *Study) findOutdated(results []Result) {

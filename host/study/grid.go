@@ -14,11 +14,9 @@ import (
 )
 
 type axis struct {
-	name   string
-	path   string   // key path in the file
+	Axis
 	keys   []string // keys of the configuration, in the short form
-	values []value
-	extra  []string // labels that only single cells have
+	values []value  // those of the first labels; only single cells have the others
 }
 
 // value is a label of an axis, with the settings that it stands for.
@@ -29,16 +27,11 @@ type value struct {
 	init     *table    // labels of the cell whose model this cell starts from; nil: not given
 }
 
-func (a *axis) labels() []string {
-	list := lists.Map(a.values, func(v value) string { return v.label })
-	return append(list, a.extra...)
-}
-
 // seeds reports whether the labels of the axis are replicates, judging by the keys that the axis
 // sets or, if it sets none, by its name.
 func (a *axis) seeds() bool {
 	if len(a.keys) == 0 {
-		return a.name == "seed" || a.name == "seeds"
+		return a.Name == "seed" || a.Name == "seeds"
 	}
 	return !slices.ContainsFunc(a.keys, func(key string) bool {
 		return key != "seed" && !strings.HasSuffix(key, ".seed") && !strings.HasSuffix(key, "_seed")
@@ -46,11 +39,11 @@ func (a *axis) seeds() bool {
 }
 
 func axisNames(axes []axis) []string {
-	return lists.Map(axes, func(a axis) string { return a.name })
+	return lists.Map(axes, func(a axis) string { return a.Name })
 }
 
 func find(axes []axis, name string) *axis {
-	i := slices.IndexFunc(axes, func(a axis) bool { return a.name == name })
+	i := slices.IndexFunc(axes, func(a axis) bool { return a.Name == name })
 	if i < 0 {
 		return nil
 	}
@@ -60,15 +53,15 @@ func find(axes []axis, name string) *axis {
 func readAxes(tables []*table) []axis {
 	var axes []axis
 	for _, t := range tables {
-		a := axis{path: t.path}
+		var a axis
 		var values any
 		name := schema.NonEmpty(`that names the axis, such as name = "bits"`)
-		t.read(schema.Key{Name: "name", To: &a.name, Is: name}, optional("key", &a.keys),
+		t.read(schema.Key{Name: "name", To: &a.Name, Is: name}, optional("key", &a.keys),
 			optional("values", &values))
-		if a.name == "" {
+		if a.Name == "" {
 			t.incomplete = true
-		} else if find(axes, a.name) != nil {
-			t.report(t.key("name"), "want a different name for each axis", "there are two axes %q", a.name)
+		} else if find(axes, a.Name) != nil {
+			t.report(t.key("name"), "want a different name for each axis", "there are two axes %q", a.Name)
 		}
 		if slices.Contains(a.keys, outKey) {
 			t.report(t.key("key"), "want another key", outIsOurs)
@@ -76,6 +69,7 @@ func readAxes(tables []*table) []axis {
 		if t.has("values") && t.has("key") == (len(a.keys) > 0) {
 			problems := len(t.Errs)
 			a.values = readValues(t, a, values)
+			a.Labels = lists.Map(a.values, func(v value) string { return v.label })
 			t.incomplete = t.incomplete || len(t.Errs) > problems
 		}
 		axes = append(axes, a)
@@ -93,9 +87,7 @@ func readValues(t *table, a axis, raw any) []value {
 	case []any:
 		elements = list
 	case []map[string]any:
-		for _, e := range list {
-			elements = append(elements, e)
-		}
+		elements = lists.Map(list, func(e map[string]any) any { return e })
 	default:
 		t.wrong("values", raw, `values such as [2, 3, 4] with key = "...", or `+valueTables)
 		return nil
@@ -252,7 +244,7 @@ const maxCells = 10_000
 func size(axes []axis, fixed map[string]string) float64 {
 	n := 1.0
 	for _, a := range axes {
-		if _, ok := fixed[a.name]; !ok {
+		if _, ok := fixed[a.Name]; !ok {
 			n *= float64(len(a.values))
 		}
 	}
@@ -265,7 +257,7 @@ func grid(axes []axis, fixed map[string]string) []plan {
 	plans := []plan{{labels: map[string]string{}}}
 	for _, a := range axes {
 		values := a.values
-		if label, ok := fixed[a.name]; ok {
+		if label, ok := fixed[a.Name]; ok {
 			values = []value{{label: label}} // a new label has no settings
 			for _, v := range a.values {
 				if v.label == label {
@@ -277,7 +269,7 @@ func grid(axes []axis, fixed map[string]string) []plan {
 		for _, p := range plans {
 			for _, v := range values {
 				labels := maps.Clone(p.labels)
-				labels[a.name] = v.label
+				labels[a.Name] = v.label
 				next = append(next, plan{
 					labels: labels, settings: slices.Concat(p.settings, v.settings),
 					quantize: cmp.Or(v.quantize, p.quantize), init: cmp.Or(v.init, p.init),
@@ -304,14 +296,14 @@ func readCell(t *table, axes []axis) []plan {
 	fixed := map[string]string{}
 	for name, labels := range label.labels(axes, false) {
 		fixed[name] = labels[0]
-		if a := find(axes, name); !slices.Contains(a.labels(), labels[0]) {
-			a.extra = append(a.extra, labels[0])
+		if a := find(axes, name); !slices.Contains(a.Labels, labels[0]) {
+			a.Labels = append(a.Labels, labels[0])
 		}
 	}
 	for _, a := range axes {
-		if _, ok := fixed[a.name]; !ok && len(a.values) == 0 {
+		if _, ok := fixed[a.Name]; !ok && len(a.values) == 0 {
 			t.report(label.path, "want a label for it: the axis has no values",
-				"no label of the axis %q", a.name)
+				"no label of the axis %q", a.Name)
 		}
 	}
 	if n := size(axes, fixed); n > maxCells {

@@ -96,7 +96,7 @@ func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
 		return nil, err
 	}
 	for _, a := range axes {
-		s.Axes = append(s.Axes, Axis{a.name, a.labels()})
+		s.Axes = append(s.Axes, a.Axis)
 	}
 	return s, s.name()
 }

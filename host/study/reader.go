@@ -129,10 +129,10 @@ func (t *table) checkLabels(where map[string][]string, axes []axis) {
 	for name, labels := range where {
 		a := find(axes, name)
 		for _, label := range labels {
-			if a == nil || slices.Contains(a.labels(), label) {
+			if a == nil || slices.Contains(a.Labels, label) {
 				continue
 			}
-			hint := cmp.Or(schema.DidYouMean(label, a.labels()), "it has "+schema.Quoted(a.labels()))
+			hint := cmp.Or(schema.DidYouMean(label, a.Labels), "it has "+schema.Quoted(a.Labels))
 			t.report(t.key(name), hint, "the axis %q has no label %q", name, label)
 		}
 	}

@@ -72,9 +72,9 @@ func defaultTable(axes []axis) Table {
 	t := Table{Title: metrics.Label(defaultMetric), Metric: defaultMetric, Better: "lower"}
 	for _, a := range axes {
 		if a.seeds() {
-			t.Over = append(t.Over, a.name)
+			t.Over = append(t.Over, a.Name)
 		} else {
-			t.Rows = append(t.Rows, a.name)
+			t.Rows = append(t.Rows, a.Name)
 		}
 	}
 	if n := len(t.Rows); n > 1 {
@@ -139,10 +139,10 @@ func (t *table) checkAllUsed(axes []axis, where map[string][]string, keys string
 		return
 	}
 	for _, a := range axes {
-		one := len(a.labels()) == 1 || len(where[a.name]) == 1
-		if !one && !slices.Contains(used, a.name) {
+		one := len(a.Labels) == 1 || len(where[a.Name]) == 1
+		if !one && !slices.Contains(used, a.Name) {
 			t.report(t.path, "want it in "+keys+", or one label of it in where",
-				"the axis %q is not used", a.name)
+				"the axis %q is not used", a.Name)
 		}
 	}
 }
@@ -284,7 +284,7 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 				is = "that is a label of the axis x"
 				x, _ := t.values["x"].(string)
 				if a := find(axes, x); a != nil {
-					is = "that is one of " + schema.Quoted(a.labels())
+					is = "that is one of " + schema.Quoted(a.Labels)
 				}
 			case kind == Curves:
 				is = "that names one of " + strings.Join(RecordMetrics(), ", ")
@@ -349,8 +349,8 @@ func (t *table) checkContent(f *Figure, axes []axis, known []string) {
 		t.checkAxes(axes, "x", x...)
 		t.checkAxes(axes, "y", y...)
 		a := find(axes, f.X)
-		if a != nil && f.Baseline != "" && !t.incomplete && !slices.Contains(a.labels(), f.Baseline) {
-			t.report(t.key("baseline"), "want one of "+schema.Quoted(a.labels()),
+		if a != nil && f.Baseline != "" && !t.incomplete && !slices.Contains(a.Labels, f.Baseline) {
+			t.report(t.key("baseline"), "want one of "+schema.Quoted(a.Labels),
 				"the axis %q has no label %q", f.X, f.Baseline)
 		}
 	case Curves:

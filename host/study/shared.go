@@ -21,7 +21,7 @@ func (r *runner) claim(
 	switch {
 	case release == nil && ctx.Err() != nil:
 		return nil, nil
-	case errors.Is(err, vfs.ErrLocked) && r.opts.Share:
+	case errors.Is(err, vfs.ErrLocked): // perhaps only for a moment, to check whether it is locked
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.later = append(r.later, c)
