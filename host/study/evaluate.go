@@ -159,18 +159,15 @@ func (s *Study) beginEvaluation(
 }
 
 // Evaluated returns the evaluations that have begun on a cell's model: for each ID, the hash of the
-// files with the questions. It is nil if there are none.
+// files with the questions.
 func (s *Study) Evaluated(c Cell) (map[string]string, error) {
-	var list map[string]string
+	list := map[string]string{}
 	for _, e := range s.evaluationsOf(c) {
 		a, begun, err := readEvaluation(s.answers(c, e))
 		if err != nil {
 			return nil, err
 		}
 		if begun {
-			if list == nil {
-				list = map[string]string{}
-			}
 			list[e.ID()] = a.Rows
 		}
 	}

@@ -152,6 +152,12 @@ func (s *Study) AxisNames() []string {
 	return lists.Map(s.Axes, func(a Axis) string { return a.Name })
 }
 
+// OtherAxes returns the names of the axes that are in none of the lists.
+func (s *Study) OtherAxes(but ...[]string) []string {
+	used := slices.Concat(but...)
+	return slices.DeleteFunc(s.AxisNames(), func(a string) bool { return slices.Contains(used, a) })
+}
+
 // Label returns the cell's labels in the order of the axes, as in "CAGE · 4 · 0".
 func (s *Study) Label(c Cell) string { return strings.Join(c.Of(s.AxisNames()), " · ") }
 

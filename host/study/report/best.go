@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -48,7 +49,7 @@ func (g *grouped) choose(b *study.Best, row, column []string) (*Choice, []replic
 		return nil, most
 	}
 	choice := &Choice{Label: list[best].Label, Of: len(list)}
-	before, after := 0, 0
+	first, last := 0, 0 // the least and the greatest order of a label, relative to the chosen one
 	for i, c := range list {
 		if c.Tried {
 			choice.Tried++
@@ -57,15 +58,11 @@ func (g *grouped) choose(b *study.Best, row, column []string) (*Choice, []replic
 		x, errX := strconv.ParseFloat(c.Label, 64)
 		y, errY := strconv.ParseFloat(choice.Label, 64)
 		if errX == nil && errY == nil && x != y {
-			order = map[bool]int{true: -1, false: 1}[x < y]
+			order = cmp.Compare(x, y)
 		}
-		if order < 0 {
-			before++
-		} else if order > 0 {
-			after++
-		}
+		first, last = min(first, order), max(last, order)
 	}
-	choice.AtEnd = len(list) > 1 && (before == 0 || after == 0)
+	choice.AtEnd = len(list) > 1 && (first == 0 || last == 0)
 	return choice, reported(choice.Label)
 }
 

@@ -102,10 +102,7 @@ func newFigure(s *study.Study, given study.Figure, results []study.Result) (*Fig
 	out := &Figure{Kind: f.Kind, Title: cmp.Or(f.Title, defaultTitle(given))}
 	note := ""
 	if f.Best != nil { // only the results with the chosen label are shown
-		fixed := slices.DeleteFunc(s.AxisNames(), func(axis string) bool {
-			return axis == f.Best.Axis || slices.Contains(f.Over, axis)
-		})
-		g := f.group(fixed, nil, []string{f.Best.Axis})
+		g := f.group(s.OtherAxes(f.Over, []string{f.Best.Axis}), nil, []string{f.Best.Axis})
 		f.results = nil
 		for _, labels := range g.labels[0] {
 			_, reported := g.choose(f.Best, labels, nil)
@@ -285,7 +282,7 @@ func equalDigits(rows [][]float64) string {
 
 // scatter draws a point for each cell, or for the mean over its replicates.
 func (f drawing) scatter() (figure.Picture, string) {
-	g := f.group(f.Series, f.otherAxes(f.Over))
+	g := f.group(f.Series, f.study.OtherAxes(f.Series, f.Over))
 	out := &figure.Chart{
 		X: figure.Axis{Label: metrics.Label(f.X), Log: f.LogX},
 		Y: figure.Axis{Label: metrics.Label(f.Y), Log: f.LogY},
@@ -314,12 +311,6 @@ func (f drawing) scatter() (figure.Picture, string) {
 		out.Series = append(out.Series, line)
 	}
 	return out, n.note(meanSD, f.Over)
-}
-
-func (f drawing) otherAxes(over []string) []string {
-	return slices.DeleteFunc(f.study.AxisNames(), func(axis string) bool {
-		return slices.Contains(f.Series, axis) || slices.Contains(over, axis)
-	})
 }
 
 // differences draws a row for each label of the series: the paired differences between the other
