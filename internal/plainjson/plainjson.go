@@ -115,25 +115,16 @@ func typeWords(t reflect.Type) string {
 
 // mismatch describes a value of the wrong type or range.
 func mismatch(s *jsonv2.SemanticError) string {
-	var found string
-	switch s.JSONKind {
-	case jsontext.KindTrue, jsontext.KindFalse:
-		found = "true or false"
-	case jsontext.KindNull:
-		found = "null"
-	case jsontext.KindString:
-		found = "a string"
-	case jsontext.KindNumber:
-		found = "a number"
-		if len(s.JSONValue) > 0 {
-			found = "the number " + string(s.JSONValue)
-		}
-	case jsontext.KindBeginObject:
-		found = "an object"
-	case jsontext.KindBeginArray:
-		found = "an array"
-	default:
+	found, known := map[jsontext.Kind]string{
+		jsontext.KindTrue: "true or false", jsontext.KindFalse: "true or false",
+		jsontext.KindNull: "null", jsontext.KindString: "a string", jsontext.KindNumber: "a number",
+		jsontext.KindBeginObject: "an object", jsontext.KindBeginArray: "an array",
+	}[s.JSONKind]
+	if !known {
 		return s.Error()
+	}
+	if s.JSONKind == jsontext.KindNumber && len(s.JSONValue) > 0 {
+		found = "the number " + string(s.JSONValue)
 	}
 	if words := typeWords(s.GoType); words != "" {
 		return "found " + found + ", want " + words
