@@ -329,16 +329,12 @@ func (f *File) FindStale(
 // Write writes the file with a line per cell, so that diffs are readable.
 func (f *File) Write(path string) error {
 	var b bytes.Buffer
-	head, err := json.MarshalIndent(struct {
-		Study   string   `json:"study"`
-		From    string   `json:"from"`
-		Sources []Source `json:"sources"`
-	}{f.Study, f.From, f.Sources}, "", "  ")
+	head, err := json.MarshalIndent(File{f.Study, f.From, f.Sources, nil}, "", "  ")
 	if err != nil {
 		return err
 	}
-	b.Write(bytes.TrimSuffix(head, []byte("\n}")))
-	b.WriteString(",\n  \"cells\": [")
+	b.Write(bytes.TrimSuffix(head, []byte("null\n}")))
+	b.WriteByte('[')
 	for i, c := range f.Cells {
 		line, err := json.Marshal(c)
 		if err != nil {
