@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/internal/schema"
@@ -285,9 +286,7 @@ func (t *table) tasks() *taskQuestions {
 func (s *Study) metrics() []string {
 	list := SummaryMetrics()
 	for _, e := range s.evaluations {
-		for _, m := range e.Metrics() {
-			list = append(list, m.Name)
-		}
+		list = append(list, lists.Map(e.Metrics(), func(m measure) string { return m.Name })...)
 	}
 	return list
 }

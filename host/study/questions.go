@@ -18,6 +18,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/ruler"
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -136,12 +137,10 @@ type taskQuestions struct {
 }
 
 func (e *taskQuestions) ID() string {
-	var names, hashes []string
-	for _, t := range e.List {
-		names, hashes = append(names, t.Name), append(hashes, t.Hash())
-	}
+	names := lists.Map(e.List, func(t *tasks.Task) string { return t.Name })
 	return identify(strings.Join(names, "-"), []any{
-		hashes, e.Source.Shots, e.Source.Limit, e.Batch, e.MaxTokens, e.Chat, e.OneTurn,
+		lists.Map(e.List, (*tasks.Task).Hash), e.Source.Shots, e.Source.Limit, e.Batch,
+		e.MaxTokens, e.Chat, e.OneTurn,
 	})
 }
 
@@ -219,10 +218,7 @@ type rulerQuestions struct {
 }
 
 func (e *rulerQuestions) ID() string {
-	var names []string
-	for _, t := range e.Tasks {
-		names = append(names, t.Name)
-	}
+	names := lists.Map(e.Tasks, func(t ruler.Task) string { return t.Name })
 	f := e.Files
 	return identify("ruler", []any{
 		e.Lengths, e.Samples, names, f.Words != "", f.Essay != "", f.Squad != "", f.Hotpot != "",

@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
@@ -243,15 +244,11 @@ func (s *Study) checkOurs() error {
 // reports all problems together.
 func (s *Study) check(ctx context.Context, cells []Cell, survey Survey) error {
 	var found problems
-	var list []*config.Config
-	var names []string
-	for _, c := range cells {
-		list, names = append(list, c.Config), append(names, s.Label(c))
-	}
-	if survey != nil && len(list) > 0 {
+	if survey != nil && len(cells) > 0 {
+		list := lists.Map(cells, func(c Cell) *config.Config { return c.Config })
 		for i, f := range survey(ctx, list) {
 			if f.Err != nil {
-				found.add(f.Err, names[i])
+				found.add(f.Err, s.Label(cells[i]))
 			}
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/study"
-	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Choice is the label of an axis that was chosen for an entry of a table.
@@ -23,18 +22,14 @@ type Choice struct {
 // replicates to report there. If no label can be chosen yet, the choice is nil, and the replicates
 // are the planned ones, without results.
 func (g *grouped) choose(b *study.Best, row, column []string) (*Choice, []replicate) {
-	axis := lists.Map(g.labels[2], func(labels []string) string { return labels[0] })
 	reported := func(label string) []replicate {
 		list := slices.Clone(g.at(row, column, []string{label}))
 		return slices.DeleteFunc(list, func(r replicate) bool {
 			return b.On != nil && r.result.Cell.Matches(b.On)
 		})
 	}
-	list, best := b.Choose(axis, func(label string) (of []study.Result) {
-		for _, r := range g.at(row, column, []string{label}) {
-			of = append(of, r.result)
-		}
-		return of
+	list, best := b.Choose(g.single(2), func(label string) []study.Result {
+		return resultsOf(g.at(row, column, []string{label}))
 	})
 	if best < 0 {
 		var most []replicate

@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/figure"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Figure is a figure of the report.
@@ -106,9 +107,7 @@ func newFigure(s *study.Study, given study.Figure, results []study.Result) (*Fig
 		f.results = nil
 		for _, labels := range g.labels[0] {
 			_, reported := g.choose(f.Best, labels, nil)
-			for _, r := range reported {
-				f.results = append(f.results, r.result)
-			}
+			f.results = append(f.results, resultsOf(reported)...)
 		}
 		note = fmt.Sprintf("Each with the %s that has the best mean of %s",
 			f.Best.Axis, metricPhrase(f.Best.Metric))
@@ -207,10 +206,7 @@ const meanSD = "Mean ± standard deviation"
 func (f drawing) bars() (figure.Picture, string) {
 	g := f.group([]string{f.X}, f.Series)
 	y := figure.Axis{Label: metrics.Label(f.Metric), Log: f.LogY}
-	out := &figure.Bars{X: figure.Axis{Label: f.X}, Y: y}
-	for _, label := range g.labels[0] {
-		out.Groups = append(out.Groups, label[0])
-	}
+	out := &figure.Bars{X: figure.Axis{Label: f.X}, Y: y, Groups: g.single(0)}
 	var n counts
 	for _, series := range g.labels[1] {
 		b := figure.BarSeries{Name: seriesName(f.Series, series)}
@@ -239,14 +235,10 @@ func (f drawing) heatmap() (figure.Picture, string) {
 	g := f.group([]string{f.Y}, []string{f.X})
 	out := &figure.Heat{
 		X: figure.Axis{Label: f.X}, Y: figure.Axis{Label: f.Y},
-		Scale: metrics.Label(f.Metric), Log: f.LogY,
-	}
-	for _, label := range g.labels[1] {
-		out.Columns = append(out.Columns, label[0])
+		Scale: metrics.Label(f.Metric), Log: f.LogY, Rows: g.single(0), Columns: g.single(1),
 	}
 	var n counts
 	for _, row := range g.labels[0] {
-		out.Rows = append(out.Rows, row[0])
 		means := make([]float64, len(out.Columns))
 		for i, column := range g.labels[1] {
 			_, x := values(g.at(row, column), f.Metric)
@@ -319,9 +311,7 @@ func (f drawing) differences() (figure.Picture, string) {
 	g := f.group(f.Series, []string{f.X})
 	label := "difference of " + metrics.Label(f.Metric) + " to " + f.Baseline
 	out := &figure.Differences{X: figure.Axis{Label: label}}
-	for _, row := range g.labels[0] {
-		out.Rows = append(out.Rows, seriesName(f.Series, row))
-	}
+	out.Rows = lists.Map(g.labels[0], func(row []string) string { return seriesName(f.Series, row) })
 	var n counts
 	for _, label := range g.labels[1] {
 		if label[0] == f.Baseline {

@@ -129,10 +129,7 @@ var numberEscapes = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", `\<`, "*", `\
 // Text returns the rows as strings, with the headings first. Bold entries are marked by a star,
 // which TextNotes explains.
 func (g grid) Text() [][]string {
-	out := [][]string{nil}
-	for _, head := range g.Head {
-		out[0] = append(out[0], line(head))
-	}
+	out := [][]string{lists.Map(g.Head, line)}
 	for _, row := range g.Rows {
 		var texts []string
 		for _, c := range row {
@@ -184,8 +181,7 @@ func (g grid) latex(b *strings.Builder, label string) {
 		width += longest + 2
 	}
 	for _, row := range g.Rows {
-		cells := lists.Map(row, cell.latex)
-		rows = append(rows, cells)
+		rows = append(rows, lists.Map(row, cell.latex))
 	}
 	environment := "table"
 	if width >= wide {

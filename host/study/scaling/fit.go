@@ -176,10 +176,7 @@ func (f *fitting) search(ctx context.Context) ([]minimum, error) {
 	}
 	byCost := func(a, b minimum) int { return cmp.Compare(a.cost, b.cost) }
 	slices.SortStableFunc(all, byCost)
-	best := make([][]float64, 0, finishers)
-	for _, m := range all[:min(len(all), finishers)] {
-		best = append(best, m.x)
-	}
+	best := lists.Map(all[:min(len(all), finishers)], func(m minimum) []float64 { return m.x })
 	if all, err = each(best, lastSteps); err != nil {
 		return nil, err
 	}

@@ -167,10 +167,7 @@ func (p panel) chart(runs []*rundir.Run, read []*runLog) report.Chart {
 				c.Color, c.Dash = i+1, 1+nth+i/colors*len(p.metrics)
 			}
 			if p.noisy && nth == 0 && smoothed != nil {
-				c.Raw, c.Y = c.Y, nil
-				for _, v := range smoothed {
-					c.Y = append(c.Y, report.Finite(v))
-				}
+				c.Raw, c.Y = c.Y, lists.Map(smoothed, report.Finite)
 				if len(runs) == 1 {
 					c.Name += ", smoothed; faint: as recorded"
 				}

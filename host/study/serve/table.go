@@ -12,6 +12,7 @@ import (
 
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 const (
@@ -88,9 +89,7 @@ func (s *Server) view(q url.Values) (tableView, error) {
 	}
 	keys := rundir.Varying(list, keyColumns)
 	v.Columns = columnsOf(q, keys)
-	for _, r := range list {
-		v.Rows = append(v.Rows, rowOf(r, keys))
-	}
+	v.Rows = lists.Map(list, func(r *rundir.Run) rowView { return rowOf(r, keys) })
 	return v, nil
 }
 

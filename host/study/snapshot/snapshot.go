@@ -30,6 +30,7 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/digest"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -219,11 +220,7 @@ func (f *File) SourcesOf(cells map[string]bool) []Source {
 			used[c.Source] = true
 		}
 	}
-	var list []Source
-	for _, i := range slices.Sorted(maps.Keys(used)) {
-		list = append(list, f.Sources[i])
-	}
-	return list
+	return lists.Map(slices.Sorted(maps.Keys(used)), func(i int) Source { return f.Sources[i] })
 }
 
 type provenance struct {
