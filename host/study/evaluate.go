@@ -238,11 +238,10 @@ func required(keys []schema.Key, names ...string) []schema.Key {
 
 func (t *table) ruler() *rulerQuestions {
 	e := &rulerQuestions{}
-	var values map[string]any
 	sizes := schema.From(1, schema.Most)
 	t.read(schema.Key{Name: "batch", To: &e.Batch, Is: sizes, Default: ruler.DefaultBatch},
-		schema.Key{Name: "ruler", To: &values})
-	if in := t.subtable("ruler", values); in != nil {
+		schema.Key{Name: "ruler", To: new(map[string]any)})
+	if in := t.subtable("ruler"); in != nil {
 		in.read(required(e.Keys(), "lengths")...)
 		e.Lengths = e.SortedLengths()
 		var err error

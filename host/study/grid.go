@@ -132,11 +132,10 @@ func readValue(t *table, a axis, key string, raw any) (value, bool) {
 	}
 	e := &table{reader: t.reader, path: key, values: values}
 	var rawLabel, rawValue, quantize any
-	var set, init map[string]any
 	isLabel := schema.Anything(`the name of the value, such as label = "CAGE"`)
 	keys := []schema.Key{
 		{Name: "label", To: &rawLabel, Is: isLabel},
-		optional("set", &set), optional("quantize", &quantize), optional("init", &init),
+		aTable("set"), optional("quantize", &quantize), aTable("init"),
 	}
 	if len(a.keys) > 0 {
 		isValue := schema.Anything("the value of " + strings.Join(a.keys, " and "))
@@ -147,8 +146,8 @@ func readValue(t *table, a axis, key string, raw any) (value, bool) {
 	if !ok && e.has("label") {
 		e.wrong("label", rawLabel, "a string or a number")
 	}
-	settings := slices.Concat(t.assign(a.keys, e.key("value"), rawValue), e.settings("set", set))
-	return value{label, settings, e.quantize(quantize), e.subtable("init", init)}, ok
+	settings := slices.Concat(t.assign(a.keys, e.key("value"), rawValue), e.settings())
+	return value{label, settings, e.quantize(quantize), e.subtable("init")}, ok
 }
 
 // outKey is a key that cells must not set.
@@ -165,14 +164,13 @@ func (r *reader) assign(keys []string, at string, raw any) []plaintoml.Setting {
 	})
 }
 
-func (t *table) settings(name string, values map[string]any) []plaintoml.Setting {
-	if values == nil {
-		return nil
-	}
-	list := t.Settings(t.key(name), values)
+// settings returns the settings in the subtable set.
+func (t *table) settings() []plaintoml.Setting {
+	values, _ := t.values["set"].(map[string]any)
+	list := t.Settings(t.key("set"), values)
 	for _, s := range list {
 		if s.Key == outKey {
-			t.report(t.key(name), "leave it out", outIsOurs)
+			t.report(t.key("set"), "leave it out", outIsOurs)
 		}
 	}
 	return list
@@ -284,12 +282,12 @@ func grid(axes []axis, fixed map[string]string) []plan {
 // readCell reads one of [[study.cells]]. It returns a plan for each combination of labels on the
 // axes that label does not mention.
 func readCell(t *table, axes []axis) []plan {
-	var labels, set, init map[string]any
 	var rawQuantize any
-	t.read(schema.Key{Name: "label", To: &labels, Is: schema.Anything("of labels by axis")},
-		optional("set", &set), optional("quantize", &rawQuantize), optional("init", &init))
-	settings, quantize := t.settings("set", set), t.quantize(rawQuantize)
-	label := t.subtable("label", labels)
+	isLabel := schema.Anything("of labels by axis")
+	t.read(schema.Key{Name: "label", To: new(map[string]any), Is: isLabel},
+		aTable("set"), optional("quantize", &rawQuantize), aTable("init"))
+	settings, quantize := t.settings(), t.quantize(rawQuantize)
+	label := t.subtable("label")
 	if label == nil {
 		return nil
 	}
@@ -315,7 +313,7 @@ func readCell(t *table, axes []axis) []plan {
 	for i := range plans {
 		plans[i].settings = append(plans[i].settings, settings...)
 		plans[i].quantize = cmp.Or(quantize, plans[i].quantize)
-		plans[i].init = cmp.Or(t.subtable("init", init), plans[i].init)
+		plans[i].init = cmp.Or(t.subtable("init"), plans[i].init)
 	}
 	return plans
 }
