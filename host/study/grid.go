@@ -332,16 +332,12 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 		p, cell := plans[i], Cell{Labels: plans[i].labels, Quantize: plans[i].quantize}
 		var initial *config.Initial
 		if start := starts[i]; start > 0 {
-			if err := one(start - 1); err != nil {
+			cell.start = &cells[start-1]
+			if err := one(start - 1); err != nil || cell.start.Config == nil { // that is reported already
 				return err
 			}
-			from := cells[start-1]
-			if from.Config == nil { // its error is reported already
-				return nil
-			}
-			name := plans[start-1].name(axes)
-			initial = &config.Initial{Dir: "the cell " + name, Run: true, Settings: from.Config.Model}
-			cell.initIndex = start
+			name, of := plans[start-1].name(axes), cell.start.Config.Model
+			initial = &config.Initial{Dir: "the cell " + name, Run: true, Settings: of}
 			cell.Set = append(cell.Set, Setting{Key: "init", Value: name})
 		}
 		if p.quantize != nil {
@@ -354,22 +350,21 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 			found.add(err, p.name(axes))
 			return nil
 		}
-		if cell.initIndex > 0 {
+		if cell.start != nil {
 			// Until the source cell has a directory, its hash identifies its model in the configuration. So
 			// the hash of a cell depends on the cell that it starts from.
-			hash, err := cells[cell.initIndex-1].hash()
-			if err != nil {
-				return err
+			hash, err := cell.start.hash()
+			if err == nil {
+				cell.Config, err = cell.Config.Changed(func(cfg *config.Config) error {
+					cfg.Init = "cell:" + hash
+					return nil
+				})
 			}
-			cell.Config, err = cell.Config.Changed(func(cfg *config.Config) error {
-				cfg.Init = "cell:" + hash
-				return nil
-			})
 			if err != nil {
 				return err
 			}
 			if cell.Quantize == nil || cell.Quantize.Of == OfInit {
-				cell.sourceIndex = cell.initIndex
+				cell.made = cell.start
 			}
 		}
 		cells[i] = cell
@@ -448,25 +443,16 @@ func (r *reader) findStarts(plans []plan, axes []axis) []int {
 	return starts
 }
 
-// sourceOf returns the cell from whose model the model of c is made; nil if there is none.
-func (s *Study) sourceOf(c Cell) *Cell {
-	if c.sourceIndex == 0 {
-		return nil
-	}
-	return &s.Cells[c.sourceIndex-1]
-}
-
 // isSource reports whether other cells are made from the model of c.
 func (s *Study) isSource(c Cell) bool {
 	return slices.ContainsFunc(s.Cells, func(other Cell) bool {
-		from := s.sourceOf(other)
-		return from != nil && from.ID == c.ID
+		return other.made != nil && other.made.ID == c.ID
 	})
 }
 
 // depth returns the number of models that must be made before the model of c, one after the other.
-func (s *Study) depth(c Cell) (n int) {
-	for of := s.sourceOf(c); of != nil; of = s.sourceOf(*of) {
+func (c Cell) depth() (n int) {
+	for of := c.made; of != nil; of = of.made {
 		n++
 	}
 	return n

@@ -33,7 +33,7 @@ func (s *Study) Prune(results []Result) (unneeded, waiting map[string]bool) {
 		byID[r.Cell.ID] = max(byID[r.Cell.ID], most) // cells may share a run
 	}
 	for _, c := range s.Cells {
-		for from := s.sourceOf(c); from != nil; from = s.sourceOf(*from) {
+		for from := c.made; from != nil; from = from.made {
 			byID[from.ID] = max(byID[from.ID], byID[c.ID])
 		}
 	}

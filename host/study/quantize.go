@@ -91,7 +91,7 @@ func (q *Quantize) arguments(c Cell) []string {
 
 // initIsRun reports whether training starts from a cage run, whose context is fixed.
 func (c Cell) initIsRun() bool {
-	if c.initIndex > 0 {
+	if c.start != nil {
 		return true
 	}
 	i, err := config.ReadInitial(c.Config.Init, 0)
@@ -158,7 +158,7 @@ func (r *reader) findSources(cells []Cell, plans []plan, axes []axis) error {
 			found.add(e, plans[i].name(axes))
 		}
 		if c.Quantize.Of == OfFullPrecision {
-			c.sourceIndex = from + 1
+			c.made = &cells[from]
 		}
 	}
 	r.Errs = append(r.Errs, found.list(len(cells))...)
@@ -223,8 +223,8 @@ func (s *Study) setRuns() error {
 		var err error
 		c.Config, err = c.Config.Changed(func(cfg *config.Config) error {
 			cfg.Train.Out = c.Run
-			if c.initIndex > 0 {
-				cfg.Init = s.Cells[c.initIndex-1].Run
+			if c.start != nil {
+				cfg.Init = c.start.Run
 			}
 			return nil
 		})
@@ -233,7 +233,7 @@ func (s *Study) setRuns() error {
 		}
 		c.source = c.Config.Init
 		if c.Quantize != nil && c.Quantize.Of == OfFullPrecision {
-			c.source = s.sourceOf(*c).Run
+			c.source = c.made.Run
 		}
 	}
 	return nil
@@ -293,7 +293,7 @@ func (r *runner) awaitSource(ctx context.Context, c Cell) (State, *Failure) {
 // source reports whether the model from which c is made exists (ready), and whether that answer is
 // final (decided): it is not while the model is still to be trained.
 func (r *runner) source(c Cell) (ready, decided bool, failure *Failure) {
-	source := r.study.sourceOf(c)
+	source := c.made
 	if source == nil {
 		return true, true, nil
 	}
@@ -335,10 +335,9 @@ func (s *Study) markRemade(results []Result, remade func(c, source Cell) bool) {
 		states := statesOf(results)
 		for i, r := range results {
 			c := r.Cell
-			source := s.sourceOf(c)
 			begun := r.Trained() || c.Quantize == nil && (r.State == Interrupted || r.State == Failed)
-			if source != nil && begun && (states[source.ID] == Stale || remade(c, *source)) {
-				why := "its source model has changed: " + s.Label(*source)
+			if c.made != nil && begun && (states[c.made.ID] == Stale || remade(c, *c.made)) {
+				why := "its source model has changed: " + s.Label(*c.made)
 				results[i] = Result{Cell: c, State: Stale, Err: why}
 				again = true
 			}

@@ -98,7 +98,7 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 	}
 	for _, c := range s.Cells { // also the cells from whose models selected cells are made
 		if selected[c.ID] {
-			for of := s.sourceOf(c); of != nil; of = s.sourceOf(*of) {
+			for of := c.made; of != nil; of = of.made {
 				selected[of.ID] = true
 			}
 		}
@@ -145,7 +145,7 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 		}
 	}
 	// Sources come before the models that are made from them.
-	slices.SortStableFunc(p.Run, func(a, b Cell) int { return cmp.Compare(s.depth(a), s.depth(b)) })
+	slices.SortStableFunc(p.Run, func(a, b Cell) int { return cmp.Compare(a.depth(), b.depth()) })
 	cores, gpus := runtime.GOMAXPROCS(0), len(newGPUs().names)
 	p.AtOnce, p.Threads = share(p.Run, cores, gpus, cmp.Or(o.Parallel, s.Parallel))
 	return p, nil

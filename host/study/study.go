@@ -68,9 +68,9 @@ type Cell struct {
 	// model.init; nil if the cell is trained.
 	Quantize *Quantize
 
-	initIndex   int    // index plus 1 of the cell whose model this one is initialized from; 0: none
-	sourceIndex int    // index plus 1 of the cell from whose model this one is made; 0: none
-	source      string // the run directory, or checkpoint, that is quantized
+	start  *Cell  // the cell whose model this one is initialized from; nil: none
+	made   *Cell  // the cell from whose model this one is made; nil: none
+	source string // the run directory, or checkpoint, that is quantized
 
 	environment []string // added to the environment of its processes
 }
