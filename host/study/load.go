@@ -152,6 +152,10 @@ func (s *Study) name() error {
 		}
 		c.ID = taken[hash]
 		c.Dir = filepath.Join(s.Out, rundir.StudyCells, c.ID)
+		c.Run = c.Dir
+		if c.Quantize != nil {
+			c.Run = filepath.Join(c.Dir, rundir.StudyModel)
+		}
 	}
 	return s.setRuns()
 }

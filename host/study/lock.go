@@ -92,16 +92,20 @@ func (h Holder) Text(now time.Time) string {
 	if h.Since.IsZero() {
 		return "a machine that is not known yet"
 	}
-	since, now := h.Since.Local(), now.Local()
-	format := "2006-01-02 15:04"
-	if since.Format(time.DateOnly) == now.Format(time.DateOnly) {
-		format = time.TimeOnly
-	}
-	text := cmp.Or(h.Machine, "a machine without a name") + " since " + since.Format(format)
+	text := cmp.Or(h.Machine, "a machine without a name") + " since " + TimeText(h.Since, now)
 	if h.Task != "" {
 		text += ", task " + h.Task
 	}
 	return text
+}
+
+// TimeText formats a time without its date if that is today.
+func TimeText(t, now time.Time) string {
+	t, now = t.Local(), now.Local()
+	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format("2006-01-02 15:04")
 }
 
 // claimFile returns the lock file of a cell. It is outside the cell's directory, because a stale

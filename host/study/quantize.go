@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -213,13 +212,6 @@ func (c Cell) quantizable(hasSource bool) (problem, hint string) {
 func (s *Study) setRuns() error {
 	for i := range s.Cells {
 		c := &s.Cells[i]
-		c.Run = c.Dir
-		if c.Quantize != nil {
-			c.Run = filepath.Join(c.Dir, rundir.StudyModel)
-		}
-	}
-	for i := range s.Cells {
-		c := &s.Cells[i]
 		var err error
 		c.Config, err = c.Config.Changed(func(cfg *config.Config) error {
 			cfg.Train.Out = c.Run
@@ -277,25 +269,19 @@ func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) 
 // trained ([Failed]).
 func (r *runner) awaitSource(ctx context.Context, c Cell) (State, *Failure) {
 	for ctx.Err() == nil {
-		switch ready, decided, failure := r.source(c); {
-		case ready:
-			return Done, nil
-		case failure != nil:
-			return Failed, failure
-		case decided:
-			return Interrupted, nil
+		if state, failure := r.source(c); state != Running {
+			return state, failure
 		}
 		pause(ctx, interval)
 	}
 	return Interrupted, nil
 }
 
-// source reports whether the model from which c is made exists (ready), and whether that answer is
-// final (decided): it is not while the model is still to be trained.
-func (r *runner) source(c Cell) (ready, decided bool, failure *Failure) {
+// source returns a state as awaitSource does, and [Running] while the model is still to be trained.
+func (r *runner) source(c Cell) (State, *Failure) {
 	source := c.made
 	if source == nil {
-		return true, true, nil
+		return Done, nil
 	}
 	r.mu.Lock()
 	state, stopped := r.states[source.ID], r.stopped[source.ID]
@@ -305,14 +291,14 @@ func (r *runner) source(c Cell) (ready, decided bool, failure *Failure) {
 	_, trained, err := metrics.ReadNumbers(r.study.run(*source).Summary())
 	switch {
 	case trained && err == nil && !(toBeTrained && state == Stale):
-		return true, true, nil
+		return Done, nil
 	case stopped:
-		return false, true, nil
+		return Interrupted, nil
 	case !toBeTrained || state == Failed:
 		why := "its source model is not trained: " + r.study.Label(*source)
-		return false, true, &Failure{Error: why, File: logFile}
+		return Failed, &Failure{Error: why, File: logFile}
 	}
-	return false, false, nil
+	return Running, nil
 }
 
 func pause(ctx context.Context, d time.Duration) {

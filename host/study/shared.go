@@ -15,7 +15,7 @@ func (r *runner) claim(
 	ctx context.Context, c Cell, lost func(error),
 ) (release func() error, err error) {
 	err = vfs.ErrLocked
-	if _, decided, _ := r.source(c); decided || !r.opts.Share {
+	if state, _ := r.source(c); state != Running || !r.opts.Share {
 		release, err = r.study.claim(ctx, c.ID, r.opts.Share, lost)
 	}
 	switch {
@@ -78,8 +78,8 @@ func (r *runner) awaitOthers(ctx context.Context) {
 	}
 	free := func(c Cell) bool {
 		locked, err := claimFile(r.study.at(), c.ID).Locked()
-		_, decided, _ := r.source(c)
-		return err != nil || !locked && decided // claiming it reports the error
+		source, _ := r.source(c)
+		return err != nil || !locked && source != Running // claiming it reports the error
 	}
 	for {
 		pause(ctx, interval)
