@@ -290,12 +290,8 @@ func (e *rulerQuestions) Rows() (string, error) {
 			}
 		}
 	}
-	for _, path := range []string{e.Files.Essay, e.Files.Squad, e.Files.Hotpot} {
-		if path != "" {
-			files = append(files, path)
-		}
-	}
-	return hashFiles(files)
+	files = append(files, e.Files.Essay, e.Files.Squad, e.Files.Hotpot)
+	return hashFiles(slices.DeleteFunc(files, func(path string) bool { return path == "" }))
 }
 
 func (e *rulerQuestions) Check() error {

@@ -91,34 +91,27 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 		return Plan{}, err
 	}
 	var p Plan
-	selected, seen := map[string]bool{}, map[string]bool{}
+	selected, index := map[string]bool{}, map[string]int{} // by ID; the indices are in p.Results
 	for i, c := range s.Cells {
 		asked := c.Matches(o.Only) && (o.IDs == nil || slices.Contains(o.IDs, c.ID))
-		selected[c.ID] = selected[c.ID] || asked && (o.Stored == nil || !o.Stored[i].HasOutcome())
-	}
-	for _, c := range s.Cells { // also the cells from whose models selected cells are made
-		if selected[c.ID] {
-			for of := c.made; of != nil; of = of.made {
+		if asked && (o.Stored == nil || !o.Stored[i].HasOutcome()) {
+			for of := &c; of != nil; of = of.made { // also the cells from whose models it is made
 				selected[of.ID] = true
 			}
 		}
 	}
 	for _, r := range results {
-		if selected[r.Cell.ID] && !seen[r.Cell.ID] {
-			seen[r.Cell.ID] = true
+		if _, seen := index[r.Cell.ID]; selected[r.Cell.ID] && !seen {
+			index[r.Cell.ID] = len(p.Results)
 			p.Results = append(p.Results, r)
 		}
 	}
 	// Errors are ignored: check reports problems of the cells to be trained, with their positions.
 	_ = s.FindStale(ctx, p.Results, o.Survey)
-	latest := map[string]Result{} // by ID, with the state Stale where it was found
-	for _, r := range p.Results {
-		latest[r.Cell.ID] = r
-	}
 	for i, r := range results {
-		if known, ok := latest[r.Cell.ID]; ok {
-			known.Cell = r.Cell
-			results[i] = known
+		if k, ok := index[r.Cell.ID]; ok {
+			results[i] = p.Results[k] // with the state Stale where it was found
+			results[i].Cell = r.Cell
 		} else if o.Stored != nil && o.Stored[i].HasOutcome() {
 			results[i] = o.Stored[i]
 		}

@@ -119,47 +119,31 @@ func newFigure(s *study.Study, given study.Figure, results []study.Result) (*Fig
 		}
 		note += "."
 	}
-	var own string
-	var err error
-	switch f.Kind {
-	case study.Bar:
-		out.Picture, own = f.bars()
-	case study.Heatmap:
-		out.Picture, own = f.heatmap()
-	case study.Scatter:
-		out.Picture, own = f.scatter()
-	case study.Differences:
-		out.Picture, own = f.differences()
-	case study.Curves:
-		out.Picture, own, err = f.curves()
-	case study.Trajectories:
-		out.Picture, own, err = f.trajectories()
-	}
-	switch {
-	case err != nil:
+	picture, own, err := map[string]func(drawing) (figure.Picture, string, error){
+		study.Bar: drawing.bars, study.Heatmap: drawing.heatmap, study.Scatter: drawing.scatter,
+		study.Differences: drawing.differences, study.Curves: drawing.curves,
+		study.Trajectories: drawing.trajectories,
+	}[f.Kind](f)
+	if err != nil {
 		return nil, err
-	case figure.Empty(out.Picture):
-		out.Picture = nil
-	default:
+	}
+	if !figure.Empty(picture) {
+		out.Picture = picture
 		out.Notes = slices.DeleteFunc([]string{own, note}, func(s string) bool { return s == "" })
 	}
 	return out, nil
 }
 
 func defaultTitle(f study.Figure) string {
-	switch f.Kind {
-	case study.Bar:
-		return metricName(f.Metric) + " by " + f.X
-	case study.Heatmap:
-		return metricName(f.Metric) + " by " + f.X + " and " + f.Y
-	case study.Curves:
-		return metricName(f.Metric) + " over the steps"
-	case study.Differences:
-		return metricName(f.Metric) + ": difference to " + f.Baseline
-	case study.Scatter:
-		return metricName(f.Y) + " against " + metricName(f.X)
-	}
-	return f.Kind
+	name := metricName(f.Metric)
+	return map[string]string{
+		study.Bar:          name + " by " + f.X,
+		study.Heatmap:      name + " by " + f.X + " and " + f.Y,
+		study.Curves:       name + " over the steps",
+		study.Differences:  name + ": difference to " + f.Baseline,
+		study.Scatter:      metricName(f.Y) + " against " + metricName(f.X),
+		study.Trajectories: f.Kind,
+	}[f.Kind]
 }
 
 func metricName(metric string) string {
@@ -203,7 +187,7 @@ func (c counts) note(what string, over []string) string {
 
 const meanSD = "Mean ± standard deviation"
 
-func (f drawing) bars() (figure.Picture, string) {
+func (f drawing) bars() (figure.Picture, string, error) {
 	g := f.group([]string{f.X}, f.Series)
 	y := figure.Axis{Label: metrics.Label(f.Metric), Log: f.LogY}
 	out := &figure.Bars{X: figure.Axis{Label: f.X}, Y: y, Groups: g.single(0)}
@@ -220,7 +204,7 @@ func (f drawing) bars() (figure.Picture, string) {
 		}
 		out.Series = append(out.Series, b)
 	}
-	return out, n.note(meanSD, f.Over)
+	return out, n.note(meanSD, f.Over), nil
 }
 
 // spread returns the standard deviation, or 0 if it is NaN.
@@ -231,7 +215,7 @@ func spread(s study.Sample) float64 {
 	return s.SD
 }
 
-func (f drawing) heatmap() (figure.Picture, string) {
+func (f drawing) heatmap() (figure.Picture, string, error) {
 	g := f.group([]string{f.Y}, []string{f.X})
 	out := &figure.Heat{
 		X: figure.Axis{Label: f.X}, Y: figure.Axis{Label: f.Y},
@@ -249,7 +233,7 @@ func (f drawing) heatmap() (figure.Picture, string) {
 		out.Values = append(out.Values, means)
 	}
 	out.Format = equalDigits(out.Values)
-	return out, n.note("Mean", f.Over)
+	return out, n.note("Mean", f.Over), nil
 }
 
 // equalDigits returns a format that gives all numbers the same decimals, so that the largest has
@@ -273,7 +257,7 @@ func equalDigits(rows [][]float64) string {
 }
 
 // scatter draws a point for each cell, or for the mean over its replicates.
-func (f drawing) scatter() (figure.Picture, string) {
+func (f drawing) scatter() (figure.Picture, string, error) {
 	g := f.group(f.Series, f.study.OtherAxes(f.Series, f.Over))
 	out := &figure.Chart{
 		X: figure.Axis{Label: metrics.Label(f.X), Log: f.LogX},
@@ -302,12 +286,12 @@ func (f drawing) scatter() (figure.Picture, string) {
 		}
 		out.Series = append(out.Series, line)
 	}
-	return out, n.note(meanSD, f.Over)
+	return out, n.note(meanSD, f.Over), nil
 }
 
 // differences draws a row for each label of the series: the paired differences between the other
 // labels of axis X and the baseline, replicate by replicate.
-func (f drawing) differences() (figure.Picture, string) {
+func (f drawing) differences() (figure.Picture, string, error) {
 	g := f.group(f.Series, []string{f.X})
 	label := "difference of " + metrics.Label(f.Metric) + " to " + f.Baseline
 	out := &figure.Differences{X: figure.Axis{Label: label}}
@@ -336,7 +320,7 @@ func (f drawing) differences() (figure.Picture, string) {
 	}
 	const note = "Faint: each pair of replicates%s. " +
 		"With bars: their mean, and its 95 %% interval of Student's t. %v."
-	return out, fmt.Sprintf(note, of, n)
+	return out, fmt.Sprintf(note, of, n), nil
 }
 
 // seriesName returns the labels of a series on one line. A label that is a number follows the name

@@ -205,10 +205,7 @@ func (f *fitting) grid() [][]float64 {
 	amplitudes, exponents := []float64{5, 10, 15, 20, 25}, []float64{startAlpha0, 0.5, 1}
 	values := [shared][]float64{amplitudes, exponents, amplitudes, exponents, {-1, -0.5, 0, 0.5, 1}}
 	for _, j := range []int{atAlpha, atBeta} {
-		values[j] = slices.Clone(values[j])
-		for i, v := range values[j] {
-			values[j][i] = math.Log(v)
-		}
+		values[j] = lists.Map(values[j], math.Log)
 	}
 	first := make([]float64, len(f.model.fixed))
 	for i, g := range f.groups {
@@ -229,10 +226,7 @@ func (f *fitting) grid() [][]float64 {
 		}
 		list = next
 	}
-	for i, full := range list {
-		list[i] = f.model.reduce(full)
-	}
-	return list
+	return lists.Map(list, f.model.reduce)
 }
 
 // startEfficiency returns the starting value of an efficiency: 0.1, 0.3, 0.5, 0.8 and 0.9 at 1, 2,
