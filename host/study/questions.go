@@ -49,17 +49,6 @@ type evaluation interface {
 // outputFile is the name of the file with the command's output.
 const outputFile = "output.json"
 
-// readJSON parses a file that the command has written.
-func readJSON(path vfs.Path, to any) error {
-	text, err := path.ReadFile()
-	if err == nil {
-		if err = plainjson.Unmarshal(text, to); err != nil {
-			err = fmt.Errorf("%s: %w", path, err)
-		}
-	}
-	return err
-}
-
 type measure struct {
 	Name   string // such as "hellaswag.acc_norm"
 	Higher bool   // whether higher is better
@@ -115,7 +104,7 @@ func (e *validationLoss) Read(out vfs.Path) (map[string]float64, error) {
 	var output struct {
 		Loss *metrics.Number `json:"loss"`
 	}
-	if err := readJSON(out.Join(outputFile), &output); err != nil {
+	if err := plainjson.ReadFile(out.Join(outputFile), &output); err != nil {
 		return nil, err
 	}
 	if output.Loss == nil {
@@ -168,7 +157,7 @@ func (e *taskQuestions) Read(out vfs.Path) (map[string]float64, error) {
 	var file struct {
 		Results map[string]map[string]any `json:"results"`
 	}
-	if err := readJSON(path, &file); err != nil {
+	if err := plainjson.ReadFile(path, &file); err != nil {
 		return nil, err
 	}
 	found := map[string]float64{}
@@ -261,7 +250,7 @@ func (e *rulerQuestions) Arguments(run, out string) []string {
 
 func (e *rulerQuestions) Read(out vfs.Path) (map[string]float64, error) {
 	var r ruler.Report
-	if err := readJSON(out.Join(outputFile), &r); err != nil {
+	if err := plainjson.ReadFile(out.Join(outputFile), &r); err != nil {
 		return nil, err
 	}
 	found := map[string]float64{"ruler.average": r.Average}

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // semantics selects the semantics of encoding/json with the errors of encoding/json/v2.
@@ -34,6 +36,17 @@ func UnmarshalStrict(text []byte, to any) error {
 // be relative to that part.
 func UnmarshalPart(text []byte, to any) error {
 	return Explain(nil, jsonv2.Unmarshal(text, to, semantics))
+}
+
+// ReadFile is [Unmarshal] for a file, which its errors name.
+func ReadFile(path vfs.Path, to any) error {
+	text, err := path.ReadFile()
+	if err == nil {
+		if err = Unmarshal(text, to); err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return err
 }
 
 // Explain rewrites an error of encoding/json/v2 or jsontext in plain language. text is the whole

@@ -171,9 +171,8 @@ func (r *Report) LaTeX() []byte {
 // latex writes the table, with a label for references. The short caption is for the table list.
 func (g grid) latex(b *strings.Builder, label string) {
 	const wide = 50 // characters of a row from which a table spans both columns of a page
-	rows, width := [][]string{nil}, 0
+	rows, width := [][]string{lists.Map(g.Head, latexText)}, 0
 	for k, head := range g.Head {
-		rows[0] = append(rows[0], latexText(head))
 		longest := utf8.RuneCountInString(head)
 		for _, row := range g.Rows {
 			longest = max(longest, utf8.RuneCountInString(row[k].Text+row[k].Note))

@@ -188,16 +188,11 @@ func (r *Report) addRun(s *study.Study, result study.Result) error {
 // readProvenance reads the provenance of a run, without paths, times, and the random IDs of runs;
 // "" if there is none.
 func readProvenance(path vfs.Path) (string, error) {
-	text, err := path.ReadFile()
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
 	var v any
-	if err := plainjson.Unmarshal(text, &v); err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
+	if err := plainjson.ReadFile(path, &v); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	} else if err != nil {
+		return "", err
 	}
 	if fields, ok := v.(map[string]any); ok {
 		delete(fields, "run")
