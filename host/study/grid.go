@@ -382,11 +382,8 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 	return cells
 }
 
-// The training of a cell with init starts from the model of another cell: the one with the labels
-// in init and otherwise the labels of this cell.
-
-// findStarts returns, for each plan, the index plus 1 of the plan whose model it starts from; 0 if
-// there is none.
+// findStarts returns, for each plan, the index plus 1 of the plan whose model it starts from: the
+// one with the labels in init and otherwise its own labels; 0 if there is no init.
 func (r *reader) findStarts(plans []plan, axes []axis) []int {
 	starts := make([]int, len(plans))
 	named := map[*table]map[string][]string{} // nil: invalid, which has been reported

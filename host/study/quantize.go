@@ -71,11 +71,15 @@ func (t *table) quantize(raw any) *Quantize {
 
 func (q *Quantize) arguments(c Cell) []string {
 	context := strconv.Itoa(c.Config.Model.Context)
+	source := c.Config.Init // the run directory, or checkpoint, that is quantized
+	if q.Of == OfFullPrecision {
+		source = c.made.Run
+	}
 	if q.Method == Unquantized {
-		return []string{"import", c.source, "--out", c.Run, "--context", context, "--lifeline"}
+		return []string{"import", source, "--out", c.Run, "--context", context, "--lifeline"}
 	}
 	weights := c.Config.Quantizer.Weights
-	args := []string{"quantize", c.source, "--out", c.Run, "--lifeline", "--quantizer", weights.Name}
+	args := []string{"quantize", source, "--out", c.Run, "--lifeline", "--quantizer", weights.Name}
 	for _, key := range slices.Sorted(maps.Keys(weights.Params)) {
 		args = append(args, "--set", key+"="+plaintoml.Setting{Value: weights.Params[key]}.Text())
 	}
@@ -222,10 +226,6 @@ func (s *Study) setRuns() error {
 		})
 		if err != nil {
 			return err
-		}
-		c.source = c.Config.Init
-		if c.Quantize != nil && c.Quantize.Of == OfFullPrecision {
-			c.source = c.made.Run
 		}
 	}
 	return nil

@@ -260,9 +260,7 @@ func (r *runner) left() time.Duration {
 }
 
 func (a *active) refresh() {
-	r, ok, err := metrics.Last(a.dir.Metrics())
-	if err != nil || !ok { // keep the old record
-		return
+	if r, ok, err := metrics.Last(a.dir.Metrics()); err == nil && ok { // otherwise keep the old record
+		a.record = r
 	}
-	a.record = r
 }

@@ -65,10 +65,7 @@ func (r *runner) recheck(ctx context.Context, c Cell) (State, bool) {
 }
 
 func (s *Study) attempts(c Cell) int {
-	f, err := readFailure(s.dir(c))
-	if err != nil { // it has not failed, or the number is unknown
-		return 0
-	}
+	f, _ := readFailure(s.dir(c)) // without attempts if it has not failed, or the number is unknown
 	return f.Attempts
 }
 

@@ -68,9 +68,8 @@ type Cell struct {
 	// model.init; nil if the cell is trained.
 	Quantize *Quantize
 
-	start  *Cell  // the cell whose model this one is initialized from; nil: none
-	made   *Cell  // the cell from whose model this one is made; nil: none
-	source string // the run directory, or checkpoint, that is quantized
+	start *Cell // the cell whose model this one is initialized from; nil: none
+	made  *Cell // the cell from whose model this one is made; nil: none
 
 	environment []string // added to the environment of its processes
 }

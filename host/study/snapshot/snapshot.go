@@ -201,9 +201,6 @@ func (f *File) Unknown(s *study.Study) []string {
 		known[configurationHash(c.ID)] = true
 	}
 	var list []string
-	if f == nil {
-		return nil
-	}
 	for _, c := range f.Cells {
 		if !known[configurationHash(c.ID)] {
 			list = append(list, c.ID)
@@ -406,6 +403,7 @@ func Update(
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	before = cmp.Or(before, &File{})
 	if unknown := before.Unknown(s); len(unknown) > 0 && !forget {
 		return nil, fmt.Errorf("%s has results of %d cells that %s no longer has, such as %s: "+
 			"give --forget to drop them, or another --out", path, len(unknown), s.File, unknown[0])
