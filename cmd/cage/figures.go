@@ -59,13 +59,12 @@ func readRuns(dirs []string) ([]figure.Run, error) {
 	names := rundir.Names(dirs)
 	for i, dir := range dirs {
 		records, err := metrics.Read[metrics.Record](rundir.At(dir).Metrics())
-		if _, missing := os.Stat(dir); errors.Is(err, fs.ErrNotExist) && missing != nil {
+		switch _, missing := os.Stat(dir); {
+		case errors.Is(err, fs.ErrNotExist) && missing != nil:
 			return nil, fmt.Errorf("there is no run directory %s", dir)
-		}
-		if errors.Is(err, fs.ErrNotExist) {
+		case errors.Is(err, fs.ErrNotExist):
 			return nil, fmt.Errorf("%s has no metrics", dir)
-		}
-		if err != nil {
+		case err != nil:
 			return nil, err
 		}
 		runs = append(runs, figure.Run{Name: names[i], Records: records})

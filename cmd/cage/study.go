@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/host/study/snapshot"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/console"
@@ -84,23 +86,18 @@ process is killed, another one resumes its cell.`,
 		if opts.Survey, err = newSurvey(cmd); err != nil {
 			return nil, err
 		}
-		kept := map[string]bool{}
 		if *keptFile != "" {
-			if opts.Stored, err = keptResults(cmd, s, *keptFile); err != nil {
+			if opts.Stored, err = readResults(cmd, s, *keptFile); err != nil {
 				return nil, err
-			}
-			for _, r := range opts.Stored {
-				if r.HasOutcome() {
-					kept[r.Cell.ID] = true
-				}
 			}
 		}
 		if *dry {
 			return dryRun(cmd, s, opts)
 		}
 		if *keptFile != "" {
+			known := study.Count(opts.Stored) // failed are those that diverged, which is a result, too
 			fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d cells have results in %s and are not trained\n",
-				len(kept), study.Count(opts.Stored).Cells, *keptFile)
+				known.Done+known.Failed, known.Cells, *keptFile)
 		}
 		out, err := runStudy(cmd, s, opts)
 		if err != nil && !errors.Is(err, study.ErrInterrupted) {
@@ -155,39 +152,34 @@ func loadResults(cmd *cobra.Command, file string) (*study.Study, []study.Result,
 	if err != nil {
 		return nil, nil, err
 	}
-	results, err := runResults(cmd, s)
+	results, err := readResults(cmd, s, "")
 	return s, results, err
 }
 
-// runResults reads the results of a study's run directories and marks those that are stale.
-func runResults(cmd *cobra.Command, s *study.Study) ([]study.Result, error) {
-	results, err := s.Results()
+// readResults reads the results of a study's run directories or, if kept is not empty, of the file
+// of that name. It marks results whose plugins or data have changed since, and prints those that
+// could not be compared to standard error.
+func readResults(cmd *cobra.Command, s *study.Study, kept string) (list []study.Result, err error) {
+	survey, err := newSurvey(cmd)
 	if err != nil {
 		return nil, err
 	}
-	return results, findStale(cmd, s, func(ctx context.Context, survey study.Survey) error {
-		return s.FindStale(ctx, results, survey)
-	})
-}
-
-// findStale calls find to mark the results whose plugins or data have changed since. It prints the
-// results that could not be compared to standard error.
-func findStale(
-	cmd *cobra.Command, s *study.Study, find func(context.Context, study.Survey) error,
-) error {
-	survey, err := newSurvey(cmd)
-	if err != nil {
-		return err
+	ctx := cmd.Context()
+	if kept == "" {
+		if list, err = s.Results(); err == nil {
+			err = s.FindStale(ctx, list, survey)
+		}
+	} else if file, failed := snapshot.ReadFor(s, kept); failed != nil {
+		err = failed
+	} else {
+		list = file.Results(s)
+		err = file.FindStale(ctx, s, list, survey)
 	}
-	err = find(cmd.Context(), survey)
-	if cmd.Context().Err() != nil {
-		return cmd.Context().Err()
-	}
-	if _, unknown := errors.AsType[*study.NotCompared](err); unknown {
+	if _, unknown := errors.AsType[*study.NotCompared](err); unknown && ctx.Err() == nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", s.File, err)
-		return nil
+		err = nil
 	}
-	return err
+	return list, cmp.Or(ctx.Err(), err)
 }
 
 func parseOnly(s *study.Study, only []string) (map[string][]string, error) {
@@ -327,12 +319,7 @@ table needs are not listed.`,
 		if err != nil {
 			return nil, err
 		}
-		var results []study.Result
-		if keptFile != "" {
-			results, err = keptResults(cmd, s, keptFile)
-		} else {
-			results, err = runResults(cmd, s)
-		}
+		results, err := readResults(cmd, s, keptFile)
 		if err != nil {
 			return nil, err
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,16 +42,5 @@ the study file.`,
 		}
 		return textOutput(map[string]any{"file": path, "cells": len(file.Cells)},
 			"%s: %d of %d cells\n", path, len(file.Cells), study.Count(results).Cells), nil
-	})
-}
-
-func keptResults(cmd *cobra.Command, s *study.Study, path string) ([]study.Result, error) {
-	file, err := snapshot.ReadFor(s, path)
-	if err != nil {
-		return nil, err
-	}
-	results := file.Results(s)
-	return results, findStale(cmd, s, func(ctx context.Context, survey study.Survey) error {
-		return file.FindStale(ctx, s, results, survey)
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/safetext"
 	"github.com/cage-qat/cage/internal/schema"
@@ -55,36 +56,6 @@ func readEvaluation(dir vfs.Path) (a savedEvaluation, begun bool, err error) {
 		return a, false, nil
 	}
 	return a, true, err
-}
-
-func (s *Study) addEvaluations(r *Result, running bool) {
-	for _, e := range s.evaluationsOf(r.Cell) {
-		a, _, err := readEvaluation(s.answers(r.Cell, e))
-		for name, x := range a.Metrics {
-			r.Summary[name] = float64(x)
-		}
-		switch {
-		case err != nil && !running:
-			*r = Damaged(r.Cell, err)
-			return
-		case a.Metrics == nil:
-			r.State = Unevaluated
-		}
-	}
-	if r.State == Done {
-		return
-	}
-	if running {
-		r.State = Running
-		return
-	}
-	failure, err := readFailure(s.dir(r.Cell))
-	switch {
-	case err == nil:
-		r.State, r.Err = Failed, failure.Error
-	case !errors.Is(err, fs.ErrNotExist):
-		*r = Damaged(r.Cell, err)
-	}
 }
 
 // findOutdated marks results as unevaluated if the questions of an evaluation have changed.
@@ -189,18 +160,15 @@ func (s *Study) beginEvaluation(
 }
 
 // Evaluated returns the evaluations that have begun on a cell's model: for each ID, the hash of the
-// files with the questions. It is nil if there are none.
+// files with the questions.
 func (s *Study) Evaluated(c Cell) (map[string]string, error) {
-	var list map[string]string
+	list := map[string]string{}
 	for _, e := range s.evaluationsOf(c) {
 		a, begun, err := readEvaluation(s.answers(c, e))
 		if err != nil {
 			return nil, err
 		}
 		if begun {
-			if list == nil {
-				list = map[string]string{}
-			}
 			list[e.ID()] = a.Rows
 		}
 	}
@@ -270,11 +238,10 @@ func required(keys []schema.Key, names ...string) []schema.Key {
 
 func (t *table) ruler() *rulerQuestions {
 	e := &rulerQuestions{}
-	var values map[string]any
 	sizes := schema.From(1, schema.Most)
 	t.read(schema.Key{Name: "batch", To: &e.Batch, Is: sizes, Default: ruler.DefaultBatch},
-		schema.Key{Name: "ruler", To: &values})
-	if in := t.subtable("ruler", values); in != nil {
+		schema.Key{Name: "ruler", To: new(map[string]any)})
+	if in := t.subtable("ruler"); in != nil {
 		in.read(required(e.Keys(), "lengths")...)
 		e.Lengths = e.SortedLengths()
 		var err error
@@ -318,9 +285,7 @@ func (t *table) tasks() *taskQuestions {
 func (s *Study) metrics() []string {
 	list := SummaryMetrics()
 	for _, e := range s.evaluations {
-		for _, m := range e.Metrics() {
-			list = append(list, m.Name)
-		}
+		list = append(list, lists.Map(e.Metrics(), func(m measure) string { return m.Name })...)
 	}
 	return list
 }

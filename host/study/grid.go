@@ -14,11 +14,9 @@ import (
 )
 
 type axis struct {
-	name   string
-	path   string   // key path in the file
+	Axis
 	keys   []string // keys of the configuration, in the short form
-	values []value
-	extra  []string // labels that only single cells have
+	values []value  // those of the first labels; only single cells have the others
 }
 
 // value is a label of an axis, with the settings that it stands for.
@@ -29,16 +27,11 @@ type value struct {
 	init     *table    // labels of the cell whose model this cell starts from; nil: not given
 }
 
-func (a *axis) labels() []string {
-	list := lists.Map(a.values, func(v value) string { return v.label })
-	return append(list, a.extra...)
-}
-
 // seeds reports whether the labels of the axis are replicates, judging by the keys that the axis
 // sets or, if it sets none, by its name.
 func (a *axis) seeds() bool {
 	if len(a.keys) == 0 {
-		return a.name == "seed" || a.name == "seeds"
+		return a.Name == "seed" || a.Name == "seeds"
 	}
 	return !slices.ContainsFunc(a.keys, func(key string) bool {
 		return key != "seed" && !strings.HasSuffix(key, ".seed") && !strings.HasSuffix(key, "_seed")
@@ -46,11 +39,11 @@ func (a *axis) seeds() bool {
 }
 
 func axisNames(axes []axis) []string {
-	return lists.Map(axes, func(a axis) string { return a.name })
+	return lists.Map(axes, func(a axis) string { return a.Name })
 }
 
 func find(axes []axis, name string) *axis {
-	i := slices.IndexFunc(axes, func(a axis) bool { return a.name == name })
+	i := slices.IndexFunc(axes, func(a axis) bool { return a.Name == name })
 	if i < 0 {
 		return nil
 	}
@@ -60,15 +53,15 @@ func find(axes []axis, name string) *axis {
 func readAxes(tables []*table) []axis {
 	var axes []axis
 	for _, t := range tables {
-		a := axis{path: t.path}
+		var a axis
 		var values any
 		name := schema.NonEmpty(`that names the axis, such as name = "bits"`)
-		t.read(schema.Key{Name: "name", To: &a.name, Is: name}, optional("key", &a.keys),
+		t.read(schema.Key{Name: "name", To: &a.Name, Is: name}, optional("key", &a.keys),
 			optional("values", &values))
-		if a.name == "" {
+		if a.Name == "" {
 			t.incomplete = true
-		} else if find(axes, a.name) != nil {
-			t.report(t.key("name"), "want a different name for each axis", "there are two axes %q", a.name)
+		} else if find(axes, a.Name) != nil {
+			t.report(t.key("name"), "want a different name for each axis", "there are two axes %q", a.Name)
 		}
 		if slices.Contains(a.keys, outKey) {
 			t.report(t.key("key"), "want another key", outIsOurs)
@@ -76,6 +69,7 @@ func readAxes(tables []*table) []axis {
 		if t.has("values") && t.has("key") == (len(a.keys) > 0) {
 			problems := len(t.Errs)
 			a.values = readValues(t, a, values)
+			a.Labels = lists.Map(a.values, func(v value) string { return v.label })
 			t.incomplete = t.incomplete || len(t.Errs) > problems
 		}
 		axes = append(axes, a)
@@ -93,9 +87,7 @@ func readValues(t *table, a axis, raw any) []value {
 	case []any:
 		elements = list
 	case []map[string]any:
-		for _, e := range list {
-			elements = append(elements, e)
-		}
+		elements = lists.Map(list, func(e map[string]any) any { return e })
 	default:
 		t.wrong("values", raw, `values such as [2, 3, 4] with key = "...", or `+valueTables)
 		return nil
@@ -140,11 +132,10 @@ func readValue(t *table, a axis, key string, raw any) (value, bool) {
 	}
 	e := &table{reader: t.reader, path: key, values: values}
 	var rawLabel, rawValue, quantize any
-	var set, init map[string]any
 	isLabel := schema.Anything(`the name of the value, such as label = "CAGE"`)
 	keys := []schema.Key{
 		{Name: "label", To: &rawLabel, Is: isLabel},
-		optional("set", &set), optional("quantize", &quantize), optional("init", &init),
+		aTable("set"), optional("quantize", &quantize), aTable("init"),
 	}
 	if len(a.keys) > 0 {
 		isValue := schema.Anything("the value of " + strings.Join(a.keys, " and "))
@@ -155,8 +146,8 @@ func readValue(t *table, a axis, key string, raw any) (value, bool) {
 	if !ok && e.has("label") {
 		e.wrong("label", rawLabel, "a string or a number")
 	}
-	settings := slices.Concat(t.assign(a.keys, e.key("value"), rawValue), e.settings("set", set))
-	return value{label, settings, e.quantize(quantize), e.subtable("init", init)}, ok
+	settings := slices.Concat(t.assign(a.keys, e.key("value"), rawValue), e.settings())
+	return value{label, settings, e.quantize(quantize), e.subtable("init")}, ok
 }
 
 // outKey is a key that cells must not set.
@@ -173,14 +164,13 @@ func (r *reader) assign(keys []string, at string, raw any) []plaintoml.Setting {
 	})
 }
 
-func (t *table) settings(name string, values map[string]any) []plaintoml.Setting {
-	if values == nil {
-		return nil
-	}
-	list := t.Settings(t.key(name), values)
+// settings returns the settings in the subtable set.
+func (t *table) settings() []plaintoml.Setting {
+	values, _ := t.values["set"].(map[string]any)
+	list := t.Settings(t.key("set"), values)
 	for _, s := range list {
 		if s.Key == outKey {
-			t.report(t.key(name), "leave it out", outIsOurs)
+			t.report(t.key("set"), "leave it out", outIsOurs)
 		}
 	}
 	return list
@@ -252,7 +242,7 @@ const maxCells = 10_000
 func size(axes []axis, fixed map[string]string) float64 {
 	n := 1.0
 	for _, a := range axes {
-		if _, ok := fixed[a.name]; !ok {
+		if _, ok := fixed[a.Name]; !ok {
 			n *= float64(len(a.values))
 		}
 	}
@@ -265,7 +255,7 @@ func grid(axes []axis, fixed map[string]string) []plan {
 	plans := []plan{{labels: map[string]string{}}}
 	for _, a := range axes {
 		values := a.values
-		if label, ok := fixed[a.name]; ok {
+		if label, ok := fixed[a.Name]; ok {
 			values = []value{{label: label}} // a new label has no settings
 			for _, v := range a.values {
 				if v.label == label {
@@ -277,7 +267,7 @@ func grid(axes []axis, fixed map[string]string) []plan {
 		for _, p := range plans {
 			for _, v := range values {
 				labels := maps.Clone(p.labels)
-				labels[a.name] = v.label
+				labels[a.Name] = v.label
 				next = append(next, plan{
 					labels: labels, settings: slices.Concat(p.settings, v.settings),
 					quantize: cmp.Or(v.quantize, p.quantize), init: cmp.Or(v.init, p.init),
@@ -292,26 +282,26 @@ func grid(axes []axis, fixed map[string]string) []plan {
 // readCell reads one of [[study.cells]]. It returns a plan for each combination of labels on the
 // axes that label does not mention.
 func readCell(t *table, axes []axis) []plan {
-	var labels, set, init map[string]any
 	var rawQuantize any
-	t.read(schema.Key{Name: "label", To: &labels, Is: schema.Anything("of labels by axis")},
-		optional("set", &set), optional("quantize", &rawQuantize), optional("init", &init))
-	settings, quantize := t.settings("set", set), t.quantize(rawQuantize)
-	label := t.subtable("label", labels)
+	isLabel := schema.Anything("of labels by axis")
+	t.read(schema.Key{Name: "label", To: new(map[string]any), Is: isLabel},
+		aTable("set"), optional("quantize", &rawQuantize), aTable("init"))
+	settings, quantize := t.settings(), t.quantize(rawQuantize)
+	label := t.subtable("label")
 	if label == nil {
 		return nil
 	}
 	fixed := map[string]string{}
 	for name, labels := range label.labels(axes, false) {
 		fixed[name] = labels[0]
-		if a := find(axes, name); !slices.Contains(a.labels(), labels[0]) {
-			a.extra = append(a.extra, labels[0])
+		if a := find(axes, name); !slices.Contains(a.Labels, labels[0]) {
+			a.Labels = append(a.Labels, labels[0])
 		}
 	}
 	for _, a := range axes {
-		if _, ok := fixed[a.name]; !ok && len(a.values) == 0 {
+		if _, ok := fixed[a.Name]; !ok && len(a.values) == 0 {
 			t.report(label.path, "want a label for it: the axis has no values",
-				"no label of the axis %q", a.name)
+				"no label of the axis %q", a.Name)
 		}
 	}
 	if n := size(axes, fixed); n > maxCells {
@@ -323,7 +313,7 @@ func readCell(t *table, axes []axis) []plan {
 	for i := range plans {
 		plans[i].settings = append(plans[i].settings, settings...)
 		plans[i].quantize = cmp.Or(quantize, plans[i].quantize)
-		plans[i].init = cmp.Or(t.subtable("init", init), plans[i].init)
+		plans[i].init = cmp.Or(t.subtable("init"), plans[i].init)
 	}
 	return plans
 }
@@ -342,16 +332,12 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 		p, cell := plans[i], Cell{Labels: plans[i].labels, Quantize: plans[i].quantize}
 		var initial *config.Initial
 		if start := starts[i]; start > 0 {
-			if err := one(start - 1); err != nil {
+			cell.start = &cells[start-1]
+			if err := one(start - 1); err != nil || cell.start.Config == nil { // that is reported already
 				return err
 			}
-			from := cells[start-1]
-			if from.Config == nil { // its error is reported already
-				return nil
-			}
-			name := plans[start-1].name(axes)
-			initial = &config.Initial{Dir: "the cell " + name, Run: true, Settings: from.Config.Model}
-			cell.initIndex = start
+			name, of := plans[start-1].name(axes), cell.start.Config.Model
+			initial = &config.Initial{Dir: "the cell " + name, Run: true, Settings: of}
 			cell.Set = append(cell.Set, Setting{Key: "init", Value: name})
 		}
 		if p.quantize != nil {
@@ -364,22 +350,21 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 			found.add(err, p.name(axes))
 			return nil
 		}
-		if cell.initIndex > 0 {
+		if cell.start != nil {
 			// Until the source cell has a directory, its hash identifies its model in the configuration. So
 			// the hash of a cell depends on the cell that it starts from.
-			hash, err := cells[cell.initIndex-1].hash()
-			if err != nil {
-				return err
+			hash, err := cell.start.hash()
+			if err == nil {
+				cell.Config, err = cell.Config.Changed(func(cfg *config.Config) error {
+					cfg.Init = "cell:" + hash
+					return nil
+				})
 			}
-			cell.Config, err = cell.Config.Changed(func(cfg *config.Config) error {
-				cfg.Init = "cell:" + hash
-				return nil
-			})
 			if err != nil {
 				return err
 			}
 			if cell.Quantize == nil || cell.Quantize.Of == OfInit {
-				cell.sourceIndex = cell.initIndex
+				cell.made = cell.start
 			}
 		}
 		cells[i] = cell
@@ -397,11 +382,8 @@ func (r *reader) resolve(base *plaintoml.Document, plans []plan, axes []axis) []
 	return cells
 }
 
-// The training of a cell with init starts from the model of another cell: the one with the labels
-// in init and otherwise the labels of this cell.
-
-// findStarts returns, for each plan, the index plus 1 of the plan whose model it starts from; 0 if
-// there is none.
+// findStarts returns, for each plan, the index plus 1 of the plan whose model it starts from: the
+// one with the labels in init and otherwise its own labels; 0 if there is no init.
 func (r *reader) findStarts(plans []plan, axes []axis) []int {
 	starts := make([]int, len(plans))
 	named := map[*table]map[string][]string{} // nil: invalid, which has been reported
@@ -458,25 +440,16 @@ func (r *reader) findStarts(plans []plan, axes []axis) []int {
 	return starts
 }
 
-// sourceOf returns the cell from whose model the model of c is made; nil if there is none.
-func (s *Study) sourceOf(c Cell) *Cell {
-	if c.sourceIndex == 0 {
-		return nil
-	}
-	return &s.Cells[c.sourceIndex-1]
-}
-
 // isSource reports whether other cells are made from the model of c.
 func (s *Study) isSource(c Cell) bool {
 	return slices.ContainsFunc(s.Cells, func(other Cell) bool {
-		from := s.sourceOf(other)
-		return from != nil && from.ID == c.ID
+		return other.made != nil && other.made.ID == c.ID
 	})
 }
 
 // depth returns the number of models that must be made before the model of c, one after the other.
-func (s *Study) depth(c Cell) (n int) {
-	for of := s.sourceOf(c); of != nil; of = s.sourceOf(*of) {
+func (c Cell) depth() (n int) {
+	for of := c.made; of != nil; of = of.made {
 		n++
 	}
 	return n

@@ -57,16 +57,13 @@ func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
 	top.read(schema.Key{Name: "base", To: &baseValue, Is: schema.Anything(baseIs)},
 		schema.Key{Name: "study", To: &study.values})
 	base := s.readBase(top, baseValue)
-	var lists struct{ axes, exclude, cells, evaluations, tables, figures []map[string]any }
 	study.read(optional("name", &s.Name), optional("out", &s.Out),
 		schema.Key{Name: "parallel", To: &s.Parallel, Is: schema.From(0, maxParallel), Default: 0},
 		schema.Key{Name: "stop_minutes", To: &s.StopMinutes, Is: schema.Above(0, 1e6), Default: 1.0},
 		schema.Key{Name: "checkpoints", To: &s.Checkpoints,
 			Is: schema.OneOf(KeepCheckpoints, DeleteCheckpoints), Default: KeepCheckpoints},
-		schema.Key{Name: "axes", To: &lists.axes, Doc: "each with a name and values"},
-		optional("exclude", &lists.exclude), optional("cells", &lists.cells),
-		optional("evaluations", &lists.evaluations), optional("tables", &lists.tables),
-		optional("figures", &lists.figures))
+		schema.Key{Name: "axes", To: new([]map[string]any), Doc: "each with a name and values"},
+		tables("exclude"), tables("cells"), tables("evaluations"), tables("tables"), tables("figures"))
 	if s.Name == "" { // the default is the name of the file
 		s.Name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	}
@@ -74,15 +71,14 @@ func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
 		study.wrong("name", s.Name, "a name without slashes")
 	}
 	s.Out = filepath.Clean(cmp.Or(s.Out, filepath.Join("studies", s.Name)))
-	axes := readAxes(study.subtables("axes", lists.axes))
-	exclude, cells := study.subtables("exclude", lists.exclude), study.subtables("cells", lists.cells)
-	plans := readCells(study, axes, exclude, cells)
-	s.readEvaluations(study.subtables("evaluations", lists.evaluations))
-	s.readTables(study.subtables("tables", lists.tables), axes, plans)
+	axes := readAxes(study.subtables("axes"))
+	plans := readCells(study, axes, study.subtables("exclude"), study.subtables("cells"))
+	s.readEvaluations(study.subtables("evaluations"))
+	s.readTables(study.subtables("tables"), axes, plans)
 	if !study.has("tables") {
 		s.Tables = []Table{defaultTable(axes)}
 	}
-	s.readFigures(study.subtables("figures", lists.figures), axes, plans)
+	s.readFigures(study.subtables("figures"), axes, plans)
 	if base != nil {
 		s.Cells = r.resolve(base, plans, axes)
 		s.checkAnswerable(r, study, axes)
@@ -96,7 +92,7 @@ func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
 		return nil, err
 	}
 	for _, a := range axes {
-		s.Axes = append(s.Axes, Axis{a.name, a.labels()})
+		s.Axes = append(s.Axes, a.Axis)
 	}
 	return s, s.name()
 }
@@ -156,6 +152,10 @@ func (s *Study) name() error {
 		}
 		c.ID = taken[hash]
 		c.Dir = filepath.Join(s.Out, rundir.StudyCells, c.ID)
+		c.Run = c.Dir
+		if c.Quantize != nil {
+			c.Run = filepath.Join(c.Dir, rundir.StudyModel)
+		}
 	}
 	return s.setRuns()
 }

@@ -32,22 +32,19 @@ var ErrLocked = errors.New("the study is running in another process")
 func (s *Study) lock(ctx context.Context, shared bool) (vfs.Lock, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
-	path := s.at(lockFile)
+	path, other := s.at(lockFile), ""
+	await := path.AwaitLock
 	if shared {
-		l, err := path.AwaitSharedLock(ctx, lockRetry)
-		if errors.Is(err, context.DeadlineExceeded) {
-			return nil, fmt.Errorf("%s: %w without --share", s.Out, ErrLocked)
-		}
+		await, other = path.AwaitSharedLock, " without --share"
+	}
+	l, err := await(ctx, lockRetry)
+	if !errors.Is(err, context.DeadlineExceeded) {
 		return l, err
 	}
-	l, err := path.AwaitLock(ctx, lockRetry)
-	if errors.Is(err, context.DeadlineExceeded) {
-		if alone, err := path.Locked(); err == nil && !alone {
-			return nil, fmt.Errorf("%s: %w, with --share: pass --share to join it", s.Out, ErrLocked)
-		}
-		return nil, fmt.Errorf("%s: %w", s.Out, ErrLocked)
+	if alone, err := path.Locked(); !shared && err == nil && !alone {
+		other = ", with --share: pass --share to join it"
 	}
-	return l, err
+	return nil, fmt.Errorf("%s: %w%s", s.Out, ErrLocked, other)
 }
 
 // awaitFree waits until no process holds the lock: a process whose parent has died may still be
@@ -58,17 +55,6 @@ func awaitFree(ctx context.Context, lock vfs.Path) error {
 		return err
 	}
 	return l.Unlock()
-}
-
-// awaitChecks locks a file. It waits for other processes that lock the file briefly as a check.
-func awaitChecks(ctx context.Context, file vfs.Path) (vfs.Lock, error) {
-	ctx, cancel := context.WithTimeout(ctx, lockPatience)
-	defer cancel()
-	l, err := file.AwaitLock(ctx, lockRetry)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = vfs.ErrLocked
-	}
-	return l, err
 }
 
 // claimsDir is the directory that has a file for each cell. The process that works on the cell has
@@ -106,16 +92,20 @@ func (h Holder) Text(now time.Time) string {
 	if h.Since.IsZero() {
 		return "a machine that is not known yet"
 	}
-	since, now := h.Since.Local(), now.Local()
-	format := "2006-01-02 15:04"
-	if since.Format(time.DateOnly) == now.Format(time.DateOnly) {
-		format = time.TimeOnly
-	}
-	text := cmp.Or(h.Machine, "a machine without a name") + " since " + since.Format(format)
+	text := cmp.Or(h.Machine, "a machine without a name") + " since " + TimeText(h.Since, now)
 	if h.Task != "" {
 		text += ", task " + h.Task
 	}
 	return text
+}
+
+// TimeText formats a time without its date if that is today.
+func TimeText(t, now time.Time) string {
+	t, now = t.Local(), now.Local()
+	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format("2006-01-02 15:04")
 }
 
 // claimFile returns the lock file of a cell. It is outside the cell's directory, because a stale
@@ -150,9 +140,6 @@ func (s *Study) claim(
 		return nil, err
 	}
 	lock, err := file.Lock()
-	if errors.Is(err, vfs.ErrLocked) && !share { // another process may check whether it is locked
-		lock, err = awaitChecks(ctx, file)
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ func (s *Study) Prune(results []Result) (unneeded, waiting map[string]bool) {
 		byID[r.Cell.ID] = max(byID[r.Cell.ID], most) // cells may share a run
 	}
 	for _, c := range s.Cells {
-		for from := s.sourceOf(c); from != nil; from = s.sourceOf(*from) {
+		for from := c.made; from != nil; from = from.made {
 			byID[from.ID] = max(byID[from.ID], byID[c.ID])
 		}
 	}
@@ -64,13 +64,8 @@ const (
 
 // prune returns, by index, whether the table needs each of the cells that it reports.
 func (t *Table) prune(s *Study, results []Result) map[int]need {
-	var fixed []string // the axes that identify an entry
-	for _, name := range s.AxisNames() {
-		if name != t.Best.Axis && !slices.Contains(t.Over, name) {
-			fixed = append(fixed, name)
-		}
-	}
-	entries := map[string][]int{} // indices of results
+	fixed := s.OtherAxes(t.Over, []string{t.Best.Axis}) // they identify an entry
+	entries := map[string][]int{}                       // indices of results
 	for i, r := range results {
 		if r.Cell.Matches(t.Where) {
 			key := strings.Join(r.Cell.Of(fixed), "\x1f")

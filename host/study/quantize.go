@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -72,11 +71,15 @@ func (t *table) quantize(raw any) *Quantize {
 
 func (q *Quantize) arguments(c Cell) []string {
 	context := strconv.Itoa(c.Config.Model.Context)
+	source := c.Config.Init // the run directory, or checkpoint, that is quantized
+	if q.Of == OfFullPrecision {
+		source = c.made.Run
+	}
 	if q.Method == Unquantized {
-		return []string{"import", c.source, "--out", c.Run, "--context", context, "--lifeline"}
+		return []string{"import", source, "--out", c.Run, "--context", context, "--lifeline"}
 	}
 	weights := c.Config.Quantizer.Weights
-	args := []string{"quantize", c.source, "--out", c.Run, "--lifeline", "--quantizer", weights.Name}
+	args := []string{"quantize", source, "--out", c.Run, "--lifeline", "--quantizer", weights.Name}
 	for _, key := range slices.Sorted(maps.Keys(weights.Params)) {
 		args = append(args, "--set", key+"="+plaintoml.Setting{Value: weights.Params[key]}.Text())
 	}
@@ -91,7 +94,7 @@ func (q *Quantize) arguments(c Cell) []string {
 
 // initIsRun reports whether training starts from a cage run, whose context is fixed.
 func (c Cell) initIsRun() bool {
-	if c.initIndex > 0 {
+	if c.start != nil {
 		return true
 	}
 	i, err := config.ReadInitial(c.Config.Init, 0)
@@ -158,7 +161,7 @@ func (r *reader) findSources(cells []Cell, plans []plan, axes []axis) error {
 			found.add(e, plans[i].name(axes))
 		}
 		if c.Quantize.Of == OfFullPrecision {
-			c.sourceIndex = from + 1
+			c.made = &cells[from]
 		}
 	}
 	r.Errs = append(r.Errs, found.list(len(cells))...)
@@ -213,27 +216,16 @@ func (c Cell) quantizable(hasSource bool) (problem, hint string) {
 func (s *Study) setRuns() error {
 	for i := range s.Cells {
 		c := &s.Cells[i]
-		c.Run = c.Dir
-		if c.Quantize != nil {
-			c.Run = filepath.Join(c.Dir, rundir.StudyModel)
-		}
-	}
-	for i := range s.Cells {
-		c := &s.Cells[i]
 		var err error
 		c.Config, err = c.Config.Changed(func(cfg *config.Config) error {
 			cfg.Train.Out = c.Run
-			if c.initIndex > 0 {
-				cfg.Init = s.Cells[c.initIndex-1].Run
+			if c.start != nil {
+				cfg.Init = c.start.Run
 			}
 			return nil
 		})
 		if err != nil {
 			return err
-		}
-		c.source = c.Config.Init
-		if c.Quantize != nil && c.Quantize.Of == OfFullPrecision {
-			c.source = s.sourceOf(*c).Run
 		}
 	}
 	return nil
@@ -277,25 +269,19 @@ func (r *runner) quantize(ctx context.Context, c Cell) (State, *Failure, error) 
 // trained ([Failed]).
 func (r *runner) awaitSource(ctx context.Context, c Cell) (State, *Failure) {
 	for ctx.Err() == nil {
-		switch ready, decided, failure := r.source(c); {
-		case ready:
-			return Done, nil
-		case failure != nil:
-			return Failed, failure
-		case decided:
-			return Interrupted, nil
+		if state, failure := r.source(c); state != Running {
+			return state, failure
 		}
 		pause(ctx, interval)
 	}
 	return Interrupted, nil
 }
 
-// source reports whether the model from which c is made exists (ready), and whether that answer is
-// final (decided): it is not while the model is still to be trained.
-func (r *runner) source(c Cell) (ready, decided bool, failure *Failure) {
-	source := r.study.sourceOf(c)
+// source returns a state as awaitSource does, and [Running] while the model is still to be trained.
+func (r *runner) source(c Cell) (State, *Failure) {
+	source := c.made
 	if source == nil {
-		return true, true, nil
+		return Done, nil
 	}
 	r.mu.Lock()
 	state, stopped := r.states[source.ID], r.stopped[source.ID]
@@ -305,14 +291,14 @@ func (r *runner) source(c Cell) (ready, decided bool, failure *Failure) {
 	_, trained, err := metrics.ReadNumbers(r.study.run(*source).Summary())
 	switch {
 	case trained && err == nil && !(toBeTrained && state == Stale):
-		return true, true, nil
+		return Done, nil
 	case stopped:
-		return false, true, nil
+		return Interrupted, nil
 	case !toBeTrained || state == Failed:
 		why := "its source model is not trained: " + r.study.Label(*source)
-		return false, true, &Failure{Error: why, File: logFile}
+		return Failed, &Failure{Error: why, File: logFile}
 	}
-	return false, false, nil
+	return Running, nil
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -335,10 +321,9 @@ func (s *Study) markRemade(results []Result, remade func(c, source Cell) bool) {
 		states := statesOf(results)
 		for i, r := range results {
 			c := r.Cell
-			source := s.sourceOf(c)
 			begun := r.Trained() || c.Quantize == nil && (r.State == Interrupted || r.State == Failed)
-			if source != nil && begun && (states[source.ID] == Stale || remade(c, *source)) {
-				why := "its source model has changed: " + s.Label(*source)
+			if c.made != nil && begun && (states[c.made.ID] == Stale || remade(c, *c.made)) {
+				why := "its source model has changed: " + s.Label(*c.made)
 				results[i] = Result{Cell: c, State: Stale, Err: why}
 				again = true
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/cage-qat/cage/host/deploy/ruler"
 	"github.com/cage-qat/cage/host/deploy/tasks"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/internal/vfs"
@@ -47,17 +48,6 @@ type evaluation interface {
 
 // outputFile is the name of the file with the command's output.
 const outputFile = "output.json"
-
-// readJSON parses a file that the command has written.
-func readJSON(path vfs.Path, to any) error {
-	text, err := path.ReadFile()
-	if err == nil {
-		if err = plainjson.Unmarshal(text, to); err != nil {
-			err = fmt.Errorf("%s: %w", path, err)
-		}
-	}
-	return err
-}
 
 type measure struct {
 	Name   string // such as "hellaswag.acc_norm"
@@ -114,7 +104,7 @@ func (e *validationLoss) Read(out vfs.Path) (map[string]float64, error) {
 	var output struct {
 		Loss *metrics.Number `json:"loss"`
 	}
-	if err := readJSON(out.Join(outputFile), &output); err != nil {
+	if err := plainjson.ReadFile(out.Join(outputFile), &output); err != nil {
 		return nil, err
 	}
 	if output.Loss == nil {
@@ -136,12 +126,10 @@ type taskQuestions struct {
 }
 
 func (e *taskQuestions) ID() string {
-	var names, hashes []string
-	for _, t := range e.List {
-		names, hashes = append(names, t.Name), append(hashes, t.Hash())
-	}
+	names := lists.Map(e.List, func(t *tasks.Task) string { return t.Name })
 	return identify(strings.Join(names, "-"), []any{
-		hashes, e.Source.Shots, e.Source.Limit, e.Batch, e.MaxTokens, e.Chat, e.OneTurn,
+		lists.Map(e.List, (*tasks.Task).Hash), e.Source.Shots, e.Source.Limit, e.Batch,
+		e.MaxTokens, e.Chat, e.OneTurn,
 	})
 }
 
@@ -169,7 +157,7 @@ func (e *taskQuestions) Read(out vfs.Path) (map[string]float64, error) {
 	var file struct {
 		Results map[string]map[string]any `json:"results"`
 	}
-	if err := readJSON(path, &file); err != nil {
+	if err := plainjson.ReadFile(path, &file); err != nil {
 		return nil, err
 	}
 	found := map[string]float64{}
@@ -219,10 +207,7 @@ type rulerQuestions struct {
 }
 
 func (e *rulerQuestions) ID() string {
-	var names []string
-	for _, t := range e.Tasks {
-		names = append(names, t.Name)
-	}
+	names := lists.Map(e.Tasks, func(t ruler.Task) string { return t.Name })
 	f := e.Files
 	return identify("ruler", []any{
 		e.Lengths, e.Samples, names, f.Words != "", f.Essay != "", f.Squad != "", f.Hotpot != "",
@@ -265,7 +250,7 @@ func (e *rulerQuestions) Arguments(run, out string) []string {
 
 func (e *rulerQuestions) Read(out vfs.Path) (map[string]float64, error) {
 	var r ruler.Report
-	if err := readJSON(out.Join(outputFile), &r); err != nil {
+	if err := plainjson.ReadFile(out.Join(outputFile), &r); err != nil {
 		return nil, err
 	}
 	found := map[string]float64{"ruler.average": r.Average}
@@ -294,12 +279,8 @@ func (e *rulerQuestions) Rows() (string, error) {
 			}
 		}
 	}
-	for _, path := range []string{e.Files.Essay, e.Files.Squad, e.Files.Hotpot} {
-		if path != "" {
-			files = append(files, path)
-		}
-	}
-	return hashFiles(files)
+	files = append(files, e.Files.Essay, e.Files.Squad, e.Files.Hotpot)
+	return hashFiles(slices.DeleteFunc(files, func(path string) bool { return path == "" }))
 }
 
 func (e *rulerQuestions) Check() error {

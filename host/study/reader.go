@@ -39,20 +39,27 @@ func (t *table) wrong(name string, raw any, want string) {
 	t.report(t.key(name), "want "+want, "found %s", schema.Describe(raw))
 }
 
-func (t *table) subtable(name string, values map[string]any) *table {
-	if values == nil {
+// subtable returns the table at a key, or nil if there is none.
+func (t *table) subtable(name string) *table {
+	values, ok := t.values[name].(map[string]any)
+	if !ok {
 		return nil
 	}
 	return &table{reader: t.reader, path: t.key(name), values: values}
 }
 
-func (t *table) subtables(name string, list []map[string]any) []*table {
+func (t *table) subtables(name string) []*table {
+	list, _ := schema.TablesOf(t.values[name])
 	out := make([]*table, len(list))
 	for i, values := range list {
 		out[i] = &table{reader: t.reader, path: plaintoml.Indexed(t.key(name), i), values: values}
 	}
 	return out
 }
+
+// aTable and tables describe optional keys that subtable and subtables read.
+func aTable(name string) schema.Key { return optional(name, new(map[string]any)) }
+func tables(name string) schema.Key { return optional(name, new([]map[string]any)) }
 
 // optional describes a key that may be absent. A string must not be empty.
 func optional(name string, to any) schema.Key {
@@ -129,10 +136,10 @@ func (t *table) checkLabels(where map[string][]string, axes []axis) {
 	for name, labels := range where {
 		a := find(axes, name)
 		for _, label := range labels {
-			if a == nil || slices.Contains(a.labels(), label) {
+			if a == nil || slices.Contains(a.Labels, label) {
 				continue
 			}
-			hint := cmp.Or(schema.DidYouMean(label, a.labels()), "it has "+schema.Quoted(a.labels()))
+			hint := cmp.Or(schema.DidYouMean(label, a.Labels), "it has "+schema.Quoted(a.Labels))
 			t.report(t.key(name), hint, "the axis %q has no label %q", name, label)
 		}
 	}

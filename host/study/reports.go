@@ -18,12 +18,10 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 	for _, t := range tables {
 		problems := len(t.Errs)
 		var out Table
-		var where, baseline, best map[string]any
 		t.read(optional("title", &out.Title), optional("metric", &out.Metric),
 			optional("rows", &out.Rows), optional("columns", &out.Columns), optional("over", &out.Over),
 			choice("better", &out.Better, "lower", "higher", "none"), optional("format", &out.Format),
-			optional("where", &where), optional("baseline", &baseline),
-			optional("best", &best))
+			aTable("where"), aTable("baseline"), aTable("best"))
 		t.checkMetric("metric", &out.Metric, known)
 		t.checkAxes(axes, "rows", out.Rows...)
 		t.checkAxes(axes, "columns", out.Columns...)
@@ -35,9 +33,9 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 				t.wrong("format", f, `a verb for a number, such as "%.3f"`)
 			}
 		}
-		out.Where = t.where(where, axes)
+		out.Where = t.where(axes)
 		out.Metric = cmp.Or(out.Metric, defaultMetric)
-		out.Best = s.readBest(t.subtable("best", best), out, known, axes, plans)
+		out.Best = s.readBest(t.subtable("best"), out, known, axes, plans)
 		out.Title = cmp.Or(out.Title, metrics.Label(out.Metric))
 		out.Better = cmp.Or(out.Better, s.better(out.Metric))
 		if len(t.Errs) == problems {
@@ -47,7 +45,7 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 			}
 			t.checkAllUsed(axes, out.Where, "rows, columns, over or best.axis", used)
 		}
-		if b := t.subtable("baseline", baseline); b != nil {
+		if b := t.subtable("baseline"); b != nil {
 			labels := b.labels(axes, false)
 			b.checkLabels(labels, axes)
 			out.Baseline = map[string]string{}
@@ -72,9 +70,9 @@ func defaultTable(axes []axis) Table {
 	t := Table{Title: metrics.Label(defaultMetric), Metric: defaultMetric, Better: "lower"}
 	for _, a := range axes {
 		if a.seeds() {
-			t.Over = append(t.Over, a.name)
+			t.Over = append(t.Over, a.Name)
 		} else {
-			t.Rows = append(t.Rows, a.name)
+			t.Rows = append(t.Rows, a.Name)
 		}
 	}
 	if n := len(t.Rows); n > 1 {
@@ -139,16 +137,16 @@ func (t *table) checkAllUsed(axes []axis, where map[string][]string, keys string
 		return
 	}
 	for _, a := range axes {
-		one := len(a.labels()) == 1 || len(where[a.name]) == 1
-		if !one && !slices.Contains(used, a.name) {
+		one := len(a.Labels) == 1 || len(where[a.Name]) == 1
+		if !one && !slices.Contains(used, a.Name) {
 			t.report(t.path, "want it in "+keys+", or one label of it in where",
-				"the axis %q is not used", a.name)
+				"the axis %q is not used", a.Name)
 		}
 	}
 }
 
-func (t *table) where(values map[string]any, axes []axis) map[string][]string {
-	w := t.subtable("where", values)
+func (t *table) where(axes []axis) map[string][]string {
+	w := t.subtable("where")
 	if w == nil {
 		return nil
 	}
@@ -209,7 +207,7 @@ func (s *Study) readBest(t *table, of Table, known []string, axes []axis, plans 
 	switch on := on.(type) {
 	case nil: // its absence has been reported
 	case map[string]any:
-		b.On = t.readOn(t.subtable("on", on), of, axes, plans)
+		b.On = t.readOn(t.subtable("on"), of, axes, plans)
 	default:
 		if on != onReported {
 			t.wrong("on", on, onIs)
@@ -261,13 +259,12 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 	known := s.metrics()
 	for _, t := range tables {
 		var f Figure
-		var where, best map[string]any
 		kinds := schema.OneOf(Bar, Curves, Heatmap, Trajectories, Scatter, Differences)
 		keys := []schema.Key{
 			{Name: "kind", To: &f.Kind, Is: kinds},
 			optional("title", &f.Title), optional("series", &f.Series), optional("over", &f.Over),
 			{Name: "logx", To: &f.LogX, Default: false}, {Name: "logy", To: &f.LogY, Default: false},
-			optional("where", &where), optional("best", &best),
+			aTable("where"), aTable("best"),
 		}
 		problems := len(t.Errs)
 		kind, _ := t.values["kind"].(string)
@@ -284,7 +281,7 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 				is = "that is a label of the axis x"
 				x, _ := t.values["x"].(string)
 				if a := find(axes, x); a != nil {
-					is = "that is one of " + schema.Quoted(a.labels())
+					is = "that is one of " + schema.Quoted(a.Labels)
 				}
 			case kind == Curves:
 				is = "that names one of " + strings.Join(RecordMetrics(), ", ")
@@ -296,7 +293,7 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 		t.read(keys...)
 		t.checkAxes(axes, "series", f.Series...)
 		t.checkAxes(axes, "over", f.Over...)
-		f.Where = t.where(where, axes)
+		f.Where = t.where(axes)
 		t.checkContent(&f, axes, known)
 		of := Table{
 			Metric: f.Metric, Rows: f.Series, Columns: []string{f.X, f.Y}, Over: f.Over, Where: f.Where,
@@ -307,7 +304,7 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 		if !slices.Contains(known, of.Metric) { // a metric of curves
 			of.Metric = defaultMetric
 		}
-		f.Best = s.readBest(t.subtable("best", best), of, known, axes, plans)
+		f.Best = s.readBest(t.subtable("best"), of, known, axes, plans)
 		if f.Best != nil && f.Best.Spare {
 			t.report(t.key("best"), "leave it out: it is for tables", "spare is given")
 		}
@@ -349,8 +346,8 @@ func (t *table) checkContent(f *Figure, axes []axis, known []string) {
 		t.checkAxes(axes, "x", x...)
 		t.checkAxes(axes, "y", y...)
 		a := find(axes, f.X)
-		if a != nil && f.Baseline != "" && !t.incomplete && !slices.Contains(a.labels(), f.Baseline) {
-			t.report(t.key("baseline"), "want one of "+schema.Quoted(a.labels()),
+		if a != nil && f.Baseline != "" && !t.incomplete && !slices.Contains(a.Labels, f.Baseline) {
+			t.report(t.key("baseline"), "want one of "+schema.Quoted(a.Labels),
 				"the axis %q has no label %q", f.X, f.Baseline)
 		}
 	case Curves:

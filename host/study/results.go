@@ -1,6 +1,7 @@
 package study
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -84,22 +85,33 @@ func (s *Study) Results() ([]Result, error) {
 // readCellResult reads the result of a cell. If one of its files is damaged, only this cell counts
 // as failed; --retry resumes it from its last checkpoint.
 func (s *Study) readCellResult(c Cell, running bool) Result {
-	dir := s.dir(c)
-
+	r := Result{Cell: c, State: Missing}
 	summary, completed, err := metrics.ReadNumbers(s.run(c).Summary())
+	if completed {
+		r.State, r.Summary = Done, summary
+		for _, e := range s.evaluationsOf(c) {
+			a, _, unread := readEvaluation(s.answers(c, e))
+			for name, x := range a.Metrics {
+				r.Summary[name] = float64(x)
+			}
+			if a.Metrics == nil {
+				r.State = Unevaluated
+			}
+			err = cmp.Or(err, unread)
+		}
+	}
 	switch {
-	case completed:
-		r := Result{Cell: c, State: Done, Summary: summary}
-		s.addEvaluations(&r, running)
+	case r.State == Done && err == nil:
 		return r
 	case running:
-		return Result{Cell: c, State: Running}
+		r.State = Running
+		return r
 	case err != nil:
 		return Damaged(c, err)
 	}
-	failure, err := readFailure(dir)
+	failure, err := readFailure(s.dir(c))
 	if err == nil {
-		r := Result{Cell: c, State: Failed, Err: failure.Error}
+		r.State, r.Err = Failed, failure.Error
 		if summary, err := metrics.ReadSummary(s.run(c).Summary()); err == nil {
 			r.Diverged = summary.Stopped == metrics.Diverged
 		}
@@ -108,14 +120,14 @@ func (s *Study) readCellResult(c Cell, running bool) Result {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return Damaged(c, err)
 	}
-	begun, err := dir.Join(cellFile).Exists()
+	begun, err := s.dir(c).Join(cellFile).Exists()
 	switch {
 	case err != nil:
 		return Damaged(c, err)
-	case begun:
-		return Result{Cell: c, State: Interrupted}
+	case begun && !completed:
+		r.State = Interrupted
 	}
-	return Result{Cell: c, State: Missing}
+	return r
 }
 
 // Damaged returns the result of cell c if reading one of its files failed with err.

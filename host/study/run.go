@@ -15,6 +15,7 @@ import (
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plaintoml"
 )
 
@@ -90,34 +91,27 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 		return Plan{}, err
 	}
 	var p Plan
-	selected, seen := map[string]bool{}, map[string]bool{}
+	selected, index := map[string]bool{}, map[string]int{} // by ID; the indices are in p.Results
 	for i, c := range s.Cells {
 		asked := c.Matches(o.Only) && (o.IDs == nil || slices.Contains(o.IDs, c.ID))
-		selected[c.ID] = selected[c.ID] || asked && (o.Stored == nil || !o.Stored[i].HasOutcome())
-	}
-	for _, c := range s.Cells { // also the cells from whose models selected cells are made
-		if selected[c.ID] {
-			for of := s.sourceOf(c); of != nil; of = s.sourceOf(*of) {
+		if asked && (o.Stored == nil || !o.Stored[i].HasOutcome()) {
+			for of := &c; of != nil; of = of.made { // also the cells from whose models it is made
 				selected[of.ID] = true
 			}
 		}
 	}
 	for _, r := range results {
-		if selected[r.Cell.ID] && !seen[r.Cell.ID] {
-			seen[r.Cell.ID] = true
+		if _, seen := index[r.Cell.ID]; selected[r.Cell.ID] && !seen {
+			index[r.Cell.ID] = len(p.Results)
 			p.Results = append(p.Results, r)
 		}
 	}
 	// Errors are ignored: check reports problems of the cells to be trained, with their positions.
 	_ = s.FindStale(ctx, p.Results, o.Survey)
-	latest := map[string]Result{} // by ID, with the state Stale where it was found
-	for _, r := range p.Results {
-		latest[r.Cell.ID] = r
-	}
 	for i, r := range results {
-		if known, ok := latest[r.Cell.ID]; ok {
-			known.Cell = r.Cell
-			results[i] = known
+		if k, ok := index[r.Cell.ID]; ok {
+			results[i] = p.Results[k] // with the state Stale where it was found
+			results[i].Cell = r.Cell
 		} else if o.Stored != nil && o.Stored[i].HasOutcome() {
 			results[i] = o.Stored[i]
 		}
@@ -144,7 +138,7 @@ func (s *Study) Plan(ctx context.Context, o RunOptions) (Plan, error) {
 		}
 	}
 	// Sources come before the models that are made from them.
-	slices.SortStableFunc(p.Run, func(a, b Cell) int { return cmp.Compare(s.depth(a), s.depth(b)) })
+	slices.SortStableFunc(p.Run, func(a, b Cell) int { return cmp.Compare(a.depth(), b.depth()) })
 	cores, gpus := runtime.GOMAXPROCS(0), len(newGPUs().names)
 	p.AtOnce, p.Threads = share(p.Run, cores, gpus, cmp.Or(o.Parallel, s.Parallel))
 	return p, nil
@@ -243,15 +237,11 @@ func (s *Study) checkOurs() error {
 // reports all problems together.
 func (s *Study) check(ctx context.Context, cells []Cell, survey Survey) error {
 	var found problems
-	var list []*config.Config
-	var names []string
-	for _, c := range cells {
-		list, names = append(list, c.Config), append(names, s.Label(c))
-	}
-	if survey != nil && len(list) > 0 {
+	if survey != nil && len(cells) > 0 {
+		list := lists.Map(cells, func(c Cell) *config.Config { return c.Config })
 		for i, f := range survey(ctx, list) {
 			if f.Err != nil {
-				found.add(f.Err, names[i])
+				found.add(f.Err, s.Label(cells[i]))
 			}
 		}
 	}

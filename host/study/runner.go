@@ -21,7 +21,7 @@ type runner struct {
 	gpus  *gpus
 	began time.Time
 
-	attempts  map[string]int // failed attempts at the plan, by the cell's ID; if the study is shared
+	attempts  map[string]int // failed attempts at the plan, by the cell's ID
 	surveying sync.Mutex     // held while stale runs are checked again
 
 	mu      sync.Mutex // guards the fields below, and calls of Watch
@@ -37,12 +37,8 @@ type runner struct {
 func newRunner(s *Study, o RunOptions, p Plan) *runner {
 	r := &runner{
 		study: s, opts: o, plan: p, gpus: newGPUs(), began: time.Now(),
-		states: statesOf(p.Results), stopped: map[string]bool{},
+		states: statesOf(p.Results), stopped: map[string]bool{}, attempts: map[string]int{},
 	}
-	if !o.Share {
-		return r
-	}
-	r.attempts = map[string]int{}
 	for _, result := range p.Results {
 		switch result.State {
 		case Running:
@@ -264,9 +260,7 @@ func (r *runner) left() time.Duration {
 }
 
 func (a *active) refresh() {
-	r, ok, err := metrics.Last(a.dir.Metrics())
-	if err != nil || !ok { // keep the old record
-		return
+	if r, ok, err := metrics.Last(a.dir.Metrics()); err == nil && ok { // otherwise keep the old record
+		a.record = r
 	}
-	a.record = r
 }

@@ -15,13 +15,13 @@ func (r *runner) claim(
 	ctx context.Context, c Cell, lost func(error),
 ) (release func() error, err error) {
 	err = vfs.ErrLocked
-	if _, decided, _ := r.source(c); decided || !r.opts.Share {
+	if state, _ := r.source(c); state != Running || !r.opts.Share {
 		release, err = r.study.claim(ctx, c.ID, r.opts.Share, lost)
 	}
 	switch {
 	case release == nil && ctx.Err() != nil:
 		return nil, nil
-	case errors.Is(err, vfs.ErrLocked) && r.opts.Share:
+	case errors.Is(err, vfs.ErrLocked): // perhaps only for a moment, to check whether it is locked
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.later = append(r.later, c)
@@ -65,10 +65,7 @@ func (r *runner) recheck(ctx context.Context, c Cell) (State, bool) {
 }
 
 func (s *Study) attempts(c Cell) int {
-	f, err := readFailure(s.dir(c))
-	if err != nil { // it has not failed, or the number is unknown
-		return 0
-	}
+	f, _ := readFailure(s.dir(c)) // without attempts if it has not failed, or the number is unknown
 	return f.Attempts
 }
 
@@ -78,8 +75,8 @@ func (r *runner) awaitOthers(ctx context.Context) {
 	}
 	free := func(c Cell) bool {
 		locked, err := claimFile(r.study.at(), c.ID).Locked()
-		_, decided, _ := r.source(c)
-		return err != nil || !locked && decided // claiming it reports the error
+		source, _ := r.source(c)
+		return err != nil || !locked && source != Running // claiming it reports the error
 	}
 	for {
 		pause(ctx, interval)

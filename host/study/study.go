@@ -68,9 +68,8 @@ type Cell struct {
 	// model.init; nil if the cell is trained.
 	Quantize *Quantize
 
-	initIndex   int    // index plus 1 of the cell whose model this one is initialized from; 0: none
-	sourceIndex int    // index plus 1 of the cell from whose model this one is made; 0: none
-	source      string // the run directory, or checkpoint, that is quantized
+	start *Cell // the cell whose model this one is initialized from; nil: none
+	made  *Cell // the cell from whose model this one is made; nil: none
 
 	environment []string // added to the environment of its processes
 }
@@ -150,6 +149,12 @@ func (s *Study) Axis(name string) (Axis, bool) {
 // AxisNames returns the names of the axes in order.
 func (s *Study) AxisNames() []string {
 	return lists.Map(s.Axes, func(a Axis) string { return a.Name })
+}
+
+// OtherAxes returns the names of the axes that are in none of the lists.
+func (s *Study) OtherAxes(but ...[]string) []string {
+	used := slices.Concat(but...)
+	return slices.DeleteFunc(s.AxisNames(), func(a string) bool { return slices.Contains(used, a) })
 }
 
 // Label returns the cell's labels in the order of the axes, as in "CAGE · 4 · 0".

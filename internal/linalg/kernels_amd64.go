@@ -16,7 +16,8 @@ func supported() []kernels {
 	k := kernels{
 		"AVX2", vectors[float64]{fourRows, 8, tile256, dot256, axpyDouble},
 		vectors[float32]{fourRows, 16, tile256Single, dot256Single, axpySingle},
-		fourVectors, few256, nil, secularVectors,
+		fourVectors, func(y, x, w MatrixOf[float32]) { fewByRows(y, x, w, dot256Single) }, nil,
+		secularVectors,
 	}
 	if archsimd.X86.AVX512() {
 		k.name, k.few, k.fewHalves = "AVX-512", few512, fewHalves512
@@ -113,5 +114,3 @@ func secularVectors(poles, z []float64, origin, mu float64) (value, slope float6
 	value, slope = secularPortable(poles[i:], z[i:], origin, mu)
 	return value + sumDouble(values[:width]), slope + sumDouble(slopes[:width])
 }
-
-func few256(y, x, w MatrixOf[float32]) { fewByRows(y, x, w, dot256Single) }

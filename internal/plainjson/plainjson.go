@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // semantics selects the semantics of encoding/json with the errors of encoding/json/v2.
@@ -34,6 +36,17 @@ func UnmarshalStrict(text []byte, to any) error {
 // be relative to that part.
 func UnmarshalPart(text []byte, to any) error {
 	return Explain(nil, jsonv2.Unmarshal(text, to, semantics))
+}
+
+// ReadFile is [Unmarshal] for a file, which its errors name.
+func ReadFile(path vfs.Path, to any) error {
+	text, err := path.ReadFile()
+	if err == nil {
+		if err = Unmarshal(text, to); err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return err
 }
 
 // Explain rewrites an error of encoding/json/v2 or jsontext in plain language. text is the whole
@@ -115,25 +128,16 @@ func typeWords(t reflect.Type) string {
 
 // mismatch describes a value of the wrong type or range.
 func mismatch(s *jsonv2.SemanticError) string {
-	var found string
-	switch s.JSONKind {
-	case jsontext.KindTrue, jsontext.KindFalse:
-		found = "true or false"
-	case jsontext.KindNull:
-		found = "null"
-	case jsontext.KindString:
-		found = "a string"
-	case jsontext.KindNumber:
-		found = "a number"
-		if len(s.JSONValue) > 0 {
-			found = "the number " + string(s.JSONValue)
-		}
-	case jsontext.KindBeginObject:
-		found = "an object"
-	case jsontext.KindBeginArray:
-		found = "an array"
-	default:
+	found, known := map[jsontext.Kind]string{
+		jsontext.KindTrue: "true or false", jsontext.KindFalse: "true or false",
+		jsontext.KindNull: "null", jsontext.KindString: "a string", jsontext.KindNumber: "a number",
+		jsontext.KindBeginObject: "an object", jsontext.KindBeginArray: "an array",
+	}[s.JSONKind]
+	if !known {
 		return s.Error()
+	}
+	if s.JSONKind == jsontext.KindNumber && len(s.JSONValue) > 0 {
+		found = "the number " + string(s.JSONValue)
 	}
 	if words := typeWords(s.GoType); words != "" {
 		return "found " + found + ", want " + words

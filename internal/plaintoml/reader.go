@@ -117,16 +117,6 @@ func (r *Reader) Good(keys ...string) bool {
 	return !slices.ContainsFunc(keys, func(k string) bool { return r.bad[k] })
 }
 
-// Bad reports whether a key, or any key below it, has a problem so far.
-func (r *Reader) Bad(key string) bool {
-	for k := range r.bad {
-		if k == key || strings.HasPrefix(k, key+".") {
-			return true
-		}
-	}
-	return false
-}
-
 // Err returns the problems in display order, or nil if there are none.
 func (r *Reader) Err() error {
 	if len(r.Errs) == 0 {

@@ -24,7 +24,7 @@ func TestReader(t *testing.T) {
 		schema.Key{Name: "word", To: &word, Optional: "none"}, schema.Key{Name: "needed", To: &needed, Doc: "a text"}, schema.Key{Name: "list", To: &list},
 		schema.Key{Name: "part", To: &part}, schema.Key{Name: "elements", To: &elements})
 	r.Read("part", part, schema.Key{Name: "numbers", To: &numbers, Is: schema.From(1, 9)})
-	if name != "x" || count != 7 || len(elements) != 1 || !r.Given("name") || r.Given("count") || r.Good("size") || !r.Bad("part") {
+	if name != "x" || count != 7 || len(elements) != 1 || !r.Given("name") || r.Given("count") || r.Good("size") || r.Good("part.numbers") {
 		t.Errorf("name %q, count %d, elements %v", name, count, elements)
 	}
 	const want = `a.toml:1: needed: missing; want a string: a text

@@ -3,6 +3,7 @@ package plaintoml
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -261,23 +262,13 @@ func valueAt(v any, key string) any {
 		if s.index < 0 {
 			continue
 		}
-		switch list := v.(type) {
-		case []any:
-			v = elementOf(list, s.index)
-		case []map[string]any:
-			v = elementOf(list, s.index)
-		default:
+		list := reflect.ValueOf(v)
+		if list.Kind() != reflect.Slice || s.index >= list.Len() {
 			return nil
 		}
+		v = list.Index(s.index).Interface()
 	}
 	return v
-}
-
-func elementOf[T any](list []T, i int) any {
-	if i >= len(list) {
-		return nil
-	}
-	return list[i]
 }
 
 func clone(v any) any {
@@ -298,26 +289,22 @@ func clone(v any) any {
 
 // inline formats a TOML value on one line. Tables are in braces, with their keys in order.
 func inline(v any) string {
+	var parts []string
 	switch v := v.(type) {
 	case map[string]any:
-		var parts []string
 		for _, key := range slices.Sorted(maps.Keys(v)) {
 			parts = append(parts, toml.Key{key}.String()+" = "+inline(v[key]))
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
-	case []map[string]any:
-		return inlineList(v)
-	case []any:
-		return inlineList(v)
+	case []map[string]any, []any:
+		for _, e := range reflect.ValueOf(v).Seq2() {
+			parts = append(parts, inline(e.Interface()))
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
 	}
 	line, err := toml.Marshal(map[string]any{"v": v})
 	if err != nil { // not a TOML value
 		return fmt.Sprint(v)
 	}
 	return strings.TrimPrefix(strings.TrimSpace(string(line)), "v = ")
-}
-
-func inlineList[T any](list []T) string {
-	parts := lists.Map(list, func(e T) string { return inline(e) })
-	return "[" + strings.Join(parts, ", ") + "]"
 }

@@ -104,10 +104,19 @@ func (r *Random) Sample(n, k int) []int {
 	if k < 0 || k > n {
 		panic(fmt.Sprintf("pyrandom: cannot sample %d of %d numbers", k, n))
 	}
-	if n <= largestPool(k) {
-		return r.sampleOfPool(n, k)
-	}
 	drawn := make([]int, k)
+	if n <= largestPool(k) {
+		pool := make([]int, n)
+		for i := range pool {
+			pool[i] = i
+		}
+		for i := range drawn {
+			last := n - i - 1
+			j := r.Below(last + 1)
+			drawn[i], pool[j] = pool[j], pool[last]
+		}
+		return drawn
+	}
 	taken := make(map[int]bool, k)
 	for i := range drawn {
 		j := r.Below(n)
@@ -132,21 +141,6 @@ func largestPool(k int) int {
 		table *= 4
 	}
 	return smallSet + table
-}
-
-func (r *Random) sampleOfPool(n, k int) []int {
-	pool := make([]int, n)
-	for i := range pool {
-		pool[i] = i
-	}
-	drawn := make([]int, k)
-	for i := range drawn {
-		last := n - i - 1
-		j := r.Below(last + 1)
-		drawn[i] = pool[j]
-		pool[j] = pool[last]
-	}
-	return drawn
 }
 
 // RandomState corresponds to numpy's RandomState, the legacy generator that numpy.random.seed

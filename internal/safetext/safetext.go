@@ -33,7 +33,7 @@ func Line(s string) string { return escape(s, unicode.IsGraphic, goEscape) }
 func JSON(s string) string { return escape(s, isShown, jsonEscape) }
 
 // escape replaces unwanted characters and invalid UTF-8 in s.
-func escape(s string, wanted func(rune) bool, escaped func(r rune, invalid bool) string) string {
+func escape(s string, wanted func(rune) bool, escaped func(character string) string) string {
 	first := strings.IndexFunc(s, func(r rune) bool { return !wanted(r) || r == utf8.RuneError })
 	if first < 0 {
 		return s
@@ -42,14 +42,10 @@ func escape(s string, wanted func(rune) bool, escaped func(r rune, invalid bool)
 	b.WriteString(s[:first])
 	for rest := s[first:]; rest != ""; {
 		r, size := utf8.DecodeRuneInString(rest)
-		invalid := r == utf8.RuneError && size == 1
-		switch {
-		case invalid:
-			b.WriteString(escaped(rune(rest[0]), true))
-		case wanted(r):
+		if !wanted(r) || r == utf8.RuneError && size == 1 {
+			b.WriteString(escaped(rest[:size]))
+		} else {
 			b.WriteString(rest[:size])
-		default:
-			b.WriteString(escaped(r, false))
 		}
 		rest = rest[size:]
 	}
@@ -57,14 +53,10 @@ func escape(s string, wanted func(rune) bool, escaped func(r rune, invalid bool)
 }
 
 // goEscape escapes a character or an invalid byte as in Go's quoted strings.
-func goEscape(r rune, invalid bool) string {
-	if invalid {
-		return fmt.Sprintf(`\x%02x`, r)
-	}
-	return strings.Trim(strconv.QuoteRune(r), "'")
-}
+func goEscape(character string) string { return strings.Trim(strconv.Quote(character), `"`) }
 
-func jsonEscape(r rune, _ bool) string {
+func jsonEscape(character string) string {
+	r, _ := utf8.DecodeRuneInString(character)
 	if r < 0x10000 {
 		return fmt.Sprintf(`\u%04x`, r)
 	}

@@ -12,6 +12,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Key is one key of a table.
@@ -104,16 +106,11 @@ func (k Key) Belongs(to string) bool { return k.For == nil || slices.Contains(k.
 
 // Set sets the variable to a default or to a value returned by [Key.Accept].
 func (k Key) Set(value any) {
-	switch list := value.(type) {
-	case []string:
-		value = slices.Clone(list)
-	case []float64:
-		value = slices.Clone(list)
-	case []int:
-		value = slices.Clone(list)
+	in, v := reflect.ValueOf(value), k.variable(true)
+	if in.Kind() == reflect.Slice && !in.IsNil() { // the variable gets a list of its own
+		in = reflect.AppendSlice(reflect.MakeSlice(in.Type(), 0, in.Len()), in)
 	}
-	v := k.variable(true)
-	v.Set(reflect.ValueOf(value).Convert(v.Type()))
+	v.Set(in.Convert(v.Type()))
 }
 
 // Value returns the variable's value as an int64, float64, bool, string, []string, []float64 or
@@ -266,18 +263,14 @@ func Arguments(keys []Key) (args []string) {
 		values := []any{v}
 		switch list := v.(type) {
 		case []string:
-			values = nil
-			for _, text := range list {
+			values = lists.Map(list, func(text string) any {
 				if strings.ContainsAny(text, "\",\n") { // as flags take one element of a list
 					text = `"` + strings.ReplaceAll(text, `"`, `""`) + `"`
 				}
-				values = append(values, text)
-			}
+				return text
+			})
 		case []int:
-			values = nil
-			for _, n := range list {
-				values = append(values, n)
-			}
+			values = lists.Map(list, func(n int) any { return n })
 		}
 		for _, v := range values {
 			args = append(args, fmt.Sprintf("--%s=%v", k.FlagName(), v))

@@ -63,10 +63,7 @@ func numbers(text string, holds func(float64) bool) Range {
 
 // OneOf accepts any of the given words, or an array of them.
 func OneOf[T ~string](words ...T) Range {
-	r := Range{}
-	for _, w := range words {
-		r.Words = append(r.Words, string(w))
-	}
+	r := Range{Words: lists.Map(words, func(w T) string { return string(w) })}
 	r.holds = func(v any) bool {
 		return each(v, func(s string) bool { return slices.Contains(r.Words, s) })
 	}

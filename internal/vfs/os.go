@@ -129,17 +129,13 @@ type NotRegularError struct{ Mode fs.FileMode }
 // Error implements error. It describes the type of the file.
 func (e *NotRegularError) Error() string {
 	what := "is not a file"
-	switch {
-	case e.Mode.IsDir():
-		what = "is a directory"
-	case e.Mode&fs.ModeSymlink != 0:
-		what = "is a symbolic link"
-	case e.Mode&fs.ModeNamedPipe != 0:
-		what = "is a named pipe"
-	case e.Mode&fs.ModeSocket != 0:
-		what = "is a socket"
-	case e.Mode&fs.ModeDevice != 0:
-		what = "is a device"
+	for mode, name := range map[fs.FileMode]string{
+		fs.ModeDir: "directory", fs.ModeSymlink: "symbolic link", fs.ModeNamedPipe: "named pipe",
+		fs.ModeSocket: "socket", fs.ModeDevice: "device",
+	} {
+		if e.Mode&mode != 0 {
+			what = "is a " + name
+		}
 	}
 	return what + ": want a regular file"
 }

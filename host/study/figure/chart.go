@@ -5,6 +5,8 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Chart shows series of points in the plane: curves with bands, measurements with error bars and
@@ -162,9 +164,7 @@ func (c *Chart) draw(to draw.Canvas, p *plot.Plot) {
 		for _, piece := range pieces[i] {
 			if s.Line != NoLine {
 				line := plotter.Line{LineStyle: s.Line.style(s.index(i))}
-				for _, pt := range piece {
-					line.XYs = append(line.XYs, plotter.XY{X: pt.X, Y: pt.Y})
-				}
+				line.XYs = lists.Map(piece, func(p Point) plotter.XY { return plotter.XY{X: p.X, Y: p.Y} })
 				if s.Faint {
 					line.Color, line.Width = faint(runColor(s.index(i))), rawWidth
 				}

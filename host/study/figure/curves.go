@@ -224,13 +224,7 @@ func joined(pieces [][]Point) (list []Point) {
 	return list
 }
 
-func points(pieces [][]Point) int {
-	n := 0
-	for _, piece := range pieces {
-		n += len(piece)
-	}
-	return n
-}
+func points(pieces [][]Point) int { return len(slices.Concat(pieces...)) }
 
 // A curve is smoothed if it has at least SmoothFrom points. SmoothShare is the fraction of its
 // points over which each smoothed value averages.

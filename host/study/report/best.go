@@ -1,13 +1,13 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/cage-qat/cage/host/study"
-	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Choice is the label of an axis that was chosen for an entry of a table.
@@ -22,18 +22,14 @@ type Choice struct {
 // replicates to report there. If no label can be chosen yet, the choice is nil, and the replicates
 // are the planned ones, without results.
 func (g *grouped) choose(b *study.Best, row, column []string) (*Choice, []replicate) {
-	axis := lists.Map(g.labels[2], func(labels []string) string { return labels[0] })
 	reported := func(label string) []replicate {
 		list := slices.Clone(g.at(row, column, []string{label}))
 		return slices.DeleteFunc(list, func(r replicate) bool {
 			return b.On != nil && r.result.Cell.Matches(b.On)
 		})
 	}
-	list, best := b.Choose(axis, func(label string) (of []study.Result) {
-		for _, r := range g.at(row, column, []string{label}) {
-			of = append(of, r.result)
-		}
-		return of
+	list, best := b.Choose(g.single(2), func(label string) []study.Result {
+		return resultsOf(g.at(row, column, []string{label}))
 	})
 	if best < 0 {
 		var most []replicate
@@ -48,7 +44,7 @@ func (g *grouped) choose(b *study.Best, row, column []string) (*Choice, []replic
 		return nil, most
 	}
 	choice := &Choice{Label: list[best].Label, Of: len(list)}
-	before, after := 0, 0
+	first, last := 0, 0 // the least and the greatest order of a label, relative to the chosen one
 	for i, c := range list {
 		if c.Tried {
 			choice.Tried++
@@ -57,15 +53,11 @@ func (g *grouped) choose(b *study.Best, row, column []string) (*Choice, []replic
 		x, errX := strconv.ParseFloat(c.Label, 64)
 		y, errY := strconv.ParseFloat(choice.Label, 64)
 		if errX == nil && errY == nil && x != y {
-			order = map[bool]int{true: -1, false: 1}[x < y]
+			order = cmp.Compare(x, y)
 		}
-		if order < 0 {
-			before++
-		} else if order > 0 {
-			after++
-		}
+		first, last = min(first, order), max(last, order)
 	}
-	choice.AtEnd = len(list) > 1 && (before == 0 || after == 0)
+	choice.AtEnd = len(list) > 1 && (first == 0 || last == 0)
 	return choice, reported(choice.Label)
 }
 

@@ -113,7 +113,7 @@ func average(runs []curve) (out []figure.Point) {
 // trajectories draws the path of each cell, projected onto the first two principal components of
 // all points of all paths.
 func (f drawing) trajectories() (figure.Picture, string, error) {
-	g := f.group(f.Series, f.otherAxes(nil))
+	g := f.group(f.Series, f.study.OtherAxes(f.Series))
 	out := &figure.Chart{Equal: true}
 	var paths [][][]float64
 	for i, series := range g.labels[0] {

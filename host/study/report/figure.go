@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/study/figure"
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Figure is a figure of the report.
@@ -102,16 +103,11 @@ func newFigure(s *study.Study, given study.Figure, results []study.Result) (*Fig
 	out := &Figure{Kind: f.Kind, Title: cmp.Or(f.Title, defaultTitle(given))}
 	note := ""
 	if f.Best != nil { // only the results with the chosen label are shown
-		fixed := slices.DeleteFunc(s.AxisNames(), func(axis string) bool {
-			return axis == f.Best.Axis || slices.Contains(f.Over, axis)
-		})
-		g := f.group(fixed, nil, []string{f.Best.Axis})
+		g := f.group(s.OtherAxes(f.Over, []string{f.Best.Axis}), nil, []string{f.Best.Axis})
 		f.results = nil
 		for _, labels := range g.labels[0] {
 			_, reported := g.choose(f.Best, labels, nil)
-			for _, r := range reported {
-				f.results = append(f.results, r.result)
-			}
+			f.results = append(f.results, resultsOf(reported)...)
 		}
 		note = fmt.Sprintf("Each with the %s that has the best mean of %s",
 			f.Best.Axis, metricPhrase(f.Best.Metric))
@@ -123,47 +119,31 @@ func newFigure(s *study.Study, given study.Figure, results []study.Result) (*Fig
 		}
 		note += "."
 	}
-	var own string
-	var err error
-	switch f.Kind {
-	case study.Bar:
-		out.Picture, own = f.bars()
-	case study.Heatmap:
-		out.Picture, own = f.heatmap()
-	case study.Scatter:
-		out.Picture, own = f.scatter()
-	case study.Differences:
-		out.Picture, own = f.differences()
-	case study.Curves:
-		out.Picture, own, err = f.curves()
-	case study.Trajectories:
-		out.Picture, own, err = f.trajectories()
-	}
-	switch {
-	case err != nil:
+	picture, own, err := map[string]func(drawing) (figure.Picture, string, error){
+		study.Bar: drawing.bars, study.Heatmap: drawing.heatmap, study.Scatter: drawing.scatter,
+		study.Differences: drawing.differences, study.Curves: drawing.curves,
+		study.Trajectories: drawing.trajectories,
+	}[f.Kind](f)
+	if err != nil {
 		return nil, err
-	case figure.Empty(out.Picture):
-		out.Picture = nil
-	default:
+	}
+	if !figure.Empty(picture) {
+		out.Picture = picture
 		out.Notes = slices.DeleteFunc([]string{own, note}, func(s string) bool { return s == "" })
 	}
 	return out, nil
 }
 
 func defaultTitle(f study.Figure) string {
-	switch f.Kind {
-	case study.Bar:
-		return metricName(f.Metric) + " by " + f.X
-	case study.Heatmap:
-		return metricName(f.Metric) + " by " + f.X + " and " + f.Y
-	case study.Curves:
-		return metricName(f.Metric) + " over the steps"
-	case study.Differences:
-		return metricName(f.Metric) + ": difference to " + f.Baseline
-	case study.Scatter:
-		return metricName(f.Y) + " against " + metricName(f.X)
-	}
-	return f.Kind
+	name := metricName(f.Metric)
+	return map[string]string{
+		study.Bar:          name + " by " + f.X,
+		study.Heatmap:      name + " by " + f.X + " and " + f.Y,
+		study.Curves:       name + " over the steps",
+		study.Differences:  name + ": difference to " + f.Baseline,
+		study.Scatter:      metricName(f.Y) + " against " + metricName(f.X),
+		study.Trajectories: f.Kind,
+	}[f.Kind]
 }
 
 func metricName(metric string) string {
@@ -207,13 +187,10 @@ func (c counts) note(what string, over []string) string {
 
 const meanSD = "Mean ± standard deviation"
 
-func (f drawing) bars() (figure.Picture, string) {
+func (f drawing) bars() (figure.Picture, string, error) {
 	g := f.group([]string{f.X}, f.Series)
 	y := figure.Axis{Label: metrics.Label(f.Metric), Log: f.LogY}
-	out := &figure.Bars{X: figure.Axis{Label: f.X}, Y: y}
-	for _, label := range g.labels[0] {
-		out.Groups = append(out.Groups, label[0])
-	}
+	out := &figure.Bars{X: figure.Axis{Label: f.X}, Y: y, Groups: g.single(0)}
 	var n counts
 	for _, series := range g.labels[1] {
 		b := figure.BarSeries{Name: seriesName(f.Series, series)}
@@ -227,7 +204,7 @@ func (f drawing) bars() (figure.Picture, string) {
 		}
 		out.Series = append(out.Series, b)
 	}
-	return out, n.note(meanSD, f.Over)
+	return out, n.note(meanSD, f.Over), nil
 }
 
 // spread returns the standard deviation, or 0 if it is NaN.
@@ -238,18 +215,14 @@ func spread(s study.Sample) float64 {
 	return s.SD
 }
 
-func (f drawing) heatmap() (figure.Picture, string) {
+func (f drawing) heatmap() (figure.Picture, string, error) {
 	g := f.group([]string{f.Y}, []string{f.X})
 	out := &figure.Heat{
 		X: figure.Axis{Label: f.X}, Y: figure.Axis{Label: f.Y},
-		Scale: metrics.Label(f.Metric), Log: f.LogY,
-	}
-	for _, label := range g.labels[1] {
-		out.Columns = append(out.Columns, label[0])
+		Scale: metrics.Label(f.Metric), Log: f.LogY, Rows: g.single(0), Columns: g.single(1),
 	}
 	var n counts
 	for _, row := range g.labels[0] {
-		out.Rows = append(out.Rows, row[0])
 		means := make([]float64, len(out.Columns))
 		for i, column := range g.labels[1] {
 			_, x := values(g.at(row, column), f.Metric)
@@ -260,7 +233,7 @@ func (f drawing) heatmap() (figure.Picture, string) {
 		out.Values = append(out.Values, means)
 	}
 	out.Format = equalDigits(out.Values)
-	return out, n.note("Mean", f.Over)
+	return out, n.note("Mean", f.Over), nil
 }
 
 // equalDigits returns a format that gives all numbers the same decimals, so that the largest has
@@ -284,8 +257,8 @@ func equalDigits(rows [][]float64) string {
 }
 
 // scatter draws a point for each cell, or for the mean over its replicates.
-func (f drawing) scatter() (figure.Picture, string) {
-	g := f.group(f.Series, f.otherAxes(f.Over))
+func (f drawing) scatter() (figure.Picture, string, error) {
+	g := f.group(f.Series, f.study.OtherAxes(f.Series, f.Over))
 	out := &figure.Chart{
 		X: figure.Axis{Label: metrics.Label(f.X), Log: f.LogX},
 		Y: figure.Axis{Label: metrics.Label(f.Y), Log: f.LogY},
@@ -313,24 +286,16 @@ func (f drawing) scatter() (figure.Picture, string) {
 		}
 		out.Series = append(out.Series, line)
 	}
-	return out, n.note(meanSD, f.Over)
-}
-
-func (f drawing) otherAxes(over []string) []string {
-	return slices.DeleteFunc(f.study.AxisNames(), func(axis string) bool {
-		return slices.Contains(f.Series, axis) || slices.Contains(over, axis)
-	})
+	return out, n.note(meanSD, f.Over), nil
 }
 
 // differences draws a row for each label of the series: the paired differences between the other
 // labels of axis X and the baseline, replicate by replicate.
-func (f drawing) differences() (figure.Picture, string) {
+func (f drawing) differences() (figure.Picture, string, error) {
 	g := f.group(f.Series, []string{f.X})
 	label := "difference of " + metrics.Label(f.Metric) + " to " + f.Baseline
 	out := &figure.Differences{X: figure.Axis{Label: label}}
-	for _, row := range g.labels[0] {
-		out.Rows = append(out.Rows, seriesName(f.Series, row))
-	}
+	out.Rows = lists.Map(g.labels[0], func(row []string) string { return seriesName(f.Series, row) })
 	var n counts
 	for _, label := range g.labels[1] {
 		if label[0] == f.Baseline {
@@ -355,7 +320,7 @@ func (f drawing) differences() (figure.Picture, string) {
 	}
 	const note = "Faint: each pair of replicates%s. " +
 		"With bars: their mean, and its 95 %% interval of Student's t. %v."
-	return out, fmt.Sprintf(note, of, n)
+	return out, fmt.Sprintf(note, of, n), nil
 }
 
 // seriesName returns the labels of a series on one line. A label that is a number follows the name

@@ -129,10 +129,7 @@ var numberEscapes = strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", `\<`, "*", `\
 // Text returns the rows as strings, with the headings first. Bold entries are marked by a star,
 // which TextNotes explains.
 func (g grid) Text() [][]string {
-	out := [][]string{nil}
-	for _, head := range g.Head {
-		out[0] = append(out[0], line(head))
-	}
+	out := [][]string{lists.Map(g.Head, line)}
 	for _, row := range g.Rows {
 		var texts []string
 		for _, c := range row {
@@ -174,9 +171,8 @@ func (r *Report) LaTeX() []byte {
 // latex writes the table, with a label for references. The short caption is for the table list.
 func (g grid) latex(b *strings.Builder, label string) {
 	const wide = 50 // characters of a row from which a table spans both columns of a page
-	rows, width := [][]string{nil}, 0
+	rows, width := [][]string{lists.Map(g.Head, latexText)}, 0
 	for k, head := range g.Head {
-		rows[0] = append(rows[0], latexText(head))
 		longest := utf8.RuneCountInString(head)
 		for _, row := range g.Rows {
 			longest = max(longest, utf8.RuneCountInString(row[k].Text+row[k].Note))
@@ -184,8 +180,7 @@ func (g grid) latex(b *strings.Builder, label string) {
 		width += longest + 2
 	}
 	for _, row := range g.Rows {
-		cells := lists.Map(row, cell.latex)
-		rows = append(rows, cells)
+		rows = append(rows, lists.Map(row, cell.latex))
 	}
 	environment := "table"
 	if width >= wide {

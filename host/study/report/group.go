@@ -22,6 +22,11 @@ type grouped struct {
 // at returns the replicates that have the given labels on each side.
 func (g *grouped) at(labels ...[]string) []replicate { return g.groups[groupKey(labels)] }
 
+// single returns the labels of a side that has one axis.
+func (g *grouped) single(side int) []string {
+	return lists.Map(g.labels[side], func(labels []string) string { return labels[0] })
+}
+
 // groupKey joins labels to a key, which is unique because labels contain no control characters.
 func groupKey(labels [][]string) string {
 	parts := lists.Map(labels, func(l []string) string { return strings.Join(l, "\x1f") })
@@ -78,6 +83,10 @@ func combinations(
 		return 0
 	})
 	return out
+}
+
+func resultsOf(list []replicate) []study.Result {
+	return lists.Map(list, func(r replicate) study.Result { return r.result })
 }
 
 // values returns the values of a metric and the keys of the replicates that have one. The value of

@@ -112,9 +112,7 @@ func (r *Report) RunTable() grid {
 	axes := lists.Map(r.Axes, func(a study.Axis) string { return a.Name })
 	out := grid{Title: "Runs", Head: slices.Concat([]string{"run"}, axes, []string{"state"})}
 	out.Texts = len(out.Head)
-	for _, name := range names {
-		out.Head = append(out.Head, metrics.Label(name))
-	}
+	out.Head = append(out.Head, lists.Map(names, metrics.Label)...)
 	order := []study.State{
 		study.Done, study.Unevaluated, study.Running, study.Interrupted,
 		study.Failed, study.Stale, study.Missing,

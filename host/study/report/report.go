@@ -19,6 +19,7 @@ import (
 	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -85,11 +86,8 @@ func build(s *study.Study, results []study.Result) (*Report, error) {
 }
 
 // Tables computes the tables of a study. It needs only results, not the runs.
-func Tables(s *study.Study, results []study.Result) (list []Table) {
-	for _, t := range s.Tables {
-		list = append(list, newTable(s, t, results))
-	}
-	return list
+func Tables(s *study.Study, results []study.Result) []Table {
+	return lists.Map(s.Tables, func(t study.Table) Table { return newTable(s, t, results) })
 }
 
 func allFigures(s *study.Study, results []study.Result) (all []Figure, err error) {
@@ -190,16 +188,11 @@ func (r *Report) addRun(s *study.Study, result study.Result) error {
 // readProvenance reads the provenance of a run, without paths, times, and the random IDs of runs;
 // "" if there is none.
 func readProvenance(path vfs.Path) (string, error) {
-	text, err := path.ReadFile()
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
 	var v any
-	if err := plainjson.Unmarshal(text, &v); err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
+	if err := plainjson.ReadFile(path, &v); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	} else if err != nil {
+		return "", err
 	}
 	if fields, ok := v.(map[string]any); ok {
 		delete(fields, "run")

@@ -15,13 +15,10 @@ import (
 
 // line converts text to one line of printable characters.
 func line(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r) {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "\uFFFD"))
-	return strings.Join(strings.Fields(s), " ")
+	parts := strings.FieldsFunc(strings.ToValidUTF8(s, "\uFFFD"), func(r rune) bool {
+		return unicode.IsControl(r) || unicode.IsSpace(r)
+	})
+	return strings.Join(parts, " ")
 }
 
 func firstLine(s string) string {
@@ -33,19 +30,13 @@ func firstLine(s string) string {
 	return "no error was recorded"
 }
 
+var notInSlugs = regexp.MustCompile(`[^a-z0-9]+`)
+
 func slug(s string) string {
-	var b strings.Builder
-	for _, r := range strings.ToLower(safetext.ASCII(line(s))) {
-		switch {
-		case r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)):
-			b.WriteRune(r)
-		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
-			b.WriteByte('-')
-		}
-	}
 	const longest = 40
-	out := b.String()
-	return strings.Trim(out[:min(len(out), longest)], "-")
+	s = notInSlugs.ReplaceAllString(strings.ToLower(safetext.ASCII(line(s))), "-")
+	s = strings.TrimPrefix(s, "-")
+	return strings.TrimSuffix(s[:min(len(s), longest)], "-")
 }
 
 var (
@@ -70,14 +61,12 @@ func anonymize(s string) string {
 // digits of a typical standard deviation, or four digits of the means.
 func chooseFormat(entries [][]Entry) string {
 	var deviations, means []float64
-	for _, row := range entries {
-		for _, e := range row {
-			if e.SD > 0 && !math.IsInf(e.SD, 0) {
-				deviations = append(deviations, e.SD)
-			}
-			if m := math.Abs(e.Mean); m > 0 && !math.IsInf(m, 0) {
-				means = append(means, m)
-			}
+	for _, e := range slices.Concat(entries...) {
+		if e.SD > 0 && !math.IsInf(e.SD, 0) {
+			deviations = append(deviations, e.SD)
+		}
+		if m := math.Abs(e.Mean); m > 0 && !math.IsInf(m, 0) {
+			means = append(means, m)
 		}
 	}
 	if len(means) == 0 {
@@ -106,16 +95,14 @@ func differenceFormat(format string, entries [][]Entry) string {
 	}
 	_, suffix, _ := strings.Cut(format, "f") // such as " %%"
 	var halves []float64
-	for _, row := range entries {
-		for _, e := range row {
-			if d := e.Difference; d != nil {
-				half := math.Abs(d.Mean)
-				if d.HasInterval() {
-					half = (d.High - d.Low) / 2
-				}
-				if half > 0 && !math.IsInf(half, 0) {
-					halves = append(halves, half)
-				}
+	for _, e := range slices.Concat(entries...) {
+		if d := e.Difference; d != nil {
+			half := math.Abs(d.Mean)
+			if d.HasInterval() {
+				half = (d.High - d.Low) / 2
+			}
+			if half > 0 && !math.IsInf(half, 0) {
+				halves = append(halves, half)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cage-qat/cage/host/study/figure"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 // Figure is a picture of a fit. Its file name has no extension.
@@ -110,9 +111,7 @@ func (fit *Fit) bars() *figure.Bars {
 	}
 	slices.Sort(bits)
 	bars := &figure.Bars{Y: figure.Axis{Label: "eff(P) · 16/P  (1: full precision)"}, Labels: "%.2f"}
-	for _, b := range bits {
-		bars.Groups = append(bars.Groups, bitsText(b))
-	}
+	bars.Groups = lists.Map(bits, bitsText)
 	for _, method := range methods {
 		series := figure.BarSeries{Name: method}
 		for _, b := range bits {

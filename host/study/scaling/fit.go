@@ -176,10 +176,7 @@ func (f *fitting) search(ctx context.Context) ([]minimum, error) {
 	}
 	byCost := func(a, b minimum) int { return cmp.Compare(a.cost, b.cost) }
 	slices.SortStableFunc(all, byCost)
-	best := make([][]float64, 0, finishers)
-	for _, m := range all[:min(len(all), finishers)] {
-		best = append(best, m.x)
-	}
+	best := lists.Map(all[:min(len(all), finishers)], func(m minimum) []float64 { return m.x })
 	if all, err = each(best, lastSteps); err != nil {
 		return nil, err
 	}
@@ -208,10 +205,7 @@ func (f *fitting) grid() [][]float64 {
 	amplitudes, exponents := []float64{5, 10, 15, 20, 25}, []float64{startAlpha0, 0.5, 1}
 	values := [shared][]float64{amplitudes, exponents, amplitudes, exponents, {-1, -0.5, 0, 0.5, 1}}
 	for _, j := range []int{atAlpha, atBeta} {
-		values[j] = slices.Clone(values[j])
-		for i, v := range values[j] {
-			values[j][i] = math.Log(v)
-		}
+		values[j] = lists.Map(values[j], math.Log)
 	}
 	first := make([]float64, len(f.model.fixed))
 	for i, g := range f.groups {
@@ -232,10 +226,7 @@ func (f *fitting) grid() [][]float64 {
 		}
 		list = next
 	}
-	for i, full := range list {
-		list[i] = f.model.reduce(full)
-	}
-	return list
+	return lists.Map(list, f.model.reduce)
 }
 
 // startEfficiency returns the starting value of an efficiency: 0.1, 0.3, 0.5, 0.8 and 0.9 at 1, 2,

@@ -36,9 +36,7 @@ func (f *fitting) identify(fit *Fit, x []float64) identification {
 	p.eval(x, r, jac)
 	chosen := mat.NewDense(p.residuals, len(k.indices), nil)
 	for k, column := range columns {
-		for i := range p.residuals {
-			chosen.Set(i, k, jac.At(i, column))
-		}
+		chosen.SetCol(k, mat.Col(nil, column, jac))
 	}
 	data := chosen.Slice(0, p.robust, 0, len(k.indices)).(*mat.Dense)
 	// The variance of ρ'(r)/2 (score) and the mean of ρ''(r)/2 (slope) over the residuals r determine

@@ -120,12 +120,8 @@ func (s *descent) linearize() {
 	n := len(s.x)
 	s.p.eval(s.x, s.r, s.jac)
 	s.cost = s.p.cost(s.r)
-	for j := range n {
-		s.gradient[j] = 0
-		for k := j; k < n; k++ {
-			s.hessian.SetSym(j, k, 0)
-		}
-	}
+	clear(s.gradient)
+	s.hessian.Zero()
 	raw := s.hessian.RawSymmetric()
 	for i, r := range s.r {
 		// The Huber loss is replaced by a parabola that touches it at r and is not below it elsewhere.

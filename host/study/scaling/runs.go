@@ -112,13 +112,8 @@ func readRun(dir string, l Labels) (p Point, err error) {
 			Values map[string]any `json:"parameters"`
 		} `json:"plugins"`
 	}
-	path := rundir.At(dir).Provenance()
-	text, err := path.ReadFile()
-	if err != nil {
+	if err := plainjson.ReadFile(rundir.At(dir).Provenance(), &from); err != nil {
 		return p, damaged(err)
-	}
-	if err := plainjson.Unmarshal(text, &from); err != nil {
-		return p, damaged(fmt.Errorf("%s: %w", path, err))
 	}
 	if from.Posttrained != nil {
 		return p, &SkippedRun{dir, "it was quantized after its training", false}

@@ -15,50 +15,38 @@ import (
 
 // panel is a chart of one or more numbers in the records.
 type panel struct {
-	Name    string // identifier in URLs: the first of the metrics
 	Title   string
 	metrics []string
 	log     bool // the scale is logarithmic initially
 	noisy   bool // the first of the metrics is smoothed
 }
 
+// Name returns the identifier of the panel in URLs.
+func (p panel) Name() string { return p.metrics[0] }
+
 // panels lists the charts in the order of the page.
 var panels = []panel{
-	{"loss", "Loss, nats per token", []string{"loss", "val_loss"}, false, true},
-	{
-		"cross_entropy", "Loss without the teacher, nats per token",
-		[]string{"cross_entropy", "val_loss"}, false, true,
-	},
-	{"divergence", "Divergence from the teacher, nats per token", []string{"divergence"}, false, true},
-	{"error_rel", "Quantization error, Σ‖x − Q(x)‖² / Σ‖x‖²", []string{"error_rel"}, true, false},
-	{"lambda", "Weight of the correction, λ", []string{"lambda"}, false, false},
-	{"strength", "Strength: Σ α·λ so far (CAGE), degree of quantization (PARQ)",
+	{"Loss, nats per token", []string{"loss", "val_loss"}, false, true},
+	{"Loss without the teacher, nats per token", []string{"cross_entropy", "val_loss"}, false, true},
+	{"Divergence from the teacher, nats per token", []string{"divergence"}, false, true},
+	{"Quantization error, Σ‖x − Q(x)‖² / Σ‖x‖²", []string{"error_rel"}, true, false},
+	{"Weight of the correction, λ", []string{"lambda"}, false, false},
+	{"Strength: Σ α·λ so far (CAGE), degree of quantization (PARQ)",
 		[]string{"strength"}, false, false},
-	{"lr", "Learning rate", []string{"lr"}, false, false},
-	{"grad_norm", "Norm of the gradient", []string{"grad_norm"}, true, true},
-	{"pareto", "Stationarity, ‖∇f + λ(x − Q(x))‖", []string{"pareto", "pareto_ste"}, true, false},
-	{
-		"flip_rate", "Codes that changed since the sample before, fraction",
-		[]string{"flip_rate"}, true, false,
-	},
-	{
-		"dwell_mean", "Dwell times of codes, steps",
-		[]string{"dwell_mean", "dwell_median", "dwell_p90", "dwell_max"}, true, false,
-	},
-	{"coherence", "Coherence of residuals", []string{"coherence", "coherence_vector"}, false, false},
-	{
-		"residual_max", "Largest residual norm of a weight, ‖e‖",
-		[]string{"residual_max", "visit_sum"}, true, false,
-	},
-	{"distance", "Distance to the optimum", []string{"distance"}, true, false},
-	{"tokens_per_second", "Tokens per second", []string{"tokens_per_second"}, false, true},
-	{
-		"flops_per_second", "Floating-point operations of the model per second",
-		[]string{"flops_per_second"}, false, true,
-	},
-	{"mfu", "Share of the device that the model uses (MFU)", []string{"mfu"}, false, true},
-	{"memory_bytes", "Memory of the process, bytes", []string{"memory_bytes"}, false, false},
-	{"skipped", "Steps left out", []string{"skipped", "uncorrected"}, false, false},
+	{"Learning rate", []string{"lr"}, false, false},
+	{"Norm of the gradient", []string{"grad_norm"}, true, true},
+	{"Stationarity, ‖∇f + λ(x − Q(x))‖", []string{"pareto", "pareto_ste"}, true, false},
+	{"Codes that changed since the sample before, fraction", []string{"flip_rate"}, true, false},
+	{"Dwell times of codes, steps",
+		[]string{"dwell_mean", "dwell_median", "dwell_p90", "dwell_max"}, true, false},
+	{"Coherence of residuals", []string{"coherence", "coherence_vector"}, false, false},
+	{"Largest residual norm of a weight, ‖e‖", []string{"residual_max", "visit_sum"}, true, false},
+	{"Distance to the optimum", []string{"distance"}, true, false},
+	{"Tokens per second", []string{"tokens_per_second"}, false, true},
+	{"Floating-point operations of the model per second", []string{"flops_per_second"}, false, true},
+	{"Share of the device that the model uses (MFU)", []string{"mfu"}, false, true},
+	{"Memory of the process, bytes", []string{"memory_bytes"}, false, false},
+	{"Steps left out", []string{"skipped", "uncorrected"}, false, false},
 }
 
 // maxCurves is the maximum number of runs whose curves a single request can ask for.
@@ -85,7 +73,7 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 			len(q["run"]), maxCurves)
 	}
 	chosen := slices.DeleteFunc(slices.Clone(panels), func(p panel) bool {
-		return q.Has("panel") && p.Name != q.Get("panel")
+		return q.Has("panel") && p.Name() != q.Get("panel")
 	})
 	if len(chosen) == 0 {
 		return clientErrorf(http.StatusNotFound, "there is no panel %q", q.Get("panel"))
@@ -114,13 +102,13 @@ func (s *Server) curves(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	for _, p := range chosen {
-		if hasTeacher && p.Name == "loss" { // then the validation loss is another quantity
+		if hasTeacher && p.Name() == "loss" { // then the validation loss is another quantity
 			p.metrics = p.metrics[:1]
-		} else if !hasTeacher && p.Name == "cross_entropy" {
+		} else if !hasTeacher && p.Name() == "cross_entropy" {
 			continue // it equals the loss
 		}
 		if c := p.chart(runs, read); len(c.Series) > 0 {
-			out.Charts = append(out.Charts, chartView{p.Name, p.Title, c})
+			out.Charts = append(out.Charts, chartView{p.Name(), p.Title, c})
 		}
 	}
 	body, err := json.Marshal(out)
@@ -167,10 +155,7 @@ func (p panel) chart(runs []*rundir.Run, read []*runLog) report.Chart {
 				c.Color, c.Dash = i+1, 1+nth+i/colors*len(p.metrics)
 			}
 			if p.noisy && nth == 0 && smoothed != nil {
-				c.Raw, c.Y = c.Y, nil
-				for _, v := range smoothed {
-					c.Y = append(c.Y, report.Finite(v))
-				}
+				c.Raw, c.Y = c.Y, lists.Map(smoothed, report.Finite)
 				if len(runs) == 1 {
 					c.Name += ", smoothed; faint: as recorded"
 				}

@@ -129,13 +129,10 @@ func (s *Server) find(names []string) (runs []*rundir.Run, missing []string, err
 	if err != nil {
 		return nil, nil, err
 	}
-	byName := make(map[string]*rundir.Run, len(list))
-	for _, r := range list {
-		byName[r.Dir] = r
-	}
 	for _, name := range names {
-		if r, ok := byName[name]; ok {
-			runs = append(runs, r)
+		i := slices.IndexFunc(list, func(r *rundir.Run) bool { return r.Dir == name })
+		if i >= 0 {
+			runs = append(runs, list[i])
 		} else {
 			missing = append(missing, name)
 		}

@@ -10,8 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cage-qat/cage/host/study"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/internal/lists"
 )
 
 const (
@@ -88,9 +90,7 @@ func (s *Server) view(q url.Values) (tableView, error) {
 	}
 	keys := rundir.Varying(list, keyColumns)
 	v.Columns = columnsOf(q, keys)
-	for _, r := range list {
-		v.Rows = append(v.Rows, rowOf(r, keys))
-	}
+	v.Rows = lists.Map(list, func(r *rundir.Run) rowView { return rowOf(r, keys) })
 	return v, nil
 }
 
@@ -192,7 +192,7 @@ func rowOf(r *rundir.Run, keys []string) rowView {
 		Run: r.Dir, Link: "/run?" + url.Values{"run": {r.Dir}}.Encode(),
 		State: string(r.State), Err: r.Err,
 		Steps: number(r, "steps"), TrainLoss: number(r, "train_loss"), ValLoss: number(r, "val_loss"),
-		Change: formatTime(r.Modified, time.Now()),
+		Change: study.TimeText(r.Modified, time.Now()),
 	}
 	if steps, _ := r.Result("steps"); steps >= 0 {
 		if text, ok := r.Lookup("train.steps"); ok {
@@ -207,13 +207,4 @@ func rowOf(r *rundir.Run, keys []string) rowView {
 		v.Keys = append(v.Keys, cmp.Or(text, absent))
 	}
 	return v
-}
-
-// formatTime formats a time without its date if that is today.
-func formatTime(t, now time.Time) string {
-	t, now = t.Local(), now.Local()
-	if t.Format(time.DateOnly) == now.Format(time.DateOnly) {
-		return t.Format(time.TimeOnly)
-	}
-	return t.Format("2006-01-02 15:04")
 }

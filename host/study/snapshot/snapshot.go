@@ -30,6 +30,7 @@ import (
 	"github.com/cage-qat/cage/host/train/rundir"
 	"github.com/cage-qat/cage/internal/atomicfile"
 	"github.com/cage-qat/cage/internal/digest"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plainjson"
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -200,9 +201,6 @@ func (f *File) Unknown(s *study.Study) []string {
 		known[configurationHash(c.ID)] = true
 	}
 	var list []string
-	if f == nil {
-		return nil
-	}
 	for _, c := range f.Cells {
 		if !known[configurationHash(c.ID)] {
 			list = append(list, c.ID)
@@ -219,11 +217,7 @@ func (f *File) SourcesOf(cells map[string]bool) []Source {
 			used[c.Source] = true
 		}
 	}
-	var list []Source
-	for _, i := range slices.Sorted(maps.Keys(used)) {
-		list = append(list, f.Sources[i])
-	}
-	return list
+	return lists.Map(slices.Sorted(maps.Keys(used)), func(i int) Source { return f.Sources[i] })
 }
 
 type provenance struct {
@@ -329,16 +323,12 @@ func (f *File) FindStale(
 // Write writes the file with a line per cell, so that diffs are readable.
 func (f *File) Write(path string) error {
 	var b bytes.Buffer
-	head, err := json.MarshalIndent(struct {
-		Study   string   `json:"study"`
-		From    string   `json:"from"`
-		Sources []Source `json:"sources"`
-	}{f.Study, f.From, f.Sources}, "", "  ")
+	head, err := json.MarshalIndent(File{f.Study, f.From, f.Sources, nil}, "", "  ")
 	if err != nil {
 		return err
 	}
-	b.Write(bytes.TrimSuffix(head, []byte("\n}")))
-	b.WriteString(",\n  \"cells\": [")
+	b.Write(bytes.TrimSuffix(head, []byte("null\n}")))
+	b.WriteByte('[')
 	for i, c := range f.Cells {
 		line, err := json.Marshal(c)
 		if err != nil {
@@ -413,6 +403,7 @@ func Update(
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	before = cmp.Or(before, &File{})
 	if unknown := before.Unknown(s); len(unknown) > 0 && !forget {
 		return nil, fmt.Errorf("%s has results of %d cells that %s no longer has, such as %s: "+
 			"give --forget to drop them, or another --out", path, len(unknown), s.File, unknown[0])
