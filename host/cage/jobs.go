@@ -3,6 +3,7 @@ package cage
 import (
 	"strings"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -33,9 +34,7 @@ func Jobs(rules []Rule, part Part) (jobs []spec.Job, err error) {
 			if err != nil {
 				return nil, err
 			}
-			for _, p := range programs {
-				jobs = append(jobs, r.bind(p))
-			}
+			jobs = append(jobs, lists.Map(programs, r.bind)...)
 			continue
 		}
 		p, err := r.Program()
@@ -85,8 +84,8 @@ func (r Rule) copies(prefix, from, to string) (*program.Program, error) {
 }
 
 // before returns the program of a part that runs before the update. The optimizer gets the same
-// gradient here and in the update. The outputs of Collecting have the names of the update's inputs that receive their
-// sums over the tensors of the group.
+// gradient here and in the update. The outputs of Collecting have the names of the update's inputs
+// that receive their sums over the tensors of the group.
 func (r Rule) before(part Part) (*program.Program, error) {
 	if part == Probing {
 		r.Probing = false // the second gradient is not computed yet

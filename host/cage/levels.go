@@ -1,7 +1,7 @@
 package cage
 
 import (
-	"math"
+	"cmp"
 	"slices"
 
 	"github.com/cage-qat/cage/sdk/spec"
@@ -37,10 +37,7 @@ func NewLevels(numbers map[int32]float32) Levels {
 		list = append(list, level{float64(number) + 0, code}) // −0 + 0 = 0
 	}
 	slices.SortFunc(list, func(a, b level) int {
-		if a.number != b.number {
-			return int(math.Copysign(1, a.number-b.number))
-		}
-		return int(a.code) - int(b.code)
+		return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(a.code, b.code))
 	})
 	list = slices.CompactFunc(list, func(a, b level) bool { return a.number == b.number })
 	var l Levels
@@ -48,14 +45,6 @@ func NewLevels(numbers map[int32]float32) Levels {
 		l.Numbers, l.Codes = append(l.Numbers, v.number), append(l.Codes, v.code)
 	}
 	return l
-}
-
-// Farthest returns the index of the level farthest from 0.
-func (l Levels) Farthest() int {
-	if top := len(l.Numbers) - 1; l.Numbers[top] > -l.Numbers[0] {
-		return top
-	}
-	return 0
 }
 
 // Uniform reports whether adjacent levels are equally spaced, like integers.

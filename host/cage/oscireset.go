@@ -133,7 +133,8 @@ func (m OsciReset) after(s *step, y program.Value) program.Value {
 	q := s.quantize(y)
 	quantized, weight := s.state[quantizedPath], s.state[weightPath]
 	if s.rule.Mode == tracking {
-		s.state[quantizedPath] = quantized.Add(q.Sub(s.rule.rotateBack(s.in[InputQuantized])).Abs())
+		before := rotated(s.in[InputQuantized], s.rule.Rotation)
+		s.state[quantizedPath] = quantized.Add(q.Sub(before).Abs())
 		s.state[weightPath] = weight.Add(y.Sub(s.x).Abs())
 		return y
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/schema"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
@@ -93,14 +94,12 @@ func (m PARQ) Forward(w *Weight, total int) (spec.Quantizer, error) {
 			"own, which the map does not support")
 	}
 	b := program.NewBuilder("parq/" + q.Program.Name)
-	var args []program.Value
 	inputs := q.Program.Inputs
 	if !q.HasInput(spec.InputStep) {
 		inputs = append(slices.Clone(inputs), floatInput(spec.InputStep))
 	}
-	for _, in := range inputs {
-		args = append(args, b.Input(in.Name, in.Type))
-	}
+	input := func(in program.Input) program.Value { return b.Input(in.Name, in.Type) }
+	args := lists.Map(inputs, input)
 	out := transform.Inline(b, q.Program, args[:len(q.Program.Inputs)]...)
 	x, hard := args[0], out[spec.OutputValue]
 	k := args[len(args)-1].Shift(-2)
@@ -120,11 +119,11 @@ func (m PARQ) Forward(w *Weight, total int) (spec.Quantizer, error) {
 		s0, s1 := 1/(1+math.Exp(-m.Steepness/2)), 1/(1+math.Exp(m.Steepness/2))
 		ρ := sigmoid(f.Shift(-m.Center)).Shift(-s1).Scale(1 / (s0 - s1)).Max(b.Const(smallest))
 		scale := w.scale(b, l, out)
-		r := w.rotate(x).Div(scale) // a final rotation is applied after rounding to the grid
+		r := rotated(x, w.Rotation).Div(scale) // a final rotation is applied after rounding to the grid
 		lower, upper := adjacentLevels(b, l, r)
 		middle := lower.Add(upper).Scale(0.5)
 		y := middle.Add(r.Sub(middle).Div(ρ)).Max(lower).Min(upper).Mul(scale)
-		soft = w.rotate(scale.Ne(b.Const(0)).Select(y, b.Const(0)))
+		soft = rotated(scale.Ne(b.Const(0)).Select(y, b.Const(0)), w.Rotation)
 	}
 	value := k.Lt(start).Select(x, k.Ge(end).Select(hard, soft))
 	b.Output(spec.OutputValue, value)

@@ -58,11 +58,6 @@ func (s Settings) Title() string {
 		NamePARQ: "PARQ", NameOff: "no method"}[s.Name]
 }
 
-// HasCoefficient reports whether the selected method has a coefficient that varies between steps.
-func (s Settings) HasCoefficient() bool {
-	return s.Name == NameCAGE || s.Name == NamePARQ
-}
-
 // Own returns the settings of the selected method, by key; nil if no method is selected.
 func (s Settings) Own() map[string]any {
 	if s.Name == NameOff {

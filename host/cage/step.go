@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -166,23 +167,22 @@ func (s *step) decayFactor() program.Value {
 // quantize returns Q(x) for any x, with the current trained parameters and the noise of the
 // forward pass.
 func (s *step) quantize(x program.Value) program.Value {
-	var args []program.Value
-	for _, in := range s.rule.Quantizer.Program.Inputs {
-		arg := s.in[in.Name]
+	args := lists.Map(s.rule.Quantizer.Program.Inputs, func(in program.Input) program.Value {
 		if in.Name == spec.InputX {
-			arg = x
+			return x
 		}
-		args = append(args, arg)
-	}
+		return s.in[in.Name]
+	})
 	return transform.Inline(s.b, s.rule.Quantizer.Program, args...)[spec.OutputValue]
 }
 
-// rotateBack returns Q(x_t), given the input "quantized": H·Q(x_t) if the rule has a rotation.
-func (r Rule) rotateBack(quantized program.Value) program.Value {
-	if r.Rotation > 1 {
-		return quantized.Hadamard(r.Rotation)
+// rotated returns H·x, where H is the rotation of this block size: x itself if that is 0 or 1. H is
+// its own inverse, so that the input "quantized", H·Q(x_t), gives Q(x_t).
+func rotated(x program.Value, block int) program.Value {
+	if block > 1 {
+		return x.Hadamard(block)
 	}
-	return quantized
+	return x
 }
 
 func (s *step) forwardError() program.Value {
@@ -190,7 +190,7 @@ func (s *step) forwardError() program.Value {
 		return s.in[InputError]
 	}
 	if !s.e.Valid() {
-		s.e = s.x.Sub(s.rule.rotateBack(s.in[InputQuantized]))
+		s.e = s.x.Sub(rotated(s.in[InputQuantized], s.rule.Rotation))
 	}
 	return s.e
 }
@@ -266,7 +266,7 @@ func ErrorOf(r Rule) (*program.Program, error) {
 	b := program.NewBuilder("error/" + r.Name)
 	t := program.FloatType(r.Shape...)
 	x, q := b.Input(spec.InputX, t), b.Input(InputQuantized, t)
-	b.Output(InputError, x.Sub(r.rotateBack(q)))
+	b.Output(InputError, x.Sub(rotated(q, r.Rotation)))
 	return b.Build()
 }
 
@@ -286,7 +286,7 @@ func ParetoNorm2(r Rule) (*program.Program, error) {
 	x := b.Input(spec.InputX, t)
 	q := b.Input(InputQuantized, t)
 	lambda := b.Input(InputLambda, program.FloatType())
-	b.Output(OutputNorm2, sumOfSquares(g.Add(x.Sub(r.rotateBack(q)).Mul(lambda))))
+	b.Output(OutputNorm2, sumOfSquares(g.Add(x.Sub(rotated(q, r.Rotation)).Mul(lambda))))
 	return b.Build()
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/transform"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -20,27 +21,20 @@ type Weight struct {
 	Unpack *program.Program
 }
 
-// rotate applies the final rotation, which is its own inverse.
-func (w *Weight) rotate(x program.Value) program.Value {
-	if w.Rotation > 1 {
-		return x.Hadamard(w.Rotation)
-	}
-	return x
-}
-
 // scale returns the scale of each element, given the outputs of the quantizer. It unpacks, at every
 // element, the code of the level farthest from 0, and divides the result by that level.
 func (w *Weight) scale(b *program.Builder, l Levels, out map[string]program.Value) program.Value {
-	codes, top := out[spec.OutputCodes], l.Farthest()
-	farthest := b.Zeros(codes.Type().Shape...).Shift(float64(l.Codes[top])).Convert(codes.Type().DType)
-	var args []program.Value
-	for _, in := range w.Unpack.Inputs {
-		if in.Name == spec.OutputCodes {
-			args = append(args, farthest)
-		} else {
-			args = append(args, out[spec.OutputScale])
-		}
+	codes, top := out[spec.OutputCodes], len(l.Numbers)-1
+	if l.Numbers[top] <= -l.Numbers[0] {
+		top = 0
 	}
+	farthest := b.Zeros(codes.Type().Shape...).Shift(float64(l.Codes[top])).Convert(codes.Type().DType)
+	args := lists.Map(w.Unpack.Inputs, func(in program.Input) program.Value {
+		if in.Name == spec.OutputCodes {
+			return farthest
+		}
+		return out[spec.OutputScale]
+	})
 	values := transform.Inline(b, w.Unpack, args...)[spec.OutputValue]
 	return values.Scale(1 / l.Numbers[top])
 }
