@@ -50,11 +50,10 @@ func NewKeeper(dir vfs.Path, n int, warn func(path vfs.Path, err error)) *Keeper
 // Save is like the function [Save], for the keeper's directory.
 func (k *Keeper) Save(ctx context.Context, s State, parts ...string) error {
 	path, finite, err := save(ctx, k.dir, s, parts)
-	if err != nil {
-		return err
+	if err == nil {
+		k.note(path, parts, finite)
 	}
-	k.note(path, parts, finite)
-	return nil
+	return err
 }
 
 // Latest calls the function [Latest] for the keeper's directory. If that succeeds, it renames the
@@ -149,34 +148,17 @@ func (k *Keeper) sort(entries []Entry) (kept int, old []vfs.Path, found []damage
 	finite := false
 	for _, entry := range slices.Backward(entries) {
 		enough := kept >= k.keep
-		if enough && finite {
-			e := error(nil)
-			if !k.intact[entry.Path.Name].unchanged() { // only its header is verified
-				var f *File
-				if f, e = Open(entry.Path); e == nil {
-					e = f.Close()
-				}
-			}
-			switch {
-			case e == nil:
-				old = append(old, entry.Path)
-			case errors.Is(e, ErrDamaged): // or not a checkpoint
-				found = append(found, damagedFile{entry.Path, e})
-			default:
-				err = errors.Join(err, e)
-			}
-			continue
-		}
-		switch ok, e := k.verify(entry.Path); {
-		case e == nil && (ok || !enough):
-			kept++
-			finite = finite || ok
-		case e == nil:
-			old = append(old, entry.Path)
+		// Only the header of a checkpoint to be removed is verified: it must be a checkpoint.
+		switch ok, e := k.verify(entry.Path, enough && finite); {
 		case errors.Is(e, ErrDamaged):
 			found = append(found, damagedFile{entry.Path, e})
-		default: // it may be intact, so it is neither counted nor removed
+		case e != nil: // it may be intact, so it is neither counted nor removed
 			err = errors.Join(err, e)
+		case !enough || ok && !finite:
+			kept++
+			finite = finite || ok
+		default:
+			old = append(old, entry.Path)
 		}
 	}
 	return kept, old, found, err
@@ -208,15 +190,18 @@ func (k *Keeper) orphans() (list []vfs.Path, err error) {
 }
 
 // verify reports whether a checkpoint is finite. It reads the whole checkpoint, unless its files
-// have not changed since they were written or verified.
-func (k *Keeper) verify(path vfs.Path) (finite bool, err error) {
+// have not changed since they were written or verified, or only its header if header is set.
+func (k *Keeper) verify(path vfs.Path, header bool) (finite bool, err error) {
 	if known := k.intact[path.Name]; known.unchanged() {
 		return known.finite, nil
 	}
 	delete(k.intact, path.Name)
 	f, err := Open(path)
-	if err != nil {
+	switch {
+	case err != nil:
 		return false, err
+	case header:
+		return false, f.Close()
 	}
 	finite, err = f.Finite()
 	if err := errors.Join(err, f.Verify(), f.Close()); err != nil {

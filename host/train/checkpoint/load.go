@@ -22,10 +22,9 @@ type File struct {
 	// Parts are the files besides the main file; none if one process wrote the checkpoint.
 	Parts []Part
 
-	infos  []safetensors.Info              // of whole tensors
-	at     map[string]int                  // index of a tensor in infos, by name
-	pieces map[string][]safetensors.Tensor // shards of each tensor, in order
-	finite *bool                           // nil: not known yet
+	infos  []safetensors.Info // of whole tensors
+	at     map[string]int     // index of a tensor in infos and Tensors, by name
+	finite *bool              // nil: not known yet
 }
 
 // Open opens a checkpoint. Errors of Open, of the File's methods and of its tensors wrap ErrDamaged
@@ -65,13 +64,6 @@ func Open(path vfs.Path) (*File, error) {
 	}
 	delete(f.Meta, stepKey)
 	delete(f.Meta, finiteKey)
-	for _, info := range f.infos {
-		t, err := f.Tensor(info.Name)
-		if err != nil {
-			return nil, errors.Join(err, f.Close())
-		}
-		f.Tensors = append(f.Tensors, t)
-	}
 	return f, nil
 }
 
@@ -82,25 +74,17 @@ func (f *File) Close() error {
 
 // Tensor returns the named tensor without reading its data.
 func (f *File) Tensor(name string) (safetensors.Tensor, error) {
-	i, ok := f.at[name]
-	if !ok {
-		return f.files[0].Tensor(name) // fails with an error that names the file
+	if i, ok := f.at[name]; ok {
+		return f.Tensors[i], nil
 	}
-	info := f.infos[i]
-	write := func(w io.Writer) error {
-		for _, piece := range f.pieces[name] {
-			if err := piece.Write(w); err != nil {
-				return asDamage(err)
-			}
-		}
-		return nil
-	}
-	shape := slices.Clone(info.Shape)
-	return safetensors.Tensor{Name: name, DType: info.DType, Shape: shape, Write: write}, nil
+	return f.files[0].Tensor(name) // fails with an error that names the file
 }
 
 // Has reports whether the checkpoint has a tensor with the given name.
-func (f *File) Has(name string) bool { return len(f.pieces[name]) > 0 }
+func (f *File) Has(name string) bool {
+	_, ok := f.at[name]
+	return ok
+}
 
 // Verify reads and verifies the tensors that have not been read yet. Its error names all damaged
 // ones.

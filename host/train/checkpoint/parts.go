@@ -6,6 +6,7 @@ import (
 	"encoding/json/v2"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 	"strconv"
 
 	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
@@ -93,11 +95,7 @@ func describeParts(metadata map[string]string, dir vfs.Path, names []string) err
 }
 
 func (f *File) partNames() []string {
-	var names []string
-	for _, p := range f.Parts {
-		names = append(names, p.File)
-	}
-	return names
+	return lists.Map(f.Parts, func(p Part) string { return p.File })
 }
 
 func (f *File) openParts(path vfs.Path) error {
@@ -137,15 +135,17 @@ func (f *File) openParts(path vfs.Path) error {
 	return nil
 }
 
+// join lists the tensors, each of which consists of its pieces in the files.
 func (f *File) join(path vfs.Path) error {
-	f.pieces, f.at = map[string][]safetensors.Tensor{}, map[string]int{}
+	pieces := map[string][]safetensors.Tensor{}
+	f.at = map[string]int{}
 	for _, file := range f.files {
 		for _, info := range file.Tensors() {
 			piece, err := file.Tensor(info.Name)
 			if err != nil {
 				return err
 			}
-			f.pieces[info.Name] = append(f.pieces[info.Name], piece)
+			pieces[info.Name] = append(pieces[info.Name], piece)
 			i, begun := f.at[info.Name]
 			if !begun {
 				f.at[info.Name] = len(f.infos)
@@ -169,9 +169,19 @@ func (f *File) join(path vfs.Path) error {
 		slices.SortFunc(f.infos, func(a, b safetensors.Info) int {
 			return cmp.Or(cmp.Compare(b.DType.Bits(), a.DType.Bits()), cmp.Compare(a.Name, b.Name))
 		})
-		for i, info := range f.infos {
-			f.at[info.Name] = i
+	}
+	for i, info := range f.infos {
+		f.at[info.Name] = i
+		write := func(w io.Writer) error {
+			for _, piece := range pieces[info.Name] {
+				if err := piece.Write(w); err != nil {
+					return asDamage(err)
+				}
+			}
+			return nil
 		}
+		f.Tensors = append(f.Tensors, safetensors.Tensor{
+			Name: info.Name, DType: info.DType, Shape: slices.Clone(info.Shape), Write: write})
 	}
 	return nil
 }
