@@ -181,14 +181,8 @@ func (c *Compiled) runFinish(t update.Tensors, res *Result) error {
 
 func (c *Compiled) collect(t update.Tensors, set Settings, res *Result) (update.Scalars, error) {
 	scalars := c.scalars(set, res.GradNorm, res.Loss)
-	u, err := c.update(updateKind{mode: c.mode(set), part: cage.Collecting})
-	if u == nil || err != nil {
-		return scalars, err
-	}
-	collected, err := u.Run(t, scalars)
-	if err != nil {
-		return nil, err
-	}
+	kind := updateKind{mode: c.mode(set), part: cage.Collecting}
+	collected, err := c.runKind(t, kind, scalars)
 	for name, values := range collected {
 		sum := 0.0
 		for _, r := range c.plan.Rules { // in a fixed order, which determines the bits of a sum
@@ -196,7 +190,7 @@ func (c *Compiled) collect(t update.Tensors, set Settings, res *Result) (update.
 		}
 		scalars[name] = float32(sum)
 	}
-	return scalars, nil
+	return scalars, err
 }
 
 // refresh recomputes the preconditioners that are due at this update. It first installs the results
@@ -225,11 +219,7 @@ func (c *Compiled) refresh(
 func (c *Compiled) runUpdate(
 	t update.Tensors, kind updateKind, scalars update.Scalars, res *Result,
 ) error {
-	u, err := c.update(kind)
-	if u == nil || err != nil {
-		return err
-	}
-	measures, err := u.Run(t, scalars)
+	measures, err := c.runKind(t, kind, scalars)
 	if err == nil {
 		c.setMeasures(measures, res)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -96,13 +97,12 @@ func (c *Compiled) columnStatistics(t update.Tensors, tokens []int32) (update.Te
 		p.Model.Losses(p.weightNodes(in, true), in[tokensName], note)
 		out := update.Nodes{}
 		for _, g := range groups {
-			var activations, weights []*graph.Node
-			for _, s := range g.sites {
-				activations = append(activations, seen[s.Name])
-			}
-			for _, w := range g.weights {
-				weights = append(weights, in[program.KindParam.Of(w)])
-			}
+			activations := lists.Map(g.sites, func(s model.ActivationSite) *graph.Node {
+				return seen[s.Name]
+			})
+			weights := lists.Map(g.weights, func(w string) *graph.Node {
+				return in[program.KindParam.Of(w)]
+			})
 			a := lower.ColumnsOf(graph.Concatenate(activations, 0), true)
 			out[g.columnsName(spec.InputActivationsMax)] = engine.MaxAcross(a[spec.InputActivationsMax])[0]
 			means := replicaMeans([]*graph.Node{a[spec.InputActivationsMean]})

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -96,11 +97,11 @@ func (c *Compiled) Prepare(pareto bool) error {
 	quantized, refreshes := len(p.quantizedParams()) > 0, c.refresher.Any()
 	probes := slices.Compact([]dues{p.probesDue(1), p.probesDue(2)})
 	chain := !c.isSingle() || refreshes || pareto || probes[0] != ""
+	var failed error // the first error; what follows it is compiled in vain
+	compiled := func(_ any, err error) { failed = cmp.Or(failed, err) }
 	for _, mode := range append(cage.Of(p.Rules).Modes(), cage.Idle) {
 		if c.isSingle() {
-			if _, err := c.single(mode); err != nil {
-				return err
-			}
+			compiled(c.single(mode))
 		}
 		if !chain {
 			continue
@@ -126,9 +127,7 @@ func (c *Compiled) Prepare(pareto bool) error {
 			}
 		}
 		for _, kind := range kinds {
-			if _, err := c.update(kind); err != nil {
-				return err
-			}
+			compiled(c.update(kind))
 		}
 	}
 	if chain {
@@ -140,33 +139,21 @@ func (c *Compiled) Prepare(pareto bool) error {
 		for _, kind := range kinds {
 			for n := range min(2, p.Accumulate) {
 				kind.sum = n > 0
-				if _, err := c.gradient(kind); err != nil {
-					return err
-				}
+				compiled(c.gradient(kind))
 			}
 		}
-		if _, err := c.finish(); err != nil {
-			return err
-		}
+		compiled(c.finish())
 		if pareto && quantized {
-			if _, err := c.pareto(program.KindGradient.Of); err != nil {
-				return err
-			}
+			compiled(c.pareto(program.KindGradient.Of))
 			if !full {
-				if _, err := c.pareto(sumName); err != nil {
-					return err
-				}
+				compiled(c.pareto(sumName))
 			}
 		}
 	}
-	if err := c.prepareEvaluation(); err != nil {
-		return err
-	}
-	if _, err := c.quantize(c.evaluationPlan); err != nil {
-		return err
-	}
-	_, err := c.compileOnce("losses", c.evaluationPlan.lossStage)
-	return err
+	compiled(nil, c.prepareEvaluation())
+	compiled(c.quantize(c.evaluationPlan))
+	compiled(c.compileOnce("losses", c.evaluationPlan.lossStage))
+	return failed
 }
 
 // Plan returns the compiled plan. Its quantizers return rotated values where products use rotated
@@ -259,6 +246,17 @@ func (c *Compiled) update(kind updateKind) (*update.Update, error) {
 	}
 	c.updates[kind] = u
 	return u, nil
+}
+
+// runKind runs the update programs selected by kind, if there are any.
+func (c *Compiled) runKind(
+	t update.Tensors, kind updateKind, scalars update.Scalars,
+) (update.Measures, error) {
+	u, err := c.update(kind)
+	if u == nil || err != nil {
+		return nil, err
+	}
+	return u.Run(t, scalars)
 }
 
 func (p *Plan) rules(kind updateKind) []cage.Rule {

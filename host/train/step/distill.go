@@ -6,6 +6,8 @@ import (
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
 	"github.com/cage-qat/cage/host/model"
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -23,10 +25,9 @@ func (p *Plan) teacherParams() (list []Tensor) {
 	if p.Distillation == nil {
 		return nil
 	}
-	for _, param := range p.Distillation.Teacher.Params() {
-		list = append(list, Tensor{Name: param.Name, Dims: param.Dims})
-	}
-	return list
+	return lists.Map(p.Distillation.Teacher.Params(), func(param architecture.Param) Tensor {
+		return Tensor{Name: param.Name, Dims: param.Dims}
+	})
 }
 
 func (p *Plan) teacherSpecs() []engine.Spec {
@@ -72,10 +73,9 @@ func (p *Plan) microBatchLoss(
 		loss = p.Model.Loss(params, batch, q)
 		return loss, graph.Reshape(loss, 1)
 	}
-	var teacher []*graph.Node
-	for _, t := range p.teacherParams() {
-		teacher = append(teacher, in[teacherParam(t.Name)])
-	}
+	teacher := lists.Map(p.teacherParams(), func(t Tensor) *graph.Node {
+		return in[teacherParam(t.Name)]
+	})
 	// The teacher runs first, so that its activations are freed before those for the backward pass
 	// are allocated.
 	logits := d.Teacher.BatchLogits(teacher, batch, nil)

@@ -40,6 +40,9 @@ func (c *Compiled) Evaluator(s *State) (*Evaluator, error) {
 	return e, nil
 }
 
+// Context returns the number of tokens of the sequences that the model is trained on.
+func (e *Evaluator) Context() int { return e.c.plan.Context }
+
 // Close frees the quantized weights, and the tensors that optimizers provided.
 func (e *Evaluator) Close() { finalize(e.own) }
 

@@ -34,11 +34,8 @@ func (p *Plan) opaqueRules() (list []cage.Rule) {
 func (c *Compiled) runOpaque(
 	t update.Tensors, set Settings, scalars update.Scalars, loss float64,
 ) error {
-	u, err := c.update(updateKind{mode: c.mode(set), part: cage.FeedingOpaque})
-	if u == nil || err != nil {
-		return err
-	}
-	if _, err := u.Run(t, scalars); err != nil {
+	kind := updateKind{mode: c.mode(set), part: cage.FeedingOpaque}
+	if _, err := c.runKind(t, kind, scalars); err != nil {
 		return err
 	}
 	rules := c.plan.opaqueRules()

@@ -14,8 +14,10 @@ import (
 	"github.com/cage-qat/cage/host/compute/lower"
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/lora"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
+	"github.com/cage-qat/cage/sdk/spec"
 )
 
 // Plan describes the computation of a step. Shapes are static: in each micro-batch, each replica of
@@ -202,11 +204,9 @@ func (p *Plan) ofActivations(list func(q lower.Quantizer, site string) []Tensor)
 }
 
 func parametersOf(q lower.Quantizer, site string) []Tensor {
-	var list []Tensor
-	for _, t := range q.Trained() {
-		list = append(list, Tensor{Name: t.At(site), Dims: t.Shape})
-	}
-	return list
+	return lists.Map(q.Trained(), func(t spec.Tensor) Tensor {
+		return Tensor{Name: t.At(site), Dims: t.Shape}
+	})
 }
 
 // quantizerStates lists the state tensors of the quantizers, with their names in checkpoints: first
@@ -220,12 +220,10 @@ func (p *Plan) weightQuantizerStates() []Tensor { return p.ofWeights(statesOf) }
 func (p *Plan) activationQuantizerStates() []Tensor { return p.ofActivations(statesOf) }
 
 func statesOf(q lower.Quantizer, site string) []Tensor {
-	var list []Tensor
-	for _, s := range q.State() {
+	return lists.Map(q.State(), func(s spec.Tensor) Tensor {
 		name := program.KindQuantizerState.PartOf(site, s.Name)
-		list = append(list, Tensor{Name: name, Dims: s.Shape, Maximum: s.Maximum})
-	}
-	return list
+		return Tensor{Name: name, Dims: s.Shape, Maximum: s.Maximum}
+	})
 }
 
 // Settings are the per-step settings.

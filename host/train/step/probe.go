@@ -50,14 +50,11 @@ func (c *Compiled) probe(
 ) error {
 	due := c.plan.probesDue(set.Step)
 	if rules := c.plan.probes(due, false); len(rules) > 0 {
-		u, err := c.update(updateKind{mode: c.mode(set), part: cage.Probing, probes: due})
-		if err != nil {
-			return err
+		kind := updateKind{mode: c.mode(set), part: cage.Probing, probes: due}
+		_, err := c.runKind(t, kind, scalars)
+		if err == nil {
+			err = c.secondGradients(s, t, batches, set, rules, false, res)
 		}
-		if _, err := u.Run(t, scalars); err != nil {
-			return err
-		}
-		err = c.secondGradients(s, t, batches, set, rules, false, res)
 		if err != nil || res.Skipped {
 			return err
 		}

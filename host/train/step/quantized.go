@@ -71,16 +71,11 @@ func (c *Compiled) quantizedWeight(name string) (w quantizedWeight, err error) {
 	if i < 0 || c.plan.Rules[i].Quantizer == nil {
 		return w, fmt.Errorf("step: %s is not a quantized weight", name)
 	}
-	r := c.plan.Rules[i]
-	tensors := []Tensor{{Name: program.KindParam.Of(name), Dims: r.Shape}}
-	for _, t := range r.Quantizer.Trained {
-		tensors = append(tensors, Tensor{Name: program.KindParam.Of(t.At(name)), Dims: t.Shape})
-	}
-	for _, s := range r.Quantizer.State {
-		state := program.KindQuantizerState.PartOf(name, s.Name)
-		tensors = append(tensors, Tensor{Name: state, Dims: s.Shape})
-	}
-	w.program, w.inputs = r.Quantizer.ForEvaluation().Program, inputSpecs(tensors, asNamed, false)
+	r, q := c.plan.Rules[i], c.plan.Weights[name]
+	tensors := append([]Tensor{{Name: name, Dims: r.Shape}}, parametersOf(q, name)...)
+	w.program = r.Quantizer.ForEvaluation().Program
+	w.inputs = append(inputSpecs(tensors, program.KindParam.Of, false),
+		inputSpecs(statesOf(q, name), asNamed, false)...)
 	return w, nil
 }
 

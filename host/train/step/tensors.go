@@ -10,6 +10,8 @@ import (
 
 	"github.com/cage-qat/cage/host/compute/engine"
 	"github.com/cage-qat/cage/host/compute/update"
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -60,24 +62,20 @@ type Tensor struct {
 // inputSpecs describes tensors as inputs of a stage. name maps a tensor's name to the input's. If
 // donated is set, the stage frees the tensors.
 func inputSpecs(list []Tensor, name func(tensor string) string, donated bool) []engine.Spec {
-	var specs []engine.Spec
-	for _, t := range list {
+	return lists.Map(list, func(t Tensor) engine.Spec {
 		if t.frozen && name(t.Name) != program.KindParam.Of(t.Name) {
 			t.Storage = sdk.StoreFloat32
 		}
 		shape := shapes.Make(update.DType(t.Storage), t.Dims...)
-		specs = append(specs, engine.Spec{Name: name(t.Name), Shape: shape, Donated: donated})
-	}
-	return specs
+		return engine.Spec{Name: name(t.Name), Shape: shape, Donated: donated}
+	})
 }
 
 func (p *Plan) params() []Tensor {
-	var list []Tensor
-	for _, param := range p.Model.Params() {
-		list = append(list, Tensor{Name: param.Name, Dims: param.Dims, Storage: p.FrozenStorage,
-			frozen: len(p.Adapters) > 0})
-	}
-	return list
+	return lists.Map(p.Model.Params(), func(param architecture.Param) Tensor {
+		return Tensor{Name: param.Name, Dims: param.Dims, Storage: p.FrozenStorage,
+			frozen: len(p.Adapters) > 0}
+	})
 }
 
 func (p *Plan) quantizedParams() []Tensor {
@@ -90,12 +88,12 @@ func (p *Plan) tensors() []Tensor { return slices.Concat(p.params(), p.factors()
 // reads for it: its quantized value; what its quantizer would get if it is not quantized; or the
 // parameter itself if full is set.
 func (p *Plan) forwardName(full bool) func(parameter string) string {
+	if full {
+		return program.KindParam.Of
+	}
 	return func(parameter string) string {
-		if _, ok := p.Weights[parameter]; ok && !full {
+		if _, ok := p.Weights[parameter]; ok {
 			return program.KindValue.Of(parameter)
-		}
-		if full {
-			return program.KindParam.Of(parameter)
 		}
 		return p.pointName(parameter)
 	}
