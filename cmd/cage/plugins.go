@@ -107,12 +107,10 @@ func startAsEach(cmd *cobra.Command, name string, kinds []sdk.Kind, quiet bool,
 			refused = cmp.Or(refused, err)
 			continue
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			served, err = true, do(client)
+			client.Close()
 		}
-		served = true
-		err = do(client)
-		client.Close()
 		if err != nil {
 			return err
 		}
@@ -143,13 +141,8 @@ func escapedParameters(d sdk.Description) sdk.Description {
 // newFinder returns a plugin finder and the options for starting plugins. Both log to the command's
 // standard error.
 func newFinder(cmd *cobra.Command) (*plugin.Finder, plugin.Options, error) {
-	log := newLogger(cmd)
-	finder, err := plugin.NewFinder()
-	if err != nil {
-		return nil, plugin.Options{}, err
-	}
-	finder.Notify = plugin.Inform(log)
-	return finder, plugin.Options{Logger: log}, nil
+	finder, log, err := plugin.Defaults(nil, newLogger(cmd))
+	return finder, plugin.Options{Logger: log}, err
 }
 
 // firstSentence returns text up to the first full stop, ignoring the one in "et al.".

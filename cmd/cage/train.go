@@ -99,7 +99,11 @@ See 'cage config' for all keys and 'cage plugins show NAME' for a plugin's.`,
 		watchParent(parentPipe)
 		var group *processes.Group
 		if place.Size > 1 { // only the first process shows progress and the summary
-			if group, err = joinOthers(cmd, cfg, place); err != nil {
+			group, err = processes.Join(cmd.Context(), place, processes.Run{
+				Dir:  rundir.At(cfg.Train.Out).Checkpoints(),
+				Tell: func(message string) { newLogger(cmd).Info(message) },
+			})
+			if err != nil {
 				return nil, err
 			}
 			opts.Processes, quiet = group, quiet || place.Rank > 0
@@ -144,18 +148,16 @@ func loadRun(path string, sets []string) (*config.Config, error) {
 	if there, err := filepath.Abs(cfg.Train.Out); err != nil || there == here {
 		return cfg, err
 	}
-	e := cfg.ErrorAt("train.out", "this is the configuration of the run in %s, but its value is %q",
-		dir, cfg.Train.Out)
-	e.Hint = fmt.Sprintf("want --set 'train.out=%q' to continue that run, or another directory for "+
-		"a new run", dir)
-	return nil, e
+	return nil, cfg.ErrorAt("train.out", "this is the configuration of the run in %s, "+
+		"but its value is %q", dir, cfg.Train.Out).
+		WithHint(fmt.Sprintf("want --set 'train.out=%q' to continue that run, or another directory "+
+			"for a new run", dir))
 }
 
 func printMemory(w io.Writer, cfg *config.Config, r *build.Report) {
-	switch {
-	case r.By == build.ByXLA:
+	if r.By == build.ByXLA {
 		fmt.Fprintf(w, "%s, which has compiled the step in %.0f s:\n", r.Summary(), r.Seconds)
-	default:
+	} else {
 		fmt.Fprintf(w, "%s, by an estimate that may be off by %.0f %%:\n",
 			strings.TrimPrefix(r.Summary(), "about "), 100*r.Accuracy)
 	}
@@ -172,15 +174,6 @@ func printMemory(w io.Writer, cfg *config.Config, r *build.Report) {
 	default:
 		fmt.Fprintln(w, r.Available)
 	}
-}
-
-func joinOthers(
-	cmd *cobra.Command, cfg *config.Config, place processes.Position,
-) (*processes.Group, error) {
-	return processes.Join(cmd.Context(), place, processes.Run{
-		Dir:  rundir.At(cfg.Train.Out).Checkpoints(),
-		Tell: func(message string) { newLogger(cmd).Info(message) },
-	})
 }
 
 func printSummary(w io.Writer, s *metrics.Summary) {
@@ -236,8 +229,7 @@ func checkpointsAt(path string) ([]vfs.Path, error) {
 		return nil, fmt.Errorf("%s has no checkpoints: want a run directory with checkpoints, or a "+
 			"checkpoint file", path)
 	}
-	list := lists.Map(entries, func(e checkpoint.Entry) vfs.Path { return e.Path })
-	return list, nil
+	return lists.Map(entries, func(e checkpoint.Entry) vfs.Path { return e.Path }), nil
 }
 
 type verifiedCheckpoint struct {
@@ -253,12 +245,7 @@ type verifiedCheckpoint struct {
 }
 
 func newCheckpoint() *cobra.Command {
-	verify := newCheckpointVerify()
-	return group(&cobra.Command{Use: "checkpoint", Short: "Verify checkpoints"}, verify)
-}
-
-func newCheckpointVerify() *cobra.Command {
-	cmd := &cobra.Command{
+	verify := &cobra.Command{
 		Use:   "verify FILE|RUN...",
 		Short: "Check checkpoints against their hashes",
 		Long: `Read checkpoints, or all checkpoints of run directories, and check them against the hashes
@@ -267,7 +254,7 @@ is 1 if one is damaged or cannot be read; the damaged tensors are named. Trainin
 the checkpoints that it keeps and the one that it resumes from.`,
 		Args: atLeastOne("checkpoint or run directory"),
 	}
-	return withOutput(cmd, func(_ *cobra.Command, args []string) (*output, error) {
+	withOutput(verify, func(_ *cobra.Command, args []string) (*output, error) {
 		var list []verifiedCheckpoint
 		var rows [][]string
 		damaged, unread := 0, 0
@@ -303,6 +290,7 @@ the checkpoints that it keeps and the one that it resumes from.`,
 		}
 		return tableOutput(list, rows), err
 	})
+	return group(&cobra.Command{Use: "checkpoint", Short: "Verify checkpoints"}, verify)
 }
 
 // verifyCheckpoint reads the whole checkpoint at path. arg is the command's argument: either the

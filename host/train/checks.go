@@ -205,10 +205,9 @@ func (r *run) checkExtension(previous *config.Config) error {
 	}
 	total, longer := previous.Train.Steps, r.cfg.Train.Steps
 	refuse := func(key, hint, reason string, args ...any) error {
-		e := r.cfg.ErrorAt(key, "%s cannot be extended from %d to %d steps, of which %d are done: %s",
-			r.cfg.Train.Out, total, longer, r.done.Step, fmt.Sprintf(reason, args...))
-		e.Hint = hint + r.instead("; or ")
-		return e
+		return r.cfg.ErrorAt(key, "%s cannot be extended from %d to %d steps, of which %d are done: %s",
+			r.cfg.Train.Out, total, longer, r.done.Step, fmt.Sprintf(reason, args...)).
+			WithHint(hint + r.instead("; or "))
 	}
 	a, b := previous.Train.Averaging(), r.cfg.Train.Averaging()
 	if a != nil && a.From != b.From && min(a.From, b.From) < r.done.Step {

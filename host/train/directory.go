@@ -54,9 +54,8 @@ func (r *run) open() error {
 	var err error
 	r.lock, err = r.dir.Lock().AwaitLock(ctx, lockRetry)
 	if errors.Is(err, context.DeadlineExceeded) {
-		e := r.cfg.ErrorAt("train.out", "another process is training in %s", r.cfg.Train.Out)
-		e.Hint = "wait for it, or give another train.out"
-		return e
+		return r.cfg.ErrorAt("train.out", "another process is training in %s", r.cfg.Train.Out).
+			WithHint("wait for it, or give another train.out")
 	}
 	if err != nil {
 		return r.cfg.ErrorAt("train.out", "lock the run directory: %w", err)
@@ -92,9 +91,8 @@ func (r *run) open() error {
 	case err != nil && !damaged:
 		return err
 	case !r.opts.Resume:
-		e := r.cfg.ErrorAt("train.out", "%s already contains a run", r.cfg.Train.Out)
-		e.Hint = "give --resume to continue it, or another train.out"
-		return e
+		return r.cfg.ErrorAt("train.out", "%s already contains a run", r.cfg.Train.Out).
+			WithHint("give --resume to continue it, or another train.out")
 	}
 	if !damaged {
 		err = r.sameRun(previous)
@@ -178,9 +176,8 @@ func (r *run) newState() (*step.State, error) {
 // with those of the new one.
 func (r *run) begin() error {
 	fail := func(what string) error {
-		e := r.cfg.ErrorAt("train.out", "%s has %s, but no %s", r.cfg.Train.Out, what, rundir.ConfigFile)
-		e.Hint = "move them away, or give another train.out"
-		return e
+		return r.cfg.ErrorAt("train.out", "%s has %s, but no %s", r.dir, what, rundir.ConfigFile).
+			WithHint("move them away, or give another train.out")
 	}
 	entries, err := checkpoint.List(r.dir.Checkpoints())
 	if err != nil {

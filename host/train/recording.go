@@ -15,7 +15,6 @@ import (
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/rundir"
-	"github.com/cage-qat/cage/host/train/step"
 )
 
 // recording writes metrics.jsonl. A failed write, for example to a full disk, does not end the run:
@@ -314,8 +313,7 @@ func (r *run) continuations(ctx context.Context) ([]metrics.Text, error) {
 	if err := rundir.ReadFiles(files, r.dir.Path, tokenizer.CompanionFiles); err != nil {
 		return nil, err
 	}
-	m := liveModel{e, r.cfg.Model.Context}
-	next, err := generate.Continue(ctx, m, r.samples.ids, generate.Options{
+	next, err := generate.Continue(ctx, e, r.samples.ids, generate.Options{
 		Tokens: t.SampleTokens, Temperature: t.SampleTemperature, Seed: uint64(r.cfg.Seed),
 		Stop: slices.Concat(r.initial.Ends(), chat.Ends(files, tok)), Vocab: tok.Info().VocabSize,
 	}, nil)
@@ -332,10 +330,3 @@ func (r *run) continuations(ctx context.Context) ([]metrics.Text, error) {
 	}
 	return texts, nil
 }
-
-type liveModel struct {
-	*step.Evaluator
-	context int
-}
-
-func (w liveModel) Context() int { return w.context }

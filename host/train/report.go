@@ -75,13 +75,13 @@ func (r *run) newRecord(losses metrics.Record, rate metrics.Number,
 		Tokens: done.Tokens, Counts: done.Counts, Seconds: metrics.Number(done.Seconds),
 		Skipped: done.Skipped, Uncorrected: done.Uncorrected,
 	}
-	switch {
-	case r.cfg.Method.Name == cage.NameCAGE:
+	switch r.cfg.Method.Name {
+	case cage.NameCAGE:
 		rec.Lambda = metrics.Some(coefficient)
 		if r.pull != nil {
 			rec.Strength = metrics.Some(r.applied)
 		}
-	case r.cfg.Method.HasCoefficient():
+	case cage.NamePARQ:
 		rec.Strength = metrics.Some(coefficient)
 	}
 	return rec

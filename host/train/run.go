@@ -99,9 +99,8 @@ func Run(ctx context.Context, cfg *config.Config,
 	opts Options) (summary *metrics.Summary, err error) {
 	began := time.Now()
 	if cfg.Untrained() {
-		e := cfg.ErrorAt("train.steps", "found 0: there is nothing to train")
-		e.Hint = "want at least 1; a run can start from this one with model.init"
-		return nil, e
+		return nil, cfg.ErrorAt("train.steps", "found 0: there is nothing to train").
+			WithHint("want at least 1; a run can start from this one with model.init")
 	}
 	if opts, err = opts.withDefaults(); err != nil {
 		return nil, err

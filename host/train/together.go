@@ -42,12 +42,8 @@ func (r *run) follows() bool { return r.opts.Processes != nil && r.opts.Processe
 
 // same fails if text differs between processes. name is what the error calls it.
 func (r *run) same(name, text string) error {
-	p := r.opts.Processes
-	if p == nil {
-		return nil
-	}
 	sum := sha256.Sum256([]byte(text))
-	values, err := p.Agree(name, int64(binary.LittleEndian.Uint64(sum[:])))
+	values, err := r.opts.Processes.Agree(name, int64(binary.LittleEndian.Uint64(sum[:])))
 	if err != nil {
 		return err
 	}
@@ -84,10 +80,9 @@ func (r *run) sameRuntime() error {
 			"quantizer that searches): train such a run with one process, on the GPUs of one machine")
 	}
 	if r.cfg.Device.Shard != device.ShardNone && r.Compiled.Refreshes() {
-		e := r.cfg.ErrorAt("device.shard", "%q with several processes, and an optimizer that refreshes "+
-			"preconditioners from whole states", r.cfg.Device.Shard)
-		e.Hint = `train with one process on the GPUs of one machine, or with device.shard = "none"`
-		return e
+		return r.cfg.ErrorAt("device.shard", "%q with several processes, and an optimizer that "+
+			"refreshes preconditioners from whole states", r.cfg.Device.Shard).
+			WithHint(`train with one process on the GPUs of one machine, or with device.shard = "none"`)
 	}
 	var list []string
 	hashes := r.Programs.Hashes()
@@ -170,12 +165,7 @@ func (r *run) follow() error {
 // stopVote is the vote of all processes, taken during a step, on whether to stop after it.
 type stopVote struct {
 	ctx    context.Context // ends when this process is asked to stop
-	answer chan voteResult
-}
-
-type voteResult struct {
-	stop bool
-	err  error
+	answer chan error      // see checkStop
 }
 
 func (r *run) stopContext(ctx context.Context) context.Context {
@@ -192,11 +182,17 @@ func (r *run) voteToStop(t int) {
 		return
 	}
 	stop := engine.Vote(r.stopVote.ctx.Err() != nil)
-	answer := make(chan voteResult, 1)
+	answer := make(chan error, 1)
 	r.stopVote.answer = answer
 	go func() {
 		values, err := r.opts.Processes.Agree(fmt.Sprint("whether to stop after step ", t), stop)
-		answer <- voteResult{slices.Contains(values, 1), err}
+		switch {
+		case err != nil:
+			err = &engine.LostError{Err: err}
+		case slices.Contains(values, 1):
+			err = ErrInterrupted
+		}
+		answer <- err
 	}()
 }
 
@@ -208,17 +204,12 @@ func (r *run) checkStop(ctx context.Context) error {
 	if r.stopVote.answer == nil {
 		return nil
 	}
-	answer := <-r.stopVote.answer
+	err := <-r.stopVote.answer
 	r.stopVote.answer = nil
-	switch {
-	case answer.err != nil:
-		return &engine.LostError{Err: answer.err}
-	case answer.stop && r.stopVote.ctx.Err() == nil:
-		return ErrStoppedElsewhere
-	case answer.stop:
-		return ErrInterrupted
+	if err == ErrInterrupted && r.stopVote.ctx.Err() == nil {
+		err = ErrStoppedElsewhere
 	}
-	return nil
+	return err
 }
 
 func (r *run) divided() bool {

@@ -124,9 +124,8 @@ func (r *run) sameTokens(key string, found *config.Initial, origin *provenance.O
 		err = tokens.Check(r.data.Train, r.cfg.Data.Tokenizer, r.log)
 	}
 	if err != nil {
-		e := r.cfg.ErrorAt(key, "%w", err)
-		e.Hint = `data.tokenizer_mismatch = "allow" disables this check`
-		return e
+		return r.cfg.ErrorAt(key, "%w", err).
+			WithHint(`data.tokenizer_mismatch = "allow" disables this check`)
 	}
 	return nil
 }

@@ -292,6 +292,12 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
+// WithHint sets Hint and returns e.
+func (e *Error) WithHint(hint string) *Error {
+	e.Hint = hint
+	return e
+}
+
 // Errors lists all problems of a document, in the order of the file, followed by those of
 // overrides. Its text has one line per problem.
 type Errors []*Error

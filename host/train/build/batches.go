@@ -127,10 +127,9 @@ func openRows(cfg *config.Config, f *dataset.File) (*dataset.Rows, error) {
 		return nil, cfg.ErrorAt("data.train", "%w", err)
 	}
 	if steps := s.Steps(); int64(cfg.Train.Steps) > steps {
-		e := cfg.ErrorAt("train.steps", "%d steps, but data.epochs = %d of %s gives %d",
-			cfg.Train.Steps, cfg.Data.Epochs, f.Path(), steps)
-		e.Hint = "leave the key out to take all, or raise data.epochs"
-		return nil, e
+		return nil, cfg.ErrorAt("train.steps", "%d steps, but data.epochs = %d of %s gives %d",
+			cfg.Train.Steps, cfg.Data.Epochs, f.Path(), steps).
+			WithHint("leave the key out to take all, or raise data.epochs")
 	}
 	return s, nil
 }

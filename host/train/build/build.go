@@ -47,9 +47,9 @@ func Device(cfg *config.Config, warn Warn) (*engine.Device, error) {
 func deviceOf(cfg *config.Config, warn Warn, processes engine.Processes) (*engine.Device, error) {
 	d := cfg.Device
 	if processes != nil && d.Count%processes.Size() != 0 {
-		e := cfg.ErrorAt("device.count", "found %d with %d processes", d.Count, processes.Size())
-		e.Hint = "want a multiple of the number of processes: the total number of GPUs"
-		return nil, e
+		n := processes.Size()
+		return nil, cfg.ErrorAt("device.count", "found %d with %d processes", d.Count, n).
+			WithHint("want a multiple of the number of processes: the total number of GPUs")
 	}
 	kernels, products := d.Kernels, d.Products
 	if products == device.FormerBlocks {

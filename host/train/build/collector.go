@@ -44,12 +44,8 @@ func (c *collector) tables() []*config.Plugin {
 	if q.Unused != nil {
 		list = append(list, q.Unused)
 	}
-	for _, p := range o.Plugins() {
-		if p != o.Rest || o.RestGiven() {
-			list = append(list, p)
-		}
-	}
-	return list
+	byDefault := func(p *config.Plugin) bool { return p == o.Rest && !o.RestGiven() }
+	return slices.DeleteFunc(append(list, o.Plugins()...), byDefault)
 }
 
 // start starts the plugins of the given tables, each only once, and checks the parameters in all

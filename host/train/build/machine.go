@@ -1,8 +1,6 @@
 package build
 
 import (
-	"bufio"
-	"bytes"
 	"io/fs"
 	"math"
 	"path"
@@ -51,22 +49,15 @@ func availableIn(root fs.FS) (Available, bool) {
 }
 
 func number(root fs.FS, name string) (int64, bool) {
-	text, err := fs.ReadFile(root, name)
-	if err != nil {
-		return 0, false
-	}
+	text, _ := fs.ReadFile(root, name) // nothing is no number
 	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	return n, err == nil
 }
 
 func field(root fs.FS, name, word string) (int64, bool) {
-	text, err := fs.ReadFile(root, name)
-	if err != nil {
-		return 0, false
-	}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for lines.Scan() {
-		if parts := strings.Fields(lines.Text()); len(parts) > 1 && parts[0] == word {
+	text, _ := fs.ReadFile(root, name)
+	for line := range strings.Lines(string(text)) {
+		if parts := strings.Fields(line); len(parts) > 1 && parts[0] == word {
 			n, err := strconv.ParseInt(parts[1], 10, 64)
 			return n, err == nil
 		}

@@ -37,10 +37,9 @@ func (c *collector) optimizers(ctx context.Context) error {
 			return err
 		}
 		if t.Optimizer.Evaluate != nil && c.Config.Train.Averaging() != nil {
-			e := c.Config.ErrorAt("train.average", "the optimizer of %s has weights of its own for "+
-				"evaluation, which are an average already", t.Name)
-			e.Hint = "leave train.average out, or choose another optimizer"
-			return e
+			return c.Config.ErrorAt("train.average", "the optimizer of %s has weights of its own for "+
+				"evaluation, which are an average already", t.Name).
+				WithHint("leave train.average out, or choose another optimizer")
 		}
 	}
 	return nil
@@ -139,8 +138,7 @@ func hash(p *program.Program) string {
 // asks the main optimizer and, if that does not accept the tensor, optimizer.rest.
 func (c *collector) optimizer(ctx context.Context, t *TrainedTensor) error {
 	o := &c.Config.Optimizer
-	p := &o.Plugin
-	own := false // whether the group has an optimizer of its own
+	p, candidates := &o.Plugin, []*config.Plugin{&o.Plugin, o.Rest}
 	g := o.Group(string(t.Role), t.Name)
 	if g != nil {
 		c.effective[g.Table] = true
@@ -149,12 +147,8 @@ func (c *collector) optimizer(ctx context.Context, t *TrainedTensor) error {
 			t.Decay = *g.WeightDecay
 		}
 		if g.Plugin != nil {
-			p, own = g.Plugin, true
+			candidates = []*config.Plugin{g.Plugin}
 		}
-	}
-	candidates := []*config.Plugin{p}
-	if !own && o.Rest != nil {
-		candidates = append(candidates, o.Rest)
 	}
 	for _, p = range candidates {
 		if c.clients[p.Table] == nil { // Rest is only started when a tensor needs it
@@ -170,10 +164,9 @@ func (c *collector) optimizer(ctx context.Context, t *TrainedTensor) error {
 			return c.delay(t, g, p)
 		}
 	}
-	e := c.Config.ErrorAt(p.Path("plugin"), "%s does not accept %s (%s, %v)",
-		p.Name, t.Name, t.Role, t.Shape)
-	e.Hint = "give it another optimizer with [[optimizer.groups]]"
-	return e
+	return c.Config.ErrorAt(p.Path("plugin"), "%s does not accept %s (%s, %v)",
+		p.Name, t.Name, t.Role, t.Shape).
+		WithHint("give it another optimizer with [[optimizer.groups]]")
 }
 
 func (c *collector) delay(t *TrainedTensor, g *config.Group, p *config.Plugin) error {
@@ -212,7 +205,7 @@ func (c *collector) requestOptimizer(
 
 // checkUnused reports overrides and groups that have no effect, because they match nothing in the
 // model or because others take precedence wherever they match.
-func (c *collector) checkUnused() error {
+func (c *collector) checkUnused(context.Context) error {
 	var problems plaintoml.Errors
 	report := func(table string, match []string, matches bool, among, others string, names []string) {
 		e := c.Config.ErrorAt(table, "has no effect: %s takes precedence for all %s that it matches",

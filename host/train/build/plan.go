@@ -25,6 +25,8 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		Model: m, Batch: ReplicaBatch(cfg), Context: cfg.Model.Context, Accumulate: cfg.Train.Accumulate,
 		Clip: cfg.Train.Clip, Seed: uint64(cfg.Seed),
 		RefreshDelay:  map[string]int{},
+		Backward:      map[step.OperandSite]lower.Operand{},
+		Pieces:        map[int]map[string]lower.Quantizer{},
 		Shard:         cfg.Device.Shard,
 		Unquantized:   cfg.Train.Requantize == "off",
 		FullRotations: cfg.Train.Rotations == "full",
@@ -55,17 +57,11 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 		return plan, err
 	}
 	for site, p := range programs.Backward {
-		if plan.Backward == nil {
-			plan.Backward = map[step.OperandSite]lower.Operand{}
-		}
 		if plan.Backward[site], err = lower.NewOperand(p); err != nil {
 			return plan, fmt.Errorf("%s: %w", site, err)
 		}
 	}
 	for tokens, list := range programs.Pieces {
-		if plan.Pieces == nil {
-			plan.Pieces = map[int]map[string]lower.Quantizer{}
-		}
 		if plan.Pieces[tokens], err = quantizers(list); err != nil {
 			return plan, err
 		}
@@ -94,10 +90,9 @@ func Plan(cfg *config.Config, m model.Model, programs *Programs) (step.Plan, err
 				rule.Quantizer, rule.Weight = &q, original[t.Name]
 			}
 			if cfg.Method.CAGE.Strength != nil && t.Optimizer.Rate != nil {
-				e := cfg.ErrorAt("method.strength", "λ cannot be computed from it: the optimizer of %s "+
-					"chooses its learning rate while it trains", t.Name)
-				e.Hint = "want method.lambda instead"
-				return plan, e
+				return plan, cfg.ErrorAt("method.strength", "λ cannot be computed from it: the "+
+					"optimizer of %s chooses its learning rate while it trains", t.Name).
+					WithHint("want method.lambda instead")
 			}
 		}
 		plan.Rules = append(plan.Rules, rule)
@@ -124,14 +119,13 @@ func fullPrecision(cfg *config.Config, programs *Programs) (bool, error) {
 		if cfg.Quantizer.Gradients == nil {
 			role = "backward"
 		}
-		e := cfg.ErrorAt(key, "%s, but the products of the backward pass are quantized", full)
-		e.Hint = "leave [quantizer." + role + "] out"
-		return true, e
+		return true, cfg.ErrorAt(key, "%s, but the products of the backward pass are quantized", full).
+			WithHint("leave [quantizer." + role + "] out")
 	}
 	if byMethod && len(programs.Activations) > 0 {
-		e := cfg.ErrorAt(key, "%s is for weights only, but activations are quantized", cfg.Method.Title())
-		e.Hint = `configure [quantizer.weights] alone`
-		return true, e
+		title := cfg.Method.Title()
+		return true, cfg.ErrorAt(key, "%s is for weights only, but activations are quantized", title).
+			WithHint(`configure [quantizer.weights] alone`)
 	}
 	// Without quantization in the forward pass, trained parameters get no gradients, and states are
 	// not updated.

@@ -144,8 +144,7 @@ type Request struct {
 func Collect(ctx context.Context, req Request) (*Programs, error) {
 	running := newPool(req.Finder, req.Options)
 	defer running.close()
-	c := newCollector(req, running)
-	return c.collect(ctx)
+	return newCollector(req, running).collect(ctx)
 }
 
 // Pinned returns a copy of cfg with the hashes of the plugins that were used.
@@ -168,10 +167,10 @@ func (p *Programs) Pinned(cfg *config.Config) *config.Config {
 func (c *collector) collect(ctx context.Context) (*Programs, error) {
 	c.out.After = c.Config.Quantizer.After
 	if after := c.out.After; after > 0 && (!c.Forward || c.Step > 0 && c.Step <= after) {
-		e := c.Config.ErrorAt("quantizer.overrides", "the quantizers change after step %d (from, to): "+
-			"training uses the same quantizers at all steps, and evaluation those of the last step", after)
-		e.Hint = "train in several runs, each of which starts from the one before (model.init)"
-		return nil, e
+		return nil, c.Config.ErrorAt("quantizer.overrides", "the quantizers change after step %d "+
+			"(from, to): training uses the same quantizers at all steps, and evaluation those of the "+
+			"last step", after).
+			WithHint("train in several runs, each of which starts from the one before (model.init)")
 	}
 	began := time.Now()
 	if err := c.start(ctx, c.tables()); err != nil {
@@ -180,14 +179,11 @@ func (c *collector) collect(ctx context.Context) (*Programs, error) {
 	c.out.Start = time.Since(began)
 	began = time.Now()
 	for _, collect := range []func(context.Context) error{
-		c.weights, c.activations, c.backward, c.optimizers,
+		c.weights, c.activations, c.backward, c.optimizers, c.checkUnused,
 	} {
 		if err := collect(ctx); err != nil {
 			return nil, err
 		}
-	}
-	if err := c.checkUnused(); err != nil {
-		return nil, err
 	}
 	// Leave out plugins that are configured but have no effect.
 	q, rest := &c.Config.Quantizer, c.Config.Optimizer.Rest.Table

@@ -89,8 +89,8 @@ func check(ctx context.Context, cfg *config.Config, running *pool) (f config.Fin
 	if err != nil {
 		return f, err
 	}
-	c := newCollector(Request{Config: cfg, Model: m, Batch: ReplicaBatch(cfg)}, running)
-	programs, err := c.collect(ctx)
+	request := Request{Config: cfg, Model: m, Batch: ReplicaBatch(cfg)}
+	programs, err := newCollector(request, running).collect(ctx)
 	if err != nil {
 		return f, err
 	}
@@ -137,13 +137,10 @@ func (p *Programs) Hashes() map[string]string {
 // Changed returns the sorted names of programs whose recorded and current hashes differ. Names that
 // only one of the maps contains are ignored, because an evaluation needs fewer programs.
 func Changed(recorded, now map[string]string) []string {
-	var changed []string
-	for _, name := range slices.Sorted(maps.Keys(recorded)) {
-		if hash, ok := now[name]; ok && hash != recorded[name] {
-			changed = append(changed, name)
-		}
-	}
-	return changed
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(recorded)), func(name string) bool {
+		hash, ok := now[name]
+		return !ok || hash == recorded[name]
+	})
 }
 
 // recordedPrograms returns the hashes of the programs that the run in dir was trained with, or nil

@@ -26,6 +26,7 @@ import (
 	"github.com/cage-qat/cage/host/compute/device"
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/lora"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
@@ -172,11 +173,7 @@ func (d *Data) Files() []string {
 	if len(d.Mixture) == 0 {
 		return d.Train
 	}
-	var files []string
-	for _, s := range d.Mixture {
-		files = append(files, s.Path)
-	}
-	return files
+	return lists.Map(d.Mixture, func(s Source) string { return s.Path })
 }
 
 // FileKey returns the full key that configures element i of [Data.Files].

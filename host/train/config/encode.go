@@ -22,15 +22,9 @@ import (
 type setting struct {
 	table string // dotted name, with its index in an array; "" for the top level
 	key   string // quoted where TOML needs it
+	path  string // full dotted key
 	value string // TOML text
 	def   bool   // value is the default, independent of other keys
-}
-
-func (s setting) path() string {
-	if s.table == "" {
-		return s.key
-	}
-	return s.table + "." + s.key
 }
 
 // Heading is the first line of the output of [Config.Encode], by which such files are recognized.
@@ -76,25 +70,20 @@ func Diff(a, b *Config) ([]Difference, error) {
 	if err != nil {
 		return nil, err
 	}
-	others := map[string]string{}
-	for _, s := range inB {
-		others[s.path()] = s.value
-	}
-	var diffs []Difference
+	var list []Difference
+	at := map[string]int{} // the index in list, by key
 	for _, s := range inA {
-		key := s.path()
-		if other := others[key]; other != s.value {
-			diffs = append(diffs, Difference{key, s.value, other})
-		}
-		delete(others, key)
+		at[s.path] = len(list)
+		list = append(list, Difference{s.path, s.value, ""})
 	}
 	for _, s := range inB {
-		key := s.path()
-		if other, left := others[key]; left {
-			diffs = append(diffs, Difference{key, "", other})
+		i, both := at[s.path]
+		if !both {
+			i, list = len(list), append(list, Difference{Key: s.path})
 		}
+		list[i].B = s.value
 	}
-	return diffs, nil
+	return slices.DeleteFunc(list, func(d Difference) bool { return d.A == d.B }), nil
 }
 
 // Incidental lists the keys that do not affect what a run computes and records.
@@ -118,11 +107,9 @@ func (c *Config) Fingerprint() (string, error) {
 	for _, s := range settings {
 		// The default depends on train.average, so def is never set. Runs without an average must
 		// keep the fingerprints that they had before the key was introduced.
-		if s.path() == "train.average_from" && c.Train.Averaging() == nil {
-			continue
-		}
-		if !s.def && !slices.Contains(Incidental(), s.path()) {
-			fmt.Fprintf(h, "%s = %s\n", s.path(), s.value)
+		unaveraged := s.path == "train.average_from" && c.Train.Averaging() == nil
+		if !unaveraged && !s.def && !slices.Contains(Incidental(), s.path) {
+			fmt.Fprintf(h, "%s = %s\n", s.path, s.value)
 		}
 	}
 	return fmt.Sprintf("%x", h.Sum(nil)), nil
@@ -172,10 +159,7 @@ func (c *Config) configuredPlugins(shared bool) (list []table) {
 		t.name = plaintoml.Indexed(t.name, i)
 		list = append(list, t)
 	}
-	list = append(list, o.table(&o.Plugin))
-	if o.Rest != nil {
-		list = append(list, o.restTable(o.Rest))
-	}
+	list = append(list, o.table(&o.Plugin), o.restTable(o.Rest))
 	for i := range o.Groups {
 		t := groupTable(&o.Groups[i], cmp.Or(o.Groups[i].Plugin, &Plugin{}))
 		t.name = plaintoml.Indexed(t.name, i)
@@ -192,13 +176,13 @@ type settingsWriter struct {
 }
 
 func (w *settingsWriter) add(table, key string, value any, def bool) {
-	quoted := toml.Key{key}.String()
+	quoted, path := toml.Key{key}.String(), plaintoml.JoinKey(table, key)
 	line, err := toml.Marshal(map[string]any{key: value})
 	if err != nil && w.err == nil {
-		w.err = fmt.Errorf("encoding %s: %w", plaintoml.JoinKey(table, key), err)
+		w.err = fmt.Errorf("encoding %s: %w", path, err)
 	}
 	text := strings.TrimPrefix(strings.TrimSpace(string(line)), quoted+" = ")
-	w.settings = append(w.settings, setting{table: table, key: quoted, value: text, def: def})
+	w.settings = append(w.settings, setting{table, quoted, path, text, def})
 }
 
 func (w *settingsWriter) table(t table, c *Config) {

@@ -50,9 +50,8 @@ func resolve(doc *plaintoml.Document, text []byte, overrides []string) (*Config,
 			Hint: "want a TOML file that describes a training run"}
 	}
 	if doc.Lookup("study") != nil {
-		e := doc.ErrorAt("study", "describes a study, not a training run")
-		e.Hint = "want one run, or: cage study run " + doc.File()
-		return nil, e
+		return nil, doc.ErrorAt("study", "describes a study, not a training run").
+			WithHint("want one run, or: cage study run " + doc.File())
 	}
 	d := newDecoder(doc)
 	changeAll(d, overrides, doc.Override, func(text string) bool {
@@ -141,9 +140,8 @@ func (c *Config) CheckSteps() error {
 	}
 	list = append(list, c.strengthProblems()...)
 	if len(list) > 0 {
-		e := c.ErrorAt(list[0].Key, "found %s", list[0].Found)
-		e.Hint = list[0].Hint
-		return e
+		return c.ErrorAt(list[0].Key, "found %s", list[0].Found).
+			WithHint(list[0].Hint)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ type Stepper struct {
 	keeper
 	layout  client.Layout
 	tensors map[string]client.Placed
-	odd     bool // the second copies of the states are the current ones
+	current int // which copies of the states, 0 or 1, the next step reads
 }
 
 // Time limit of a step.
@@ -60,23 +60,17 @@ func (s *Stepper) Direction(tensor string) []float32 {
 
 // State returns the buffer of a state tensor that the next step reads and does not change. After a
 // successful step, it returns the buffer that the step has written.
-func (s *Stepper) State(tensor, state string) []float32 { return s.state(tensor, state, s.odd) }
+func (s *Stepper) State(tensor, state string) []float32 { return s.state(tensor, state, s.current) }
 
 // Next returns the buffer of a state tensor that the next step writes.
-func (s *Stepper) Next(tensor, state string) []float32 { return s.state(tensor, state, !s.odd) }
-
-func (s *Stepper) state(tensor, state string, odd bool) []float32 {
-	t := s.tensors[tensor]
-	i := slices.IndexFunc(t.State, func(st spec.Tensor) bool { return st.Name == state })
-	return s.view(offset(t.States[i], odd), t.State[i].Shape)
+func (s *Stepper) Next(tensor, state string) []float32 {
+	return s.state(tensor, state, 1-s.current)
 }
 
-// offset returns the offset of the copy of a state that odd steps (or even ones) read.
-func offset(copies [2]int64, odd bool) int64 {
-	if odd {
-		return copies[1]
-	}
-	return copies[0]
+func (s *Stepper) state(tensor, state string, which int) []float32 {
+	t := s.tensors[tensor]
+	i := slices.IndexFunc(t.State, func(st spec.Tensor) bool { return st.Name == state })
+	return s.view(t.States[i][which], t.State[i].Shape)
 }
 
 // Step computes one update from the buffers of Inputs and State. After a crash or a timeout, it
@@ -87,15 +81,15 @@ func (s *Stepper) Step(step, steps int, rate, loss float64) error {
 	for _, t := range s.layout.Tensors {
 		list = append(list, result{t.Direction, t.Shape, t.Name, "the direction"})
 		for i, st := range t.State {
-			at := offset(t.States[i], !s.odd)
+			at := t.States[i][1-s.current]
 			list = append(list, result{at, st.Shape, t.Name, "the state " + st.Name})
 		}
 	}
-	ask := client.Step{Step: step, Steps: steps, Rate: rate, Loss: loss, Odd: s.odd}
+	ask := client.Step{Step: step, Steps: steps, Rate: rate, Loss: loss, Odd: s.current == 1}
 	call := func(ctx context.Context, c *Client) error { return c.optimizer.Step(ctx, ask) }
 	err := s.ask(context.Background(), step, call, list)
 	if err == nil {
-		s.odd = !s.odd
+		s.current = 1 - s.current
 	}
 	return err
 }

@@ -121,12 +121,10 @@ func (g *Group) Gone() <-chan struct{} { return g.gone }
 
 // Err returns an error that names the lost process, or nil if no process was lost.
 func (g *Group) Err() error {
-	select {
-	case <-g.gone:
+	if isClosed(g.gone) {
 		return g.err
-	default:
-		return nil
 	}
+	return nil
 }
 
 // lose records the first loss of a process. Later losses are consequences of it and ignored.

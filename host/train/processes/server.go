@@ -123,15 +123,9 @@ func (g *Group) listen(ctx context.Context) (net.Listener, error) {
 		return nil, err
 	}
 	// Prefer a network address to a loopback address that /etc/hosts may list, too.
-	slices.SortStableFunc(addresses, func(a, b netip.Addr) int {
-		switch {
-		case a.IsLoopback() == b.IsLoopback():
-			return 0
-		case b.IsLoopback():
-			return -1
-		}
-		return 1
-	})
+	isNetwork := func(a netip.Addr) bool { return !a.IsLoopback() }
+	loopback := slices.DeleteFunc(slices.Clone(addresses), isNetwork)
+	addresses = append(slices.DeleteFunc(addresses, netip.Addr.IsLoopback), loopback...)
 	var failed error
 	for _, ip := range addresses {
 		at := net.JoinHostPort(ip.Unmap().String(), port)
@@ -232,9 +226,12 @@ func (s *server) Attend(stream wire.Processes_AttendServer) error {
 	if err != nil {
 		return err
 	}
-	if err := stream.Send(&wire.Notice{}); err != nil {
-		s.g.lose(s.g.goneError(rank, first.GetHost(), ""))
+	send := func(notice *wire.Notice) {
+		if stream.Send(notice) != nil {
+			s.g.lose(s.g.goneError(rank, first.GetHost(), ""))
+		}
 	}
+	send(&wire.Notice{})
 	words := make(chan *wire.Word, 1)
 	go func() {
 		defer close(words)
@@ -247,17 +244,12 @@ func (s *server) Attend(stream wire.Processes_AttendServer) error {
 	for {
 		select {
 		case <-slow.C:
-			if complete == nil {
-				continue
-			}
-			if err := stream.Send(&wire.Notice{Waits: s.waits()}); err != nil {
-				s.g.lose(s.g.goneError(rank, first.GetHost(), ""))
+			if complete != nil {
+				send(&wire.Notice{Waits: s.waits()})
 			}
 		case <-complete:
 			complete = nil
-			if err := stream.Send(&wire.Notice{Complete: true}); err != nil {
-				s.g.lose(s.g.goneError(rank, first.GetHost(), ""))
-			}
+			send(&wire.Notice{Complete: true})
 		case word := <-words:
 			if word.GetLeaves() && word.GetFailure() == "" {
 				s.note(func() { s.left++ })

@@ -12,6 +12,7 @@ import (
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/lora"
+	"github.com/cage-qat/cage/host/model/safetensors"
 	"github.com/cage-qat/cage/host/train/build"
 	"github.com/cage-qat/cage/host/train/checkpoint"
 	"github.com/cage-qat/cage/host/train/config"
@@ -83,12 +84,9 @@ func Factor(f *checkpoint.File, name string) (step.Tensor, error) {
 }
 
 func holdsAdapters(f *checkpoint.File) bool {
-	for _, info := range f.Infos() {
-		if strings.HasPrefix(info.Name, step.ParamName("")) && lora.IsFactor(info.Name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.Infos(), func(info safetensors.Info) bool {
+		return strings.HasPrefix(info.Name, step.ParamName("")) && lora.IsFactor(info.Name)
+	})
 }
 
 // Overlaid returns a function that loads those parameters of a model from base that over does not

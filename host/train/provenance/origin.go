@@ -36,11 +36,8 @@ func (o *Origin) Ends() []int32 {
 }
 
 // Digests returns the SHA-256 hashes of the files from which weights were read.
-func (o *Origin) Digests() (list []string) {
-	for _, f := range o.Files {
-		list = append(list, f.SHA256)
-	}
-	return list
+func (o *Origin) Digests() []string {
+	return lists.Map(o.Files, func(f huggingface.Part) string { return f.SHA256 })
 }
 
 // String returns the path and, if it is a run, the step.
@@ -152,7 +149,6 @@ func Stored(t step.Stored) safetensors.Tensor {
 func narrowed[T safetensors.Element](t step.Stored, element func(float32) T) safetensors.Tensor {
 	return safetensors.Lazy(t.Name, t.Dims, func() ([]T, error) {
 		values, err := t.Read()
-		out := lists.Map(values, element)
-		return out, err
+		return lists.Map(values, element), err
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cage-qat/cage/host/train/metrics"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/plaintoml"
 	"github.com/cage-qat/cage/internal/schema"
 )
@@ -351,18 +352,13 @@ func (e *notFoundError) Unwrap() []error { return e.reasons }
 // Names returns short names of run directories: the last element of their paths, or as many
 // elements as are needed to distinguish them.
 func Names(dirs []string) []string {
-	paths, names := make([]string, len(dirs)), make([]string, len(dirs))
-	for i, dir := range dirs {
-		paths[i] = dir
-		if abs, err := filepath.Abs(dir); err == nil {
-			paths[i] = abs // of "." and ".." as well
-		}
-	}
+	paths, names := lists.Map(dirs, absolute), make([]string, len(dirs))
 	shared := map[string]bool{"": true} // names of several directories
 	for parts := 1; len(shared) > 0; parts++ {
 		for i, path := range paths {
 			if shared[names[i]] {
-				names[i] = lastParts(path, parts)
+				all := strings.Split(strings.Trim(filepath.ToSlash(path), "/"), "/")
+				names[i] = strings.Join(all[max(0, len(all)-parts):], "/")
 			}
 		}
 		clear(shared)
@@ -375,9 +371,4 @@ func Names(dirs []string) []string {
 		}
 	}
 	return names
-}
-
-func lastParts(path string, n int) string {
-	parts := strings.Split(strings.Trim(filepath.ToSlash(path), "/"), "/")
-	return strings.Join(parts[max(0, len(parts)-n):], "/")
 }
