@@ -106,10 +106,18 @@ func (s *Settings) Keys(quantized func() bool) []schema.Key {
 			"measure of stationarity, each of which costs a full-precision forward and backward " +
 			"pass; 0: never. λ is lambda, or follows from strength: give lambda to compare with runs " +
 			"without a correction"}
+	strength := schema.Key{Name: "strength", To: &s.CAGE.Strength, Is: schema.Between(0, 1e3),
+		For:      []string{NameCAGE},
+		Optional: fmt.Sprintf("`%v` in the decoupled form, below %d steps proportionally less; "+
+			"none with lambda", defaultStrength, fullStrengthSteps),
+		Doc: "strength S of the correction: λ is chosen so that Σ α·λ over the run is S, whatever " +
+			"the rates and the number of steps; a weight that nothing else moves keeps the share " +
+			"e^(−S) of its quantization error. Tensors with a rate of their own " +
+			"([[optimizer.groups]]) have the same S"}
 	// A configuration's fingerprint depends on the order of the keys: append new ones.
 	return slices.Concat([]schema.Key{name}, slices.Insert(s.CAGE.keys(form), 1, gradient),
 		[]schema.Key{pareto}, s.LOTION.keys(), s.OsciReset.keys(), s.PARQ.keys(),
-		[]schema.Key{s.CAGE.strengthKey()})
+		[]schema.Key{strength})
 }
 
 // Check returns the problems that involve several keys.

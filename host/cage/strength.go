@@ -1,10 +1,7 @@
 package cage
 
 import (
-	"fmt"
 	"math"
-
-	"github.com/cage-qat/cage/internal/schema"
 )
 
 // defaultStrength is S of the paper's pre-training runs of 50 to 800 million parameters with a
@@ -23,17 +20,6 @@ func DefaultStrength(steps int) float64 {
 		return defaultStrength
 	}
 	return defaultStrength * min(1, float64(steps)/fullStrengthSteps)
-}
-
-func (m *CAGE) strengthKey() schema.Key {
-	return schema.Key{Name: "strength", To: &m.Strength, Is: schema.Between(0, 1e3),
-		For:      []string{NameCAGE},
-		Optional: fmt.Sprintf("`%v` in the decoupled form, below %d steps proportionally less; "+
-			"none with lambda", defaultStrength, fullStrengthSteps),
-		Doc: "strength S of the correction: λ is chosen so that Σ α·λ over the run is S, whatever " +
-			"the rates and the number of steps; a weight that nothing else moves keeps the share " +
-			"e^(−S) of its quantization error. Tensors with a rate of their own " +
-			"([[optimizer.groups]]) have the same S"}
 }
 
 // Pull describes what the decoupled correction does in a run to a weight that nothing else moves.

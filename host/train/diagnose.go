@@ -18,10 +18,8 @@ type movement struct {
 	weights  []string // those with sampled coordinates
 	reader   *step.CodeReader
 	tracker  *cage.Tracker
-}
 
-type sample struct {
-	codes     []int32
+	codes     []int32 // the newest sample
 	residuals []float32
 }
 
@@ -73,22 +71,21 @@ func (m *movement) due(t int) bool { return m != nil && t%m.settings.Every == 0 
 
 // read takes the sample of step t, if one is due, before the step changes the weights. The sample
 // also counts if the step is then skipped because of its loss.
-func (m *movement) read(t int, s *step.State) (*sample, error) {
+func (m *movement) read(t int, s *step.State) (err error) {
 	if !m.due(t) {
-		return nil, nil
+		return nil
 	}
-	codes, residuals, err := m.reader.Read(s)
-	if err != nil {
-		return nil, fmt.Errorf("reading the codes of weights: %w", err)
+	if m.codes, m.residuals, err = m.reader.Read(s); err != nil {
+		return fmt.Errorf("reading the codes of weights: %w", err)
 	}
-	return &sample{codes, residuals}, nil
+	return nil
 }
 
-func (m *movement) record(rec *metrics.Record, s *sample) {
-	if s == nil {
+func (m *movement) record(rec *metrics.Record) {
+	if !m.due(rec.Step) {
 		return
 	}
-	m.tracker.Add(s.codes, s.residuals)
+	m.tracker.Add(m.codes, m.residuals)
 	if m.tracker.Samples() < 2 {
 		return // nothing can have moved
 	}

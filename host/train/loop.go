@@ -120,8 +120,7 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 	}
 	waited := time.Since(began)
 	t := before.Step + 1
-	sampled, err := r.movement.read(t, r.state)
-	if err != nil {
+	if err := r.movement.read(t, r.state); err != nil {
 		next.batches.Close()
 		return err
 	}
@@ -163,7 +162,7 @@ func (r *run) step(ctx context.Context, ahead *feed) error {
 				res.Loss, res.GradNorm, ErrNotFinite, skipped, c.NaNPolicy, c.MaxSkipped)
 		}
 	}
-	if err := r.report(set, res, sampled); err != nil {
+	if err := r.report(set, res); err != nil {
 		return err
 	}
 	if err := r.recordPoint(); err != nil {

@@ -17,11 +17,12 @@ import (
 	"github.com/cage-qat/cage/host/train/console"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/resources"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
-func (r *run) report(set step.Settings, res step.Result, sampled *sample) error {
+func (r *run) report(set step.Settings, res step.Result) error {
 	losses := metrics.Record{Loss: metrics.Number(res.Loss)}
 	if r.teacher != nil {
 		losses.Divergence = metrics.Some(res.Divergence)
@@ -58,7 +59,7 @@ func (r *run) report(set step.Settings, res step.Result, sampled *sample) error 
 	if rec.Distance, err = r.distance(); err != nil {
 		return err
 	}
-	r.movement.record(&rec, sampled)
+	r.movement.record(&rec)
 	if r.cfg.Diagnostics.Tensors {
 		r.addTensors(&rec, set, res)
 	}
@@ -157,10 +158,7 @@ func (r *run) evaluate(ctx context.Context, batches ...int) (losses []float64, e
 	}
 	sequence.Progress = func(done, all int64) { r.log.Info("evaluating", "batches", done, "of", all) }
 	means, err := step.Evaluate(ctx, r.Compiled, r.state, sequence, batches...)
-	for _, m := range means {
-		losses = append(losses, m.Loss)
-	}
-	return losses, err
+	return lists.Map(means, func(m step.Mean) float64 { return m.Loss }), err
 }
 
 func (r *run) perplexity(loss float64) *metrics.Number {

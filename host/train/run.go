@@ -122,7 +122,10 @@ func Run(ctx context.Context, cfg *config.Config,
 	if err := open(); err != nil {
 		return nil, r.Explain(err)
 	}
-	summary, err = r.train(r.stopContext(ctx))
+	if opts.Processes != nil { // they stop together, after a vote
+		r.stopVote.ctx, ctx = ctx, context.WithoutCancel(ctx)
+	}
+	summary, err = r.train(ctx)
 	err = r.Explain(r.awaitOthers(err))
 	if err != nil && summary == nil && !r.follows() {
 		r.recordError(err)

@@ -168,14 +168,6 @@ type stopVote struct {
 	answer chan error      // see checkStop
 }
 
-func (r *run) stopContext(ctx context.Context) context.Context {
-	if r.opts.Processes == nil {
-		return ctx
-	}
-	r.stopVote.ctx = ctx
-	return context.WithoutCancel(ctx)
-}
-
 // voteToStop starts the vote of all processes on whether to stop after step t.
 func (r *run) voteToStop(t int) {
 	if r.opts.Processes == nil {

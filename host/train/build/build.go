@@ -145,11 +145,12 @@ func (b *Runtime) Build(ctx context.Context, req Request, warn Warn, file string
 // Prepare compiles everything that training runs, including the stationarity measure if pareto is
 // set. It returns an error if the compiled step needs more memory than the GPU has.
 func (b *Runtime) Prepare(pareto bool) error {
-	if err := b.Compiled.Prepare(pareto); err != nil {
+	err := b.Compiled.Prepare(pareto)
+	if err != nil || b.req.Config.Train.MemoryCheck == "off" || b.Device.SharesMemory() {
 		return err
 	}
-	if err := b.checkDevice(); err != nil {
-		return refusal(err, "")
+	if r := b.report(); r != nil && r.Available != nil && !r.Fits {
+		return refusal(r.Err(), "")
 	}
 	return nil
 }

@@ -252,17 +252,6 @@ func (b *Runtime) report() *Report {
 	return gpuReport(b.req.Config, b.Device, need)
 }
 
-// checkDevice returns an error if, according to XLA, the run needs more memory than its GPU has.
-func (b *Runtime) checkDevice() error {
-	if b.req.Config.Train.MemoryCheck == "off" || b.Device.SharesMemory() {
-		return nil
-	}
-	if r := b.report(); r != nil && r.Available != nil {
-		return r.Err()
-	}
-	return nil
-}
-
 // Explain adds to an out-of-memory error of a GPU how much memory the run needs, and settings that
 // would use less. It returns other errors unchanged.
 func (b *Runtime) Explain(err error) error {

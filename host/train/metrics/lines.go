@@ -22,9 +22,10 @@ type Entry interface {
 	at() (step int)
 }
 
-// Writer appends entries to a [jsonlines.Log] in the order of their steps.
+// Writer appends entries to a [jsonlines.Log] in the order of their steps. It must be synced before
+// a checkpoint of the same step is saved.
 type Writer[E Entry] struct {
-	log    *jsonlines.Log[E]
+	*jsonlines.Log[E]
 	last   int   // step of the last entry
 	damage error // of the lines that were truncated
 }
@@ -39,7 +40,7 @@ func Create(path vfs.Path) (*Writer[Record], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Writer[Record]{log: log}, nil
+	return &Writer[Record]{Log: log}, nil
 }
 
 // Resume opens or creates the file at path for a run that is resumed after the given step. It
@@ -51,7 +52,7 @@ func Resume[E Entry](path vfs.Path, step int) (*Writer[E], error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.log, err = jsonlines.Continue[E](path, size); err != nil {
+	if w.Log, err = jsonlines.Continue[E](path, size); err != nil {
 		return nil, err
 	}
 	return w, nil
@@ -91,19 +92,12 @@ func (w *Writer[E]) Write(e E) error {
 	if e.at() < w.last {
 		return fmt.Errorf("cannot write an entry of step %d after step %d", e.at(), w.last)
 	}
-	if err := w.log.Append(e); err != nil {
+	if err := w.Append(e); err != nil {
 		return fmt.Errorf("step %d: %w", e.at(), err)
 	}
 	w.last = e.at()
 	return nil
 }
-
-// Sync commits everything written so far to disk. It must be called before a checkpoint of the same
-// step is saved.
-func (w *Writer[E]) Sync() error { return w.log.Sync() }
-
-// Close commits everything written to disk and closes the file.
-func (w *Writer[E]) Close() error { return w.log.Close() }
 
 // Read returns the entries that [Each] yields.
 func Read[E Entry](path vfs.Path) ([]E, error) {

@@ -28,7 +28,9 @@ func UseWeights(
 	dir rundir.Dir, made *Record, f *checkpoint.File, use func(step.LoadFunc) error,
 ) error {
 	load := evaluated(f)
-	if !holdsAdapters(f) {
+	if !slices.ContainsFunc(f.Infos(), func(info safetensors.Info) bool {
+		return strings.HasPrefix(info.Name, step.ParamName("")) && lora.IsFactor(info.Name)
+	}) {
 		return use(load)
 	}
 	cfg, err := dir.LoadConfig()
@@ -39,7 +41,12 @@ func UseWeights(
 	if err != nil {
 		return err
 	}
-	found, err := findInitial(cfg, rundir.Search{Run: dir.Name, WorkDir: made.Directory})
+	var found *config.Initial
+	search := rundir.Search{Run: dir.Name, WorkDir: made.Directory}
+	_, err = search.Find(cfg.Init, func(path string) (err error) {
+		found, err = config.ReadInitial(path, cfg.Model.Context)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("the checkpoint holds adapters alone: %w", err)
 	}
@@ -83,12 +90,6 @@ func Factor(f *checkpoint.File, name string) (step.Tensor, error) {
 	return evaluated(f)(step.ParamName(name))
 }
 
-func holdsAdapters(f *checkpoint.File) bool {
-	return slices.ContainsFunc(f.Infos(), func(info safetensors.Info) bool {
-		return strings.HasPrefix(info.Name, step.ParamName("")) && lora.IsFactor(info.Name)
-	})
-}
-
 // Overlaid returns a function that loads those parameters of a model from base that over does not
 // have, and all else from over.
 func Overlaid(base step.LoadFunc, m model.Model, over step.LoadFunc,
@@ -103,15 +104,6 @@ func Overlaid(base step.LoadFunc, m model.Model, over step.LoadFunc,
 		}
 		return over(name)
 	}
-}
-
-// findInitial finds the model that a run started from.
-func findInitial(cfg *config.Config, search rundir.Search) (found *config.Initial, err error) {
-	_, err = search.Find(cfg.Init, func(path string) (err error) {
-		found, err = config.ReadInitial(path, cfg.Model.Context)
-		return err
-	})
-	return found, err
 }
 
 // LoadInitial calls use with the weights of the model in found, read as those of m with settings s.

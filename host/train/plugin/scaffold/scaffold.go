@@ -107,23 +107,17 @@ func (s Plugin) Write(ctx context.Context,
 	if err != nil {
 		return "", nil, err
 	}
-	notice, err = s.write(ctx, tool)
-	return strings.Join(tool.Settings(), " "), notice, err
-}
-
-func (s Plugin) write(ctx context.Context, tool *gotool.Tool) (notice, err error) {
 	module, err := s.ownModule(ctx, tool)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	err = s.place(func(scratch string) error {
-		if module == nil {
-			return nil
+	err = s.place(func(scratch string) (err error) {
+		if module != nil {
+			notice, err = module.write(ctx, tool, scratch)
 		}
-		notice, err = module.write(ctx, tool, scratch)
 		return err
 	})
-	return notice, err
+	return strings.Join(tool.Settings(), " "), notice, err
 }
 
 // place renders the templates into a scratch directory, calls finish to complete it, and renames it
