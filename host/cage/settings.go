@@ -107,7 +107,7 @@ func (s *Settings) Keys(quantized func() bool) []schema.Key {
 			"pass; 0: never. λ is lambda, or follows from strength: give lambda to compare with runs " +
 			"without a correction"}
 	strength := schema.Key{Name: "strength", To: &s.CAGE.Strength, Is: schema.Between(0, 1e3),
-		For:      []string{NameCAGE},
+		For: []string{NameCAGE},
 		Optional: fmt.Sprintf("`%v` in the decoupled form, below %d steps proportionally less; "+
 			"none with lambda", defaultStrength, fullStrengthSteps),
 		Doc: "strength S of the correction: λ is chosen so that Σ α·λ over the run is S, whatever " +
