@@ -246,15 +246,6 @@ func (c *class) function(name string, p *program.Program) {
 
 func (c *class) text() string { return c.lists.String() + c.body.String() }
 
-func inputNames(p *program.Program) (names []string) {
-	if p != nil {
-		for _, in := range p.Inputs {
-			names = append(names, in.Name)
-		}
-	}
-	return names
-}
-
 func outputNames(p *program.Program) (names []string) {
 	if p != nil {
 		for _, o := range p.Outputs {
@@ -304,12 +295,9 @@ func (m *module) quantizer(q spec.Quantizer, shape []int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	c.list("FORWARD", inputNames(parts.Forward))
 	c.list("SAVED", saved)
 	c.list("INPUTS", inputs)
 	c.list("GRADIENTS", gradients)
-	c.list("EVALUATE", inputNames(evaluate))
-	c.list("NEXT", inputNames(q.Next))
 	c.list("TRAINED", prefixed(spec.TrainedPrefix, q.Trained))
 	c.list("STATE", prefixed(spec.KeptPrefix, q.State))
 	c.list("DRAWS", draws)
@@ -388,14 +376,9 @@ func (m *module) optimizer(o spec.Optimizer, shape []int) (string, error) {
 	c.lists.WriteString("    STORED = {" + strings.Join(types, ", ") + "}\n")
 	c.list("DRAWS", draws)
 	c.lists.WriteString(fmt.Sprintf("    DUE = (%d, %d, %d)\n", o.Due.First, o.Due.Next, o.Due.Every))
-	c.list("UPDATE", inputNames(update))
 	c.list("UPDATED", outputNames(update)[1:])
-	c.list("RATE", inputNames(o.Rate))
-	c.list("OBSERVE", inputNames(o.Observe))
 	c.list("OBSERVED", outputNames(o.Observe))
-	c.list("FIRST_REFRESH", inputNames(o.FirstRefresh))
 	c.list("FIRST_REFRESHED", outputNames(o.FirstRefresh))
-	c.list("REFRESH", inputNames(o.Refresh))
 	c.list("REFRESHED", outputNames(o.Refresh))
 	for name, p := range o.Programs() {
 		if name == "update" {

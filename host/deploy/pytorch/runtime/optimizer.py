@@ -37,23 +37,24 @@ class Optimizer(torch.optim.Optimizer):
         if "noise" in p.DRAWS:
             values["noise"] = torch.randint(2**32, (2,), generator=self.generator).to(x.device)
         rate = values["rate"]
-        if p.RATE:
-            rate = p.rate(*self.arguments(p.RATE, values, s))[0]
+        if hasattr(p, "rate"):
+            rate = p.rate(*self.arguments(p.rate, values, s))[0]
         values["x"] = value = value * (1 - rate * group["weight_decay"])
-        if p.OBSERVE:
-            self.keep(p, s, p.OBSERVED, p.observe(*self.arguments(p.OBSERVE, values, s)))
+        if p.OBSERVED:
+            self.keep(p, s, p.OBSERVED, p.observe(*self.arguments(p.observe, values, s)))
         first, following, every = p.DUE
         if s["step"] == first:
             self.keep(p, s, p.FIRST_REFRESHED,
-                      p.first_refresh(*self.arguments(p.FIRST_REFRESH, values, s)))
+                      p.first_refresh(*self.arguments(p.first_refresh, values, s)))
         elif every and first < s["step"] >= following and (s["step"] - following) % every == 0:
-            self.keep(p, s, p.REFRESHED, p.refresh(*self.arguments(p.REFRESH, values, s)))
-        direction, *state = p.update(*self.arguments(p.UPDATE, values, s))
+            self.keep(p, s, p.REFRESHED, p.refresh(*self.arguments(p.refresh, values, s)))
+        direction, *state = p.update(*self.arguments(p.update, values, s))
         self.keep(p, s, p.UPDATED, state)
         x.copy_(value - rate * direction)
 
     @staticmethod
-    def arguments(names, values, s):
+    def arguments(program, values, s):
+        names = program.__code__.co_varnames[:program.__code__.co_argcount]
         missing = [n for n in names if n not in values and n not in s]
         if missing:
             raise ValueError(f"{NAME} uses the {missing[0]}: call step with a closure that returns it")

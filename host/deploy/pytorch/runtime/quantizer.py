@@ -1,3 +1,8 @@
+def arguments(f):
+    """The names of the arguments of a program."""
+    return f.__code__.co_varnames[:f.__code__.co_argcount]
+
+
 def programs(role, shape):
     """The programs for a matrix: those for its shape, or for any number of rows of its width."""
     table = PROGRAMS.get(role, {})
@@ -15,7 +20,7 @@ class Quantize(torch.autograd.Function):
     @staticmethod
     def forward(ctx, p, names, *inputs):
         values = dict(zip(names, inputs))
-        value, *saved = p.forward(*(values[n] for n in p.FORWARD))
+        value, *saved = p.forward(*(values[n] for n in arguments(p.forward)))
         values.update((f"r_{i}", r) for i, r in enumerate(saved))
         ctx.p, ctx.names = p, names
         ctx.save_for_backward(*(values[n] for n in p.SAVED))
@@ -84,11 +89,11 @@ class Quantizer(torch.nn.Module):
         if "shared_noise" in p.DRAWS:
             self.last["shared_noise"] = key(self.shared)
         values = self.values(flat, p)
-        names = tuple(dict.fromkeys((*p.FORWARD, *p.GRADIENTS, *p.INPUTS)))
+        names = tuple(dict.fromkeys((*arguments(p.forward), *p.GRADIENTS, *p.INPUTS)))
         result = Quantize.apply(p, names, *(values[n] for n in names))
         if p.STATE:
             with torch.no_grad():
-                state = p.next(*(values[n] for n in p.NEXT))
+                state = p.next(*(values[n] for n in arguments(p.next)))
                 for name, value in zip(p.STATE, state):
                     getattr(self, name).copy_(value)
         return result.reshape(x.shape).to(x.dtype)
@@ -98,7 +103,7 @@ class Quantizer(torch.nn.Module):
         """Q(x) of a model that is not being trained."""
         p = programs(self.role, x.shape)
         values = self.values(x, p)
-        return p.evaluate(*(values[n] for n in p.EVALUATE))[0]
+        return p.evaluate(*(values[n] for n in arguments(p.evaluate)))[0]
 
     @torch.no_grad()
     def error(self, x):
@@ -106,7 +111,7 @@ class Quantizer(torch.nn.Module):
         x = x.to(torch.float32)
         p = programs(self.role, x.shape)
         values = self.values(x, p)
-        return x - p.forward(*(values[n] for n in p.FORWARD))[0]
+        return x - p.forward(*(values[n] for n in arguments(p.forward)))[0]
 
     @torch.no_grad()
     def constrain(self):
