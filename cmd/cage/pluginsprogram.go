@@ -54,8 +54,8 @@ func newPluginsProgram() *cobra.Command {
 		Use:   "program NAME",
 		Short: "Show the programs that a plugin writes",
 		Long: `Show the programs that a plugin writes for one tensor. For a quantizer, also show which
-part of each program becomes one GPU kernel. With --to torch, write them as a Python module
-that needs PyTorch alone, for all usual shapes; see docs/guide/pytorch.md.
+part of each program becomes one GPU kernel. With --to torch, write them as a module of
+Python that needs PyTorch alone, for all usual shapes; see docs/guide/pytorch.md.
 
   cage plugins program ./my-quantizer --shape 32x384 --set bits=3 --backward
   cage plugins program quest --set bits=4 --to torch --out quest.py`,
