@@ -47,7 +47,7 @@ func TestEveryOperation(t *testing.T) {
 
 // group quantizes groups of elements of a row, of 32 unless the row is short, and optionally uses
 // the number of rows.
-type group struct{ rows, trained bool }
+type group struct{ rows bool }
 
 func (group) Describe() sdk.Description { return sdk.Description{Name: "group"} }
 
