@@ -91,6 +91,11 @@ Python that needs PyTorch alone, for all usual shapes; see docs/guide/pytorch.md
 		if p.to == "" && len(shapes) != 1 {
 			return nil, usagef("got %d shapes: without --to, want one", len(shapes))
 		}
+		for _, name := range []string{"role", "context", "backward"} {
+			if p.to != "" && cmd.Flags().Changed(name) {
+				return nil, usagef("--%s: a module has all programs of weights and activations", name)
+			}
+		}
 		if p.to == "" && p.out != "" {
 			return nil, usagef("--out is the file for --to: want --to torch with it")
 		}

@@ -8,6 +8,9 @@ class Optimizer(torch.optim.Optimizer):
     def __init__(self, params, lr=1e-3, weight_decay=0.0, steps=1, seed=0):
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay,
                                   "decoupled_weight_decay": True})
+        for group in self.param_groups:
+            for x in group["params"]:
+                programs(x.shape)
         self.steps, self.generator = steps, torch.Generator().manual_seed(seed)
 
     @torch.no_grad()
@@ -76,6 +79,6 @@ def programs(shape):
     found = PROGRAMS.get(tuple(shape)) or PROGRAMS.get(len(shape))
     if found is None:
         size = "x".join(map(str, shape))
-        raise ValueError(f"{NAME} has no program for a parameter of shape {size}: write this file "
-                         f"again with --shape {size}, or give such parameters to another optimizer")
+        raise ValueError(f"{NAME} has no program for a parameter of shape {size}: give such "
+                         f"parameters to another optimizer, or write this file again with --shape {size}")
     return found

@@ -37,13 +37,15 @@ class Quantizer(torch.nn.Module):
 
     Trained parameters (trained_NAME) and state (kept_NAME) get their initial values from the first
     tensor that is quantized: run the model once before the optimizer is made. Noise is drawn from a
-    generator of its own, which starts at the seed. A step is a forward pass in training.
+    generator of its own, which starts at the seed; activations must not be recomputed then, as
+    torch.utils.checkpoint does. A step is a forward pass in training. In evaluation Q(x) has no
+    gradient.
     """
 
     def __init__(self, role="weight", seed=0):
         super().__init__()
         self.role, self.seed, self.started = role, seed, False
-        self.register_buffer("step", torch.zeros((), dtype=torch.float32))
+        self.register_buffer("step", torch.zeros((), dtype=torch.int64))
         self.own = torch.Generator().manual_seed(seed)
         self.shared = torch.Generator().manual_seed(0)
         self.last = {}
@@ -72,7 +74,7 @@ class Quantizer(torch.nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def values(self, x, p):
-        named = {"x": x, "step": self.step, **self.last}
+        named = {"x": x, "step": self.step.to(torch.float32), **self.last}
         return named | {n: getattr(self, n) for n in (*p.TRAINED, *p.STATE)}
 
     def forward(self, x):
@@ -136,12 +138,21 @@ def quantize_(model, activations=False, skip=("lm_head",), seed=0):
     """Makes the linear layers of a model quantized ones, in place, and returns the model.
 
     activations: quantize the inputs of the layers too. skip: names, or last parts of names, of
-    layers that stay as they are. Weights stay the same parameters.
+    layers that stay as they are. Weights stay the same parameters. Load the weights of a model that
+    was not quantized first. Layers whose code reads weights itself, as that of
+    torch.nn.MultiheadAttention does, are not quantized.
     """
-    for index, (name, layer) in enumerate(model.named_modules()):
-        if type(layer) is not torch.nn.Linear or any(
-                name == s or name.endswith("." + s) for s in skip):
-            continue
+    skip = (skip,) if isinstance(skip, str) else skip
+    layers = {name: layer for name, layer in model.named_modules()
+              if type(layer) is torch.nn.Linear
+              and not any(name == s or name.endswith("." + s) for s in skip)}
+    for name, layer in layers.items():
+        try:
+            programs("weight", layer.weight.shape)
+        except ValueError as error:
+            raise ValueError(f"layer {name}: {error}, or skip={name!r}") from None
+    torch.backends.mha.set_fastpath_enabled(False)  # which would read the weights themselves
+    for index, (name, layer) in enumerate(layers.items()):
         layer.__class__ = QuantizedLinear
         layer.weight_quantizer = Quantizer("weight", seed + 2 * index)
         layer.weight_quantizer.to(layer.weight.device)
@@ -153,25 +164,37 @@ def quantize_(model, activations=False, skip=("lm_head",), seed=0):
     return model
 
 
-def CAGE(optimizer, model, steps, strength=0.24, silence=0.9, lambda_=None, scheduler=None):
+def CAGE(optimizer, model, steps, strength=None, silence=0.9, lambda_=None, scheduler=None):
     """Adds the correction of CAGE (MLSys 2026, Algorithm 1) to any optimizer, and returns it.
 
     After each step of the optimizer it subtracts rate * lambda_t * e from each quantized weight,
     where e = x - Q(x) was taken before the step, after the weight decay. lambda_t is 0 in the first
     part of the run, silence, and then grows linearly to lambda. strength is the sum of rate *
     lambda_t over the run: a weight that nothing else moves keeps the share exp(-strength) of its
-    error. The learning rates of the run, on which lambda then depends, are those of the scheduler,
-    which has to be at its start; without one they are constant. lambda_ sets lambda itself.
+    error; by default 0.24, and proportionally less in fewer than 1000 steps. The learning rates of
+    the run, on which lambda then depends, are those of the scheduler, which has to be at its start
+    (load its state afterwards); without one they are constant. lambda_ sets lambda itself.
     """
-    ramp = [max(0.0, (t / steps - silence) / (1 - silence)) for t in range(1, steps + 1)]
+    if steps < 1 or steps != int(steps) or not 0 <= silence < 1:
+        raise ValueError(f"CAGE: steps = {steps}, silence = {silence}: "
+                         "want steps of at least 1, and a silence of at least 0, below 1")
+    if strength is None:
+        strength = 0.24 * min(1, steps / 1000)
+    if strength < 0 or lambda_ is not None and lambda_ < 0:
+        raise ValueError("CAGE: want a strength, or lambda_, of at least 0")
+    quantizers = {id(m.weight): m.weight_quantizer for m in model.modules()
+                  if hasattr(m, "weight_quantizer")}
+    if not any(id(x) in quantizers for group in optimizer.param_groups for x in group["params"]):
+        raise ValueError("CAGE: the optimizer has no quantized weight of the model: call quantize_ "
+                         "first, and give the optimizer the parameters of this model")
+    ramp = [max(0.0, (t / steps - silence) / (1 - silence)) for t in range(1, int(steps) + 1)]
     if lambda_ is None:
-        rates = learning_rates(optimizer, scheduler, steps)
+        rates = learning_rates(optimizer, scheduler, int(steps))
         sums = [sum(r[i] * w for r, w in zip(rates, ramp)) for i in range(len(rates[0]))]
         lambdas = [strength / total if total > 0 else 0.0 for total in sums]
     else:
         lambdas = [lambda_] * len(optimizer.param_groups)
-    quantizers = {id(m.weight): m.weight_quantizer for m in model.modules()
-                  if isinstance(m, QuantizedLinear)}
+    decays = isinstance(optimizer, (torch.optim.AdamW, getattr(torch.optim, "Muon", ())))
     errors = []
 
     @torch.no_grad()
@@ -179,11 +202,12 @@ def CAGE(optimizer, model, steps, strength=0.24, silence=0.9, lambda_=None, sche
         errors.clear()
         for group, top in zip(optimizer.param_groups, lambdas):
             t = group["cage_step"] = group.get("cage_step", 0) + 1
-            weight = group["lr"] * top * ramp[min(t, steps) - 1]
-            decay = group.get("weight_decay", 0) if group.get("decoupled_weight_decay") else 0
+            rate = float(group["lr"])
+            weight = rate * top * ramp[min(t, len(ramp)) - 1]
+            decay = group["weight_decay"] if group.get("decoupled_weight_decay", decays) else 0
             for x in group["params"]:
                 if weight > 0 and x.grad is not None and id(x) in quantizers:
-                    e = quantizers[id(x)].error(x * (1 - group["lr"] * decay))
+                    e = quantizers[id(x)].error(x * (1 - rate * decay))
                     # A weight whose error is not finite is not corrected in this step.
                     errors.append((x, torch.where(e.isfinite().all(), e, 0.0), weight))
 
@@ -193,7 +217,7 @@ def CAGE(optimizer, model, steps, strength=0.24, silence=0.9, lambda_=None, sche
             x.sub_((e * weight).to(x.dtype))
         errors.clear()
         for m in model.modules():
-            if isinstance(m, Quantizer) and m.started:
+            if hasattr(m, "constrain") and m.started:
                 m.constrain()
 
     optimizer.register_step_pre_hook(before)
@@ -203,16 +227,20 @@ def CAGE(optimizer, model, steps, strength=0.24, silence=0.9, lambda_=None, sche
 
 def learning_rates(optimizer, scheduler, steps):
     """The learning rates of each step, by group of parameters."""
-    now = [group["lr"] for group in optimizer.param_groups]
+    now = lambda: [float(group["lr"]) for group in optimizer.param_groups]
     if scheduler is None:
-        return [now] * steps
+        return [now()] * steps
     state, rates = copy.deepcopy(scheduler.state_dict()), []
+    settings = [copy.deepcopy({k: v for k, v in group.items() if k != "params"})
+                for group in optimizer.param_groups]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the optimizer did not step
         for _ in range(steps):
-            rates.append([group["lr"] for group in optimizer.param_groups])
+            rates.append(now())
             scheduler.step()
     scheduler.load_state_dict(state)
-    for group, rate in zip(optimizer.param_groups, now):
-        group["lr"] = rate
+    for group, was in zip(optimizer.param_groups, settings):
+        if torch.is_tensor(group["lr"]):
+            was["lr"] = group["lr"].copy_(was["lr"])  # which a compiled step may hold
+        group.update(was)
     return rates

@@ -132,12 +132,42 @@ def test_strength():
 
 def test_refusals():
     try:
-        written_quest.quantize_(nn.Linear(100, 8)) and written_quest.quantize_(nn.Sequential(nn.Linear(100, 8)))
+        written_quest.quantize_(nn.Sequential(nn.Linear(100, 8)))
     except ValueError as error:
-        assert "quest has no program for a weight of shape 8x100" in str(error), error
-        assert "--shape 8x100" in str(error), error
+        assert "layer 0: quest has no program for a weight of shape 8x100" in str(error), error
+        assert "--shape 8x100, or skip='0'" in str(error), error
     else:
         raise AssertionError("no error")
+    m = model()
+    opt = torch.optim.SGD(m.parameters(), lr=0.1)
+    for arguments in {"steps": 10}, {"steps": 0}, {"steps": 10, "silence": 1.0}, {"steps": 10, "strength": -1}:
+        try:
+            written_quest.CAGE(opt, m, **arguments)
+        except ValueError as error:
+            assert "CAGE: " in str(error)
+        else:
+            raise AssertionError(f"no error for {arguments}")
+        written_quest.quantize_(m)
+
+
+def test_rates():
+    """What a scheduler changes is as before, also a rate that is a tensor, and betas."""
+    for rate in 0.1, torch.tensor(0.1):
+        m = written_quest.quantize_(model(), skip="2")
+        assert type(m[2]) is nn.Linear
+        opt = torch.optim.Adam(m.parameters(), lr=rate)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(opt, 0.2, total_steps=40)
+        before = float(opt.param_groups[0]["lr"]), opt.param_groups[0]["betas"]
+        written_quest.CAGE(opt, m, 30, scheduler=schedule)
+        assert (float(opt.param_groups[0]["lr"]), opt.param_groups[0]["betas"]) == before
+        assert schedule.last_epoch == 0
+
+
+def test_steps_in_bfloat16():
+    m = written_quest.quantize_(model()).bfloat16()
+    m[0].weight_quantizer.step += 300
+    m(torch.ones(1, 64, dtype=torch.bfloat16))
+    assert m[0].weight_quantizer.step == 301
 
 
 for name, test in list(globals().items()):
