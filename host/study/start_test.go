@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cage-qat/cage/host/study"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 )
 
 // starting is a study whose cells start from the models of others, named before them.
@@ -83,6 +84,7 @@ func TestStart(t *testing.T) {
 // TestStartStale: when the model that a cell started from is made anew, the cell is stale, and so is what started from that; a cell
 // whose source fails fails, too.
 func TestStartStale(t *testing.T) {
+	testlevel.Long(t, "runs several studies")
 	s := quantizes(t, starting)
 	if _, err := run(t, s, startTools()); err != nil {
 		t.Fatal(err)

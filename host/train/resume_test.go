@@ -108,6 +108,7 @@ func TestDamagedCheckpoint(t *testing.T) {
 // TestCheckpointThatIsNotFinite: a newest checkpoint with NaN is passed over, as a damaged one is, so that the run goes on. With
 // no other it is used, and the log says what to expect.
 func TestCheckpointThatIsNotFinite(t *testing.T) {
+	testlevel.Long(t, "trains several runs")
 	for _, name := range []string{"param/layers.0.mlp.down", "state/layers.0.mlp.down/v"} {
 		whole := testrun.Config(t, "train.checkpoint_every=4", "train.keep=2")
 		testrun.Train(t, whole, train.Options{})

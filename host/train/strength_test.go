@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/plugin"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 )
 
@@ -21,6 +22,7 @@ const fineTuningRate = `schedule={kind="constant", rate=1e-4}`
 
 // A strength trains as the λ that it resolves to, bit by bit.
 func TestStrengthIsLambda(t *testing.T) {
+	testlevel.Long(t, "trains several runs")
 	for _, variant := range []string{"paper", "official"} {
 		cfg := testrun.Config(t, "train.steps=20", "train.log_every=1",
 			fmt.Sprintf("method={strength=0.5, silence=0.5, variant=%q}", variant))
@@ -82,6 +84,7 @@ func TestStrengthWithoutRates(t *testing.T) {
 
 // Every run says what its correction does, and warns of one that does nothing or too much.
 func TestStrengthIsReported(t *testing.T) {
+	testlevel.Long(t, "trains several runs")
 	messages := func(cfg *config.Config) string {
 		var log strings.Builder
 		testrun.Train(t, cfg, train.Options{Logger: hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Info})})
@@ -113,6 +116,7 @@ func TestStrengthIsReported(t *testing.T) {
 
 // TestExportIsReported: a fine-tuning says at its start whether exports can pack its weights.
 func TestExportIsReported(t *testing.T) {
+	testlevel.Long(t, "trains several runs")
 	fromHub := func(settings ...string) *config.Config {
 		cfg, _ := testrun.FromHub(t, append(settings, "train.steps=1")...)
 		return cfg

@@ -9,12 +9,14 @@ import (
 	"github.com/cage-qat/cage/host/train"
 	"github.com/cage-qat/cage/host/train/config"
 	"github.com/cage-qat/cage/host/train/processes"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/internal/vfs"
 )
 
 // TestProcessesRefuse: processes that do not belong together end before anything is computed, and all of them say why.
 func TestProcessesRefuse(t *testing.T) {
+	testlevel.Long(t, "trains several runs")
 	one := testrun.Config(t)
 	another := testrun.Again(t, one, "schedule.rate=1e-3")
 	for want, c := range map[string][2]*config.Config{

@@ -28,6 +28,7 @@ func warnings(t *testing.T, cfg *config.Config) string {
 
 // TestWithoutEffect: a run says which of its settings change nothing, and does not say so of others.
 func TestWithoutEffect(t *testing.T) {
+	testlevel.Long(t, "trains several runs")
 	quadratic := func(overrides ...string) *config.Config {
 		return problem(t, quadraticText, append(overrides, "train.steps=2", "train.eval_every=0")...)
 	}

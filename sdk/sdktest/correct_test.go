@@ -260,7 +260,7 @@ func TestCorrectOptimizers(t *testing.T) {
 
 // TestCorrect: plugins that do all that is asked pass, however unusual they are. Short mode tries every third.
 func TestCorrect(t *testing.T) {
-	every := testlevel.Sample(3, 1, 1)
+	every := testlevel.Sample(6, 1, 1)
 	free := []sdk.Claim{{Name: sdk.ClaimAnyRounding}}
 	for i, c := range []struct {
 		name   string

@@ -93,7 +93,7 @@ func double(v program.Value) program.Value { return v.Scale(2) }
 // TestQuantizerMutants: each mistake fails the checks that are meant for it.
 // TestQuantizerMutants: each mistake is found by the checks that are meant for it. Short mode tries every third.
 func TestQuantizerMutants(t *testing.T) {
-	every := testlevel.Sample(3, 1, 1)
+	every := testlevel.Sample(6, 1, 1)
 	idempotent := sdktest.Claim(sdk.Claim{Name: sdk.ClaimIdempotent})
 	unbiased := sdktest.Claim(sdk.Claim{Name: sdk.ClaimAnyRounding}, sdk.Claim{Name: sdk.ClaimUnbiased})
 	for i, c := range []struct {

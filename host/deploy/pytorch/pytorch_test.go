@@ -74,6 +74,7 @@ func build(q sdk.Quantizer) func(sdk.Role, []int) (spec.Quantizer, error) {
 // TestTextsAreShared: programs of the same text for many widths, and any number of rows, are
 // written once; those that depend on the rows, once for each requested shape.
 func TestTextsAreShared(t *testing.T) {
+	testlevel.Long(t, "writes programs for all widths several times")
 	text, err := Quantizer(Plugin{Name: "group"}, nil, build(group{}))
 	if err != nil {
 		t.Fatal(err)

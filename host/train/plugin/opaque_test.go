@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/spec"
 )
@@ -163,6 +164,7 @@ func threeSteps(t *testing.T, s *Stepper) (u []float32, err error) {
 
 // TestOpaqueCrashes: what ends the process once costs a retry, and the results are the same.
 func TestOpaqueCrashes(t *testing.T) {
+	testlevel.Long(t, "waits for processes that crash")
 	t.Setenv(StepTimeoutVariable, "1s")
 	for _, do := range []string{"", "exit", "spoil", "kill", "hang"} {
 		t.Run(do, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
@@ -147,6 +148,7 @@ func threeSearches(t *testing.T, s *Searcher, after ...func(step int)) (found []
 
 // TestSearchCrashes: what ends the process once costs a retry, and the results are the same.
 func TestSearchCrashes(t *testing.T) {
+	testlevel.Long(t, "waits for processes that crash")
 	t.Setenv(SearchTimeoutVariable, "1s")
 	for _, do := range []string{"", "exit", "spoil", "kill", "hang"} {
 		t.Run(do, func(t *testing.T) {

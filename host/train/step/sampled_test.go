@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/train/step"
 	"github.com/cage-qat/cage/internal/testing/testdevice"
+	"github.com/cage-qat/cage/internal/testing/testlevel"
 	"github.com/cage-qat/cage/internal/testing/testrun"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
@@ -90,6 +91,7 @@ func TestSampledKeys(t *testing.T) {
 // TestSampledResume: a training draws the same labels when it goes on from a checkpoint, other ones in another step, and
 // what is drawn leaves all else as it is: quantizers with noise and state, a teacher, both dispatches.
 func TestSampledResume(t *testing.T) {
+	testlevel.Long(t, "compiles several steps")
 	for _, distilled := range []bool{false, true} {
 		if testing.Short() && !distilled {
 			continue
