@@ -100,14 +100,22 @@ Python that needs PyTorch alone, for all usual shapes; see docs/guide/pytorch.md
 			return nil, usagef("--out is the file for --to: want --to torch with it")
 		}
 		err = startAsEach(cmd, args[0], kinds, false, func(client *plugin.Client) error {
+			settings, err := pluginSettings(p.sets, client.Description())
+			if err != nil {
+				return err
+			}
+			values, err := client.Resolve(settings)
+			if err != nil {
+				return err
+			}
 			if p.to == "" {
-				a, err = p.describe(cmd.Context(), client, shapes[0])
+				a, err = p.describe(cmd.Context(), client, values, shapes[0])
 				return err
 			}
 			if !cmd.Flags().Changed("shape") {
 				shapes = nil
 			}
-			a, err = p.torch(cmd.Context(), client, shapes)
+			a, err = p.torch(cmd.Context(), client, values, shapes)
 			return err
 		})
 		return a, err
@@ -128,18 +136,11 @@ func parseShape(text string) (shape []int, err error) {
 	return shape, nil
 }
 
-// torch writes the programs of a plugin as a module for PyTorch.
+// torch writes the programs of a plugin with the given values of its parameters as a module for
+// PyTorch.
 func (p *programFlags) torch(
-	ctx context.Context, client *plugin.Client, shapes [][]int,
+	ctx context.Context, client *plugin.Client, values sdk.Values, shapes [][]int,
 ) (*output, error) {
-	settings, err := pluginSettings(p.sets, client.Description())
-	if err != nil {
-		return nil, err
-	}
-	values, err := client.Resolve(settings)
-	if err != nil {
-		return nil, err
-	}
 	d := client.Description()
 	about := pytorch.Plugin{Name: d.Name, Doc: firstSentence(d.Doc),
 		Command: "cage plugins program " + d.Name}
@@ -148,6 +149,7 @@ func (p *programFlags) torch(
 	}
 	about.Command += " --to torch"
 	var text string
+	var err error
 	if client.Kind() == sdk.KindQuantizer {
 		text, err = pytorch.Quantizer(about, shapes,
 			func(role sdk.Role, shape []int) (spec.Quantizer, error) {
@@ -174,18 +176,11 @@ func (p *programFlags) torch(
 	return textOutput(map[string]string{"path": p.out}, "%s is written.\n", p.out), nil
 }
 
-// describe returns the programs that a plugin writes for a tensor of the given shape.
+// describe returns the programs that a plugin with the given values of its parameters writes for a
+// tensor of the given shape.
 func (p *programFlags) describe(
-	ctx context.Context, client *plugin.Client, shape []int,
+	ctx context.Context, client *plugin.Client, values sdk.Values, shape []int,
 ) (*output, error) {
-	settings, err := pluginSettings(p.sets, client.Description())
-	if err != nil {
-		return nil, err
-	}
-	values, err := client.Resolve(settings)
-	if err != nil {
-		return nil, err
-	}
 	var list []programPart
 	add := func(name string, program *program.Program, kernel string) {
 		list = append(list, programPart{name, kernel, program.String()})

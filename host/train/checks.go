@@ -84,7 +84,8 @@ func withoutEffect(cfg *config.Config, programs *build.Programs) (messages []str
 }
 
 // Strengths of the correction outside of this range are warned of: below, it moves weights by less
-// than a twentieth of their quantization error; above, by more than 99 % of it.
+// than a twentieth of their quantization error; above, by more than 99 % of it. In short runs, which
+// have a smaller strength by default, the lower end is smaller by the same factor.
 const weakStrength, strongStrength = 0.05, 5
 
 // correctionPull returns what the decoupled correction does in the run; nil if it does nothing, or

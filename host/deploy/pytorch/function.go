@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk/program"
 )
 
@@ -17,6 +18,9 @@ type writer struct {
 	// program follows from it, the text has names in place of the number, so that programs for other
 	// shapes may have the same text. Whether they do is compared, not assumed.
 	shape     []int
+	names     []string        // of the axes of the tensor
+	size      int             // the number of its elements
+	like      string          // an input that has its shape; "" if there is none, and so no names
 	quotients map[int]string  // numbers of groups of a row, or of all elements, as names
 	helpers   map[string]bool // the functions of runtime/operations.py that the text calls
 }
@@ -24,14 +28,17 @@ type writer struct {
 // newWriter returns a writer of a program for a tensor of the given shape. It collects the
 // functions that the text calls in helpers.
 func newWriter(p *program.Program, shape []int, helpers map[string]bool) *writer {
-	w := &writer{p: p, shape: shape, quotients: map[int]string{}, helpers: helpers}
-	last, size, names := len(shape)-1, 1, w.names()
-	for _, d := range shape {
-		size *= d
-	}
-	if w.like() == "" {
+	w := &writer{p: p, shape: shape, names: axisNames(len(shape)),
+		size:      int(program.FloatType(shape...).Size()),
+		quotients: map[int]string{}, helpers: helpers}
+	i := slices.IndexFunc(p.Inputs, func(in program.Input) bool {
+		return len(shape) > 0 && slices.Equal(in.Type.Shape, shape)
+	})
+	if i < 0 {
 		return w
 	}
+	w.like = identifier(p.Inputs[i].Name)
+	last := len(shape) - 1
 	for id := range program.ID(p.NumValues()) {
 		dims := p.TypeOf(id).Shape
 		for i := 1; i < len(dims); i++ {
@@ -39,9 +46,9 @@ func newWriter(p *program.Program, shape []int, helpers map[string]bool) *writer
 			switch {
 			case d == 1 || next == 1:
 			case d*next == shape[last]:
-				w.quotients[d] = fmt.Sprintf("%s // %d", names[last], next)
-			case d*next == size && !slices.Contains(shape, d):
-				w.quotients[d] = fmt.Sprintf("%s // %d", strings.Join(names, " * "), next)
+				w.quotients[d] = fmt.Sprintf("%s // %d", w.names[last], next)
+			case d*next == w.size && !slices.Contains(shape, d):
+				w.quotients[d] = fmt.Sprintf("%s // %d", w.product(), next)
 			case w.quotients[d*next] != "" && w.quotients[d] == "":
 				w.quotients[d] = fmt.Sprintf("%s // %d", w.quotients[d*next], next)
 			}
@@ -56,28 +63,28 @@ type node struct {
 	w *writer
 }
 
-// names lists the names of the axes of the tensor.
-func (w *writer) names() []string {
-	switch len(w.shape) {
+// axisNames lists the names of the axes of a tensor.
+func axisNames(rank int) []string {
+	switch rank {
 	case 1:
 		return []string{"columns"}
 	case 2:
 		return []string{"rows", "columns"}
 	}
-	names := make([]string, len(w.shape))
+	names := make([]string, rank)
 	for i := range names {
 		names[i] = fmt.Sprintf("axis%d", i)
 	}
 	return names
 }
 
+// product writes the number of elements of the tensor.
+func (w *writer) product() string { return strings.Join(w.names, " * ") }
+
 // function writes the program as a static method with the given name. Its arguments are the inputs
 // of the program, and it returns a tuple of the outputs, both in their order.
 func (w *writer) function(name string) string {
-	args := make([]string, len(w.p.Inputs))
-	for i, in := range w.p.Inputs {
-		args[i] = identifier(in.Name)
-	}
+	args := lists.Map(w.p.Inputs, func(in program.Input) string { return identifier(in.Name) })
 	var body strings.Builder
 	for i := range w.p.Nodes {
 		id := program.ID(len(w.p.Inputs) + i)
@@ -93,15 +100,12 @@ func (w *writer) function(name string) string {
 		}
 		body.WriteString(line + "\n")
 	}
-	results := make([]string, len(w.p.Outputs))
-	for i, o := range w.p.Outputs {
-		results[i] = w.tensor(o.Value)
-	}
+	results := lists.Map(w.p.Outputs, func(o program.Output) string { return w.tensor(o.Value) })
 	text := body.String() + "        return " + list(results) + "\n"
 	head := fmt.Sprintf("    @staticmethod\n    def %s(%s):\n", name, strings.Join(args, ", "))
 	named := func(axis string) bool { return strings.Contains(text, axis) }
-	if w.like() != "" && slices.ContainsFunc(w.names(), named) {
-		head += fmt.Sprintf("        %s = %s.shape\n", list(w.names()), w.like())
+	if w.like != "" && slices.ContainsFunc(w.names, named) {
+		head += fmt.Sprintf("        %s = %s.shape\n", list(w.names), w.like)
 	}
 	if strings.Contains(text, "device") {
 		head += "        device = " + args[0] + ".device\n"
@@ -115,16 +119,6 @@ func list(elements []string) string {
 		return elements[0] + ","
 	}
 	return strings.Join(elements, ", ")
-}
-
-// like returns the name of an input that has the shape of the tensor, or "".
-func (w *writer) like() string {
-	for _, in := range w.p.Inputs {
-		if len(w.shape) > 0 && slices.Equal(in.Type.Shape, w.shape) {
-			return identifier(in.Name)
-		}
-	}
-	return ""
 }
 
 // identifier turns the name of an input or output into a Python identifier.
@@ -190,16 +184,12 @@ func (w *writer) float(v float64) string {
 // returns "". Small d, and roots that are powers of two, would be found where a program has such a
 // number for another reason.
 func (w *writer) reciprocal(v float64) string {
-	if w.like() == "" || !(v > 0) {
+	if w.like == "" || !(v > 0) {
 		return ""
 	}
-	size := 1
-	for _, d := range w.shape {
-		size *= d
-	}
-	sizes, names := slices.Clone(w.shape), w.names()
+	sizes, names := slices.Clone(w.shape), slices.Clone(w.names)
 	if len(sizes) > 1 {
-		sizes, names = append(sizes, size), append(names, "("+strings.Join(names, " * ")+")")
+		sizes, names = append(sizes, w.size), append(names, "("+w.product()+")")
 	}
 	for i, d := range slices.Backward(sizes) {
 		if d > 16 && v == 1/float64(d) {
@@ -217,13 +207,6 @@ func (w *writer) reciprocal(v float64) string {
 	return ""
 }
 
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 // tensor returns the text of a value that has to be a tensor.
 func (w *writer) tensor(id program.ID) string {
 	if int(id) < len(w.p.Inputs) {
@@ -237,6 +220,9 @@ func (w *writer) tensor(id program.ID) string {
 }
 
 func (n node) tensor(i int) string { return n.w.tensor(n.Args[i]) }
+
+// tensors writes all operands as tensors.
+func (n node) tensors() []string { return lists.Map(n.Args, n.w.tensor) }
 
 // literal reports whether operand i is written as a number.
 func (n node) literal(i int) bool {
@@ -284,23 +270,20 @@ func (w *writer) dims(shape []int) string {
 
 // dim writes the size of an axis: by the names of the axes of the tensor, or as a number.
 func (w *writer) dim(shape []int, i int) string {
-	d, names, size := shape[i], w.names(), 1
-	for _, d := range w.shape {
-		size *= d
-	}
-	if w.like() == "" || d == 1 {
+	d := shape[i]
+	if w.like == "" || d == 1 {
 		return strconv.Itoa(d)
 	}
 	if i == 0 && d == w.shape[0] {
-		return names[0]
+		return w.names[0]
 	}
 	for axis, of := range slices.Backward(w.shape) {
 		if d == of {
-			return names[axis]
+			return w.names[axis]
 		}
 	}
-	if d == size {
-		return strings.Join(names, " * ")
+	if d == w.size {
+		return w.product()
 	}
 	if text, ok := w.quotients[d]; ok && (len(shape) < 3 || i < len(shape)-1) {
 		return text // but the last of several axes is the size of a group

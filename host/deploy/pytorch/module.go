@@ -15,8 +15,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/sdk"
 	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/program/autodiff"
@@ -71,7 +73,7 @@ type module struct {
 
 func newModule() *module {
 	return &module{indices: map[string]int{}, keys: map[string]map[int][]string{},
-		helpers: map[string]bool{}}
+		helpers: map[string]bool{"arguments": true}}
 }
 
 // add adds a class for a key of the table of a role: a width, a rank or a shape.
@@ -233,33 +235,26 @@ type class struct {
 
 // list adds a tuple of names, as the class attribute with the given name.
 func (c *class) list(name string, elements []string) {
-	for i, e := range elements {
-		elements[i] = fmt.Sprintf("%q", identifier(e))
-	}
-	c.lists.WriteString(wrapped("    "+name+" = ", elements) + "\n")
+	quoted := lists.Map(elements, func(e string) string { return strconv.Quote(identifier(e)) })
+	c.lists.WriteString(wrapped("    "+name+" = ", quoted) + "\n")
 }
 
-// function adds a program as a method, and a list of its inputs.
+// function adds a program as a method.
 func (c *class) function(name string, p *program.Program) {
 	c.body.WriteString("\n" + newWriter(p, c.shape, c.m.helpers).function(name))
 }
 
 func (c *class) text() string { return c.lists.String() + c.body.String() }
 
-func outputNames(p *program.Program) (names []string) {
-	if p != nil {
-		for _, o := range p.Outputs {
-			names = append(names, o.Name)
-		}
+func outputNames(p *program.Program) []string {
+	if p == nil {
+		return nil
 	}
-	return names
+	return lists.Map(p.Outputs, func(o program.Output) string { return o.Name })
 }
 
-func prefixed(prefix string, list []spec.Tensor) (names []string) {
-	for _, t := range list {
-		names = append(names, prefix+t.Name)
-	}
-	return names
+func prefixed(prefix string, list []spec.Tensor) []string {
+	return lists.Map(list, func(t spec.Tensor) string { return prefix + t.Name })
 }
 
 // quantizer writes the class of a quantizer's programs.
@@ -275,16 +270,10 @@ func (m *module) quantizer(q spec.Quantizer, shape []int) (string, error) {
 		return "", err
 	}
 	c := &class{m: m, shape: shape}
-	var saved, inputs, gradients []string
-	for _, r := range parts.Residuals {
-		saved = append(saved, r.Name)
-		if r.Input {
-			inputs = append(inputs, r.Name)
-		}
-	}
-	for _, name := range outputNames(parts.Backward) {
-		gradients = append(gradients, strings.TrimPrefix(name, autodiff.Prefix))
-	}
+	saved := lists.Map(parts.Residuals, func(r autodiff.Residual) string { return r.Name })
+	gradients := lists.Map(parts.Backward.Outputs, func(o program.Output) string {
+		return strings.TrimPrefix(o.Name, autodiff.Prefix)
+	})
 	var draws []string
 	for _, name := range []string{spec.InputNoise, spec.InputSharedNoise} {
 		if q.HasInput(name) {
@@ -296,7 +285,6 @@ func (m *module) quantizer(q spec.Quantizer, shape []int) (string, error) {
 		return "", err
 	}
 	c.list("SAVED", saved)
-	c.list("INPUTS", inputs)
 	c.list("GRADIENTS", gradients)
 	c.list("TRAINED", prefixed(spec.TrainedPrefix, q.Trained))
 	c.list("STATE", prefixed(spec.KeptPrefix, q.State))
@@ -329,16 +317,6 @@ func results(p *program.Program) (*program.Program, error) {
 	return transform.Extract(p, p.Name, transform.Arguments(p), outputs)
 }
 
-// first returns p with one of its outputs as the first.
-func first(p *program.Program, name string) *program.Program {
-	q := *p
-	q.Outputs = slices.Clone(p.Outputs)
-	slices.SortStableFunc(q.Outputs, func(a, b program.Output) int {
-		return cmp.Compare(btoi(a.Name != name), btoi(b.Name != name))
-	})
-	return &q
-}
-
 // stored are the types of PyTorch in which state is stored.
 var stored = map[spec.Storage]string{spec.StoreFloat32: "torch.float32",
 	spec.StoreBFloat16: "torch.bfloat16", spec.StoreInt8: "torch.int8",
@@ -361,7 +339,6 @@ func (m *module) optimizer(o spec.Optimizer, shape []int) (string, error) {
 		return "", unsupported("the optimizer rounds weights to bfloat16")
 	}
 	c := &class{m: m, shape: shape}
-	update := first(o.Update, spec.OutputDirection)
 	var draws, types []string
 	if o.HasInput(spec.InputNoise) {
 		draws = []string{spec.InputNoise}
@@ -376,14 +353,11 @@ func (m *module) optimizer(o spec.Optimizer, shape []int) (string, error) {
 	c.lists.WriteString("    STORED = {" + strings.Join(types, ", ") + "}\n")
 	c.list("DRAWS", draws)
 	c.lists.WriteString(fmt.Sprintf("    DUE = (%d, %d, %d)\n", o.Due.First, o.Due.Next, o.Due.Every))
-	c.list("UPDATED", outputNames(update)[1:])
+	c.list("UPDATED", outputNames(o.Update)[1:]) // after the direction
 	c.list("OBSERVED", outputNames(o.Observe))
 	c.list("FIRST_REFRESHED", outputNames(o.FirstRefresh))
 	c.list("REFRESHED", outputNames(o.Refresh))
 	for name, p := range o.Programs() {
-		if name == "update" {
-			p = update
-		}
 		c.function(name, p)
 	}
 	return c.text(), nil

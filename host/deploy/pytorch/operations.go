@@ -21,7 +21,7 @@ var operations = map[program.Op]operation{
 
 	program.OpNeg:      method("neg"),
 	program.OpAbs:      method("abs"),
-	program.OpSign:     func(n node) string { return n.call("sign", n.tensor(0)) },
+	program.OpSign:     helper("sign"),
 	program.OpSqrt:     method("sqrt"),
 	program.OpExp:      method("exp"),
 	program.OpExpm1:    method("expm1"),
@@ -30,7 +30,7 @@ var operations = map[program.Op]operation{
 	program.OpTanh:     method("tanh"),
 	program.OpFloor:    method("floor"),
 	program.OpRound:    method("round"),
-	program.OpLogb:     func(n node) string { return n.call("logb", n.tensor(0)) },
+	program.OpLogb:     helper("logb"),
 	program.OpIsFinite: method("isfinite"),
 	program.OpNot:      func(n node) string { return n.wrap("~" + n.tensor(0)) },
 
@@ -42,7 +42,7 @@ var operations = map[program.Op]operation{
 	program.OpPow:   function("torch.pow"),
 	program.OpMax:   function("torch.maximum"),
 	program.OpMin:   function("torch.minimum"),
-	program.OpLdexp: func(n node) string { return n.call("ldexp", n.tensor(0), n.tensor(1)) },
+	program.OpLdexp: helper("ldexp"),
 	program.OpAnd:   infix("&"),
 	program.OpOr:    infix("|"),
 	program.OpXor:   infix("^"),
@@ -77,11 +77,7 @@ var operations = map[program.Op]operation{
 	program.OpBroadcast: func(n node) string { return n.broadcast() },
 	program.OpSlice:     func(n node) string { return n.slice() },
 	program.OpConcatenate: func(n node) string {
-		parts := make([]string, len(n.Args))
-		for i := range parts {
-			parts[i] = n.tensor(i)
-		}
-		return fmt.Sprintf("torch.cat((%s,), %d)", strings.Join(parts, ", "), n.Attr.Axes[0])
+		return fmt.Sprintf("torch.cat((%s,), %d)", strings.Join(n.tensors(), ", "), n.Attr.Axes[0])
 	},
 
 	program.OpReduceSum: func(n node) string {
@@ -137,19 +133,10 @@ func infix(operator string) operation {
 
 // function writes a call whose operands are all tensors.
 func function(name string) operation {
-	return func(n node) string {
-		args := make([]string, len(n.Args))
-		for i := range args {
-			args[i] = n.tensor(i)
-		}
-		return name + "(" + strings.Join(args, ", ") + ")"
-	}
+	return func(n node) string { return name + "(" + strings.Join(n.tensors(), ", ") + ")" }
 }
 
 // helper writes a call of a function of runtime/operations.py.
 func helper(name string) operation {
-	return func(n node) string {
-		n.w.helpers[name] = true
-		return function(name)(n)
-	}
+	return func(n node) string { return n.call(name, n.tensors()...) }
 }

@@ -27,7 +27,7 @@ func TestEveryOperation(t *testing.T) {
 	if len(operations) != len(program.Ops()) {
 		t.Errorf("%d expressions for %d operations", len(operations), len(program.Ops()))
 	}
-	called := map[string]bool{"finite_matrices": true}
+	called := map[string]bool{"finite_matrices": true, "arguments": true}
 	for _, name := range []string{"iota", "random_bits", "sign", "logb", "ldexp", "hadamard", "qr", "eigh_values",
 		"eigh_vectors", "sort_columns", "nearest", "lookup", "scatter_add", "top_k", "order_statistic"} {
 		called[name] = true
@@ -63,6 +63,16 @@ func (q group) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk
 	}
 	value := groups.Div(scale).Round().Mul(scale).Reshape(rows, columns)
 	return sdk.Quantized{Value: value, Surrogate: x}, nil
+}
+
+// soft is a quantizer whose gradient follows from its value.
+type soft struct{}
+
+func (soft) Describe() sdk.Description { return sdk.Description{Name: "soft"} }
+
+func (soft) Quantize(_ *program.Builder, x program.Value, _ sdk.Site) (sdk.Quantized, error) {
+	y := x.Tanh()
+	return sdk.Quantized{Value: y, Surrogate: y}, nil
 }
 
 func build(q sdk.Quantizer) func(sdk.Role, []int) (spec.Quantizer, error) {

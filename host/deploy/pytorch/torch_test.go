@@ -305,6 +305,13 @@ func TestModules(t *testing.T) {
 	for _, name := range []string{"quest", "absmax", "mseden", "adamw", "../../../examples/plugins/delayed"} {
 		writeModule(t, name, filepath.Join(dir, "written_"+filepath.Base(name)+".py"))
 	}
+	text, err := Quantizer(Plugin{Name: "soft"}, nil, build(soft{}))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "written_soft.py"), []byte(text), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	out, err := exec.Command(interpreter, "testdata/modules.py", dir).CombinedOutput()
 	if err != nil || strings.Count(string(out), "test_") < 9 {
 		t.Errorf("%v\n%s", err, out)

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/cage-qat/cage/host/cage"
 	"github.com/cage-qat/cage/host/data/dataset"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/train/config"
@@ -163,12 +162,7 @@ func (d *Data) Pinned(cfg *config.Config) (*config.Config, error) {
 		if d.counted, err = openRows(c, d.Train); err != nil || c.Train.Steps > 0 {
 			return err
 		}
-		c.Train.Steps = int(d.counted.Steps())
-		if c.Method.CAGE.Strength != nil && !c.IsSet("method.strength") {
-			s := cage.DefaultStrength(c.Train.Steps)
-			c.Method.CAGE.Strength = &s
-		}
-		return c.CheckSteps()
+		return c.SetSteps(int(d.counted.Steps()))
 	})
 }
 

@@ -130,10 +130,14 @@ func (d *decoder) result() (*Config, error) {
 	return cfg, nil
 }
 
-// CheckSteps returns an [*plaintoml.Error] if the schedule, the average or the strength is invalid
-// for c.Train.Steps. Load cannot always check this, because the number of steps may depend on the
-// data.
-func (c *Config) CheckSteps() error {
+// SetSteps sets Train.Steps of a configuration that leaves them to the data, and the default of the
+// strength, which depends on them. It returns an [*plaintoml.Error] if the schedule, the average or
+// the strength is invalid for that many steps.
+func (c *Config) SetSteps(steps int) error {
+	c.Train.Steps = steps
+	if c.Method.CAGE.Strength != nil && !c.IsSet("method.strength") {
+		c.defaultStrength()
+	}
 	list := c.Train.averageProblems()
 	if p, found := c.Schedule.Problem(c.Train.Steps); found {
 		list = append(list, p)

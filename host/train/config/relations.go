@@ -90,10 +90,14 @@ func (d *decoder) strength() {
 	case !decoupled: // another method, no quantized weight, or no training
 		m.Strength = nil
 	case !given && !d.Given("method.lambda"):
-		s := cage.DefaultStrength(c.Train.Steps)
-		m.Strength, m.Lambda = &s, 0
+		c.defaultStrength()
 	}
 	d.problems(c.strengthProblems())
+}
+
+func (c *Config) defaultStrength() {
+	s := cage.DefaultStrength(c.Train.Steps)
+	c.Method.CAGE.Strength, c.Method.CAGE.Lambda = &s, 0
 }
 
 // strengthProblems reports a strength that no finite λ gives. Train.Steps is 0 if it is unknown.

@@ -1,3 +1,8 @@
+def arguments(f):
+    """The names of the arguments of a program."""
+    return f.__code__.co_varnames[:f.__code__.co_argcount]
+
+
 def iota(shape, axis, dtype, device):
     """The index of each element along the axis."""
     index = torch.arange(shape[axis], dtype=dtype, device=device)

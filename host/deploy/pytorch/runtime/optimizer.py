@@ -41,27 +41,28 @@ class Optimizer(torch.optim.Optimizer):
             values["noise"] = torch.randint(2**32, (2,), generator=self.generator).to(x.device)
         rate = values["rate"]
         if hasattr(p, "rate"):
-            rate = p.rate(*self.arguments(p.rate, values, s))[0]
+            rate = self.call(p.rate, values, s)[0]
         values["x"] = value = value * (1 - rate * group["weight_decay"])
         if p.OBSERVED:
-            self.keep(p, s, p.OBSERVED, p.observe(*self.arguments(p.observe, values, s)))
+            self.keep(p, s, p.OBSERVED, self.call(p.observe, values, s))
         first, following, every = p.DUE
         if s["step"] == first:
-            self.keep(p, s, p.FIRST_REFRESHED,
-                      p.first_refresh(*self.arguments(p.first_refresh, values, s)))
+            self.keep(p, s, p.FIRST_REFRESHED, self.call(p.first_refresh, values, s))
         elif every and first < s["step"] >= following and (s["step"] - following) % every == 0:
-            self.keep(p, s, p.REFRESHED, p.refresh(*self.arguments(p.refresh, values, s)))
-        direction, *state = p.update(*self.arguments(p.update, values, s))
+            self.keep(p, s, p.REFRESHED, self.call(p.refresh, values, s))
+        direction, *state = self.call(p.update, values, s)
         self.keep(p, s, p.UPDATED, state)
         x.copy_(value - rate * direction)
 
     @staticmethod
-    def arguments(program, values, s):
-        names = program.__code__.co_varnames[:program.__code__.co_argcount]
+    def call(program, values, s):
+        """The results of a program for arguments by name, of the step or of the state."""
+        names = arguments(program)
         missing = [n for n in names if n not in values and n not in s]
         if missing:
             raise ValueError(f"{NAME} uses the {missing[0]}: call step with a closure that returns it")
-        return [s[n].to(torch.float32) if n in s and n != "step" else values[n] for n in names]
+        return program(*(s[n].to(torch.float32) if n in s and n != "step" else values[n]
+                         for n in names))
 
     @staticmethod
     def keep(p, s, names, values):

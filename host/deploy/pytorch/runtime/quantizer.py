@@ -1,6 +1,6 @@
-def arguments(f):
-    """The names of the arguments of a program."""
-    return f.__code__.co_varnames[:f.__code__.co_argcount]
+def call(f, values):
+    """The results of a program for arguments by name."""
+    return f(*(values[n] for n in arguments(f)))
 
 
 def programs(role, shape):
@@ -20,7 +20,8 @@ class Quantize(torch.autograd.Function):
     @staticmethod
     def forward(ctx, p, names, *inputs):
         values = dict(zip(names, inputs))
-        value, *saved = p.forward(*(values[n] for n in arguments(p.forward)))
+        value, *saved = call(p.forward, values)
+        values["value"] = value
         values.update((f"r_{i}", r) for i, r in enumerate(saved))
         ctx.p, ctx.names = p, names
         ctx.save_for_backward(*(values[n] for n in p.SAVED))
@@ -44,7 +45,7 @@ class Quantizer(torch.nn.Module):
 
     def __init__(self, role="weight", seed=0):
         super().__init__()
-        self.role, self.seed, self.started = role, seed, False
+        self.role, self.programs, self.started = role, None, False
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
         self.own = torch.Generator().manual_seed(seed)
         self.shared = torch.Generator().manual_seed(0)
@@ -79,7 +80,7 @@ class Quantizer(torch.nn.Module):
 
     def forward(self, x):
         flat = x.reshape(-1, x.shape[-1]).to(torch.float32)
-        p = programs(self.role, flat.shape)
+        p = self.programs = programs(self.role, flat.shape)
         if not self.started:
             self.start(flat.detach())
         if not self.training:
@@ -91,12 +92,12 @@ class Quantizer(torch.nn.Module):
         if "shared_noise" in p.DRAWS:
             self.last["shared_noise"] = key(self.shared)
         values = self.values(flat, p)
-        names = tuple(dict.fromkeys((*arguments(p.forward), *p.GRADIENTS, *p.INPUTS)))
+        read = (n for n in p.SAVED if n in values)
+        names = tuple(dict.fromkeys((*arguments(p.forward), *p.GRADIENTS, *read)))
         result = Quantize.apply(p, names, *(values[n] for n in names))
         if p.STATE:
             with torch.no_grad():
-                state = p.next(*(values[n] for n in arguments(p.next)))
-                for name, value in zip(p.STATE, state):
+                for name, value in zip(p.STATE, call(p.next, values)):
                     getattr(self, name).copy_(value)
         return result.reshape(x.shape).to(x.dtype)
 
@@ -104,25 +105,22 @@ class Quantizer(torch.nn.Module):
     def evaluate(self, x):
         """Q(x) of a model that is not being trained."""
         p = programs(self.role, x.shape)
-        values = self.values(x, p)
-        return p.evaluate(*(values[n] for n in arguments(p.evaluate)))[0]
+        return call(p.evaluate, self.values(x, p))[0]
 
     @torch.no_grad()
     def error(self, x):
         """x - Q(x), with the noise of the last forward pass."""
         x = x.to(torch.float32)
         p = programs(self.role, x.shape)
-        values = self.values(x, p)
-        return x - p.forward(*(values[n] for n in arguments(p.forward)))[0]
+        return x - call(p.forward, self.values(x, p))[0]
 
     @torch.no_grad()
     def constrain(self):
         """Moves trained parameters into their constraint sets; call it after the optimizer."""
-        for p in set(PROGRAMS[self.role].values()):
-            for name in p.TRAINED:
-                f, value = getattr(p, "constrain_" + name, None), getattr(self, name)
-                if f is not None:
-                    value.copy_(f(value)[0])
+        for name in self.programs.TRAINED if self.programs else ():
+            f, value = getattr(self.programs, "constrain_" + name, None), getattr(self, name)
+            if f is not None:
+                value.copy_(f(value)[0])
 
 
 class QuantizedLinear(torch.nn.Linear):
@@ -217,7 +215,7 @@ def CAGE(optimizer, model, steps, strength=None, silence=0.9, lambda_=None, sche
             x.sub_((e * weight).to(x.dtype))
         errors.clear()
         for m in model.modules():
-            if hasattr(m, "constrain") and m.started:
+            if hasattr(m, "constrain"):
                 m.constrain()
 
     optimizer.register_step_pre_hook(before)

@@ -15,6 +15,7 @@ import written_adamw
 import written_delayed
 import written_mseden
 import written_quest
+import written_soft
 
 
 def model(width=64):
@@ -44,6 +45,14 @@ def test_values():
     m.train()
     layer(x).sum().backward()
     assert layer.weight.grad.abs().sum() > 0
+
+
+def test_saved_value():
+    """The backward pass may need Q(x) itself."""
+    m = written_soft.quantize_(model())
+    w = m[0].weight
+    m[0].weight_quantizer(w).sum().backward()
+    assert torch.allclose(w.grad, 1 - w.tanh() ** 2, atol=1e-6)
 
 
 def test_bfloat16():
