@@ -135,7 +135,7 @@ func readValue(t *table, a axis, key string, raw any) (value, bool) {
 	isLabel := schema.Anything(`the name of the value, such as label = "CAGE"`)
 	keys := []schema.Key{
 		{Name: "label", To: &rawLabel, Is: isLabel},
-		aTable("set"), optional("quantize", &quantize), aTable("init"),
+		optionalTable("set"), optional("quantize", &quantize), optionalTable("init"),
 	}
 	if len(a.keys) > 0 {
 		isValue := schema.Anything("the value of " + strings.Join(a.keys, " and "))
@@ -285,7 +285,7 @@ func readCell(t *table, axes []axis) []plan {
 	var rawQuantize any
 	isLabel := schema.Anything("of labels by axis")
 	t.read(schema.Key{Name: "label", To: new(map[string]any), Is: isLabel},
-		aTable("set"), optional("quantize", &rawQuantize), aTable("init"))
+		optionalTable("set"), optional("quantize", &rawQuantize), optionalTable("init"))
 	settings, quantize := t.settings(), t.quantize(rawQuantize)
 	label := t.subtable("label")
 	if label == nil {

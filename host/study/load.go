@@ -63,7 +63,8 @@ func load(path string, text []byte, doc *plaintoml.Document) (*Study, error) {
 		schema.Key{Name: "checkpoints", To: &s.Checkpoints,
 			Is: schema.OneOf(KeepCheckpoints, DeleteCheckpoints), Default: KeepCheckpoints},
 		schema.Key{Name: "axes", To: new([]map[string]any), Doc: "each with a name and values"},
-		tables("exclude"), tables("cells"), tables("evaluations"), tables("tables"), tables("figures"))
+		optionalTables("exclude"), optionalTables("cells"), optionalTables("evaluations"),
+		optionalTables("tables"), optionalTables("figures"))
 	if s.Name == "" { // the default is the name of the file
 		s.Name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
 	}

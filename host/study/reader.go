@@ -57,9 +57,9 @@ func (t *table) subtables(name string) []*table {
 	return out
 }
 
-// aTable and tables describe optional keys that subtable and subtables read.
-func aTable(name string) schema.Key { return optional(name, new(map[string]any)) }
-func tables(name string) schema.Key { return optional(name, new([]map[string]any)) }
+// optionalTable and optionalTables describe optional keys that subtable and subtables read.
+func optionalTable(name string) schema.Key  { return optional(name, new(map[string]any)) }
+func optionalTables(name string) schema.Key { return optional(name, new([]map[string]any)) }
 
 // optional describes a key that may be absent. A string must not be empty.
 func optional(name string, to any) schema.Key {

@@ -21,7 +21,7 @@ func (s *Study) readTables(tables []*table, axes []axis, plans []plan) {
 		t.read(optional("title", &out.Title), optional("metric", &out.Metric),
 			optional("rows", &out.Rows), optional("columns", &out.Columns), optional("over", &out.Over),
 			choice("better", &out.Better, "lower", "higher", "none"), optional("format", &out.Format),
-			aTable("where"), aTable("baseline"), aTable("best"))
+			optionalTable("where"), optionalTable("baseline"), optionalTable("best"))
 		t.checkMetric("metric", &out.Metric, known)
 		t.checkAxes(axes, "rows", out.Rows...)
 		t.checkAxes(axes, "columns", out.Columns...)
@@ -264,7 +264,7 @@ func (s *Study) readFigures(tables []*table, axes []axis, plans []plan) {
 			{Name: "kind", To: &f.Kind, Is: kinds},
 			optional("title", &f.Title), optional("series", &f.Series), optional("over", &f.Over),
 			{Name: "logx", To: &f.LogX, Default: false}, {Name: "logy", To: &f.LogY, Default: false},
-			aTable("where"), aTable("best"),
+			optionalTable("where"), optionalTable("best"),
 		}
 		problems := len(t.Errs)
 		kind, _ := t.values["kind"].(string)

@@ -84,8 +84,8 @@ func withoutEffect(cfg *config.Config, programs *build.Programs) (messages []str
 }
 
 // Strengths of the correction outside of this range are warned of: below, it moves weights by less
-// than a twentieth of their quantization error; above, by more than 99 % of it. In short runs, which
-// have a smaller strength by default, the lower end is smaller by the same factor.
+// than a twentieth of their quantization error; above, by more than 99 % of it. In short runs,
+// which have a smaller strength by default, the lower end is smaller by the same factor.
 const weakStrength, strongStrength = 0.05, 5
 
 // correctionPull returns what the decoupled correction does in the run; nil if it does nothing, or
@@ -110,7 +110,8 @@ func (r *run) choosesRates() bool {
 	})
 }
 
-// reportExport logs at the start of a fine-tuning whether exports can store its weights in few bits.
+// reportExport logs at the start of a fine-tuning whether exports can store its weights in few
+// bits.
 func (r *run) reportExport() {
 	if r.cfg.Init == "" || len(r.Programs.Weights) == 0 {
 		return

@@ -72,8 +72,10 @@ var operations = map[program.Op]operation{
 	program.OpConvert: func(n node) string { return n.convert() },
 	program.OpBitcast: func(n node) string { return n.bitcast() },
 
-	program.OpReshape:   func(n node) string { return n.tensor(0) + ".reshape(" + n.dims() + ")" },
-	program.OpTranspose: func(n node) string { return n.tensor(0) + ".permute(" + tuple(n.Attr.Axes) + ")" },
+	program.OpReshape: func(n node) string { return n.tensor(0) + ".reshape(" + n.dims() + ")" },
+	program.OpTranspose: func(n node) string {
+		return n.tensor(0) + ".permute(" + tuple(n.Attr.Axes) + ")"
+	},
 	program.OpBroadcast: func(n node) string { return n.broadcast() },
 	program.OpSlice:     func(n node) string { return n.slice() },
 	program.OpConcatenate: func(n node) string {

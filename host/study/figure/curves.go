@@ -224,7 +224,12 @@ func joined(pieces [][]Point) (list []Point) {
 	return list
 }
 
-func points(pieces [][]Point) int { return len(slices.Concat(pieces...)) }
+func points(pieces [][]Point) (n int) {
+	for _, piece := range pieces {
+		n += len(piece)
+	}
+	return n
+}
 
 // A curve is smoothed if it has at least SmoothFrom points. SmoothShare is the fraction of its
 // points over which each smoothed value averages.

@@ -49,7 +49,7 @@ func availableIn(root fs.FS) (Available, bool) {
 }
 
 func number(root fs.FS, name string) (int64, bool) {
-	text, _ := fs.ReadFile(root, name) // nothing is no number
+	text, _ := fs.ReadFile(root, name) // a file that cannot be read has no number
 	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	return n, err == nil
 }
