@@ -13,7 +13,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 work=${INTEROP_DIR:-/tmp/cage-interop}
-packages="torch==2.15.0 transformers==5.23.0 compressed-tensors==0.20.0 accelerate safetensors==0.8.0 gguf==0.19.0 llama-cpp-python==0.3.36 lm-eval==0.4.13"
+packages="torch==2.15.0 transformers==5.23.0 compressed-tensors==0.20.0 accelerate safetensors==0.8.0 gguf==0.19.0 llama-cpp-python==0.3.36 xllamacpp==2026.10.11549 lm-eval==0.4.13"
 . scripts/interop/setup.sh
 
 python=$work/venv/bin/python
@@ -92,6 +92,14 @@ llama() {
 	rm -r "out/$1-gguf"
 }
 
+# newer NAME is llama for types that the wheel xllamacpp has.
+newer() {
+	"$cage" export "runs/$1" --to gguf --out "out/$1-gguf" >/dev/null
+	"$cage" export "runs/$1" --to gguf --type f32 --out "out/$1-f32" >/dev/null
+	"$python" "$repo/scripts/interop/xllama.py" "out/$1-gguf/model.gguf" "out/$1-f32/model.gguf" 2>/dev/null
+	rm -r "out/$1-gguf" "out/$1-f32"
+}
+
 "$python" -c 'import compressed_tensors, gguf, importlib.metadata as m, torch, transformers
 print(", ".join(f"{p} {m.version(p)}" for p in ("torch", "transformers", "compressed-tensors", "gguf", "llama-cpp-python", "lm-eval")))'
 
@@ -118,6 +126,14 @@ packed mxfp4
 llama mxfp4
 train nvfp4 'quantizer.weights={plugin="nvfp4", scale_form="encode"}'
 packed nvfp4
+for kind in llama qwen3; do
+	train "power-$kind" 'quantizer.weights={plugin="nvfp4", scale_form="power_of_two"}' 'model.hidden=128' "model.kind=\"$kind\""
+	packed "power-$kind"
+	newer "power-$kind"
+done
+train two 'quantizer.weights={plugin="quest", bits=2, rotation="none", scale_dtype="f16"}' 'model.hidden=128'
+packed two
+newer two
 train rotated 'quantizer.weights={plugin="quest"}'
 llama rotated --allow-floats
 train olmo2 'quantizer.weights={plugin="absmax", scale_dtype="f16"}' 'model.kind="olmo2"'

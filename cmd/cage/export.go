@@ -30,7 +30,7 @@ const (
 )
 
 func newExport() *cobra.Command {
-	var to, out, weights string
+	var to, out, weights, data string
 	var step int
 	var check bool
 	var o export.Options
@@ -41,14 +41,15 @@ func newExport() *cobra.Command {
 
   hf                  plain floats for transformers and everything that reads them
   compressed-tensors  packed weights for vLLM and transformers: int4, int8, mxfp4, nvfp4
-  gguf                for llama.cpp: tq1_0, tq2_0, q4_0, q4_1, q8_0, mxfp4, f16, bf16, f32
+  gguf                for llama.cpp: tq1_0, tq2_0, q2_0, q4_0, q4_1, q8_0, mxfp4, nvfp4,
+                      f16, bf16, f32
 
 The weights are the values Q(x) that training computed with, bit for bit. The files are
 read back and compared. If the format cannot represent a weight exactly, export fails;
 with --inexact it rounds the weight and reports the error. If quantized weights would be
 stored as floats, as rotated weights are, export fails without --allow-floats. DIR must
 not exist. It receives the weights, the tokenizer, a model card (README.md) and a report
-(export.json).
+(export.json). With --data, the losses of the run and of the files are printed.
 
 With --check nothing is kept: the command says how the weights would be stored, or why
 they cannot be. RUN may then be a file that has not been trained yet; one step of it is
@@ -73,6 +74,8 @@ trained in a temporary directory:
 		"round weights that the format cannot represent exactly")
 	flags.BoolVar(&o.Floats, "allow-floats", false,
 		"store quantized weights that the format cannot pack as floats, such as rotated ones")
+	flags.StringVar(&data, "data", "",
+		"print the losses of the run and of the export on the token file or chat file `FILE`")
 	flags.BoolVar(&check, "check", false,
 		"only say how the weights of RUN, or of a file to be trained, would be stored")
 	return withOutput(cmd, func(cmd *cobra.Command, args []string) (*output, error) {
@@ -83,6 +86,8 @@ trained in a temporary directory:
 			return nil, usagef("--out is missing: want the directory to create")
 		case out != "" && check:
 			return nil, usagef("--out and --check were given: want one of them")
+		case data != "" && (check || to != "gguf" && to != "hf"):
+			return nil, usagef("--data: losses are computed of files that are written --to gguf or hf")
 		case o.Embedding != "" && to != "gguf":
 			return nil, usagef("--embedding: the type of the embedding can be chosen --to gguf")
 		case weights != weightsQuantized && weights != weightsLatent:
@@ -91,12 +96,12 @@ trained in a temporary directory:
 		}
 		o.Latent = weights == weightsLatent
 		run := args[0]
+		temporary, err := os.MkdirTemp("", "cage-export-")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(temporary)
 		if check {
-			temporary, err := os.MkdirTemp("", "cage-export-")
-			if err != nil {
-				return nil, err
-			}
-			defer os.RemoveAll(temporary)
 			out = filepath.Join(temporary, "export")
 			if filepath.Ext(run) == ".toml" {
 				run = filepath.Join(temporary, "run")
@@ -104,6 +109,15 @@ trained in a temporary directory:
 					return nil, err
 				}
 			}
+		}
+		losses, context := []float64(nil), 0
+		if data != "" { // first, since the export takes longer to fail
+			var loss float64
+			loss, context, err = lossOf(cmd, run, trained.Options{Step: step, Data: data})
+			if err != nil {
+				return nil, err
+			}
+			losses = append(losses, loss)
 		}
 		model, err := openRun(cmd, run, trained.Options{Step: step, Export: true})
 		if err != nil {
@@ -132,7 +146,28 @@ trained in a temporary directory:
 		for _, w := range report.Warnings {
 			newLogger(cmd).Warn(w)
 		}
-		return &output{report, func(w io.Writer) {
+		if data != "" {
+			written := trained.Options{Data: data, AnyTokenizer: true} // the export's gives the same ids
+			if to == "hf" {
+				written.Context = context
+			} else {
+				file := filepath.Join(out, "model.gguf")
+				out = filepath.Join(temporary, "imported")
+				if _, err := trained.Import(cmd.Context(), file, out, context); err != nil {
+					return nil, err
+				}
+			}
+			loss, _, err := lossOf(cmd, out, written)
+			if err != nil {
+				return nil, err
+			}
+			losses = append(losses, loss)
+		}
+		value := struct {
+			*export.Report
+			Losses []float64 `json:"losses,omitempty"` // of the run and of the export
+		}{report, losses}
+		return &output{value, func(w io.Writer) {
 			if check {
 				fmt.Fprintf(w, "%s can be exported to %s:\n", args[0], report.Format)
 			} else {
@@ -141,8 +176,23 @@ trained in a temporary directory:
 			for _, line := range report.Summary() {
 				fmt.Fprintln(w, "  "+line)
 			}
+			if losses != nil {
+				fmt.Fprintf(w, "  loss on %s: %.6f of the run, %.6f of the export\n",
+					data, losses[0], losses[1])
+			}
 		}}, nil
 	})
+}
+
+// lossOf returns the loss of the model in dir on the data of o, and the model's context.
+func lossOf(cmd *cobra.Command, dir string, o trained.Options) (loss float64, context int, err error) {
+	model, err := openRun(cmd, dir, o)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer model.Close()
+	loss, _, err = model.Evaluate(cmd.Context(), 0)
+	return loss, model.Config.Model.Context, err
 }
 
 // trainStep trains the first step of the configuration at path, in a directory that it creates.
@@ -165,7 +215,7 @@ func newImport() *cobra.Command {
 		Short: "Convert a Hugging Face checkpoint or a GGUF file to a run directory",
 		Long: `Read the directory of a Hugging Face checkpoint (families: docs/guide/fine-tuning.md;
 one or several safetensors files), or a GGUF file of such a model (tensors in F32, F16,
-BF16, Q8_0, Q4_0, Q4_1, TQ1_0, TQ2_0, MXFP4), and print the model's settings and the
+BF16, Q8_0, Q4_0, Q4_1, Q2_0, TQ1_0, TQ2_0, MXFP4, NVFP4), and print the settings and the
 parameter that each tensor becomes. All problems are reported at once.
 
 With --out, write a run directory with the unchanged model, which can be evaluated,

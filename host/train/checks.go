@@ -116,10 +116,11 @@ func (r *run) reportExport() {
 	if r.cfg.Init == "" || len(r.Programs.Weights) == 0 {
 		return
 	}
+	var grid spec.Grid
 	for _, name := range slices.Sorted(maps.Keys(r.Programs.Weights)) {
 		q := r.Programs.Weights[name].ForEvaluation()
 		reason := ""
-		switch {
+		switch grid = q.Grid; {
 		case passes.EndingRotation(q.Program, spec.OutputValue) > 1:
 			reason = "their quantizer rotates them"
 		case q.Grid == (spec.Grid{}):
@@ -131,7 +132,8 @@ func (r *run) reportExport() {
 			"weight", name, "others", "docs/guide/export.md#choose-before-training")
 		return
 	}
-	r.log.Info("cage export FILE.toml --to gguf --check tells how an export will store the weights")
+	r.log.Info("exports can pack the weights: cage export FILE.toml --to gguf --check names the type",
+		"codes", grid.Format, "levels", len(grid.Codes()))
 }
 
 // reportPull logs what the correction does to a weight.

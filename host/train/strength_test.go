@@ -122,9 +122,9 @@ func TestExportIsReported(t *testing.T) {
 		return cfg
 	}
 	for want, cfg := range map[string]*config.Config{
-		"exports will store quantized weights as floats, because their quantizer rotates them": fromHub(`quantizer={plugin="quest"}`),
-		"because their quantizer does not declare what its codes represent":                    fromHub(`quantizer={plugin="grid", step=0.1}`),
-		"cage export FILE.toml --to gguf --check tells":                                        fromHub(`quantizer={plugin="absmax"}`),
+		"exports will store quantized weights as floats, because their quantizer rotates them":                          fromHub(`quantizer={plugin="quest"}`),
+		"because their quantizer does not declare what its codes represent":                                             fromHub(`quantizer={plugin="grid", step=0.1}`),
+		"exports can pack the weights: cage export FILE.toml --to gguf --check names the type: codes=integer levels=15": fromHub(`quantizer={plugin="absmax"}`),
 		"": testrun.Config(t, "train.steps=1"),
 	} {
 		var log strings.Builder

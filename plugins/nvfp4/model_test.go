@@ -40,7 +40,10 @@ func model(x []float64, d int, given map[string]any) (value, codes, scale []floa
 		reach = 256
 	}
 	g := float64(float32(floats.Norm(x, math.Inf(1)) / (level * reach)))
-	if text("scale_form", formDecode) == formEncode {
+	switch text("scale_form", formDecode) {
+	case formPower:
+		g = math.Exp2(math.Ceil(math.Log2(floats.Norm(x, math.Inf(1)) / (level * reach))))
+	case formEncode:
 		g = 1 / float64(float32(level*reach/floats.Norm(x, math.Inf(1))))
 	}
 	if g == 0 {

@@ -12,8 +12,11 @@
 //	P  = E2M1(V/(sB/G)) ; V̂ = P·(sB/G)
 //
 // The first form is used by NVIDIA's Transformer Engine and FP-Quant (IST-DASLab), the second by
-// compressed-tensors. They differ in the last bit of some numbers. The entries may be rotated by a
-// block Hadamard matrix before quantization, and rotated back afterwards. Gradients pass unchanged.
+// compressed-tensors. They differ in the last bit of some numbers. With scale_form = "power_of_two",
+// g is the smallest power of two that is at least max|T| / (6·448). Then P·sB·g is exact in
+// bfloat16 and in any order of the products, so that every format for NVFP4 holds it. The entries
+// may be rotated by a block Hadamard matrix before quantization, and rotated back afterwards.
+// Gradients pass unchanged.
 //
 // The rule mse is Four Over Six (Cook et al. 2025, arXiv 2512.02010; mit-han-lab/fouroversix
 // dadfad69, src/fouroversix/quantize/pytorch/reference.py): each block has two candidate scales,
@@ -42,8 +45,10 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// block is the number of entries that share an E4M3 scale.
-const block = 16
+const (
+	block           = 16  // entries that share an E4M3 scale
+	largestExponent = 126 // of a tensor's scale, and of its reciprocal
+)
 
 type nvfp4 struct{}
 
@@ -57,6 +62,7 @@ var (
 const (
 	formDecode = "decode"
 	formEncode = "encode"
+	formPower  = "power_of_two"
 
 	ruleSix = "static_6"
 	ruleMSE = "mse"
@@ -77,7 +83,7 @@ var publishedSigns = []float64{1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1,
 func (nvfp4) Describe() sdk.Description {
 	return sdk.Description{
 		Name:    "nvfp4",
-		Version: "1.4.0",
+		Version: "1.5.0",
 		Doc: "NVFP4: 4-bit floats (E2M1), an E4M3 scale for each 16 entries of a row and a binary32 " +
 			"scale for the tensor; plain straight-through gradient.",
 		Parameters: []sdk.Parameter{
@@ -87,9 +93,10 @@ func (nvfp4) Describe() sdk.Description {
 			sdk.Choice("scale_rule", ruleSix, []string{ruleSix, ruleMSE}, "the level of a block's "+
 				"maximum; static_6: 6; mse: 6 or 4, whichever makes the squared error of the block "+
 				"smaller (Four Over Six)"),
-			sdk.Choice("scale_form", formDecode, []string{formDecode, formEncode},
+			sdk.Choice("scale_form", formDecode, []string{formDecode, formEncode, formPower},
 				"decode: a block's scale times the tensor's scale g; encode: divided by its reciprocal, "+
-					"2688/max, as in compressed-tensors and vLLM; an exact export needs encode"),
+					"2688/max, as in compressed-tensors and vLLM; power_of_two: g is one, for an exact "+
+					"export to llama.cpp, too"),
 			sdk.Choice("rotation", microscaling.NoRotation,
 				[]string{microscaling.NoRotation, "16", "32", "64", "128"},
 				"block of the Hadamard rotation, which must divide the row"),
@@ -134,8 +141,9 @@ func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 		Scale:     s.scale,
 		Grid:      sdk.E2M1(block),
 		Mask:      s.finite.Broadcast(site.Shape, nil),
-		// sB depends only on ratios within the tensor, and g is proportional to the tensor.
-		Homogeneous: true,
+		// sB depends only on ratios within the tensor, and g is proportional to the tensor, if it is
+		// not rounded to a power of two.
+		Homogeneous: site.Text("scale_form") != formPower,
 	}, nil
 }
 
@@ -187,8 +195,8 @@ type scales struct {
 
 // newScales writes the scales of blocks v, float[…,blocks,16], for the settings of a site.
 //
-// g or G is rounded to binary32, the type in which file formats store it. It is 1 for a tensor of
-// zeros. A block whose maximum is at most 6·g·2⁻¹⁰ has sB = 0 and becomes zero.
+// g or G is rounded to binary32, the type in which file formats store it. It is 1, or the least
+// power of two, for a tensor of zeros. A block whose maximum is at most 6·g·2⁻¹⁰ has sB = 0 and becomes zero.
 func newScales(v program.Value, site sdk.Site) (s scales) {
 	b := v.Builder()
 	adaptive := site.Text("scale_rule") == ruleMSE
@@ -212,8 +220,13 @@ func newScales(v program.Value, site sdk.Site) (s scales) {
 		units = func(v program.Value) program.Value { return v.Mul(s.tensor) }
 		back = func(v program.Value) program.Value { return v.Div(s.tensor) }
 	} else {
-		g := microscaling.Single(overall.Div(reach))
-		s.tensor = g.Eq(b.Const(0)).Select(b.Const(1), g)
+		if site.Text("scale_form") == formPower {
+			exponent := reach.Div(overall).Logb().Neg()
+			s.tensor = b.Const(1).Ldexp(exponent.Clip(-largestExponent, largestExponent))
+		} else {
+			g := microscaling.Single(overall.Div(reach))
+			s.tensor = g.Eq(b.Const(0)).Select(b.Const(1), g)
+		}
 		units = func(v program.Value) program.Value { return v.Div(s.tensor) }
 		back = func(v program.Value) program.Value { return v.Mul(s.tensor) }
 	}

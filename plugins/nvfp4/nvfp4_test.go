@@ -200,7 +200,9 @@ func settings() (list []map[string]any) {
 		list = append(list, map[string]any{"ties": ties})
 	}
 	for _, rule := range []string{ruleSix, ruleMSE} {
-		list = append(list, map[string]any{"scale_rule": rule, "scale_form": formEncode})
+		for _, form := range []string{formEncode, formPower} {
+			list = append(list, map[string]any{"scale_rule": rule, "scale_form": form})
+		}
 	}
 	return append(list, map[string]any{"scale_rule": ruleMSE}, map[string]any{"scale_rule": ruleMSE, "ties": "down"})
 }
@@ -232,9 +234,15 @@ func TestExtremes(t *testing.T) {
 			x.Data[i] = c * float64(1-2*(i%2))
 		}
 		plugintest.Each(t, func(t *testing.T, m plugintest.Bench) {
-			for i, v := range m.Quantize(t, nvfp4{}, nil, x).Value {
-				if math.IsNaN(v) || math.Abs(v) > 1.001*c {
-					t.Errorf("%s: %v becomes %v", name, x.Data[i], v)
+			// A block's scale may be rounded up by a sixteenth, if the tensor's is a power of two.
+			for form, most := range map[string]float64{formDecode: 1.001, formPower: 1.07} {
+				if form == formPower && name == "large" {
+					continue // would be infinite
+				}
+				for i, v := range m.Quantize(t, nvfp4{}, map[string]any{"scale_form": form}, x).Value {
+					if math.IsNaN(v) || math.Abs(v) > most*c {
+						t.Errorf("%s, %s: %v becomes %v", name, form, x.Data[i], v)
+					}
 				}
 			}
 		})
@@ -297,6 +305,31 @@ func TestEncodeIsExact(t *testing.T) {
 	}
 	zero := plugintest.CPU(t).Quantize(t, nvfp4{}, map[string]any{"scale_form": formEncode}, golden.Array{Shape: []int{1, 16}, Data: make([]float64, 16)})
 	plugintest.Near(t, "value of zeros", zero.Value, make([]float64, 16), 0)
+}
+
+// TestPowerIsExact: with scale_form = "power_of_two" every number is a bfloat16, and every scale an
+// E4M3 number times a power of two, whose largest is above 224, or above 128 with the rule mse.
+func TestPowerIsExact(t *testing.T) {
+	for rule, least := range map[string]float64{ruleSix: 224, ruleMSE: 128} {
+		for seed := range uint64(20) {
+			x := plugintest.Normal(seed, 8, 64)
+			q := plugintest.CPU(t).Quantize(t, nvfp4{}, map[string]any{"scale_form": formPower, "scale_rule": rule}, x)
+			for _, v := range q.Value {
+				if math.Float32bits(float32(v))&0xffff != 0 {
+					t.Fatalf("%s, seed %d: the value %v is not a bfloat16", rule, seed, v)
+				}
+			}
+			g := math.Exp2(math.Ceil(math.Log2(floats.Norm(x.Data, math.Inf(1)) / (12 * least))))
+			for _, s := range q.Scale {
+				if e := eights[fpmodel.Nearest(s/g, eights, microscaling.TiesEven)]; e != s/g {
+					t.Fatalf("%s, seed %d: the scale %v is no E4M3 number times %v", rule, seed, s, g)
+				}
+			}
+			if floats.Max(q.Scale)/g < least {
+				t.Errorf("%s, seed %d: the largest scale is %v times %v", rule, seed, floats.Max(q.Scale)/g, g)
+			}
+		}
+	}
 }
 
 // single bounds, relative to the largest value of the tensor, what binary32 may do

@@ -1,6 +1,7 @@
 package export_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -29,7 +30,8 @@ func small(t testing.TB, kind string, q func(param architecture.Param, x []float
 // smallOf is small with settings of its own.
 func smallOf(t testing.TB, s architecture.Settings, q func(param architecture.Param, x []float32) *export.Quantized) *export.Model {
 	t.Helper()
-	s.Layers, s.Width, s.Heads, s.KVHeads, s.Hidden, s.Vocab, s.Context, s.RopeFactor = 1, 64, 4, 2, 96, 256, 16, max(1, s.RopeFactor)
+	s.Layers, s.Heads, s.KVHeads, s.Vocab, s.Context = 1, 4, 2, 256, 16
+	s.Width, s.Hidden, s.RopeFactor = cmp.Or(s.Width, 64), cmp.Or(s.Hidden, 96), max(1, s.RopeFactor)
 	s.FillIn()
 	network, err := model.New(s, model.Options{})
 	if err != nil {
@@ -489,6 +491,67 @@ func TestTwoLevels(t *testing.T) {
 		r, err := write(t, "compressed-tensors", m, o)
 		if err != nil || r.Exact != (o.Type != "") {
 			t.Errorf("%+v: %+v, error %v", o, r, err)
+		}
+	}
+}
+
+// TestBlocksOf64 exports 2-bit integers, with and without the code 2 of the format, and E2M1 with two
+// levels of scales to GGUF, and opens the files.
+func TestBlocksOf64(t *testing.T) {
+	wide := architecture.Settings{Kind: architecture.KindLlama, Hidden: 128}
+	for _, low := range []int{-2, -1} {
+		q := func(p architecture.Param, x []float32) *export.Quantized {
+			q := integers(64, func(m float32) float32 { return halfSeventh(m) * 4 })(p, x)
+			for i := range q.Codes {
+				q.Codes[i] = max(int32(low), min(int32(low+3), q.Codes[i]))
+				q.Value[i] = float32(q.Codes[i]) * q.Scale[i/64]
+			}
+			q.Grid = sdk.Integers(low, low+3, 64)
+			return q
+		}
+		typesAre(t, smallOf(t, wide, q), "Q2_0")
+	}
+	over := func(global float32) func(architecture.Param, []float32) *export.Quantized {
+		return fourBitFloats(t, 16, func(m []float32) (out []float32) {
+			for i := range m {
+				out = append(out, e4m3(byte(1+(i*37)%126))/global)
+			}
+			return out
+		})
+	}
+	typesAre(t, smallOf(t, wide, over(4096)), "NVFP4")
+
+	m := smallOf(t, wide, over(777.7))
+	if _, err := write(t, "gguf", m, export.Options{}); err == nil || !strings.Contains(err.Error(), `scale_form = "power_of_two"`) {
+		t.Errorf("the global scale 777.7: %v", err)
+	}
+	r, err := write(t, "gguf", m, export.Options{Inexact: true, Type: "nvfp4"})
+	if err != nil || r.Exact {
+		t.Fatalf("inexact: exact, or error %v", err)
+	}
+	for _, x := range r.Tensors {
+		if most := 2 * 448 * 6 / 777.0 * 0x1p-23; x.Quantized && x.Difference > most {
+			t.Errorf("inexact: %s differs by %v, want at most %v", x.Name, x.Difference, most)
+		}
+	}
+	if _, err := write(t, "gguf", small(t, architecture.KindLlama, over(4096)), export.Options{Type: "nvfp4"}); err == nil ||
+		!strings.Contains(err.Error(), "rows of 96 elements") {
+		t.Errorf("rows of 96: %v", err)
+	}
+	wide.Kind = architecture.KindQwen2 // llama.cpp b11549 computes NaN
+	if _, err := write(t, "gguf", smallOf(t, wide, over(4096)), export.Options{}); err == nil ||
+		!strings.Contains(err.Error(), "models of kind llama and qwen3") {
+		t.Errorf("qwen2: %v", err)
+	}
+}
+
+func typesAre(t *testing.T, m *export.Model, want string) {
+	t.Helper()
+	roundTrip(t, m, export.Options{})
+	_, r := exported(t, "gguf", m, export.Options{})
+	for _, x := range r.Tensors {
+		if x.Quantized && (x.Type != want || x.Difference != 0) {
+			t.Errorf("%s is %s and differs by %v, want %s", x.Name, x.Type, x.Difference, want)
 		}
 	}
 }

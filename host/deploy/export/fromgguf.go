@@ -264,9 +264,15 @@ func (r *ggufReader) nameTensors(s *architecture.Settings) {
 	for name, renamed := range r.family.tensors() {
 		hub[renamed] = name
 	}
+	scales := map[string]bool{} // by which [gguf.File.Values] multiplies
+	for _, t := range r.File.Tensors {
+		scales[gguf.ScaleName(t.Name)] = true
+	}
 	for _, t := range r.File.Tensors {
 		block, within := cutBlock(t.Name, ggufBlocksOf)
-		if name, ok := hub[within]; ok {
+		if name, ok := hub[within]; scales[t.Name] {
+			continue
+		} else if ok {
 			r.tensors[inBlock(hubBlocks, block, name)] = t
 		} else {
 			r.tensors[t.Name] = t

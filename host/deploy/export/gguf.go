@@ -27,7 +27,7 @@ const (
 
 var ggufTypes = map[string]gguf.Type{
 	"q4_0": gguf.Q4_0, "q4_1": gguf.Q4_1, typeQ8: gguf.Q8_0, typeMXFP4: gguf.MXFP4,
-	"tq1_0": gguf.TQ1_0, "tq2_0": gguf.TQ2_0,
+	typeNVFP4: gguf.NVFP4, "q2_0": gguf.Q2_0, "tq1_0": gguf.TQ1_0, "tq2_0": gguf.TQ2_0,
 	floatF32: gguf.F32, floatF16: gguf.F16, floatBF16: gguf.BF16,
 }
 
@@ -36,6 +36,7 @@ type ggufPlan struct {
 	inexact bool
 	entries []gguf.Entry
 	tensors []ggufTensor
+	scales  map[string]nvfp4Scales // of weights in NVFP4, by parameter
 }
 
 type ggufTensor struct {
@@ -68,7 +69,8 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &ggufPlan{source: &source{Model: m, latent: o.Latent}, inexact: o.Inexact}
+	p := &ggufPlan{source: &source{Model: m, latent: o.Latent}, inexact: o.Inexact,
+		scales: map[string]nvfp4Scales{}}
 	if factors := ropeFactors(settings); factors != nil {
 		p.add(Stored{Name: "rope_freqs.weight", Shape: []int{len(factors)}, Type: floatF32}, factors)
 	}
@@ -95,19 +97,26 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 				return []string{o.Type}
 			}
 			if w.grid.Numbers.Format == spec.FormatE2M1 {
-				return []string{typeMXFP4, typeQ8}
+				return []string{typeMXFP4, typeNVFP4, typeQ8}
 			}
 			// The smallest first; tq1_0 is smaller, and slower.
-			list := []string{"tq2_0", "q4_0", "q4_1", typeQ8}
+			list := []string{"tq2_0", "q2_0", "q4_0", "q4_1", typeQ8}
 			return slices.DeleteFunc(list, func(typ string) bool {
 				return typ != typeQ8 && ggufCodes(w.grid, ggufTypes[typ]) != nil
 			})
 		},
-		check: func(_ part, w weight, typ string) (err error) {
-			if slices.Contains(floatTypes, typ) {
+		check: func(part part, w weight, typ string) (err error) {
+			switch {
+			case slices.Contains(floatTypes, typ):
 				return checkFloats(typ, w.values, o.Inexact)
+			case typ != typeNVFP4:
+				_, err = ggufBlocks(w.grid, ggufTypes[typ], o.Inexact)
+			case part.Param.Role != architecture.RoleMatrix || family != "llama" && family != "qwen3":
+				err = errors.New("llama.cpp knows NVFP4's scale of a tensor only in linear layers of blocks, " +
+					"and only in models of kind llama and qwen3")
+			default:
+				p.scales[part.Param.Name], err = ggufScales(w.grid, o.Inexact)
 			}
-			_, err = ggufBlocks(w.grid, ggufTypes[typ], o.Inexact)
 			return err
 		},
 		exactHint:  "--type f32 stores the numbers of Q(x) as they are",
@@ -120,7 +129,10 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 		return nil, unpacked
 	}
 	for _, t := range stored {
-		p.add(t, nil)
+		if p.add(t, nil); t.Type == typeNVFP4 {
+			p.add(Stored{Name: gguf.ScaleName(t.Name), Shape: []int{1}, Type: floatF32},
+				[]float32{1 / p.scales[t.Param].global})
+		}
 	}
 	main, quantizes := p.mainType()
 	if o.Type != "" && !quantizes {
@@ -207,7 +219,11 @@ func (p *ggufPlan) write(ctx context.Context, dir vfs.Path) error {
 				_, err := out.Write(roundQ8(pick(t.part, w.values)))
 				return err
 			}
-			data, err := ggufBlocks(w.grid.of(t.part), t.typ, p.inexact)
+			pack := func(g *Grid) ([]byte, error) { return ggufBlocks(g, t.typ, p.inexact) }
+			if t.typ == gguf.NVFP4 {
+				pack = p.scales[t.Param].pack
+			}
+			data, err := pack(w.grid.of(t.part))
 			if err == nil {
 				_, err = out.Write(data)
 			}
@@ -232,6 +248,10 @@ func ggufCodes(g *Grid, typ gguf.Type) error {
 	switch typ {
 	case gguf.TQ1_0, gguf.TQ2_0:
 		low, high = -1, 1
+	case gguf.Q2_0:
+		if low, high = -1, 2; g.Numbers.Min < low {
+			low, high = -2, 1 // with negative scales
+		}
 	case gguf.Q4_0:
 		low, high = -8, 7
 	case gguf.Q4_1: // its levels are half-integers
@@ -280,6 +300,16 @@ func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) (out []byte, err error) {
 			for _, code := range codes {
 				out = append(out, byte(code))
 			}
+		case gguf.Q2_0:
+			sign := int32(1)
+			if g.Numbers.Min < -1 {
+				sign = -1
+			}
+			out = appendHalf(out, float32(sign)*s)
+			for four := range slices.Chunk(codes, 4) {
+				out = append(out, byte(four[0]*sign+1|(four[1]*sign+1)<<2|
+					(four[2]*sign+1)<<4|(four[3]*sign+1)<<6))
+			}
 		case gguf.TQ1_0:
 			out = appendHalf(packTernary(out, codes), s)
 		case gguf.TQ2_0:
@@ -302,6 +332,40 @@ func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) (out []byte, err error) {
 				shifted[i] = (c + 15) / 2
 			}
 			out = packNibbles(appendHalf(appendHalf(out, step), minimum), shifted, 0)
+		}
+	}
+	return out, nil
+}
+
+// ggufScales returns the scales of a weight in NVFP4. llama.cpp multiplies by that of the tensor
+// last, so that only a power of two gives Q(x); if inexact is set, others may differ in the last
+// bit.
+func ggufScales(g *Grid, inexact bool) (nvfp4Scales, error) {
+	if size, _ := gguf.NVFP4.Block(); g.Columns%size != 0 {
+		return nvfp4Scales{}, &shortGroupError{g.Columns, size, g.Columns % size}
+	}
+	s, err := nvfp4Of(g)
+	if fraction, _ := math.Frexp(float64(s.global)); err == nil && !inexact &&
+		!(s.exact && fraction == 0.5) {
+		err = errors.New("scales are not E4M3 numbers times one power of two, as those of the quantizer " +
+			`nvfp4 with scale_form = "power_of_two" are; --inexact rounds them`)
+	}
+	return s, err
+}
+
+// pack packs a grid into blocks of 64 elements of GGUF's NVFP4.
+func (s nvfp4Scales) pack(g *Grid) (out []byte, err error) {
+	scales, err := s.of(g)
+	if err != nil {
+		return nil, err
+	}
+	if g, err = g.floats(); err != nil {
+		return nil, err
+	}
+	for i := 0; i < len(scales); i += 4 {
+		out = append(out, scales[i:i+4]...)
+		for block := range slices.Chunk(g.Codes[i*nvfp4Block:(i+4)*nvfp4Block], nvfp4Block) {
+			out = packNibbles(out, block, 0)
 		}
 	}
 	return out, nil
@@ -338,8 +402,8 @@ func appendHalf(dst []byte, v float32) []byte {
 	return binary.LittleEndian.AppendUint16(dst, halffloat.ToHalf(v))
 }
 
-// packNibbles appends a block of 32 codes, each plus offset, which must give 0…15: byte j has
-// element j in its low four bits and element j+16 in its high four bits.
+// packNibbles appends a block of codes, each plus offset, which must give 0…15: byte j has element
+// j in its low four bits, and in its high four bits element j of the second half.
 func packNibbles(dst []byte, codes []int32, offset int32) []byte {
 	for j := range len(codes) / 2 {
 		dst = append(dst, byte(codes[j]+offset)|byte(codes[j+len(codes)/2]+offset)<<4)

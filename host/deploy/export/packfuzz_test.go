@@ -22,7 +22,7 @@ func FuzzBlocks(f *testing.F) {
 		}
 		scale := math.Float32frombits(bits)
 		for typ, numbers := range map[gguf.Type]spec.Grid{gguf.Q8_0: sdk.Integers(-128, 127, 32), gguf.Q4_0: sdk.Integers(-8, 7, 32),
-			gguf.Q4_1: sdk.OddIntegers(15, 32), gguf.TQ1_0: sdk.Integers(-1, 1, 256), gguf.TQ2_0: sdk.Integers(-1, 1, 256), gguf.MXFP4: sdk.E2M1(32)} {
+			gguf.Q4_1: sdk.OddIntegers(15, 32), gguf.TQ1_0: sdk.Integers(-1, 1, 256), gguf.TQ2_0: sdk.Integers(-1, 1, 256), gguf.Q2_0: sdk.Integers(-2, 1, 64), gguf.MXFP4: sdk.E2M1(32)} {
 			size, _ := typ.Block()
 			g := &Grid{Rows: 1, Columns: size, Group: size, Numbers: numbers, Scales: []float32{scale}}
 			codes := numbers.Codes()

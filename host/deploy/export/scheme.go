@@ -169,8 +169,8 @@ const maxUlps = 2
 
 // findNVFP4 finds the two levels of scales from the scales of a whole tensor. The largest scale is
 // one of the 126 positive E4M3 numbers divided by the global scale, so there are few candidates for
-// the global scale; the first that reproduces all scales is chosen. If none does, the largest scale
-// is mapped to 448 and the others are rounded to nearest.
+// the global scale; the first that reproduces all scales is chosen, a power of two if possible. If
+// none does, the largest scale is mapped to 448 and the others are rounded to nearest.
 func findNVFP4(scales []float32) (nvfp4Scales, bool) {
 	distinct := slices.Clone(scales)
 	slices.Sort(distinct)
@@ -183,6 +183,11 @@ func findNVFP4(scales []float32) (nvfp4Scales, bool) {
 		return nvfp4Scales{1, map[float32]byte{0: 0}, true}, true
 	}
 	values := valuesE4M3()
+	top := values[len(values)-1]
+	_, exponent := math.Frexp(float64(top / largest))
+	if s := nvfp4With(distinct, float32(math.Ldexp(0.5, exponent)), values); s.exact {
+		return s, true
+	}
 	for _, top := range slices.Backward(values[1:]) {
 		global := top / largest
 		for range maxUlps {
@@ -195,7 +200,7 @@ func findNVFP4(scales []float32) (nvfp4Scales, bool) {
 			global = math.Nextafter32(global, math.MaxFloat32)
 		}
 	}
-	s := nvfp4With(distinct, values[len(values)-1]/largest, values)
+	s := nvfp4With(distinct, top/largest, values)
 	return s, s.global-s.global == 0
 }
 

@@ -51,7 +51,7 @@ var shipped = []struct {
 		{"scale_dtype": "f16", "grid": "full"}, {"scale_dtype": "f16", "grid": "gptq"}, {"scale_dtype": "f16", "grid": "centred"},
 		{"grid": "centred", "bits": 1}, {"scale_dtype": "f16", "grid": "centred", "bits": 3}}},
 	{"mxfp4", []map[string]any{nil, {"scale_rule": "absmax34"}, {"scale_rule": "quest"}, {"scale_rule": "ceil"}, {"rotation": "32"}}},
-	{"nvfp4", []map[string]any{nil, {"scale_form": "encode"}, {"scale_form": "encode", "scale_rule": "mse"}}},
+	{"nvfp4", []map[string]any{nil, {"scale_form": "encode"}, {"scale_form": "encode", "scale_rule": "mse"}, {"scale_form": "power_of_two"}}},
 	{"quest", []map[string]any{nil, {"rotation": "none", "scale_dtype": "f16"}, {"rotation": "none", "form": "official", "scale_dtype": "f16"},
 		{"rotation": "none", "form": "official"}, {"rotation": "none", "form": "ternary", "scale_dtype": "f16"}}},
 	{"lsq", []map[string]any{nil, {"scale_dtype": "f16", "granularity": "row"}, {"scale_dtype": "f16", "form": "official"}, {"form": "stableqat", "bits": 2}}},

@@ -36,6 +36,8 @@ type Options struct {
 	Step int
 	// Data is a token file or chat file to evaluate on; "" means the validation set.
 	Data string
+	// AnyTokenizer does not compare the tokenizer of Data with the model's.
+	AnyTokenizer bool
 	// NoData opens no data: the model can then generate, but cannot be evaluated.
 	NoData bool
 	// Context is the sequence length, in tokens, for a Hugging Face checkpoint; see [Import]. That of
@@ -403,7 +405,12 @@ func (t *Model) openData(o Options) error {
 		}
 		return nil
 	}
-	if t.data, err = t.OpenData(o.Data, o.Logger); err != nil {
+	if o.AnyTokenizer {
+		t.data, err = dataset.Open(o.Data)
+	} else {
+		t.data, err = t.OpenData(o.Data, o.Logger)
+	}
+	if err != nil {
 		return err
 	}
 	t.data.Limit(t.Config.Model.Vocab)

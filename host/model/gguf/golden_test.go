@@ -127,6 +127,38 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
+// TestBlocksOfLlamaCPP: the same for types whose numbers llama.cpp itself gave, every scale of NVFP4
+// among them.
+func TestBlocksOfLlamaCPP(t *testing.T) {
+	file, err := safetensors.Open(vfs.At("testdata/llamacpp.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, typ := range []gguf.Type{gguf.Q2_0, gguf.NVFP4} {
+		data, err := file.Tensor(typ.String() + ".data")
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks, err := data.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		values, err := file.Tensor(typ.String() + ".values")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := safetensors.Values[float32](values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := gguf.Decode(typ, blocks)
+		if err != nil || len(got) != 64*64 || !slices.Equal(got, want) { // −0 is 0
+			t.Errorf("%s: %d numbers differ, error %v", typ, len(got), err)
+		}
+	}
+}
+
 // TestHalf decodes all 65,536 half floats.
 func TestHalf(t *testing.T) {
 	for bits := range 1 << 16 {

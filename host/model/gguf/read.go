@@ -9,6 +9,7 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/cage-qat/cage/internal/vfs"
 )
@@ -112,14 +113,36 @@ func (f *File) Bytes(t Info) ([]byte, error) {
 	return data, nil
 }
 
-// Values reads a tensor and returns its decoded numbers.
+// Values reads a tensor and returns its decoded numbers, times its scale if it has one: see
+// [ScaleName].
 func (f *File) Values(t Info) ([]float32, error) {
+	values, err := f.decoded(t)
+	name := ScaleName(t.Name)
+	at := slices.IndexFunc(f.Tensors, func(s Info) bool { return s.Name == name })
+	if err != nil || at < 0 {
+		return values, err
+	}
+	scale, err := f.decoded(f.Tensors[at])
+	if err != nil || len(scale) != 1 {
+		return nil, errors.Join(err, fmt.Errorf("tensor %q has %d numbers, want 1", name, len(scale)))
+	}
+	for i := range values {
+		values[i] *= scale[0]
+	}
+	return values, nil
+}
+
+func (f *File) decoded(t Info) ([]float32, error) {
 	data, err := f.Bytes(t)
 	if err != nil {
 		return nil, err
 	}
 	return Decode(t.Type, data)
 }
+
+// ScaleName returns the name of the tensor by whose only number llama.cpp multiplies the product of
+// a weight: "blk.0.attn_q.scale" for "blk.0.attn_q.weight". Weights in NVFP4 have one.
+func ScaleName(weight string) string { return strings.TrimSuffix(weight, ".weight") + ".scale" }
 
 // decoder reads a header. It never reads past size, and allocates in proportion to what it has
 // read: counts in the file are not trusted.
