@@ -13,6 +13,8 @@ import (
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
+const headTensor = "lm_head.weight"
+
 // compressedPlan adds packed weights to a hubPlan.
 type compressedPlan struct {
 	*hubPlan
@@ -35,8 +37,8 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 	stored, unpacked, err := p.source.plan(parts, o, layout{
 		float: func(part, weight) string { return p.float },
 		unpacked: func(part part, w weight) error {
-			if part.Param.Role != architecture.RoleMatrix {
-				return errors.New("only linear layers of transformer blocks can be packed, not the head")
+			if part.Param.Role == architecture.RoleEmbedding {
+				return errors.New("only linear layers can be packed, not the embedding")
 			}
 			if rotated, ok := errors.AsType[*RotatedError](w.gridErr); ok {
 				return rotated
@@ -54,9 +56,11 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 		},
 		needsGrid: true,
 		check: func(part part, w weight, typ string) error {
-			s, err := schemeOf(w.grid, typ, o.Inexact)
-			if err == nil && typ == typeNVFP4 {
-				p.globals[part.Param.Name], err = nvfp4Of(w.grid)
+			s, err := scheme{typ, nvfp4Block}, error(nil)
+			if typ == typeNVFP4 {
+				p.globals[part.Param.Name], err = p.twoLevels(part, w, parts, o.Inexact)
+			} else {
+				s, err = schemeOf(w.grid, typ)
 			}
 			p.schemes[part.Tensor] = s
 			return err
@@ -88,6 +92,33 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 	}
 	p.quantization = p.quantizationConfig()
 	return p.plan(), unpacked
+}
+
+// twoLevels returns the scales of a weight in NVFP4. The gate and up projections of a layer share
+// the global scale: vLLM takes the larger one of both for both
+// (CompressedTensorsW4A4Fp4.process_weights_after_loading in vLLM 0.32).
+func (p *compressedPlan) twoLevels(t part, w weight, parts []part, inexact bool) (nvfp4Scales, error) {
+	grids, joined := []*Grid{w.grid}, ""
+	other := strings.NewReplacer("gate_proj", "up_proj", "up_proj", "gate_proj").Replace(t.Tensor)
+	for _, o := range parts {
+		if o.Tensor != other || other == t.Tensor {
+			continue
+		}
+		sibling, err := p.source.weight(o.Param)
+		if err != nil {
+			return nvfp4Scales{}, err
+		}
+		if sibling.grid != nil && sibling.settings == w.settings {
+			grids, joined = append(grids, sibling.grid), " for gate_proj and up_proj"
+		}
+	}
+	s, err := nvfp4Of(grids...)
+	if err == nil && !s.exact && !inexact {
+		err = fmt.Errorf("scales are not E4M3 numbers divided by one float32%s, as those of the "+
+			`quantizer nvfp4 with scale_form = "power_of_two" are; --type int8 is exact, --inexact `+
+			"rounds them", joined)
+	}
+	return s, err
 }
 
 func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
@@ -148,7 +179,10 @@ func ofGrid[T safetensors.Element](name string, shape []int, grid func() (*Grid,
 // applies to all linear layers except the listed ones; if there are several, each lists its layers.
 func (p *compressedPlan) quantizationConfig() map[string]any {
 	modules := map[scheme][]string{}
-	ignore := []string{"lm_head"}
+	ignore := []string{}
+	if _, ok := p.schemes[headTensor]; !ok {
+		ignore = append(ignore, strings.TrimSuffix(headTensor, ".weight"))
+	}
 	for _, t := range p.stored {
 		module := strings.TrimSuffix(t.Name, ".weight")
 		if s, ok := p.schemes[t.Name]; ok {
@@ -165,6 +199,9 @@ func (p *compressedPlan) quantizationConfig() map[string]any {
 		targets := modules[s]
 		if len(modules) == 1 {
 			targets = []string{"Linear"}
+			if _, ok := p.schemes[headTensor]; ok { // which is no Linear in vLLM
+				targets = append(targets, strings.TrimSuffix(headTensor, ".weight"))
+			}
 		}
 		if format != "" && format != s.format() {
 			format = "mixed-precision"

@@ -465,7 +465,7 @@ func TestTwoLevels(t *testing.T) {
 		return out
 	}
 	for name, q := range map[string]func(architecture.Param, []float32) *export.Quantized{
-		"2688/max":    fourBitFloats(t, 16, encode(func(m float32) float32 { return 2688 / m })),
+		"2688/0.1":    fourBitFloats(t, 16, encode(func(float32) float32 { return 2688 / float32(0.1) })),
 		"odd":         fourBitFloats(t, 16, encode(func(float32) float32 { return 1234.5678 })),
 		"four thirds": fourBitFloats(t, 32, fourThirds),
 		"some zeros":  fourBitFloats(t, 16, func(m []float32) []float32 { return append(make([]float32, len(m)-1), 0.5) }),
@@ -484,7 +484,7 @@ func TestTwoLevels(t *testing.T) {
 		return out
 	}
 	m := small(t, architecture.KindLlama, fourBitFloats(t, 16, product))
-	if _, err := write(t, "compressed-tensors", m, export.Options{}); err == nil || !strings.Contains(err.Error(), `scale_form = "encode"`) {
+	if _, err := write(t, "compressed-tensors", m, export.Options{}); err == nil || !strings.Contains(err.Error(), `scale_form = "power_of_two"`) {
 		t.Errorf("products of scales: %v", err)
 	}
 	for _, o := range []export.Options{{Type: "int8"}, {Inexact: true}} {
@@ -492,6 +492,57 @@ func TestTwoLevels(t *testing.T) {
 		if err != nil || r.Exact != (o.Type != "") {
 			t.Errorf("%+v: %+v, error %v", o, r, err)
 		}
+	}
+}
+
+// TestJoinedLayers: gate_proj and up_proj have the same global scale, as vLLM needs, also where their
+// quantizer gave each a power of two of its own; or the export is refused.
+func TestJoinedLayers(t *testing.T) {
+	model := func(gate, up float32) *export.Model {
+		return small(t, architecture.KindLlama, func(p architecture.Param, x []float32) *export.Quantized {
+			global := gate
+			if p.Name == "layers.0.mlp.w2" {
+				global = up
+			}
+			return fourBitFloats(t, 16, func(m []float32) (out []float32) {
+				for i := range m {
+					out = append(out, e4m3(byte(40+(i*37)%86))/global)
+				}
+				return out
+			})(p, x)
+		})
+	}
+	dir, r := exported(t, "compressed-tensors", model(4096, 1024), export.Options{Type: "nvfp4"})
+	f := tensors(t, dir, "model.safetensors")
+	gate, up := floats(t, f, "model.layers.0.mlp.gate_proj.weight_global_scale"), floats(t, f, "model.layers.0.mlp.up_proj.weight_global_scale")
+	if !r.Exact || gate[0] != up[0] {
+		t.Errorf("exact %v, global scales %v and %v", r.Exact, gate, up)
+	}
+	if _, err := write(t, "compressed-tensors", model(4096, 1000), export.Options{}); err == nil || !strings.Contains(err.Error(), "for gate_proj and up_proj") {
+		t.Errorf("global scales 4096 and 1000: %v", err)
+	}
+}
+
+// TestPackedHead: a head of integers is packed and named, since it is no linear layer in vLLM.
+func TestPackedHead(t *testing.T) {
+	m := small(t, architecture.KindLlama, integers(32, halfSeventh))
+	quantized := m.Quantized
+	m.Quantized = func(name string) (*export.Quantized, error) {
+		if name != "head" {
+			return quantized(name)
+		}
+		i := slices.IndexFunc(m.Params, func(p architecture.Param) bool { return p.Name == name })
+		return integers(32, halfSeventh)(m.Params[i], m.Params[i].Init(1)), nil
+	}
+	dir, r := exported(t, "compressed-tensors", m, export.Options{})
+	f := tensors(t, dir, "model.safetensors")
+	if _, err := f.Tensor("lm_head.weight_packed"); err != nil || !r.Exact {
+		t.Errorf("exact %v, error %v", r.Exact, err)
+	}
+	config := entry(t, dir).(map[string]any)
+	group := config["config_groups"].(map[string]any)["group_0"].(map[string]any)
+	if got := fmt.Sprint(group["targets"], config["ignore"]); got != "[Linear lm_head] []" {
+		t.Errorf("targets and ignored modules are %s", got)
 	}
 }
 

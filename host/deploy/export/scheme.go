@@ -1,7 +1,6 @@
 package export
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -67,7 +66,8 @@ func (s scheme) weights() map[string]any {
 	return out
 }
 
-func schemeOf(g *Grid, typ string, inexact bool) (scheme, error) {
+// schemeOf returns the scheme of a type other than nvfp4.
+func schemeOf(g *Grid, typ string) (scheme, error) {
 	switch typ {
 	case typeInt4, typeInt8:
 		integers, err := g.integers()
@@ -86,14 +86,6 @@ func schemeOf(g *Grid, typ string, inexact bool) (scheme, error) {
 	case typeMXFP4:
 		_, err := mxfp4Exponents(g)
 		return scheme{typ, mxfp4Block}, err
-	case typeNVFP4:
-		s, err := nvfp4Of(g)
-		if err == nil && !s.exact && !inexact {
-			err = errors.New("scales are not E4M3 numbers divided by one float32, as those of the " +
-				`quantizer nvfp4 with scale_form = "encode" are; --type int8 is exact, --inexact rounds ` +
-				"them")
-		}
-		return scheme{typ, nvfp4Block}, err
 	}
 	return scheme{}, fmt.Errorf("there is no type %q: want one of %s, %s, %s, %s",
 		typ, typeInt4, typeInt8, typeMXFP4, typeNVFP4)
@@ -113,17 +105,21 @@ func mxfp4Exponents(g *Grid) ([]byte, error) {
 	return out, nil
 }
 
-// nvfp4Of returns the two-level scales of a whole weight.
-func nvfp4Of(g *Grid) (nvfp4Scales, error) {
-	g, err := floatBlocks(g, nvfp4Block)
-	if err != nil {
-		return nvfp4Scales{}, err
+// nvfp4Of returns the two-level scales that whole weights share.
+func nvfp4Of(grids ...*Grid) (nvfp4Scales, error) {
+	var scales []float32
+	for _, g := range grids {
+		g, err := floatBlocks(g, nvfp4Block)
+		if err != nil {
+			return nvfp4Scales{}, err
+		}
+		scales = append(scales, g.Scales...)
 	}
-	s, ok := findNVFP4(g.Scales)
+	s, ok := findNVFP4(scales)
 	if !ok {
-		err = fmt.Errorf("scales are negative, or too small for a global scale")
+		return s, fmt.Errorf("scales are negative, or too small for a global scale")
 	}
-	return s, err
+	return s, nil
 }
 
 // floatBlocks converts a grid to E2M1 codes and splits its groups into blocks.
