@@ -131,6 +131,12 @@ for kind in llama qwen3; do
 	packed "power-$kind"
 	newer "power-$kind"
 done
+for quantizer in '{plugin="mxfp4", scale_rule="round"}' '{plugin="nvfp4", scale_form="power_of_two", tensor_scale="tracked"}'; do
+	run inputs "quantizer=$quantizer"
+	packed inputs
+	"$python" "$repo/scripts/interop/inputs.py" out/inputs-ct "data/$data/val.tokens" "$loss"
+	rm -r runs/inputs out/inputs-*
+done
 train two 'quantizer.weights={plugin="quest", bits=2, rotation="none", scale_dtype="f16"}' 'model.hidden=128'
 packed two
 newer two

@@ -18,6 +18,9 @@
 // may be rotated by a block Hadamard matrix before quantization, and rotated back afterwards.
 // Gradients pass unchanged.
 //
+// The scale of the tensor of an activation may be tracked: then max|T| is the largest magnitude of
+// all steps before, as servers have a constant g, and larger entries saturate.
+//
 // The rule mse is Four Over Six (Cook et al. 2025, arXiv 2512.02010; mit-han-lab/fouroversix
 // dadfad69, src/fouroversix/quantize/pytorch/reference.py): each block has two candidate scales,
 // which map its maximum to the level 6 or to the level 4, and uses the one with the smaller squared
@@ -41,6 +44,7 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
+	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -55,14 +59,19 @@ type nvfp4 struct{}
 var (
 	_ sdk.Quantizer = nvfp4{}
 	_ sdk.Packer    = nvfp4{}
+	_ sdk.Stateful  = nvfp4{}
+	_ ext.Maximal   = nvfp4{}
 )
 
-// Values of the parameters scale_form, scale_rule (named as in the Four Over Six paper's code),
+// Values of the parameters scale_form, tensor_scale, scale_rule (named as in the Four Over Six paper's code),
 // weight_blocks and rotated_products, and an additional value of signs.
 const (
 	formDecode = "decode"
 	formEncode = "encode"
 	formPower  = "power_of_two"
+
+	scaleCurrent = "current"
+	scaleTracked = "tracked"
 
 	ruleSix = "static_6"
 	ruleMSE = "mse"
@@ -97,6 +106,9 @@ func (nvfp4) Describe() sdk.Description {
 				"decode: a block's scale times the tensor's scale g; encode: divided by its reciprocal, "+
 					"2688/max, as in compressed-tensors and vLLM; power_of_two: g is one, for an exact "+
 					"export to llama.cpp, too"),
+			sdk.Choice("tensor_scale", scaleCurrent, []string{scaleCurrent, scaleTracked},
+				"the maximum from which the tensor's scale of an activation follows; current: its own; "+
+					"tracked: that of all steps before, with which an export can store the scale"),
 			sdk.Choice("rotation", microscaling.NoRotation,
 				[]string{microscaling.NoRotation, "16", "32", "64", "128"},
 				"block of the Hadamard rotation, which must divide the row"),
@@ -122,6 +134,25 @@ func (nvfp4) Describe() sdk.Description {
 	}
 }
 
+// largest is the name of the state: the largest magnitude of an activation so far.
+const largest = "largest"
+
+// tracks reports whether the site has a state.
+func tracks(site sdk.Site) bool {
+	return site.Role == sdk.RoleActivation && site.Text("tensor_scale") == scaleTracked
+}
+
+// InitState writes the largest magnitude of the first batch.
+func (nvfp4) InitState(b *program.Builder, x program.Value, site sdk.Site) (sdk.State, error) {
+	if !tracks(site) {
+		return nil, nil
+	}
+	return sdk.State{largest: x.Abs().MaxAll()}, nil
+}
+
+// Maximum reports that the largest magnitude of micro-batches is that of the step.
+func (nvfp4) Maximum(string, sdk.Site) bool { return true }
+
 // Quantize writes the program for one site. The returned scale of each block is sB·g, or sB/G.
 func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Quantized, error) {
 	rotation, signs, err := newRotation(b, site)
@@ -132,6 +163,10 @@ func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 	blocks := microscaling.NewBlocks(site.Shape, block)
 	v := blocks.Split(z)
 	s := newScales(v, site)
+	var next sdk.State
+	if tracks(site) {
+		next = sdk.State{largest: s.largest.Max(site.State[largest])}
+	}
 	rounded := microscaling.RoundAt(v.Div(s.divisor), site)
 	codes := s.finite.Select(microscaling.EncodeE2M1(rounded, signs.PositiveZeros(v)), b.ConstInt(0))
 	return sdk.Quantized{
@@ -141,9 +176,10 @@ func (nvfp4) Quantize(b *program.Builder, x program.Value, site sdk.Site) (sdk.Q
 		Scale:     s.scale,
 		Grid:      sdk.E2M1(block),
 		Mask:      s.finite.Broadcast(site.Shape, nil),
+		Next:      next,
 		// sB depends only on ratios within the tensor, and g is proportional to the tensor, if it is
-		// not rounded to a power of two.
-		Homogeneous: site.Text("scale_form") != formPower,
+		// neither rounded to a power of two nor tracked.
+		Homogeneous: site.Text("scale_form") != formPower && next == nil,
 	}, nil
 }
 
@@ -190,6 +226,7 @@ type scales struct {
 	// sB·g or sB/G, in the shape of block; NaN everywhere if the tensor is not finite
 	scale   program.Value
 	divisor program.Value // scale, or +∞ where it is 0, so that ratios are 0
+	largest program.Value // the largest magnitude of the tensor, a scalar
 	finite  program.Value // bool, a scalar: true if the tensor contains neither NaN nor ±Inf
 }
 
@@ -200,12 +237,16 @@ type scales struct {
 func newScales(v program.Value, site sdk.Site) (s scales) {
 	b := v.Builder()
 	adaptive := site.Text("scale_rule") == ruleMSE
-	largest := v.Abs().MaxRow()
-	overall := largest.MaxAll()
-	s.finite = overall.IsFinite()
+	perBlock := v.Abs().MaxRow()
+	s.largest = perBlock.MaxAll()
+	s.finite = s.largest.IsFinite()
+	overall := s.largest
+	if tracks(site) {
+		overall = site.State[largest]
+	}
 	square := site.Role == sdk.RoleWeight && site.Text("weight_blocks") == squareBlocks
 	if square {
-		largest = overSquares(largest, program.Value.ReduceMax)
+		perBlock = overSquares(perBlock, program.Value.ReduceMax)
 	}
 	largestScale := microscaling.LargestE4M3 * 1.0
 	if adaptive {
@@ -230,7 +271,7 @@ func newScales(v program.Value, site sdk.Site) (s scales) {
 		units = func(v program.Value) program.Value { return v.Div(s.tensor) }
 		back = func(v program.Value) program.Value { return v.Mul(s.tensor) }
 	}
-	six := units(largest.Div(b.Const(microscaling.LargestE2M1)))
+	six := units(perBlock.Div(b.Const(microscaling.LargestE2M1)))
 	if adaptive {
 		four := six.Scale(microscaling.LargestE2M1 / 4.0)
 		in := units(v)

@@ -20,6 +20,7 @@ type compressedPlan struct {
 	*hubPlan
 	schemes map[string]scheme      // by tensor name
 	globals map[string]nvfp4Scales // by parameter
+	inputs  map[string]inputs      // by parameter; of those that are quantized
 }
 
 func planCompressed(m *Model, o Options) (*Plan, error) {
@@ -27,7 +28,8 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &compressedPlan{hubPlan: hub, schemes: map[string]scheme{}, globals: map[string]nvfp4Scales{}}
+	p := &compressedPlan{hubPlan: hub, schemes: map[string]scheme{}, globals: map[string]nvfp4Scales{},
+		inputs: map[string]inputs{}}
 	hub.files = func(t Stored) []safetensors.Tensor {
 		if s, ok := p.schemes[t.Name]; ok {
 			return p.packed(t, s)
@@ -56,7 +58,7 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 		},
 		needsGrid: true,
 		check: func(part part, w weight, typ string) error {
-			s, err := scheme{typ, nvfp4Block}, error(nil)
+			s, err := scheme{typ: typ, group: nvfp4Block}, error(nil)
 			if typ == typeNVFP4 {
 				p.globals[part.Param.Name], err = p.twoLevels(part, w, parts, o.Inexact)
 			} else {
@@ -69,6 +71,10 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 		floatsHint: "--allow-floats stores them so, and packs the others; --to hf stores all as floats",
 	})
 	if p.stored = stored; err != nil {
+		return nil, err
+	}
+	activations, err := p.findInputs()
+	if err != nil {
 		return nil, err
 	}
 	for i := range p.stored {
@@ -91,7 +97,38 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 		return nil, fmt.Errorf("no weight of this model is quantized: use --to hf to store it as floats")
 	}
 	p.quantization = p.quantizationConfig()
-	return p.plan(), unpacked
+	plan := p.plan()
+	plan.Activations = activations
+	return plan, unpacked
+}
+
+// findInputs finds out how the inputs of packed layers are quantized, and reports whether the format
+// says it of all of them.
+func (p *compressedPlan) findInputs() (all bool, err error) {
+	all = p.source.Activation != nil
+	for _, t := range p.stored {
+		s, ok := p.schemes[t.Name]
+		if !ok || p.source.Activation == nil {
+			continue
+		}
+		in, known := p.inputs[t.Param]
+		if !known {
+			a, err := p.source.Activation(t.Param)
+			if err != nil {
+				return false, err
+			}
+			if a == nil {
+				continue
+			}
+			if in, err = inputsOf(a, s.typ); err != nil {
+				return false, err
+			}
+			p.inputs[t.Param] = in
+		}
+		s.inputs = in.typ != ""
+		p.schemes[t.Name], all = s, all && s.inputs
+	}
+	return all, nil
 }
 
 // twoLevels returns the scales of a weight in NVFP4. The gate and up projections of a layer share
@@ -145,9 +182,15 @@ func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 		scales := ofGrid(t.Name+"_scale", shape, grid, two.of)
 		scales.DType = safetensors.F8E4M3
 		global := func() ([]float32, error) { return []float32{two.global}, nil }
-		return []safetensors.Tensor{
+		list := []safetensors.Tensor{
 			codes, scales, safetensors.Lazy(t.Name+"_global_scale", []int{1}, global),
 		}
+		if s.inputs {
+			input := func() ([]float32, error) { return []float32{p.inputs[t.Param].global}, nil }
+			name := strings.TrimSuffix(t.Name, "weight") + "input_global_scale"
+			list = append(list, safetensors.Lazy(name, []int{1}, input))
+		}
+		return list
 	}
 	groups := 1
 	if s.group > 0 {
@@ -210,7 +253,7 @@ func (p *compressedPlan) quantizationConfig() map[string]any {
 		}
 		groups[fmt.Sprintf("group_%d", i)] = map[string]any{
 			"targets": targets, "format": s.format(), "weights": s.weights(),
-			"input_activations": nil, "output_activations": nil,
+			"input_activations": s.activations(), "output_activations": nil,
 		}
 	}
 	return map[string]any{

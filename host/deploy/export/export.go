@@ -71,6 +71,10 @@ func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options)
 		Notes:    slices.Concat(m.Notes, plan.Notes),
 		Warnings: slices.Concat(m.Warnings, m.Tokenizer.Warnings),
 	}
+	if m.Activation != nil && !plan.Activations {
+		report.Warnings = append(report.Warnings, "the run quantizes activations "+
+			"([quantizer.activations]), but programs that load the export do not")
+	}
 	err = atomicfile.WriteDir(to, func(dir vfs.Path) error {
 		if err := plan.Write(ctx, dir); err != nil {
 			return err
@@ -152,6 +156,8 @@ func (r *Report) compare(ctx context.Context, read func(each func(string, []floa
 type Plan struct {
 	Tensors []Stored // the tensors to be written, in any order
 	Notes   []string // remarks that are not about a single tensor, as sentences
+	// Activations reports that programs quantize activations as the run does.
+	Activations bool
 	// Write writes the files into a directory.
 	Write func(ctx context.Context, dir vfs.Path) error
 	// Read calls each with the name (as in Tensors) and values of every tensor in the written

@@ -91,10 +91,11 @@ func nearest(value, scale float32, numbers spec.Grid) int32 {
 	if numbers.Format != spec.FormatE2M1 {
 		return int32(math.Round(min(max(ratio, math.MinInt16), math.MaxInt16)))
 	}
-	best := int32(0)
+	ratio = min(max(ratio, -6), 6)
+	best, least := int32(0), math.Inf(1)
 	for code, number := range e2m1 {
-		if math.Abs(float64(number)-ratio) < math.Abs(float64(e2m1[best])-ratio) {
-			best = int32(code)
+		if d := math.Abs(float64(number) - ratio); d < least || d == least && code%2 == 0 && code != 8 {
+			best, least = int32(code), d
 		}
 	}
 	return best

@@ -18,6 +18,9 @@ type Model struct {
 	// Quantized returns the output of the parameter's quantizer, or nil if the parameter is not
 	// quantized.
 	Quantized func(param string) (*Quantized, error)
+	// Activation returns the quantizer of the inputs of a weight's layer, or nil if they are not
+	// quantized. The function is nil if no activations are.
+	Activation func(param string) (*Activation, error)
 	// Warnings lists properties of the model that no format stores, and Notes lists differences
 	// between its weights and the trained ones.
 	Warnings, Notes []string

@@ -15,8 +15,9 @@ const (
 )
 
 type scheme struct {
-	typ   string
-	group int // elements that share a scale; 0: all of a row
+	typ    string
+	group  int  // elements that share a scale; 0: all of a row
+	inputs bool // the layer's inputs are quantized to the same type
 }
 
 // Block sizes of the four-bit float types.
@@ -26,10 +27,14 @@ const (
 )
 
 func (s scheme) String() string {
-	if s.group == 0 {
-		return s.typ + ", a scale for each row"
+	text := s.typ + ", a scale for each row"
+	if s.group > 0 {
+		text = fmt.Sprintf("%s, a scale for %d elements", s.typ, s.group)
 	}
-	return fmt.Sprintf("%s, a scale for %d elements", s.typ, s.group)
+	if s.inputs {
+		text += ", and of inputs"
+	}
+	return text
 }
 
 func (s scheme) bits() int {
@@ -66,6 +71,20 @@ func (s scheme) weights() map[string]any {
 	return out
 }
 
+// activations returns the value of "input_activations" in a group of quantization_config.
+func (s scheme) activations() any {
+	if !s.inputs {
+		return nil
+	}
+	out := s.weights()
+	if s.typ == typeMXFP4 {
+		out["dynamic"] = true
+	} else {
+		out["dynamic"] = "local"
+	}
+	return out
+}
+
 // schemeOf returns the scheme of a type other than nvfp4.
 func schemeOf(g *Grid, typ string) (scheme, error) {
 	switch typ {
@@ -85,7 +104,7 @@ func schemeOf(g *Grid, typ string) (scheme, error) {
 		return s, nil
 	case typeMXFP4:
 		_, err := mxfp4Exponents(g)
-		return scheme{typ, mxfp4Block}, err
+		return scheme{typ: typ, group: mxfp4Block}, err
 	}
 	return scheme{}, fmt.Errorf("there is no type %q: want one of %s, %s, %s, %s",
 		typ, typeInt4, typeInt8, typeMXFP4, typeNVFP4)
@@ -205,20 +224,26 @@ func findNVFP4(scales []float32) (nvfp4Scales, bool) {
 func nvfp4With(scales []float32, global float32, values []float32) nvfp4Scales {
 	out := nvfp4Scales{global, make(map[float32]byte, len(scales)), true}
 	for _, s := range scales {
-		at := float32(float64(s) * float64(global))
-		code, _ := slices.BinarySearch(values, at)
-		if code == len(values) {
-			code--
-		} else if code > 0 {
-			below, above := at-values[code-1], values[code]-at
-			if below < above || below == above && code%2 == 1 {
-				code--
-			}
-		}
+		code := nearestE4M3(float32(float64(s)*float64(global)), values)
 		out.blocks[s] = byte(code)
 		out.exact = out.exact && values[code]/global == s
 	}
 	return out
+}
+
+// nearestE4M3 returns the code of the E4M3 number nearest to v, ties to even, at most that of 448.
+func nearestE4M3(v float32, values []float32) int {
+	code, _ := slices.BinarySearch(values, v)
+	if code == len(values) {
+		return code - 1
+	}
+	if code > 0 {
+		below, above := v-values[code-1], values[code]-v
+		if below < above || below == above && code%2 == 1 {
+			code--
+		}
+	}
+	return code
 }
 
 func (s nvfp4Scales) of(g *Grid) ([]byte, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/cage-qat/cage/host/data/chat"
 	"github.com/cage-qat/cage/host/data/tokenizer"
 	"github.com/cage-qat/cage/host/deploy/export"
+	"github.com/cage-qat/cage/host/model"
 	"github.com/cage-qat/cage/host/model/huggingface"
 	"github.com/cage-qat/cage/host/model/lora"
 	"github.com/cage-qat/cage/host/train/build"
@@ -22,7 +23,10 @@ import (
 	"github.com/cage-qat/cage/host/train/metrics"
 	"github.com/cage-qat/cage/host/train/provenance"
 	"github.com/cage-qat/cage/host/train/rundir"
+	"github.com/cage-qat/cage/host/train/step"
+	"github.com/cage-qat/cage/internal/lists"
 	"github.com/cage-qat/cage/internal/vfs"
+	"github.com/cage-qat/cage/sdk/program/reference"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -40,7 +44,6 @@ func (t *Model) Export() (*export.Model, error) {
 		m.Base = t.Record.Initial.Path
 	}
 	for _, o := range []struct{ role, what string }{
-		{config.RoleActivations, "activations"},
 		{config.RoleKeys, "the keys of attention"}, {config.RoleValues, "the values of attention"},
 		{config.RoleQueries, "the queries of attention"}, {config.RoleHead, "the input of the head"},
 	} {
@@ -48,6 +51,9 @@ func (t *Model) Export() (*export.Model, error) {
 			m.Warnings = append(m.Warnings, fmt.Sprintf("the run quantizes %s ([quantizer.%s]), but "+
 				"programs that load the export do not", o.what, o.role))
 		}
+	}
+	if t.Config.Quantizer.Quantizes(config.RoleActivations) {
+		m.Activation = t.activation
 	}
 	if kind := t.Average(); kind != "" {
 		m.Notes = []string{fmt.Sprintf(
@@ -81,6 +87,47 @@ func (t *Model) latent(param string) (values []float32, err error) {
 		return values, err
 	}
 	return engine.Download[float32](t.state.Param(param))
+}
+
+// activation returns the quantizer of the inputs of a weight's layer, by its program for one token.
+func (t *Model) activation(param string) (*export.Activation, error) {
+	sites := t.built.Compiled.Plan().Model.(model.Language).ActivationSites(1, 1)
+	feeds := func(s model.ActivationSite) bool { return slices.Contains(s.Feeds, param) }
+	i := slices.IndexFunc(sites, feeds)
+	if i < 0 {
+		return nil, nil
+	}
+	site := sites[i]
+	q, ok := t.built.Programs.Pieces[1][site.Name]
+	if !ok {
+		return nil, nil
+	}
+	q = q.ForEvaluation()
+	kept := func(name string) (step.Tensor, error) {
+		values, err := engine.Download[float32](t.state.Tensors[name])
+		return step.Tensor{Name: name, Data: values}, err
+	}
+	quantize := func(row []float32) (value, scale []float32, err error) {
+		inputs := map[string]reference.Tensor{}
+		for _, in := range q.Program.Inputs {
+			values := row
+			if in.Name != spec.InputX {
+				if values, err = step.LoadQuantizer(kept)(site.Name, q, in.Name); err != nil {
+					return nil, nil, err
+				}
+			}
+			wide := lists.Map(values, func(v float32) float64 { return float64(v) })
+			inputs[in.Name] = reference.Floats(wide, in.Type.Shape...)
+		}
+		out, err := reference.Run32(q.Program, inputs)
+		if err != nil {
+			return nil, nil, err
+		}
+		single := func(v float64) float32 { return float32(v) }
+		return lists.Map(out[spec.OutputValue].Float64s(), single),
+			lists.Map(out[spec.OutputScale].Float64s(), single), nil
+	}
+	return &export.Activation{Width: site.Width, Quantize: quantize}, nil
 }
 
 func (t *Model) quantized(param string) (*export.Quantized, error) {

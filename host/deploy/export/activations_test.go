@@ -1,0 +1,77 @@
+package export
+
+import (
+	"math"
+	"testing"
+
+	"github.com/cage-qat/cage/sdk/spec"
+)
+
+// row makes a quantizer of rows of 128 elements of a rule for the scales of blocks.
+func row(block int, rule func(largest float32) float32) *Activation {
+	return &Activation{Width: 128, Quantize: func(x []float32) (value, scale []float32, err error) {
+		for at := 0; at < len(x); at += block {
+			largest := float32(0)
+			for _, v := range x[at : at+block] {
+				largest = max(largest, float32(math.Abs(float64(v))))
+			}
+			s := rule(largest)
+			for _, v := range x[at : at+block] {
+				code := nearest(v, s, spec.Grid{Format: spec.FormatE2M1})
+				value = append(value, e2m1[code]*s)
+			}
+			scale = append(scale, s)
+		}
+		return value, scale, nil
+	}}
+}
+
+// TestInputs: activations are said to be quantized only if they are by the rule of compressed-tensors, with
+// the global scale that the quantizer has.
+func TestInputs(t *testing.T) {
+	ceil := func(m float32) float32 { return float32(math.Exp2(math.Ceil(math.Log2(float64(m / 6))))) }
+	floor := func(m float32) float32 { return float32(math.Exp2(math.Floor(math.Log2(float64(m))) - 2)) }
+	fixed := func(global float32) func(float32) float32 {
+		return func(m float32) float32 { return servedNVFP4(m, global) }
+	}
+	for _, c := range []struct {
+		name string
+		typ  string
+		a    *Activation
+		want inputs
+	}{
+		{"the rule of MXFP4", typeMXFP4, row(32, servedMXFP4), inputs{typ: typeMXFP4}},
+		{"MXFP4 rounded up", typeMXFP4, row(32, ceil), inputs{}},
+		{"MXFP4 rounded down", typeMXFP4, row(32, floor), inputs{}},
+		{"MXFP4 in blocks of 16", typeMXFP4, row(16, servedMXFP4), inputs{}},
+		{"a power of two", typeNVFP4, row(16, fixed(256)), inputs{typeNVFP4, 256}},
+		{"another number", typeNVFP4, row(16, fixed(300.7)), inputs{typeNVFP4, 300.7}},
+		{"the scale of the row", typeNVFP4, &Activation{Width: 128, Quantize: func(x []float32) (value, scale []float32, err error) {
+			largest := float32(0)
+			for _, v := range x {
+				largest = max(largest, float32(math.Abs(float64(v))))
+			}
+			return row(16, fixed(2688/largest)).Quantize(x)
+		}}, inputs{}},
+		{"MXFP4 for NVFP4", typeNVFP4, row(32, servedMXFP4), inputs{}},
+		{"integers", typeInt4, row(32, servedMXFP4), inputs{}},
+	} {
+		if got, err := inputsOf(c.a, c.typ); err != nil || got.typ != c.want.typ || math.Abs(float64(got.global/c.want.global-1)) > 2e-7 {
+			t.Errorf("%s: %+v, error %v, want %+v", c.name, got, err, c.want)
+		}
+	}
+}
+
+// TestServedScales has the scales of compressed-tensors 0.20 for the largest magnitudes of blocks.
+func TestServedScales(t *testing.T) {
+	for largest, want := range map[float32]float32{1: 0.25, 1.74: 0.25, 1.75: 0.5, 3.5: 1, 6: 1, 7: 2} {
+		if got := servedMXFP4(largest); got != want {
+			t.Errorf("MXFP4, largest %v: the scale is %v, want %v", largest, got, want)
+		}
+	}
+	for largest, want := range map[float32]float32{6: 1, 6.1: 1, 6.5: 1.125, 1e9: 448.0 / 64, 0: 0} {
+		if got := servedNVFP4(largest, 64); got != want {
+			t.Errorf("NVFP4, largest %v: the scale is %v, want %v", largest, got, want)
+		}
+	}
+}
