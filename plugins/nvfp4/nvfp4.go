@@ -44,7 +44,6 @@ import (
 	"math"
 
 	"github.com/cage-qat/cage/sdk"
-	"github.com/cage-qat/cage/sdk/ext"
 	"github.com/cage-qat/cage/sdk/microscaling"
 	"github.com/cage-qat/cage/sdk/program"
 )
@@ -60,7 +59,7 @@ var (
 	_ sdk.Quantizer = nvfp4{}
 	_ sdk.Packer    = nvfp4{}
 	_ sdk.Stateful  = nvfp4{}
-	_ ext.Maximal   = nvfp4{}
+	_ sdk.Maximal   = nvfp4{}
 )
 
 // Values of the parameters scale_form, tensor_scale, scale_rule (named as in the Four Over Six paper's code),
