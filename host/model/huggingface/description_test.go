@@ -158,8 +158,8 @@ func TestStored(t *testing.T) {
 	for before, want := range map[string]map[string]string{
 		`{"torch_dtype": "bfloat16", "a": 1.0}`: {"torch_dtype": `"float16"`},
 		`{"dtype": "bfloat16"}`:                 {"dtype": `"float16"`},
-		`{"dtype": "float16", "torch_dtype": "bfloat16", "quantization_config": {"bits": 4}, "compression_config": {}}`: {
-			"torch_dtype": `"float16"`, "quantization_config": "", "compression_config": ""},
+		`{"dtype": "float16", "torch_dtype": "bfloat16", "quantization_config": {"bits": 4}, "quantization": {"bits": 4}, "compression_config": {}}`: {
+			"torch_dtype": `"float16"`, "quantization_config": "", "quantization": "", "compression_config": ""},
 		`{"auto_map": {"AutoModel": "a.B"}}`: {"torch_dtype": `"float16"`, "auto_map": ""},
 	} {
 		after, err := huggingface.Stored([]byte(before), safetensors.F16, nil)
@@ -168,7 +168,7 @@ func TestStored(t *testing.T) {
 		}
 		checkKeys(t, before, []byte(before), after, want)
 	}
-	after, err := huggingface.Stored([]byte(`{"quantization_config": {"bits": 4}}`), safetensors.F16, object{"format": "x"})
+	after, err := huggingface.Stored([]byte(`{"quantization_config": {"bits": 4}}`), safetensors.F16, object{"quantization_config": object{"format": "x"}})
 	if err != nil {
 		t.Fatal(err)
 	}
