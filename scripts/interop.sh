@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Exports small models in every format and loads them with the programs that the formats are
-# made for: transformers, compressed-tensors, gguf, llama.cpp and lm-eval. Weights have to be
+# made for: transformers, compressed-tensors, gguf, llama.cpp, mlx-lm and lm-eval. Weights have to be
 # equal bit for bit, losses, logits and log-likelihoods those of the other program, and a model
 # that was trained on conversations has to end its answers there. What was found stands in
 # docs/guide/export.md.
@@ -13,7 +13,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 work=${INTEROP_DIR:-/tmp/cage-interop}
-packages="torch==2.15.0 transformers==5.23.0 compressed-tensors==0.20.0 accelerate safetensors==0.8.0 gguf==0.19.0 llama-cpp-python==0.3.36 xllamacpp==2026.10.11549 lm-eval==0.4.13"
+packages="torch==2.15.0 transformers==5.23.0 compressed-tensors==0.20.0 accelerate safetensors==0.8.0 gguf==0.19.0 llama-cpp-python==0.3.36 xllamacpp==2026.10.11549 lm-eval==0.4.13 mlx[cpu]==0.32.4 mlx-lm==0.32.2"
 . scripts/interop/setup.sh
 
 python=$work/venv/bin/python
@@ -82,6 +82,13 @@ packed() {
 	"$python" "$repo/scripts/interop/hub.py" "out/$1-ct" "out/$1-hf"
 }
 
+# apple NAME FLAG… exports to MLX and checks it, and the loss of the run that was trained last.
+apple() {
+	"$cage" export "runs/$1" --to mlx --out "out/$1-mlx" "${@:2}" >/dev/null
+	"$python" "$repo/scripts/interop/apple.py" "out/$1-mlx" "out/$1-hf" --tokens "data/$data/val.tokens" --loss "$loss"
+	rm -r "out/$1-mlx"
+}
+
 # llama NAME FLAG… exports to GGUF and checks it, with the ids of texts where the data were tokenized as they were.
 llama() {
 	"$cage" export "runs/$1" --to gguf --out "out/$1-gguf" "${@:2}" >/dev/null
@@ -101,28 +108,34 @@ newer() {
 }
 
 "$python" -c 'import compressed_tensors, gguf, importlib.metadata as m, torch, transformers
-print(", ".join(f"{p} {m.version(p)}" for p in ("torch", "transformers", "compressed-tensors", "gguf", "llama-cpp-python", "lm-eval")))'
+print(", ".join(f"{p} {m.version(p)}" for p in ("torch", "transformers", "compressed-tensors", "gguf", "llama-cpp-python", "mlx-lm", "lm-eval")))'
 
 train int4 'quantizer.weights={plugin="absmax", granularity="group", group=32, scale_dtype="f16"}' 'model.head="tied"' \
 	'model.rope_factor=8.0' 'model.rope_original=32'
 packed int4
+apple int4
 llama int4
 llama int4 --type f32
 train int8 'quantizer.weights={plugin="absmax", bits=8, scale_dtype="f16"}'
 packed int8
+apple int8
 llama int8
 train centred 'quantizer.weights={plugin="absmax", grid="centred", scale_dtype="f16"}'
 packed centred
+apple centred
 llama centred
 train quest 'quantizer.weights={plugin="quest", rotation="none", scale_dtype="f16"}'
 packed quest
+apple quest
 llama quest
 train ternary 'quantizer.weights={plugin="paretoq", bits=0, scale_dtype="f16"}' 'model.width=256' 'model.hidden=256'
 packed ternary
+apple ternary
 llama ternary
 llama ternary --type tq1_0
 train mxfp4 'quantizer.weights={plugin="mxfp4"}'
 packed mxfp4
+apple mxfp4
 llama mxfp4
 train nvfp4 'quantizer.weights={plugin="nvfp4", scale_form="encode"}'
 packed nvfp4
@@ -144,26 +157,35 @@ train rotated 'quantizer.weights={plugin="quest"}'
 llama rotated --allow-floats
 train olmo2 'quantizer.weights={plugin="absmax", scale_dtype="f16"}' 'model.kind="olmo2"'
 packed olmo2
+apple olmo2
 llama olmo2
 llama olmo2 --type f32
 train qwen2 'quantizer.weights={plugin="absmax", scale_dtype="f16"}' 'model.kind="qwen2"'
 packed qwen2
+apple qwen2
 llama qwen2
 llama qwen2 --type f32
 train smollm3 'quantizer.weights={plugin="absmax", scale_dtype="f16"}' 'model.kind="smollm3"' 'model.layers=4'
 packed smollm3
+apple smollm3
 llama smollm3
 llama smollm3 --type f32
 train nemo 'quantizer.weights={plugin="absmax", scale_dtype="f16"}' 'model.head_size=32'
 packed nemo
+apple nemo
 llama nemo
 train qwen3 'quantizer.weights={plugin="absmax", scale_dtype="f16"}' 'model.kind="qwen3"' 'model.head_size=32'
 packed qwen3
+apple qwen3
 llama qwen3
 llama qwen3 --type f32
+train gemma2 'quantizer.weights={plugin="absmax", scale_dtype="f16"}' 'model.kind="gemma2"' 'model.head="tied"' \
+	'model.attn_logit_softcapping=50.0' 'model.final_logit_softcapping=30.0'
+packed gemma2
 data=llama2
 train llama2 'quantizer.weights={plugin="absmax", scale_dtype="f16"}'
 packed llama2
+apple llama2
 llama llama2
 "$cage" eval runs/llama2 --tasks arc_easy,lambada_openai --data "$repo/host/deploy/tasks/testdata/data" --out eval/llama2 >/dev/null
 "$python" "$repo/scripts/interop/lmeval.py" out/llama2-hf eval/llama2/samples_*.jsonl

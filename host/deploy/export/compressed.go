@@ -9,7 +9,6 @@ import (
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
-	"github.com/cage-qat/cage/sdk/program"
 	"github.com/cage-qat/cage/sdk/spec"
 )
 
@@ -18,9 +17,8 @@ const headTensor = "lm_head.weight"
 // compressedPlan adds packed weights to a hubPlan.
 type compressedPlan struct {
 	*hubPlan
-	schemes map[string]scheme      // by tensor name
 	globals map[string]nvfp4Scales // by parameter
-	inputs  map[string]inputs      // by parameter; of those that are quantized
+	inputs  map[string]inputs      // by parameter and type
 }
 
 func planCompressed(m *Model, o Options) (*Plan, error) {
@@ -28,35 +26,21 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &compressedPlan{hubPlan: hub, schemes: map[string]scheme{}, globals: map[string]nvfp4Scales{},
-		inputs: map[string]inputs{}}
-	hub.files = func(t Stored) []safetensors.Tensor {
-		if s, ok := p.schemes[t.Name]; ok {
-			return p.packed(t, s)
-		}
-		return p.plain(t)
-	}
-	stored, unpacked, err := p.source.plan(parts, o, layout{
-		float: func(part, weight) string { return p.float },
+	p := &compressedPlan{hubPlan: hub, globals: map[string]nvfp4Scales{}, inputs: map[string]inputs{}}
+	hub.packed = p.tensors
+	unpacked, err := p.pack(parts, o, layout{
 		unpacked: func(part part, w weight) error {
 			if part.Param.Role == architecture.RoleEmbedding {
 				return errors.New("only linear layers can be packed, not the embedding")
 			}
-			if rotated, ok := errors.AsType[*RotatedError](w.gridErr); ok {
-				return rotated
-			}
-			return nil
+			return notRotated(w)
 		},
 		types: func(w weight) []string {
-			if o.Type != "" {
-				return []string{o.Type}
-			}
 			if w.grid.Numbers.Format == spec.FormatE2M1 {
 				return []string{typeMXFP4, typeNVFP4}
 			}
 			return []string{typeInt4, typeInt8}
 		},
-		needsGrid: true,
 		check: func(part part, w weight, typ string) error {
 			s, err := scheme{typ: typ, group: nvfp4Block}, error(nil)
 			if typ == typeNVFP4 {
@@ -64,71 +48,42 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 			} else {
 				s, err = schemeOf(w.grid, typ)
 			}
+			if err == nil {
+				s.inputs, err = p.quantizesInputs(part.Param.Name, typ)
+			}
 			p.schemes[part.Tensor] = s
 			return err
 		},
-		exactHint:  "--to hf --dtype f32, without --type, stores the numbers of Q(x) as they are",
-		floatsHint: "--allow-floats stores them so, and packs the others; --to hf stores all as floats",
 	})
-	if p.stored = stored; err != nil {
-		return nil, err
-	}
-	activations, err := p.findInputs()
 	if err != nil {
 		return nil, err
 	}
-	for i := range p.stored {
-		t := &p.stored[i]
-		if s, ok := p.schemes[t.Name]; ok {
-			p.fourBitFloats = p.fourBitFloats || s.float()
-			t.Type = s.String()
-			for _, x := range p.packed(*t, s) {
-				t.Bytes += int64(x.DType.Bits()) / 8 * program.FloatType(x.Shape...).Size()
-			}
-		}
-	}
-	if len(p.schemes) == 0 {
-		for _, t := range p.stored {
-			if t.Quantized && t.Note != "" {
-				return nil, &WeightsError{fmt.Errorf("no weight can be packed: %s: %s; --to hf stores "+
-					"Q(x) as floats, rotated back", t.Name, t.Note)}
-			}
-		}
-		return nil, fmt.Errorf("no weight of this model is quantized: use --to hf to store it as floats")
-	}
-	p.quantization = p.quantizationConfig()
 	plan := p.plan()
-	plan.Activations = activations
+	plan.Activations = m.Activation != nil
+	for _, s := range p.schemes {
+		p.fourBitFloats = p.fourBitFloats || s.float()
+		plan.Activations = plan.Activations && s.inputs
+	}
+	p.quantization = map[string]any{"quantization_config": p.quantizationConfig()}
 	return plan, unpacked
 }
 
-// findInputs finds out how the inputs of packed layers are quantized, and reports whether the format
-// says it of all of them.
-func (p *compressedPlan) findInputs() (all bool, err error) {
-	all = p.source.Activation != nil
-	for _, t := range p.stored {
-		s, ok := p.schemes[t.Name]
-		if !ok || p.source.Activation == nil {
-			continue
-		}
-		in, known := p.inputs[t.Param]
-		if !known {
-			a, err := p.source.Activation(t.Param)
-			if err != nil {
-				return false, err
-			}
-			if a == nil {
-				continue
-			}
-			if in, err = inputsOf(a, s.typ); err != nil {
-				return false, err
-			}
-			p.inputs[t.Param] = in
-		}
-		s.inputs = in.typ != ""
-		p.schemes[t.Name], all = s, all && s.inputs
+// quantizesInputs reports whether programs quantize the inputs of the layer of a weight as the run
+// does, if they are described as having the type of the weight.
+func (p *compressedPlan) quantizesInputs(param, typ string) (bool, error) {
+	if p.source.Activation == nil {
+		return false, nil
 	}
-	return all, nil
+	key := param + " " + typ
+	if in, ok := p.inputs[key]; ok {
+		return in.typ != "", nil
+	}
+	a, err := p.source.Activation(param)
+	if err != nil || a == nil {
+		return false, err
+	}
+	p.inputs[key], err = inputsOf(a, typ)
+	return p.inputs[key].typ != "", err
 }
 
 // twoLevels returns the scales of a weight in NVFP4. The gate and up projections of a layer share
@@ -158,18 +113,17 @@ func (p *compressedPlan) twoLevels(t part, w weight, parts []part, inexact bool)
 	return s, err
 }
 
-func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
+func (p *compressedPlan) tensors(t Stored, s scheme) []safetensors.Tensor {
 	rows, columns := t.Shape[0], t.Shape[1]
 	grid := func() (*Grid, error) {
-		w, err := p.source.weight(t.part.Param)
+		g, err := p.gridOf(t)
 		if err != nil {
 			return nil, err
 		}
-		if g := w.grid.of(t.part); s.float() {
+		if s.float() {
 			return g.floats()
-		} else {
-			return g.integers()
 		}
+		return g.integers()
 	}
 	if s.float() {
 		pack := func(g *Grid) ([]uint8, error) { return packE2M1(g.Codes), nil }
@@ -186,19 +140,19 @@ func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 			codes, scales, safetensors.Lazy(t.Name+"_global_scale", []int{1}, global),
 		}
 		if s.inputs {
-			input := func() ([]float32, error) { return []float32{p.inputs[t.Param].global}, nil }
+			input := func() ([]float32, error) { return []float32{p.inputs[t.Param+" "+s.typ].global}, nil }
 			name := strings.TrimSuffix(t.Name, "weight") + "input_global_scale"
 			list = append(list, safetensors.Lazy(name, []int{1}, input))
 		}
 		return list
 	}
-	groups := 1
+	groups, low := 1, int32(-1)<<(s.bits()-1)
 	if s.group > 0 {
 		groups = columns / s.group
 	}
 	return []safetensors.Tensor{
 		ofGrid(t.Name+"_packed", []int{rows, (columns*s.bits() + 31) / 32}, grid,
-			func(g *Grid) ([]int32, error) { return packWords(g.Codes, columns, s.bits()), nil }),
+			func(g *Grid) ([]int32, error) { return packWords(g.Codes, columns, s.bits(), low), nil }),
 		ofGrid(t.Name+"_scale", []int{rows, groups}, grid,
 			func(g *Grid) ([]float32, error) { return g.Scales, nil }),
 		safetensors.Lazy(t.Name+"_shape", []int{2},
@@ -207,8 +161,8 @@ func (p *compressedPlan) packed(t Stored, s scheme) []safetensors.Tensor {
 }
 
 // ofGrid returns a tensor whose values are computed from a grid when the tensor is written.
-func ofGrid[T safetensors.Element](name string, shape []int, grid func() (*Grid, error),
-	values func(*Grid) ([]T, error)) safetensors.Tensor {
+func ofGrid[G any, T safetensors.Element](name string, shape []int, grid func() (G, error),
+	values func(G) ([]T, error)) safetensors.Tensor {
 	return safetensors.Lazy(name, shape, func() ([]T, error) {
 		g, err := grid()
 		if err != nil {

@@ -1,5 +1,6 @@
 // Package export writes trained models in the formats of other programs: Hugging Face directories,
-// plain or in the compressed-tensors layout for vLLM and transformers, and GGUF for llama.cpp.
+// plain, in the compressed-tensors layout for vLLM and transformers or in that of MLX, and GGUF for
+// llama.cpp.
 //
 // For a quantized weight x, the export contains the Q(x) of training, bit for bit, except that −0
 // counts as 0, because integers have no −0. A weight is represented by the codes and scales that
@@ -172,6 +173,7 @@ var formats = map[string]func(m *Model, o Options) (*Plan, error){
 	"hf":                 planHub,
 	"compressed-tensors": planCompressed,
 	"gguf":               planGGUF,
+	"mlx":                planMLX,
 	"peft":               planPEFT,
 }
 

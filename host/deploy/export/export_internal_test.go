@@ -1,6 +1,13 @@
 package export
 
-import "testing"
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cage-qat/cage/internal/halffloat"
+	"github.com/cage-qat/cage/sdk/spec"
+)
 
 // TestNVFP4ScaleBetweenTwo: where scales cannot be exact, one half way between two numbers of E4M3 becomes what a cast of
 // PyTorch to float8_e4m3fn makes of it. Otherwise an inexact export would differ from what compressed-tensors writes.
@@ -39,4 +46,46 @@ func PlanOnly(format string, m *Model) error {
 	}
 	_, err := formats[format](m, Options{})
 	return err
+}
+
+// TestAffineIsExact: exact says what is found by trying all codes, and is true of all half floats as scales.
+func TestAffineIsExact(t *testing.T) {
+	grids := []spec.Grid{{Format: spec.FormatInteger, Min: -128, Max: 127, Step: 1}, {Format: spec.FormatInteger, Min: -7, Max: 7, Step: 1},
+		{Format: spec.FormatInteger, Min: -15, Max: 15, Step: 2}, {Format: spec.FormatInteger, Min: -1, Max: 1, Step: 2}}
+	try := func(numbers spec.Grid, s float32) (claimed, exact bool) {
+		g := &Grid{Rows: 1, Columns: 32, Group: 32, Numbers: numbers, Codes: make([]int32, 32), Scales: []float32{s}}
+		for i := range g.Codes {
+			g.Codes[i] = int32(numbers.Min)
+		}
+		a, err := affineOf(g, 8)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exact = true
+		for _, c := range numbers.Codes() {
+			code := (int(c) - numbers.Min) / numbers.Step
+			product := float32(a.Scales[0] * float32(code))
+			exact = exact && float64(product) == float64(a.Scales[0])*float64(code) && product+a.biases[0] == float32(c)*s
+		}
+		return a.exact, exact
+	}
+	for bits := range uint16(0x7c00) {
+		s := halffloat.FromHalf(bits)
+		for _, numbers := range grids {
+			if claimed, exact := try(numbers, s); !claimed || !exact {
+				t.Fatalf("%v on %v: %v, found %v", s, numbers, claimed, exact)
+			}
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 100000 {
+		s := math.Float32frombits(rng.Uint32N(0x7e000000) &^ (1<<rng.IntN(24) - 1))
+		for _, numbers := range grids {
+			if claimed, exact := try(numbers, s); claimed && !exact {
+				t.Fatalf("%b on %v: exact is %v, found %v", s, numbers, claimed, exact)
+			} else if exact && !claimed && float64(s)*255 < math.MaxFloat32 && numbers.Max-numbers.Min == 255 {
+				t.Fatalf("%b on %v: exact is %v, found %v", s, numbers, claimed, exact)
+			}
+		}
+	}
 }

@@ -171,6 +171,12 @@ func TestRefusals(t *testing.T) {
 		{"compressed-tensors", nil, export.Options{}, []string{"no weight of this model is quantized"}},
 		{"compressed-tensors", integers(32, seventh), export.Options{Type: "nvfp4"}, []string{"has integers from -8 to 7 in steps of 1, want numbers of E2M1"}},
 		{"compressed-tensors", integers(32, seventh), export.Options{Type: "int3"}, []string{"there is no type \"int3\": want one of int4, int8, mxfp4, nvfp4"}},
+		{"mlx", integers(32, seventh), export.Options{}, []string{"model.layers.0.self_attn.q_proj.weight and 6 more", "as int2: 16 numbers from -8 to 7 do not fit into 2 bits", "as int4: MLX computes scale·code + bias, which is rounded for some scales", `scale_dtype = "f16"`, "--inexact allows it"}},
+		{"mlx", integers(16, halfSeventh), export.Options{}, []string{"shared by 16 elements, want a multiple of 32"}},
+		{"mlx", integers(32, halfSeventh), export.Options{Type: "mxfp4"}, []string{"has integers from -8 to 7 in steps of 1, want numbers of E2M1"}},
+		{"mlx", integers(32, halfSeventh), export.Options{Type: "int3"}, []string{"there is no type \"int3\": want one of int2, int4, int8, mxfp4"}},
+		{"mlx", rotated, export.Options{}, []string{"no weight can be packed", "rotates blocks of 32", "--to hf"}},
+		{"mlx", nil, export.Options{}, []string{"no weight of this model is quantized"}},
 		{"onnx", nil, export.Options{}, []string{`no format "onnx"`, "gguf"}},
 	} {
 		dir := t.TempDir()
@@ -216,7 +222,7 @@ func TestShortGroups(t *testing.T) {
 		{24, sdk.Integers(-8, 7, 24), "rows of 64 elements end in a group of 16, shorter than the others of 24"}, // 3 groups
 		{48, sdk.E2M1(48), "the row length must be a multiple of 48"},
 	} {
-		for _, format := range []string{"compressed-tensors", "gguf"} {
+		for _, format := range []string{"compressed-tensors", "gguf", "mlx"} {
 			_, err := write(t, format, small(t, architecture.KindLlama, inGroups(c.group, c.grid)), export.Options{})
 			if err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%s, groups of %d, %v: %v, want %q", format, c.group, c.grid, err, c.says)
@@ -259,6 +265,9 @@ func TestAdvice(t *testing.T) {
 		{"compressed-tensors", short, export.Options{Type: "int4", Float: "bf16"}, "--to hf --dtype f32, without --type,", "hf", export.Options{Float: "f32"}},
 		{"compressed-tensors", silent, export.Options{}, "--to hf --dtype f32, without --type,", "hf", export.Options{Float: "f32"}},
 		{"compressed-tensors", plain, export.Options{Type: "mxfp4"}, "--to hf --dtype f32, without --type,", "hf", export.Options{Float: "f32"}},
+		{"mlx", inexact, export.Options{}, "--inexact allows it", "mlx", export.Options{Inexact: true}},
+		{"mlx", inexact, export.Options{Float: "bf16"}, "--to hf --dtype f32, without --type,", "hf", export.Options{Float: "f32"}},
+		{"mlx", embedding, export.Options{Float: "f16"}, "--dtype f32 ", "mlx", export.Options{Float: "f32"}},
 		{"hf", inexact, export.Options{Float: "bf16"}, "--dtype f32 ", "hf", export.Options{Float: "f32"}},
 		{"hf", embedding, export.Options{Float: "f16"}, "--dtype f32 ", "hf", export.Options{Float: "f32"}},
 	} {
@@ -278,7 +287,7 @@ func TestAdvice(t *testing.T) {
 		return values, err
 	}
 	for _, format := range export.Formats() {
-		if _, err := write(t, format, broken, export.Options{}); err == nil || strings.Contains(err.Error(), "--") && format != "compressed-tensors" {
+		if _, err := write(t, format, broken, export.Options{}); err == nil || strings.Contains(err.Error(), "--") && format != "compressed-tensors" && format != "mlx" {
 			t.Errorf("%s of NaN: %v: nothing helps", format, err)
 		}
 	}
@@ -328,7 +337,7 @@ func TestOneTypeForAll(t *testing.T) {
 			}
 			return q
 		})
-		for format, types := range map[string][2]string{"compressed-tensors": {"int4", "int8"}, "gguf": {"Q4_0", "Q8_0"}} {
+		for format, types := range map[string][2]string{"compressed-tensors": {"int4", "int8"}, "gguf": {"Q4_0", "Q8_0"}, "mlx": {"int4", "int8"}} {
 			_, r := exported(t, format, m, export.Options{})
 			for _, x := range r.Tensors {
 				want := types[1]
@@ -356,7 +365,7 @@ func TestIntegersAsFloats(t *testing.T) {
 			return q
 		}
 	}
-	for _, format := range []string{"compressed-tensors", "gguf"} {
+	for _, format := range []string{"compressed-tensors", "gguf", "mlx"} {
 		if r, err := write(t, format, small(t, architecture.KindLlama, ternary(sdk.Integers(-1, 1, 32))), export.Options{Type: "mxfp4"}); err != nil || !r.Exact {
 			t.Errorf("ternary numbers as %s: %v", format, err)
 		}
@@ -380,7 +389,7 @@ func TestFloatsAreCounted(t *testing.T) {
 		}
 		return q
 	})
-	for _, format := range []string{"compressed-tensors", "gguf"} {
+	for _, format := range []string{"compressed-tensors", "gguf", "mlx"} {
 		_, err := write(t, format, m, export.Options{})
 		if err == nil || !strings.Contains(err.Error(), "1 of 7 quantized weights would be stored as floats") || !strings.Contains(err.Error(), "--allow-floats") {
 			t.Errorf("%s: %v", format, err)
@@ -609,7 +618,7 @@ func typesAre(t *testing.T, m *export.Model, want string) {
 
 func Example() {
 	fmt.Println(export.Formats())
-	// Output: [compressed-tensors gguf hf peft]
+	// Output: [compressed-tensors gguf hf mlx peft]
 }
 
 // TestCodes: values and scales are enough to find codes, whichever numbers these stand for.

@@ -23,7 +23,8 @@ import (
 )
 
 // The goldens were written by a separate program in Python, from the descriptions of the
-// formats, and read back by compressed-tensors 0.20, transformers 5.23 and gguf 0.19. float
+// formats, and read back by compressed-tensors 0.20, transformers 5.23 and gguf 0.19; mlx by
+// mlx-lm 0.32.2, in several modes, and unpacked by mx.dequantize of MLX 0.32.4. float
 // is the model; the others are what became of it.
 const goldens = "testdata/golden"
 

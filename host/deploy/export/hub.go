@@ -17,15 +17,16 @@ import (
 	"github.com/cage-qat/cage/sdk/program"
 )
 
-// hubPlan plans a Hugging Face directory, plain or in the layout of compressed-tensors.
+// hubPlan plans a Hugging Face directory, plain or in the layout of compressed-tensors or MLX.
 type hubPlan struct {
-	source *source
-	float  string // type of plain tensors in Options
-	limit  int64
-	stored []Stored
-	// files returns the tensors in the file that represent t.
-	files func(t Stored) []safetensors.Tensor
-	// quantization is the value of quantization_config; nil if there is none.
+	source  *source
+	float   string // type of plain tensors in Options
+	limit   int64
+	stored  []Stored
+	schemes map[string]scheme // of packed tensors, by name
+	// packed returns the tensors in the file that represent t, which is packed.
+	packed func(t Stored, s scheme) []safetensors.Tensor
+	// quantization holds the entries of config.json that describe packed weights.
 	quantization map[string]any
 	// fourBitFloats reports whether a weight is packed as four-bit floats.
 	fourBitFloats bool
@@ -40,8 +41,8 @@ func newHubPlan(m *Model, o Options) (*hubPlan, []part, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &hubPlan{source: &source{Model: m, latent: o.Latent}, float: float, limit: o.ShardSize}
-	p.files = p.plain
+	p := &hubPlan{source: &source{Model: m, latent: o.Latent}, float: float, limit: o.ShardSize,
+		schemes: map[string]scheme{}}
 	parts, err := huggingface.Layout(m.Settings)
 	return p, parts, err
 }
@@ -65,6 +66,57 @@ func planHub(m *Model, o Options) (*Plan, error) {
 		exactHint: "--dtype f32 stores the numbers of Q(x) as they are",
 	})
 	return p.plan(), err
+}
+
+// pack determines how each tensor is stored. l contains unpacked, types and check, which records
+// the schemes. unpacked is an error if weights are stored as floats without o.Floats.
+func (p *hubPlan) pack(parts []part, o Options, l layout) (unpacked, err error) {
+	l.float = func(part, weight) string { return p.float }
+	if o.Type != "" {
+		l.types = func(weight) []string { return []string{o.Type} }
+	}
+	l.needsGrid = true
+	l.exactHint = "--to hf --dtype f32, without --type, stores the numbers of Q(x) as they are"
+	l.floatsHint = "--allow-floats stores them so, and packs the others; --to hf stores all as floats"
+	if p.stored, unpacked, err = p.source.plan(parts, o, l); err != nil {
+		return nil, err
+	}
+	for i := range p.stored {
+		t := &p.stored[i]
+		if s, ok := p.schemes[t.Name]; ok {
+			t.Type = s.String()
+			for _, x := range p.packed(*t, s) {
+				t.Bytes += int64(x.DType.Bits()) / 8 * program.FloatType(x.Shape...).Size()
+			}
+		}
+	}
+	if len(p.schemes) > 0 {
+		return unpacked, nil
+	}
+	for _, t := range p.stored {
+		if t.Quantized && t.Note != "" {
+			return nil, &WeightsError{fmt.Errorf("no weight can be packed: %s: %s; --to hf stores "+
+				"Q(x) as floats, rotated back", t.Name, t.Note)}
+		}
+	}
+	return nil, fmt.Errorf("no weight of this model is quantized: use --to hf to store it as floats")
+}
+
+// notRotated returns an error if the codes of a weight are those of a rotated matrix.
+func notRotated(w weight) error {
+	if rotated, ok := errors.AsType[*RotatedError](w.gridErr); ok {
+		return rotated
+	}
+	return nil
+}
+
+// gridOf returns the grid of the tensor t.
+func (p *hubPlan) gridOf(t Stored) (*Grid, error) {
+	w, err := p.source.weight(t.part.Param)
+	if err != nil {
+		return nil, err
+	}
+	return w.grid.of(t.part), nil
 }
 
 // plan completes the descriptions of plain tensors and returns the plan.
@@ -94,7 +146,11 @@ func (p *hubPlan) plain(t Stored) []safetensors.Tensor {
 func (p *hubPlan) write(ctx context.Context, dir vfs.Path) error {
 	var tensors []safetensors.Tensor
 	for _, t := range p.stored {
-		tensors = append(tensors, p.files(t)...)
+		if s, ok := p.schemes[t.Name]; ok {
+			tensors = append(tensors, p.packed(t, s)...)
+		} else {
+			tensors = append(tensors, p.plain(t)...)
+		}
 	}
 	// Older versions of transformers reject files without this metadata.
 	metadata := map[string]string{"format": "pt"}

@@ -5,18 +5,18 @@ import (
 	"math"
 )
 
-// packWords packs rows of signed integers of 4 or 8 bits as compressed-tensors does: element i of a
-// row, plus 2^(bits−1), occupies the bits bits·i … bits·i+bits−1 of the row, counted from the least
+// packWords packs rows of integers of 2, 4 or 8 bits as compressed-tensors and MLX do: element i of
+// a row, minus low, occupies the bits bits·i … bits·i+bits−1 of the row, counted from the least
 // significant bit of its first word. Each row begins with a new word; its last word is padded with
 // zeros.
-func packWords(codes []int32, columns, bits int) []int32 {
-	perWord, offset := 32/bits, int32(1)<<(bits-1)
+func packWords(codes []int32, columns, bits int, low int32) []int32 {
+	perWord := 32 / bits
 	out := make([]int32, 0, len(codes)/perWord)
 	for row := 0; row < len(codes); row += columns {
 		for first := 0; first < columns; first += perWord {
 			word := uint32(0)
 			for i := range min(perWord, columns-first) {
-				word |= uint32(codes[row+first+i]+offset) << (bits * i)
+				word |= uint32(codes[row+first+i]-low) << (bits * i)
 			}
 			out = append(out, int32(word))
 		}

@@ -29,7 +29,7 @@ func TestGolden(t *testing.T) {
 			continue
 		}
 		packed++
-		if got := packWords(slices.Concat(c.Codes...), len(c.Codes[0]), c.Bits); !slices.Equal(got, slices.Concat(c.Words...)) {
+		if got := packWords(slices.Concat(c.Codes...), len(c.Codes[0]), c.Bits, -1<<(c.Bits-1)); !slices.Equal(got, slices.Concat(c.Words...)) {
 			t.Errorf("%d bits: %v, want %v", c.Bits, got, c.Words)
 		}
 	}

@@ -95,7 +95,7 @@ func FuzzWords(f *testing.F) {
 				codes[i] = codes[i]&15 - 8
 			}
 		}
-		words := packWords(codes, n, bits)
+		words := packWords(codes, n, bits, -1<<(bits-1))
 		var stream []byte
 		for _, w := range words {
 			stream = binary.LittleEndian.AppendUint32(stream, uint32(w))

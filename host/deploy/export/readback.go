@@ -29,8 +29,21 @@ type storedQuantization struct {
 	} `json:"config_groups"`
 }
 
+// mlxQuantization is the value of quantization in a directory of MLX.
+type mlxQuantization struct {
+	mlxMode
+	Modules map[string]mlxMode `json:",embed"`
+}
+
+type mlxMode struct {
+	Group int    `json:"group_size"`
+	Bits  int    `json:"bits"`
+	Mode  string `json:"mode"`
+}
+
 // readDirectory reads all weights of a Hugging Face directory, plain or in a layout of
-// compressed-tensors. It calls each with the names that the weights have without quantization.
+// compressed-tensors or MLX. It calls each with the names that the weights have without
+// quantization.
 func readDirectory(dir vfs.Path, each func(name string, values []float32) error) (err error) {
 	text, err := dir.Join("config.json").ReadFile()
 	if err != nil {
@@ -38,6 +51,7 @@ func readDirectory(dir vfs.Path, each func(name string, values []float32) error)
 	}
 	var config struct {
 		Quantization *storedQuantization `json:"quantization_config"`
+		MLX          mlxQuantization     `json:"quantization"`
 	}
 	if err := plainjson.Unmarshal(text, &config); err != nil {
 		return fmt.Errorf("%s: %w", dir.Join("config.json"), err)
@@ -47,9 +61,10 @@ func readDirectory(dir vfs.Path, each func(name string, values []float32) error)
 		return err
 	}
 	defer func() { err = errors.Join(err, files.Close()) }()
-	c := checkpoint{files, config.Quantization}
+	c := checkpoint{files, config.Quantization, config.MLX}
 	for _, info := range files.Tensors() {
-		if strings.HasSuffix(info.Name, scaleSuffix) || strings.HasSuffix(info.Name, shapeSuffix) {
+		if slices.ContainsFunc([]string{scaleSuffix, shapeSuffix, scalesSuffix, biasesSuffix},
+			func(suffix string) bool { return strings.HasSuffix(info.Name, suffix) }) {
 			continue // it belongs to another tensor
 		}
 		name := strings.TrimSuffix(info.Name, packedSuffix)
@@ -69,15 +84,21 @@ const (
 	scaleSuffix  = "_scale"
 	globalSuffix = "_global_scale"
 	shapeSuffix  = "_shape"
+	scalesSuffix = ".scales"
+	biasesSuffix = ".biases"
 )
 
 type checkpoint struct {
 	files        *safetensors.Shards
 	quantization *storedQuantization
+	mlx          mlxQuantization
 }
 
 func (c checkpoint) values(name string) ([]float32, error) {
 	if t, err := c.files.Tensor(name); err == nil {
+		if t.DType == safetensors.U32 {
+			return c.words(strings.TrimSuffix(name, ".weight"), t)
+		}
 		return floats(t)
 	}
 	t, err := c.files.Tensor(name + packedSuffix)
@@ -91,9 +112,7 @@ func (c checkpoint) values(name string) ([]float32, error) {
 	case "pack-quantized":
 		return c.integers(name, t, bits)
 	case "mxfp4-pack-quantized":
-		return c.fourBit(name, t, 32, safetensors.U8, func(exponent byte) float32 {
-			return float32(math.Pow(2, float64(exponent)-127))
-		})
+		return c.fourBit(name+scaleSuffix, t, 32, safetensors.U8, powerOfTwo)
 	case "nvfp4-pack-quantized":
 		g, err := c.files.Tensor(name + globalSuffix)
 		if err != nil {
@@ -106,7 +125,7 @@ func (c checkpoint) values(name string) ([]float32, error) {
 		if err != nil {
 			return nil, err
 		}
-		return c.fourBit(name, t, 16, safetensors.F8E4M3, func(scale byte) float32 {
+		return c.fourBit(name+scaleSuffix, t, 16, safetensors.F8E4M3, func(scale byte) float32 {
 			return eightBit(scale) / global[0]
 		})
 	default:
@@ -207,6 +226,48 @@ func (c checkpoint) integers(name string, words safetensors.Tensor, bits int) ([
 	return out, nil
 }
 
+// words reads the weight of a module as MLX stores it: codes in words, from the least significant
+// bit, and for each group a scale and, in the mode affine, a bias.
+func (c checkpoint) words(module string, t safetensors.Tensor) ([]float32, error) {
+	mxfp4 := mlxMode{32, 4, "mxfp4"}
+	m, ok := c.mlx.Modules[module]
+	if !ok {
+		m = c.mlx.mlxMode
+	}
+	switch {
+	case m == mxfp4 && len(t.Shape) == 2:
+		return c.fourBit(module+scalesSuffix, t, 32, safetensors.U8, powerOfTwo)
+	case m.Mode != "affine" || m.Bits != 2 && m.Bits != 4 && m.Bits != 8 || m.Group < 1:
+		return nil, fmt.Errorf("words of shape %v, which quantization describes as %+v", t.Shape, m)
+	}
+	data, err := t.Bytes()
+	if err != nil {
+		return nil, err
+	}
+	out := make([]float32, len(data)*8/m.Bits)
+	var of [2][]float32
+	for i, suffix := range []string{scalesSuffix, biasesSuffix} {
+		s, err := c.files.Tensor(module + suffix)
+		if err == nil {
+			of[i], err = floats(s)
+		}
+		if err == nil && len(of[i])*m.Group != len(out) {
+			err = fmt.Errorf("%s has %d numbers, want one for %d of %d elements",
+				s.Name, len(of[i]), m.Group, len(out))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for i := range out {
+		code := data[i*m.Bits/8] >> (i * m.Bits % 8) & (1<<m.Bits - 1)
+		out[i] = float32(of[0][i/m.Group]*float32(code)) + of[1][i/m.Group]
+	}
+	return out, nil
+}
+
+func powerOfTwo(exponent byte) float32 { return float32(math.Pow(2, float64(exponent)-127)) }
+
 // levels holds the magnitudes of E2M1, indexed by code.
 var levels = []float32{0, 0.5, 1, 1.5, 2, 3, 4, 6}
 
@@ -218,29 +279,30 @@ func level(code byte) float32 {
 }
 
 // fourBit reads E2M1 codes, two per byte, low bits first, and multiplies them by the scales of
-// their blocks, whose bytes have the type dtype.
-func (c checkpoint) fourBit(name string, t safetensors.Tensor, block int, dtype safetensors.DType,
+// their blocks, which are in another tensor, as bytes of the type dtype.
+func (c checkpoint) fourBit(scales string, t safetensors.Tensor, block int, dtype safetensors.DType,
 	number func(scale byte) float32) ([]float32, error) {
 	data, err := t.Bytes()
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.files.Tensor(name + scaleSuffix)
+	s, err := c.files.Tensor(scales)
 	if err != nil {
 		return nil, err
 	}
-	if t.DType != safetensors.U8 || t.Shape[1]*2%block != 0 || s.DType != dtype ||
-		!slices.Equal(s.Shape, []int{t.Shape[0], t.Shape[1] * 2 / block}) {
+	columns := t.Shape[1] * t.DType.Bits() / 4
+	if t.DType != safetensors.U8 && t.DType != safetensors.U32 || columns%block != 0 ||
+		s.DType != dtype || !slices.Equal(s.Shape, []int{t.Shape[0], columns / block}) {
 		return nil, fmt.Errorf("%s is %s of shape %v, want a scale per block of %d in %s of shape %v",
 			s.Name, s.DType, s.Shape, block, t.DType, t.Shape)
 	}
-	scales, err := s.Bytes()
+	bytes, err := s.Bytes()
 	if err != nil {
 		return nil, err
 	}
 	out := make([]float32, 0, 2*len(data))
 	for i, b := range data {
-		scale := number(scales[2*i/block])
+		scale := number(bytes[2*i/block])
 		out = append(out, level(b&15)*scale, level(b>>4)*scale)
 	}
 	return out, nil

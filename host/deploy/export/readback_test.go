@@ -1,6 +1,7 @@
 package export
 
 import (
+	"bytes"
 	"encoding/json"
 	"path/filepath"
 	"testing"
@@ -15,7 +16,7 @@ const goldens = "testdata/golden"
 // TestGoldens reads directories that another program wrote, and compares every packed
 // weight with the numbers that it was made of, bit for bit.
 func TestGoldens(t *testing.T) {
-	for _, dir := range []string{"ct_int4_channel", "ct_int4_group", "ct_int8_channel", "ct_centred_as_int8", "ct_mxfp4", "ct_nvfp4"} {
+	for _, dir := range []string{"ct_int4_channel", "ct_int4_group", "ct_int8_channel", "ct_centred_as_int8", "ct_mxfp4", "ct_nvfp4", "mlx"} {
 		want, err := safetensors.Open(vfs.At(filepath.Join(goldens, dir, "dequantized.safetensors")))
 		if err != nil {
 			t.Fatal(err)
@@ -58,6 +59,7 @@ func FuzzDirectory(f *testing.F) {
 		testfile.ReadJSON(f, filepath.Join(goldens, name, "config.json"), &config)
 		f.Add([]byte(`{"quantization_config": `+string(config["quantization_config"])+`}`), uint8(2), uint8(4), uint8(1), int64(32))
 	}
+	f.Add([]byte(`{"quantization": {"bits": 4, "group_size": 32, "mode": "affine", "d": {"bits": 4, "group_size": 32, "mode": "mxfp4"}}}`), uint8(2), uint8(4), uint8(1), int64(32))
 	f.Fuzz(func(t *testing.T, config []byte, rows, columns, groups uint8, width int64) {
 		dir := vfs.At(t.TempDir())
 		testfile.Write(t, dir.Join("config.json").Name, config)
@@ -68,6 +70,15 @@ func FuzzDirectory(f *testing.F) {
 			must(safetensors.New("a.weight_shape", []int{2}, []int64{int64(rows), width}))(t),
 			must(safetensors.New("b.weight_packed", []int{int(rows), int(columns)}, make([]uint8, n)))(t),
 			must(safetensors.New("b.weight_scale", []int{int(rows), int(groups)}, make([]uint8, int(rows)*int(groups))))(t),
+		}
+		if bytes.Contains(config, []byte(`"quantization"`)) { // else the first error would hide all of these
+			tensors = []safetensors.Tensor{
+				must(safetensors.New("c.weight", []int{int(rows), int(columns)}, make([]uint32, n)))(t),
+				must(safetensors.New("c.scales", []int{int(rows), int(groups)}, make([]float32, int(rows)*int(groups))))(t),
+				must(safetensors.New("c.biases", []int{int(rows), int(groups)}, make([]float32, int(rows)*int(groups))))(t),
+				must(safetensors.New("d.weight", []int{int(rows), int(columns)}, make([]uint32, n)))(t),
+				must(safetensors.New("d.scales", []int{int(rows), int(groups)}, make([]uint8, int(rows)*int(groups))))(t),
+			}
 		}
 		if err := safetensors.WriteFile(t.Context(), dir.Join("model.safetensors"), tensors, nil); err != nil {
 			t.Fatal(err)

@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// Values of Options.Type: the types in which compressed-tensors stores weights.
+// Values of Options.Type: the types in which compressed-tensors and MLX store weights.
 const (
+	typeInt2  = "int2"
 	typeInt4  = "int4"
 	typeInt8  = "int8"
 	typeMXFP4 = "mxfp4"
@@ -38,7 +39,10 @@ func (s scheme) String() string {
 }
 
 func (s scheme) bits() int {
-	if s.typ == typeInt8 {
+	switch s.typ {
+	case typeInt2:
+		return 2
+	case typeInt8:
 		return 8
 	}
 	return 4

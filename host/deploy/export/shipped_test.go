@@ -139,7 +139,7 @@ func typesFollowSettings(t *testing.T, dev *conformance.Device, client *plugin.C
 
 func typesEqual(t *testing.T, what string, model func(only string) *export.Model) {
 	t.Helper()
-	for _, format := range []string{"compressed-tensors", "gguf"} {
+	for _, format := range []string{"compressed-tensors", "gguf", "mlx"} {
 		what := what + " as " + format
 		usual, refused := write(t, format, model("none"), export.Options{})
 		for _, only := range append(slices.Sorted(maps.Keys(peculiar)), "") {

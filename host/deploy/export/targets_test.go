@@ -53,7 +53,7 @@ var targets = []string{
 // model whose widths are multiples of 256. Each of them can be written as a module for PyTorch.
 func TestTargets(t *testing.T) {
 	testlevel.Long(t, "starts plugins and runs their programs")
-	const page, head = "../../../docs/guide/export.md", "| quantizer of weights | compressed-tensors | GGUF |\n|---|---|---|\n"
+	const page, head = "../../../docs/guide/export.md", "| quantizer of weights | compressed-tensors | GGUF | MLX |\n|---|---|---|---|\n"
 	dev := conformance.NewDevice(testrun.Device(t))
 	defer dev.Close()
 	var want strings.Builder
@@ -88,7 +88,7 @@ func TestTargets(t *testing.T) {
 			return quantized(t, dev, q, x, p.Dims)
 		})
 		fmt.Fprintf(&want, "| `%s` |", target)
-		for _, format := range []string{"compressed-tensors", "gguf"} {
+		for _, format := range []string{"compressed-tensors", "gguf", "mlx"} {
 			stored := "–"
 			if r, err := write(t, format, m, export.Options{}); err == nil {
 				for _, x := range r.Tensors {

@@ -2,10 +2,13 @@ package huggingface
 
 import (
 	"cmp"
+	"encoding/json/jsontext"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/cage-qat/cage/host/model/architecture"
 	"github.com/cage-qat/cage/host/model/safetensors"
@@ -189,6 +192,16 @@ func (c *Config) Describe() (d Description, err error) {
 	return d, err
 }
 
+// decimal returns a number with a decimal point, without which transformers takes it for an integer
+// and refuses it.
+func decimal(x float64) jsontext.Value {
+	text := strconv.FormatFloat(x, 'f', -1, 64)
+	if !strings.Contains(text, ".") {
+		text += ".0"
+	}
+	return jsontext.Value(text)
+}
+
 // activation returns transformers' name of the gate's activation.
 func activation(s architecture.Settings) string {
 	if s.GELU() {
@@ -213,7 +226,7 @@ func shape(s architecture.Settings) map[string]any {
 		const digits = 1e6 // a factor, 1/√scalar, has rounded it
 		m[scalarKey] = math.Round(digits/(s.ScoreScale()*s.ScoreScale())) / digits
 		for key, x := range caps(&s) {
-			if m[key] = *x; *x == 0 {
+			if m[key] = decimal(*x); *x == 0 {
 				m[key] = nil
 			}
 		}

@@ -155,18 +155,17 @@ func change(text []byte, changes map[string]any, described, trained Tokens) ([]b
 	return encode(object)
 }
 
-// Stored returns config with the type of the stored weights and, unless nil, the entry
-// quantization, which describes how they are packed. It removes the entry of another checkpoint's
-// packing, and the reference to a Python module in its directory.
-func Stored(config []byte, dtype safetensors.DType, quantization map[string]any) ([]byte, error) {
+// Stored returns config with the type of the stored weights and the entries of packing, which
+// describe how they are packed. It removes those of another checkpoint's packing, and the reference
+// to a Python module in its directory.
+func Stored(config []byte, dtype safetensors.DType, packing map[string]any) ([]byte, error) {
 	k, err := newKeys(config)
 	if err != nil {
 		return nil, err
 	}
-	changes := map[string]any{quantizationKey: nil, "compression_config": nil, "auto_map": nil}
-	if quantization != nil {
-		changes[quantizationKey] = quantization
-	}
+	changes := map[string]any{quantizationKey: nil, "quantization": nil, "compression_config": nil,
+		"auto_map": nil}
+	maps.Copy(changes, packing)
 	const before, since5 = "torch_dtype", "dtype"
 	for _, key := range []string{before, since5} {
 		if k.has(key) || key == before && !k.has(since5) {

@@ -158,8 +158,8 @@ func TestStored(t *testing.T) {
 	for before, want := range map[string]map[string]string{
 		`{"torch_dtype": "bfloat16", "a": 1.0}`: {"torch_dtype": `"float16"`},
 		`{"dtype": "bfloat16"}`:                 {"dtype": `"float16"`},
-		`{"dtype": "float16", "torch_dtype": "bfloat16", "quantization_config": {"bits": 4}, "compression_config": {}}`: {
-			"torch_dtype": `"float16"`, "quantization_config": "", "compression_config": ""},
+		`{"dtype": "float16", "torch_dtype": "bfloat16", "quantization_config": {"bits": 4}, "quantization": {"bits": 4}, "compression_config": {}}`: {
+			"torch_dtype": `"float16"`, "quantization_config": "", "quantization": "", "compression_config": ""},
 		`{"auto_map": {"AutoModel": "a.B"}}`: {"torch_dtype": `"float16"`, "auto_map": ""},
 	} {
 		after, err := huggingface.Stored([]byte(before), safetensors.F16, nil)
@@ -168,7 +168,7 @@ func TestStored(t *testing.T) {
 		}
 		checkKeys(t, before, []byte(before), after, want)
 	}
-	after, err := huggingface.Stored([]byte(`{"quantization_config": {"bits": 4}}`), safetensors.F16, object{"format": "x"})
+	after, err := huggingface.Stored([]byte(`{"quantization_config": {"bits": 4}}`), safetensors.F16, object{"quantization_config": object{"format": "x"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,5 +188,16 @@ func TestLargeDescription(t *testing.T) {
 	f.Close()
 	if _, err := huggingface.ReadDescription(vfs.At(dir)); err == nil || !strings.Contains(err.Error(), "too large") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestCapsAreDecimal: transformers refuses a cap that is written as an integer.
+func TestCapsAreDecimal(t *testing.T) {
+	s := architecture.Settings{Kind: architecture.KindGemma2, Layers: 1, Width: 64, Heads: 4, KVHeads: 2, Hidden: 96, Vocab: 8,
+		Head: "tied", ScoreCap: 50, LogitCap: 30.5}
+	c := huggingface.Config{Settings: s, MaxPositions: 16}
+	d, err := c.Describe()
+	if text := string(d.Config); err != nil || !strings.Contains(text, `"attn_logit_softcapping": 50.0,`) || !strings.Contains(text, `"final_logit_softcapping": 30.5,`) {
+		t.Errorf("error %v, config.json\n%s", err, text)
 	}
 }

@@ -1,0 +1,171 @@
+package export
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cage-qat/cage/host/model/architecture"
+	"github.com/cage-qat/cage/host/model/safetensors"
+	"github.com/cage-qat/cage/sdk/spec"
+)
+
+// planMLX plans a directory as mlx-lm writes it. A packed weight has one of two modes of MLX: mxfp4
+// or affine.
+func planMLX(m *Model, o Options) (*Plan, error) {
+	if m.Settings.Kind == architecture.KindGemma2 && !m.Settings.Tied() {
+		return nil, errors.New("mlx-lm has no Gemma 2 with an output head of its own: want " +
+			`model.head = "tied", or --to hf`)
+	}
+	p, parts, err := newHubPlan(m, o)
+	if err != nil {
+		return nil, err
+	}
+	p.packed = p.mlxTensors
+	unpacked, err := p.pack(parts, o, layout{
+		unpacked: func(_ part, w weight) error { return notRotated(w) },
+		types: func(w weight) []string {
+			if w.grid.Numbers.Format == spec.FormatE2M1 {
+				return []string{typeMXFP4, typeInt8}
+			}
+			return []string{typeInt2, typeInt4, typeInt8}
+		},
+		check: func(part part, w weight, typ string) (err error) {
+			p.schemes[part.Tensor], err = p.mlxScheme(w, typ, o.Inexact)
+			return err
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	config := p.mlxConfig()
+	p.quantization = map[string]any{"quantization": config, "quantization_config": config}
+	return p.plan(), unpacked
+}
+
+func (p *hubPlan) mlxScheme(w weight, typ string, inexact bool) (scheme, error) {
+	switch s := (scheme{typ: typ, group: mxfp4Block}); typ {
+	case typeMXFP4:
+		_, err := mxfp4Exponents(w.grid)
+		if err == nil && !inexact && !holds(p.float, w.values) {
+			err = fmt.Errorf("MLX converts the weights to %s, which does not represent all values: "+
+				"--dtype f32 is exact", p.float)
+		}
+		return s, err
+	case typeInt2, typeInt4, typeInt8:
+		a, err := affineOf(w.grid, s.bits())
+		if err == nil && !a.exact && !inexact {
+			err = errors.New("MLX computes scale·code + bias, which is rounded for some scales, but not " +
+				`for those of a quantizer with scale_dtype = "f16"; --inexact allows it`)
+		}
+		if err == nil {
+			s.group = a.Group
+		}
+		return s, err
+	}
+	return scheme{}, fmt.Errorf("there is no type %q: want one of %s, %s, %s, %s",
+		typ, typeInt2, typeInt4, typeInt8, typeMXFP4)
+}
+
+// affine is a grid whose codes are not negative; an element is scale·code + bias.
+type affine struct {
+	*Grid
+	biases []float32
+	// exact reports whether the product and the sum are exact for all codes, so that it does not
+	// matter whether a device rounds the product.
+	exact bool
+}
+
+func affineOf(g *Grid, bits int) (*affine, error) {
+	g, err := g.integers()
+	if err != nil {
+		return nil, err
+	}
+	low, high, step := g.Numbers.Min, g.Numbers.Max, g.Numbers.Step
+	for i, c := range g.Codes {
+		if g.Scales[i/g.Group] != 0 && !g.Numbers.Holds(c) { // a zero that is not in the grid
+			low, high, step = min(low, 0), max(high, 0), 1
+			break
+		}
+	}
+	if n := (high-low)/step + 1; n > 1<<bits {
+		return nil, fmt.Errorf("%d numbers from %d to %d do not fit into %d bits", n, low, high, bits)
+	}
+	group := 32
+	for g.Group%(2*group) == 0 && group < 128 { // the groups of MLX
+		group *= 2
+	}
+	if g, err = g.split(group); err != nil {
+		return nil, err
+	}
+	out := *g
+	out.Codes, out.Scales = make([]int32, len(g.Codes)), make([]float32, len(g.Scales))
+	a := &affine{&out, make([]float32, len(g.Scales)), true}
+	// Products and sums are integers times g's scale. The largest odd one needs the most bits.
+	largest := max(-low, high, high-low)
+	for i, s := range g.Scales {
+		if s == 0 {
+			continue
+		}
+		out.Scales[i], a.biases[i] = s*float32(step), s*float32(low)
+		for j := i * group; j < (i+1)*group; j++ {
+			out.Codes[j] = (g.Codes[j] - int32(low)) / int32(step)
+		}
+		for _, n := range []int{largest, (largest - 1) | 1} {
+			v := float64(s) * float64(n)
+			a.exact = a.exact && float64(float32(v)) == v
+		}
+	}
+	return a, nil
+}
+
+func (p *hubPlan) mlxTensors(t Stored, s scheme) []safetensors.Tensor {
+	module, rows, columns := strings.TrimSuffix(t.Name, ".weight"), t.Shape[0], t.Shape[1]
+	grid := func() (*affine, error) {
+		g, err := p.gridOf(t)
+		if err != nil {
+			return nil, err
+		}
+		if !s.float() {
+			return affineOf(g, s.bits())
+		}
+		g, err = g.floats()
+		return &affine{Grid: g}, err
+	}
+	words := ofGrid(t.Name, []int{rows, columns * s.bits() / 32}, grid,
+		func(a *affine) ([]int32, error) { return packWords(a.Codes, columns, s.bits(), 0), nil })
+	words.DType = safetensors.U32
+	shape := []int{rows, columns / s.group}
+	if s.float() {
+		return []safetensors.Tensor{words, ofGrid(module+".scales", shape, grid,
+			func(a *affine) ([]byte, error) { return mxfp4Exponents(a.Grid) })}
+	}
+	return []safetensors.Tensor{words,
+		ofGrid(module+".scales", shape, grid,
+			func(a *affine) ([]float32, error) { return a.Scales, nil }),
+		ofGrid(module+".biases", shape, grid,
+			func(a *affine) ([]float32, error) { return a.biases, nil }),
+	}
+}
+
+// mlxConfig returns the scheme of the first packed module, and the modules with others. mlx-lm
+// loads modules without scales as floats.
+func (p *hubPlan) mlxConfig() (config map[string]any) {
+	var first scheme
+	for _, t := range p.stored {
+		s, ok := p.schemes[t.Name]
+		if !ok || s == first {
+			continue
+		}
+		entry := map[string]any{"group_size": s.group, "bits": s.bits(), "mode": "affine"}
+		if s.float() {
+			entry["mode"] = s.typ
+		}
+		if config == nil {
+			first, config = s, entry
+		} else {
+			config[strings.TrimSuffix(t.Name, ".weight")] = entry
+		}
+	}
+	return config
+}
