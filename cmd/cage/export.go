@@ -97,12 +97,12 @@ trained in a temporary directory:
 		}
 		o.Latent = weights == weightsLatent
 		run := args[0]
-		temporary, err := os.MkdirTemp("", "cage-export-")
-		if err != nil {
-			return nil, err
-		}
-		defer os.RemoveAll(temporary)
 		if check {
+			temporary, err := os.MkdirTemp("", "cage-export-")
+			if err != nil {
+				return nil, err
+			}
+			defer os.RemoveAll(temporary)
 			out = filepath.Join(temporary, "export")
 			if filepath.Ext(run) == ".toml" {
 				run = filepath.Join(temporary, "run")
@@ -113,12 +113,11 @@ trained in a temporary directory:
 		}
 		losses, context := []float64(nil), 0
 		if data != "" { // first, since the export takes longer to fail
-			var loss float64
-			loss, context, err = lossOf(cmd, run, trained.Options{Step: step, Data: data})
+			loss, of, err := lossOf(cmd, run, trained.Options{Step: step, Data: data})
 			if err != nil {
 				return nil, err
 			}
-			losses = append(losses, loss)
+			losses, context = append(losses, loss), of
 		}
 		model, err := openRun(cmd, run, trained.Options{Step: step, Export: true})
 		if err != nil {
@@ -153,14 +152,21 @@ trained in a temporary directory:
 				written.Context = context
 			} else {
 				file := filepath.Join(out, "model.gguf")
-				out = filepath.Join(temporary, "imported")
-				if _, err := trained.Import(cmd.Context(), file, out, context); err != nil {
-					return nil, err
+				temporary, failed := os.MkdirTemp(filepath.Dir(out), "cage-export-")
+				if failed != nil {
+					return nil, failed
 				}
+				defer os.RemoveAll(temporary)
+				out = filepath.Join(temporary, "run")
+				_, err = trained.Import(cmd.Context(), file, out, context)
 			}
-			loss, _, err := lossOf(cmd, out, written)
+			var loss float64
+			if err == nil {
+				loss, _, err = lossOf(cmd, out, written)
+			}
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("%s was written, but its loss could not be computed: %w",
+					report.Path, err)
 			}
 			losses = append(losses, loss)
 		}

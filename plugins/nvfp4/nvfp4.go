@@ -146,6 +146,11 @@ func (nvfp4) InitState(b *program.Builder, x program.Value, site sdk.Site) (sdk.
 	if !tracks(site) {
 		return nil, nil
 	}
+	if rotation := site.Text("rotation"); rotation != microscaling.NoRotation {
+		return nil, sdk.Refuse("tensor_scale = %q is for files that programs read, which do not rotate "+
+			"activations: it needs rotation = %q, but rotation is %q",
+			scaleTracked, microscaling.NoRotation, rotation)
+	}
 	return sdk.State{largest: x.Abs().MaxAll()}, nil
 }
 

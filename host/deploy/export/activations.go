@@ -27,6 +27,9 @@ type inputs struct {
 // probes is the number of rows by which rules are compared.
 const probes = 16
 
+// halfway are the numbers between the levels of E2M1.
+var halfway = []float64{0.25, -0.75, 1.25, -1.75, 2.5, -3.5, 5}
+
 // inputsOf returns how the programs have to quantize the inputs of a layer whose weight has the
 // given type, so that their values are those of a. If they do not have this rule, typ is empty.
 func inputsOf(a *Activation, typ string) (inputs, error) {
@@ -40,7 +43,13 @@ func inputsOf(a *Activation, typ string) (inputs, error) {
 	for probe := range probes {
 		row := make([]float32, a.Width)
 		for i := range row {
-			row[i] = float32(math.Ldexp(rng.NormFloat64(), (i/block+probe)%8-4))
+			v := rng.NormFloat64()
+			if probe%2 == 1 { // numbers halfway between two levels, at scales that are powers of two
+				if v = halfway[(i+i/block)%len(halfway)]; i%block == 0 {
+					v = 6
+				}
+			}
+			row[i] = float32(math.Ldexp(v, (i/block+probe)%8-4))
 		}
 		if probe == probes-1 {
 			row[0] = 0x1p100 // so that its block has the largest scale
@@ -68,15 +77,10 @@ func inputsOf(a *Activation, typ string) (inputs, error) {
 	if len(scale) != a.Width/block {
 		return inputs{}, nil
 	}
-	global := 448 / scale[0]
-	for range maxUlps {
-		global = math.Nextafter32(global, 0)
-	}
-	for range 2*maxUlps + 1 {
+	for _, global := range around(448 / scale[0]) {
 		if follows(func(largest float32) float32 { return servedNVFP4(largest, global) }) {
 			return inputs{typ, global}, nil
 		}
-		global = math.Nextafter32(global, math.MaxFloat32)
 	}
 	return inputs{}, nil
 }

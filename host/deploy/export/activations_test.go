@@ -75,3 +75,20 @@ func TestServedScales(t *testing.T) {
 		}
 	}
 }
+
+// TestInputsWithOtherTies: numbers halfway between two levels must be rounded to the even one.
+func TestInputsWithOtherTies(t *testing.T) {
+	away := row(32, servedMXFP4)
+	quantize := away.Quantize
+	away.Quantize = func(x []float32) (value, scale []float32, err error) {
+		moved := make([]float32, len(x))
+		for i, v := range x {
+			moved[i] = math.Float32frombits(math.Float32bits(v) + 1) // above what lies halfway
+		}
+		value, scale, err = quantize(moved)
+		return value, scale, err
+	}
+	if got, err := inputsOf(away, typeMXFP4); err != nil || got.typ != "" {
+		t.Errorf("ties away from zero: %+v, error %v", got, err)
+	}
+}

@@ -59,10 +59,10 @@ func planCompressed(m *Model, o Options) (*Plan, error) {
 		return nil, err
 	}
 	plan := p.plan()
-	plan.Activations = m.Activation != nil
-	for _, s := range p.schemes {
+	plan.Inputs = map[string]bool{}
+	for name, s := range p.schemes {
 		p.fourBitFloats = p.fourBitFloats || s.float()
-		plan.Activations = plan.Activations && s.inputs
+		plan.Inputs[name] = s.inputs
 	}
 	p.quantization = map[string]any{"quantization_config": p.quantizationConfig()}
 	return plan, unpacked
@@ -100,15 +100,16 @@ func (p *compressedPlan) twoLevels(t part, w weight, parts []part, inexact bool)
 		if err != nil {
 			return nvfp4Scales{}, err
 		}
-		if sibling.grid != nil && sibling.settings == w.settings {
-			grids, joined = append(grids, sibling.grid), " for gate_proj and up_proj"
+		if sibling.grid != nil && sibling.grid.Group == w.grid.Group {
+			grids = append(grids, sibling.grid)
+			joined = ", the same for gate_proj and up_proj, which vLLM joins"
 		}
 	}
 	s, err := nvfp4Of(grids...)
 	if err == nil && !s.exact && !inexact {
-		err = fmt.Errorf("scales are not E4M3 numbers divided by one float32%s, as those of the "+
-			`quantizer nvfp4 with scale_form = "power_of_two" are; --type int8 is exact, --inexact `+
-			"rounds them", joined)
+		err = fmt.Errorf("scales are not E4M3 numbers divided by one float32%s; those of the quantizer "+
+			`nvfp4 with scale_form = "power_of_two" are, unless two weights are very different; `+
+			"--type int8 is exact, --inexact rounds them", joined)
 	}
 	return s, err
 }

@@ -72,9 +72,8 @@ func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options)
 		Notes:    slices.Concat(m.Notes, plan.Notes),
 		Warnings: slices.Concat(m.Warnings, m.Tokenizer.Warnings),
 	}
-	if m.Activation != nil && !plan.Activations {
-		report.Warnings = append(report.Warnings, "the run quantizes activations "+
-			"([quantizer.activations]), but programs that load the export do not")
+	if err := report.compareInputs(m, plan); err != nil {
+		return nil, err
 	}
 	err = atomicfile.WriteDir(to, func(dir vfs.Path) error {
 		if err := plan.Write(ctx, dir); err != nil {
@@ -97,6 +96,28 @@ func Write(ctx context.Context, format string, to vfs.Path, m *Model, o Options)
 		return nil, err
 	}
 	return report, nil
+}
+
+// compareInputs warns of layers whose inputs are quantized in the run only.
+func (r *Report) compareInputs(m *Model, plan *Plan) error {
+	var layers []string
+	for _, t := range plan.Tensors {
+		if m.Activation == nil || plan.Inputs[t.Name] {
+			continue
+		}
+		a, err := m.Activation(t.Param)
+		if err != nil {
+			return err
+		}
+		if a != nil {
+			layers = append(layers, t.Name)
+		}
+	}
+	if len(layers) > 0 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("the run quantizes activations, but programs that "+
+			"load the export do not quantize the inputs of %d layers: %s, …", len(layers), layers[0]))
+	}
+	return nil
 }
 
 // compare reads all tensors back and records how they differ from the model. It is an error if a
@@ -157,8 +178,8 @@ func (r *Report) compare(ctx context.Context, read func(each func(string, []floa
 type Plan struct {
 	Tensors []Stored // the tensors to be written, in any order
 	Notes   []string // remarks that are not about a single tensor, as sentences
-	// Activations reports that programs quantize activations as the run does.
-	Activations bool
+	// Inputs holds the tensors of layers whose inputs programs quantize as the run does.
+	Inputs map[string]bool
 	// Write writes the files into a directory.
 	Write func(ctx context.Context, dir vfs.Path) error
 	// Read calls each with the name (as in Tensors) and values of every tensor in the written

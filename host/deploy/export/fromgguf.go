@@ -61,6 +61,10 @@ func OpenGGUF(file vfs.Path, context int) (
 		c.Config.Warnings = append(c.Config.Warnings, fmt.Sprintf("its weights were rounded to %s: the "+
 			"precision that they had before is lost", strings.Join(rounded, " and ")))
 	}
+	if r.inputScales {
+		c.Config.Warnings = append(c.Config.Warnings,
+			"the scales of quantized inputs (input_scale) are ignored")
+	}
 	return c, files, nil
 }
 
@@ -73,6 +77,8 @@ type ggufReader struct {
 	known    map[string]bool      // keys that have been read, without the family
 	tensors  map[string]gguf.Info // by their names in a Hugging Face checkpoint
 	faults   []string
+	// inputScales reports whether layers have scales for quantized inputs, which cage does not read.
+	inputScales bool
 }
 
 func (r *ggufReader) fault(format string, args ...any) {
@@ -264,14 +270,16 @@ func (r *ggufReader) nameTensors(s *architecture.Settings) {
 	for name, renamed := range r.family.tensors() {
 		hub[renamed] = name
 	}
-	scales := map[string]bool{} // by which [gguf.File.Values] multiplies
+	scales := map[string]bool{} // by which [gguf.File.Values] multiplies, and those of inputs
 	for _, t := range r.File.Tensors {
-		scales[gguf.ScaleName(t.Name)] = true
+		if name := t.ScaleName(); name != "" {
+			scales[name], scales[strings.TrimSuffix(name, "scale")+"input_scale"] = true, true
+		}
 	}
 	for _, t := range r.File.Tensors {
 		block, within := cutBlock(t.Name, ggufBlocksOf)
 		if name, ok := hub[within]; scales[t.Name] {
-			continue
+			r.inputScales = r.inputScales || strings.HasSuffix(t.Name, ".input_scale")
 		} else if ok {
 			r.tensors[inBlock(hubBlocks, block, name)] = t
 		} else {

@@ -130,7 +130,8 @@ func planGGUF(m *Model, o Options) (*Plan, error) {
 	}
 	for _, t := range stored {
 		if p.add(t, nil); t.Type == typeNVFP4 {
-			p.add(Stored{Name: gguf.ScaleName(t.Name), Shape: []int{1}, Type: floatF32},
+			name := gguf.Info{Name: t.Name, Shape: t.Shape}.ScaleName()
+			p.add(Stored{Name: name, Shape: []int{1}, Type: floatF32},
 				[]float32{1 / p.scales[t.Param].global})
 		}
 	}

@@ -19,7 +19,7 @@ type Model struct {
 	// quantized.
 	Quantized func(param string) (*Quantized, error)
 	// Activation returns the quantizer of the inputs of a weight's layer, or nil if they are not
-	// quantized. The function is nil if no activations are.
+	// quantized. If the function is nil, no activations are.
 	Activation func(param string) (*Activation, error)
 	// Warnings lists properties of the model that no format stores, and Notes lists differences
 	// between its weights and the trained ones.

@@ -21,8 +21,13 @@ func FuzzBlocks(f *testing.F) {
 			return
 		}
 		scale := math.Float32frombits(bits)
-		for typ, numbers := range map[gguf.Type]spec.Grid{gguf.Q8_0: sdk.Integers(-128, 127, 32), gguf.Q4_0: sdk.Integers(-8, 7, 32),
-			gguf.Q4_1: sdk.OddIntegers(15, 32), gguf.TQ1_0: sdk.Integers(-1, 1, 256), gguf.TQ2_0: sdk.Integers(-1, 1, 256), gguf.Q2_0: sdk.Integers(-2, 1, 64), gguf.MXFP4: sdk.E2M1(32)} {
+		for _, c := range []struct {
+			typ     gguf.Type
+			numbers spec.Grid
+		}{{gguf.Q8_0, sdk.Integers(-128, 127, 32)}, {gguf.Q4_0, sdk.Integers(-8, 7, 32)}, {gguf.Q4_1, sdk.OddIntegers(15, 32)},
+			{gguf.TQ1_0, sdk.Integers(-1, 1, 256)}, {gguf.TQ2_0, sdk.Integers(-1, 1, 256)}, {gguf.Q2_0, sdk.Integers(-2, 1, 64)},
+			{gguf.Q2_0, sdk.Integers(-1, 2, 64)}, {gguf.MXFP4, sdk.E2M1(32)}} {
+			typ, numbers := c.typ, c.numbers
 			size, _ := typ.Block()
 			g := &Grid{Rows: 1, Columns: size, Group: size, Numbers: numbers, Scales: []float32{scale}}
 			codes := numbers.Codes()

@@ -186,6 +186,18 @@ type nvfp4Scales struct {
 // from a quotient that was rounded once.
 const maxUlps = 2
 
+// around returns the numbers within maxUlps of an estimate.
+func around(estimate float32) (list []float32) {
+	for range maxUlps {
+		estimate = math.Nextafter32(estimate, 0)
+	}
+	for range 2*maxUlps + 1 {
+		list = append(list, estimate)
+		estimate = math.Nextafter32(estimate, math.MaxFloat32)
+	}
+	return list
+}
+
 // findNVFP4 finds the two levels of scales from the scales of a whole tensor. The largest scale is
 // one of the 126 positive E4M3 numbers divided by the global scale, so there are few candidates for
 // the global scale; the first that reproduces all scales is chosen, a power of two if possible. If
@@ -208,15 +220,10 @@ func findNVFP4(scales []float32) (nvfp4Scales, bool) {
 		return s, true
 	}
 	for _, top := range slices.Backward(values[1:]) {
-		global := top / largest
-		for range maxUlps {
-			global = math.Nextafter32(global, 0)
-		}
-		for range 2*maxUlps + 1 {
+		for _, global := range around(top / largest) {
 			if s := nvfp4With(distinct, global, values); s.exact {
 				return s, true
 			}
-			global = math.Nextafter32(global, math.MaxFloat32)
 		}
 	}
 	s := nvfp4With(distinct, top/largest, values)

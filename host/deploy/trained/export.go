@@ -47,14 +47,12 @@ func (t *Model) Export() (*export.Model, error) {
 		{config.RoleKeys, "the keys of attention"}, {config.RoleValues, "the values of attention"},
 		{config.RoleQueries, "the queries of attention"}, {config.RoleHead, "the input of the head"},
 	} {
-		if t.Config.Quantizer.Quantizes(o.role) {
+		if t.Config.Quantizer.Quantizes(o.role) && (o.role != config.RoleHead || settings.Tied()) {
 			m.Warnings = append(m.Warnings, fmt.Sprintf("the run quantizes %s ([quantizer.%s]), but "+
 				"programs that load the export do not", o.what, o.role))
 		}
 	}
-	if t.Config.Quantizer.Quantizes(config.RoleActivations) {
-		m.Activation = t.activation
-	}
+	m.Activation = t.activation
 	if kind := t.Average(); kind != "" {
 		m.Notes = []string{fmt.Sprintf(
 			"the weights are averages over steps of the training (train.average = %q)", kind)}

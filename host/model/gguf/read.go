@@ -114,12 +114,12 @@ func (f *File) Bytes(t Info) ([]byte, error) {
 }
 
 // Values reads a tensor and returns its decoded numbers, times its scale if it has one: see
-// [ScaleName].
+// [Info.ScaleName].
 func (f *File) Values(t Info) ([]float32, error) {
 	values, err := f.decoded(t)
-	name := ScaleName(t.Name)
+	name := t.ScaleName()
 	at := slices.IndexFunc(f.Tensors, func(s Info) bool { return s.Name == name })
-	if err != nil || at < 0 {
+	if err != nil || name == "" || at < 0 {
 		return values, err
 	}
 	scale, err := f.decoded(f.Tensors[at])
@@ -141,8 +141,15 @@ func (f *File) decoded(t Info) ([]float32, error) {
 }
 
 // ScaleName returns the name of the tensor by whose only number llama.cpp multiplies the product of
-// a weight: "blk.0.attn_q.scale" for "blk.0.attn_q.weight". Weights in NVFP4 have one.
-func ScaleName(weight string) string { return strings.TrimSuffix(weight, ".weight") + ".scale" }
+// a weight of a block: "blk.0.attn_q.scale" for "blk.0.attn_q.weight"; "" for other tensors. Weights
+// in NVFP4 have one.
+func (t Info) ScaleName() string {
+	layer, ok := strings.CutSuffix(t.Name, ".weight")
+	if !ok || !strings.HasPrefix(layer, "blk.") || len(t.Shape) != 2 {
+		return ""
+	}
+	return layer + ".scale"
+}
 
 // decoder reads a header. It never reads past size, and allocates in proportion to what it has
 // read: counts in the file are not trusted.
