@@ -137,8 +137,6 @@ train mxfp4 'quantizer.weights={plugin="mxfp4"}'
 packed mxfp4
 apple mxfp4
 llama mxfp4
-train nvfp4 'quantizer.weights={plugin="nvfp4", scale_form="encode"}'
-packed nvfp4
 for kind in llama qwen3; do
 	train "power-$kind" 'quantizer.weights={plugin="nvfp4", scale_form="power_of_two"}' 'model.hidden=128' "model.kind=\"$kind\""
 	packed "power-$kind"
