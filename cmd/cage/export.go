@@ -147,23 +147,7 @@ trained in a temporary directory:
 			newLogger(cmd).Warn(w)
 		}
 		if data != "" {
-			written := trained.Options{Data: data, AnyTokenizer: true} // the export's gives the same ids
-			if to == "hf" {
-				written.Context = context
-			} else {
-				file := filepath.Join(out, "model.gguf")
-				temporary, failed := os.MkdirTemp(filepath.Dir(out), "cage-export-")
-				if failed != nil {
-					return nil, failed
-				}
-				defer os.RemoveAll(temporary)
-				out = filepath.Join(temporary, "run")
-				_, err = trained.Import(cmd.Context(), file, out, context)
-			}
-			var loss float64
-			if err == nil {
-				loss, _, err = lossOf(cmd, out, written)
-			}
+			loss, err := lossOfExport(cmd, out, data, context)
 			if err != nil {
 				return nil, fmt.Errorf("%s was written, but its loss could not be computed: %w",
 					report.Path, err)
@@ -200,6 +184,28 @@ func lossOf(cmd *cobra.Command, dir string, o trained.Options) (loss float64, co
 	defer model.Close()
 	loss, _, err = model.Evaluate(cmd.Context(), 0)
 	return loss, model.Config.Model.Context, err
+}
+
+// lossOfExport returns the loss of the Hugging Face checkpoint or the GGUF file in dir. Of a file, a
+// run directory is made beside dir for as long as it is needed.
+func lossOfExport(cmd *cobra.Command, dir, data string, context int) (loss float64, err error) {
+	o := trained.Options{Data: data, AnyTokenizer: true} // the export's gives the same ids
+	if trained.IsHub(dir) {
+		o.Context = context
+	} else {
+		temporary, err := os.MkdirTemp(filepath.Dir(dir), "cage-export-")
+		if err != nil {
+			return 0, err
+		}
+		defer os.RemoveAll(temporary)
+		file := filepath.Join(dir, "model.gguf")
+		dir = filepath.Join(temporary, "run")
+		if _, err := trained.Import(cmd.Context(), file, dir, context); err != nil {
+			return 0, err
+		}
+	}
+	loss, _, err = lossOf(cmd, dir, o)
+	return loss, err
 }
 
 // trainStep trains the first step of the configuration at path, in a directory that it creates.

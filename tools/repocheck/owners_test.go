@@ -22,6 +22,7 @@ var knows = map[string]string{
 	"host/deploy/export/peft.go: planPEFT: atomicfile.WriteJSON":               "in a directory of atomicfile.WriteDir",
 	"host/deploy/export/hub.go: write: atomicfile.WriteBytes":                  "in a directory of atomicfile.WriteDir",
 	"cmd/cage/export.go: newExport: os.RemoveAll":                              "a directory with a random name, which this process made",
+	"cmd/cage/export.go: lossOfExport: os.RemoveAll":                           "a directory with a random name, which this process made",
 	"host/deploy/quantize/write.go: write: parts.RemoveAll":                    "this process made it, in a directory of atomicfile.WriteDir",
 	"host/deploy/quantize/quantize.go: quantize: atomicfile.WriteDir":          "what is in the way is refused there",
 	"cmd/cage/pluginsprogram.go: torch: atomicfile.WriteBytes":                 "the user names the file (Target)",
