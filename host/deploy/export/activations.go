@@ -15,11 +15,11 @@ type Activation struct {
 	Quantize func(row []float32) (value, scale []float32, err error)
 }
 
-// inputs are the activations that a format's programs quantize: those of vLLM and transformers, in
-// MXFP4 and NVFP4. The rules are those of compressed-tensors 0.20 (quantization/utils/mxfp_utils.py
-// and quantization/lifecycle/forward.py).
+// inputs says whether vLLM and transformers quantize the inputs of a layer as the run does, in MXFP4
+// or NVFP4. Their rules are those of compressed-tensors 0.20 (quantization/utils/mxfp_utils.py and
+// quantization/lifecycle/forward.py).
 type inputs struct {
-	typ string // "": they are not quantized by these programs
+	quantized bool
 	// global is the reciprocal of NVFP4's scale of the tensor; 0 for MXFP4.
 	global float32
 }
@@ -30,8 +30,9 @@ const probes = 16
 // halfway are the numbers between the levels of E2M1.
 var halfway = []float64{0.25, -0.75, 1.25, -1.75, 2.5, -3.5, 5}
 
-// inputsOf returns how the programs have to quantize the inputs of a layer whose weight has the
-// given type, so that their values are those of a. If they do not have this rule, typ is empty.
+// inputsOf compares a with the rule of these programs for the inputs of a layer whose weight has the
+// given type. Nothing is known of the quantizer but its values, so they are compared for rows of
+// random numbers, of numbers halfway between two levels, and with a very large one.
 func inputsOf(a *Activation, typ string) (inputs, error) {
 	block := map[string]int{typeMXFP4: mxfp4Block, typeNVFP4: nvfp4Block}[typ]
 	if block == 0 || a.Width%block != 0 {
@@ -69,17 +70,14 @@ func inputsOf(a *Activation, typ string) (inputs, error) {
 		return true
 	}
 	if typ == typeMXFP4 {
-		if follows(servedMXFP4) {
-			return inputs{typ: typ}, nil
-		}
-		return inputs{}, nil
+		return inputs{quantized: follows(servedMXFP4)}, nil
 	}
 	if len(scale) != a.Width/block {
 		return inputs{}, nil
 	}
 	for _, global := range around(448 / scale[0]) {
 		if follows(func(largest float32) float32 { return servedNVFP4(largest, global) }) {
-			return inputs{typ, global}, nil
+			return inputs{true, global}, nil
 		}
 	}
 	return inputs{}, nil

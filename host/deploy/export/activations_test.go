@@ -40,12 +40,12 @@ func TestInputs(t *testing.T) {
 		a    *Activation
 		want inputs
 	}{
-		{"the rule of MXFP4", typeMXFP4, row(32, servedMXFP4), inputs{typ: typeMXFP4}},
+		{"the rule of MXFP4", typeMXFP4, row(32, servedMXFP4), inputs{quantized: true}},
 		{"MXFP4 rounded up", typeMXFP4, row(32, ceil), inputs{}},
 		{"MXFP4 rounded down", typeMXFP4, row(32, floor), inputs{}},
 		{"MXFP4 in blocks of 16", typeMXFP4, row(16, servedMXFP4), inputs{}},
-		{"a power of two", typeNVFP4, row(16, fixed(256)), inputs{typeNVFP4, 256}},
-		{"another number", typeNVFP4, row(16, fixed(300.7)), inputs{typeNVFP4, 300.7}},
+		{"a power of two", typeNVFP4, row(16, fixed(256)), inputs{true, 256}},
+		{"another number", typeNVFP4, row(16, fixed(300.7)), inputs{true, 300.7}},
 		{"the scale of the row", typeNVFP4, &Activation{Width: 128, Quantize: func(x []float32) (value, scale []float32, err error) {
 			largest := float32(0)
 			for _, v := range x {
@@ -56,7 +56,7 @@ func TestInputs(t *testing.T) {
 		{"MXFP4 for NVFP4", typeNVFP4, row(32, servedMXFP4), inputs{}},
 		{"integers", typeInt4, row(32, servedMXFP4), inputs{}},
 	} {
-		if got, err := inputsOf(c.a, c.typ); err != nil || got.typ != c.want.typ || math.Abs(float64(got.global/c.want.global-1)) > 2e-7 {
+		if got, err := inputsOf(c.a, c.typ); err != nil || got.quantized != c.want.quantized || math.Abs(float64(got.global/c.want.global-1)) > 2e-7 {
 			t.Errorf("%s: %+v, error %v, want %+v", c.name, got, err, c.want)
 		}
 	}
@@ -88,7 +88,7 @@ func TestInputsWithOtherTies(t *testing.T) {
 		value, scale, err = quantize(moved)
 		return value, scale, err
 	}
-	if got, err := inputsOf(away, typeMXFP4); err != nil || got.typ != "" {
+	if got, err := inputsOf(away, typeMXFP4); err != nil || got.quantized {
 		t.Errorf("ties away from zero: %+v, error %v", got, err)
 	}
 }

@@ -76,19 +76,19 @@ func (p *compressedPlan) quantizesInputs(param, typ string) (bool, error) {
 	}
 	key := param + " " + typ
 	if in, ok := p.inputs[key]; ok {
-		return in.typ != "", nil
+		return in.quantized, nil
 	}
 	a, err := p.source.Activation(param)
 	if err != nil || a == nil {
 		return false, err
 	}
 	p.inputs[key], err = inputsOf(a, typ)
-	return p.inputs[key].typ != "", err
+	return p.inputs[key].quantized, err
 }
 
 // twoLevels returns the scales of a weight in NVFP4. The gate and up projections of a layer share
-// the global scale: vLLM takes the larger one of both for both
-// (CompressedTensorsW4A4Fp4.process_weights_after_loading in vLLM 0.32).
+// the global scale: vLLM divides both by the larger of the two, and leaves the scales of blocks as they
+// are (CompressedTensorsW4A4Fp4.process_weights_after_loading in vLLM 0.32).
 func (p *compressedPlan) twoLevels(t part, w weight, parts []part, inexact bool) (nvfp4Scales, error) {
 	grids, joined := []*Grid{w.grid}, ""
 	other := strings.NewReplacer("gate_proj", "up_proj", "up_proj", "gate_proj").Replace(t.Tensor)

@@ -302,14 +302,12 @@ func ggufBlocks(g *Grid, typ gguf.Type, inexact bool) (out []byte, err error) {
 				out = append(out, byte(code))
 			}
 		case gguf.Q2_0:
-			sign := int32(1)
 			if g.Numbers.Min < -1 {
-				sign = -1
+				s, codes = -s, lists.Map(codes, func(c int32) int32 { return -c })
 			}
-			out = appendHalf(out, float32(sign)*s)
-			for four := range slices.Chunk(codes, 4) {
-				out = append(out, byte(four[0]*sign+1|(four[1]*sign+1)<<2|
-					(four[2]*sign+1)<<4|(four[3]*sign+1)<<6))
+			out = appendHalf(out, s)
+			for _, word := range packWords(codes, size, 2, -1) {
+				out = binary.LittleEndian.AppendUint32(out, uint32(word))
 			}
 		case gguf.TQ1_0:
 			out = appendHalf(packTernary(out, codes), s)

@@ -219,8 +219,8 @@ func findNVFP4(scales []float32) (nvfp4Scales, bool) {
 	if s := nvfp4With(distinct, float32(math.Ldexp(0.5, exponent)), values); s.exact {
 		return s, true
 	}
-	for _, top := range slices.Backward(values[1:]) {
-		for _, global := range around(top / largest) {
+	for _, block := range slices.Backward(values[1:]) {
+		for _, global := range around(block / largest) {
 			if s := nvfp4With(distinct, global, values); s.exact {
 				return s, true
 			}
