@@ -62,6 +62,38 @@ func TestClaims(t *testing.T) {
 	}
 }
 
+// TestTornClaim: what a process leaves that is killed while it writes its claim can be claimed.
+func TestTornClaim(t *testing.T) {
+	s := &Study{Out: t.TempDir()}
+	claim := func() error {
+		release, err := s.claim(t.Context(), "a", false, nil)
+		if err != nil {
+			return err
+		}
+		return release()
+	}
+	if err := claim(); err != nil {
+		t.Fatal(err)
+	}
+	file := claimFile(s.at(), "a").Name
+	whole, err := os.ReadFile(file)
+	if err != nil || len(whole) < 40 {
+		t.Fatalf("%q, %v", whole, err)
+	}
+	for n := range whole {
+		if err := errors.Join(os.WriteFile(file, whole[:n], 0o644), claim()); err != nil {
+			t.Errorf("%q: %v", whole[:n], err)
+		}
+	}
+	foreign := []byte(`{"mine": 1}`)
+	if err := os.WriteFile(file, foreign, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := claim(); err == nil {
+		t.Errorf("%s was overwritten", foreign)
+	}
+}
+
 func ExampleHolder_Text() {
 	now := time.Date(2026, 11, 26, 13, 0, 0, 0, time.Local)
 	h := Holder{Machine: "node3", Process: 5, Since: now.Add(-time.Minute)}

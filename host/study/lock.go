@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -215,16 +216,19 @@ func (h Holder) write(file vfs.Path, flag int) ([]byte, error) {
 	return text, errors.Join(err, f.Close()) // closing makes it visible to other machines
 }
 
-// isHolder reports whether content was written by Holder.write, or consists of zeros, as after a
-// power loss.
+// holderStart is how every text of Holder.write begins.
+const holderStart = `{"machine":"`
+
+// isHolder reports whether content was written by Holder.write, perhaps only in part because the
+// process was killed, or consists of zeros, as after a power loss.
 func isHolder(content io.Reader) bool {
 	text, err := io.ReadAll(io.LimitReader(content, maxHolder+1))
 	if err != nil || len(text) > maxHolder {
 		return false
 	}
-	var h Holder
 	lost := len(bytes.Trim(text, "\x00")) == 0
-	return lost || plainjson.UnmarshalStrict(text, &h) == nil && !h.Since.IsZero()
+	return lost || strings.HasPrefix(string(text), holderStart) ||
+		strings.HasPrefix(holderStart, string(text))
 }
 
 const maxHolder = 4 << 10 // bytes; longer than a claim
